@@ -1,0 +1,67 @@
+#include "base/seqpacket.h"
+
+#include <errno.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <string>
+
+namespace tessera {
+namespace {
+
+class SeqpacketTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    int pair[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    a_.Reset(pair[0]);
+    b_.Reset(pair[1]);
+  }
+  static std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+  UniqueFd a_, b_;
+  std::array<std::byte, 16> buffer_;
+};
+
+TEST_F(SeqpacketTest, KeepsBoundaries) {
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("one")));
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("four")));
+  EXPECT_EQ(ReceivePacket(b_.Get(), buffer_), 3);
+  EXPECT_EQ(ReceivePacket(b_.Get(), buffer_), 4);
+}
+
+TEST_F(SeqpacketTest, CarriesADescriptor) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  UniqueFd read_end(pipe_ends[0]), write_end(pipe_ends[1]), received;
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("x"), write_end.Get()));
+  ASSERT_EQ(ReceivePacket(b_.Get(), buffer_, &received), 1);
+  ASSERT_TRUE(received);
+  EXPECT_EQ(write(received.Get(), "y", 1), 1);
+  char c = 0;
+  EXPECT_EQ(read(read_end.Get(), &c, 1), 1);
+  EXPECT_EQ(c, 'y');
+}
+
+TEST_F(SeqpacketTest, TooLongIsAnError) {
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("more than sixteen bytes")));
+  EXPECT_EQ(ReceivePacket(b_.Get(), buffer_), -1);
+  EXPECT_EQ(errno, EMSGSIZE);
+}
+
+TEST_F(SeqpacketTest, AClosedPeerIsZeroAndNoSignal) {
+  b_.Reset();
+  EXPECT_EQ(ReceivePacket(a_.Get(), buffer_), 0);
+  EXPECT_FALSE(SendPacket(a_.Get(), Bytes("x")));
+  EXPECT_EQ(errno, EPIPE);
+}
+
+TEST_F(SeqpacketTest, ConnectSaysWhy) {
+  EXPECT_FALSE(ConnectSeqpacket("/nonexistent/socket"));
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_FALSE(ConnectSeqpacket(std::string(200, 'x').c_str()));
+  EXPECT_EQ(errno, ENAMETOOLONG);
+}
+
+}  // namespace
+}  // namespace tessera

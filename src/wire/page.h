@@ -1,0 +1,59 @@
+// The shared page: one per process and GPU, made by the daemon (memfd), mapped by both sides. docs/protocol.md tells its
+// life. The daemon writes orders, the program reports; each side treats what the other wrote as a claim, not as truth.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::wire {
+
+inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", little endian
+inline constexpr std::uint32_t kPageBytes = 4096;
+
+// What the gate in front of every submission does.
+enum class Gate : std::uint32_t {
+  kClosed = 0,   // wait for the token
+  kBounded = 1,  // submit, but keep what is queued below Page::window_ns: others wait for the GPU, or a limit applies
+  kOpen = 2,     // submit freely
+};
+
+struct Page {
+  // Constant from the moment the daemon hands the page out.
+  std::uint64_t magic = kPageMagic;
+  std::uint32_t version = 0;  // wire::kProtocolVersion of the daemon
+  std::uint32_t gpu = 0;      // index of the GPU on this machine
+
+  // Orders: written by the daemon, read in front of every submission. An order is complete when `epoch` changes:
+  // the daemon stores the fields, then increments `epoch` (release), then `doorbell`, and wakes the futex on it.
+  alignas(64) std::atomic<std::uint32_t> epoch{0};
+  std::atomic<Gate> gate{Gate::kClosed};
+  std::atomic<std::int64_t> window_ns{0};      // bound on the queued work while kBounded
+  std::atomic<std::int64_t> idle_grace_ns{0};  // without work for this long: send Idle
+
+  // Futex that both sides ring: the daemon after an order, a thread of the program when it becomes active.
+  alignas(64) std::atomic<std::uint32_t> doorbell{0};
+
+  // The memory view: written by the daemon, bytes.
+  alignas(64) std::atomic<std::uint64_t> memory_max{0};        // what the vGPU may allocate
+  std::atomic<std::uint64_t> memory_available{0};              // what the vGPU could still reserve now
+  std::atomic<std::uint64_t> memory_credit_keep{0};            // credit above this is to be returned
+  // Bytes reserved for this process and not in use. The program takes from it when it allocates and adds when it frees;
+  // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
+  alignas(64) std::atomic<std::int64_t> memory_credit{0};
+
+  // Reports: written by the program, for people to look at; no decision depends on them.
+  alignas(64) std::atomic<std::uint64_t> submissions{0};  // calls that passed the gate, as of the last marker
+  std::atomic<std::uint64_t> busy_ns{0};                  // time with work on the GPU, as far as markers tell
+  std::atomic<std::uint64_t> gate_waits{0};               // submissions that found the gate closed
+  std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
+  std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
+  std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
+};
+
+static_assert(sizeof(Page) <= kPageBytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Gate>::is_always_lock_free);
+static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, doorbell) == 128 && offsetof(Page, memory_max) == 192);
+static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 384);
+
+}  // namespace tessera::wire
