@@ -1,0 +1,128 @@
+// One GPU as this process uses it under its vGPU: the shared page, the gates of its contexts, the pacer thread.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "cuda/cuda_abi.h"
+#include "shim/gate.h"
+#include "shim/session.h"
+#include "wire/page.h"
+
+namespace tessera::shim {
+
+// Never destroyed. docs/protocol.md ("The gate") is what it follows; "parked" is a word from there.
+class Attachment {
+ public:
+  // The attachment of a device, made at its first use; null where the process is not managed or the daemon refused.
+  static Attachment* Of(cuda::CUdevice device);
+  // Calls `visit` for each attachment that exists.
+  template <typename Visit>
+  static void ForEach(Visit&& visit);
+
+  // ---- submissions ----
+
+  // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
+  // window. CUDA_SUCCESS: submit now.
+  cuda::CUresult Enter(Gate& gate, cuda::CUstream stream);
+
+  // Before and after the program waits for its work: the end of it is then seen at once.
+  void BeforeSync(Gate& gate);
+  void AfterSync();
+
+  // ---- contexts ----
+
+  // The gate of a context of this device, made at its first use.
+  Gate* GateOf(cuda::CUcontext context);
+  // Runs `end`, which may destroy the context and says whether it did, while no thread places a marker in it.
+  template <typename End>
+  void EndContext(cuda::CUcontext context, End&& end) {
+    std::lock_guard lock(mutex_);
+    if (end()) Forget(context);
+  }
+  void ForgetStream(cuda::CUstream stream);
+  // Runs `change` while no thread places a marker.
+  template <typename Change>
+  void WithoutMarkers(Change&& change) {
+    std::lock_guard lock(mutex_);
+    change();
+  }
+
+  // ---- memory ----
+
+  // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
+  bool TakeMemory(std::uint64_t bytes);
+  void GiveMemory(std::uint64_t bytes);
+  bool AddContext();
+  void DropContext();
+  // memory.max and what is free below it, bytes.
+  std::uint64_t MemoryMax() const { return Page()->memory_max.load(std::memory_order_relaxed); }
+  std::uint64_t MemoryFree() const;
+
+  // Stops the pacer's use of the driver: the process ends.
+  void Stop();
+  void AbandonAfterFork();
+
+ private:
+  Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
+  static Attachment* Make(cuda::CUdevice device);
+  bool Attach();
+  void StartPacer();
+
+  wire::Page* Page() const { return page_.load(std::memory_order_acquire); }
+  void Adopt(wire::Page* page);
+  void Ring();
+  void WaitForRing(std::uint32_t seen, Nanos timeout);
+
+  // With mutex_ held:
+  void Forget(cuda::CUcontext context);
+  void Close(Gate& gate);
+  void CloseAll();
+  bool Fill(Gate& gate, bool bounded);
+  void Park();
+  bool AllDrained() const;
+  Nanos LastReached() const;
+  std::int64_t Submitted() const;
+  void Observe(Nanos now);
+  void CoverAll(Nanos now);
+
+  static void* PacerMain(void* self);
+  void Pace();
+  Nanos Tick(Nanos now);
+  void MindDaemon(Nanos now);
+
+  const cuda::CUdevice device_;
+  const wire::Uuid uuid_;
+  std::uint32_t gpu_ = 0;
+  std::uint64_t context_bytes_ = 0;
+  std::atomic<wire::Page*> page_{nullptr};
+  wire::Page fallback_;  // orders to follow while no daemon gives any
+  bool on_fallback_ = false;
+
+  std::mutex mutex_;  // guards the gates' markers and budgets and all below
+  std::vector<Gate*> gates_;
+  std::vector<Gate*> spare_;
+  bool parked_ = true;
+  bool stopped_ = false;
+  bool wants_sent_ = false;
+  std::uint32_t wants_epoch_ = 0;    // epoch when Wants was sent
+  std::int64_t tick_submitted_ = 0;  // submissions at the pacer's last tick
+  Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
+  Nanos last_activity_ = 0;
+
+  std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
+  std::atomic<std::uint32_t> contexts_held_{0};
+};
+
+inline constexpr int kMaxDevices = 64;
+extern std::atomic<Attachment*> attachments[kMaxDevices];
+
+template <typename Visit>
+void Attachment::ForEach(Visit&& visit) {
+  for (auto& slot : attachments)
+    if (Attachment* attachment = slot.load(std::memory_order_acquire)) visit(*attachment);
+}
+
+}  // namespace tessera::shim

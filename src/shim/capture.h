@@ -1,0 +1,24 @@
+// Stream captures of the process: while one runs, nothing of Tessera's may touch a stream.
+#pragma once
+
+#include "cuda/cuda_abi.h"
+
+namespace tessera::shim {
+
+// Whether any stream of the process captures. Exact under the attachments' mutexes, which beginning a capture takes.
+bool AnyCapture();
+
+// While it lives, the calling thread may make driver calls that another thread's capture would otherwise forbid
+// (cuThreadExchangeStreamCaptureMode).
+class RelaxedCapture {
+ public:
+  RelaxedCapture();
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cuda::CUstreamCaptureMode before_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,49 @@
+#include "shim/ledger.h"
+
+#include <mutex>
+#include <unordered_map>
+
+namespace tessera::shim {
+namespace {
+
+constexpr std::uint64_t kPage = 2u << 20;
+constexpr std::uint64_t kUnit = 512;
+
+struct Entry {
+  Attachment* attachment;
+  std::uint64_t charge;
+};
+
+std::mutex mutex;
+
+std::unordered_map<std::uint64_t, Entry>& Entries() {
+  static auto* entries = new std::unordered_map<std::uint64_t, Entry>;  // outlives the program's own destructors
+  return *entries;
+}
+
+}  // namespace
+
+std::uint64_t ChargeOf(std::uint64_t bytes) {
+  const std::uint64_t unit = bytes >= kPage ? kPage : kUnit;
+  // A size so large that rounding would wrap stays as it is: no limit admits it.
+  return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
+}
+
+void Remember(std::uint64_t key, Attachment& attachment, std::uint64_t charge) {
+  std::lock_guard lock(mutex);
+  Entries()[key] = {&attachment, charge};
+}
+
+void GiveBack(std::uint64_t key) {
+  Entry entry;
+  {
+    std::lock_guard lock(mutex);
+    const auto at = Entries().find(key);
+    if (at == Entries().end()) return;
+    entry = at->second;
+    Entries().erase(at);
+  }
+  entry.attachment->GiveMemory(entry.charge);
+}
+
+}  // namespace tessera::shim

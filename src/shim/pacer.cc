@@ -1,0 +1,346 @@
+// The part of an attachment that follows the daemon's orders: waiting at the gate, and the pacer thread that notices
+// when work has ended.
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "shim/attachment.h"
+#include "shim/capture.h"
+#include "shim/markers.h"
+#include "shim/real.h"
+#include "shim/say.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
+
+// How often the pacer looks while work runs: at what bounds the others' waiting while somebody waits, else lazily.
+constexpr Nanos kDrainTick = 50 * kMicrosecond;
+constexpr Nanos kBoundedTick = 250 * kMicrosecond;
+constexpr Nanos kOpenTick = 5 * kMillisecond;
+constexpr Nanos kReconnectEvery = 200 * kMillisecond;
+// A window that does not move for so long is let go: the work in it may wait for what is held back.
+constexpr Nanos kStuck = 100 * kMillisecond;
+// A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
+constexpr Nanos kSpin = 30 * kMicrosecond;
+
+void Pause() { __builtin_ia32_pause(); }
+
+void Sleep(Nanos time) {
+  const timespec t{.tv_sec = 0, .tv_nsec = time};
+  nanosleep(&t, nullptr);
+}
+
+}  // namespace
+
+void Attachment::Ring() {
+  wire::Page* page = Page();
+  page->doorbell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &page->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+void Attachment::WaitForRing(std::uint32_t seen, Nanos timeout) {
+  const timespec t{.tv_sec = timeout / kSecond, .tv_nsec = timeout % kSecond};
+  syscall(SYS_futex, &Page()->doorbell, FUTEX_WAIT, seen, timeout == kNever ? nullptr : &t, nullptr, 0);
+}
+
+// ---- budgets (mutex_ held) ----
+
+// Sends the context's next submission through Enter.
+void Attachment::Close(Gate& gate) {
+  gate.accepted.store(~gate.epoch->load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const std::int64_t left = gate.budget.exchange(0, std::memory_order_relaxed);
+  if (left > 0) gate.given -= left;
+}
+
+void Attachment::CloseAll() {
+  for (Gate* gate : gates_) Close(*gate);
+}
+
+// Lets the calling thread's submission pass and, as far as the window allows, some after it. False: the window is full.
+bool Attachment::Fill(Gate& gate, bool bounded) {
+  std::int64_t budget = kUnlimited;
+  Markers& markers = *gate.markers;
+  if (bounded) {
+    const std::int64_t window = markers.Window();
+    const std::int64_t room = window - markers.InFlight();
+    if (room <= 0) {
+      markers.NoteLimited();
+      return false;
+    }
+    budget = std::min(room, std::max<std::int64_t>(1, window / 2));
+    if (budget < window / 2) markers.NoteLimited();
+  }
+  const std::int64_t left = gate.budget.exchange(budget - 1, std::memory_order_relaxed);
+  gate.given += budget - (left > 0 ? left : 0);
+  return true;
+}
+
+// ---- the gate ----
+
+CUresult Attachment::Enter(Gate& gate, CUstream stream) {
+  Nanos waited_since = 0, full_since = 0;
+  for (;;) {
+    std::uint32_t seen;
+    {
+      std::lock_guard lock(mutex_);
+      wire::Page* page = Page();
+      seen = page->doorbell.load(std::memory_order_acquire);
+      const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
+      const wire::Gate order = page->gate.load(std::memory_order_acquire);
+      if (stopped_) return CUDA_SUCCESS;
+      if (parked_ && order != wire::Gate::kClosed && wants_sent_ && epoch != wants_epoch_) {
+        parked_ = false;
+        wants_sent_ = false;
+        active_since_ = last_activity_ = MonotonicNow();
+        Ring();  // the pacer has work again
+      }
+      if (!parked_ && order != wire::Gate::kClosed) {
+        const Nanos now = MonotonicNow();
+        const bool bounded = order == wire::Gate::kBounded;
+        if (bounded) {
+          gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
+          if (gate.markers->SinceLastMarker() > 0 && waited_since == 0 && full_since == 0)
+            gate.markers->Place(stream, now);
+          page->window.store(gate.markers->Window(), std::memory_order_relaxed);
+        }
+        const bool stuck = full_since != 0 && now - full_since > kStuck;
+        if (Fill(gate, bounded && !stuck)) {
+          gate.recent[((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ reinterpret_cast<std::uintptr_t>(stream)) & 63]
+              .store(stream, std::memory_order_relaxed);
+          gate.accepted.store(epoch, std::memory_order_release);
+          if (waited_since != 0) page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
+          return CUDA_SUCCESS;
+        }
+        if (full_since == 0) full_since = now;
+      } else {
+        if (waited_since == 0) {
+          waited_since = MonotonicNow();
+          page->gate_waits.fetch_add(1, std::memory_order_relaxed);
+        }
+        full_since = 0;
+        if (parked_ && !wants_sent_) {
+          wants_sent_ = true;
+          wants_epoch_ = epoch;
+          Session::Instance().Tell(wire::Make(wire::Wants{}, gpu_));
+        }
+      }
+    }
+    if (full_since != 0) {
+      // The GPU has up to the window's time of work left: no hurry, but do not oversleep it.
+      Sleep(20 * kMicrosecond);
+      continue;
+    }
+    const Nanos spin_until = MonotonicNow() + kSpin;
+    while (Page()->doorbell.load(std::memory_order_acquire) == seen && MonotonicNow() < spin_until) Pause();
+    WaitForRing(seen, kReconnectEvery);
+    MindDaemon(MonotonicNow());
+  }
+}
+
+void Attachment::BeforeSync(Gate& gate) {
+  if (Page()->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) return;
+  std::lock_guard lock(mutex_);
+  if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->PlaceOnAll(MonotonicNow(), true);
+}
+
+void Attachment::AfterSync() {
+  if (Page()->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) return;
+  std::lock_guard lock(mutex_);
+  if (!stopped_ && !parked_) Observe(MonotonicNow());
+}
+
+// ---- what the pacer knows (mutex_ held) ----
+
+std::int64_t Attachment::Submitted() const {
+  std::int64_t sum = 0;
+  for (const Gate* gate : gates_) sum += gate->Submitted();
+  return sum;
+}
+
+void Attachment::Observe(Nanos now) {
+  const Nanos target = Page()->window_ns.load(std::memory_order_relaxed);
+  for (Gate* gate : gates_) gate->markers->Observe(now, target);
+}
+
+bool Attachment::AllDrained() const {
+  return std::all_of(gates_.begin(), gates_.end(), [](const Gate* gate) {
+    // A capture forbids markers; then what was marked must do.
+    return AnyCapture() ? !gate->markers->AnyPending() : gate->markers->Drained();
+  });
+}
+
+Nanos Attachment::LastReached() const {
+  Nanos last = active_since_;
+  for (const Gate* gate : gates_) last = std::max(last, gate->markers->LastReached());
+  return last;
+}
+
+void Attachment::CoverAll(Nanos now) {
+  for (Gate* gate : gates_) {
+    if (gate->markers->Covered()) continue;
+    REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
+    gate->markers->PlaceOnAll(now, false);
+  }
+}
+
+// The work has ended: nothing more until the daemon opens the gate for a new Wants.
+void Attachment::Park() {
+  const Nanos ended = LastReached();
+  if (active_since_ != 0)
+    Page()->busy_ns.fetch_add(std::max<Nanos>(0, ended - active_since_), std::memory_order_relaxed);
+  Page()->submissions.store(Submitted(), std::memory_order_relaxed);
+  active_since_ = 0;
+  parked_ = true;
+  wants_sent_ = false;
+  for (Gate* gate : gates_) gate->markers->ForgetStreams();
+}
+
+// ---- the pacer ----
+
+// One look at the state of affairs; returns how long the next one can wait.
+Nanos Attachment::Tick(Nanos now) {
+  wire::Page* page = Page();
+  if (parked_) return kNever;
+  const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
+  const wire::Gate order = page->gate.load(std::memory_order_acquire);
+  Observe(now);
+  if (order == wire::Gate::kClosed) {
+    CloseAll();
+    CoverAll(now);
+    if (!AllDrained()) return kDrainTick;
+    const Nanos ended = LastReached();
+    Park();
+    Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, gpu_));
+    Ring();  // whoever waits at the gate asks anew
+    return kNever;
+  }
+  const std::int64_t submitted = Submitted();
+  const Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
+  if (submitted != tick_submitted_) {
+    tick_submitted_ = submitted;
+    last_activity_ = now;
+    return tick;
+  }
+  CoverAll(now);
+  if (!AllDrained() ||
+      now - std::max(LastReached(), last_activity_) < page->idle_grace_ns.load(std::memory_order_relaxed))
+    return tick;
+  CloseAll();
+  if (Submitted() != submitted) return tick;  // somebody passed just before the gate closed
+  const Nanos ended = LastReached();
+  Park();
+  Session::Instance().Tell(wire::Make(wire::Idle{.since = ended}, gpu_));
+  Ring();
+  return kNever;
+}
+
+void Attachment::Pace() {
+  prctl(PR_SET_TIMERSLACK, 1);
+  CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  REAL_AS(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)(&relaxed);
+  for (;;) {
+    const std::uint32_t seen = Page()->doorbell.load(std::memory_order_acquire);
+    Nanos wait;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopped_) return;
+      wait = Tick(MonotonicNow());
+    }
+    Session& session = Session::Instance();
+    if (wait == kNever && session.LostSince() != 0) wait = kReconnectEvery;
+    WaitForRing(seen, wait);
+    if (wait >= kOpenTick) MindDaemon(MonotonicNow());
+  }
+}
+
+void* Attachment::PacerMain(void* self) {
+  static_cast<Attachment*>(self)->Pace();
+  return nullptr;
+}
+
+void Attachment::StartPacer() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
+  pthread_t thread;
+  const int failed = pthread_create(&thread, nullptr, PacerMain, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failed) {
+    Say("cannot start a thread (error %d): this program's token returns only when the daemon takes it", failed);
+    return;
+  }
+  pthread_setname_np(thread, "tessera-pacer");
+  pthread_detach(thread);
+}
+
+// Looks after a lost daemon: reconnects; after the grace follows the policy.
+void Attachment::MindDaemon(Nanos now) {
+  Session& session = Session::Instance();
+  if (!session.Lost()) return;
+  static std::mutex reconnecting;
+  static Nanos next_try = 0;
+  std::unique_lock one(reconnecting, std::try_to_lock);
+  if (!one) return;
+  if (now >= next_try) {
+    next_try = now + kReconnectEvery;
+    if (session.Reconnect()) {
+      ForEach([](Attachment& attachment) {
+        std::lock_guard lock(attachment.mutex_);
+        wire::Page* before = attachment.Page();
+        if (!attachment.Attach()) return;
+        // Parked: work in flight finishes by itself, the next submission asks the new daemon.
+        attachment.Park();
+        before->doorbell.fetch_add(1, std::memory_order_release);
+        syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+      });
+      return;
+    }
+  }
+  if (now - session.LostSince() < session.Grace() || session.BlockOnLoss()) return;
+  ForEach([](Attachment& attachment) {
+    std::lock_guard lock(attachment.mutex_);
+    if (attachment.on_fallback_) return;
+    Say("the daemon has been gone for %lld s: going on without limits of time",
+        static_cast<long long>(Session::Instance().Grace() / kSecond));
+    wire::Page* before = attachment.Page();
+    attachment.on_fallback_ = true;
+    wire::Page& page = attachment.fallback_;
+    page.memory_max = before->memory_max.load();
+    page.memory_available = before->memory_available.load();
+    page.memory_credit = before->memory_credit.load();
+    page.memory_credit_keep = UINT64_MAX >> 1;
+    page.idle_grace_ns = kNever;
+    page.gate = wire::Gate::kOpen;
+    page.epoch.fetch_add(2);
+    attachment.Adopt(&page);
+    attachment.parked_ = false;
+    attachment.active_since_ = MonotonicNow();
+    before->doorbell.fetch_add(1, std::memory_order_release);
+    syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+  });
+}
+
+void Attachment::Stop() {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+  // Threads that still submit while the process ends must not wait.
+  fallback_.gate = wire::Gate::kOpen;
+  fallback_.epoch.fetch_add(1);
+}
+
+void Attachment::AbandonAfterFork() {
+  new (&mutex_) std::mutex;
+  stopped_ = true;
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,145 @@
+#include "shim/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+
+#include "base/run_dir.h"
+#include "base/seqpacket.h"
+#include "shim/say.h"
+
+namespace tessera::shim {
+namespace {
+
+// A daemon that does not answer for so long is as good as gone; it answers within microseconds.
+constexpr int kAnswerTimeoutMs = 10'000;
+
+std::string SocketPath() { return RunDir("", false) + "/client.sock"; }
+
+}  // namespace
+
+Session& Session::Instance() {
+  static Session* session = new Session;  // outlives everything: threads may still use it at exit
+  return *session;
+}
+
+cuda::CUresult Session::Open(bool observer) {
+  static std::mutex opening;
+  std::lock_guard lock(opening);
+  static bool done = false;
+  if (done) return opened_;
+  observer_ = observer;
+  const char* vgpus = getenv("TESSERA_VGPU");
+  if (!vgpus || !*vgpus) {
+    done = true;
+    return opened_;
+  }
+  if (SayHello(true)) {
+    managed_.store(true, std::memory_order_release);
+    opened_ = cuda::CUDA_SUCCESS;
+    done = true;
+  } else {
+    // Without a daemon the next cuInit may have better luck; a refusal stands.
+    opened_ = socket_ ? cuda::CUDA_ERROR_NO_DEVICE : cuda::CUDA_ERROR_SYSTEM_NOT_READY;
+    done = static_cast<bool>(socket_);
+  }
+  return opened_;
+}
+
+// Connects and introduces the process. On a refusal the socket stays, so that the caller can tell the two apart.
+bool Session::SayHello(bool loud) {
+  const std::string path = SocketPath();
+  UniqueFd socket = ConnectSeqpacket(path.c_str());
+  if (!socket) {
+    if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path.c_str(), strerror(errno));
+    return false;
+  }
+  wire::Hello hello{.pid = getpid(), .observer = observer_};
+  const char* vgpus = getenv("TESSERA_VGPU");
+  wire::SetText(hello.vgpus, vgpus ? vgpus : "");
+  wire::SetText(hello.program, program_invocation_short_name);
+  wire::Welcome welcome;
+  wire::Header header;
+  {
+    std::lock_guard lock(mutex_);
+    socket_ = std::move(socket);
+  }
+  if (!Ask(wire::Make(hello), welcome, header)) return false;
+  std::lock_guard lock(mutex_);
+  welcome_ = welcome;
+  lost_since_ = 0;
+  return true;
+}
+
+std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
+                              UniqueFd* fd) {
+  std::lock_guard lock(mutex_);
+  if (!socket_) return 0;
+  ssize_t length = -1;
+  if (SendPacket(socket_.Get(), request)) {
+    pollfd wait{.fd = socket_.Get(), .events = POLLIN, .revents = 0};
+    int ready;
+    do {
+      ready = poll(&wait, 1, kAnswerTimeoutMs);
+    } while (ready < 0 && errno == EINTR);
+    if (ready > 0) length = ReceivePacket(socket_.Get(), packet, fd);
+  }
+  if (length <= 0) {
+    LoseLocked();
+    return 0;
+  }
+  const std::span<const std::byte> received = packet.first(length);
+  switch (wire::ReadHeader(received, header)) {
+    case wire::Fault::kNone:
+      break;
+    case wire::Fault::kOtherVersion:
+      Say("the daemon speaks protocol %u and this program's shim %u; restart the older of the two", header.version,
+          wire::kProtocolVersion);
+      return 0;
+    default:
+      Say("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
+      LoseLocked();
+      return 0;
+  }
+  if (const auto refused = wire::ReadBody<wire::Refused>(header, received)) {
+    const auto text = wire::TextOf(refused->text);
+    Say("%.*s", static_cast<int>(text.size()), text.data());
+    return 0;
+  }
+  return length;
+}
+
+void Session::Send(std::span<const std::byte> message) {
+  std::lock_guard lock(mutex_);
+  if (socket_ && !SendPacket(socket_.Get(), message)) LoseLocked();
+}
+
+void Session::LoseLocked() {
+  socket_.Reset();
+  Nanos never = 0;
+  lost_since_.compare_exchange_strong(never, MonotonicNow());
+}
+
+bool Session::Lost() {
+  std::lock_guard lock(mutex_);
+  if (!socket_) return lost_since_ != 0;
+  pollfd wait{.fd = socket_.Get(), .events = 0, .revents = 0};
+  if (poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLERR))) LoseLocked();
+  return lost_since_ != 0;
+}
+
+bool Session::Reconnect() { return SayHello(false); }
+
+void Session::AbandonAfterFork() {
+  // Another thread of the parent may have held the mutex; the child has only this thread, so it may be made anew.
+  new (&mutex_) std::mutex;
+  socket_.Reset();
+  managed_ = false;
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,76 @@
+// The process's conversation with the daemon.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <span>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "cuda/cuda_abi.h"
+#include "wire/protocol.h"
+
+namespace tessera::shim {
+
+// One per process, never destroyed. All methods from any thread; Ask blocks for one round trip.
+class Session {
+ public:
+  static Session& Instance();
+
+  // Reads TESSERA_VGPU and says Hello; an observer only asks and is no process of the vGPU. CUDA_SUCCESS also where
+  // Tessera is not asked for; CUDA_ERROR_NO_DEVICE when the daemon refuses, CUDA_ERROR_SYSTEM_NOT_READY when none
+  // answers; then a line on stderr says why. Later calls repeat the first answer.
+  cuda::CUresult Open(bool observer = false);
+
+  // True after Open when the process belongs to a vGPU.
+  bool Managed() const { return managed_.load(std::memory_order_acquire); }
+
+  // Sends a request and waits for its answer. False if the daemon is gone (the session is then lost) or, with a line on
+  // stderr, if it refused.
+  template <typename Request, typename Answer>
+  bool Ask(const wire::Message<Request>& request, Answer& answer, wire::Header& header, UniqueFd* fd = nullptr) {
+    std::byte packet[wire::kMaxMessageBytes];
+    const auto length = Exchange(wire::BytesOf(request), packet, header, fd);
+    if (length == 0) return false;
+    const auto body = wire::ReadBody<Answer>(header, {packet, length});
+    if (body) answer = *body;
+    return body.has_value();
+  }
+
+  // Sends a message that has no answer. Nothing happens if the daemon is gone.
+  template <typename Body>
+  void Tell(const wire::Message<Body>& message) {
+    Send(wire::BytesOf(message));
+  }
+
+  // Whether the daemon is gone; looks at the socket.
+  bool Lost();
+  Nanos LostSince() const { return lost_since_.load(); }
+  Nanos Grace() const { return welcome_.grace_ns; }
+  bool BlockOnLoss() const { return welcome_.block_on_loss != 0; }
+
+  // Connects and says Hello again. True if a new session stands; the caller attaches its GPUs anew.
+  bool Reconnect();
+
+  // In a forked child: forgets the parent's session. CUDA itself does not work there if the parent used it.
+  void AbandonAfterFork();
+
+ private:
+  Session() = default;
+  bool SayHello(bool loud);
+  std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
+                       UniqueFd* fd);
+  void Send(std::span<const std::byte> message);
+  void LoseLocked();
+
+  bool observer_ = false;
+  cuda::CUresult opened_ = cuda::CUDA_SUCCESS;
+  std::atomic<bool> managed_{false};
+  std::atomic<Nanos> lost_since_{0};  // 0: not lost
+
+  std::mutex mutex_;  // guards the socket and what is said on it
+  UniqueFd socket_;
+  wire::Welcome welcome_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,44 @@
+// Waiting for work: the program sees the end of it here, and so do we.
+#include "shim/hook.h"
+
+namespace tessera::shim {
+namespace {
+
+template <typename Wait>
+cuda::CUresult Synchronise(Wait wait) {
+  Gate* gate = ThreadGate();
+  if (!gate || !gate->attachment) return wait();
+  gate->attachment->BeforeSync(*gate);
+  const cuda::CUresult result = wait();
+  gate->attachment->AfterSync();
+  return result;
+}
+
+}  // namespace
+}  // namespace tessera::shim
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+TESSERA_HOOK cuCtxSynchronize() {
+  return Synchronise([] { return REAL(cuCtxSynchronize)(); });
+}
+
+#define STREAM_SYNCHRONIZE(name)                            \
+  TESSERA_HOOK name(CUstream stream) {                      \
+    return Synchronise([=] { return REAL(name)(stream); }); \
+  }
+STREAM_SYNCHRONIZE(cuStreamSynchronize)
+STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz)
+
+TESSERA_HOOK cuEventSynchronize(CUevent event) {
+  return Synchronise([=] { return REAL(cuEventSynchronize)(event); });
+}
+
+#define STREAM_DESTROY(name)                                                               \
+  TESSERA_HOOK name(CUstream stream) {                                                     \
+    Attachment::ForEach([&](Attachment& attachment) { attachment.ForgetStream(stream); }); \
+    return REAL(name)(stream);                                                             \
+  }
+STREAM_DESTROY(cuStreamDestroy)
+STREAM_DESTROY(cuStreamDestroy_v2)

@@ -1,0 +1,39 @@
+// The memory that a program sees is its vGPU's.
+#include <algorithm>
+
+#include "shim/hook.h"
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+namespace {
+
+template <typename Size>
+CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
+  const CUresult result = real(free, total);
+  Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
+  if (!attachment) return result;
+  // Never more than the device itself has: others may hold what this vGPU was not promised.
+  if (free) *free = static_cast<Size>(std::min<std::uint64_t>(*free, attachment->MemoryFree()));
+  if (total) *total = static_cast<Size>(std::min<std::uint64_t>(*total, attachment->MemoryMax()));
+  return result;
+}
+
+template <typename Size>
+CUresult DeviceTotalMem(CUresult (*real)(Size*, CUdevice), Size* bytes, CUdevice device) {
+  const CUresult result = real(bytes, device);
+  Attachment* attachment = result == CUDA_SUCCESS ? Attachment::Of(device) : nullptr;
+  if (attachment) *bytes = static_cast<Size>(std::min<std::uint64_t>(*bytes, attachment->MemoryMax()));
+  return result;
+}
+
+}  // namespace
+
+TESSERA_HOOK cuMemGetInfo_v2(size_t* free, size_t* total) { return MemGetInfo(REAL(cuMemGetInfo_v2), free, total); }
+TESSERA_HOOK cuMemGetInfo(unsigned* free, unsigned* total) { return MemGetInfo(REAL(cuMemGetInfo), free, total); }
+TESSERA_HOOK cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  return DeviceTotalMem(REAL(cuDeviceTotalMem_v2), bytes, device);
+}
+TESSERA_HOOK cuDeviceTotalMem(unsigned* bytes, CUdevice device) {
+  return DeviceTotalMem(REAL(cuDeviceTotalMem), bytes, device);
+}
