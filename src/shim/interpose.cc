@@ -3,19 +3,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "shim/c_library.h"
 #include "shim/real.h"
 
 namespace tessera::shim {
 namespace {
-
-using DlopenFn = void* (*)(const char*, int);
-using DlsymFn = void* (*)(void*, const char*);
-
-// The C library's own; found by version, because asking for "dlsym" by plain name would find ours.
-template <typename Fn>
-Fn Next(const char* name) {
-  return reinterpret_cast<Fn>(dlvsym(RTLD_NEXT, name, "GLIBC_2.2.5"));
-}
 
 const char* OwnPath() {
   static const char* path = [] {
@@ -55,16 +47,14 @@ using namespace tessera::shim;
 
 // Replaces the name on the caller's stack if need be; returns the function to jump to.
 extern "C" [[gnu::visibility("hidden")]] void* tessera_redirect_dlopen(const char* path, const char** slot) {
-  static const auto next = Next<DlopenFn>("dlopen");
   if (const char* shim = ShimFor(path)) *slot = shim;
-  return reinterpret_cast<void*>(next);
+  return reinterpret_cast<void*>(CLibraryDlopen());
 }
 
 extern "C" [[gnu::visibility("hidden")]] void* tessera_redirect_dlsym(void* handle, const char* name, void** found) {
-  static const auto next = Next<DlsymFn>("dlsym");
   // Only "cu" names that the shim does not export itself, asked of a particular library: perhaps a newer driver's.
   if (name && name[0] == 'c' && name[1] == 'u' && handle != RTLD_DEFAULT && handle != RTLD_NEXT &&
-      IndexOfName(name) == kNoSymbol && next(handle, "tessera_shim_version") == tessera_shim_version)
+      IndexOfName(name) == kNoSymbol && CLibraryDlsym()(handle, "tessera_shim_version") == tessera_shim_version)
     *found = RealSymbol(name);
-  return reinterpret_cast<void*>(next);
+  return reinterpret_cast<void*>(CLibraryDlsym());
 }

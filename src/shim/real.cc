@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "shim/c_library.h"
 #include "shim/driver_library.h"
 #include "shim/say.h"
 
@@ -62,13 +63,14 @@ void* TryOpen(const char* path, const FileId& self, bool must) {
           driver_library.file);
     return nullptr;
   }
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* library = CLibraryDlopen()(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     if (must) Say("cannot load %s: %s", path, dlerror());
     return nullptr;
   }
   const auto& required = driver_library.required;
-  if (dlsym(library, required[0]) && dlsym(library, required[1]) && !dlsym(library, "tessera_shim_version"))
+  if (CLibraryDlsym()(library, required[0]) && CLibraryDlsym()(library, required[1]) &&
+      !CLibraryDlsym()(library, "tessera_shim_version"))
     return library;
   Say("%s is not an NVIDIA driver library (no %s or %s); set %s", path, required[0], required[1],
       driver_library.variable);
@@ -108,7 +110,7 @@ void Load() {
   const int before = errno;
   real_library = OpenReal();
   for (unsigned i = 0; i < kSymbols; ++i) {
-    void* address = real_library ? dlsym(real_library, kNames[i]) : nullptr;
+    void* address = real_library ? CLibraryDlsym()(real_library, kNames[i]) : nullptr;
     if (address) by_address[addresses++] = {address, i};
     tessera_real_table[i] = address ? address : reinterpret_cast<void*>(&NoDriver);
   }
@@ -125,7 +127,7 @@ bool LoadReal() {
   return loaded;
 }
 
-void* RealSymbol(const char* name) { return LoadReal() ? dlsym(real_library, name) : nullptr; }
+void* RealSymbol(const char* name) { return LoadReal() ? CLibraryDlsym()(real_library, name) : nullptr; }
 
 unsigned IndexOfRealAddress(const void* address) {
   const Address* const end = by_address + addresses;

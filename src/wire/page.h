@@ -1,5 +1,6 @@
-// The shared page: one per process and GPU, made by the daemon (memfd), mapped by both sides. docs/protocol.md tells its
-// life. The daemon writes orders, the program reports; each side treats what the other wrote as a claim, not as truth.
+// The shared page: one per process and GPU, made by the daemon (memfd), mapped by both sides. docs/protocol.md tells
+// its life. The daemon writes orders, the program reports; each side treats what the other wrote as a claim, not as
+// truth.
 #pragma once
 
 #include <atomic>
@@ -35,9 +36,9 @@ struct Page {
   alignas(64) std::atomic<std::uint32_t> doorbell{0};
 
   // The memory view: written by the daemon, bytes.
-  alignas(64) std::atomic<std::uint64_t> memory_max{0};        // what the vGPU may allocate
-  std::atomic<std::uint64_t> memory_available{0};              // what the vGPU could still reserve now
-  std::atomic<std::uint64_t> memory_credit_keep{0};            // credit above this is to be returned
+  alignas(64) std::atomic<std::uint64_t> memory_max{0};  // what the vGPU may allocate
+  std::atomic<std::uint64_t> memory_available{0};        // what the vGPU could still reserve now
+  std::atomic<std::uint64_t> memory_credit_keep{0};      // credit above this is to be returned
   // Bytes reserved for this process and not in use. The program takes from it when it allocates and adds when it frees;
   // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
   alignas(64) std::atomic<std::int64_t> memory_credit{0};

@@ -1,8 +1,9 @@
-// What a program (through the shim) and the daemon say to each other over client.sock, a SOCK_SEQPACKET Unix socket: one
-// packet is one message, a Header followed by the body of its type. Fixed-width fields, little endian, no pointers.
+// What a program (through the shim) and the daemon say to each other over client.sock, a SOCK_SEQPACKET Unix socket:
+// one packet is one message, a Header followed by the body of its type. Fixed-width fields, little endian, no pointers.
 // docs/protocol.md describes the conversation. A change to any struct here needs a new kProtocolVersion.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -51,17 +52,17 @@ struct Uuid {
 
 struct Hello {
   static constexpr Type kType = Type::kHello;
-  std::int32_t pid = 0;       // getpid() of the program, in its own PID namespace; the daemon trusts SO_PEERCRED
-  std::uint32_t observer = 0; // 1: only asks (NVML); does not count as a process of the vGPU
-  char vgpus[512] = {};       // names of the vGPUs to join, comma-separated, at most one per GPU
-  char program[64] = {};      // its name, for people
+  std::int32_t pid = 0;        // getpid() of the program, in its own PID namespace; the daemon trusts SO_PEERCRED
+  std::uint32_t observer = 0;  // 1: only asks (NVML); does not count as a process of the vGPU
+  char vgpus[512] = {};        // names of the vGPUs to join, comma-separated, at most one per GPU
+  char program[64] = {};       // its name, for people
 };
 
 struct Welcome {
   static constexpr Type kType = Type::kWelcome;
   std::uint64_t session = 0;
-  std::int64_t grace_ns = 0;          // how long last orders stand after the daemon's loss
-  std::uint32_t block_on_loss = 0;    // after that: 1 waits for a daemon, 0 goes on without
+  std::int64_t grace_ns = 0;        // how long last orders stand after the daemon's loss
+  std::uint32_t block_on_loss = 0;  // after that: 1 waits for a daemon, 0 goes on without
   std::uint32_t reserved = 0;
 };
 
@@ -198,7 +199,7 @@ std::optional<Body> ReadBody(const Header& header, std::span<const std::byte> pa
 template <std::size_t N>
 void SetText(char (&field)[N], std::string_view text) {
   const std::size_t length = text.size() < N ? text.size() : N - 1;
-  std::memcpy(field, text.data(), length);
+  std::copy_n(text.begin(), length, field);
   std::memset(field + length, 0, N - length);
 }
 

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# sanitize.sh asan|tsan: builds the unit tests with that sanitizer and runs them. Shims and other preloaded libraries are
+# left out: a sanitizer's runtime must come first in a process, and there they do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1
+cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
+mapfile -t targets < <(cat "tools/$preset.targets")
+cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
+pattern=$(IFS='|'; echo "${targets[*]}")
+for target in "${targets[@]}"; do
+  echo "$preset: $target"
+  "build/$preset/bin/$target" --gtest_brief=1
+done
