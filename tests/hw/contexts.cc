@@ -1,0 +1,69 @@
+// Several contexts on one GPU: each has its own modules and memory, and what it held goes with it.
+#include "driver.h"
+
+static CUcontext Create(CUdevice device) {
+  CUcontext context;
+#if CUDA_VERSION >= 13000
+  CU(cuCtxCreate(&context, nullptr, 0, device));
+#else
+  CU(cuCtxCreate(&context, 0, device));
+#endif
+  return context;
+}
+
+static size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  CU(cuMemGetInfo(&free, &total));
+  return free;
+}
+
+// Work in the current context; the memory is left to the context.
+static unsigned long long Work(uint32_t seed) {
+  Kernels kernels;
+  CUdeviceptr data;
+  const uint32_t words = 1 << 20;
+  CU(cuMemAlloc(&data, size_t{words} * 4));
+  kernels.Launch(kernels.fill, data, words, seed);
+  for (uint32_t i = 0; i < 20; ++i) kernels.Launch(kernels.mix, data, words, i);
+  return DeviceChecksum(data, words);
+}
+
+int main() {
+  CUdevice device;
+  CUcontext primary;
+  CU(cuInit(0));
+  CU(cuDeviceGet(&device, 0));
+  CU(cuDevicePrimaryCtxRetain(&primary, device));
+  CU(cuCtxSetCurrent(primary));
+  std::printf("primary %016llx\n", Work(1));
+  const size_t free_before = FreeBytes();
+
+  CUcontext a = Create(device), b = Create(device);  // each becomes current
+  std::printf("b %016llx\n", Work(2));
+  CU(cuCtxPushCurrent(a));
+  std::printf("a %016llx\n", Work(3));
+  CUcontext popped;
+  CU(cuCtxPopCurrent(&popped));
+  EXPECT(popped == a);
+  CU(cuCtxSetCurrent(primary));
+  std::printf("# two_more_contexts %zu\n", free_before - FreeBytes());
+  CU(cuCtxDestroy(a));
+  CU(cuCtxDestroy(b));
+  std::printf("# after_destroy %zu\n", free_before - FreeBytes());
+
+  CU(cuCtxSetCurrent(primary));
+
+  for (uint32_t i = 0; i < 6; ++i) {
+    CUcontext passing = Create(device);
+    std::printf("passing %016llx\n", Work(10 + i));
+    CU(cuCtxDestroy(passing));
+  }
+  CU(cuCtxSetCurrent(primary));
+  std::printf("# after_six_more %zu\n", free_before - FreeBytes());
+  std::printf("primary again %016llx\n", Work(4));
+  CU(cuDevicePrimaryCtxRelease(device));
+  unsigned flags = 0;
+  int active = -1;
+  CU(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  std::printf("active %d\n", active);
+}

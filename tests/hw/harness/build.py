@@ -1,0 +1,86 @@
+"""Builds the programs of this folder, each once, when a check first asks for it."""
+import os
+import pathlib
+import shutil
+import threading
+
+from harness import processes
+from harness.checks import Failed, Skipped
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+DEFAULT_ARCH = "sm_90"
+
+
+def find_nvcc():
+    root = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{root}/bin")
+
+
+def _cuda_libraries(nvcc):
+    """The toolkit's library folder, by where its linker stub of the driver is."""
+    root = pathlib.Path(nvcc).resolve().parent.parent
+    places = [root / "lib64", root / "targets" / "x86_64-linux" / "lib", root / "lib"]
+    return next((p for p in places if (p / "stubs" / "libcuda.so").exists()), places[0])
+
+
+class Builder:
+    def __init__(self, folder, on_real_gpu):
+        self._folder = pathlib.Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._arch = "native" if on_real_gpu else DEFAULT_ARCH
+        self._nvcc = find_nvcc()
+        self._lock = threading.Lock()
+        self._locks = {}
+
+    def program(self, source, *flags):
+        """The executable of a .cu or .cc or .c file, built with `flags`. Programs of the driver API (.cc) get none of cudart
+        and find kernels.ptx beside them."""
+        name = "-".join([source.split(".")[0], *(f.strip("-").replace("=", "-").replace(" ", "-") for f in flags)])
+        target = self._folder / name
+        if source.endswith(".cc"):
+            self._once(self._folder / "kernels.ptx", self._ptx)
+        self._once(target, self._compile, source, flags)
+        return target
+
+    def all(self):
+        """Every source file of the folder, with the flags that the checks use."""
+        built = [self.program(s.name) for s in sorted([*HERE.glob("*.cc"), *HERE.glob("*.c")])]
+        for source in sorted(HERE.glob("*.cu")):
+            built += [self.program(source.name, f"-cudart={kind}") for kind in ("static", "shared")]
+        built.append(self.program("threads.cu", "-cudart=shared", "--default-stream=per-thread"))
+        return built
+
+    def _once(self, target, make, *arguments):
+        with self._lock:
+            lock = self._locks.setdefault(target, threading.Lock())
+        with lock:
+            if not target.exists():
+                make(target, *arguments)
+
+    def _run(self, argv):
+        done = processes.run(argv, 180)
+        if done.status != 0:
+            raise Failed(f"does not build: {(done.err or done.out).strip()[-300:]}")
+
+    def _need_nvcc(self):
+        if not self._nvcc:
+            raise Skipped("no nvcc")
+        return pathlib.Path(self._nvcc)
+
+    def _ptx(self, target):
+        # The oldest target that nvcc 13 has: the driver, like the soft GPU, compiles it for what it is.
+        half = target.with_suffix(".new")
+        self._run([self._need_nvcc(), "-x", "cu", "-ptx", "-arch=compute_75", "-o", half, HERE / "kernels.cuh"])
+        half.rename(target)
+
+    def _compile(self, target, source, flags):
+        half = target.with_suffix(".new")
+        if source.endswith(".c"):
+            self._run([shutil.which("cc") or "gcc", "-O2", "-o", half, HERE / source, "-ldl"])
+        else:
+            nvcc = self._need_nvcc()
+            lib = _cuda_libraries(nvcc)
+            kind = ["-cudart=none"] if source.endswith(".cc") else [f"-arch={self._arch}"]
+            self._run([nvcc, "-O2", "-std=c++17", *kind, *flags, "-o", half, HERE / source, f"-L{lib}/stubs", "-lcuda",
+                       "-Xlinker", f"-rpath={lib}"])
+        half.rename(target)

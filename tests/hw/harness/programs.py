@@ -1,0 +1,168 @@
+"""Programs built by nvcc: each with cudart linked statically and shared, each with and without Tessera."""
+import pathlib
+
+from harness.bench import GIB, GRANULE, MIB, compare, must_succeed
+from harness.build import HERE
+from harness.checks import add, check, expect
+
+RUNTIME = ("streams", "callbacks", "graphs", "launches", "pools", "managed", "ipc", "print", "copies", "host_memory",
+           "errors", "forks")
+CUDARTS = ("-cudart=static", "-cudart=shared")
+
+
+def _both(bench, program, arguments=(), env=None, native_arguments=None):
+    """(native, inside), compared."""
+    native = bench.native([program, *(arguments if native_arguments is None else native_arguments)], env)
+    inside = bench.inside([program, *arguments], env, memory=bench.memory)
+    return native, inside, compare(native, inside)
+
+
+def _runtime_check(name):
+    def body(bench):
+        for cudart in CUDARTS:
+            _, _, same = _both(bench, bench.builder.program(f"{name}.cu", cudart))
+        return f"static and shared cudart: {same}"
+
+    return body
+
+
+for _name in RUNTIME:
+    assert pathlib.Path(HERE / f"{_name}.cu").exists(), _name
+    add("programs", _name, _runtime_check(_name))
+
+
+@check("programs")
+def threads(bench):
+    builds = [(c,) for c in CUDARTS] + [("-cudart=shared", "--default-stream=per-thread")]
+    for flags in builds:
+        _, _, same = _both(bench, bench.builder.program("threads.cu", *flags))
+    return f"8 threads, legacy and per-thread default stream: {same}"
+
+
+@check("programs")
+def query(bench):
+    """Also with the device chosen by index, by UUID, and hidden."""
+    uuid = bench.tessera.gpu()["uuid"]
+    for cudart in CUDARTS:
+        program = bench.builder.program("query.cu", cudart)
+        for visible in (None, "0", uuid, ""):
+            _both(bench, program, env=None if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    return "visible: all, by index, by UUID, none"
+
+
+@check("programs")
+def memory_view(bench):
+    limit = bench.memory
+    for cudart in CUDARTS:
+        _, inside, _ = _both(bench, bench.builder.program("memory_view.cu", cudart))
+        values = inside.values()
+        for name, value in values.items():
+            if name.endswith("_total"):
+                expect(value == limit, f"{name} is {value}, the limit {limit}")
+        expect("nvml_total" in values, "NVML did not answer")
+        expect(values["taken_by_1_GiB"] == GIB, f"1 GiB takes {values['taken_by_1_GiB']} bytes")
+        expect(values["left_after_free"] == 0, f"free leaves {values['left_after_free']} bytes")
+        expect(values["nvml_used"] >= GIB, f"NVML says {values['nvml_used']} used")
+    return f"5 views say {limit // MIB} MiB; the context counts {values['used_by_context'] / MIB:.0f} MiB"
+
+
+@check("programs")
+def oom(bench):
+    """Full to the granule, every way to allocate is refused by the very call, and the program goes on."""
+    spare = []
+    for number, cudart in enumerate(CUDARTS):
+        name = f"hw-oom-{number}"
+        program = bench.builder.program("oom.cu", cudart)
+        native = bench.native([program, 1 * GIB])
+        bench.vgpu(name, memory_limit=bench.memory)
+        full = bench.start_inside([program, "hold"], vgpu=name)
+        while True:
+            line = bench.line(full)
+            if line.startswith("# refused_cuMemCreate"):
+                break
+        measured = [p["memory_measured_bytes"] for p in bench.tessera.of_vgpu(name)]
+        full.say("")
+        full.wait(bench.left(30))
+        inside = full.finished()
+        bench.note(inside)
+        compare(native, inside)
+        values = inside.values()
+        for way, error in values.items():
+            if way.startswith("refused_"):
+                expect(error == "cudaErrorMemoryAllocation" or error == "CUDA_ERROR_OUT_OF_MEMORY",
+                       f"{way[8:]} at the limit: {error}")
+        peak = bench.tessera.vgpu(name)["memory_peak_bytes"]
+        expect(bench.memory - GRANULE < peak <= bench.memory, f"peak {peak} of a limit of {bench.memory}")
+        spare.append(bench.memory - peak)
+        expect(values["got"] + bench.context_bytes <= bench.memory, "more than the limit was given")
+    return f"limit less peak: {max(spare)} B; device's own figure {measured}", {"spare": spare, "measured": measured}
+
+
+@check("programs", soft=True)
+def limit_exact(bench):
+    """As oom, by the driver API: allocations plus context fill the limit to less than one granule."""
+    program = bench.builder.program("hold.cc")
+    name = "hw-exact"
+    bench.vgpu(name, memory_limit=bench.memory)
+    held = bench.start_inside([program, "all"], vgpu=name)
+    got = int(bench.line(held).split()[1])
+    current = bench.tessera.vgpu(name)["memory_current_bytes"]
+    expect(current == got + bench.context_bytes, f"got {got} + context {bench.context_bytes}, but the ledger says {current}")
+    expect(0 <= bench.memory - current < GRANULE, f"{current} of {bench.memory}")
+    held.say("work")
+    expect(bench.line(held).startswith("worked "), "it does not work when full")
+    held.close_input()
+    held.wait(bench.left(10))
+    bench.until(lambda: bench.tessera.vgpu(name)["memory_current_bytes"] == 0, "the ledger is empty")
+    return f"limit less (allocations + context): {bench.memory - current} B"
+
+
+@check("programs", soft=True)
+def vmm(bench):
+    _, inside, same = _both(bench, bench.builder.program("vmm.cc"))
+    values = inside.values()
+    expect(values["charged"] == 128 * MIB, f"128 MiB charged as {values['charged']}")
+    expect(values["charged_for_the_import"] == 0, f"an import charged {values['charged_for_the_import']}")
+    expect(values["not_given_back"] == 0, f"not given back: {values['not_given_back']}")
+    return same
+
+
+@check("programs", soft=True)
+def contexts(bench):
+    _, inside, same = _both(bench, bench.builder.program("contexts.cc"))
+    values = inside.values()
+    expect(values["two_more_contexts"] >= 8 * MIB, f"two contexts charged {values['two_more_contexts']}")
+    for when in ("after_destroy", "after_six_more"):
+        expect(values[when] == 0, f"{when}: {values[when]} bytes still charged")
+    return f"{same}; two contexts with 4 MiB each count {values['two_more_contexts'] / MIB:.0f} MiB"
+
+
+@check("programs")
+def reset(bench):
+    for cudart in CUDARTS:
+        _, inside, same = _both(bench, bench.builder.program("reset.cu", cudart))
+        values = inside.values()
+        expect(values["free_first"] == values["free_second"], f"free before {values['free_first']} after {values['free_second']}")
+    return same
+
+
+@check("programs", soft=True)
+def lookup(bench):
+    """Every way to find the driver reaches the same vGPU."""
+    library = bench.tessera.driver_library()
+    arguments = [library] if library else []
+    _, inside, _ = _both(bench, bench.builder.program("lookup.cc"), arguments)
+    ways = {name[:-6]: value for name, value in inside.values().items() if name.endswith("_total")}
+    missed = [way for way, total in ways.items() if total != bench.memory]
+    expect(not missed, f"not the vGPU's memory: {', '.join(missed)}")
+    return f"{len(ways)} ways: {', '.join(ways)}"
+
+
+@check("programs", soft=True)
+def exec_of_many(bench):
+    """A shell that starts CUDA programs: each is a process of the same vGPU."""
+    program = bench.builder.program("hold.cc")
+    script = 'for i in 1 2 3; do "$0" 2097152 < /dev/null & done; wait'
+    done = must_succeed(bench.inside(["sh", "-c", script, program], memory=bench.memory), "the shell")
+    expect(done.lines() == ["got 2097152"] * 3, f"it printed {done.lines()}")
+    return "3 programs from one shell"

@@ -1,0 +1,169 @@
+"""Tessera as it lies in a dist folder: a daemon of our own in a run directory of our own, its API, and `tessera run`."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from harness import processes
+
+
+class Answer(dict):
+    """The JSON of an answer, with its status."""
+
+    def __init__(self, status, body):
+        super().__init__(body)
+        self.status = status
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self._path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Tessera:
+    def __init__(self, dist, run_dir, soft=None, log=None):
+        self.dist = pathlib.Path(dist).resolve()
+        self.run_dir = pathlib.Path(run_dir)
+        self.soft = soft  # the soft GPU's specification, or None for real GPUs
+        self.cli = self.dist / "bin" / "tessera"
+        self.tenant = self.dist / "lib" / "tessera" / "tessera-tenant"
+        self._log = log
+        self._daemon = None
+
+    # The daemon
+
+    def start(self, limit_s=20):
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self.run_dir.chmod(0o755)
+        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir]
+        if self.soft is not None:
+            argv += ["--soft", self.soft]
+        self._daemon = processes.Program(argv)
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            if not self._daemon.alive():
+                raise RuntimeError(f"tesserad ended: {''.join(self._daemon.errors)[-400:]}")
+            if self.answers():
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"tesserad did not answer within {limit_s} s")
+
+    def answers(self):
+        try:
+            return self.api("GET", "/healthz").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    @property
+    def daemon_pid(self):
+        return self._daemon.pid
+
+    def alive(self):
+        return self._daemon is not None and self._daemon.alive()
+
+    def kill(self):
+        """kill -9, as a crash would."""
+        self._daemon.signal(signal.SIGKILL)
+        self._daemon.wait(10)
+        self._keep_log()
+
+    def stop(self):
+        if self._daemon is None:
+            return
+        if self._daemon.alive():
+            self._daemon.signal(signal.SIGTERM)
+            try:
+                self._daemon.wait(10)
+            except TimeoutError:
+                pass
+        self._keep_log()
+
+    def _keep_log(self):
+        daemon, self._daemon = self._daemon, None
+        daemon.kill()
+        if self._log:
+            with open(self._log, "a") as log:
+                log.write(f"--- tesserad {daemon.pid} ended with {daemon.finished().status}\n")
+                log.writelines(daemon.transcript + daemon.errors)
+
+    # Its API
+
+    def api(self, method, path, body=None):
+        connection = _UnixConnection(self.run_dir / "api.sock")
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               {"Content-Type": "application/json"} if body is not None else {})
+            response = connection.getresponse()
+            text = response.read()
+            return Answer(response.status, json.loads(text) if text else {})
+        finally:
+            connection.close()
+
+    def get(self, path):
+        answer = self.api("GET", path)
+        if answer.status != 200:
+            raise RuntimeError(f"GET {path}: {answer.status} {answer.get('detail', '')}")
+        return answer
+
+    def gpu(self):
+        return self.get("/v1/gpus")["gpus"][0]
+
+    def vgpu(self, name):
+        """The vGPU, or None if there is no such."""
+        answer = self.api("GET", f"/v1/vgpus/{name}")
+        return answer if answer.status == 200 else None
+
+    def create(self, name, **fields):
+        answer = self.api("POST", "/v1/vgpus", {"name": name, **fields})
+        if answer.status != 201:
+            raise RuntimeError(f"vGPU {name} was not created: {answer.get('detail', answer)}")
+        return answer
+
+    def set(self, name, **fields):
+        answer = self.api("PATCH", f"/v1/vgpus/{name}", fields)
+        if answer.status != 200:
+            raise RuntimeError(f"vGPU {name} was not changed: {answer.get('detail', answer)}")
+        return answer
+
+    def delete(self, name):
+        self.api("DELETE", f"/v1/vgpus/{name}?force=1")
+
+    def of_vgpu(self, name):
+        """The daemon's rows about the processes of a vGPU."""
+        return [p for p in self.get("/v1/processes")["processes"] if p["vgpu"] == name]
+
+    # Programs
+
+    def command(self, argv, **options):
+        """`tessera run` with --name value for each option, then the program."""
+        flags = [part for name, value in options.items() if value is not None
+                 for part in (f"--{name.replace('_', '-')}", str(value))]
+        return [self.cli, "run", "--run-dir", self.run_dir, *flags, "--", *argv]
+
+    def plain_environment(self):
+        """What a program needs to find the driver without Tessera: nothing, or the soft GPU's own library."""
+        if self.soft is None:
+            return {}
+        return {"LD_LIBRARY_PATH": str(self.dist / "lib" / "tessera" / "soft"), "TESSERA_SOFT": self.soft}
+
+    def driver_library(self):
+        """The absolute path of the driver's own library, or None."""
+        if self.soft is not None:
+            return self.dist / "lib" / "tessera" / "soft" / "libcuda.so.1"
+        cached = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout
+        listed = re.findall(r"libcuda\.so\.1 .*x86-64.* => (\S+)", cached)
+        for path in [*listed, "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"]:
+            if os.path.exists(path):
+                return pathlib.Path(path)
+        return None

@@ -1,0 +1,64 @@
+// An NVML with one made-up GPU, for machines without one. What its processes hold is read from $FAKE_NVML_PROCESSES, a
+// file of lines "pid bytes"; a missing file is no processes.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+constexpr unsigned long long kTotal = 16ull << 30;
+constexpr char kUuid[] = "GPU-11111111-2222-3333-4444-555555555555";
+int device_storage;
+
+struct Process {
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+unsigned Processes(Process* out, unsigned room) {
+  const char* path = std::getenv("FAKE_NVML_PROCESSES");
+  FILE* file = path ? std::fopen(path, "r") : nullptr;
+  if (!file) return 0;
+  unsigned count = 0;
+  Process process{};
+  while (std::fscanf(file, "%u %llu", &process.pid, &process.bytes) == 2)
+    if (count++ < room) out[count - 1] = process;
+  std::fclose(file);
+  return count;
+}
+
+}  // namespace
+
+#define FAKE extern "C" [[gnu::visibility("default")]]
+
+FAKE int nvmlInit_v2() { return 0; }
+FAKE int nvmlShutdown() { return 0; }
+FAKE const char* nvmlErrorString(int) { return "a made-up error"; }
+FAKE int nvmlSystemGetDriverVersion(char* text, unsigned length) { return std::snprintf(text, length, "580.0"), 0; }
+FAKE int nvmlDeviceGetCount_v2(unsigned* count) { return *count = 1, 0; }
+FAKE int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  return *device = &device_storage, index == 0 ? 0 : 2;
+}
+FAKE int nvmlDeviceGetUUID(void*, char* text, unsigned length) { return std::snprintf(text, length, "%s", kUuid), 0; }
+FAKE int nvmlDeviceGetName(void*, char* text, unsigned length) { return std::snprintf(text, length, "Made-up GPU"), 0; }
+FAKE int nvmlDeviceGetMemoryInfo(void*, unsigned long long* total_free_used) {
+  const unsigned long long used = 1ull << 30;
+  return total_free_used[0] = kTotal, total_free_used[1] = kTotal - used, total_free_used[2] = used, 0;
+}
+FAKE int nvmlDeviceGetMemoryInfo_v2(void*, unsigned long long* version_total_reserved_free_used) {
+  version_total_reserved_free_used[2] = 0;
+  version_total_reserved_free_used[1] = kTotal;
+  version_total_reserved_free_used[4] = 1ull << 30;
+  version_total_reserved_free_used[3] = kTotal - version_total_reserved_free_used[4];
+  return 0;
+}
+FAKE int nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_memory) {
+  return gpu_memory[0] = 99, gpu_memory[1] = 50, 0;
+}
+FAKE int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* out) {
+  const unsigned room = *count;
+  *count = Processes(out, room);
+  return *count > room ? 7 : 0;
+}
+FAKE int nvmlDeviceGetGraphicsRunningProcesses_v3(void*, unsigned* count, Process*) { return *count = 0, 0; }
