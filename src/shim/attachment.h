@@ -86,7 +86,7 @@ class Attachment {
   Nanos LastReached() const;
   std::int64_t Submitted() const;
   void Observe(Nanos now);
-  void CoverAll(Nanos now);
+  void CoverAll(Nanos now, bool learn);
 
   static void* PacerMain(void* self);
   void Pace();

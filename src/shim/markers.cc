@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 #include "shim/capture.h"
 #include "shim/real.h"
 #include "shim/say.h"
@@ -26,16 +28,17 @@ bool Markers::Prepare() {
   return true;
 }
 
-bool Markers::Write(CUstream stream, Nanos now, std::int64_t count, bool covers) {
+// False: the ring is full, try again later. A stream that refuses the marker has nothing more to tell (its context
+// failed, or its handle is stale): what it was given counts as ended, so that nobody waits for it.
+bool Markers::Write(CUstream stream, Nanos now, std::int64_t count, bool learn) {
   if (next_ - first_ == kRing) return false;
   // Word values differ from round to round of the ring, and none is the initial zero.
   Marker& marker = ring_[next_ % kRing];
-  marker = {.word = next_ + 1, .count = count, .submitted = now, .covers = covers};
+  marker = {.word = next_ + 1, .count = count, .submitted = now, .learn = learn};
   const auto address = reinterpret_cast<CUdeviceptr>(&words_[next_ % kRing]);
   const CUresult written =
       REAL_AS(cuStreamWriteValue32_v2, CUstream, CUdeviceptr, std::uint32_t, unsigned)(stream, address, marker.word, 0);
-  if (written != CUDA_SUCCESS) return false;
-  ++next_;
+  if (written == CUDA_SUCCESS) ++next_;
   last_count_ = count;
   return true;
 }
@@ -48,15 +51,14 @@ bool Markers::OnlyStream(CUstream stream) const {
   return true;
 }
 
-void Markers::Place(CUstream stream, Nanos now) {
+void Markers::Place(CUstream stream, Nanos now, bool learn) {
   RelaxedCapture relaxed;
   if (AnyCapture() || !Prepare()) return;
   const std::int64_t count = gate_.Submitted();
-  const bool covers = OnlyStream(stream);
-  if (Write(stream, now, count, covers) && covers) covered_ = count;
+  if (Write(stream, now, count, learn) && OnlyStream(stream)) covered_ = count;
 }
 
-void Markers::PlaceOnAll(Nanos now, bool own_thread) {
+void Markers::PlaceOnAll(Nanos now, bool learn, bool own_thread) {
   RelaxedCapture relaxed;
   if (AnyCapture()) return;
   const std::int64_t count = gate_.Submitted();
@@ -72,7 +74,7 @@ void Markers::PlaceOnAll(Nanos now, bool own_thread) {
     if (stream == CU_STREAM_PER_THREAD && !own_thread) stream = CU_STREAM_LEGACY;
     if (stream == CU_STREAM_LEGACY && legacy_placed) continue;
     legacy_placed |= stream == CU_STREAM_LEGACY;
-    if (!Write(stream, now, count, true)) return;
+    if (!Write(stream, now, count, learn)) return;
   }
   covered_ = count;
 }
@@ -82,13 +84,13 @@ void Markers::Observe(Nanos now, Nanos target) {
     const Marker& marker = ring_[first_ % kRing];
     if (words_[first_ % kRing] != marker.word) break;
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (target > 0) window_.OnMarker(marker.submitted, now - marker.submitted, target, limited_);
+    if (marker.learn) window_.OnMarker(marker.submitted, now - marker.submitted, target, limited_);
     limited_ = false;
     finished_ = marker.count;
     last_reached_ = now;
     ++first_;
   }
-  if (unusable_) finished_ = gate_.Submitted();
+  if (first_ == next_) finished_ = std::max(finished_, unusable_ ? gate_.Submitted() : last_count_);
 }
 
 void Markers::ForgetStream(CUstream stream) {

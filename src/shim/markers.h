@@ -17,11 +17,12 @@ class Markers {
   explicit Markers(Gate& gate) : gate_(gate) {}
 
   // Places a marker behind what `stream` was given so far. The calling thread's current context must be the gate's.
-  void Place(cuda::CUstream stream, Nanos now);
+  // `learn`: the window bounds the queue now, so how long the GPU takes to get there says something about it.
+  void Place(cuda::CUstream stream, Nanos now, bool learn);
 
   // Places one on every stream that was used, so that all work so far is covered. The same requirement. `own_thread`:
   // called by a thread that submits itself, so that its per-thread default stream is the one meant.
-  void PlaceOnAll(Nanos now, bool own_thread);
+  void PlaceOnAll(Nanos now, bool learn, bool own_thread);
 
   // Looks which markers were reached, and lets the window learn from them.
   void Observe(Nanos now, Nanos target);
@@ -52,12 +53,12 @@ class Markers {
     std::uint32_t word;  // value that the GPU writes
     std::int64_t count;  // submissions before it
     Nanos submitted;
-    bool covers;  // the last of a set that covers everything before it
+    bool learn;
   };
   static constexpr unsigned kRing = 64;
 
   bool Prepare();
-  bool Write(cuda::CUstream stream, Nanos now, std::int64_t count, bool covers);
+  bool Write(cuda::CUstream stream, Nanos now, std::int64_t count, bool learn);
   bool OnlyStream(cuda::CUstream stream) const;
 
   Gate& gate_;

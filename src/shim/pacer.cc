@@ -28,6 +28,8 @@ constexpr Nanos kDrainTick = 50 * kMicrosecond;
 constexpr Nanos kBoundedTick = 250 * kMicrosecond;
 constexpr Nanos kOpenTick = 5 * kMillisecond;
 constexpr Nanos kReconnectEvery = 200 * kMillisecond;
+// A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
+constexpr Nanos kParkedTick = kSecond;
 // A window that does not move for so long is let go: the work in it may wait for what is held back.
 constexpr Nanos kStuck = 100 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
@@ -50,7 +52,7 @@ void Attachment::Ring() {
 
 void Attachment::WaitForRing(std::uint32_t seen, Nanos timeout) {
   const timespec t{.tv_sec = timeout / kSecond, .tv_nsec = timeout % kSecond};
-  syscall(SYS_futex, &Page()->doorbell, FUTEX_WAIT, seen, timeout == kNever ? nullptr : &t, nullptr, 0);
+  syscall(SYS_futex, &Page()->doorbell, FUTEX_WAIT, seen, &t, nullptr, 0);
 }
 
 // ---- budgets (mutex_ held) ----
@@ -110,7 +112,7 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
         if (bounded) {
           gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
           if (gate.markers->SinceLastMarker() > 0 && waited_since == 0 && full_since == 0)
-            gate.markers->Place(stream, now);
+            gate.markers->Place(stream, now, true);
           page->window.store(gate.markers->Window(), std::memory_order_relaxed);
         }
         const bool stuck = full_since != 0 && now - full_since > kStuck;
@@ -150,7 +152,7 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
 void Attachment::BeforeSync(Gate& gate) {
   if (Page()->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) return;
   std::lock_guard lock(mutex_);
-  if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->PlaceOnAll(MonotonicNow(), true);
+  if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->PlaceOnAll(MonotonicNow(), true, true);
 }
 
 void Attachment::AfterSync() {
@@ -185,11 +187,11 @@ Nanos Attachment::LastReached() const {
   return last;
 }
 
-void Attachment::CoverAll(Nanos now) {
+void Attachment::CoverAll(Nanos now, bool learn) {
   for (Gate* gate : gates_) {
     if (gate->markers->Covered()) continue;
     REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
-    gate->markers->PlaceOnAll(now, false);
+    gate->markers->PlaceOnAll(now, learn, false);
   }
 }
 
@@ -210,19 +212,19 @@ void Attachment::Park() {
 // One look at the state of affairs; returns how long the next one can wait.
 Nanos Attachment::Tick(Nanos now) {
   wire::Page* page = Page();
-  if (parked_) return kNever;
+  if (parked_) return kParkedTick;
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   Observe(now);
   if (order == wire::Gate::kClosed) {
     CloseAll();
-    CoverAll(now);
+    CoverAll(now, false);
     if (!AllDrained()) return kDrainTick;
     const Nanos ended = LastReached();
     Park();
     Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, gpu_));
     Ring();  // whoever waits at the gate asks anew
-    return kNever;
+    return kParkedTick;
   }
   const std::int64_t submitted = Submitted();
   const Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
@@ -231,7 +233,7 @@ Nanos Attachment::Tick(Nanos now) {
     last_activity_ = now;
     return tick;
   }
-  CoverAll(now);
+  CoverAll(now, order == wire::Gate::kBounded);
   if (!AllDrained() ||
       now - std::max(LastReached(), last_activity_) < page->idle_grace_ns.load(std::memory_order_relaxed))
     return tick;
@@ -241,7 +243,7 @@ Nanos Attachment::Tick(Nanos now) {
   Park();
   Session::Instance().Tell(wire::Make(wire::Idle{.since = ended}, gpu_));
   Ring();
-  return kNever;
+  return kParkedTick;
 }
 
 void Attachment::Pace() {
@@ -256,8 +258,7 @@ void Attachment::Pace() {
       if (stopped_) return;
       wait = Tick(MonotonicNow());
     }
-    Session& session = Session::Instance();
-    if (wait == kNever && session.LostSince() != 0) wait = kReconnectEvery;
+    if (Session::Instance().LostSince() != 0) wait = std::min(wait, kReconnectEvery);
     WaitForRing(seen, wait);
     if (wait >= kOpenTick) MindDaemon(MonotonicNow());
   }
