@@ -1,0 +1,173 @@
+#include "soft/arbiter.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+
+#include "soft/shared_layout.h"
+#include "soft/wait.h"
+
+namespace tessera::soft {
+namespace {
+
+constexpr std::int32_t kNobody = -1;
+// The host may lag behind the modelled time by this much, from late timers and busy cores, and catch up.
+constexpr Nanos kCatchUp = kMillisecond;
+// Shorter waits cost more than they make up for.
+constexpr Nanos kShortestWait = 100 * kMicrosecond;
+
+std::span<SharedTurn> UsedTurns(SharedDevice& device) { return {device.turns, device.turn_count}; }
+
+bool Frozen(const SharedLayout& layout, int device, const SharedTurn& turn) {
+  return layout.slots[turn.slot].use[device].frozen != 0;
+}
+
+// What follows up to Arbiter is called with the device's mutex held.
+
+void CountWaiting(SharedLayout& layout, int index) {
+  SharedDevice& device = layout.devices[index];
+  device.waiting = static_cast<std::uint32_t>(std::ranges::count_if(UsedTurns(device), [&](const SharedTurn& turn) {
+    return turn.process.pid != 0 && turn.granted == 0 && !Frozen(layout, index, turn);
+  }));
+}
+
+// Lets the one execute who has waited longest, if nobody does.
+void Grant(SharedLayout& layout, int index) {
+  SharedDevice& device = layout.devices[index];
+  while (device.holder == kNobody) {
+    SharedTurn* next = nullptr;
+    for (SharedTurn& turn : UsedTurns(device)) {
+      if (turn.process.pid == 0 || Frozen(layout, index, turn)) continue;
+      if (next == nullptr || turn.ticket < next->ticket) next = &turn;
+    }
+    if (next == nullptr) break;
+    if (next->process.pid != getpid() && !next->process.Alive()) {
+      next->process = {};
+      continue;
+    }
+    device.holder = static_cast<std::int32_t>(next - device.turns);
+    device.slice_end = MonotonicNow() + layout.spec.slice;
+    next->granted = 1;
+    syscall(SYS_futex, &next->granted, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+  CountWaiting(layout, index);
+}
+
+// Grant for those who wait: a holder that died cannot hand over itself.
+void GrantUnlessHeld(SharedLayout& layout, int index) {
+  SharedDevice& device = layout.devices[index];
+  if (device.holder != kNobody) {
+    SharedTurn& turn = device.turns[device.holder];
+    // One that was killed in the middle of Leave has no turn any more.
+    const bool held = turn.process.pid != 0 && turn.process.Alive();
+    if (!held) {
+      turn.process = {};
+      device.holder = kNobody;
+    }
+  }
+  Grant(layout, index);
+}
+
+// Joins the queue. kNobody if it is full.
+std::int32_t Enqueue(SharedDevice& device, std::uint32_t slot, const ProcessId& process) {
+  const auto used = UsedTurns(device);
+  const auto free = std::ranges::find(used, 0, [](const SharedTurn& turn) { return turn.process.pid; });
+  if (free == used.end() && used.size() == std::size(device.turns)) return kNobody;
+  SharedTurn& turn = free != used.end() ? *free : device.turns[device.turn_count++];
+  turn.ticket = device.next_ticket++;
+  turn.slot = slot;
+  turn.granted = 0;
+  turn.process = process;
+  return static_cast<std::int32_t>(&turn - device.turns);
+}
+
+}  // namespace
+
+void Arbiter::Acquire() {
+  if (turn_ != kNobody) return;
+  SharedLayout& layout = state_.layout();
+  SharedDevice& device = layout.devices[device_];
+  const auto slot = static_cast<std::uint32_t>(&state_.slot() - layout.slots);
+  for (;;) {
+    {
+      const std::lock_guard lock(device.mutex);
+      turn_ = Enqueue(device, slot, state_.slot().process);
+      GrantUnlessHeld(layout, device_);
+    }
+    if (turn_ != kNobody) break;
+    WaitUntil(MonotonicNow() + kDeathCheck);  // more contexts wait than there are turns
+  }
+  SharedTurn& turn = device.turns[turn_];
+  const timespec death_check = {0, kDeathCheck};
+  while (turn.granted == 0) {
+    syscall(SYS_futex, &turn.granted, FUTEX_WAIT, 0, &death_check, nullptr, 0);
+    if (turn.granted != 0) break;
+    const std::lock_guard lock(device.mutex);
+    GrantUnlessHeld(layout, device_);
+  }
+  end_ = MonotonicNow();
+}
+
+bool Arbiter::ShouldYield() const {
+  if (turn_ == kNobody) return false;
+  const SharedDevice& device = state_.device(device_);
+  if (state_.slot().use[device_].frozen != 0) return true;
+  return device.waiting != 0 && MonotonicNow() >= device.slice_end;
+}
+
+void Arbiter::Leave() {
+  SharedLayout& layout = state_.layout();
+  SharedDevice& device = layout.devices[device_];
+  const std::lock_guard lock(device.mutex);
+  device.turns[turn_].process = {};
+  device.holder = kNobody;
+  turn_ = kNobody;
+  Grant(layout, device_);
+}
+
+void Arbiter::Yield() {
+  Release();
+  Acquire();
+}
+
+void Arbiter::Release() {
+  if (turn_ == kNobody) return;
+  WaitForEnd();
+  Leave();
+}
+
+void Arbiter::Charge(std::uint64_t instructions) {
+  const double exact = remainder_ + static_cast<double>(instructions) * kSecond /
+                                        static_cast<double>(state_.spec().instructions_per_second);
+  const Nanos busy = static_cast<Nanos>(exact);
+  remainder_ = exact - static_cast<double>(busy);
+  end_ = std::max(end_, MonotonicNow() - kCatchUp) + busy;
+  state_.slot().use[device_].busy += busy;
+  if (end_ - MonotonicNow() > kShortestWait) WaitForEnd();
+}
+
+void Arbiter::WaitForEnd() {
+  if (end_ > MonotonicNow()) WaitUntil(end_);
+}
+
+Result<void> SharedState::SetFrozen(int device, pid_t pid, bool frozen) {
+  bool found = false;
+  {
+    const std::lock_guard lock(layout_->mutex);
+    for (SharedSlot& slot : std::span(layout_->slots, layout_->slot_count)) {
+      if (slot.process.pid != pid || pid == 0 || !slot.process.Alive()) continue;
+      slot.use[device].frozen = frozen;
+      found = true;
+    }
+  }
+  if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
+  const std::lock_guard lock(layout_->devices[device].mutex);
+  Grant(*layout_, device);
+  return {};
+}
+
+}  // namespace tessera::soft

@@ -1,0 +1,80 @@
+// What all processes of a user know about the soft GPUs, in /dev/shm/tessera-soft-UID[-NAME].
+//
+// Whoever comes first makes it, after $TESSERA_SOFT; once nobody is left the next one makes it anew. Each process has
+// a slot with what it holds; the sum over the slots of living processes is what is in use, so nothing has to be given
+// back by who dies. Layout in shared_layout.h.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "soft/spec.h"
+
+namespace tessera::soft {
+
+struct SharedLayout;
+struct SharedDevice;
+struct SharedSlot;
+
+// What a living process has on one device.
+struct ProcessUse {
+  pid_t pid = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t contexts = 0;
+  Nanos busy = 0;  // modelled time its kernels executed, since it attached
+  bool frozen = false;
+};
+
+enum class CopyDirection { kToDevice = 0, kToHost = 1 };
+
+class SharedState {
+ public:
+  // Where the state lies for this user and $TESSERA_SOFT_NAME.
+  static std::string DefaultPath();
+
+  // Attaches this process, with a slot of its own. An empty `spec` takes what is there. Fails with EEXIST when others
+  // use the state with another spec, ENOSPC when /dev/shm is full or all slots are taken.
+  static Result<std::unique_ptr<SharedState>> Attach(const std::string& path, const std::string& spec);
+  ~SharedState();
+  SharedState(const SharedState&) = delete;
+
+  const Spec& spec() const;
+  std::array<char, 16> Uuid(int device) const;
+
+  // Memory of this process. Charge returns false, and changes nothing, when the device does not have `bytes` left.
+  bool Charge(int device, std::uint64_t bytes);
+  void Uncharge(int device, std::uint64_t bytes);
+  void AddContexts(int device, int count);
+  std::uint64_t UsedBytes(int device);  // by all processes
+
+  // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.
+  std::vector<ProcessUse> Processes(int device);
+  // ESRCH if no living process of that pid is attached.
+  Result<void> SetFrozen(int device, pid_t pid, bool frozen);
+
+  // Reserves the next free span for a transfer on the link of a device, which all processes share; returns when it
+  // ends (MonotonicNow). The caller waits until then.
+  Nanos ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes);
+
+  // For the arbiter.
+  SharedDevice& device(int index);
+  SharedSlot& slot() { return *slot_; }
+  SharedLayout& layout() { return *layout_; }
+
+ private:
+  SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
+  Result<void> TakeSlot();
+
+  UniqueFd file_;  // with a shared flock(2) for as long as this process may touch the state
+  SharedLayout* layout_;
+  SharedSlot* slot_ = nullptr;
+};
+
+}  // namespace tessera::soft
