@@ -1,0 +1,129 @@
+#include "cli/api_client.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/unique_fd.h"
+#include "cli/json_fields.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::size_t kMaxAnswerBytes = 64 << 20;
+
+std::string StartHint() { return "start a daemon with 'tesserad', or let 'tessera run' start one"; }
+
+Result<UniqueFd> Connect(const std::string& path) {
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof address.sun_path) {
+    return Fail(ENAMETOOLONG, "the socket's path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
+  }
+  path.copy(address.sun_path, path.size());
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return FailErrno("cannot make a socket");
+  const timeval limit = {.tv_sec = ApiClient::kAnswerSeconds, .tv_usec = 0};
+  setsockopt(fd.Get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(fd.Get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (connect(fd.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
+    return Fail(ECONNREFUSED, "no daemon answers at " + path, StartHint());
+  }
+  if (errno == EACCES) {
+    return FailErrno("cannot open " + path, "ask to be added to the group of that socket, or use another --run-dir");
+  }
+  return FailErrno("cannot connect to " + path);
+}
+
+Result<void> SendAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EPIPE) return {};  // refused before it was read; what it says about that can be read
+    if (sent < 0) return FailErrno("cannot write to the daemon");
+    bytes.remove_prefix(sent);
+  }
+  return {};
+}
+
+Result<std::string> ReceiveAll(int fd) {
+  std::string all;
+  char piece[16384];
+  for (;;) {
+    const ssize_t got = recv(fd, piece, sizeof piece, 0);
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return all;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
+    if (got < 0) return FailErrno("cannot read from the daemon");
+    all.append(piece, got);
+    if (all.size() > kMaxAnswerBytes) return Fail(EMSGSIZE, "the daemon's answer has no end");
+  }
+}
+
+// The errno that says about the same as an HTTP status.
+int ErrnoOf(int status) {
+  switch (status) {
+    case 403:
+      return EPERM;
+    case 404:
+      return ENOENT;
+    case 409:
+      return EBUSY;
+    default:
+      return status < 500 ? EINVAL : EIO;
+  }
+}
+
+}  // namespace
+
+Result<nlohmann::json> ReadAnswer(const std::string& answer) {
+  const std::size_t head_end = answer.find("\r\n\r\n");
+  int status = 0;
+  if (!answer.starts_with("HTTP/1.") || head_end == std::string::npos || answer.size() < 12 ||
+      std::from_chars(answer.data() + 9, answer.data() + 12, status).ec != std::errc()) {
+    return Fail(EPROTO, "what answers is no Tessera daemon", "check --run-dir");
+  }
+  const std::string body = answer.substr(head_end + 4);
+  nlohmann::json json = body.empty() ? nlohmann::json() : nlohmann::json::parse(body, nullptr, false);
+  if (status >= 200 && status < 300) {
+    if (json.is_discarded()) return Fail(EPROTO, "the daemon's answer is cut off or no JSON");
+    return json;
+  }
+  const std::string detail = TextField(json, "detail", TextField(json, "title"));
+  return Fail(ErrnoOf(status), detail.empty() ? "the daemon answers HTTP status " + std::to_string(status) : detail,
+              TextField(json, "hint"));
+}
+
+Result<nlohmann::json> ApiClient::Call(const std::string& method, const std::string& path,
+                                       const std::string& body) const {
+  const auto socket = Connect(socket_path_);
+  if (!socket) return std::unexpected(socket.error());
+  std::string request = method + " " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\n";
+  if (!body.empty()) {
+    request += "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+  }
+  request += "\r\n" + body;
+  if (auto sent = SendAll(socket->Get(), request); !sent) return std::unexpected(sent.error());
+  const auto answer = ReceiveAll(socket->Get());
+  if (!answer) return std::unexpected(answer.error());
+  // A daemon that is just leaving closes what waits in its queue without a word.
+  if (answer->empty())
+    return Fail(ECONNREFUSED, "the daemon at " + socket_path_ + " closed the connection", StartHint());
+  return ReadAnswer(*answer);
+}
+
+Result<nlohmann::json> ApiClient::Get(const std::string& path) const { return Call("GET", path, ""); }
+
+Result<nlohmann::json> ApiClient::Post(const std::string& path, const nlohmann::json& body) const {
+  return Call("POST", path, body.dump());
+}
+
+Result<nlohmann::json> ApiClient::Patch(const std::string& path, const nlohmann::json& body) const {
+  return Call("PATCH", path, body.dump());
+}
+
+Result<nlohmann::json> ApiClient::Delete(const std::string& path) const { return Call("DELETE", path, ""); }
+
+}  // namespace tessera::cli

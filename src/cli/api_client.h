@@ -1,0 +1,40 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/result.h"
+
+namespace tessera::cli {
+
+// Speaks HTTP with the daemon over <run-dir>/api.sock; one connection for each call. Blocks, for at most kAnswerSeconds
+// without a byte from the daemon.
+//
+// Own code instead of a library because the errno of connect(2) decides what happens next, because a burst of clients
+// must wait in the socket's queue instead of failing, and because libraries that bring TLS cost every
+// `tessera run` milliseconds. HTTP/1.0: the answer is what comes until the daemon closes.
+class ApiClient {
+ public:
+  static constexpr int kAnswerSeconds = 30;
+
+  explicit ApiClient(const std::string& run_dir) : socket_path_(run_dir + "/api.sock") {}
+
+  // The answer's JSON (null for an empty one). Codes of errors: ECONNREFUSED when no daemon answers there; what the
+  // daemon's HTTP status says (ENOENT, EBUSY, EPERM …) with its own words when it refuses.
+  Result<nlohmann::json> Get(const std::string& path) const;
+  Result<nlohmann::json> Post(const std::string& path, const nlohmann::json& body) const;
+  Result<nlohmann::json> Patch(const std::string& path, const nlohmann::json& body) const;
+  Result<nlohmann::json> Delete(const std::string& path) const;
+
+  const std::string& socket_path() const { return socket_path_; }
+
+ private:
+  Result<nlohmann::json> Call(const std::string& method, const std::string& path, const std::string& body) const;
+
+  std::string socket_path_;
+};
+
+// The status and body of an HTTP answer, and the JSON or error it means. Apart for tests.
+Result<nlohmann::json> ReadAnswer(const std::string& answer);
+
+}  // namespace tessera::cli

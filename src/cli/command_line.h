@@ -1,0 +1,47 @@
+// How a command is chosen, refused or run. What commands there are is in commands.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/common.h"
+
+namespace tessera::cli {
+
+// What the chosen command does. Its value is the exit status; an Error is printed and gives `error_status`.
+using Action = std::function<Result<int>()>;
+
+struct CommandLine {
+  CommandLine();
+
+  // Chooses the command, runs it, prints errors on stderr; returns the exit status.
+  int Run(int argc, char** argv);
+
+  CLI::App app;
+  Common common;
+  Action action;                     // of the chosen command
+  std::vector<std::string> program;  // of `tessera run`, with its arguments
+  int error_status = 1;              // when the chosen command fails
+  int usage_status = 2;              // when it was used wrong
+
+ private:
+  // Moves the words from `begin` on to `program`.
+  void TakeProgram(std::vector<std::string>& words, std::size_t begin);
+  // What the user did wrong, as one line.
+  Error Explain(const CLI::ParseError& error) const;
+};
+
+// Adds every command of Tessera to the command line.
+void AddCommands(CommandLine& line);
+
+// The index in `words`, from `begin` on, of the first that is neither an option of `command` nor the value of one:
+// where the program begins in "run --memory 2G python --help". words.size() if there is none.
+std::size_t ProgramBegin(const CLI::App& command, const std::vector<std::string>& words, std::size_t begin);
+
+// One line on stderr: "tessera: what: why; what to do".
+void PrintError(const Error& error);
+
+}  // namespace tessera::cli

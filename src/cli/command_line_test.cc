@@ -1,0 +1,128 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Outcome {
+  int status;
+  std::string error;  // what was printed on stderr
+};
+
+// Runs a command line whose commands do nothing. What they would do is tested with the real binary.
+struct Dry {
+  Dry() { AddCommands(line); }
+
+  Outcome Run(Words words) {
+    words.insert(words.begin(), "tessera");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    for (CLI::App* command : line.app.get_subcommands([](CLI::App*) { return true; })) Disarm(*command);
+    testing::internal::CaptureStderr();
+    const int status = line.Run(static_cast<int>(argv.size()), argv.data());
+    return {status, testing::internal::GetCapturedStderr()};
+  }
+
+  void Disarm(CLI::App& command) {
+    command.callback([this] {
+      if (!line.action) line.action = [] { return 0; };
+    });
+    for (CLI::App* below : command.get_subcommands([](CLI::App*) { return true; })) Disarm(*below);
+  }
+
+  CommandLine line;
+};
+
+TEST(CommandLine, GuessesWhatWasMeant) {
+  EXPECT_EQ(Dry().Run({"docter"}).error,
+            "tessera: unknown command 'docter'; did you mean 'doctor'? see 'tessera --help'\n");
+  EXPECT_EQ(Dry().Run({"vgpu", "creat", "a"}).error,
+            "tessera: unknown command 'creat'; did you mean 'create'? see 'tessera vgpu --help'\n");
+  EXPECT_EQ(Dry().Run({"ps", "--jsno"}).error,
+            "tessera: unknown option '--jsno'; did you mean '--json'? see 'tessera ps --help'\n");
+  EXPECT_EQ(Dry().Run({"vgpu", "set", "a", "--memroy=2G"}).error,
+            "tessera: unknown option '--memroy'; did you mean '--memory'? see 'tessera vgpu set --help'\n");
+}
+
+TEST(CommandLine, GuessesNothingFarFetched) {
+  EXPECT_EQ(Dry().Run({"kubernetes"}).error, "tessera: unknown command 'kubernetes'; see 'tessera --help'\n");
+}
+
+TEST(CommandLine, WrongUsageIsStatus2) {
+  for (const Words& words :
+       {Words{}, Words{"docter"}, Words{"ps", "--bogus"}, Words{"ps", "surplus"}, Words{"vgpu"},
+        Words{"vgpu", "create"}, Words{"vgpu", "create", "a", "--memory", "20X"},
+        Words{"vgpu", "create", "a", "--compute", "60:30"}, Words{"vgpu", "create", "a", "--weight", "0"},
+        Words{"vgpu", "create", "a/b"}, Words{"vgpu", "set", "a", "--memory"}, Words{"demo", "--seconds", "1000"}}) {
+    const Outcome outcome = Dry().Run(words);
+    EXPECT_EQ(outcome.status, 2) << outcome.error;
+    EXPECT_TRUE(outcome.error.starts_with("tessera: ")) << outcome.error;
+    EXPECT_EQ(std::count(outcome.error.begin(), outcome.error.end(), '\n'), 1) << outcome.error;
+  }
+}
+
+TEST(CommandLine, RunAnswersForItselfWith125) {
+  for (const Words& words : {Words{"run", "--bogus", "--", "true"}, Words{"run", "--memory", "20X", "--", "true"},
+                             Words{"run", "--vgpu", "a", "--memory", "2G", "--", "true"},
+                             Words{"run", "--enforce", "kernel", "--", "true"}, Words{"run", "--memory"}}) {
+    const Outcome outcome = Dry().Run(words);
+    EXPECT_EQ(outcome.status, 125) << outcome.error;
+    EXPECT_TRUE(outcome.error.starts_with("tessera: ")) << outcome.error;
+  }
+}
+
+TEST(CommandLine, NamesWhatItDoesNotTake) {
+  EXPECT_NE(Dry().Run({"vgpu", "create", "a", "--memory", "20X"}).error.find("'20X' is not a size"), std::string::npos);
+  EXPECT_NE(Dry().Run({"run", "--enforce", "kernel", "--", "true"}).error.find("'kernel' is not available"),
+            std::string::npos);
+}
+
+TEST(CommandLine, TheProgramsWordsAreItsOwn) {
+  for (const Words& words : {Words{"run", "--memory", "2G", "--soft", "--", "ps", "--json", "--", "-x"},
+                             Words{"run", "--memory=2G", "--soft", "ps", "--json", "--", "-x"},
+                             Words{"--soft", "run", "--memory", "2G", "ps", "--json", "--", "-x"}}) {
+    Dry dry;
+    const Outcome outcome = dry.Run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    EXPECT_EQ(dry.line.program, (Words{"ps", "--json", "--", "-x"}));
+    EXPECT_TRUE(dry.line.common.soft);
+    EXPECT_FALSE(dry.line.common.json);
+  }
+}
+
+TEST(CommandLine, CommonChoicesGoBeforeOrAfterTheCommand) {
+  for (const Words& words : {Words{"--json", "--run-dir", "/x", "--soft=2x1GiB", "ps"},
+                             Words{"ps", "--json", "--run-dir=/x", "--soft=2x1GiB"}}) {
+    Dry dry;
+    const Outcome outcome = dry.Run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    EXPECT_TRUE(dry.line.common.json);
+    EXPECT_EQ(dry.line.common.RunDirectory(), "/x");
+    EXPECT_TRUE(dry.line.common.soft);
+    EXPECT_EQ(dry.line.common.soft_spec, "2x1GiB");
+  }
+}
+
+TEST(CommandLine, SoftWithoutSpecTakesNoWord) {
+  Dry dry;
+  EXPECT_EQ(dry.Run({"vgpu", "show", "--soft", "team-a"}).status, 0);
+  EXPECT_TRUE(dry.line.common.soft);
+  EXPECT_EQ(dry.line.common.soft_spec, "");
+}
+
+TEST(ProgramBegin, SkipsOptionsAndTheirValues) {
+  Dry dry;
+  const CLI::App& run = *dry.line.app.get_subcommand("run");
+  EXPECT_EQ(ProgramBegin(run, {"--memory", "2G", "python", "--help"}, 0), 2u);
+  EXPECT_EQ(ProgramBegin(run, {"--memory=2G", "--soft", "python"}, 0), 2u);
+  EXPECT_EQ(ProgramBegin(run, {"--soft", "--", "-strange"}, 0), 1u);
+  EXPECT_EQ(ProgramBegin(run, {"--bogus", "python"}, 0), 1u);
+  EXPECT_EQ(ProgramBegin(run, {"--memory"}, 0), 1u);
+  EXPECT_EQ(ProgramBegin(run, {}, 0), 0u);
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,297 @@
+// What commands and options there are. Help, manual, completion and the messages about wrong usage are made from this.
+#include <memory>
+
+#include "cli/command_line.h"
+#include "cli/demo.h"
+#include "cli/doctor.h"
+#include "cli/list.h"
+#include "cli/output.h"
+#include "cli/reference.h"
+#include "cli/run.h"
+#include "cli/settings.h"
+#include "cli/version.h"
+#include "cli/vgpu.h"
+
+namespace tessera::cli {
+namespace {
+
+// Which of the common choices a command takes.
+enum Takes : unsigned { kRunDir = 1, kSoft = 2, kJson = 4, kDaemon = kRunDir | kSoft, kAll = kDaemon | kJson };
+
+void AddCommon(CLI::App& app, Common& common, unsigned takes) {
+  if (takes & kRunDir) {
+    app.add_option("--run-dir", common.run_dir, "folder of the daemon's sockets")->type_name("DIR");
+  }
+  if (takes & kSoft) {
+    const char* const text = "the soft GPU, a small GPU on the CPU; SPEC such\nas 2x16GiB says what it is like";
+    app.add_flag("--soft{default}", text)->type_name("SPEC")->each([&common](const std::string& spec) {
+      common.soft = true;
+      common.soft_spec = spec == "default" ? "" : spec;
+    });
+  }
+  if (takes & kJson) app.add_flag("--json", common.json, "answer as JSON");
+}
+
+CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description, const char* footer) {
+  CLI::App& command = *parent.add_subcommand(name, description);
+  command.footer(footer);
+  return command;
+}
+
+// Makes an option's values pass `parse`, whose error is the message.
+template <typename Parse>
+CLI::Validator Checked(Parse parse) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        const auto result = parse(text);
+        return result ? std::string() : result.error().Text();
+      },
+      "");
+}
+
+CLI::Validator IsSetting(std::string VgpuSettings::* field) {
+  return Checked([field](const std::string& text) {
+    VgpuSettings settings;
+    settings.*field = text;
+    return CheckSettings(settings);
+  });
+}
+
+void AddSettings(CLI::App& app, VgpuSettings& settings) {
+  app.add_option("--memory", settings.memory,
+                 "most GPU memory: 20G, 512M, 25% (of the GPU),\nmax (what is left; default)")
+      ->type_name("SIZE")
+      ->check(IsSetting(&VgpuSettings::memory));
+  app.add_option("--compute", settings.compute,
+                 "share of the GPU's time: 30 for 30 %, never less\nwhen wanted and never more; 30:100 for at least\n"
+                 "30 % and what is idle besides (default 0:100)")
+      ->type_name("REQUEST[:LIMIT]")
+      ->check(IsSetting(&VgpuSettings::compute));
+  app.add_option("--weight", settings.weight, "share of the time that nobody was promised,\n1 to 10000 (default 100)")
+      ->type_name("WEIGHT")
+      ->check(IsSetting(&VgpuSettings::weight));
+}
+
+CLI::Option* AddGpu(CLI::App& app, VgpuSettings& settings) {
+  return app.add_option("--gpu", settings.gpu, "index, UUID, or auto for the one with most free\nmemory (default)")
+      ->type_name("GPU")
+      ->check(IsSetting(&VgpuSettings::gpu));
+}
+
+CLI::Option* AddVgpuName(CLI::App& app, std::string& name) {
+  return app.add_option("NAME", name)->required()->type_name("VGPU")->check(Checked(CheckName));
+}
+
+void AddRun(CommandLine& line) {
+  CLI::App& run =
+      AddCommand(line.app, "run",
+                 "Run a program in a vGPU\n"
+                 "The program needs no change. Its vGPU is made for it and ends with it, unless --vgpu names\n"
+                 "one that exists. Where no daemon answers, one is started that ends with its last program.\n"
+                 "CUDA_VISIBLE_DEVICES is set to the vGPU's GPU unless you set it.",
+                 "Examples:\n"
+                 "  tessera run --memory 20G --compute 30 -- python train.py\n"
+                 "  tessera run --memory 8G --compute 20:100 --name notebook -- jupyter lab\n"
+                 "  tessera run --vgpu team-a -- ./simulate\n"
+                 "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
+                 "\n"
+                 "Exit status:\n"
+                 "  The program's own; 125 when Tessera failed, 126 when the program cannot be\n"
+                 "  executed, 127 when it is not found.");
+  auto choices = std::make_shared<RunChoices>();
+  auto* gpu = AddGpu(run, choices->settings);
+  auto* name = run.add_option("--name", choices->name, "name of the vGPU (default: after the program)")
+                   ->type_name("NAME")
+                   ->check(Checked(CheckName));
+  AddSettings(run, choices->settings);
+  run.add_option("--vgpu", choices->vgpus, "run in these existing vGPUs, one per GPU,\nseparated by commas")
+      ->type_name("VGPU")
+      ->excludes(gpu)
+      ->excludes(name)
+      ->excludes(run.get_option("--memory"))
+      ->excludes(run.get_option("--compute"))
+      ->excludes(run.get_option("--weight"));
+  run.add_option("--enforce", "who enforces limits; this version has the shim only")
+      ->type_name("shim")
+      ->check(Checked([](const std::string& who) -> Result<void> {
+        if (who == "shim") return {};
+        return Fail(ENOTSUP, "'" + who + "' is not available in this version", "use --enforce shim");
+      }));
+  AddCommon(run, line.common, kDaemon);
+  // Only for the help: the program's words are taken off before the rest is read.
+  run.add_option("[--] COMMAND [ARGUMENT]...")->expected(0, -1);
+  run.callback(
+      [&line, choices] { line.action = [&line, choices] { return RunProgram(line.common, *choices, line.program); }; });
+}
+
+void AddLists(CommandLine& line) {
+  CLI::App& ps = AddCommand(line.app, "ps", "List the programs that use GPUs",
+                            "Examples:\n"
+                            "  tessera ps\n"
+                            "  tessera ps --json | jq '.processes[] | {pid, memory_bytes}'");
+  AddCommon(ps, line.common, kAll);
+  ps.callback([&line] { line.action = [&line] { return ListProcesses(line.common); }; });
+
+  CLI::App& gpus = AddCommand(line.app, "gpus", "List the GPUs and what is taken of them",
+                              "Examples:\n"
+                              "  tessera gpus\n"
+                              "  tessera gpus --json | jq '.gpus[].uuid'");
+  AddCommon(gpus, line.common, kAll);
+  gpus.callback([&line] { line.action = [&line] { return ListGpus(line.common); }; });
+}
+
+void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
+  CLI::App& ls = AddCommand(vgpu, "ls", "List vGPUs", "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
+  auto quiet = std::make_shared<bool>(false);
+  ls.add_flag("-q,--quiet", *quiet, "names only");
+  AddCommon(ls, line.common, kAll);
+  ls.callback([&line, quiet] { line.action = [&line, quiet] { return ListVgpus(line.common, *quiet); }; });
+
+  CLI::App& show = AddCommand(vgpu, "show", "Show one vGPU", "Examples:\n  tessera vgpu show team-a");
+  auto name = std::make_shared<std::string>();
+  AddVgpuName(show, *name);
+  AddCommon(show, line.common, kAll);
+  show.callback([&line, name] { line.action = [&line, name] { return ShowVgpu(line.common, *name); }; });
+}
+
+void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
+  auto name = std::make_shared<std::string>();
+  auto settings = std::make_shared<VgpuSettings>();
+
+  CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until it is removed",
+                                "Examples:\n"
+                                "  tessera vgpu create team-a --memory 20G --compute 30\n"
+                                "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10");
+  AddVgpuName(create, *name)->type_name("NAME");
+  AddGpu(create, *settings);
+  AddSettings(create, *settings);
+  AddCommon(create, line.common, kAll);
+  create.callback([&line, name, settings] {
+    line.action = [&line, name, settings] { return CreateVgpu(line.common, *name, *settings); };
+  });
+
+  CLI::App& set = AddCommand(vgpu, "set",
+                             "Change a vGPU, also while programs run in it\n"
+                             "What is not given stays as it is.",
+                             "Examples:\n"
+                             "  tessera vgpu set team-a --memory 40G\n"
+                             "  tessera vgpu set team-a --compute 50:100");
+  AddVgpuName(set, *name);
+  AddSettings(set, *settings);
+  AddCommon(set, line.common, kAll);
+  set.callback([&line, name, settings] {
+    line.action = [&line, name, settings] { return SetVgpu(line.common, *name, *settings); };
+  });
+
+  CLI::App& rm =
+      AddCommand(vgpu, "rm", "Remove a vGPU", "Examples:\n  tessera vgpu rm team-a\n  tessera vgpu rm --force team-a");
+  auto force = std::make_shared<bool>(false);
+  AddVgpuName(rm, *name);
+  rm.add_flag("-f,--force", *force, "also while programs run in it: they lose the GPU\nfor good");
+  AddCommon(rm, line.common, kDaemon);
+  rm.callback(
+      [&line, name, force] { line.action = [&line, name, force] { return RemoveVgpu(line.common, *name, *force); }; });
+}
+
+void AddVgpu(CommandLine& line) {
+  CLI::App& vgpu = AddCommand(line.app, "vgpu", "List, make, change and remove vGPUs",
+                              "Examples:\n"
+                              "  tessera vgpu create team-a --memory 20G --compute 30\n"
+                              "  tessera vgpu set team-a --compute 50");
+  vgpu.require_subcommand(1);
+  AddVgpuLists(line, vgpu);
+  AddVgpuChanges(line, vgpu);
+}
+
+void AddDoctor(CommandLine& line) {
+  CLI::App& doctor = AddCommand(line.app, "doctor",
+                                "Say what this machine can and cannot enforce, and what to do\n"
+                                "Changes nothing.",
+                                "Examples:\n  tessera doctor\n  tessera doctor --soft --json\n"
+                                "\n"
+                                "Exit status:\n"
+                                "  0 when programs can run on a GPU here (with --soft: on the soft GPU), 1 when not.");
+  AddCommon(doctor, line.common, kAll);
+  doctor.callback([&line] { line.action = [&line] { return Doctor(line.common); }; });
+}
+
+void AddDemo(CommandLine& line) {
+  CLI::App& demo =
+      AddCommand(line.app, "demo",
+                 "Show three programs that share one GPU\n"
+                 "On a real GPU if there is one, else on the soft GPU; with a daemon of its own. First one\n"
+                 "program is timed alone. Then three run at once, with 20, 30 and 50 % of the time; one tries\n"
+                 "to take more memory than it may. Then, while they run, two of them change places, and the\n"
+                 "one that was refused gets more memory. Achieved is what the programs completed since then,\n"
+                 "against the speed alone: not what the daemon says that it gave them.",
+                 "Examples:\n"
+                 "  tessera demo\n"
+                 "  tessera demo --soft --json\n"
+                 "\n"
+                 "Exit status:\n"
+                 "  0 when all results were right, 1 when not.");
+  auto seconds = std::make_shared<double>(12);
+  demo.add_option("--seconds", *seconds, "how long the three run (default 12)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(2.0, 45.0).description(""));
+  AddCommon(demo, line.common, kSoft | kJson);
+  demo.callback([&line, seconds] { line.action = [&line, seconds] { return Demo(line.common, *seconds); }; });
+}
+
+void AddVersion(CommandLine& line) {
+  CLI::App& version = AddCommand(line.app, "version", "Show the version of this program and of the daemon",
+                                 "Examples:\n  tessera version --json");
+  AddCommon(version, line.common, kAll);
+  version.callback([&line] { line.action = [&line] { return ShowVersion(line.common); }; });
+}
+
+// For the build, which makes files from them.
+void AddReference(CommandLine& line) {
+  const std::pair<const char*, std::string (*)(const CLI::App&)> writers[] = {{"internal-man", ManPage},
+                                                                              {"internal-completion", BashCompletion}};
+  for (const auto& [name, write] : writers) {
+    line.app.add_subcommand(name)->group("")->callback([&line, write] {
+      line.action = [&line, write] {
+        Print(write(line.app));
+        return 0;
+      };
+    });
+  }
+}
+
+}  // namespace
+
+void AddCommands(CommandLine& line) {
+  line.app.description(
+      "Share one GPU among many programs\n"
+      "Each runs in a vGPU of its own, with its own amount of memory and share of the GPU's time, and needs no "
+      "change.");
+  line.app.footer(
+      "Examples:\n"
+      "  tessera demo\n"
+      "  tessera run --memory 20G --compute 30 -- python train.py\n"
+      "  tessera ps\n"
+      "\n"
+      "Exit status:\n"
+      "  0 when it worked, 1 when it did not, 2 when it was used wrong. 'tessera run' has its own.\n"
+      "\n"
+      "Environment:\n"
+      "  TESSERA_RUN_DIR  folder of the daemon's sockets, where --run-dir does not name it\n"
+      "  NO_COLOR         no colours, no redrawing\n"
+      "\n"
+      "Files:\n"
+      "  /run/tessera              folder of root's daemon; api.sock is where this program asks\n"
+      "  $XDG_RUNTIME_DIR/tessera  that of a daemon of your own, with its log tesserad.log\n"
+      "  (both with -soft at the end for the soft GPU)");
+  line.app.set_version_flag("--version", "tessera " TESSERA_VERSION, "show the version");
+  AddCommon(line.app, line.common, kAll);
+  AddRun(line);
+  AddLists(line);
+  AddVgpu(line);
+  AddDoctor(line);
+  AddDemo(line);
+  AddVersion(line);
+  AddReference(line);
+}
+
+}  // namespace tessera::cli

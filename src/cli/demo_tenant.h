@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/child.h"
+
+namespace tessera::cli {
+
+// How many kernels a program had completed at a time, as it said itself.
+struct Sample {
+  std::int64_t time_us = 0;  // CLOCK_MONOTONIC
+  std::uint64_t kernels = 0;
+};
+
+// Kernels per second between two times, interpolated between samples. Nothing while the samples do not reach from one
+// to the other.
+std::optional<double> RateBetween(const std::vector<Sample>& samples, std::int64_t from_us, std::int64_t to_us);
+
+// What a tenant (src/tenant) says about itself, line by line.
+struct TenantStory {
+  bool ready = false;
+  bool done = false;
+  bool verified = false;
+  std::uint64_t iterations = 0;        // of its kernels
+  std::vector<Sample> samples;         // in the order of time
+  std::vector<std::uint64_t> refused;  // for each time it was refused memory: what it had got until then
+  std::string complaint;               // the last line that was no event: why it fails, if it does
+
+  void Take(const std::string& line);
+};
+
+// A tenant that runs in a vGPU of the demo.
+class DemoTenant {
+ public:
+  DemoTenant(std::string name, Child child) : name_(std::move(name)), child_(std::move(child)) {}
+
+  const std::string& name() const { return name_; }
+  const TenantStory& story() const { return story_; }
+  int output() const { return child_.output(); }
+  bool ended() const { return ended_; }
+
+  // Takes in what it wrote; call when output() is readable.
+  void Listen();
+  void Signal(int number) const { child_.Signal(number); }
+
+ private:
+  std::string name_;
+  Child child_;
+  TenantStory story_;
+  std::string unfinished_;  // the line that it is writing
+  bool ended_ = false;
+};
+
+}  // namespace tessera::cli

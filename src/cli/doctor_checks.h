@@ -1,0 +1,16 @@
+#pragma once
+
+#include "cli/common.h"
+#include "cli/doctor.h"
+
+namespace tessera::cli {
+
+// One look each; nothing is changed. What cannot be known for lack of something else says so.
+void CheckDriver(std::vector<Finding>& findings);                          // kernel module, NVML, GPUs, device nodes
+void CheckSoftGpu(std::vector<Finding>& findings);                         // library, /dev/shm
+void CheckPrograms(std::vector<Finding>& findings, const Common& common);  // a CUDA program works under the shim
+void CheckRunDirectory(std::vector<Finding>& findings, const Common& common);
+void CheckDaemon(std::vector<Finding>& findings, const Common& common);
+void CheckEnforcement(std::vector<Finding>& findings);  // what limits hold for
+
+}  // namespace tessera::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+namespace tessera::cli {
+
+// The folders that Tessera lies in: <prefix>/bin and <prefix>/lib/tessera, wherever that is.
+struct Installation {
+  std::string prefix;  // absolute, without symbolic links
+
+  // Found from where this program lies.
+  static Installation Find();
+
+  std::string Daemon() const { return prefix + "/bin/tesserad"; }
+  std::string Libraries() const { return prefix + "/lib/tessera"; }
+  std::string Shim() const { return Libraries() + "/libcuda.so.1"; }
+  std::string SoftDriver() const { return Libraries() + "/soft/libcuda.so.1"; }
+  std::string Tenant() const { return Libraries() + "/tessera-tenant"; }
+};
+
+}  // namespace tessera::cli

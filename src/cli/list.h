@@ -1,0 +1,19 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.h"
+#include "cli/common.h"
+#include "cli/table.h"
+
+namespace tessera::cli {
+
+// `tessera ps` and `tessera gpus`: what the daemon answers as a table, or as it came with --json.
+Result<int> ListProcesses(const Common& common);
+Result<int> ListGpus(const Common& common);
+
+// The tables alone, of the arrays that GET /v1/processes and /v1/gpus hold.
+Table ProcessTable(const nlohmann::json& processes);
+Table GpuTable(const nlohmann::json& gpus);
+
+}  // namespace tessera::cli

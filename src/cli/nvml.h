@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tessera::cli {
+
+struct NvmlGpu {
+  std::string name;
+  unsigned minor = 0;      // of /dev/nvidiaN
+  bool exclusive = false;  // its compute mode lets one process use it, or none
+};
+
+struct NvmlFacts {
+  std::string library;  // where it was found
+  std::string driver_version;
+  std::vector<NvmlGpu> gpus;
+};
+
+// Asks the driver's management library, never the one that Tessera puts in its place inside a vGPU. ENOENT if there is
+// none, EIO if it does not answer.
+Result<NvmlFacts> AskNvml();
+
+}  // namespace tessera::cli

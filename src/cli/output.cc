@@ -1,0 +1,50 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace tessera::cli {
+
+bool IsTerminal(int fd) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(fd) && !(no_colour && *no_colour);
+}
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void Print(const Table& table) { Print(table.Text(IsTerminal(STDOUT_FILENO))); }
+
+void PrintJson(const nlohmann::json& json) {
+  Print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+std::string FormatPercent(double percent) {
+  char text[32];
+  const double rounded = std::round(percent * 10) / 10;
+  std::snprintf(text, sizeof text, rounded == std::floor(rounded) ? "%.0f" : "%.1f", rounded);
+  return text;
+}
+
+std::string FormatMicroseconds(std::uint64_t microseconds) {
+  const std::uint64_t seconds = microseconds / 1'000'000;
+  char text[64];
+  if (microseconds < 1000) {
+    std::snprintf(text, sizeof text, "%d us", static_cast<int>(microseconds));
+  } else if (seconds < 1) {
+    std::snprintf(text, sizeof text, "%d ms", static_cast<int>(microseconds / 1000));
+  } else if (seconds < 60) {
+    std::snprintf(text, sizeof text, "%.1f s", std::floor(microseconds / 1e5) / 10);
+  } else if (seconds < 3600) {
+    std::snprintf(text, sizeof text, "%d min %d s", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
+  } else {
+    std::snprintf(text, sizeof text, "%llu h %d min", static_cast<unsigned long long>(seconds / 3600),
+                  static_cast<int>(seconds / 60 % 60));
+  }
+  return text;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,23 @@
+// What commands write to people and programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/table.h"
+
+namespace tessera::cli {
+
+// Whether people read what goes to `fd`, so that colour and redrawing make sense. Never with NO_COLOR set.
+bool IsTerminal(int fd);
+
+void Print(const std::string& text);         // to stdout
+void Print(const Table& table);              // with bold titles on a terminal
+void PrintJson(const nlohmann::json& json);  // indented, with a newline
+
+// "50", "12.5": a percentage without needless digits.
+std::string FormatPercent(double percent);
+// "1.5 s", "350 ms", "2 h 5 min": a span of time for people.
+std::string FormatMicroseconds(std::uint64_t microseconds);
+
+}  // namespace tessera::cli

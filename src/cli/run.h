@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/common.h"
+#include "cli/settings.h"
+
+namespace tessera::cli {
+
+struct RunChoices {
+  std::string vgpus;  // names of existing vGPUs, comma-separated; empty: make one for this program
+  std::string name;   // of the one that is made; empty: the daemon names it after the program
+  VgpuSettings settings;
+};
+
+// Turns this process into `program`, inside its vGPUs. Returns only when that cannot be: with the exit status 126 or
+// 127 when it is the program that is at fault, as env(1) does.
+Result<int> RunProgram(const Common& common, const RunChoices& choices, const std::vector<std::string>& program);
+
+}  // namespace tessera::cli

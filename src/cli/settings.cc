@@ -1,0 +1,77 @@
+#include "cli/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/size.h"
+
+namespace tessera::cli {
+
+Result<ComputeShare> ParseCompute(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const auto request = ParsePercent(text.substr(0, colon));
+  if (!request) return std::unexpected(request.error());
+  const auto limit = colon == std::string::npos ? request : ParsePercent(text.substr(colon + 1));
+  if (!limit) return std::unexpected(limit.error());
+  if (*request > *limit) {
+    return Fail(EINVAL, "'" + text + "' requests more than its limit", "use REQUEST:LIMIT, such as 30:60");
+  }
+  if (*limit == 0) return Fail(ERANGE, "'" + text + "' is a limit of nothing", "use a percentage above 0");
+  return ComputeShare{*request, *limit};
+}
+
+Result<int> ParseWeight(const std::string& text) {
+  int weight = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), weight);
+  if (status != std::errc() || end != text.data() + text.size() || weight < 1 || weight > 10000) {
+    return Fail(ERANGE, "'" + text + "' is not a weight", "use a whole number from 1 to 10000");
+  }
+  return weight;
+}
+
+Result<void> CheckName(const std::string& name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; };
+  const bool only_dots = name.find_first_not_of('.') == name.npos;  // also an empty one
+  if (only_dots || name.size() > 63 || !std::ranges::all_of(name, fits)) {
+    return Fail(EINVAL, "'" + name + "' cannot be the name of a vGPU",
+                "use up to 63 letters, digits, '.', '_' and '-'");
+  }
+  return {};
+}
+
+Result<void> CheckSettings(const VgpuSettings& settings) {
+  const auto body = RequestBody(settings);
+  if (!body) return std::unexpected(body.error());
+  return {};
+}
+
+Result<nlohmann::json> RequestBody(const VgpuSettings& settings) {
+  nlohmann::json body = nlohmann::json::object();
+  if (!settings.gpu.empty()) {
+    // An index goes as a number, "auto" and a UUID as text.
+    const bool index = std::ranges::all_of(settings.gpu, [](unsigned char c) { return std::isdigit(c); });
+    if (index && settings.gpu.size() > 4) return Fail(ERANGE, "there is no GPU " + settings.gpu, "see 'tessera gpus'");
+    body["gpu"] = index ? nlohmann::json(std::stoi(settings.gpu)) : nlohmann::json(settings.gpu);
+  }
+  if (!settings.memory.empty()) {
+    // A percentage is checked against any whole: the daemon does it again with the GPU's own.
+    const auto size = ParseSize(settings.memory, kGiB);
+    if (!size && settings.memory != "max") return std::unexpected(size.error());
+    body["memory_limit"] = settings.memory;
+  }
+  if (!settings.compute.empty()) {
+    const auto share = ParseCompute(settings.compute);
+    if (!share) return std::unexpected(share.error());
+    body["compute_request"] = share->request_pct;
+    body["compute_limit"] = share->limit_pct;
+  }
+  if (!settings.weight.empty()) {
+    const auto weight = ParseWeight(settings.weight);
+    if (!weight) return std::unexpected(weight.error());
+    body["compute_weight"] = *weight;
+  }
+  return body;
+}
+
+}  // namespace tessera::cli

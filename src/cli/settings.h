@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/result.h"
+
+namespace tessera::cli {
+
+// What a vGPU is to be like, as given on the command line; empty: not given.
+struct VgpuSettings {
+  std::string gpu;      // "auto", index or UUID
+  std::string memory;   // "20G", "25%", "max"
+  std::string compute;  // "30" (request and limit) or "30:60" (request:limit), percent
+  std::string weight;   // 1 to 10000
+
+  bool Empty() const { return gpu.empty() && memory.empty() && compute.empty() && weight.empty(); }
+};
+
+struct ComputeShare {
+  double request_pct = 0;
+  double limit_pct = 100;
+};
+
+// EINVAL or ERANGE, in words that name the text.
+Result<ComputeShare> ParseCompute(const std::string& text);
+Result<int> ParseWeight(const std::string& text);
+// Names as the daemon takes them: up to 63 letters, digits, '.', '_' and '-', not only dots.
+Result<void> CheckName(const std::string& name);
+
+// EINVAL or ERANGE for the first setting that makes no sense.
+Result<void> CheckSettings(const VgpuSettings& settings);
+
+// The fields of a request to make or change a vGPU. The daemon reads sizes itself: only it knows what 25 % is of.
+Result<nlohmann::json> RequestBody(const VgpuSettings& settings);
+
+}  // namespace tessera::cli

@@ -1,0 +1,67 @@
+#include "cli/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tessera::cli {
+namespace {
+
+TEST(ParseCompute, OneFigureIsRequestAndLimit) {
+  const auto share = ParseCompute("30");
+  ASSERT_TRUE(share);
+  EXPECT_EQ(share->request_pct, 30);
+  EXPECT_EQ(share->limit_pct, 30);
+}
+
+TEST(ParseCompute, TwoFiguresAreRequestAndLimit) {
+  const auto share = ParseCompute("12.5%:60");
+  ASSERT_TRUE(share);
+  EXPECT_EQ(share->request_pct, 12.5);
+  EXPECT_EQ(share->limit_pct, 60);
+}
+
+TEST(ParseCompute, RefusesAndNamesTheText) {
+  for (const std::string text : {"", ":", "30:", ":30", "x", "30:60:90", "101", "-1", "60:30", "0", "0:0"}) {
+    const auto share = ParseCompute(text);
+    ASSERT_FALSE(share) << text;
+    EXPECT_FALSE(share.error().hint.empty()) << text;
+  }
+  EXPECT_NE(ParseCompute("60:30").error().message.find("60:30"), std::string::npos);
+}
+
+TEST(ParseWeight, KeepsTheRangeOfCgroups) {
+  EXPECT_EQ(ParseWeight("1").value(), 1);
+  EXPECT_EQ(ParseWeight("10000").value(), 10000);
+  for (const std::string text : {"0", "10001", "-5", "x", "", "5x", "1.5"}) EXPECT_FALSE(ParseWeight(text)) << text;
+}
+
+TEST(CheckName, TakesWhatFitsIntoAPath) {
+  EXPECT_TRUE(CheckName("team-a.train_2"));
+  EXPECT_TRUE(CheckName(std::string(63, 'a')));
+  for (const std::string& name : {std::string(), std::string("a/b"), std::string("a b"), std::string("../x"),
+                                  std::string(".."), std::string("é"), std::string(64, 'a')}) {
+    EXPECT_FALSE(CheckName(name)) << name;
+  }
+}
+
+TEST(RequestBody, HasOnlyWhatWasGiven) {
+  EXPECT_EQ(RequestBody({}).value(), nlohmann::json::object());
+  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(),
+            (nlohmann::json{{"gpu", "auto"}, {"memory_limit", "25%"}}));
+  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (nlohmann::json{{"memory_limit", "max"}}));
+  EXPECT_EQ(RequestBody({.gpu = "1", .compute = "30:60", .weight = "200"}).value(),
+            (nlohmann::json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
+}
+
+TEST(RequestBody, RefusesUnknownSizes) {
+  for (const std::string memory : {"20X", "lots", "-1G", "200%"}) {
+    const auto body = RequestBody({.memory = memory});
+    ASSERT_FALSE(body) << memory;
+    EXPECT_NE(body.error().message.find(memory), std::string::npos);
+  }
+  EXPECT_FALSE(RequestBody({.gpu = "99999999999999"}));
+}
+
+}  // namespace
+}  // namespace tessera::cli

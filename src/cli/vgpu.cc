@@ -1,0 +1,140 @@
+#include "cli/vgpu.h"
+
+#include "base/size.h"
+#include "cli/api_client.h"
+#include "cli/json_fields.h"
+#include "cli/output.h"
+
+namespace tessera::cli {
+namespace {
+
+std::string Percent(const Json& vgpu, const char* name) { return FormatPercent(NumberField(vgpu, name)); }
+
+std::string Size(const Json& vgpu, const char* name) { return FormatSize(IntegerField(vgpu, name)); }
+
+// "30:60", as --compute takes it.
+std::string Compute(const Json& vgpu) {
+  return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
+}
+
+std::string Processes(const Json& vgpu) {
+  std::string text;
+  for (const Json& pid : Field(vgpu, "processes")) text += (text.empty() ? "" : " ") + pid.dump();
+  return text;
+}
+
+// The path of a vGPU in the API.
+Result<std::string> PathOf(const std::string& name) {
+  if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
+  return "/v1/vgpus/" + name;
+}
+
+}  // namespace
+
+Table VgpuTable(const Json& vgpus) {
+  Table table({{"NAME"},
+               {"GPU", Align::kRight},
+               {"MEMORY", Align::kRight},
+               {"MAX", Align::kRight},
+               {"PEAK", Align::kRight},
+               {"COMPUTE", Align::kRight},
+               {"WEIGHT", Align::kRight},
+               {"NOW %", Align::kRight},
+               {"TOKEN"},
+               {"PROCESSES", Align::kRight}});
+  for (const Json& vgpu : vgpus) {
+    table.Add({TextField(vgpu, "name"), std::to_string(IntegerField(vgpu, "gpu")), Size(vgpu, "memory_current_bytes"),
+               Size(vgpu, "memory_max_bytes"), Size(vgpu, "memory_peak_bytes"), Compute(vgpu),
+               std::to_string(IntegerField(vgpu, "compute_weight")), Percent(vgpu, "compute_current_pct"),
+               TextField(vgpu, "token"), std::to_string(Field(vgpu, "processes").size())});
+  }
+  return table;
+}
+
+std::string VgpuText(const Json& vgpu) {
+  const bool ephemeral = BoolField(vgpu, "ephemeral");
+  const std::string owner = std::to_string(IntegerField(vgpu, "owner_pid"));
+  const std::pair<const char*, std::string> lines[] = {
+      {"name", TextField(vgpu, "name")},
+      {"gpu", std::to_string(IntegerField(vgpu, "gpu")) + " (" + TextField(vgpu, "gpu_uuid") + ")"},
+      {"user", std::to_string(IntegerField(vgpu, "uid"))},
+      {"lives", ephemeral ? "as long as process " + owner : "until it is removed"},
+      {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
+      {"memory peak", Size(vgpu, "memory_peak_bytes")},
+      {"memory available", Size(vgpu, "memory_available_bytes")},
+      {"out of memory", std::to_string(IntegerField(vgpu, "oom_events")) + " times"},
+      {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
+      {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
+      {"compute weight", std::to_string(IntegerField(vgpu, "compute_weight"))},
+      {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
+      {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
+      {"waited", FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"))},
+      {"token", TextField(vgpu, "token")},
+      {"processes", Field(vgpu, "processes").empty() ? "none" : Processes(vgpu)},
+  };
+  std::string text;
+  for (const auto& [title, value] : lines) {
+    text += title + std::string(18 - std::string_view(title).size(), ' ') + value + "\n";
+  }
+  return text;
+}
+
+Result<int> ListVgpus(const Common& common, bool quiet) {
+  const auto answer = ApiClient(common.RunDirectory()).Get("/v1/vgpus");
+  if (!answer) return std::unexpected(answer.error());
+  const Json& vgpus = Field(*answer, "vgpus");
+  if (quiet) {
+    for (const Json& vgpu : vgpus) Print(TextField(vgpu, "name") + "\n");
+  } else if (common.json) {
+    PrintJson(*answer);
+  } else {
+    Print(VgpuTable(vgpus));
+  }
+  return 0;
+}
+
+Result<int> ShowVgpu(const Common& common, const std::string& name) {
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto vgpu = ApiClient(common.RunDirectory()).Get(*path);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) {
+    PrintJson(*vgpu);
+  } else {
+    Print(VgpuText(*vgpu));
+  }
+  return 0;
+}
+
+Result<int> CreateVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
+  if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
+  auto body = RequestBody(settings);
+  if (!body) return std::unexpected(body.error());
+  (*body)["name"] = name;
+  const auto vgpu = ApiClient(common.RunDirectory()).Post("/v1/vgpus", *body);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) PrintJson(*vgpu);
+  return 0;
+}
+
+Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
+  if (settings.Empty()) return Fail(EINVAL, "nothing to set", "use --memory, --compute or --weight");
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto body = RequestBody(settings);
+  if (!body) return std::unexpected(body.error());
+  const auto vgpu = ApiClient(common.RunDirectory()).Patch(*path, *body);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) PrintJson(*vgpu);
+  return 0;
+}
+
+Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force) {
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto gone = ApiClient(common.RunDirectory()).Delete(*path + (force ? "?force=1" : ""));
+  if (!gone) return std::unexpected(gone.error());
+  return 0;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/result.h"
+#include "cli/common.h"
+#include "cli/settings.h"
+#include "cli/table.h"
+
+namespace tessera::cli {
+
+// tessera vgpu ls|show|create|set|rm.
+Result<int> ListVgpus(const Common& common, bool quiet);
+Result<int> ShowVgpu(const Common& common, const std::string& name);
+Result<int> CreateVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
+Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
+Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force);
+
+// The table of `ls`, of the array in GET /v1/vgpus, and the lines of `show`, of one of its elements.
+Table VgpuTable(const nlohmann::json& vgpus);
+std::string VgpuText(const nlohmann::json& vgpu);
+
+}  // namespace tessera::cli

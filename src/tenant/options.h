@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace tessera::tenant {
+
+// What a tenant does; every choice is independent of the others.
+struct Options {
+  Nanos kernel_time = kMillisecond;  // of one launch, by calibration
+  std::uint32_t iterations = 0;      // instead of calibration
+  unsigned blocks = 1;
+  unsigned threads = 32;
+
+  double seconds = 0;         // 0: until SIGTERM or SIGINT
+  std::uint64_t kernels = 0;  // stop after so many; 0: no such end
+  unsigned depth = 8;         // launches in a batch; 0: one batch, which needs `kernels`
+  unsigned ahead = 2;         // batches under way before waiting for the oldest
+  unsigned burst = 0;         // launches, then wait for them and be idle; 0: never idle
+  unsigned idle_us = 0;
+
+  std::uint64_t memory_bytes = 0;  // filled at the start, verified at the end
+  std::uint64_t memory_stride = 4096;
+  bool grab = false;  // at the start; SIGUSR1 does it at any time
+  std::uint64_t grab_chunk = 64ull << 20;
+  unsigned grab_hold_us = 0;
+
+  unsigned report_every_ms = 100;  // 0: only at the end
+  bool help = false;
+};
+
+Result<Options> ParseOptions(int argc, char** argv);
+std::string Help();
+
+}  // namespace tessera::tenant
