@@ -1,9 +1,12 @@
 """What the end-to-end tests share: a daemon on the soft GPU in a directory of its own, and programs under it."""
+import http.client
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +20,12 @@ SOFT = LIB / "tessera" / "soft" / "libcuda.so.1"
 TENANT = LIB / "tessera" / "tessera-tenant"
 DEADLINE_S = 60
 
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+# CUresult values that tests expect.
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 0, 1, 2, 3
+DEVICE_UNAVAILABLE, NO_DEVICE, SYSTEM_NOT_READY = 46, 100, 802
+
 
 def wait_for(what, condition, deadline_s=DEADLINE_S):
     """The value of condition() as soon as it is true."""
@@ -29,16 +38,129 @@ def wait_for(what, condition, deadline_s=DEADLINE_S):
     raise AssertionError(f"waited {deadline_s} s for {what}")
 
 
-class SoftGpuTest(unittest.TestCase):
-    """Each test has a run directory, a soft GPU of its own name, and a daemon if it starts one."""
+class Lines:
+    """The lines that a process writes to stdout, as they come."""
 
-    SPEC = "1x4GiB"
+    def __init__(self, child):
+        self.child = child
+        self.buffer = b""
+
+    def next(self, deadline_s=DEADLINE_S):
+        """The next line; None at the end; TimeoutError if neither comes."""
+        fd = self.child.stdout.fileno()
+        while b"\n" not in self.buffer:
+            if not select.select([fd], [], [], deadline_s)[0]:
+                raise TimeoutError(f"no line from process {self.child.pid} in {deadline_s} s")
+            piece = os.read(fd, 65536)
+            if not piece:
+                return None
+            self.buffer += piece
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode()
+
+
+class Shell:
+    """A driver_shell (tests/programs/driver_shell) and its answers."""
+
+    def __init__(self, child):
+        self.child = child
+        self.lines = Lines(child)
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def send(self, *words):
+        self.child.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.child.stdin.flush()
+
+    def answer(self, deadline_s=DEADLINE_S):
+        line = self.lines.next(deadline_s)
+        if line is None:
+            raise AssertionError(f"driver_shell ended ({self.child.wait()}): {self.child.stderr.read()}")
+        return json.loads(line)
+
+    def ask(self, *words):
+        self.send(*words)
+        return self.answer()
+
+    def ok(self, *words):
+        """As ask, where nothing may fail."""
+        answer = self.ask(*words)
+        if answer["result"] != SUCCESS:
+            raise AssertionError(f"{words}: {answer}")
+        return answer
+
+    def end(self):
+        """Leaves without freeing anything."""
+        self.child.stdin.close()
+        if self.child.wait(DEADLINE_S) != 0:
+            raise AssertionError(f"driver_shell: {self.child.returncode}: {self.child.stderr.read()}")
+
+
+class Tenant:
+    """A tessera-tenant and the events that it tells."""
+
+    def __init__(self, child):
+        self.child = child
+        self.lines = Lines(child)
+        self.last = {}  # by kind
+
+    @property
+    def pid(self):
+        return self.child.pid
+
+    def event(self, deadline_s=DEADLINE_S):
+        line = self.lines.next(deadline_s)
+        if line is None:
+            raise AssertionError(f"tessera-tenant ended ({self.child.wait()}): {self.child.stderr.read()}")
+        event = json.loads(line)
+        self.last[event["event"]] = event
+        return event
+
+    def until(self, kind):
+        while True:
+            event = self.event()
+            if event["event"] == kind:
+                return event
+
+    def makes_progress(self, kernels=1):
+        """Returns when it has completed so many more kernels than it had told of."""
+        wanted = self.last.get("progress", {"kernels": 0})["kernels"] + kernels
+        while self.until("progress")["kernels"] < wanted:
+            pass
+
+    def finish(self):
+        """Ends it. The kernels that it completed, all of which were verified."""
+        self.child.send_signal(signal.SIGTERM)
+        done = self.until("done")
+        if not done["verified"] or self.child.wait(DEADLINE_S) != 0:
+            raise AssertionError(f"wrong results: {done} {self.child.stderr.read()}")
+        return done["kernels"]
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=DEADLINE_S)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class TesseraTest(unittest.TestCase):
+    """Each test has a run directory, and a daemon if it starts one."""
+
+    DAEMON_FLAGS = ()
+    RUN_FLAGS = ()
 
     def setUp(self):
         self.run_dir = pathlib.Path(tempfile.mkdtemp(prefix="tessera-test-"))
-        self.soft_name = uuid.uuid4().hex[:12]
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_") and k != "LD_PRELOAD"}
-        self.env.update(TESSERA_RUN_DIR=str(self.run_dir), TESSERA_SOFT=self.SPEC, TESSERA_SOFT_NAME=self.soft_name)
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith("TESSERA_") and k not in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES")}
+        self.env["TESSERA_RUN_DIR"] = str(self.run_dir)
         self.children = []
         self.daemon = None
 
@@ -47,9 +169,18 @@ class SoftGpuTest(unittest.TestCase):
             if child.poll() is None:
                 child.kill()
             child.communicate()
+        self.end_embedded_daemon()
         shutil.rmtree(self.run_dir, ignore_errors=True)
-        for left in pathlib.Path("/dev/shm").glob(f"*{self.soft_name}*"):
-            left.unlink()
+
+    def end_embedded_daemon(self):
+        """One that `tessera run` started is nobody's child."""
+        lock = self.run_dir / "tesserad.lock"
+        pid = int(lock.read_text() or 0) if lock.exists() else 0
+        try:
+            if pid and os.readlink(f"/proc/{pid}/exe") == str(BIN / "tesserad"):
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass  # gone already
 
     def spawn(self, *command, env=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
@@ -58,22 +189,50 @@ class SoftGpuTest(unittest.TestCase):
         self.children.append(child)
         return child
 
-    def start_daemon(self, *flags, expect_ready=True):
-        self.daemon = self.spawn(BIN / "tesserad", f"--soft={self.SPEC}", "--run-dir", self.run_dir, *flags,
-                                 stderr=open(self.run_dir / "daemon.log", "a"))
+    # ---- the daemon ----
+
+    def start_daemon(self, *flags, expect_ready=True, config=None):
+        if config is not None:
+            (self.run_dir / "config.toml").write_text(config)
+            flags += ("--config", self.run_dir / "config.toml")
+        with open(self.run_dir / "daemon.log", "a") as log:
+            self.daemon = self.spawn(BIN / "tesserad", *self.DAEMON_FLAGS, "--run-dir", self.run_dir, *flags, stderr=log)
         if expect_ready:
-            wait_for("the daemon", lambda: self.daemon.poll() is not None or self.tessera("gpus", check=False).returncode == 0)
-            self.assertIsNone(self.daemon.poll(), (self.run_dir / "daemon.log").read_text())
+            wait_for("the daemon", lambda: self.daemon.poll() is not None or self.answers())
+            self.assertIsNone(self.daemon.poll(), self.daemon_log())
         return self.daemon
+
+    def answers(self):
+        try:
+            return self.api("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    def daemon_log(self):
+        return (self.run_dir / "daemon.log").read_text()
 
     def stop_daemon(self, how=signal.SIGTERM):
         self.daemon.send_signal(how)
         self.daemon.communicate(timeout=DEADLINE_S)
 
-    def tessera(self, *words, check=True, **options):
+    # ---- its faces ----
+
+    def api(self, method, path, body=None, content_type="application/json"):
+        """Status, content type, and the JSON of the answer (None for an empty one). `body`: JSON, or bytes as they are."""
+        connection = UnixConnection(self.run_dir / "api.sock")
+        data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, data, {"Content-Type": content_type} if data is not None else {})
+            response = connection.getresponse()
+            text = response.read()
+            return response.status, response.getheader("Content-Type", ""), json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def tessera(self, *words, check=True, env=None, **options):
         """Runs the CLI to its end."""
-        done = subprocess.run([str(BIN / "tessera"), *(str(word) for word in words)], env=self.env, text=True,
-                              capture_output=True, timeout=DEADLINE_S, **options)
+        done = subprocess.run([str(BIN / "tessera"), *(str(word) for word in words)], env={**self.env, **(env or {})},
+                              text=True, capture_output=True, timeout=DEADLINE_S, **options)
         if check:
             self.assertEqual(done.returncode, 0, done.stderr)
         return done
@@ -82,14 +241,87 @@ class SoftGpuTest(unittest.TestCase):
         return json.loads(self.tessera(*words, "--json").stdout)
 
     def vgpu(self, name):
-        return self.json("vgpu", "show", name)
+        status, _, vgpu = self.api("GET", f"/v1/vgpus/{name}")
+        self.assertEqual(status, 200, vgpu)
+        return vgpu
+
+    def create(self, name, **fields):
+        status, _, vgpu = self.api("POST", "/v1/vgpus", {"name": name, **fields})
+        self.assertEqual(status, 201, vgpu)
+        return vgpu
+
+    def change(self, name, **fields):
+        status, _, vgpu = self.api("PATCH", f"/v1/vgpus/{name}", fields)
+        self.assertEqual(status, 200, vgpu)
+        return vgpu
+
+    def current(self, name):
+        """Bytes that the vGPU's processes use."""
+        return self.vgpu(name)["memory_current_bytes"]
+
+    # ---- programs ----
 
     def run_in(self, vgpu, *command, **options):
-        """Starts a program in a vGPU that exists; returns the process."""
-        return self.spawn(BIN / "tessera", "run", "--soft", "--run-dir", self.run_dir, "--vgpu", vgpu, "--", *command, **options)
+        """Starts a program in a vGPU that exists; returns the process, whose pid is the program's."""
+        return self.spawn(BIN / "tessera", "run", *self.RUN_FLAGS, "--run-dir", self.run_dir, "--vgpu", vgpu, "--", *command,
+                          **options)
+
+    def shell_in(self, vgpu, **options):
+        return Shell(self.run_in(vgpu, BIN / "driver_shell", stdin=subprocess.PIPE, **options))
+
+    def shell_with_context(self, vgpu):
+        shell = self.shell_in(vgpu)
+        shell.ok("init")
+        shell.ok("context")
+        return shell
+
+    def tenant_in(self, vgpu, *flags):
+        return Tenant(self.run_in(vgpu, TENANT, *flags))
 
     def events(self, child):
         """The JSON lines of a tenant that has ended."""
         out, err = child.communicate(timeout=DEADLINE_S)
         self.assertEqual(child.returncode, 0, err)
         return [json.loads(line) for line in out.splitlines()]
+
+
+class SoftGpuTest(TesseraTest):
+    """On a soft GPU that no other test sees."""
+
+    SPEC = "1x4GiB"
+    CONTEXT_BYTES = 64 * MIB  # of each context on a soft GPU (soft/spec.h)
+
+    RUN_FLAGS = ("--soft",)
+
+    def setUp(self):
+        super().setUp()
+        self.soft_name = uuid.uuid4().hex[:12]
+        self.DAEMON_FLAGS = (f"--soft={self.SPEC}",)
+        self.env.update(TESSERA_SOFT=self.SPEC, TESSERA_SOFT_NAME=self.soft_name)
+
+    def tearDown(self):
+        super().tearDown()
+        for left in pathlib.Path("/dev/shm").glob(f"*{self.soft_name}*"):
+            left.unlink()
+
+
+class Usage:
+    """The soft GPUs' own account of who executed for how long (tests/programs/soft_usage.cc)."""
+
+    def __init__(self, test):
+        self.child = test.spawn(BIN / "soft_usage", stdin=subprocess.PIPE)
+        self.lines = Lines(self.child)
+
+    def take(self):
+        """(CLOCK_MONOTONIC ns, {pid: ns})."""
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+        now = json.loads(self.lines.next())
+        return now["time_ns"], {int(pid): busy for pid, busy in now["busy_ns"].items()}
+
+    def shares(self, pids, seconds):
+        """Percent of a GPU's time that each process used in so many seconds from now."""
+        begin, before = self.take()
+        time.sleep(seconds)  # the length of the measurement, which is not a wait for anything
+        end, after = self.take()
+        return [100 * (after.get(pid, 0) - before.get(pid, 0)) / (end - begin) for pid in pids]

@@ -123,11 +123,11 @@ def unclean_exit(bench):
 def wrong_calls(bench):
     """Each wrong call of `tessera run` has its status and one line that says why."""
     cases = {
-        "unknown vGPU": (dict(vgpu="no-such-vgpu"), ["true"], lambda s: s not in (0, 127), "no-such-vgpu"),
-        "bad size": (dict(memory="12 parsecs"), ["true"], lambda s: s != 0, "12 parsecs"),
-        "more than the GPU": (dict(memory="900T"), ["true"], lambda s: s != 0, ""),
-        "bad share": (dict(compute="140"), ["true"], lambda s: s != 0, "140"),
-        "unknown option": (dict(no_such_option="1"), ["true"], lambda s: s != 0, "no-such-option"),
+        "unknown vGPU": (dict(vgpu="no-such-vgpu"), ["true"], lambda s: s == 125, "no-such-vgpu"),
+        "bad size": (dict(memory="12 parsecs"), ["true"], lambda s: s == 125, "12 parsecs"),
+        "more than the GPU": (dict(memory="900T"), ["true"], lambda s: s == 125, ""),
+        "bad share": (dict(compute="140"), ["true"], lambda s: s == 125, "140"),
+        "unknown option": (dict(no_such_option="1"), ["true"], lambda s: s == 125, "no-such-option"),
         "no such program": (dict(), ["/nonexistent/program"], lambda s: s == 127, "/nonexistent/program"),
         "not a program": (dict(), ["/etc/passwd"], lambda s: s == 126, "/etc/passwd"),
         "its own status": (dict(), ["sh", "-c", "exit 7"], lambda s: s == 7, ""),

@@ -1,0 +1,178 @@
+// Launches of a kernel that counts itself: how often it ran is what the program reads back.
+#include <algorithm>
+#include <thread>
+
+#include "shell.h"
+
+namespace tessera::shell {
+namespace {
+
+using namespace cuda;
+
+// count(counter, spins): loops `spins` times, then adds 1 to *counter.
+constexpr char kKernel[] = R"(
+.version 6.4
+.target sm_60
+.address_size 64
+.visible .entry count(.param .u64 count_counter, .param .u32 count_spins)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [count_counter];
+  ld.param.u32 %r1, [count_spins];
+  cvta.to.global.u64 %rd2, %rd1;
+  setp.eq.s32 %p1, %r1, 0;
+  @%p1 bra COUNT_END;
+COUNT_STEP:
+  add.s32 %r1, %r1, -1;
+  setp.ne.s32 %p2, %r1, 0;
+  @%p2 bra COUNT_STEP;
+COUNT_END:
+  atom.global.add.u32 %r2, [%rd2], 1;
+  ret;
+}
+)";
+
+// The kernel and its counter in one context.
+struct Counting {
+  CUfunction kernel = nullptr;
+  CUdeviceptr counter = 0;
+};
+
+// In the current context; made at its first use there.
+const Counting* Current() {
+  static std::map<CUcontext, Counting> all;
+  CUcontext context = nullptr;
+  if (Call("cuCtxGetCurrent", &context) != CUDA_SUCCESS || !context) return nullptr;
+  Counting& counting = all[context];
+  if (counting.kernel) return &counting;
+  CUmodule module = nullptr;
+  const std::uint32_t zero = 0;
+  if (Call("cuModuleLoadData", &module, static_cast<const void*>(kKernel)) != CUDA_SUCCESS) return nullptr;
+  if (Call("cuMemAlloc_v2", &counting.counter, sizeof zero) != CUDA_SUCCESS) return nullptr;
+  if (Call("cuMemcpyHtoD_v2", counting.counter, static_cast<const void*>(&zero), sizeof zero) != CUDA_SUCCESS)
+    return nullptr;
+  if (Call("cuModuleGetFunction", &counting.kernel, module, static_cast<const char*>("count")) != CUDA_SUCCESS)
+    return nullptr;
+  return &counting;
+}
+
+CUresult Launch(const Counting& counting, unsigned times, unsigned spins, CUstream stream,
+                const char* how = "cuLaunchKernel") {
+  CUdeviceptr counter = counting.counter;
+  void* parameters[] = {&counter, &spins};
+  CUresult result = CUDA_SUCCESS;
+  for (unsigned i = 0; i < times && result == CUDA_SUCCESS; ++i)
+    result = Call(how, counting.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, stream, static_cast<void**>(parameters),
+                  static_cast<void**>(nullptr));
+  return result;
+}
+
+// Calls one after the other until one fails.
+CUresult InOrder(std::initializer_list<std::function<CUresult()>> calls) {
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& call : calls)
+    if ((result = call()) != CUDA_SUCCESS) break;
+  return result;
+}
+
+unsigned SpinsAt(const Words& words, std::size_t index) {
+  return index < words.size() ? static_cast<unsigned>(NumberAt(words, index)) : 0;
+}
+
+// launch TIMES [SPINS]: on the default stream.
+Reply LaunchHere(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  return Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), SpinsAt(words, 1), nullptr);
+}
+
+// How often the kernel ran in the current context.
+Reply Count(const Words&) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  std::uint32_t count = 0;
+  const CUresult result = Call("cuMemcpyDtoH_v2", static_cast<void*>(&count), counting->counter, sizeof count);
+  return Reply(result).Add("count", count);
+}
+
+// threads N TIMES: N threads, each with a stream of its own, all at once.
+Reply LaunchFromThreads(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext context = nullptr;
+  Call("cuCtxGetCurrent", &context);
+  const auto times = static_cast<unsigned>(NumberAt(words, 1));
+  std::vector<CUresult> results(NumberAt(words, 0));
+  std::vector<std::thread> threads;
+  for (CUresult& result : results)
+    threads.emplace_back([&] {
+      CUstream stream = nullptr;
+      result = InOrder(
+          {[&] { return Call("cuCtxSetCurrent", context); }, [&] { return Call("cuStreamCreate", &stream, 1u); },
+           [&] { return Launch(*counting, times, 0, stream); }, [&] { return Call("cuStreamSynchronize", stream); },
+           [&] { return Call("cuStreamDestroy_v2", stream); }});
+    });
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(results.begin(), results.end());
+}
+
+// per_thread TIMES: what a program built with --default-stream per-thread calls.
+Reply LaunchPerThread(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), 0, nullptr, "cuLaunchKernel_ptsz");
+  if (result == CUDA_SUCCESS) result = Call("cuStreamSynchronize_ptsz", CUstream{});
+  std::uint32_t count = 0;
+  if (result == CUDA_SUCCESS)
+    result = Call("cuMemcpyDtoH_v2_ptds", static_cast<void*>(&count), counting->counter, sizeof count);
+  return Reply(result).Add("count", count);
+}
+
+// capture TIMES SPINS: captures so many launches, says how many nodes that gave, and launches the graph once.
+Reply Capture(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  std::size_t nodes = 0;
+  const auto times = static_cast<unsigned>(NumberAt(words, 0));
+  const CUresult result = InOrder(
+      {[&] { return Call("cuStreamCreate", &stream, 1u); },
+       [&] { return Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_GLOBAL); },
+       [&] { return Launch(*counting, times, SpinsAt(words, 1), stream); },
+       [&] { return Call("cuStreamEndCapture", stream, &graph); },
+       [&] { return Call("cuGraphGetNodes", graph, static_cast<CUgraphNode*>(nullptr), &nodes); },
+       [&] { return Call("cuGraphInstantiateWithFlags", &executable, graph, 0ull); },
+       [&] { return Call("cuGraphLaunch", executable, stream); }, [&] { return Call("cuStreamSynchronize", stream); },
+       [&] { return Call("cuGraphExecDestroy", executable); }, [&] { return Call("cuGraphDestroy", graph); },
+       [&] { return Call("cuStreamDestroy_v2", stream); }});
+  return Reply(result).Add("nodes", static_cast<long long>(nodes));
+}
+
+// drop_stream TIMES SPINS: destroys a stream while its work is under way.
+Reply DropStream(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  CUstream stream = nullptr;
+  return InOrder(
+      {[&] { return Call("cuStreamCreate", &stream, 1u); },
+       [&] { return Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), SpinsAt(words, 1), stream); },
+       [&] { return Call("cuStreamDestroy_v2", stream); }});
+}
+
+}  // namespace
+
+void AddWorkCommands(Commands& commands) {
+  commands["launch"] = LaunchHere;
+  commands["sync"] = [](const Words&) -> Reply { return Call("cuCtxSynchronize"); };
+  commands["count"] = Count;
+  commands["threads"] = LaunchFromThreads;
+  commands["per_thread"] = LaunchPerThread;
+  commands["capture"] = Capture;
+  commands["drop_stream"] = DropStream;
+}
+
+}  // namespace tessera::shell
