@@ -33,7 +33,7 @@ constexpr Nanos kParkedTick = kSecond;
 // A window that does not move for so long is let go: the work in it may wait for what is held back.
 constexpr Nanos kStuck = 100 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
-constexpr Nanos kSpin = 30 * kMicrosecond;
+constexpr Nanos kSpin = 100 * kMicrosecond;
 
 void Pause() { __builtin_ia32_pause(); }
 

@@ -1,0 +1,172 @@
+#include "face/http_server.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "face/json.h"
+#include "face/peer_stream.h"
+#include "wire/protocol.h"
+
+namespace tessera::face {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+using nlohmann::json;
+
+constexpr std::size_t kMostBodyBytes = 64 << 10;
+constexpr int kThreads = 4;
+constexpr const char* kPaths =
+    "GET /healthz, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
+    "PATCH and DELETE /v1/vgpus/NAME are there";
+
+void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
+  response.status = status;
+  // Names of programs may be any bytes.
+  response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", type);
+}
+
+void Refuse(Response& response, const Error& error, int status) {
+  Reply(response, ToProblem(error, status), status, "application/problem+json");
+}
+
+void Refuse(Response& response, const Error& error) { Refuse(response, error, StatusFor(error.code)); }
+
+template <typename Report>
+void ReplyList(Response& response, const char* name, const Result<std::vector<Report>>& reports) {
+  if (!reports) return Refuse(response, reports.error());
+  json list = json::array();
+  for (const Report& report : *reports) list.push_back(ToJson(report));
+  Reply(response, {{name, std::move(list)}});
+}
+
+void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int status = 200) {
+  if (!report) return Refuse(response, report.error());
+  Reply(response, ToJson(*report), status);
+}
+
+// What httplib found wrong by itself.
+Error ErrorFor(const Request& request, int status) {
+  switch (status) {
+    case 404:
+      return {ENOENT, "there is no " + request.path, kPaths};
+    case 413:
+      return {EMSGSIZE, "the request is too long", "a body may have 64 KiB"};
+    default:
+      return {EINVAL, "this is no request that the daemon understands", ""};
+  }
+}
+
+}  // namespace
+
+// httplib parses requests and finds their handlers; connections and threads are ours.
+class HttpServer::Impl : private httplib::Server {
+ public:
+  explicit Impl(server::Control& control) : control_(control), stop_fd_(eventfd(0, EFD_CLOEXEC)), threads_(kThreads) {
+    set_payload_max_length(kMostBodyBytes);
+    AddRoutes();
+  }
+
+  ~Impl() override {
+    eventfd_write(stop_fd_.Get(), 1);
+    threads_.shutdown();
+  }
+
+  void Serve(UniqueFd socket) {
+    // Shared, because httplib's queue wants tasks that can be copied.
+    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
+      PeerStream stream(std::move(*shared), stop_fd_.Get());
+      bool closed = false;
+      process_request(stream, /*close_connection=*/true, closed, nullptr);
+    });
+  }
+
+ private:
+  void AddRoutes();
+  void AddRefusals();
+
+  server::Control& control_;
+  const UniqueFd stop_fd_;  // eventfd, readable from the end on
+  httplib::ThreadPool threads_;
+};
+
+void HttpServer::Impl::AddRoutes() {
+  Get("/healthz", [this](const Request&, Response& response) {
+    Reply(response, {{"status", "ok"},
+                     {"version", TESSERA_VERSION},
+                     {"protocol", wire::kProtocolVersion},
+                     {"soft", control_.Soft()},
+                     {"pid", getpid()},
+                     {"embedded", control_.Embedded()}});
+  });
+  Get("/v1/gpus", [this](const Request&, Response& response) { ReplyList(response, "gpus", control_.Gpus()); });
+  Get("/v1/vgpus", [this](const Request&, Response& response) { ReplyList(response, "vgpus", control_.VGpus()); });
+  Get("/v1/processes",
+      [this](const Request&, Response& response) { ReplyList(response, "processes", control_.Processes()); });
+  Post("/v1/vgpus", [this](const Request& request, Response& response) {
+    auto asked = ParseVGpuRequest(request.body);
+    if (!asked) return Refuse(response, asked.error());
+    const auto uid = static_cast<uid_t>(std::strtoul(request.remote_addr.c_str(), nullptr, 10));
+    ReplyOne(response, control_.Create(*asked, uid), 201);
+  });
+  constexpr const char* kOneVGpu = "/v1/vgpus/([^/]+)";
+  Get(kOneVGpu, [this](const Request& request, Response& response) {
+    ReplyOne(response, control_.VGpuNamed(request.matches[1]));
+  });
+  Patch(kOneVGpu, [this](const Request& request, Response& response) {
+    auto asked = ParseVGpuRequest(request.body);
+    if (!asked) return Refuse(response, asked.error());
+    ReplyOne(response, control_.Change(request.matches[1], *asked));
+  });
+  Delete(kOneVGpu, [this](const Request& request, Response& response) {
+    auto removed = control_.Remove(request.matches[1], request.get_param_value("force") == "1");
+    if (!removed) return Refuse(response, removed.error());
+    response.status = 204;
+  });
+  AddRefusals();
+}
+
+void HttpServer::Impl::AddRefusals() {
+  // httplib answers 404 for a known path with another method.
+  const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
+    Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
+  };
+  constexpr const char* kLists = "/healthz|/v1/(gpus|processes|vgpus)";
+  Post("/healthz|/v1/(gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
+  Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
+  Patch(kLists, wrong_method);
+  Delete(kLists, wrong_method);
+  // Without a length, httplib would read on until the client, which waits for an answer, closes.
+  set_pre_routing_handler([](const Request& request, Response& response) {
+    const bool has_length = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
+    if (request.method == "GET" || request.method == "DELETE" || has_length) return HandlerResponse::Unhandled;
+    Refuse(response, {EINVAL, "the request has no body", "send a JSON object"});
+    return HandlerResponse::Handled;
+  });
+  set_error_handler([](const Request& request, Response& response) {
+    if (response.body.empty()) Refuse(response, ErrorFor(request, response.status), response.status);
+  });
+  set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+    Refuse(response, {EIO, "the daemon could not answer", "see its log"});
+  });
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+HttpServer::~HttpServer() { acceptor_.reset(); }
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, UniqueFd listener,
+                                                      server::Control& control) {
+  std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Impl>(control)));
+  auto acceptor = server::Acceptor::Start(
+      loop, std::move(listener), [impl = server->impl_.get()](UniqueFd socket) { impl->Serve(std::move(socket)); },
+      [](UniqueFd) { spdlog::warn("a request was turned away: no file descriptor is left; raise LimitNOFILE"); });
+  if (!acceptor) return std::unexpected(acceptor.error());
+  server->acceptor_ = std::move(*acceptor);
+  return server;
+}
+
+}  // namespace tessera::face

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "base/unique_fd.h"
+#include "server/acceptor.h"
+#include "server/control.h"
+
+namespace tessera::face {
+
+// The HTTP API on api.sock. Connections are accepted on the event loop and served, one request each, by a few threads
+// of its own, so that a slow reader holds up other readers at most; what a request does to the daemon it does through
+// Control.
+class HttpServer {
+ public:
+  // Everything that is given outlives the server.
+  static Result<std::unique_ptr<HttpServer>> Start(server::EventLoop& loop, UniqueFd listener,
+                                                   server::Control& control);
+
+  // Waits for the requests that are under way; the loop must have ended, so that none of them waits for it.
+  ~HttpServer();
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<server::Acceptor> acceptor_;
+};
+
+}  // namespace tessera::face

@@ -1,0 +1,194 @@
+#include "face/json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace tessera::face {
+namespace {
+
+using nlohmann::json;
+
+struct ErrnoName {
+  int code;
+  const char* name;
+  int status;
+};
+constexpr std::array kErrnoNames = {
+    ErrnoName{EINVAL, "EINVAL", 400},         ErrnoName{ERANGE, "ERANGE", 400},
+    ErrnoName{EPERM, "EPERM", 403},           ErrnoName{EACCES, "EACCES", 403},
+    ErrnoName{ENOENT, "ENOENT", 404},         ErrnoName{ENODEV, "ENODEV", 404},
+    ErrnoName{ESRCH, "ESRCH", 400},           ErrnoName{EBUSY, "EBUSY", 409},
+    ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
+    ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
+    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},
+};
+
+const ErrnoName& Lookup(int code) {
+  static constexpr ErrnoName kOther{EIO, "EIO", 500};
+  for (const ErrnoName& entry : kErrnoNames) {
+    if (entry.code == code) return entry;
+  }
+  return kOther;
+}
+
+const char* TitleOf(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Payload Too Large";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Internal Server Error";
+  }
+}
+
+std::unexpected<Error> Wrong(const std::string& key, const char* expected) {
+  return Fail(EINVAL, fmt::format("{} must be {}", key, expected));
+}
+
+// A figure: a number or a text with a unit.
+Result<void> Read(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (value.is_string()) {
+    field = value.get<std::string>();
+  } else if (value.is_number() && !(value.is_number_integer() && value < 0)) {
+    field = value.dump();
+  } else {
+    return Wrong(key, "a number that is not negative, or a text such as \"20G\" or \"25%\"");
+  }
+  return {};
+}
+
+// null lifts a bound.
+Result<void> ReadBound(const std::string& key, const json& value, std::optional<std::string>& field) {
+  return Read(key, value.is_null() ? json("max") : value, field);
+}
+
+Result<void> ReadText(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (!value.is_string()) return Wrong(key, "a text");
+  field = value.get<std::string>();
+  return {};
+}
+
+Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
+  if (value.is_null() && !key.starts_with("memory_")) return {};  // as if it were not there
+  if (key == "name") return ReadText(key, value, request.name);
+  if (key == "program") return ReadText(key, value, request.program);
+  if (key == "gpu") return Read(key, value, request.gpu);
+  if (key == "memory_limit") return ReadBound(key, value, request.memory_limit);
+  if (key == "memory_max") return ReadBound(key, value, request.memory_max);
+  if (key == "compute_request") return Read(key, value, request.compute_request);
+  if (key == "compute_limit") return Read(key, value, request.compute_limit);
+  if (key == "compute_weight") return Read(key, value, request.compute_weight);
+  if (key == "ephemeral") {
+    if (!value.is_boolean()) return Wrong(key, "true or false");
+    request.ephemeral = value.get<bool>();
+    return {};
+  }
+  if (key == "owner_pid") {
+    if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "the id of a process");
+    request.owner_pid = value.get<pid_t>();
+    return {};
+  }
+  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
+              "name, program, gpu, memory_limit, memory_max, compute_request, compute_limit, compute_weight, ephemeral "
+              "and owner_pid are known");
+}
+
+template <typename T>
+json OrNull(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+}  // namespace
+
+json ToJson(const server::GpuReport& gpu) {
+  return {{"index", gpu.index},
+          {"uuid", gpu.uuid},
+          {"name", gpu.name},
+          {"soft", gpu.soft},
+          {"memory_total_bytes", gpu.memory_total},
+          {"memory_reserve_bytes", gpu.memory_reserve},
+          {"memory_used_bytes", gpu.memory_used},
+          {"memory_promised_bytes", gpu.memory_promised},
+          {"memory_unmanaged_bytes", gpu.memory_unmanaged},
+          {"context_bytes", gpu.context_bytes},
+          {"compute_requested_pct", gpu.compute_requested_pct},
+          {"compute_busy_pct", gpu.compute_busy_pct},
+          {"vgpus", gpu.vgpus},
+          {"processes", gpu.processes},
+          {"holder", OrNull(gpu.holder)}};
+}
+
+json ToJson(const server::VGpuReport& vgpu) {
+  return {{"name", vgpu.name},
+          {"gpu", vgpu.gpu},
+          {"gpu_uuid", vgpu.gpu_uuid},
+          {"uid", vgpu.uid},
+          {"ephemeral", vgpu.ephemeral},
+          {"owner_pid", OrNull(vgpu.owner_pid)},
+          {"memory_limit_bytes", vgpu.memory_limit},
+          {"memory_max_bytes", vgpu.memory_max},
+          {"memory_current_bytes", vgpu.memory_current},
+          {"memory_peak_bytes", vgpu.memory_peak},
+          {"memory_available_bytes", vgpu.memory_available},
+          {"oom_events", vgpu.oom_events},
+          {"compute_request_pct", vgpu.compute_request_pct},
+          {"compute_limit_pct", vgpu.compute_limit_pct},
+          {"compute_weight", vgpu.compute_weight},
+          {"compute_current_pct", vgpu.compute_current_pct},
+          {"compute_busy_us", vgpu.compute_busy_us},
+          {"compute_waited_us", vgpu.compute_waited_us},
+          {"token", vgpu.token},
+          {"processes", vgpu.processes}};
+}
+
+json ToJson(const server::ProcessReport& process) {
+  return {{"pid", process.pid},
+          {"name", process.name},
+          {"uid", process.uid},
+          {"vgpu", process.vgpu},
+          {"gpu", process.gpu},
+          {"memory_bytes", process.memory},
+          {"memory_measured_bytes", OrNull(process.memory_measured)},
+          {"contexts", process.contexts},
+          {"compute_busy_us", process.compute_busy_us},
+          {"submissions", process.submissions},
+          {"gate_waits", process.gate_waits},
+          {"gate_wait_us", process.gate_wait_us},
+          {"window", process.window},
+          {"oom_errors", process.oom_errors},
+          {"state", process.state},
+          {"started_us", process.started_us}};
+}
+
+json ToProblem(const Error& error, int status) {
+  return {{"type", "about:blank"},   {"title", TitleOf(status)}, {"status", status},
+          {"detail", error.message}, {"hint", error.hint},       {"code", NameOfErrno(error.code)}};
+}
+
+int StatusFor(int code) { return Lookup(code).status; }
+
+const char* NameOfErrno(int code) { return Lookup(code).name; }
+
+Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
+  server::VGpuRequest request;
+  for (const auto& [key, value] : fields.items()) {
+    if (auto read = ReadField(key, value, request); !read) return std::unexpected(read.error());
+  }
+  return request;
+}
+
+}  // namespace tessera::face

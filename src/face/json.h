@@ -1,0 +1,29 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/result.h"
+#include "server/report.h"
+#include "server/vgpu_request.h"
+
+namespace tessera::face {
+
+// The daemon's reports in the API's words: snake_case, bytes and microseconds as integers, percentages as numbers.
+nlohmann::json ToJson(const server::GpuReport& gpu);
+nlohmann::json ToJson(const server::VGpuReport& vgpu);
+nlohmann::json ToJson(const server::ProcessReport& process);
+
+// RFC 7807: {"type","title","status","detail","hint","code"}.
+nlohmann::json ToProblem(const Error& error, int status);
+
+// The HTTP status that says what an errno value says.
+int StatusFor(int code);
+
+// "ENOSPC" for the errno values that the daemon uses, "EIO" for others.
+const char* NameOfErrno(int code);
+
+// Reads the body of a POST or PATCH. EINVAL names the first field that is unknown or of a wrong type.
+Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body);
+
+}  // namespace tessera::face

@@ -1,0 +1,45 @@
+#pragma once
+
+// The options that Debian's libcpp-httplib is built with; they are part of its ABI.
+#define CPPHTTPLIB_OPENSSL_SUPPORT
+#define CPPHTTPLIB_ZLIB_SUPPORT
+#define CPPHTTPLIB_BROTLI_SUPPORT
+#include <httplib.h>
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+
+namespace tessera::face {
+
+// A Unix socket as httplib reads and writes it, for one request. Its "address" is the peer's user id and its "port" the
+// peer's process id, as the kernel says (SO_PEERCRED). It ends the conversation when that takes too long, when more
+// comes in than any request needs, or when `stop_fd` becomes readable.
+class PeerStream : public httplib::Stream {
+ public:
+  PeerStream(UniqueFd socket, int stop_fd);
+
+  bool is_readable() const override;
+  bool is_writable() const override;
+  ssize_t read(char* data, size_t size) override;
+  ssize_t write(const char* data, size_t size) override;
+  void get_remote_ip_and_port(std::string& ip, int& port) const override;
+  void get_local_ip_and_port(std::string& ip, int& port) const override;
+  socket_t socket() const override { return socket_.Get(); }
+
+ private:
+  bool WaitFor(short events) const;
+
+  static constexpr Nanos kLongest = 10 * kSecond;       // of a request and its answer
+  static constexpr std::size_t kMostBytes = 128 << 10;  // of a request with its headers
+
+  const UniqueFd socket_;
+  const int stop_fd_;
+  const Nanos deadline_;
+  std::size_t bytes_left_ = kMostBytes;
+  char buffer_[4096];  // httplib reads its lines byte by byte
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace tessera::face

@@ -1,0 +1,90 @@
+// tesserad: the daemon with its faces.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/run_dir.h"
+#include "face/http_server.h"
+#include "server/control.h"
+#include "server/daemon.h"
+#include "server/listeners.h"
+#include "server/options.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
+
+// Times and colours for a terminal, priorities for the journal (sd-daemon(3)).
+void SetUpLog(const std::string& level) {
+  auto log = spdlog::stderr_color_st("tesserad");
+  log->set_level(spdlog::level::from_str(level));
+  log->set_pattern(isatty(STDERR_FILENO) ? "%H:%M:%S.%e %^%l%$ %v" : "tesserad: %l: %v");
+  spdlog::set_default_logger(log);
+}
+
+// Each program takes three descriptors; the default of 1024 would be 340 of them.
+void RaiseFileLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<server::Config> LoadConfig(const std::string& path) {
+  if (!path.empty()) return server::LoadConfig(path);
+  return access(kDefaultConfig, F_OK) == 0 ? server::LoadConfig(kDefaultConfig) : server::Config();
+}
+
+Result<void> Serve(const server::Options& options) {
+  auto config = LoadConfig(options.config);
+  if (!config) return std::unexpected(config.error());
+  const std::string run_dir = RunDir(options.run_dir, options.soft_spec.has_value());
+  if (auto prepared = PrepareRunDir(run_dir); !prepared) return prepared;
+  auto lock = server::LockRunDir(run_dir);
+  if (!lock) return std::unexpected(lock.error());
+  auto driver = options.soft_spec ? server::OpenSoftDriver(*options.soft_spec) : server::OpenNvmlDriver();
+  if (!driver) return std::unexpected(driver.error());
+  auto listeners = server::Listeners::Open(run_dir, config->api_group);
+  if (!listeners) return std::unexpected(listeners.error());
+
+  auto loop = server::EventLoop::Create();
+  if (!loop) return std::unexpected(loop.error());
+  auto signals = (*loop)->WatchTermination([&] { (*loop)->Stop(); });
+  if (!signals) return std::unexpected(signals.error());
+  auto daemon = server::Daemon::Start(**loop, std::move(*driver),
+                                      {.config = *config,
+                                       .run_dir = run_dir,
+                                       .client_listener = std::move(listeners->client),
+                                       .exit_when_idle = options.exit_when_idle});
+  if (!daemon) return std::unexpected(daemon.error());
+  server::Control control(**loop, **daemon);
+  auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
+  if (!http) return std::unexpected(http.error());
+  spdlog::info("serving {}", run_dir);
+  sd_notify(0, "READY=1");
+  auto ran = (*loop)->Run();
+  sd_notify(0, "STOPPING=1");
+  return ran;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  const auto parsed = tessera::server::ParseOptions(argc, argv);
+  if (const int* status = std::get_if<int>(&parsed)) return *status;
+  const auto& options = std::get<tessera::server::Options>(parsed);
+  tessera::SetUpLog(options.log_level);
+  std::signal(SIGPIPE, SIG_IGN);
+  tessera::RaiseFileLimit();
+  if (auto served = tessera::Serve(options); !served) {
+    spdlog::error("{}", served.error().Text());
+    return 1;
+  }
+  return 0;
+}

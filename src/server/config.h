@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "sched/token_scheduler.h"
+
+namespace tessera::server {
+
+// What the operator may set. docs/config.md describes the keys.
+struct Config {
+  sched::Config sched;                 // sched.window_ms, sched.min_slice_ms
+  Nanos in_flight = 2 * kMillisecond;  // sched.in_flight_ms: queued work while others wait
+  Nanos client_grace = 30 * kSecond;   // client.grace_s: how long programs go on without a daemon
+  bool block_on_daemon_loss = false;   // client.on_daemon_loss: "continue" or "block" after that
+  std::string memory_reserve;          // memory.reserve: size or percentage; empty: the driver's default
+  std::string api_group = "tessera";   // api.group: who may use api.sock besides the daemon's own user
+};
+
+// Reads a TOML file. Anything that it does not know is refused with the nearest key that exists.
+Result<Config> LoadConfig(const std::string& path);
+
+// The same for text; `source` names it in messages.
+Result<Config> ParseConfig(std::string_view text, const std::string& source);
+
+}  // namespace tessera::server

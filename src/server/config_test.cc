@@ -1,0 +1,87 @@
+#include "server/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/edit_distance.h"
+
+namespace tessera::server {
+namespace {
+
+using testing::HasSubstr;
+
+Error ErrorOf(std::string_view text) {
+  auto config = ParseConfig(text, "f.toml");
+  EXPECT_FALSE(config) << text;
+  return config ? Error{} : config.error();
+}
+
+TEST(ConfigTest, EmptyIsTheDefault) {
+  const auto config = ParseConfig("", "f.toml");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->sched.window, 100 * kMillisecond);
+  EXPECT_EQ(config->sched.min_slice, 2 * kMillisecond);
+  EXPECT_EQ(config->in_flight, 2 * kMillisecond);
+  EXPECT_EQ(config->client_grace, 30 * kSecond);
+  EXPECT_FALSE(config->block_on_daemon_loss);
+  EXPECT_EQ(config->api_group, "tessera");
+}
+
+TEST(ConfigTest, EveryKey) {
+  const auto config = ParseConfig(R"(
+    memory.reserve = "3%"
+    api = { group = "gpu" }
+    [sched]
+    window_ms = 50
+    min_slice_ms = 0.5
+    in_flight_ms = 1.5
+    [client]
+    grace_s = 5
+    on_daemon_loss = "block"
+  )",
+                                  "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  EXPECT_EQ(config->sched.window, 50 * kMillisecond);
+  EXPECT_EQ(config->sched.min_slice, 500 * kMicrosecond);
+  EXPECT_EQ(config->in_flight, 1500 * kMicrosecond);
+  EXPECT_EQ(config->client_grace, 5 * kSecond);
+  EXPECT_TRUE(config->block_on_daemon_loss);
+  EXPECT_EQ(config->memory_reserve, "3%");
+  EXPECT_EQ(config->api_group, "gpu");
+}
+
+TEST(ConfigTest, UnknownKeyNamesTheNearest) {
+  const Error error = ErrorOf("[sched]\nwindow_msec = 5");
+  EXPECT_EQ(error.message, "f.toml:2: unknown key sched.window_msec");
+  EXPECT_EQ(error.hint, "did you mean sched.window_ms?");
+  EXPECT_THAT(ErrorOf("[shed]\nmin_slice_ms = 5").hint, HasSubstr("sched.min_slice_ms"));
+  EXPECT_THAT(ErrorOf("grace = 5").hint, HasSubstr("client.grace_s"));
+}
+
+TEST(ConfigTest, WrongValuesSayWhatIsExpected) {
+  EXPECT_EQ(ErrorOf("[client]\ngrace_s = \"long\"").message,
+            "f.toml:2: client.grace_s must be a number from 0 to 86400");
+  EXPECT_THAT(ErrorOf("client.on_daemon_loss = \"panic\"").message, HasSubstr("\"continue\" or \"block\""));
+  EXPECT_THAT(ErrorOf("sched.window_ms = 0").message, HasSubstr("10 to 10000"));
+  EXPECT_THAT(ErrorOf("memory.reserve = \"much\"").message, HasSubstr("a size"));
+  EXPECT_THAT(ErrorOf("sched = 3").message, HasSubstr("unknown key sched"));
+  EXPECT_THAT(ErrorOf("sched.min_slice_ms = 200").message, HasSubstr("longer than"));
+}
+
+TEST(ConfigTest, BrokenTomlNamesTheLine) { EXPECT_THAT(ErrorOf("\n[sched\n").message, HasSubstr("f.toml:2:")); }
+
+TEST(ConfigTest, AMissingFileIsNamed) {
+  const auto config = LoadConfig("/nonexistent/t.toml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ENOENT);
+  EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/t.toml"));
+}
+
+TEST(EditDistanceTest, CountsEdits) {
+  EXPECT_EQ(EditDistance("", "abc"), 3u);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
+  EXPECT_EQ(EditDistance("same", "same"), 0u);
+}
+
+}  // namespace
+}  // namespace tessera::server

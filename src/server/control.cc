@@ -1,0 +1,71 @@
+#include "server/control.h"
+
+namespace tessera::server {
+
+template <typename Task>
+std::invoke_result_t<Task> Control::Run(Task task) {
+  auto answer = loop_.Call([this, task = std::move(task)] {
+    daemon_.StayAwhile();
+    return task();
+  });
+  if (answer) return std::move(*answer);
+  return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
+}
+
+Result<std::vector<GpuReport>> Control::Gpus() {
+  Measure();
+  return Run([this]() -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_); });
+}
+
+Result<std::vector<VGpuReport>> Control::VGpus() {
+  return Run([this]() -> Result<std::vector<VGpuReport>> { return ReportVGpus(daemon_); });
+}
+
+Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
+  return Run([this, name]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<std::vector<ProcessReport>> Control::Processes() {
+  Measure();
+  return Run([this]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_); });
+}
+
+Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
+  return Run([this, request, uid]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Create(request, uid);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
+  return Run([this, name, request]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto changed = daemon_.VGpus().Change(**vgpu, request); !changed) return std::unexpected(changed.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<void> Control::Remove(const std::string& name, bool force) {
+  return Run([this, name, force]() -> Result<void> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return daemon_.VGpus().Remove(**vgpu, force);
+  });
+}
+
+// Brings what the devices say up to date, unless somebody is just doing that.
+void Control::Measure() {
+  if (!loop_.Call([this] { return daemon_.BeginMeasurement(); }).value_or(false)) return;
+  loop_.Call([this, measured = daemon_.AskDevices()] {
+    daemon_.EndMeasurement(measured);
+    return true;
+  });
+}
+
+}  // namespace tessera::server

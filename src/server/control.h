@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/daemon.h"
+#include "server/report.h"
+#include "server/vgpu_request.h"
+
+namespace tessera::server {
+
+// What faces do with the daemon, from their own threads: each call runs on the event loop and waits for it. ESHUTDOWN
+// when the loop ends before that.
+class Control {
+ public:
+  // Both outlive this object, and the daemon serves until the loop ends.
+  Control(EventLoop& loop, Daemon& daemon) : loop_(loop), daemon_(daemon) {}
+
+  Result<std::vector<GpuReport>> Gpus();  // asks the devices, too, which may take milliseconds
+  Result<std::vector<VGpuReport>> VGpus();
+  Result<VGpuReport> VGpuNamed(const std::string& name);
+  Result<std::vector<ProcessReport>> Processes();  // asks the devices, too
+
+  Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
+  Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
+  Result<void> Remove(const std::string& name, bool force);
+
+  bool Soft() const { return daemon_.Soft(); }
+  bool Embedded() const { return daemon_.Embedded(); }
+
+ private:
+  template <typename Task>
+  std::invoke_result_t<Task> Run(Task task);
+  void Measure();
+
+  EventLoop& loop_;
+  Daemon& daemon_;
+};
+
+}  // namespace tessera::server

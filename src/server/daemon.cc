@@ -1,0 +1,153 @@
+#include "server/daemon.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/size.h"
+
+namespace tessera::server {
+namespace {
+
+// Kept back for the driver's own needs unless memory.reserve says otherwise.
+std::uint64_t DefaultReserve(const GpuInfo& gpu, bool soft) {
+  return soft ? 0 : std::max(gpu.memory_total / 50, 256 * kMiB);
+}
+
+Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::string& setting) {
+  if (setting.empty()) return DefaultReserve(gpu, soft);
+  auto reserve = ParseSize(setting, gpu.memory_total);
+  if (reserve && *reserve >= gpu.memory_total) {
+    return Fail(ERANGE,
+                "memory.reserve of " + FormatSize(*reserve) + " leaves nothing of " + FormatSize(gpu.memory_total));
+  }
+  return reserve;
+}
+
+}  // namespace
+
+Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
+    : loop_(loop),
+      driver_(std::move(driver)),
+      setup_(std::move(setup)),
+      linger_timer_(loop, [this] { EndIfIdle(); }),
+      measure_timer_(loop, [this] { Measure(); }),
+      measuring_(loop),
+      saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
+
+Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
+  std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
+  if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
+  daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
+    if (self->ending_) return;
+    self->saver_.Changed();
+    self->StayAwhile();
+  });
+  daemon->RestoreVGpus();
+  auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
+                                     daemon->setup_.config);
+  if (!clients) return std::unexpected(clients.error());
+  daemon->clients_ = std::move(*clients);
+  daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(); });
+  if (daemon->setup_.exit_when_idle) {
+    daemon->linger_until_ = MonotonicNow() + kFirstLinger;
+    daemon->linger_timer_.Arm(daemon->linger_until_);
+  }
+  return daemon;
+}
+
+// What the next daemon finds is what there was before: the programs' last orders and the vGPUs of state.json.
+Daemon::~Daemon() {
+  ending_ = true;
+  for (const auto& gpu : gpus_) gpu->Freeze();
+  saver_.Finish();
+}
+
+Result<void> Daemon::FindGpus() {
+  auto found = driver_->List();
+  if (!found) return std::unexpected(found.error());
+  for (GpuInfo& info : *found) {
+    auto reserve = ReserveFor(info, driver_->IsSoft(), setup_.config.memory_reserve);
+    if (!reserve) return std::unexpected(reserve.error());
+    const auto index = static_cast<std::uint32_t>(gpus_.size());
+    spdlog::info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
+    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config));
+    gpus_.back()->OnActivity([this] { MeasureSoon(); });
+  }
+  return {};
+}
+
+void Daemon::RestoreVGpus() {
+  const std::string path = setup_.run_dir + "/state.json";
+  auto saved = LoadState(path);
+  if (!saved) {
+    spdlog::warn("{}; starting without its vGPUs, it is kept as state.json.bad", saved.error().message);
+    std::rename(path.c_str(), (path + ".bad").c_str());
+    return;
+  }
+  for (SavedVGpu& entry : *saved) {
+    const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
+    if (gpu == gpus_.end()) {
+      spdlog::warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
+      unplaced_.push_back(std::move(entry));
+      continue;
+    }
+    const std::string name = entry.spec.name;
+    if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index()); !restored) {
+      spdlog::info("vGPU {} is not brought back: {}", name, restored.error().Text());
+    }
+  }
+}
+
+std::string Daemon::State() const {
+  std::vector<SavedVGpu> saved = unplaced_;
+  for (const VGpu* vgpu : table_->All()) saved.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
+  return FormatState(saved);
+}
+
+void Daemon::MeasureSoon() {
+  if (std::exchange(measure_due_, true)) return;
+  measure_timer_.Arm(MonotonicNow() + kMeasureEvery);
+}
+
+void Daemon::Measure() {
+  measure_due_ = false;
+  if (!BeginMeasurement()) return;
+  measuring_.Start([this] { measured_ = AskDevices(); }, [this] { EndMeasurement(measured_); });
+}
+
+bool Daemon::BeginMeasurement() {
+  if (std::exchange(measure_running_, true)) return false;
+  for (const auto& gpu : gpus_) gpu->BeginMeasurement();
+  return true;
+}
+
+Daemon::Measurement Daemon::AskDevices() const {
+  Measurement measured;
+  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) measured.push_back(driver_->Measure(gpu));
+  return measured;
+}
+
+void Daemon::EndMeasurement(const Measurement& measured) {
+  measure_running_ = false;
+  for (const auto& gpu : gpus_) {
+    if (const auto& memory = measured[gpu->Index()]) gpu->Reconcile(*memory);  // else the last figures stand
+    if (gpu->Running()) MeasureSoon();
+  }
+}
+
+void Daemon::StayAwhile() {
+  if (!setup_.exit_when_idle) return;
+  linger_until_ = std::max(linger_until_, MonotonicNow() + kLinger);
+  linger_timer_.Arm(linger_until_);
+}
+
+void Daemon::EndIfIdle() {
+  if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
+  if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
+  spdlog::info("nobody is left to serve");
+  loop_.Stop();
+}
+
+}  // namespace tessera::server

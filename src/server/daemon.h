@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/background.h"
+#include "server/client_server.h"
+#include "server/config.h"
+#include "server/event_loop.h"
+#include "server/gpu_driver.h"
+#include "server/gpu_server.h"
+#include "server/state_saver.h"
+#include "server/vgpu_table.h"
+
+namespace tessera::server {
+
+// The daemon without its faces: GPU servers, vGPUs, programs, state file. Runs on the event loop's thread.
+class Daemon {
+ public:
+  struct Setup {
+    Config config;
+    std::string run_dir;  // where state.json is
+    UniqueFd client_listener;
+    bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
+  };
+
+  // Finds the GPUs, brings back the vGPUs of state.json and begins to serve programs. The loop outlives the daemon.
+  static Result<std::unique_ptr<Daemon>> Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
+  ~Daemon();
+
+  VGpuTable& VGpus() { return *table_; }
+  const VGpuTable::Gpus& Gpus() const { return gpus_; }
+  const Config& Settings() const { return setup_.config; }
+  bool Embedded() const { return setup_.exit_when_idle; }
+  bool Soft() const { return driver_->IsSoft(); }
+
+  // Asks all devices about their memory. The three are for whoever measures: begin on the loop's thread (false:
+  // somebody measures already), ask on another, which may take milliseconds, and end on the loop's.
+  using Measurement = std::vector<Result<DeviceMemory>>;
+  bool BeginMeasurement();
+  Measurement AskDevices() const;
+  void EndMeasurement(const Measurement& measured);
+
+  // Somebody uses the daemon: an embedded one stays for a while longer.
+  void StayAwhile();
+
+  // Measures the GPUs without being asked to, at most once a second and only while programs are active.
+  static constexpr Nanos kMeasureEvery = kSecond;
+  static constexpr Nanos kLinger = 2 * kSecond;
+  static constexpr Nanos kFirstLinger = 10 * kSecond;  // until whoever started an embedded daemon has found it
+
+ private:
+  Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
+  Result<void> FindGpus();
+  void RestoreVGpus();
+  std::string State() const;
+  void MeasureSoon();
+  void Measure();
+  void EndIfIdle();
+
+  EventLoop& loop_;
+  const std::unique_ptr<GpuDriver> driver_;
+  Setup setup_;
+  VGpuTable::Gpus gpus_;
+  std::unique_ptr<VGpuTable> table_;
+  std::unique_ptr<ClientServer> clients_;
+  std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back
+  EventLoop::Timer linger_timer_;
+  Nanos linger_until_ = 0;
+  EventLoop::Timer measure_timer_;
+  bool measure_due_ = false;  // the timer is set
+  bool measure_running_ = false;
+  Measurement measured_;  // belongs to measuring_'s thread while there is one
+  Background measuring_;
+  StateSaver saver_;
+  bool ending_ = false;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "wire/protocol.h"
+
+namespace tessera::server {
+
+struct GpuInfo {
+  wire::Uuid uuid;
+  std::string name;
+  std::uint64_t memory_total = 0;   // bytes
+  std::uint64_t context_bytes = 0;  // first estimate of what a context costs
+};
+
+// What the device itself says about its memory, bytes.
+struct DeviceMemory {
+  std::uint64_t used = 0;                               // by everybody
+  std::unordered_map<pid_t, std::uint64_t> by_process;  // pids as this process sees them
+};
+
+// What the daemon asks of a GPU driver: the real one through NVML, the soft GPU, or a test's.
+class GpuDriver {
+ public:
+  virtual ~GpuDriver() = default;
+
+  // The GPUs of the machine. Their order is the numbering that people use and does not change while the driver lives.
+  virtual Result<std::vector<GpuInfo>> List() = 0;
+
+  // Any thread, several at once; may take milliseconds.
+  virtual Result<DeviceMemory> Measure(std::uint32_t gpu) = 0;
+
+  virtual bool IsSoft() const = 0;
+};
+
+// The driver that the machine has, or the soft GPU that `soft_spec` describes ("2x16GiB", empty: its default).
+Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver();
+Result<std::unique_ptr<GpuDriver>> OpenSoftDriver(const std::string& soft_spec);
+
+// "GPU-8e1ab4f5-…" as NVML and nvidia-smi print it, and back. EINVAL for anything else.
+std::string FormatUuid(const wire::Uuid& uuid);
+Result<wire::Uuid> ParseUuid(std::string_view text);
+
+}  // namespace tessera::server

@@ -1,0 +1,102 @@
+#include "server/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/size.h"
+
+namespace tessera::server {
+namespace {
+
+std::uint64_t Less(std::uint64_t from, std::uint64_t bytes) { return from > bytes ? from - bytes : 0; }
+
+}  // namespace
+
+Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve)
+    : gpu_(gpu), capacity_(capacity), reserve_(std::min(reserve, capacity)) {}
+
+Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) const {
+  if (!terms.limit || *terms.limit <= account.Claim()) return {};
+  const std::uint64_t left = Less(capacity_ - reserve_, claimed_ - account.Claim());
+  if (*terms.limit <= left) return {};
+  const auto holders = std::count_if(accounts_.begin(), accounts_.end(), [&](const auto& entry) {
+    return entry.second.terms.limit && &entry.second != &account;
+  });
+  std::uint64_t unpromised = 0;
+  for (const auto& [id, other] : accounts_) unpromised += &other != &account ? other.Claim() - other.Promise() : 0;
+  std::string why = fmt::format("cannot promise {}: GPU {} has {} left of {} ({} vGPU{} promises",  //
+                                FormatSize(*terms.limit), gpu_, FormatSize(left), FormatSize(capacity_), holders,
+                                holders == 1 ? " holds" : "s hold");
+  if (unpromised > 0) why += fmt::format(", {} in use beyond promises", FormatSize(unpromised));
+  if (reserve_ > 0) why += fmt::format(", {} kept back", FormatSize(reserve_));
+  return Fail(ENOSPC, why + ")",
+              left > 0 ? fmt::format("ask for at most {}, or lower another vGPU's limit", FormatSize(left))
+                       : "lower another vGPU's limit, or leave the limit out to use what others leave");
+}
+
+Result<void> Ledger::Open(VgpuId id, const MemoryTerms& terms) {
+  const Account account;
+  if (auto admitted = Admit(account, terms); !admitted) return admitted;
+  accounts_[id] = {};
+  return Change(id, terms);
+}
+
+Result<void> Ledger::Change(VgpuId id, const MemoryTerms& terms) {
+  Account& account = accounts_.at(id);
+  if (auto admitted = Admit(account, terms); !admitted) return admitted;
+  promised_ -= account.Promise();
+  claimed_ -= account.Claim();
+  account.terms = terms;
+  promised_ += account.Promise();
+  claimed_ += account.Claim();
+  return {};
+}
+
+void Ledger::Close(VgpuId id) {
+  Account& account = accounts_.at(id);
+  promised_ -= account.Promise();
+  claimed_ -= account.Claim();
+  held_ -= account.held;
+  accounts_.erase(id);
+}
+
+void Ledger::SetHeld(Account& account, std::uint64_t held) {
+  held_ += held - account.held;
+  claimed_ -= account.Claim();
+  account.held = held;
+  claimed_ += account.Claim();
+}
+
+bool Ledger::Charge(VgpuId id, std::uint64_t bytes) {
+  if (bytes > Available(id)) return false;
+  ChargeAnyway(id, bytes);
+  return true;
+}
+
+void Ledger::ChargeAnyway(VgpuId id, std::uint64_t bytes) {
+  Account& account = accounts_.at(id);
+  SetHeld(account, account.held + bytes);
+}
+
+void Ledger::GiveBack(VgpuId id, std::uint64_t bytes) {
+  Account& account = accounts_.at(id);
+  SetHeld(account, Less(account.held, bytes));
+}
+
+std::uint64_t Ledger::Max(VgpuId id) const {
+  const Account& account = accounts_.at(id);
+  const std::uint64_t bound = account.terms.limit.value_or(Less(capacity_ - reserve_, promised_));
+  return std::min(bound, account.terms.max.value_or(bound));
+}
+
+std::uint64_t Ledger::Held(VgpuId id) const { return accounts_.at(id).held; }
+
+std::uint64_t Ledger::Available(VgpuId id) const {
+  const std::uint64_t own = Less(Max(id), Held(id));
+  return HasPromise(id) ? own : std::min(own, Unclaimed());
+}
+
+std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_, claimed_); }
+
+}  // namespace tessera::server

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "base/result.h"
+
+namespace tessera::server {
+
+using VgpuId = std::uint32_t;  // unique over all GPUs and over the daemon's life
+
+// What a vGPU may have of a GPU's memory, bytes.
+struct MemoryTerms {
+  std::optional<std::uint64_t> limit;  // a promise: nobody else can take it
+  std::optional<std::uint64_t> max;    // a bound without a promise
+};
+
+// The memory ledger of one GPU: who was promised what and who holds what. Figures only; bytes.
+//
+// A vGPU with a limit may hold up to it, always. One without may hold what nobody was promised and nobody holds.
+class Ledger {
+ public:
+  // `reserve` is kept back from everybody.
+  Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve);
+
+  // ENOSPC when a limit cannot be promised, with the figures; then nothing changes. A limit below what is held is
+  // allowed: the vGPU gets no more until it is below again.
+  Result<void> Open(VgpuId id, const MemoryTerms& terms);
+  Result<void> Change(VgpuId id, const MemoryTerms& terms);
+  void Close(VgpuId id);
+
+  // Takes `bytes` for the vGPU if it may have them.
+  [[nodiscard]] bool Charge(VgpuId id, std::uint64_t bytes);
+  // Takes them even if it may not: they are in use already.
+  void ChargeAnyway(VgpuId id, std::uint64_t bytes);
+  void GiveBack(VgpuId id, std::uint64_t bytes);
+
+  std::uint64_t Max(VgpuId id) const;        // what it may hold in all
+  std::uint64_t Held(VgpuId id) const;       // what it holds
+  std::uint64_t Available(VgpuId id) const;  // what it could charge now
+  bool HasPromise(VgpuId id) const { return accounts_.at(id).terms.limit.has_value(); }
+
+  std::uint64_t Capacity() const { return capacity_; }
+  std::uint64_t Reserve() const { return reserve_; }
+  std::uint64_t Promised() const { return promised_; }  // sum of the limits
+  std::uint64_t Held() const { return held_; }
+  std::uint64_t Unclaimed() const;  // neither promised nor held
+
+ private:
+  struct Account {
+    MemoryTerms terms;
+    std::uint64_t held = 0;
+    std::uint64_t Promise() const { return terms.limit.value_or(0); }
+    std::uint64_t Claim() const { return std::max(Promise(), held); }
+  };
+  Result<void> Admit(const Account& account, const MemoryTerms& terms) const;
+  void SetHeld(Account& account, std::uint64_t held);
+
+  const std::uint32_t gpu_;
+  const std::uint64_t capacity_;
+  const std::uint64_t reserve_;
+  std::unordered_map<VgpuId, Account> accounts_;
+  std::uint64_t promised_ = 0;  // sums over accounts_
+  std::uint64_t held_ = 0;
+  std::uint64_t claimed_ = 0;
+};
+
+}  // namespace tessera::server

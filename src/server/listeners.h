@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace tessera::server {
+
+// Makes this the one daemon of a run directory for as long as the result lives. EBUSY names the other's pid.
+Result<UniqueFd> LockRunDir(const std::string& run_dir);
+
+// The daemon's sockets: handed over by the service manager (sd_listen_fds(3), names "client" and "api"), or bound here.
+class Listeners {
+ public:
+  // `api_group` may use api.sock if root runs the daemon and the group exists; else it is for the daemon's user alone.
+  // Needs LockRunDir: what lies at the paths is taken for left over from a dead daemon.
+  static Result<Listeners> Open(const std::string& run_dir, const std::string& api_group);
+  Listeners(Listeners&& other) noexcept;
+  ~Listeners();
+
+  UniqueFd client;  // SOCK_SEQPACKET, everybody
+  UniqueFd api;     // SOCK_STREAM
+
+ private:
+  Listeners() = default;
+  Result<void> TakeActivated();
+
+  std::string client_path_, api_path_;  // to remove at the end; empty when they are not ours
+};
+
+}  // namespace tessera::server

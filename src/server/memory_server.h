@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "server/ledger.h"
+#include "server/shared_page.h"
+
+namespace tessera::server {
+
+// The memory of one process on one GPU, as the ledger charges it; bytes.
+struct MemoryUse {
+  explicit MemoryUse(SharedPage& page) : page(page) {}
+  SharedPage& page;
+  VgpuId vgpu = 0;
+  std::uint64_t reserved = 0;  // asked for, including the credit in the page
+  std::uint32_t contexts = 0;
+  std::uint64_t context_bytes = 0;  // charged for them
+  std::uint64_t other = 0;          // what the device says beyond all that
+  std::uint64_t most_charged = 0;   // highest reserved + context_bytes since the measurement that is under way began
+  std::optional<std::uint64_t> measured;  // the device's own figure
+
+  std::uint64_t Credit() const;  // as the page says, clipped to what can be true
+  std::uint64_t Current() const { return Charged() - Credit(); }
+  std::uint64_t Charged() const { return reserved + context_bytes + other; }
+};
+
+// Serves the memory of one GPU to processes: reservations with credit, contexts, the view in their pages. The rules are
+// in docs/protocol.md, the figures in Ledger.
+class MemoryServer {
+ public:
+  struct Figures {
+    std::uint64_t max = 0, current = 0, peak = 0, available = 0, oom_events = 0;
+  };
+
+  // Reads the messages that wait on the sockets of the processes of this vGPU, or of all with nullopt. They may free
+  // memory; called before somebody is refused.
+  using ReadPending = std::function<void(std::optional<VgpuId>)>;
+
+  // `context_bytes` is what a context is charged until a measurement says that it is more.
+  MemoryServer(class Ledger ledger, std::uint64_t context_bytes);
+  void OnShortage(ReadPending read_pending) { read_pending_ = std::move(read_pending); }
+
+  Result<void> Open(VgpuId id, const MemoryTerms& terms);
+  Result<void> Change(VgpuId id, const MemoryTerms& terms);
+  void Close(VgpuId id);  // when no process is left
+
+  // `bytes` and `contexts` are what the process holds already, after a reconnect: accepted as it says, up to the GPU's
+  // size.
+  void Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts);
+  void Leave(MemoryUse& use);
+
+  // What a process asks. Returns what was charged: what was asked for, or 0.
+  std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes);
+  void Return(MemoryUse& use, std::uint64_t bytes);
+  std::uint64_t AddContext(MemoryUse& use);
+  void DropContext(MemoryUse& use);
+
+  // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
+  // that the process uses. More than it can have been charged is charged now.
+  static void BeginMeasurement(MemoryUse& use) { use.most_charged = use.reserved + use.context_bytes; }
+  void Reconcile(MemoryUse& use, std::uint64_t measured);
+
+  Figures FiguresOf(VgpuId id) const;
+  std::uint64_t ContextBytes() const { return context_bytes_; }
+  const class Ledger& Ledger() const { return ledger_; }
+
+ private:
+  struct Account {
+    std::vector<MemoryUse*> uses;
+    std::uint64_t peak = 0;
+    std::uint64_t oom_events = 0;
+  };
+  bool Charge(VgpuId id, std::uint64_t bytes);
+  void TakeBackCredits(std::optional<VgpuId> only);
+  void Grown(MemoryUse& use);
+  void Publish(VgpuId id);
+
+  class Ledger ledger_;
+  const std::uint64_t first_context_bytes_;
+  std::uint64_t context_bytes_;
+  ReadPending read_pending_;
+  bool collecting_ = false;  // inside read_pending_
+  std::unordered_map<VgpuId, Account> accounts_;
+};
+
+}  // namespace tessera::server

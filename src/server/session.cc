@@ -1,0 +1,262 @@
+#include "server/session.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ranges>
+
+#include "base/seqpacket.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr const char* kUnread = "does not read its replies";
+
+std::int64_t WallClockUs() {
+  using namespace std::chrono;
+  return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+// What people will read in tables: without bytes that a terminal acts on.
+std::string Printable(std::string_view text) {
+  std::string printable(text);
+  for (char& c : printable) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return printable;
+}
+
+Error OtherVersion(std::uint16_t version) {
+  return {EPROTO,
+          fmt::format("the program speaks protocol version {}, tesserad " TESSERA_VERSION " speaks {}", version,
+                      wire::kProtocolVersion),
+          "use shim and daemon of the same release"};
+}
+
+}  // namespace
+
+Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
+                 const Config& config)
+    : id_(id),
+      socket_(std::move(socket)),
+      peer_(peer),
+      table_(table),
+      gpus_(gpus),
+      config_(config),
+      joined_(gpus.size()),
+      processes_(gpus.size()) {}
+
+Session::~Session() { Close(); }
+
+void Session::ReadPending(int most) {
+  if (reading_ || closed_) return;
+  reading_ = true;
+  alignas(8) std::array<std::byte, wire::kMaxMessageBytes> buffer;
+  for (int n = 0; n < most && !closed_; ++n) {
+    const ssize_t length = ReceivePacket(socket_.Get(), buffer);
+    if (length < 0 && errno == EAGAIN) break;
+    Complaint complaint = nullptr;
+    if (length > 0) {
+      complaint = Act(std::span(buffer).first(static_cast<std::size_t>(length)));
+      if (!complaint) continue;
+    } else if (length < 0 && errno == EMSGSIZE) {
+      complaint = "sent a packet that is too long";
+    }
+    if (complaint) spdlog::warn("process {} {}: connection closed", peer_.pid, complaint);
+    Close();
+  }
+  reading_ = false;
+}
+
+void Session::Close() {
+  if (std::exchange(closed_, true)) return;
+  for (auto& process : processes_) {
+    if (!process) continue;
+    Gpu(*process).Leave(*process);
+    process.reset();
+  }
+  if (observer_) return;
+  for (const VgpuId id : joined_) {
+    if (id != 0) table_.Left(id);
+  }
+}
+
+bool Session::Uses(VgpuId vgpu) const {
+  return std::ranges::any_of(processes_, [&](const auto& process) { return process && process->vgpu->id == vgpu; });
+}
+
+Session::Complaint Session::Act(std::span<const std::byte> packet) {
+  wire::Header header;
+  switch (wire::ReadHeader(packet, header)) {
+    case wire::Fault::kNone:
+      break;
+    case wire::Fault::kOtherVersion:
+      Refuse(OtherVersion(header.version));
+      return "speaks another protocol version";
+    case wire::Fault::kTooShort:
+    case wire::Fault::kBadMagic:
+    case wire::Fault::kWrongLength:
+      return "sent something that is no message";
+  }
+  if (const auto hello = wire::ReadBody<wire::Hello>(header, packet)) return On(*hello);
+  if (!greeted_) return "did not begin with Hello";
+  if (const auto attach = wire::ReadBody<wire::Attach>(header, packet)) return On(*attach);
+  if (const auto query = wire::ReadBody<wire::Query>(header, packet)) return On(*query);
+  return OnProcess(header, packet);
+}
+
+// Messages about a GPU that the program has attached to.
+Session::Complaint Session::OnProcess(const wire::Header& header, std::span<const std::byte> packet) {
+  if (header.gpu >= processes_.size() || !processes_[header.gpu]) return "spoke of a GPU that it is not attached to";
+  Process& process = *processes_[header.gpu];
+  if (const auto wants = wire::ReadBody<wire::Wants>(header, packet)) return On(process, *wants);
+  if (const auto idle = wire::ReadBody<wire::Idle>(header, packet)) return On(process, *idle);
+  if (const auto released = wire::ReadBody<wire::Released>(header, packet)) return On(process, *released);
+  if (const auto reserve = wire::ReadBody<wire::Reserve>(header, packet)) return On(process, *reserve);
+  if (const auto returned = wire::ReadBody<wire::Return>(header, packet)) return On(process, *returned);
+  if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return On(process, *context);
+  return "sent a message of an unknown type or length";
+}
+
+Session::Complaint Session::On(const wire::Hello& hello) {
+  if (greeted_) return "said Hello twice";
+  auto chosen = Choose(wire::TextOf(hello.vgpus));
+  if (!chosen) return Refuse(chosen.error());
+  greeted_ = true;
+  observer_ = hello.observer != 0;
+  program_ = Printable(wire::TextOf(hello.program));
+  for (VGpu* vgpu : *chosen) {
+    joined_[vgpu->gpu] = vgpu->id;
+    if (!observer_) table_.Joined(*vgpu);
+  }
+  return Send(
+      wire::Welcome{.session = id_, .grace_ns = config_.client_grace, .block_on_loss = config_.block_on_daemon_loss});
+}
+
+// The vGPUs of a comma-separated list, if this program may join them.
+Result<std::vector<VGpu*>> Session::Choose(std::string_view names) const {
+  std::vector<VGpu*> chosen;
+  for (auto part : std::views::split(names, ',')) {
+    auto vgpu = table_.Get(std::string_view(part.begin(), part.end()));
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (!MayJoin((*vgpu)->spec, peer_.uid)) {
+      return Fail(EACCES, fmt::format("vGPU {} belongs to user {}", (*vgpu)->spec.name, (*vgpu)->spec.uid),
+                  "make one of your own, or let root make one for everybody");
+    }
+    const auto same_gpu = std::ranges::find(chosen, (*vgpu)->gpu, &VGpu::gpu);
+    if (same_gpu != chosen.end()) {
+      return Fail(EINVAL,
+                  fmt::format("vGPUs {} and {} are on the same GPU", (*same_gpu)->spec.name, (*vgpu)->spec.name),
+                  "name one for each GPU");
+    }
+    chosen.push_back(*vgpu);
+  }
+  if (chosen.empty())
+    return Fail(EINVAL, "no vGPU is named", "set TESSERA_VGPU, or start the program with tessera run");
+  return chosen;
+}
+
+Session::Complaint Session::On(const wire::Attach& attach) {
+  if (observer_) return "is an observer and cannot attach";
+  auto process = Attach(attach);
+  if (!process) return Refuse(process.error());
+  const GpuServer& gpu = Gpu(**process);
+  wire::Attached attached{.context_bytes = gpu.Memory().ContextBytes()};
+  wire::SetText(attached.vgpu, (*process)->vgpu->spec.name);
+  return Send(attached, gpu.Index(), (*process)->page.Fd());
+}
+
+Result<Process*> Session::Attach(const wire::Attach& attach) {
+  const GpuServer* found = FindGpu(attach.gpu);
+  const VgpuId joined = found ? joined_[found->Index()] : 0;
+  VGpu* vgpu = joined ? table_.Find(joined) : nullptr;
+  if (!vgpu) {
+    return Fail(ENODEV, fmt::format("no vGPU of this program is on {}", FormatUuid(attach.gpu)),
+                "name a vGPU for each GPU, or hide the others with CUDA_VISIBLE_DEVICES");
+  }
+  auto& slot = processes_[vgpu->gpu];
+  if (slot) return slot.get();
+  if (vgpu->removed) return Fail(ENODEV, fmt::format("vGPU {} was removed", vgpu->spec.name));
+  auto page = SharedPage::Create(vgpu->gpu);
+  if (!page) return std::unexpected(page.error());
+  slot = std::make_unique<Process>(std::move(*page), peer_.pid);
+  slot->uid = peer_.uid;
+  slot->program = program_;
+  slot->started_us = WallClockUs();
+  table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);
+  return slot.get();
+}
+
+Session::Complaint Session::On(const wire::Query& query) {
+  const GpuServer* gpu = FindGpu(query.gpu);
+  const VgpuId joined = gpu ? joined_[gpu->Index()] : 0;
+  const VGpu* vgpu = joined ? table_.Find(joined) : nullptr;
+  if (!vgpu || vgpu->removed) {
+    return Refuse({ENODEV, fmt::format("no vGPU of this program is on {}", FormatUuid(query.gpu)), ""});
+  }
+  const auto memory = gpu->Memory().FiguresOf(vgpu->id);
+  wire::View view{.memory_max = memory.max, .memory_used = memory.current};
+  view.compute_pct = static_cast<std::uint32_t>(gpu->ComputePercent(*vgpu, MonotonicNow()) + 0.5);
+  for (const Process* process : vgpu->processes) {
+    if (view.processes == std::size(view.process)) break;
+    view.process[view.processes++] = {.pid = process->pid, .memory_bytes = process->memory.Current()};
+  }
+  return Send(view, gpu->Index());
+}
+
+Session::Complaint Session::On(Process& process, const wire::Reserve& reserve) {
+  GpuServer& gpu = Gpu(process);
+  const std::uint64_t bytes = gpu.Reserve(process, reserve.bytes);
+  return Send(wire::Reserved{bytes, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
+}
+
+Session::Complaint Session::On(Process& process, const wire::Return& returned) {
+  Gpu(process).Return(process, returned.bytes);
+  return nullptr;
+}
+
+Session::Complaint Session::On(Process& process, const wire::Context& context) {
+  GpuServer& gpu = Gpu(process);
+  if (context.delta == -1) {
+    gpu.DropContext(process);
+    return nullptr;
+  }
+  if (context.delta != 1) return "sent a context count that cannot be";
+  const std::uint64_t bytes = gpu.AddContext(process);
+  return Send(wire::Reserved{bytes, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
+}
+
+Session::Complaint Session::On(Process& process, const wire::Wants&) {
+  Gpu(process).Wants(process);
+  return nullptr;
+}
+
+Session::Complaint Session::On(Process& process, const wire::Idle& idle) {
+  Gpu(process).Idle(process, idle.since);
+  return nullptr;
+}
+
+Session::Complaint Session::On(Process& process, const wire::Released& released) {
+  Gpu(process).Released(process, released.drained_at, released.epoch);
+  return nullptr;
+}
+
+GpuServer* Session::FindGpu(const wire::Uuid& uuid) const {
+  const auto found = std::ranges::find_if(gpus_, [&](const auto& gpu) { return gpu->Info().uuid == uuid; });
+  return found == gpus_.end() ? nullptr : found->get();
+}
+
+Session::Complaint Session::Refuse(const Error& error) {
+  wire::Refused refused{.code = error.code};
+  wire::SetText(refused.text, error.Text());
+  return Send(refused);
+}
+
+template <typename Body>
+Session::Complaint Session::Send(const Body& body, std::uint32_t gpu, int fd) {
+  if (SendPacket(socket_.Get(), wire::BytesOf(wire::Make(body, gpu)), fd)) return nullptr;
+  return errno == EPIPE || errno == ECONNRESET ? "closed its socket before its reply came" : kUnread;
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "server/config.h"
+#include "server/gpu_server.h"
+#include "server/vgpu_table.h"
+#include "wire/protocol.h"
+
+namespace tessera::server {
+
+// One connection to client.sock: a program and what it uses. Reads its packets, checks every field, and acts on the GPU
+// servers. Whatever comes in, the worst that happens is that this connection ends.
+class Session {
+ public:
+  // `peer` is who the kernel says that it is. The table and the configuration outlive the session.
+  Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
+          const Config& config);
+  ~Session();
+
+  // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
+  // re-entrant: a call while one is under way does nothing.
+  void ReadPending(int most = 64);
+
+  // Gives back all that the program had, at once. The socket stays open until the session is destroyed.
+  void Close();
+  bool Closed() const { return closed_; }
+
+  int Socket() const { return socket_.Get(); }
+  const ucred& Peer() const { return peer_; }
+  bool Greeted() const { return greeted_; }
+
+  // Whether it uses the given vGPU.
+  bool Uses(VgpuId vgpu) const;
+
+ private:
+  // Each returns why the packet ends the connection, null if it does not.
+  using Complaint = const char*;
+  Complaint Act(std::span<const std::byte> packet);
+  Complaint On(const wire::Hello& hello);
+  Complaint On(const wire::Attach& attach);
+  Complaint On(const wire::Query& query);
+  Complaint OnProcess(const wire::Header& header, std::span<const std::byte> packet);
+  Complaint On(Process& process, const wire::Reserve& reserve);
+  Complaint On(Process& process, const wire::Return& returned);
+  Complaint On(Process& process, const wire::Context& context);
+  Complaint On(Process& process, const wire::Wants&);
+  Complaint On(Process& process, const wire::Idle& idle);
+  Complaint On(Process& process, const wire::Released& released);
+
+  Result<std::vector<VGpu*>> Choose(std::string_view names) const;
+  Result<Process*> Attach(const wire::Attach& attach);
+  GpuServer* FindGpu(const wire::Uuid& uuid) const;
+  GpuServer& Gpu(const Process& process) const { return *gpus_[process.vgpu->gpu]; }
+  Complaint Refuse(const Error& error);
+  template <typename Body>
+  Complaint Send(const Body& body, std::uint32_t gpu = 0, int fd = -1);
+
+  const std::uint64_t id_;
+  const UniqueFd socket_;
+  const ucred peer_;
+  VGpuTable& table_;
+  VGpuTable::Gpus& gpus_;
+  const Config& config_;
+  bool reading_ = false;
+  bool closed_ = false;
+  bool greeted_ = false;
+  bool observer_ = false;
+  std::string program_;
+  std::vector<VgpuId> joined_;                       // by GPU; 0: none there
+  std::vector<std::unique_ptr<Process>> processes_;  // by GPU; null until attached
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,115 @@
+#include "server/state_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/unique_fd.h"
+#include "server/gpu_driver.h"
+
+namespace tessera::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+json ToJson(const SavedVGpu& saved) {
+  const VGpuSpec& spec = saved.spec;
+  json entry = {{"name", spec.name},
+                {"gpu_uuid", FormatUuid(saved.gpu)},
+                {"uid", spec.uid},
+                {"ephemeral", spec.ephemeral},
+                {"owner_pid", spec.owner_pid},
+                {"owner_start", spec.owner_start},
+                {"compute_request_pct", spec.compute.request_pct},
+                {"compute_limit_pct", spec.compute.limit_pct},
+                {"compute_weight", spec.compute.weight}};
+  if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
+  if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
+  return entry;
+}
+
+std::optional<std::uint64_t> Bytes(const json& entry, const char* key) {
+  return entry.contains(key) ? std::optional(entry.at(key).get<std::uint64_t>()) : std::nullopt;
+}
+
+// Throws json::exception for what is missing or of another type.
+Result<SavedVGpu> FromJson(const json& entry) {
+  auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
+  if (!gpu) return std::unexpected(gpu.error());
+  return SavedVGpu{.spec = {.name = entry.at("name"),
+                            .uid = entry.at("uid"),
+                            .ephemeral = entry.at("ephemeral"),
+                            .owner_pid = entry.at("owner_pid"),
+                            .owner_start = entry.at("owner_start"),
+                            .memory = {.limit = Bytes(entry, "memory_limit"), .max = Bytes(entry, "memory_max")},
+                            .compute = {.request_pct = entry.at("compute_request_pct"),
+                                        .limit_pct = entry.at("compute_limit_pct"),
+                                        .weight = entry.at("compute_weight")}},
+                   .gpu = *gpu};
+}
+
+bool WriteAll(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string FormatState(const std::vector<SavedVGpu>& vgpus) {
+  json list = json::array();
+  for (const SavedVGpu& saved : vgpus) list.push_back(ToJson(saved));
+  return json{{"version", kVersion}, {"vgpus", std::move(list)}}.dump(1) + "\n";
+}
+
+Result<std::vector<SavedVGpu>> ParseState(const std::string& text) {
+  try {
+    const json state = json::parse(text);
+    if (const int version = state.at("version"); version != kVersion) {
+      return Fail(EBADMSG,
+                  "it is of version " + std::to_string(version) + ", this daemon reads " + std::to_string(kVersion));
+    }
+    std::vector<SavedVGpu> vgpus;
+    for (const json& entry : state.at("vgpus")) {
+      auto saved = FromJson(entry);
+      if (!saved) return Fail(EBADMSG, saved.error().message);
+      vgpus.push_back(std::move(*saved));
+    }
+    return vgpus;
+  } catch (const json::exception& error) {
+    return Fail(EBADMSG, error.what());
+  }
+}
+
+Result<std::vector<SavedVGpu>> LoadState(const std::string& path) {
+  std::ifstream file(path);
+  if (!file && errno == ENOENT) return {};
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return FailErrno("cannot read " + path);
+  auto state = ParseState(text.str());
+  if (!state) state.error().message = path + ": " + state.error().message;
+  return state;
+}
+
+Result<void> SaveState(const std::string& path, const std::string& text) {
+  const std::string next = path + ".new";
+  const std::string hint = "make room there; after a restart the daemon has the vGPUs of the last file";
+  UniqueFd file(open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file) return FailErrno("cannot write " + next, hint);
+  if (!WriteAll(file.Get(), text) || fsync(file.Get()) != 0) return FailErrno("cannot write " + next, hint);
+  if (rename(next.c_str(), path.c_str()) != 0) return FailErrno("cannot replace " + path, hint);
+  return {};
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "base/size.h"
+#include "server/gpu_driver.h"
+
+namespace tessera::server {
+
+// GPUs that exist only in a test.
+class FakeDriver : public GpuDriver {
+ public:
+  static constexpr std::uint64_t kContext = 100 * kMiB;
+
+  explicit FakeDriver(unsigned gpus = 1, std::uint64_t memory = 10 * kGiB) : gpus_(gpus), memory_(memory) {}
+
+  static wire::Uuid UuidOf(std::uint32_t gpu) { return {{static_cast<std::uint8_t>(gpu + 1), 2, 3}}; }
+
+  Result<std::vector<GpuInfo>> List() override {
+    std::vector<GpuInfo> list;
+    for (unsigned gpu = 0; gpu < gpus_; ++gpu) list.push_back({UuidOf(gpu), "Fake GPU", memory_, kContext});
+    return list;
+  }
+
+  Result<DeviceMemory> Measure(std::uint32_t gpu) override {
+    std::lock_guard lock(mutex_);
+    return memory_of_[gpu];
+  }
+  // Any thread.
+  void SetMeasured(std::uint32_t gpu, DeviceMemory memory) {
+    std::lock_guard lock(mutex_);
+    memory_of_[gpu] = std::move(memory);
+  }
+
+  bool IsSoft() const override { return true; }
+
+ private:
+  const unsigned gpus_;
+  const std::uint64_t memory_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, DeviceMemory> memory_of_;  // guarded by mutex_
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,75 @@
+#include "server/testing/test_daemon.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace tessera::server {
+
+TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setup.run_dir.empty()) {
+  if (own_run_dir_) {
+    std::string pattern = testing::TempDir() + "tesserad_XXXXXX";
+    run_dir_ = mkdtemp(pattern.data());
+  }
+  auto driver = std::make_unique<FakeDriver>(setup.gpus, setup.memory);
+  driver_ = driver.get();
+  loop_ = std::move(*EventLoop::Create());
+  auto listeners = Listeners::Open(run_dir_, "");
+  if (!listeners) ADD_FAILURE() << listeners.error().Text();
+  auto daemon = Daemon::Start(*loop_, std::move(driver),
+                              {.config = setup.config,
+                               .run_dir = run_dir_,
+                               .client_listener = std::move(listeners->client),
+                               .exit_when_idle = setup.exit_when_idle});
+  if (!daemon) ADD_FAILURE() << daemon.error().Text();
+  daemon_ = std::move(*daemon);
+  control_ = std::make_unique<Control>(*loop_, *daemon_);
+  listeners_.emplace(std::move(*listeners));
+  thread_ = std::thread([this] { EXPECT_TRUE(loop_->Run()); });
+}
+
+TestDaemon::~TestDaemon() {
+  Stop();
+  if (own_run_dir_) std::filesystem::remove_all(run_dir_);
+}
+
+void TestDaemon::Stop() {
+  loop_->Post([this] { loop_->Stop(); });
+  WaitEnd();
+}
+
+void TestDaemon::WaitEnd() {
+  if (thread_.joinable()) thread_.join();
+  daemon_.reset();
+  listeners_.reset();
+}
+
+void TestDaemon::Make(const VGpuRequest& request) {
+  auto made = control_->Create(request, getuid());
+  if (!made) ADD_FAILURE() << made.error().Text();
+}
+
+FakeClient TestDaemon::Connect(const std::string& vgpu, std::uint32_t gpu) {
+  FakeClient client(run_dir_);
+  client.Hello(vgpu);
+  client.Attach(FakeDriver::UuidOf(gpu));
+  return client;
+}
+
+VGpuReport TestDaemon::Report(const std::string& vgpu) {
+  auto report = control_->VGpuNamed(vgpu);
+  if (report) return std::move(*report);
+  ADD_FAILURE() << report.error().Text();
+  return {};
+}
+
+bool TestDaemon::Eventually(const std::function<bool()>& true_of) const {
+  const Nanos deadline = MonotonicNow() + 10 * kSecond;
+  while (!true_of()) {
+    if (MonotonicNow() > deadline) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,181 @@
+#include "server/token_server.h"
+
+#include <algorithm>
+
+namespace tessera::server {
+namespace {
+
+// How long a process may be without work before it gives the token back: short where somebody may be waiting for it,
+// long where only a message per pause would be gained.
+constexpr Nanos kIdleGraceBounded = 300 * kMicrosecond;
+constexpr Nanos kIdleGraceOpen = 5 * kMillisecond;
+
+}  // namespace
+
+// A vGPU's use of the token.
+struct Turn {
+  enum class Phase { kNone, kHeld, kRevoked };
+  sched::VgpuId vgpu;
+  Phase phase = Phase::kNone;
+  Order order;           // of the present grant
+  Nanos work_ended = 0;  // latest end of work that a process reported since the grant
+  std::vector<Gate*> gates;
+
+  bool Any(Gate::State state) const {
+    return std::any_of(gates.begin(), gates.end(), [state](const Gate* gate) { return gate->state == state; });
+  }
+};
+
+TokenServer::TokenServer(const sched::Config& config, Nanos in_flight) : scheduler_(config), in_flight_(in_flight) {}
+
+TokenServer::~TokenServer() = default;
+
+Result<void> TokenServer::Add(Id vgpu, const sched::Shares& shares) {
+  if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
+  turns_[vgpu] = std::make_unique<Turn>(Turn{.vgpu = vgpu});
+  return {};
+}
+
+Result<void> TokenServer::Update(Id vgpu, const sched::Shares& shares, Nanos now) {
+  auto updated = scheduler_.Update(vgpu, shares, now);
+  Execute(now);
+  return updated;
+}
+
+void TokenServer::Remove(Id vgpu, Nanos now) {
+  auto found = turns_.find(vgpu);
+  if (found == turns_.end()) return;
+  for (Gate* gate : found->second->gates) {
+    gate->page.Give({});
+    gate->state = Gate::State::kParked;
+    gate->turn = nullptr;
+  }
+  turns_.erase(found);
+  if (holder_ == vgpu) holder_.reset();
+  scheduler_.Remove(vgpu, now);
+  Execute(now);
+}
+
+void TokenServer::Join(Id vgpu, Gate& gate) {
+  gate.turn = turns_.at(vgpu).get();
+  gate.turn->gates.push_back(&gate);
+}
+
+void TokenServer::Leave(Gate& gate, Nanos now) {
+  if (!gate.turn) return;
+  std::erase(gate.turn->gates, &gate);
+  Stopped(gate, now, now);
+  gate.turn = nullptr;
+  Execute(now);
+}
+
+void TokenServer::Wants(Gate& gate, Nanos now) {
+  if (!gate.turn) return;
+  Turn& turn = *gate.turn;
+  // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
+  if (gate.state == Gate::State::kDraining) Stopped(gate, now, now);
+  if (turn.phase == Turn::Phase::kHeld) {
+    Open(gate, now);
+  } else {
+    gate.state = Gate::State::kWanting;
+    scheduler_.Wants(turn.vgpu, now);
+  }
+  Execute(now);
+}
+
+void TokenServer::Idle(Gate& gate, Nanos now, Nanos since) {
+  if (!gate.turn) return;
+  // Closed again, so that an order that was on its way while the process parked is no answer to its next Wants.
+  if (gate.state == Gate::State::kRunning) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  Stopped(gate, now, since);
+  Execute(now);
+}
+
+void TokenServer::Released(Gate& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) {
+  if (!gate.turn || gate.state != Gate::State::kDraining || gate.closing_epoch != epoch) return;
+  Stopped(gate, now, drained_at);
+  Execute(now);
+}
+
+void TokenServer::Advance(Nanos now) {
+  scheduler_.Advance(now);
+  Execute(now);
+}
+
+TokenServer::Token TokenServer::TokenOf(Id vgpu) const {
+  const Turn& turn = *turns_.at(vgpu);
+  if (turn.phase == Turn::Phase::kHeld) return Token::kHeld;
+  return turn.Any(Gate::State::kWanting) ? Token::kWaiting : Token::kIdle;
+}
+
+void TokenServer::Open(Gate& gate, Nanos now) {
+  if (gate.state != Gate::State::kRunning) gate.opened_at = now;
+  gate.state = Gate::State::kRunning;
+  gate.page.Give(gate.turn->order);
+}
+
+// `gate` has nothing queued since `at`, as it says.
+void TokenServer::Stopped(Gate& gate, Nanos now, Nanos at) {
+  Turn& turn = *gate.turn;
+  const bool had_work = gate.state == Gate::State::kRunning || gate.state == Gate::State::kDraining;
+  if (had_work) turn.work_ended = std::max(turn.work_ended, std::clamp(at, gate.opened_at, now));
+  gate.state = Gate::State::kParked;
+  if (had_work) Settle(turn, now);
+}
+
+// Hands the token back when the last process of the vGPU is done with it.
+void TokenServer::Settle(Turn& turn, Nanos now) {
+  if (turn.phase == Turn::Phase::kHeld && !turn.Any(Gate::State::kRunning)) {
+    turn.phase = Turn::Phase::kNone;
+    if (holder_ == turn.vgpu) holder_.reset();
+    scheduler_.Idle(turn.vgpu, now, turn.work_ended);
+  } else if (turn.phase == Turn::Phase::kRevoked && !turn.Any(Gate::State::kDraining)) {
+    turn.phase = Turn::Phase::kNone;
+    scheduler_.Released(turn.vgpu, now, turn.work_ended);
+    if (turn.Any(Gate::State::kWanting)) scheduler_.Wants(turn.vgpu, now);
+  }
+}
+
+void TokenServer::Grant(Turn& turn, const sched::Decision& decision, Nanos now) {
+  const Order order = decision.bounded ? Order{wire::Gate::kBounded, in_flight_, kIdleGraceBounded}
+                                       : Order{wire::Gate::kOpen, 0, kIdleGraceOpen};
+  if (turn.phase == Turn::Phase::kHeld && order == turn.order) return;  // only the term is another
+  if (turn.phase != Turn::Phase::kHeld) turn.work_ended = now;
+  turn.phase = Turn::Phase::kHeld;
+  turn.order = order;
+  holder_ = turn.vgpu;
+  for (Gate* gate : turn.gates) {
+    if (gate->state == Gate::State::kWanting || gate->state == Gate::State::kRunning) Open(*gate, now);
+  }
+  Settle(turn, now);  // who wanted it may have died since
+}
+
+void TokenServer::Revoke(Turn& turn, Nanos now) {
+  if (turn.phase != Turn::Phase::kHeld) return;
+  turn.phase = Turn::Phase::kRevoked;
+  if (holder_ == turn.vgpu) holder_.reset();
+  for (Gate* gate : turn.gates) {
+    if (gate->state != Gate::State::kRunning) continue;
+    gate->page.Give({});
+    gate->state = Gate::State::kDraining;
+    gate->closing_epoch = gate->page.Epoch();
+  }
+  Settle(turn, now);
+}
+
+void TokenServer::Execute(Nanos now) {
+  if (frozen_) return;
+  for (auto decisions = scheduler_.TakeDecisions(); !decisions.empty(); decisions = scheduler_.TakeDecisions()) {
+    for (const sched::Decision& decision : decisions) {
+      auto found = turns_.find(decision.vgpu);
+      if (found == turns_.end()) continue;
+      if (decision.kind == sched::Decision::Kind::kGrant) {
+        Grant(*found->second, decision, now);
+      } else {
+        Revoke(*found->second, now);
+      }
+    }
+  }
+}
+
+}  // namespace tessera::server

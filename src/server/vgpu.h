@@ -1,0 +1,62 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sched/token_scheduler.h"
+#include "server/busy_history.h"
+#include "server/event_loop.h"
+#include "server/ledger.h"
+#include "server/memory_server.h"
+#include "server/shared_page.h"
+#include "server/token_server.h"
+
+namespace tessera::server {
+
+// What a vGPU is made of: what the operator sets and state.json keeps.
+struct VGpuSpec {
+  std::string name;
+  uid_t uid = 0;                  // who made it
+  bool ephemeral = false;         // goes with its owner
+  pid_t owner_pid = 0;            // of an ephemeral one
+  std::uint64_t owner_start = 0;  // its start time, by which a reused pid is told apart
+  MemoryTerms memory;
+  sched::Shares compute;
+};
+
+// One program's use of one GPU. Belongs to its session.
+struct Process {
+  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page), memory(page) {}
+  const pid_t pid;
+  uid_t uid = 0;
+  std::string program;
+  std::int64_t started_us = 0;  // wall clock
+  struct VGpu* vgpu = nullptr;
+  SharedPage page;
+  Gate gate;
+  MemoryUse memory;
+};
+
+// A named partition of a GPU. Belongs to the VGpuTable.
+struct VGpu {
+  VgpuId id = 0;
+  std::uint32_t gpu = 0;
+  VGpuSpec spec;
+  std::vector<Process*> processes;
+  std::uint32_t sessions = 0;  // programs that joined, with or without a process on the GPU yet
+  bool removed = false;        // by force; stays until its last process is gone, because its memory does
+  BusyHistory busy;
+  UniqueFd owner_fd;  // pidfd of a living owner
+  EventLoop::Watch owner_watch;
+};
+
+// Who may join a vGPU: whoever made it, root, and everybody if root made it to last.
+inline bool MayJoin(const VGpuSpec& spec, uid_t uid) {
+  return uid == spec.uid || uid == 0 || (spec.uid == 0 && !spec.ephemeral);
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/event_loop.h"
+#include "server/gpu_server.h"
+#include "server/vgpu.h"
+#include "server/vgpu_request.h"
+
+namespace tessera::server {
+
+// All vGPUs of the machine by name, and who they belong to. Runs on the event loop's thread.
+class VGpuTable {
+ public:
+  using Gpus = std::vector<std::unique_ptr<GpuServer>>;
+
+  // `on_change` is called when what state.json keeps has changed. The loop and the GPUs outlive the table.
+  VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change);
+
+  // Each failure says what and why and changes nothing.
+  Result<VGpu*> Create(const VGpuRequest& request, uid_t uid);
+  Result<void> Change(VGpu& vgpu, const VGpuRequest& request);
+  Result<void> Remove(VGpu& vgpu, bool force);
+  // Makes a vGPU again as a daemon before this one had it. ESRCH when its owner is gone.
+  Result<void> Restore(VGpuSpec spec, std::uint32_t gpu);
+
+  VGpu* Find(std::string_view name) const;
+  VGpu* Find(VgpuId id) const;
+  Result<VGpu*> Get(std::string_view name) const;  // ENOENT in words
+  std::vector<VGpu*> All() const;                  // by name
+
+  GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
+
+  // A program joined the vGPU or is gone. May destroy an ephemeral vGPU whose owner died, or one removed by force.
+  void Joined(VGpu& vgpu) { ++vgpu.sessions; }
+  void Left(VgpuId id);
+
+  bool AnyLivingOwner() const;
+
+ private:
+  Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu);
+  Result<std::vector<std::uint32_t>> Candidates(const std::optional<std::string>& gpu) const;
+  std::string FreeName(std::string_view program) const;
+  Result<void> WatchOwner(VGpu& vgpu);
+  void OwnerDied(VgpuId id);
+  void Unlist(VGpu& vgpu);
+  void Destroy(VGpu& vgpu);
+
+  EventLoop& loop_;
+  Gpus& gpus_;
+  std::function<void()> on_change_;
+  std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
+  std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
+  VgpuId last_id_ = 0;
+};
+
+}  // namespace tessera::server
