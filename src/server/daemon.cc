@@ -62,6 +62,7 @@ Daemon::~Daemon() {
   ending_ = true;
   for (const auto& gpu : gpus_) gpu->Freeze();
   saver_.Finish();
+  clients_.reset();  // before the timers that their leaving would set
 }
 
 Result<void> Daemon::FindGpus() {
@@ -139,7 +140,7 @@ void Daemon::EndMeasurement(const Measurement& measured) {
 
 void Daemon::StayAwhile() {
   if (!setup_.exit_when_idle) return;
-  linger_until_ = std::max(linger_until_, MonotonicNow() + kLinger);
+  linger_until_ = MonotonicNow() + kLinger;
   linger_timer_.Arm(linger_until_);
 }
 

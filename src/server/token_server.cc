@@ -21,6 +21,10 @@ struct Turn {
   Nanos work_ended = 0;  // latest end of work that a process reported since the grant
   std::vector<Gate*> gates;
 
+  // Whether all its processes may run at once. While the queues are bounded they take turns within the token: the GPU
+  // would switch between their contexts instead, which costs 5 to 8 % of its time (docs/hardware-log.md).
+  bool Shared() const { return order.gate == wire::Gate::kOpen; }
+
   bool Any(Gate::State state) const {
     return std::any_of(gates.begin(), gates.end(), [state](const Gate* gate) { return gate->state == state; });
   }
@@ -74,11 +78,13 @@ void TokenServer::Wants(Gate& gate, Nanos now) {
   Turn& turn = *gate.turn;
   // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
   if (gate.state == Gate::State::kDraining) Stopped(gate, now, now);
-  if (turn.phase == Turn::Phase::kHeld) {
+  if (turn.phase != Turn::Phase::kHeld) {
+    gate.state = Gate::State::kWanting;
+    scheduler_.Wants(turn.vgpu, now);
+  } else if (gate.state == Gate::State::kRunning || turn.Shared() || !turn.Any(Gate::State::kRunning)) {
     Open(gate, now);
   } else {
     gate.state = Gate::State::kWanting;
-    scheduler_.Wants(turn.vgpu, now);
   }
   Execute(now);
 }
@@ -120,7 +126,19 @@ void TokenServer::Stopped(Gate& gate, Nanos now, Nanos at) {
   const bool had_work = gate.state == Gate::State::kRunning || gate.state == Gate::State::kDraining;
   if (had_work) turn.work_ended = std::max(turn.work_ended, std::clamp(at, gate.opened_at, now));
   gate.state = Gate::State::kParked;
-  if (had_work) Settle(turn, now);
+  if (!had_work) return;
+  if (turn.phase == Turn::Phase::kHeld && !turn.Any(Gate::State::kRunning)) OpenNext(turn, now);
+  Settle(turn, now);
+}
+
+// Opens the gate of the process that has waited longest for its turn within the token.
+void TokenServer::OpenNext(Turn& turn, Nanos now) {
+  const auto next = std::find_if(turn.gates.begin(), turn.gates.end(),
+                                 [](const Gate* gate) { return gate->state == Gate::State::kWanting; });
+  if (next == turn.gates.end()) return;
+  Gate& gate = **next;
+  std::rotate(next, next + 1, turn.gates.end());  // behind the others, for the next time
+  Open(gate, now);
 }
 
 // Hands the token back when the last process of the vGPU is done with it.
@@ -145,8 +163,10 @@ void TokenServer::Grant(Turn& turn, const sched::Decision& decision, Nanos now) 
   turn.order = order;
   holder_ = turn.vgpu;
   for (Gate* gate : turn.gates) {
-    if (gate->state == Gate::State::kWanting || gate->state == Gate::State::kRunning) Open(*gate, now);
+    if (gate->state == Gate::State::kRunning || (gate->state == Gate::State::kWanting && turn.Shared()))
+      Open(*gate, now);
   }
+  if (!turn.Any(Gate::State::kRunning)) OpenNext(turn, now);
   Settle(turn, now);  // who wanted it may have died since
 }
 

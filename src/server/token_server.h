@@ -64,6 +64,7 @@ class TokenServer {
 
  private:
   void Open(Gate& gate, Nanos now);
+  void OpenNext(Turn& turn, Nanos now);
   void Stopped(Gate& gate, Nanos now, Nanos at);
   void Grant(Turn& turn, const sched::Decision& decision, Nanos now);
   void Revoke(Turn& turn, Nanos now);

@@ -60,6 +60,7 @@ bool Attachment::Attach() {
   }
   gpu_ = header.gpu;
   context_bytes_ = answer.context_bytes;
+  memory_returned_ = 0;
   on_fallback_ = false;
   Adopt(page);
   return true;
@@ -152,7 +153,9 @@ void Attachment::GiveMemory(std::uint64_t bytes) {
   std::int64_t credit = page->memory_credit.fetch_add(bytes) + static_cast<std::int64_t>(bytes);
   while (credit > keep) {
     if (!page->memory_credit.compare_exchange_weak(credit, keep)) continue;
-    Session::Instance().Tell(wire::Make(wire::Return{.bytes = static_cast<std::uint64_t>(credit - keep)}, gpu_));
+    const auto returned = static_cast<std::uint64_t>(credit - keep);
+    memory_returned_ += returned;
+    Session::Instance().Tell(wire::Make(wire::Return{.bytes = returned}, gpu_));
     return;
   }
 }
@@ -177,7 +180,10 @@ void Attachment::DropContext() {
 std::uint64_t Attachment::MemoryFree() const {
   const wire::Page* page = Page();
   const std::int64_t credit = page->memory_credit.load(std::memory_order_relaxed);
-  const std::uint64_t free = page->memory_available.load(std::memory_order_relaxed) + (credit > 0 ? credit : 0);
+  // What was freed a moment ago may not have reached the daemon; the program must see it all the same.
+  const std::uint64_t on_its_way = memory_returned_ - page->memory_returned.load(std::memory_order_relaxed);
+  const std::uint64_t free =
+      page->memory_available.load(std::memory_order_relaxed) + (credit > 0 ? credit : 0) + on_its_way;
   return std::min(free, page->memory_max.load(std::memory_order_relaxed));
 }
 

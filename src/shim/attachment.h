@@ -113,6 +113,7 @@ class Attachment {
   Nanos last_activity_ = 0;
 
   std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
+  std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
   std::atomic<std::uint32_t> contexts_held_{0};
 };
 

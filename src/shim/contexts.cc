@@ -1,5 +1,6 @@
 // Contexts: their own memory counts, and a thread's gate follows its current context.
 #include "shim/hook.h"
+#include "shim/ledger.h"
 
 namespace tessera::shim {
 
@@ -41,7 +42,10 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   if (!attachment) return destroy();
   CUresult result = CUDA_SUCCESS;
   attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
-  if (result == CUDA_SUCCESS) attachment->DropContext();
+  if (result == CUDA_SUCCESS) {
+    GiveBackOf(context);
+    attachment->DropContext();
+  }
   return result;
 }
 
@@ -67,7 +71,10 @@ CUresult EndPrimary(CUdevice device, End end) {
     result = end();
     return ended = !PrimaryActive(device);
   });
-  if (ended) attachment->DropContext();
+  if (ended) {
+    GiveBackOf(primary);
+    attachment->DropContext();
+  }
   return result;
 }
 

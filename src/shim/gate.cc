@@ -42,6 +42,12 @@ Attachment* CurrentAttachment() {
   return Attachment::Of(device);
 }
 
+CUcontext CurrentContext() {
+  CUcontext context = nullptr;
+  REAL_AS(cuCtxGetCurrent, CUcontext*)(&context);
+  return context;
+}
+
 }  // namespace tessera::shim
 
 // Where a trampoline goes when it may not simply pass. Returns what the submission must return instead of being made,
@@ -53,8 +59,7 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
   if (!LoadReal() || !Session::Instance().Managed()) {
     tessera_thread_gate = &open_gate;
   } else {
-    tessera::cuda::CUcontext context = nullptr;
-    REAL_AS(cuCtxGetCurrent, tessera::cuda::CUcontext*)(&context);
+    const tessera::cuda::CUcontext context = CurrentContext();
     if (context && !IsCapturing(stream)) {
       if (Attachment* attachment = CurrentAttachment()) {
         Gate* gate = attachment->GateOf(context);

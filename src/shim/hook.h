@@ -12,4 +12,7 @@ namespace tessera::shim {
 // The attachment of the device of the calling thread's current context, or null.
 Attachment* CurrentAttachment();
 
+// The calling thread's current context, or null.
+cuda::CUcontext CurrentContext();
+
 }  // namespace tessera::shim

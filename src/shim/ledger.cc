@@ -12,6 +12,7 @@ constexpr std::uint64_t kUnit = 512;
 struct Entry {
   Attachment* attachment;
   std::uint64_t charge;
+  cuda::CUcontext context;
 };
 
 std::mutex mutex;
@@ -29,9 +30,9 @@ std::uint64_t ChargeOf(std::uint64_t bytes) {
   return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
 }
 
-void Remember(std::uint64_t key, Attachment& attachment, std::uint64_t charge) {
+void Remember(std::uint64_t key, Attachment& attachment, std::uint64_t charge, cuda::CUcontext context) {
   std::lock_guard lock(mutex);
-  Entries()[key] = {&attachment, charge};
+  Entries()[key] = {&attachment, charge, context};
 }
 
 void GiveBack(std::uint64_t key) {
@@ -44,6 +45,21 @@ void GiveBack(std::uint64_t key) {
     Entries().erase(at);
   }
   entry.attachment->GiveMemory(entry.charge);
+}
+
+void GiveBackOf(cuda::CUcontext context) {
+  Attachment* attachment = nullptr;  // all of a context's allocations are on its device
+  std::uint64_t sum = 0;
+  {
+    std::lock_guard lock(mutex);
+    std::erase_if(Entries(), [&](const auto& at) {
+      if (at.second.context != context) return false;
+      attachment = at.second.attachment;
+      sum += at.second.charge;
+      return true;
+    });
+  }
+  if (attachment) attachment->GiveMemory(sum);
 }
 
 }  // namespace tessera::shim

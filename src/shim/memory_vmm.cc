@@ -48,7 +48,7 @@ TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, con
                          unsigned long long flags) {
   const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
-  return Counted(Attachment::Of(prop->location.id), ChargeOf(bytes), make, [=] {
+  return Counted(Attachment::Of(prop->location.id), nullptr, ChargeOf(bytes), make, [=] {
     std::lock_guard lock(mutex);
     Physicals()[*handle] = {};
     return *handle;

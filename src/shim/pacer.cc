@@ -130,7 +130,8 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
           page->gate_waits.fetch_add(1, std::memory_order_relaxed);
         }
         full_since = 0;
-        if (parked_ && !wants_sent_) {
+        // A later order that is closed: the token came and went before this thread woke up, so it is asked for again.
+        if (parked_ && (!wants_sent_ || epoch != wants_epoch_)) {
           wants_sent_ = true;
           wants_epoch_ = epoch;
           Session::Instance().Tell(wire::Make(wire::Wants{}, gpu_));
@@ -250,7 +251,7 @@ void Attachment::Pace() {
   prctl(PR_SET_TIMERSLACK, 1);
   CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
   REAL_AS(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)(&relaxed);
-  for (;;) {
+  for (Nanos next_look = 0;;) {
     const std::uint32_t seen = Page()->doorbell.load(std::memory_order_acquire);
     Nanos wait;
     {
@@ -260,7 +261,10 @@ void Attachment::Pace() {
     }
     if (Session::Instance().LostSince() != 0) wait = std::min(wait, kReconnectEvery);
     WaitForRing(seen, wait);
-    if (wait >= kOpenTick) MindDaemon(MonotonicNow());
+    const Nanos now = MonotonicNow();
+    if (now < next_look) continue;
+    next_look = now + kOpenTick;
+    MindDaemon(now);
   }
 }
 
@@ -307,25 +311,30 @@ void Attachment::MindDaemon(Nanos now) {
       return;
     }
   }
-  if (now - session.LostSince() < session.Grace() || session.BlockOnLoss()) return;
-  ForEach([](Attachment& attachment) {
+  if (now - session.LostSince() < session.Grace()) return;
+  ForEach([block = session.BlockOnLoss()](Attachment& attachment) {
     std::lock_guard lock(attachment.mutex_);
     if (attachment.on_fallback_) return;
-    Say("the daemon has been gone for %lld s: going on without limits of time",
-        static_cast<long long>(Session::Instance().Grace() / kSecond));
+    Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
+        block ? "waiting until one answers" : "going on without limits of time");
     wire::Page* before = attachment.Page();
     attachment.on_fallback_ = true;
     wire::Page& page = attachment.fallback_;
     page.memory_max = before->memory_max.load();
     page.memory_available = before->memory_available.load();
     page.memory_credit = before->memory_credit.load();
+    page.memory_returned = attachment.memory_returned_.load();
     page.memory_credit_keep = UINT64_MAX >> 1;
     page.idle_grace_ns = kNever;
-    page.gate = wire::Gate::kOpen;
+    page.gate = block ? wire::Gate::kClosed : wire::Gate::kOpen;
     page.epoch.fetch_add(2);
     attachment.Adopt(&page);
-    attachment.parked_ = false;
-    attachment.active_since_ = MonotonicNow();
+    if (block) {
+      attachment.Park();
+    } else {
+      attachment.parked_ = false;
+      attachment.active_since_ = MonotonicNow();
+    }
     before->doorbell.fetch_add(1, std::memory_order_release);
     syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
   });

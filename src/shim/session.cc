@@ -72,6 +72,7 @@ bool Session::SayHello(bool loud) {
   if (!Ask(wire::Make(hello), welcome, header)) return false;
   std::lock_guard lock(mutex_);
   welcome_ = welcome;
+  refusal_.clear();
   lost_since_ = 0;
   return true;
 }
@@ -107,8 +108,10 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std:
       return 0;
   }
   if (const auto refused = wire::ReadBody<wire::Refused>(header, received)) {
+    // Once: who asks again and again, as a reconnect does, is refused for the same reason each time.
     const auto text = wire::TextOf(refused->text);
-    Say("%.*s", static_cast<int>(text.size()), text.data());
+    if (text != refusal_) Say("%.*s", static_cast<int>(text.size()), text.data());
+    refusal_ = text;
     return 0;
   }
   return length;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -71,6 +72,7 @@ class Session {
   std::mutex mutex_;  // guards the socket and what is said on it
   UniqueFd socket_;
   wire::Welcome welcome_;
+  std::string refusal_;  // what was said last, since the last welcome
 };
 
 }  // namespace tessera::shim

@@ -39,6 +39,7 @@ struct Page {
   alignas(64) std::atomic<std::uint64_t> memory_max{0};  // what the vGPU may allocate
   std::atomic<std::uint64_t> memory_available{0};        // what the vGPU could still reserve now
   std::atomic<std::uint64_t> memory_credit_keep{0};      // credit above this is to be returned
+  std::atomic<std::uint64_t> memory_returned{0};         // sum of all Return messages that the daemon has read
   // Bytes reserved for this process and not in use. The program takes from it when it allocates and adds when it frees;
   // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
   alignas(64) std::atomic<std::int64_t> memory_credit{0};

@@ -34,15 +34,19 @@ TestDaemon::~TestDaemon() {
   if (own_run_dir_) std::filesystem::remove_all(run_dir_);
 }
 
-void TestDaemon::Stop() {
+void TestDaemon::EndLoop() {
   loop_->Post([this] { loop_->Stop(); });
-  WaitEnd();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TestDaemon::Stop() {
+  EndLoop();
+  daemon_.reset();
+  listeners_.reset();
 }
 
 void TestDaemon::WaitEnd() {
   if (thread_.joinable()) thread_.join();
-  daemon_.reset();
-  listeners_.reset();
 }
 
 void TestDaemon::Make(const VGpuRequest& request) {

@@ -27,10 +27,12 @@ class TestDaemon {
   explicit TestDaemon(Setup setup);
   ~TestDaemon();
 
+  void EndLoop();  // first half of Stop: nothing is served any more
   void Stop();     // ends it in order
   void WaitEnd();  // until it ends by itself
 
   const std::string& RunDir() const { return run_dir_; }
+  UniqueFd TakeApiListener() { return std::move(listeners_->api); }
   Control& Api() { return *control_; }
   FakeDriver& Driver() { return *driver_; }
   EventLoop& Loop() { return *loop_; }
