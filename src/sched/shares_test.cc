@@ -162,6 +162,18 @@ TEST(Shares, AnHourAloneIsForgotten) {
   EXPECT_EQ(gpu.violations().size(), 0u);
 }
 
+TEST(Shares, ALiftedLimitBringsNoArrears) {
+  Simulator gpu(kGpu);
+  gpu.Add(0, {.limit_pct = 10});
+  gpu.Add(1, {});
+  gpu.Run(60 * kSecond);
+  gpu.Update(0, {});
+  gpu.StartMeasuring();
+  gpu.Run(kSecond);
+  EXPECT_NEAR(gpu.BilledPct(0), 50, 6);
+  EXPECT_EQ(gpu.violations().size(), 0u);
+}
+
 TEST(Shares, ResizedWhileItRuns) {
   Simulator gpu(kGpu);
   gpu.Add(0, {.request_pct = 20, .limit_pct = 20}, {.overrun = 2 * kMs});
