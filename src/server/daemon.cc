@@ -75,6 +75,7 @@ Result<void> Daemon::FindGpus() {
     spdlog::info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config));
     gpus_.back()->OnActivity([this] { MeasureSoon(); });
+    gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
   }
   return {};
 }
@@ -109,7 +110,14 @@ std::string Daemon::State() const {
 
 void Daemon::MeasureSoon() {
   if (std::exchange(measure_due_, true)) return;
-  measure_timer_.Arm(MonotonicNow() + kMeasureEvery);
+  measure_timer_.Arm(MonotonicNow() + measure_after_);
+  measure_after_ = std::min(2 * measure_after_, kMeasureSeldom);
+}
+
+void Daemon::ContextsChanged() {
+  measure_after_ = kMeasureEvery;
+  measure_due_ = false;
+  MeasureSoon();
 }
 
 void Daemon::Measure() {

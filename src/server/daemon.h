@@ -45,8 +45,11 @@ class Daemon {
   // Somebody uses the daemon: an embedded one stays for a while longer.
   void StayAwhile();
 
-  // Measures the GPUs without being asked to, at most once a second and only while programs are active.
+  // Measures the GPUs without being asked to, only while programs are active: a second after contexts come and go, then
+  // less and less often, because the driver's answer costs the programs that run about 1 % of such a second (measured:
+  // docs/hardware-log.md).
   static constexpr Nanos kMeasureEvery = kSecond;
+  static constexpr Nanos kMeasureSeldom = 60 * kSecond;
   static constexpr Nanos kLinger = 2 * kSecond;
   static constexpr Nanos kFirstLinger = 10 * kSecond;  // until whoever started an embedded daemon has found it
 
@@ -56,6 +59,7 @@ class Daemon {
   void RestoreVGpus();
   std::string State() const;
   void MeasureSoon();
+  void ContextsChanged();
   void Measure();
   void EndIfIdle();
 
@@ -70,6 +74,7 @@ class Daemon {
   Nanos linger_until_ = 0;
   EventLoop::Timer measure_timer_;
   bool measure_due_ = false;  // the timer is set
+  Nanos measure_after_ = kMeasureEvery;
   bool measure_running_ = false;
   Measurement measured_;  // belongs to measuring_'s thread while there is one
   Background measuring_;

@@ -94,12 +94,12 @@ void GpuServer::Return(Process& process, std::uint64_t bytes) {
 }
 
 std::uint64_t GpuServer::AddContext(Process& process) {
-  NoteActivity();
+  if (on_contexts_changed_) on_contexts_changed_();
   return memory_.AddContext(process.memory);
 }
 
 void GpuServer::DropContext(Process& process) {
-  NoteActivity();
+  if (on_contexts_changed_) on_contexts_changed_();
   memory_.DropContext(process.memory);
 }
 

@@ -54,6 +54,7 @@ class GpuServer {
 
   // Called at most once between two measurements when something happened that makes a new one worth while.
   void OnActivity(std::function<void()> callback) { on_activity_ = std::move(callback); }
+  void OnContextsChanged(std::function<void()> callback) { on_contexts_changed_ = std::move(callback); }
   bool Running() const { return token_.Holder().has_value(); }
 
   // Gives no more orders: the last ones stand while the programs look for the next daemon.
@@ -78,6 +79,7 @@ class GpuServer {
   std::vector<VGpu*> vgpus_;
   std::uint64_t unmanaged_ = 0;
   std::function<void()> on_activity_;
+  std::function<void()> on_contexts_changed_;
 };
 
 }  // namespace tessera::server

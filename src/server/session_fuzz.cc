@@ -1,0 +1,179 @@
+#include "server/session_fuzz.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/seqpacket.h"
+#include "base/size.h"
+#include "server/session.h"
+#include "server/testing/fake_driver.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr std::uint8_t kRaw = 0x80;     // opcode: the bytes are the packet
+constexpr std::uint8_t kHangUp = 0x40;  // opcode: close the connection after it
+constexpr std::size_t kClients = 4;
+
+// The daemon without its event loop: sessions are read when the script says so.
+class Stage {
+ public:
+  Stage() : loop_(std::move(*EventLoop::Create())) {
+    auto list = driver_.List();
+    for (std::uint32_t gpu = 0; gpu < list->size(); ++gpu) {
+      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_));
+    }
+    table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
+    Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
+    Make({.name = "b", .gpu = "1"});
+    gpus_[0]->Memory().OnShortage([this](auto) { ReadAll(); });
+    gpus_[1]->Memory().OnShortage([this](auto) { ReadAll(); });
+  }
+
+  void Send(std::size_t client, std::span<const std::byte> packet) {
+    Connection& connection = At(client);
+    SendPacket(connection.client.Get(), packet);
+    connection.session->ReadPending();
+    Drain(connection);
+  }
+
+  void HangUp(std::size_t client) {
+    connections_[client].client.Reset();
+    if (connections_[client].session) connections_[client].session->ReadPending();
+    connections_[client].session.reset();
+  }
+
+  bool BooksAreRight() {
+    for (std::size_t client = 0; client < kClients; ++client) HangUp(client);
+    for (const auto& gpu : gpus_) {
+      if (gpu->Memory().Ledger().Held() != 0) return false;
+      for (const VGpu* vgpu : gpu->VGpus()) {
+        if (!vgpu->processes.empty() || vgpu->sessions != 0) return false;
+        if (gpu->Token().TokenOf(vgpu->id) != TokenServer::Token::kIdle) return false;
+      }
+    }
+    return table_->All().size() == 2;
+  }
+
+ private:
+  struct Connection {
+    UniqueFd client;
+    std::unique_ptr<Session> session;
+  };
+
+  void Make(const VGpuRequest& request) { (void)table_->Create(request, getuid()); }
+
+  // The connection of that number, made anew if the daemon ended it.
+  Connection& At(std::size_t client) {
+    Connection& connection = connections_[client];
+    if (connection.session && !connection.session->Closed()) return connection;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
+    connection.client.Reset(pair[0]);
+    const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
+    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_);
+    return connection;
+  }
+
+  void ReadAll() {
+    for (Connection& connection : connections_) {
+      if (connection.session) connection.session->ReadPending();
+    }
+  }
+
+  static void Drain(Connection& connection) {
+    std::array<std::byte, wire::kMaxMessageBytes> buffer;
+    while (ReceivePacket(connection.client.Get(), buffer) > 0) {
+    }
+  }
+
+  FakeDriver driver_{2};
+  const Config config_;
+  std::unique_ptr<EventLoop> loop_;
+  VGpuTable::Gpus gpus_;
+  std::unique_ptr<VGpuTable> table_;
+  std::array<Connection, kClients> connections_;
+  std::uint64_t last_id_ = 0;
+};
+
+template <typename Body>
+std::vector<std::byte> Framed(std::span<const std::uint8_t> bytes) {
+  Body body{};
+  if constexpr (!std::is_empty_v<Body>) std::memcpy(&body, bytes.data(), std::min(sizeof body, bytes.size()));
+  const auto message = wire::Make(body, bytes.empty() ? 0 : bytes.back() & 1);
+  const auto packet = wire::BytesOf(message);
+  return {packet.begin(), packet.end()};
+}
+
+std::vector<std::byte> HelloTo(std::span<const std::uint8_t> bytes) {
+  wire::Hello hello{.observer = bytes.size() > 1 && (bytes[1] & 1)};
+  constexpr const char* kNames[] = {"a", "b", "a,b", "b,a,", "a,a", "c", "", ","};
+  wire::SetText(hello.vgpus, kNames[bytes.empty() ? 0 : bytes[0] % std::size(kNames)]);
+  const auto message = wire::Make(hello);
+  const auto packet = wire::BytesOf(message);
+  return {packet.begin(), packet.end()};
+}
+
+std::vector<std::byte> AttachTo(std::span<const std::uint8_t> bytes) {
+  wire::Attach attach{.gpu = FakeDriver::UuidOf(bytes.empty() ? 0 : bytes[0] % 3)};
+  if (bytes.size() > 12) std::memcpy(&attach.memory_bytes, bytes.data() + 1, 12);
+  const auto message = wire::Make(attach);
+  const auto packet = wire::BytesOf(message);
+  return {packet.begin(), packet.end()};
+}
+
+// A right frame of the type that the first byte chooses, around the others.
+std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
+  if (bytes.empty()) return Framed<wire::Wants>(bytes);
+  const auto rest = bytes.subspan(1);
+  switch (bytes[0] % 10) {
+    case 0:
+      return HelloTo(rest);
+    case 1:
+      return AttachTo(rest);
+    case 2:
+      return Framed<wire::Reserve>(rest);
+    case 3:
+      return Framed<wire::Return>(rest);
+    case 4:
+      return Framed<wire::Context>(rest);
+    case 5:
+      return Framed<wire::Idle>(rest);
+    case 6:
+      return Framed<wire::Released>(rest);
+    case 7:
+      return Framed<wire::Query>(rest);
+    case 8:
+      return Framed<wire::View>(rest);
+    default:
+      return Framed<wire::Wants>(rest);
+  }
+}
+
+}  // namespace
+
+bool RunScript(std::span<const std::uint8_t> script) {
+  Stage stage;
+  while (script.size() >= 3) {
+    const std::size_t length = std::min<std::size_t>((script[0] | script[1] << 8) & 0x1fff, script.size() - 3);
+    const std::uint8_t opcode = script[2];
+    const auto bytes = script.subspan(3, length);
+    const std::size_t client = opcode % kClients;
+    if (opcode & kRaw) {
+      stage.Send(client, std::as_bytes(bytes));
+    } else {
+      stage.Send(client, Frame(bytes));
+    }
+    if (opcode & kHangUp) stage.HangUp(client);
+    script = script.subspan(3 + length);
+  }
+  return stage.BooksAreRight();
+}
+
+}  // namespace tessera::server
