@@ -1,6 +1,8 @@
-// What one cuLaunchKernel costs, in nanoseconds: through whatever libcuda.so.1 the process gets. Run it with the stub
-// driver (and with the shim in front of it, see bench/run.py), or on a GPU. Prints one JSON line.
-//   launch_bench [calls] [rounds]
+// What one cuLaunchKernel costs, in nanoseconds: through the libcuda.so.1 that the process gets, the shim, and through
+// the driver behind it, in turn in one process, so that all else is equal. Run under `tessera run` on a GPU, or with
+// the shim preloaded over the stub driver (bench/run.py). Prints one JSON line.
+//   launch_bench DRIVER [calls] [rounds]
+// DRIVER: path of the driver's file by a name other than libcuda.so.1 or libcuda.so, such as libcuda.so.580.159.04.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -34,16 +36,33 @@ void Check(CUresult result, const char* what) {
 
 constexpr char kEmpty[] = ".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }\n";
 
+using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                            void**, void**);
+using Synchronize = CUresult (*)();
+
+// Nanoseconds per call over one batch, which fits into the GPU's queue: the calls are timed, not the GPU.
+double Batch(Launch launch, Synchronize synchronize, CUfunction function) {
+  constexpr int kCalls = 256;
+  const Nanos start = MonotonicNow();
+  for (int i = 0; i < kCalls; ++i) launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  const Nanos end = MonotonicNow();
+  Check(synchronize(), "synchronize");
+  return static_cast<double>(end - start) / kCalls;
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long calls = argc > 1 ? std::atol(argv[1]) : 1'000'000;
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 9;
+  if (argc < 2) return std::fprintf(stderr, "usage: launch_bench DRIVER [batches]\n"), 2;
+  const int batches = argc > 2 ? std::atoi(argv[2]) : 4000;
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
-  if (!library) {
-    std::fprintf(stderr, "launch_bench: %s\n", dlerror());
-    return 1;
-  }
+  void* driver = dlopen(argv[1], RTLD_NOW);
+  if (!library || !driver) return std::fprintf(stderr, "launch_bench: %s\n", dlerror()), 1;
   CUdevice device;
   CUcontext context;
   Check(Find<CUresult (*)(unsigned)>(library, "cuInit")(0), "cuInit");
@@ -51,22 +70,24 @@ int main(int argc, char** argv) {
   Check(Find<CUresult (*)(CUcontext*, unsigned, CUdevice)>(library, "cuCtxCreate_v2")(&context, 0, device),
         "cuCtxCreate");
   CUfunction function = nullptr;
-  if (auto* load = reinterpret_cast<CUresult (*)(CUmodule*, const void*)>(dlsym(library, "cuModuleLoadData"))) {
-    CUmodule module;  // the stub has no modules and needs none
-    if (load(&module, kEmpty) == CUDA_SUCCESS)
-      Check(Find<CUresult (*)(CUfunction*, CUmodule, const char*)>(library, "cuModuleGetFunction")(&function, module,
-                                                                                                   "empty"),
-            "cuModuleGetFunction");
+  CUmodule module;
+  Check(Find<CUresult (*)(CUmodule*, const void*)>(library, "cuModuleLoadData")(&module, kEmpty), "cuModuleLoadData");
+  Check(Find<CUresult (*)(CUfunction*, CUmodule, const char*)>(library, "cuModuleGetFunction")(&function, module,
+                                                                                               "empty"),
+        "cuModuleGetFunction");
+  const auto through = Find<Launch>(library, "cuLaunchKernel"), bare = Find<Launch>(driver, "cuLaunchKernel");
+  if (through == bare) return std::fprintf(stderr, "launch_bench: no shim in front of the driver\n"), 1;
+  const auto synchronize = Find<Synchronize>(library, "cuCtxSynchronize");
+  Check(through(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
+  std::vector<double> with, without, added;
+  for (int i = 0; i < batches; ++i) {
+    const bool first = i % 2 == 0;
+    const double a = Batch(first ? through : bare, synchronize, function);
+    const double b = Batch(first ? bare : through, synchronize, function);
+    with.push_back(first ? a : b);
+    without.push_back(first ? b : a);
+    added.push_back(with.back() - without.back());
   }
-  const auto launch = Find<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                        unsigned, CUstream, void**, void**)>(library, "cuLaunchKernel");
-  std::vector<double> per_call;
-  for (int round = 0; round <= rounds; ++round) {
-    const Nanos start = MonotonicNow();
-    for (long i = 0; i < calls; ++i) Check(launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
-    if (round > 0) per_call.push_back(static_cast<double>(MonotonicNow() - start) / calls);  // the first one warms up
-  }
-  std::sort(per_call.begin(), per_call.end());
-  std::printf("{\"calls\": %ld, \"ns_per_call\": %.2f, \"ns_min\": %.2f, \"ns_max\": %.2f}\n", calls,
-              per_call[per_call.size() / 2], per_call.front(), per_call.back());
+  std::printf("{\"calls\": %d, \"ns_with\": %.2f, \"ns_without\": %.2f, \"ns_added\": %.2f}\n", batches * 256,
+              Median(with), Median(without), Median(added));
 }

@@ -39,6 +39,9 @@ STUB cuStreamWriteValue32_v2(CUstream, CUdeviceptr address, std::uint32_t value,
   *reinterpret_cast<volatile std::uint32_t*>(address) = value;
   return CUDA_SUCCESS;
 }
+STUB cuModuleLoadData(CUmodule*, const void*) { return CUDA_SUCCESS; }
+STUB cuModuleGetFunction(CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; }
+STUB cuCtxSynchronize() { return CUDA_SUCCESS; }
 STUB cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
                     void**) {
   return CUDA_SUCCESS;

@@ -1,4 +1,5 @@
 // tesserad: the daemon with its faces.
+#include <malloc.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
   const auto& options = std::get<tessera::server::Options>(parsed);
   tessera::SetUpLog(options.log_level);
   std::signal(SIGPIPE, SIG_IGN);
+  mallopt(M_ARENA_MAX, 2);  // the threads that answer HTTP and ask the driver need no heaps of their own
   tessera::RaiseFileLimit();
   if (auto served = tessera::Serve(options); !served) {
     spdlog::error("{}", served.error().Text());

@@ -88,12 +88,14 @@ class Shell:
         """As ask, where nothing may fail."""
         answer = self.ask(*words)
         if answer["result"] != SUCCESS:
-            raise AssertionError(f"{words}: {answer}")
+            self.child.kill()
+            raise AssertionError(f"{words}: {answer} {self.child.stderr.read()}")
         return answer
 
     def end(self):
         """Leaves without freeing anything."""
         self.child.stdin.close()
+        self.child.stdin = None  # as Popen.communicate wants it
         if self.child.wait(DEADLINE_S) != 0:
             raise AssertionError(f"driver_shell: {self.child.returncode}: {self.child.stderr.read()}")
 

@@ -11,20 +11,14 @@ static CUcontext Create(CUdevice device) {
   return context;
 }
 
-static size_t FreeBytes() {
-  size_t free = 0, total = 0;
-  CU(cuMemGetInfo(&free, &total));
-  return free;
-}
-
 // Work in the current context; the memory is left to the context.
 static unsigned long long Work(uint32_t seed) {
   Kernels kernels;
   CUdeviceptr data;
-  const uint32_t words = 1 << 20;
-  CU(cuMemAlloc(&data, size_t{words} * 4));
+  const uint32_t words = 1 << 14;
+  CU(cuMemAlloc(&data, 64 * kMiB));
   kernels.Launch(kernels.fill, data, words, seed);
-  for (uint32_t i = 0; i < 20; ++i) kernels.Launch(kernels.mix, data, words, i);
+  for (uint32_t i = 0; i < 10; ++i) kernels.Launch(kernels.mix, data, words, i);
   return DeviceChecksum(data, words);
 }
 
@@ -49,7 +43,7 @@ int main() {
   std::printf("# two_more_contexts %zu\n", free_before - FreeBytes());
   CU(cuCtxDestroy(a));
   CU(cuCtxDestroy(b));
-  std::printf("# after_destroy %zu\n", free_before - FreeBytes());
+  std::printf("# after_destroy %zu\n", StillCharged(free_before));
 
   CU(cuCtxSetCurrent(primary));
 
@@ -59,7 +53,7 @@ int main() {
     CU(cuCtxDestroy(passing));
   }
   CU(cuCtxSetCurrent(primary));
-  std::printf("# after_six_more %zu\n", free_before - FreeBytes());
+  std::printf("# after_six_more %zu\n", StillCharged(free_before));
   std::printf("primary again %016llx\n", Work(4));
   CU(cuDevicePrimaryCtxRelease(device));
   unsigned flags = 0;

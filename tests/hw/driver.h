@@ -36,3 +36,19 @@ inline unsigned long long DeviceChecksum(CUdeviceptr data, uint32_t words) {
   CU(cuMemcpyDtoH(host.data(), data, size_t{words} * 4));
   return Checksum(host.data(), size_t{words} * 4);
 }
+
+inline size_t FreeBytes() {
+  size_t free = 0, total = 0;
+  CU(cuMemGetInfo(&free, &total));
+  return free;
+}
+
+// What is charged beyond `free_before`, once what was given back has reached the ledger: at once or soon after.
+inline size_t StillCharged(size_t free_before) {
+  size_t free = FreeBytes();
+  for (int i = 0; i < 200 && free < free_before; ++i) {
+    usleep(10'000);
+    free = FreeBytes();
+  }
+  return free < free_before ? free_before - free : 0;
+}

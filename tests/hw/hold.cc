@@ -1,5 +1,6 @@
-// Makes a context, takes memory and waits: "hold BYTES" takes that many or fails, "hold all" takes what it can get.
-// Each line on standard input makes it compute in that memory and print a checksum; it ends with its input.
+// Makes a context, takes memory and waits: "hold BYTES" takes that many or fails, "hold all" takes what it can get,
+// "hold pool BYTES" takes them from a pool that keeps what is freed, and frees them. Each line on standard input makes
+// it compute in that memory and print a checksum; it ends with its input.
 #include "driver.h"
 
 static size_t Take(size_t wanted, std::vector<CUdeviceptr>& pieces) {
@@ -14,9 +15,22 @@ static size_t Take(size_t wanted, std::vector<CUdeviceptr>& pieces) {
   return got;
 }
 
+static size_t PassThroughPool(CUdevice device, size_t bytes) {
+  CUmemoryPool pool;
+  CUdeviceptr data = 0;
+  cuuint64_t keep = ~cuuint64_t{0};
+  CU(cuDeviceGetDefaultMemPool(&pool, device));
+  CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+  CU(cuMemAllocAsync(&data, bytes, nullptr));
+  CU(cuMemFreeAsync(data, nullptr));
+  CU(cuStreamSynchronize(nullptr));
+  return bytes;
+}
+
 int main(int argc, char** argv) {
   const bool all = argc > 1 && std::strcmp(argv[1], "all") == 0;
-  const size_t wanted = all ? ~size_t{0} : argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  const bool by_pool = argc > 2 && std::strcmp(argv[1], "pool") == 0;
+  const size_t wanted = all ? ~size_t{0} : argc > 1 ? std::strtoull(argv[argc - 1], nullptr, 10) : 0;
   CUdevice device;
   CUcontext context;
   CU(cuInit(0));
@@ -28,14 +42,14 @@ int main(int argc, char** argv) {
   }
   CU(cuCtxSetCurrent(context));
   std::vector<CUdeviceptr> pieces;
-  const size_t got = Take(wanted, pieces);
+  const size_t got = by_pool ? PassThroughPool(device, wanted) : Take(wanted, pieces);
   std::printf("got %zu\n", got);
   std::fflush(stdout);
   if (!all && got != wanted) return 4;
   char line[64];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
     Kernels kernels;
-    const uint32_t words = 2 * kMiB / 4;
+    const uint32_t words = 1 << 13;
     CUdeviceptr data = 0;
     if (pieces.empty()) CU(cuMemAlloc(&data, size_t{words} * 4));
     CUdeviceptr target = pieces.empty() ? data : pieces.front();

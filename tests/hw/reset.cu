@@ -18,11 +18,11 @@ int main() {
   std::printf("first %016llx\n", Work(1));
   Free("free_first");
   void* lost;
-  RT(cudaMalloc(&lost, 64 * kMiB));
+  RT(cudaMalloc(&lost, 512 * kMiB));
   RT(cudaDeviceReset());
   std::printf("second %016llx\n", Work(2));
   Free("free_second");
-  RT(cudaMalloc(&lost, 64 * kMiB));
+  RT(cudaMalloc(&lost, 512 * kMiB));
   CUdevice device;
   CU(cuDeviceGet(&device, 0));
   CU(cuDevicePrimaryCtxReset(device));

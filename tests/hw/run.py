@@ -47,6 +47,8 @@ class Session:
     def __init__(self, arguments, chosen):
         self.out = arguments.out or pathlib.Path(tempfile.mkdtemp(prefix="tessera-hw-out-"))
         self.out.mkdir(parents=True, exist_ok=True)
+        if arguments.soft is not None:  # a soft GPU of our own: others of this user keep theirs
+            os.environ["TESSERA_SOFT_NAME"] = f"hw-{os.getpid()}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera-hw-"))
         self.begin = time.monotonic()
         self.deadline = self.begin + arguments.seconds
@@ -97,6 +99,9 @@ class Session:
         failures = self.runner.sum_up(facts)
         print(f"{facts['seconds']} s, logs in {self.out}", flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self.tessera.soft is not None:  # what killed programs left of the soft GPU
+            for shared in pathlib.Path("/dev/shm").glob(f"tessera-soft-*-{os.environ['TESSERA_SOFT_NAME']}*"):
+                shared.unlink(missing_ok=True)
         return 1 if failures else 0
 
     def give_up(self):

@@ -1,8 +1,8 @@
-"""JAX: a network trained under jit, and integers through matmul, sort and scan. By default JAX first takes three quarters
-of the GPU's memory for itself.
+"""JAX: a network trained under jit, and integers through matmul, sort and scan. By default JAX first takes three
+quarters of the GPU's memory for itself.
 
-XLA chooses matmul algorithms by timing them, so floating-point losses are compared to four digits; the integers are small
-enough that every algorithm gives the same.
+XLA chooses matmul algorithms by timing them, so floating-point losses are compared to four digits; the integers are
+small enough that every algorithm gives the same.
 """
 import hashlib
 

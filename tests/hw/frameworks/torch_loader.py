@@ -24,8 +24,8 @@ class Squares(torch.utils.data.Dataset):
 def main(start):
     torch.cuda.init()
     torch.ones(1, device="cuda")
-    loader = torch.utils.data.DataLoader(Squares(start == "spawn"), batch_size=16, num_workers=4, pin_memory=True, persistent_workers=True,
-                                         multiprocessing_context=start)
+    loader = torch.utils.data.DataLoader(Squares(start == "spawn"), batch_size=16, num_workers=4,
+                                         pin_memory=True, persistent_workers=True, multiprocessing_context=start)
     total = torch.zeros(128, dtype=torch.float64, device="cuda")
     for epoch in range(2):
         for batch in loader:

@@ -31,6 +31,12 @@ class Bench:
         return (1 if self.soft else 8) * GIB
 
     @property
+    def slack(self):
+        """By how much the ledger may move by itself: it follows what a real device says of a process, which is more than
+        what the process allocated (code, stacks, buffers of printf)."""
+        return 0 if self.soft else 128 * MIB
+
+    @property
     def context_bytes(self):
         return self.tessera.gpu()["context_bytes"]
 

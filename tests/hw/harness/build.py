@@ -1,6 +1,7 @@
 """Builds the programs of this folder, each once, when a check first asks for it."""
 import os
 import pathlib
+import re
 import shutil
 import threading
 
@@ -8,12 +9,19 @@ from harness import processes
 from harness.checks import Failed, Skipped
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
-DEFAULT_ARCH = "sm_90"
+DEFAULT_ARCH = "sm_90"  # Hopper, where there is no GPU to ask
 
 
 def find_nvcc():
     root = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=f"{root}/bin")
+
+
+def _arch_of_gpu():
+    smi = shutil.which("nvidia-smi")
+    asked = processes.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"], 20) if smi else None
+    found = re.match(r"(\d+)\.(\d+)", asked.out) if asked and asked.status == 0 else None
+    return f"sm_{found[1]}{found[2]}" if found else DEFAULT_ARCH
 
 
 def _cuda_libraries(nvcc):
@@ -27,14 +35,14 @@ class Builder:
     def __init__(self, folder, on_real_gpu):
         self._folder = pathlib.Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._arch = "native" if on_real_gpu else DEFAULT_ARCH
+        self._arch = _arch_of_gpu() if on_real_gpu else DEFAULT_ARCH
         self._nvcc = find_nvcc()
         self._lock = threading.Lock()
         self._locks = {}
 
     def program(self, source, *flags):
-        """The executable of a .cu or .cc or .c file, built with `flags`. Programs of the driver API (.cc) get none of cudart
-        and find kernels.ptx beside them."""
+        """The executable of a .cu or .cc or .c file, built with `flags`. Programs of the driver API (.cc) get none of
+        cudart and find kernels.ptx beside them."""
         name = "-".join([source.split(".")[0], *(f.strip("-").replace("=", "-").replace(" ", "-") for f in flags)])
         target = self._folder / name
         if source.endswith(".cc"):

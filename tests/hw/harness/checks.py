@@ -98,7 +98,8 @@ class Runner:
                 self._prepare()
             except Exception as error:  # the other sections may still have better luck
                 for c in mine:
-                    self._record(Result(section, c.name, "FAIL", f"Tessera does not stand: {error}"), traceback.format_exc())
+                    why = f"Tessera does not stand: {error}"
+                    self._record(Result(section, c.name, "FAIL", why), traceback.format_exc())
                 continue
             with concurrent.futures.ThreadPoolExecutor(self._workers) as pool:
                 list(pool.map(self._run_one, [c for c in mine if not c.alone]))
@@ -150,7 +151,7 @@ class Runner:
                                                       else ("skip", "was not begun")))
                           for c in self._planned if (c.section, c.name) not in known]
             results = sorted([*self.results, *unfinished], key=lambda r: (SECTIONS.index(r.section), r.check))
-        json_rows = [dataclasses.asdict(r) for r in results]
+        json_rows = [vars(r) for r in results]  # not asdict(), which copies the details
         (self._out / "results.json").write_text(json.dumps({**facts, "results": json_rows}, indent=1, default=str))
         print()
         for r in results:

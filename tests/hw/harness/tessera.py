@@ -46,7 +46,7 @@ class Tessera:
     def start(self, limit_s=20):
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self.run_dir.chmod(0o755)
-        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir]
+        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--log-level", "debug"]
         if self.soft is not None:
             argv += ["--soft", self.soft]
         self._daemon = processes.Program(argv)

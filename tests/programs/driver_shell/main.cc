@@ -9,10 +9,13 @@
 
 namespace tessera::shell {
 
-void* Find(const char* name) {
+void* Exported(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
-  void* address = library ? dlsym(library, name) : nullptr;
-  if (address) return address;
+  return library ? dlsym(library, name) : nullptr;
+}
+
+void* Find(const char* name) {
+  if (void* address = Exported(name)) return address;
   std::fprintf(stderr, "driver_shell: %s\n", dlerror());
   std::_Exit(3);
 }

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <iostream>
+
 #include "shell.h"
 
 namespace tessera::shell {
@@ -12,11 +14,18 @@ namespace {
 
 using namespace cuda;
 
-// "/usr/lib/libcuda.so.1 cuInit": where an address lies.
-std::string Whose(void* address) {
+// "/usr/lib/libcuda.so.1 cuMemAlloc_v2": where an address lies, and which exported variants of `name` are there.
+std::string Whose(const std::string& name, void* address) {
   Dl_info info = {};
   if (!address || !dladdr(address, &info)) return "";
-  return std::string(info.dli_fname) + " " + (info.dli_sname ? info.dli_sname : "?");
+  std::string text = info.dli_fname;
+  for (const char* version : {"", "_v2", "_v3", "_v4"}) {
+    for (const char* stream : {"", "_ptsz", "_ptds"}) {
+      const std::string variant = name + version + stream;
+      if (Exported(variant.c_str()) == address) text += " " + variant;
+    }
+  }
+  return text;
 }
 
 // lookup VERSION FLAGS NAME...: what both cuGetProcAddress answer; a name that they differ about reads "differ".
@@ -30,7 +39,7 @@ Reply LookUp(const Words& words) {
     const char* name = words[i].c_str();
     Call("cuGetProcAddress", name, &first, version, flags);
     Call("cuGetProcAddress_v2", name, &second, version, flags, &status);
-    reply.Add(words[i], first == second ? Whose(first) : "differ");
+    reply.Add(words[i], first == second ? Whose(words[i], first) : "differ");
   }
   return reply;
 }
@@ -74,10 +83,11 @@ Reply Fork(const Words&) {
       .Add("context", report.context);
 }
 
-// exec: becomes a new driver_shell, which answers nothing to this.
+// exec: becomes a new driver_shell. Answers before it does, so that nobody sends on what the old one would read ahead.
 Reply Exec(const Words&) {
+  std::cout << Reply(CUDA_SUCCESS).Json() << std::endl;
   execl("/proc/self/exe", "driver_shell", static_cast<char*>(nullptr));
-  return CUDA_ERROR_OPERATING_SYSTEM;
+  _exit(1);
 }
 
 }  // namespace

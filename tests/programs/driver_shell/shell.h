@@ -12,7 +12,9 @@
 
 namespace tessera::shell {
 
-// The driver's function of that name, as dlopen("libcuda.so.1") gives it. Ends the program if there is none.
+// The driver's function of that name, as dlopen("libcuda.so.1") gives it; null if there is none.
+void* Exported(const char* name);
+// The same; ends the program if there is none.
 void* Find(const char* name);
 
 // Calls it with exactly these types; they must be those of the function.

@@ -88,6 +88,11 @@ Reply LaunchHere(const Words& words) {
   return Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), SpinsAt(words, 1), nullptr);
 }
 
+// launch_null TIMES: no kernel at all, which only a driver that does nothing takes.
+Reply LaunchNull(const Words& words) {
+  return Launch({}, static_cast<unsigned>(NumberAt(words, 0)), 0, nullptr);
+}
+
 // How often the kernel ran in the current context.
 Reply Count(const Words&) {
   const Counting* counting = Current();
@@ -167,6 +172,7 @@ Reply DropStream(const Words& words) {
 
 void AddWorkCommands(Commands& commands) {
   commands["launch"] = LaunchHere;
+  commands["launch_null"] = LaunchNull;
   commands["sync"] = [](const Words&) -> Reply { return Call("cuCtxSynchronize"); };
   commands["count"] = Count;
   commands["threads"] = LaunchFromThreads;

@@ -1,0 +1,248 @@
+#include "face/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/size.h"
+#include "face/peer_stream.h"
+#include "server/listeners.h"
+#include "server/testing/test_daemon.h"
+
+namespace tessera::face {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class HttpServerTest : public testing::Test {
+ protected:
+  HttpServerTest() {
+    auto http = HttpServer::Start(daemon_.Loop(), daemon_.TakeApiListener(), daemon_.Api());
+    EXPECT_TRUE(http);
+    http_ = std::move(*http);
+    client_.set_address_family(AF_UNIX);
+  }
+  ~HttpServerTest() override {
+    daemon_.EndLoop();
+    http_.reset();
+  }
+
+  struct Answer {
+    int status = 0;
+    json body;
+    std::string type;
+  };
+  static Answer Read(const httplib::Result& result) {
+    if (!result) {
+      ADD_FAILURE() << "no answer: " << httplib::to_string(result.error());
+      return {};
+    }
+    return {result->status, json::parse(result->body, nullptr, false), result->get_header_value("Content-Type")};
+  }
+  Answer Get(const std::string& path) { return Read(client_.Get(path)); }
+  Answer Post(const std::string& path, const std::string& body) {
+    return Read(client_.Post(path, body, "application/json"));
+  }
+  Answer Patch(const std::string& path, const std::string& body) {
+    return Read(client_.Patch(path, body, "application/json"));
+  }
+  Answer Delete(const std::string& path) { return Read(client_.Delete(path)); }
+
+  // Speaks to the socket without an HTTP library.
+  UniqueFd Connect() const {
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    (daemon_.RunDir() + "/api.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.Get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+
+  server::TestDaemon daemon_{{.gpus = 2}};
+  std::unique_ptr<HttpServer> http_;
+  httplib::Client client_{daemon_.RunDir() + "/api.sock", 80};
+};
+
+TEST_F(HttpServerTest, Health) {
+  const auto answer = Get("/healthz");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.type, "application/json");
+  EXPECT_EQ(answer.body, json({{"status", "ok"},
+                               {"version", TESSERA_VERSION},
+                               {"protocol", 1},
+                               {"soft", true},
+                               {"pid", getpid()},
+                               {"embedded", false}}));
+}
+
+TEST_F(HttpServerTest, GpusHaveEveryField) {
+  const auto gpus = Get("/v1/gpus").body.at("gpus");
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(gpus[1], json({{"index", 1},
+                           {"uuid", "GPU-02020300-0000-0000-0000-000000000000"},
+                           {"name", "Fake GPU"},
+                           {"soft", true},
+                           {"memory_total_bytes", 10 * kGiB},
+                           {"memory_reserve_bytes", 0},
+                           {"memory_used_bytes", 0},
+                           {"memory_promised_bytes", 0},
+                           {"memory_unmanaged_bytes", 0},
+                           {"context_bytes", 100 * kMiB},
+                           {"compute_requested_pct", 0.0},
+                           {"compute_busy_pct", 0.0},
+                           {"vgpus", 0},
+                           {"processes", 0},
+                           {"holder", nullptr}}));
+}
+
+TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
+  auto answer =
+      Post("/v1/vgpus", R"({"name":"a","gpu":1,"memory_limit":"4G","compute_request":30,"compute_limit":"60%"})");
+  EXPECT_EQ(answer.status, 201);
+  EXPECT_EQ(answer.body, json({{"name", "a"},
+                               {"gpu", 1},
+                               {"gpu_uuid", "GPU-02020300-0000-0000-0000-000000000000"},
+                               {"uid", getuid()},
+                               {"ephemeral", false},
+                               {"owner_pid", nullptr},
+                               {"memory_limit_bytes", 4 * kGiB},
+                               {"memory_max_bytes", 4 * kGiB},
+                               {"memory_current_bytes", 0},
+                               {"memory_peak_bytes", 0},
+                               {"memory_available_bytes", 4 * kGiB},
+                               {"oom_events", 0},
+                               {"compute_request_pct", 30.0},
+                               {"compute_limit_pct", 60.0},
+                               {"compute_weight", 100},
+                               {"compute_current_pct", 0.0},
+                               {"compute_busy_us", 0},
+                               {"compute_waited_us", 0},
+                               {"token", "idle"},
+                               {"processes", json::array()}}));
+  EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);
+  EXPECT_EQ(Get("/v1/vgpus").body.at("vgpus"), json::array({answer.body}));
+
+  answer = Patch("/v1/vgpus/a", R"({"memory_limit":2147483648,"compute_weight":7})");
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body.at("memory_limit_bytes"), 2 * kGiB);
+  EXPECT_EQ(answer.body.at("compute_weight"), 7);
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"memory_limit":null})").body.at("memory_limit_bytes"), 10 * kGiB);
+
+  EXPECT_EQ(Delete("/v1/vgpus/a").status, 204);
+  EXPECT_EQ(Get("/v1/vgpus/a").status, 404);
+}
+
+TEST_F(HttpServerTest, TheMakerIsWhoTheKernelSays) {
+  const httplib::Headers forged = {{"REMOTE_ADDR", "12345"}};
+  const auto answer = Read(client_.Post("/v1/vgpus", forged, R"({"name":"a"})", "application/json"));
+  EXPECT_EQ(answer.body.at("uid"), getuid());
+}
+
+TEST_F(HttpServerTest, Processes) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0})").status, 201);
+  server::FakeClient client = daemon_.Connect("a");
+  client.Reserve(300 * kMiB);
+  client.Page().submissions = 5;
+  client.Page().busy_ns = 7'000'000;
+  ASSERT_TRUE(client.TakeToken());
+  auto processes = Get("/v1/processes").body.at("processes");
+  ASSERT_EQ(processes.size(), 1u);
+  EXPECT_GT(processes[0].at("started_us"), 1'700'000'000'000'000);
+  processes[0].erase("started_us");
+  EXPECT_EQ(processes[0], json({{"pid", getpid()},
+                                {"name", "fake"},
+                                {"uid", getuid()},
+                                {"vgpu", "a"},
+                                {"gpu", 0},
+                                {"memory_bytes", 300 * kMiB},
+                                {"memory_measured_bytes", nullptr},
+                                {"contexts", 0},
+                                {"compute_busy_us", 7000},
+                                {"submissions", 5},
+                                {"gate_waits", 0},
+                                {"gate_wait_us", 0},
+                                {"window", 0},
+                                {"oom_errors", 0},
+                                {"state", "active"}}));
+  EXPECT_EQ(Get("/v1/gpus").body.at("gpus")[0].at("holder"), "a");
+  EXPECT_EQ(Delete("/v1/vgpus/a").status, 409);
+  EXPECT_EQ(Delete("/v1/vgpus/a?force=1").status, 204);
+}
+
+TEST_F(HttpServerTest, ProblemsSayWhatToDo) {
+  const auto answer = Post("/v1/vgpus", R"({"name":"a","gpu":0,"memory_limit":"20G"})");
+  EXPECT_EQ(answer.status, 409);
+  EXPECT_EQ(answer.type, "application/problem+json");
+  EXPECT_EQ(answer.body,
+            json({{"type", "about:blank"},
+                  {"title", "Conflict"},
+                  {"status", 409},
+                  {"detail", "cannot promise 20 GiB: GPU 0 has 10 GiB left of 10 GiB (0 vGPUs hold promises)"},
+                  {"hint", "ask for at most 10 GiB, or lower another vGPU's limit"},
+                  {"code", "ENOSPC"}}));
+}
+
+TEST_F(HttpServerTest, WrongRequestsAreRefusedByField) {
+  const auto refused = [&](const std::string& body) {
+    const auto answer = Post("/v1/vgpus", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    return answer.body.value("detail", "");
+  };
+  EXPECT_THAT(refused("{"), HasSubstr("JSON"));
+  EXPECT_THAT(refused("[]"), HasSubstr("JSON"));
+  EXPECT_THAT(refused(R"({"memory":"1G"})"), HasSubstr("unknown field \"memory\""));
+  EXPECT_THAT(refused(R"({"memory_limit":[]})"), HasSubstr("memory_limit"));
+  EXPECT_THAT(refused(R"({"memory_limit":-1})"), HasSubstr("memory_limit"));
+  EXPECT_THAT(refused(R"({"ephemeral":1})"), HasSubstr("ephemeral"));
+  EXPECT_THAT(refused(R"({"ephemeral":true,"owner_pid":0})"), HasSubstr("owner_pid"));
+  EXPECT_THAT(refused(R"({"name":"a/b"})"), HasSubstr("a/b"));
+  EXPECT_THAT(refused(R"({"compute_weight":0})"), HasSubstr("weight"));
+}
+
+TEST_F(HttpServerTest, WrongPathsAndMethods) {
+  EXPECT_EQ(Get("/v2/gpus").status, 404);
+  EXPECT_EQ(Get("/v2/gpus").body.at("code"), "ENOENT");
+  EXPECT_EQ(Get("/v1/vgpus/none").status, 404);
+  EXPECT_EQ(Delete("/v1/gpus").status, 405);
+  EXPECT_EQ(Patch("/v1/processes", "{}").status, 405);
+  EXPECT_EQ(Post("/v1/vgpus/a", "{}").status, 405);
+  EXPECT_EQ(Read(client_.Put("/v1/vgpus/a", "{}", "application/json")).status, 405);
+}
+
+TEST_F(HttpServerTest, BodiesAreBounded) {
+  const auto answer = Post("/v1/vgpus", std::string(70'000, ' '));
+  EXPECT_EQ(answer.status, 413);
+  EXPECT_EQ(answer.body.at("code"), "EMSGSIZE");
+}
+
+TEST_F(HttpServerTest, ARequestWithoutABodyIsAnsweredAtOnce) {
+  const UniqueFd fd = Connect();
+  const std::string_view request = "POST /v1/vgpus HTTP/1.1\r\nHost: x\r\n\r\n";
+  ASSERT_EQ(send(fd.Get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  char reply[1024] = {};
+  ASSERT_GT(recv(fd.Get(), reply, sizeof reply - 1, 0), 0);
+  EXPECT_THAT(reply, HasSubstr("400"));
+}
+
+TEST_F(HttpServerTest, EndlessHeadersEndTheConnection) {
+  const UniqueFd fd = Connect();
+  std::string chunk = "GET /healthz HTTP/1.1\r\n";
+  ssize_t sent;
+  while ((sent = send(fd.Get(), chunk.data(), chunk.size(), MSG_NOSIGNAL)) > 0)
+    chunk = "X: " + std::string(4000, 'x') + "\r\n";
+  EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << strerror(errno);
+  EXPECT_EQ(Get("/healthz").status, 200);
+}
+
+TEST_F(HttpServerTest, SlowReadersHoldUpNoProgram) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0})").status, 201);
+  std::vector<UniqueFd> slow;
+  for (int n = 0; n < 20; ++n) slow.push_back(Connect());  // all of the server's threads wait for a request
+  EXPECT_TRUE(daemon_.Connect("a").TakeToken());
+}
+
+}  // namespace
+}  // namespace tessera::face
