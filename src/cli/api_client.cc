@@ -78,7 +78,7 @@ int ErrnoOf(int status) {
 
 }  // namespace
 
-Result<nlohmann::json> ReadAnswer(const std::string& answer) {
+Result<Json> ReadAnswer(const std::string& answer) {
   const std::size_t head_end = answer.find("\r\n\r\n");
   int status = 0;
   if (!answer.starts_with("HTTP/1.") || head_end == std::string::npos || answer.size() < 12 ||
@@ -86,7 +86,7 @@ Result<nlohmann::json> ReadAnswer(const std::string& answer) {
     return Fail(EPROTO, "what answers is no Tessera daemon", "check --run-dir");
   }
   const std::string body = answer.substr(head_end + 4);
-  nlohmann::json json = body.empty() ? nlohmann::json() : nlohmann::json::parse(body, nullptr, false);
+  Json json = body.empty() ? Json() : Json::parse(body, nullptr, false);
   if (status >= 200 && status < 300) {
     if (json.is_discarded()) return Fail(EPROTO, "the daemon's answer is cut off or no JSON");
     return json;
@@ -96,8 +96,7 @@ Result<nlohmann::json> ReadAnswer(const std::string& answer) {
               TextField(json, "hint"));
 }
 
-Result<nlohmann::json> ApiClient::Call(const std::string& method, const std::string& path,
-                                       const std::string& body) const {
+Result<Json> ApiClient::Call(const std::string& method, const std::string& path, const std::string& body) const {
   const auto socket = Connect(socket_path_);
   if (!socket) return std::unexpected(socket.error());
   std::string request = method + " " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\n";
@@ -114,16 +113,16 @@ Result<nlohmann::json> ApiClient::Call(const std::string& method, const std::str
   return ReadAnswer(*answer);
 }
 
-Result<nlohmann::json> ApiClient::Get(const std::string& path) const { return Call("GET", path, ""); }
+Result<Json> ApiClient::Get(const std::string& path) const { return Call("GET", path, ""); }
 
-Result<nlohmann::json> ApiClient::Post(const std::string& path, const nlohmann::json& body) const {
+Result<Json> ApiClient::Post(const std::string& path, const Json& body) const {
   return Call("POST", path, body.dump());
 }
 
-Result<nlohmann::json> ApiClient::Patch(const std::string& path, const nlohmann::json& body) const {
+Result<Json> ApiClient::Patch(const std::string& path, const Json& body) const {
   return Call("PATCH", path, body.dump());
 }
 
-Result<nlohmann::json> ApiClient::Delete(const std::string& path) const { return Call("DELETE", path, ""); }
+Result<Json> ApiClient::Delete(const std::string& path) const { return Call("DELETE", path, ""); }
 
 }  // namespace tessera::cli

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/result.h"
+#include "cli/json.h"
 
 namespace tessera::cli {
 
@@ -21,20 +21,20 @@ class ApiClient {
 
   // The answer's JSON (null for an empty one). Codes of errors: ECONNREFUSED when no daemon answers there; what the
   // daemon's HTTP status says (ENOENT, EBUSY, EPERM …) with its own words when it refuses.
-  Result<nlohmann::json> Get(const std::string& path) const;
-  Result<nlohmann::json> Post(const std::string& path, const nlohmann::json& body) const;
-  Result<nlohmann::json> Patch(const std::string& path, const nlohmann::json& body) const;
-  Result<nlohmann::json> Delete(const std::string& path) const;
+  Result<Json> Get(const std::string& path) const;
+  Result<Json> Post(const std::string& path, const Json& body) const;
+  Result<Json> Patch(const std::string& path, const Json& body) const;
+  Result<Json> Delete(const std::string& path) const;
 
   const std::string& socket_path() const { return socket_path_; }
 
  private:
-  Result<nlohmann::json> Call(const std::string& method, const std::string& path, const std::string& body) const;
+  Result<Json> Call(const std::string& method, const std::string& path, const std::string& body) const;
 
   std::string socket_path_;
 };
 
 // The status and body of an HTTP answer, and the JSON or error it means. Apart for tests.
-Result<nlohmann::json> ReadAnswer(const std::string& answer);
+Result<Json> ReadAnswer(const std::string& answer);
 
 }  // namespace tessera::cli

@@ -17,7 +17,7 @@ namespace {
 // A server that answers one request on <folder>/api.sock with given bytes and keeps what it was asked.
 class OneAnswer {
  public:
-  explicit OneAnswer(std::string answer) {
+  explicit OneAnswer(const std::string& answer) {
     std::string folder = "/tmp/tessera-cli-test-XXXXXX";
     folder_ = mkdtemp(folder.data());
     listener_ = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -59,7 +59,7 @@ TEST(ApiClient, ReadsAnAnswer) {
   OneAnswer server("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"gpus\":[]}");
   const auto answer = ApiClient(server.folder()).Get("/v1/gpus");
   ASSERT_TRUE(answer) << answer.error().Text();
-  EXPECT_EQ(*answer, (nlohmann::json{{"gpus", nlohmann::json::array()}}));
+  EXPECT_EQ(*answer, (Json{{"gpus", Json::array()}}));
   EXPECT_TRUE(server.Request().starts_with("GET /v1/gpus HTTP/1.0\r\n"));
 }
 

@@ -17,9 +17,7 @@ namespace {
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> argv;
-  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = ForExec(arguments);
   execv(argv[0], argv.data());
   const int error = errno;
   (void)!write(failure, &error, sizeof error);
@@ -27,6 +25,14 @@ namespace {
 }
 
 }  // namespace
+
+std::vector<char*> ForExec(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 Result<Child> Child::Start(const std::vector<std::string>& arguments, const Variables& variables) {
   int output[2], failure[2];

@@ -11,6 +11,9 @@
 
 namespace tessera::cli {
 
+// Words as exec(3) takes them; good as long as `words` are.
+std::vector<char*> ForExec(const std::vector<std::string>& words);
+
 // A program that we started and that does not outlive us, whatever ends us. One thread.
 class Child {
  public:

@@ -51,7 +51,14 @@ CommandLine::CommandLine() : app("", "tessera") {
 }
 
 int CommandLine::Run(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto status = Choose({argv + 1, argv + argc})) return *status;
+  const auto status = action();
+  if (status) return *status;
+  PrintError(status.error());
+  return error_status;
+}
+
+std::optional<int> CommandLine::Choose(std::vector<std::string> words) {
   const std::size_t command = ProgramBegin(app, words, 0);
   if (command < words.size() && words[command] == "run") {
     TakeProgram(words, ProgramBegin(*app.get_subcommand("run"), words, command + 1));
@@ -64,10 +71,7 @@ int CommandLine::Run(int argc, char** argv) {
     PrintError(Explain(error));
     return usage_status;
   }
-  const auto status = action();
-  if (status) return *status;
-  PrintError(status.error());
-  return error_status;
+  return std::nullopt;
 }
 
 void CommandLine::TakeProgram(std::vector<std::string>& words, std::size_t begin) {

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,19 @@ using Action = std::function<Result<int>()>;
 struct CommandLine {
   CommandLine();
 
-  // Chooses the command, runs it, prints errors on stderr; returns the exit status.
+  // Chooses a command and sets `action`. An exit status if that is all: help was shown, or the words were refused with
+  // a line on stderr.
+  std::optional<int> Choose(std::vector<std::string> words);
+  // The same, then runs it, and prints its error on stderr; returns the exit status.
   int Run(int argc, char** argv);
+
+  // Room for the choices of a command, which its options and its action refer to for as long as we live.
+  template <typename Choices>
+  Choices& Keep(Choices initial = {}) {
+    auto choices = std::make_shared<Choices>(std::move(initial));
+    kept_.push_back(choices);
+    return *choices;
+  }
 
   CLI::App app;
   Common common;
@@ -32,6 +45,8 @@ struct CommandLine {
   void TakeProgram(std::vector<std::string>& words, std::size_t begin);
   // What the user did wrong, as one line.
   Error Explain(const CLI::ParseError& error) const;
+
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 // Adds every command of Tessera to the command line.

@@ -12,25 +12,14 @@ struct Outcome {
   std::string error;  // what was printed on stderr
 };
 
-// Runs a command line whose commands do nothing. What they would do is tested with the real binary.
+// A command line that goes as far as choosing what to do.
 struct Dry {
   Dry() { AddCommands(line); }
 
-  Outcome Run(Words words) {
-    words.insert(words.begin(), "tessera");
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    for (CLI::App* command : line.app.get_subcommands([](CLI::App*) { return true; })) Disarm(*command);
+  Outcome Run(const Words& words) {
     testing::internal::CaptureStderr();
-    const int status = line.Run(static_cast<int>(argv.size()), argv.data());
+    const int status = line.Choose(words).value_or(0);
     return {status, testing::internal::GetCapturedStderr()};
-  }
-
-  void Disarm(CLI::App& command) {
-    command.callback([this] {
-      if (!line.action) line.action = [] { return 0; };
-    });
-    for (CLI::App* below : command.get_subcommands([](CLI::App*) { return true; })) Disarm(*below);
   }
 
   CommandLine line;

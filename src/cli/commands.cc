@@ -1,6 +1,4 @@
 // What commands and options there are. Help, manual, completion and the messages about wrong usage are made from this.
-#include <memory>
-
 #include "cli/command_line.h"
 #include "cli/demo.h"
 #include "cli/doctor.h"
@@ -36,6 +34,11 @@ CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description
   CLI::App& command = *parent.add_subcommand(name, description);
   command.footer(footer);
   return command;
+}
+
+// What `command` does when it is chosen.
+void Does(CommandLine& line, CLI::App& command, const Action& action) {
+  command.callback([&line, action] { line.action = action; });
 }
 
 // Makes an option's values pass `parse`, whose error is the message.
@@ -98,13 +101,13 @@ void AddRun(CommandLine& line) {
                  "Exit status:\n"
                  "  The program's own; 125 when Tessera failed, 126 when the program cannot be\n"
                  "  executed, 127 when it is not found.");
-  auto choices = std::make_shared<RunChoices>();
-  auto* gpu = AddGpu(run, choices->settings);
-  auto* name = run.add_option("--name", choices->name, "name of the vGPU (default: after the program)")
+  auto& choices = line.Keep<RunChoices>();
+  auto* gpu = AddGpu(run, choices.settings);
+  auto* name = run.add_option("--name", choices.name, "name of the vGPU (default: after the program)")
                    ->type_name("NAME")
                    ->check(Checked(CheckName));
-  AddSettings(run, choices->settings);
-  run.add_option("--vgpu", choices->vgpus, "run in these existing vGPUs, one per GPU,\nseparated by commas")
+  AddSettings(run, choices.settings);
+  run.add_option("--vgpu", choices.vgpus, "run in these existing vGPUs, one per GPU,\nseparated by commas")
       ->type_name("VGPU")
       ->excludes(gpu)
       ->excludes(name)
@@ -120,8 +123,7 @@ void AddRun(CommandLine& line) {
   AddCommon(run, line.common, kDaemon);
   // Only for the help: the program's words are taken off before the rest is read.
   run.add_option("[--] COMMAND [ARGUMENT]...")->expected(0, -1);
-  run.callback(
-      [&line, choices] { line.action = [&line, choices] { return RunProgram(line.common, *choices, line.program); }; });
+  Does(line, run, [&line, &choices] { return RunProgram(line.common, choices, line.program); });
 }
 
 void AddLists(CommandLine& line) {
@@ -130,45 +132,43 @@ void AddLists(CommandLine& line) {
                             "  tessera ps\n"
                             "  tessera ps --json | jq '.processes[] | {pid, memory_bytes}'");
   AddCommon(ps, line.common, kAll);
-  ps.callback([&line] { line.action = [&line] { return ListProcesses(line.common); }; });
+  Does(line, ps, [&line] { return ListProcesses(line.common); });
 
   CLI::App& gpus = AddCommand(line.app, "gpus", "List the GPUs and what is taken of them",
                               "Examples:\n"
                               "  tessera gpus\n"
                               "  tessera gpus --json | jq '.gpus[].uuid'");
   AddCommon(gpus, line.common, kAll);
-  gpus.callback([&line] { line.action = [&line] { return ListGpus(line.common); }; });
+  Does(line, gpus, [&line] { return ListGpus(line.common); });
 }
 
 void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
   CLI::App& ls = AddCommand(vgpu, "ls", "List vGPUs", "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
-  auto quiet = std::make_shared<bool>(false);
-  ls.add_flag("-q,--quiet", *quiet, "names only");
+  auto& quiet = line.Keep<bool>();
+  ls.add_flag("-q,--quiet", quiet, "names only");
   AddCommon(ls, line.common, kAll);
-  ls.callback([&line, quiet] { line.action = [&line, quiet] { return ListVgpus(line.common, *quiet); }; });
+  Does(line, ls, [&line, &quiet] { return ListVgpus(line.common, quiet); });
 
   CLI::App& show = AddCommand(vgpu, "show", "Show one vGPU", "Examples:\n  tessera vgpu show team-a");
-  auto name = std::make_shared<std::string>();
-  AddVgpuName(show, *name);
+  auto& name = line.Keep<std::string>();
+  AddVgpuName(show, name);
   AddCommon(show, line.common, kAll);
-  show.callback([&line, name] { line.action = [&line, name] { return ShowVgpu(line.common, *name); }; });
+  Does(line, show, [&line, &name] { return ShowVgpu(line.common, name); });
 }
 
 void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
-  auto name = std::make_shared<std::string>();
-  auto settings = std::make_shared<VgpuSettings>();
+  auto& name = line.Keep<std::string>();
+  auto& settings = line.Keep<VgpuSettings>();
 
   CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until it is removed",
                                 "Examples:\n"
                                 "  tessera vgpu create team-a --memory 20G --compute 30\n"
                                 "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10");
-  AddVgpuName(create, *name)->type_name("NAME");
-  AddGpu(create, *settings);
-  AddSettings(create, *settings);
+  AddVgpuName(create, name)->type_name("NAME");
+  AddGpu(create, settings);
+  AddSettings(create, settings);
   AddCommon(create, line.common, kAll);
-  create.callback([&line, name, settings] {
-    line.action = [&line, name, settings] { return CreateVgpu(line.common, *name, *settings); };
-  });
+  Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
 
   CLI::App& set = AddCommand(vgpu, "set",
                              "Change a vGPU, also while programs run in it\n"
@@ -176,21 +176,18 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
                              "Examples:\n"
                              "  tessera vgpu set team-a --memory 40G\n"
                              "  tessera vgpu set team-a --compute 50:100");
-  AddVgpuName(set, *name);
-  AddSettings(set, *settings);
+  AddVgpuName(set, name);
+  AddSettings(set, settings);
   AddCommon(set, line.common, kAll);
-  set.callback([&line, name, settings] {
-    line.action = [&line, name, settings] { return SetVgpu(line.common, *name, *settings); };
-  });
+  Does(line, set, [&line, &name, &settings] { return SetVgpu(line.common, name, settings); });
 
   CLI::App& rm =
       AddCommand(vgpu, "rm", "Remove a vGPU", "Examples:\n  tessera vgpu rm team-a\n  tessera vgpu rm --force team-a");
-  auto force = std::make_shared<bool>(false);
-  AddVgpuName(rm, *name);
-  rm.add_flag("-f,--force", *force, "also while programs run in it: they lose the GPU\nfor good");
+  auto& force = line.Keep<bool>();
+  AddVgpuName(rm, name);
+  rm.add_flag("-f,--force", force, "also while programs run in it: they lose the GPU\nfor good");
   AddCommon(rm, line.common, kDaemon);
-  rm.callback(
-      [&line, name, force] { line.action = [&line, name, force] { return RemoveVgpu(line.common, *name, *force); }; });
+  Does(line, rm, [&line, &name, &force] { return RemoveVgpu(line.common, name, force); });
 }
 
 void AddVgpu(CommandLine& line) {
@@ -212,7 +209,7 @@ void AddDoctor(CommandLine& line) {
                                 "Exit status:\n"
                                 "  0 when programs can run on a GPU here (with --soft: on the soft GPU), 1 when not.");
   AddCommon(doctor, line.common, kAll);
-  doctor.callback([&line] { line.action = [&line] { return Doctor(line.common); }; });
+  Does(line, doctor, [&line] { return Doctor(line.common); });
 }
 
 void AddDemo(CommandLine& line) {
@@ -230,19 +227,19 @@ void AddDemo(CommandLine& line) {
                  "\n"
                  "Exit status:\n"
                  "  0 when all results were right, 1 when not.");
-  auto seconds = std::make_shared<double>(12);
-  demo.add_option("--seconds", *seconds, "how long the three run (default 12)")
+  auto& seconds = line.Keep<double>(12);
+  demo.add_option("--seconds", seconds, "how long the three run (default 12)")
       ->type_name("SECONDS")
       ->check(CLI::Range(2.0, 45.0).description(""));
   AddCommon(demo, line.common, kSoft | kJson);
-  demo.callback([&line, seconds] { line.action = [&line, seconds] { return Demo(line.common, *seconds); }; });
+  Does(line, demo, [&line, &seconds] { return Demo(line.common, seconds); });
 }
 
 void AddVersion(CommandLine& line) {
   CLI::App& version = AddCommand(line.app, "version", "Show the version of this program and of the daemon",
                                  "Examples:\n  tessera version --json");
   AddCommon(version, line.common, kAll);
-  version.callback([&line] { line.action = [&line] { return ShowVersion(line.common); }; });
+  Does(line, version, [&line] { return ShowVersion(line.common); });
 }
 
 // For the build, which makes files from them.

@@ -74,8 +74,9 @@ Result<UniqueFd> StartDaemon(const Common& common, const std::string& run_dir) {
   if (common.soft) arguments.push_back(soft.c_str());
   arguments.push_back(nullptr);
 
+  // Anew for each daemon: those that end with their programs come and go all day.
   const std::string log_path = LogPath(run_dir);
-  const UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
   if (!log) return FailErrno("cannot write " + log_path, "check who owns it, or choose another --run-dir");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return FailErrno("cannot make a pipe");
@@ -92,7 +93,7 @@ Result<UniqueFd> StartDaemon(const Common& common, const std::string& run_dir) {
 Result<DaemonFacts> WaitUntilReady(const ApiClient& client, const UniqueFd& watch, const std::string& run_dir) {
   const Nanos deadline = MonotonicNow() + kStartLimit;
   for (;;) {
-    const auto facts = AskDaemon(client);
+    auto facts = AskDaemon(client);
     if (facts || facts.error().code != ECONNREFUSED) return facts;
     pollfd gone = {.fd = watch.Get(), .events = POLLIN, .revents = 0};
     if (poll(&gone, 1, 5) > 0) {

@@ -169,7 +169,8 @@ class Play {
     std::vector<DemoRow> rows;
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
       const auto& samples = tenants_[i]->story().samples;
-      const auto rate = RateBetween(samples, samples.back().time_us - 1'000'000, samples.back().time_us);
+      const std::int64_t end = samples.back().time_us;
+      const auto rate = RateBetween(samples, std::max(samples.front().time_us, end - 1'000'000), end);
       const auto vgpu = cast_.Ask(kRoles[i].name);
       rows.push_back({.name = kRoles[i].name,
                       .target_pct = targets_[i],

@@ -77,7 +77,7 @@ Result<void> DemoCast::Finish() {
 void DemoCast::Dismiss() {
   for (const DemoTenant& tenant : tenants_) {
     // Whether it worked does not matter: the vGPU goes with us at the latest.
-    (void)stage_.client().Delete("/v1/vgpus/" + tenant.name() + "?force=1");
+    [[maybe_unused]] const auto gone = stage_.client().Delete("/v1/vgpus/" + tenant.name() + "?force=1");
   }
   tenants_.clear();
 }

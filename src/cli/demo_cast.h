@@ -1,7 +1,6 @@
 #pragma once
 
 #include <list>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "base/result.h"
 #include "cli/demo_stage.h"
 #include "cli/demo_tenant.h"
+#include "cli/json.h"
 
 namespace tessera::cli {
 
@@ -17,14 +17,13 @@ class DemoCast {
  public:
   explicit DemoCast(const DemoStage& stage) : stage_(stage) {}
 
-  // Makes the vGPU `name` with `settings` (fields of the API) and starts a tenant with `arguments` in it. The reference
-  // is good until Dismiss.
-  Result<DemoTenant*> Enter(const std::string& name, nlohmann::json settings,
-                            const std::vector<std::string>& arguments);
+  // Makes the vGPU `name` with `settings` (fields of the API) and starts a tenant with `arguments` in it, which
+  // is there until Dismiss.
+  Result<DemoTenant*> Enter(const std::string& name, Json settings, const std::vector<std::string>& arguments);
   // Changes a vGPU, also while its tenant runs.
-  Result<void> Set(const std::string& name, const nlohmann::json& settings) const;
+  Result<void> Set(const std::string& name, const Json& settings) const;
   // What the daemon says about a vGPU.
-  Result<nlohmann::json> Ask(const std::string& name) const;
+  Result<Json> Ask(const std::string& name) const;
 
   // Listens to the tenants until `until()` holds, asking again whenever one said something and at least every 50 ms.
   // EINTR when the user wants to stop, EIO when a tenant ended before its time, ETIMEDOUT after `limit`.
@@ -37,11 +36,10 @@ class DemoCast {
     return {};
   }
 
-  // Ends all tenants' work and waits until they have verified it; removes the vGPUs.
+  // Ends all tenants' work and waits until they have verified it.
   Result<void> Finish();
+  // Kills what still runs and removes the vGPUs.
   void Dismiss();
-
-  std::list<DemoTenant>& tenants() { return tenants_; }
 
  private:
   Result<void> Listen(Nanos deadline);

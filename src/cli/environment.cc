@@ -14,7 +14,7 @@ std::string Joined(const std::vector<std::string>& parts) {
 // `first` in front of what the list holds, once: a `tessera run` inside another must not preload the shim twice.
 std::string Prepended(const std::string& first, const char* list) {
   if (!list || !*list) return first;
-  const std::string rest(list);
+  std::string rest(list);
   if (rest == first || rest.starts_with(first + ":")) return rest;
   return first + ":" + rest;
 }

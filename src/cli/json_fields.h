@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace tessera::cli {
+#include "cli/json.h"
 
-using Json = nlohmann::json;
+namespace tessera::cli {
 
 inline const Json& Field(const Json& object, const char* name) {
   static const Json kNothing;

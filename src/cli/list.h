@@ -1,9 +1,8 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "base/result.h"
 #include "cli/common.h"
+#include "cli/json.h"
 #include "cli/table.h"
 
 namespace tessera::cli {
@@ -13,7 +12,7 @@ Result<int> ListProcesses(const Common& common);
 Result<int> ListGpus(const Common& common);
 
 // The tables alone, of the arrays that GET /v1/processes and /v1/gpus hold.
-Table ProcessTable(const nlohmann::json& processes);
-Table GpuTable(const nlohmann::json& gpus);
+Table ProcessTable(const Json& processes);
+Table GpuTable(const Json& gpus);
 
 }  // namespace tessera::cli

@@ -32,7 +32,7 @@ std::string Sections(const std::string& footer, bool headings) {
       if (headings) {
         title.pop_back();
         std::transform(title.begin(), title.end(), title.begin(), ::toupper);
-        title = "# " + title;
+        title.insert(0, "# ");
       }
       text += title + "\n\n```\n";
       open = true;

@@ -65,7 +65,8 @@ Result<NvmlFacts> AskNvml() {
   void* handle = nullptr;
   for (const char* directory : kDirectories) {
     facts.library = std::string(directory) + "/libnvidia-ml.so.1";
-    if ((handle = dlopen(facts.library.c_str(), RTLD_NOW | RTLD_LOCAL))) break;
+    handle = dlopen(facts.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle) break;
   }
   if (!handle) return Fail(ENOENT, "libnvidia-ml.so.1 is not installed", "install the NVIDIA driver's libraries");
   const Library nvml(handle);

@@ -18,9 +18,7 @@ void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 void Print(const Table& table) { Print(table.Text(IsTerminal(STDOUT_FILENO))); }
 
-void PrintJson(const nlohmann::json& json) {
-  Print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-}
+void PrintJson(const Json& json) { Print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
 
 std::string FormatPercent(double percent) {
   char text[32];

@@ -1,9 +1,9 @@
 // What commands write to people and programs.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cli/json.h"
 #include "cli/table.h"
 
 namespace tessera::cli {
@@ -11,9 +11,9 @@ namespace tessera::cli {
 // Whether people read what goes to `fd`, so that colour and redrawing make sense. Never with NO_COLOR set.
 bool IsTerminal(int fd);
 
-void Print(const std::string& text);         // to stdout
-void Print(const Table& table);              // with bold titles on a terminal
-void PrintJson(const nlohmann::json& json);  // indented, with a newline
+void Print(const std::string& text);  // to stdout
+void Print(const Table& table);       // with bold titles on a terminal
+void PrintJson(const Json& json);     // indented, with a newline
 
 // "50", "12.5": a percentage without needless digits.
 std::string FormatPercent(double percent);

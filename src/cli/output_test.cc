@@ -12,8 +12,6 @@
 namespace tessera::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 TEST(Output, PercentagesHaveNoNeedlessDigits) {
   EXPECT_EQ(FormatPercent(30), "30");
   EXPECT_EQ(FormatPercent(12.5), "12.5");

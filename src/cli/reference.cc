@@ -38,7 +38,7 @@ std::vector<const CLI::Option*> Positionals(const CLI::App& app) {
 }
 
 std::string CommandPath(const CLI::App& app) {
-  const std::string own = app.get_name();
+  const std::string& own = app.get_name();
   return app.get_parent() ? CommandPath(*app.get_parent()) + " " + own : own;
 }
 

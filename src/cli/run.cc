@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "cli/child.h"
 #include "cli/daemon.h"
 #include "cli/environment.h"
 #include "cli/json_fields.h"
@@ -72,9 +73,7 @@ Result<int> RunProgram(const Common& common, const RunChoices& choices, const st
   const auto place = FindPlace(common, choices, program[0]);
   if (!place) return std::unexpected(place.error());
   if (auto set = SetProgramVariables(*place); !set) return std::unexpected(set.error());
-  std::vector<char*> arguments;
-  for (const std::string& word : program) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = ForExec(program);
   execvp(arguments[0], arguments.data());
   const int error = errno;
   std::fprintf(stderr, "tessera: cannot execute '%s': %s\n", arguments[0], std::strerror(error));

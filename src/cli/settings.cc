@@ -46,13 +46,13 @@ Result<void> CheckSettings(const VgpuSettings& settings) {
   return {};
 }
 
-Result<nlohmann::json> RequestBody(const VgpuSettings& settings) {
-  nlohmann::json body = nlohmann::json::object();
+Result<Json> RequestBody(const VgpuSettings& settings) {
+  Json body = Json::object();
   if (!settings.gpu.empty()) {
     // An index goes as a number, "auto" and a UUID as text.
     const bool index = std::ranges::all_of(settings.gpu, [](unsigned char c) { return std::isdigit(c); });
     if (index && settings.gpu.size() > 4) return Fail(ERANGE, "there is no GPU " + settings.gpu, "see 'tessera gpus'");
-    body["gpu"] = index ? nlohmann::json(std::stoi(settings.gpu)) : nlohmann::json(settings.gpu);
+    body["gpu"] = index ? Json(std::stoi(settings.gpu)) : Json(settings.gpu);
   }
   if (!settings.memory.empty()) {
     // A percentage is checked against any whole: the daemon does it again with the GPU's own.

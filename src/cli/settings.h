@@ -1,9 +1,9 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/result.h"
+#include "cli/json.h"
 
 namespace tessera::cli {
 
@@ -32,6 +32,6 @@ Result<void> CheckName(const std::string& name);
 Result<void> CheckSettings(const VgpuSettings& settings);
 
 // The fields of a request to make or change a vGPU. The daemon reads sizes itself: only it knows what 25 % is of.
-Result<nlohmann::json> RequestBody(const VgpuSettings& settings);
+Result<Json> RequestBody(const VgpuSettings& settings);
 
 }  // namespace tessera::cli

@@ -46,12 +46,11 @@ TEST(CheckName, TakesWhatFitsIntoAPath) {
 }
 
 TEST(RequestBody, HasOnlyWhatWasGiven) {
-  EXPECT_EQ(RequestBody({}).value(), nlohmann::json::object());
-  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(),
-            (nlohmann::json{{"gpu", "auto"}, {"memory_limit", "25%"}}));
-  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (nlohmann::json{{"memory_limit", "max"}}));
+  EXPECT_EQ(RequestBody({}).value(), Json::object());
+  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(), (Json{{"gpu", "auto"}, {"memory_limit", "25%"}}));
+  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}}));
   EXPECT_EQ(RequestBody({.gpu = "1", .compute = "30:60", .weight = "200"}).value(),
-            (nlohmann::json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
+            (Json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
 }
 
 TEST(RequestBody, RefusesUnknownSizes) {

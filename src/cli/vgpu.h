@@ -1,10 +1,10 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "base/result.h"
 #include "cli/common.h"
+#include "cli/json.h"
 #include "cli/settings.h"
 #include "cli/table.h"
 
@@ -18,7 +18,7 @@ Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSet
 Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force);
 
 // The table of `ls`, of the array in GET /v1/vgpus, and the lines of `show`, of one of its elements.
-Table VgpuTable(const nlohmann::json& vgpus);
-std::string VgpuText(const nlohmann::json& vgpu);
+Table VgpuTable(const Json& vgpus);
+std::string VgpuText(const Json& vgpu);
 
 }  // namespace tessera::cli

@@ -1,8 +1,11 @@
 // What the daemon reads and writes: state file, lock, sockets, the linker's cache, UUIDs.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -111,6 +114,32 @@ TEST_F(FilesTest, SocketsHaveTheirModesAndAreRemoved) {
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/client.sock"));
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/api.sock"));
+}
+
+// As sd_listen_fds(3) has it, in a child because the descriptors' numbers are fixed.
+TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
+  auto bound = Listeners::Open(dir_, "");
+  ASSERT_TRUE(bound);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int client = dup(bound->client.Get()), api = dup(bound->api.Get());
+    const std::string dir = dir_ + "/unused";
+    if (dup2(client, 3) != 3 || dup2(api, 4) != 4) _exit(1);
+    setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
+    setenv("LISTEN_FDS", "2", 1);
+    setenv("LISTEN_FDNAMES", "client:api", 1);
+    auto taken = Listeners::Open(dir, "");
+    if (!taken) _exit(2);
+    if (taken->client.Get() != 3 || taken->api.Get() != 4) _exit(3);
+    if (!(fcntl(3, F_GETFL) & O_NONBLOCK)) _exit(4);
+    taken = Fail(0, "destroyed");
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/client.sock"));
+  EXPECT_TRUE(std::filesystem::exists(dir_ + "/api.sock"));
 }
 
 TEST_F(FilesTest, ADirectoryThatCannotBeWrittenIsNamed) {

@@ -51,6 +51,16 @@ class Stage {
 
   bool BooksAreRight() {
     for (std::size_t client = 0; client < kClients; ++client) HangUp(client);
+    return NobodyIsIn() && AGoodProgramGetsAll() && NobodyIsIn();
+  }
+
+ private:
+  struct Connection {
+    UniqueFd client;
+    std::unique_ptr<Session> session;
+  };
+
+  bool NobodyIsIn() const {
     for (const auto& gpu : gpus_) {
       if (gpu->Memory().Ledger().Held() != 0) return false;
       for (const VGpu* vgpu : gpu->VGpus()) {
@@ -61,11 +71,19 @@ class Stage {
     return table_->All().size() == 2;
   }
 
- private:
-  struct Connection {
-    UniqueFd client;
-    std::unique_ptr<Session> session;
-  };
+  bool AGoodProgramGetsAll() {
+    wire::Hello hello;
+    wire::SetText(hello.vgpus, "a");
+    Send(0, wire::BytesOf(wire::Make(hello)));
+    Send(0, wire::BytesOf(wire::Make(wire::Attach{.gpu = FakeDriver::UuidOf(0)})));
+    Send(0, wire::BytesOf(wire::Make(wire::Reserve{kGiB})));
+    Send(0, wire::BytesOf(wire::Make(wire::Wants{})));
+    const VgpuId a = table_->Find("a")->id;
+    const bool gets_all =
+        gpus_[0]->Memory().Ledger().Held(a) == kGiB && gpus_[0]->Token().TokenOf(a) == TokenServer::Token::kHeld;
+    HangUp(0);
+    return gets_all;
+  }
 
   void Make(const VGpuRequest& request) { (void)table_->Create(request, getuid()); }
 

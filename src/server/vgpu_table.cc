@@ -139,8 +139,8 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std
   std::vector<std::uint32_t> all;
   for (const auto& server : gpus_) all.push_back(server->Index());
   if (!gpu || *gpu == "auto") {
-    std::stable_sort(all.begin(), all.end(), [this](std::uint32_t a, std::uint32_t b) {
-      return gpus_[a]->Memory().Ledger().Unclaimed() > gpus_[b]->Memory().Ledger().Unclaimed();
+    std::ranges::sort(all, std::ranges::greater(), [this](std::uint32_t gpu) {
+      return std::pair(gpus_[gpu]->Memory().Ledger().Unclaimed(), -static_cast<std::int64_t>(gpu));
     });
     return all;
   }

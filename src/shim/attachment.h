@@ -92,6 +92,7 @@ class Attachment {
   void Pace();
   Nanos Tick(Nanos now);
   void MindDaemon(Nanos now);
+  void Reattach();
 
   const cuda::CUdevice device_;
   const wire::Uuid uuid_;
@@ -112,7 +113,7 @@ class Attachment {
   Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
   Nanos last_activity_ = 0;
 
-  std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
+  std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
   std::atomic<std::uint32_t> contexts_held_{0};
 };

@@ -288,6 +288,16 @@ void Attachment::StartPacer() {
   pthread_detach(thread);
 }
 
+void Attachment::Reattach() {
+  std::lock_guard lock(mutex_);
+  wire::Page* before = Page();
+  if (!Attach()) return;
+  // Parked: work in flight finishes by itself, the next submission asks the new daemon.
+  Park();
+  before->doorbell.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
 // Looks after a lost daemon: reconnects; after the grace follows the policy.
 void Attachment::MindDaemon(Nanos now) {
   Session& session = Session::Instance();
@@ -298,18 +308,7 @@ void Attachment::MindDaemon(Nanos now) {
   if (!one) return;
   if (now >= next_try) {
     next_try = now + kReconnectEvery;
-    if (session.Reconnect()) {
-      ForEach([](Attachment& attachment) {
-        std::lock_guard lock(attachment.mutex_);
-        wire::Page* before = attachment.Page();
-        if (!attachment.Attach()) return;
-        // Parked: work in flight finishes by itself, the next submission asks the new daemon.
-        attachment.Park();
-        before->doorbell.fetch_add(1, std::memory_order_release);
-        syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-      });
-      return;
-    }
+    if (session.Reconnect([] { ForEach([](Attachment& attachment) { attachment.Reattach(); }); })) return;
   }
   if (now - session.LostSince() < session.Grace()) return;
   ForEach([block = session.BlockOnLoss()](Attachment& attachment) {

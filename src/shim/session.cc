@@ -80,7 +80,7 @@ bool Session::SayHello(bool loud) {
 std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                               UniqueFd* fd) {
   std::lock_guard lock(mutex_);
-  if (!socket_) return 0;
+  if (!MaySpeak()) return 0;
   ssize_t length = -1;
   if (SendPacket(socket_.Get(), request)) {
     pollfd wait{.fd = socket_.Get(), .events = POLLIN, .revents = 0};
@@ -119,7 +119,7 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std:
 
 void Session::Send(std::span<const std::byte> message) {
   std::lock_guard lock(mutex_);
-  if (socket_ && !SendPacket(socket_.Get(), message)) LoseLocked();
+  if (MaySpeak() && !SendPacket(socket_.Get(), message)) LoseLocked();
 }
 
 void Session::LoseLocked() {
@@ -135,8 +135,6 @@ bool Session::Lost() {
   if (poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLERR))) LoseLocked();
   return lost_since_ != 0;
 }
-
-bool Session::Reconnect() { return SayHello(false); }
 
 void Session::AbandonAfterFork() {
   // Another thread of the parent may have held the mutex; the child has only this thread, so it may be made anew.

@@ -1,6 +1,8 @@
 // The process's conversation with the daemon.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <mutex>
 #include <span>
@@ -50,8 +52,17 @@ class Session {
   Nanos Grace() const { return welcome_.grace_ns; }
   bool BlockOnLoss() const { return welcome_.block_on_loss != 0; }
 
-  // Connects and says Hello again. True if a new session stands; the caller attaches its GPUs anew.
-  bool Reconnect();
+  // Connects, says Hello again and, if a new session stands, calls `attach`, which attaches the GPUs anew. Until it
+  // returns, other threads find the daemon gone: a new one knows nothing yet of what they would speak of.
+  template <typename Attach>
+  bool Reconnect(Attach&& attach) {
+    alone_ = pthread_self();
+    only_one_ = true;
+    const bool stands = SayHello(false);
+    if (stands) attach();
+    only_one_ = false;
+    return stands;
+  }
 
   // In a forked child: forgets the parent's session. CUDA itself does not work there if the parent used it.
   void AbandonAfterFork();
@@ -59,6 +70,7 @@ class Session {
  private:
   Session() = default;
   bool SayHello(bool loud);
+  bool MaySpeak() const { return socket_ && (!only_one_ || pthread_equal(alone_, pthread_self())); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                        UniqueFd* fd);
   void Send(std::span<const std::byte> message);
@@ -67,7 +79,9 @@ class Session {
   bool observer_ = false;
   cuda::CUresult opened_ = cuda::CUDA_SUCCESS;
   std::atomic<bool> managed_{false};
-  std::atomic<Nanos> lost_since_{0};  // 0: not lost
+  std::atomic<Nanos> lost_since_{0};   // 0: not lost
+  std::atomic<bool> only_one_{false};  // a reconnect is under way, by the thread
+  std::atomic<pthread_t> alone_{};     // that this names
 
   std::mutex mutex_;  // guards the socket and what is said on it
   UniqueFd socket_;

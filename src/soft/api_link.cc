@@ -4,6 +4,7 @@
 #include "soft/api.h"
 #include "soft/jit_options.h"
 #include "soft/module.h"
+#include "soft/stream_variants.h"
 
 namespace tessera::soft {
 
@@ -47,6 +48,9 @@ TESSERA_CUDA_API cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void*
     return result;
   });
 }
+
+TESSERA_EXPORT(cuLinkCreate, Alias<&cuLinkCreate_v2>)
+TESSERA_EXPORT(cuLinkAddData, Alias<&cuLinkAddData_v2>)
 
 TESSERA_CUDA_API cuLinkComplete(CUlinkState handle, void** image, std::size_t* bytes) {
   return WithContext([&](Context&) {

@@ -79,7 +79,7 @@ TESSERA_CUDA_API cuMemPoolDestroy(CUmemoryPool handle) {
   return WithPool(handle, [&](Pool& pool) {
     if (&pool == &pool.device().default_pool()) return CUDA_ERROR_NOT_PERMITTED;
     if (&pool.device().pool() == &pool) pool.device().set_pool(pool.device().default_pool());
-    Pools::Get().Remove(handle);
+    Pool::Destroy(handle);
     return CUDA_SUCCESS;
   });
 }

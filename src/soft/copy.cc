@@ -107,8 +107,8 @@ Link LinkOf(const Copy& copy) {
   const Box& from = copy.source;
   if (!to.on_device && !from.on_device) return {};
   if (to.on_device && from.on_device && to.device == from.device) return {};
-  const int device = to.on_device ? to.device : from.device;
-  return {&DeviceOf(device)->state(), device, to.on_device ? CopyDirection::kToDevice : CopyDirection::kToHost};
+  Device& device = *DeviceOf(to.on_device ? to.device : from.device);
+  return {&device.state(), device.shared_index(), to.on_device ? CopyDirection::kToDevice : CopyDirection::kToHost};
 }
 
 // Arrays and the program's own memory are in no map; a program that frees them in use is on its own.

@@ -61,8 +61,4 @@ const std::vector<std::unique_ptr<Device>>& Devices();
 // Null if there is no device of this number.
 Device* DeviceOf(cuda::CUdevice ordinal);
 
-// Which devices of `uuids` the text of CUDA_VISIBLE_DEVICES names, by index or beginning of a UUID, in its order. It
-// ends at the first name that is not one.
-std::vector<int> VisibleDevices(const char* text, const std::vector<std::string>& uuids);
-
 }  // namespace tessera::soft

@@ -64,6 +64,7 @@ OpRef Dispatcher::Submit(Task task, std::span<const OpRef> after) {
     if (!earlier || earlier->done) continue;
     earlier->followers.push_back(op);
     ++op->blockers;
+    if (op->task.brief && earlier->task.lane != Lane::kNone) op->task.lane = earlier->task.lane;
   }
   unfinished_.insert(op);
   if (op->blockers == 0) {
@@ -143,7 +144,7 @@ void Dispatcher::MakeReady(const OpRef& op, std::vector<OpRef>& finished) {
     return;
   }
   LaneState& lane = dispatcher.StateOf(op->task.lane);
-  lane.ready.push_back(op);
+  op->task.brief ? lane.ready.push_front(op) : lane.ready.push_back(op);
   if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([&dispatcher, &lane] { dispatcher.RunLane(lane); });
   lane.wake.notify_one();
 }

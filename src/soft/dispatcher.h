@@ -32,6 +32,7 @@ struct Task {
   Lane lane = Lane::kNone;
   std::function<cuda::CUresult()> body = nullptr;  // none for an operation that only marks a point
   bool even_after_error = false;                   // stream callbacks hear of errors
+  bool brief = false;  // not worth a change of threads: runs on the lane of what it waits for, next of all
 };
 
 class Dispatcher;

@@ -10,6 +10,7 @@
 #include "soft/device.h"
 #include "soft/pool.h"
 #include "soft/soft_gpu.h"
+#include "soft/visible_devices.h"
 
 namespace tessera::soft {
 namespace {

@@ -126,8 +126,9 @@ OpRef Engine::Append(Stream& stream, GraphExec& exec) {
 OpRef Engine::SubmitGraph(const Graph& graph, const OpRef& begin) {
   std::map<const Node*, OpRef> ops;
   std::vector<OpRef> ends = {begin};
-  const auto order = graph.Order();  // Instantiate made sure that there is one
-  for (const Node* node : *order) {
+  // Instantiate made sure that there is an order.
+  const std::vector<Node*> order = graph.Order().value_or(std::vector<Node*>());
+  for (const Node* node : order) {
     std::vector<OpRef> after = {begin};
     for (const Node* dependency : node->dependencies) after.push_back(ops[dependency]);
     const OpRef op = node->enabled ? Submit(node->work, std::move(after)) : dispatcher_.Submit({}, after);
@@ -172,7 +173,8 @@ Task Engine::TaskOf(const Work& work) {
             }};
   }
   if (const auto* batch = std::get_if<BatchWork>(&work)) {
-    return {Lane::kMemory, MemoryOperations(batch->operations)};
+    // A GPU writes a word between two kernels in no time; changes of threads would make a tenth of a millisecond of it.
+    return {.lane = Lane::kMemory, .body = MemoryOperations(batch->operations), .brief = !AnyWaits(batch->operations)};
   }
   return {};
 }

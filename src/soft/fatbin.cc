@@ -106,7 +106,7 @@ Result<std::string> FindInFatbin(const char* fatbin, int compute_capability) {
   }
   if (best == nullptr) {
     return Fail(ENOENT, "fatbin without PTX that the soft GPU may run",
-                "compile with nvcc -gencode arch=compute_70,code=compute_70");
+                "compile with nvcc -gencode arch=compute_80,code=compute_80");
   }
   const auto entry = Read<EntryHeader>(best);
   const char* payload = best + entry.header_bytes;

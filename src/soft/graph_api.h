@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "soft/api.h"
-#include "soft/graph.h"
+#include "soft/graph_exec.h"
 
 namespace tessera::soft {
 
@@ -26,6 +26,16 @@ cuda::CUresult WithNode(cuda::CUgraphNode handle, Function&& function) {
   if (const cuda::CUresult state = DriverState(); state != cuda::CUDA_SUCCESS) return state;
   const auto node = Nodes::Get().Find(handle);
   return node ? function(node) : cuda::CUDA_ERROR_INVALID_VALUE;
+}
+
+// Runs `function(copy)` for the node of an executable graph that is the copy of this node.
+template <typename Function>
+cuda::CUresult WithExecNode(cuda::CUgraphExec exec_handle, cuda::CUgraphNode handle, Function&& function) {
+  return WithNode(handle, [&](const auto& node) {
+    const auto exec = GraphExecs::Get().Find(exec_handle);
+    Node* const copy = exec ? exec->Find(*node) : nullptr;
+    return copy ? function(*copy) : cuda::CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 // Between the parameters of a node as the API has them and work. Both check; the errors are those of the like-named

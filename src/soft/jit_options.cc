@@ -33,7 +33,8 @@ void JitOptions::Answer(const std::string& log) const {
   FillLog(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
   if (void** const wall_time = Find(CU_JIT_WALL_TIME)) {
     const float milliseconds = 0;
-    std::memcpy(wall_time, &milliseconds, sizeof milliseconds);
+    std::memcpy(static_cast<void*>(wall_time), &milliseconds,
+                sizeof milliseconds);  // a number in the place of a pointer
   }
 }
 

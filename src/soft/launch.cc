@@ -67,6 +67,13 @@ CUresult CopyBuffer(void** extra, std::vector<std::byte>& bytes) {
   return CUDA_SUCCESS;
 }
 
+CUresult CopyParameters(const ptx::Kernel& kernel, const LaunchRequest& request, std::vector<std::byte>& bytes) {
+  if (request.parameters != nullptr && request.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (request.extra != nullptr) return CopyBuffer(request.extra, bytes);
+  if (request.parameters != nullptr) return CopyEach(kernel, request.parameters, bytes);
+  return kernel.parameters.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
 CUresult ResolveLaunch(Context& context, const LaunchRequest& request, KernelWork* work) {
@@ -75,17 +82,7 @@ CUresult ResolveLaunch(Context& context, const LaunchRequest& request, KernelWor
   if (const CUresult result = CheckShape(context, request, *function); result != CUDA_SUCCESS) return result;
   const ptx::Kernel& kernel = function->kernel;
   std::vector<std::byte> bytes(kernel.parameter_bytes);
-  CUresult result = CUDA_SUCCESS;
-  if (request.parameters != nullptr && request.extra != nullptr) {
-    result = CUDA_ERROR_INVALID_VALUE;
-  } else if (request.extra != nullptr) {
-    result = CopyBuffer(request.extra, bytes);
-  } else if (request.parameters != nullptr) {
-    result = CopyEach(kernel, request.parameters, bytes);
-  } else if (!kernel.parameters.empty()) {
-    result = CUDA_ERROR_INVALID_VALUE;
-  }
-  if (result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CopyParameters(kernel, request, bytes); result != CUDA_SUCCESS) return result;
   *work = {.function = std::move(function),
            .grid = request.grid,
            .block = request.block,

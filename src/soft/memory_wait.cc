@@ -1,5 +1,6 @@
 #include "soft/memory_wait.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -73,6 +74,10 @@ CUresult CheckMemoryOperations(const std::vector<CUstreamBatchMemOpParams>& oper
     if (const CUresult result = Check(operation); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
+}
+
+bool AnyWaits(const std::vector<CUstreamBatchMemOpParams>& operations) {
+  return std::ranges::any_of(operations, [](const auto& operation) { return Waits(operation.operation); });
 }
 
 std::function<CUresult()> MemoryOperations(std::vector<CUstreamBatchMemOpParams> operations) {

@@ -164,6 +164,7 @@ CUresult Module::PlaceVariables() {
 
 std::vector<std::shared_ptr<Function>> Module::functions() {
   std::vector<std::shared_ptr<Function>> shared;
+  shared.reserve(functions_.size());
   for (Function& function : functions_) shared.emplace_back(shared_from_this(), &function);
   return shared;
 }

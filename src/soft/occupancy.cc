@@ -10,7 +10,7 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-constexpr int kWarp = 32;
+constexpr std::size_t kWarp = 32;
 
 // The driver hands out shared memory in these steps, as sizes it answers show.
 constexpr std::size_t kSharedGranule = 128;
@@ -26,7 +26,7 @@ int BlocksPerMultiprocessor(const Function& function, int block_size, std::size_
       dynamic_shared_bytes > static_cast<std::size_t>(function.max_dynamic_shared_bytes)) {
     return 0;
   }
-  const std::size_t threads = static_cast<std::size_t>((block_size + kWarp - 1) / kWarp * kWarp);
+  const std::size_t threads = (static_cast<std::size_t>(block_size) + kWarp - 1) / kWarp * kWarp;
   const std::size_t shared = function.kernel.static_shared_bytes + dynamic_shared_bytes +
                              Limit(function, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
   return static_cast<int>(

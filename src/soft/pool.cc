@@ -1,8 +1,8 @@
 #include "soft/pool.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "soft/device.h"
 
@@ -10,6 +10,19 @@ namespace tessera::soft {
 namespace {
 
 using namespace cuda;
+
+using Pools = Handles<Pool, CUmemoryPool>;
+
+// Pools that were destroyed with memory in use, often by frees that are still queued.
+struct Destroyed {
+  std::mutex mutex;
+  std::map<CUmemoryPool, std::shared_ptr<Pool>> pools;
+
+  static Destroyed& Get() {
+    static Destroyed& destroyed = *new Destroyed;
+    return destroyed;
+  }
+};
 
 void Raise(std::atomic<std::uint64_t>& high, std::uint64_t value) {
   std::uint64_t seen = high;
@@ -92,13 +105,27 @@ Pool* Pool::FromHandle(CUmemoryPool handle) {
   for (const auto& device : Devices()) {
     if (device->default_pool().handle() == handle) return &device->default_pool();
   }
-  return Handles<Pool, CUmemoryPool>::Get().Find(handle).get();
+  return Pools::Get().Find(handle).get();
+}
+
+void Pool::Destroy(CUmemoryPool handle) {
+  Destroyed& destroyed = Destroyed::Get();
+  const std::lock_guard lock(destroyed.mutex);
+  std::shared_ptr<Pool> pool = Pools::Get().Remove(handle);
+  if (pool != nullptr && !pool->empty()) destroyed.pools.emplace(handle, std::move(pool));
 }
 
 CUresult FreeToPool(CUdeviceptr address) {
   const auto mapping = AddressMap::Get().Lookup(address);
-  Pool* pool = mapping && mapping->pool != nullptr ? Pool::FromHandle(mapping->pool) : nullptr;
-  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : pool->Free(address);
+  if (!mapping || mapping->pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Destroyed& destroyed = Destroyed::Get();
+  const std::lock_guard lock(destroyed.mutex);  // no pool goes meanwhile
+  if (Pool* pool = Pool::FromHandle(mapping->pool)) return pool->Free(address);
+  const auto dying = destroyed.pools.find(mapping->pool);
+  if (dying == destroyed.pools.end()) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult freed = dying->second->Free(address);
+  if (dying->second->empty()) destroyed.pools.erase(dying);
+  return freed;
 }
 
 }  // namespace tessera::soft

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
@@ -18,6 +19,7 @@ class Pool {
   // The work that used `address` has ended.
   cuda::CUresult Free(cuda::CUdeviceptr address);
   void Trim(std::uint64_t keep) { heap_.Trim(keep); }
+  bool empty() const { return heap_.used() == 0; }
 
   // `value` points to a std::uint64_t, or an int for the reuse policies, as in cuMemPoolGetAttribute.
   cuda::CUresult Get(cuda::CUmemPool_attribute attribute, void* value);
@@ -26,6 +28,8 @@ class Pool {
   cuda::CUmemoryPool handle() { return reinterpret_cast<cuda::CUmemoryPool>(this); }
   // The devices' default pools included. Null if `handle` is no pool.
   static Pool* FromHandle(cuda::CUmemoryPool handle);
+  // The handle becomes invalid; what was allocated stays valid, and the last free takes the pool with it.
+  static void Destroy(cuda::CUmemoryPool handle);
 
  private:
   Device& device_;

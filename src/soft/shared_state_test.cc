@@ -1,7 +1,7 @@
 #include "soft/shared_state.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
 
 #include <fstream>
 #include <set>
@@ -167,6 +167,21 @@ TEST(SharedState, DirectoryThatCannotBeWritten) {
   const auto state = SharedState::Attach("/proc/tessera-soft", "1GiB");
   ASSERT_FALSE(state);
   EXPECT_NE(state.error().Text().find("make /dev/shm writable"), std::string::npos) << state.error().Text();
+}
+
+// A file that cannot grow stands for a full /dev/shm: an error now, no SIGBUS later.
+TEST(SharedState, NoRoomForTheState) {
+  const ScratchState scratch;
+  TestProcess child([&](TestProcess::Peer&) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit small = {4096, 4096};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const auto state = SharedState::Attach(scratch.path(), "1GiB");
+    ASSERT_FALSE(state);
+    EXPECT_NE(state.error().Text().find("make room in /dev/shm"), std::string::npos) << state.error().Text();
+  });
+  EXPECT_EQ(child.Wait(), 0);
+  EXPECT_EQ(MustAttach(scratch.path(), "1GiB")->UsedBytes(0), 0u);
 }
 
 TEST(SharedState, SymbolicLinkIsNotFollowed) {

@@ -45,11 +45,13 @@ class Run {
       ReportProgress();
     }
     work_.Drain();
+    end_ = MonotonicNow();
   }
 
+  // What the loop did; the time that it took to verify that does not count.
   void ReportDone(bool verified) const {
     std::printf("{\"event\":\"done\",\"time_us\":%lld,\"kernels\":%llu,\"busy_us\":%lld,\"verified\":%s}\n",
-                Microseconds(MonotonicNow()), static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(),
+                Microseconds(end_), static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(end_),
                 verified ? "true" : "false");
   }
 
@@ -88,17 +90,18 @@ class Run {
     if (options_.report_every_ms == 0 || now - reported_ < options_.report_every_ms * kMillisecond) return;
     reported_ = now;
     std::printf("{\"event\":\"progress\",\"time_us\":%lld,\"kernels\":%llu,\"busy_us\":%lld}\n", Microseconds(now),
-                static_cast<unsigned long long>(work_.completed()), BusyMicroseconds());
+                static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(now));
   }
 
   // Time in which it had work or wanted it done: since the start, less its own pauses.
-  long long BusyMicroseconds() const { return Microseconds(MonotonicNow() - begin_ - paused_); }
+  long long BusyMicroseconds(Nanos until) const { return Microseconds(until - begin_ - paused_); }
 
   const Options& options_;
   Driver& driver_;
   Work& work_;
   const Nanos begin_;
   Nanos reported_;
+  Nanos end_ = 0;
   Nanos paused_ = 0;
   std::uint64_t submitted_ = 0;
   std::uint64_t in_burst_ = 0;

@@ -48,7 +48,7 @@ std::optional<wire::View> ViewOf(Device device) {
   if (get_uuid(device, text, sizeof text) != nvml::kSuccess) return std::nullopt;
   const auto uuid = ParseUuid(text);
   if (!uuid) return std::nullopt;
-  if (session.Lost() && !session.Reconnect()) return std::nullopt;
+  if (session.Lost() && !session.Reconnect([] {})) return std::nullopt;
   wire::View view;
   wire::Header header;
   if (!session.Ask(wire::Make(wire::Query{.gpu = *uuid}), view, header)) return std::nullopt;
@@ -138,6 +138,17 @@ RUNNING_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvml::ProcessInfo)
 GRAPHICS_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvml::ProcessInfoV1)
 GRAPHICS_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvml::ProcessInfo)
 GRAPHICS_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvml::ProcessInfo)
+
+NVML_HOOK nvmlDeviceGetRunningProcessDetailList(Device device, nvml::ProcessDetailList* list) {
+  const int result = REAL(nvmlDeviceGetRunningProcessDetailList)(device, list);
+  if (result != nvml::kSuccess || !list || !list->processes) return result;
+  if (const auto view = ViewOf(device)) {
+    const auto end = std::remove_if(list->processes, list->processes + list->count,
+                                    [&](const nvml::ProcessDetail& p) { return !IsOurs(*view, p.pid); });
+    list->count = static_cast<unsigned>(end - list->processes);
+  }
+  return result;
+}
 
 NVML_HOOK nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* samples, unsigned* count,
                                           unsigned long long since) {

@@ -35,6 +35,18 @@ struct ProcessInfo {  // of versions 2 and 3
   unsigned gpu_instance, compute_instance;
 };
 
+struct ProcessDetail {
+  unsigned pid;
+  unsigned long long used_memory;
+  unsigned gpu_instance, compute_instance;
+  unsigned long long protected_memory;
+};
+
+struct ProcessDetailList {
+  unsigned version, mode, count;
+  ProcessDetail* processes;
+};
+
 struct Utilization {
   unsigned gpu, memory;  // per cent
 };

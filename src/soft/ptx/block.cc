@@ -25,7 +25,8 @@ void Block::Start(std::uint64_t its_linear_index) {
   const Dim3& size = grid->launch.grid;
   const auto threads = static_cast<std::uint32_t>(grid->launch.block.Count());
   linear_index = its_linear_index;
-  index = {static_cast<std::uint32_t>(linear_index % size.x), static_cast<std::uint32_t>(linear_index / size.x % size.y),
+  index = {static_cast<std::uint32_t>(linear_index % size.x),
+           static_cast<std::uint32_t>(linear_index / size.x % size.y),
            static_cast<std::uint32_t>(linear_index / size.x / size.y)};
   live = threads;
   barriers.fill({});

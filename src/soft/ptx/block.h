@@ -20,7 +20,7 @@ struct Grid {
   AddressSpace& memory;
   Hooks& hooks;
   std::vector<std::byte> parameters;  // aligned as device memory is
-  std::vector<Range> ranges;  // last hit of each memory instruction
+  std::vector<Range> ranges;          // last hit of each memory instruction
   std::optional<Fault> fault;
   std::uint64_t unreported = 0;  // instructions run since the last Progress
 

@@ -55,7 +55,7 @@ class Arguments {
     address_ += sizeof(T);
     ++count_;
     T value;
-    std::memcpy(&value, place, sizeof(T));
+    std::memcpy(static_cast<void*>(&value), place, sizeof(T));
     return value;
   }
   std::uint32_t count() const { return count_; }
@@ -117,8 +117,10 @@ bool Convert(const Caller& caller, const std::string& format, std::size_t& at, A
     case 'o':
       return wide ? Append(text, spec + "ll" + kind, arguments.Next<unsigned long long>())
                   : Append(text, spec + kind, arguments.Next<unsigned>());
-    case 'c': return Append(text, spec + kind, arguments.Next<int>());
-    case 'p': return Append(text, spec + kind, arguments.Next<void*>());
+    case 'c':
+      return Append(text, spec + kind, arguments.Next<int>());
+    case 'p':
+      return Append(text, spec + kind, arguments.Next<void*>());
     case 'e':
     case 'E':
     case 'f':
@@ -126,15 +128,20 @@ bool Convert(const Caller& caller, const std::string& format, std::size_t& at, A
     case 'g':
     case 'G':
     case 'a':
-    case 'A': return Append(text, spec + kind, arguments.Next<double>());
+    case 'A':
+      return Append(text, spec + kind, arguments.Next<double>());
     case 's': {
       const auto address = arguments.Next<std::uint64_t>();
       std::string value;
       if (!address || !caller.String(*address, value)) return false;
       return Append(text, spec + kind, std::optional(value.c_str()));
     }
-    case '%': text += '%'; return true;
-    default: text += spec; return true;
+    case '%':
+      text += '%';
+      return true;
+    default:
+      text += spec;
+      return true;
   }
 }
 
@@ -168,9 +175,9 @@ void AssertFail(Warp& warp, const Instruction& in, const CallSite& site, LaneMas
       !caller.String(caller.Argument(3), function)) {
     return;
   }
-  warp.Raise(in, caller.lane, Fault::kAssert,
-             file + ":" + std::to_string(caller.Argument(2)) + ": " + function + ": Assertion `" + message +
-                 "` failed");
+  warp.Raise(
+      in, caller.lane, Fault::kAssert,
+      file + ":" + std::to_string(caller.Argument(2)) + ": " + function + ": Assertion `" + message + "` failed");
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 
 std::string CompareIntoWord(const std::string& comparison, const char* load, const char* name) {
   return "ld.global." + std::string(load) + " " + name + "3, [%l0]; ld.global." + load + " " + name + "4, [%l0+8];" +
-         "setp." + comparison + " %p1, " + name + "3, " + name + "4; selp.u64 %l9, 1, 0, %p1; st.global.u64 [%l1], %l9;";
+         "setp." + comparison + " %p1, " + name + "3, " + name +
+         "4; selp.u64 %l9, 1, 0, %p1; st.global.u64 [%l1], %l9;";
 }
 
 template <typename T>
@@ -69,13 +70,19 @@ TEST(Compare, FloatsAndNan) {
 TEST(Compare, CombinesWithAPredicateAndGivesBothAnswers) {
   const std::vector<Row> rows = {{1, 2, 0}, {1, 2, 1}, {2, 1, 0}, {2, 1, 1}};
   for (const std::string combination : {"and", "or", "xor"}) {
-    const auto results = Compute("ld.global.s32 %r3, [%l0]; ld.global.s32 %r4, [%l0+8]; ld.global.s32 %r5, [%l0+16];"
-                                 "setp.ne.s32 %p1, %r5, 0; setp.lt." + combination + ".s32 %p2|%p3, %r3, %r4, !%p1;"
-                                 "selp.u64 %l3, 1, 0, %p2; selp.u64 %l4, 1, 0, %p3;"
-                                 "st.global.v2.u64 [%l1], {%l3, %l4};", rows);
+    const auto results = Compute(
+        "ld.global.s32 %r3, [%l0]; ld.global.s32 %r4, [%l0+8]; ld.global.s32 %r5, [%l0+16];"
+        "setp.ne.s32 %p1, %r5, 0; setp.lt." +
+            combination +
+            ".s32 %p2|%p3, %r3, %r4, !%p1;"
+            "selp.u64 %l3, 1, 0, %p2; selp.u64 %l4, 1, 0, %p3;"
+            "st.global.v2.u64 [%l1], {%l3, %l4};",
+        rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const bool less = rows[i][0] < rows[i][1], c = rows[i][2] == 0;
-      const auto combine = [&](bool a) { return combination == "and" ? a && c : combination == "or" ? a || c : a != c; };
+      const auto combine = [&](bool a) {
+        return combination == "and" ? a && c : combination == "or" ? a || c : a != c;
+      };
       EXPECT_EQ(results[i][0], combine(less)) << combination << i;
       EXPECT_EQ(results[i][1], combine(!less)) << combination << i;
     }
@@ -138,15 +145,33 @@ TEST(Move, SpecialRegisters) {
   ASSERT_NE(module, nullptr);
   constexpr std::uint32_t kThreads = 5 * 3 * 3 * 2 * 2 * 2;
   const auto out = device.Allocate(kThreads * 80);
-  const Launch launch = {.grid = {2, 2, 2}, .block = {5, 3, 3}, .dynamic_shared_bytes = 48, .sm_count = 3, .grid_id = 9};
+  const Launch launch = {
+      .grid = {2, 2, 2}, .block = {5, 3, 3}, .dynamic_shared_bytes = 48, .sm_count = 3, .grid_id = 9};
   const auto done = TryLaunch(device, *module, "test", launch, Arguments(out));
   ASSERT_TRUE(done.has_value()) << done.error().message;
   const auto rows = device.Download<std::array<std::uint32_t, 20>>(out, kThreads);
   for (std::uint32_t i = 0; i < kThreads; ++i) {
     const std::uint32_t thread = i % 45, block = i / 45, lane = thread % 32;
-    const std::array<std::uint32_t, 20> expected = {
-        thread % 5, thread / 5 % 3, thread / 15,    5,         3, 3, block % 2, block / 2 % 2, block / 4, 2, 2, 2, lane,
-        thread / 32, block % 3,     3, (1u << lane) - 1, ~0u << lane, 48, 9};
+    const std::array<std::uint32_t, 20> expected = {thread % 5,
+                                                    thread / 5 % 3,
+                                                    thread / 15,
+                                                    5,
+                                                    3,
+                                                    3,
+                                                    block % 2,
+                                                    block / 2 % 2,
+                                                    block / 4,
+                                                    2,
+                                                    2,
+                                                    2,
+                                                    lane,
+                                                    thread / 32,
+                                                    block % 3,
+                                                    3,
+                                                    (1u << lane) - 1,
+                                                    ~0u << lane,
+                                                    48,
+                                                    9};
     EXPECT_EQ(rows[i], expected) << i;
   }
 }

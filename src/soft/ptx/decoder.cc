@@ -24,9 +24,9 @@ Family FamilyOf(const StatementSyntax& statement) {
 const Opcode* FindOpcode(const StatementSyntax& statement) {
   static const auto* const kOpcodes = [] {
     auto* all = new std::unordered_multimap<std::string_view, const Opcode*>;
-    for (OpcodeTable table : {IntegerOpcodes(), BitOpcodes(), FloatOpcodes(), HalfOpcodes(), ConvertOpcodes(),
-                              CompareOpcodes(), MoveOpcodes(), MemoryOpcodes(), AtomicOpcodes(), ControlOpcodes(),
-                              BarrierOpcodes(), WarpOpcodes()}) {
+    for (OpcodeTable table :
+         {IntegerOpcodes(), BitOpcodes(), FloatOpcodes(), HalfOpcodes(), ConvertOpcodes(), CompareOpcodes(),
+          MoveOpcodes(), MemoryOpcodes(), AtomicOpcodes(), ControlOpcodes(), BarrierOpcodes(), WarpOpcodes()}) {
       for (const Opcode& opcode : table) all->emplace(opcode.name, &opcode);
     }
     return all;
@@ -117,16 +117,21 @@ std::uint32_t Decoder::TakeRounding() {
 }
 
 Space Decoder::TakeSpace() {
-  constexpr std::array<std::string_view, 8> kNames = {"global", "const",       "shared", "shared::cta",
+  constexpr std::array<std::string_view, 8> kNames = {"global", "const", "shared",       "shared::cta",
                                                       "local",  "param", "param::entry", "param::func"};
   switch (TakeOneOf(kNames, -1)) {
-    case -1: return Space::kGeneric;
+    case -1:
+      return Space::kGeneric;
     case 0:
-    case 1: return Space::kGlobal;
+    case 1:
+      return Space::kGlobal;
     case 2:
-    case 3: return Space::kShared;
-    case 4: return Space::kLocal;
-    default: return scopes_.function().kernel ? Space::kParam : Space::kLocal;
+    case 3:
+      return Space::kShared;
+    case 4:
+      return Space::kLocal;
+    default:
+      return scopes_.function().kernel ? Space::kParam : Space::kLocal;
   }
 }
 
@@ -154,8 +159,11 @@ Operand Decoder::Source(const OperandSyntax& syntax, Type type) {
     case OperandSyntax::kDouble:
       if (type != Type::kF32) return Constant(syntax.bits);
       return Constant(std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(syntax.bits))));
-    case OperandSyntax::kName: break;
-    default: Wrong("an operand that '" + std::string(statement_->text) + "' does not take"); return 0;
+    case OperandSyntax::kName:
+      break;
+    default:
+      Wrong("an operand that '" + std::string(statement_->text) + "' does not take");
+      return 0;
   }
   if (syntax.component.empty() && !syntax.negated) {
     if (const auto symbol = scopes_.Find(syntax.name)) {
@@ -216,18 +224,28 @@ Decoder::Place Decoder::Address(const OperandSyntax& syntax, Space space) {
     return {};
   }
   if (syntax.name.empty()) return {Constant(0), syntax.offset, space};
-  const auto symbol = scopes_.Find(syntax.name);
-  switch (symbol ? symbol->kind : Symbol::kNothing) {
-    case Symbol::kRegister: return {symbol->index, syntax.offset, space};
-    case Symbol::kGlobal: space = Space::kGlobal; break;
+  const Symbol symbol = scopes_.Find(syntax.name).value_or(Symbol{.kind = Symbol::kNothing});
+  switch (symbol.kind) {
+    case Symbol::kRegister:
+      return {symbol.index, syntax.offset, space};
+    case Symbol::kGlobal:
+      space = Space::kGlobal;
+      break;
     case Symbol::kShared:
     case Symbol::kKernelShared:
-    case Symbol::kDynamicShared: space = Space::kShared; break;
-    case Symbol::kParameter: space = Space::kParam; break;
-    case Symbol::kFrame: return {Constant(symbol->index), syntax.offset, Space::kFrame};
-    default: Wrong("'" + std::string(syntax.name) + "' is not declared or has no address"); return {};
+    case Symbol::kDynamicShared:
+      space = Space::kShared;
+      break;
+    case Symbol::kParameter:
+      space = Space::kParam;
+      break;
+    case Symbol::kFrame:
+      return {Constant(symbol.index), syntax.offset, Space::kFrame};
+    default:
+      Wrong("'" + std::string(syntax.name) + "' is not declared or has no address");
+      return {};
   }
-  return {SymbolAddress(*symbol, 0), syntax.offset, space};
+  return {SymbolAddress(symbol, 0), syntax.offset, space};
 }
 
 Operand Decoder::Constant(std::uint64_t value) {
@@ -248,10 +266,13 @@ Operand Decoder::Relocated(Relocation relocation, std::int64_t addend) {
 Operand Decoder::SymbolAddress(const Symbol& symbol, std::int64_t offset) {
   const std::uint64_t place = symbol.index + static_cast<std::uint64_t>(offset);
   switch (symbol.kind) {
-    case Symbol::kGlobal: return Relocated({.variable = symbol.index}, offset);
+    case Symbol::kGlobal:
+      return Relocated({.variable = symbol.index}, offset);
     case Symbol::kShared:
-    case Symbol::kParameter: return Constant(place);
-    case Symbol::kFunction: return Constant(FunctionAddress(symbol.index));
+    case Symbol::kParameter:
+      return Constant(place);
+    case Symbol::kFunction:
+      return Constant(FunctionAddress(symbol.index));
     case Symbol::kKernelShared: {
       const std::uint64_t at = program_.constants.size() / kWarpSize;
       program_.kernel_shared_constants.push_back(at);
@@ -266,7 +287,9 @@ Operand Decoder::SymbolAddress(const Symbol& symbol, std::int64_t offset) {
       in.immediate = static_cast<std::int64_t>(place);
       return value;
     }
-    default: Wrong("a name that has no address"); return 0;
+    default:
+      Wrong("a name that has no address");
+      return 0;
   }
 }
 

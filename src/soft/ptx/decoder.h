@@ -68,8 +68,8 @@ class Decoder {
   int TakeOneOf(std::span<const std::string_view> names, int otherwise);
   Type TakeType();  // the first that is a type, kNone (and an error) if there is none
   void Ignore(std::span<const std::string_view> modifiers);
-  std::uint32_t TakeRounding();   // .rn .rz .rm .rp and .ftz as SSE control bits
-  Space TakeSpace();              // .global .shared …; generic if there is none
+  std::uint32_t TakeRounding();  // .rn .rz .rm .rp and .ftz as SSE control bits
+  Space TakeSpace();             // .global .shared …; generic if there is none
 
   std::size_t operands() const { return statement_->operands.size(); }
   void ExpectOperands(std::size_t least, std::size_t most);
@@ -106,7 +106,7 @@ class Decoder {
   // Appends a branch to each of these labels to Program::branch_tables. They are of the current scope.
   std::uint32_t AddBranchTable(std::span<const std::string_view> labels, int line);
 
-  void Refuse();  // not supported
+  void Refuse();                    // not supported
   void Wrong(std::string message);  // not PTX
 
  private:

@@ -16,9 +16,10 @@ double D(std::uint64_t bits) { return std::bit_cast<double>(bits); }
 // Numbers of all sizes and signs, zeros, infinities, subnormals and a NaN, as float bits in even words and double bits
 // in odd ones.
 std::vector<Row> Numbers() {
-  const double values[] = {0.0,    -0.0,    1.0,     -1.0,  1.5,        -2.5,     3.0,   1e-40,   -1e-40,    1e-310, 1e30,
-                           -1e30,  0.1,     1 / 3.0, 255.5, -128.49999, 65504,    1e10,  -2.2e9,  4294967296.0, 0.5,
-                           INFINITY, -INFINITY, NAN,  7e-8,  1.00048828125, 2147483648.0, -2147483649.0, 1e19, 2.5};
+  const double values[] = {0.0,    -0.0,          1.0,          -1.0,          1.5,  -2.5,     3.0,       1e-40,
+                           -1e-40, 1e-310,        1e30,         -1e30,         0.1,  1 / 3.0,  255.5,     -128.49999,
+                           65504,  1e10,          -2.2e9,       4294967296.0,  0.5,  INFINITY, -INFINITY, NAN,
+                           7e-8,   1.00048828125, 2147483648.0, -2147483649.0, 1e19, 2.5};
   std::vector<Row> rows;
   for (const double a : values) {
     for (const double b : values) {
@@ -45,8 +46,9 @@ void ExpectFloat(const std::string& instruction, std::size_t sources, float (*ex
   const auto results = Compute(OneInstruction(instruction, "f", std::string(sources, 'f')), rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const float wanted = expected(F(rows[i][0]), F(rows[i][1]), F(rows[i][2]));
-    ASSERT_TRUE(Same(F(results[i][0]), wanted)) << instruction << " of " << F(rows[i][0]) << ", " << F(rows[i][1]) << ", "
-                                                << F(rows[i][2]) << ": " << F(results[i][0]) << ", not " << wanted;
+    ASSERT_TRUE(Same(F(results[i][0]), wanted))
+        << instruction << " of " << F(rows[i][0]) << ", " << F(rows[i][1]) << ", " << F(rows[i][2]) << ": "
+        << F(results[i][0]) << ", not " << wanted;
   }
 }
 
@@ -167,7 +169,8 @@ TEST(Float, Classes) {
 template <typename T>
 std::uint64_t Clamped(double value) {
   if (std::isnan(value)) return sizeof(T) == 8 ? 1ull << 63 : 0;
-  if (value >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+  if (value >= std::ldexp(1.0, std::numeric_limits<T>::digits))
+    return static_cast<std::uint64_t>(std::numeric_limits<T>::max());
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) {
     return static_cast<std::uint64_t>(std::numeric_limits<T>::min());
   }
@@ -206,9 +209,11 @@ TEST(Convert, IntegerToFloat) {
 }
 
 TEST(Convert, BetweenIntegers) {
-  ExpectComputes("cvt.s32.s8", "r", "h", 32, [](const Row& x) { return static_cast<std::uint64_t>(static_cast<std::int8_t>(x[0])); });
+  ExpectComputes("cvt.s32.s8", "r", "h", 32,
+                 [](const Row& x) { return static_cast<std::uint64_t>(static_cast<std::int8_t>(x[0])); });
   ExpectComputes("cvt.u64.u32", "l", "r", 64, [](const Row& x) { return x[0] & 0xffffffff; });
-  ExpectComputes("cvt.s64.s32", "l", "r", 64, [](const Row& x) { return static_cast<std::uint64_t>(static_cast<std::int32_t>(x[0])); });
+  ExpectComputes("cvt.s64.s32", "l", "r", 64,
+                 [](const Row& x) { return static_cast<std::uint64_t>(static_cast<std::int32_t>(x[0])); });
   ExpectComputes("cvt.u16.u64", "h", "l", 16, [](const Row& x) { return x[0]; });
   ExpectComputes("cvt.sat.u8.s32", "r", "r", 32, [](const Row& x) {
     return static_cast<std::uint64_t>(std::clamp(static_cast<std::int32_t>(x[0]), 0, 255));
@@ -238,8 +243,11 @@ TEST(Convert, SmallFormatsThereAndBack) {
   std::vector<Row> rows(45 * 1457);
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i][0] = i & 0xffff;
   for (const std::string format : {"f16", "bf16"}) {
-    const auto results = Compute("ld.global.u16 %h3, [%l0]; cvt.f32." + format + " %f3, %h3; cvt.rn." + format +
-                                     ".f32 %h4, %f3; st.global.u16 [%l1], %h4; st.global.f32 [%l1+8], %f3;",
+    const auto results = Compute(Replaced(R"(
+      ld.global.u16 %h3, [%l0];
+      cvt.f32.FORMAT %f3, %h3; cvt.rn.FORMAT.f32 %h4, %f3;
+      st.global.u16 [%l1], %h4; st.global.f32 [%l1+8], %f3;)",
+                                          "FORMAT", format),
                                  rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const float value = F(results[i][1]);
@@ -254,7 +262,7 @@ TEST(Convert, SmallFormatsThereAndBack) {
 TEST(Convert, RoundingToHalf) {
   EXPECT_EQ(Half::ToDouble(0x3c00), 1.0);
   EXPECT_EQ(Half::ToDouble(0x0001), 0x1p-24);
-  EXPECT_EQ(Half::FromDouble(1 + 0x1p-11), 0x3c00);             // a tie goes to the even one
+  EXPECT_EQ(Half::FromDouble(1 + 0x1p-11), 0x3c00);  // a tie goes to the even one
   EXPECT_EQ(Half::FromDouble(1 + 3 * 0x1p-11), 0x3c02);
   EXPECT_EQ(Half::FromDouble(1 + 0x1p-11 + 0x1p-30), 0x3c01);
   EXPECT_EQ(Half::FromDouble(65519.0), 0x7bff);
@@ -262,7 +270,7 @@ TEST(Convert, RoundingToHalf) {
   EXPECT_EQ(Half::FromDouble(65520.0, /*truncate=*/true), 0x7bff);
   EXPECT_EQ(Half::FromDouble(0x1p-25), 0);
   EXPECT_EQ(Half::FromDouble(-0x1.8p-25), 0x8001);
-  EXPECT_EQ(Half::FromDouble(0x1p-14 - 0x1p-26), 0x0400);       // a subnormal that rounds to the first normal number
+  EXPECT_EQ(Half::FromDouble(0x1p-14 - 0x1p-26), 0x0400);  // a subnormal that rounds to the first normal number
   EXPECT_EQ(Half::FromDouble(NAN), 0x7fff);
   EXPECT_EQ(Bfloat16::FromDouble(1 + 0x1p-8), 0x3f80);
   EXPECT_EQ(Bfloat16::FromDouble(-3.0e38), 0xff62);
@@ -282,8 +290,10 @@ TEST(HalfArithmetic, OneAndTwoAtATime) {
   EXPECT_EQ(compute("max.f16x2", "r", "rr"), 0x42003e00u);
   EXPECT_EQ(compute("neg.f16x2", "r", "r"), 0x4000be00u);
   EXPECT_EQ(compute("abs.f16", "h", "h"), 0x3e00u);
-  EXPECT_EQ(Compute("cvt.rn.f16x2.f32 %r3, 0f3F800000, 0fC0000000; st.global.b32 [%l1], %r3;", rows)[0][0], 0x3c00c000u);
-  EXPECT_EQ(Compute("cvt.rn.bf16x2.f32 %r3, 0f3F800000, 0fC0000000; st.global.b32 [%l1], %r3;", rows)[0][0], 0x3f80c000u);
+  EXPECT_EQ(Compute("cvt.rn.f16x2.f32 %r3, 0f3F800000, 0fC0000000; st.global.b32 [%l1], %r3;", rows)[0][0],
+            0x3c00c000u);
+  EXPECT_EQ(Compute("cvt.rn.bf16x2.f32 %r3, 0f3F800000, 0fC0000000; st.global.b32 [%l1], %r3;", rows)[0][0],
+            0x3f80c000u);
 }
 
 }  // namespace

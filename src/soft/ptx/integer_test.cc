@@ -37,37 +37,31 @@ TEST(Integer, Multiply) {
   ExpectComputes("mul.lo.u16", "h", "hh", 16, [](const Row& x) { return x[0] * x[1]; });
   ExpectComputes("mul.lo.s32", "r", "rr", 32, [](const Row& x) { return x[0] * x[1]; });
   ExpectComputes("mul.lo.s64", "l", "ll", 64, [](const Row& x) { return x[0] * x[1]; });
-  ExpectComputes("mul.hi.s32", "r", "rr", 32, [](const Row& x) {
-    return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1]) >> 32);
-  });
+  ExpectComputes("mul.hi.s32", "r", "rr", 32,
+                 [](const Row& x) { return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1]) >> 32); });
   ExpectComputes("mul.hi.u32", "r", "rr", 32, [](const Row& x) { return U64{As<U32>(x[0])} * As<U32>(x[1]) >> 32; });
   ExpectComputes("mul.hi.u64", "l", "ll", 64, [](const Row& x) { return As<U64>(U128{x[0]} * x[1] >> 64); });
-  ExpectComputes("mul.hi.s64", "l", "ll", 64, [](const Row& x) {
-    return As<U64>(static_cast<U64>(S128{As<S64>(x[0])} * As<S64>(x[1]) >> 64));
-  });
-  ExpectComputes("mul.wide.s32", "l", "rr", 64, [](const Row& x) { return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1])); });
+  ExpectComputes("mul.hi.s64", "l", "ll", 64,
+                 [](const Row& x) { return As<U64>(static_cast<U64>(S128{As<S64>(x[0])} * As<S64>(x[1]) >> 64)); });
+  ExpectComputes("mul.wide.s32", "l", "rr", 64,
+                 [](const Row& x) { return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1])); });
   ExpectComputes("mul.wide.u32", "l", "rr", 64, [](const Row& x) { return U64{As<U32>(x[0])} * As<U32>(x[1]); });
   ExpectComputes("mul.wide.s16", "r", "hh", 32, [](const Row& x) { return As<U64>(As<S16>(x[0]) * As<S16>(x[1])); });
   ExpectComputes("mad.lo.s32", "r", "rrr", 32, [](const Row& x) { return x[0] * x[1] + x[2]; });
-  ExpectComputes("mad.hi.u32", "r", "rrr", 32, [](const Row& x) {
-    return (U64{As<U32>(x[0])} * As<U32>(x[1]) >> 32) + x[2];
-  });
-  ExpectComputes("mad.wide.s32", "l", "rrl", 64, [](const Row& x) {
-    return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1])) + x[2];
-  });
+  ExpectComputes("mad.hi.u32", "r", "rrr", 32,
+                 [](const Row& x) { return (U64{As<U32>(x[0])} * As<U32>(x[1]) >> 32) + x[2]; });
+  ExpectComputes("mad.wide.s32", "l", "rrl", 64,
+                 [](const Row& x) { return As<U64>(S64{As<S32>(x[0])} * As<S32>(x[1])) + x[2]; });
 }
 
 TEST(Integer, Divide) {
-  ExpectComputes("div.u32", "r", "rr", 32, [](const Row& x) {
-    return As<U32>(x[1]) == 0 ? ~0ull : As<U32>(x[0]) / As<U32>(x[1]);
-  });
+  ExpectComputes("div.u32", "r", "rr", 32,
+                 [](const Row& x) { return As<U32>(x[1]) == 0 ? ~0ull : As<U32>(x[0]) / As<U32>(x[1]); });
   ExpectComputes("rem.u64", "l", "ll", 64, [](const Row& x) { return x[1] == 0 ? x[0] : x[0] % x[1]; });
-  ExpectComputes("div.s32", "r", "rr", 32, [](const Row& x) {
-    return As<S32>(x[1]) == 0 ? ~0ull : As<U64>(S64{As<S32>(x[0])} / As<S32>(x[1]));
-  });
-  ExpectComputes("rem.s16", "h", "hh", 16, [](const Row& x) {
-    return As<S16>(x[1]) == 0 ? x[0] : As<U64>(As<S16>(x[0]) % As<S16>(x[1]));
-  });
+  ExpectComputes("div.s32", "r", "rr", 32,
+                 [](const Row& x) { return As<S32>(x[1]) == 0 ? ~0ull : As<U64>(S64{As<S32>(x[0])} / As<S32>(x[1])); });
+  ExpectComputes("rem.s16", "h", "hh", 16,
+                 [](const Row& x) { return As<S16>(x[1]) == 0 ? x[0] : As<U64>(As<S16>(x[0]) % As<S16>(x[1])); });
   ExpectComputes("div.s64", "l", "ll", 64, [](const Row& x) {
     return x[1] == 0 ? ~0ull : static_cast<U64>(S128{As<S64>(x[0])} / As<S64>(x[1]));
   });
@@ -77,12 +71,13 @@ TEST(Integer, SignsAndExtremes) {
   ExpectComputes("neg.s32", "r", "r", 32, [](const Row& x) { return 0 - x[0]; });
   ExpectComputes("abs.s32", "r", "r", 32, [](const Row& x) { return As<S32>(x[0]) < 0 ? 0 - x[0] : x[0]; });
   ExpectComputes("abs.s64", "l", "l", 64, [](const Row& x) { return As<S64>(x[0]) < 0 ? 0 - x[0] : x[0]; });
-  ExpectComputes("min.s32", "r", "rr", 32, [](const Row& x) { return As<U64>(std::min(As<S32>(x[0]), As<S32>(x[1]))); });
+  ExpectComputes("min.s32", "r", "rr", 32,
+                 [](const Row& x) { return As<U64>(std::min(As<S32>(x[0]), As<S32>(x[1]))); });
   ExpectComputes("max.u16", "h", "hh", 16, [](const Row& x) { return U64{std::max(As<U16>(x[0]), As<U16>(x[1]))}; });
-  ExpectComputes("max.s64", "l", "ll", 64, [](const Row& x) { return As<U64>(std::max(As<S64>(x[0]), As<S64>(x[1]))); });
-  ExpectComputes("sad.s32", "r", "rrr", 32, [](const Row& x) {
-    return As<U64>(std::abs(S64{As<S32>(x[0])} - As<S32>(x[1]))) + x[2];
-  });
+  ExpectComputes("max.s64", "l", "ll", 64,
+                 [](const Row& x) { return As<U64>(std::max(As<S64>(x[0]), As<S64>(x[1]))); });
+  ExpectComputes("sad.s32", "r", "rrr", 32,
+                 [](const Row& x) { return As<U64>(std::abs(S64{As<S32>(x[0])} - As<S32>(x[1]))) + x[2]; });
 }
 
 TEST(Integer, CarryChains) {
@@ -120,9 +115,13 @@ TEST(Integer, Logic) {
 TEST(Integer, AnyFunctionOfThreeBits) {
   const auto rows = ManyRows();
   for (const unsigned table : {0x00u, 0xffu, 0x80u, 0x96u, 0xe8u, 0x1bu, 0xcau}) {
-    const auto results = Compute("ld.global.u32 %r3, [%l0]; ld.global.u32 %r4, [%l0+8]; ld.global.u32 %r5, [%l0+16];"
-                                 "lop3.b32 %r6, %r3, %r4, %r5, " + std::to_string(table) + ";"
-                                 "st.global.u32 [%l1], %r6;", rows);
+    const auto results = Compute(
+        "ld.global.u32 %r3, [%l0]; ld.global.u32 %r4, [%l0+8]; ld.global.u32 %r5, [%l0+16];"
+        "lop3.b32 %r6, %r3, %r4, %r5, " +
+            std::to_string(table) +
+            ";"
+            "st.global.u32 [%l1], %r6;",
+        rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       U32 expected = 0;
       for (unsigned bit = 0; bit < 32; ++bit) {
@@ -137,22 +136,19 @@ TEST(Integer, AnyFunctionOfThreeBits) {
 TEST(Integer, Shift) {
   ExpectComputes("shl.b32", "r", "rr", 32, [](const Row& x) { return As<U32>(x[1]) < 32 ? x[0] << As<U32>(x[1]) : 0; });
   ExpectComputes("shl.b16", "h", "hr", 16, [](const Row& x) { return As<U32>(x[1]) < 16 ? x[0] << As<U32>(x[1]) : 0; });
-  ExpectComputes("shr.u32", "r", "rr", 32, [](const Row& x) {
-    return As<U32>(x[1]) < 32 ? U64{As<U32>(x[0])} >> As<U32>(x[1]) : 0;
-  });
-  ExpectComputes("shr.s64", "l", "lr", 64, [](const Row& x) {
-    return As<U64>(As<S64>(x[0]) >> std::min(As<U32>(x[1]), 63u));
-  });
-  ExpectComputes("shr.s16", "h", "hr", 16, [](const Row& x) {
-    return As<U64>(As<S16>(x[0]) >> std::min(As<U32>(x[1]), 15u));
-  });
+  ExpectComputes("shr.u32", "r", "rr", 32,
+                 [](const Row& x) { return As<U32>(x[1]) < 32 ? U64{As<U32>(x[0])} >> As<U32>(x[1]) : 0; });
+  ExpectComputes("shr.s64", "l", "lr", 64,
+                 [](const Row& x) { return As<U64>(As<S64>(x[0]) >> std::min(As<U32>(x[1]), 63u)); });
+  ExpectComputes("shr.s16", "h", "hr", 16,
+                 [](const Row& x) { return As<U64>(As<S16>(x[0]) >> std::min(As<U32>(x[1]), 15u)); });
   const auto both = [](const Row& x) { return x[1] << 32 | As<U32>(x[0]); };
   ExpectComputes("shf.l.wrap.b32", "r", "rrr", 32, [=](const Row& x) { return both(x) << (x[2] & 31) >> 32; });
   ExpectComputes("shf.r.wrap.b32", "r", "rrr", 32, [=](const Row& x) { return both(x) >> (x[2] & 31); });
-  ExpectComputes("shf.l.clamp.b32", "r", "rrr", 32, [=](const Row& x) {
-    return both(x) << std::min(As<U32>(x[2]), 32u) >> 32;
-  });
-  ExpectComputes("shf.r.clamp.b32", "r", "rrr", 32, [=](const Row& x) { return both(x) >> std::min(As<U32>(x[2]), 32u); });
+  ExpectComputes("shf.l.clamp.b32", "r", "rrr", 32,
+                 [=](const Row& x) { return both(x) << std::min(As<U32>(x[2]), 32u) >> 32; });
+  ExpectComputes("shf.r.clamp.b32", "r", "rrr", 32,
+                 [=](const Row& x) { return both(x) >> std::min(As<U32>(x[2]), 32u); });
 }
 
 // The definition of the manual, bit by bit.
@@ -193,9 +189,8 @@ TEST(Integer, CountAndPermute) {
     const U32 value = As<S32>(x[0]) < 0 ? ~As<U32>(x[0]) : As<U32>(x[0]);
     return As<U64>(31 - std::countl_zero(value));
   });
-  ExpectComputes("bfind.shiftamt.u64", "r", "l", 32, [](const Row& x) {
-    return x[0] == 0 ? ~0ull : As<U64>(std::countl_zero(x[0]));
-  });
+  ExpectComputes("bfind.shiftamt.u64", "r", "l", 32,
+                 [](const Row& x) { return x[0] == 0 ? ~0ull : As<U64>(std::countl_zero(x[0])); });
   ExpectComputes("brev.b32", "r", "r", 32, [](const Row& x) {
     U64 result = 0;
     for (unsigned i = 0; i < 32; ++i) result |= (x[0] >> i & 1) << (31 - i);

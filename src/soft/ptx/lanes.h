@@ -64,9 +64,8 @@ void Ternary(Warp& warp, const Instruction& in, LaneMask lanes) {
   const Slot* a = warp.Source(in.operand[1]);
   const Slot* b = warp.Source(in.operand[2]);
   const Slot* c = warp.Source(in.operand[3]);
-  ForLanes(lanes, [=](unsigned lane) {
-    d[lane] = Put<T>(Function{}(Get<T>(a[lane]), Get<T>(b[lane]), Get<T>(c[lane])));
-  });
+  ForLanes(lanes,
+           [=](unsigned lane) { d[lane] = Put<T>(Function{}(Get<T>(a[lane]), Get<T>(b[lane]), Get<T>(c[lane]))); });
 }
 
 }  // namespace tessera::soft::ptx

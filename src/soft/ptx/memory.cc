@@ -39,12 +39,16 @@ std::byte* FindGeneric(Warp& warp, const Instruction& in, unsigned lane, std::ui
                        Access access) {
   const std::uint64_t offset = address & ~kWindowMask;
   switch (address & kWindowMask) {
-    case kSharedWindow: return At<Space::kShared>(warp, in, lane, offset, bytes, access);
-    case kLocalWindow: return At<Space::kLocal>(warp, in, lane, offset, bytes, access);
+    case kSharedWindow:
+      return At<Space::kShared>(warp, in, lane, offset, bytes, access);
+    case kLocalWindow:
+      return At<Space::kLocal>(warp, in, lane, offset, bytes, access);
     case kParamWindow:
       if (access == Access::kRead) return At<Space::kParam>(warp, in, lane, offset, bytes, access);
+      warp.Raise(in, lane, Fault::kInvalidAddressSpace, "the parameters cannot be written");
+      return nullptr;
+    default:
       break;
-    default: break;
   }
   return OutOfBounds(warp, in, lane, address, bytes);
 }

@@ -27,7 +27,8 @@ inline bool Fits(std::uint64_t offset, unsigned bytes, std::uint64_t size) {
 template <Space space>
 inline std::byte* At(Warp& warp, const Instruction& in, unsigned lane, std::uint64_t address, unsigned bytes,
                      Access access) {
-  if (address & (bytes - 1)) [[unlikely]] return Misaligned(warp, in, lane, address, bytes);
+  if (address & (bytes - 1)) [[unlikely]]
+    return Misaligned(warp, in, lane, address, bytes);
   if constexpr (space == Space::kGlobal) {
     const Range& range = warp.block->grid->ranges[in.range];
     if (address >= range.begin && Fits(address - range.begin, bytes, range.end - range.begin)) [[likely]] {
@@ -39,17 +40,20 @@ inline std::byte* At(Warp& warp, const Instruction& in, unsigned lane, std::uint
     return FindGeneric(warp, in, lane, address, bytes, access);
   } else if constexpr (space == Space::kShared) {
     auto& shared = warp.block->shared;
-    if (!Fits(address, bytes, shared.size())) [[unlikely]] return OutOfBounds(warp, in, lane, address, bytes);
+    if (!Fits(address, bytes, shared.size())) [[unlikely]]
+      return OutOfBounds(warp, in, lane, address, bytes);
     return shared.data() + address;
   } else if constexpr (space == Space::kLocal) {
-    if (!Fits(address, bytes, warp.local_bytes)) [[unlikely]] return OutOfBounds(warp, in, lane, address, bytes);
+    if (!Fits(address, bytes, warp.local_bytes)) [[unlikely]]
+      return OutOfBounds(warp, in, lane, address, bytes);
     return warp.local.get() + std::size_t{lane} * warp.local_bytes + address;
   } else if constexpr (space == Space::kFrame) {
     return At<Space::kLocal>(warp, in, lane, warp.local_base + address, bytes, access);
   } else {
     static_assert(space == Space::kParam);
     auto& parameters = warp.block->grid->parameters;
-    if (!Fits(address, bytes, parameters.size())) [[unlikely]] return OutOfBounds(warp, in, lane, address, bytes);
+    if (!Fits(address, bytes, parameters.size())) [[unlikely]]
+      return OutOfBounds(warp, in, lane, address, bytes);
     return parameters.data() + address;
   }
 }

@@ -18,45 +18,65 @@ constexpr std::uint32_t kLockCharge = 16;
 struct Add {
   template <typename T>
   T operator()(T old, T b, T) const {
-    if constexpr (std::is_floating_point_v<T>) return old + b;
-    else return static_cast<T>(static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(b));
+    if constexpr (std::is_floating_point_v<T>)
+      return old + b;
+    else
+      return static_cast<T>(static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(b));
   }
 };
 struct Min {
   template <typename T>
-  T operator()(T old, T b, T) const { return std::min(old, b); }
+  T operator()(T old, T b, T) const {
+    return std::min(old, b);
+  }
 };
 struct Max {
   template <typename T>
-  T operator()(T old, T b, T) const { return std::max(old, b); }
+  T operator()(T old, T b, T) const {
+    return std::max(old, b);
+  }
 };
 struct And {
   template <typename T>
-  T operator()(T old, T b, T) const { return old & b; }
+  T operator()(T old, T b, T) const {
+    return old & b;
+  }
 };
 struct Or {
   template <typename T>
-  T operator()(T old, T b, T) const { return old | b; }
+  T operator()(T old, T b, T) const {
+    return old | b;
+  }
 };
 struct Xor {
   template <typename T>
-  T operator()(T old, T b, T) const { return old ^ b; }
+  T operator()(T old, T b, T) const {
+    return old ^ b;
+  }
 };
 struct Exchange {
   template <typename T>
-  T operator()(T, T b, T) const { return b; }
+  T operator()(T, T b, T) const {
+    return b;
+  }
 };
 struct CompareAndSwap {
   template <typename T>
-  T operator()(T old, T b, T c) const { return old == b ? c : old; }
+  T operator()(T old, T b, T c) const {
+    return old == b ? c : old;
+  }
 };
 struct Increment {
   template <typename T>
-  T operator()(T old, T b, T) const { return old >= b ? 0 : old + 1; }
+  T operator()(T old, T b, T) const {
+    return old >= b ? 0 : old + 1;
+  }
 };
 struct Decrement {
   template <typename T>
-  T operator()(T old, T b, T) const { return old == 0 || old > b ? b : old - 1; }
+  T operator()(T old, T b, T) const {
+    return old == 0 || old > b ? b : old - 1;
+  }
 };
 // One or two 16-bit numbers in a word.
 template <typename Format>
@@ -74,8 +94,8 @@ struct AddSmall {
 };
 
 template <typename T>
-using WordOf = std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+using WordOf =
+    std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
 // operand[0] = *address, *address = Operation(*address, operand[1], operand[2]); the address is operand[4]. Other
 // threads of the host may be at the same word.
@@ -103,10 +123,14 @@ void Atomic(Warp& warp, const Instruction& in, LaneMask lanes) {
 template <typename T, typename Operation>
 Instruction::Handler InSpace(Space space) {
   switch (space) {
-    case Space::kGeneric: return &Atomic<Space::kGeneric, T, Operation>;
-    case Space::kGlobal: return &Atomic<Space::kGlobal, T, Operation>;
-    case Space::kShared: return &Atomic<Space::kShared, T, Operation>;
-    default: return nullptr;
+    case Space::kGeneric:
+      return &Atomic<Space::kGeneric, T, Operation>;
+    case Space::kGlobal:
+      return &Atomic<Space::kGlobal, T, Operation>;
+    case Space::kShared:
+      return &Atomic<Space::kShared, T, Operation>;
+    default:
+      return nullptr;
   }
 }
 
@@ -137,16 +161,26 @@ Instruction::Handler HandlerFor(int which, Space space, Type type) {
       if (type == kBF16) return InSpace<U16, AddSmall<Bfloat16>>(space);
       if (type == kBF16x2) return InSpace<U32, AddSmall<Bfloat16>>(space);
       return OneOf<Add, U32, S32, U64, S64, float, double>(space, type, {kU32, kS32, kU64, kS64, kF32, kF64});
-    case kMin: return OneOf<Min, U32, S32, U64, S64>(space, type, {kU32, kS32, kU64, kS64});
-    case kMax: return OneOf<Max, U32, S32, U64, S64>(space, type, {kU32, kS32, kU64, kS64});
-    case kAnd: return OneOf<And, U32, U64>(space, Untyped(type), {kB32, kB64});
-    case kOr: return OneOf<Or, U32, U64>(space, Untyped(type), {kB32, kB64});
-    case kXor: return OneOf<Xor, U32, U64>(space, Untyped(type), {kB32, kB64});
-    case kExchange: return OneOf<Exchange, U32, U64>(space, Untyped(type), {kB32, kB64});
-    case kCas: return OneOf<CompareAndSwap, U16, U32, U64>(space, Untyped(type), {kB16, kB32, kB64});
-    case kIncrement: return OneOf<Increment, U32>(space, type, {kU32});
-    case kDecrement: return OneOf<Decrement, U32>(space, type, {kU32});
-    default: return nullptr;
+    case kMin:
+      return OneOf<Min, U32, S32, U64, S64>(space, type, {kU32, kS32, kU64, kS64});
+    case kMax:
+      return OneOf<Max, U32, S32, U64, S64>(space, type, {kU32, kS32, kU64, kS64});
+    case kAnd:
+      return OneOf<And, U32, U64>(space, Untyped(type), {kB32, kB64});
+    case kOr:
+      return OneOf<Or, U32, U64>(space, Untyped(type), {kB32, kB64});
+    case kXor:
+      return OneOf<Xor, U32, U64>(space, Untyped(type), {kB32, kB64});
+    case kExchange:
+      return OneOf<Exchange, U32, U64>(space, Untyped(type), {kB32, kB64});
+    case kCas:
+      return OneOf<CompareAndSwap, U16, U32, U64>(space, Untyped(type), {kB16, kB32, kB64});
+    case kIncrement:
+      return OneOf<Increment, U32>(space, type, {kU32});
+    case kDecrement:
+      return OneOf<Decrement, U32>(space, type, {kU32});
+    default:
+      return nullptr;
   }
 }
 
@@ -170,7 +204,6 @@ void DecodeAtomic(Decoder& d) {
   in.operand[2] = c;
   in.operand[4] = place.base;
   in.immediate = place.offset;
-  in.space = place.space;
   in.target = which == kCas || which == kExchange ? kLockCharge : 0;
   in.range = d.program().ranges++;
 }

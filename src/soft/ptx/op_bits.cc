@@ -12,23 +12,33 @@ namespace {
 
 struct And {
   template <typename T>
-  T operator()(T a, T b) const { return a & b; }
+  T operator()(T a, T b) const {
+    return a & b;
+  }
 };
 struct Or {
   template <typename T>
-  T operator()(T a, T b) const { return a | b; }
+  T operator()(T a, T b) const {
+    return a | b;
+  }
 };
 struct Xor {
   template <typename T>
-  T operator()(T a, T b) const { return a ^ b; }
+  T operator()(T a, T b) const {
+    return a ^ b;
+  }
 };
 struct Not {
   template <typename T>
-  T operator()(T a) const { return static_cast<T>(~a); }
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
 };
 struct LogicalNot {
   template <typename T>
-  T operator()(T a) const { return a == 0; }
+  T operator()(T a) const {
+    return a == 0;
+  }
 };
 
 template <typename Operation>
@@ -201,36 +211,52 @@ constexpr bool kWord = sizeof(T) >= 4;
 
 void DecodeExtractField(Decoder& d) {
   const Type type = d.TakeType();
-  d.EmitSimple(SelectInteger(type, []<typename T>() -> Instruction::Handler {
-                 if constexpr (kWord<T>) return &ExtractField<T>;
-                 else return nullptr;
-               }), type, 3);
+  d.EmitSimple(SelectInteger(type,
+                             []<typename T>() -> Instruction::Handler {
+                               if constexpr (kWord<T>)
+                                 return &ExtractField<T>;
+                               else
+                                 return nullptr;
+                             }),
+               type, 3);
 }
 
 void DecodeInsertField(Decoder& d) {
   const Type type = d.TakeType();
-  d.EmitSimple(SelectBits(type, []<typename T>() -> Instruction::Handler {
-                 if constexpr (kWord<T>) return &InsertField<T>;
-                 else return nullptr;
-               }), type, 4);
+  d.EmitSimple(SelectBits(type,
+                          []<typename T>() -> Instruction::Handler {
+                            if constexpr (kWord<T>)
+                              return &InsertField<T>;
+                            else
+                              return nullptr;
+                          }),
+               type, 4);
 }
 
 // What gives a 32-bit result from a wider value has handlers of its own: U is the type of the source.
 struct CountOnes {
   template <typename U>
-  std::uint32_t operator()(U a) const { return static_cast<std::uint32_t>(std::popcount(a)); }
+  std::uint32_t operator()(U a) const {
+    return static_cast<std::uint32_t>(std::popcount(a));
+  }
 };
 struct CountLeadingZeros {
   template <typename U>
-  std::uint32_t operator()(U a) const { return static_cast<std::uint32_t>(std::countl_zero(a)); }
+  std::uint32_t operator()(U a) const {
+    return static_cast<std::uint32_t>(std::countl_zero(a));
+  }
 };
 struct FindHighest {
   template <typename U>
-  std::uint32_t operator()(U a) const { return a == 0 ? ~0u : 8 * sizeof(U) - 1 - CountLeadingZeros{}(a); }
+  std::uint32_t operator()(U a) const {
+    return a == 0 ? ~0u : 8 * sizeof(U) - 1 - CountLeadingZeros{}(a);
+  }
 };
 struct ShiftOfHighest {
   template <typename U>
-  std::uint32_t operator()(U a) const { return a == 0 ? ~0u : CountLeadingZeros{}(a); }
+  std::uint32_t operator()(U a) const {
+    return a == 0 ? ~0u : CountLeadingZeros{}(a);
+  }
 };
 
 template <typename T, typename Operation>
@@ -249,10 +275,14 @@ void Count(Warp& warp, const Instruction& in, LaneMask lanes) {
 template <typename Operation>
 void DecodeCount(Decoder& d) {
   const Type type = d.TakeType();
-  d.EmitSimple(SelectInteger(type, []<typename T>() -> Instruction::Handler {
-                 if constexpr (kWord<T>) return &Count<T, Operation>;
-                 else return nullptr;
-               }), type, 1);
+  d.EmitSimple(SelectInteger(type,
+                             []<typename T>() -> Instruction::Handler {
+                               if constexpr (kWord<T>)
+                                 return &Count<T, Operation>;
+                               else
+                                 return nullptr;
+                             }),
+               type, 1);
 }
 
 void DecodeFindHighest(Decoder& d) {
@@ -263,7 +293,8 @@ struct Reverse {
   template <typename T>
   T operator()(T a) const {
     T result = 0;
-    for (unsigned bit = 0; bit < 8 * sizeof(T); ++bit) result |= static_cast<T>((a >> bit & 1) << (8 * sizeof(T) - 1 - bit));
+    for (unsigned bit = 0; bit < 8 * sizeof(T); ++bit)
+      result |= static_cast<T>((a >> bit & 1) << (8 * sizeof(T) - 1 - bit));
     return result;
   }
 };

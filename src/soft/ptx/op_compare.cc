@@ -13,7 +13,7 @@ namespace {
 
 // The comparisons in the order of kComparisons. The u forms are true if an operand is NaN as well; for integers lo, ls,
 // hi and hs are the names of lt, le, gt and ge that go with unsigned types.
-constexpr std::array<std::string_view, 18> kComparisons = {"eq",  "ne",  "lt",  "le",  "gt", "ge", "equ", "neu", "ltu",
+constexpr std::array<std::string_view, 18> kComparisons = {"eq",  "ne",  "lt",  "le",  "gt",  "ge", "equ", "neu", "ltu",
                                                            "leu", "gtu", "geu", "num", "nan", "lo", "ls",  "hi",  "hs"};
 constexpr int kFirstFloatOnly = 6, kFirstUnsigned = 14, kUnordered = 6;
 
@@ -21,17 +21,27 @@ template <int comparison, typename T>
 bool Holds(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     const bool unordered = std::isnan(a) || std::isnan(b);
-    if constexpr (comparison == 12) return !unordered;
-    else if constexpr (comparison == 13) return unordered;
-    else if constexpr (comparison >= kUnordered) return unordered || Holds<comparison - kUnordered>(a, b);
-    else if (unordered) return false;  // ne as well
+    if constexpr (comparison == 12)
+      return !unordered;
+    else if constexpr (comparison == 13)
+      return unordered;
+    else if constexpr (comparison >= kUnordered)
+      return unordered || Holds<comparison - kUnordered>(a, b);
+    else if (unordered)
+      return false;  // ne as well
   }
-  if constexpr (comparison == 0) return a == b;
-  else if constexpr (comparison == 1) return a != b;
-  else if constexpr (comparison == 2) return a < b;
-  else if constexpr (comparison == 3) return a <= b;
-  else if constexpr (comparison == 4) return a > b;
-  else return a >= b;
+  if constexpr (comparison == 0)
+    return a == b;
+  else if constexpr (comparison == 1)
+    return a != b;
+  else if constexpr (comparison == 2)
+    return a < b;
+  else if constexpr (comparison == 3)
+    return a <= b;
+  else if constexpr (comparison == 4)
+    return a > b;
+  else
+    return a >= b;
 }
 
 enum Combination { kPlain, kAnd, kOr, kXor };
@@ -39,10 +49,14 @@ constexpr std::array<std::string_view, 3> kCombinations = {"and", "or", "xor"};
 
 LaneMask Combined(LaneMask result, LaneMask other, std::int64_t how) {
   switch (how) {
-    case kAnd: return result & other;
-    case kOr: return result | other;
-    case kXor: return result ^ other;
-    default: return result;
+    case kAnd:
+      return result & other;
+    case kOr:
+      return result | other;
+    case kXor:
+      return result ^ other;
+    default:
+      return result;
   }
 }
 

@@ -1,8 +1,8 @@
 // Branches, calls and ends (PTX ISA 9.7.12).
 #include <bit>
 
-#include "soft/ptx/decoder.h"
 #include "soft/ptx/block.h"
+#include "soft/ptx/decoder.h"
 #include "soft/ptx/lanes.h"
 
 namespace tessera::soft::ptx {
@@ -84,7 +84,8 @@ void CallPointer(Warp& warp, const Instruction& in, LaneMask lanes) {
     return warp.Reschedule();
   }
   if (!functions[index].defined) {
-    return warp.Raise(in, FirstOf(lanes), Fault::kInvalidPc, "call of '" + functions[index].name + "', which has no body");
+    return warp.Raise(in, FirstOf(lanes), Fault::kInvalidPc,
+                      "call of '" + functions[index].name + "', which has no body");
   }
   warp.Split(same);
   warp.Call(in, call, callee);
@@ -125,9 +126,7 @@ void Return(Warp& warp, const Instruction&, LaneMask lanes) {
 
 void Exit(Warp& warp, const Instruction&, LaneMask lanes) { warp.Exit(lanes); }
 
-void Trap(Warp& warp, const Instruction& in, LaneMask lanes) {
-  warp.Raise(in, FirstOf(lanes), Fault::kTrap, "trap");
-}
+void Trap(Warp& warp, const Instruction& in, LaneMask lanes) { warp.Raise(in, FirstOf(lanes), Fault::kTrap, "trap"); }
 
 void Yield(Warp& warp, const Instruction&, LaneMask) { warp.Stop(); }
 

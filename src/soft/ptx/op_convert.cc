@@ -31,11 +31,16 @@ constexpr Mode Unpack(std::int64_t bits) {
 template <typename T>
 T Whole(T value, ToWhole how) {
   switch (how) {
-    case ToWhole::kNearest: return std::nearbyint(value);
-    case ToWhole::kToZero: return std::trunc(value);
-    case ToWhole::kDown: return std::floor(value);
-    case ToWhole::kUp: return std::ceil(value);
-    default: return value;
+    case ToWhole::kNearest:
+      return std::nearbyint(value);
+    case ToWhole::kToZero:
+      return std::trunc(value);
+    case ToWhole::kDown:
+      return std::floor(value);
+    case ToWhole::kUp:
+      return std::ceil(value);
+    default:
+      return value;
   }
 }
 
@@ -70,8 +75,10 @@ constexpr bool kIsSmall = !std::is_arithmetic_v<T>;
 
 template <typename T>
 auto Read(Slot slot) {
-  if constexpr (kIsSmall<T>) return T::FormatType::ToDouble(static_cast<std::uint16_t>(slot));
-  else return Get<T>(slot);
+  if constexpr (kIsSmall<T>)
+    return T::FormatType::ToDouble(static_cast<std::uint16_t>(slot));
+  else
+    return Get<T>(slot);
 }
 
 template <typename To, typename From>
@@ -79,17 +86,23 @@ Slot ConvertOne(Slot slot, Mode mode) {
   const auto value = Read<From>(slot);
   using Value = std::remove_const_t<decltype(value)>;
   if constexpr (std::is_integral_v<To>) {
-    if constexpr (std::is_integral_v<Value>) return Put<To>(IntegerToInteger<To>(value, mode));
-    else return Put<To>(FloatToInteger<To>(value, mode));
+    if constexpr (std::is_integral_v<Value>)
+      return Put<To>(IntegerToInteger<To>(value, mode));
+    else
+      return Put<To>(FloatToInteger<To>(value, mode));
   } else {
     using Computed = std::conditional_t<kIsSmall<To>, double, To>;
     Computed result;
-    if constexpr (std::is_integral_v<Value>) result = static_cast<Computed>(value);
-    else result = static_cast<Computed>(Whole(value, mode.whole));
+    if constexpr (std::is_integral_v<Value>)
+      result = static_cast<Computed>(value);
+    else
+      result = static_cast<Computed>(Whole(value, mode.whole));
     if (mode.relu && result < 0) result = 0;
     if (mode.saturate) result = result > 0 ? (result < 1 ? result : Computed{1}) : Computed{0};
-    if constexpr (kIsSmall<To>) return To::FormatType::FromDouble(result, mode.truncate);
-    else return Put<To>(result);
+    if constexpr (kIsSmall<To>)
+      return To::FormatType::FromDouble(result, mode.truncate);
+    else
+      return Put<To>(result);
   }
 }
 
@@ -116,19 +129,32 @@ void ConvertPair(Warp& warp, const Instruction& in, LaneMask lanes) {
 template <typename Make>
 Instruction::Handler SelectAny(Type type, Make make) {
   switch (type) {
-    case Type::kU8: return make.template operator()<std::uint8_t>();
-    case Type::kU16: return make.template operator()<std::uint16_t>();
-    case Type::kU32: return make.template operator()<std::uint32_t>();
-    case Type::kU64: return make.template operator()<std::uint64_t>();
-    case Type::kS8: return make.template operator()<std::int8_t>();
-    case Type::kS16: return make.template operator()<std::int16_t>();
-    case Type::kS32: return make.template operator()<std::int32_t>();
-    case Type::kS64: return make.template operator()<std::int64_t>();
-    case Type::kF16: return make.template operator()<Small<Half>>();
-    case Type::kBF16: return make.template operator()<Small<Bfloat16>>();
-    case Type::kF32: return make.template operator()<float>();
-    case Type::kF64: return make.template operator()<double>();
-    default: return nullptr;
+    case Type::kU8:
+      return make.template operator()<std::uint8_t>();
+    case Type::kU16:
+      return make.template operator()<std::uint16_t>();
+    case Type::kU32:
+      return make.template operator()<std::uint32_t>();
+    case Type::kU64:
+      return make.template operator()<std::uint64_t>();
+    case Type::kS8:
+      return make.template operator()<std::int8_t>();
+    case Type::kS16:
+      return make.template operator()<std::int16_t>();
+    case Type::kS32:
+      return make.template operator()<std::int32_t>();
+    case Type::kS64:
+      return make.template operator()<std::int64_t>();
+    case Type::kF16:
+      return make.template operator()<Small<Half>>();
+    case Type::kBF16:
+      return make.template operator()<Small<Bfloat16>>();
+    case Type::kF32:
+      return make.template operator()<float>();
+    case Type::kF64:
+      return make.template operator()<double>();
+    default:
+      return nullptr;
   }
 }
 
@@ -150,9 +176,8 @@ void DecodeConvert(Decoder& d) {
   if (pair && from == Type::kF32) {
     handler = to == Type::kF16x2 ? &ConvertPair<Small<Half>> : &ConvertPair<Small<Bfloat16>>;
   } else {
-    handler = SelectAny(to, [from]<typename To>() {
-      return SelectAny(from, []<typename From>() { return &Convert<To, From>; });
-    });
+    handler = SelectAny(
+        to, [from]<typename To>() { return SelectAny(from, []<typename From>() { return &Convert<To, From>; }); });
   }
   // Only .ftz is left for rounding to 16 bits, and nearbyint must see the mode that the instruction names.
   d.EmitSimple(handler, from, pair ? 2 : 1, mode.truncate ? mxcsr & ~kRoundMask : mxcsr).immediate = Pack(mode);

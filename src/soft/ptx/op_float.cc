@@ -12,23 +12,33 @@ namespace {
 
 struct Add {
   template <typename T>
-  T operator()(T a, T b) const { return a + b; }
+  T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct Sub {
   template <typename T>
-  T operator()(T a, T b) const { return a - b; }
+  T operator()(T a, T b) const {
+    return a - b;
+  }
 };
 struct Mul {
   template <typename T>
-  T operator()(T a, T b) const { return a * b; }
+  T operator()(T a, T b) const {
+    return a * b;
+  }
 };
 struct Div {
   template <typename T>
-  T operator()(T a, T b) const { return a / b; }
+  T operator()(T a, T b) const {
+    return a / b;
+  }
 };
 struct MulAdd {
   template <typename T>
-  T operator()(T a, T b, T c) const { return std::fma(a, b, c); }
+  T operator()(T a, T b, T c) const {
+    return std::fma(a, b, c);
+  }
 };
 
 // A NaN loses against a number unless it is asked for, and -0 is less than +0.
@@ -47,27 +57,39 @@ struct Extreme {
 
 struct Abs {
   template <typename T>
-  T operator()(T a) const { return std::fabs(a); }
+  T operator()(T a) const {
+    return std::fabs(a);
+  }
 };
 struct Neg {
   template <typename T>
-  T operator()(T a) const { return -a; }
+  T operator()(T a) const {
+    return -a;
+  }
 };
 struct CopySign {
   template <typename T>
-  T operator()(T sign, T value) const { return std::copysign(value, sign); }
+  T operator()(T sign, T value) const {
+    return std::copysign(value, sign);
+  }
 };
 struct Reciprocal {
   template <typename T>
-  T operator()(T a) const { return T{1} / a; }
+  T operator()(T a) const {
+    return T{1} / a;
+  }
 };
 struct SquareRoot {
   template <typename T>
-  T operator()(T a) const { return std::sqrt(a); }
+  T operator()(T a) const {
+    return std::sqrt(a);
+  }
 };
 struct ReciprocalRoot {
   template <typename T>
-  T operator()(T a) const { return static_cast<T>(1 / std::sqrt(static_cast<double>(a))); }
+  T operator()(T a) const {
+    return static_cast<T>(1 / std::sqrt(static_cast<double>(a)));
+  }
 };
 struct Sine {
   float operator()(float a) const { return std::sin(a); }
@@ -86,7 +108,9 @@ struct HyperbolicTangent {
 };
 struct Saturate {
   template <typename T>
-  T operator()(T a) const { return a > T{0} ? (a < T{1} ? a : T{1}) : T{0}; }  // a NaN gives 0
+  T operator()(T a) const {
+    return a > T{0} ? (a < T{1} ? a : T{1}) : T{0};
+  }  // a NaN gives 0
 };
 
 // .sat is an instruction of its own behind the one that has it.
@@ -99,9 +123,12 @@ void EmitSaturate(Decoder& d) {
 template <typename Operation, int sources>
 constexpr Instruction::Handler HandlerFor(Type type) {
   return SelectFloat(type, []<typename T>() -> Instruction::Handler {
-    if constexpr (sources == 1) return &Unary<T, Operation>;
-    else if constexpr (sources == 2) return &Binary<T, Operation>;
-    else return &Ternary<T, Operation>;
+    if constexpr (sources == 1)
+      return &Unary<T, Operation>;
+    else if constexpr (sources == 2)
+      return &Binary<T, Operation>;
+    else
+      return &Ternary<T, Operation>;
   });
 }
 

@@ -73,11 +73,20 @@ void Decode(Decoder& d) {
   const Type type = d.TakeType();
   Instruction::Handler handler = nullptr;
   switch (type) {
-    case Type::kF16: handler = &Compute<Half, 1, Operation>; break;
-    case Type::kF16x2: handler = &Compute<Half, 2, Operation>; break;
-    case Type::kBF16: handler = &Compute<Bfloat16, 1, Operation>; break;
-    case Type::kBF16x2: handler = &Compute<Bfloat16, 2, Operation>; break;
-    default: break;
+    case Type::kF16:
+      handler = &Compute<Half, 1, Operation>;
+      break;
+    case Type::kF16x2:
+      handler = &Compute<Half, 2, Operation>;
+      break;
+    case Type::kBF16:
+      handler = &Compute<Bfloat16, 1, Operation>;
+      break;
+    case Type::kBF16x2:
+      handler = &Compute<Bfloat16, 2, Operation>;
+      break;
+    default:
+      break;
   }
   Instruction& in = d.EmitSimple(handler, type, sources);
   // The operands that it does not have must still be ones that can be read.
@@ -89,11 +98,11 @@ void Decode(Decoder& d) {
 
 OpcodeTable HalfOpcodes() {
   static constexpr Opcode kTable[] = {
-      {"add", Family::kHalf, &Decode<Add, 2>},   {"sub", Family::kHalf, &Decode<Sub, 2>},
-      {"mul", Family::kHalf, &Decode<Mul, 2>},   {"fma", Family::kHalf, &Decode<MulAdd, 3>},
-      {"min", Family::kHalf, &Decode<Min, 2>},   {"max", Family::kHalf, &Decode<Max, 2>},
-      {"neg", Family::kHalf, &Decode<Neg, 1>},   {"abs", Family::kHalf, &Decode<Abs, 1>},
-      {"ex2", Family::kHalf, &Decode<Exp2, 1>},  {"tanh", Family::kHalf, &Decode<HyperbolicTangent, 1>},
+      {"add", Family::kHalf, &Decode<Add, 2>},  {"sub", Family::kHalf, &Decode<Sub, 2>},
+      {"mul", Family::kHalf, &Decode<Mul, 2>},  {"fma", Family::kHalf, &Decode<MulAdd, 3>},
+      {"min", Family::kHalf, &Decode<Min, 2>},  {"max", Family::kHalf, &Decode<Max, 2>},
+      {"neg", Family::kHalf, &Decode<Neg, 1>},  {"abs", Family::kHalf, &Decode<Abs, 1>},
+      {"ex2", Family::kHalf, &Decode<Exp2, 1>}, {"tanh", Family::kHalf, &Decode<HyperbolicTangent, 1>},
   };
   return kTable;
 }

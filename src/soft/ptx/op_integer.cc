@@ -35,11 +35,15 @@ std::uint64_t Raw(T value) {
 
 struct Add {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Raw(a) + Raw(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Raw(a) + Raw(b));
+  }
 };
 struct Sub {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Raw(a) - Raw(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Raw(a) - Raw(b));
+  }
 };
 struct AddSaturating {
   std::int32_t operator()(std::int32_t a, std::int32_t b) const {
@@ -57,16 +61,22 @@ struct SubSaturating {
 };
 struct MulLow {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Raw(a) * Raw(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Raw(a) * Raw(b));
+  }
 };
 struct MulHigh {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>((Wide<T>{a} * Wide<T>{b}) >> (8 * sizeof(T))); }
+  T operator()(T a, T b) const {
+    return static_cast<T>((Wide<T>{a} * Wide<T>{b}) >> (8 * sizeof(T)));
+  }
 };
 template <typename Multiply>
 struct MulAdd {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add{}(Multiply{}(a, b), c); }
+  T operator()(T a, T b, T c) const {
+    return Add{}(Multiply{}(a, b), c);
+  }
 };
 // Division by zero has no defined result; this one is what GPUs give.
 struct Div {
@@ -87,23 +97,33 @@ struct Rem {
 };
 struct Min {
   template <typename T>
-  T operator()(T a, T b) const { return a < b ? a : b; }
+  T operator()(T a, T b) const {
+    return a < b ? a : b;
+  }
 };
 struct Max {
   template <typename T>
-  T operator()(T a, T b) const { return a < b ? b : a; }
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 struct Neg {
   template <typename T>
-  T operator()(T a) const { return Sub{}(T{0}, a); }
+  T operator()(T a) const {
+    return Sub{}(T{0}, a);
+  }
 };
 struct Abs {
   template <typename T>
-  T operator()(T a) const { return a < T{0} ? Neg{}(a) : a; }
+  T operator()(T a) const {
+    return a < T{0} ? Neg{}(a) : a;
+  }
 };
 struct SumOfDifference {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add{}(c, a < b ? Sub{}(b, a) : Sub{}(a, b)); }
+  T operator()(T a, T b, T c) const {
+    return Add{}(c, a < b ? Sub{}(b, a) : Sub{}(a, b));
+  }
 };
 
 template <typename T>
@@ -148,9 +168,10 @@ void Carry(Warp& warp, const Instruction& in, LaneMask lanes) {
     }
     const U carried = in.immediate & kCarryIn ? warp.carry >> lane & 1 : 0;
     U partial, result;
-    const bool over = kind == kSub
-                          ? __builtin_sub_overflow(x, y, &partial) | __builtin_sub_overflow(partial, carried, &result)
-                          : __builtin_add_overflow(x, y, &partial) | __builtin_add_overflow(partial, carried, &result);
+    const bool first = kind == kSub ? __builtin_sub_overflow(x, y, &partial) : __builtin_add_overflow(x, y, &partial);
+    const bool second = kind == kSub ? __builtin_sub_overflow(partial, carried, &result)
+                                     : __builtin_add_overflow(partial, carried, &result);
+    const bool over = first || second;
     d[lane] = result;
     if (in.immediate & kCarryOut) warp.carry = (warp.carry & ~(1u << lane)) | LaneMask{over} << lane;
   });
@@ -160,8 +181,10 @@ template <CarryKind kind>
 void DecodeCarry(Decoder& d, bool carry_in, bool carry_out) {
   const Type type = d.TakeType();
   Instruction::Handler handler = SelectInteger(type, []<typename T>() -> Instruction::Handler {
-    if constexpr (sizeof(T) == 2) return nullptr;
-    else return &Carry<T, kind>;
+    if constexpr (sizeof(T) == 2)
+      return nullptr;
+    else
+      return &Carry<T, kind>;
   });
   Instruction& in = d.EmitSimple(handler, type, kind == kMadLow || kind == kMadHigh ? 3 : 2);
   in.immediate = (carry_in ? kCarryIn : 0) | (carry_out ? kCarryOut : 0);
@@ -201,10 +224,14 @@ void DecodeMul(Decoder& d) {
     return DecodeBinary<MulLow>(d);
   }
   const Type type = d.TakeType();
-  d.EmitSimple(SelectInteger(type, []<typename T>() -> Instruction::Handler {
-                 if constexpr (sizeof(T) == 8) return nullptr;
-                 else return &MulWide<T>;
-               }), type, 2);
+  d.EmitSimple(SelectInteger(type,
+                             []<typename T>() -> Instruction::Handler {
+                               if constexpr (sizeof(T) == 8)
+                                 return nullptr;
+                               else
+                                 return &MulWide<T>;
+                             }),
+               type, 2);
 }
 
 void DecodeMad(Decoder& d) {
@@ -215,10 +242,14 @@ void DecodeMad(Decoder& d) {
   }
   if (d.Take("wide")) {
     const Type type = d.TakeType();
-    d.EmitSimple(SelectInteger(type, []<typename T>() -> Instruction::Handler {
-                   if constexpr (sizeof(T) == 8) return nullptr;
-                   else return &MadWide<T>;
-                 }), type, 3);
+    d.EmitSimple(SelectInteger(type,
+                               []<typename T>() -> Instruction::Handler {
+                                 if constexpr (sizeof(T) == 8)
+                                   return nullptr;
+                                 else
+                                   return &MadWide<T>;
+                               }),
+                 type, 3);
     return;
   }
   if (!high && !d.Take("lo")) d.Refuse();

@@ -1,4 +1,6 @@
 // ld, st and what only helps a cache (PTX ISA 9.7.9).
+#include <emmintrin.h>
+
 #include <bit>
 
 #include "soft/ptx/decoder.h"
@@ -64,28 +66,42 @@ void Store(Warp& warp, const Instruction& in, LaneMask lanes) {
 template <Space space>
 Instruction::Handler LoadHandler(Type type) {
   switch (type) {
-    case Type::kS8: return &Load<space, std::int8_t>;
-    case Type::kS16: return &Load<space, std::int16_t>;
-    case Type::kS32: return &Load<space, std::int32_t>;
-    default: break;
+    case Type::kS8:
+      return &Load<space, std::int8_t>;
+    case Type::kS16:
+      return &Load<space, std::int16_t>;
+    case Type::kS32:
+      return &Load<space, std::int32_t>;
+    default:
+      break;
   }
   switch (BytesOf(type)) {
-    case 1: return &Load<space, std::uint8_t>;
-    case 2: return &Load<space, std::uint16_t>;
-    case 4: return &Load<space, std::uint32_t>;
-    case 8: return &Load<space, std::uint64_t>;
-    default: return nullptr;
+    case 1:
+      return &Load<space, std::uint8_t>;
+    case 2:
+      return &Load<space, std::uint16_t>;
+    case 4:
+      return &Load<space, std::uint32_t>;
+    case 8:
+      return &Load<space, std::uint64_t>;
+    default:
+      return nullptr;
   }
 }
 
 template <Space space>
 Instruction::Handler StoreHandler(Type type) {
   switch (space == Space::kParam ? 0 : BytesOf(type)) {  // a kernel's parameters are not written
-    case 1: return &Store<space, std::uint8_t>;
-    case 2: return &Store<space, std::uint16_t>;
-    case 4: return &Store<space, std::uint32_t>;
-    case 8: return &Store<space, std::uint64_t>;
-    default: return nullptr;
+    case 1:
+      return &Store<space, std::uint8_t>;
+    case 2:
+      return &Store<space, std::uint16_t>;
+    case 4:
+      return &Store<space, std::uint32_t>;
+    case 8:
+      return &Store<space, std::uint64_t>;
+    default:
+      return nullptr;
   }
 }
 
@@ -125,15 +141,13 @@ void DecodeAccess(Decoder& d) {
   ReadElements(d, d.Syntax(load ? 0 : 1), count, load, type, operands);
   const Decoder::Place place = d.Address(d.Syntax(load ? 1 : 0), space);
   operands[4] = place.base;
-  const auto handler = SelectSpace(place.space, [type]<Space space>() {
-    return load ? LoadHandler<space>(type) : StoreHandler<space>(type);
-  });
+  const auto handler = SelectSpace(
+      place.space, [type]<Space space>() { return load ? LoadHandler<space>(type) : StoreHandler<space>(type); });
   if (handler == nullptr) return d.Refuse();
   Instruction& in = d.Emit(handler);
   std::copy(operands, operands + 5, in.operand);
   in.immediate = place.offset;
   in.count = static_cast<std::uint8_t>(count);
-  in.space = place.space;
   in.target = load && waits ? kVolatileCharge : 0;
   in.range = d.program().ranges++;
 }
@@ -143,7 +157,8 @@ void DecodeHint(Decoder& d) {
   for (std::string_view modifier : d.statement().modifiers) d.Take(modifier);
 }
 
-void Fence(Warp&, const Instruction&, LaneMask) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+// What is left to order between acquires and releases is a store before a load.
+void Fence(Warp&, const Instruction&, LaneMask) { _mm_mfence(); }
 
 void DecodeFence(Decoder& d) {
   d.Ignore({{"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"}});
@@ -155,10 +170,10 @@ void DecodeFence(Decoder& d) {
 
 OpcodeTable MemoryOpcodes() {
   static constexpr Opcode kTable[] = {
-      {"ld", Family::kAny, &DecodeAccess<true>},    {"ldu", Family::kAny, &DecodeAccess<true>},
-      {"st", Family::kAny, &DecodeAccess<false>},   {"prefetch", Family::kAny, &DecodeHint},
-      {"prefetchu", Family::kAny, &DecodeHint},     {"applypriority", Family::kAny, &DecodeHint},
-      {"discard", Family::kAny, &DecodeHint},       {"fence", Family::kAny, &DecodeFence},
+      {"ld", Family::kAny, &DecodeAccess<true>},  {"ldu", Family::kAny, &DecodeAccess<true>},
+      {"st", Family::kAny, &DecodeAccess<false>}, {"prefetch", Family::kAny, &DecodeHint},
+      {"prefetchu", Family::kAny, &DecodeHint},   {"applypriority", Family::kAny, &DecodeHint},
+      {"discard", Family::kAny, &DecodeHint},     {"fence", Family::kAny, &DecodeFence},
       {"membar", Family::kAny, &DecodeFence},
   };
   return kTable;

@@ -85,10 +85,14 @@ void DecodeMove(Decoder& d) {
 // Where the space begins among the generic addresses.
 std::uint64_t WindowOf(Space space) {
   switch (space) {
-    case Space::kShared: return kSharedWindow;
-    case Space::kLocal: return kLocalWindow;
-    case Space::kParam: return kParamWindow;
-    default: return 0;
+    case Space::kShared:
+      return kSharedWindow;
+    case Space::kLocal:
+      return kLocalWindow;
+    case Space::kParam:
+      return kParamWindow;
+    default:
+      return 0;
   }
 }
 

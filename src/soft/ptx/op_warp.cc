@@ -138,9 +138,7 @@ void Match(Warp& warp, const Instruction& in, LaneMask lanes) {
     const Slot* a = warp.Source(in.operand[1]);
     std::array<LaneMask, kWarpSize> same = {};
     ForLanes(group, [&](unsigned lane) {
-      ForLanes(group, [&](unsigned other) {
-        same[lane] |= LaneMask{Get<T>(a[lane]) == Get<T>(a[other])} << other;
-      });
+      ForLanes(group, [&](unsigned other) { same[lane] |= LaneMask{Get<T>(a[lane]) == Get<T>(a[other])} << other; });
     });
     Slot* d = warp.Destination(in.operand[0]);
     LaneMask agreed = 0;
@@ -178,12 +176,18 @@ constexpr std::array<std::string_view, 6> kReduceModes = {"add", "min", "max", "
 template <typename T>
 T Combine(T a, T b, std::int64_t mode) {
   switch (mode) {
-    case kAdd: return static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-    case kMin: return std::min(a, b);
-    case kMax: return std::max(a, b);
-    case kAnd: return a & b;
-    case kOr: return a | b;
-    default: return a ^ b;
+    case kAdd:
+      return static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
+    case kMin:
+      return std::min(a, b);
+    case kMax:
+      return std::max(a, b);
+    case kAnd:
+      return a & b;
+    case kOr:
+      return a | b;
+    default:
+      return a ^ b;
   }
 }
 
@@ -239,9 +243,9 @@ void DecodeElect(Decoder& d) {
 
 OpcodeTable WarpOpcodes() {
   static constexpr Opcode kTable[] = {
-      {"shfl", Family::kAny, &DecodeShuffle},        {"vote", Family::kAny, &DecodeVote},
+      {"shfl", Family::kAny, &DecodeShuffle},          {"vote", Family::kAny, &DecodeVote},
       {"activemask", Family::kAny, &DecodeActiveMask}, {"match", Family::kAny, &DecodeMatch},
-      {"redux", Family::kAny, &DecodeReduce},        {"elect", Family::kAny, &DecodeElect},
+      {"redux", Family::kAny, &DecodeReduce},          {"elect", Family::kAny, &DecodeElect},
   };
   return kTable;
 }

@@ -38,7 +38,7 @@ bool Parser::ParseBodyDirective() {
 // .file 1 "name", 2, 3 and .loc 1 2 3, function_name name+4, inlined_at 1 2 3 end with nothing but the line.
 bool Parser::SkipLocation() {
   const int line = token_.line;
-  while (token_.line == line && token_.kind != Token::kEnd) Advance();
+  while (token_.line == line && token_.kind != Token::kEnd && token_.kind != Token::kBad) Advance();
   return true;
 }
 
@@ -69,13 +69,13 @@ bool Parser::ParseInstruction() {
   statement.line = token_.line;
   if (!ExpectName(statement.opcode)) return false;
   if (statement.guard.kind == OperandSyntax::kSink && Accept(':')) return ParseLabel(statement.opcode);
-  const char* end = statement.opcode.data() + statement.opcode.size();
+  const auto* end = statement.opcode.end();
   while (token_.kind == Token::kDirective) {
     statement.modifiers.push_back(token_.text);
-    end = token_.text.data() + token_.text.size();
+    end = token_.text.end();
     Advance();
   }
-  statement.text = std::string_view(statement.opcode.data(), static_cast<std::size_t>(end - statement.opcode.data()));
+  statement.text = std::string_view(statement.opcode.begin(), end);
   const bool read = statement.opcode == "call" ? ParseCall(statement) : ParseOperands(statement);
   return read && Expect(';') && Take(decoder_.Decode(statement));
 }
@@ -115,6 +115,7 @@ bool Parser::ParseOperand(OperandSyntax& operand, bool allow_vector) {
   operand.negated = Accept('!');
   const bool minus = Accept('-');
   const Token token = token_;
+  if (token.kind == Token::kBad) return Failed({});
   Advance();
   operand.bits = token.bits;
   switch (token.kind) {
@@ -130,7 +131,8 @@ bool Parser::ParseOperand(OperandSyntax& operand, bool allow_vector) {
       operand.kind = OperandSyntax::kDouble;
       if (minus) operand.bits ^= 1ull << 63;
       return true;
-    case Token::kName: break;
+    case Token::kName:
+      break;
     case Token::kSymbol:
       if (token.Is('[') && allow_vector) return ParseAddress(operand);
       if (token.Is('{') && allow_vector) {
@@ -141,7 +143,8 @@ bool Parser::ParseOperand(OperandSyntax& operand, bool allow_vector) {
         return Expect('}');
       }
       [[fallthrough]];
-    default: return Failed("an operand is missing");
+    default:
+      return Failed("an operand is missing");
   }
   operand.kind = token.text == "_" ? OperandSyntax::kSink : OperandSyntax::kName;
   operand.name = token.text;

@@ -66,7 +66,6 @@ bool Parser::ParseDeclaration(Declaration& declaration) {
 
 // name, name<4>, name[2][3] or name[]
 bool Parser::ParseDeclarator(const Declaration& declaration, Declarator& declarator) {
-  declarator.line = token_.line;
   if (!ExpectName(declarator.name)) return false;
   if (Accept('<')) {
     std::uint64_t count = 0;
@@ -97,13 +96,12 @@ bool Parser::DeclareRegisters(const Declaration& declaration, const Declarator& 
   const std::uint32_t count = std::max(declarator.registers, 1u);
   if (declaration.element_bytes > 8) return Unsupported("a vector register");
   if (used + count > kMaxRegisters) return Failed("more than " + std::to_string(kMaxRegisters) + " registers");
-  const Symbol symbol = {.kind = predicate ? Symbol::kPredicate : Symbol::kRegister,
-                         .index = used,
-                         .count = declarator.registers,
-                         .type = declaration.type};
+  const Symbol symbol = {
+      .kind = predicate ? Symbol::kPredicate : Symbol::kRegister, .index = used, .count = declarator.registers};
   used += count;
   register_words_ += predicate ? 0 : count * (declaration.element_bytes == 8 ? 2 : 1);
-  return scopes_.Declare(declarator.name, symbol) || Failed("'" + std::string(declarator.name) + "' is declared already");
+  return scopes_.Declare(declarator.name, symbol) ||
+         Failed("'" + std::string(declarator.name) + "' is declared already");
 }
 
 bool Parser::DeclareShared(bool external, const Declaration& declaration, const Declarator& declarator) {
@@ -117,12 +115,14 @@ bool Parser::DeclareShared(bool external, const Declaration& declaration, const 
     std::uint32_t& used = own ? scopes_.function().shared_bytes : program_.shared_bytes;
     const std::uint64_t offset = AlignUp(used, declaration.alignment);
     const std::uint64_t end = offset + declarator.Bytes(declaration);
-    if (end > kMaxSharedBytes) return Failed("more than " + std::to_string(kMaxSharedBytes) + " bytes of shared memory");
+    if (end > kMaxSharedBytes)
+      return Failed("more than " + std::to_string(kMaxSharedBytes) + " bytes of shared memory");
     symbol.kind = own ? Symbol::kKernelShared : Symbol::kShared;
     symbol.index = static_cast<std::uint32_t>(offset);
     used = static_cast<std::uint32_t>(end);
   }
-  return scopes_.Declare(declarator.name, symbol) || Failed("'" + std::string(declarator.name) + "' is declared already");
+  return scopes_.Declare(declarator.name, symbol) ||
+         Failed("'" + std::string(declarator.name) + "' is declared already");
 }
 
 bool Parser::Declare(std::string_view space, bool external, const Declaration& declaration,
@@ -142,7 +142,8 @@ bool Parser::Declare(std::string_view space, bool external, const Declaration& d
     return scopes_.Declare(declarator.name, symbol) ||
            Failed("'" + std::string(declarator.name) + "' is declared already");
   }
-  if (external) return Unsupported("linking with a variable of another module ('" + std::string(declarator.name) + "')");
+  if (external)
+    return Unsupported("linking with a variable of another module ('" + std::string(declarator.name) + "')");
   VariableImage image;
   std::uint64_t elements = declarator.elements;
   const auto index = static_cast<std::uint32_t>(variables_.size());
@@ -183,6 +184,7 @@ bool Parser::ParseElement(const Declaration& declaration, VariableImage& image, 
   if (token_.kind == Token::kName) return ParseAddressElement(image, offset, bytes, 0);
   const bool negative = Accept('-');
   const Token number = token_;
+  if (number.kind == Token::kBad) return Failed({});
   Advance();
   std::uint64_t bits = number.bits;
   switch (number.kind) {
@@ -206,12 +208,16 @@ bool Parser::ParseElement(const Declaration& declaration, VariableImage& image, 
         bits = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
       }
       break;
-    default: return Failed("an initial value is missing");
+    default:
+      return Failed("an initial value is missing");
   }
   if (negative) {
-    if (declaration.type == Type::kF32) bits ^= 1u << 31;
-    else if (declaration.type == Type::kF64) bits ^= 1ull << 63;
-    else bits = 0 - bits;
+    if (declaration.type == Type::kF32)
+      bits ^= 1u << 31;
+    else if (declaration.type == Type::kF64)
+      bits ^= 1ull << 63;
+    else
+      bits = 0 - bits;
   }
   if (image.bytes.size() < offset + bytes) image.bytes.resize(offset + bytes);
   std::memcpy(image.bytes.data() + offset, &bits, bytes);
@@ -224,8 +230,8 @@ bool Parser::ParseAddressElement(VariableImage& image, std::uint64_t offset, std
   if (!ExpectName(name)) return false;
   const bool generic = name == "generic" && Accept('(');
   if (generic && !ExpectName(name)) return false;
-  if (!ParseOffset(addend) || (generic && !Expect(')'))) return false;
-  if (!generic && !ParseOffset(addend)) return false;
+  if (generic && !Expect(')')) return false;
+  if (!ParseOffset(addend)) return false;
   const auto symbol = scopes_.Find(name);
   Relocation relocation = {.at = offset,
                            .addend = static_cast<std::uint64_t>(addend),

@@ -21,8 +21,9 @@ constexpr std::uint32_t kMaxStackBytes = 512 << 10;
 }  // namespace
 
 Result<void> Parser::Parse() {
-  if (ParseModule() && Finish()) return {};
-  return std::unexpected(*error_);
+  if (ParseModule()) Finish();
+  if (error_) return std::unexpected(*error_);
+  return {};
 }
 
 bool Parser::ParseModule() {
@@ -123,8 +124,8 @@ bool Parser::ParseParameter(std::vector<Declarator>& names, std::vector<Paramete
 
 // .maxntid and its like. Only limits that a launch must keep are of interest.
 bool Parser::ParseTuning(std::uint32_t& max_threads) {
-  constexpr std::array<std::string_view, 9> kIgnored = {"minnctapersm",    "maxnctapersm",  "maxnreg",
-                                                        "noreturn",        "pragma",        "explicitcluster",
+  constexpr std::array<std::string_view, 9> kIgnored = {"minnctapersm",      "maxnctapersm",   "maxnreg",
+                                                        "noreturn",          "pragma",         "explicitcluster",
                                                         "reqnctapercluster", "maxclusterrank", "blocksareclusters"};
   while (token_.kind == Token::kDirective) {
     const bool limit = token_.text == "maxntid" || token_.text == "reqntid";
@@ -202,9 +203,9 @@ bool Parser::Finish() {
     StackBytes(kernel.function, visits, 0);
     if (function.calls_unbounded) function.stack_bytes += kUnboundedStackBytes;
     if (function.stack_bytes > kMaxStackBytes) {
-      error_ = Error{ENOTSUP, "kernel '" + kernel.name + "' needs " + std::to_string(function.stack_bytes) +
-                                  " bytes of local memory per thread, the soft GPU has " +
-                                  std::to_string(kMaxStackBytes)};
+      error_ =
+          Error{ENOTSUP, "kernel '" + kernel.name + "' needs " + std::to_string(function.stack_bytes) +
+                             " bytes of local memory per thread, the soft GPU has " + std::to_string(kMaxStackBytes)};
       return false;
     }
     kernel.local_bytes = function.stack_bytes;
@@ -218,8 +219,8 @@ bool Parser::CheckCalls() {
     const Function& callee = program_.functions[call.function];
     const std::string line = "line " + std::to_string(call.line) + ": ";
     if (callee.kernel || (!callee.defined && callee.built_in == nullptr)) {
-      error_ = Error{ENOTSUP, line + "call of '" + callee.name +
-                                  "', which has no body here and is not provided by the soft GPU"};
+      error_ = Error{
+          ENOTSUP, line + "call of '" + callee.name + "', which has no body here and is not provided by the soft GPU"};
       return false;
     }
     if (call.arguments.size() != callee.parameters.size()) {
@@ -246,7 +247,8 @@ std::uint32_t Parser::StackBytes(std::uint32_t index, std::vector<Visit>& visits
     function.calls_unbounded |= program_.functions[call.function].calls_unbounded;
   }
   visits[index] = Visit::kDone;
-  function.stack_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(function.frame_bytes + deepest, kMaxStackBytes + 16));
+  function.stack_bytes =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(function.frame_bytes + deepest, kMaxStackBytes + 16));
   return function.stack_bytes;
 }
 
@@ -299,8 +301,8 @@ bool Parser::Failed(std::string message) {
   return false;
 }
 
-bool Parser::Unsupported(std::string what) {
-  if (token_.kind == Token::kBad || token_.kind == Token::kEnd) return Failed({});
+bool Parser::Unsupported(const std::string& what) {
+  if (token_.kind == Token::kBad) return Failed({});
   if (!error_) {
     error_ = Error{ENOTSUP, "line " + std::to_string(token_.line) + ": " + what + " is not supported by the soft GPU"};
   }

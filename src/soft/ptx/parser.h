@@ -37,7 +37,6 @@ class Parser {
   };
   struct Declarator {
     std::string_view name;
-    int line = 0;
     std::uint64_t elements = 1;
     bool unsized = false;         // []
     std::uint32_t registers = 0;  // name<registers>
@@ -96,7 +95,7 @@ class Parser {
   bool ExpectInteger(std::uint64_t& value, std::uint64_t most);
   bool SkipTo(char symbol);  // and past it
   bool Failed(std::string message);
-  bool Unsupported(std::string what);
+  bool Unsupported(const std::string& what);
   bool Take(Result<void> result);
 
   Lexer lexer_;

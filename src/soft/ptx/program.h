@@ -52,8 +52,8 @@ struct Instruction {
   using Handler = void (*)(Warp&, const Instruction&, LaneMask lanes);
 
   Handler handler = nullptr;
-  Handler inner = nullptr;      // what a wrapping handler (rounding, call of a built-in) goes on to
-  Operand operand[5] = {};      // destination first
+  Handler inner = nullptr;  // what a wrapping handler (rounding, call of a built-in) goes on to
+  Operand operand[5] = {};  // destination first
   Predicate guard = kTrue;
   Predicate predicate[3] = {};  // of setp, selp, vote …
   std::uint32_t target = 0;     // program counter, function, or index into a side table
@@ -61,7 +61,6 @@ struct Instruction {
   std::uint32_t mxcsr = 0;      // SSE control bits to set meanwhile
   std::uint32_t range = 0;      // index of its remembered memory range
   std::uint8_t count = 1;       // elements of a vector
-  Space space = Space::kGeneric;
   std::int32_t line = 0;
 };
 
@@ -86,14 +85,14 @@ struct Function {
   std::string name;
   bool defined = false;
   bool kernel = false;
-  BuiltIn built_in = nullptr;       // what the driver provides: vprintf
-  std::uint32_t first = 0;          // its first instruction
+  BuiltIn built_in = nullptr;  // what the driver provides: vprintf
+  std::uint32_t first = 0;     // its first instruction
   std::uint32_t registers = 0;
   std::uint32_t predicates = 1;
-  std::uint32_t frame_bytes = 0;    // .local and .param variables, a multiple of 16
-  std::uint32_t shared_bytes = 0;   // .shared variables of a kernel's own
-  std::uint32_t stack_bytes = 0;    // local memory that it and what it calls need
-  bool calls_unbounded = false;     // recursion or indirect calls: stack_bytes is a guess
+  std::uint32_t frame_bytes = 0;   // .local and .param variables, a multiple of 16
+  std::uint32_t shared_bytes = 0;  // .shared variables of a kernel's own
+  std::uint32_t stack_bytes = 0;   // local memory that it and what it calls need
+  bool calls_unbounded = false;    // recursion or indirect calls: stack_bytes is a guess
   std::vector<FrameSlot> parameters;
   std::vector<FrameSlot> results;
 };
@@ -101,10 +100,10 @@ struct Function {
 // A number that is known only later: an address in the constants or in the bytes of a variable.
 struct Relocation {
   static constexpr std::uint32_t kNoVariable = ~0u;
-  std::uint32_t variable = 0;    // whose address, if any, counts in
-  std::uint64_t at = 0;          // index of the constant, or offset in the variable's bytes
+  std::uint32_t variable = 0;  // whose address, if any, counts in
+  std::uint64_t at = 0;        // index of the constant, or offset in the variable's bytes
   std::uint64_t addend = 0;
-  std::uint8_t shift = 0;        // of 0xff00(symbol): which byte
+  std::uint8_t shift = 0;  // of 0xff00(symbol): which byte
   std::uint8_t bytes = 8;
 };
 
@@ -124,9 +123,9 @@ struct Program {
   std::vector<Relocation> relocations;  // in the constants
   // Constants that count from the start of a kernel's own shared variables, which lie behind the common ones.
   std::vector<std::uint64_t> kernel_shared_constants;
-  std::uint32_t shared_bytes = 0;       // .shared variables outside of kernels
+  std::uint32_t shared_bytes = 0;  // .shared variables outside of kernels
   std::uint32_t dynamic_shared_alignment = 16;
-  std::uint32_t ranges = 0;             // instructions that remember a memory range
+  std::uint32_t ranges = 0;  // instructions that remember a memory range
 
   void SetConstant(std::uint64_t index, std::uint64_t value) {
     for (unsigned lane = 0; lane < kWarpSize; ++lane) constants[index * kWarpSize + lane] = value;

@@ -45,10 +45,10 @@ struct Kernel {
   std::vector<Parameter> parameters;
   std::uint32_t parameter_bytes = 0;
   std::uint32_t static_shared_bytes = 0;
-  std::uint32_t local_bytes = 0;    // per thread
-  std::uint32_t registers = 0;      // 32-bit registers per thread, a guess
+  std::uint32_t local_bytes = 0;     // per thread
+  std::uint32_t registers = 0;       // 32-bit registers per thread, a guess
   std::uint32_t max_threads = 1024;  // .maxntid or .reqntid
-  std::uint32_t function = 0;       // index into Program::functions
+  std::uint32_t function = 0;        // index into Program::functions
 };
 
 // Immutable once every variable has been placed; then any number of threads may run kernels of it.

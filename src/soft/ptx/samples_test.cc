@@ -54,8 +54,8 @@ TEST_F(Samples, MatrixMultiplyInDynamicSharedMemory) {
   const Launch launch = {.grid = {kSize / kTile, kSize / kTile},
                          .block = {kTile, kTile},
                          .dynamic_shared_bytes = 2 * kTile * kTile * sizeof(float)};
-  const auto done = TryLaunch(device_, *module, "matrix_multiply", launch,
-                              Arguments(device_.Upload(a), device_.Upload(b), c, kSize));
+  const auto done =
+      TryLaunch(device_, *module, "matrix_multiply", launch, Arguments(device_.Upload(a), device_.Upload(b), c, kSize));
   ASSERT_TRUE(done.has_value()) << done.error().message;
   const auto result = device_.Download<float>(c, kSize * kSize);
   for (int row = 0; row < kSize; ++row) {
@@ -124,8 +124,14 @@ TEST_F(Samples, DenseSwitch) {
   constexpr int k = 5;
   for (int i = 0; i < 64; ++i) {
     const int r = in[i] = 97 * i - 1000;
-    const int cases[] = {r * 3 + k, r - k, r / (k + 1), r ^ k, std::popcount(static_cast<unsigned>(r)) + k,
-                         static_cast<int>(static_cast<unsigned>(r) << (k & 3)), r % (k + 2), -r};
+    const int cases[] = {r * 3 + k,
+                         r - k,
+                         r / (k + 1),
+                         r ^ k,
+                         std::popcount(static_cast<unsigned>(r)) + k,
+                         static_cast<int>(static_cast<unsigned>(r) << (k & 3)),
+                         r % (k + 2),
+                         -r};
     expected[i] = cases[r & 7];
   }
   const auto out = device_.Upload(std::vector<int>(64));
@@ -304,11 +310,11 @@ TEST_F(Samples, Halves) {
   const auto sums = device_.Allocate(2 * count), products = device_.Allocate(4 * count);
   const auto squares = device_.Allocate(2 * count), back = device_.Allocate(4 * count);
   LaunchOk(device_, *module, "halves", {1}, {count}, device_.Upload(in), sums, products, squares, back);
-  const std::map<float, std::uint16_t> half = {{0.25f, 0x3400}, {1.25f, 0x3d00},  {-0.75f, 0xba00}, {1.75f, 0x3f00},
-                                               {1, 0x3c00},     {-2.25f, 0xc080}, {3.25f, 0x4280},  {8.25f, 0x4820},
-                                               {3, 0x4200},     {-1, 0xbc00},     {4, 0x4400},      {2.5f, 0x4100},
-                                               {-4, 0xc400},    {7, 0x4700},      {17, 0x4c40},     {2, 0x4000},
-                                               {1.5625f, 0x3e40}, {7.25f, 0x4740}, {10, 0x4900},    {65, 0x5410}};
+  const std::map<float, std::uint16_t> half = {{0.25f, 0x3400},   {1.25f, 0x3d00},  {-0.75f, 0xba00}, {1.75f, 0x3f00},
+                                               {1, 0x3c00},       {-2.25f, 0xc080}, {3.25f, 0x4280},  {8.25f, 0x4820},
+                                               {3, 0x4200},       {-1, 0xbc00},     {4, 0x4400},      {2.5f, 0x4100},
+                                               {-4, 0xc400},      {7, 0x4700},      {17, 0x4c40},     {2, 0x4000},
+                                               {1.5625f, 0x3e40}, {7.25f, 0x4740},  {10, 0x4900},     {65, 0x5410}};
   for (std::uint32_t i = 0; i < count; ++i) {
     const float x = in[i];
     EXPECT_EQ(device_.Download<std::uint16_t>(sums, count)[i], half.at(x + 0.25f)) << x;

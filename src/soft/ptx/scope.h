@@ -8,29 +8,27 @@
 #include <vector>
 
 #include "soft/ptx/program.h"
-#include "soft/ptx/type.h"
 
 namespace tessera::soft::ptx {
 
 struct Symbol {
   enum Kind {
-    kRegister,        // index; count > 0: name<count> declares name0 … name(count-1)
+    kRegister,  // index; count > 0: name<count> declares name0 … name(count-1)
     kPredicate,
-    kGlobal,          // index of the variable
-    kShared,          // offset in the memory outside of kernels
-    kKernelShared,    // offset in the kernel's own part
-    kDynamicShared,   // .extern .shared
-    kFrame,           // offset in the function's frame
-    kParameter,       // offset in the kernel's parameters
-    kFunction,        // index
-    kBranchTargets,   // index of the table
+    kGlobal,         // index of the variable
+    kShared,         // offset in the memory outside of kernels
+    kKernelShared,   // offset in the kernel's own part
+    kDynamicShared,  // .extern .shared
+    kFrame,          // offset in the function's frame
+    kParameter,      // offset in the kernel's parameters
+    kFunction,       // index
+    kBranchTargets,  // index of the table
     kNothing,
   };
   Kind kind = kRegister;
   std::uint32_t index = 0;  // or offset
   std::uint32_t count = 0;
   std::uint32_t bytes = 0;  // of a variable in a frame or a parameter
-  Type type = Type::kNone;
 };
 
 // The nested { } of a module. Names of an inner scope hide those of an outer one; labels can be used before they are
@@ -44,7 +42,6 @@ class Scopes {
   void Push();
   void Pop();
   std::size_t current() const { return current_; }
-  bool AtTop() const { return scopes_[current_].parent == 0; }  // of a function
 
   // False if this scope has the name already.
   bool Declare(std::string_view name, const Symbol& symbol);

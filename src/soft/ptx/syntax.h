@@ -29,9 +29,9 @@ struct OperandSyntax {
 
 struct StatementSyntax {
   int line = 0;
-  OperandSyntax guard;                     // kSink if there is none
-  std::string_view text;                   // ld.global.nc.v2.f64
-  std::string_view opcode;                 // ld
+  OperandSyntax guard;                      // kSink if there is none
+  std::string_view text;                    // ld.global.nc.v2.f64
+  std::string_view opcode;                  // ld
   std::vector<std::string_view> modifiers;  // global, nc, v2, f64
   std::vector<OperandSyntax> operands;
   // A call has these instead of operands:

@@ -67,9 +67,14 @@ std::string OneInstruction(std::string_view instruction, std::string_view result
   return body.str();
 }
 
+std::string Replaced(std::string text, std::string_view mark, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(mark, at)) != text.npos; at += by.size()) text.replace(at, mark.size(), by);
+  return text;
+}
+
 std::vector<Row> ManyRows() {
-  constexpr std::uint64_t kEdges[] = {0,          1,          2,          31,        32,         0x7f,
-                                      0x80,       0xff,       0x7fff,     0x8000,    0xffff,     0x7fffffff,
+  constexpr std::uint64_t kEdges[] = {0,          1,          2,          31,         32,         0x7f,
+                                      0x80,       0xff,       0x7fff,     0x8000,     0xffff,     0x7fffffff,
                                       0x80000000, 0xffffffff, 0x3f800000, 1ull << 32, 1ull << 63, ~0ull};
   constexpr std::size_t kEdgeCount = std::size(kEdges);
   std::mt19937_64 random(20261120);

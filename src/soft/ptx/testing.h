@@ -100,8 +100,8 @@ class Arguments {
   std::vector<std::byte> bytes_;
 };
 
-inline std::expected<void, Fault> TryLaunch(Device& device, const Module& module, std::string_view kernel, Launch launch,
-                                            const Arguments& arguments) {
+inline std::expected<void, Fault> TryLaunch(Device& device, const Module& module, std::string_view kernel,
+                                            Launch launch, const Arguments& arguments) {
   const Kernel* found = module.Find(kernel);
   if (found == nullptr) return std::unexpected(Fault{Fault::kInvalidLaunch, "no kernel " + std::string(kernel)});
   launch.parameters = arguments.bytes();
@@ -128,6 +128,9 @@ std::vector<Row> Compute(std::string_view body, const std::vector<Row>& inputs);
 // `instruction` with its operands made up: sources are the first words of a row and the result is its first word,
 // whose registers are "h", "r", "f", "d" or "l". An empty kind ends the list.
 std::string OneInstruction(std::string_view instruction, std::string_view result, std::string_view sources);
+
+// `text` with every `mark` replaced.
+std::string Replaced(std::string text, std::string_view mark, std::string_view by);
 
 // Rows of interesting and random bits, a multiple of 45 of them.
 std::vector<Row> ManyRows();

@@ -11,10 +11,10 @@ struct Row {
 };
 
 // Indexed by Type.
-constexpr std::array<Row, 20> kTypes = {{{"", 0},      {"pred", 0},   {"b8", 1},    {"b16", 2}, {"b32", 4},
-                                         {"b64", 8},   {"u8", 1},     {"u16", 2},   {"u32", 4}, {"u64", 8},
-                                         {"s8", 1},    {"s16", 2},    {"s32", 4},   {"s64", 8}, {"f16", 2},
-                                         {"bf16", 2},  {"f16x2", 4},  {"bf16x2", 4}, {"f32", 4}, {"f64", 8}}};
+constexpr std::array<Row, 20> kTypes = {{{"", 0},     {"pred", 0},  {"b8", 1},     {"b16", 2}, {"b32", 4},
+                                         {"b64", 8},  {"u8", 1},    {"u16", 2},    {"u32", 4}, {"u64", 8},
+                                         {"s8", 1},   {"s16", 2},   {"s32", 4},    {"s64", 8}, {"f16", 2},
+                                         {"bf16", 2}, {"f16x2", 4}, {"bf16x2", 4}, {"f32", 4}, {"f64", 8}}};
 static_assert(static_cast<std::size_t>(Type::kF64) + 1 == kTypes.size());
 
 }  // namespace
@@ -33,11 +33,16 @@ bool IsFloat(Type type) { return type >= Type::kF16; }
 
 Type Untyped(Type type) {
   switch (BytesOf(type)) {
-    case 1: return Type::kB8;
-    case 2: return Type::kB16;
-    case 4: return Type::kB32;
-    case 8: return Type::kB64;
-    default: return type;
+    case 1:
+      return Type::kB8;
+    case 2:
+      return Type::kB16;
+    case 4:
+      return Type::kB32;
+    case 8:
+      return Type::kB64;
+    default:
+      return type;
   }
 }
 

@@ -33,9 +33,9 @@ struct Path {
   LaneMask lanes = 0;
   Frame frame;  // pc is where the path goes on
   std::vector<Frame> callers;
-  std::uint64_t last_run = 0;                 // number of the quantum
-  unsigned barrier = 0;                       // kAtBarrier: which
-  const Instruction* reduction = nullptr;     // kAtBarrier: bar.red to complete
+  std::uint64_t last_run = 0;              // number of the quantum
+  unsigned barrier = 0;                    // kAtBarrier: which
+  const Instruction* reduction = nullptr;  // kAtBarrier: bar.red to complete
 
   bool SameCall(const Path& other) const {
     return frame.function == other.frame.function && frame.register_base == other.frame.register_base &&
@@ -102,7 +102,7 @@ struct Warp {
   std::int64_t budget = 0;
   std::int64_t penalty = 0;
   std::uint32_t local_base = 0;
-  LaneMask carry = 0;  // the condition code register
+  LaneMask carry = 0;   // the condition code register
   bool forced = false;  // the next warp barrier lets the running path through
 
   std::unique_ptr<std::byte[]> local;  // kWarpSize times local_bytes

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""`tessera demo` on the soft GPU, whole: daemon, shim, soft GPU and three programs.
+
+Usage: demo_test.py PATH-OF-TESSERA [unittest arguments]
+"""
+
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TESSERA = None  # the binary under test, in its build
+
+
+class Demo(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tessera-demo-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA")}
+        self.environment["TMPDIR"] = self.folder
+
+    def start(self, *words):
+        return subprocess.Popen([TESSERA, "demo", "--soft", *words], env=self.environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def assert_nothing_left(self, pid):
+        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(glob.glob(f"/dev/shm/tessera-soft-*-demo-{pid}"), [])
+
+    def test_json(self):
+        demo = self.start("--json", "--seconds", "2")
+        output, errors = demo.communicate(timeout=100)
+        self.assertEqual((demo.returncode, errors), (0, ""))
+        report = json.loads(output)
+        self.assertEqual(list(report), ["device", "vgpus"])
+        self.assertEqual(report["device"], "Tessera Soft GPU")
+        self.assertEqual([(vgpu["name"], vgpu["compute_target_pct"]) for vgpu in report["vgpus"]],
+                         [("training", 50), ("serving", 30), ("notebook", 20)])
+        for vgpu in report["vgpus"]:
+            self.assertEqual(list(vgpu), ["name", "compute_target_pct", "compute_achieved_pct", "memory_max_bytes",
+                                          "memory_peak_bytes", "oom_errors", "results_verified"])
+            # How exact the shares are is for tests of the scheduler; here that they belong to the right program.
+            self.assertAlmostEqual(vgpu["compute_achieved_pct"], vgpu["compute_target_pct"], delta=15)
+            self.assertLessEqual(vgpu["memory_peak_bytes"], vgpu["memory_max_bytes"])
+            self.assertGreater(vgpu["memory_peak_bytes"], 0)
+            self.assertIs(vgpu["results_verified"], True)
+        training, serving, notebook = report["vgpus"]
+        self.assertEqual((training["oom_errors"], serving["oom_errors"], notebook["oom_errors"]), (0, 0, 2))
+        self.assertEqual(notebook["memory_max_bytes"], 3 << 30)  # after it was resized
+        self.assert_nothing_left(demo.pid)
+
+    def test_an_interrupt_leaves_nothing(self):
+        demo = self.start("--seconds", "40")
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if "takes all the memory" in line:
+                demo.send_signal(signal.SIGINT)
+        _, errors = demo.communicate(timeout=60)
+        self.assertIn("CUDA_ERROR_OUT_OF_MEMORY after", said)
+        self.assertNotIn("\033", said)
+        self.assertEqual((demo.returncode, errors), (1, "tessera: the demo was interrupted\n"))
+        self.assert_nothing_left(demo.pid)
+
+
+
+if __name__ == "__main__":
+    TESSERA = sys.argv.pop(1)
+    unittest.main()
