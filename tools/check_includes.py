@@ -13,7 +13,7 @@ MAY_USE = {
     "shim": {"base", "cuda", "wire"},
     "tenant": {"base", "cuda"},
     "server": {"base", "cuda", "wire", "sched", "soft"},
-    "face": {"base", "server"},
+    "face": {"base", "server", "wire"},
     "cli": {"base", "cuda", "wire"},
 }
 

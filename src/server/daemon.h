@@ -46,8 +46,8 @@ class Daemon {
   void StayAwhile();
 
   // Measures the GPUs without being asked to, only while programs are active: a second after contexts come and go, then
-  // less and less often, because the driver's answer costs the programs that run about 1 % of such a second (measured:
-  // docs/hardware-log.md).
+  // less and less often, because asking the driver seems to cost the programs that run about 1 % of such a second
+  // (docs/hardware-log.md).
   static constexpr Nanos kMeasureEvery = kSecond;
   static constexpr Nanos kMeasureSeldom = 60 * kSecond;
   static constexpr Nanos kLinger = 2 * kSecond;
