@@ -12,13 +12,13 @@ namespace tessera {
 // Connects to the SOCK_SEQPACKET socket at `path`. Empty with errno set on failure (ENAMETOOLONG: more than 107 bytes).
 UniqueFd ConnectSeqpacket(const char* path);
 
-// Sends one packet, with `fd` attached unless it is -1. Never raises SIGPIPE. False with errno set on failure; EAGAIN if
-// the socket is non-blocking and the peer does not read.
+// Sends one packet, with `fd` attached unless it is -1. Never raises SIGPIPE. False with errno set on failure; EAGAIN
+// if the socket is non-blocking and the peer does not read.
 bool SendPacket(int socket, std::span<const std::byte> packet, int fd = -1);
 
-// Receives one packet into `buffer` and, if one is attached, a descriptor into *fd (close-on-exec; may be null, then it is
-// closed). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is larger
-// than the buffer (the rest of it is lost).
+// Receives one packet into `buffer` and, if one is attached, a descriptor into *fd (close-on-exec; may be null, then it
+// is closed). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is
+// larger than the buffer (the rest of it is lost).
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd = nullptr);
 
 }  // namespace tessera

@@ -13,7 +13,8 @@ Result<long double> TakeNumber(std::string_view& text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string digits(text.substr(0, end));
   double value = 0;
-  const auto [stop, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
+  const auto [stop, status] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
   if (status != std::errc() || stop != digits.data() + digits.size()) return Fail(EINVAL, "not a number");
   // from_chars has no long double that keeps 64 bits apart here, so whole numbers are read as integers.
   unsigned long long whole = 0;

@@ -124,10 +124,10 @@ Result<DaemonFacts> FindOrStart(const Common& common, const ApiClient& client, c
 Result<DaemonFacts> AskDaemon(const ApiClient& client) {
   const auto answer = client.Get("/healthz");
   if (!answer) return std::unexpected(answer.error());
-  const DaemonFacts facts{.version = TextField(*answer, "version"),
-                          .pid = static_cast<int>(IntegerField(*answer, "pid")),
-                          .soft = BoolField(*answer, "soft"),
-                          .embedded = BoolField(*answer, "embedded")};
+  DaemonFacts facts{.version = TextField(*answer, "version"),
+                    .pid = static_cast<int>(IntegerField(*answer, "pid")),
+                    .soft = BoolField(*answer, "soft"),
+                    .embedded = BoolField(*answer, "embedded")};
   if (const auto protocol = IntegerField(*answer, "protocol"); protocol != wire::kProtocolVersion) {
     return Fail(EPROTO,
                 "the daemon (version " + facts.version + ") speaks protocol " + std::to_string(protocol) +

@@ -149,7 +149,7 @@ void HttpServer::Impl::AddRefusals() {
   set_error_handler([](const Request& request, Response& response) {
     if (response.body.empty()) Refuse(response, ErrorFor(request, response.status), response.status);
   });
-  set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+  set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     Refuse(response, {EIO, "the daemon could not answer", "see its log"});
   });
 }

@@ -109,7 +109,7 @@ Result<void> Listeners::TakeActivated() {
     }
     free(names[i]);
   }
-  free(names);
+  free(static_cast<void*>(names));
   if (count < 0) return Fail(-count, "the service manager's sockets cannot be taken over");
   return {};
 }

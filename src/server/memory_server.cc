@@ -76,7 +76,8 @@ std::uint64_t MemoryServer::Reserve(MemoryUse& use, std::uint64_t bytes) {
 }
 
 void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
-  use.page->memory_returned.fetch_add(bytes, std::memory_order_relaxed);  // as claimed: the program subtracts it from its sum
+  use.page->memory_returned.fetch_add(bytes,
+                                      std::memory_order_relaxed);  // as claimed: the program subtracts it from its sum
   bytes = std::min(bytes, use.reserved);
   use.reserved -= bytes;
   ledger_.GiveBack(use.vgpu, bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <ranges>
 
 #include "base/seqpacket.h"
@@ -197,7 +198,7 @@ Session::Complaint Session::On(const wire::Query& query) {
   }
   const auto memory = gpu->Memory().FiguresOf(vgpu->id);
   wire::View view{.memory_max = memory.max, .memory_used = memory.current};
-  view.compute_pct = static_cast<std::uint32_t>(gpu->ComputePercent(*vgpu, MonotonicNow()) + 0.5);
+  view.compute_pct = static_cast<std::uint32_t>(std::lround(gpu->ComputePercent(*vgpu, MonotonicNow())));
   for (const Process* process : vgpu->processes) {
     if (view.processes == std::size(view.process)) break;
     view.process[view.processes++] = {.pid = process->pid, .memory_bytes = process->memory.Current()};

@@ -227,6 +227,35 @@ TEST_F(TokenServerTest, TheLastWorkOfAllProcessesIsBilled) {
   EXPECT_EQ(tokens_.UsageOf(1, now_).busy, 9 * kMillisecond);
 }
 
+TEST_F(TokenServerTest, ProcessesTakeTurnsWithinABoundedToken) {
+  ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 50}, now_));
+  Wants(a_);
+  ASSERT_EQ(a_.Order(), wire::Gate::kBounded);
+  Wants(b_);
+  EXPECT_FALSE(b_.Open());
+  EXPECT_EQ(tokens_.TokenOf(1), Token::kHeld);
+  Idle(a_);
+  EXPECT_TRUE(b_.Open());  // gets the rest of the token
+  EXPECT_FALSE(a_.Open());
+  Wants(a_);
+  while (b_.Open()) PassDeadline();
+  Released(b_);
+  Wants(b_);
+  while (!a_.Open()) PassDeadline();
+  EXPECT_FALSE(b_.Open());  // the next token goes to the next
+}
+
+TEST_F(TokenServerTest, DeathPassesTheRestOfTheTokenOn) {
+  ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 50}, now_));
+  Wants(a_);
+  Wants(b_);
+  tokens_.Leave(a_.gate, now_);
+  EXPECT_TRUE(b_.Open());
+  tokens_.Leave(b_.gate, now_);
+  EXPECT_EQ(tokens_.TokenOf(1), Token::kIdle);
+  EXPECT_FALSE(tokens_.Holder());
+}
+
 TEST_F(TokenServerTest, FrozenGatesKeepTheirLastOrder) {
   Wants(a_);
   Wants(c_);

@@ -87,6 +87,12 @@ TEST_F(CaptureTest, UnsafeCallsAreForbiddenByModes) {
          return d.cuMemAlloc_v2(&address, 64);
        }},
       {"cuMemFree", [&] { return d.cuMemFree_v2(0); }},
+      {"cuMemAllocAsync in a stream that is not captured",
+       [&] {
+         CUdeviceptr address = 0;
+         return d.cuMemAllocAsync(&address, 64, other_stream);
+       }},
+      {"cuCtxSetLimit", [&] { return d.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048); }},
       {"cuEventQuery", [&] { return d.cuEventQuery(event); }},
       {"cuEventSynchronize", [&] { return d.cuEventSynchronize(event); }},
       {"cuStreamQuery", [&] { return d.cuStreamQuery(other_stream); }},
@@ -245,7 +251,8 @@ TEST_F(CaptureTest, ForksAndJoinsThroughEvents) {
   EXPECT_OK(d.cuGraphGetEdges(graph, nullptr, nullptr, &edges));
   EXPECT_EQ(edges, 4u);  // a diamond
   // An event of a capture that has ended tells nothing.
-  EXPECT_CU(CUDA_ERROR_CAPTURED_EVENT, d.cuEventQuery(join));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuEventQuery(join));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuStreamWaitEvent(NewStream(), join, 0));
 }
 
 TEST_F(CaptureTest, RefusesToEndWithLooseEnds) {

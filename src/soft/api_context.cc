@@ -222,6 +222,7 @@ TESSERA_CUDA_API cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) 
 
 TESSERA_CUDA_API cuCtxGetLimit(std::size_t* value, CUlimit limit) {
   return WithContext([&](Context& context) {
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
     if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
     return Give(value, context.limits()[static_cast<std::size_t>(limit)]);
   });
@@ -229,6 +230,7 @@ TESSERA_CUDA_API cuCtxGetLimit(std::size_t* value, CUlimit limit) {
 
 TESSERA_CUDA_API cuCtxSetLimit(CUlimit limit, std::size_t value) {
   return WithContext([&](Context& context) {
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
     if (limit < 0 || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
     context.limits()[static_cast<std::size_t>(limit)] = value;
     return CUDA_SUCCESS;

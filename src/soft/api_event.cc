@@ -28,7 +28,9 @@ CUresult RecordingOf(Event& event, OpRef* recording) {
   {
     std::lock_guard lock(SubmissionMutex());
     if (event.captured) {
-      if (const auto capture = event.capture.lock()) capture->invalidated = true;
+      const auto capture = event.capture.lock();
+      if (!capture) return CUDA_ERROR_INVALID_VALUE;  // it has ended, and the event says nothing any more
+      capture->invalidated = true;
       return CUDA_ERROR_CAPTURED_EVENT;
     }
     *recording = event.recording;
@@ -61,7 +63,7 @@ TESSERA_CUDA_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, 
       if (&event->context != &stream->context) return CUDA_ERROR_INVALID_HANDLE;
       // An external record is a node of the graph, which records whenever the graph runs.
       if (flags == CU_EVENT_RECORD_EXTERNAL) {
-        return IsCaptured(stream) ? Submit(stream, EventRecordWork{event}) : CUDA_ERROR_INVALID_VALUE;
+        return IsCaptured(stream) ? Submit(stream, EventRecordWork{event}) : CUDA_ERROR_ILLEGAL_STATE;
       }
       {
         std::lock_guard lock(SubmissionMutex());
@@ -122,7 +124,7 @@ TESSERA_CUDA_API cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     return WithStream(stream_handle, [&](const auto& stream) {
       if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
       if (flags == CU_EVENT_WAIT_EXTERNAL) {
-        return IsCaptured(stream) ? Submit(stream, EventWaitWork{event}) : CUDA_ERROR_INVALID_VALUE;
+        return IsCaptured(stream) ? Submit(stream, EventWaitWork{event}) : CUDA_ERROR_ILLEGAL_STATE;
       }
       {
         std::lock_guard lock(SubmissionMutex());

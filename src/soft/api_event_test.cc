@@ -81,7 +81,8 @@ TEST_F(EventTest, RefusesBadArguments) {
   EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, d.cuStreamWaitEvent(nullptr, nullptr, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuStreamWaitEvent(nullptr, NewEvent(), 5));
   // External records are for captures.
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuEventRecordWithFlags(NewEvent(), NewStream(), CU_EVENT_RECORD_EXTERNAL));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE, d.cuEventRecordWithFlags(NewEvent(), NewStream(), CU_EVENT_RECORD_EXTERNAL));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE, d.cuStreamWaitEvent(NewStream(), NewEvent(), CU_EVENT_WAIT_EXTERNAL));
 }
 
 TEST_F(EventTest, TieContextsTogether) {

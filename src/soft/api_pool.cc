@@ -1,5 +1,6 @@
 // Stream-ordered memory: pools, cuMemAllocAsync and its kin.
 #include "soft/api.h"
+#include "soft/capture.h"
 #include "soft/graph_memory.h"
 #include "soft/pool.h"
 #include "soft/stream_variants.h"
@@ -86,6 +87,7 @@ TESSERA_CUDA_API cuMemPoolDestroy(CUmemoryPool handle) {
 
 TESSERA_CUDA_API cuMemPoolTrimTo(CUmemoryPool handle, std::size_t keep) {
   return WithPool(handle, [&](Pool& pool) {
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
     pool.Trim(keep);
     return CUDA_SUCCESS;
   });
@@ -130,6 +132,7 @@ CUresult AllocateAsync(Pool& pool, CUdeviceptr* address, std::size_t bytes, CUst
                                          .location = {CU_MEM_LOCATION_TYPE_DEVICE, pool.device().index()}};
       return CaptureAllocation(stream, properties, bytes, address);
     }
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
     // Nothing to wait for: what a pool hands out is not in use any more.
     return pool.Allocate(bytes, address);
   });

@@ -123,7 +123,7 @@ void RecordInCapture(Stream& stream, Event& event) {
 CUresult WaitInCapture(const std::shared_ptr<Stream>& stream, Event& event) {
   const auto capture = event.captured ? event.capture.lock() : nullptr;
   if (!capture) {
-    if (!stream->capture) return CUDA_ERROR_CAPTURED_EVENT;  // the event's capture has ended
+    if (!stream->capture) return CUDA_ERROR_INVALID_VALUE;  // the event's capture has ended
     stream->capture->invalidated = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }

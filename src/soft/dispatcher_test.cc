@@ -195,6 +195,7 @@ TEST_F(DispatcherTest, TellsWhenTheComputeLaneIsIdle) {
 TEST_F(DispatcherTest, ManyThreadsSubmit) {
   std::atomic<int> count = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       OpRef last;

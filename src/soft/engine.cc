@@ -42,6 +42,7 @@ Engine::Engine(Context& context)
                    .on_compute_idle = [this] { arbiter_.Release(); }}) {}
 
 Engine::~Engine() {
+  Synchronize();
   dispatcher_.Stop();
   const auto here = [this](const auto& object) { return &object.context == &context_; };
   {

@@ -23,7 +23,7 @@ struct GraphExec;
 class Engine {
  public:
   explicit Engine(Context& context);
-  // Ends what runs, drops what waits. Handles of the context's streams, events and modules become invalid.
+  // Waits for the work. Handles of the context's streams, events and modules become invalid.
   ~Engine();
   Engine(const Engine&) = delete;
 

@@ -39,8 +39,7 @@ std::size_t AvailableDynamicShared(const Function& function, int blocks, int blo
   if (blocks > BlocksPerMultiprocessor(function, block_size, 0)) return 0;
   const std::size_t share = Limit(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
                             static_cast<std::size_t>(blocks) / kSharedGranule * kSharedGranule;
-  const std::size_t taken =
-      function.kernel.static_shared_bytes + Limit(function, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+  const std::size_t taken = function.kernel.static_shared_bytes;  // driver 580 forgets what it reserves
   return std::min(share - std::min(share, taken), static_cast<std::size_t>(function.max_dynamic_shared_bytes));
 }
 

@@ -28,6 +28,7 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuCtxCreate_v2, (CUcontext*, unsigned, CUdevice))                                                                  \
   F(cuCtxDestroy_v2, (CUcontext))                                                                                      \
   F(cuCtxSetCurrent, (CUcontext))                                                                                      \
+  F(cuCtxSetLimit, (CUlimit, std::size_t))                                                                             \
   F(cuCtxSynchronize, ())                                                                                              \
   F(cuMemAlloc_v2, (CUdeviceptr*, std::size_t))                                                                        \
   F(cuMemFree_v2, (CUdeviceptr))                                                                                       \
@@ -336,7 +337,7 @@ class Gate {
  public:
   Gate() {
     void* memory = nullptr;
-    EXPECT_OK(d_.cuMemHostAlloc(&memory, sizeof *word_, CU_MEMHOSTALLOC_DEVICEMAP));
+    EXPECT_OK(d_.cuMemHostAlloc(&memory, sizeof *word_, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
     word_ = new (memory) std::atomic<std::uint32_t>(0);
   }
   ~Gate() {

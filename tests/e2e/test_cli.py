@@ -2,6 +2,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -224,17 +225,19 @@ class Reference(unittest.TestCase):
             self.assertRegex(said, rf"\n  {command} ")
         self.assertIn("Usage", self.output(BIN / "tesserad", "--help"))
 
-    def test_the_manual_and_the_completion_know_every_command(self):
-        manual = self.output(BIN / "tessera", "internal-man")
-        completion = self.output(BIN / "tessera", "internal-completion")
+    def test_the_completion_knows_every_command(self):
+        completion = (BUILD / "share" / "bash-completion" / "completions" / "tessera").read_text()
         for path in self.paths():
-            self.assertIn("tessera " + " ".join(path), manual)
             self.assertIn('"tessera ' + " ".join(path) + '"', completion)
         self.output("bash", "-n", input=completion)
 
-    def test_the_build_has_made_them(self):
+    def test_the_manual_knows_every_command(self):
         page = BUILD / "share" / "man" / "man1" / "tessera.1"
-        self.assertTrue(page.exists() or list(BUILD.rglob("tessera.1*")), "no manual page in the build")
+        if not page.exists() and not shutil.which("scdoc"):
+            self.skipTest("manual pages need scdoc")
+        manual = page.read_text()
+        for path in self.paths():
+            self.assertIn("tessera " + " ".join(path), manual)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Shares of the GPU's time, as the soft GPU itself counts them (modelled device time, not the host's).
 
-The machine that runs this may be busy, and then the soft GPU lags and everybody gets less. So the programs, which need
-little of the machine, go before others where that is permitted; and a figure that is off is measured again, twice, before
-it counts. What the scheduler decides is tested exactly, in virtual time, beside src/sched.
+The soft GPU needs little of the machine, but at the right moment: where others keep its processors busy it lags, and then
+everybody gets less. So all of it runs before other programs where that is permitted; a figure that is off is measured
+again, twice, before it counts; and if neither helps because the machine is too busy, the test says so and is skipped.
+What the scheduler decides is tested exactly, in virtual time, beside src/sched.
 """
-import contextlib
 import os
+import pathlib
 import signal
 import unittest
 
@@ -13,6 +14,27 @@ from harness import SoftGpuTest, Usage, wait_for
 
 SECONDS = 3
 ATTEMPTS = 3
+
+
+def run_first():
+    """This process and all that it starts run before ordinary ones. False if that is not permitted."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        return True
+    except PermissionError:
+        return False
+
+
+def too_busy():
+    """Whether programs had to wait for a processor for more than a tenth of the last seconds."""
+    try:
+        some = pathlib.Path("/proc/pressure/cpu").read_text().split()
+        return float(some[1].removeprefix("avg10=")) > 10
+    except OSError:
+        return False
+
+
+RUNS_FIRST = run_first()
 
 
 class Shares(SoftGpuTest):
@@ -32,7 +54,10 @@ class Shares(SoftGpuTest):
             off = max(abs(share - target) for share, target in zip(shares, wanted))
             if off <= tolerance and sum(shares) >= least_sum:
                 return shares
-        self.fail(f"shares {shares}, wanted {wanted} within {tolerance} points and a sum of {least_sum}")
+        said = f"shares {shares}, wanted {wanted} within {tolerance} points and a sum of {least_sum}"
+        if not RUNS_FIRST and too_busy():
+            self.skipTest(f"this machine is too busy to measure: {said}")
+        self.fail(said)
 
     def busy(self, vgpu, *flags):
         tenant = self.tenant_in(vgpu, "--kernel-us", "500", *flags)
@@ -125,6 +150,4 @@ class Token(SoftGpuTest):
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # inherited by all that is started
     unittest.main()

@@ -89,9 +89,7 @@ Reply LaunchHere(const Words& words) {
 }
 
 // launch_null TIMES: no kernel at all, which only a driver that does nothing takes.
-Reply LaunchNull(const Words& words) {
-  return Launch({}, static_cast<unsigned>(NumberAt(words, 0)), 0, nullptr);
-}
+Reply LaunchNull(const Words& words) { return Launch({}, static_cast<unsigned>(NumberAt(words, 0)), 0, nullptr); }
 
 // How often the kernel ran in the current context.
 Reply Count(const Words&) {

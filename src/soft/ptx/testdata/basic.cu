@@ -77,14 +77,29 @@ __global__ void dense_switch(const int* in, int* out, int k) {
   const int i = threadIdx.x;
   int r = in[i];
   switch (r & 7) {
-    case 0: r = r * 3 + k; break;
-    case 1: r = r - k; break;
-    case 2: r = r / (k + 1); break;
-    case 3: r = r ^ k; break;
-    case 4: r = __popc(r) + k; break;
-    case 5: r = r << (k & 3); break;
-    case 6: r = r % (k + 2); break;
-    default: r = -r;
+    case 0:
+      r = r * 3 + k;
+      break;
+    case 1:
+      r = r - k;
+      break;
+    case 2:
+      r = r / (k + 1);
+      break;
+    case 3:
+      r = r ^ k;
+      break;
+    case 4:
+      r = __popc(r) + k;
+      break;
+    case 5:
+      r = r << (k & 3);
+      break;
+    case 6:
+      r = r % (k + 2);
+      break;
+    default:
+      r = -r;
   }
   out[i] = r;
 }

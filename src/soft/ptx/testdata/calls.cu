@@ -23,7 +23,9 @@ __device__ Function functions[2] = {plus_one, twice};
 
 __global__ void call_pointer(int* out) { out[threadIdx.x] = functions[threadIdx.x & 1](threadIdx.x); }
 
-__global__ void print(int n) { printf("thread %d of %s: %.2f %5u|%-4d|%c %llx %%\n", threadIdx.x, "print", 1.5 * n, 7u, n, 'x', 1ull << 40); }
+__global__ void print(int n) {
+  printf("thread %d of %s: %.2f %5u|%-4d|%c %llx %%\n", threadIdx.x, "print", 1.5 * n, 7u, n, 'x', 1ull << 40);
+}
 
 __global__ void check(int n) { assert(n != 3); }
 
