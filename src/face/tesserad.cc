@@ -1,12 +1,16 @@
 // tesserad: the daemon with its faces.
+#include <link.h>
 #include <malloc.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/systemd_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "base/run_dir.h"
 #include "face/http_server.h"
@@ -20,11 +24,16 @@ namespace {
 
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
 
-// Times and colours for a terminal, priorities for the journal (sd-daemon(3)).
+// Priorities for the journal (systemd.exec(5), JOURNAL_STREAM), times and colours for a terminal.
 void SetUpLog(const std::string& level) {
-  auto log = spdlog::stderr_color_st("tesserad");
+  std::shared_ptr<spdlog::logger> log;
+  if (std::getenv("JOURNAL_STREAM")) {
+    log = spdlog::create<spdlog::sinks::systemd_sink_mt>("tesserad", "tesserad");
+  } else {
+    log = spdlog::stderr_color_mt("tesserad");
+    log->set_pattern(isatty(STDERR_FILENO) ? "%H:%M:%S.%e %^%l%$ %v" : "tesserad: %l: %v");
+  }
   log->set_level(spdlog::level::from_str(level));
-  log->set_pattern(isatty(STDERR_FILENO) ? "%H:%M:%S.%e %^%l%$ %v" : "tesserad: %l: %v");
   spdlog::set_default_logger(log);
 }
 
@@ -36,12 +45,32 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Lets go of the code that only starting up needed, a good part of it in libraries (OpenSSL under httplib, NVML): what
+// is used again comes back from the page cache. Only segments that are never written, so nothing can be lost.
+int DropCode(dl_phdr_info* library, std::size_t, void*) {
+  const auto page = static_cast<std::uintptr_t>(getpagesize());
+  for (int i = 0; i < library->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = library->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W)) continue;
+    const std::uintptr_t begin = (library->dlpi_addr + segment.p_vaddr) / page * page;
+    madvise(reinterpret_cast<void*>(begin), library->dlpi_addr + segment.p_vaddr + segment.p_memsz - begin,
+            MADV_DONTNEED);
+  }
+  return 0;
+}
+
 Result<server::Config> LoadConfig(const std::string& path) {
   if (!path.empty()) return server::LoadConfig(path);
   return access(kDefaultConfig, F_OK) == 0 ? server::LoadConfig(kDefaultConfig) : server::Config();
 }
 
 Result<void> Serve(const server::Options& options) {
+  // First of all, so that the threads of a driver's library do not take the signals.
+  auto loop = server::EventLoop::Create();
+  if (!loop) return std::unexpected(loop.error());
+  auto signals = (*loop)->WatchTermination([&] { (*loop)->Stop(); });
+  if (!signals) return std::unexpected(signals.error());
+
   auto config = LoadConfig(options.config);
   if (!config) return std::unexpected(config.error());
   const std::string run_dir = RunDir(options.run_dir, options.soft_spec.has_value());
@@ -53,10 +82,6 @@ Result<void> Serve(const server::Options& options) {
   auto listeners = server::Listeners::Open(run_dir, config->api_group);
   if (!listeners) return std::unexpected(listeners.error());
 
-  auto loop = server::EventLoop::Create();
-  if (!loop) return std::unexpected(loop.error());
-  auto signals = (*loop)->WatchTermination([&] { (*loop)->Stop(); });
-  if (!signals) return std::unexpected(signals.error());
   auto daemon = server::Daemon::Start(**loop, std::move(*driver),
                                       {.config = *config,
                                        .run_dir = run_dir,
@@ -67,6 +92,7 @@ Result<void> Serve(const server::Options& options) {
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
   spdlog::info("serving {}", run_dir);
+  dl_iterate_phdr(DropCode, nullptr);
   sd_notify(0, "READY=1");
   auto ran = (*loop)->Run();
   sd_notify(0, "STOPPING=1");

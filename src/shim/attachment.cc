@@ -155,7 +155,10 @@ void Attachment::GiveMemory(std::uint64_t bytes) {
     if (!page->memory_credit.compare_exchange_weak(credit, keep)) continue;
     const auto returned = static_cast<std::uint64_t>(credit - keep);
     memory_returned_ += returned;
-    Session::Instance().Tell(wire::Make(wire::Return{.bytes = returned}, gpu_));
+    if (Session::Instance().Tell(wire::Make(wire::Return{.bytes = returned}, gpu_))) return;
+    // Nobody took it, so it is still this process's to use.
+    memory_returned_ -= returned;
+    page->memory_credit.fetch_add(credit - keep);
     return;
   }
 }

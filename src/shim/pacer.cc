@@ -132,9 +132,8 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
         full_since = 0;
         // A later order that is closed: the token came and went before this thread woke up, so it is asked for again.
         if (parked_ && (!wants_sent_ || epoch != wants_epoch_)) {
-          wants_sent_ = true;
           wants_epoch_ = epoch;
-          Session::Instance().Tell(wire::Make(wire::Wants{}, gpu_));
+          wants_sent_ = Session::Instance().Tell(wire::Make(wire::Wants{}, gpu_));  // else again after the wait below
         }
       }
     }

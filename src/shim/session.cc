@@ -117,9 +117,12 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std:
   return length;
 }
 
-void Session::Send(std::span<const std::byte> message) {
+bool Session::Send(std::span<const std::byte> message) {
   std::lock_guard lock(mutex_);
-  if (MaySpeak() && !SendPacket(socket_.Get(), message)) LoseLocked();
+  if (!MaySpeak()) return false;
+  if (SendPacket(socket_.Get(), message)) return true;
+  LoseLocked();
+  return false;
 }
 
 void Session::LoseLocked() {

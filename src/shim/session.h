@@ -40,10 +40,10 @@ class Session {
     return body.has_value();
   }
 
-  // Sends a message that has no answer. Nothing happens if the daemon is gone.
+  // Sends a message that has no answer. False if the daemon is gone, or not yet back for this thread.
   template <typename Body>
-  void Tell(const wire::Message<Body>& message) {
-    Send(wire::BytesOf(message));
+  bool Tell(const wire::Message<Body>& message) {
+    return Send(wire::BytesOf(message));
   }
 
   // Whether the daemon is gone; looks at the socket.
@@ -73,7 +73,7 @@ class Session {
   bool MaySpeak() const { return socket_ && (!only_one_ || pthread_equal(alone_, pthread_self())); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                        UniqueFd* fd);
-  void Send(std::span<const std::byte> message);
+  bool Send(std::span<const std::byte> message);
   void LoseLocked();
 
   bool observer_ = false;

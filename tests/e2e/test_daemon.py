@@ -377,6 +377,19 @@ class Loss(SoftGpuTest):
         holder.end()
         wait_for("everything to be given back", lambda: self.settled() == (0, 0))
 
+    def test_memory_that_is_freed_without_a_daemon_can_be_taken_again(self):
+        self.start_daemon()
+        self.create("a", memory_limit="512M")
+        shell = self.shell_with_context("a")
+        piece = shell.ok("allocate", "alloc", 440 * MIB)
+        self.stop_daemon(signal.SIGKILL)
+        for _ in range(3):
+            self.assertEqual(shell.ask("allocate", "alloc", 440 * MIB)["result"], OUT_OF_MEMORY)
+            shell.ok("free", piece["id"])
+            piece = shell.ok("allocate", "alloc", 440 * MIB)
+        self.start_daemon()
+        wait_for("the program to be back", lambda: self.current("a") == 504 * MIB)
+
     def test_a_daemon_that_has_forgotten_the_vgpu_is_complained_of_once(self):
         self.start_daemon()
         self.create("a")
