@@ -76,7 +76,9 @@ void Markers::PlaceOnAll(Nanos now, bool learn, bool own_thread) {
     legacy_placed |= stream == CU_STREAM_LEGACY;
     if (!Write(stream, now, count, learn)) return;
   }
-  covered_ = count;
+  // Also where no stream is left to ask, because it was destroyed or forgotten during a capture: what it was given must
+  // not fill the window for ever.
+  covered_ = last_count_ = count;
 }
 
 void Markers::Observe(Nanos now, Nanos target) {

@@ -44,7 +44,9 @@ class Programs(SoftGpuTest):
         self.assertNotEqual(child["context"], SUCCESS)
         shell.ok("launch", 3)  # the parent is none the worse for it
         self.assertEqual(self.count(shell), 6)
-        self.assertEqual(len(self.vgpu("team")["processes"]), 1)
+        vgpu = self.vgpu("team")
+        self.assertEqual(len(vgpu["processes"]), 1)
+        self.assertLess(vgpu["memory_peak_bytes"], 2 * self.CONTEXT_BYTES)  # the child asked for nothing in its name
 
     def test_what_a_program_execs_is_in_its_vgpu_too(self):
         shell = self.shell_with_context("team")
@@ -93,13 +95,12 @@ class Programs(SoftGpuTest):
 
     def test_a_captured_graph_holds_what_was_launched_and_nothing_else(self):
         shell = self.shell_with_context("team")
-        self.assertEqual(shell.ok("capture", 30)["nodes"], 30)
-        self.assertEqual(self.count(shell), 30)
+        self.assertEqual(shell.ok("capture", 30, 100)["nodes"], 30)
+        self.assertEqual(self.count(shell), 60)
         rival = self.rival()
-        for n in range(1, 11):
-            shell.ok("launch", 5, 1000)  # so that there is work to mark
-            self.assertEqual(shell.ok("capture", 30, 500)["nodes"], 30)
-            self.assertEqual(self.count(shell), 30 + 35 * n)
+        for n in range(2, 12):
+            self.assertEqual(shell.ok("capture", 30, 100)["nodes"], 30)
+            self.assertEqual(self.count(shell), 60 * n)
         rival.makes_progress()
         rival.finish()
 

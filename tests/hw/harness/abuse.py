@@ -92,8 +92,10 @@ def daemon_killed(bench):
     back_s = time.monotonic() - begin
     for name in names:
         now = bench.tessera.vgpu(name)["memory_current_bytes"]
-        # What programs say they hold may be rounded up to the granule, as the credit of the dead daemon is gone.
-        expect(0 <= now - before[name] <= GRANULE, f"{name}: {before[name]} bytes before, {now} after")
+        # What programs say they hold may be rounded up to the granule, as the credit of the dead daemon is gone. On a real
+        # GPU the new daemon has yet to learn what a context costs here; the first estimate is less.
+        learned = 0 if bench.soft else 256 * MIB
+        expect(-learned <= now - before[name] <= GRANULE, f"{name}: {before[name]} bytes before, {now} after")
     counts = {name: tenant.kernels() for name, tenant in running.items()}
     for name, tenant in running.items():
         bench.until(lambda: tenant.kernels() > counts[name] + 5, f"{name} goes on with the new daemon")

@@ -34,10 +34,10 @@ COUNT_END:
 }
 )";
 
-// The kernel and its counter in one context.
+// The kernel and its counter in one context. The counter lies in host memory, which may be looked at at any time.
 struct Counting {
   CUfunction kernel = nullptr;
-  CUdeviceptr counter = 0;
+  volatile std::uint32_t* counter = nullptr;
 };
 
 // In the current context; made at its first use there.
@@ -48,11 +48,12 @@ const Counting* Current() {
   Counting& counting = all[context];
   if (counting.kernel) return &counting;
   CUmodule module = nullptr;
-  const std::uint32_t zero = 0;
   if (Call("cuModuleLoadData", &module, static_cast<const void*>(kKernel)) != CUDA_SUCCESS) return nullptr;
-  if (Call("cuMemAlloc_v2", &counting.counter, sizeof zero) != CUDA_SUCCESS) return nullptr;
-  if (Call("cuMemcpyHtoD_v2", counting.counter, static_cast<const void*>(&zero), sizeof zero) != CUDA_SUCCESS)
+  void* memory = nullptr;
+  if (Call("cuMemHostAlloc", &memory, sizeof *counting.counter, unsigned{CU_MEMHOSTALLOC_DEVICEMAP}) != CUDA_SUCCESS)
     return nullptr;
+  counting.counter = static_cast<volatile std::uint32_t*>(memory);
+  *counting.counter = 0;
   if (Call("cuModuleGetFunction", &counting.kernel, module, static_cast<const char*>("count")) != CUDA_SUCCESS)
     return nullptr;
   return &counting;
@@ -60,7 +61,7 @@ const Counting* Current() {
 
 CUresult Launch(const Counting& counting, unsigned times, unsigned spins, CUstream stream,
                 const char* how = "cuLaunchKernel") {
-  CUdeviceptr counter = counting.counter;
+  auto counter = reinterpret_cast<CUdeviceptr>(counting.counter);
   void* parameters[] = {&counter, &spins};
   CUresult result = CUDA_SUCCESS;
   for (unsigned i = 0; i < times && result == CUDA_SUCCESS; ++i)
@@ -95,9 +96,8 @@ Reply LaunchNull(const Words& words) { return Launch({}, static_cast<unsigned>(N
 Reply Count(const Words&) {
   const Counting* counting = Current();
   if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
-  std::uint32_t count = 0;
-  const CUresult result = Call("cuMemcpyDtoH_v2", static_cast<void*>(&count), counting->counter, sizeof count);
-  return Reply(result).Add("count", count);
+  const CUresult result = Call("cuCtxSynchronize");
+  return Reply(result).Add("count", *counting->counter);
 }
 
 // threads N TIMES: N threads, each with a stream of its own, all at once.
@@ -129,11 +129,13 @@ Reply LaunchPerThread(const Words& words) {
   if (result == CUDA_SUCCESS) result = Call("cuStreamSynchronize_ptsz", CUstream{});
   std::uint32_t count = 0;
   if (result == CUDA_SUCCESS)
-    result = Call("cuMemcpyDtoH_v2_ptds", static_cast<void*>(&count), counting->counter, sizeof count);
+    result = Call("cuMemcpyDtoH_v2_ptds", static_cast<void*>(&count), reinterpret_cast<CUdeviceptr>(counting->counter),
+                  sizeof count);
   return Reply(result).Add("count", count);
 }
 
-// capture TIMES SPINS: captures so many launches, says how many nodes that gave, and launches the graph once.
+// capture TIMES SPINS: launches TIMES kernels, captures as many, says how many nodes that gave, and launches the graph
+// once. The capture lasts until the work before it has ended, so that whoever looks for that end does so meanwhile.
 Reply Capture(const Words& words) {
   const Counting* counting = Current();
   if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
@@ -142,10 +144,17 @@ Reply Capture(const Words& words) {
   CUgraphExec executable = nullptr;
   std::size_t nodes = 0;
   const auto times = static_cast<unsigned>(NumberAt(words, 0));
+  const unsigned spins = SpinsAt(words, 1);
+  const std::uint32_t before = *counting->counter;
+  const auto wait = [&] {
+    while (*counting->counter < before + times) std::this_thread::yield();
+    return CUDA_SUCCESS;
+  };
   const CUresult result = InOrder(
-      {[&] { return Call("cuStreamCreate", &stream, 1u); },
+      {[&] { return Call("cuStreamCreate", &stream, 1u); }, [&] { return Launch(*counting, times, spins, stream); },
        [&] { return Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_GLOBAL); },
-       [&] { return Launch(*counting, times, SpinsAt(words, 1), stream); },
+       [&] { return Launch(*counting, times - times / 2, spins, stream); }, wait,
+       [&] { return Launch(*counting, times / 2, spins, stream); },
        [&] { return Call("cuStreamEndCapture", stream, &graph); },
        [&] { return Call("cuGraphGetNodes", graph, static_cast<CUgraphNode*>(nullptr), &nodes); },
        [&] { return Call("cuGraphInstantiateWithFlags", &executable, graph, 0ull); },
