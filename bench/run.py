@@ -102,7 +102,7 @@ class Bench:
     @staticmethod
     def rate(child):
         last = [json.loads(line) for line in child.communicate()[0].splitlines()][-1]
-        return last["kernels"] / (last["elapsed_us"] / 1e6)
+        return last["kernels"] / (last["busy_us"] / 1e6)
 
     def calibrate(self):
         child = subprocess.Popen(self.run("--", self.lib / "tessera" / "tessera-tenant", "--kernel-us", "1000", "--seconds", "1"),

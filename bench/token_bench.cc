@@ -29,6 +29,7 @@ std::vector<double> BareRoundTrips(int samples) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) != 0) std::exit(1);
   char packet[16] = {};
   if (const pid_t child = fork(); child == 0) {
+    close(ends[0]);
     while (read(ends[1], packet, sizeof packet) > 0 && write(ends[1], packet, sizeof packet) > 0) {
     }
     _exit(0);

@@ -19,9 +19,11 @@ class AcceptorTest : public testing::Test {
     dir_ = mkdtemp(pattern.data());
     loop_ = std::move(*EventLoop::Create());
     listeners_.emplace(std::move(*Listeners::Open(dir_, "")));
+    // Not through `this`: without a descriptor UBSan cannot look at an object's type.
     auto acceptor = Acceptor::Start(
-        *loop_, std::move(listeners_->client), [this](UniqueFd) { ++taken_, loop_->Stop(); },
-        [this](UniqueFd) { ++turned_away_, loop_->Stop(); });
+        *loop_, std::move(listeners_->client),
+        [taken = &taken_, loop = loop_.get()](UniqueFd) { ++*taken, loop->Stop(); },
+        [turned_away = &turned_away_, loop = loop_.get()](UniqueFd) { ++*turned_away, loop->Stop(); });
     acceptor_ = std::move(*acceptor);
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }
