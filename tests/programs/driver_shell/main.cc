@@ -54,7 +54,7 @@ int main() {
       std::fprintf(stderr, "driver_shell: no command '%s'\n", command.c_str());
       return 2;
     }
-    std::cout << found->second(words).Json() << std::endl;
+    std::cout << found->second(words).Json() << '\n' << std::flush;
   }
   return 0;
 }

@@ -85,7 +85,7 @@ Reply Fork(const Words&) {
 
 // exec: becomes a new driver_shell. Answers before it does, so that nobody sends on what the old one would read ahead.
 Reply Exec(const Words&) {
-  std::cout << Reply(CUDA_SUCCESS).Json() << std::endl;
+  std::cout << Reply(CUDA_SUCCESS).Json() << '\n' << std::flush;
   execl("/proc/self/exe", "driver_shell", static_cast<char*>(nullptr));
   _exit(1);
 }

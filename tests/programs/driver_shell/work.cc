@@ -73,8 +73,10 @@ CUresult Launch(const Counting& counting, unsigned times, unsigned spins, CUstre
 // Calls one after the other until one fails.
 CUresult InOrder(std::initializer_list<std::function<CUresult()>> calls) {
   CUresult result = CUDA_SUCCESS;
-  for (const auto& call : calls)
-    if ((result = call()) != CUDA_SUCCESS) break;
+  for (const auto& call : calls) {
+    result = call();
+    if (result != CUDA_SUCCESS) break;
+  }
   return result;
 }
 
