@@ -1,5 +1,4 @@
 """What programs do besides launching and allocating: fork, exec, threads, captures, look-ups, several GPUs and contexts."""
-import os
 import pathlib
 import re
 import socket

@@ -1,7 +1,6 @@
 """A daemon that finds its GPU through NVML, and NVML as programs in a vGPU see it. Both drivers are made up: fake_nvml and
 the stub that the benchmarks use."""
 import json
-import os
 import unittest
 
 from harness import BIN, GIB, LIB, MIB, TesseraTest, wait_for
