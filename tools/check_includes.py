@@ -10,11 +10,13 @@ MAY_USE = {
     "wire": {"base"},
     "sched": {"base"},
     "soft": {"base", "cuda"},
-    "shim": {"base", "cuda", "wire"},
+    "channel": {"base", "cuda", "soft"},
+    "guard": {"base", "channel"},
+    "shim": {"base", "cuda", "wire", "channel"},
     "tenant": {"base", "cuda"},
-    "server": {"base", "cuda", "wire", "sched", "soft"},
+    "server": {"base", "cuda", "wire", "sched", "soft", "channel", "guard"},
     "face": {"base", "server", "wire"},
-    "cli": {"base", "cuda", "wire"},
+    "cli": {"base", "cuda", "wire", "guard"},
 }
 
 

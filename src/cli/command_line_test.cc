@@ -41,11 +41,26 @@ TEST(CommandLine, GuessesNothingFarFetched) {
 }
 
 TEST(CommandLine, WrongUsageIsStatus2) {
-  for (const Words& words :
-       {Words{}, Words{"docter"}, Words{"ps", "--bogus"}, Words{"ps", "surplus"}, Words{"vgpu"},
-        Words{"vgpu", "create"}, Words{"vgpu", "create", "a", "--memory", "20X"},
-        Words{"vgpu", "create", "a", "--compute", "60:30"}, Words{"vgpu", "create", "a", "--weight", "0"},
-        Words{"vgpu", "create", "a/b"}, Words{"vgpu", "set", "a", "--memory"}, Words{"demo", "--seconds", "1000"}}) {
+  for (const Words& words : {Words{},
+                             Words{"docter"},
+                             Words{"ps", "--bogus"},
+                             Words{"ps", "surplus"},
+                             Words{"vgpu"},
+                             Words{"vgpu", "create"},
+                             Words{"vgpu", "create", "a", "--memory", "20X"},
+                             Words{"vgpu", "create", "a", "--compute", "60:30"},
+                             Words{"vgpu", "create", "a", "--weight", "0"},
+                             Words{"vgpu", "set", "a", "--priority", "16"},
+                             Words{"freeze"},
+                             Words{"freeze", "a", "b/c"},
+                             Words{"thaw", "0"},
+                             Words{"adopt"},
+                             Words{"adopt", "4711"},
+                             Words{"adopt", "python", "--vgpu", "a"},
+                             Words{"adopt", "4711", "--vgpu", "a/b"},
+                             Words{"vgpu", "create", "a/b"},
+                             Words{"vgpu", "set", "a", "--memory"},
+                             Words{"demo", "--seconds", "1000"}}) {
     const Outcome outcome = Dry().Run(words);
     EXPECT_EQ(outcome.status, 2) << outcome.error;
     EXPECT_TRUE(outcome.error.starts_with("tessera: ")) << outcome.error;
@@ -56,7 +71,8 @@ TEST(CommandLine, WrongUsageIsStatus2) {
 TEST(CommandLine, RunAnswersForItselfWith125) {
   for (const Words& words : {Words{"run", "--bogus", "--", "true"}, Words{"run", "--memory", "20X", "--", "true"},
                              Words{"run", "--vgpu", "a", "--memory", "2G", "--", "true"},
-                             Words{"run", "--enforce", "kernel", "--", "true"}, Words{"run", "--memory"}}) {
+                             Words{"run", "--vgpu", "a", "--priority", "2", "--", "true"},
+                             Words{"run", "--enforce", "gate", "--", "true"}, Words{"run", "--memory"}}) {
     const Outcome outcome = Dry().Run(words);
     EXPECT_EQ(outcome.status, 125) << outcome.error;
     EXPECT_TRUE(outcome.error.starts_with("tessera: ")) << outcome.error;
@@ -65,8 +81,10 @@ TEST(CommandLine, RunAnswersForItselfWith125) {
 
 TEST(CommandLine, NamesWhatItDoesNotTake) {
   EXPECT_NE(Dry().Run({"vgpu", "create", "a", "--memory", "20X"}).error.find("'20X' is not a size"), std::string::npos);
-  EXPECT_NE(Dry().Run({"run", "--enforce", "kernel", "--", "true"}).error.find("'kernel' is not available"),
+  EXPECT_NE(Dry().Run({"run", "--enforce", "gate", "--", "true"}).error.find("'gate'; use --enforce shim or"),
             std::string::npos);
+  EXPECT_NE(Dry().Run({"freeze", "99999999999"}).error.find("write vgpu:99999999999"), std::string::npos);
+  EXPECT_NE(Dry().Run({"run", "--priority", "-1", "--", "true"}).error.find("from 0 to 15"), std::string::npos);
 }
 
 TEST(CommandLine, TheProgramsWordsAreItsOwn) {
@@ -92,6 +110,24 @@ TEST(CommandLine, CommonChoicesGoBeforeOrAfterTheCommand) {
     EXPECT_EQ(dry.line.common.RunDirectory(), "/x");
     EXPECT_TRUE(dry.line.common.soft);
     EXPECT_EQ(dry.line.common.soft_spec, "2x1GiB");
+  }
+}
+
+TEST(CommandLine, FreezeTakesSeveralTargets) {
+  for (const Words& words :
+       {Words{"freeze", "team-a"}, Words{"freeze", "4711", "team-a", "vgpu:12"}, Words{"thaw", "--soft", "4711"},
+        Words{"adopt", "4711", "--vgpu", "team-a", "--json"}, Words{"adopt", "--vgpu=team-a", "4711"}}) {
+    const Outcome outcome = Dry().Run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+  }
+}
+
+TEST(CommandLine, BothWaysToEnforceAreTaken) {
+  for (const std::string where : {"shim", "kernel"}) {
+    Dry dry;
+    const Outcome outcome = dry.Run({"run", "--enforce", where, "--", "true"});
+    EXPECT_EQ(outcome.status, 0) << outcome.error;
+    EXPECT_EQ(dry.line.program, Words{"true"});
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cli/reference.h"
 #include "cli/run.h"
 #include "cli/settings.h"
+#include "cli/steer.h"
 #include "cli/version.h"
 #include "cli/vgpu.h"
 
@@ -73,6 +74,10 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
   app.add_option("--weight", settings.weight, "share of the time that nobody was promised,\n1 to 10000 (default 100)")
       ->type_name("WEIGHT")
       ->check(IsSetting(&VgpuSettings::weight));
+  app.add_option("--priority", settings.priority,
+                 "0 to 15 (default 8): while a vGPU of a lower\nnumber has work, those of higher ones wait")
+      ->type_name("PRIORITY")
+      ->check(IsSetting(&VgpuSettings::priority));
 }
 
 CLI::Option* AddGpu(CLI::App& app, VgpuSettings& settings) {
@@ -91,11 +96,14 @@ void AddRun(CommandLine& line) {
                  "Run a program in a vGPU\n"
                  "The program needs no change. Its vGPU is made for it and ends with it, unless --vgpu names\n"
                  "one that exists. Where no daemon answers, one is started that ends with its last program.\n"
-                 "CUDA_VISIBLE_DEVICES is set to the vGPU's GPU unless you set it.",
+                 "CUDA_VISIBLE_DEVICES is set to the vGPU's GPU unless you set it.\n"
+                 "With --enforce kernel the daemon answers for the kernel driver: memory limits hold whatever\n"
+                 "the program uses, also OpenCL, Vulkan and static binaries.",
                  "Examples:\n"
                  "  tessera run --memory 20G --compute 30 -- python train.py\n"
                  "  tessera run --memory 8G --compute 20:100 --name notebook -- jupyter lab\n"
                  "  tessera run --vgpu team-a -- ./simulate\n"
+                 "  tessera run --priority 2 --enforce kernel -- ./serve\n"
                  "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
                  "\n"
                  "Exit status:\n"
@@ -113,13 +121,17 @@ void AddRun(CommandLine& line) {
       ->excludes(name)
       ->excludes(run.get_option("--memory"))
       ->excludes(run.get_option("--compute"))
-      ->excludes(run.get_option("--weight"));
-  run.add_option("--enforce", "who enforces limits; this version has the shim only")
-      ->type_name("shim")
-      ->check(Checked([](const std::string& who) -> Result<void> {
-        if (who == "shim") return {};
-        return Fail(ENOTSUP, "'" + who + "' is not available in this version", "use --enforce shim");
-      }));
+      ->excludes(run.get_option("--weight"))
+      ->excludes(run.get_option("--priority"));
+  run.add_option(
+         "--enforce",
+         "where limits are enforced: in the program by the\nshim (default), or in front of the kernel driver too")
+      ->type_name("shim|kernel")
+      ->check(Checked([](const std::string& where) -> Result<void> {
+        if (where == "shim" || where == "kernel") return {};
+        return Fail(EINVAL, "nothing enforces limits in '" + where + "'", "use --enforce shim or --enforce kernel");
+      }))
+      ->each([&choices](const std::string& where) { choices.guarded = where == "kernel"; });
   AddCommon(run, line.common, kDaemon);
   // Only for the help: the program's words are taken off before the rest is read.
   run.add_option("[--] COMMAND [ARGUMENT]...")->expected(0, -1);
@@ -140,6 +152,59 @@ void AddLists(CommandLine& line) {
                               "  tessera gpus --json | jq '.gpus[].uuid'");
   AddCommon(gpus, line.common, kAll);
   Does(line, gpus, [&line] { return ListGpus(line.common); });
+}
+
+void AddFreeze(CommandLine& line, const char* name, const char* description, const char* footer,
+               Result<int> (*steer)(const Common&, const std::vector<std::string>&)) {
+  CLI::App& command = AddCommand(line.app, name, description, footer);
+  auto& targets = line.Keep<std::vector<std::string>>();
+  command.add_option("PID|VGPU...", targets)
+      ->required()
+      ->expected(1, -1)
+      ->type_name("VGPU")
+      ->check(Checked(TargetPath));
+  AddCommon(command, line.common, kDaemon);
+  Does(line, command, [&line, &targets, steer] { return steer(line.common, targets); });
+}
+
+void AddSteering(CommandLine& line) {
+  AddFreeze(line, "freeze",
+            "Take programs off their GPU\n"
+            "Also in the middle of a kernel, where 'tessera gpus' shows control by channels. They keep their\n"
+            "memory, and run again after 'tessera thaw'. A number is a process; write vgpu:NAME for a vGPU\n"
+            "whose name is a number. What fails does not keep the others from being frozen.",
+            "Examples:\n"
+            "  tessera freeze team-a\n"
+            "  tessera freeze 4711 4712 vgpu:2024\n"
+            "\n"
+            "Exit status:\n"
+            "  0 when all of them are frozen, 1 when not.",
+            Freeze);
+  AddFreeze(line, "thaw",
+            "Let frozen programs go on\n"
+            "What limits and priorities hold back goes on when its turn comes. Targets are as with\n"
+            "'tessera freeze'.",
+            "Examples:\n"
+            "  tessera thaw team-a\n"
+            "\n"
+            "Exit status:\n"
+            "  0 when all of them may run again, 1 when not.",
+            Thaw);
+
+  CLI::App& adopt =
+      AddCommand(line.app, "adopt",
+                 "Put a program that runs already into a vGPU\n"
+                 "One that 'tessera ps' lists as unmanaged: nobody started it through Tessera. From then on\n"
+                 "it has its share of the vGPU's time.",
+                 "Examples:\n  tessera adopt 4711 --vgpu team-a");
+  struct Choices {
+    std::string pid, vgpu;
+  };
+  auto& choices = line.Keep<Choices>();
+  adopt.add_option("PID", choices.pid)->required()->check(Checked(ParsePid));
+  adopt.add_option("--vgpu", choices.vgpu, "which vGPU")->required()->type_name("VGPU")->check(Checked(CheckName));
+  AddCommon(adopt, line.common, kAll);
+  Does(line, adopt, [&line, &choices] { return Adopt(line.common, choices.pid, choices.vgpu); });
 }
 
 void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
@@ -163,7 +228,8 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
   CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until it is removed",
                                 "Examples:\n"
                                 "  tessera vgpu create team-a --memory 20G --compute 30\n"
-                                "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10");
+                                "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10\n"
+                                "  tessera vgpu create service --priority 2");
   AddVgpuName(create, name)->type_name("NAME");
   AddGpu(create, settings);
   AddSettings(create, settings);
@@ -285,6 +351,7 @@ void AddCommands(CommandLine& line) {
   AddRun(line);
   AddLists(line);
   AddVgpu(line);
+  AddSteering(line);
   AddDoctor(line);
   AddDemo(line);
   AddVersion(line);

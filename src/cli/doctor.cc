@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cli/doctor_checks.h"
+#include "cli/doctor_steering.h"
 #include "cli/json_fields.h"
 #include "cli/output.h"
 
@@ -26,9 +27,9 @@ std::string TextOf(const Finding& finding, bool colour) {
   const Label label = LabelOf(finding.verdict);
   std::string text = colour ? std::string(label.colour) + label.word + "\033[0m" : label.word;
   text += std::string(6 - std::string_view(label.word).size(), ' ');
-  text += finding.subject + std::string(15 - std::min<std::size_t>(finding.subject.size(), 14), ' ') + finding.detail +
+  text += finding.subject + std::string(17 - std::min<std::size_t>(finding.subject.size(), 16), ' ') + finding.detail +
           "\n";
-  if (!finding.advice.empty()) text += std::string(21, ' ') + "→ " + finding.advice + "\n";
+  if (!finding.advice.empty()) text += std::string(23, ' ') + "→ " + finding.advice + "\n";
   return text;
 }
 
@@ -59,7 +60,8 @@ Result<int> Doctor(const Common& common) {
   // Without a device the program below could only repeat what has been said.
   if (CanRun(findings)) CheckPrograms(findings, common);
   CheckRunDirectory(findings, common);
-  CheckDaemon(findings, common);
+  const bool daemon = CheckDaemon(findings, common);
+  CheckSteering(findings, common, daemon);
   CheckEnforcement(findings);
   const bool can_run = CanRun(findings);
   if (common.json) {

@@ -134,7 +134,7 @@ void CheckRunDirectory(std::vector<Finding>& findings, const Common& common) {
   }
 }
 
-void CheckDaemon(std::vector<Finding>& findings, const Common& common) {
+bool CheckDaemon(std::vector<Finding>& findings, const Common& common) {
   const auto facts = AskDaemon(ApiClient(common.RunDirectory()));
   if (facts && common.soft && !facts->soft) {
     Add(findings, Verdict::kFail, "daemon", "the one that answers manages real GPUs",
@@ -142,20 +142,13 @@ void CheckDaemon(std::vector<Finding>& findings, const Common& common) {
   } else if (facts) {
     Add(findings, Verdict::kOk, "daemon",
         "version " + facts->version + " answers, process " + std::to_string(facts->pid));
+    return true;
   } else if (facts.error().code == ECONNREFUSED) {
     Add(findings, Verdict::kOk, "daemon", "none runs; tessera run starts one");
   } else {
     Add(findings, Verdict::kFail, "daemon", facts.error().message, facts.error().hint);
   }
-}
-
-void CheckEnforcement(std::vector<Finding>& findings) {
-  Add(findings, Verdict::kOk, "memory",
-      "limits hold for programs that use the CUDA driver library, as all CUDA runtimes do");
-  Add(findings, Verdict::kOk, "compute", "shares and limits hold for the same programs, between kernels");
-  Add(findings, Verdict::kWarn, "not enforced",
-      "OpenCL, Vulkan, programs that call the kernel driver themselves; a kernel that runs is not interrupted",
-      "do not give such programs the GPU, or leave memory and time for them");
+  return false;
 }
 
 }  // namespace tessera::cli

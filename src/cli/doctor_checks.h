@@ -10,7 +10,6 @@ void CheckDriver(std::vector<Finding>& findings);                          // ke
 void CheckSoftGpu(std::vector<Finding>& findings);                         // library, /dev/shm
 void CheckPrograms(std::vector<Finding>& findings, const Common& common);  // a CUDA program works under the shim
 void CheckRunDirectory(std::vector<Finding>& findings, const Common& common);
-void CheckDaemon(std::vector<Finding>& findings, const Common& common);
-void CheckEnforcement(std::vector<Finding>& findings);  // what limits hold for
+bool CheckDaemon(std::vector<Finding>& findings, const Common& common);  // true if one answers that fits
 
 }  // namespace tessera::cli

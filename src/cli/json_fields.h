@@ -33,6 +33,17 @@ inline double NumberField(const Json& object, const char* name) {
   return value.is_number() ? value.get<double>() : 0;
 }
 
+// The texts of an array, as words for people: "operator, policy". Empty for anything else.
+inline std::string TextsField(const Json& object, const char* name) {
+  const Json& values = Field(object, name);
+  std::string texts;
+  if (!values.is_array()) return texts;
+  for (const Json& value : values) {
+    if (value.is_string()) texts += (texts.empty() ? "" : ", ") + value.get<std::string>();
+  }
+  return texts;
+}
+
 inline bool BoolField(const Json& object, const char* name) {
   const Json& value = Field(object, name);
   return value.is_boolean() && value.get<bool>();

@@ -1,5 +1,8 @@
 #include "cli/list.h"
 
+#include <functional>
+#include <vector>
+
 #include "base/size.h"
 #include "cli/api_client.h"
 #include "cli/json_fields.h"
@@ -8,19 +11,53 @@
 namespace tessera::cli {
 namespace {
 
-std::string Count(const Json& object, const char* name) { return std::to_string(IntegerField(object, name)); }
+// Cells. What the daemon does not know is null and an empty cell, not a nought.
+std::string Count(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : std::to_string(IntegerField(object, name));
+}
 
-std::string Size(const Json& object, const char* name) { return FormatSize(IntegerField(object, name)); }
+std::string Size(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatSize(IntegerField(object, name));
+}
 
-std::string Percent(const Json& object, const char* name) { return FormatPercent(NumberField(object, name)); }
+std::string Percent(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatPercent(NumberField(object, name));
+}
 
-Result<int> List(const Common& common, const std::string& path, const char* array, Table (*table)(const Json&)) {
+std::string Time(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatMicroseconds(IntegerField(object, name));
+}
+
+// Nobody started it through Tessera, and nobody adopted it. A daemon that does not tell knows only its own.
+bool Unmanaged(const Json& process) {
+  const Json& managed = Field(process, "managed");
+  return managed.is_boolean() && !managed.get<bool>() && !Field(process, "vgpu").is_string();
+}
+
+std::string State(const Json& process) {
+  if (!TextsField(process, "frozen").empty()) return "frozen";
+  return Unmanaged(process) ? "unmanaged" : TextField(process, "state");
+}
+
+// Those that are ours first, each kind in the daemon's order.
+std::vector<Json> InOrder(const Json& processes) {
+  std::vector<Json> ordered;
+  for (const bool unmanaged : {false, true}) {
+    for (const Json& process : processes) {
+      if (Unmanaged(process) == unmanaged) ordered.push_back(process);
+    }
+  }
+  return ordered;
+}
+
+Result<int> List(const Common& common, const std::string& path, const char* array,
+                 const std::function<void(const Json&)>& print) {
   const auto answer = ApiClient(common.RunDirectory()).Get(path);
   if (!answer) return std::unexpected(answer.error());
   if (common.json) {
     PrintJson(*answer);
   } else {
-    Print(table(Field(*answer, array)));
+    print(Field(*answer, array));
   }
   return 0;
 }
@@ -29,7 +66,7 @@ Result<int> List(const Common& common, const std::string& path, const char* arra
 
 Table ProcessTable(const Json& processes) {
   Table table({{"PID", Align::kRight},
-               {"PROGRAM"},
+               {"PROGRAM", Align::kLeft, /*shortens=*/true},
                {"VGPU"},
                {"GPU", Align::kRight},
                {"STATE"},
@@ -37,11 +74,10 @@ Table ProcessTable(const Json& processes) {
                {"GPU TIME", Align::kRight},
                {"WAITED", Align::kRight},
                {"OOM", Align::kRight}});
-  for (const Json& process : processes) {
+  for (const Json& process : InOrder(processes)) {
     table.Add({Count(process, "pid"), TextField(process, "name"), TextField(process, "vgpu"), Count(process, "gpu"),
-               TextField(process, "state"), Size(process, "memory_bytes"),
-               FormatMicroseconds(IntegerField(process, "compute_busy_us")),
-               FormatMicroseconds(IntegerField(process, "gate_wait_us")), Count(process, "oom_errors")});
+               State(process), Size(process, "memory_bytes"), Time(process, "compute_busy_us"),
+               Time(process, "gate_wait_us"), Count(process, "oom_errors")});
   }
   return table;
 }
@@ -56,18 +92,36 @@ Table GpuTable(const Json& gpus) {
                {"REQUESTED %", Align::kRight},
                {"VGPUS", Align::kRight},
                {"PROCESSES", Align::kRight},
+               {"CONTROL"},
                {"UUID"}});
   for (const Json& gpu : gpus) {
     table.Add({Count(gpu, "index"), TextField(gpu, "name"), Size(gpu, "memory_total_bytes"),
                Size(gpu, "memory_used_bytes"), Size(gpu, "memory_promised_bytes"), Percent(gpu, "compute_busy_pct"),
                Percent(gpu, "compute_requested_pct"), Count(gpu, "vgpus"), Count(gpu, "processes"),
-               TextField(gpu, "uuid")});
+               TextField(Field(gpu, "control"), "by"), TextField(gpu, "uuid")});
   }
   return table;
 }
 
-Result<int> ListProcesses(const Common& common) { return List(common, "/v1/processes", "processes", ProcessTable); }
+std::string GpuNotes(const Json& gpus) {
+  std::string text;
+  for (const Json& gpu : gpus) {
+    const Json& control = Field(gpu, "control");
+    const std::string why = TextField(control, "why");
+    if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
+  }
+  return text.empty() ? "" : "\nTime is divided between kernels, because channels are not steered:\n" + text;
+}
 
-Result<int> ListGpus(const Common& common) { return List(common, "/v1/gpus", "gpus", GpuTable); }
+Result<int> ListProcesses(const Common& common) {
+  return List(common, "/v1/processes", "processes", [](const Json& processes) { Print(ProcessTable(processes)); });
+}
+
+Result<int> ListGpus(const Common& common) {
+  return List(common, "/v1/gpus", "gpus", [](const Json& gpus) {
+    Print(GpuTable(gpus));
+    Print(GpuNotes(gpus));
+  });
+}
 
 }  // namespace tessera::cli

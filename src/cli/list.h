@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/result.h"
 #include "cli/common.h"
 #include "cli/json.h"
@@ -14,5 +16,7 @@ Result<int> ListGpus(const Common& common);
 // The tables alone, of the arrays that GET /v1/processes and /v1/gpus hold.
 Table ProcessTable(const Json& processes);
 Table GpuTable(const Json& gpus);
+// Why the time of a GPU is not divided by its channels, for under the table; empty where it is everywhere.
+std::string GpuNotes(const Json& gpus);
 
 }  // namespace tessera::cli

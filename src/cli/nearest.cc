@@ -2,24 +2,9 @@
 
 #include <algorithm>
 
-namespace tessera::cli {
+#include "base/edit_distance.h"
 
-std::size_t EditDistance(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> before_last(to.size() + 1), last(to.size() + 1), row(to.size() + 1);
-  for (std::size_t j = 0; j <= to.size(); ++j) last[j] = j;
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const bool same = from[i - 1] == to[j - 1];
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (same ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
-      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
-    }
-    std::swap(before_last, last);
-    std::swap(last, row);
-  }
-  return last[to.size()];
-}
+namespace tessera::cli {
 
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates) {
   // A third of the word may be wrong: more, and a guess confuses more than it helps.

@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -16,7 +17,11 @@ bool IsTerminal(int fd) {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-void Print(const Table& table) { Print(table.Text(IsTerminal(STDOUT_FILENO))); }
+void Print(const Table& table) {
+  winsize size{};
+  const bool known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  Print(table.Text(IsTerminal(STDOUT_FILENO), known ? size.ws_col : 0));
+}
 
 void PrintJson(const Json& json) { Print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
 

@@ -12,7 +12,7 @@ namespace tessera::cli {
 bool IsTerminal(int fd);
 
 void Print(const std::string& text);  // to stdout
-void Print(const Table& table);       // with bold titles on a terminal
+void Print(const Table& table);       // on a terminal with bold titles, and as wide as that
 void PrintJson(const Json& json);     // indented, with a newline
 
 // "50", "12.5": a percentage without needless digits.

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/demo_view.h"
-#include "cli/doctor.h"
 #include "cli/list.h"
 #include "cli/vgpu.h"
 
@@ -45,6 +46,65 @@ TEST(Output, ProcessesAsATable) {
             "4711  python   train    1  active   2 GiB     1.5 s    2 ms    2\n");
 }
 
+// As the daemon tells of one that nobody started through Tessera.
+const Json kUnmanaged = {{"pid", 1234567},
+                         {"name", "Xorg"},
+                         {"uid", 0},
+                         {"vgpu", nullptr},
+                         {"gpu", 0},
+                         {"memory_bytes", 67108864},
+                         {"contexts", nullptr},
+                         {"compute_busy_us", nullptr},
+                         {"window", nullptr},
+                         {"gate_wait_us", nullptr},
+                         {"state", nullptr},
+                         {"oom_errors", nullptr},
+                         {"managed", false},
+                         {"adopted", false},
+                         {"channels", nullptr},
+                         {"frozen", Json::array()},
+                         {"enforce", "none"},
+                         {"complete", false}};
+
+Json With(Json object, const char* name, Json value) {
+  object[name] = std::move(value);
+  return object;
+}
+
+TEST(Output, UnmanagedProcessesComeLast) {
+  EXPECT_EQ(ProcessTable(Json::array({kUnmanaged, With(kProcess, "managed", true)})).Text(false),
+            "    PID  PROGRAM  VGPU   GPU  STATE      MEMORY  GPU TIME  WAITED  OOM\n"
+            "   4711  python   train    1  active      2 GiB     1.5 s    2 ms    2\n"
+            "1234567  Xorg     -        0  unmanaged  64 MiB         -       -    -\n");
+}
+
+TEST(Output, FrozenComesBeforeEveryOtherState) {
+  const Json by = Json::array({"operator", "policy"});
+  for (const Json& process : {kProcess, kUnmanaged, With(kUnmanaged, "state", "idle")}) {
+    EXPECT_NE(ProcessTable(Json::array({With(process, "frozen", by)})).Text(false).find("  frozen  "),
+              std::string::npos);
+  }
+}
+
+TEST(Output, AnAdoptedProcessIsNoLongerUnmanaged) {
+  const Json adopted = With(With(kUnmanaged, "adopted", true), "vgpu", "train");
+  for (const bool managed : {false, true}) {
+    const std::string text = ProcessTable(Json::array({With(adopted, "managed", managed)})).Text(false);
+    EXPECT_NE(text.find("train"), std::string::npos) << text;
+    EXPECT_EQ(text.find("unmanaged"), std::string::npos) << text;
+  }
+}
+
+TEST(Output, ProcessesFitATerminal) {
+  Json busy = With(With(kProcess, "name", "tessera-tenant"), "vgpu", "inference");
+  busy = With(With(busy, "compute_busy_us", 7'500'000'000), "memory_bytes", 25'232'932'864);
+  busy = With(With(busy, "gate_wait_us", 59'900'000), "oom_errors", 123);
+  std::istringstream lines(ProcessTable(Json::array({busy, kUnmanaged})).Text(false, 80));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(std::ranges::count_if(line, [](unsigned char c) { return (c & 0xc0) != 0x80; }), 80) << line;
+  }
+}
+
 TEST(Output, NothingIsATableOfTitles) {
   EXPECT_EQ(ProcessTable(Json::array()).Text(false), "PID  PROGRAM  VGPU  GPU  STATE  MEMORY  GPU TIME  WAITED  OOM\n");
 }
@@ -61,8 +121,14 @@ TEST(Output, GpusAsATable) {
                     {"vgpus", 3},
                     {"processes", 2}};
   EXPECT_EQ(GpuTable(Json::array({gpu})).Text(false),
-            "GPU  NAME  MEMORY   USED  PROMISED  BUSY %  REQUESTED %  VGPUS  PROCESSES  UUID\n"
-            "  0  Soft  16 GiB  1 GiB       0 B      50           50      3          2  GPU-1\n");
+            "GPU  NAME  MEMORY   USED  PROMISED  BUSY %  REQUESTED %  VGPUS  PROCESSES  CONTROL  UUID\n"
+            "  0  Soft  16 GiB  1 GiB       0 B      50           50      3          2  -        GPU-1\n");
+  const Json by_gate = With(gpu, "control", {{"by", "gate"}, {"why", "the driver is too old"}});
+  const Json by_channels = With(gpu, "control", {{"by", "channels"}, {"why", ""}, {"driver_calls", 12}});
+  EXPECT_NE(GpuTable(Json::array({by_gate})).Text(false).find("  gate     GPU-1\n"), std::string::npos);
+  EXPECT_NE(GpuTable(Json::array({by_channels})).Text(false).find("  channels  GPU-1\n"), std::string::npos);
+  EXPECT_NE(GpuNotes(Json::array({by_channels, by_gate})).find("  GPU 0: the driver is too old\n"), std::string::npos);
+  EXPECT_EQ(GpuNotes(Json::array({by_channels, gpu, Json(), With(gpu, "control", "gate")})), "");
 }
 
 const Json kVgpu = {{"name", "train"},
@@ -79,6 +145,9 @@ const Json kVgpu = {{"name", "train"},
                     {"compute_request_pct", 30.0},
                     {"compute_limit_pct", 60.0},
                     {"compute_weight", 100},
+                    {"compute_priority", 2},
+                    {"slice_us", 0},
+                    {"frozen", Json::array()},
                     {"compute_current_pct", 41.25},
                     {"compute_busy_us", 1000},
                     {"compute_waited_us", 0},
@@ -87,8 +156,10 @@ const Json kVgpu = {{"name", "train"},
 
 TEST(Output, VgpusAsATable) {
   EXPECT_EQ(VgpuTable(Json::array({kVgpu})).Text(false),
-            "NAME   GPU  MEMORY    MAX     PEAK  COMPUTE  WEIGHT  NOW %  TOKEN  PROCESSES\n"
-            "train    0   1 GiB  2 GiB  1.5 GiB    30:60     100   41.3  held           2\n");
+            "NAME   GPU  MEMORY    MAX     PEAK  COMPUTE  WEIGHT  PRIORITY  NOW %  TOKEN  PROCESSES\n"
+            "train    0   1 GiB  2 GiB  1.5 GiB    30:60     100         2   41.3  held           2\n");
+  EXPECT_NE(VgpuTable(Json::array({With(kVgpu, "frozen", {"policy"})})).Text(false).find("  frozen  "),
+            std::string::npos);
 }
 
 TEST(Output, OneVgpuInLines) {
@@ -96,12 +167,24 @@ TEST(Output, OneVgpuInLines) {
   EXPECT_NE(text.find("memory            1 GiB of 2 GiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("lives             as long as process 4711\n"), std::string::npos) << text;
   EXPECT_NE(text.find("processes         4711 4712\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute priority  2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute slice     none\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("frozen            no\n"), std::string::npos) << text;
+  const std::string steered =
+      VgpuText(With(With(kVgpu, "slice_us", 3500), "frozen", Json::array({"operator", "policy"})));
+  EXPECT_NE(steered.find("compute slice     3 ms\n"), std::string::npos) << steered;
+  EXPECT_NE(steered.find("frozen            by operator, policy\n"), std::string::npos) << steered;
 }
 
 TEST(Output, AnswersOfAnotherVersionDoNotCrash) {
   const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"token", true}};
   EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);
   EXPECT_NE(VgpuTable(Json::array({odd, Json(), Json(3)})).Text(false), "");
+  const Json odder = {{"pid", "x"}, {"managed", 3}, {"frozen", "operator"}, {"control", 5}, {"state", 7}};
+  EXPECT_NE(ProcessTable(Json::array({odder, Json(), Json(3), Json("x")})).Text(false), "");
+  EXPECT_EQ(ProcessTable(Json()).Text(false), ProcessTable(Json::array()).Text(false));
+  EXPECT_NE(GpuTable(Json::array({odder, Json()})).Text(false), "");
+  EXPECT_EQ(GpuNotes(Json::array({odder, Json()})), "");
 }
 
 TEST(Output, BarsFillFromTheLeft) {
@@ -110,11 +193,6 @@ TEST(Output, BarsFillFromTheLeft) {
   EXPECT_EQ(Bar(100, 4), "████");
   EXPECT_EQ(Bar(150, 4), "████");
   EXPECT_EQ(Bar(12.5, 4), "▌   ");
-}
-
-TEST(Doctor, OneFailureIsEnough) {
-  EXPECT_TRUE(CanRun({{Verdict::kOk, "a", "", ""}, {Verdict::kWarn, "b", "", ""}}));
-  EXPECT_FALSE(CanRun({{Verdict::kOk, "a", "", ""}, {Verdict::kFail, "b", "", ""}}));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ Usage: program_test.py PATH-OF-TESSERA [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import stat
@@ -106,12 +107,13 @@ class Run(ProgramTest):
         self.assert_one_line(result, 125, "/proc/no/such", "--run-dir")
 
     def test_makes_a_vgpu_for_the_program(self):
-        self.run_tessera("run", "--memory", "20G", "--compute", "30:60", "--weight", "200", "--gpu", "1", "--", "/bin/true")
+        self.run_tessera("run", "--memory", "20G", "--compute", "30:60", "--weight", "200", "--priority", "0", "--gpu", "1",
+                         "--", "/bin/true")
         (method, path, body), = self.requests()
         self.assertEqual((method, path), ("POST", "/v1/vgpus"))
         self.assertIsInstance(body.pop("owner_pid"), int)
         self.assertEqual(body, {"memory_limit": "20G", "compute_request": 30, "compute_limit": 60, "compute_weight": 200,
-                                "gpu": 1, "ephemeral": True, "program": "true"})
+                                "compute_priority": 0, "gpu": 1, "ephemeral": True, "program": "true"})
 
     def test_the_vgpu_is_owned_by_the_program(self):
         result = self.run_tessera("run", "--name", "x", "--", "sh", "-c", "echo $$")
@@ -160,6 +162,49 @@ class Run(ProgramTest):
         self.plan(answers={"POST /v1/vgpus": [409, {"detail": "20 GiB asked, 3 GiB left", "hint": "ask for less"}]})
         result = self.run_tessera("run", "--memory", "20G", "--", "true")
         self.assert_one_line(result, 125, "tessera: 20 GiB asked, 3 GiB left; ask for less")
+
+    def packets(self):
+        return [entry for entry in self.log() if "packet" in entry]
+
+    def test_without_the_kernel_gate_there_is_no_filter(self):
+        for options in ([], ["--enforce", "shim"]):
+            result = self.run_tessera("run", *options, "--", "cat", "/proc/self/status")
+            self.assertIn(f"\n{self.own_seccomp()}\n", result.stdout)
+        self.assertEqual(self.packets(), [])
+
+    def own_seccomp(self):
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        found = [line for line in lines if line.startswith("Seccomp_filters:")]
+        return found[0] if found else self.skipTest("this kernel does not count filters")
+
+    def run_behind_the_gate(self, *command):
+        result = self.run_tessera("run", "--vgpu", "a,b", "--enforce", "kernel", "--", *command)
+        if result.returncode == 125 and re.search("seccomp|kernel gate", result.stderr):
+            self.skipTest("no filter can be installed here: " + result.stderr)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_the_daemon_has_the_listener_before_the_program_starts(self):
+        log = self.run_behind_the_gate("cat", str(self.prefix / "bin" / "log.json-lines"))
+        packets = [entry for entry in map(json.loads, log.splitlines()) if "packet" in entry]
+        self.assertEqual(packets, [{"packet": 11, "descriptors": 0, "vgpus": "a,b", "program": "cat"},
+                                   {"packet": 12, "descriptors": 1}])
+
+    def test_behind_the_gate_there_is_one_more_filter(self):
+        status = self.run_behind_the_gate("cat", "/proc/self/status")
+        filters = int(self.own_seccomp().split()[1])
+        self.assertIn(f"\nSeccomp_filters:\t{filters + 1}\n", status)
+
+    def test_the_program_holds_no_listener(self):
+        links = self.run_behind_the_gate("ls", "-l", "/proc/self/fd")
+        self.assertNotIn("seccomp", links)
+        self.assertNotIn("socket", links)
+
+    def test_a_daemon_that_refuses_to_guard(self):
+        self.plan(refuse="the kernel has no gate; use --enforce shim")
+        result = self.run_tessera("run", "--enforce", "kernel", "--", "echo", "ran")
+        self.assert_one_line(result, 125, "tessera: the kernel has no gate; use --enforce shim")
+        self.assertEqual((result.stdout, [entry["packet"] for entry in self.packets()]), ("", [11]))
 
     def test_simultaneous_starts_share_one_daemon(self):
         programs = [subprocess.Popen(self.command("run", "--", "true"), env=self.environment(),
@@ -210,13 +255,16 @@ class Run(ProgramTest):
 class Lists(ProgramTest):
     def test_without_a_daemon(self):
         for words in (["ps"], ["gpus"], ["vgpu", "ls"], ["vgpu", "show", "a"], ["vgpu", "create", "a"],
-                      ["vgpu", "set", "a", "--weight", "5"], ["vgpu", "rm", "a"]):
+                      ["vgpu", "set", "a", "--weight", "5"], ["vgpu", "rm", "a"], ["freeze", "a", "7"], ["thaw", "7"],
+                      ["adopt", "7", "--vgpu", "a"]):
             self.assert_one_line(self.run_tessera(*words), 1, "no daemon answers", "api.sock", "tesserad")
         self.assertEqual(self.starts(), [])
 
     def test_json_is_what_the_daemon_answers(self):
-        processes = {"processes": [{"pid": 1, "name": "x", "memory_bytes": 5, "state": "idle"}]}
-        gpus = {"gpus": [{"index": 0, "uuid": "GPU-1", "name": "Soft", "memory_total_bytes": 1}]}
+        processes = {"processes": [{"pid": 2, "name": "y", "managed": False, "vgpu": None, "state": None, "frozen": []},
+                                   {"pid": 1, "name": "x", "memory_bytes": 5, "state": "idle", "frozen": ["policy"]}]}
+        gpus = {"gpus": [{"index": 0, "uuid": "GPU-1", "name": "Soft", "memory_total_bytes": 1,
+                          "control": {"by": "gate", "why": "no channels", "driver_calls": 3}}]}
         self.plan(answers={"GET /v1/processes": [200, processes], "GET /v1/gpus": [200, gpus]})
         self.start_daemon()
         self.assertEqual(json.loads(self.run_tessera("ps", "--json").stdout), processes)
@@ -233,6 +281,22 @@ class Lists(ProgramTest):
         self.assertNotIn("\033", table)
         self.assertEqual(self.run_tessera("vgpu", "ls", "--quiet").stdout, "a\nb\n")
         self.assertIn("compute limit     60 %\n", self.run_tessera("vgpu", "show", "a").stdout)
+
+    def test_unmanaged_and_frozen_processes(self):
+        processes = {"processes": [{"pid": 2, "name": "y", "managed": False, "vgpu": None, "state": None, "frozen": []},
+                                   {"pid": 1, "name": "x", "vgpu": "a", "state": "idle", "frozen": ["policy"]}]}
+        self.plan(answers={"GET /v1/processes": [200, processes]})
+        self.start_daemon()
+        self.assertRegex(self.run_tessera("ps").stdout, r"\n *1 +x +a +- +frozen .*\n *2 +y +- +- +unmanaged ")
+
+    def test_gpus_say_who_enforces(self):
+        gpus = {"gpus": [{"index": 0, "uuid": "GPU-1", "control": {"by": "channels", "why": ""}},
+                         {"index": 1, "uuid": "GPU-2", "control": {"by": "gate", "why": "the driver is unknown"}}]}
+        self.plan(answers={"GET /v1/gpus": [200, gpus]})
+        self.start_daemon()
+        said = self.run_tessera("gpus").stdout
+        self.assertRegex(said, r"channels +GPU-1\n.* gate +GPU-2\n")
+        self.assertTrue(said.endswith("\n  GPU 1: the driver is unknown\n"), said)
 
     def test_version_needs_no_daemon(self):
         result = self.run_tessera("version")
@@ -277,6 +341,47 @@ class Vgpus(ProgramTest):
         self.assert_one_line(self.run_tessera("vgpu", "set", "a"), 1, "nothing to set", "--memory")
 
 
+class Steering(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.start_daemon()
+        self.before = len(self.requests())
+
+    def asked(self):
+        return self.requests()[self.before:]
+
+    def test_freeze_and_thaw_say_nothing_when_it_worked(self):
+        for verb in ("freeze", "thaw"):
+            result = self.run_tessera(verb, "a", "7", "vgpu:7")
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        self.assertEqual(self.asked(), [("POST", f"/v1/{what}/{verb}", {}) for verb in ("freeze", "thaw")
+                                        for what in ("vgpus/a", "processes/7", "vgpus/7")])
+
+    def test_all_targets_are_tried(self):
+        result = self.run_tessera("freeze", "nobody", "a", "8")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "tessera: there is no /v1/vgpus/nobody/freeze; see tessera vgpu ls\n"
+                                        "tessera: there is no /v1/processes/8/freeze; see tessera vgpu ls\n")
+        self.assertEqual(len(self.asked()), 3)
+
+    def test_targets_are_checked_before_any_is_frozen(self):
+        self.assert_one_line(self.run_tessera("freeze", "a", "b/c"), 2, "'b/c'")
+        self.assertEqual(self.asked(), [])
+
+    def test_adopt(self):
+        result = self.run_tessera("adopt", "7", "--vgpu", "a")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
+        self.assertEqual(self.asked(), [("POST", "/v1/processes/7/adopt", {"vgpu": "a"})])
+        self.assertEqual(json.loads(self.run_tessera("adopt", "7", "--vgpu", "b", "--json").stdout)["vgpu"], "b")
+        self.assert_one_line(self.run_tessera("adopt", "8", "--vgpu", "a"), 1, "/v1/processes/8/adopt")
+
+    def test_priority(self):
+        self.run_tessera("vgpu", "set", "a", "--priority", "15")
+        self.assertEqual(self.asked(), [("PATCH", "/v1/vgpus/a", {"compute_priority": 15})])
+        self.assert_one_line(self.run_tessera("vgpu", "set", "a", "--priority", "16"), 2, "'16'", "0 to 15")
+        self.assertIn("compute priority  8\n", self.run_tessera("vgpu", "show", "a").stdout)
+
+
 class Usage(ProgramTest):
     def test_mistyped_words(self):
         self.assert_one_line(self.run_tessera("docter"), 2, "'docter'", "did you mean 'doctor'?")
@@ -291,7 +396,7 @@ class Usage(ProgramTest):
         self.assertEqual(self.starts(), [])
 
     def test_help_has_examples(self):
-        for words in ([], ["run"], ["vgpu", "create"], ["doctor"], ["demo"]):
+        for words in ([], ["run"], ["vgpu", "create"], ["freeze"], ["thaw"], ["adopt"], ["doctor"], ["demo"]):
             result = self.run_tessera(*words, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn("Examples:\n  tessera ", result.stdout)
@@ -308,6 +413,47 @@ class Usage(ProgramTest):
             self.assertIn(check["status"], ("ok", "warn", "fail"))
             self.assertTrue(check["advice"] or check["status"] == "ok", check)
         self.assertEqual(list((self.prefix / "run").iterdir()), [])
+
+    def doctor(self, *options):
+        report = json.loads(self.run_tessera("doctor", "--json", *options).stdout)
+        return {check["name"]: check for check in report["checks"]}
+
+    def test_doctor_tells_what_the_daemon_found(self):
+        checks = [{"name": "channel control", "ok": True, "text": "works", "hint": ""},
+                  {"name": "watch", "ok": False, "text": "not permitted", "hint": "run the daemon as root"}]
+        self.plan(answers={"GET /v1/doctor": [200, {"checks": checks}]})
+        self.start_daemon()
+        said = self.doctor()
+        self.assertEqual((said["channel control"]["status"], said["channel control"]["detail"]), ("ok", "works"))
+        self.assertEqual((said["watch"]["status"], said["watch"]["advice"]), ("warn", "run the daemon as root"))
+        self.assertIn("in the middle of a kernel", said["compute"]["detail"])
+        self.assertIn(said["kernel gate"]["status"], ("ok", "warn"))  # tried here, because this daemon does not say
+
+    def test_doctor_survives_a_daemon_that_says_nothing(self):
+        self.plan(answers={"GET /v1/doctor": [404, {"detail": "there is no /v1/doctor"}]})
+        self.start_daemon()
+        said = self.doctor()
+        self.assertEqual(said["channel control"]["status"], "warn")
+        self.assertIn("there is no /v1/doctor", said["channel control"]["detail"])
+        self.assertIn("between kernels", said["compute"]["detail"])
+
+    def test_doctor_tries_channels_itself_without_a_daemon(self):
+        (self.prefix / "lib/tessera/soft").mkdir()
+        (self.prefix / "lib/tessera/soft/libcuda.so.1").touch()
+        library = self.prefix / "lib/tessera"
+        for name, line, status in (("tessera-tenant", "fine", 0),
+                                   ("tessera-channel-test", '{"ok":true,"slice_us":2000,"freeze_us":450,"thaw_us":260}', 0)):
+            (library / name).write_text(f"#!/bin/sh\necho \"$@\" >> {library}/words\necho '{line}'\nexit {status}\n")
+            (library / name).chmod(0o755)
+        said = self.doctor("--soft")
+        self.assertEqual(said["channel control"]["status"], "ok", said)
+        self.assertIn("450 us", said["channel control"]["detail"])
+        self.assertEqual((library / "words").read_text().splitlines()[-1], "--soft")
+        failure = '{"ok":false,"step":"slice","why":"x"}'
+        (library / "tessera-channel-test").write_text(f"#!/bin/sh\necho '{failure}'; exit 1\n")
+        said = self.doctor("--soft")
+        self.assertEqual(said["channel control"]["status"], "warn")
+        self.assertIn("at slice: x", said["channel control"]["detail"])
 
     def test_demo_without_a_soft_gpu_fails_cleanly(self):
         self.plan(fail="tesserad: no soft GPU here")
@@ -340,6 +486,8 @@ class Reference(ProgramTest):
         self.start_daemon()
         self.assertEqual(self.complete("tessera", "vgpu", "rm", ""), ["a", "b"])
         self.assertEqual(self.complete("tessera", "run", "--vgpu", "b"), ["b"])
+        self.assertEqual(self.complete("tessera", "freeze", ""), ["a", "b"])
+        self.assertEqual(self.complete("tessera", "adopt", "7", "--vgpu", ""), ["a", "b"])
 
     def test_manual_has_no_mistakes(self):
         if not shutil.which("scdoc") or not shutil.which("groff"):
@@ -348,7 +496,8 @@ class Reference(ProgramTest):
         self.assertEqual((page.returncode, page.stderr), (0, ""))
         text = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=page.stdout, capture_output=True, text=True)
         self.assertEqual(text.stderr, "")
-        self.assertIn("tessera vgpu create", text.stdout)
+        for command in ("tessera vgpu create", "tessera freeze", "tessera thaw", "tessera adopt"):
+            self.assertIn(command, text.stdout)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@
 #include "cli/child.h"
 #include "cli/daemon.h"
 #include "cli/environment.h"
+#include "cli/guard.h"
 #include "cli/json_fields.h"
+#include "guard/filter.h"
 
 namespace tessera::cli {
 namespace {
@@ -16,13 +18,15 @@ namespace {
 // A daemon that ends with its last program may leave between two of our requests.
 constexpr int kAttempts = 5;
 
+std::string NameOf(const std::string& program) { return std::filesystem::path(program).filename().string(); }
+
 // A vGPU that lives as long as this process, which is about to become the program.
 Result<Json> MakeVgpu(const ApiClient& client, const RunChoices& choices, const std::string& program) {
   auto body = RequestBody(choices.settings);
   if (!body) return std::unexpected(body.error());
   (*body)["ephemeral"] = true;
   (*body)["owner_pid"] = getpid();
-  (*body)["program"] = std::filesystem::path(program).filename().string();
+  (*body)["program"] = NameOf(program);
   if (!choices.name.empty()) (*body)["name"] = choices.name;
   return client.Post("/v1/vgpus", *body);
 }
@@ -73,6 +77,12 @@ Result<int> RunProgram(const Common& common, const RunChoices& choices, const st
   const auto place = FindPlace(common, choices, program[0]);
   if (!place) return std::unexpected(place.error());
   if (auto set = SetProgramVariables(*place); !set) return std::unexpected(set.error());
+  if (choices.guarded) {
+    const GuardedProgram guarded{.run_dir = place->run_dir, .vgpus = place->vgpus, .name = NameOf(program[0])};
+    if (auto entered = EnterKernelGate(guarded, guard::InstallFilter); !entered) {
+      return std::unexpected(entered.error());
+    }
+  }
   const std::vector<char*> arguments = ForExec(program);
   execvp(arguments[0], arguments.data());
   const int error = errno;

@@ -10,8 +10,9 @@
 namespace tessera::cli {
 
 struct RunChoices {
-  std::string vgpus;  // names of existing vGPUs, comma-separated; empty: make one for this program
-  std::string name;   // of the one that is made; empty: the daemon names it after the program
+  std::string vgpus;     // names of existing vGPUs, comma-separated; empty: make one for this program
+  std::string name;      // of the one that is made; empty: the daemon names it after the program
+  bool guarded = false;  // --enforce kernel: the daemon answers the program's calls of the kernel driver
   VgpuSettings settings;
 };
 

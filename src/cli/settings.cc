@@ -7,6 +7,19 @@
 #include "base/size.h"
 
 namespace tessera::cli {
+namespace {
+
+Result<int> ParseWhole(const std::string& text, const std::string& what, int least, int most) {
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || end != text.data() + text.size() || number < least || number > most) {
+    return Fail(ERANGE, "'" + text + "' is not a " + what,
+                "use a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+  return number;
+}
+
+}  // namespace
 
 Result<ComputeShare> ParseCompute(const std::string& text) {
   const std::size_t colon = text.find(':');
@@ -21,14 +34,9 @@ Result<ComputeShare> ParseCompute(const std::string& text) {
   return ComputeShare{*request, *limit};
 }
 
-Result<int> ParseWeight(const std::string& text) {
-  int weight = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), weight);
-  if (status != std::errc() || end != text.data() + text.size() || weight < 1 || weight > 10000) {
-    return Fail(ERANGE, "'" + text + "' is not a weight", "use a whole number from 1 to 10000");
-  }
-  return weight;
-}
+Result<int> ParseWeight(const std::string& text) { return ParseWhole(text, "weight", 1, 10000); }
+
+Result<int> ParsePriority(const std::string& text) { return ParseWhole(text, "priority", 0, 15); }
 
 Result<void> CheckName(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; };
@@ -70,6 +78,11 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     const auto weight = ParseWeight(settings.weight);
     if (!weight) return std::unexpected(weight.error());
     body["compute_weight"] = *weight;
+  }
+  if (!settings.priority.empty()) {
+    const auto priority = ParsePriority(settings.priority);
+    if (!priority) return std::unexpected(priority.error());
+    body["compute_priority"] = *priority;
   }
   return body;
 }

@@ -9,12 +9,13 @@ namespace tessera::cli {
 
 // What a vGPU is to be like, as given on the command line; empty: not given.
 struct VgpuSettings {
-  std::string gpu;      // "auto", index or UUID
-  std::string memory;   // "20G", "25%", "max"
-  std::string compute;  // "30" (request and limit) or "30:60" (request:limit), percent
-  std::string weight;   // 1 to 10000
+  std::string gpu;       // "auto", index or UUID
+  std::string memory;    // "20G", "25%", "max"
+  std::string compute;   // "30" (request and limit) or "30:60" (request:limit), percent
+  std::string weight;    // 1 to 10000
+  std::string priority;  // 0 to 15, lower goes first
 
-  bool Empty() const { return gpu.empty() && memory.empty() && compute.empty() && weight.empty(); }
+  bool Empty() const { return gpu.empty() && memory.empty() && compute.empty() && weight.empty() && priority.empty(); }
 };
 
 struct ComputeShare {
@@ -25,6 +26,7 @@ struct ComputeShare {
 // EINVAL or ERANGE, in words that name the text.
 Result<ComputeShare> ParseCompute(const std::string& text);
 Result<int> ParseWeight(const std::string& text);
+Result<int> ParsePriority(const std::string& text);
 // Names as the daemon takes them: up to 63 letters, digits, '.', '_' and '-', not only dots.
 Result<void> CheckName(const std::string& name);
 

@@ -36,6 +36,16 @@ TEST(ParseWeight, KeepsTheRangeOfCgroups) {
   for (const std::string text : {"0", "10001", "-5", "x", "", "5x", "1.5"}) EXPECT_FALSE(ParseWeight(text)) << text;
 }
 
+TEST(ParsePriority, HasSixteenClasses) {
+  EXPECT_EQ(ParsePriority("0").value(), 0);
+  EXPECT_EQ(ParsePriority("15").value(), 15);
+  for (const std::string text : {"16", "-1", "x", "", "2x", "1.5"}) {
+    const auto priority = ParsePriority(text);
+    ASSERT_FALSE(priority) << text;
+    EXPECT_NE(priority.error().hint.find("from 0 to 15"), std::string::npos);
+  }
+}
+
 TEST(CheckName, TakesWhatFitsIntoAPath) {
   EXPECT_TRUE(CheckName("team-a.train_2"));
   EXPECT_TRUE(CheckName(std::string(63, 'a')));
@@ -51,6 +61,12 @@ TEST(RequestBody, HasOnlyWhatWasGiven) {
   EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}}));
   EXPECT_EQ(RequestBody({.gpu = "1", .compute = "30:60", .weight = "200"}).value(),
             (Json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
+}
+
+TEST(RequestBody, TheHighestPriorityIsNotLeftOut) {
+  const VgpuSettings settings{.priority = "0"};
+  EXPECT_FALSE(settings.Empty());
+  EXPECT_EQ(RequestBody(settings).value(), (Json{{"compute_priority", 0}}));
 }
 
 TEST(RequestBody, RefusesUnknownSizes) {

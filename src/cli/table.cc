@@ -10,6 +10,16 @@ std::size_t Width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; });
 }
 
+// The first `width` characters, the last of which says that there are more.
+std::string Cut(const std::string& text, std::size_t width) {
+  if (Width(text) <= width) return text;
+  std::size_t end = 0;
+  for (std::size_t characters = 0; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && ++characters == width) break;
+  }
+  return text.substr(0, end) + "…";
+}
+
 std::string Line(const std::vector<Column>& columns, const std::vector<std::size_t>& widths,
                  const std::vector<std::string>& cells) {
   std::string line;
@@ -24,7 +34,7 @@ std::string Line(const std::vector<Column>& columns, const std::vector<std::size
 
 }  // namespace
 
-std::string Table::Text(bool colour) const {
+std::string Table::Text(bool colour, std::size_t width) const {
   std::vector<std::vector<std::string>> rows = rows_;
   std::vector<std::string> titles;
   std::vector<std::size_t> widths;
@@ -35,6 +45,16 @@ std::string Table::Text(bool colour) const {
       if (row[i].empty()) row[i] = "-";
       widths[i] = std::max(widths[i], Width(row[i]));
     }
+  }
+  std::size_t total = columns_.empty() ? 0 : 2 * (columns_.size() - 1);
+  for (const std::size_t each : widths) total += each;
+  for (std::size_t i = 0; i < columns_.size() && width > 0; ++i) {
+    if (!columns_[i].shortens || total <= width) continue;
+    const std::size_t least = std::max(kShortest, Width(columns_[i].title));
+    const std::size_t cut = std::min(total - width, widths[i] - std::min(widths[i], least));
+    widths[i] -= cut;
+    total -= cut;
+    for (auto& row : rows) row[i] = Cut(row[i], widths[i]);
   }
   const std::string head = Line(columns_, widths, titles);
   std::string text = (colour ? "\033[1m" + head + "\033[0m" : head) + "\n";

@@ -34,5 +34,30 @@ TEST(Table, TitlesAreBoldOnlyWhenAsked) {
   EXPECT_EQ(table.Text(false), "NAME\n");
 }
 
+TEST(Table, CutsWhatMayBeCutWhereItIsTooWide) {
+  Table table({{"NAME", Align::kLeft, /*shortens=*/true}, {"STATE"}});
+  table.Add({"a-very-long-größe", "unmanaged"});
+  table.Add({"short", "idle"});
+  EXPECT_EQ(table.Text(false, 28), table.Text(false));
+  EXPECT_EQ(table.Text(false, 26),
+            "NAME             STATE\n"
+            "a-very-long-gr…  unmanaged\n"
+            "short            idle\n");
+  EXPECT_EQ(table.Text(false, 27),
+            "NAME              STATE\n"
+            "a-very-long-grö…  unmanaged\n"
+            "short             idle\n");
+  EXPECT_EQ(table.Text(false, 3),
+            "NAME      STATE\n"
+            "a-very-…  unmanaged\n"
+            "short     idle\n");
+}
+
+TEST(Table, CutsNothingElse) {
+  Table table({{"NAME"}, {"STATE"}});
+  table.Add({"a-very-long-name", "idle"});
+  EXPECT_EQ(table.Text(false, 10), table.Text(false));
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -17,6 +17,23 @@ std::string Compute(const Json& vgpu) {
   return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
 }
 
+// What holds the token, waits for it or neither; or that it may not run at all.
+std::string Token(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "token") : "frozen"; }
+
+std::string Priority(const Json& vgpu) {
+  return Field(vgpu, "compute_priority").is_null() ? "" : std::to_string(IntegerField(vgpu, "compute_priority"));
+}
+
+std::string Slice(const Json& vgpu) {
+  const std::uint64_t slice_us = IntegerField(vgpu, "slice_us");
+  return slice_us > 0 ? FormatMicroseconds(slice_us) : "none";
+}
+
+std::string Frozen(const Json& vgpu) {
+  const std::string by = TextsField(vgpu, "frozen");
+  return by.empty() ? "no" : "by " + by;
+}
+
 std::string Processes(const Json& vgpu) {
   std::string text;
   for (const Json& pid : Field(vgpu, "processes")) text += (text.empty() ? "" : " ") + pid.dump();
@@ -39,14 +56,15 @@ Table VgpuTable(const Json& vgpus) {
                {"PEAK", Align::kRight},
                {"COMPUTE", Align::kRight},
                {"WEIGHT", Align::kRight},
+               {"PRIORITY", Align::kRight},
                {"NOW %", Align::kRight},
                {"TOKEN"},
                {"PROCESSES", Align::kRight}});
   for (const Json& vgpu : vgpus) {
     table.Add({TextField(vgpu, "name"), std::to_string(IntegerField(vgpu, "gpu")), Size(vgpu, "memory_current_bytes"),
                Size(vgpu, "memory_max_bytes"), Size(vgpu, "memory_peak_bytes"), Compute(vgpu),
-               std::to_string(IntegerField(vgpu, "compute_weight")), Percent(vgpu, "compute_current_pct"),
-               TextField(vgpu, "token"), std::to_string(Field(vgpu, "processes").size())});
+               std::to_string(IntegerField(vgpu, "compute_weight")), Priority(vgpu),
+               Percent(vgpu, "compute_current_pct"), Token(vgpu), std::to_string(Field(vgpu, "processes").size())});
   }
   return table;
 }
@@ -66,10 +84,13 @@ std::string VgpuText(const Json& vgpu) {
       {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
       {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
       {"compute weight", std::to_string(IntegerField(vgpu, "compute_weight"))},
+      {"compute priority", Priority(vgpu)},
+      {"compute slice", Slice(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
       {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
       {"waited", FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"))},
       {"token", TextField(vgpu, "token")},
+      {"frozen", Frozen(vgpu)},
       {"processes", Field(vgpu, "processes").empty() ? "none" : Processes(vgpu)},
   };
   std::string text;
@@ -118,7 +139,7 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 }
 
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
-  if (settings.Empty()) return Fail(EINVAL, "nothing to set", "use --memory, --compute or --weight");
+  if (settings.Empty()) return Fail(EINVAL, "nothing to set", "use --memory, --compute, --weight or --priority");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);

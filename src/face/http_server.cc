@@ -20,8 +20,9 @@ using nlohmann::json;
 constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr const char* kPaths =
-    "GET /healthz, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
-    "PATCH and DELETE /v1/vgpus/NAME are there";
+    "GET /healthz, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
+    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze and /thaw, and POST /v1/processes/PID/freeze, /thaw and "
+    "/adopt are there";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
   response.status = status;
@@ -46,6 +47,11 @@ void ReplyList(Response& response, const char* name, const Result<std::vector<Re
 void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int status = 200) {
   if (!report) return Refuse(response, report.error());
   Reply(response, ToJson(*report), status);
+}
+
+void ReplyNothing(Response& response, const Result<void>& done) {
+  if (!done) return Refuse(response, done.error());
+  response.status = 204;
 }
 
 // What httplib found wrong by itself.
@@ -86,6 +92,7 @@ class HttpServer::Impl : private httplib::Server {
 
  private:
   void AddRoutes();
+  void AddSteering();
   void AddRefusals();
 
   server::Control& control_;
@@ -126,7 +133,28 @@ void HttpServer::Impl::AddRoutes() {
     if (!removed) return Refuse(response, removed.error());
     response.status = 204;
   });
+  AddSteering();
   AddRefusals();
+}
+
+void HttpServer::Impl::AddSteering() {
+  Get("/v1/doctor", [this](const Request&, Response& response) { ReplyList(response, "checks", control_.Checks()); });
+  for (const bool frozen : {true, false}) {
+    const std::string action = frozen ? "/freeze" : "/thaw";
+    Post("/v1/processes/([0-9]{1,9})" + action, [this, frozen](const Request& request, Response& response) {
+      ReplyNothing(response, control_.FreezeProcess(std::stoi(request.matches[1]), frozen));
+    });
+    Post("/v1/vgpus/([^/]+)" + action, [this, frozen](const Request& request, Response& response) {
+      ReplyNothing(response, control_.FreezeVGpu(request.matches[1], frozen));
+    });
+  }
+  Post("/v1/processes/([0-9]{1,9})/adopt", [this](const Request& request, Response& response) {
+    auto vgpu = ParseAdoption(request.body);
+    if (!vgpu) return Refuse(response, vgpu.error());
+    auto adopted = control_.Adopt(std::stoi(request.matches[1]), *vgpu);
+    if (!adopted) return Refuse(response, adopted.error());
+    Reply(response, ToJson(*adopted));
+  });
 }
 
 void HttpServer::Impl::AddRefusals() {

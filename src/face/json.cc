@@ -21,7 +21,7 @@ constexpr std::array kErrnoNames = {
     ErrnoName{ESRCH, "ESRCH", 400},           ErrnoName{EBUSY, "EBUSY", 409},
     ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
     ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
-    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},
+    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503}, ErrnoName{ENOTSUP, "ENOTSUP", 501},
 };
 
 const ErrnoName& Lookup(int code) {
@@ -90,6 +90,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "compute_request") return Read(key, value, request.compute_request);
   if (key == "compute_limit") return Read(key, value, request.compute_limit);
   if (key == "compute_weight") return Read(key, value, request.compute_weight);
+  if (key == "compute_priority") return Read(key, value, request.compute_priority);
   if (key == "ephemeral") {
     if (!value.is_boolean()) return Wrong(key, "true or false");
     request.ephemeral = value.get<bool>();
@@ -101,8 +102,8 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     return {};
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "name, program, gpu, memory_limit, memory_max, compute_request, compute_limit, compute_weight, ephemeral "
-              "and owner_pid are known");
+              "name, program, gpu, memory_limit, memory_max, compute_request, compute_limit, compute_weight, "
+              "compute_priority, ephemeral and owner_pid are known");
 }
 
 template <typename T>
@@ -127,7 +128,20 @@ json ToJson(const server::GpuReport& gpu) {
           {"compute_busy_pct", gpu.compute_busy_pct},
           {"vgpus", gpu.vgpus},
           {"processes", gpu.processes},
-          {"holder", OrNull(gpu.holder)}};
+          {"holder", OrNull(gpu.holder)},
+          {"control",
+           {{"by", gpu.why_gate.empty() ? "channels" : "gate"},
+            {"why", gpu.why_gate},
+            {"driver_calls", gpu.driver_calls},
+            {"driver_calls_per_s", gpu.driver_calls_per_s},
+            {"freezes", gpu.freezes},
+            {"thaws", gpu.thaws},
+            {"slices", gpu.slices},
+            {"failures", gpu.call_failures},
+            {"freeze_p50_us", gpu.freeze_p50_us},
+            {"freeze_p99_us", gpu.freeze_p99_us},
+            {"thaw_p50_us", gpu.thaw_p50_us},
+            {"thaw_p99_us", gpu.thaw_p99_us}}}};
 }
 
 json ToJson(const server::VGpuReport& vgpu) {
@@ -146,6 +160,9 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_request_pct", vgpu.compute_request_pct},
           {"compute_limit_pct", vgpu.compute_limit_pct},
           {"compute_weight", vgpu.compute_weight},
+          {"compute_priority", vgpu.compute_priority},
+          {"slice_us", vgpu.slice_us},
+          {"frozen", vgpu.frozen},
           {"compute_current_pct", vgpu.compute_current_pct},
           {"compute_busy_us", vgpu.compute_busy_us},
           {"compute_waited_us", vgpu.compute_waited_us},
@@ -154,22 +171,40 @@ json ToJson(const server::VGpuReport& vgpu) {
 }
 
 json ToJson(const server::ProcessReport& process) {
+  json groups = json::array();
+  for (const auto& group : process.groups) {
+    groups.push_back(
+        {{"client", group.client}, {"handle", group.handle}, {"engine", group.engine}, {"channels", group.channels}});
+  }
+  // What only a shim tells is null where there is none.
+  const auto told = [&process](const auto& value) { return process.shim ? json(value) : json(); };
   return {{"pid", process.pid},
           {"name", process.name},
-          {"uid", process.uid},
-          {"vgpu", process.vgpu},
+          {"uid", OrNull(process.uid)},
+          {"vgpu", OrNull(process.vgpu)},
           {"gpu", process.gpu},
+          {"managed", process.vgpu.has_value()},
+          {"adopted", process.adopted},
+          {"enforce", process.enforce},
+          {"complete", process.complete},
+          {"channels", process.channels},
+          {"groups", std::move(groups)},
+          {"frozen", process.frozen},
           {"memory_bytes", process.memory},
           {"memory_measured_bytes", OrNull(process.memory_measured)},
-          {"contexts", process.contexts},
-          {"compute_busy_us", process.compute_busy_us},
-          {"submissions", process.submissions},
-          {"gate_waits", process.gate_waits},
-          {"gate_wait_us", process.gate_wait_us},
-          {"window", process.window},
-          {"oom_errors", process.oom_errors},
-          {"state", process.state},
-          {"started_us", process.started_us}};
+          {"contexts", told(process.contexts)},
+          {"compute_busy_us", told(process.compute_busy_us)},
+          {"submissions", told(process.submissions)},
+          {"gate_waits", told(process.gate_waits)},
+          {"gate_wait_us", told(process.gate_wait_us)},
+          {"window", told(process.window)},
+          {"oom_errors", told(process.oom_errors)},
+          {"state", told(process.state)},
+          {"started_us", OrNull(process.started_us)}};
+}
+
+json ToJson(const server::CheckReport& check) {
+  return {{"name", check.name}, {"ok", check.ok}, {"text", check.text}, {"hint", check.hint}};
 }
 
 json ToProblem(const Error& error, int status) {
@@ -189,6 +224,13 @@ Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body) {
     if (auto read = ReadField(key, value, request); !read) return std::unexpected(read.error());
   }
   return request;
+}
+
+Result<std::string> ParseAdoption(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object() || fields.size() != 1 || !fields.contains("vgpu") || !fields["vgpu"].is_string())
+    return Fail(EINVAL, "the body is not a JSON object with the field vgpu alone", R"(send {"vgpu": "NAME"})");
+  return fields["vgpu"].get<std::string>();
 }
 
 }  // namespace tessera::face

@@ -22,6 +22,7 @@
 namespace tessera {
 namespace {
 
+constexpr Nanos kWatchdogTimeout = 5 * kSecond;  // of a daemon that hangs, until what it froze is thawed
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
 
 // Priorities for the journal (systemd.exec(5), JOURNAL_STREAM), times and colours for a terminal.
@@ -64,6 +65,23 @@ Result<server::Config> LoadConfig(const std::string& path) {
   return access(kDefaultConfig, F_OK) == 0 ? server::LoadConfig(kDefaultConfig) : server::Config();
 }
 
+// What makes channels obey; empty with a reason where that is not possible or not wanted.
+struct Steering {
+  std::unique_ptr<channel::Control> control;
+  std::unique_ptr<channel::Watchdog> watchdog;
+  std::string why_not;
+};
+
+// Forks the watchdog, so it must come before any thread.
+Steering OpenSteering(server::GpuDriver& driver, const server::Config& config) {
+  if (!config.steer_channels) return {.why_not = "channels.control is \"off\" in the configuration"};
+  auto control = driver.OpenControl();
+  if (!control) return {.why_not = control.error().Text()};
+  auto watchdog = channel::Watchdog::Start([&driver] { return driver.OpenControl(); }, kWatchdogTimeout);
+  if (!watchdog) return {.why_not = "there is no watchdog: " + watchdog.error().Text()};
+  return {.control = std::move(*control), .watchdog = std::move(*watchdog), .why_not = {}};
+}
+
 Result<void> Serve(const server::Options& options) {
   // First of all, so that the threads of a driver's library do not take the signals.
   auto loop = server::EventLoop::Create();
@@ -79,6 +97,7 @@ Result<void> Serve(const server::Options& options) {
   if (!lock) return std::unexpected(lock.error());
   auto driver = options.soft_spec ? server::OpenSoftDriver(*options.soft_spec) : server::OpenNvmlDriver();
   if (!driver) return std::unexpected(driver.error());
+  Steering steering = OpenSteering(**driver, *config);
   auto listeners = server::Listeners::Open(run_dir, config->api_group);
   if (!listeners) return std::unexpected(listeners.error());
 
@@ -86,6 +105,10 @@ Result<void> Serve(const server::Options& options) {
                                       {.config = *config,
                                        .run_dir = run_dir,
                                        .client_listener = std::move(listeners->client),
+                                       .control = std::move(steering.control),
+                                       .why_no_control = steering.why_not,
+                                       .watchdog = std::move(steering.watchdog),
+                                       .watch = !options.soft_spec.has_value(),
                                        .exit_when_idle = options.exit_when_idle});
   if (!daemon) return std::unexpected(daemon.error());
   server::Control control(**loop, **daemon);

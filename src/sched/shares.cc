@@ -25,6 +25,8 @@ Result<void> Validate(const Shares& shares) {
   if (auto ok = CheckRange("compute.weight", shares.weight, shares.weight >= 1 && shares.weight <= 10000, "1 to 10000");
       !ok)
     return ok;
+  if (auto ok = CheckRange("compute.priority", shares.priority, shares.priority <= 15, "0 (first) to 15"); !ok)
+    return ok;
   if (request > limit)
     return Fail(EINVAL, "compute.request is above compute.limit", "lower the request or raise the limit");
   return {};

@@ -15,6 +15,7 @@ struct Shares {
   double request_pct = 0;      // guaranteed when wanted, [0, limit_pct]
   double limit_pct = 100;      // never exceeded over the window, (0, 100]
   std::uint32_t weight = 100;  // share of what nobody was guaranteed, [1, 10000]
+  std::uint32_t priority = 8;  // class, [0, 15]; lower ones go first. Only Steering knows classes
 };
 
 struct Config {

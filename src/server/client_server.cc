@@ -14,8 +14,9 @@ constexpr int kMostPacketsInASocket = 1024;  // net.unix.max_dgram_qlen is 512 a
 }  // namespace
 
 Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, UniqueFd listener, VGpuTable& table,
-                                                          VGpuTable::Gpus& gpus, const Config& config) {
-  std::unique_ptr<ClientServer> server(new ClientServer(loop, table, gpus, config));
+                                                          VGpuTable::Gpus& gpus, const Config& config,
+                                                          ChannelServer& channels, GuestServer& guests) {
+  std::unique_ptr<ClientServer> server(new ClientServer(loop, table, gpus, config, channels, guests));
   auto acceptor = Acceptor::Start(
       loop, std::move(listener), [self = server.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
       [self = server.get()](UniqueFd socket) {
@@ -26,8 +27,9 @@ Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, Uniqu
   return server;
 }
 
-ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config)
-    : loop_(loop), table_(table), gpus_(gpus), config_(config) {
+ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config,
+                           ChannelServer& channels, GuestServer& guests)
+    : loop_(loop), table_(table), gpus_(gpus), config_(config), channels_(channels), guests_(guests) {
   for (const auto& gpu : gpus_) {
     gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu) { ReadPending(vgpu); });
   }
@@ -51,7 +53,7 @@ void ClientServer::Begin(UniqueFd socket) {
   unsigned& count = per_user_[peer.uid];
   if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
   const std::uint64_t id = ++last_id_;
-  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_)};
+  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_, guests_)};
   if (auto watched = WatchClient(client, id); !watched) {
     spdlog::warn("a program was turned away: {}", watched.error().Text());
     return;

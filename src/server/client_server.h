@@ -22,7 +22,8 @@ class ClientServer {
  public:
   // `listener` listens on client.sock. Everything that is given outlives the server.
   static Result<std::unique_ptr<ClientServer>> Start(EventLoop& loop, UniqueFd listener, VGpuTable& table,
-                                                     VGpuTable::Gpus& gpus, const Config& config);
+                                                     VGpuTable::Gpus& gpus, const Config& config,
+                                                     ChannelServer& channels, GuestServer& guests);
   ~ClientServer();
 
   std::size_t Sessions() const { return sessions_.size(); }
@@ -39,7 +40,8 @@ class ClientServer {
     EventLoop::Watch socket_watch, process_watch;
   };
 
-  ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config);
+  ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config, ChannelServer& channels,
+               GuestServer& guests);
   void TurnAway(UniqueFd socket, const char* why);
   void Begin(UniqueFd socket);
   Result<void> WatchClient(Client& client, std::uint64_t id);
@@ -51,6 +53,8 @@ class ClientServer {
   VGpuTable& table_;
   VGpuTable::Gpus& gpus_;
   const Config& config_;
+  ChannelServer& channels_;
+  GuestServer& guests_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unordered_map<std::uint64_t, Client> sessions_;
   std::map<uid_t, unsigned> per_user_;

@@ -9,8 +9,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/edit_distance.h"
 #include "base/size.h"
-#include "server/edit_distance.h"
 
 namespace tessera::server {
 namespace {
@@ -44,6 +44,34 @@ const char* SetOnDaemonLoss(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetControl(const toml::node& node, Config& config) {
+  const auto value = node.value<std::string_view>();
+  if (!value || (*value != "auto" && *value != "off")) return "\"auto\" or \"off\"";
+  config.steer_channels = *value == "auto";
+  return nullptr;
+}
+
+const char* SetMode(const toml::node& node, Config& config) {
+  const auto value = node.value<std::string_view>();
+  if (!value || (*value != "dynamic" && *value != "static")) return "\"dynamic\" or \"static\"";
+  config.steering.fixed_slices = *value == "static";
+  return nullptr;
+}
+
+const char* SetSlice(const toml::node& node, Config& config) {
+  const auto value = node.value<double>();
+  if (!value || *value < 1 || *value > 1000) return "a number from 1 to 1000";
+  config.steering.mean_slice = static_cast<Nanos>(*value * kMillisecond);
+  return nullptr;
+}
+
+const char* SetMinShare(const toml::node& node, Config& config) {
+  const auto value = node.value<double>();
+  if (!value || *value < 0 || *value > 50) return "a percentage from 0 to 50";
+  config.steering.min_share_pct = *value;
+  return nullptr;
+}
+
 const char* SetReserve(const toml::node& node, Config& config) {
   const auto text = node.value<std::string>();
   if (!text || !ParseSize(*text, kGiB)) return "a size (\"512M\") or a percentage of the GPU (\"2%\")";
@@ -68,6 +96,11 @@ const std::vector<Key>& Keys() {
       {"sched.window_ms", SchedDuration(&sched::Config::window, 10, 10'000, "a number from 10 to 10000")},
       {"sched.min_slice_ms", SchedDuration(&sched::Config::min_slice, 0.1, 1'000, "a number from 0.1 to 1000")},
       {"sched.in_flight_ms", Duration(&Config::in_flight, kMillisecond, 0.1, 1'000, "a number from 0.1 to 1000")},
+      {"channels.control", SetControl},
+      {"channels.mode", SetMode},
+      {"channels.slice_ms", SetSlice},
+      {"priority.min_share", SetMinShare},
+      {"priority.spin_ms", Duration(&Config::priority_spin, kMillisecond, 0, 10'000, "a number from 0 to 10000")},
       {"client.grace_s", Duration(&Config::client_grace, kSecond, 0, 86'400, "a number from 0 to 86400")},
       {"client.on_daemon_loss", SetOnDaemonLoss},
       {"memory.reserve", SetReserve},
@@ -121,6 +154,7 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
   if (config.sched.min_slice > config.sched.window) {
     return Fail(EINVAL, source + ": sched.min_slice_ms is longer than sched.window_ms");
   }
+  config.steering.shares = config.sched;
   return config;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "sched/steering.h"
 #include "sched/token_scheduler.h"
 
 namespace tessera::server {
@@ -13,6 +14,10 @@ namespace tessera::server {
 struct Config {
   sched::Config sched;                 // sched.window_ms, sched.min_slice_ms
   Nanos in_flight = 2 * kMillisecond;  // sched.in_flight_ms: queued work while others wait
+  bool steer_channels = true;          // channels.control: "auto" or "off"
+  // channels.mode, channels.slice_ms, priority.min_share, and what `sched` says
+  sched::SteeringConfig steering;
+  Nanos priority_spin = 50 * kMillisecond;  // priority.spin_ms: how long the daemon looks for news without a pause
   Nanos client_grace = 30 * kSecond;   // client.grace_s: how long programs go on without a daemon
   bool block_on_daemon_loss = false;   // client.on_daemon_loss: "continue" or "block" after that
   std::string memory_reserve;          // memory.reserve: size or percentage; empty: the driver's default

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/edit_distance.h"
-
 namespace tessera::server {
 namespace {
 
@@ -75,12 +73,6 @@ TEST(ConfigTest, AMissingFileIsNamed) {
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, ENOENT);
   EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/t.toml"));
-}
-
-TEST(EditDistanceTest, CountsEdits) {
-  EXPECT_EQ(EditDistance("", "abc"), 3u);
-  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
-  EXPECT_EQ(EditDistance("same", "same"), 0u);
 }
 
 }  // namespace

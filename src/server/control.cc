@@ -59,6 +59,35 @@ Result<void> Control::Remove(const std::string& name, bool force) {
   });
 }
 
+Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
+  return Run([this, pid, frozen]() -> Result<void> { return daemon_.Guests().Freeze(pid, frozen); });
+}
+
+Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
+  return Run([this, name, frozen]() -> Result<void> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    daemon_.VGpus().Freeze(**vgpu, frozen);
+    return {};
+  });
+}
+
+Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
+  return Run([this, pid, name]() -> Result<ProcessReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu); !adopted) return std::unexpected(adopted.error());
+    for (ProcessReport& report : ReportProcesses(daemon_)) {
+      if (report.pid == pid) return std::move(report);
+    }
+    return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
+  });
+}
+
+Result<std::vector<CheckReport>> Control::Checks() {
+  return Run([this]() -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
+}
+
 // Brings what the devices say up to date, unless somebody is just doing that.
 void Control::Measure() {
   if (!loop_.Call([this] { return daemon_.BeginMeasurement(); }).value_or(false)) return;

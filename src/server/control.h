@@ -28,6 +28,13 @@ class Control {
   Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
   Result<void> Remove(const std::string& name, bool force);
 
+  // Any process that uses a GPU, managed or not; a vGPU with all its processes, also those to come.
+  Result<void> FreezeProcess(pid_t pid, bool frozen);
+  Result<void> FreezeVGpu(const std::string& name, bool frozen);
+  Result<ProcessReport> Adopt(pid_t pid, const std::string& vgpu);
+  // What the daemon can and cannot do here.
+  Result<std::vector<CheckReport>> Checks();
+
   bool Soft() const { return daemon_.Soft(); }
   bool Embedded() const { return daemon_.Embedded(); }
 

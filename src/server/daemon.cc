@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 
@@ -32,9 +33,12 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
     : loop_(loop),
       driver_(std::move(driver)),
       setup_(std::move(setup)),
+      channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
       linger_timer_(loop, [this] { EndIfIdle(); }),
       measure_timer_(loop, [this] { Measure(); }),
       measuring_(loop),
+      beat_timer_(loop, [this] { Beat(); }),
+      testing_(loop),
       saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
@@ -45,9 +49,18 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     self->saver_.Changed();
     self->StayAwhile();
   });
+  daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
+                                                  [self = daemon.get()] { self->saver_.Changed(); });
+  daemon->channels_.OnChange([self = daemon.get()](pid_t pid) {
+    for (const auto& gpu : self->gpus_) gpu->ChannelsChanged(pid);
+  });
+  daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu) { self->guests_->Abandon(vgpu); });
   daemon->RestoreVGpus();
+  if (daemon->setup_.watch) daemon->guests_->StartWatch();
+  daemon->TestControl();
+  daemon->Beat();
   auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
-                                     daemon->setup_.config);
+                                     daemon->setup_.config, daemon->channels_, *daemon->guests_);
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(); });
@@ -61,9 +74,60 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
 // What the next daemon finds is what there was before: the programs' last orders and the vGPUs of state.json.
 Daemon::~Daemon() {
   ending_ = true;
-  for (const auto& gpu : gpus_) gpu->Freeze();
+  for (const auto& gpu : gpus_) gpu->Seal();
   saver_.Finish();
+  channels_.LetGo();
   clients_.reset();  // before the timers that their leaving would set
+  guests_.reset();
+}
+
+// Channel control is used only after it was seen to work on this driver; until then, and otherwise, gates do it.
+void Daemon::TestControl() {
+  if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({});
+  std::vector<std::string> uuids;
+  for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
+  channels_.SetAvailable("its test is under way");
+  testing_.Start(
+      [this, uuids] {
+        tests_.clear();
+        for (const std::string& uuid : uuids) tests_.push_back(channel::RunSelfTest(uuid));
+      },
+      [this] { ControlTested(tests_); });
+}
+
+void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) {
+  for (const auto& test : tests) {
+    if (test) {
+      control_test_ = fmt::format("works with driver {}: freeze {} us, thaw {} us", test->driver,
+                                  test->freeze / kMicrosecond, test->thaw / kMicrosecond);
+      continue;
+    }
+    spdlog::warn("channels are not steered: {}; time is shared by gates", test.error().Text());
+    channels_.SetAvailable(test.error().Text());
+    break;
+  }
+  if (driver_->IsSoft()) control_test_ = "the soft GPU needs no test";
+  if (setup_.why_no_control.empty() && std::ranges::all_of(tests, [](const auto& test) { return test.has_value(); }))
+    channels_.SetAvailable("");
+  RestoreProcesses();
+  for (const auto& gpu : gpus_) gpu->ChooseControl();
+}
+
+void Daemon::RestoreProcesses() {
+  guests_->Restore(saved_processes_);
+  saved_processes_.clear();
+}
+
+// Tells the watchdog that this loop goes round.
+void Daemon::Beat() {
+  if (!setup_.watchdog) return;
+  const Nanos now = MonotonicNow();
+  setup_.watchdog->Beat(now);
+  if (setup_.watchdog->Tripped()) {
+    spdlog::error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
+    channels_.AfterTrip();
+  }
+  beat_timer_.Arm(now + kSecond);
 }
 
 Result<void> Daemon::FindGpus() {
@@ -74,7 +138,10 @@ Result<void> Daemon::FindGpus() {
     if (!reserve) return std::unexpected(reserve.error());
     const auto index = static_cast<std::uint32_t>(gpus_.size());
     spdlog::info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
-    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config));
+    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_));
+    gpus_.back()->OnJoin([this](Process& process) {
+      if (!process.guest) guests_->Attached(process);
+    });
     gpus_.back()->OnActivity([this] { MeasureSoon(); });
     gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
   }
@@ -89,7 +156,8 @@ void Daemon::RestoreVGpus() {
     std::rename(path.c_str(), (path + ".bad").c_str());
     return;
   }
-  for (SavedVGpu& entry : *saved) {
+  saved_processes_ = std::move(saved->processes);
+  for (SavedVGpu& entry : saved->vgpus) {
     const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
     if (gpu == gpus_.end()) {
       spdlog::warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
@@ -104,9 +172,10 @@ void Daemon::RestoreVGpus() {
 }
 
 std::string Daemon::State() const {
-  std::vector<SavedVGpu> saved = unplaced_;
-  for (const VGpu* vgpu : table_->All()) saved.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
-  return FormatState(saved);
+  SavedState state{.vgpus = unplaced_, .processes = saved_processes_};
+  for (const VGpu* vgpu : table_->All()) state.vgpus.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
+  for (SavedProcess& process : guests_->Saved()) state.processes.push_back(std::move(process));
+  return FormatState(state);
 }
 
 void Daemon::MeasureSoon() {

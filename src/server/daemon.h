@@ -4,12 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "channel/self_test.h"
+#include "channel/watchdog.h"
 #include "server/background.h"
+#include "server/channel_server.h"
 #include "server/client_server.h"
 #include "server/config.h"
 #include "server/event_loop.h"
 #include "server/gpu_driver.h"
 #include "server/gpu_server.h"
+#include "server/guest_server.h"
 #include "server/state_saver.h"
 #include "server/vgpu_table.h"
 
@@ -22,6 +26,10 @@ class Daemon {
     Config config;
     std::string run_dir;  // where state.json is
     UniqueFd client_listener;
+    std::unique_ptr<channel::Control> control;      // null: channels cannot be steered, for this reason:
+    std::string why_no_control;
+    std::unique_ptr<channel::Watchdog> watchdog;    // may be null
+    bool watch = false;                             // see the programs that nobody manages
     bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
   };
 
@@ -30,6 +38,9 @@ class Daemon {
   ~Daemon();
 
   VGpuTable& VGpus() { return *table_; }
+  GuestServer& Guests() { return *guests_; }
+  ChannelServer& Channels() { return channels_; }
+  const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
   const VGpuTable::Gpus& Gpus() const { return gpus_; }
   const Config& Settings() const { return setup_.config; }
   bool Embedded() const { return setup_.exit_when_idle; }
@@ -62,12 +73,19 @@ class Daemon {
   void ContextsChanged();
   void Measure();
   void EndIfIdle();
+  void TestControl();
+  void ControlTested(const std::vector<Result<channel::SelfTest>>& tests);
+  void Beat();
+  void RestoreProcesses();
 
   EventLoop& loop_;
   const std::unique_ptr<GpuDriver> driver_;
   Setup setup_;
+  ChannelServer channels_;
+  std::string control_test_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
+  std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<ClientServer> clients_;
   std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back
   EventLoop::Timer linger_timer_;
@@ -78,6 +96,10 @@ class Daemon {
   bool measure_running_ = false;
   Measurement measured_;  // belongs to measuring_'s thread while there is one
   Background measuring_;
+  EventLoop::Timer beat_timer_;
+  std::vector<SavedProcess> saved_processes_;  // of the daemon before this one, until channels can be steered
+  std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
+  Background testing_;
   StateSaver saver_;
   bool ending_ = false;
 };

@@ -86,7 +86,7 @@ TEST_F(DaemonTest, AReusedPidIsNoOwner) {
   SavedVGpu theirs = ours;
   theirs.spec.name = "theirs";
   theirs.spec.owner_start -= 1;
-  ASSERT_TRUE(SaveState(run_dir_ + "/state.json", FormatState({ours, theirs})));
+  ASSERT_TRUE(SaveState(run_dir_ + "/state.json", FormatState({.vgpus = {ours, theirs}})));
   TestDaemon daemon({.run_dir = run_dir_});
   EXPECT_TRUE(Find(daemon, "ours"));
   EXPECT_FALSE(Find(daemon, "theirs"));

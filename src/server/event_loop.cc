@@ -74,7 +74,11 @@ Result<std::pair<EventLoop::Watch, EventLoop::Watch>> EventLoop::WatchTerminatio
 }
 
 Result<void> EventLoop::Run() {
-  const int r = sd_event_loop(event_);
+  int r = 0;
+  while (r >= 0 && sd_event_get_state(event_) != SD_EVENT_FINISHED) {
+    const bool spin = spin_until_ != 0 && MonotonicNow() < spin_until_;
+    r = sd_event_run(event_, spin ? 0 : UINT64_MAX);
+  }
   std::vector<std::function<void()>> dropped;  // destroyed without the lock: their waiters wake and may post again
   {
     std::lock_guard lock(posted_mutex_);

@@ -2,6 +2,7 @@
 
 #include <systemd/sd-event.h>
 
+#include <algorithm>
 #include <functional>
 #include <future>
 #include <memory>
@@ -61,6 +62,10 @@ class EventLoop {
   Result<void> Run();
   void Stop();
 
+  // Does not sleep until then: an event that must be acted on within microseconds may come, and waking up takes longer
+  // on many machines (docs/hardware-log.md). Costs a core while it lasts.
+  void SpinUntil(Nanos until) { spin_until_ = std::max(spin_until_, until); }
+
   // Any thread. Runs `task` on the loop's thread; false when the loop has ended.
   bool Post(std::function<void()> task);
 
@@ -83,6 +88,7 @@ class EventLoop {
   void RunPosted();
 
   sd_event* event_ = nullptr;
+  Nanos spin_until_ = 0;
   UniqueFd posted_fd_;  // eventfd, readable while posted_ is not empty
   Watch posted_watch_;
   std::mutex posted_mutex_;

@@ -47,17 +47,17 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
                                  .memory = {.limit = 20 * kGiB, .max = {}},
                                  .compute = {.request_pct = 12.5, .limit_pct = 80, .weight = 300}},
                         .gpu = FakeDriver::UuidOf(3)};
-  ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState({saved, saved})));
+  ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState({.vgpus = {saved, saved}})));
   const auto loaded = LoadState(dir_ + "/state.json");
   ASSERT_TRUE(loaded) << loaded.error().Text();
-  ASSERT_EQ(loaded->size(), 2u);
-  EXPECT_EQ(FormatState(*loaded), FormatState({saved, saved}));
-  EXPECT_EQ(loaded->at(0).spec.memory.limit, 20 * kGiB);
-  EXPECT_FALSE(loaded->at(0).spec.memory.max);
-  EXPECT_EQ(loaded->at(0).gpu, FakeDriver::UuidOf(3));
+  ASSERT_EQ(loaded->vgpus.size(), 2u);
+  EXPECT_EQ(FormatState(*loaded), FormatState({.vgpus = {saved, saved}}));
+  EXPECT_EQ(loaded->vgpus.at(0).spec.memory.limit, 20 * kGiB);
+  EXPECT_FALSE(loaded->vgpus.at(0).spec.memory.max);
+  EXPECT_EQ(loaded->vgpus.at(0).gpu, FakeDriver::UuidOf(3));
 }
 
-TEST_F(FilesTest, NoStateFileIsNoVGpus) { EXPECT_TRUE(LoadState(dir_ + "/state.json")->empty()); }
+TEST_F(FilesTest, NoStateFileIsNoVGpus) { EXPECT_TRUE(LoadState(dir_ + "/state.json")->vgpus.empty()); }
 
 TEST_F(FilesTest, BrokenStateIsNamed) {
   for (const char* text :

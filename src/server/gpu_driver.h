@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "channel/control.h"
 #include "wire/protocol.h"
 
 namespace tessera::server {
@@ -36,6 +37,12 @@ class GpuDriver {
 
   // Any thread, several at once; may take milliseconds.
   virtual Result<DeviceMemory> Measure(std::uint32_t gpu) = 0;
+
+  // A way to steer the channels of the GPUs of List. ENOTSUP where there is none. Also in a forked child that has no
+  // other thread.
+  virtual Result<std::unique_ptr<channel::Control>> OpenControl() {
+    return Fail(ENOTSUP, "this kind of GPU has no channels to steer");
+  }
 
   virtual bool IsSoft() const = 0;
 };

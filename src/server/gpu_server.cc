@@ -1,22 +1,124 @@
 #include "server/gpu_server.h"
 
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+
+#include "server/steering_server.h"
+#include "server/token_server.h"
 
 namespace tessera::server {
 
-GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config)
-    : index_(index),
+GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
+                     ChannelServer& channels)
+    : loop_(loop),
+      index_(index),
       info_(std::move(info)),
-      token_(config.sched, config.in_flight),
+      config_(config),
+      channels_(channels),
+      time_(MakeTime(false)),
       memory_(Ledger(index, info_.memory_total, reserve), info_.context_bytes),
       timer_(loop, [this] {
-        token_.Advance(MonotonicNow());
-        timer_.Arm(token_.NextDeadline());
+        time_->Advance(MonotonicNow());
+        SetTimer();
       }) {}
+
+std::unique_ptr<TimeServer> GpuServer::MakeTime(bool steers) const {
+  if (steers) return std::make_unique<SteeringServer>(index_, config_.steering, channels_);
+  return std::make_unique<TokenServer>(config_.sched, config_.in_flight);
+}
+
+// The scheduler's next deadline. While a vGPU that goes before those that run may become active any moment, the loop
+// does not sleep: waking up would cost as much as the freeze itself.
+void GpuServer::SetTimer() {
+  timer_.Arm(time_->NextDeadline());
+  if (time_->Urgent()) loop_.SpinUntil(MonotonicNow() + config_.priority_spin);
+}
+
+// ---- channels or gates ----
+
+// A process that uses the GPU and whose channels are not known; null if there is none.
+const Process* GpuServer::Unsteerable() const {
+  for (const VGpu* vgpu : vgpus_) {
+    for (const Process* process : vgpu->processes) {
+      if (process->worked && !channels_.Knows(process->pid, index_)) return process;
+    }
+  }
+  return nullptr;
+}
+
+void GpuServer::ChooseControl() {
+  std::string why = channels_.Why();
+  if (why.empty()) {
+    if (const Process* process = Unsteerable())
+      why = fmt::format("the channels of process {} ({}) are not known", process->pid, process->program);
+  }
+  why_gate_ = std::move(why);
+  if (why_gate_.empty() != steers_) SwitchTo(why_gate_.empty());
+}
+
+void GpuServer::SwitchTo(bool steers) {
+  const Nanos now = MonotonicNow();
+  for (VGpu* vgpu : vgpus_) vgpu->usage_before = UsageOf(*vgpu, now);
+  time_->Abandon(now);
+  steers_ = steers;
+  time_ = MakeTime(steers);
+  for (VGpu* vgpu : vgpus_) {
+    if (vgpu->removed) continue;
+    (void)time_->Add(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
+    for (Process* process : vgpu->processes) {
+      time_->Join(vgpu->id, process->gate, now);
+      if (process->guest) time_->Wants(process->gate, now, false);
+    }
+  }
+  SetTimer();
+  if (steers) {
+    spdlog::info("GPU {}: time is shared by the channels' slices", index_);
+  } else {
+    spdlog::info("GPU {}: time is shared by tokens: {}", index_, why_gate_);
+  }
+}
+
+void GpuServer::ChannelsChanged(pid_t pid) {
+  for (const VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      if (process->pid == pid) time_->ChannelsChanged(process->gate, MonotonicNow());
+    }
+  }
+  ChooseControl();
+  SetTimer();
+}
+
+// ---- freezing by an operator ----
+
+void GpuServer::Freeze(Process& process, bool frozen) {
+  process.frozen = frozen;
+  ApplyHold(process);
+}
+
+void GpuServer::Freeze(VGpu& vgpu, bool frozen) {
+  vgpu.spec.frozen = frozen;
+  for (Process* process : vgpu.processes) ApplyHold(*process);
+}
+
+void GpuServer::ApplyHold(Process& process) {
+  const bool held = process.frozen || process.vgpu->spec.frozen;
+  if (channels_.Available()) {
+    const auto done = held ? channels_.Freeze(index_, {&process.pid, 1}, FreezeReason::kOperator)
+                           : channels_.Thaw(index_, {&process.pid, 1}, FreezeReason::kOperator);
+    if (!done) spdlog::error("process {}: {}", process.pid, done.error().Text());
+  }
+  const Nanos now = MonotonicNow();
+  if (process.gate.held != held) time_->Hold(process.gate, held, now);
+  AfterEvent(*process.vgpu, now);
+}
+
+// ---- vGPUs ----
 
 Result<void> GpuServer::Add(VGpu& vgpu) {
   if (auto opened = memory_.Open(vgpu.id, vgpu.spec.memory); !opened) return opened;
-  if (auto added = token_.Add(vgpu.id, vgpu.spec.compute); !added) {
+  if (auto added = time_->Add(vgpu.id, vgpu.spec.compute, MonotonicNow()); !added) {
     memory_.Close(vgpu.id);
     return added;
   }
@@ -28,19 +130,19 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
   const MemoryTerms before = vgpu.spec.memory;
   if (auto changed = memory_.Change(vgpu.id, memory); !changed) return changed;
   const Nanos now = MonotonicNow();
-  if (auto updated = token_.Update(vgpu.id, compute, now); !updated) {
+  if (auto updated = time_->Update(vgpu.id, compute, now); !updated) {
     (void)memory_.Change(vgpu.id, before);  // cannot fail: it fitted a moment ago
     return updated;
   }
   vgpu.spec.memory = memory;
   vgpu.spec.compute = compute;
-  AfterToken(vgpu, now);
+  AfterEvent(vgpu, now);
   return {};
 }
 
 void GpuServer::Remove(VGpu& vgpu) {
-  token_.Remove(vgpu.id, MonotonicNow());
-  timer_.Arm(token_.NextDeadline());
+  time_->Remove(vgpu.id, MonotonicNow());
+  SetTimer();
   (void)memory_.Change(vgpu.id, {.limit = {}, .max = 0});  // promises less: cannot fail
 }
 
@@ -52,35 +154,42 @@ void GpuServer::Forget(VGpu& vgpu) {
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts) {
   process.vgpu = &vgpu;
   vgpu.processes.push_back(&process);
-  token_.Join(vgpu.id, process.gate);
+  time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
+  if (vgpu.spec.frozen) ApplyHold(process);
+  if (on_join_) on_join_(process);
   NoteActivity();
 }
 
 void GpuServer::Leave(Process& process) {
   const Nanos now = MonotonicNow();
-  token_.Leave(process.gate, now);
+  time_->Leave(process.gate, now);
   memory_.Leave(process.memory);
   std::erase(process.vgpu->processes, &process);
-  AfterToken(*process.vgpu, now);
+  AfterEvent(*process.vgpu, now);
+  ChooseControl();
 }
 
-void GpuServer::Wants(Process& process) {
+void GpuServer::Wants(Process& process, bool waits) {
+  if (!process.worked) {
+    process.worked = true;
+    ChooseControl();
+  }
   const Nanos now = MonotonicNow();
-  token_.Wants(process.gate, now);
-  AfterToken(*process.vgpu, now);
+  time_->Wants(process.gate, now, waits);
+  AfterEvent(*process.vgpu, now);
 }
 
 void GpuServer::Idle(Process& process, Nanos since) {
   const Nanos now = MonotonicNow();
-  token_.Idle(process.gate, now, since);
-  AfterToken(*process.vgpu, now);
+  time_->Idle(process.gate, now, since);
+  AfterEvent(*process.vgpu, now);
 }
 
 void GpuServer::Released(Process& process, Nanos drained_at, std::uint32_t epoch) {
   const Nanos now = MonotonicNow();
-  token_.Released(process.gate, now, drained_at, epoch);
-  AfterToken(*process.vgpu, now);
+  time_->Released(process.gate, now, drained_at, epoch);
+  AfterEvent(*process.vgpu, now);
 }
 
 std::uint64_t GpuServer::Reserve(Process& process, std::uint64_t bytes) {
@@ -103,6 +212,11 @@ void GpuServer::DropContext(Process& process) {
   memory_.DropContext(process.memory);
 }
 
+bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
+  process.guarded = true;
+  return memory_.Hold(process.memory, bytes);
+}
+
 void GpuServer::BeginMeasurement() {
   for (VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) MemoryServer::BeginMeasurement(process->memory);
@@ -111,11 +225,13 @@ void GpuServer::BeginMeasurement() {
 
 void GpuServer::Reconcile(const DeviceMemory& measured) {
   std::uint64_t managed = 0;
+  unmanaged_by_process_ = measured.by_process;
   for (VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       const auto found = measured.by_process.find(process->pid);
       if (found == measured.by_process.end()) continue;
       managed += found->second;
+      unmanaged_by_process_.erase(process->pid);
       memory_.Reconcile(process->memory, found->second);
     }
   }
@@ -123,13 +239,20 @@ void GpuServer::Reconcile(const DeviceMemory& measured) {
 }
 
 double GpuServer::ComputePercent(const VGpu& vgpu, Nanos now) const {
-  return vgpu.busy.Percent(now, token_.UsageOf(vgpu.id, now).busy);
+  return vgpu.busy.Percent(now, UsageOf(vgpu, now).busy);
 }
 
-// After every event that may have moved the token.
-void GpuServer::AfterToken(VGpu& vgpu, Nanos now) {
-  timer_.Arm(token_.NextDeadline());
-  if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, token_.UsageOf(vgpu.id, now).busy);
+sched::Usage GpuServer::UsageOf(const VGpu& vgpu, Nanos now) const {
+  sched::Usage usage = time_->UsageOf(vgpu.id, now);
+  usage.busy += vgpu.usage_before.busy;
+  usage.waited += vgpu.usage_before.waited;
+  return usage;
+}
+
+// After every event that may have changed who runs.
+void GpuServer::AfterEvent(VGpu& vgpu, Nanos now) {
+  SetTimer();
+  if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, UsageOf(vgpu, now).busy);
   NoteActivity();
 }
 

@@ -10,7 +10,8 @@
 #include "server/event_loop.h"
 #include "server/gpu_driver.h"
 #include "server/memory_server.h"
-#include "server/token_server.h"
+#include "server/channel_server.h"
+#include "server/time_server.h"
 #include "server/vgpu.h"
 
 namespace tessera::server {
@@ -18,8 +19,9 @@ namespace tessera::server {
 // Owns one physical GPU: the vGPUs on it, their tokens and their memory. Runs on the event loop's thread.
 class GpuServer {
  public:
-  // `reserve` bytes are kept back from all vGPUs.
-  GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config);
+  // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.
+  GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
+            ChannelServer& channels);
   GpuServer(const GpuServer&) = delete;
 
   std::uint32_t Index() const { return index_; }
@@ -37,49 +39,76 @@ class GpuServer {
   // Processes. `bytes` and `contexts` are what the process says that it holds already.
   void Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts);
   void Leave(Process& process);
+  void OnJoin(std::function<void(Process&)> callback) { on_join_ = std::move(callback); }
 
   // What processes say; docs/protocol.md.
-  void Wants(Process& process);
+  void Wants(Process& process, bool waits);
   void Idle(Process& process, Nanos since);
   void Released(Process& process, Nanos drained_at, std::uint32_t epoch);
   std::uint64_t Reserve(Process& process, std::uint64_t bytes);
   void Return(Process& process, std::uint64_t bytes);
   std::uint64_t AddContext(Process& process);
   void DropContext(Process& process);
+  // What the kernel gate counts of the process's memory, in all. False: it may not have that much; nothing changes.
+  bool Hold(Process& process, std::uint64_t bytes);
+
+  // An operator stops a process or a whole vGPU, or lets it go on: its channels, or its gate where those are not known.
+  void Freeze(Process& process, bool frozen);
+  void Freeze(VGpu& vgpu, bool frozen);
+
+  // Chooses anew between channels and gates: something that matters for it may have changed.
+  void ChooseControl();
+  void ChannelsChanged(pid_t pid);
+  bool Steers() const { return steers_; }
+  const std::string& WhyGate() const { return why_gate_; }  // empty while the channels are steered
 
   // Around a measurement of the device.
   void BeginMeasurement();
   void Reconcile(const DeviceMemory& measured);
   std::uint64_t UnmanagedBytes() const { return unmanaged_; }
+  const std::unordered_map<pid_t, std::uint64_t>& Unmanaged() const { return unmanaged_by_process_; }
 
   // Called at most once between two measurements when something happened that makes a new one worth while.
   void OnActivity(std::function<void()> callback) { on_activity_ = std::move(callback); }
   void OnContextsChanged(std::function<void()> callback) { on_contexts_changed_ = std::move(callback); }
-  bool Running() const { return token_.Holder().has_value(); }
+  bool Running() const { return time_->AnyRunning(); }
 
   // Gives no more orders: the last ones stand while the programs look for the next daemon.
-  void Freeze() { token_.Freeze(); }
+  void Seal() { time_->Seal(); }
 
   MemoryServer& Memory() { return memory_; }
   const MemoryServer& Memory() const { return memory_; }
-  const TokenServer& Token() const { return token_; }
+  const TimeServer& Time() const { return *time_; }
+  sched::Usage UsageOf(const VGpu& vgpu, Nanos now) const;
 
   // Percent of the last second in which the vGPU was busy.
   double ComputePercent(const VGpu& vgpu, Nanos now) const;
 
  private:
-  void AfterToken(VGpu& vgpu, Nanos now);
+  void AfterEvent(VGpu& vgpu, Nanos now);
   void NoteActivity();
+  void SetTimer();
+  std::unique_ptr<TimeServer> MakeTime(bool steers) const;
+  void SwitchTo(bool steers);
+  void ApplyHold(Process& process);
+  const Process* Unsteerable() const;
 
+  EventLoop& loop_;
   const std::uint32_t index_;
   const GpuInfo info_;
-  TokenServer token_;
+  const Config& config_;
+  ChannelServer& channels_;
+  bool steers_ = false;
+  std::string why_gate_;
+  std::unique_ptr<TimeServer> time_;
   MemoryServer memory_;
   EventLoop::Timer timer_;  // the scheduler's next deadline
   std::vector<VGpu*> vgpus_;
   std::uint64_t unmanaged_ = 0;
+  std::unordered_map<pid_t, std::uint64_t> unmanaged_by_process_;
   std::function<void()> on_activity_;
   std::function<void()> on_contexts_changed_;
+  std::function<void(Process&)> on_join_;
 };
 
 }  // namespace tessera::server

@@ -102,6 +102,20 @@ void MemoryServer::DropContext(MemoryUse& use) {
   Publish(use.vgpu);
 }
 
+bool MemoryServer::Hold(MemoryUse& use, std::uint64_t bytes) {
+  const std::uint64_t known = use.reserved + use.context_bytes;
+  const std::uint64_t other = bytes > known ? bytes - known : 0;
+  if (other > use.other) {
+    if (!Charge(use.vgpu, other - use.other)) return false;
+  } else {
+    ledger_.GiveBack(use.vgpu, use.other - other);
+  }
+  use.other = other;
+  use.counted = bytes;
+  Grown(use);
+  return true;
+}
+
 void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   // A process that has made nothing but one context shows what a context costs here. The first estimate is the floor,
   // because a context may be measured while it grows; twice that the ceiling, because a process may hide memory from
@@ -110,7 +124,9 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
     context_bytes_ = std::min(RoundUp(measured), 2 * first_context_bytes_);
   }
   use.measured = measured;
-  const std::uint64_t other = measured > use.most_charged ? measured - use.most_charged : 0;
+  std::uint64_t other = measured > use.most_charged ? measured - use.most_charged : 0;
+  const std::uint64_t known = use.reserved + use.context_bytes;
+  if (use.counted > known) other = std::max(other, use.counted - known);
   if (other == use.other) return;
   ledger_.GiveBack(use.vgpu, use.other);
   ledger_.ChargeAnyway(use.vgpu, other);

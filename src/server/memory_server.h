@@ -19,7 +19,8 @@ struct MemoryUse {
   std::uint64_t reserved = 0;  // asked for, including the credit in the page
   std::uint32_t contexts = 0;
   std::uint64_t context_bytes = 0;  // charged for them
-  std::uint64_t other = 0;          // what the device says beyond all that
+  std::uint64_t other = 0;          // what the device or the kernel gate says beyond all that
+  std::uint64_t counted = 0;        // by the kernel gate
   std::uint64_t most_charged = 0;   // highest reserved + context_bytes since the measurement that is under way began
   std::optional<std::uint64_t> measured;  // the device's own figure
 
@@ -58,6 +59,10 @@ class MemoryServer {
   void Return(MemoryUse& use, std::uint64_t bytes);
   std::uint64_t AddContext(MemoryUse& use);
   void DropContext(MemoryUse& use);
+
+  // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now. False
+  // if it may not have that; then nothing changes.
+  bool Hold(MemoryUse& use, std::uint64_t bytes);
 
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
   // that the process uses. More than it can have been charged is charged now.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/size.h"
+#include "channel/nvidia_control.h"
 #include "server/gpu_driver.h"
 #include "server/ld_cache.h"
 
@@ -83,6 +84,8 @@ class NvmlDriver : public GpuDriver {
       if (!gpu) return std::unexpected(gpu.error());
       gpus.push_back(std::move(*gpu));
     }
+    uuids_.clear();
+    for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
     if (gpus.empty()) return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
     return gpus;
   }
@@ -97,6 +100,13 @@ class NvmlDriver : public GpuDriver {
       if (auto r = Collect(device, list, measured); !r) return std::unexpected(r.error());
     }
     return measured;
+  }
+
+  Result<std::unique_ptr<channel::Control>> OpenControl() override {
+    if (uuids_.empty()) {
+      if (auto listed = List(); !listed) return std::unexpected(listed.error());
+    }
+    return channel::OpenNvidiaControl(uuids_);
   }
 
   bool IsSoft() const override { return false; }
@@ -145,6 +155,7 @@ class NvmlDriver : public GpuDriver {
   }
 
   const Nvml nvml_;
+  std::vector<channel::GpuUuid> uuids_;  // of the last List
 };
 
 }  // namespace

@@ -5,13 +5,13 @@
 namespace tessera::server {
 namespace {
 
-const char* NameOf(TokenServer::Token token) {
-  switch (token) {
-    case TokenServer::Token::kHeld:
+const char* NameOf(TimeServer::Standing standing) {
+  switch (standing) {
+    case TimeServer::Standing::kRunning:
       return "held";
-    case TokenServer::Token::kWaiting:
+    case TimeServer::Standing::kWaiting:
       return "waiting";
-    case TokenServer::Token::kIdle:
+    case TimeServer::Standing::kIdle:
       break;
   }
   return "idle";
@@ -28,6 +28,37 @@ const char* NameOf(Gate::State state) {
       break;
   }
   return "idle";
+}
+
+std::vector<const char*> NamesOf(std::uint8_t reasons) {
+  std::vector<const char*> names;
+  for (const auto& [reason, name] : {std::pair{FreezeReason::kOperator, "operator"},
+                                     {FreezeReason::kPolicy, "policy"},
+                                     {FreezeReason::kMove, "move"}}) {
+    if (reasons & static_cast<std::uint8_t>(reason)) names.push_back(name);
+  }
+  return names;
+}
+
+std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
+  std::uint8_t reasons = daemon.Channels().Reasons(process.pid, process.vgpu->gpu);
+  if (process.gate.held) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
+  return reasons;
+}
+
+void ReportCalls(const ChannelServer& channels, GpuReport& report) {
+  const auto us = [](Nanos time) { return time / kMicrosecond; };
+  const channel::CallCounts calls = channels.Counts();
+  report.freezes = calls.freezes;
+  report.thaws = calls.thaws;
+  report.slices = calls.slices;
+  report.call_failures = calls.failures;
+  report.driver_calls = calls.freezes + calls.thaws + calls.slices;
+  report.driver_calls_per_s = channels.CallsPerSecond(MonotonicNow());
+  report.freeze_p50_us = us(channels.FreezeTimes().Percentile(50));
+  report.freeze_p99_us = us(channels.FreezeTimes().Percentile(99));
+  report.thaw_p50_us = us(channels.ThawTimes().Percentile(50));
+  report.thaw_p99_us = us(channels.ThawTimes().Percentile(99));
 }
 
 GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
@@ -49,18 +80,27 @@ GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
     ++report.vgpus;
     report.compute_requested_pct += vgpu->spec.compute.request_pct;
     report.compute_busy_pct += gpu.ComputePercent(*vgpu, now);
-    if (gpu.Token().Holder() == vgpu->id) report.holder = vgpu->spec.name;
+    if (gpu.Time().Holder() == vgpu->id) report.holder = vgpu->spec.name;
   }
+  report.why_gate = gpu.WhyGate();
+  ReportCalls(daemon.Channels(), report);
   return report;
 }
 
-ProcessReport ReportProcess(const VGpu& vgpu, const Process& process) {
+ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& process) {
   const wire::Page& page = *process.page;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   return {.pid = process.pid,
           .name = process.program,
           .vgpu = vgpu.spec.name,
           .uid = process.uid,
+          .shim = !process.guest,
+          .adopted = process.guest && !process.guarded,
+          .enforce = process.guarded ? "kernel" : process.guest ? "none" : "shim",
+          .complete = daemon.Guests().Complete(process.pid) || !process.guest,
+          .channels = daemon.Channels().Channels(process.pid),
+          .groups = daemon.Channels().Groups(process.pid, vgpu.gpu),
+          .frozen = NamesOf(ReasonsOf(daemon, process)),
           .gpu = vgpu.gpu,
           .memory = process.memory.Current(),
           .memory_measured = process.memory.measured,
@@ -87,7 +127,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
   const auto memory = gpu.Memory().FiguresOf(vgpu.id);
   const Nanos now = MonotonicNow();
-  const sched::Usage usage = gpu.Token().UsageOf(vgpu.id, now);
+  const sched::Usage usage = gpu.UsageOf(vgpu, now);
   VGpuReport report{.name = vgpu.spec.name,
                     .gpu_uuid = FormatUuid(gpu.Info().uuid),
                     .gpu = vgpu.gpu,
@@ -105,7 +145,14 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .compute_weight = vgpu.spec.compute.weight,
                     .compute_busy_us = usage.busy / kMicrosecond,
                     .compute_waited_us = usage.waited / kMicrosecond,
-                    .token = NameOf(gpu.Token().TokenOf(vgpu.id))};
+                    .token = NameOf(gpu.Time().StandingOf(vgpu.id))};
+  report.compute_priority = vgpu.spec.compute.priority;
+  report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
+  std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
+  for (const Process* process : vgpu.processes) {
+    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & static_cast<std::uint8_t>(FreezeReason::kPolicy);
+  }
+  report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
   for (const Process* process : vgpu.processes) report.processes.push_back(process->pid);
   return report;
@@ -121,10 +168,35 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon) {
   std::vector<ProcessReport> reports;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
-      for (const Process* process : vgpu->processes) reports.push_back(ReportProcess(*vgpu, *process));
+      for (const Process* process : vgpu->processes) reports.push_back(ReportProcess(daemon, *vgpu, *process));
     }
   }
+  for (const GuestServer::Unmanaged& process : daemon.Guests().List()) {
+    reports.push_back({.pid = process.pid,
+                       .name = process.name,
+                       .complete = process.complete,
+                       .channels = daemon.Channels().Channels(process.pid),
+                       .groups = daemon.Channels().Groups(process.pid, process.gpu),
+                       .frozen = NamesOf(daemon.Channels().Reasons(process.pid, process.gpu)),
+                       .gpu = process.gpu,
+                       .memory = process.bytes});
+  }
   return reports;
+}
+
+std::vector<CheckReport> ReportChecks(Daemon& daemon) {
+  std::vector<CheckReport> checks;
+  const ChannelServer& channels = daemon.Channels();
+  checks.push_back({.name = "channel control",
+                    .ok = channels.Available(),
+                    .text = channels.Available() ? daemon.ControlTest() : channels.Why(),
+                    .hint = channels.Available() ? "" : "time is shared by gates instead, for programs with the shim"});
+  const std::string& watch = daemon.Guests().WhyNoWatch();
+  checks.push_back({.name = "watch",
+                    .ok = watch.empty(),
+                    .text = watch.empty() ? "GPU programs that nobody manages are seen" : watch,
+                    .hint = watch.empty() ? "" : "they cannot be listed with their channels, frozen or adopted"});
+  return checks;
 }
 
 }  // namespace tessera::server

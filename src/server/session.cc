@@ -38,13 +38,15 @@ Error OtherVersion(std::uint16_t version) {
 }  // namespace
 
 Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-                 const Config& config)
+                 const Config& config, ChannelServer& channels, GuestServer& guests)
     : id_(id),
       socket_(std::move(socket)),
       peer_(peer),
       table_(table),
       gpus_(gpus),
       config_(config),
+      channels_(channels),
+      guests_(guests),
       joined_(gpus.size()),
       processes_(gpus.size()) {}
 
@@ -55,7 +57,8 @@ void Session::ReadPending(int most) {
   reading_ = true;
   alignas(8) std::array<std::byte, wire::kMaxMessageBytes> buffer;
   for (int n = 0; n < most && !closed_; ++n) {
-    const ssize_t length = ReceivePacket(socket_.Get(), buffer);
+    received_fd_.Reset();
+    const ssize_t length = ReceivePacket(socket_.Get(), buffer, &received_fd_);
     if (length < 0 && errno == EAGAIN) break;
     Complaint complaint = nullptr;
     if (length > 0) {
@@ -77,7 +80,8 @@ void Session::Close() {
     Gpu(*process).Leave(*process);
     process.reset();
   }
-  if (observer_) return;
+  if (greeted_ && !observer_ && !guards_) channels_.Forget(peer_.pid);
+  if (observer_ || guards_) return;
   for (const VgpuId id : joined_) {
     if (id != 0) table_.Left(id);
   }
@@ -101,7 +105,10 @@ Session::Complaint Session::Act(std::span<const std::byte> packet) {
       return "sent something that is no message";
   }
   if (const auto hello = wire::ReadBody<wire::Hello>(header, packet)) return On(*hello);
-  if (!greeted_) return "did not begin with Hello";
+  if (const auto guard = wire::ReadBody<wire::Guard>(header, packet)) return On(*guard);
+  if (wire::ReadBody<wire::Listener>(header, packet)) return OnListener();
+  if (!greeted_ || guards_) return "did not begin with Hello";
+  if (const auto object = wire::ReadBody<wire::Object>(header, packet)) return On(*object);
   if (const auto attach = wire::ReadBody<wire::Attach>(header, packet)) return On(*attach);
   if (const auto query = wire::ReadBody<wire::Query>(header, packet)) return On(*query);
   return OnProcess(header, packet);
@@ -133,6 +140,43 @@ Session::Complaint Session::On(const wire::Hello& hello) {
   }
   return Send(
       wire::Welcome{.session = id_, .grace_ns = config_.client_grace, .block_on_loss = config_.block_on_daemon_loss});
+}
+
+Session::Complaint Session::On(const wire::Guard& guard) {
+  if (greeted_) return "said Guard after another greeting";
+  auto chosen = Choose(wire::TextOf(guard.vgpus));
+  if (!chosen) return Refuse(chosen.error());
+  greeted_ = guards_ = true;
+  program_ = Printable(wire::TextOf(guard.program));
+  for (VGpu* vgpu : *chosen) joined_[vgpu->gpu] = vgpu->id;
+  return Send(
+      wire::Welcome{.session = id_, .grace_ns = config_.client_grace, .block_on_loss = config_.block_on_daemon_loss});
+}
+
+Session::Complaint Session::OnListener() {
+  if (!guards_) return "sent a listener without Guard";
+  if (!received_fd_) return "sent no listener";
+  std::vector<VgpuId> vgpus;
+  std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
+  if (auto served = guests_.Guard(std::move(received_fd_), std::move(vgpus), peer_.pid, program_); !served)
+    return Refuse(served.error());
+  return Send(wire::Welcome{.session = id_});
+}
+
+Session::Complaint Session::On(const wire::Object& object) {
+  using Kind = channel::ObjectEvent::Kind;
+  if (object.kind != static_cast<std::uint32_t>(Kind::kAlloc) && object.kind != static_cast<std::uint32_t>(Kind::kFree))
+    return "told of something that cannot be done to an object";
+  channels_.Observe(peer_.pid,
+                    {.kind = static_cast<Kind>(object.kind),
+                     .fd = object.fd,
+                     .client = object.client,
+                     .parent = object.parent,
+                     .object = object.object,
+                     .cls = object.cls,
+                     .detail = object.detail},
+                    ChannelServer::Source::kShim);
+  return nullptr;
 }
 
 // The vGPUs of a comma-separated list, if this program may join them.
@@ -186,6 +230,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach) {
   slot->program = program_;
   slot->started_us = WallClockUs();
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);
+  channels_.ThawLeftOver(vgpu->gpu, peer_.pid);  // a daemon before this one may have been killed while it was frozen
   return slot.get();
 }
 
@@ -228,8 +273,8 @@ Session::Complaint Session::On(Process& process, const wire::Context& context) {
   return Send(wire::Reserved{bytes, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
 }
 
-Session::Complaint Session::On(Process& process, const wire::Wants&) {
-  Gpu(process).Wants(process);
+Session::Complaint Session::On(Process& process, const wire::Wants& wants) {
+  Gpu(process).Wants(process, wants.waits != 0);
   return nullptr;
 }
 

@@ -11,7 +11,9 @@
 
 #include "base/unique_fd.h"
 #include "server/config.h"
+#include "server/channel_server.h"
 #include "server/gpu_server.h"
+#include "server/guest_server.h"
 #include "server/vgpu_table.h"
 #include "wire/protocol.h"
 
@@ -23,7 +25,7 @@ class Session {
  public:
   // `peer` is who the kernel says that it is. The table and the configuration outlive the session.
   Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-          const Config& config);
+          const Config& config, ChannelServer& channels, GuestServer& guests);
   ~Session();
 
   // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
@@ -48,11 +50,14 @@ class Session {
   Complaint On(const wire::Hello& hello);
   Complaint On(const wire::Attach& attach);
   Complaint On(const wire::Query& query);
+  Complaint On(const wire::Object& object);
+  Complaint On(const wire::Guard& guard);
+  Complaint OnListener();
   Complaint OnProcess(const wire::Header& header, std::span<const std::byte> packet);
   Complaint On(Process& process, const wire::Reserve& reserve);
   Complaint On(Process& process, const wire::Return& returned);
   Complaint On(Process& process, const wire::Context& context);
-  Complaint On(Process& process, const wire::Wants&);
+  Complaint On(Process& process, const wire::Wants& wants);
   Complaint On(Process& process, const wire::Idle& idle);
   Complaint On(Process& process, const wire::Released& released);
 
@@ -70,6 +75,10 @@ class Session {
   VGpuTable& table_;
   VGpuTable::Gpus& gpus_;
   const Config& config_;
+  ChannelServer& channels_;
+  GuestServer& guests_;
+  UniqueFd received_fd_;  // came along with the packet that is acted on
+  bool guards_ = false;   // it said Guard: a listener is to come
   bool reading_ = false;
   bool closed_ = false;
   bool greeted_ = false;

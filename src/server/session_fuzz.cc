@@ -27,9 +27,10 @@ class Stage {
   Stage() : loop_(std::move(*EventLoop::Create())) {
     auto list = driver_.List();
     for (std::uint32_t gpu = 0; gpu < list->size(); ++gpu) {
-      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_));
+      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_));
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
+    guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, [] {});
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});
     gpus_[0]->Memory().OnShortage([this](auto) { ReadAll(); });
@@ -65,7 +66,7 @@ class Stage {
       if (gpu->Memory().Ledger().Held() != 0) return false;
       for (const VGpu* vgpu : gpu->VGpus()) {
         if (!vgpu->processes.empty() || vgpu->sessions != 0) return false;
-        if (gpu->Token().TokenOf(vgpu->id) != TokenServer::Token::kIdle) return false;
+        if (gpu->Time().StandingOf(vgpu->id) != TimeServer::Standing::kIdle) return false;
       }
     }
     return table_->All().size() == 2;
@@ -80,7 +81,7 @@ class Stage {
     Send(0, wire::BytesOf(wire::Make(wire::Wants{})));
     const VgpuId a = table_->Find("a")->id;
     const bool gets_all =
-        gpus_[0]->Memory().Ledger().Held(a) == kGiB && gpus_[0]->Token().TokenOf(a) == TokenServer::Token::kHeld;
+        gpus_[0]->Memory().Ledger().Held(a) == kGiB && gpus_[0]->Time().StandingOf(a) == TimeServer::Standing::kRunning;
     HangUp(0);
     return gets_all;
   }
@@ -95,7 +96,8 @@ class Stage {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
-    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_);
+    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_, channels_,
+                                                   *guests_);
     return connection;
   }
 
@@ -114,8 +116,10 @@ class Stage {
   FakeDriver driver_{2};
   const Config config_;
   std::unique_ptr<EventLoop> loop_;
+  ChannelServer channels_{nullptr, "this is a test", nullptr};
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
+  std::unique_ptr<GuestServer> guests_;
   std::array<Connection, kClients> connections_;
   std::uint64_t last_id_ = 0;
 };
@@ -150,7 +154,7 @@ std::vector<std::byte> AttachTo(std::span<const std::uint8_t> bytes) {
 std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return Framed<wire::Wants>(bytes);
   const auto rest = bytes.subspan(1);
-  switch (bytes[0] % 10) {
+  switch (bytes[0] % 13) {
     case 0:
       return HelloTo(rest);
     case 1:
@@ -169,6 +173,12 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return Framed<wire::Query>(rest);
     case 8:
       return Framed<wire::View>(rest);
+    case 9:
+      return Framed<wire::Object>(rest);
+    case 10:
+      return Framed<wire::Guard>(rest);
+    case 11:
+      return Framed<wire::Listener>(rest);
     default:
       return Framed<wire::Wants>(rest);
   }

@@ -35,6 +35,9 @@ class SharedPage {
   enum class Bell { kWake, kQuiet };
   void Give(const Order& order, Bell bell = Bell::kWake);
 
+  // Changes how long the process is without work before it says Idle; no order for its threads.
+  void SetIdleGrace(Nanos grace) { page_->idle_grace_ns.store(grace, std::memory_order_relaxed); }
+
   // Number of the last order, 0 before the first.
   std::uint32_t Epoch() const { return epoch_; }
 

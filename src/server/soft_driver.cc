@@ -1,5 +1,6 @@
 #include <mutex>
 
+#include "channel/soft_control.h"
 #include "server/gpu_driver.h"
 #include "soft/soft_gpu.h"
 
@@ -26,6 +27,10 @@ class SoftDriver : public GpuDriver {
     DeviceMemory memory{.used = gpus[gpu].used_bytes};
     for (const soft::ProcessUse& process : gpus[gpu].processes) memory.by_process[process.pid] += process.bytes;
     return memory;
+  }
+
+  Result<std::unique_ptr<channel::Control>> OpenControl() override {
+    return channel::OpenSoftControl();
   }
 
   bool IsSoft() const override { return true; }

@@ -28,7 +28,9 @@ json ToJson(const SavedVGpu& saved) {
                 {"owner_start", spec.owner_start},
                 {"compute_request_pct", spec.compute.request_pct},
                 {"compute_limit_pct", spec.compute.limit_pct},
-                {"compute_weight", spec.compute.weight}};
+                {"compute_weight", spec.compute.weight},
+                {"compute_priority", spec.compute.priority},
+                {"frozen", spec.frozen}};
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
   return entry;
@@ -47,11 +49,39 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .ephemeral = entry.at("ephemeral"),
                             .owner_pid = entry.at("owner_pid"),
                             .owner_start = entry.at("owner_start"),
+                            .frozen = entry.value("frozen", false),
                             .memory = {.limit = Bytes(entry, "memory_limit"), .max = Bytes(entry, "memory_max")},
                             .compute = {.request_pct = entry.at("compute_request_pct"),
                                         .limit_pct = entry.at("compute_limit_pct"),
-                                        .weight = entry.at("compute_weight")}},
+                                        .weight = entry.at("compute_weight"),
+                                        .priority = entry.value("compute_priority", sched::Shares{}.priority)}},
                    .gpu = *gpu};
+}
+
+json ToJson(const SavedProcess& saved) {
+  json objects = json::array();
+  for (const channel::ObjectEvent& object : saved.objects)
+    objects.push_back({object.fd, object.client, object.parent, object.object, object.cls, object.detail});
+  return {{"pid", saved.pid},
+          {"start", saved.start},
+          {"vgpu", saved.vgpu},
+          {"frozen", saved.frozen},
+          {"objects", std::move(objects)}};
+}
+
+// Throws json::exception likewise.
+SavedProcess ProcessFrom(const json& entry) {
+  SavedProcess saved{
+      .pid = entry.at("pid"), .start = entry.at("start"), .vgpu = entry.at("vgpu"), .frozen = entry.at("frozen")};
+  for (const json& object : entry.at("objects")) {
+    saved.objects.push_back({.fd = object.at(0),
+                             .client = object.at(1),
+                             .parent = object.at(2),
+                             .object = object.at(3),
+                             .cls = object.at(4),
+                             .detail = object.at(5)});
+  }
+  return saved;
 }
 
 bool WriteAll(int fd, std::string_view text) {
@@ -66,32 +96,34 @@ bool WriteAll(int fd, std::string_view text) {
 
 }  // namespace
 
-std::string FormatState(const std::vector<SavedVGpu>& vgpus) {
-  json list = json::array();
-  for (const SavedVGpu& saved : vgpus) list.push_back(ToJson(saved));
-  return json{{"version", kVersion}, {"vgpus", std::move(list)}}.dump(1) + "\n";
+std::string FormatState(const SavedState& state) {
+  json vgpus = json::array(), processes = json::array();
+  for (const SavedVGpu& saved : state.vgpus) vgpus.push_back(ToJson(saved));
+  for (const SavedProcess& saved : state.processes) processes.push_back(ToJson(saved));
+  return json{{"version", kVersion}, {"vgpus", std::move(vgpus)}, {"processes", std::move(processes)}}.dump(1) + "\n";
 }
 
-Result<std::vector<SavedVGpu>> ParseState(const std::string& text) {
+Result<SavedState> ParseState(const std::string& text) {
   try {
-    const json state = json::parse(text);
-    if (const int version = state.at("version"); version != kVersion) {
+    const json parsed = json::parse(text);
+    if (const int version = parsed.at("version"); version != kVersion) {
       return Fail(EBADMSG,
                   "it is of version " + std::to_string(version) + ", this daemon reads " + std::to_string(kVersion));
     }
-    std::vector<SavedVGpu> vgpus;
-    for (const json& entry : state.at("vgpus")) {
+    SavedState state;
+    for (const json& entry : parsed.at("vgpus")) {
       auto saved = FromJson(entry);
       if (!saved) return Fail(EBADMSG, saved.error().message);
-      vgpus.push_back(std::move(*saved));
+      state.vgpus.push_back(std::move(*saved));
     }
-    return vgpus;
+    for (const json& entry : parsed.value("processes", json::array())) state.processes.push_back(ProcessFrom(entry));
+    return state;
   } catch (const json::exception& error) {
     return Fail(EBADMSG, error.what());
   }
 }
 
-Result<std::vector<SavedVGpu>> LoadState(const std::string& path) {
+Result<SavedState> LoadState(const std::string& path) {
   std::ifstream file(path);
   if (!file && errno == ENOENT) return {};
   std::ostringstream text;

@@ -25,6 +25,12 @@ struct Turn {
   // would switch between their contexts instead, which costs 5 to 8 % of its time (docs/hardware-log.md).
   bool Shared() const { return order.gate == wire::Gate::kOpen; }
 
+  // Held ones wish in vain.
+  bool AnyWants() const {
+    return std::any_of(gates.begin(), gates.end(),
+                       [](const Gate* gate) { return gate->state == Gate::State::kWanting && !gate->held; });
+  }
+
   bool Any(Gate::State state) const {
     return std::any_of(gates.begin(), gates.end(), [state](const Gate* gate) { return gate->state == state; });
   }
@@ -34,7 +40,7 @@ TokenServer::TokenServer(const sched::Config& config, Nanos in_flight) : schedul
 
 TokenServer::~TokenServer() = default;
 
-Result<void> TokenServer::Add(Id vgpu, const sched::Shares& shares) {
+Result<void> TokenServer::Add(Id vgpu, const sched::Shares& shares, Nanos) {
   if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
   turns_[vgpu] = std::make_unique<Turn>(Turn{.vgpu = vgpu});
   return {};
@@ -60,9 +66,21 @@ void TokenServer::Remove(Id vgpu, Nanos now) {
   Execute(now);
 }
 
-void TokenServer::Join(Id vgpu, Gate& gate) {
+void TokenServer::Join(Id vgpu, Gate& gate, Nanos) {
   gate.turn = turns_.at(vgpu).get();
   gate.turn->gates.push_back(&gate);
+}
+
+void TokenServer::Abandon(Nanos) {
+  sealed_ = true;
+  for (const auto& [id, turn] : turns_) {
+    for (Gate* gate : turn->gates) {
+      gate->page.Give({});
+      gate->state = Gate::State::kParked;
+      gate->turn = nullptr;
+    }
+    turn->gates.clear();
+  }
 }
 
 void TokenServer::Leave(Gate& gate, Nanos now) {
@@ -73,12 +91,14 @@ void TokenServer::Leave(Gate& gate, Nanos now) {
   Execute(now);
 }
 
-void TokenServer::Wants(Gate& gate, Nanos now) {
+void TokenServer::Wants(Gate& gate, Nanos now, bool /*waits*/) {
   if (!gate.turn) return;
   Turn& turn = *gate.turn;
   // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
   if (gate.state == Gate::State::kDraining) Stopped(gate, now, now);
-  if (turn.phase != Turn::Phase::kHeld) {
+  if (gate.held) {
+    gate.state = Gate::State::kWanting;
+  } else if (turn.phase != Turn::Phase::kHeld) {
     gate.state = Gate::State::kWanting;
     scheduler_.Wants(turn.vgpu, now);
   } else if (gate.state == Gate::State::kRunning || turn.Shared() || !turn.Any(Gate::State::kRunning)) {
@@ -103,21 +123,41 @@ void TokenServer::Released(Gate& gate, Nanos now, Nanos drained_at, std::uint32_
   Execute(now);
 }
 
+void TokenServer::Hold(Gate& gate, bool held, Nanos now) {
+  gate.held = held;
+  if (!gate.turn) return;
+  if (held && gate.state == Gate::State::kRunning) {
+    Close(gate);
+    if (gate.turn->phase == Turn::Phase::kHeld && !gate.turn->Any(Gate::State::kRunning)) OpenNext(*gate.turn, now);
+    Settle(*gate.turn, now);
+  } else if (!held && gate.state == Gate::State::kWanting) {
+    Wants(gate, now, true);
+  }
+  Execute(now);
+}
+
 void TokenServer::Advance(Nanos now) {
   scheduler_.Advance(now);
   Execute(now);
 }
 
-TokenServer::Token TokenServer::TokenOf(Id vgpu) const {
+TimeServer::Standing TokenServer::StandingOf(Id vgpu) const {
   const Turn& turn = *turns_.at(vgpu);
-  if (turn.phase == Turn::Phase::kHeld) return Token::kHeld;
-  return turn.Any(Gate::State::kWanting) ? Token::kWaiting : Token::kIdle;
+  if (turn.phase == Turn::Phase::kHeld) return Standing::kRunning;
+  return turn.AnyWants() ? Standing::kWaiting : Standing::kIdle;
 }
 
 void TokenServer::Open(Gate& gate, Nanos now) {
   if (gate.state != Gate::State::kRunning) gate.opened_at = now;
   gate.state = Gate::State::kRunning;
   gate.page.Give(gate.turn->order);
+}
+
+// What it has queued drains; it says when that is done.
+void TokenServer::Close(Gate& gate) {
+  gate.page.Give({});
+  gate.state = Gate::State::kDraining;
+  gate.closing_epoch = gate.page.Epoch();
 }
 
 // `gate` has nothing queued since `at`, as it says.
@@ -134,7 +174,7 @@ void TokenServer::Stopped(Gate& gate, Nanos now, Nanos at) {
 // Opens the gate of the process that has waited longest for its turn within the token.
 void TokenServer::OpenNext(Turn& turn, Nanos now) {
   const auto next = std::find_if(turn.gates.begin(), turn.gates.end(),
-                                 [](const Gate* gate) { return gate->state == Gate::State::kWanting; });
+                                 [](const Gate* gate) { return gate->state == Gate::State::kWanting && !gate->held; });
   if (next == turn.gates.end()) return;
   Gate& gate = **next;
   std::rotate(next, next + 1, turn.gates.end());  // behind the others, for the next time
@@ -150,7 +190,7 @@ void TokenServer::Settle(Turn& turn, Nanos now) {
   } else if (turn.phase == Turn::Phase::kRevoked && !turn.Any(Gate::State::kDraining)) {
     turn.phase = Turn::Phase::kNone;
     scheduler_.Released(turn.vgpu, now, turn.work_ended);
-    if (turn.Any(Gate::State::kWanting)) scheduler_.Wants(turn.vgpu, now);
+    if (turn.AnyWants()) scheduler_.Wants(turn.vgpu, now);
   }
 }
 
@@ -163,7 +203,7 @@ void TokenServer::Grant(Turn& turn, const sched::Decision& decision, Nanos now) 
   turn.order = order;
   holder_ = turn.vgpu;
   for (Gate* gate : turn.gates) {
-    if (gate->state == Gate::State::kRunning || (gate->state == Gate::State::kWanting && turn.Shared()))
+    if (gate->state == Gate::State::kRunning || (gate->state == Gate::State::kWanting && !gate->held && turn.Shared()))
       Open(*gate, now);
   }
   if (!turn.Any(Gate::State::kRunning)) OpenNext(turn, now);
@@ -175,16 +215,13 @@ void TokenServer::Revoke(Turn& turn, Nanos now) {
   turn.phase = Turn::Phase::kRevoked;
   if (holder_ == turn.vgpu) holder_.reset();
   for (Gate* gate : turn.gates) {
-    if (gate->state != Gate::State::kRunning) continue;
-    gate->page.Give({});
-    gate->state = Gate::State::kDraining;
-    gate->closing_epoch = gate->page.Epoch();
+    if (gate->state == Gate::State::kRunning) Close(*gate);
   }
   Settle(turn, now);
 }
 
 void TokenServer::Execute(Nanos now) {
-  if (frozen_) return;
+  if (sealed_) return;
   for (auto decisions = scheduler_.TakeDecisions(); !decisions.empty(); decisions = scheduler_.TakeDecisions()) {
     for (const sched::Decision& decision : decisions) {
       auto found = turns_.find(decision.vgpu);

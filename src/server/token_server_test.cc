@@ -6,7 +6,7 @@ namespace tessera::server {
 namespace {
 
 using State = Gate::State;
-using Token = TokenServer::Token;
+using Standing = TimeServer::Standing;
 
 struct Member {
   SharedPage page = std::move(*SharedPage::Create(0));
@@ -19,11 +19,11 @@ struct Member {
 class TokenServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(tokens_.Add(1, {}));
-    ASSERT_TRUE(tokens_.Add(2, {}));
-    tokens_.Join(1, a_.gate);
-    tokens_.Join(1, b_.gate);
-    tokens_.Join(2, c_.gate);
+    ASSERT_TRUE(tokens_.Add(1, {}, 0));
+    ASSERT_TRUE(tokens_.Add(2, {}, 0));
+    tokens_.Join(1, a_.gate, 0);
+    tokens_.Join(1, b_.gate, 0);
+    tokens_.Join(2, c_.gate, 0);
   }
   void Wants(Member& member) { tokens_.Wants(member.gate, now_); }
   void Idle(Member& member) { tokens_.Idle(member.gate, now_, now_); }
@@ -71,7 +71,7 @@ TEST_F(TokenServerTest, EveryWantsOfTheHolderGetsAFreshOrder) {
 TEST_F(TokenServerTest, CompetitionBoundsTheHolderAndThenRevokes) {
   Wants(a_);
   Wants(c_);
-  EXPECT_EQ(tokens_.TokenOf(2), Token::kWaiting);
+  EXPECT_EQ(tokens_.StandingOf(2), Standing::kWaiting);
   EXPECT_FALSE(c_.Open());
   if (a_.Open()) {
     EXPECT_EQ(a_.Order(), wire::Gate::kBounded);
@@ -86,7 +86,7 @@ TEST_F(TokenServerTest, CompetitionBoundsTheHolderAndThenRevokes) {
   EXPECT_EQ(tokens_.Holder(), TokenServer::Id{2});
 }
 
-TEST_F(TokenServerTest, TheTokenOfAVGpuIsFreeWhenAllItsProcessesAreDone) {
+TEST_F(TokenServerTest, TheStandingOfAVGpuIsFreeWhenAllItsProcessesAreDone) {
   Wants(a_);
   Wants(b_);
   Wants(c_);
@@ -233,7 +233,7 @@ TEST_F(TokenServerTest, ProcessesTakeTurnsWithinABoundedToken) {
   ASSERT_EQ(a_.Order(), wire::Gate::kBounded);
   Wants(b_);
   EXPECT_FALSE(b_.Open());
-  EXPECT_EQ(tokens_.TokenOf(1), Token::kHeld);
+  EXPECT_EQ(tokens_.StandingOf(1), Standing::kRunning);
   Idle(a_);
   EXPECT_TRUE(b_.Open());  // gets the rest of the token
   EXPECT_FALSE(a_.Open());
@@ -252,14 +252,14 @@ TEST_F(TokenServerTest, DeathPassesTheRestOfTheTokenOn) {
   tokens_.Leave(a_.gate, now_);
   EXPECT_TRUE(b_.Open());
   tokens_.Leave(b_.gate, now_);
-  EXPECT_EQ(tokens_.TokenOf(1), Token::kIdle);
+  EXPECT_EQ(tokens_.StandingOf(1), Standing::kIdle);
   EXPECT_FALSE(tokens_.Holder());
 }
 
 TEST_F(TokenServerTest, FrozenGatesKeepTheirLastOrder) {
   Wants(a_);
   Wants(c_);
-  tokens_.Freeze();
+  tokens_.Seal();
   tokens_.Leave(a_.gate, now_);
   EXPECT_FALSE(c_.Open());
 }

@@ -13,7 +13,7 @@
 #include "server/ledger.h"
 #include "server/memory_server.h"
 #include "server/shared_page.h"
-#include "server/token_server.h"
+#include "server/time_server.h"
 
 namespace tessera::server {
 
@@ -24,18 +24,23 @@ struct VGpuSpec {
   bool ephemeral = false;         // goes with its owner
   pid_t owner_pid = 0;            // of an ephemeral one
   std::uint64_t owner_start = 0;  // its start time, by which a reused pid is told apart
+  bool frozen = false;            // by an operator
   MemoryTerms memory;
   sched::Shares compute;
 };
 
 // One program's use of one GPU. Belongs to its session.
 struct Process {
-  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page), memory(page) {}
+  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {}
   const pid_t pid;
   uid_t uid = 0;
   std::string program;
   std::int64_t started_us = 0;  // wall clock
   struct VGpu* vgpu = nullptr;
+  bool guest = false;    // it has no shim: started under the kernel gate, or adopted
+  bool guarded = false;  // the kernel gate counts its memory
+  bool frozen = false;   // by an operator, by itself
+  bool worked = false;   // it wanted to use the GPU
   SharedPage page;
   Gate gate;
   MemoryUse memory;
@@ -50,6 +55,7 @@ struct VGpu {
   std::uint32_t sessions = 0;  // programs that joined, with or without a process on the GPU yet
   bool removed = false;        // by force; stays until its last process is gone, because its memory does
   BusyHistory busy;
+  sched::Usage usage_before;  // until another server took over its time
   UniqueFd owner_fd;  // pidfd of a living owner
   EventLoop::Watch owner_watch;
 };

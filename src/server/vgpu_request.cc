@@ -43,14 +43,16 @@ Result<void> ApplyPercent(const char* field, const std::optional<std::string>& t
   return {};
 }
 
-Result<void> ApplyWeight(const std::optional<std::string>& text, std::uint32_t& weight) {
+// Its range is the scheduler's to check.
+Result<void> ApplyWhole(const char* field, const char* range, const std::optional<std::string>& text,
+                        std::uint32_t& number) {
   if (!text) return {};
   std::uint32_t parsed = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), parsed);
   if (error != std::errc() || end != text->data() + text->size()) {
-    return Fail(EINVAL, fmt::format("compute_weight: \"{}\" is not a whole number", *text), "use 1 to 10000");
+    return Fail(EINVAL, fmt::format("{}: \"{}\" is not a whole number", field, *text), range);
   }
-  weight = parsed;  // its range is the scheduler's to check
+  number = parsed;
   return {};
 }
 
@@ -77,7 +79,11 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, VG
   if (auto r = ApplySize("memory_max", request.memory_max, capacity, changed.memory.max); !r) return r;
   if (auto r = ApplyPercent("compute_request", request.compute_request, changed.compute.request_pct); !r) return r;
   if (auto r = ApplyPercent("compute_limit", request.compute_limit, changed.compute.limit_pct); !r) return r;
-  if (auto r = ApplyWeight(request.compute_weight, changed.compute.weight); !r) return r;
+  if (auto r = ApplyWhole("compute_weight", "use 1 to 10000", request.compute_weight, changed.compute.weight); !r)
+    return r;
+  if (auto r = ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
+      !r)
+    return r;
   // There is no swap yet, so nothing can be allocated beyond what may be resident.
   if (changed.memory.limit && changed.memory.max && *changed.memory.max > *changed.memory.limit) {
     return Fail(EINVAL,

@@ -20,6 +20,7 @@ struct VGpuRequest {
   std::optional<std::string> memory_limit, memory_max;        // size, percentage of the GPU, or "max" for none
   std::optional<std::string> compute_request, compute_limit;  // percent
   std::optional<std::string> compute_weight;
+  std::optional<std::string> compute_priority;
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
 };

@@ -86,6 +86,11 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
   return {};
 }
 
+void VGpuTable::Freeze(VGpu& vgpu, bool frozen) {
+  Gpu(vgpu).Freeze(vgpu, frozen);
+  on_change_();
+}
+
 Result<void> VGpuTable::Remove(VGpu& vgpu, bool force) {
   if (!vgpu.processes.empty() && !force) {
     return Fail(EBUSY,
@@ -186,6 +191,7 @@ void VGpuTable::OwnerDied(VgpuId id) {
 void VGpuTable::Unlist(VGpu& vgpu) {
   spdlog::debug("vGPU {} removed", vgpu.spec.name);
   by_name_.erase(vgpu.spec.name);
+  if (on_unlist_) on_unlist_(vgpu);
   vgpu.removed = true;
   Gpu(vgpu).Remove(vgpu);
   if (vgpu.sessions == 0) Destroy(vgpu);

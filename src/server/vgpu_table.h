@@ -26,6 +26,8 @@ class VGpuTable {
   Result<VGpu*> Create(const VGpuRequest& request, uid_t uid);
   Result<void> Change(VGpu& vgpu, const VGpuRequest& request);
   Result<void> Remove(VGpu& vgpu, bool force);
+  // An operator stops its processes, also those to come, or lets them go on.
+  void Freeze(VGpu& vgpu, bool frozen);
   // Makes a vGPU again as a daemon before this one had it. ESRCH when its owner is gone.
   Result<void> Restore(VGpuSpec spec, std::uint32_t gpu);
 
@@ -41,6 +43,8 @@ class VGpuTable {
   void Left(VgpuId id);
 
   bool AnyLivingOwner() const;
+  // Called before a vGPU ends.
+  void OnUnlist(std::function<void(VGpu&)> callback) { on_unlist_ = std::move(callback); }
 
  private:
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu);
@@ -54,6 +58,7 @@ class VGpuTable {
   EventLoop& loop_;
   Gpus& gpus_;
   std::function<void()> on_change_;
+  std::function<void(VGpu&)> on_unlist_;
   std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
   std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
   VgpuId last_id_ = 0;

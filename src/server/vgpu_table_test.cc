@@ -17,7 +17,7 @@ class VGpuTableTest : public testing::Test {
     loop_ = std::move(*EventLoop::Create());
     auto list = driver_.List();
     for (std::uint32_t gpu = 0; gpu < list->size(); ++gpu) {
-      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, Config{}));
+      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_));
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [this] { ++changes_; });
   }
@@ -30,6 +30,8 @@ class VGpuTableTest : public testing::Test {
 
   FakeDriver driver_{2, 10 * kGiB};
   std::unique_ptr<EventLoop> loop_;
+  const Config config_;
+  ChannelServer channels_{nullptr, "this is a test", nullptr};
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   int changes_ = 0;

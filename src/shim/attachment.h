@@ -75,6 +75,7 @@ class Attachment {
   void Adopt(wire::Page* page);
   void Ring();
   void WaitForRing(std::uint32_t seen, Nanos timeout);
+  bool Bounded() const;
 
   // With mutex_ held:
   void Forget(cuda::CUcontext context);
@@ -83,6 +84,7 @@ class Attachment {
   bool Fill(Gate& gate, bool bounded);
   void Park();
   bool AllDrained() const;
+  bool AnyPending() const;
   Nanos LastReached() const;
   std::int64_t Submitted() const;
   void Observe(Nanos now);
@@ -112,6 +114,7 @@ class Attachment {
   std::int64_t tick_submitted_ = 0;  // submissions at the pacer's last tick
   Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
   Nanos last_activity_ = 0;
+  Nanos marked_at_ = 0;  // when the pacer last placed markers to see progress
 
   std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

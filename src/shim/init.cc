@@ -10,6 +10,8 @@ using namespace tessera::shim;
 namespace tessera::shim {
 
 void StopAtExit();
+void TellObjects(Session& session);
+void AbandonObjectsAfterFork();
 
 namespace {
 
@@ -20,6 +22,7 @@ void StopAll() {
 void AfterForkInChild() {
   ForgetThreadGate();
   Session::Instance().AbandonAfterFork();
+  AbandonObjectsAfterFork();
   Attachment::ForEach([](Attachment& attachment) { attachment.AbandonAfterFork(); });
 }
 
@@ -33,6 +36,7 @@ void StopAtExit() { atexit(StopAll); }
 
 TESSERA_HOOK cuInit(unsigned flags) {
   if (!LoadReal()) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+  Session::Instance().OnWelcome(TellObjects);
   if (const CUresult opened = Session::Instance().Open(); opened != CUDA_SUCCESS) return opened;
   const CUresult result = REAL(cuInit)(flags);
   static const int registered = [] {

@@ -27,6 +27,8 @@ constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
 constexpr Nanos kDrainTick = 50 * kMicrosecond;
 constexpr Nanos kBoundedTick = 250 * kMicrosecond;
 constexpr Nanos kOpenTick = 5 * kMillisecond;
+// Parts of the idle grace in which the pacer looks where the gate is free and the daemon wants to know soon.
+constexpr Nanos kLooksInGrace = 4;
 constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
 constexpr Nanos kParkedTick = kSecond;
@@ -100,7 +102,11 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
       const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
       const wire::Gate order = page->gate.load(std::memory_order_acquire);
       if (stopped_) return CUDA_SUCCESS;
-      if (parked_ && order != wire::Gate::kClosed && wants_sent_ && epoch != wants_epoch_) {
+      const bool granted = order != wire::Gate::kClosed && wants_sent_ && epoch != wants_epoch_;
+      if (parked_ && (granted || order == wire::Gate::kFree)) {
+        // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
+        // pacer sees that, and says it all to the next one.
+        if (!granted) Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
         parked_ = false;
         wants_sent_ = false;
         active_since_ = last_activity_ = MonotonicNow();
@@ -149,14 +155,20 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
   }
 }
 
+// The ends of work matter at once only while the queue is bounded.
+bool Attachment::Bounded() const {
+  const wire::Gate order = Page()->gate.load(std::memory_order_relaxed);
+  return order != wire::Gate::kOpen && order != wire::Gate::kFree;
+}
+
 void Attachment::BeforeSync(Gate& gate) {
-  if (Page()->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) return;
+  if (!Bounded()) return;
   std::lock_guard lock(mutex_);
   if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->PlaceOnAll(MonotonicNow(), true, true);
 }
 
 void Attachment::AfterSync() {
-  if (Page()->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) return;
+  if (!Bounded()) return;
   std::lock_guard lock(mutex_);
   if (!stopped_ && !parked_) Observe(MonotonicNow());
 }
@@ -179,6 +191,10 @@ bool Attachment::AllDrained() const {
     // A capture forbids markers; then what was marked must do.
     return AnyCapture() ? !gate->markers->AnyPending() : gate->markers->Drained();
   });
+}
+
+bool Attachment::AnyPending() const {
+  return std::any_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->AnyPending(); });
 }
 
 Nanos Attachment::LastReached() const {
@@ -216,6 +232,7 @@ Nanos Attachment::Tick(Nanos now) {
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   Observe(now);
+  page->progress.store(LastReached(), std::memory_order_relaxed);
   if (order == wire::Gate::kClosed) {
     CloseAll();
     CoverAll(now, false);
@@ -227,16 +244,22 @@ Nanos Attachment::Tick(Nanos now) {
     return kParkedTick;
   }
   const std::int64_t submitted = Submitted();
-  const Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
+  const Nanos grace = page->idle_grace_ns.load(std::memory_order_relaxed);
+  Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
+  if (order == wire::Gate::kFree) tick = std::clamp(grace / kLooksInGrace, kBoundedTick, kOpenTick);
   if (submitted != tick_submitted_) {
     tick_submitted_ = submitted;
     last_activity_ = now;
+    page->submissions.store(submitted, std::memory_order_relaxed);
+    // So that the daemon can tell a process whose work goes on from one that is frozen.
+    if (order == wire::Gate::kFree && now - marked_at_ >= kOpenTick && !AnyPending()) {
+      CoverAll(now, false);
+      marked_at_ = now;
+    }
     return tick;
   }
   CoverAll(now, order == wire::Gate::kBounded);
-  if (!AllDrained() ||
-      now - std::max(LastReached(), last_activity_) < page->idle_grace_ns.load(std::memory_order_relaxed))
-    return tick;
+  if (!AllDrained() || now - std::max(LastReached(), last_activity_) < grace) return tick;
   CloseAll();
   if (Submitted() != submitted) return tick;  // somebody passed just before the gate closed
   const Nanos ended = LastReached();

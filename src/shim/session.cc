@@ -70,10 +70,13 @@ bool Session::SayHello(bool loud) {
     socket_ = std::move(socket);
   }
   if (!Ask(wire::Make(hello), welcome, header)) return false;
-  std::lock_guard lock(mutex_);
-  welcome_ = welcome;
-  refusal_.clear();
-  lost_since_ = 0;
+  {
+    std::lock_guard lock(mutex_);
+    welcome_ = welcome;
+    refusal_.clear();
+    lost_since_ = 0;
+  }
+  if (on_welcome_) on_welcome_(*this);
   return true;
 }
 

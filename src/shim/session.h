@@ -64,6 +64,9 @@ class Session {
     return stands;
   }
 
+  // Called with each socket that a daemon welcomed us on, before anybody else speaks on it.
+  void OnWelcome(void (*say)(Session&)) { on_welcome_ = say; }
+
   // In a forked child: forgets the parent's session. CUDA itself does not work there if the parent used it.
   void AbandonAfterFork();
 
@@ -86,6 +89,7 @@ class Session {
   std::mutex mutex_;  // guards the socket and what is said on it
   UniqueFd socket_;
   wire::Welcome welcome_;
+  void (*on_welcome_)(Session&) = nullptr;
   std::string refusal_;  // what was said last, since the last welcome
 };
 

@@ -50,7 +50,8 @@ void Grant(SharedLayout& layout, int index) {
       continue;
     }
     device.holder = static_cast<std::int32_t>(next - device.turns);
-    device.slice_end = MonotonicNow() + layout.spec.slice;
+    const Nanos slice = layout.slots[next->slot].use[index].slice;
+    device.slice_end = MonotonicNow() + (slice != 0 ? slice : layout.spec.slice);
     next->granted = 1;
     syscall(SYS_futex, &next->granted, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
@@ -155,16 +156,7 @@ void Arbiter::WaitForEnd() {
 }
 
 Result<void> SharedState::SetFrozen(int device, pid_t pid, bool frozen) {
-  bool found = false;
-  {
-    const std::lock_guard lock(layout_->mutex);
-    for (SharedSlot& slot : std::span(layout_->slots, layout_->slot_count)) {
-      if (slot.process.pid != pid || pid == 0 || !slot.process.Alive()) continue;
-      slot.use[device].frozen = frozen;
-      found = true;
-    }
-  }
-  if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
+  if (auto found = ForUsesOf(device, pid, [&](SharedUse& use) { use.frozen = frozen; }); !found) return found;
   const std::lock_guard lock(layout_->devices[device].mutex);
   Grant(*layout_, device);
   return {};

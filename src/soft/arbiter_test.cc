@@ -104,6 +104,22 @@ TEST(Arbiter, WaiterGetsItAfterTheSlice) {
   other.join();
 }
 
+TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  ASSERT_TRUE(state->SetSlice(0, getpid(), 40 * kMillisecond));
+  Arbiter arbiter(*state, 0);
+  const Nanos before = MonotonicNow();
+  arbiter.Acquire();
+  const Nanos after = MonotonicNow();
+  EXPECT_GE(state->device(0).slice_end.load(), before + 40 * kMillisecond);
+  EXPECT_LE(state->device(0).slice_end.load(), after + 40 * kMillisecond);
+  // 0 is the spec's again, from the next turn on.
+  ASSERT_TRUE(state->SetSlice(0, getpid(), 0));
+  arbiter.Yield();
+  EXPECT_LE(state->device(0).slice_end.load(), MonotonicNow() + kMillisecond);
+}
+
 // Three processes that always have work, each for as many slices as it gets.
 TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
   const ScratchState scratch;

@@ -29,12 +29,13 @@ class SharedMutex {
   pthread_mutex_t mutex_;
 };
 
-// What one process uses of one device. Written by that process, except `frozen`.
+// What one process uses of one device. Written by that process, except `frozen` and `slice`.
 struct SharedUse {
   std::atomic<std::uint64_t> bytes;
   std::atomic<Nanos> busy;
   std::atomic<std::uint32_t> contexts;
   std::atomic<std::uint32_t> frozen;
+  std::atomic<Nanos> slice;  // of its contexts; 0: the spec's
 };
 
 struct SharedSlot {
@@ -74,7 +75,7 @@ struct SharedLayout {
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
-static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 24 && sizeof(SharedTurn) == 32);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 32 && sizeof(SharedTurn) == 32);
 static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

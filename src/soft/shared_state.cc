@@ -26,6 +26,7 @@ void Clear(SharedSlot& slot) {
     use.busy = 0;
     use.contexts = 0;
     use.frozen = 0;
+    use.slice = 0;
   }
 }
 
@@ -242,6 +243,29 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
     }
   }
   return processes;
+}
+
+Result<void> SharedState::ForUsesOf(int device, pid_t pid, const std::function<void(SharedUse&)>& look) {
+  bool found = false;
+  const std::lock_guard lock(layout_->mutex);
+  for (SharedSlot& slot : UsedSlots(*layout_)) {
+    if (slot.process.pid != pid || pid == 0 || !slot.process.Alive()) continue;
+    look(slot.use[device]);
+    found = true;
+  }
+  if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
+  return {};
+}
+
+Result<void> SharedState::SetSlice(int device, pid_t pid, Nanos slice) {
+  return ForUsesOf(device, pid, [&](SharedUse& use) { use.slice = slice; });
+}
+
+Result<Nanos> SharedState::Slice(int device, pid_t pid) {
+  Nanos slice = 0;
+  const auto found = ForUsesOf(device, pid, [&](SharedUse& use) { slice = use.slice; });
+  if (!found) return std::unexpected(found.error());
+  return slice != 0 ? slice : spec().slice;
 }
 
 Nanos SharedState::ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes) {

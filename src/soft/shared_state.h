@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ namespace tessera::soft {
 struct SharedLayout;
 struct SharedDevice;
 struct SharedSlot;
+struct SharedUse;
 
 // What a living process has on one device.
 struct ProcessUse {
@@ -58,6 +60,10 @@ class SharedState {
   std::vector<ProcessUse> Processes(int device);
   // ESRCH if no living process of that pid is attached.
   Result<void> SetFrozen(int device, pid_t pid, bool frozen);
+  // How long contexts of a process execute before they hand over to one that waits; from its next turn on. ESRCH as
+  // above.
+  Result<void> SetSlice(int device, pid_t pid, Nanos slice);
+  Result<Nanos> Slice(int device, pid_t pid);
 
   // Reserves the next free span for a transfer on the link of a device, which all processes share; returns when it
   // ends (MonotonicNow). The caller waits until then.
@@ -71,6 +77,8 @@ class SharedState {
  private:
   SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
   Result<void> TakeSlot();
+  // Calls `look` with the use of each slot of a living process, under the layout's mutex.
+  Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(SharedUse&)>& look);
 
   UniqueFd file_;  // with a shared flock(2) for as long as this process may touch the state
   SharedLayout* layout_;

@@ -205,6 +205,36 @@ TEST(SharedState, TransfersShareTheLink) {
   EXPECT_LT(state->ReserveTransfer(1, CopyDirection::kToDevice, 1'000'000), first);
 }
 
+TEST(SharedState, SliceOfAProcess) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path(), "2x1GiB,slice=3ms");
+  EXPECT_EQ(state->Slice(1, getpid()), 3 * kMillisecond);
+  ASSERT_TRUE(state->SetSlice(1, getpid(), 7 * kMillisecond));
+  EXPECT_EQ(state->Slice(1, getpid()), 7 * kMillisecond);
+  EXPECT_EQ(state->Slice(0, getpid()), 3 * kMillisecond);
+  EXPECT_EQ(state->SetSlice(0, 1 << 30, kMillisecond).error().code, ESRCH);
+  EXPECT_EQ(state->Slice(0, 1 << 30).error().code, ESRCH);
+  EXPECT_EQ(state->Slice(0, 0).error().code, ESRCH);
+}
+
+// What was set for a process that ended is not its successor's in the slot.
+TEST(SharedState, ASliceEndsWithItsProcess) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path(), "1GiB,slice=3ms");
+  const auto attach = [&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path(), "");
+    parent.Say();
+    parent.Hear();
+  };
+  TestProcess first(attach);
+  ASSERT_TRUE(first.Hear());
+  ASSERT_TRUE(state->SetSlice(0, first.pid(), kMillisecond));
+  first.Kill();
+  TestProcess second(attach);
+  ASSERT_TRUE(second.Hear());
+  EXPECT_EQ(state->Slice(0, second.pid()), 3 * kMillisecond);
+}
+
 TEST(SoftGpu, ListsDevicesAndTheirProcesses) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path(), "2x1GiB,context=8MiB");

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/clock.h"
+
 namespace tessera::wire {
 
 inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", little endian
@@ -17,6 +19,7 @@ enum class Gate : std::uint32_t {
   kClosed = 0,   // wait for the token
   kBounded = 1,  // submit, but keep what is queued below Page::window_ns: others wait for the GPU, or a limit applies
   kOpen = 2,     // submit freely
+  kFree = 3,     // submit freely, also when parked: Wants is news then, not a question. The channels are steered
 };
 
 struct Page {
@@ -51,6 +54,7 @@ struct Page {
   std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
+  std::atomic<Nanos> progress{0};                         // CLOCK_MONOTONIC: when work was last seen to end
 };
 
 static_assert(sizeof(Page) <= kPageBytes);

@@ -14,7 +14,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -24,10 +24,13 @@ enum class Type : std::uint16_t {
   kReserve = 3,   // memory; answered by kReserved
   kReturn = 4,    // memory no longer needed; no answer
   kContext = 5,   // a context is about to be made (+1) or was destroyed (-1); +1 is answered by kReserved
-  kWants = 6,     // a submission waits at the gate; no answer but the page's orders
+  kWants = 6,     // work begins; no answer but the page's orders
   kIdle = 7,      // no work is left on the GPU; no answer
   kReleased = 8,  // the gate was closed by the order `epoch`, and what was queued has ended; no answer
   kQuery = 9,     // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
+  kObject = 10,   // what the process did to an object that leads to its channels; no answer. Needs kHello only
+  kGuard = 11,    // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
+  kListener = 12,  // after kGuard: the descriptor that comes along is the program's seccomp listener; as kGuard
   // daemon → program
   kWelcome = 65,
   kRefused = 66,
@@ -111,6 +114,8 @@ struct Context {
 
 struct Wants {
   static constexpr Type kType = Type::kWants;
+  std::uint32_t waits = 1;  // 0: the gate was free, so work is on its way to the GPU already
+  std::uint32_t reserved = 0;
 };
 
 struct Idle {
@@ -130,6 +135,27 @@ struct Query {
   Uuid gpu;
 };
 
+// As channel::ObjectEvent, whose words these are.
+struct Object {
+  static constexpr Type kType = Type::kObject;
+  std::uint32_t kind = 0;  // 1: made, 2: freed
+  std::int32_t fd = -1;    // of /dev/nvidiactl in the process
+  std::uint32_t client = 0, parent = 0, object = 0;
+  std::uint32_t cls = 0;
+  std::uint32_t detail = 0;
+  std::uint32_t reserved = 0;
+};
+
+struct Guard {
+  static constexpr Type kType = Type::kGuard;
+  char vgpus[512] = {};   // as in Hello
+  char program[64] = {};  // its name, for people
+};
+
+struct Listener {
+  static constexpr Type kType = Type::kListener;
+};
+
 struct ProcessView {
   std::int32_t pid = 0;  // as the daemon sees it
   std::uint32_t reserved = 0;
@@ -147,7 +173,8 @@ struct View {
 
 static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
 static_assert(sizeof(Attach) == 32 && sizeof(Attached) == 72 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
-static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Released) == 16);
+static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 && sizeof(Released) == 16);
+static_assert(sizeof(Object) == 32 && sizeof(Guard) == 576);
 static_assert(sizeof(Query) == 16 && sizeof(View) == 24 + 256 * 16);
 
 // A message ready to send. `Body` is one of the structs above.

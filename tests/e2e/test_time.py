@@ -37,13 +37,17 @@ def too_busy():
 RUNS_FIRST = run_first()
 
 
-class Shares(SoftGpuTest):
+class Shares:
+    """What holds whoever enforces it."""
+
+    CONFIG = None
+
     # One GPU for each limit, slow ones: what they cost the host is then small beside what they model.
     SPEC = "4x1GiB,speed=4M"
 
     def setUp(self):
         super().setUp()
-        self.start_daemon()
+        self.start_daemon(config=self.CONFIG)
         self.usage = Usage(self)
 
     def measured(self, pids, groups, wanted, tolerance, least_sum=0):
@@ -111,12 +115,27 @@ class Shares(SoftGpuTest):
         self.finish(tenant)
 
 
+class SharesByGates(Shares, SoftGpuTest):
+    CONFIG = "[channels]\ncontrol = 'off'\n"
+
+
+class SharesByChannels(Shares, SoftGpuTest):
+    CONFIG = "[channels]\ncontrol = 'auto'\n"
+
+    def test_seven_to_one(self):
+        self.create("seven", gpu=0, compute_weight=700)
+        self.create("one", gpu=0, compute_weight=100)
+        tenants = [self.busy("seven"), self.busy("one")]
+        self.measured(*self.groups(*tenants), [87.5, 12.5], 2.5)
+        self.finish(*tenants)
+
+
 class Token(SoftGpuTest):
     SPEC = "1x1GiB,speed=4M"
 
     def setUp(self):
         super().setUp()
-        self.start_daemon()
+        self.start_daemon(config="[channels]\ncontrol = 'off'\n")
         self.create("a")
         self.create("b")
 

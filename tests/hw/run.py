@@ -7,6 +7,7 @@ folder, and PyTorch, transformers, JAX and CuPy for the frameworks; what is miss
 
   tests/hw/run.py --dist dist --out /tmp/hw
   tests/hw/run.py --only figures,programs.oom
+  tests/hw/run.py --only steer.llm --option llm.loads=60 --option llm.variants=solo,default,tessera
 """
 import argparse
 import os
@@ -21,11 +22,13 @@ import time
 sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 
 from harness import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
+from harness import adopting, boundary, chaos, freezing, hostile, llm, priorities, shares  # noqa: E402,F401
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402
 from harness.tessera import Tessera  # noqa: E402
 
+TORCH_CHECKS = ("torch_speed", "torch_alone", "llm")  # outside the section of frameworks
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -37,6 +40,10 @@ def parse_arguments():
     parser.add_argument("--list", action="store_true", help="list the checks and end")
     parser.add_argument("--soft", nargs="?", const="8GiB", help="use the soft GPU, such as 8GiB")
     parser.add_argument("--seconds", type=float, default=540, help="for everything together (540)")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
+                        help="of a check: llm.mode (graphs, eager), llm.loads (30,60,85), llm.variants (solo, default, "
+                        "static, mps, mps60, tessera), llm.seconds, llm.small; chaos.seconds, chaos.processes; "
+                        "freeze.count")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")
     return parser.parse_args()
 
@@ -56,8 +63,9 @@ class Session:
         self.tessera = Tessera(arguments.dist, self.folder / "run", arguments.soft, self.out / "daemon.log")
         builder = Builder(self.folder / "programs", arguments.soft is None)
         workers = max(2, min((os.cpu_count() or 2) - 4, 10))
-        self.runner = checks.Runner(lambda c, deadline: Bench(self.tessera, builder, self.folder, deadline), self.out,
-                                    self.deadline, workers, arguments.soft is not None, self.stand)
+        options = dict(option.partition("=")[::2] for option in arguments.option)
+        self.runner = checks.Runner(lambda c, deadline: Bench(self.tessera, builder, self.folder, deadline, options),
+                                    self.out, self.deadline, workers, arguments.soft is not None, self.stand)
         self._ended = threading.Lock()
 
     def stand(self):
@@ -80,9 +88,10 @@ class Session:
 
     def _warm_page_cache(self):
         """The first import of a large framework reads gigabytes from a cold disk: while the small programs run."""
-        if not any(c.section == "frameworks" or c.name == "torch_speed" for c in self.chosen) or self.tessera.soft:
+        if not any(c.section == "frameworks" or c.name in TORCH_CHECKS for c in self.chosen) or self.tessera.soft:
             return None
-        modules = "import torch, torch._inductor, transformers\nimport jax, cupy"
+        frameworks_too = any(c.section == "frameworks" for c in self.chosen)
+        modules = "import torch, torch._inductor, transformers\nimport jax, cupy" if frameworks_too else "import torch"
         return processes.Program([sys.executable, "-c", modules], {"CUDA_VISIBLE_DEVICES": ""})
 
     def end(self):

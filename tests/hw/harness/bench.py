@@ -13,8 +13,9 @@ GRANULE = 2 * MIB
 
 
 class Bench:
-    def __init__(self, tessera, builder, folder, deadline):
+    def __init__(self, tessera, builder, folder, deadline, options=None):
         self.tessera = tessera
+        self.options = options or {}  # what --option said, by key
         self.builder = builder
         self.folder = folder  # for temporary files
         self.deadline = deadline
@@ -89,6 +90,21 @@ class Bench:
             self.note(program.finished())
             raise Failed(f"{program.name()} ended with {program.finished().status}: {last_words(program.finished())}")
         return line
+
+    @contextlib.contextmanager
+    def daemon(self, config=""):
+        """A fresh daemon, with this configuration, in place of the run's own; that comes back afterwards."""
+        self.tessera.stop()
+        self.tessera.start(config=config)
+        try:
+            yield
+        finally:
+            self.tessera.stop()
+            self.tessera.start()
+
+    def cli(self, *words):
+        """`tessera WORDS`, which must succeed; its output."""
+        return must_succeed(self._run(self.tessera.cli_command(*words), None, "", 20), f"tessera {words[0]}").out
 
     # vGPUs that the end of the check removes
 

@@ -9,6 +9,7 @@ from harness import processes
 from harness.checks import Failed, Skipped
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
+SOURCES = HERE.parent.parent / "src"  # whose layouts of the driver's calls the .cpp programs use
 DEFAULT_ARCH = "sm_90"  # Hopper, where there is no GPU to ask
 
 
@@ -41,18 +42,19 @@ class Builder:
         self._locks = {}
 
     def program(self, source, *flags):
-        """The executable of a .cu or .cc or .c file, built with `flags`. Programs of the driver API (.cc) get none of
-        cudart and find kernels.ptx beside them."""
+        """The executable of a source file, built with `flags`. Programs of the runtime are .cu; those of the driver API
+        (.cc) get none of cudart and find kernels.ptx beside them; those that open what they need themselves (.cpp, .c)
+        are linked with nothing of CUDA."""
         name = "-".join([source.split(".")[0], *(f.strip("-").replace("=", "-").replace(" ", "-") for f in flags)])
         target = self._folder / name
-        if source.endswith(".cc"):
+        if source.endswith((".cc", ".cpp")):
             self._once(self._folder / "kernels.ptx", self._ptx)
         self._once(target, self._compile, source, flags)
         return target
 
     def all(self):
         """Every source file of the folder, with the flags that the checks use."""
-        built = [self.program(s.name) for s in sorted([*HERE.glob("*.cc"), *HERE.glob("*.c")])]
+        built = [self.program(s.name) for s in sorted([*HERE.glob("*.cc"), *HERE.glob("*.cpp"), *HERE.glob("*.c")])]
         for source in sorted(HERE.glob("*.cu")):
             built += [self.program(source.name, f"-cudart={kind}") for kind in ("static", "shared")]
         built.append(self.program("threads.cu", "-cudart=shared", "--default-stream=per-thread"))
@@ -84,7 +86,12 @@ class Builder:
     def _compile(self, target, source, flags):
         half = target.with_suffix(".new")
         if source.endswith(".c"):
-            self._run([shutil.which("cc") or "gcc", "-O2", "-o", half, HERE / source, "-ldl"])
+            self._run([shutil.which("cc") or "gcc", "-O2", "-pthread", "-o", half, HERE / source, "-ldl"])
+        elif source.endswith(".cpp"):
+            # Exports its symbols, so that it may stand in front of the C library's.
+            toolkit = self._need_nvcc().resolve().parent.parent / "include"
+            self._run([shutil.which("c++") or "g++", "-O2", "-std=c++20", "-pthread", "-rdynamic", f"-I{SOURCES}",
+                       f"-I{toolkit}", *flags, "-o", half, HERE / source, "-ldl"])
         else:
             nvcc = self._need_nvcc()
             lib = _cuda_libraries(nvcc)

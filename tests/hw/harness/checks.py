@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-SECTIONS = ("programs", "tools", "abuse", "figures", "frameworks")
+SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks")
 
 
 class Failed(Exception):

@@ -55,23 +55,29 @@ def launch_overhead(bench):
     return figure, pairs
 
 
-@check("figures", alone=True, limit_s=170)
-def torch_speed(bench):
-    """PyTorch training (eager, AdamW) and LLM decode with CUDA graphs, alone on the GPU: with / without Tessera."""
+def torch_ratios(bench, works, rounds=20):
+    """PyTorch alone on the GPU with and without Tessera, in turn: (speed with / without by work, details, text)."""
     script = HERE / "frameworks" / "torch_speed.py"
     sides = [bench.start_native([sys.executable, script]), bench.start_inside([sys.executable, script], memory="40G")]
     for side in sides:
         _ready(bench, side)
     ratios, details = {}, {}
-    for work in ("train", "decode"):
+    for work in works:
         _interleaved(bench, *sides, 2, work)
-        pairs = _interleaved(bench, *sides, 20, work)
+        pairs = _interleaved(bench, *sides, rounds, work)
         native, inside = (statistics.median(side) for side in zip(*pairs))
         quartiles = statistics.quantiles([a / b for a, b in pairs], n=4)
         ratios[work] = native / inside
         details[work] = {"pairs": pairs, "quartiles": quartiles, "native_s": native, "inside_s": inside}
     figure = ", ".join(f"{work} x{ratio:.4f} (quartiles {details[work]['quartiles'][0]:.4f}-"
                        f"{details[work]['quartiles'][2]:.4f})" for work, ratio in ratios.items())
+    return ratios, details, figure
+
+
+@check("figures", alone=True, limit_s=170)
+def torch_speed(bench):
+    """PyTorch training (eager, AdamW) and LLM decode with CUDA graphs, alone on the GPU: with / without Tessera."""
+    ratios, details, figure = torch_ratios(bench, ("train", "decode"))
     expect(min(ratios.values()) >= 0.995, figure)
     return figure, details
 

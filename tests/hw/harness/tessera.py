@@ -43,10 +43,13 @@ class Tessera:
 
     # The daemon
 
-    def start(self, limit_s=20):
+    def start(self, limit_s=20, config=""):
+        """With a configuration, in the text of its file."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self.run_dir.chmod(0o755)
-        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--log-level", "debug"]
+        file = self.run_dir / "hw.toml"
+        file.write_text(config)
+        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--config", file, "--log-level", "debug"]
         if self.soft is not None:
             argv += ["--soft", self.soft]
         self._daemon = processes.Program(argv)
@@ -142,6 +145,33 @@ class Tessera:
     def of_vgpu(self, name):
         """The daemon's rows about the processes of a vGPU."""
         return [p for p in self.get("/v1/processes")["processes"] if p["vgpu"] == name]
+
+    def processes(self):
+        return self.get("/v1/processes")["processes"]
+
+    def process(self, pid):
+        """The daemon's row about a process, or None."""
+        return next((p for p in self.processes() if p["pid"] == pid), None)
+
+    def act(self, what, verb):
+        """Freezes or thaws a process (a pid) or a vGPU (a name); the microseconds of the whole request."""
+        path = f"/v1/processes/{what}/{verb}" if isinstance(what, int) else f"/v1/vgpus/{what}/{verb}"
+        begin = time.monotonic()
+        answer = self.api("POST", path, {})
+        took_us = (time.monotonic() - begin) * 1e6
+        if answer.status != 204:
+            raise RuntimeError(f"POST {path}: {answer.status} {answer.get('detail', '')}")
+        return took_us
+
+    def freeze(self, what):
+        return self.act(what, "freeze")
+
+    def thaw(self, what):
+        return self.act(what, "thaw")
+
+    def cli_command(self, *words):
+        """`tessera WORDS`, asked of this daemon."""
+        return [self.cli, *words, "--run-dir", self.run_dir]
 
     # Programs
 

@@ -1,0 +1,175 @@
+// What NVIDIA's resource manager (RM) expects on /dev/nvidiactl: the numbers and layouts that steering channels needs,
+// in this one file. None of it is a published interface; tessera-channel-test (self_test.cc) checks at start that the
+// running driver still answers as said here, and channel control is switched off where it does not.
+//
+// Sources: [S] NVIDIA's open kernel modules 580.159.04, headers under src/common/sdk/nvidia/inc (nvos.h, class/*.h,
+// ctrl/*.h), by the names given here; [M] measured on an H200 with 580.159.04, docs/hardware-log.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::channel::abi {
+
+// Device numbers of /dev/nvidiactl; /dev/nvidiaN is minor N. [S] nv.h
+inline constexpr unsigned kMajor = 195;
+inline constexpr unsigned kControlMinor = 255;
+
+// ioctl(2) requests are _IOWR(kIoctlType, number, struct); the size varies for kAlloc, so compare type and number only.
+inline constexpr unsigned kIoctlType = 'F';  // [S] NV_IOCTL_MAGIC
+enum Escape : unsigned {                     // [S] nv_escape.h
+  kFree = 0x29,
+  kControl = 0x2a,
+  kAlloc = 0x2b,
+  kDup = 0x34,
+  kHeapControl = 0x4a,  // NVOS32: allocations of older and graphics drivers
+};
+
+// What RM answers in a request's status field; the ioctl itself returns 0 all the same. [S] nvstatuscodes.h
+enum Status : std::uint32_t {
+  kOk = 0,
+  kInsufficientPermissions = 0x1b,
+  kInvalidArgument = 0x1f,
+  kInvalidChannel = 0x21,
+  kInvalidClient = 0x23,  // also: a client that another file made [M]
+  kInvalidObject = 0x31,
+  kInvalidObjectHandle = 0x33,
+  kInvalidObjectParent = 0x36,
+  kNoMemory = 0x51,
+  kNotSupported = 0x56,
+  kObjectNotFound = 0x57,
+};
+// What RM may answer when a handle that was right is no more: its process freed it, or ended.
+constexpr bool IsVanished(std::uint32_t status) {
+  return status == kInvalidArgument || status == kInvalidChannel || status == kInvalidClient ||
+         status == kInvalidObject || status == kInvalidObjectHandle || status == kInvalidObjectParent ||
+         status == kObjectNotFound;
+}
+
+// Classes of objects. [S] class/cl*.h
+enum Class : std::uint32_t {
+  kRoot = 0x0,  // a client, which owns all its objects; kRootClient and kRootNonPrivileged are the same thing
+  kRootNonPrivileged = 0x1,
+  kRootClient = 0x41,
+  kDevice = 0x80,
+  kSubdevice = 0x2080,
+  kMemoryLocal = 0x40,   // GPU memory
+  kMemorySystem = 0x3e,  // host memory
+  kChannelGroup = 0xa06c,
+};
+constexpr bool IsRoot(std::uint32_t cls) { return cls == kRoot || cls == kRootNonPrivileged || cls == kRootClient; }
+
+inline constexpr std::uint32_t kAnyChannel = 0xc86f;  // where only that it is a channel matters
+
+// The channel classes of Volta, Turing, Ampere and Ada, Hopper, Blackwell A and B.
+constexpr bool IsChannel(std::uint32_t cls) {
+  return cls == 0xc36f || cls == 0xc46f || cls == 0xc56f || cls == 0xc86f || cls == 0xc96f || cls == 0xca6f;
+}
+
+// NVOS21_PARAMETERS and NVOS64_PARAMETERS: both are in use; the request's size tells which. [S] nvos.h
+struct AllocShort {
+  std::uint32_t root, parent, object, cls;
+  std::uint64_t params;
+  std::uint32_t params_bytes, status;
+};
+struct Alloc {
+  std::uint32_t root, parent, object, cls;  // `object` 0: RM chooses and writes it here
+  std::uint64_t params, rights;
+  std::uint32_t params_bytes, flags, status, reserved;
+};
+static_assert(sizeof(AllocShort) == 32 && offsetof(AllocShort, status) == 28);
+static_assert(sizeof(Alloc) == 48 && offsetof(Alloc, status) == 40);
+
+struct Control {  // NVOS54_PARAMETERS
+  std::uint32_t client, object, command, flags;
+  std::uint64_t params;
+  std::uint32_t params_bytes, status;
+};
+static_assert(sizeof(Control) == 32 && offsetof(Control, status) == 28);
+
+struct Free {  // NVOS00_PARAMETERS; a parent's end is its children's, a file's close its clients'
+  std::uint32_t root, parent, object, status;
+};
+static_assert(sizeof(Free) == 16);
+
+struct Dup {  // NVOS55_PARAMETERS: `object` of `client` becomes another handle of `source_object` of `source_client`
+  std::uint32_t client, parent, object, source_client, source_object, flags, status;
+};
+static_assert(sizeof(Dup) == 28 && offsetof(Dup, status) == 24);
+
+// Parameters of allocations.
+struct DeviceParams {  // NV0080_ALLOC_PARAMETERS
+  std::uint32_t device, client_share, target_client, target_device;
+  std::int32_t flags;
+  std::uint32_t pad;
+  std::uint64_t va_size, va_start, va_limit;
+  std::int32_t va_mode;
+  std::uint32_t pad2;
+};
+static_assert(sizeof(DeviceParams) == 56 && offsetof(DeviceParams, va_size) == 24);
+
+struct SubdeviceParams {  // NV2080_ALLOC_PARAMETERS
+  std::uint32_t subdevice;
+};
+
+struct GroupParams {  // NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS, as far as it is of use here
+  std::uint32_t error_object, ecc_error_object, va_space, engine;
+};
+inline constexpr std::uint32_t kEngineGraphics = 1;  // NV2080_ENGINE_TYPE_GRAPHICS: compute too; 0x9 and up: copies
+
+struct MemoryParams {  // NV_MEMORY_ALLOCATION_PARAMS, as far as it is of use here
+  std::uint32_t owner, type, flags, width, height;
+  std::int32_t pitch;
+  std::uint32_t attributes, attributes2, format, compression, zcull, pad;
+  std::uint64_t range_low, range_high, size, alignment, offset, limit;
+};
+static_assert(offsetof(MemoryParams, size) == 64);
+
+// Controls. Times are measured with the tenant saturating the GPU [M].
+enum Command : std::uint32_t {
+  kGetAttachedIds = 0x201,      // of a client: AttachedIds
+  kGetIdInfo = 0x205,           // of a client: IdInfo; the older 0x202 wants a pointer to a name, too
+  kGetUuid = 0x2080014a,        // of a subdevice: Uuid
+  kGroupSchedule = 0xa06c0101,  // says ok and does nothing to a running group [M]: not used, but refused to tenants
+  kGroupSetSlice = 0xa06c0103,  // of a group, in the file that made it: std::uint64_t microseconds; 0.29-0.35 ms
+  kGroupGetSlice = 0xa06c0104,  // likewise; 7 us; 2048 us by default
+  kGroupPreempt = 0xa06c0105,
+  kGroupSetInterleave = 0xa06c0107,
+  kGroupRealtime = 0xa06c0110,
+  kDisableChannels = 0x2080110b,  // of a subdevice, from any client, with anybody's handles: DisableChannels; a freeze
+                                  // takes 0.45-0.50 ms, a thaw 0.22-0.28 ms
+};
+
+inline constexpr unsigned kMostGpus = 32;
+inline constexpr std::uint32_t kNoGpu = 0xffffffff;
+struct AttachedIds {  // NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS: of the whole machine, in a container too; kNoGpu ends
+  std::uint32_t gpu[kMostGpus];
+};
+struct IdInfo {  // NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS: `gpu` in, the rest out
+  std::uint32_t gpu, flags, device, subdevice, sli_status, board, instance;
+  std::int32_t numa_node;
+};
+static_assert(sizeof(AttachedIds) == 128 && sizeof(IdInfo) == 32);
+
+inline constexpr std::uint32_t kUuidBinary = 2;  // NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY, of type SHA-1
+struct Uuid {                                    // NV2080_CTRL_GPU_GET_GID_INFO_PARAMS
+  std::uint32_t index, flags, bytes;             // `bytes` out: 16, of `data`
+  std::uint8_t data[256];
+};
+static_assert(sizeof(Uuid) == 268);
+
+inline constexpr unsigned kMostChannels = 64;
+struct DisableChannels {  // NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS
+  std::uint8_t disable = 0;
+  std::uint8_t pad[3] = {};
+  std::uint32_t channels = 0;
+  std::uint8_t only_scheduling = 0;  // 1: what runs stays until its slice ends
+  std::uint8_t rewind = 0;
+  std::uint8_t pad2[6] = {};
+  std::uint64_t preempt_event = 0;
+  std::uint32_t client[kMostChannels] = {};
+  std::uint32_t channel[kMostChannels] = {};
+};
+static_assert(sizeof(DisableChannels) == 24 + 2 * 4 * kMostChannels);
+
+}  // namespace tessera::channel::abi

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "channel/control.h"
+#include "channel/watchdog_page.h"
+
+namespace tessera::channel {
+
+// Nobody stays frozen for ever because the daemon hangs or has died: a child process of it, which does nothing else,
+// thaws what the daemon noted here. Only what a policy froze belongs here: what an operator froze shall stay.
+//
+// The child shares one page set with the daemon and makes its own Control when it needs one. It ends with the daemon,
+// after the last thaw; when the daemon only hung it stays, and the daemon learns from Tripped() that its freezes were
+// undone.
+class Watchdog {
+ public:
+  using OpenControl = std::function<Result<std::unique_ptr<Control>>()>;
+
+  // Forks: call it before there are threads. `open` is called in the child only, which has none of this process's files
+  // but stderr. The daemon hangs when it has not called Beat for `timeout`.
+  static Result<std::unique_ptr<Watchdog>> Start(OpenControl open, Nanos timeout = 5 * kSecond);
+
+  // The child thaws what is still noted, and ends. Waits for that.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+
+  // From any thread. A fifth of the timeout is often enough.
+  void Beat(Nanos now) { page_->heartbeat.store(now, std::memory_order_relaxed); }
+
+  // Before the channels are frozen, and again when there are more of them: the daemon may die right after. False if the
+  // table is full (WatchdogPage::kSlots): then what was noted before stays noted, and nothing watches over the rest.
+  bool NoteFrozen(pid_t pid, std::uint32_t gpu, const Target& target) { return notes_.Note(pid, gpu, target); }
+  // After they were thawed, or when the process has ended.
+  void NoteThawed(pid_t pid, std::uint32_t gpu) { notes_.Erase(pid, gpu); }
+
+  // Whether all that is noted was thawed since the last call, because the daemon hung.
+  bool Tripped() { return page_->tripped.exchange(0) != 0; }
+
+  pid_t pid() const { return pid_; }  // of the child
+
+ private:
+  Watchdog(WatchdogPage* page, pid_t pid, UniqueFd alive)
+      : page_(page), notes_(*page), pid_(pid), alive_(std::move(alive)) {}
+
+  WatchdogPage* const page_;
+  FrozenNotes notes_;
+  const pid_t pid_;
+  UniqueFd alive_;  // the writing end of a pipe: the child reads its end when the daemon is no more
+};
+
+}  // namespace tessera::channel

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace tessera::guard {
+
+// The processes whose GPU objects the gate counts. One thread.
+class Processes {
+ public:
+  struct Process {
+    pid_t pid = 0;
+    UniqueFd pidfd;
+    std::uint64_t tree = 0;  // the listener that it was first seen behind
+  };
+
+  // So that a hostile program cannot take all the daemon's descriptors by forking.
+  static constexpr std::size_t kMostPerTree = 2048;
+
+  static Result<Processes> Create();
+
+  // The process of a thread that waits behind the gate, remembered until it ends; null with errno set when it is gone
+  // (ESRCH), or the tree has too many or its ends were not taken (EAGAIN). The pointer is good until the next call.
+  const Process* Of(pid_t tid, std::uint64_t tree);
+  const Process* Find(pid_t pid) const;
+  std::vector<pid_t> OfTree(std::uint64_t tree) const;
+  std::size_t Size() const { return processes_.size(); }
+
+  // Readable when one has ended.
+  int EndedFd() const { return ends_.Get(); }
+  // Those that have ended since the last call; they are forgotten.
+  std::vector<pid_t> TakeEnded();
+  void Forget(pid_t pid);
+
+ private:
+  Processes() = default;
+  const Process* Add(pid_t pid, std::uint64_t tree);
+  bool Alive(const Process& process) const;
+
+  UniqueFd ends_;  // epoll of the pidfds
+  std::unordered_map<pid_t, Process> processes_;
+  std::unordered_map<std::uint64_t, std::size_t> trees_;  // how many of each
+  std::unordered_map<pid_t, pid_t> threads_;              // a cache: thread to process
+};
+
+}  // namespace tessera::guard

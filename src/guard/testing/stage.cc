@@ -1,0 +1,90 @@
+#include "guard/testing/stage.h"
+
+#include <algorithm>
+
+namespace tessera::guard {
+
+Stage::Stage(std::uint64_t limit, SupervisorOptions options) : limit_(limit) {
+  SupervisorHooks hooks;
+  hooks.charge = [this](pid_t pid, std::uint64_t bytes) { return Charge(pid, bytes); };
+  hooks.give_back = [this](pid_t pid, std::uint64_t bytes) { GiveBack(pid, bytes); };
+  hooks.object = [this](pid_t pid, const channel::ObjectEvent& event) {
+    std::lock_guard lock(mutex_);
+    events_[pid].push_back(event);
+  };
+  hooks.ended = [this](std::uint64_t listener) {
+    std::lock_guard lock(mutex_);
+    ended_.push_back(listener);
+    changed_.notify_all();
+  };
+  hooks.refused = [this](pid_t, std::string what) {
+    std::lock_guard lock(mutex_);
+    refused_.push_back(std::move(what));
+  };
+  auto fake = std::make_unique<FakeDriver>();
+  driver = fake.get();
+  auto started = Supervisor::Start(std::move(hooks), options, std::move(fake));
+  if (started) supervisor = std::move(*started);
+}
+
+std::uint64_t Stage::Serve(Tenant& tenant) {
+  const std::uint64_t id = supervisor->Add(tenant.TakeListener());
+  tenant.Go();
+  return id;
+}
+
+void Stage::WaitUntilEnded(std::uint64_t listener) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return std::find(ended_.begin(), ended_.end(), listener) != ended_.end(); });
+}
+
+bool Stage::Charge(pid_t pid, std::uint64_t bytes) {
+  if (on_charge) on_charge();
+  std::lock_guard lock(mutex_);
+  std::uint64_t sum = bytes;
+  for (const auto& [process, held] : held_) sum += held;
+  if (sum > limit_) return false;
+  held_[pid] += bytes;
+  most_ = std::max(most_, sum);
+  return true;
+}
+
+void Stage::GiveBack(pid_t pid, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (held_[pid] < bytes) {
+    ADD_FAILURE() << "process " << pid << " gives back " << bytes << " of " << held_[pid];
+    return;
+  }
+  held_[pid] -= bytes;
+}
+
+std::uint64_t Stage::Held(pid_t pid) const {
+  std::lock_guard lock(mutex_);
+  const auto found = held_.find(pid);
+  return found == held_.end() ? 0 : found->second;
+}
+
+std::uint64_t Stage::Held() const {
+  std::lock_guard lock(mutex_);
+  std::uint64_t sum = 0;
+  for (const auto& [pid, held] : held_) sum += held;
+  return sum;
+}
+
+std::uint64_t Stage::MostHeld() const {
+  std::lock_guard lock(mutex_);
+  return most_;
+}
+
+std::vector<channel::ObjectEvent> Stage::Events(pid_t pid) const {
+  std::lock_guard lock(mutex_);
+  const auto found = events_.find(pid);
+  return found == events_.end() ? std::vector<channel::ObjectEvent>() : found->second;
+}
+
+std::vector<std::string> Stage::Refused() const {
+  std::lock_guard lock(mutex_);
+  return refused_;
+}
+
+}  // namespace tessera::guard

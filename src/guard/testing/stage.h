@@ -1,0 +1,60 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "guard/supervisor.h"
+#include "guard/testing/fake_driver.h"
+#include "guard/testing/tenant.h"
+
+namespace tessera::guard {
+
+// A supervisor with a fake driver behind it, and a ledger with one limit for all. Any thread.
+class Stage {
+ public:
+  explicit Stage(std::uint64_t limit, SupervisorOptions options = {});
+  ~Stage() { supervisor.reset(); }
+
+  // Serves a tenant and lets it go on.
+  std::uint64_t Serve(Tenant& tenant);
+
+  void WaitUntilEnded(std::uint64_t listener);
+  std::uint64_t Held(pid_t pid) const;
+  std::uint64_t Held() const;      // by all
+  std::uint64_t MostHeld() const;  // at any time
+  std::vector<channel::ObjectEvent> Events(pid_t pid) const;
+  std::vector<std::string> Refused() const;
+
+  // Called in `charge`, on the supervisor's thread, before it is decided.
+  std::function<void()> on_charge;
+
+  std::unique_ptr<Supervisor> supervisor;
+  FakeDriver* driver = nullptr;  // the supervisor's
+
+ private:
+  bool Charge(pid_t pid, std::uint64_t bytes);
+  void GiveBack(pid_t pid, std::uint64_t bytes);
+
+  const std::uint64_t limit_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<pid_t, std::uint64_t> held_;
+  std::uint64_t most_ = 0;
+  std::map<pid_t, std::vector<channel::ObjectEvent>> events_;
+  std::vector<std::string> refused_;
+  std::vector<std::uint64_t> ended_;
+};
+
+// A test of programs behind the gate.
+#define SKIP_UNLESS_PERMITTED(tenant) \
+  if (!(tenant).Permitted()) GTEST_SKIP() << "seccomp user notification is not permitted here"
+
+}  // namespace tessera::guard

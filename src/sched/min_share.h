@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace tessera::sched {
+
+// The part of the GPU's time that classes get which higher ones would keep from running altogether. It is saved up
+// while they are starved, and spent in one block, in which they run beside the others. Not thread-safe.
+class MinShare {
+ public:
+  explicit MinShare(double pct)
+      : rate_(pct / 100), block_(std::max(rate_ * kPeriod, static_cast<double>(kLeastBlock))) {}
+
+  // Brings the books to `now`; the block begins or ends by that.
+  void Pass(Nanos now) {
+    const double elapsed = static_cast<double>(std::max<Nanos>(0, now - since_));
+    since_ = std::max(since_, now);
+    if (rate_ <= 0) return;
+    if (!starved_) {
+      saved_ = std::max(0.0, saved_ - elapsed);  // they have the GPU
+      open_ = false;
+    } else {
+      saved_ = std::min(saved_ + elapsed * (rate_ - (open_ ? part_ : 0)), 2 * block_);
+      open_ = open_ ? saved_ > kRounding : saved_ >= block_ - kRounding;
+    }
+  }
+
+  // From now on somebody's class is kept from running, or would be but for the block; `part` is what they all get.
+  void Set(bool starved, double part) {
+    starved_ = starved;
+    part_ = part;
+  }
+
+  bool open() const { return open_; }
+
+  // When Pass has to be called at the latest.
+  Nanos Deadline() const {
+    if (rate_ <= 0 || !starved_) return kNever;
+    if (!open_) return since_ + static_cast<Nanos>(std::max(0.0, block_ - saved_) / rate_) + 1;
+    return part_ > rate_ ? since_ + static_cast<Nanos>(saved_ / (part_ - rate_)) + 1 : kNever;
+  }
+
+ private:
+  static constexpr Nanos kPeriod = 500 * kMillisecond;
+  static constexpr Nanos kLeastBlock = 5 * kMillisecond;
+  static constexpr double kRounding = 1e3;
+
+  const double rate_;
+  const double block_;
+  double saved_ = 0;
+  double part_ = 0;
+  bool starved_ = false;
+  bool open_ = false;
+  Nanos since_ = 0;
+};
+
+}  // namespace tessera::sched

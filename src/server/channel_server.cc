@@ -1,0 +1,271 @@
+#include "server/channel_server.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace tessera::server {
+namespace {
+
+constexpr std::uint8_t Bit(FreezeReason reason) { return static_cast<std::uint8_t>(reason); }
+constexpr std::uint32_t kMostGpus = 64;
+
+// Computing first: a process without such a group has nothing to steer.
+bool Computes(const channel::Group& group) {
+  return group.handle == 0 || group.engine == channel::abi::kEngineGraphics || group.engine == 0;
+}
+
+}  // namespace
+
+ChannelServer::ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog)
+    : control_(std::move(control)), why_(std::move(why)), watchdog_(watchdog) {
+  if (!control_ && why_.empty()) why_ = "there is no way to steer them";
+}
+
+void ChannelServer::LetGo() {
+  for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
+    std::vector<pid_t> frozen;
+    for (const auto& [pid, process] : processes_) {
+      const auto use = process.uses.find(gpu);
+      if (use != process.uses.end() && (use->second.reasons & Bit(FreezeReason::kPolicy))) frozen.push_back(pid);
+    }
+    if (!frozen.empty()) (void)Thaw(gpu, frozen, FreezeReason::kPolicy);  // what fails now the watchdog does
+  }
+  let_go_ = true;
+}
+
+bool ChannelServer::Alive(const Process& process) {
+  pollfd end{.fd = process.fd.Get(), .events = POLLIN, .revents = 0};
+  return process.fd && poll(&end, 1, 0) == 0;
+}
+
+void ChannelServer::SetAvailable(std::string why) {
+  if (control_) why_ = std::move(why);
+}
+
+ChannelServer::Process& ChannelServer::Find(pid_t pid) {
+  Process& process = processes_[pid];
+  if (!process.fd) process.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  return process;
+}
+
+void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source) {
+  Process& process = Find(pid);
+  if (!process.objects.Apply(event)) return;
+  if (source == Source::kShim) {
+    process.verified = false;
+  } else {
+    process.verified = true;
+  }
+  FreezeAgain(pid, process);
+  if (on_change_) on_change_(pid);
+}
+
+void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events) {
+  Process& process = Find(pid);
+  for (const auto& event : events) process.objects.Apply(event);
+  process.verified = true;
+}
+
+// The device between client and group is named anew: only its instance matters.
+std::vector<channel::ObjectEvent> ChannelServer::Objects(pid_t pid) const {
+  constexpr std::uint32_t kDeviceHandle = 0xffff0000;
+  using Kind = channel::ObjectEvent::Kind;
+  namespace abi = channel::abi;
+  std::vector<channel::ObjectEvent> events;
+  for (std::uint32_t gpu = 0; control_ && gpu < kMostGpus; ++gpu) {
+    const std::uint32_t instance = control_->DeviceInstance(gpu);
+    for (const channel::Group& group : Groups(pid, gpu)) {
+      const auto add = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+        events.push_back({Kind::kAlloc, group.fd, group.client, parent, object, cls, detail});
+      };
+      const bool known = std::ranges::any_of(events, [&](const auto& event) { return event.object == group.client; });
+      if (!known) add(0, group.client, abi::kRootClient, 0);
+      const std::uint32_t device = kDeviceHandle + instance;
+      add(group.client, device, abi::kDevice, instance);
+      const std::uint32_t parent = group.handle != 0 ? group.handle : device;
+      if (group.handle != 0) add(device, group.handle, abi::kChannelGroup, group.engine);
+      for (const std::uint32_t channel : group.channels) add(parent, channel, abi::kAnyChannel, 0);
+    }
+  }
+  return events;
+}
+
+void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
+  Process& process = Find(pid);
+  if (!Available() || Reasons(pid, gpu) != 0 || !std::exchange(process.fresh, false)) return;
+  const channel::Target target = TargetOf(pid, process, gpu);
+  calls_.Note(MonotonicNow());
+  (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
+}
+
+// Channels that a frozen process made since: they are not frozen yet.
+void ChannelServer::FreezeAgain(pid_t pid, Process& process) {
+  if (!Available()) return;
+  for (auto& [gpu, use] : process.uses) {
+    if (use.reasons == 0) continue;
+    const channel::Target target = TargetOf(pid, process, gpu);
+    calls_.Note(MonotonicNow());
+    Note(pid, gpu, process, use);
+    if (auto frozen = control_->Freeze(gpu, {&target, 1}, ReachOf(use.reasons)); !frozen)
+      spdlog::warn("new channels of process {} are not frozen: {}", pid, frozen.error().Text());
+  }
+}
+
+void ChannelServer::Forget(pid_t pid) {
+  const auto found = processes_.find(pid);
+  if (let_go_ || found == processes_.end()) return;
+  for (auto& [gpu, use] : found->second.uses) {
+    if (use.reasons == 0 || !Available() || !Alive(found->second)) continue;
+    const channel::Target target = TargetOf(pid, found->second, gpu);
+    calls_.Note(MonotonicNow());
+    (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
+  }
+  if (watchdog_) {
+    for (const auto& [gpu, use] : found->second.uses) watchdog_->NoteThawed(pid, gpu);
+  }
+  processes_.erase(found);
+}
+
+// A claim is true if the process's own file answers for the client.
+bool ChannelServer::Verify(pid_t pid, Process& process) {
+  if (process.verified || process.refused || !control_) return process.verified;
+  for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
+    channel::Target target = TargetOf(pid, process, gpu);
+    const auto groups = std::move(target.groups);
+    for (const channel::Group& group : groups) {
+      if (!Computes(group) || group.handle == 0) continue;
+      target.groups = {group};
+      auto slice = control_->Slice(gpu, target);
+      if (slice || slice.error().code == EPERM || slice.error().code == ESRCH) continue;
+      spdlog::warn("process {} claims channels that are not its own ({}); they are not steered", pid,
+                   slice.error().Text());
+      process.refused = true;
+      process.objects = {};
+      return false;
+    }
+  }
+  return process.verified = true;
+}
+
+bool ChannelServer::Knows(pid_t pid, std::uint32_t gpu) const {
+  if (!Available()) return false;
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || found->second.refused) return control_->KnowsProcesses();
+  return control_->KnowsProcesses() || std::ranges::any_of(Groups(pid, gpu), Computes);
+}
+
+std::vector<channel::Group> ChannelServer::Groups(pid_t pid, std::uint32_t gpu) const {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || !control_) return {};
+  return found->second.objects.Groups(control_->DeviceInstance(gpu));
+}
+
+std::size_t ChannelServer::Channels(pid_t pid) const {
+  const auto found = processes_.find(pid);
+  return found == processes_.end() ? 0 : found->second.objects.Channels();
+}
+
+channel::Target ChannelServer::TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const {
+  return {.pid = pid,
+          .process_fd = process.fd.Get(),
+          .groups = process.objects.Groups(control_->DeviceInstance(gpu))};
+}
+
+channel::Reach ChannelServer::ReachOf(std::uint8_t reasons) {
+  return reasons & Bit(FreezeReason::kOperator) ? channel::Reach::kAll : channel::Reach::kCompute;
+}
+
+Result<void> ChannelServer::Freeze(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason) {
+  return Change(gpu, pids, reason, true);
+}
+
+Result<void> ChannelServer::Thaw(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason) {
+  return Change(gpu, pids, reason, false);
+}
+
+Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
+  if (!Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + why_);
+  if (let_go_) return {};
+  std::vector<channel::Target> change[2];  // by reach
+  std::vector<pid_t> changed;
+  for (const pid_t pid : pids) {
+    Process& process = Find(pid);
+    if (!control_->KnowsProcesses() && !Verify(pid, process)) continue;
+    Use& use = process.uses[gpu];
+    const std::uint8_t before = use.reasons;
+    use.reasons = frozen ? before | Bit(reason) : before & ~Bit(reason);
+    if (use.reasons == before) continue;
+    changed.push_back(pid);
+    if (frozen) Note(pid, gpu, process, use);  // first: this daemon may be killed in the middle
+    // While one reason is left, its channels stay as they are, unless more of them are to stop.
+    if (frozen && before != 0 && ReachOf(before) == ReachOf(use.reasons)) continue;
+    if (!frozen && use.reasons != 0) continue;
+    const channel::Reach reach = ReachOf(frozen ? use.reasons : before);
+    change[reach == channel::Reach::kAll].push_back(TargetOf(pid, process, gpu));
+  }
+  Result<void> done;
+  for (const bool all : {false, true}) {
+    if (change[all].empty()) continue;
+    const auto reach = all ? channel::Reach::kAll : channel::Reach::kCompute;
+    const Nanos begin = MonotonicNow();
+    auto result = frozen ? control_->Freeze(gpu, change[all], reach) : control_->Thaw(gpu, change[all], reach);
+    const Nanos end = MonotonicNow();
+    calls_.Note(end);
+    (frozen ? freeze_times_ : thaw_times_).Note(end - begin);
+    if (!result) done = result;
+  }
+  const Nanos now = MonotonicNow();
+  for (const pid_t pid : changed) {
+    Process& process = processes_.at(pid);
+    Use& use = process.uses[gpu];
+    if (use.reasons == 0) {
+      use.frozen_at = 0;
+    } else if (use.frozen_at == 0) {
+      use.frozen_at = now;
+    }
+    if (!frozen) Note(pid, gpu, process, use);
+  }
+  return done;
+}
+
+// The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
+void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
+  if (!watchdog_) return;
+  if (use.reasons != 0 && !(use.reasons & Bit(FreezeReason::kOperator))) {
+    watchdog_->NoteFrozen(pid, gpu, TargetOf(pid, process, gpu));
+  } else {
+    watchdog_->NoteThawed(pid, gpu);
+  }
+}
+
+void ChannelServer::AfterTrip() {
+  for (auto& [pid, process] : processes_) FreezeAgain(pid, process);
+}
+
+std::uint8_t ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) return 0;
+  const auto use = found->second.uses.find(gpu);
+  return use == found->second.uses.end() ? 0 : use->second.reasons;
+}
+
+Nanos ChannelServer::FrozenSince(pid_t pid, std::uint32_t gpu) const {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) return 0;
+  const auto use = found->second.uses.find(gpu);
+  return use == found->second.uses.end() ? 0 : use->second.frozen_at;
+}
+
+Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) {
+  if (!Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + why_);
+  Process& process = Find(pid);
+  if (!control_->KnowsProcesses() && !Verify(pid, process)) return Fail(EACCES, "its channels are not its own");
+  calls_.Note(MonotonicNow());
+  return control_->SetSlice(gpu, TargetOf(pid, process, gpu), slice);
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "channel/control.h"
+#include "channel/driver_abi.h"
+#include "channel/object_table.h"
+#include "channel/watchdog.h"
+#include "server/latency.h"
+
+namespace tessera::server {
+
+// Why a process is frozen. Each reason stands for itself: it runs when none is left.
+enum class FreezeReason : std::uint8_t { kOperator = 1, kPolicy = 2, kMove = 4 };
+
+// Which channels each GPU process of this machine has, and which processes are frozen, for which reasons. Runs on the
+// event loop's thread; its calls to the driver take 0.3 to 0.7 ms there (docs/hardware-log.md), so they are few.
+class ChannelServer {
+ public:
+  enum class Source { kShim, kGuard, kWatch };
+
+  // `control` null: nothing can be steered; `why` says why. The watchdog may be null.
+  ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog);
+
+  // The daemon ends: thaws what is frozen by policy. What an operator froze stays as it is, and no call changes any more.
+  void LetGo();
+
+  bool Available() const { return control_ && why_.empty(); }
+  const std::string& Why() const { return why_; }  // not available; empty if it is
+  // The self-test's word: from now on, or no more.
+  void SetAvailable(std::string why);
+
+  // ---- what exists ----
+
+  // A process did something to its objects. What is new of a frozen process is frozen. From the shim it is a claim:
+  // believed only if the file in the process is the one that made the client.
+  void Observe(pid_t pid, const channel::ObjectEvent& event, Source source);
+  // It ended, or is nobody's any more: then what is frozen of it is thawed, because nobody could do that later.
+  void Forget(pid_t pid);
+  // Whether the process's work on the GPU can be steered.
+  bool Knows(pid_t pid, std::uint32_t gpu) const;
+  std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
+  std::size_t Channels(pid_t pid) const;
+  // Called when Knows may answer otherwise.
+  void OnChange(std::function<void(pid_t)> callback) { on_change_ = std::move(callback); }
+  // The watchdog thawed everybody, because this daemon hung: freezes again.
+  void AfterTrip();
+  // Groups of a process that an earlier daemon knew.
+  void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events);
+  // For Restore: events that make the same channels.
+  std::vector<channel::ObjectEvent> Objects(pid_t pid) const;
+  // Thaws channels that an earlier daemon may have frozen.
+  void ThawLeftOver(std::uint32_t gpu, pid_t pid);
+
+  // ---- what they do ----
+
+  // Several at once cost one call. ENOTSUP if nothing can be steered; then nothing changes.
+  Result<void> Freeze(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason);
+  Result<void> Thaw(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason);
+  std::uint8_t Reasons(pid_t pid, std::uint32_t gpu) const;  // bits of FreezeReason
+  Nanos FrozenSince(pid_t pid, std::uint32_t gpu) const;     // when the driver said so; 0: it is not frozen
+
+  Result<void> SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice);
+
+  // ---- figures ----
+  channel::CallCounts Counts() const { return control_ ? control_->Counts() : channel::CallCounts(); }
+  const Latency& FreezeTimes() const { return freeze_times_; }
+  const Latency& ThawTimes() const { return thaw_times_; }
+  double CallsPerSecond(Nanos now) const { return calls_.PerSecond(now); }
+
+ private:
+  struct Use {  // of one GPU
+    std::uint8_t reasons = 0;
+    Nanos frozen_at = 0;
+  };
+  struct Process {
+    UniqueFd fd;  // pidfd
+    channel::ObjectTable objects;
+    bool verified = false;  // a trusted source told, or the claims proved true
+    bool refused = false;   // a claim was wrong
+    bool fresh = true;      // this daemon never steered it
+    std::map<std::uint32_t, Use> uses;
+  };
+
+  Process& Find(pid_t pid);
+  channel::Target TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const;
+  bool Verify(pid_t pid, Process& process);
+  void FreezeAgain(pid_t pid, Process& process);
+  static bool Alive(const Process& process);
+  Result<void> Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen);
+  void Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use);
+  static channel::Reach ReachOf(std::uint8_t reasons);
+
+  std::unique_ptr<channel::Control> control_;
+  std::string why_;
+  bool let_go_ = false;
+  channel::Watchdog* watchdog_;
+  std::map<pid_t, Process> processes_;
+  std::function<void(pid_t)> on_change_;
+  Latency freeze_times_, thaw_times_;
+  CallRate calls_;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,389 @@
+#include "server/guest_server.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <ranges>
+
+#include "server/process_start.h"
+
+namespace tessera::server {
+namespace {
+
+std::string NameOf(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+uid_t OwnerOf(pid_t pid) {
+  struct stat status{};
+  return stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0 ? status.st_uid : 0;
+}
+
+}  // namespace
+
+GuestServer::GuestServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels,
+                         std::function<void()> on_change)
+    : loop_(loop), table_(table), gpus_(gpus), channels_(channels), on_change_(std::move(on_change)) {}
+
+GuestServer::~GuestServer() {
+  trees_.clear();
+  while (!guests_.empty()) {
+    Guest& guest = guests_.begin()->second;
+    for (auto& [gpu, process] : guest.processes) gpus_[gpu]->Leave(*process);
+    guests_.erase(guests_.begin());
+  }
+}
+
+// ---- the watch ----
+
+void GuestServer::StartWatch() {
+  auto watch = guard::Watch::Start([this](const guard::WatchEvent& event) { OnWatch(event); });
+  if (!watch) {
+    why_no_watch_ = watch.error().Text();
+    spdlog::info("programs that were not started through Tessera are not seen: {}", why_no_watch_);
+    return;
+  }
+  watch_ = std::move(*watch);
+  auto readable = loop_.WatchReadable(watch_->Fd(), [this] { watch_->Read(); });
+  if (!readable) {
+    why_no_watch_ = readable.error().Text();
+    watch_.reset();
+    return;
+  }
+  watch_watch_ = std::move(*readable);
+  why_no_watch_.clear();
+}
+
+void GuestServer::OnWatch(const guard::WatchEvent& event) {
+  watched_.Apply(event);
+  using Kind = guard::WatchEvent::Kind;
+  if (event.kind == Kind::kExit) {
+    if (!Managed(event.pid)) {
+      channels_.Forget(event.pid);
+      if (frozen_.erase(event.pid) > 0) on_change_();
+    }
+    return;
+  }
+  if (event.pid == 0 || (event.kind != Kind::kAlloc && event.kind != Kind::kFree)) return;
+  const channel::ObjectEvent object{
+      .kind = event.kind == Kind::kAlloc ? channel::ObjectEvent::Kind::kAlloc : channel::ObjectEvent::Kind::kFree,
+      .fd = event.fd,
+      .client = event.client,
+      .parent = event.parent,
+      .object = event.object,
+      .cls = event.cls,
+      .detail = event.detail};
+  channels_.Observe(event.pid, object, ChannelServer::Source::kWatch);
+  if (const auto guest = guests_.find(event.pid); guest != guests_.end()) Settle(event.pid, guest->second);
+}
+
+bool GuestServer::Complete(pid_t pid) const {
+  const guard::WatchedProcess* process = watched_.Find(pid);
+  return !process || process->complete;
+}
+
+// ---- the kernel gate ----
+
+Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program) {
+  const std::uint64_t id = ++last_tree_;
+  guard::SupervisorHooks hooks;
+  hooks.charge = [this, id](pid_t process, std::uint64_t bytes) {
+    return loop_.Call([this, id, process, bytes] { return OnCharge(id, process, bytes); }).value_or(false);
+  };
+  hooks.give_back = [this](pid_t process, std::uint64_t bytes) {
+    loop_.Post([this, process, bytes] { OnGiveBack(process, bytes); });
+  };
+  hooks.object = [this, id](pid_t process, const channel::ObjectEvent& event) {
+    loop_.Post([this, id, process, event] { OnObject(id, process, event); });
+  };
+  hooks.ended = [this, id](std::uint64_t) { loop_.Post([this, id] { OnTreeEnded(id); }); };
+  hooks.refused = [this](pid_t process, const std::string& what) {
+    loop_.Post([process, what] { spdlog::warn("process {}: {} was refused", process, what); });
+  };
+  // A thread for each program, so that one that calls the driver without end is slow itself, and nobody else.
+  auto supervisor = guard::Supervisor::Start(std::move(hooks), {});
+  if (!supervisor) return std::unexpected(supervisor.error());
+  (*supervisor)->Add(std::move(listener));
+  for (const VgpuId vgpu_id : vgpus) {
+    if (VGpu* vgpu = table_.Find(vgpu_id)) table_.Joined(*vgpu);
+  }
+  spdlog::debug("process {} ({}) is under the kernel gate", pid, program);
+  trees_[id] = {std::move(vgpus), std::move(*supervisor)};
+  return {};
+}
+
+void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event) {
+  channels_.Observe(pid, event, ChannelServer::Source::kGuard);
+  const auto tree = trees_.find(tree_id);
+  if (tree == trees_.end()) return;
+  if (auto guest = Know(pid, tree->second.vgpus)) Settle(pid, **guest);
+}
+
+// With several GPUs, memory counts on the first of the program's vGPUs.
+bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint64_t bytes) {
+  const auto tree = trees_.find(tree_id);
+  if (tree == trees_.end()) return false;
+  for (const VgpuId id : tree->second.vgpus) {
+    VGpu* vgpu = table_.Find(id);
+    if (!vgpu || vgpu->removed) continue;
+    Process* process = Find(pid, vgpu->gpu);
+    if (!process) {
+      auto guest = Know(pid, tree->second.vgpus);
+      if (guest) process = Join(pid, **guest, *vgpu);
+    }
+    if (!process || !gpus_[vgpu->gpu]->Hold(*process, counted_[pid] + bytes)) return false;
+    counted_[pid] += bytes;
+    return true;
+  }
+  return false;
+}
+
+void GuestServer::OnGiveBack(pid_t pid, std::uint64_t bytes) {
+  const auto counted = counted_.find(pid);
+  if (counted == counted_.end()) return;
+  counted->second -= std::min(counted->second, bytes);
+  for (const auto& gpu : gpus_) {
+    if (Process* process = Find(pid, gpu->Index()); process && process->guarded)
+      (void)gpu->Hold(*process, counted->second);  // less: cannot fail
+  }
+}
+
+void GuestServer::OnTreeEnded(std::uint64_t tree_id) {
+  const auto tree = trees_.find(tree_id);
+  if (tree == trees_.end()) return;
+  const auto vgpus = std::move(tree->second.vgpus);
+  trees_.erase(tree);
+  for (const VgpuId id : vgpus) table_.Left(id);
+}
+
+// ---- guests ----
+
+Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuId>& vgpus) {
+  const auto known = guests_.find(pid);
+  if (known != guests_.end()) return &known->second;
+  Guest guest{.name = NameOf(pid), .vgpus = vgpus};
+  guest.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!guest.fd) return FailErrno(fmt::format("process {}", pid));
+  auto watch = loop_.WatchReadable(guest.fd.Get(), [this, pid] { loop_.Post([this, pid] { Ended(pid); }); });
+  if (!watch) return std::unexpected(watch.error());
+  guest.watch = std::move(*watch);
+  return &guests_.emplace(pid, std::move(guest)).first->second;
+}
+
+// Gives the guest a process on each GPU of its vGPUs that it has channels on and no shim for.
+void GuestServer::Settle(pid_t pid, Guest& guest) {
+  for (const VgpuId id : guest.vgpus) {
+    VGpu* vgpu = table_.Find(id);
+    if (vgpu && !vgpu->removed && !Find(pid, vgpu->gpu) && channels_.Knows(pid, vgpu->gpu)) Join(pid, guest, *vgpu);
+  }
+}
+
+// It may have work at any time and says nothing of it: it counts as active as long as it lives.
+Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
+  auto page = SharedPage::Create(vgpu.gpu);
+  if (!page) {
+    spdlog::warn("process {} is not in vGPU {}: {}", pid, vgpu.spec.name, page.error().Text());
+    return nullptr;
+  }
+  auto process = std::make_unique<Process>(std::move(*page), pid);
+  process->uid = OwnerOf(pid);
+  process->program = guest.name;
+  process->guest = true;
+  Process* joined = process.get();
+  guest.processes[vgpu.gpu] = std::move(process);
+  GpuServer& gpu = *gpus_[vgpu.gpu];
+  gpu.Join(vgpu, *joined, 0, 0);
+  if (channels_.Knows(pid, vgpu.gpu)) gpu.Wants(*joined, false);
+  return joined;
+}
+
+void GuestServer::Attached(Process& process) {
+  if (frozen_.erase(process.pid) > 0) gpus_[process.vgpu->gpu]->Freeze(process, true);
+  const auto found = guests_.find(process.pid);
+  if (found == guests_.end()) return;
+  auto& processes = found->second.processes;
+  const auto guest = processes.find(process.vgpu->gpu);
+  if (guest == processes.end() || guest->second.get() == &process) return;
+  gpus_[process.vgpu->gpu]->Leave(*guest->second);
+  processes.erase(guest);
+  if (const auto counted = counted_.find(process.pid); counted != counted_.end())
+    (void)gpus_[process.vgpu->gpu]->Hold(process, counted->second);
+}
+
+void GuestServer::Ended(pid_t pid) {
+  const auto found = guests_.find(pid);
+  if (found == guests_.end()) return;
+  for (auto& [gpu, process] : found->second.processes) gpus_[gpu]->Leave(*process);
+  const bool adopted = found->second.adopted;
+  const auto vgpus = std::move(found->second.vgpus);
+  guests_.erase(found);
+  counted_.erase(pid);
+  channels_.Forget(pid);
+  watched_.Remove(pid);
+  if (!adopted) return;
+  for (const VgpuId id : vgpus) table_.Left(id);
+  on_change_();
+}
+
+Process* GuestServer::Find(pid_t pid, std::uint32_t gpu) const {
+  for (const VGpu* vgpu : gpus_[gpu]->VGpus()) {
+    const auto found = std::ranges::find(vgpu->processes, pid, &Process::pid);
+    if (found != vgpu->processes.end()) return *found;
+  }
+  return nullptr;
+}
+
+bool GuestServer::Managed(pid_t pid) const {
+  return guests_.contains(pid) ||
+         std::ranges::any_of(gpus_, [&](const auto& gpu) { return Find(pid, gpu->Index()) != nullptr; });
+}
+
+Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
+  if (Process* process = Find(pid, vgpu.gpu)) {
+    return Fail(EBUSY, fmt::format("process {} is in vGPU {} already", pid, process->vgpu->spec.name));
+  }
+  if (!channels_.Knows(pid, vgpu.gpu)) {
+    if (!channels_.Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + channels_.Why());
+    if (!why_no_watch_.empty())
+      return Fail(ENOTSUP, "programs that were not started through Tessera are not seen: " + why_no_watch_);
+    if (watched_.Find(pid) && !Complete(pid)) {
+      return Fail(ENOENT, fmt::format("the channels of process {} are not known: it started before this daemon", pid),
+                  "start it again; the daemon sees it then");
+    }
+    return Fail(ENOENT, fmt::format("process {} does not use GPU {}", pid, vgpu.gpu), "tessera ps lists those that do");
+  }
+  auto guest = Know(pid, {vgpu.id});
+  if (!guest) return std::unexpected(guest.error());
+  (*guest)->adopted = true;
+  table_.Joined(vgpu);
+  Process* process = Join(pid, **guest, vgpu);
+  if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
+  if (const auto* seen = watched_.Find(pid)) (void)gpus_[vgpu.gpu]->Hold(*process, seen->memory.Bytes());
+  if (frozen_.erase(pid) > 0) gpus_[vgpu.gpu]->Freeze(*process, true);
+  on_change_();
+  return {};
+}
+
+void GuestServer::Abandon(const VGpu& vgpu) {
+  std::vector<pid_t> adopted;
+  for (const auto& [pid, guest] : guests_) {
+    if (guest.adopted && std::ranges::find(guest.vgpus, vgpu.id) != guest.vgpus.end()) adopted.push_back(pid);
+  }
+  for (const pid_t pid : adopted) {
+    Guest& guest = guests_.at(pid);
+    for (auto& [gpu, process] : guest.processes) {
+      gpus_[gpu]->Leave(*process);
+      (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kPolicy);
+    }
+    guests_.erase(pid);
+    table_.Left(vgpu.id);
+  }
+}
+
+// ---- freezing ----
+
+Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
+  bool found = false;
+  for (const auto& gpu : gpus_) {
+    if (Process* process = Find(pid, gpu->Index())) {
+      gpu->Freeze(*process, frozen);
+      found = true;
+    } else if (channels_.Knows(pid, gpu->Index()) && watched_.Find(pid)) {
+      auto done = frozen ? channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
+                         : channels_.Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
+      if (!done) return done;
+      const auto start = ProcessStart(pid);
+      if (frozen && start) frozen_[pid] = *start;
+      if (!frozen) frozen_.erase(pid);
+      found = true;
+    }
+  }
+  on_change_();
+  if (found) return {};
+  if (watched_.Find(pid)) {
+    return Fail(ENOENT, fmt::format("the channels of process {} are not known", pid),
+                channels_.Available() ? "it started before this daemon; start it again" : channels_.Why());
+  }
+  return Fail(ENOENT, fmt::format("process {} uses no GPU here", pid), "tessera ps lists those that do");
+}
+
+// ---- reports and state ----
+
+std::vector<GuestServer::Unmanaged> GuestServer::List() const {
+  std::vector<Unmanaged> list;
+  std::set<std::pair<pid_t, std::uint32_t>> listed;
+  for (const guard::WatchedProcess* process : watched_.All()) {
+    if (process->pid == 0) continue;
+    for (const auto& gpu : gpus_) {
+      const std::uint32_t index = gpu->Index();
+      const auto measured = gpu->Unmanaged().find(process->pid);
+      const bool uses = !channels_.Groups(process->pid, index).empty() || measured != gpu->Unmanaged().end();
+      if (!uses || Find(process->pid, index)) continue;
+      const std::uint64_t bytes = process->complete || measured == gpu->Unmanaged().end() ? process->memory.Bytes()
+                                                                                          : measured->second;
+      list.push_back({process->pid, process->name, index, bytes, process->complete, frozen_.contains(process->pid)});
+      listed.emplace(process->pid, index);
+    }
+  }
+  for (const auto& gpu : gpus_) {
+    for (const auto& [pid, bytes] : gpu->Unmanaged()) {
+      if (Find(pid, gpu->Index()) || !listed.emplace(pid, gpu->Index()).second) continue;
+      list.push_back({pid, NameOf(pid), gpu->Index(), bytes, false, false});
+    }
+  }
+  return list;
+}
+
+std::vector<SavedProcess> GuestServer::Saved() const {
+  std::vector<SavedProcess> saved;
+  const auto save = [&](pid_t pid, std::string vgpu, bool frozen) {
+    const auto start = ProcessStart(pid);
+    if (start) saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Objects(pid)});
+  };
+  for (const auto& [pid, guest] : guests_) {
+    if (!guest.adopted) continue;
+    for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->frozen);
+  }
+  for (const auto& [pid, start] : frozen_) save(pid, "", true);
+  for (const auto& gpu : gpus_) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) {
+        if (process->frozen && !process->guest) save(process->pid, "", true);
+      }
+    }
+  }
+  return saved;
+}
+
+void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
+  for (const SavedProcess& entry : saved) {
+    const auto start = ProcessStart(entry.pid);
+    if (!start || *start != entry.start) continue;
+    channels_.Restore(entry.pid, entry.objects);
+    if (entry.frozen) frozen_[entry.pid] = entry.start;
+    for (const auto& gpu : gpus_) {
+      if (!channels_.Knows(entry.pid, gpu->Index())) continue;
+      // An earlier daemon may have left it frozen by policy; what an operator said stands.
+      const pid_t pid = entry.pid;
+      if (entry.frozen) {
+        (void)channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
+      } else {
+        channels_.ThawLeftOver(gpu->Index(), pid);
+      }
+    }
+    VGpu* vgpu = entry.vgpu.empty() ? nullptr : table_.Find(entry.vgpu);
+    if (!vgpu) continue;
+    if (auto adopted = Adopt(entry.pid, *vgpu); !adopted)
+      spdlog::info("process {} is not adopted again: {}", entry.pid, adopted.error().Text());
+  }
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,296 @@
+#include "server/steering_server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::server {
+namespace {
+
+constexpr Nanos kFirstGrace = 5 * kMillisecond;
+// Processes of a vGPU share its slice; as they come and go the parts change, but not more often than this.
+constexpr Nanos kSlicesEvery = 100 * kMillisecond;
+constexpr double kSameSlice = 0.02;
+
+}  // namespace
+
+// A vGPU's use of the GPU.
+struct SteeredTurn {
+  sched::VgpuId vgpu;
+  bool stopped = false;
+  bool active = false;  // as the scheduler was told
+  Nanos slice = 0;      // of all its processes together; 0: the driver's default
+  Nanos grace = kFirstGrace;
+  std::vector<Gate*> gates;
+
+  bool Active() const {
+    return std::ranges::any_of(gates, [](const Gate* gate) { return !gate->held && gate->state != Gate::State::kParked; });
+  }
+  std::ptrdiff_t Running() const {
+    return std::ranges::count_if(gates, [](const Gate* gate) { return gate->state == Gate::State::kRunning; });
+  }
+  bool AllHeld() const {
+    return !gates.empty() && std::ranges::all_of(gates, [](const Gate* gate) { return gate->held; });
+  }
+};
+
+SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels)
+    : gpu_(gpu), steering_(config), channels_(channels) {}
+
+SteeringServer::~SteeringServer() = default;
+
+Result<void> SteeringServer::Add(Id vgpu, const sched::Shares& shares, Nanos now) {
+  if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
+  turns_[vgpu] = std::make_unique<SteeredTurn>(SteeredTurn{.vgpu = vgpu});
+  Execute(now);
+  return {};
+}
+
+Result<void> SteeringServer::Update(Id vgpu, const sched::Shares& shares, Nanos now) {
+  auto updated = steering_.Update(vgpu, shares, now);
+  Execute(now);
+  return updated;
+}
+
+void SteeringServer::Remove(Id vgpu, Nanos now) {
+  const auto found = turns_.find(vgpu);
+  if (found == turns_.end()) return;
+  std::vector<pid_t> pids;
+  for (Gate* gate : found->second->gates) {
+    gate->page.Give({});
+    pids.push_back(gate->pid);
+    gate->steered = nullptr;
+  }
+  // Their work must not run on without a share; their channels stay frozen until they end.
+  if (!pids.empty()) (void)channels_.Freeze(gpu_, pids, FreezeReason::kPolicy);
+  turns_.erase(found);
+  steering_.Remove(vgpu, now);
+  Execute(now);
+}
+
+void SteeringServer::Join(Id vgpu, Gate& gate, Nanos now) {
+  SteeredTurn& turn = *turns_.at(vgpu);
+  gate.steered = &turn;
+  gate.slice = 0;
+  turn.gates.push_back(&gate);
+  if (!turn.stopped && !gate.held) Free(gate, turn, SharedPage::Bell::kWake);
+  Execute(now);
+}
+
+void SteeringServer::Leave(Gate& gate, Nanos now) {
+  if (!gate.steered) return;
+  SteeredTurn& turn = *gate.steered;
+  std::erase(turn.gates, &gate);
+  gate.steered = nullptr;
+  Report(turn, now, now);
+  slices_due_ = true;
+  Execute(now);
+}
+
+void SteeringServer::Abandon(Nanos) {
+  sealed_ = true;
+  std::vector<pid_t> frozen;
+  for (const auto& [id, turn] : turns_) {
+    for (Gate* gate : turn->gates) {
+      frozen.push_back(gate->pid);
+      gate->page.Give({});
+      gate->state = Gate::State::kParked;
+      gate->steered = nullptr;
+    }
+    turn->gates.clear();
+  }
+  if (!frozen.empty()) (void)channels_.Thaw(gpu_, frozen, FreezeReason::kPolicy);
+}
+
+void SteeringServer::Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell bell) {
+  gate.page.Give({wire::Gate::kFree, 0, turn.grace}, bell);
+}
+
+void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
+  if (!gate.steered) return;
+  SteeredTurn& turn = *gate.steered;
+  if (gate.held) {
+    gate.state = waits ? Gate::State::kWanting : Gate::State::kRunning;
+  } else if (!waits) {
+    // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
+    gate.state = Gate::State::kRunning;
+    if (turn.stopped && !sealed_) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+  } else if (turn.stopped) {
+    gate.state = Gate::State::kWanting;
+  } else {
+    gate.state = Gate::State::kRunning;
+    Free(gate, turn, SharedPage::Bell::kWake);
+  }
+  if (gate.state == Gate::State::kRunning && gate.slice == 0) slices_due_ = true;
+  Report(turn, now, now);
+  Execute(now);
+}
+
+void SteeringServer::Idle(Gate& gate, Nanos now, Nanos since) {
+  if (!gate.steered) return;
+  SteeredTurn& turn = *gate.steered;
+  gate.state = Gate::State::kParked;
+  // Its next work is to wait.
+  if (turn.stopped || gate.held) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  Report(turn, now, std::min(since, now));
+  Execute(now);
+}
+
+// Its gate closed while work was on its way; that has ended.
+void SteeringServer::Released(Gate& gate, Nanos now, Nanos drained_at, std::uint32_t) {
+  if (gate.state == Gate::State::kRunning) Idle(gate, now, drained_at);
+}
+
+void SteeringServer::Hold(Gate& gate, bool held, Nanos now) {
+  gate.held = held;
+  if (!gate.steered) return;
+  SteeredTurn& turn = *gate.steered;
+  if (held && gate.state == Gate::State::kParked) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  if (!held && !turn.stopped && gate.state != Gate::State::kRunning) {
+    const bool wanting = gate.state == Gate::State::kWanting;
+    if (wanting) gate.state = Gate::State::kRunning;
+    Free(gate, turn, SharedPage::Bell::kWake);
+  }
+  // A process that went on while the others of its vGPU were stopped is stopped with them.
+  if (!held && turn.stopped && gate.state == Gate::State::kRunning)
+    (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+  Report(turn, now, now);
+  Execute(now);
+}
+
+void SteeringServer::Report(SteeredTurn& turn, Nanos now, Nanos idle_since) {
+  const bool active = turn.Active();
+  if (active == turn.active) return;
+  turn.active = active;
+  if (active) {
+    steering_.Active(turn.vgpu, now);
+  } else {
+    steering_.Idle(turn.vgpu, now, idle_since);
+  }
+}
+
+// The driver's library sets a slice of its own while it makes a context; ours comes after that.
+void SteeringServer::ChannelsChanged(Gate& gate, Nanos now) {
+  gate.slice = 0;
+  slices_due_ = true;
+  slices_at_ = now + kSlicesEvery;
+}
+
+void SteeringServer::Advance(Nanos now) {
+  steering_.Advance(now);
+  Execute(now);
+}
+
+Nanos SteeringServer::NextDeadline() const {
+  return slices_due_ ? std::min(slices_at_, steering_.NextDeadline()) : steering_.NextDeadline();
+}
+
+// Those of one kind together, because several processes cost one call.
+void SteeringServer::Execute(Nanos now) {
+  if (sealed_) return;
+  std::vector<SteeredTurn*> stop, go;
+  for (const sched::Order& order : steering_.TakeOrders()) {
+    const auto found = turns_.find(order.vgpu);
+    if (found == turns_.end()) continue;
+    SteeredTurn& turn = *found->second;
+    switch (order.kind) {
+      case sched::Order::Kind::kStop:
+        stop.push_back(&turn);
+        break;
+      case sched::Order::Kind::kGo:
+        go.push_back(&turn);
+        break;
+      case sched::Order::Kind::kSlice:
+        turn.slice = order.time;
+        slices_due_ = true;
+        slices_at_ = now;
+        break;
+      case sched::Order::Kind::kGrace:
+        turn.grace = order.time;
+        for (Gate* gate : turn.gates) gate->page.SetIdleGrace(order.time);
+        break;
+    }
+  }
+  Stop(stop, now);
+  Go(go, now);
+  if (slices_due_ && now >= slices_at_) ApplySlices(now);
+}
+
+void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos) {
+  std::vector<pid_t> running;
+  for (SteeredTurn* turn : turns) {
+    turn->stopped = true;
+    for (Gate* gate : turn->gates) {
+      if (gate->state == Gate::State::kRunning) {
+        running.push_back(gate->pid);
+      } else if (!gate->held) {
+        gate->page.Give({}, SharedPage::Bell::kQuiet);
+      }
+    }
+  }
+  if (running.empty()) return;
+  if (auto frozen = channels_.Freeze(gpu_, running, FreezeReason::kPolicy); !frozen)
+    spdlog::error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
+}
+
+void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
+  std::vector<pid_t> frozen;
+  for (SteeredTurn* turn : turns) {
+    turn->stopped = false;
+    for (Gate* gate : turn->gates) {
+      if (channels_.Reasons(gate->pid, gpu_) & static_cast<std::uint8_t>(FreezeReason::kPolicy))
+        frozen.push_back(gate->pid);
+    }
+  }
+  if (!frozen.empty()) {
+    if (auto thawed = channels_.Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
+      spdlog::error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
+  }
+  for (SteeredTurn* turn : turns) {
+    for (Gate* gate : turn->gates) {
+      if (gate->held || gate->state == Gate::State::kRunning) continue;
+      if (gate->state == Gate::State::kWanting) gate->state = Gate::State::kRunning;
+      Free(*gate, *turn, SharedPage::Bell::kWake);
+    }
+  }
+}
+
+void SteeringServer::ApplySlices(Nanos now) {
+  slices_due_ = false;
+  slices_at_ = now + kSlicesEvery;
+  for (const auto& [id, turn] : turns_) {
+    if (turn->slice == 0) continue;
+    const Nanos part = turn->slice / std::max<std::ptrdiff_t>(1, turn->Running());
+    for (Gate* gate : turn->gates) {
+      if (gate->state != Gate::State::kRunning) continue;
+      const double change = std::abs(static_cast<double>(gate->slice - part));
+      if (gate->slice != 0 && change <= kSameSlice * static_cast<double>(part)) continue;
+      if (auto set = channels_.SetSlice(gpu_, gate->pid, part); !set && set.error().code != ESRCH)
+        spdlog::warn("process {} keeps its slice: {}", gate->pid, set.error().Text());
+      gate->slice = part;
+    }
+  }
+}
+
+TimeServer::Standing SteeringServer::StandingOf(Id vgpu) const {
+  const SteeredTurn& turn = *turns_.at(vgpu);
+  if (!turn.active) return Standing::kIdle;
+  return turn.stopped ? Standing::kWaiting : Standing::kRunning;
+}
+
+std::optional<TimeServer::Id> SteeringServer::Holder() const {
+  std::optional<Id> holder;
+  for (const auto& [id, turn] : turns_) {
+    if (!turn->active || turn->stopped) continue;
+    if (holder) return {};
+    holder = id;
+  }
+  return holder;
+}
+
+bool SteeringServer::AnyRunning() const {
+  return std::ranges::any_of(turns_, [](const auto& entry) { return entry.second->active && !entry.second->stopped; });
+}
+
+}  // namespace tessera::server

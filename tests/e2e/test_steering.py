@@ -1,0 +1,244 @@
+"""Channels that are steered: freezing, priority, and what is left of it when the daemon dies or hangs. On the soft GPU."""
+import os
+import signal
+import time
+import unittest
+
+from harness import SoftGpuTest, Usage, wait_for
+
+GATE = "[channels]\ncontrol = 'off'\n"
+
+
+class SteeringTest(SoftGpuTest):
+    SPEC = "1x1GiB,speed=4M"
+    CONFIG = None
+
+    def setUp(self):
+        super().setUp()
+        self.start_daemon(config=self.CONFIG)
+        self.usage = Usage(self)
+
+    def busy(self, vgpu, kernel_us=500):
+        tenant = self.tenant_in(vgpu, "--kernel-us", kernel_us, "--report-every", "10")
+        tenant.until("ready")
+        tenant.makes_progress()
+        return tenant
+
+    def busy_ns(self, pid):
+        return self.usage.take()[1].get(pid, 0)
+
+    def stands_still(self, pid, seconds=0.3):
+        """Whether the GPU executes nothing of it for so long; time it got is the soft GPU's own account."""
+        before = self.busy_ns(pid)
+        time.sleep(seconds)  # the length of the observation
+        return self.busy_ns(pid) == before
+
+    def runs(self, pid):
+        before = self.busy_ns(pid)
+        wait_for(f"process {pid} to run", lambda: self.busy_ns(pid) > before)
+
+    def stops(self, pid):
+        wait_for(f"process {pid} to stand still", lambda: self.stands_still(pid))
+
+    def process(self, pid):
+        return next((p for p in self.json("ps")["processes"] if p["pid"] == pid), None)
+
+    def finish(self, *tenants):
+        for tenant in tenants:
+            self.assertGreater(tenant.finish(), 0)
+
+
+class Freeze(SteeringTest):
+    BY = "channels"
+
+    def test_who_enforces_is_shown(self):
+        control = self.json("gpus")["gpus"][0]["control"]
+        self.assertEqual(control["by"], self.BY, control)
+
+    def test_a_frozen_process_stands_still_and_then_goes_on(self):
+        self.create("a")
+        tenant = self.busy("a")
+        self.tessera("freeze", tenant.pid)
+        self.stops(tenant.pid)
+        self.assertEqual(self.process(tenant.pid)["frozen"], ["operator"])
+        self.tessera("freeze", tenant.pid)  # once more changes nothing
+        self.tessera("thaw", tenant.pid)
+        self.runs(tenant.pid)
+        self.assertEqual(self.process(tenant.pid)["frozen"], [])
+        self.finish(tenant)
+
+    def test_a_frozen_vgpu_stops_who_comes_later_too(self):
+        self.create("a")
+        first = self.busy("a")
+        self.tessera("freeze", "a")
+        second = self.tenant_in("a", "--kernel-us", "500", "--report-every", "10")
+        wait_for("the second to be there", lambda: self.process(second.pid))
+        self.stops(first.pid)
+        self.assertTrue(self.stands_still(second.pid))
+        self.assertEqual(self.vgpu("a")["frozen"], ["operator"])
+        self.tessera("thaw", "a")
+        second.until("ready")
+        second.makes_progress()
+        first.makes_progress(20)
+        self.finish(first, second)
+
+    def test_others_get_the_time_of_a_frozen_one(self):
+        self.create("a")
+        self.create("b")
+        first, second = self.busy("a"), self.busy("b")
+        self.tessera("freeze", "a")
+        self.stops(first.pid)
+        wait_for("the other to get all", lambda: self.usage.shares([second.pid], 0.5)[0] > 90)
+        self.tessera("thaw", "a")
+        first.makes_progress(20)
+        self.finish(first, second)
+
+    def test_one_that_dies_frozen_leaves_nothing(self):
+        self.create("a")
+        tenant = self.busy("a")
+        self.tessera("freeze", tenant.pid)
+        tenant.child.kill()
+        wait_for("its memory to come back", lambda: self.current("a") == 0)
+        again = self.busy("a")
+        self.finish(again)
+
+    def test_an_operators_freeze_outlives_the_daemon(self):
+        self.create("a")
+        self.create("b")
+        process, group = self.busy("a"), self.busy("b")
+        self.tessera("freeze", process.pid)
+        self.tessera("freeze", "b")
+        self.stops(process.pid)
+        self.stops(group.pid)
+        self.stop_daemon(signal.SIGKILL)
+        self.start_daemon(*(("--config", self.run_dir / "config.toml") if self.CONFIG else ()))
+        wait_for("both to be back", lambda: self.process(process.pid) and self.process(group.pid))
+        self.assertTrue(self.stands_still(process.pid))
+        self.assertTrue(self.stands_still(group.pid))
+        self.assertEqual(self.process(process.pid)["frozen"], ["operator"])
+        self.tessera("thaw", process.pid, "b")
+        self.runs(process.pid)
+        self.runs(group.pid)
+        self.finish(process, group)
+
+    def test_who_is_not_there_cannot_be_frozen(self):
+        for name in ("nobody", os.getpid()):
+            done = self.tessera("freeze", name, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(str(name), done.stderr)
+
+
+class FreezeByGates(Freeze):
+    CONFIG = GATE
+    BY = "gate"
+
+
+class Priority(SteeringTest):
+    def setUp(self):
+        super().setUp()
+        self.create("low", compute_priority=12)
+        self.create("high", compute_priority=2)
+
+    def test_the_lower_class_waits_and_then_goes_on(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.assertEqual(self.process(low.pid)["frozen"], ["policy"])
+        self.assertEqual(self.vgpu("low")["token"], "waiting")
+        self.finish(high)
+        self.runs(low.pid)
+        self.finish(low)
+
+    def test_a_lower_one_that_comes_later_waits_at_its_gate(self):
+        high = self.busy("high")
+        low = self.tenant_in("low", "--kernel-us", "500", "--report-every", "10")
+        wait_for("it to wait", lambda: self.vgpu("low")["token"] == "waiting")
+        self.assertTrue(self.stands_still(low.pid))
+        self.finish(high)
+        low.until("ready")
+        low.makes_progress()
+        self.finish(low)
+
+    def test_classes_change_while_programs_run(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.change("low", compute_priority=1)
+        self.runs(low.pid)
+        self.stops(high.pid)
+        self.change("high", compute_priority=1)
+        self.runs(high.pid)
+        self.finish(low, high)
+
+    def test_a_thaw_by_an_operator_does_not_undo_the_policy(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.tessera("freeze", low.pid)
+        self.tessera("thaw", low.pid)
+        self.assertTrue(self.stands_still(low.pid))
+        self.tessera("freeze", low.pid)
+        self.finish(high)
+        self.assertTrue(self.stands_still(low.pid))  # and the policy's end not the operator's freeze
+        self.tessera("thaw", low.pid)
+        self.runs(low.pid)
+        self.finish(low)
+
+    def test_nobody_stays_frozen_when_the_daemon_is_killed(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.stop_daemon(signal.SIGKILL)
+        self.runs(low.pid)
+        self.start_daemon()
+        self.stops(low.pid)  # a new daemon knows it all again
+        self.finish(high)
+        self.runs(low.pid)
+        self.finish(low)
+
+    def test_a_daemon_that_ends_lets_everybody_go(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.stop_daemon()
+        self.runs(low.pid)
+        high.child.kill()
+        low.child.kill()
+
+    def test_nobody_stays_frozen_when_the_daemon_hangs(self):
+        low, high = self.busy("low"), self.busy("high")
+        self.stops(low.pid)
+        self.daemon.send_signal(signal.SIGSTOP)
+        self.runs(low.pid)
+        self.daemon.send_signal(signal.SIGCONT)
+        self.stops(low.pid)
+        self.finish(high)
+        self.runs(low.pid)
+        self.finish(low)
+
+
+class MinShare(SteeringTest):
+    CONFIG = "[priority]\nmin_share = 20\n"
+
+    def test_a_lower_class_is_not_starved(self):
+        self.create("low", compute_priority=12)
+        self.create("high", compute_priority=2)
+        low, high = self.busy("low"), self.busy("high")
+        share = self.usage.shares([low.pid], 3)[0]
+        self.assertGreater(share, 10)
+        self.assertLess(share, 35)
+        self.finish(low, high)
+
+
+class StaticSlices(SteeringTest):
+    CONFIG = "[channels]\nmode = 'static'\n"
+
+    def test_nobody_is_frozen_and_slices_follow_the_class(self):
+        self.create("low", compute_priority=5)
+        self.create("high", compute_priority=4)
+        low, high = self.busy("low"), self.busy("high")
+        wait_for("their slices", lambda: self.vgpu("low")["slice_us"] == 524288 >> 5)
+        self.assertEqual(self.vgpu("high")["slice_us"], 524288 >> 4)
+        self.runs(low.pid)
+        self.runs(high.pid)
+        self.assertEqual(self.process(low.pid)["frozen"], [])
+        self.finish(low, high)
+
+
+if __name__ == "__main__":
+    unittest.main()
