@@ -8,13 +8,13 @@ cmake --install build/release --prefix "$PWD/dist" --strip >/dev/null
 deps=dist/lib/tessera/deps
 mkdir -p "$deps"
 system='linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so'
-for binary in dist/bin/* dist/lib/tessera/tessera-tenant dist/lib/tessera/soft/libcuda.so.1; do
+for binary in dist/bin/* dist/lib/tessera/tessera-{tenant,channel-test} dist/lib/tessera/soft/libcuda.so.1; do
   ldd "$binary" | awk '$3 ~ /^\// {print $1, $3}' | grep -Ev "^($system)" | while read -r name path; do
     [[ -e $deps/$name ]] || cp -L "$path" "$deps/$name"
   done
 done
 for binary in dist/bin/*; do patchelf --set-rpath '$ORIGIN/../lib/tessera/deps' "$binary"; done
-patchelf --set-rpath '$ORIGIN/deps' dist/lib/tessera/tessera-tenant
+for program in dist/lib/tessera/tessera-{tenant,channel-test}; do patchelf --set-rpath '$ORIGIN/deps' "$program"; done
 patchelf --set-rpath '$ORIGIN/../deps' dist/lib/tessera/soft/libcuda.so.1
 for library in "$deps"/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
 du -sh dist | awk '{print "dist: " $1}'

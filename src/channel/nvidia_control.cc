@@ -1,25 +1,16 @@
 #include "channel/nvidia_control.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "channel/driver_abi.h"
 #include "channel/rm_client.h"
+#include "channel/rm_gpus.h"
 #include "channel/rm_status.h"
 
 namespace tessera::channel {
 namespace {
-
-// Handles of our own client; any numbers do.
-constexpr std::uint32_t kDeviceHandles = 0x7e550000, kSubdeviceHandles = 0x7e560000;
-
-struct Gpu {
-  std::uint32_t device_instance = 0;
-  std::uint32_t subdevice = 0;  // handle in our client
-};
 
 struct Channel {
   std::uint32_t client, channel;
@@ -42,24 +33,13 @@ std::vector<Channel> ChannelsOf(std::span<const Target> targets, Reach reach) {
   return channels;
 }
 
-std::string UuidText(const GpuUuid& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    char byte[3];
-    std::snprintf(byte, sizeof byte, "%02x", uuid[i]);
-    text += byte;
-  }
-  return text;
-}
-
 void KeepFirst(Result<void>& kept, Result<void> result) {
   if (kept && !result) kept = std::move(result);
 }
 
 class NvidiaControl : public Control {
  public:
-  NvidiaControl(std::unique_ptr<RmSystem> system, RmClient client, std::vector<Gpu> gpus)
+  NvidiaControl(std::unique_ptr<RmSystem> system, RmClient client, std::vector<RmGpu> gpus)
       : system_(std::move(system)), client_(std::move(client)), gpus_(std::move(gpus)) {}
 
   Result<void> Freeze(std::uint32_t gpu, std::span<const Target> targets, Reach reach) override {
@@ -78,15 +58,15 @@ class NvidiaControl : public Control {
  private:
   Result<void> CheckGpu(std::uint32_t gpu) const;
   Result<void> Disable(std::uint32_t gpu, std::span<const Target> targets, Reach reach, bool disable);
-  Result<void> DisableBatch(const Gpu& gpu, std::span<const Channel> channels, bool disable);
-  Result<void> DisableParts(const Gpu& gpu, std::span<const Channel> channels, bool disable, bool by_process);
-  Result<std::uint32_t> CallDisable(const Gpu& gpu, std::span<const Channel> channels, bool disable);
+  Result<void> DisableBatch(const RmGpu& gpu, std::span<const Channel> channels, bool disable);
+  Result<void> DisableParts(const RmGpu& gpu, std::span<const Channel> channels, bool disable, bool by_process);
+  Result<std::uint32_t> CallDisable(const RmGpu& gpu, std::span<const Channel> channels, bool disable);
   // False if the group is no more.
   Result<bool> CallGroup(const Target& target, const Group& group, std::uint32_t command, std::uint64_t& microseconds);
 
   const std::unique_ptr<RmSystem> system_;
   RmClient client_;
-  const std::vector<Gpu> gpus_;
+  const std::vector<RmGpu> gpus_;
   CallCounts counts_;
 };
 
@@ -111,7 +91,7 @@ Result<void> NvidiaControl::Disable(std::uint32_t gpu, std::span<const Target> t
 // RM refuses the whole call when one handle is stale, as those of a process that has just ended are, and may have done
 // a part of it: hence again in smaller parts, until what is refused is one stale channel. Other refusals are narrowed
 // down to a process.
-Result<void> NvidiaControl::DisableBatch(const Gpu& gpu, std::span<const Channel> channels, bool disable) {
+Result<void> NvidiaControl::DisableBatch(const RmGpu& gpu, std::span<const Channel> channels, bool disable) {
   const auto status = CallDisable(gpu, channels, disable);
   if (!status) return std::unexpected(status.error());
   if (*status == abi::kOk) return {};
@@ -125,7 +105,7 @@ Result<void> NvidiaControl::DisableBatch(const Gpu& gpu, std::span<const Channel
   return CheckStatus(*status, verb + " channels of process " + std::to_string(channels.front().pid));
 }
 
-Result<void> NvidiaControl::DisableParts(const Gpu& gpu, std::span<const Channel> channels, bool disable,
+Result<void> NvidiaControl::DisableParts(const RmGpu& gpu, std::span<const Channel> channels, bool disable,
                                          bool by_process) {
   Result<void> result;
   while (!channels.empty()) {
@@ -137,7 +117,7 @@ Result<void> NvidiaControl::DisableParts(const Gpu& gpu, std::span<const Channel
   return result;
 }
 
-Result<std::uint32_t> NvidiaControl::CallDisable(const Gpu& gpu, std::span<const Channel> channels, bool disable) {
+Result<std::uint32_t> NvidiaControl::CallDisable(const RmGpu& gpu, std::span<const Channel> channels, bool disable) {
   abi::DisableChannels request = {.disable = disable, .channels = static_cast<std::uint32_t>(channels.size())};
   for (std::size_t i = 0; i < channels.size(); ++i) {
     request.client[i] = channels[i].client;
@@ -195,40 +175,6 @@ Result<Nanos> NvidiaControl::Slice(std::uint32_t gpu, const Target& target) {
   return Fail(ENOENT, "process " + std::to_string(target.pid) + " has no compute channels");
 }
 
-// The objects that lead to a GPU of RM's number `id`, if it is one of `uuids`: its place there and its handles.
-Result<std::optional<std::pair<std::size_t, Gpu>>> Look(RmClient& client, std::uint32_t id, std::uint32_t number,
-                                                        const std::vector<GpuUuid>& uuids) {
-  abi::IdInfo info = {.gpu = id};
-  if (const auto asked = client.Ask(client.handle(), abi::kGetIdInfo, info, "look at a GPU"); !asked) {
-    return std::unexpected(asked.error());
-  }
-  const std::uint32_t device = kDeviceHandles + number, subdevice = kSubdeviceHandles + number;
-  if (const auto made = client.Alloc(client.handle(), device, abi::kDevice, abi::DeviceParams{.device = info.device},
-                                     "make a device");
-      !made) {
-    return std::unexpected(made.error());
-  }
-  const auto looked = [&]() -> Result<std::optional<std::size_t>> {
-    const abi::SubdeviceParams params = {.subdevice = info.subdevice};
-    if (const auto made = client.Alloc(device, subdevice, abi::kSubdevice, params, "make a subdevice"); !made) {
-      return std::unexpected(made.error());
-    }
-    abi::Uuid uuid = {.flags = abi::kUuidBinary};
-    if (const auto asked = client.Ask(subdevice, abi::kGetUuid, uuid, "ask for a GPU's UUID"); !asked) {
-      return std::unexpected(asked.error());
-    }
-    if (uuid.bytes != sizeof(GpuUuid)) return Fail(EPROTO, "the NVIDIA driver tells UUIDs in an unknown form");
-    for (std::size_t i = 0; i < uuids.size(); ++i) {
-      if (std::ranges::equal(uuids[i], std::span(uuid.data, sizeof(GpuUuid)))) return i;
-    }
-    return std::nullopt;
-  }();
-  if (!looked || !*looked) client.Free(client.handle(), device);
-  if (!looked) return std::unexpected(looked.error());
-  if (!*looked) return std::nullopt;
-  return std::pair{**looked, Gpu{info.device, subdevice}};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Control>> OpenNvidiaControl(const std::vector<GpuUuid>& uuids,
@@ -238,32 +184,9 @@ Result<std::unique_ptr<Control>> OpenNvidiaControl(const std::vector<GpuUuid>& u
   if (const auto attached = system->AttachGpus(); !attached) return std::unexpected(attached.error());
   auto client = RmClient::Open(std::move(*file));
   if (!client) return std::unexpected(client.error());
-  abi::AttachedIds ids;
-  std::ranges::fill(ids.gpu, abi::kNoGpu);
-  if (const auto asked = client->Ask(client->handle(), abi::kGetAttachedIds, ids, "list the GPUs"); !asked) {
-    return std::unexpected(asked.error());
-  }
-  std::vector<std::optional<Gpu>> found(uuids.size());
-  // A container may not use all GPUs that the driver lists: what fails matters only if a GPU is missing in the end.
-  Result<void> trouble;
-  for (std::uint32_t i = 0; i < abi::kMostGpus && ids.gpu[i] != abi::kNoGpu; ++i) {
-    const auto looked = Look(*client, ids.gpu[i], i, uuids);
-    if (!looked) {
-      KeepFirst(trouble, std::unexpected(looked.error()));
-    } else if (*looked) {
-      found[(*looked)->first] = (*looked)->second;
-    }
-  }
-  std::vector<Gpu> gpus;
-  for (std::size_t i = 0; i < uuids.size(); ++i) {
-    if (found[i]) {
-      gpus.push_back(*found[i]);
-      continue;
-    }
-    const std::string why = trouble ? "" : " (" + trouble.error().message + ")";
-    return Fail(ENODEV, "/dev/nvidiactl does not lead to " + UuidText(uuids[i]) + why);
-  }
-  return std::make_unique<NvidiaControl>(std::move(system), std::move(*client), std::move(gpus));
+  auto gpus = FindGpus(*client, uuids);
+  if (!gpus) return std::unexpected(gpus.error());
+  return std::make_unique<NvidiaControl>(std::move(system), std::move(*client), std::move(*gpus));
 }
 
 Result<std::unique_ptr<Control>> OpenNvidiaControl(const std::vector<GpuUuid>& uuids) {

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/result.h"
 #include "channel/control.h"
 #include "channel/rm_file.h"
+#include "channel/rm_gpus.h"
 
 namespace tessera::channel {
-
-using GpuUuid = std::array<std::uint8_t, 16>;
 
 // Control of NVIDIA's GPUs through a client of our own on /dev/nvidiactl; needs no right that a CUDA program has not,
 // except for slices of other users' processes. The GPUs are numbered in the order of `uuids`. ENODEV if the driver does

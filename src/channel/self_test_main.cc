@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "channel/control_check.h"
 #include "channel/counting_kernel.h"
 #include "channel/cuda_library.h"
 #include "channel/ioctl_event.h"
@@ -118,95 +119,6 @@ Result<Steering> OpenSteering(const Device& device) {
   return Steering{MakeSoftControl(std::move(*state)), static_cast<std::uint32_t>(index)};
 }
 
-void Sleep(Nanos time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
-
-// Others may be using the GPU, so progress is waited for.
-bool Moves(const CountingKernel& kernel) {
-  const std::uint32_t before = kernel.Count();
-  for (const Nanos deadline = MonotonicNow() + 2 * kSecond; MonotonicNow() < deadline; Sleep(kMillisecond)) {
-    if (kernel.Count() != before) return true;
-  }
-  return false;
-}
-
-// What was on its way over the bus when the channels were disabled is let arrive first; the soft GPU ends a step.
-bool StandsStill(const CountingKernel& kernel, bool soft) {
-  Sleep(soft ? 100 * kMillisecond : kMillisecond);
-  const std::uint32_t before = kernel.Count();
-  for (int i = 0; i < 10; ++i) {
-    Sleep(3 * kMillisecond);
-    if (kernel.Count() != before) return false;
-  }
-  return true;
-}
-
-class Test {
- public:
-  Test(Steering steering, Target target, const CountingKernel& kernel, bool soft)
-      : steering_(std::move(steering)), target_(std::move(target)), kernel_(kernel), soft_(soft) {}
-  // Nothing stays frozen, whatever went wrong.
-  ~Test() { static_cast<void>(steering_.control->Thaw(steering_.gpu, {&target_, 1}, Reach::kAll)); }
-  Test(const Test&) = delete;
-
-  Result<SelfTest> Run() {
-    SelfTest test;
-    step = "slice";
-    if (const auto sliced = TrySlices(test); !sliced) return std::unexpected(sliced.error());
-    std::array<Nanos, 3> freezes = {}, thaws = {};
-    for (std::size_t i = 0; i < freezes.size(); ++i) {
-      if (const auto done = FreezeAndThaw(freezes[i], thaws[i]); !done) return std::unexpected(done.error());
-    }
-    std::ranges::sort(freezes);
-    std::ranges::sort(thaws);
-    test.freeze = freezes[1];
-    test.thaw = thaws[1];
-    return test;
-  }
-
- private:
-  Result<void> TrySlices(SelfTest& test) {
-    Control& control = *steering_.control;
-    const auto usual = control.Slice(steering_.gpu, target_);
-    if (!usual) return std::unexpected(usual.error());
-    if (*usual <= 0) return Fail(EIO, "a new context has a time slice of 0");
-    test.slice = *usual;
-    const Nanos other = *usual + kMillisecond;
-    if (auto set = control.SetSlice(steering_.gpu, target_, other); !set) return set;
-    const auto now = control.Slice(steering_.gpu, target_);
-    if (!now) return std::unexpected(now.error());
-    if (*now != other) {
-      return Fail(EIO, "a time slice of " + std::to_string(other / kMicrosecond) + " us was set, and " +
-                           std::to_string(*now / kMicrosecond) + " us is there");
-    }
-    return control.SetSlice(steering_.gpu, target_, *usual);
-  }
-
-  Result<void> FreezeAndThaw(Nanos& freeze, Nanos& thaw) {
-    Control& control = *steering_.control;
-    step = "freeze";
-    if (!Moves(kernel_)) return Fail(EIO, "the kernel stands still before it is frozen");
-    const Nanos before = MonotonicNow();
-    auto done = control.Freeze(steering_.gpu, {&target_, 1}, Reach::kCompute);
-    const Nanos frozen = MonotonicNow();
-    if (!done) return done;
-    if (!StandsStill(kernel_, soft_)) return Fail(EIO, "the kernel went on");
-    step = "thaw";
-    const Nanos again = MonotonicNow();
-    done = control.Thaw(steering_.gpu, {&target_, 1}, Reach::kCompute);
-    const Nanos thawed = MonotonicNow();
-    if (!done) return done;
-    if (!Moves(kernel_)) return Fail(EIO, "the kernel does not go on");
-    freeze = frozen - before;
-    thaw = thawed - again;
-    return {};
-  }
-
-  const Steering steering_;
-  const Target target_;
-  const CountingKernel& kernel_;
-  const bool soft_;
-};
-
 std::vector<Group> OwnGroups(std::uint32_t device_instance) {
   Objects& objects = OwnObjects();
   const std::lock_guard lock(objects.mutex);
@@ -227,7 +139,6 @@ Result<SelfTest> TestDevice(const CudaLibrary& cuda, const Device& device) {
   step = "context";
   auto kernel = CountingKernel::Start(cuda, device.device);
   if (!kernel) return std::unexpected(kernel.error());
-  if (!Moves(*kernel)) return Fail(EIO, "a kernel does not begin");
   step = "channels";
   const UniqueFd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (!self) return FailErrno("pidfd_open");
@@ -236,7 +147,12 @@ Result<SelfTest> TestDevice(const CudaLibrary& cuda, const Device& device) {
   const bool found = std::ranges::any_of(target.groups, [](const Group& group) { return !group.channels.empty(); });
   if (!found && !device.soft) return Fail(EIO, "the context's channels are not to be seen; is it a client of MPS?");
 
-  auto result = Test(std::move(*steering), std::move(target), *kernel, device.soft).Run();
+  // What was on its way over the bus when the channels were disabled arrives first; the soft GPU ends a step.
+  const Progress progress = {.count = [&] { return kernel->Count(); },
+                             .sleep = [](Nanos time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); },
+                             .settle = device.soft ? 100 * kMillisecond : kMillisecond};
+  auto result =
+      CheckControl(*steering->control, steering->gpu, target, progress, [](const char* next) { step = next; });
   if (!result) return result;
   step = "end";
   if (const auto ended = kernel->End(); !ended) return std::unexpected(ended.error());

@@ -8,13 +8,14 @@ namespace {
 
 using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
 
+// All stores release and all loads acquire, so that who reads a word of a later state sees its generation, too.
 void Write(WatchdogSlot& slot, pid_t pid, std::uint32_t gpu, std::span<const Channel> channels) {
-  slot.pid.store(pid, std::memory_order_relaxed);
-  slot.gpu.store(gpu, std::memory_order_relaxed);
-  slot.channels.store(static_cast<std::uint32_t>(channels.size()), std::memory_order_relaxed);
+  slot.pid.store(pid, std::memory_order_release);
+  slot.gpu.store(gpu, std::memory_order_release);
+  slot.channels.store(static_cast<std::uint32_t>(channels.size()), std::memory_order_release);
   for (std::size_t i = 0; i < channels.size(); ++i) {
-    slot.client[i].store(channels[i].first, std::memory_order_relaxed);
-    slot.channel[i].store(channels[i].second, std::memory_order_relaxed);
+    slot.client[i].store(channels[i].first, std::memory_order_release);
+    slot.channel[i].store(channels[i].second, std::memory_order_release);
   }
   slot.generation.fetch_add(1, std::memory_order_release);
 }
@@ -29,14 +30,13 @@ struct Content {
 std::optional<Content> Read(const WatchdogSlot& slot) {
   const std::uint32_t generation = slot.generation.load(std::memory_order_acquire);
   if (generation % 2 == 0) return std::nullopt;
-  Content content = {slot.pid.load(std::memory_order_relaxed), slot.gpu.load(std::memory_order_relaxed), {}};
-  const std::uint32_t count = std::min(slot.channels.load(std::memory_order_relaxed), WatchdogSlot::kMostChannels);
+  Content content = {slot.pid.load(std::memory_order_acquire), slot.gpu.load(std::memory_order_acquire), {}};
+  const std::uint32_t count = std::min(slot.channels.load(std::memory_order_acquire), WatchdogSlot::kMostChannels);
   for (std::uint32_t i = 0; i < count; ++i) {
-    content.channels.emplace_back(slot.client[i].load(std::memory_order_relaxed),
-                                  slot.channel[i].load(std::memory_order_relaxed));
+    content.channels.emplace_back(slot.client[i].load(std::memory_order_acquire),
+                                  slot.channel[i].load(std::memory_order_acquire));
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (slot.generation.load(std::memory_order_relaxed) != generation) return std::nullopt;
+  if (slot.generation.load(std::memory_order_acquire) != generation) return std::nullopt;
   return content;
 }
 

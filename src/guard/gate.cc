@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <utility>
 
 #include "guard/tenant_memory.h"
@@ -19,6 +20,14 @@ constexpr unsigned kPidfdThread = O_EXCL;  // Linux 6.9
 #else
 constexpr unsigned kPidfdThread = PIDFD_THREAD;
 #endif
+
+// With the number by which a maintainer finds the request in the driver's headers.
+std::string Named(const Request& request, std::string_view why) {
+  char number[24];
+  const bool control = request.kind == Request::Kind::kControl;
+  std::snprintf(number, sizeof number, control ? " (0x%x)" : " (class 0x%x)", control ? request.command : request.cls);
+  return std::string(why) + number;
+}
 
 }  // namespace
 
@@ -52,7 +61,7 @@ Gate::Answer Gate::Act(const Call& call, const Request& request, const Decision&
     case Action::kPass:
       break;
     case Action::kAnswer:
-      if (!decision.why.empty()) Refuse(call, 0, decision.why);
+      if (!decision.why.empty()) Refuse(call, 0, Named(request, decision.why));
       return WriteStatus(call, request, decision.status);
     case Action::kFail:
       return Refuse(call, decision.error, decision.why);

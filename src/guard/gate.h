@@ -109,16 +109,17 @@ class Gate {
   Answer Execute(const Call& call, const Request& request, const Loan& loan, Argument argument, std::uint32_t* status);
   bool CopyParams(const Call& call, const Request& request);
   Answer OutOfMemory(const Call& call, const Request& request);
-  Answer CountOnly(const Call& call, const Request& request, std::uint64_t bytes);
+  Answer CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes);
   Answer Free(const Call& call, const Request& request, Argument argument, const Waiting& waiting);
   Answer Dup(const Call& call, const Request& request, Argument argument, const Waiting& waiting);
   Answer StopOwnChannels(const Call& call, const Request& request, const Decision& decision, Argument argument,
                          const Waiting& waiting);
-  void Tell(const Call& call, const Request& request, std::uint32_t object);
+  void Tell(const Call& call, const Request& request, pid_t owner, std::uint32_t object);
   void Freed(std::uint32_t client, std::uint32_t object);
 
   // gate_clients.cc
-  bool OwnsClient(const Loan& loan, const Call& call, std::uint32_t client);
+  // The process whose client it is, if the caller may use it.
+  std::optional<pid_t> OwnerOf(const Loan& loan, const Call& call, std::uint32_t client);
   bool Answers(int file, std::uint32_t client);
   bool HolderAnswers(std::uint32_t client);
   void Check(std::vector<std::uint32_t> clients);

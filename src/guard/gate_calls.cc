@@ -91,20 +91,20 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   const bool in_argument = request.kind == Request::Kind::kHeapAlloc;
   Loan loan = Lend(call, waiting);
   if (loan.error != 0) return {.result = -loan.error};
-  if (!OwnsClient(loan, call, request.client)) return WriteStatus(call, request, abi::kInvalidClient);
+  const auto owner = OwnerOf(loan, call, request.client);
+  if (!owner) return WriteStatus(call, request, abi::kInvalidClient);
   // Where RM does not get to see the call before it is counted, it has to say now that the client is still this one.
   const bool execute = is_memory ? options_.execute_memory_calls : options_.execute_channel_calls;
   if (!execute && !Answers(loan.file.Get(), request.client)) return WriteStatus(call, request, abi::kInvalidClient);
-  const pid_t payer = *memory_.ProcessOf(request.client);
   params_bytes_ = 0;
   if (!in_argument && !CopyParams(call, request)) return {.result = -errno};
   const std::uint64_t bytes = !is_memory ? 0 : in_argument ? request.bytes : MemoryBytes(params_);
-  if (!memory_.HasRoom(request.client) || !Charge(payer, bytes)) return OutOfMemory(call, request);
-  if (!execute) return CountOnly(call, request, bytes);
+  if (!memory_.HasRoom(request.client) || !Charge(*owner, bytes)) return OutOfMemory(call, request);
+  if (!execute) return CountOnly(call, request, *owner, bytes);
   std::uint32_t status = abi::kNotSupported;
   const Answer answer = Execute(call, request, loan, argument, &status);
   if (status != abi::kOk) {
-    if (bytes > 0) hooks_.give_back(payer, bytes);
+    if (bytes > 0) hooks_.give_back(*owner, bytes);
     return answer;
   }
   const std::uint32_t object = Word(argument, request.object_offset);
@@ -112,9 +112,9 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   const std::uint64_t got = !is_memory    ? 0
                             : in_argument ? Decode(NumberOf(call.request), argument).bytes
                                           : MemoryBytes(params_);
-  const bool fits = got <= bytes || Charge(payer, got - bytes);
+  const bool fits = got <= bytes || Charge(*owner, got - bytes);
   Apply(memory_.Add(request.client, request.parent, object, fits ? std::max(bytes, got) : bytes));
-  if (!is_memory) Tell(call, request, object);
+  if (!is_memory) Tell(call, request, *owner, object);
   made_ = {.file = std::move(loan.file), .client = request.client, .parent = request.parent, .object = object};
   if (fits && answer.result == 0) return answer;
   Done(false);
@@ -126,11 +126,11 @@ Gate::Answer Gate::OutOfMemory(const Call& call, const Request& request) {
   return WriteStatus(call, request, abi::kNoMemory);
 }
 
-Gate::Answer Gate::CountOnly(const Call& call, const Request& request, std::uint64_t bytes) {
+Gate::Answer Gate::CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes) {
   const MemoryObjects::Handle object = request.object != 0 ? request.object : ++last_unnamed_;
   Apply(memory_.Add(request.client, request.parent, object, bytes));
   if (request.kind == Request::Kind::kAlloc && request.cls != abi::kMemoryLocal && request.object != 0) {
-    Tell(call, request, request.object);
+    Tell(call, request, owner, request.object);
   }
   ++counts_.passed;
   return {.pass = true};
@@ -149,7 +149,7 @@ Gate::Answer Gate::Free(const Call& call, const Request& request, Argument argum
       if (status == abi::kOk) Freed(request.client, request.object);
       return answer;
     }
-    if (OwnsClient(loan, call, request.client)) Freed(request.client, request.object);
+    if (OwnerOf(loan, call, request.client)) Freed(request.client, request.object);
   }
   ++counts_.passed;
   return {.pass = true};
@@ -158,7 +158,7 @@ Gate::Answer Gate::Free(const Call& call, const Request& request, Argument argum
 Gate::Answer Gate::Dup(const Call& call, const Request& request, Argument argument, const Waiting& waiting) {
   Loan loan = Lend(call, waiting);
   if (loan.error != 0) return {.result = -loan.error};
-  if (!OwnsClient(loan, call, request.client)) return WriteStatus(call, request, abi::kInvalidClient);
+  if (!OwnerOf(loan, call, request.client)) return WriteStatus(call, request, abi::kInvalidClient);
   if (!memory_.HasRoom(request.client)) return OutOfMemory(call, request);
   const auto count = [&](MemoryObjects::Handle object) {
     Apply(memory_.Dup(request.client, request.parent, object, request.source_client, request.source_object));
@@ -201,14 +201,14 @@ Gate::Answer Gate::StopOwnChannels(const Call& call, const Request& request, con
   return Execute(call, request, loan, argument, &status);
 }
 
-void Gate::Tell(const Call& call, const Request& request, std::uint32_t object) {
-  hooks_.object(*memory_.ProcessOf(request.client), {.kind = channel::ObjectEvent::Kind::kAlloc,
-                                                     .fd = call.fd,
-                                                     .client = request.client,
-                                                     .parent = request.parent,
-                                                     .object = object,
-                                                     .cls = request.cls,
-                                                     .detail = Detail(request.cls, params_)});
+void Gate::Tell(const Call& call, const Request& request, pid_t owner, std::uint32_t object) {
+  hooks_.object(owner, {.kind = channel::ObjectEvent::Kind::kAlloc,
+                        .fd = call.fd,
+                        .client = request.client,
+                        .parent = request.parent,
+                        .object = object,
+                        .cls = request.cls,
+                        .detail = Detail(request.cls, params_)});
 }
 
 void Gate::Freed(std::uint32_t client, std::uint32_t object) {

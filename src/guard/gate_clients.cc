@@ -26,16 +26,16 @@ bool Gate::Answers(int file, std::uint32_t client) {
   return result == 0 && control.status == abi::kOk;
 }
 
-bool Gate::OwnsClient(const Loan& loan, const Call& call, std::uint32_t client) {
+std::optional<pid_t> Gate::OwnerOf(const Loan& loan, const Call& call, std::uint32_t client) {
   const auto owner = memory_.ProcessOf(client);
-  if (owner == loan.pid) return true;
-  if (client == 0 || !Answers(loan.file.Get(), client)) return false;
+  if (owner == loan.pid) return owner;
+  if (client == 0 || !Answers(loan.file.Get(), client)) return {};
   if (owner) {
     // A child on its parent's file; or RM has given out the number of a client again whose file is gone.
-    if (HolderAnswers(client)) return true;
+    if (HolderAnswers(client)) return owner;
     End(client);
   }
-  if (memory_.ClientsOf(loan.pid).size() >= kMostClientsPerProcess) return false;
+  if (memory_.ClientsOf(loan.pid).size() >= kMostClientsPerProcess) return {};
   Apply(memory_.SetClient(client, loan.pid));
   holders_[client] = {.file = {.pid = loan.pid, .fd = call.fd}, .tree = call.tree};
   hooks_.object(loan.pid, {.kind = channel::ObjectEvent::Kind::kAlloc,
@@ -43,7 +43,7 @@ bool Gate::OwnsClient(const Loan& loan, const Call& call, std::uint32_t client) 
                            .client = client,
                            .object = client,
                            .cls = abi::kRootClient});
-  return true;
+  return loan.pid;
 }
 
 bool Gate::HolderAnswers(std::uint32_t client) {

@@ -21,7 +21,6 @@ std::uint32_t Word(std::span<const std::byte> bytes, std::size_t offset) {
 bool MayPass(std::uint32_t number, std::span<const std::byte> argument, std::span<const std::byte> params) {
   switch (number) {
     case abi::kAlloc:
-      return Word(argument, 12) != abi::kMemoryLocal && Word(argument, 12) != 0x3f;
     case kAllocMemory:
       return Word(argument, 12) != abi::kMemoryLocal && Word(argument, 12) != 0x3f;
     case abi::kControl: {

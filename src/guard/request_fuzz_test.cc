@@ -36,11 +36,11 @@ TEST(RequestFuzzTest, RandomRequests) {
 }
 
 TEST(RequestFuzzTest, TruncatedAnywhere) {
-  for (std::uint8_t number = 0; number < kGuardedSizes.size(); ++number) {
+  for (std::size_t number = 0; number < kGuardedSizes.size(); ++number) {
     for (std::size_t length = 0; length < 800; ++length) {
       Bytes bytes(length + 1, 1);
-      bytes[0] = number;
-      ASSERT_TRUE(RunRequest(bytes)) << int{number} << ", " << length << " bytes";
+      bytes[0] = static_cast<std::uint8_t>(number);
+      ASSERT_TRUE(RunRequest(bytes)) << number << ", " << length << " bytes";
     }
   }
 }

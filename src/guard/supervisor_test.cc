@@ -20,14 +20,6 @@ namespace {
 namespace abi = channel::abi;
 using Kind = channel::ObjectEvent::Kind;
 
-// A body that runs behind the gate, and what it returned.
-int Behind(Stage& stage, Tenant& tenant) {
-  const std::uint64_t id = stage.Serve(tenant);
-  const int line = tenant.Wait();
-  stage.WaitUntilEnded(id);
-  return line;
-}
-
 TEST(SupervisorTest, MemoryOverTheLimitIsRefused) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
@@ -42,7 +34,7 @@ TEST(SupervisorTest, MemoryOverTheLimitIsRefused) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.MostHeld(), 10 * kMiB);
   EXPECT_EQ(stage.Held(), 0u) << "the process has ended";
   EXPECT_EQ(stage.supervisor->Counts().out_of_memory, 3u);
@@ -68,7 +60,7 @@ TEST(SupervisorTest, WhatTheDriverWritesReachesTheProgram) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(100 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.MostHeld(), 6 * kMiB) << "what the driver made of it";
 }
 
@@ -80,7 +72,7 @@ TEST(SupervisorTest, WhatTheDriverRoundsUpMustFitToo) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.driver->BytesInUse(), 0u);
 }
 
@@ -93,7 +85,7 @@ TEST(SupervisorTest, TheDriversRefusalIsNotCharged) {
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   stage.driver->FailAllocations(0x1f);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.MostHeld(), 2 * kMiB);
   EXPECT_EQ(stage.Held(), 0u);
 }
@@ -117,64 +109,9 @@ TEST(SupervisorTest, HeapsOfOlderDriversCount) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.Held(), 0u);
 }
-
-TEST(SupervisorTest, NoWayAround) {
-  Tenant tenant([] {
-    const Rm rm{FakeDriver::Open()};
-    abi::MemoryParams params{};
-    params.size = 20 * kMiB;
-    std::uint32_t object = 1;
-    TENANT_CHECK(rm.AllocShort(0x80, &object, abi::kMemoryLocal, &params, sizeof params, 'G') == abi::kNoMemory);
-    std::array<std::uint64_t, 2> wrapped{};
-    TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0xd3, wrapped), &wrapped) == -1 && errno == EINVAL);
-    std::array<std::byte, 40> odd{};
-    TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0x2b, odd), &odd) == -1 && errno == EINVAL);
-    // What is no file of the driver now might be one a moment later.
-    const Rm other{memfd_create("other", 0)}, device{FakeDriver::Open(KernelBoundary::File::kDevice)}, none{-1};
-    TENANT_CHECK(other.Memory(1, 1) == -ENOTTY);
-    TENANT_CHECK(device.Memory(1, 1) == -EINVAL);
-    TENANT_CHECK(none.Memory(1, 1) == -EBADF);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
-  EXPECT_EQ(stage.driver->Objects(), 0u);
-  EXPECT_EQ(stage.Refused().size(), 2u);
-}
-
-#ifdef __x86_64__
-// The same request by the system call of 32-bit programs.
-int Ioctl32(int file, std::uint32_t request, const void* argument) {
-  int result = 54;
-  asm volatile("int $0x80"
-               : "+a"(result)
-               : "b"(file), "c"(request), "d"(reinterpret_cast<std::uintptr_t>(argument))
-               : "memory", "r8", "r9", "r10", "r11");
-  return result;
-}
-
-TEST(SupervisorTest, ThirtyTwoBitProgramsAreRefused) {
-  const pid_t probe = fork();
-  if (probe == 0) _exit(Ioctl32(-1, 0, nullptr) == -EBADF ? 0 : 1);
-  int status = -1;
-  waitpid(probe, &status, 0);
-  if (status != 0) GTEST_SKIP() << "this kernel runs no 32-bit system calls";
-  Tenant tenant([] {
-    auto* low = static_cast<abi::AllocShort*>(
-        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0));
-    TENANT_CHECK(Ioctl32(FakeDriver::Open(), _IOWR('F', 0x2b, abi::AllocShort), low) == -EPERM);
-    TENANT_CHECK(Ioctl32(-1, _IOWR('F', 0x4e, abi::AllocShort), low) == -EBADF);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
-}
-#endif
 
 TEST(SupervisorTest, OtherRequestsAreLeftAlone) {
   Tenant tenant([] {
@@ -192,7 +129,7 @@ TEST(SupervisorTest, OtherRequestsAreLeftAlone) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.supervisor->Counts().passed, 3u);
 }
 
@@ -223,39 +160,9 @@ TEST(SupervisorTest, ControlsAreRefusedOrPretended) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.driver->ChannelsStopped(), 1u);
   EXPECT_EQ(stage.Refused().size(), 4u);
-}
-
-TEST(SupervisorTest, GarbageIsAnsweredAndHurtsNobody) {
-  Tenant tenant([] {
-    const Rm rm{FakeDriver::Open()};
-    void* const nowhere = reinterpret_cast<void*>(0x10);
-    TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0x2b, abi::Alloc), nowhere) == -1 && errno == EFAULT);
-    TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0x2b, abi::Alloc), UINT64_MAX) == -1 && errno == EFAULT);
-    std::uint32_t object = 1;
-    TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, nowhere, 128) == -EFAULT);
-    TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, nowhere, UINT32_MAX) == -EINVAL);
-    TENANT_CHECK(rm.Control(1, abi::kDisableChannels, nowhere, 536) == abi::kInsufficientPermissions);
-    // Params that end at the end of what is mapped.
-    auto* page =
-        static_cast<std::byte*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    munmap(page + 4096, 4096);
-    auto* params = reinterpret_cast<abi::MemoryParams*>(page + 4096 - sizeof(abi::MemoryParams));
-    params->size = 2 * kMiB;
-    TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, params, 0) == 0);
-    // An answer that cannot be written.
-    params->size = 3 * kMiB;
-    mprotect(page, 4096, PROT_READ);
-    object = 2;
-    TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, params, sizeof *params) == -EFAULT);
-    TENANT_CHECK(rm.Memory(3, 8 * kMiB) == 0);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
 }
 
 TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
@@ -280,7 +187,7 @@ TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   const pid_t pid = tenant.Pid();
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   const auto events = stage.Events(pid);
   ASSERT_EQ(events.size(), 6u);
   EXPECT_TRUE(events[0].kind == Kind::kAlloc && events[0].client == 0xc1d00001 && events[0].object == 0xc1d00001);
@@ -292,42 +199,6 @@ TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
   EXPECT_TRUE(events[3].cls == 0xc86f && events[3].parent == events[2].object && events[3].fd == 100);
   EXPECT_TRUE(events[4].kind == Kind::kFree && events[4].object == events[2].object);
   EXPECT_TRUE(events[5].kind == Kind::kFree && events[5].object == events[5].client) << "its end";
-}
-
-TEST(SupervisorTest, OthersClientsAreNotItsOwn) {
-  // Both go by the same client, which the driver knows on the first one's file.
-  int go[2];
-  ASSERT_EQ(pipe(go), 0);
-  Tenant first([&] {
-    const Rm rm{FakeDriver::Open()};
-    TENANT_CHECK(rm.Memory(1, 2 * kMiB) == 0);
-    TENANT_CHECK(write(go[1], "x", 1) == 1);
-    pause();
-    return 0;
-  });
-  Tenant second([&] {
-    char byte;
-    TENANT_CHECK(read(go[0], &byte, 1) == 1);
-    const Rm rm{FakeDriver::Open()};
-    TENANT_CHECK(rm.Memory(2, 2 * kMiB) == abi::kInvalidClient);
-    TENANT_CHECK(rm.Free(1) == abi::kInvalidClient);
-    abi::GroupParams group{.engine = 1};
-    std::uint32_t object = 3;
-    TENANT_CHECK(rm.Alloc(0x80, &object, abi::kChannelGroup, &group, sizeof group) == abi::kInvalidClient);
-    abi::DisableChannels channels{.disable = 1, .channels = 1};
-    channels.client[0] = rm.client;
-    TENANT_CHECK(rm.Control(1, abi::kDisableChannels, &channels, sizeof channels) == abi::kInsufficientPermissions);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(first);
-  Stage stage(10 * kMiB);
-  stage.Serve(first);
-  const pid_t pid = second.Pid();
-  EXPECT_EQ(Behind(stage, second), 0);
-  EXPECT_TRUE(stage.Events(pid).empty());
-  EXPECT_EQ(stage.Held(first.Pid()), 2 * kMiB);
-  close(go[0]);
-  close(go[1]);
 }
 
 TEST(SupervisorTest, OnlyCounting) {
@@ -348,7 +219,7 @@ TEST(SupervisorTest, OnlyCounting) {
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB, {.execute_memory_calls = false, .execute_channel_calls = false});
   const pid_t pid = tenant.Pid();
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.Held(), 0u);
   EXPECT_EQ(stage.driver->Objects(), 0u);
   const auto events = stage.Events(pid);
@@ -382,7 +253,7 @@ TEST(SupervisorTest, OneGateOnly) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
+  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
 TEST(SupervisorTest, WithoutASupervisorRequestsFail) {
@@ -425,90 +296,6 @@ TEST(SupervisorTest, TheSupervisorsEndEndsAWait) {
   EXPECT_EQ(tenant.Wait(), 0);
   close(busy[0]);
   close(busy[1]);
-}
-
-TEST(SupervisorTest, KilledInTheMiddleOfACall) {
-  Tenant tenant([] {
-    const Rm rm{FakeDriver::Open()};
-    rm.Memory(1, 4 * kMiB);
-    return __LINE__;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  // It is gone before its memory is made, and the answer finds nobody.
-  stage.on_charge = [&] {
-    tenant.Kill();
-    tenant.Wait();
-  };
-  stage.WaitUntilEnded(stage.Serve(tenant));
-  EXPECT_EQ(stage.Held(), 0u);
-  EXPECT_EQ(stage.MostHeld(), 4 * kMiB);
-  EXPECT_EQ(stage.driver->BytesInUse(), 0u) << "nobody was left to free it";
-}
-
-TEST(SupervisorTest, WithoutItsFirstThread) {
-  Tenant tenant([] {
-    static const Rm rm{FakeDriver::Open()};
-    const pid_t child = fork();
-    if (child != 0) {
-      int status = 1;
-      waitpid(child, &status, 0);
-      return status == 0 ? 0 : __LINE__;
-    }
-    pthread_t thread;
-    pthread_create(
-        &thread, nullptr,
-        [](void*) -> void* {
-          while (access(("/proc/" + std::to_string(getpid()) + "/exe").c_str(), R_OK) == 0) sched_yield();
-          _exit(rm.Memory(1, 2 * kMiB) == 0 ? 0 : 1);
-        },
-        nullptr);
-    syscall(SYS_exit, 0);
-    return __LINE__;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
-  EXPECT_EQ(stage.MostHeld(), 2 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u);
-}
-
-TEST(SupervisorTest, AThreadThatChangesTheArgumentsGainsNothing) {
-  Tenant tenant([] {
-    static const Rm rm{FakeDriver::Open()};
-    static abi::MemoryParams params{};
-    static std::uint32_t spin_until = 0;
-    pthread_t thread;
-    pthread_create(
-        &thread, nullptr,
-        [](void*) -> void* {
-          auto* size = reinterpret_cast<volatile std::uint64_t*>(&params.size);
-          while (__atomic_load_n(&spin_until, __ATOMIC_RELAXED) == 0) {
-            *size = 2 * kMiB;
-            *size = 512 * kMiB;
-          }
-          return nullptr;
-        },
-        nullptr);
-    int made = 0, refused = 0;
-    for (int round = 0; round < 3000; ++round) {
-      std::uint32_t object = 1;
-      const std::int64_t status = rm.Alloc(0x80, &object, abi::kMemoryLocal, &params, sizeof params);
-      TENANT_CHECK(status == 0 || status == abi::kNoMemory);
-      status == 0 ? ++made : ++refused;
-      if (status == 0) TENANT_CHECK(rm.Free(1) == 0);
-    }
-    __atomic_store_n(&spin_until, 1, __ATOMIC_RELAXED);
-    pthread_join(thread, nullptr);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(Behind(stage, tenant), 0);
-  EXPECT_LE(stage.driver->MostBytesInUse(), 10 * kMiB);
-  EXPECT_LE(stage.MostHeld(), 10 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u);
-  EXPECT_EQ(stage.driver->BytesInUse(), 0u);
 }
 
 }  // namespace

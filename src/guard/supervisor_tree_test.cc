@@ -43,9 +43,7 @@ TEST(SupervisorTreeTest, SharedMemoryStaysUntilTheLastHandle) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  const std::uint64_t id = stage.Serve(tenant);
-  EXPECT_EQ(tenant.Wait(), 0);
-  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.Held(), 0u);
 }
 
@@ -60,9 +58,7 @@ TEST(SupervisorTreeTest, WhatWasClosedIsFoundBeforeARefusal) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  const std::uint64_t id = stage.Serve(tenant);
-  EXPECT_EQ(tenant.Wait(), 0);
-  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
 TEST(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
@@ -77,9 +73,7 @@ TEST(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  const std::uint64_t id = stage.Serve(tenant);
-  EXPECT_EQ(tenant.Wait(), 0);
-  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
 TEST(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {
@@ -124,9 +118,7 @@ TEST(SupervisorTreeTest, AClientsNumberIsGivenOutAgain) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
-  const std::uint64_t id = stage.Serve(tenant);
-  EXPECT_EQ(tenant.Wait(), 0);
-  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
 TEST(SupervisorTreeTest, ThreeHundredProcesses) {
@@ -152,9 +144,7 @@ TEST(SupervisorTreeTest, ThreeHundredProcesses) {
   });
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(kProcesses * 2 * kMiB);
-  const std::uint64_t id = stage.Serve(tenant);
-  EXPECT_EQ(tenant.Wait(), 0);
-  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Run(tenant), 0);
   EXPECT_EQ(stage.Held(), 0u);
   EXPECT_GE(stage.supervisor->Counts().executed, kProcesses * 21u);
 }

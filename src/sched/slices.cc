@@ -1,6 +1,7 @@
 #include "sched/slices.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tessera::sched {
@@ -41,7 +42,7 @@ std::vector<double> DueParts(std::span<const Shares> shares) {
 std::vector<Nanos> SlicesFor(std::span<const double> parts, const SliceBounds& bounds) {
   const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
   const double round = static_cast<double>(bounds.mean) * static_cast<double>(parts.size());
-  double least = kNever;
+  double least = INFINITY;
   double most = 0;
   for (const double part : parts) {
     least = std::min(least, part / sum * round);

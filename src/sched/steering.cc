@@ -1,56 +1,25 @@
 #include "sched/steering.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "sched/admission.h"
-#include "sched/slices.h"
 
 namespace tessera::sched {
 namespace {
 
 constexpr std::uint32_t kNoClass = 16;  // below all
-// What a limit leaves below this is not worth another look.
-constexpr Nanos kShortStep = 20 * kMicrosecond;
-// Limits that end within this time end together, in one call.
-constexpr Nanos kTogether = kMillisecond;
-// Of gaps whose end the owner feels, and whose time is lost for the others, against the bare cycle.
+// A cycle of thaw and freeze against its bare time: its owner feels it, too.
 constexpr Nanos kCyclesPerThaw = 8;
 // Where no lower class waits, nothing is gained by knowing soon.
 constexpr Nanos kRelaxedGrace = 5 * kMillisecond;
 constexpr Nanos kRecently = kSecond;
-constexpr double kSliceTolerance = 0.02;
 constexpr double kGraceTolerance = 0.1;
-// The mean slice may be this many times what is configured, if others' slices need not change for that.
-constexpr double kLeastScale = 0.5;
-constexpr double kMostScale = 4;
-constexpr double kTurnsInAWindow = 6;
-// Calls that must be left: for a thaw also its freeze, for a slice some for those.
-constexpr double kCallsForGo = 2;
-constexpr double kCallsForSlice = 4;
 // What is earned in a second, and saved up, of the calls a second: all of both may be spent in one second, and freezes
 // that cannot wait come on top.
 constexpr double kBudgetRate = 0.85;
 constexpr double kBudgetBurst = 0.1;
-
-constexpr double kSampleGain = 0.1;
-constexpr double kLeastCorrection = 0.8;
-constexpr double kMostCorrection = 1.25;
-
-// When a vGPU whose limit is used up, and that ran until then, may run on: when it has saved one window's worth; at one
-// of a raster of moments, so that one driver call lets many go. The raster is finer for limits that forbid little, and
-// each is part of the next finer.
-Nanos BackAt(const Account& account, const Config& config, Nanos ran_until, Nanos now) {
-  const double rate = account.shares().limit_pct / 100;
-  const double forbidden = (1 - rate) * static_cast<double>(config.window);
-  const Nanos saved = std::max({account.EligibleAt(), ran_until + static_cast<Nanos>(forbidden), now + 1});
-  Nanos raster = config.window / 8;
-  while (static_cast<double>(raster) > forbidden / 8 && raster > kShortStep) raster /= 2;
-  return (saved + raster - 1) / raster * raster;
-}
 
 }  // namespace
 
@@ -146,26 +115,6 @@ void Steering::Hold(VgpuId id, bool held, Nanos now) {
   Schedule();
 }
 
-void Steering::Sample(VgpuId id, Nanos now, Nanos measured, Nanos expected) {
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr) return;
-  Take(now);
-  const Nanos began = std::exchange(tenant->sampled_at, now_);
-  const bool competed = tenant->runs() && running_.size() > 1 && began >= company_since_;
-  if (config_.fixed_slices || !competed || measured < 0 || expected < 2 * config_.mean_slice) return;
-
-  const double missing =
-      static_cast<double>(expected) / std::max(static_cast<double>(measured), 0.5 * static_cast<double>(expected));
-  tenant->correction *= std::pow(missing, kSampleGain);
-  // Only their ratio matters: kept around 1, or what all lack (the cost of switches) would use up the range.
-  double mean = 0;
-  for (const auto& [_, other] : running_) mean += other->part * other->correction;
-  for (const auto& [_, other] : running_) {
-    other->correction = std::clamp(other->correction / mean, kLeastCorrection, kMostCorrection);
-  }
-  Schedule();
-}
-
 void Steering::Advance(Nanos now) {
   Take(now);
   Schedule();
@@ -232,60 +181,6 @@ void Steering::Schedule() {
   UpdateDeadline();
 }
 
-// Whose limit is used up, and whose no longer is. The books of who runs are settled only when its end may have come:
-// settling bills a process's grace, which an Idle would take back.
-void Steering::UpdateLimits() {
-  bool ended = false;
-  for (auto& [_, tenant] : tenants_) {
-    if (!tenant.limited()) {
-      tenant.exhausted = false;
-    } else if (tenant.runs() && !tenant.account.running()) {
-      tenant.account.Settle(now_);
-      if (!tenant.account.Eligible()) Exhaust(tenant);
-    } else if (tenant.runs()) {
-      if (now_ < tenant.check_at) continue;
-      tenant.account.Settle(now_);
-      if (tenant.account.Available() > Spare(tenant)) continue;
-      Exhaust(tenant);
-      ended = true;
-    } else {
-      tenant.account.Settle(now_);
-      if (tenant.exhausted && now_ >= tenant.back_at) Readmit(tenant);
-      if (tenant.active && !tenant.exhausted && !tenant.admitted && !tenant.account.Eligible()) Exhaust(tenant);
-    }
-  }
-  if (!ended) return;
-  for (auto& [_, tenant] : tenants_) {
-    if (!tenant.limited() || !tenant.runs() || tenant.exhausted) continue;
-    const double billed = tenant.part * static_cast<double>(now_ - tenant.account.settled());
-    const Nanos left = tenant.account.Available() - static_cast<Nanos>(billed) - Spare(tenant);
-    if (static_cast<double>(left) <= tenant.part * kTogether) Exhaust(tenant);
-  }
-}
-
-void Steering::Exhaust(Tenant& tenant) {
-  tenant.exhausted = true;
-  tenant.back_at = kNever;  // UpdateDeadline knows it, when its run has been billed
-}
-
-// What a run that is stopped now will still use.
-Nanos Steering::Spare(const Tenant& tenant) const {
-  return static_cast<Nanos>(tenant.part * static_cast<double>(FreezeTime())) + kShortStep;
-}
-
-// Its window begins, and it has saved enough for a run. A vGPU that comes back stops lower classes: the call must be
-// there.
-void Steering::Readmit(Tenant& tenant) {
-  if (!tenant.account.Eligible()) {
-    tenant.back_at = kNever;
-  } else if (tenant.frozen && !budget_.Has(now_, CallsFor(orders_) + kCallsForGo)) {
-    tenant.back_at = budget_.When(now_, kCallsForGo);
-  } else {
-    tenant.exhausted = false;
-    tenant.admitted = true;
-  }
-}
-
 std::uint32_t Steering::TopClass() const {
   std::uint32_t top = kNoClass;
   for (const auto& [_, tenant] : tenants_) {
@@ -311,7 +206,7 @@ void Steering::StopAndGo() {
       Stop(id, tenant);
     }
   }
-  std::ranges::stable_sort(goes, {}, [](const auto& entry) { return entry.second->stopped_at; });
+  std::ranges::sort(goes, {}, [](const auto& entry) { return std::pair(entry.second->stopped_at, entry.first); });
   for (auto& [id, tenant] : goes) {
     if (!tenant->frozen || tenant->held || tenant->admitted || MayCallForGo(id)) {
       Go(id, *tenant);
@@ -358,88 +253,6 @@ void Steering::UpdateRunning() {
   company_since_ = now_;
 }
 
-// Brings the slices to what is due. A vGPU without one gets it at once; else what is wrong must have been wrong for a
-// while, so that who comes and goes causes no calls.
-void Steering::UpdateSlices() {
-  const bool at_once = std::exchange(slices_at_once_, false);
-  if (config_.fixed_slices || running_.size() < 2) return;
-  std::vector<Shares> shares;
-  for (const auto& [_, tenant] : running_) shares.push_back(tenant->shares());
-  std::vector<double> due = DueParts(shares);
-  // If all have limits and the sum is less than the GPU, they are stopped once a window: each must have had several
-  // turns by then.
-  const double sum = std::accumulate(due.begin(), due.end(), 0.0);
-  Nanos mean = config_.mean_slice;
-  double most_scale = kMostScale;
-  if (sum < 1 - kSliceTolerance) {
-    const double round = sum * static_cast<double>(config_.shares.window) / kTurnsInAWindow;
-    mean = std::min(mean, static_cast<Nanos>(round / static_cast<double>(due.size())));
-    most_scale = 1;
-  }
-  for (std::size_t i = 0; i < due.size(); ++i) due[i] *= running_[i].second->correction;
-  const std::vector<Nanos> slices = SlicesFor(due, {mean, config_.least_slice, config_.most_slice});
-
-  // Only ratios matter: those that have slices keep them if they fit, and the new ones are scaled to theirs.
-  double ordered = 0;
-  double wanted = 0;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    if (running_[i].second->slice == 0) continue;
-    ordered += static_cast<double>(running_[i].second->slice);
-    wanted += static_cast<double>(slices[i]);
-  }
-  double scale = wanted > 0 ? ordered / wanted : 1;
-  const auto shortest = static_cast<double>(std::ranges::min(slices));
-  if (scale < kLeastScale || scale > most_scale || scale * shortest < static_cast<double>(config_.least_slice))
-    scale = 1;
-
-  const Nanos due_at = slices_due_;
-  Nanos next = kNever;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    auto& [id, tenant] = running_[i];
-    const Nanos slice =
-        std::clamp(static_cast<Nanos>(scale * static_cast<double>(slices[i])), config_.least_slice, config_.most_slice);
-    const double change = static_cast<double>(std::abs(slice - tenant->slice));
-    if (change <= kSliceTolerance * static_cast<double>(tenant->slice)) continue;
-    const bool now = tenant->slice == 0 || at_once;
-    const Nanos may_at =
-        std::max(due_at == kNever ? now_ + config_.slice_interval : due_at, tenant->sliced_at + config_.slice_interval);
-    if (now || (may_at <= now_ && budget_.Has(now_, CallsFor(orders_) + kCallsForSlice))) {
-      OrderSlice(id, *tenant, slice);
-    } else {
-      next = std::min(next, may_at > now_ ? may_at : budget_.When(now_, kCallsForSlice));
-    }
-  }
-  slices_due_ = next;
-}
-
-void Steering::OrderSlice(VgpuId id, Tenant& tenant, Nanos slice) {
-  tenant.slice = slice;
-  tenant.sliced_at = now_;
-  Push({Order::Kind::kSlice, id, slice});
-}
-
-void Steering::FixSlice(VgpuId id, Tenant& tenant) {
-  const Nanos slice = (Nanos{524'288} >> tenant.shares().priority) * kMicrosecond;
-  if (slice != tenant.slice) OrderSlice(id, tenant, slice);
-}
-
-// What each gets by the slices that are in force, not by those that are due.
-void Steering::UpdateParts() {
-  double sum = 0;
-  const auto weight = [](const Tenant& tenant) { return static_cast<double>(tenant.slice) / tenant.correction; };
-  for (const auto& [_, tenant] : running_) sum += weight(*tenant);
-  for (auto& [_, tenant] : running_) {
-    const double part = running_.size() < 2 ? 1 : weight(*tenant) / sum;
-    if (part == tenant->part && tenant->check_at > now_) continue;
-    tenant->part = part;
-    tenant->account.SetPart(now_, part);
-    if (!tenant->limited()) continue;
-    const auto left = static_cast<double>(tenant->account.Available() - Spare(*tenant));
-    const Nanos step = std::max(static_cast<Nanos>(left / part), kShortStep);
-    tenant->check_at = std::max(now_, tenant->account.settled()) + step;
-  }
-}
-
 void Steering::UpdateMinShare() {
   bool starved = false;
   double part = 0;
@@ -473,7 +286,7 @@ void Steering::UpdateDeadline() {
   if (running_.size() > 1) deadline = std::min(deadline, slices_due_);
   for (auto& [_, tenant] : tenants_) {
     if (tenant.exhausted && tenant.back_at == kNever) {
-      tenant.back_at = BackAt(tenant.account, config_.shares, tenant.ran_until, now_);
+      tenant.back_at = BackAt(tenant);
     }
     if (tenant.exhausted && tenant.active && !tenant.held) deadline = std::min(deadline, tenant.back_at);
     if (tenant.limited() && tenant.runs()) deadline = std::min(deadline, tenant.check_at);

@@ -119,6 +119,10 @@ class Steering {
     bool claims() const { return active && !held && !exhausted; }
   };
 
+  // Calls that must be left: for a thaw also its freeze, for a slice some for those.
+  static constexpr double kCallsForGo = 2;
+  static constexpr double kCallsForSlice = 4;
+
   Tenant* Find(VgpuId id);
   const Tenant* Find(VgpuId id) const;
   void Take(Nanos now) { now_ = now > now_ ? now : now_; }
@@ -131,6 +135,8 @@ class Steering {
   void Exhaust(Tenant& tenant);
   Nanos Spare(const Tenant& tenant) const;
   void Readmit(Tenant& tenant);
+  Nanos BackAt(const Tenant& tenant) const;
+  Nanos CheckAt(const Tenant& tenant) const;
   std::uint32_t TopClass() const;
   bool MustStop(const Tenant& tenant) const;
   void StopAndGo();

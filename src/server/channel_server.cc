@@ -151,11 +151,11 @@ bool ChannelServer::Verify(pid_t pid, Process& process) {
   return process.verified = true;
 }
 
-bool ChannelServer::Knows(pid_t pid, std::uint32_t gpu) const {
+bool ChannelServer::Knows(pid_t pid, std::uint32_t gpu) {
   if (!Available()) return false;
+  if (control_->KnowsProcesses()) return true;
   const auto found = processes_.find(pid);
-  if (found == processes_.end() || found->second.refused) return control_->KnowsProcesses();
-  return control_->KnowsProcesses() || std::ranges::any_of(Groups(pid, gpu), Computes);
+  return found != processes_.end() && std::ranges::any_of(Groups(pid, gpu), Computes) && Verify(pid, found->second);
 }
 
 std::vector<channel::Group> ChannelServer::Groups(pid_t pid, std::uint32_t gpu) const {

@@ -48,7 +48,7 @@ class ChannelServer {
   // It ended, or is nobody's any more: then what is frozen of it is thawed, because nobody could do that later.
   void Forget(pid_t pid);
   // Whether the process's work on the GPU can be steered.
-  bool Knows(pid_t pid, std::uint32_t gpu) const;
+  bool Knows(pid_t pid, std::uint32_t gpu);
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
   std::size_t Channels(pid_t pid) const;
   // Called when Knows may answer otherwise.

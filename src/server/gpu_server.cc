@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 
 #include "server/steering_server.h"
 #include "server/token_server.h"
@@ -19,10 +20,12 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       channels_(channels),
       time_(MakeTime(false)),
       memory_(Ledger(index, info_.memory_total, reserve), info_.context_bytes),
-      timer_(loop, [this] {
-        time_->Advance(MonotonicNow());
-        SetTimer();
-      }) {}
+      timer_(loop, [this] { AdvanceTo(MonotonicNow()); }) {}
+
+void GpuServer::AdvanceTo(Nanos now) {
+  time_->Advance(now);
+  SetTimer();
+}
 
 std::unique_ptr<TimeServer> GpuServer::MakeTime(bool steers) const {
   if (steers) return std::make_unique<SteeringServer>(index_, config_.steering, channels_);
@@ -60,7 +63,11 @@ void GpuServer::ChooseControl() {
 
 void GpuServer::SwitchTo(bool steers) {
   const Nanos now = MonotonicNow();
-  for (VGpu* vgpu : vgpus_) vgpu->usage_before = UsageOf(*vgpu, now);
+  std::map<const Process*, Gate::State> before;
+  for (VGpu* vgpu : vgpus_) {
+    vgpu->usage_before = UsageOf(*vgpu, now);
+    for (const Process* process : vgpu->processes) before[process] = process->gate.state;
+  }
   time_->Abandon(now);
   steers_ = steers;
   time_ = MakeTime(steers);
@@ -69,7 +76,9 @@ void GpuServer::SwitchTo(bool steers) {
     (void)time_->Add(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
     for (Process* process : vgpu->processes) {
       time_->Join(vgpu->id, process->gate, now);
-      if (process->guest) time_->Wants(process->gate, now, false);
+      // A free gate lets work that was on its way go on without a word. At a closed one it drains, and asks again.
+      const bool works = before[process] == Gate::State::kRunning || before[process] == Gate::State::kDraining;
+      if (process->guest || (steers && works)) time_->Wants(process->gate, now, false);
     }
   }
   SetTimer();
@@ -213,7 +222,6 @@ void GpuServer::DropContext(Process& process) {
 }
 
 bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
-  process.guarded = true;
   return memory_.Hold(process.memory, bytes);
 }
 

@@ -62,6 +62,9 @@ class GpuServer {
   bool Steers() const { return steers_; }
   const std::string& WhyGate() const { return why_gate_; }  // empty while the channels are steered
 
+  // What is due by then is done; else the server's own timer does it.
+  void AdvanceTo(Nanos now);
+
   // Around a measurement of the device.
   void BeginMeasurement();
   void Reconcile(const DeviceMemory& measured);

@@ -140,6 +140,7 @@ bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint64_t bytes
       if (guest) process = Join(pid, **guest, *vgpu);
     }
     if (!process || !gpus_[vgpu->gpu]->Hold(*process, counted_[pid] + bytes)) return false;
+    process->guarded = true;
     counted_[pid] += bytes;
     return true;
   }

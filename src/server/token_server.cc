@@ -118,7 +118,8 @@ void TokenServer::Idle(Gate& gate, Nanos now, Nanos since) {
 }
 
 void TokenServer::Released(Gate& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) {
-  if (!gate.turn || gate.state != Gate::State::kDraining || gate.closing_epoch != epoch) return;
+  if (!gate.turn || (gate.state == Gate::State::kDraining && gate.closing_epoch != epoch)) return;
+  // Not draining: it met the closed gate that every page begins with while work of before was on its way.
   Stopped(gate, now, drained_at);
   Execute(now);
 }

@@ -313,9 +313,14 @@ void Attachment::StartPacer() {
 void Attachment::Reattach() {
   std::lock_guard lock(mutex_);
   wire::Page* before = Page();
+  const bool works = !parked_ && !AllDrained();
   if (!Attach()) return;
-  // Parked: work in flight finishes by itself, the next submission asks the new daemon.
-  Park();
+  // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
+  if (works) {
+    Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
+  } else {
+    Park();
+  }
   before->doorbell.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }

@@ -33,6 +33,13 @@ std::uint64_t Stage::Serve(Tenant& tenant) {
   return id;
 }
 
+int Stage::Run(Tenant& tenant) {
+  const std::uint64_t id = Serve(tenant);
+  const int line = tenant.Wait();
+  WaitUntilEnded(id);
+  return line;
+}
+
 void Stage::WaitUntilEnded(std::uint64_t listener) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return std::find(ended_.begin(), ended_.end(), listener) != ended_.end(); });

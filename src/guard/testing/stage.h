@@ -25,6 +25,8 @@ class Stage {
 
   // Serves a tenant and lets it go on.
   std::uint64_t Serve(Tenant& tenant);
+  // The same, and waits for its end: what the body returned.
+  int Run(Tenant& tenant);
 
   void WaitUntilEnded(std::uint64_t listener);
   std::uint64_t Held(pid_t pid) const;

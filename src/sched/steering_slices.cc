@@ -1,0 +1,123 @@
+// The slices of those that run, and what part of the GPU's time they give.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sched/slices.h"
+#include "sched/steering.h"
+
+namespace tessera::sched {
+namespace {
+
+constexpr double kSliceTolerance = 0.02;
+// The mean slice may be this many times what is configured, if others' slices need not change for that.
+constexpr double kLeastScale = 0.5;
+constexpr double kMostScale = 4;
+constexpr double kTurnsInAWindow = 6;
+
+constexpr double kSampleGain = 0.1;
+constexpr double kLeastCorrection = 0.8;
+constexpr double kMostCorrection = 1.25;
+
+}  // namespace
+
+// Brings the slices to what is due. A vGPU without one gets it at once; else what is wrong must have been wrong for a
+// while, so that who comes and goes causes no calls.
+void Steering::UpdateSlices() {
+  const bool at_once = std::exchange(slices_at_once_, false);
+  if (config_.fixed_slices || running_.size() < 2) return;
+  std::vector<Shares> shares;
+  for (const auto& [_, tenant] : running_) shares.push_back(tenant->shares());
+  std::vector<double> due = DueParts(shares);
+  // If all have limits and the sum is less than the GPU, they are stopped once a window: each must have had several
+  // turns by then.
+  const double sum = std::accumulate(due.begin(), due.end(), 0.0);
+  Nanos mean = config_.mean_slice;
+  double most_scale = kMostScale;
+  if (sum < 1 - kSliceTolerance) {
+    const double round = sum * static_cast<double>(config_.shares.window) / kTurnsInAWindow;
+    mean = std::min(mean, static_cast<Nanos>(round / static_cast<double>(due.size())));
+    most_scale = 1;
+  }
+  for (std::size_t i = 0; i < due.size(); ++i) due[i] *= running_[i].second->correction;
+  const std::vector<Nanos> slices = SlicesFor(due, {mean, config_.least_slice, config_.most_slice});
+
+  // Only ratios matter: those that have slices keep them if they fit, and the new ones are scaled to theirs.
+  double ordered = 0;
+  double wanted = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (running_[i].second->slice == 0) continue;
+    ordered += static_cast<double>(running_[i].second->slice);
+    wanted += static_cast<double>(slices[i]);
+  }
+  double scale = wanted > 0 ? ordered / wanted : 1;
+  const auto shortest = static_cast<double>(std::ranges::min(slices));
+  if (scale < kLeastScale || scale > most_scale || scale * shortest < static_cast<double>(config_.least_slice))
+    scale = 1;
+
+  const Nanos due_at = slices_due_;
+  Nanos next = kNever;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    auto& [id, tenant] = running_[i];
+    const Nanos slice =
+        std::clamp(static_cast<Nanos>(scale * static_cast<double>(slices[i])), config_.least_slice, config_.most_slice);
+    const double change = static_cast<double>(std::abs(slice - tenant->slice));
+    if (change <= kSliceTolerance * static_cast<double>(tenant->slice)) continue;
+    const bool now = tenant->slice == 0 || at_once;
+    const Nanos may_at =
+        std::max(due_at == kNever ? now_ + config_.slice_interval : due_at, tenant->sliced_at + config_.slice_interval);
+    if (now || (may_at <= now_ && budget_.Has(now_, CallsFor(orders_) + kCallsForSlice))) {
+      OrderSlice(id, *tenant, slice);
+    } else {
+      next = std::min(next, may_at > now_ ? may_at : budget_.When(now_, kCallsForSlice));
+    }
+  }
+  slices_due_ = next;
+}
+
+void Steering::OrderSlice(VgpuId id, Tenant& tenant, Nanos slice) {
+  tenant.slice = slice;
+  tenant.sliced_at = now_;
+  Push({Order::Kind::kSlice, id, slice});
+}
+
+void Steering::FixSlice(VgpuId id, Tenant& tenant) {
+  const Nanos slice = (Nanos{524'288} >> tenant.shares().priority) * kMicrosecond;
+  if (slice != tenant.slice) OrderSlice(id, tenant, slice);
+}
+
+// What each gets by the slices that are in force, not by those that are due.
+void Steering::UpdateParts() {
+  double sum = 0;
+  const auto weight = [](const Tenant& tenant) { return static_cast<double>(tenant.slice) / tenant.correction; };
+  for (const auto& [_, tenant] : running_) sum += weight(*tenant);
+  for (auto& [_, tenant] : running_) {
+    const double part = running_.size() < 2 ? 1 : weight(*tenant) / sum;
+    if (part == tenant->part && tenant->check_at > now_) continue;
+    tenant->part = part;
+    tenant->account.SetPart(now_, part);
+    if (tenant->limited()) tenant->check_at = CheckAt(*tenant);
+  }
+}
+
+void Steering::Sample(VgpuId id, Nanos now, Nanos measured, Nanos expected) {
+  Tenant* tenant = Find(id);
+  if (tenant == nullptr) return;
+  Take(now);
+  const Nanos began = std::exchange(tenant->sampled_at, now_);
+  const bool competed = tenant->runs() && running_.size() > 1 && began >= company_since_;
+  if (config_.fixed_slices || !competed || measured < 0 || expected < 2 * config_.mean_slice) return;
+
+  const double missing =
+      static_cast<double>(expected) / std::max(static_cast<double>(measured), 0.5 * static_cast<double>(expected));
+  tenant->correction *= std::pow(missing, kSampleGain);
+  // Only their ratio matters: kept around 1, or what all lack (the cost of switches) would use up the range.
+  double mean = 0;
+  for (const auto& [_, other] : running_) mean += other->part * other->correction;
+  for (const auto& [_, other] : running_) {
+    other->correction = std::clamp(other->correction / mean, kLeastCorrection, kMostCorrection);
+  }
+  Schedule();
+}
+
+}  // namespace tessera::sched

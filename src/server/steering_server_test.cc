@@ -1,0 +1,237 @@
+#include "server/steering_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "server/gpu_server.h"
+#include "server/testing/fake_control.h"
+#include "server/testing/fake_driver.h"
+
+namespace tessera::server {
+namespace {
+
+namespace abi = channel::abi;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Kind = channel::ObjectEvent::Kind;
+using Source = ChannelServer::Source;
+using State = Gate::State;
+
+constexpr std::uint32_t kGroup = 3, kCopies = 4;
+
+// A GPU with the vGPUs high (priority 2) and low (12) and processes in them, whose channels a fake control steers.
+class SteeringServerTest : public testing::Test {
+ protected:
+  struct Member {
+    Member(pid_t pid, VGpu& vgpu) : process(std::move(*SharedPage::Create(0)), pid), vgpu(vgpu) {}
+    wire::Gate Order() const { return process.page->gate.load(); }
+    Process process;
+    VGpu& vgpu;
+  };
+
+  void SetUp() override {
+    channels_.OnChange([this](pid_t pid) { gpu_.ChannelsChanged(pid); });
+    Make(high_, 1, 2);
+    Make(low_, 2, 12);
+  }
+  void TearDown() override {
+    for (auto& member : members_) {
+      gpu_.Leave(member->process);
+      channels_.Forget(member->process.pid);
+    }
+  }
+
+  void Make(VGpu& vgpu, VgpuId id, std::uint32_t priority) {
+    vgpu.id = id;
+    vgpu.spec.compute.priority = priority;
+    ASSERT_TRUE(gpu_.Add(vgpu));
+  }
+
+  Member& Join(VGpu& vgpu) {
+    const auto pid = static_cast<pid_t>(500'000'000 + members_.size());  // beyond any that exists
+    members_.push_back(std::make_unique<Member>(pid, vgpu));
+    gpu_.Join(vgpu, members_.back()->process, 0, 0);
+    return *members_.back();
+  }
+
+  static std::uint32_t ClientOf(const Member& member) { return 0xc1d00000 + (member.process.pid & 0xffff); }
+
+  // As a context does: a group that computes with two channels, and one that copies.
+  void MakeContext(const Member& member, Source source = Source::kShim) {
+    const std::uint32_t client = ClientOf(member);
+    const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+      channels_.Observe(member.process.pid, {Kind::kAlloc, 5, client, parent, object, cls, detail}, source);
+    };
+    made(0, client, abi::kRootClient, 0);
+    made(client, 2, abi::kDevice, 0);
+    made(2, kGroup, abi::kChannelGroup, abi::kEngineGraphics);
+    made(2, kCopies, abi::kChannelGroup, 0xb);
+    made(kGroup, 10, abi::kAnyChannel, 0);
+    made(kGroup, 11, abi::kAnyChannel, 0);
+    made(kCopies, 20, abi::kAnyChannel, 0);
+  }
+
+  Member& Running(VGpu& vgpu) {
+    Member& member = Join(vgpu);
+    MakeContext(member);
+    Works(member);
+    return member;
+  }
+  // As a program does: where the gate is free it says so, else it asks.
+  void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::Gate::kFree); }
+  void Rests(Member& member) { gpu_.Idle(member.process, MonotonicNow()); }
+
+  bool Frozen(const Member& member, std::uint32_t channel = 10) const {
+    return control_->frozen.contains({ClientOf(member), channel});
+  }
+
+  std::unique_ptr<EventLoop> loop_ = std::move(*EventLoop::Create());
+  const Config config_;
+  std::unique_ptr<FakeControl> owned_control_ = std::make_unique<FakeControl>();
+  FakeControl* control_ = owned_control_.get();
+  ChannelServer channels_{std::move(owned_control_), "", nullptr};
+  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, 0}, 0, config_, channels_};
+  VGpu high_, low_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+TEST_F(SteeringServerTest, SteersOnceTheChannelsAreKnown) {
+  gpu_.ChooseControl();
+  EXPECT_TRUE(gpu_.Steers());  // nobody is there whose channels could be unknown
+  Member& member = Join(low_);
+  Works(member);
+  EXPECT_FALSE(gpu_.Steers());
+  EXPECT_THAT(gpu_.WhyGate(), testing::HasSubstr("not known"));
+  MakeContext(member);
+  EXPECT_TRUE(gpu_.Steers());
+  EXPECT_EQ(member.Order(), wire::Gate::kFree);
+}
+
+TEST_F(SteeringServerTest, AHigherClassFreezesWhatComputesAndNothingElse) {
+  Member& low = Running(low_);
+  Member& high = Join(high_);
+  MakeContext(high);
+  EXPECT_FALSE(Frozen(low));
+  Works(high);
+  EXPECT_TRUE(Frozen(low, 10));
+  EXPECT_TRUE(Frozen(low, 11));
+  EXPECT_FALSE(Frozen(low, 20));  // its copies go on
+  EXPECT_FALSE(Frozen(high));
+  EXPECT_EQ(low.Order(), wire::Gate::kFree);  // what it submits waits on the GPU
+  Rests(high);
+  EXPECT_FALSE(Frozen(low));
+}
+
+TEST_F(SteeringServerTest, WhoHasNothingQueuedWaitsAtItsGateWithoutACall) {
+  Member& high = Running(high_);
+  Member& low = Join(low_);
+  MakeContext(low);
+  EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+  Works(low);
+  EXPECT_EQ(low.process.gate.state, State::kWanting);
+  EXPECT_EQ(control_->Counts().freezes, 0u);
+  Rests(high);
+  EXPECT_EQ(low.Order(), wire::Gate::kFree);
+  EXPECT_EQ(low.process.gate.state, State::kRunning);
+}
+
+TEST_F(SteeringServerTest, WorkThatPassedAGateWhichWasJustClosedIsFrozen) {
+  Member& low = Join(low_);
+  MakeContext(low);
+  Running(high_);
+  EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+  gpu_.Wants(low.process, false);
+  EXPECT_TRUE(Frozen(low));
+}
+
+// Seen on a real GPU: whoever ran while channel control was still being tested counted as idle afterwards.
+TEST_F(SteeringServerTest, WhoRanByTokenRunsOnWhenChannelsTakeOver) {
+  channels_.SetAvailable("its test is under way");
+  Member& low = Running(low_);
+  ASSERT_FALSE(gpu_.Steers());
+  ASSERT_EQ(low.process.gate.state, State::kRunning);
+  channels_.SetAvailable("");
+  gpu_.ChooseControl();
+  ASSERT_TRUE(gpu_.Steers());
+  EXPECT_EQ(low.process.gate.state, State::kRunning);
+  Running(high_);
+  EXPECT_TRUE(Frozen(low));
+}
+
+TEST_F(SteeringServerTest, WhoWasFrozenIsThawedWhenGatesTakeOver) {
+  Member& low = Running(low_);
+  Running(high_);
+  ASSERT_TRUE(Frozen(low));
+  Works(Join(high_));  // one whose channels nobody knows
+  EXPECT_FALSE(gpu_.Steers());
+  EXPECT_FALSE(Frozen(low));
+  EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+}
+
+TEST_F(SteeringServerTest, EachReasonStandsForItself) {
+  Member& low = Running(low_);
+  Member& high = Running(high_);
+  gpu_.Freeze(low.process, true);
+  EXPECT_TRUE(Frozen(low, 20));  // an operator stops its copies too
+  Rests(high);
+  EXPECT_TRUE(Frozen(low));
+  gpu_.Freeze(low.process, false);
+  EXPECT_FALSE(Frozen(low));
+  EXPECT_FALSE(Frozen(low, 20));
+}
+
+TEST_F(SteeringServerTest, AnOperatorsThawDoesNotUndoThePolicy) {
+  Member& low = Running(low_);
+  gpu_.Freeze(low.process, true);
+  Running(high_);
+  gpu_.Freeze(low.process, false);
+  EXPECT_TRUE(Frozen(low));
+}
+
+TEST_F(SteeringServerTest, NewChannelsOfAFrozenProcessAreFrozen) {
+  Member& low = Running(low_);
+  gpu_.Freeze(low.process, true);
+  const std::uint32_t client = ClientOf(low);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
+  EXPECT_TRUE(Frozen(low, 12));
+}
+
+TEST_F(SteeringServerTest, ClaimsToAnothersChannelsAreNotBelieved) {
+  Member& liar = Join(low_);
+  control_->foreign.insert(ClientOf(liar));
+  MakeContext(liar);
+  Works(liar);
+  Running(high_);
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  EXPECT_FALSE(gpu_.Steers());  // its time is shared by its gate
+}
+
+TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
+  Member& one = Running(high_);
+  Running(high_);
+  VGpu other;
+  Make(other, 3, 2);
+  Member& rival = Running(other);
+  ASSERT_GT(control_->slices[rival.process.pid], 0);
+  const Nanos end = MonotonicNow() + kSecond;
+  while (control_->slices[one.process.pid] * 2 != control_->slices[rival.process.pid] && MonotonicNow() < end) {
+    gpu_.AdvanceTo(MonotonicNow());
+  }
+  EXPECT_EQ(control_->slices[one.process.pid] * 2, control_->slices[rival.process.pid]);
+  gpu_.Leave(rival.process);
+  channels_.Forget(rival.process.pid);
+  members_.pop_back();
+  gpu_.Remove(other);
+  gpu_.Forget(other);
+}
+
+TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {
+  Member& low = Running(low_);
+  gpu_.Remove(low_);
+  EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+  EXPECT_TRUE(Frozen(low));
+}
+
+}  // namespace
+}  // namespace tessera::server

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "channel/control.h"
+
+namespace tessera::server {
+
+// Channels that exist only in a test: remembers which are off the GPU.
+class FakeControl : public channel::Control {
+ public:
+  using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
+
+  Result<void> Freeze(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
+    ++counts_.freezes;
+    Each(targets, reach, [this](const Channel& channel) { frozen.insert(channel); });
+    return {};
+  }
+  Result<void> Thaw(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
+    ++counts_.thaws;
+    Each(targets, reach, [this](const Channel& channel) { frozen.erase(channel); });
+    return {};
+  }
+  Result<void> SetSlice(std::uint32_t, const channel::Target& target, Nanos slice) override {
+    ++counts_.slices;
+    slices[target.pid] = slice;
+    return {};
+  }
+  Result<Nanos> Slice(std::uint32_t, const channel::Target& target) override {
+    for (const channel::Group& group : target.groups) {
+      if (foreign.contains(group.client)) return Fail(EACCES, "the client is another file's");
+    }
+    return 2 * kMillisecond;
+  }
+  std::uint32_t DeviceInstance(std::uint32_t gpu) const override { return gpu; }
+  channel::CallCounts Counts() const override { return counts_; }
+
+  std::set<Channel> frozen;
+  std::map<pid_t, Nanos> slices;
+  std::set<std::uint32_t> foreign;  // clients that are not those of whoever claims them
+
+ private:
+  template <typename Act>
+  static void Each(std::span<const channel::Target> targets, channel::Reach reach, Act act) {
+    for (const channel::Target& target : targets) {
+      for (const channel::Group& group : target.groups) {
+        if (reach == channel::Reach::kCompute && group.engine != channel::abi::kEngineGraphics) continue;
+        for (const std::uint32_t handle : group.channels) act({group.client, handle});
+      }
+    }
+  }
+  channel::CallCounts counts_;
+};
+
+}  // namespace tessera::server
