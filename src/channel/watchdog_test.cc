@@ -11,6 +11,7 @@
 #include <fstream>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "channel/soft_control.h"
@@ -220,6 +221,14 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     }
   });
   ASSERT_TRUE(tenant.Hear());
+  // Who has never executed is not listed.
+  const auto frozen_or_not = [&]() -> std::optional<bool> {
+    const auto processes = (*state)->Processes(0);
+    const auto found = std::ranges::find(processes, tenant.pid(), &soft::ProcessUse::pid);
+    if (found == processes.end()) return std::nullopt;
+    return found->frozen;
+  };
+  WaitFor([&] { return frozen_or_not() == false; });
   soft::TestProcess daemon([&](soft::TestProcess::Peer& test) {
     const auto open = [&]() -> Result<std::unique_ptr<Control>> {
       auto mine = attach();
@@ -237,14 +246,9 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     test.Hear();
   });
   ASSERT_TRUE(daemon.Hear());
-  const auto frozen = [&] {
-    const auto processes = (*state)->Processes(0);
-    const auto found = std::ranges::find(processes, tenant.pid(), &soft::ProcessUse::pid);
-    return found != processes.end() && found->frozen;
-  };
-  WaitFor(frozen);
+  WaitFor([&] { return frozen_or_not() == true; });
   daemon.Kill();
-  WaitFor([&] { return !frozen(); });
+  WaitFor([&] { return frozen_or_not() == false; });
 }
 
 TEST(FrozenNotes, AFullTableSaysSo) {

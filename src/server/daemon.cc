@@ -58,6 +58,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->RestoreVGpus();
   if (daemon->setup_.watch) daemon->guests_->StartWatch();
   daemon->TestControl();
+  for (const auto& gpu : daemon->gpus_) gpu->ChooseControl();
   daemon->Beat();
   auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
                                      daemon->setup_.config, daemon->channels_, *daemon->guests_);

@@ -42,6 +42,9 @@ std::vector<const char*> NamesOf(std::uint8_t reasons) {
 
 std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
   std::uint8_t reasons = daemon.Channels().Reasons(process.pid, process.vgpu->gpu);
+  // What waits at its gate needs no call to be kept off the GPU.
+  if (daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == Gate::State::kWanting)
+    reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
   if (process.gate.held) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
   return reasons;
 }

@@ -51,8 +51,10 @@ void Made(const wire::Object& object) {
   Tell(object);
 }
 
-// With an object goes all that was made under it.
+// With an object goes all that was made under it. The driver's library also frees 0, which is nothing; and 0 is what a
+// client has for a parent.
 void Freed(std::uint32_t client, std::uint32_t handle) {
+  if (handle == 0) return;
   std::lock_guard lock(Mutex());
   auto& objects = Objects();
   const std::size_t before = objects.size();
@@ -91,7 +93,7 @@ void AbandonObjectsAfterFork() { new (&Mutex()) std::mutex; }
 }  // namespace tessera::shim
 
 // Every program's ioctl passes here: one compare for what is not the resource manager's.
-extern "C" int ioctl(int fd, unsigned long request, ...) noexcept {
+extern "C" [[gnu::visibility("default")]] int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);

@@ -76,9 +76,13 @@ class Steering(SoftGpuTest):
         self.assertIn("operator", self.vgpu("1")["frozen"])
         self.tessera("thaw", "vgpu:1")
 
-    def test_adopt_refuses_what_is_not_on_a_gpu(self):
-        self.refused("adopt", "1", "--vgpu", "team")
-        self.assertEqual(self.vgpu("team")["processes"], [])
+    def test_what_cannot_be_adopted(self):
+        tenant = self.tenant_in("team")
+        tenant.until("ready")
+        self.assertIn("nobody", self.refused("adopt", tenant.pid, "--vgpu", "nobody"))
+        self.assertIn(str(tenant.pid), self.refused("adopt", tenant.pid, "--vgpu", "team"))
+        self.assertEqual(self.vgpu("team")["processes"], [tenant.pid])
+        tenant.finish()
 
     def test_priorities(self):
         self.assertEqual(self.vgpu("team")["compute_priority"], 8)

@@ -128,6 +128,35 @@ class Freeze(SteeringTest):
             self.assertIn(str(name), done.stderr)
 
 
+class Channels(SteeringTest):
+    """What the shim tells of its process's channels."""
+
+    def channels(self, shell):
+        return self.process(shell.pid)["channels"]
+
+    def test_they_come_and_go(self):
+        self.create("a")
+        shell = self.shell_with_context("a")
+        shell.ok("make-channels", 5)
+        wait_for("the channels", lambda: self.channels(shell) == 5)
+        shell.ok("free-object", 0)
+        wait_for("one to be gone", lambda: self.channels(shell) == 4)
+        shell.ok("free-object", "group")
+        wait_for("all to be gone", lambda: self.channels(shell) == 0)
+        shell.end()
+
+    def test_a_new_daemon_is_told(self):
+        self.create("a")
+        shell = self.shell_with_context("a")
+        shell.ok("make-channels", 5)
+        wait_for("the channels", lambda: self.channels(shell) == 5)
+        self.stop_daemon(signal.SIGKILL)
+        self.start_daemon()
+        wait_for("the program to be back", lambda: self.process(shell.pid))
+        wait_for("the channels", lambda: self.channels(shell) == 5)
+        shell.end()
+
+
 class FreezeByGates(Freeze):
     CONFIG = GATE
     BY = "gate"

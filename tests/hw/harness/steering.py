@@ -32,6 +32,17 @@ def xids():
     return [line for line in log.stdout.splitlines() if "Xid" in line] if log.returncode == 0 else None
 
 
+def describe(bench):
+    """Logs how everything stands, for whoever looks into a failure."""
+    if not bench.tessera.alive():
+        return bench.log("the daemon does not run")
+    for process in bench.tessera.get("/v1/processes")["processes"]:
+        bench.log(" ".join(f"{key}={process[key]}" for key in ("pid", "vgpu", "state", "frozen", "channels", "submissions")))
+    for vgpu in bench.tessera.get("/v1/vgpus")["vgpus"]:
+        bench.log(" ".join(f"{key}={vgpu[key]}" for key in ("name", "token", "frozen", "slice_us", "compute_priority")))
+    bench.log(str(bench.tessera.gpu()["control"]))
+
+
 def steer(**options):
     """Declares a check of the section "steer": alone, and a failure if the driver complained meanwhile."""
 
@@ -41,7 +52,11 @@ def steer(**options):
             if not bench.tessera.alive():  # a check before this one killed it, and failed
                 bench.tessera.start()
             before = xids()
-            told = body(bench)
+            try:
+                told = body(bench)
+            except Failed:
+                describe(bench)
+                raise
             figure, details = told if isinstance(told, tuple) else (told, None)
             after = xids()
             if not bench.soft and (before is None or after is None):
@@ -86,7 +101,7 @@ class Worker:
     def moves(self, limit_s=5, by=1):
         """Waits for it to get on; the seconds that took."""
         begin, first = time.monotonic(), self.count()
-        self._bench.until(lambda: self.count() >= first + by, f"{self.program.name()} gets on", limit_s, 0.001)
+        self._bench.until(lambda: self.count() >= first + by, f"process {self.pid} ({self.program.name()}) gets on", limit_s, 0.001)
         return time.monotonic() - begin
 
     def moved_in(self, span_s):

@@ -43,6 +43,7 @@ int main() {
   AddMemoryCommands(commands);
   AddWorkCommands(commands);
   AddProcessCommands(commands);
+  AddObjectCommands(commands);
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream stream(line);
     std::string command;

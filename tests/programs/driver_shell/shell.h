@@ -47,5 +47,6 @@ void AddContextCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);
 void AddWorkCommands(Commands& commands);
 void AddProcessCommands(Commands& commands);
+void AddObjectCommands(Commands& commands);
 
 }  // namespace tessera::shell
