@@ -60,14 +60,35 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
   } else {
     process.verified = true;
   }
-  FreezeAgain(pid, process);
+  for (auto& [gpu, use] : process.uses) {
+    // Only by a free: a program that tells a new daemon of a group again does not end its channels.
+    if (event.kind == channel::ObjectEvent::Kind::kFree) Prune(pid, gpu, use);
+    if (use.reasons == 0 && use.off.empty()) continue;
+    if (auto settled = Settle(gpu, {&pid, 1}); !settled)
+      spdlog::warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
+  }
   if (on_change_) on_change_(pid);
 }
 
-void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events) {
+// Forgets channels that are no more: their handles may come back as others'.
+void ChannelServer::Prune(pid_t pid, std::uint32_t gpu, Use& use) const {
+  std::set<Channel> existing;
+  for (const channel::Group& group : Groups(pid, gpu)) {
+    for (const std::uint32_t handle : group.channels) existing.emplace(group.client, handle);
+  }
+  std::erase_if(use.off, [&](const Channel& channel) { return !existing.contains(channel); });
+}
+
+void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen) {
   Process& process = Find(pid);
   for (const auto& event : events) process.objects.Apply(event);
   process.verified = true;
+  if (!frozen || !control_) return;
+  for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
+    for (const channel::Group& group : Groups(pid, gpu)) {
+      for (const std::uint32_t handle : group.channels) process.uses[gpu].off.emplace(group.client, handle);
+    }
+  }
 }
 
 // The device between client and group is named anew: only its instance matters.
@@ -102,27 +123,12 @@ void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
   (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
 }
 
-// Channels that a frozen process made since: they are not frozen yet.
-void ChannelServer::FreezeAgain(pid_t pid, Process& process) {
-  if (!Available()) return;
-  for (auto& [gpu, use] : process.uses) {
-    if (use.reasons == 0) continue;
-    const channel::Target target = TargetOf(pid, process, gpu);
-    calls_.Note(MonotonicNow());
-    Note(pid, gpu, process, use);
-    if (auto frozen = control_->Freeze(gpu, {&target, 1}, ReachOf(use.reasons)); !frozen)
-      spdlog::warn("new channels of process {} are not frozen: {}", pid, frozen.error().Text());
-  }
-}
-
 void ChannelServer::Forget(pid_t pid) {
   const auto found = processes_.find(pid);
   if (let_go_ || found == processes_.end()) return;
   for (auto& [gpu, use] : found->second.uses) {
-    if (use.reasons == 0 || !Available() || !Alive(found->second)) continue;
-    const channel::Target target = TargetOf(pid, found->second, gpu);
-    calls_.Note(MonotonicNow());
-    (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
+    use.reasons = 0;
+    if (Available() && Alive(found->second)) (void)Settle(gpu, {&pid, 1});
   }
   if (watchdog_) {
     for (const auto& [gpu, use] : found->second.uses) watchdog_->NoteThawed(pid, gpu);
@@ -175,10 +181,6 @@ channel::Target ChannelServer::TargetOf(pid_t pid, const Process& process, std::
           .groups = process.objects.Groups(control_->DeviceInstance(gpu))};
 }
 
-channel::Reach ChannelServer::ReachOf(std::uint8_t reasons) {
-  return reasons & Bit(FreezeReason::kOperator) ? channel::Reach::kAll : channel::Reach::kCompute;
-}
-
 Result<void> ChannelServer::Freeze(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason) {
   return Change(gpu, pids, reason, true);
 }
@@ -190,7 +192,6 @@ Result<void> ChannelServer::Thaw(std::uint32_t gpu, std::span<const pid_t> pids,
 Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
   if (!Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + why_);
   if (let_go_) return {};
-  std::vector<channel::Target> change[2];  // by reach
   std::vector<pid_t> changed;
   for (const pid_t pid : pids) {
     Process& process = Find(pid);
@@ -201,25 +202,67 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
     if (use.reasons == before) continue;
     changed.push_back(pid);
     if (frozen) Note(pid, gpu, process, use);  // first: this daemon may be killed in the middle
-    // While one reason is left, its channels stay as they are, unless more of them are to stop.
-    if (frozen && before != 0 && ReachOf(before) == ReachOf(use.reasons)) continue;
-    if (!frozen && use.reasons != 0) continue;
-    const channel::Reach reach = ReachOf(frozen ? use.reasons : before);
-    change[reach == channel::Reach::kAll].push_back(TargetOf(pid, process, gpu));
   }
+  return Settle(gpu, changed);
+}
+
+// The channels to take off the GPU, or to put back, so that those are off that the reasons ask for: an operator stops
+// all of them, the others those that compute.
+channel::Target ChannelServer::Difference(pid_t pid, const Process& process, std::uint32_t gpu, Use& use,
+                                          bool freeze) const {
+  channel::Target target = TargetOf(pid, process, gpu);
+  if (control_->KnowsProcesses()) {
+    if ((use.reasons != 0) != freeze || use.all_off == freeze) target.pid = 0;
+    return target;
+  }
+  std::set<Channel> wanted;
+  for (const channel::Group& group : target.groups) {
+    for (const std::uint32_t handle : group.channels) {
+      if ((use.reasons & Bit(FreezeReason::kOperator)) || (use.reasons != 0 && Computes(group)))
+        wanted.emplace(group.client, handle);
+    }
+  }
+  for (channel::Group& group : target.groups) {
+    std::erase_if(group.channels, [&](std::uint32_t handle) {
+      const Channel channel{group.client, handle};
+      return wanted.contains(channel) != freeze || use.off.contains(channel) == freeze;
+    });
+  }
+  std::erase_if(target.groups, [](const channel::Group& group) { return group.channels.empty(); });
+  if (target.groups.empty()) target.pid = 0;
+  return target;
+}
+
+// Makes the GPU do what the reasons say: at most one freeze and one thaw for all of them together.
+Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pids) {
   Result<void> done;
-  for (const bool all : {false, true}) {
-    if (change[all].empty()) continue;
-    const auto reach = all ? channel::Reach::kAll : channel::Reach::kCompute;
+  for (const bool freeze : {true, false}) {
+    std::vector<channel::Target> targets;
+    for (const pid_t pid : pids) {
+      Process& process = processes_.at(pid);
+      channel::Target target = Difference(pid, process, gpu, process.uses[gpu], freeze);
+      if (target.pid != 0) targets.push_back(std::move(target));
+    }
+    if (targets.empty()) continue;
     const Nanos begin = MonotonicNow();
-    auto result = frozen ? control_->Freeze(gpu, change[all], reach) : control_->Thaw(gpu, change[all], reach);
+    auto result = freeze ? control_->Freeze(gpu, targets, channel::Reach::kAll)
+                         : control_->Thaw(gpu, targets, channel::Reach::kAll);
     const Nanos end = MonotonicNow();
     calls_.Note(end);
-    (frozen ? freeze_times_ : thaw_times_).Note(end - begin);
+    (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
     if (!result) done = result;
+    for (const channel::Target& target : targets) {
+      Use& use = processes_.at(target.pid).uses[gpu];
+      use.all_off = freeze;
+      for (const channel::Group& group : target.groups) {
+        for (const std::uint32_t handle : group.channels) {
+          freeze ? (void)use.off.emplace(group.client, handle) : (void)use.off.erase({group.client, handle});
+        }
+      }
+    }
   }
   const Nanos now = MonotonicNow();
-  for (const pid_t pid : changed) {
+  for (const pid_t pid : pids) {
     Process& process = processes_.at(pid);
     Use& use = process.uses[gpu];
     if (use.reasons == 0) {
@@ -227,7 +270,7 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
     } else if (use.frozen_at == 0) {
       use.frozen_at = now;
     }
-    if (!frozen) Note(pid, gpu, process, use);
+    Note(pid, gpu, process, use);
   }
   return done;
 }
@@ -243,7 +286,14 @@ void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, c
 }
 
 void ChannelServer::AfterTrip() {
-  for (auto& [pid, process] : processes_) FreezeAgain(pid, process);
+  for (auto& [pid, process] : processes_) {
+    for (auto& [gpu, use] : process.uses) {
+      if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;
+      use.off.clear();
+      use.all_off = false;
+      (void)Settle(gpu, {&pid, 1});
+    }
+  }
 }
 
 std::uint8_t ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {

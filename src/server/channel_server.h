@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,8 +55,8 @@ class ChannelServer {
   void OnChange(std::function<void(pid_t)> callback) { on_change_ = std::move(callback); }
   // The watchdog thawed everybody, because this daemon hung: freezes again.
   void AfterTrip();
-  // Groups of a process that an earlier daemon knew.
-  void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events);
+  // What an earlier daemon knew of a process, and had frozen for an operator.
+  void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // For Restore: events that make the same channels.
   std::vector<channel::ObjectEvent> Objects(pid_t pid) const;
   // Thaws channels that an earlier daemon may have frozen.
@@ -79,9 +79,14 @@ class ChannelServer {
   double CallsPerSecond(Nanos now) const { return calls_.PerSecond(now); }
 
  private:
-  struct Use {  // of one GPU
+  using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
+  struct Use {                                              // of one GPU
     std::uint8_t reasons = 0;
     Nanos frozen_at = 0;
+    // The channels that are off the GPU. RM counts: what was taken off twice needs to be put back twice
+    // (docs/hardware-log.md), so nothing is.
+    std::set<Channel> off;
+    bool all_off = false;  // where the control finds the channels itself
   };
   struct Process {
     UniqueFd fd;  // pidfd
@@ -95,11 +100,12 @@ class ChannelServer {
   Process& Find(pid_t pid);
   channel::Target TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const;
   bool Verify(pid_t pid, Process& process);
-  void FreezeAgain(pid_t pid, Process& process);
+  void Prune(pid_t pid, std::uint32_t gpu, Use& use) const;
+  Result<void> Settle(std::uint32_t gpu, std::span<const pid_t> pids);
+  channel::Target Difference(pid_t pid, const Process& process, std::uint32_t gpu, Use& use, bool freeze) const;
   static bool Alive(const Process& process);
   Result<void> Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen);
   void Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use);
-  static channel::Reach ReachOf(std::uint8_t reasons);
 
   std::unique_ptr<channel::Control> control_;
   std::string why_;

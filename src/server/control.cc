@@ -73,6 +73,7 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
 }
 
 Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
+  Measure();
   return Run([this, pid, name]() -> Result<ProcessReport> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());

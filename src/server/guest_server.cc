@@ -251,9 +251,10 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   if (Process* process = Find(pid, vgpu.gpu)) {
     return Fail(EBUSY, fmt::format("process {} is in vGPU {} already", pid, process->vgpu->spec.name));
   }
-  if (!channels_.Knows(pid, vgpu.gpu)) {
+  const bool uses = !channels_.Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Unmanaged().contains(pid);
+  if (!uses || !channels_.Knows(pid, vgpu.gpu)) {
     if (!channels_.Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + channels_.Why());
-    if (!why_no_watch_.empty())
+    if (uses && !why_no_watch_.empty())
       return Fail(ENOTSUP, "programs that were not started through Tessera are not seen: " + why_no_watch_);
     if (watched_.Find(pid) && !Complete(pid)) {
       return Fail(ENOENT, fmt::format("the channels of process {} are not known: it started before this daemon", pid),
@@ -267,10 +268,18 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   table_.Joined(vgpu);
   Process* process = Join(pid, **guest, vgpu);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
-  if (const auto* seen = watched_.Find(pid)) (void)gpus_[vgpu.gpu]->Hold(*process, seen->memory.Bytes());
+  (void)gpus_[vgpu.gpu]->Hold(*process, BytesOf(pid, vgpu.gpu));
   if (frozen_.erase(pid) > 0) gpus_[vgpu.gpu]->Freeze(*process, true);
   on_change_();
   return {};
+}
+
+// The watch sees an allocation at once, and NVML's figure has all of them, also those that the watch cannot see.
+std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
+  const guard::WatchedProcess* seen = watched_.Find(pid);
+  const auto measured = gpus_[gpu]->Unmanaged().find(pid);
+  return std::max(seen ? seen->memory.Bytes() : 0,
+                  measured == gpus_[gpu]->Unmanaged().end() ? 0 : measured->second);
 }
 
 void GuestServer::Abandon(const VGpu& vgpu) {
@@ -328,9 +337,8 @@ std::vector<GuestServer::Unmanaged> GuestServer::List() const {
       const auto measured = gpu->Unmanaged().find(process->pid);
       const bool uses = !channels_.Groups(process->pid, index).empty() || measured != gpu->Unmanaged().end();
       if (!uses || Find(process->pid, index)) continue;
-      const std::uint64_t bytes = process->complete || measured == gpu->Unmanaged().end() ? process->memory.Bytes()
-                                                                                          : measured->second;
-      list.push_back({process->pid, process->name, index, bytes, process->complete, frozen_.contains(process->pid)});
+      list.push_back({process->pid, process->name, index, BytesOf(process->pid, index), process->complete,
+                      frozen_.contains(process->pid)});
       listed.emplace(process->pid, index);
     }
   }
@@ -368,7 +376,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
   for (const SavedProcess& entry : saved) {
     const auto start = ProcessStart(entry.pid);
     if (!start || *start != entry.start) continue;
-    channels_.Restore(entry.pid, entry.objects);
+    channels_.Restore(entry.pid, entry.objects, entry.frozen);
     if (entry.frozen) frozen_[entry.pid] = entry.start;
     for (const auto& gpu : gpus_) {
       if (!channels_.Knows(entry.pid, gpu->Index())) continue;

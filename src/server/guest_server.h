@@ -92,6 +92,7 @@ class GuestServer {
   void Ended(pid_t pid);
   Process* Find(pid_t pid, std::uint32_t gpu) const;
   bool Managed(pid_t pid) const;
+  std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
 
   EventLoop& loop_;
   VGpuTable& table_;

@@ -197,6 +197,47 @@ TEST_F(SteeringServerTest, NewChannelsOfAFrozenProcessAreFrozen) {
   EXPECT_TRUE(Frozen(low, 12));
 }
 
+// Seen on a real GPU: channels that were taken off twice did not come back with one thaw.
+TEST_F(SteeringServerTest, NoChannelIsTakenOffTwice) {
+  Member& low = Running(low_);
+  Running(high_);
+  gpu_.Freeze(low.process, true);
+  const std::uint32_t client = ClientOf(low);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
+  MakeContext(low);  // as to a new daemon
+  EXPECT_TRUE(Frozen(low, 12));
+  EXPECT_FALSE(control_->twice);
+  gpu_.Freeze(low.process, false);
+  EXPECT_TRUE(Frozen(low, 10));
+  EXPECT_FALSE(Frozen(low, 20));  // the policy stops what computes only
+}
+
+TEST_F(SteeringServerTest, AHandleThatCameBackIsAnotherChannel) {
+  Member& low = Running(low_);
+  gpu_.Freeze(low.process, true);
+  const std::uint32_t client = ClientOf(low);
+  channels_.Observe(low.process.pid, {.kind = Kind::kFree, .fd = 5, .client = client, .object = 11}, Source::kShim);
+  control_->frozen.erase({client, 11});
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 11, abi::kAnyChannel, 0}, Source::kShim);
+  EXPECT_TRUE(Frozen(low, 11));
+}
+
+TEST_F(SteeringServerTest, WhatAnEarlierDaemonFrozeIsThawedOnce) {
+  Member& low = Running(low_);
+  const pid_t pid = low.process.pid;
+  gpu_.Freeze(low.process, true);
+  const auto objects = channels_.Objects(pid);
+  auto control = std::make_unique<FakeControl>();
+  FakeControl& after = *control;
+  after.frozen = control_->frozen;
+  ChannelServer next(std::move(control), "", nullptr);
+  next.Restore(pid, objects, true);
+  EXPECT_TRUE(next.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_FALSE(after.twice);
+  EXPECT_TRUE(next.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_THAT(after.frozen, IsEmpty());
+}
+
 TEST_F(SteeringServerTest, ClaimsToAnothersChannelsAreNotBelieved) {
   Member& liar = Join(low_);
   control_->foreign.insert(ClientOf(liar));

@@ -48,7 +48,7 @@ class Run(SoftGpuTest):
 
     def test_what_tessera_itself_cannot_do_is_125(self):
         for words in (("--vgpu", "nobody", "--", "true"), ("--memory", "100G", "--", "true"), ("--bogus", "--", "true"),
-                      ("--memory", "20Q", "--", "true"), ("--gpu", "9", "--", "true"), ("--enforce", "kernel", "--", "true"),
+                      ("--memory", "20Q", "--", "true"), ("--gpu", "9", "--", "true"), ("--enforce", "nothing", "--", "true"),
                       ()):
             with self.subTest(words):
                 done = self.tessera(*self.run_flags, *words, check=False)
@@ -162,19 +162,20 @@ class Commands(SoftGpuTest):
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
-            "vgpus", "processes", "holder"})
+            "vgpus", "processes", "holder", "control"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
                          (0, True, 4 * GIB, GIB, 96 * MIB, 64 * MIB, 1, 1))
         self.assertEqual(set(self.json("vgpu", "show", "team")), {
             "name", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
             "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
-            "compute_limit_pct", "compute_weight", "compute_current_pct", "compute_busy_us", "compute_waited_us", "token",
-            "processes"})
+            "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
+            "compute_waited_us", "slice_us", "frozen", "token", "processes"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
-            "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us"})
+            "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
+            "enforce", "complete", "channels", "groups", "frozen"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),
                          (shell.pid, "driver_shell", "team", 96 * MIB, 96 * MIB, 1))

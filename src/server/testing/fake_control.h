@@ -15,7 +15,7 @@ class FakeControl : public channel::Control {
 
   Result<void> Freeze(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.freezes;
-    Each(targets, reach, [this](const Channel& channel) { frozen.insert(channel); });
+    Each(targets, reach, [this](const Channel& channel) { twice |= !frozen.insert(channel).second; });
     return {};
   }
   Result<void> Thaw(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
@@ -38,6 +38,7 @@ class FakeControl : public channel::Control {
   channel::CallCounts Counts() const override { return counts_; }
 
   std::set<Channel> frozen;
+  bool twice = false;  // one was taken off that was off: the driver would want it back twice
   std::map<pid_t, Nanos> slices;
   std::set<std::uint32_t> foreign;  // clients that are not those of whoever claims them
 
