@@ -71,7 +71,7 @@ Gate::Answer Gate::Act(const Call& call, const Request& request, const Decision&
       return Allocate(call, request, false, argument, waiting);
     case Action::kClient:
       // RM may give it a number that a client of this program had whose file it closed: see that none is left.
-      if (const auto* caller = Caller(call)) Check(memory_.ClientsOf(caller->pid));
+      if (const auto* caller = Caller(call)) CheckClients(memory_.ClientsOf(caller->pid));
       break;
     case Action::kFree:
       return Free(call, request, argument, waiting);
@@ -96,8 +96,20 @@ void Gate::Done(bool given) {
 
 Gate::Answer Gate::Refuse(const Call& call, int error, std::string_view why) {
   ++counts_.refused;
-  hooks_.refused(static_cast<pid_t>(StatusField(call.tid, "Tgid")), std::string(why));
+  if (pid_t* const process = refusals_.Admit(call.tree, MonotonicNow())) {
+    *process = static_cast<pid_t>(StatusField(call.tid, "Tgid"));
+    hooks_.refused(*process, std::string(why));
+  }
   return {.result = -error};
+}
+
+void Gate::TellLeftOut(const Refusals::LeftOut& left_out) {
+  hooks_.refused(left_out.process, "each of " + std::to_string(left_out.count) + " more requests of its program");
+}
+
+void Gate::Check() {
+  CheckEnded();
+  for (const Refusals::LeftOut& left_out : refusals_.TakeDue(MonotonicNow())) TellLeftOut(left_out);
 }
 
 Gate::Answer Gate::WriteStatus(const Call& call, const Request& request, std::uint32_t status) {
@@ -141,6 +153,7 @@ Gate::Loan Gate::Lend(const Call& call, const Waiting& waiting) {
 }
 
 void Gate::TreeEnded(std::uint64_t tree) {
+  if (const auto left_out = refusals_.Forget(tree)) TellLeftOut(*left_out);
   std::vector<std::uint32_t> clients;
   for (const auto& [client, holder] : holders_) {
     if (holder.tree == tree) clients.push_back(client);

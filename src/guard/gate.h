@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "guard/kernel_boundary.h"
 #include "guard/memory_objects.h"
 #include "guard/processes.h"
+#include "guard/refusals.h"
 #include "guard/requests.h"
 
 namespace tessera::guard {
@@ -60,9 +62,12 @@ class Gate {
   void TreeEnded(std::uint64_t tree);
 
   // To be called when EndedFd is readable, and when NextCheck (CLOCK_MONOTONIC; kNever) has come.
-  void CheckEnded();
+  void Check();
   int EndedFd() const { return processes_.EndedFd(); }
-  Nanos NextCheck() const { return suspects_.empty() ? kNever : last_search_ + kSearchInterval; }
+  Nanos NextCheck() const {
+    const Nanos search = suspects_.empty() ? kNever : last_search_ + kSearchInterval;
+    return std::min(search, refusals_.NextDue());
+  }
 
   const Counts& Total() const { return counts_; }
 
@@ -103,6 +108,7 @@ class Gate {
   Answer WriteStatus(const Call& call, const Request& request, std::uint32_t status);
   Loan Lend(const Call& call, const Waiting& waiting);
   const Processes::Process* Caller(const Call& call);
+  void TellLeftOut(const Refusals::LeftOut& left_out);
 
   // gate_calls.cc
   Answer Allocate(const Call& call, const Request& request, bool is_memory, Argument argument, const Waiting& waiting);
@@ -122,8 +128,9 @@ class Gate {
   std::optional<pid_t> OwnerOf(const Loan& loan, const Call& call, std::uint32_t client);
   bool Answers(int file, std::uint32_t client);
   bool HolderAnswers(std::uint32_t client);
-  void Check(std::vector<std::uint32_t> clients);
+  void CheckClients(std::vector<std::uint32_t> clients);
   void TakeEnded();
+  void CheckEnded();
   void End(std::uint32_t client);
   bool Charge(pid_t pid, std::uint64_t bytes);
   void Apply(const MemoryObjects::Changes& changes);
@@ -138,6 +145,7 @@ class Gate {
   Nanos last_search_ = 0, last_check_ = 0;
   std::uint64_t last_unnamed_ = std::uint64_t{1} << 32;  // handles beyond RM's, for objects of which it is not known
   std::optional<Made> made_;
+  Refusals refusals_;
   Counts counts_;
 
   // Copies of the caller's parameters: as they were, and as the driver left them.

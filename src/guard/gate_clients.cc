@@ -56,7 +56,7 @@ bool Gate::HolderAnswers(std::uint32_t client) {
 }
 
 // Ends the clients whose file nobody holds any more.
-void Gate::Check(std::vector<std::uint32_t> clients) {
+void Gate::CheckClients(std::vector<std::uint32_t> clients) {
   std::erase_if(clients, [&](std::uint32_t client) { return !holders_.contains(client) || HolderAnswers(client); });
   if (clients.empty()) return;
   last_search_ = MonotonicNow();
@@ -85,7 +85,8 @@ void Gate::TakeEnded() {
 
 void Gate::CheckEnded() {
   TakeEnded();
-  if (!suspects_.empty() && MonotonicNow() >= last_search_ + kSearchInterval) Check(std::exchange(suspects_, {}));
+  if (!suspects_.empty() && MonotonicNow() >= last_search_ + kSearchInterval)
+    CheckClients(std::exchange(suspects_, {}));
 }
 
 void Gate::End(std::uint32_t client) {
@@ -109,7 +110,7 @@ bool Gate::Charge(pid_t pid, std::uint64_t bytes) {
   std::vector<std::uint32_t> clients;
   for (const auto& [client, holder] : holders_) clients.push_back(client);
   const std::size_t before = memory_.Memories();
-  Check(std::move(clients));
+  CheckClients(std::move(clients));
   return memory_.Memories() != before && hooks_.charge(pid, bytes);
 }
 

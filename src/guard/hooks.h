@@ -20,7 +20,8 @@ struct SupervisorHooks {
   // What the process made or freed; only what succeeded, and only in clients that are its own.
   std::function<void(pid_t pid, const channel::ObjectEvent& event)> object;
   std::function<void(std::uint64_t listener)> ended;  // its last process is gone, and all was given back
-  // A request that no program may make; for people. Not of memory over the limit. A hostile program can cause many.
+  // A request that no program may make; for people. Not of memory over the limit. A few a second for a program, and one
+  // that says how many more there were.
   std::function<void(pid_t pid, std::string what)> refused;
 };
 

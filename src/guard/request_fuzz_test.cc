@@ -16,9 +16,9 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 // Words that mean something to the gate, so that random requests get past the first look.
-constexpr std::array<std::uint32_t, 18> kWords = {0,          1,        2,      3,          14,         0x3e,
-                                                  0x3f,       0x40,     0x41,   0x80,       0xa06c,     0xc86f,
-                                                  0x2080110b, 0x801711, 0x2080, 0xa06c0101, 0xa06c0103, 0x20801117};
+constexpr std::array<std::uint32_t, 19> kWords = {
+    0,      1,      2,          3,        14,     0x3e,       0x3f,       0x40,       0x41, 0x80,
+    0xa06c, 0xc86f, 0x2080110b, 0x801711, 0x2080, 0xa06c0101, 0xa06c0103, 0x20801117, 0xc2};
 
 TEST(RequestFuzzTest, RandomRequests) {
   std::mt19937 random(1);

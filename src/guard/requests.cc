@@ -11,8 +11,14 @@ namespace {
 namespace abi = channel::abi;
 
 // Classes of which the gate knows more than channel::abi needs. [S] class/cl*.h
-constexpr std::uint32_t kMemoryLocalPrivileged = 0x3f;
-constexpr std::uint32_t kMemorySystemDynamic = 0x3d;
+//
+// The GPU's registers (NV01_MEMORY_LOCAL_PRIVILEGED), which take no memory: RM makes a handle of the size of BAR 0 and
+// looks at no size in the request. The Vulkan driver wants two when it starts. RM lets nobody map them who has not
+// CAP_SYS_ADMIN; a program that has it is not held by the gate in other ways either. [S] reg_mem.c, mapping_cpu.c
+constexpr std::uint32_t kRegisters = 0x3f;
+// All of the GPU's memory in one handle, the neighbours' too (NV01_MEMORY_LOCAL_PHYSICAL). [S] phys_mem.c
+constexpr std::uint32_t kMemoryPhysical = 0xc2;
+constexpr std::uint32_t kMemoryVirtual = 0x70;       // addresses only
 constexpr std::uint32_t kMemoryOsDescriptor = 0x71;  // memory of the program itself
 
 // NVOS32_PARAMETERS. [S] nvos.h
@@ -121,14 +127,18 @@ Decision DecideControl(const Request& request, std::span<const std::byte> params
 
 Decision DecideAlloc(std::uint32_t cls) {
   if (cls == abi::kMemoryLocal) return {.action = Action::kMemory};
-  if (cls == kMemoryLocalPrivileged) {
-    return Answer(abi::kInsufficientPermissions, "memory of class 3f: its size is not known");
-  }
+  if (cls == kMemoryPhysical) return Answer(abi::kInsufficientPermissions, "all of the GPU's memory at once");
   if (cls == abi::kDevice || cls == abi::kChannelGroup || abi::IsChannel(cls)) {
     return {.action = Action::kObject};
   }
   if (abi::IsRoot(cls)) return {.action = Action::kClient};
   return {};
+}
+
+// An older allocation of what is no GPU memory. Of kMemoryLocal it takes none either, but RM makes it kMemoryPhysical
+// for who may have that, and the size of the whole GPU for others. [S] rmapi_deprecated_allocmemory.c
+bool IsHarmless(std::uint32_t cls) {
+  return cls == abi::kMemorySystem || cls == kMemoryVirtual || cls == kMemoryOsDescriptor || cls == kRegisters;
 }
 
 bool InGpuMemory(std::uint32_t flags, std::uint32_t attributes) {
@@ -239,8 +249,7 @@ Decision Decide(const Request& request, std::span<const std::byte> params) {
       if (TakesUncountedMemory(request.command)) return Answer(abi::kNotSupported, "memory of a size not said");
       return {};
     case Request::Kind::kAllocMemory:
-      if (request.cls == abi::kMemorySystem || request.cls == kMemorySystemDynamic) return {};
-      if (request.cls == kMemoryOsDescriptor) return {};
+      if (IsHarmless(request.cls)) return {};
       return Answer(abi::kNotSupported, "GPU memory by an old request");
     case Request::Kind::kWrapped:
       break;

@@ -107,16 +107,21 @@ TEST(RequestsTest, AllocationsByClass) {
   EXPECT_EQ(action(abi::kMemorySystem), Action::kPass);
   EXPECT_EQ(action(abi::kSubdevice), Action::kPass);
   EXPECT_EQ(action(0x79), Action::kPass) << "an event, which names a descriptor of the program";
-  EXPECT_EQ(action(0x3f), Action::kAnswer);
+  EXPECT_EQ(action(0x3f), Action::kPass) << "registers take no memory";
+  EXPECT_EQ(action(0xc2), Action::kAnswer) << "the neighbours' memory";
 }
 
-TEST(RequestsTest, OldAllocationsOfHostMemoryOnly) {
+TEST(RequestsTest, OldAllocationsOfGpuMemoryAreRefused) {
   const auto decide = [](std::uint32_t cls) {
     const std::array<std::uint32_t, 14> words{1, 2, 3, cls};
     return Decide(DecodeStruct(kAllocMemory, words), {});
   };
   EXPECT_EQ(decide(abi::kMemorySystem).action, Action::kPass);
   EXPECT_EQ(decide(0x71).action, Action::kPass);
+  EXPECT_EQ(decide(0x70).action, Action::kPass) << "addresses";
+  EXPECT_EQ(decide(0x3f).action, Action::kPass) << "the Vulkan driver makes two when it starts";
+  EXPECT_EQ(decide(0xc2).status, abi::kNotSupported);
+  EXPECT_EQ(decide(0x81).status, abi::kNotSupported);
   EXPECT_EQ(decide(abi::kMemoryLocal).status, abi::kNotSupported);
 }
 

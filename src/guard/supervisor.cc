@@ -5,7 +5,6 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -25,7 +24,7 @@
 namespace tessera::guard {
 namespace {
 
-constexpr std::uint64_t kWake = 0, kEnds = 1;  // of epoll; listeners have greater numbers
+constexpr std::size_t kWake = 0, kEnds = 1, kFirstListener = 2;  // of watched_
 
 void GiveUpAdministration() {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};  // this thread
@@ -33,11 +32,6 @@ void GiveUpAdministration() {
   if (syscall(SYS_capget, &header, data.data()) != 0) return;
   data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective &= ~CAP_TO_MASK(CAP_SYS_ADMIN);
   syscall(SYS_capset, &header, data.data());
-}
-
-bool Watch(int epoll, int fd, std::uint64_t id) {
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};
-  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 int Timeout(Nanos at) {
@@ -73,13 +67,10 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorHooks hooks, Sup
   auto gate = Gate::Create(std::move(hooks), options, *supervisor->boundary_);
   if (!gate) return std::unexpected(gate.error());
   supervisor->gate_ = std::make_unique<Gate>(std::move(*gate));
-  supervisor->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   supervisor->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!supervisor->epoll_ || !supervisor->wake_) return FailErrno("cannot watch the kernel gate");
-  if (!Watch(supervisor->epoll_.Get(), supervisor->wake_.Get(), kWake) ||
-      !Watch(supervisor->epoll_.Get(), supervisor->gate_->EndedFd(), kEnds)) {
-    return FailErrno("cannot watch the kernel gate");
-  }
+  if (!supervisor->wake_) return FailErrno("cannot watch the kernel gate");
+  supervisor->Watch(supervisor->wake_.Get());
+  supervisor->Watch(supervisor->gate_->EndedFd());
   // Signals are the process's other threads' business.
   sigset_t all, before;
   sigfillset(&all);
@@ -134,69 +125,75 @@ void Supervisor::Publish() {
   out_of_memory_.store(total.out_of_memory, std::memory_order_relaxed);
 }
 
+// poll(2) and not epoll: with SYNC_WAKE_UP the kernel wakes this thread on the core of the program, which goes to sleep
+// there, and epoll loses that wish on the way. A thread that wakes up on another core costs three times as much.
 void Supervisor::Run() {
   pthread_setname_np(pthread_self(), "tessera-guard");
   GiveUpAdministration();
-  std::array<epoll_event, 64> events;
-  for (;;) {
-    const int count =
-        epoll_wait(epoll_.Get(), events.data(), static_cast<int>(events.size()), Timeout(gate_->NextCheck()));
-    for (int i = 0; i < count; ++i) {
-      const epoll_event& event = events[static_cast<std::size_t>(i)];
-      const std::uint64_t id = event.data.u64;
-      if (id == kWake) {
-        TakeRequests();
-      } else if (id == kEnds) {
-        gate_->CheckEnded();
-      } else if (const auto listener = listeners_.find(id); listener == listeners_.end()) {
-        continue;  // ended by an event before this one
-      } else if (event.events & EPOLLIN) {
-        ServeOne(id, listener->second.Get());
-      } else {
-        End(id, true);
-      }
-    }
-    if (MonotonicNow() >= gate_->NextCheck()) gate_->CheckEnded();
+  for (bool go_on = true; go_on;) {
+    if (poll(watched_.data(), watched_.size(), Timeout(gate_->NextCheck())) < 0) continue;
+    ServeListeners();
+    const Nanos next = gate_->NextCheck();
+    if (watched_[kEnds].revents != 0 || (next != kNever && MonotonicNow() >= next)) gate_->Check();
     Publish();
-    std::lock_guard lock(mutex_);
-    if (stop_) return;
+    if (watched_[kWake].revents != 0) go_on = TakeRequests();
   }
 }
 
-void Supervisor::TakeRequests() {
+void Supervisor::ServeListeners() {
+  // From the last to the first: what ends is taken out.
+  for (std::size_t i = listeners_.size(); i-- > 0;) {
+    const short events = watched_[kFirstListener + i].revents;
+    if (events & POLLIN) {
+      ServeOne(listeners_[i]);
+    } else if (events != 0) {
+      End(listeners_[i].id, true);
+    }
+  }
+}
+
+// False: the thread is to end.
+bool Supervisor::TakeRequests() {
   eventfd_t value;
   eventfd_read(wake_.Get(), &value);
   std::vector<std::pair<std::uint64_t, UniqueFd>> added;
   std::vector<std::uint64_t> removed;
   {
     std::lock_guard lock(mutex_);
+    if (stop_) return false;
     added.swap(added_);
     removed.swap(removed_);
   }
   for (auto& [id, listener] : added) {
-    const bool watched = Watch(epoll_.Get(), listener.Get(), id);
-    listeners_[id] = std::move(listener);
-    if (!watched) End(id, true);  // no descriptor
+    Watch(listener.Get());
+    listeners_.push_back({.id = id, .fd = std::move(listener)});
+    if (!listeners_.back().fd) End(id, true);
   }
   for (const std::uint64_t id : removed) End(id, false);
+  return true;
 }
 
+void Supervisor::Watch(int fd) { watched_.push_back({.fd = fd, .events = POLLIN, .revents = 0}); }
+
 void Supervisor::End(std::uint64_t id, bool tell) {
-  if (listeners_.erase(id) == 0) return;
+  const auto listener = std::find_if(listeners_.begin(), listeners_.end(), [&](const auto& l) { return l.id == id; });
+  if (listener == listeners_.end()) return;
+  watched_.erase(watched_.begin() + kFirstListener + (listener - listeners_.begin()));
+  listeners_.erase(listener);
   gate_->TreeEnded(id);
   if (tell) ended_(id);
 }
 
 // One call, so that a program that makes many does not keep the others waiting.
-void Supervisor::ServeOne(std::uint64_t id, int listener) {
+void Supervisor::ServeOne(const Listener& listener) {
   std::fill(buffers_->notification.begin(), buffers_->notification.end(), 0);
   auto* notification = reinterpret_cast<seccomp_notif*>(buffers_->notification.data());
   // It does not wait: a call is there, or was (ENOENT: its thread was killed since).
-  if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return;
-  const auto waiting = [&] { return ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &notification->id) == 0; };
+  if (ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return;
+  const auto waiting = [&] { return ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &notification->id) == 0; };
   const seccomp_data& data = notification->data;
   const Gate::Answer answer = gate_->Serve({.tid = static_cast<pid_t>(notification->pid),
-                                            .tree = id,
+                                            .tree = listener.id,
                                             .fd = static_cast<int>(data.args[0]),
                                             .request = data.args[1] & 0xffffffff,
                                             .address = data.args[2],
@@ -207,7 +204,7 @@ void Supervisor::ServeOne(std::uint64_t id, int listener) {
   response->id = notification->id;
   response->flags = answer.pass ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
   response->error = answer.pass ? 0 : answer.result;
-  gate_->Done(ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, response) == 0);
+  gate_->Done(ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_SEND, response) == 0);
 }
 
 }  // namespace tessera::guard

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -45,13 +46,16 @@ class Supervisor {
  private:
   struct Buffers;  // of the kernel's sizes
   struct Listener {
+    std::uint64_t id = 0;
     UniqueFd fd;
   };
 
   Supervisor(std::unique_ptr<KernelBoundary> boundary, std::unique_ptr<Buffers> buffers);
   void Run();
-  void TakeRequests();
-  void ServeOne(std::uint64_t id, int listener);
+  void ServeListeners();
+  void ServeOne(const Listener& listener);
+  bool TakeRequests();
+  void Watch(int fd);
   void End(std::uint64_t id, bool tell);
   void Publish();
   void Wake();
@@ -59,17 +63,18 @@ class Supervisor {
   // Constant after construction.
   std::unique_ptr<KernelBoundary> boundary_;
   std::function<void(std::uint64_t)> ended_;
-  UniqueFd epoll_, wake_;
+  UniqueFd wake_;
 
   // The thread's own.
   std::unique_ptr<Buffers> buffers_;
   std::unique_ptr<Gate> gate_;
-  std::unordered_map<std::uint64_t, UniqueFd> listeners_;
+  std::vector<Listener> listeners_;
+  std::vector<pollfd> watched_;  // wake_, the gate's, and listeners_ in their order
 
   std::mutex mutex_;
   std::vector<std::pair<std::uint64_t, UniqueFd>> added_;  // guarded by mutex_
   std::vector<std::uint64_t> removed_;                     // guarded by mutex_
-  std::uint64_t last_id_ = 15;                             // guarded by mutex_; those below are the epoll's own
+  std::uint64_t last_id_ = 0;                              // guarded by mutex_
   bool stop_ = false;                                      // guarded by mutex_
 
   std::atomic<std::uint64_t> passed_{0}, executed_{0}, refused_{0}, out_of_memory_{0};

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <string>
 
 #include "guard/supervisor.h"
@@ -102,6 +103,35 @@ TEST(SupervisorHostileTest, GarbageIsAnsweredAndHurtsNobody) {
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   EXPECT_EQ(stage.Run(tenant), 0);
+}
+
+TEST(SupervisorHostileTest, TheLogIsNotFlooded) {
+  constexpr std::uint64_t kRefusals = 2000;
+  Tenant tenant([] {
+    const Rm rm{FakeDriver::Open()};
+    std::uint8_t stop = 1;
+    for (std::uint64_t i = 0; i < kRefusals; ++i) {
+      TENANT_CHECK(rm.Control(1, 0x20801117, &stop, 1) == abi::kInsufficientPermissions);
+    }
+    return 0;
+  });
+  SKIP_UNLESS_PERMITTED(tenant);
+  Stage stage(10 * kMiB);
+  EXPECT_EQ(stage.Run(tenant), 0);
+  // However long it took: each is told of or counted.
+  std::uint64_t told = 0, left_out = 0;
+  for (const std::string& line : stage.Refused()) {
+    unsigned long more = 0;
+    if (std::sscanf(line.c_str(), "each of %lu more requests", &more) == 1) {
+      left_out += more;
+    } else {
+      ++told;
+    }
+  }
+  EXPECT_EQ(told + left_out, kRefusals);
+  EXPECT_GE(told, 1u);
+  EXPECT_LT(told, kRefusals / 2);
+  EXPECT_EQ(stage.supervisor->Counts().refused, kRefusals);
 }
 
 TEST(SupervisorHostileTest, OthersClientsAreNotItsOwn) {

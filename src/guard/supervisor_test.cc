@@ -133,6 +133,30 @@ TEST(SupervisorTest, OtherRequestsAreLeftAlone) {
   EXPECT_EQ(stage.supervisor->Counts().passed, 3u);
 }
 
+TEST(SupervisorTest, TheVulkanDriversRegistersPass) {
+  Tenant tenant([] {
+    const Rm rm{FakeDriver::Open()};
+    // NVOS02_PARAMETERS and a descriptor; flags: nothing is allocated.
+    std::array<std::uint32_t, 14> words{rm.client, 0x80, 1, 0x3f, 0x10000};
+    words[8] = 0xffffff;  // one less than the size
+    words[12] = UINT32_MAX;
+    const auto ask = [&] { return ioctl(rm.file, _IOWR('F', 0x27, words), words.data()); };
+    TENANT_CHECK(ask() == -1 && errno == ENOTTY);  // of the fake's memfd: it passed
+    std::uint32_t object = 2;
+    TENANT_CHECK(rm.Alloc(0x80, &object, 0x3f, nullptr, 0) == -ENOTTY);
+    words[3] = abi::kMemoryLocal;
+    TENANT_CHECK(ask() == 0 && words[10] == abi::kNotSupported);
+    TENANT_CHECK(rm.Alloc(0x80, &object, 0xc2, nullptr, 0) == abi::kInsufficientPermissions);
+    return 0;
+  });
+  SKIP_UNLESS_PERMITTED(tenant);
+  Stage stage(10 * kMiB);
+  EXPECT_EQ(stage.Run(tenant), 0);
+  EXPECT_EQ(stage.MostHeld(), 0u) << "registers take no memory";
+  EXPECT_EQ(stage.supervisor->Counts().passed, 2u);
+  EXPECT_EQ(stage.Refused().size(), 2u);
+}
+
 TEST(SupervisorTest, ControlsAreRefusedOrPretended) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};

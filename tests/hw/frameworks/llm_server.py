@@ -148,7 +148,11 @@ class Server:
             ttft.append(began - begin - arrival + first)
             gaps += between
             busy += min(time.monotonic(), end) - began
-            wrong += tokens != self._tokens
+            if tokens != self._tokens:
+                wrong += 1
+                where = next(i for i, (a, b) in enumerate(zip(tokens, self._tokens)) if a != b)
+                print(f"request {len(ttft)} at {began - begin:.3f} s: token {where} is {tokens[where]}, not "
+                      f"{self._tokens[where]}", file=sys.stderr, flush=True)
         served = len(ttft)
         ttft += [seconds - arrival for arrival in arrivals[served:]]  # those still in the queue
         time.sleep(max(0.0, end - time.monotonic()))

@@ -16,9 +16,9 @@ FOLDER = HERE / "frameworks"
 VARIANTS = ("solo", "default", "static", "mps", "mps60", "tessera")
 SERVER, BATCH = "hw-server", "hw-batch"
 SERVER_CLASS, BATCH_CLASS = 2, 10
-MOST_TOKEN_P50 = 1.05  # of solo
-MOST_TTFT_P99 = 1.10
-LEAST_OF_IDLE = 0.90  # of what the batch job could do in the time that the server left
+MOST_TOKEN_P99 = 1.03  # of solo
+MOST_TTFT_P99 = 1.03
+LEAST_OF_IDLE = 0.95  # of what the batch job could do in the time that the server left
 
 
 class Choice:
@@ -89,7 +89,6 @@ class Table:
     def measure(self, variant, server, batch):
         for load in self._choice.loads:
             told = server.ask(f"serve {self.rates[load]} {self._choice.seconds} 7", self._choice.seconds + 60)
-            expect(told["wrong"] == 0, f"{variant}, load {load:.0f} %: {told['wrong']} answers are wrong")
             row = {"variant": variant, "load": load, **told, "batch_per_s": None, "of_idle": None}
             if batch:
                 time.sleep(0.2)  # so that the last lines have come
@@ -107,14 +106,14 @@ class Table:
         lines = [f"LLM server ({mode}) beside a batch job, {self._choice.seconds:.0f} s each; batch alone "
                  f"{cell(self.batch_alone, '.1f')} it/s",
                  f"{'load':>4} {'variant':<8} {'TTFT p50':>9} {'p99 ms':>9} {'token p50':>9} {'p99 ms':>9} "
-                 f"{'batch it/s':>10} {'of idle':>8} {'busy':>5} {'n':>4} {'left':>4}"]
+                 f"{'batch it/s':>10} {'of idle':>8} {'busy':>5} {'n':>4} {'left':>4} {'wrong':>5}"]
         for row in sorted(self.rows, key=lambda r: (r["load"], VARIANTS.index(r["variant"]))):
             ttft, token = row["ttft_ms"] or {}, row["token_ms"] or {}
             lines.append(f"{row['load']:>4.0f} {row['variant']:<8} {cell(ttft.get('p50'), '>9.1f'):>9} "
                          f"{cell(ttft.get('p99'), '>9.1f'):>9} {cell(token.get('p50'), '>9.2f'):>9} "
                          f"{cell(token.get('p99'), '>9.2f'):>9} {cell(row['batch_per_s'], '>10.1f'):>10} "
                          f"{cell(row['of_idle'], '>8.0%'):>8} {row['busy_s'] / self._choice.seconds:>5.0%} "
-                         f"{row['requests']:>4} {row['unserved']:>4}")
+                         f"{row['requests']:>4} {row['unserved']:>4} {row['wrong']:>5}")
         return "\n".join(lines)
 
     def find(self, variant, load):
@@ -201,12 +200,12 @@ def _judge(table, choice):
         solo, steered = table.find("solo", load), table.find("tessera", load)
         if not (solo and steered and solo["ttft_ms"] and steered["ttft_ms"]):
             continue
-        token = steered["token_ms"]["p50"] / solo["token_ms"]["p50"]
+        token = steered["token_ms"]["p99"] / solo["token_ms"]["p99"]
         ttft = steered["ttft_ms"]["p99"] / solo["ttft_ms"]["p99"]
         idle = steered["of_idle"]
-        said.append(f"{load:.0f} %: TTFT p99 x{ttft:.2f}, token x{token:.3f}, batch "
+        said.append(f"{load:.0f} %: TTFT p99 x{ttft:.2f}, token p99 x{token:.3f}, batch "
                     + (f"{idle:.0%} of idle" if idle is not None else "-"))
-        good = good and ttft <= MOST_TTFT_P99 and token <= MOST_TOKEN_P50 and (idle is None or idle >= LEAST_OF_IDLE)
+        good = good and steered["wrong"] == 0 and ttft <= MOST_TTFT_P99 and token <= MOST_TOKEN_P99 and (idle is None or idle >= LEAST_OF_IDLE)
     return "; ".join(said) or f"{len(table.rows)} rows, nothing to compare", good
 
 
