@@ -72,7 +72,7 @@ TEST_F(HttpServerTest, Health) {
   EXPECT_EQ(answer.type, "application/json");
   EXPECT_EQ(answer.body, json({{"status", "ok"},
                                {"version", TESSERA_VERSION},
-                               {"protocol", 1},
+                               {"protocol", 2},
                                {"soft", true},
                                {"pid", getpid()},
                                {"embedded", false}}));
@@ -95,7 +95,43 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
                            {"compute_busy_pct", 0.0},
                            {"vgpus", 0},
                            {"processes", 0},
-                           {"holder", nullptr}}));
+                           {"holder", nullptr},
+                           {"control",
+                            {{"by", "gate"},
+                             {"why", "there is no way to steer them"},
+                             {"driver_calls", 0},
+                             {"driver_calls_per_s", 0.0},
+                             {"freezes", 0},
+                             {"thaws", 0},
+                             {"slices", 0},
+                             {"failures", 0},
+                             {"freeze_p50_us", 0},
+                             {"freeze_p99_us", 0},
+                             {"thaw_p50_us", 0},
+                             {"thaw_p99_us", 0}}}}));
+}
+
+TEST_F(HttpServerTest, FreezingAndAdopting) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0,"compute_priority":3})").status, 201);
+  server::FakeClient client = daemon_.Connect("a");
+  const std::string process = "/v1/processes/" + std::to_string(getpid());
+  EXPECT_EQ(Post(process + "/freeze", "{}").status, 204);
+  EXPECT_EQ(Get("/v1/processes").body.at("processes")[0].at("frozen"), json({"operator"}));
+  EXPECT_EQ(Post(process + "/thaw", "{}").status, 204);
+  EXPECT_EQ(Get("/v1/processes").body.at("processes")[0].at("frozen"), json::array());
+  EXPECT_EQ(Post("/v1/vgpus/a/freeze", "{}").status, 204);
+  EXPECT_EQ(Get("/v1/vgpus/a").body.at("frozen"), json({"operator"}));
+  EXPECT_EQ(Post("/v1/vgpus/a/thaw", "{}").status, 204);
+  EXPECT_EQ(Get("/v1/vgpus/a").body.at("compute_priority"), 3);
+
+  EXPECT_EQ(Post("/v1/processes/1/freeze", "{}").status, 404);
+  EXPECT_EQ(Post("/v1/vgpus/b/freeze", "{}").status, 404);
+  EXPECT_EQ(Post(process + "/adopt", R"({"vgpu":"a"})").status, 409);
+  EXPECT_EQ(Post("/v1/processes/1/adopt", R"({"vgpu":"a"})").status, 501);
+  EXPECT_EQ(Post("/v1/processes/1/adopt", R"({"vgpu":7})").status, 400);
+  const json checks = Get("/v1/doctor").body.at("checks");
+  EXPECT_EQ(checks[0].at("name"), "channel control");
+  EXPECT_FALSE(checks[0].at("ok"));
 }
 
 TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
@@ -117,6 +153,9 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
                                {"compute_request_pct", 30.0},
                                {"compute_limit_pct", 60.0},
                                {"compute_weight", 100},
+                               {"compute_priority", 8},
+                               {"slice_us", 0},
+                               {"frozen", json::array()},
                                {"compute_current_pct", 0.0},
                                {"compute_busy_us", 0},
                                {"compute_waited_us", 0},
@@ -157,6 +196,13 @@ TEST_F(HttpServerTest, Processes) {
                                 {"uid", getuid()},
                                 {"vgpu", "a"},
                                 {"gpu", 0},
+                                {"managed", true},
+                                {"adopted", false},
+                                {"enforce", "shim"},
+                                {"complete", true},
+                                {"channels", 0},
+                                {"groups", json::array()},
+                                {"frozen", json::array()},
                                 {"memory_bytes", 300 * kMiB},
                                 {"memory_measured_bytes", nullptr},
                                 {"contexts", 0},

@@ -56,8 +56,9 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
   Process& process = Find(pid);
   if (!process.objects.Apply(event)) return;
   if (source == Source::kShim) {
+    process.claimed = true;
     process.verified = false;
-  } else {
+  } else if (!process.claimed) {
     process.verified = true;
   }
   for (auto& [gpu, use] : process.uses) {
@@ -136,25 +137,28 @@ void ChannelServer::Forget(pid_t pid) {
   processes_.erase(found);
 }
 
-// A claim is true if the process's own file answers for the client.
+// A claim is true if the process's own file answers for the client, which then owns all that is claimed under it. A
+// client without a group cannot be asked. Where files cannot be borrowed, the daemon serves only its own user.
 bool ChannelServer::Verify(pid_t pid, Process& process) {
   if (process.verified || process.refused || !control_) return process.verified;
+  std::map<std::uint32_t, bool> clients;  // whether they proved to be the process's
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
     channel::Target target = TargetOf(pid, process, gpu);
     const auto groups = std::move(target.groups);
     for (const channel::Group& group : groups) {
-      if (!Computes(group) || group.handle == 0) continue;
+      bool& proved = clients[group.client];
+      if (proved || group.handle == 0) continue;
       target.groups = {group};
-      auto slice = control_->Slice(gpu, target);
-      if (slice || slice.error().code == EPERM || slice.error().code == ESRCH) continue;
-      spdlog::warn("process {} claims channels that are not its own ({}); they are not steered", pid,
-                   slice.error().Text());
-      process.refused = true;
-      process.objects = {};
-      return false;
+      target.groups[0].engine = channel::abi::kEngineGraphics;  // those that copy have a slice to ask for, too
+      const auto slice = control_->Slice(gpu, target);
+      proved = slice || slice.error().code == EPERM || slice.error().code == ESRCH;
     }
   }
-  return process.verified = true;
+  if (std::ranges::all_of(clients, [](const auto& client) { return client.second; })) return process.verified = true;
+  spdlog::warn("process {} claims channels that are not its own; they are not steered", pid);
+  process.refused = true;
+  process.objects = {};
+  return false;
 }
 
 bool ChannelServer::Knows(pid_t pid, std::uint32_t gpu) {
@@ -190,7 +194,7 @@ Result<void> ChannelServer::Thaw(std::uint32_t gpu, std::span<const pid_t> pids,
 }
 
 Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
-  if (!Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + why_);
+  if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
   if (let_go_) return {};
   std::vector<pid_t> changed;
   for (const pid_t pid : pids) {
@@ -311,7 +315,7 @@ Nanos ChannelServer::FrozenSince(pid_t pid, std::uint32_t gpu) const {
 }
 
 Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) {
-  if (!Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + why_);
+  if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
   Process& process = Find(pid);
   if (!control_->KnowsProcesses() && !Verify(pid, process)) return Fail(EACCES, "its channels are not its own");
   calls_.Note(MonotonicNow());

@@ -91,7 +91,8 @@ class ChannelServer {
   struct Process {
     UniqueFd fd;  // pidfd
     channel::ObjectTable objects;
-    bool verified = false;  // a trusted source told, or the claims proved true
+    bool claimed = false;   // its shim told something
+    bool verified = false;  // nobody else but a trusted source told, or the claims proved true
     bool refused = false;   // a claim was wrong
     bool fresh = true;      // this daemon never steered it
     std::map<std::uint32_t, Use> uses;

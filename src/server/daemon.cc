@@ -111,7 +111,12 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) 
   if (setup_.why_no_control.empty() && std::ranges::all_of(tests, [](const auto& test) { return test.has_value(); }))
     channels_.SetAvailable("");
   RestoreProcesses();
-  for (const auto& gpu : gpus_) gpu->ChooseControl();
+  for (const auto& gpu : gpus_) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
+    }
+    gpu->ChooseControl();
+  }
 }
 
 void Daemon::RestoreProcesses() {

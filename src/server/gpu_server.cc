@@ -180,12 +180,12 @@ void GpuServer::Leave(Process& process) {
 }
 
 void GpuServer::Wants(Process& process, bool waits) {
-  if (!process.worked) {
+  const Nanos now = MonotonicNow();
+  time_->Wants(process.gate, now, waits);
+  if (!process.worked && !process.guest) {
     process.worked = true;
     ChooseControl();
   }
-  const Nanos now = MonotonicNow();
-  time_->Wants(process.gate, now, waits);
   AfterEvent(*process.vgpu, now);
 }
 
@@ -219,6 +219,8 @@ std::uint64_t GpuServer::AddContext(Process& process) {
 void GpuServer::DropContext(Process& process) {
   if (on_contexts_changed_) on_contexts_changed_();
   memory_.DropContext(process.memory);
+  // Without a context it has no channels, and nothing to do on the GPU.
+  if (process.memory.contexts == 0) process.worked = false;
 }
 
 bool GpuServer::Hold(Process& process, std::uint64_t bytes) {

@@ -253,9 +253,9 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   }
   const bool uses = !channels_.Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Unmanaged().contains(pid);
   if (!uses || !channels_.Knows(pid, vgpu.gpu)) {
-    if (!channels_.Available()) return Fail(ENOTSUP, "channels cannot be steered here: " + channels_.Why());
+    if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
     if (uses && !why_no_watch_.empty())
-      return Fail(ENOTSUP, "programs that were not started through Tessera are not seen: " + why_no_watch_);
+      return Fail(ENOSYS, "programs that were not started through Tessera are not seen: " + why_no_watch_);
     if (watched_.Find(pid) && !Complete(pid)) {
       return Fail(ENOENT, fmt::format("the channels of process {} are not known: it started before this daemon", pid),
                   "start it again; the daemon sees it then");

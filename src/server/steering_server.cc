@@ -146,10 +146,10 @@ void SteeringServer::Hold(Gate& gate, bool held, Nanos now) {
   gate.held = held;
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
-  if (held && gate.state == Gate::State::kParked) gate.page.Give({}, SharedPage::Bell::kQuiet);
-  if (!held && !turn.stopped && gate.state != Gate::State::kRunning) {
-    const bool wanting = gate.state == Gate::State::kWanting;
-    if (wanting) gate.state = Gate::State::kRunning;
+  // Its channels are frozen, and what it would submit to new ones waits.
+  if (held) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  if (!held && !turn.stopped) {
+    if (gate.state == Gate::State::kWanting) gate.state = Gate::State::kRunning;
     Free(gate, turn, SharedPage::Bell::kWake);
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.

@@ -51,7 +51,7 @@ class SteeringServerTest : public testing::Test {
   Member& Join(VGpu& vgpu) {
     const auto pid = static_cast<pid_t>(500'000'000 + members_.size());  // beyond any that exists
     members_.push_back(std::make_unique<Member>(pid, vgpu));
-    gpu_.Join(vgpu, members_.back()->process, 0, 0);
+    gpu_.Join(vgpu, members_.back()->process, 0, 1);
     return *members_.back();
   }
 

@@ -40,7 +40,7 @@ struct Process {
   bool guest = false;    // it has no shim: started under the kernel gate, or adopted
   bool guarded = false;  // the kernel gate counts its memory
   bool frozen = false;   // by an operator, by itself
-  bool worked = false;   // it wanted to use the GPU
+  bool worked = false;   // it used the GPU since it made its first context
   SharedPage page;
   Gate gate;
   MemoryUse memory;

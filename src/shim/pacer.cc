@@ -214,8 +214,8 @@ void Attachment::CoverAll(Nanos now, bool learn) {
 // The work has ended: nothing more until the daemon opens the gate for a new Wants.
 void Attachment::Park() {
   const Nanos ended = LastReached();
-  if (active_since_ != 0)
-    Page()->busy_ns.fetch_add(std::max<Nanos>(0, ended - active_since_), std::memory_order_relaxed);
+  if (active_since_ != 0) busy_ += std::max<Nanos>(0, ended - active_since_);
+  Page()->busy_ns.store(static_cast<std::uint64_t>(busy_), std::memory_order_relaxed);
   Page()->submissions.store(Submitted(), std::memory_order_relaxed);
   active_since_ = 0;
   parked_ = true;
@@ -251,6 +251,7 @@ Nanos Attachment::Tick(Nanos now) {
     tick_submitted_ = submitted;
     last_activity_ = now;
     page->submissions.store(submitted, std::memory_order_relaxed);
+    page->busy_ns.store(static_cast<std::uint64_t>(busy_ + now - active_since_), std::memory_order_relaxed);
     // So that the daemon can tell a process whose work goes on from one that is frozen.
     if (order == wire::Gate::kFree && now - marked_at_ >= kOpenTick && !AnyPending()) {
       CoverAll(now, false);

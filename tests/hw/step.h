@@ -75,6 +75,7 @@ class Stepper {
     std::vector<uint32_t> host(words_);
     for (size_t i = 0; i < words_; ++i) host[i] = static_cast<uint32_t>(i);
     CU(cuMemcpyHtoD(state_, host.data(), Bytes()));
+    CU(cuCtxSynchronize());  // the copy may return before it has ended, and our stream does not wait for it
     launches_ = 0;
   }
 
