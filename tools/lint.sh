@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formatting of every source file, the layers, then clang-tidy over what runs beside or inside other people's programs. The
-# soft GPU and the tests are left out, for the minutes that they would take.
+# soft GPU, the CLI, the demo's program and the tests are left out, for the minutes that they would take.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format-19 --dry-run --Werror
@@ -9,5 +9,5 @@ python3 tools/check_includes.py
 cmake --preset debug -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19 >/dev/null
 ninja -C build/debug src/shim/tessera_shim/symbol_index.h src/shim/tessera_nvml/symbol_index.h \
   src/guard/watch/watch.skel.h >/dev/null
-git ls-files 'src/*.cc' | grep -Ev '_test\.cc$|_fuzz\.cc$|/testing/|^src/soft/' | xargs -P "$(nproc)" -n 4 clang-tidy-19 --quiet -p build/debug 2>/dev/null
+git ls-files 'src/*.cc' | grep -Ev '_test\.cc$|_fuzz\.cc$|_fuzzer\.cc$|_bench\.cc$|/testing/|^src/(soft|cli|tenant)/' | xargs -P "$(nproc)" -n 4 clang-tidy-19 --quiet -p build/debug 2>/dev/null
 echo "lint: clean"

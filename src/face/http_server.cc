@@ -21,7 +21,8 @@ constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr const char* kPaths =
     "GET /healthz, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
-    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze and /thaw, and POST /v1/processes/PID/freeze, /thaw and "
+    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze and /thaw, and POST /v1/processes/PID/freeze, /thaw "
+    "and "
     "/adopt are there";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {

@@ -21,7 +21,7 @@ constexpr std::array kErrnoNames = {
     ErrnoName{ESRCH, "ESRCH", 400},           ErrnoName{EBUSY, "EBUSY", 409},
     ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
     ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
-    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503}, ErrnoName{ENOSYS, "ENOSYS", 501},
+    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},   ErrnoName{ENOSYS, "ENOSYS", 501},
 };
 
 const ErrnoName& Lookup(int code) {

@@ -180,9 +180,7 @@ std::size_t ChannelServer::Channels(pid_t pid) const {
 }
 
 channel::Target ChannelServer::TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const {
-  return {.pid = pid,
-          .process_fd = process.fd.Get(),
-          .groups = process.objects.Groups(control_->DeviceInstance(gpu))};
+  return {.pid = pid, .process_fd = process.fd.Get(), .groups = process.objects.Groups(control_->DeviceInstance(gpu))};
 }
 
 Result<void> ChannelServer::Freeze(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason) {

@@ -32,7 +32,8 @@ class ChannelServer {
   // `control` null: nothing can be steered; `why` says why. The watchdog may be null.
   ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog);
 
-  // The daemon ends: thaws what is frozen by policy. What an operator froze stays as it is, and no call changes any more.
+  // The daemon ends: thaws what is frozen by policy. What an operator froze stays as it is, and no call changes any
+  // more.
   void LetGo();
 
   bool Available() const { return control_ && why_.empty(); }

@@ -53,7 +53,8 @@ void ClientServer::Begin(UniqueFd socket) {
   unsigned& count = per_user_[peer.uid];
   if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
   const std::uint64_t id = ++last_id_;
-  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_, guests_)};
+  Client client{.session =
+                    std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_, guests_)};
   if (auto watched = WatchClient(client, id); !watched) {
     spdlog::warn("a program was turned away: {}", watched.error().Text());
     return;

@@ -18,10 +18,10 @@ struct Config {
   // channels.mode, channels.slice_ms, priority.min_share, and what `sched` says
   sched::SteeringConfig steering;
   Nanos priority_spin = 50 * kMillisecond;  // priority.spin_ms: how long the daemon looks for news without a pause
-  Nanos client_grace = 30 * kSecond;   // client.grace_s: how long programs go on without a daemon
-  bool block_on_daemon_loss = false;   // client.on_daemon_loss: "continue" or "block" after that
-  std::string memory_reserve;          // memory.reserve: size or percentage; empty: the driver's default
-  std::string api_group = "tessera";   // api.group: who may use api.sock besides the daemon's own user
+  Nanos client_grace = 30 * kSecond;        // client.grace_s: how long programs go on without a daemon
+  bool block_on_daemon_loss = false;        // client.on_daemon_loss: "continue" or "block" after that
+  std::string memory_reserve;               // memory.reserve: size or percentage; empty: the driver's default
+  std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
 };
 
 // Reads a TOML file. Anything that it does not know is refused with the nearest key that exists.

@@ -26,10 +26,10 @@ class Daemon {
     Config config;
     std::string run_dir;  // where state.json is
     UniqueFd client_listener;
-    std::unique_ptr<channel::Control> control;      // null: channels cannot be steered, for this reason:
+    std::unique_ptr<channel::Control> control;  // null: channels cannot be steered, for this reason:
     std::string why_no_control;
-    std::unique_ptr<channel::Watchdog> watchdog;    // may be null
-    bool watch = false;                             // see the programs that nobody manages
+    std::unique_ptr<channel::Watchdog> watchdog;  // may be null
+    bool watch = false;                           // see the programs that nobody manages
     bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
   };
 
@@ -97,7 +97,7 @@ class Daemon {
   Measurement measured_;  // belongs to measuring_'s thread while there is one
   Background measuring_;
   EventLoop::Timer beat_timer_;
-  std::vector<SavedProcess> saved_processes_;  // of the daemon before this one, until channels can be steered
+  std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
   Background testing_;
   StateSaver saver_;

@@ -92,7 +92,10 @@ void GpuServer::SwitchTo(bool steers) {
 void GpuServer::ChannelsChanged(pid_t pid) {
   for (const VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
-      if (process->pid == pid) time_->ChannelsChanged(process->gate, MonotonicNow());
+      if (process->pid != pid) continue;
+      time_->ChannelsChanged(process->gate, MonotonicNow());
+      // A context's end: what it has no channels for it does not do. When it works again we see what it has then.
+      if (!channels_.Knows(pid, index_)) process->worked = false;
     }
   }
   ChooseControl();
@@ -223,9 +226,7 @@ void GpuServer::DropContext(Process& process) {
   if (process.memory.contexts == 0) process.worked = false;
 }
 
-bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
-  return memory_.Hold(process.memory, bytes);
-}
+bool GpuServer::Hold(Process& process, std::uint64_t bytes) { return memory_.Hold(process.memory, bytes); }
 
 void GpuServer::BeginMeasurement() {
   for (VGpu* vgpu : vgpus_) {

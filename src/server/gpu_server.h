@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "server/channel_server.h"
 #include "server/config.h"
 #include "server/event_loop.h"
 #include "server/gpu_driver.h"
 #include "server/memory_server.h"
-#include "server/channel_server.h"
 #include "server/time_server.h"
 #include "server/vgpu.h"
 

@@ -278,8 +278,7 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
 std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
   const guard::WatchedProcess* seen = watched_.Find(pid);
   const auto measured = gpus_[gpu]->Unmanaged().find(pid);
-  return std::max(seen ? seen->memory.Bytes() : 0,
-                  measured == gpus_[gpu]->Unmanaged().end() ? 0 : measured->second);
+  return std::max(seen ? seen->memory.Bytes() : 0, measured == gpus_[gpu]->Unmanaged().end() ? 0 : measured->second);
 }
 
 void GuestServer::Abandon(const VGpu& vgpu) {

@@ -73,7 +73,7 @@ class GuestServer {
     EventLoop::Watch watch;
     bool adopted = false;
     std::string name;
-    std::vector<VgpuId> vgpus;  // it may use these
+    std::vector<VgpuId> vgpus;                                    // it may use these
     std::map<std::uint32_t, std::unique_ptr<Process>> processes;  // by GPU
   };
   struct Tree {  // a program under the kernel gate and all that it starts

@@ -60,8 +60,8 @@ class MemoryServer {
   std::uint64_t AddContext(MemoryUse& use);
   void DropContext(MemoryUse& use);
 
-  // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now. False
-  // if it may not have that; then nothing changes.
+  // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now.
+  // False if it may not have that; then nothing changes.
   bool Hold(MemoryUse& use, std::uint64_t bytes);
 
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said

@@ -99,7 +99,9 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .uid = process.uid,
           .shim = !process.guest,
           .adopted = process.guest && !process.guarded,
-          .enforce = process.guarded ? "kernel" : process.guest ? "none" : "shim",
+          .enforce = process.guarded ? "kernel"
+                     : process.guest ? "none"
+                                     : "shim",
           .complete = daemon.Guests().Complete(process.pid) || !process.guest,
           .channels = daemon.Channels().Channels(process.pid),
           .groups = daemon.Channels().Groups(process.pid, vgpu.gpu),

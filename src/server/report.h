@@ -40,7 +40,7 @@ struct VGpuReport {
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
-  std::int64_t slice_us = 0;         // of all its processes together; 0: the driver's default
+  std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;
   const char* token = "idle";  // "held", "waiting" or "idle"
@@ -52,7 +52,7 @@ struct ProcessReport {
   std::string name;
   std::optional<std::string> vgpu;  // none: nobody started it through Tessera
   std::optional<uid_t> uid;
-  bool shim = false;     // it speaks to the daemon itself; else the figures from `contexts` on are not known
+  bool shim = false;  // it speaks to the daemon itself; else the figures from `contexts` on are not known
   bool adopted = false;
   const char* enforce = "none";  // "shim", "kernel" or "none"
   bool complete = true;          // false: it has, or had, more than is known

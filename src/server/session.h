@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "server/config.h"
 #include "server/channel_server.h"
+#include "server/config.h"
 #include "server/gpu_server.h"
 #include "server/guest_server.h"
 #include "server/vgpu_table.h"

@@ -96,8 +96,8 @@ class Stage {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
-    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_, channels_,
-                                                   *guests_);
+    connection.session =
+        std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_, channels_, *guests_);
     return connection;
   }
 

@@ -29,9 +29,7 @@ class SoftDriver : public GpuDriver {
     return memory;
   }
 
-  Result<std::unique_ptr<channel::Control>> OpenControl() override {
-    return channel::OpenSoftControl();
-  }
+  Result<std::unique_ptr<channel::Control>> OpenControl() override { return channel::OpenSoftControl(); }
 
   bool IsSoft() const override { return true; }
 

@@ -25,7 +25,8 @@ struct SteeredTurn {
   std::vector<Gate*> gates;
 
   bool Active() const {
-    return std::ranges::any_of(gates, [](const Gate* gate) { return !gate->held && gate->state != Gate::State::kParked; });
+    return std::ranges::any_of(gates,
+                               [](const Gate* gate) { return !gate->held && gate->state != Gate::State::kParked; });
   }
   std::ptrdiff_t Running() const {
     return std::ranges::count_if(gates, [](const Gate* gate) { return gate->state == Gate::State::kRunning; });

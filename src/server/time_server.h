@@ -24,7 +24,7 @@ struct Gate {
   bool held = false;                // frozen by an operator: it takes no part
   std::uint32_t closing_epoch = 0;  // of the order that began kDraining
   Nanos opened_at = 0;
-  Nanos slice = 0;              // of its channels, as last ordered; 0: the driver's default
+  Nanos slice = 0;  // of its channels, as last ordered; 0: the driver's default
   // Of its vGPU at the server that it joined; null before Join and after the vGPU is gone.
   struct Turn* turn = nullptr;
   struct SteeredTurn* steered = nullptr;

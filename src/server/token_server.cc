@@ -96,15 +96,13 @@ void TokenServer::Wants(Gate& gate, Nanos now, bool /*waits*/) {
   Turn& turn = *gate.turn;
   // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
   if (gate.state == Gate::State::kDraining) Stopped(gate, now, now);
-  if (gate.held) {
-    gate.state = Gate::State::kWanting;
-  } else if (turn.phase != Turn::Phase::kHeld) {
-    gate.state = Gate::State::kWanting;
-    scheduler_.Wants(turn.vgpu, now);
-  } else if (gate.state == Gate::State::kRunning || turn.Shared() || !turn.Any(Gate::State::kRunning)) {
+  const bool held = turn.phase == Turn::Phase::kHeld;
+  const bool its_turn = gate.state == Gate::State::kRunning || turn.Shared() || !turn.Any(Gate::State::kRunning);
+  if (held && its_turn && !gate.held) {
     Open(gate, now);
   } else {
     gate.state = Gate::State::kWanting;
+    if (!held && !gate.held) scheduler_.Wants(turn.vgpu, now);
   }
   Execute(now);
 }

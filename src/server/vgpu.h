@@ -56,7 +56,7 @@ struct VGpu {
   bool removed = false;        // by force; stays until its last process is gone, because its memory does
   BusyHistory busy;
   sched::Usage usage_before;  // until another server took over its time
-  UniqueFd owner_fd;  // pidfd of a living owner
+  UniqueFd owner_fd;          // pidfd of a living owner
   EventLoop::Watch owner_watch;
 };
 

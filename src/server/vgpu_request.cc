@@ -81,7 +81,8 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, VG
   if (auto r = ApplyPercent("compute_limit", request.compute_limit, changed.compute.limit_pct); !r) return r;
   if (auto r = ApplyWhole("compute_weight", "use 1 to 10000", request.compute_weight, changed.compute.weight); !r)
     return r;
-  if (auto r = ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
+  if (auto r =
+          ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
       !r)
     return r;
   // There is no swap yet, so nothing can be allocated beyond what may be resident.

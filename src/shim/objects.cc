@@ -61,8 +61,8 @@ void Freed(std::uint32_t client, std::uint32_t handle) {
   std::vector<std::uint32_t> gone{handle};
   for (std::size_t i = 0; i < gone.size(); ++i) {
     std::erase_if(objects, [&](const wire::Object& object) {
-      const bool goes = object.client == client &&
-                        (client == handle || object.object == gone[i] || object.parent == gone[i]);
+      const bool goes =
+          object.client == client && (client == handle || object.object == gone[i] || object.parent == gone[i]);
       if (goes && object.object != gone[i]) gone.push_back(object.object);
       return goes;
     });

@@ -19,17 +19,17 @@ inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
   // program → daemon
-  kHello = 1,     // first message; answered by kWelcome or kRefused
-  kAttach = 2,    // use a GPU; answered by kAttached (with the page's descriptor) or kRefused
-  kReserve = 3,   // memory; answered by kReserved
-  kReturn = 4,    // memory no longer needed; no answer
-  kContext = 5,   // a context is about to be made (+1) or was destroyed (-1); +1 is answered by kReserved
-  kWants = 6,     // work begins; no answer but the page's orders
-  kIdle = 7,      // no work is left on the GPU; no answer
-  kReleased = 8,  // the gate was closed by the order `epoch`, and what was queued has ended; no answer
-  kQuery = 9,     // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
-  kObject = 10,   // what the process did to an object that leads to its channels; no answer. Needs kHello only
-  kGuard = 11,    // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
+  kHello = 1,      // first message; answered by kWelcome or kRefused
+  kAttach = 2,     // use a GPU; answered by kAttached (with the page's descriptor) or kRefused
+  kReserve = 3,    // memory; answered by kReserved
+  kReturn = 4,     // memory no longer needed; no answer
+  kContext = 5,    // a context is about to be made (+1) or was destroyed (-1); +1 is answered by kReserved
+  kWants = 6,      // work begins; no answer but the page's orders
+  kIdle = 7,       // no work is left on the GPU; no answer
+  kReleased = 8,   // the gate was closed by the order `epoch`, and what was queued has ended; no answer
+  kQuery = 9,      // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
+  kObject = 10,    // what the process did to an object that leads to its channels; no answer. Needs kHello only
+  kGuard = 11,     // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
   kListener = 12,  // after kGuard: the descriptor that comes along is the program's seccomp listener; as kGuard
   // daemon → program
   kWelcome = 65,
@@ -173,7 +173,8 @@ struct View {
 
 static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
 static_assert(sizeof(Attach) == 32 && sizeof(Attached) == 72 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
-static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 && sizeof(Released) == 16);
+static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
+              sizeof(Released) == 16);
 static_assert(sizeof(Object) == 32 && sizeof(Guard) == 576);
 static_assert(sizeof(Query) == 16 && sizeof(View) == 24 + 256 * 16);
 
