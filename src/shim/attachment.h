@@ -84,7 +84,6 @@ class Attachment {
   bool Fill(Gate& gate, bool bounded);
   void Park();
   bool AllDrained() const;
-  bool AnyPending() const;
   Nanos LastReached() const;
   std::int64_t Submitted() const;
   void Observe(Nanos now);
@@ -115,7 +114,6 @@ class Attachment {
   Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
   Nanos last_activity_ = 0;
   Nanos busy_ = 0;       // while active, before active_since_
-  Nanos marked_at_ = 0;  // when the pacer last placed markers to see progress
 
   std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

@@ -193,10 +193,6 @@ bool Attachment::AllDrained() const {
   });
 }
 
-bool Attachment::AnyPending() const {
-  return std::any_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->AnyPending(); });
-}
-
 Nanos Attachment::LastReached() const {
   Nanos last = active_since_;
   for (const Gate* gate : gates_) last = std::max(last, gate->markers->LastReached());
@@ -232,7 +228,6 @@ Nanos Attachment::Tick(Nanos now) {
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   Observe(now);
-  page->progress.store(LastReached(), std::memory_order_relaxed);
   if (order == wire::Gate::kClosed) {
     CloseAll();
     CoverAll(now, false);
@@ -246,17 +241,12 @@ Nanos Attachment::Tick(Nanos now) {
   const std::int64_t submitted = Submitted();
   const Nanos grace = page->idle_grace_ns.load(std::memory_order_relaxed);
   Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
-  if (order == wire::Gate::kFree) tick = std::clamp(grace / kLooksInGrace, kBoundedTick, kOpenTick);
+  if (order == wire::Gate::kFree && grace < kOpenTick) tick = std::max(grace / kLooksInGrace, kBoundedTick);
   if (submitted != tick_submitted_) {
     tick_submitted_ = submitted;
     last_activity_ = now;
     page->submissions.store(submitted, std::memory_order_relaxed);
     page->busy_ns.store(static_cast<std::uint64_t>(busy_ + now - active_since_), std::memory_order_relaxed);
-    // So that the daemon can tell a process whose work goes on from one that is frozen.
-    if (order == wire::Gate::kFree && now - marked_at_ >= kOpenTick && !AnyPending()) {
-      CoverAll(now, false);
-      marked_at_ = now;
-    }
     return tick;
   }
   CoverAll(now, order == wire::Gate::kBounded);

@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/clock.h"
-
 namespace tessera::wire {
 
 inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", little endian
@@ -54,7 +52,6 @@ struct Page {
   std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
-  std::atomic<Nanos> progress{0};                         // CLOCK_MONOTONIC: when work was last seen to end
 };
 
 static_assert(sizeof(Page) <= kPageBytes);
