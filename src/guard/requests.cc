@@ -135,10 +135,12 @@ Decision DecideAlloc(std::uint32_t cls) {
   return {};
 }
 
-// An older allocation of what is no GPU memory. Of kMemoryLocal it takes none either, but RM makes it kMemoryPhysical
-// for who may have that, and the size of the whole GPU for others. [S] rmapi_deprecated_allocmemory.c
+// An older allocation of what takes no GPU memory. Of kMemoryLocal it is a handle on the whole of it, which NVIDIA's
+// Vulkan driver makes while it starts, as any user [M]; for a program with CAP_SYS_ADMIN RM makes it kMemoryPhysical
+// ([S] rmapi_deprecated_allocmemory.c), but from such a program nothing here protects anybody.
 bool IsHarmless(std::uint32_t cls) {
-  return cls == abi::kMemorySystem || cls == kMemoryVirtual || cls == kMemoryOsDescriptor || cls == kRegisters;
+  return cls == abi::kMemorySystem || cls == kMemoryVirtual || cls == kMemoryOsDescriptor || cls == kRegisters ||
+         cls == abi::kMemoryLocal;
 }
 
 bool InGpuMemory(std::uint32_t flags, std::uint32_t attributes) {
