@@ -21,10 +21,10 @@ std::uint32_t Word(std::span<const std::byte> bytes, std::size_t offset) {
 bool MayPass(std::uint32_t number, std::span<const std::byte> argument, std::span<const std::byte> params) {
   switch (number) {
     case abi::kAlloc:
-      return Word(argument, 12) != 0xc2;
+      return Word(argument, 12) != abi::kMemoryLocal && Word(argument, 12) != 0xc2;
     case kAllocMemory: {
       const std::uint32_t cls = Word(argument, 12);
-      return cls == 0x3e || cls == 0x3f || cls == 0x70 || cls == 0x71;
+      return cls == 0x3e || cls == 0x3f || cls == 0x40 || cls == 0x70 || cls == 0x71;
     }
     case abi::kControl: {
       const std::uint32_t command = Word(argument, 8);
