@@ -28,11 +28,11 @@ TEST(Protocol, RoundTrip) {
 }
 
 TEST(Protocol, AnEmptyBodyIsNoBytes) {
-  const auto packet = Packet(Make(Wants{}));
+  const auto packet = Packet(Make(Listener{}));
   EXPECT_EQ(packet.size(), sizeof(Header));
   Header header;
   ASSERT_EQ(ReadHeader(packet, header), Fault::kNone);
-  EXPECT_TRUE(ReadBody<Wants>(header, packet));
+  EXPECT_TRUE(ReadBody<Listener>(header, packet));
 }
 
 TEST(Protocol, EveryTruncationIsRefused) {

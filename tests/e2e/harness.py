@@ -257,6 +257,10 @@ class TesseraTest(unittest.TestCase):
         self.assertEqual(status, 200, vgpu)
         return vgpu
 
+    def managed(self):
+        """The processes that are in vGPUs."""
+        return [process for process in self.api("GET", "/v1/processes")[2]["processes"] if process["managed"]]
+
     def current(self, name):
         """Bytes that the vGPU's processes use."""
         return self.vgpu(name)["memory_current_bytes"]

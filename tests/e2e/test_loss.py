@@ -28,7 +28,7 @@ class Loss(SoftGpuTest):
         holder.ok("free", piece["id"])
         holder.ok("allocate", "alloc", 48 * MIB)
         self.start_daemon()
-        wait_for("the programs to be back", lambda: len(self.api("GET", "/v1/processes")[2]["processes"]) == 3)
+        wait_for("the programs to be back", lambda: len(self.managed()) == 3)
         # A small allocation takes a page of the device; that shows when a process holds no credit beside it.
         for now, then in zip(self.settled(), (before[0], before[1] + 16 * MIB)):
             self.assertTrue(0 <= now - then < 2 * MIB, (now, then))

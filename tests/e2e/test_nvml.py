@@ -26,7 +26,7 @@ class Nvml(TesseraTest):
         new.write_text("".join(f"{pid[1:]} {megabytes * MIB}\n" for pid, megabytes in megabytes_of.items()))
         new.replace(self.table)
         for _ in range(2):  # the first answer may stand on a measurement that was under way before
-            processes = self.api("GET", "/v1/processes")[2]["processes"]
+            processes = self.managed()
         return {process["pid"]: process["memory_measured_bytes"] for process in processes}
 
     def view(self, vgpu):
