@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tessera::server {
 namespace {
@@ -267,8 +268,10 @@ void SteeringServer::ApplySlices(Nanos now) {
       if (gate->state != Gate::State::kRunning) continue;
       const double change = std::abs(static_cast<double>(gate->slice - part));
       if (gate->slice != 0 && change <= kSameSlice * static_cast<double>(part)) continue;
-      if (auto set = channels_.SetSlice(gpu_, gate->pid, part); !set && set.error().code != ESRCH)
-        spdlog::warn("process {} keeps its slice: {}", gate->pid, set.error().Text());
+      const auto set = channels_.SetSlice(gpu_, gate->pid, part);
+      if (!set && set.error().code != ESRCH && !std::exchange(slices_fail_, true))
+        spdlog::warn("GPU {}: weights do not hold, process {} keeps its slice: {}", gpu_, gate->pid,
+                     set.error().Text());
       gate->slice = part;
     }
   }

@@ -62,7 +62,8 @@ class SteeringServer : public TimeServer {
   std::map<Id, std::unique_ptr<SteeredTurn>> turns_;
   bool sealed_ = false;
   bool slices_due_ = false;
-  Nanos slices_at_ = 0;  // no sooner
+  bool slices_fail_ = false;  // said once
+  Nanos slices_at_ = 0;       // no sooner
 };
 
 }  // namespace tessera::server
