@@ -1,27 +1,12 @@
 #include "sched/token_scheduler.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <string>
 #include <utility>
 
+#include "sched/admission.h"
+
 namespace tessera::sched {
-namespace {
-
-// ENOSPC if the requests of one GPU would add up to more than all of its time.
-Result<void> CheckSum(double others_pct, double request_pct) {
-  constexpr double kRounding = 1e-6;
-  if (others_pct + request_pct <= 100 + kRounding) return {};
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "compute.request %g does not fit: %g of 100 are promised to other vGPUs, %g too many", request_pct,
-                others_pct, others_pct + request_pct - 100);
-  return Fail(ENOSPC, text, "lower this request or another one's");
-}
-
-}  // namespace
-
 TokenScheduler::TokenScheduler(Config config) : config_(config) {
   config_.min_slice = std::min(config_.min_slice, config_.window / 8);
 }
@@ -31,7 +16,7 @@ Result<void> TokenScheduler::Add(VgpuId id, Shares shares) {
   if (accounts_.contains(id)) return Fail(EEXIST, "vGPU " + std::to_string(id) + " exists already");
   double others = 0;
   for (const auto& [_, account] : accounts_) others += account.shares().request_pct;
-  if (auto ok = CheckSum(others, shares.request_pct); !ok) return ok;
+  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
   accounts_.emplace(id, Account(shares, config_, now_));
   return {};
 }
@@ -42,7 +27,7 @@ Result<void> TokenScheduler::Update(VgpuId id, Shares shares, Nanos now) {
   if (account == nullptr) return Fail(ENOENT, "vGPU " + std::to_string(id) + " does not exist");
   double others = -account->shares().request_pct;
   for (const auto& [_, other] : accounts_) others += other.shares().request_pct;
-  if (auto ok = CheckSum(others, shares.request_pct); !ok) return ok;
+  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
 
   now_ = std::max(now_, now);
   account->SetShares(shares, now_);
