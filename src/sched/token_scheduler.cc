@@ -1,12 +1,14 @@
 #include "sched/token_scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "sched/admission.h"
 
 namespace tessera::sched {
+
 TokenScheduler::TokenScheduler(Config config) : config_(config) {
   config_.min_slice = std::min(config_.min_slice, config_.window / 8);
 }
