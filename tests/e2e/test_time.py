@@ -42,6 +42,8 @@ class Shares:
 
     CONFIG = None
     TENANT_FLAGS = ()
+    # Points by which a figure may be off beyond its own tolerance.
+    SLACK = 0
 
     # One GPU for each limit, slow ones: what they cost the host is then small beside what they model.
     SPEC = "4x1GiB,speed=4M"
@@ -57,7 +59,7 @@ class Shares:
             of_pid = dict(zip(pids, self.usage.shares(pids, SECONDS)))
             shares = [sum(of_pid[pid] for pid in group) for group in groups]
             off = max(abs(share - target) for share, target in zip(shares, wanted))
-            if off <= tolerance and sum(shares) >= least_sum:
+            if off <= tolerance + self.SLACK and sum(shares) >= least_sum:
                 return shares
         said = f"shares {shares}, wanted {wanted} within {tolerance} points and a sum of {least_sum}"
         if not RUNS_FIRST and too_busy():
@@ -124,6 +126,8 @@ class SharesByChannels(Shares, SoftGpuTest):
     CONFIG = "[channels]\ncontrol = 'auto'\n"
     # A slice is lost to who has nothing queued: these have, as slices are longer than eight kernels.
     TENANT_FLAGS = ("--depth", "200")
+    # The soft GPU hands over between kernels only, at once, and lags; what is billed is what a real one needs.
+    SLACK = 3
 
     def test_seven_to_one(self):
         self.create("seven", gpu=0, compute_weight=700)
