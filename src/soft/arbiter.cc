@@ -51,7 +51,8 @@ void Grant(SharedLayout& layout, int index) {
     }
     device.holder = static_cast<std::int32_t>(next - device.turns);
     const Nanos slice = layout.slots[next->slot].use[index].slice;
-    device.slice_end = MonotonicNow() + (slice != 0 ? slice : layout.spec.slice);
+    next->granted_at = MonotonicNow();
+    device.slice_end = next->granted_at + (slice != 0 ? slice : layout.spec.slice);
     next->granted = 1;
     syscall(SYS_futex, &next->granted, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
@@ -110,7 +111,7 @@ void Arbiter::Acquire() {
     const std::lock_guard lock(device.mutex);
     GrantUnlessHeld(layout, device_);
   }
-  end_ = MonotonicNow();
+  end_ = turn.granted_at;
 }
 
 bool Arbiter::ShouldYield() const {
@@ -138,7 +139,13 @@ void Arbiter::Yield() {
 void Arbiter::Release() {
   if (turn_ == kNobody) return;
   WaitForEnd();
+  ExtendTo(std::max(end_, MonotonicNow()));  // nobody else could have the device
   Leave();
+}
+
+void Arbiter::ExtendTo(Nanos end) {
+  state_.slot().use[device_].busy += end - end_;
+  end_ = end;
 }
 
 void Arbiter::Charge(std::uint64_t instructions) {
@@ -146,8 +153,7 @@ void Arbiter::Charge(std::uint64_t instructions) {
                                         static_cast<double>(state_.spec().instructions_per_second);
   const Nanos busy = static_cast<Nanos>(exact);
   remainder_ = exact - static_cast<double>(busy);
-  end_ = std::max(end_, MonotonicNow() - kCatchUp) + busy;
-  state_.slot().use[device_].busy += busy;
+  ExtendTo(std::max(end_, MonotonicNow() - kCatchUp) + busy);
   if (end_ - MonotonicNow() > kShortestWait) WaitForEnd();
 }
 

@@ -12,7 +12,8 @@ namespace tessera::soft {
 // dies while it executes is replaced within kDeathCheck. Copies do not need the device.
 //
 // Time is modelled: a kernel lasts as long as its instructions take at the speed of the device, however fast the host
-// ran them, so that what tests see does not depend on the host's load. One thread at a time may use an Arbiter.
+// ran them, so that what tests see does not depend on the host's load. Where the host lags all the same, the device is
+// slower for that while, and the lag is billed to who had it. One thread at a time may use an Arbiter.
 class Arbiter {
  public:
   static constexpr Nanos kDeathCheck = 20 * kMillisecond;
@@ -30,7 +31,7 @@ class Arbiter {
   // Waits for the modelled end, then lets the next one execute. No-op if not held.
   void Release();
 
-  // The instructions that were executed since the last call: bills their time to the process and, when the host is
+  // The instructions that were executed since the last call: bills their time to the process and, when it is
   // further ahead of the modelled time than a timer is precise, waits. Only while held.
   void Charge(std::uint64_t instructions);
   // Waits until what was charged has ended in modelled time: the moment at which a kernel completes.
@@ -40,6 +41,8 @@ class Arbiter {
 
  private:
   void Leave();
+  // Moves end_ and bills the time up to there.
+  void ExtendTo(Nanos end);
 
   SharedState& state_;
   const int device_;

@@ -71,9 +71,12 @@ TEST(Arbiter, OnlyOneExecutes) {
       arbiter.Release();
     }
   };
+  const Nanos begin = MonotonicNow();
   std::thread threads[] = {std::thread(work), std::thread(work), std::thread(work)};
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(BusyOf(*state, getpid()), 150 * 20 * kMicrosecond);
+  // What was charged and what the host lagged, but no moment twice.
+  EXPECT_GE(BusyOf(*state, getpid()), 150 * 20 * kMicrosecond);
+  EXPECT_LE(BusyOf(*state, getpid()), MonotonicNow() - begin);
 }
 
 TEST(Arbiter, AloneItNeverYields) {

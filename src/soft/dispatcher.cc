@@ -58,14 +58,17 @@ OpRef Dispatcher::Submit(Task task, std::span<const OpRef> after) {
   auto op = std::make_shared<Op>();
   op->dispatcher = this;
   op->task = std::move(task);
+  op->ends_on = op->task.lane;
+  const bool changes_threads = op->task.lane != Lane::kNone && !op->task.brief;
   std::vector<Task> ended;
   std::lock_guard lock(board().mutex);
   for (const OpRef& earlier : after) {
     if (!earlier || earlier->done) continue;
     earlier->followers.push_back(op);
     ++op->blockers;
-    if (op->task.brief && earlier->task.lane != Lane::kNone) op->task.lane = earlier->task.lane;
+    if (!changes_threads && earlier->ends_on != Lane::kNone) op->ends_on = earlier->ends_on;
   }
+  if (op->task.brief) op->task.lane = op->ends_on;
   unfinished_.insert(op);
   if (op->blockers == 0) {
     std::vector<OpRef> finished;
@@ -123,9 +126,13 @@ void Dispatcher::RunLane(LaneState& lane) {
       aborting_ = true;
     }
     lock.lock();
+    if (result == cuda::CUDA_ERROR_NOT_READY && stopping_) break;
     if (result == cuda::CUDA_ERROR_NOT_READY) {
-      lane.ready.push_back(op);
-      if (!stopping_) lane.wake.wait_for(lock, kMemoryWaitInterval);
+      LaneState& waits = StateOf(Lane::kMemory);
+      op->task.lane = Lane::kMemory;
+      op->task.brief = false;
+      Enqueue(waits, op);
+      if (&lane == &waits) lane.wake.wait_for(lock, kMemoryWaitInterval);
       continue;
     }
     std::vector<Task> ended;  // dies without the lock: a task may own memory or a module
@@ -143,9 +150,12 @@ void Dispatcher::MakeReady(const OpRef& op, std::vector<OpRef>& finished) {
     finished.push_back(op);
     return;
   }
-  LaneState& lane = dispatcher.StateOf(op->task.lane);
+  dispatcher.Enqueue(dispatcher.StateOf(op->task.lane), op);
+}
+
+void Dispatcher::Enqueue(LaneState& lane, const OpRef& op) {
   op->task.brief ? lane.ready.push_front(op) : lane.ready.push_back(op);
-  if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([&dispatcher, &lane] { dispatcher.RunLane(lane); });
+  if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([this, &lane] { RunLane(lane); });
   lane.wake.notify_one();
 }
 

@@ -26,8 +26,9 @@ namespace tessera::soft {
 enum class Lane { kNone, kCompute, kCopy, kHost, kMemory };
 inline constexpr std::size_t kLanes = 5;
 
-// What an operation does. CUDA_ERROR_NOT_READY means "not yet": it is called again a little later, which only memory
-// waits use. Any other error is the context's end: whatever has not begun by then is skipped.
+// What an operation does. CUDA_ERROR_NOT_READY means "not yet": it is called again a little later, on the lane for
+// memory waits, which are all that use it. Any other error is the context's end: whatever has not begun by then is
+// skipped.
 struct Task {
   Lane lane = Lane::kNone;
   std::function<cuda::CUresult()> body = nullptr;  // none for an operation that only marks a point
@@ -41,7 +42,8 @@ class Dispatcher;
 struct Op {
   Dispatcher* dispatcher = nullptr;
   Task task;
-  std::size_t blockers = 0;  // operations that have to end before this one begins
+  Lane ends_on = Lane::kNone;  // the lane whose thread ends it, as far as is known; kNone: any
+  std::size_t blockers = 0;    // operations that have to end before this one begins
   std::vector<std::shared_ptr<Op>> followers;
   bool done = false;
   Nanos finished_at = 0;
@@ -92,6 +94,7 @@ class Dispatcher {
   static Board& board();
   LaneState& StateOf(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   void RunLane(LaneState& lane);
+  void Enqueue(LaneState& lane, const OpRef& op);
   static void MakeReady(const OpRef& op, std::vector<OpRef>& finished);
   static void Finish(std::vector<OpRef> finished, std::vector<Task>& ended);
 

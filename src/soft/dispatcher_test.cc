@@ -85,7 +85,8 @@ TEST_F(DispatcherTest, BriefOperationsRunWhereTheWorkBeforeThemRan) {
   };
   const OpRef hold = Submit(Hold(Lane::kCompute, go));
   const OpRef before = Submit({Lane::kCompute, note(kernel)}, {hold});
-  const OpRef after = Submit({.lane = Lane::kMemory, .body = note(brief), .brief = true}, {before});
+  const OpRef mark = Submit({}, {before});
+  const OpRef after = Submit({.lane = Lane::kMemory, .body = note(brief), .brief = true}, {mark});
   const OpRef free = Submit({.lane = Lane::kMemory, .body = note(alone), .brief = true});
   Dispatcher::Wait(free);
   go.set_value();
@@ -126,6 +127,23 @@ TEST_F(DispatcherTest, OneThatWaitsLetsOthersOfItsLanePass) {
                              flag = true;
                              return cuda::CUDA_SUCCESS;
                            }}));
+  Dispatcher::Wait(wait);
+}
+
+TEST_F(DispatcherTest, ABriefOneThatWaitsLeavesTheLaneToOthers) {
+  std::promise<void> go;
+  std::atomic<bool> flag = false;
+  const OpRef hold = Submit(Hold(Lane::kCompute, go));
+  const OpRef wait = Submit({.lane = Lane::kMemory,
+                             .body = [&] { return flag ? cuda::CUDA_SUCCESS : cuda::CUDA_ERROR_NOT_READY; },
+                             .brief = true},
+                            {hold});
+  const OpRef raise = Submit({Lane::kCompute, [&] {
+                                flag = true;
+                                return cuda::CUDA_SUCCESS;
+                              }});
+  go.set_value();
+  Dispatcher::Wait(raise);
   Dispatcher::Wait(wait);
 }
 

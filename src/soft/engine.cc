@@ -174,8 +174,9 @@ Task Engine::TaskOf(const Work& work) {
             }};
   }
   if (const auto* batch = std::get_if<BatchWork>(&work)) {
-    // A GPU writes a word between two kernels in no time; changes of threads would make a tenth of a millisecond of it.
-    return {.lane = Lane::kMemory, .body = MemoryOperations(batch->operations), .brief = !AnyWaits(batch->operations)};
+    // A GPU writes a word between two kernels in no time, and looks at one; changes of threads would make a tenth of a
+    // millisecond of it.
+    return {.lane = Lane::kMemory, .body = MemoryOperations(batch->operations), .brief = true};
   }
   return {};
 }

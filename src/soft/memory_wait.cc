@@ -76,10 +76,6 @@ CUresult CheckMemoryOperations(const std::vector<CUstreamBatchMemOpParams>& oper
   return CUDA_SUCCESS;
 }
 
-bool AnyWaits(const std::vector<CUstreamBatchMemOpParams>& operations) {
-  return std::ranges::any_of(operations, [](const auto& operation) { return Waits(operation.operation); });
-}
-
 std::function<CUresult()> MemoryOperations(std::vector<CUstreamBatchMemOpParams> operations) {
   return [operations = std::move(operations), next = std::size_t{0}]() mutable {
     for (; next < operations.size(); ++next) {

@@ -11,9 +11,6 @@ namespace tessera::soft {
 // CUDA_ERROR_NOT_SUPPORTED for flushing remote writes, as on a real GPU without it.
 cuda::CUresult CheckMemoryOperations(const std::vector<cuda::CUstreamBatchMemOpParams>& operations);
 
-// Whether any of them may wait.
-bool AnyWaits(const std::vector<cuda::CUstreamBatchMemOpParams>& operations);
-
 // A task body that carries out `operations` one after another; it answers CUDA_ERROR_NOT_READY as long as one waits.
 std::function<cuda::CUresult()> MemoryOperations(std::vector<cuda::CUstreamBatchMemOpParams> operations);
 

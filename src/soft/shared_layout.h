@@ -49,6 +49,7 @@ struct SharedTurn {
   std::uint64_t ticket;
   std::uint32_t slot;
   std::atomic<std::uint32_t> granted;
+  Nanos granted_at;  // CLOCK_MONOTONIC; written before granted
 };
 
 struct SharedDevice {
@@ -75,7 +76,7 @@ struct SharedLayout {
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
-static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 32 && sizeof(SharedTurn) == 32);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 32 && sizeof(SharedTurn) == 40);
 static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

@@ -30,7 +30,7 @@ struct ProcessUse {
   pid_t pid = 0;
   std::uint64_t bytes = 0;
   std::uint32_t contexts = 0;
-  Nanos busy = 0;  // modelled time its kernels executed, since it attached
+  Nanos busy = 0;  // time for which its kernels had the device, since it attached; all that the host lagged is in it
   bool frozen = false;
 };
 
