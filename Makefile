@@ -4,6 +4,9 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RELEASE := build/release
 
+# ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+
 .PHONY: help packages build test unit sanitize lint format demo bench dist install clean
 
 help:

@@ -5,13 +5,22 @@ function(tessera_part name)
   target_link_libraries(tessera_${name} PUBLIC ${arg_DEPS} Threads::Threads)
 endfunction()
 
+# Every test reads GoogleTest's headers, which take longer than the test itself: they are compiled once for all.
+find_package(GTest REQUIRED)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "")
+add_executable(tessera_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
+target_compile_options(tessera_test_headers PRIVATE -O0)
+target_link_libraries(tessera_test_headers PRIVATE GTest::gmock GTest::gtest_main Threads::Threads)
+target_precompile_headers(tessera_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <expected> <map> <memory>
+  <optional> <string> <thread> <vector>)
+
 # tessera_test(NAME sources... [DEPS targets...]): a GoogleTest binary whose tests CTest lists one by one. Not optimised:
 # compiling them takes far longer than running them.
 function(tessera_test name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
-  find_package(GTest REQUIRED)
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE -O0)
+  target_precompile_headers(${name} REUSE_FROM tessera_test_headers)
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()

@@ -9,11 +9,11 @@ class SoftControl : public Control {
  public:
   explicit SoftControl(std::unique_ptr<soft::SharedState> state) : state_(std::move(state)) {}
 
-  Result<void> Freeze(std::uint32_t gpu, std::span<const Target> targets, Reach /*reach*/) override {
-    return SetFrozen(gpu, targets, true, counts_.freezes);
+  Result<void> Freeze(std::uint32_t gpu, std::span<const Target> targets, Reach reach) override {
+    return SetFrozen(gpu, targets, reach == Reach::kAll ? soft::Frozen::kAll : soft::Frozen::kKernels, counts_.freezes);
   }
   Result<void> Thaw(std::uint32_t gpu, std::span<const Target> targets, Reach /*reach*/) override {
-    return SetFrozen(gpu, targets, false, counts_.thaws);
+    return SetFrozen(gpu, targets, soft::Frozen::kNothing, counts_.thaws);
   }
 
   Result<void> SetSlice(std::uint32_t gpu, const Target& target, Nanos slice) override {
@@ -42,7 +42,8 @@ class SoftControl : public Control {
     return Fail(ENODEV, "there is no soft GPU " + std::to_string(gpu));
   }
 
-  Result<void> SetFrozen(std::uint32_t gpu, std::span<const Target> targets, bool frozen, std::uint64_t& count) {
+  Result<void> SetFrozen(std::uint32_t gpu, std::span<const Target> targets, soft::Frozen frozen,
+                         std::uint64_t& count) {
     const auto device = Device(gpu);
     if (!device) return std::unexpected(device.error());
     for (const Target& target : targets) {

@@ -103,9 +103,9 @@ TEST_F(SoftControlTest, WhoIsNotThereIsPassedOver) {
   state_->AddContexts(1, 1);
   const auto processes = state_->Processes(1);
   ASSERT_EQ(processes.size(), 1u);
-  EXPECT_TRUE(processes[0].frozen);
+  EXPECT_EQ(processes[0].frozen, soft::Frozen::kAll);
   ASSERT_TRUE(control_->Thaw(1, targets, Reach::kAll));
-  EXPECT_FALSE(state_->Processes(1)[0].frozen);
+  EXPECT_EQ(state_->Processes(1)[0].frozen, soft::Frozen::kNothing);
   EXPECT_EQ(control_->SetSlice(1, targets[0], kMillisecond).error().code, ESRCH);
   EXPECT_EQ(control_->Slice(1, targets[0]).error().code, ESRCH);
   EXPECT_EQ(control_->Counts().failures, 1u);

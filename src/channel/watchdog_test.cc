@@ -226,7 +226,7 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     const auto processes = (*state)->Processes(0);
     const auto found = std::ranges::find(processes, tenant.pid(), &soft::ProcessUse::pid);
     if (found == processes.end()) return std::nullopt;
-    return found->frozen;
+    return found->frozen != soft::Frozen::kNothing;
   };
   WaitFor([&] { return frozen_or_not() == false; });
   soft::TestProcess daemon([&](soft::TestProcess::Peer& test) {

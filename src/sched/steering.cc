@@ -245,12 +245,6 @@ void Steering::UpdateRunning() {
     }
   }
   running_ = std::move(running);
-  if (running_.size() < 2) return;
-  std::vector<VgpuId> company;
-  for (const auto& [id, _] : running_) company.push_back(id);
-  if (company == company_) return;
-  company_ = std::move(company);
-  company_since_ = now_;
 }
 
 void Steering::UpdateMinShare() {

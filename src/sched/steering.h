@@ -63,9 +63,6 @@ class Steering {
   void Active(VgpuId id, Nanos now);                  // it has work, or wants to submit some
   void Idle(VgpuId id, Nanos now, Nanos idle_since);  // it has none since then
   void Hold(VgpuId id, bool held, Nanos now);         // somebody else froze it: it takes no part until it is let go
-  // The GPU time that it really got in a span that ended now, measured from outside; `expected` is what Busy grew by
-  // meanwhile. The span began at the last Sample of this vGPU. Corrects the slices of those that compete, slowly.
-  void Sample(VgpuId id, Nanos now, Nanos measured, Nanos expected);
   void Advance(Nanos now);
 
   // When Advance must be called at the latest; kNever if nothing is pending.
@@ -109,9 +106,7 @@ class Steering {
     Nanos back_at = kNever;         // exhausted: until then
     Nanos check_at = kNever;        // runs: its end cannot come before
 
-    double part = 1;        // of the GPU's time while it runs
-    double correction = 1;  // of its slice, by what was measured
-    Nanos sampled_at = -1;
+    double part = 1;  // of the GPU's time while it runs
 
     const Shares& shares() const { return account.shares(); }
     bool limited() const { return shares().limit_pct < 100; }
@@ -165,8 +160,6 @@ class Steering {
   std::uint32_t top_ = 0;  // the class that runs; lower ones have greater numbers
   Nanos now_ = 0;
   Nanos deadline_ = kNever;
-  std::vector<VgpuId> company_;  // those that ran when more than one did
-  Nanos company_since_ = 0;      // the same
   Nanos slices_due_ = kNever;    // when those that are wrong change
   Nanos go_due_ = kNever;        // when the budget allows what waits for it
   bool slices_at_once_ = false;  // an operator's change

@@ -6,9 +6,7 @@
 namespace tessera::sched {
 
 SteeringSimulator::SteeringSimulator(SteeredGpu gpu, SteeringConfig config)
-    : gpu_(gpu), config_(config), steering_(config), random_(gpu.seed) {
-  if (gpu_.sampling > 0) sample_at_ = gpu_.sampling;
-}
+    : gpu_(gpu), config_(config), steering_(config), random_(gpu.seed) {}
 
 void SteeringSimulator::Add(VgpuId id, Shares shares, Demand demand) {
   Require(steering_.Add(id, shares, now_).has_value(), "Add");
@@ -76,7 +74,6 @@ void SteeringSimulator::Run(Nanos duration) {
         Tell(program, {Effect::Kind::kIdle, id, program.idle_since});
       }
     }
-    if (sample_at_ <= now_) SampleAll();
     Obey();
     Dispatch();
   }
@@ -84,7 +81,7 @@ void SteeringSimulator::Run(Nanos duration) {
 }
 
 Nanos SteeringSimulator::NextEvent() const {
-  Nanos next = std::min(sample_at_, effects_.empty() ? kNever : effects_.begin()->first);
+  Nanos next = effects_.empty() ? kNever : effects_.begin()->first;
   for (const auto& [_, program] : programs_) {
     next = std::min({next, program.arrival, program.step_at, program.idle_at});
   }
@@ -239,16 +236,6 @@ void SteeringSimulator::Obey() {
     }
   }
   driver_free_ = done;
-}
-
-void SteeringSimulator::SampleAll() {
-  sample_at_ = now_ + gpu_.sampling;
-  for (auto& [id, program] : programs_) {
-    const Nanos billed = steering_.UsageOf(id, now_).busy;
-    steering_.Sample(id, now_, program.executed - program.executed_sampled, billed - program.billed_sampled);
-    program.executed_sampled = program.executed;
-    program.billed_sampled = billed;
-  }
 }
 
 void SteeringSimulator::StartMeasuring() {

@@ -32,7 +32,6 @@ struct SteeredGpu {
   Nanos set_slice = 300 * kMicrosecond;
   Nanos message = 50 * kMicrosecond;   // from a program to the daemon, at most
   Nanos lateness = 50 * kMicrosecond;  // of the daemon's timer, at most
-  Nanos sampling = 0;                  // the daemon measures the GPU time of each vGPU so often; 0: never
   std::uint64_t seed = 1;
 };
 
@@ -87,7 +86,7 @@ class SteeringSimulator {
     Nanos grace_order = 0;
     // Figures.
     Nanos executed = 0, wanted = 0, had_work = 0, billed_before = 0;
-    Nanos executed_before = 0, billed_sampled = 0, executed_sampled = 0;
+    Nanos executed_before = 0;
     bool CanRun() const { return on_gpu && work > 0 && !frozen && !held; }
   };
   // Something that comes to pass at a time: a driver call's effect, or a message.
@@ -107,7 +106,6 @@ class SteeringSimulator {
   void Arrive(VgpuId id, Program& program);
   void Tell(Program& program, const Effect& message);
   void Submit(Program& program);
-  void SampleAll();
   void Call();
   Nanos NextEvent() const;
 
@@ -125,7 +123,6 @@ class SteeringSimulator {
   Nanos now_ = 0;
   Nanos alarm_for_ = -1;
   Nanos alarm_ = kNever;
-  Nanos sample_at_ = kNever;
   Nanos driver_free_ = 0;  // its calls are one after the other
   int steps_without_time_ = 0;
 

@@ -15,10 +15,6 @@ constexpr double kLeastScale = 0.5;
 constexpr double kMostScale = 4;
 constexpr double kTurnsInAWindow = 6;
 
-constexpr double kSampleGain = 0.1;
-constexpr double kLeastCorrection = 0.8;
-constexpr double kMostCorrection = 1.25;
-
 }  // namespace
 
 // Brings the slices to what is due. A vGPU without one gets it at once; else what is wrong must have been wrong for a
@@ -28,7 +24,7 @@ void Steering::UpdateSlices() {
   if (config_.fixed_slices || running_.size() < 2) return;
   std::vector<Shares> shares;
   for (const auto& [_, tenant] : running_) shares.push_back(tenant->shares());
-  std::vector<double> due = DueParts(shares);
+  const std::vector<double> due = DueParts(shares);
   // If all have limits and the sum is less than the GPU, they are stopped once a window: each must have had several
   // turns by then.
   const double sum = std::accumulate(due.begin(), due.end(), 0.0);
@@ -39,7 +35,6 @@ void Steering::UpdateSlices() {
     mean = std::min(mean, static_cast<Nanos>(round / static_cast<double>(due.size())));
     most_scale = 1;
   }
-  for (std::size_t i = 0; i < due.size(); ++i) due[i] *= running_[i].second->correction;
   const std::vector<Nanos> slices = SlicesFor(due, {mean, config_.least_slice, config_.most_slice});
 
   // Only ratios matter: those that have slices keep them if they fit, and the new ones are scaled to theirs.
@@ -89,35 +84,14 @@ void Steering::FixSlice(VgpuId id, Tenant& tenant) {
 // What each gets by the slices that are in force, not by those that are due.
 void Steering::UpdateParts() {
   double sum = 0;
-  const auto weight = [](const Tenant& tenant) { return static_cast<double>(tenant.slice) / tenant.correction; };
-  for (const auto& [_, tenant] : running_) sum += weight(*tenant);
+  for (const auto& [_, tenant] : running_) sum += static_cast<double>(tenant->slice);
   for (auto& [_, tenant] : running_) {
-    const double part = running_.size() < 2 ? 1 : weight(*tenant) / sum;
+    const double part = running_.size() < 2 ? 1 : static_cast<double>(tenant->slice) / sum;
     if (part == tenant->part && tenant->check_at > now_) continue;
     tenant->part = part;
     tenant->account.SetPart(now_, part);
     if (tenant->limited()) tenant->check_at = CheckAt(*tenant);
   }
-}
-
-void Steering::Sample(VgpuId id, Nanos now, Nanos measured, Nanos expected) {
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr) return;
-  Take(now);
-  const Nanos began = std::exchange(tenant->sampled_at, now_);
-  const bool competed = tenant->runs() && running_.size() > 1 && began >= company_since_;
-  if (config_.fixed_slices || !competed || measured < 0 || expected < 2 * config_.mean_slice) return;
-
-  const double missing =
-      static_cast<double>(expected) / std::max(static_cast<double>(measured), 0.5 * static_cast<double>(expected));
-  tenant->correction *= std::pow(missing, kSampleGain);
-  // Only their ratio matters: kept around 1, or what all lack (the cost of switches) would use up the range.
-  double mean = 0;
-  for (const auto& [_, other] : running_) mean += other->part * other->correction;
-  for (const auto& [_, other] : running_) {
-    other->correction = std::clamp(other->correction / mean, kLeastCorrection, kMostCorrection);
-  }
-  Schedule();
 }
 
 }  // namespace tessera::sched

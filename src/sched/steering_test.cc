@@ -95,7 +95,6 @@ TEST_F(SteeringTest, EventsThatMakeNoSenseAreIgnored) {
   steering_.Active(7, 0);
   steering_.Idle(7, 0, 0);
   steering_.Hold(7, true, 0);
-  steering_.Sample(7, 0, 0, 0);
   steering_.Remove(7, 0);
   steering_.Idle(1, 0, 0);
   EXPECT_THAT(Take(), IsEmpty());
@@ -312,39 +311,6 @@ TEST_F(SteeringTest, AnOperatorsChangeOfWeightsComesAtOnce) {
   Take();
   ASSERT_TRUE(steering_.Update(1, {.weight = 300}, kMs));
   EXPECT_THAT(Take(), UnorderedElementsAre(Slice(1, 15 * kMs), Slice(2, 5 * kMs)));
-}
-
-TEST_F(SteeringTest, MeasurementsCorrectSlicesSlowly) {
-  Add(1);
-  Add(2);
-  steering_.Active(1, 0);
-  steering_.Active(2, 0);
-  Take();
-  Nanos now = 0;
-  for (int i = 0; i < 100; ++i) {
-    now += kSecond;
-    steering_.Sample(1, now, 450 * kMs, 500 * kMs);
-    steering_.Sample(2, now, 550 * kMs, 500 * kMs);
-    Run(now + 200 * kMs);
-    EXPECT_LT(static_cast<double>(steering_.SliceOf(1)), 10.5 * kMs + 0.2 * kMs * i) << "a little at a time";
-  }
-  const auto ratio = static_cast<double>(steering_.SliceOf(1)) / static_cast<double>(steering_.SliceOf(2));
-  EXPECT_GT(ratio, 1.4);
-  EXPECT_LE(ratio, 1.25 / 0.8) << "and no more than that";
-}
-
-TEST_F(SteeringTest, MeasurementsOfSpansInWhichTheCompanyChangedDoNotCount) {
-  for (VgpuId id = 1; id <= 3; ++id) Add(id);
-  steering_.Active(1, 0);
-  steering_.Active(2, 0);
-  Nanos now = 0;
-  for (int i = 0; i < 50; ++i) {
-    steering_.Active(3, now += 500 * kMs);
-    IdleSince(3, now += 500 * kMs);
-    steering_.Sample(1, now, 100 * kMs, 500 * kMs);
-  }
-  Take();
-  EXPECT_EQ(steering_.SliceOf(1), steering_.SliceOf(2));
 }
 
 // Graces.

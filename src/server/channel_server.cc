@@ -13,6 +13,13 @@ namespace {
 constexpr std::uint8_t Bit(FreezeReason reason) { return static_cast<std::uint8_t>(reason); }
 constexpr std::uint32_t kMostGpus = 64;
 
+// An operator stops all that a process does, as does memory that it must not have; the other reasons stop what
+// computes.
+channel::Reach ReachOf(std::uint8_t reasons) {
+  return reasons & (Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory)) ? channel::Reach::kAll
+                                                                               : channel::Reach::kCompute;
+}
+
 // Computing first: a process without such a group has nothing to steer.
 bool Computes(const channel::Group& group) {
   return group.handle == 0 || group.engine == channel::abi::kEngineGraphics || group.engine == 0;
@@ -208,19 +215,19 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
   return Settle(gpu, changed);
 }
 
-// The channels to take off the GPU, or to put back, so that those are off that the reasons ask for: an operator stops
-// all of them, the others those that compute.
+// The channels to take off the GPU, or to put back, so that those are off that the reasons ask for.
 channel::Target ChannelServer::Difference(pid_t pid, const Process& process, std::uint32_t gpu, Use& use,
                                           bool freeze) const {
   channel::Target target = TargetOf(pid, process, gpu);
   if (control_->KnowsProcesses()) {
-    if ((use.reasons != 0) != freeze || use.all_off == freeze) target.pid = 0;
+    const auto wanted = use.reasons != 0 ? std::optional(ReachOf(use.reasons)) : std::nullopt;
+    if (wanted.has_value() != freeze || wanted == use.reach) target.pid = 0;
     return target;
   }
   std::set<Channel> wanted;
   for (const channel::Group& group : target.groups) {
     for (const std::uint32_t handle : group.channels) {
-      if ((use.reasons & Bit(FreezeReason::kOperator)) || (use.reasons != 0 && Computes(group)))
+      if (use.reasons != 0 && (ReachOf(use.reasons) == channel::Reach::kAll || Computes(group)))
         wanted.emplace(group.client, handle);
     }
   }
@@ -235,27 +242,35 @@ channel::Target ChannelServer::Difference(pid_t pid, const Process& process, std
   return target;
 }
 
-// Makes the GPU do what the reasons say: at most one freeze and one thaw for all of them together.
+// Makes the GPU do what the reasons say: at most one thaw, and one freeze of each reach, for all of them together.
 Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pids) {
+  using channel::Reach;
+  struct Step {
+    bool freeze;
+    Reach reach;
+  };
   Result<void> done;
-  for (const bool freeze : {true, false}) {
+  for (const auto [freeze, reach] : {Step{true, Reach::kAll}, Step{true, Reach::kCompute}, Step{false, Reach::kAll}}) {
     std::vector<channel::Target> targets;
     for (const pid_t pid : pids) {
       Process& process = processes_.at(pid);
-      channel::Target target = Difference(pid, process, gpu, process.uses[gpu], freeze);
+      Use& use = process.uses[gpu];
+      // Where groups name the channels, they say what a freeze reaches.
+      const bool here = !freeze || (control_->KnowsProcesses() ? ReachOf(use.reasons) : Reach::kAll) == reach;
+      if (!here) continue;
+      channel::Target target = Difference(pid, process, gpu, use, freeze);
       if (target.pid != 0) targets.push_back(std::move(target));
     }
     if (targets.empty()) continue;
     const Nanos begin = MonotonicNow();
-    auto result = freeze ? control_->Freeze(gpu, targets, channel::Reach::kAll)
-                         : control_->Thaw(gpu, targets, channel::Reach::kAll);
+    auto result = freeze ? control_->Freeze(gpu, targets, reach) : control_->Thaw(gpu, targets, channel::Reach::kAll);
     const Nanos end = MonotonicNow();
     calls_.Note(end);
     (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
     if (!result) done = result;
     for (const channel::Target& target : targets) {
       Use& use = processes_.at(target.pid).uses[gpu];
-      use.all_off = freeze;
+      use.reach = freeze ? std::optional(reach) : std::nullopt;
       for (const channel::Group& group : target.groups) {
         for (const std::uint32_t handle : group.channels) {
           freeze ? (void)use.off.emplace(group.client, handle) : (void)use.off.erase({group.client, handle});
@@ -267,11 +282,9 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
   for (const pid_t pid : pids) {
     Process& process = processes_.at(pid);
     Use& use = process.uses[gpu];
-    if (use.reasons == 0) {
-      use.frozen_at = 0;
-    } else if (use.frozen_at == 0) {
-      use.frozen_at = now;
-    }
+    const auto since = [&](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
+    since(use.reasons != 0, use.frozen_at);
+    since(use.reasons != 0 && ReachOf(use.reasons) == Reach::kAll, use.still_at);
     Note(pid, gpu, process, use);
   }
   return done;
@@ -280,7 +293,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
 // The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
 void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
   if (!watchdog_) return;
-  if (use.reasons != 0 && !(use.reasons & Bit(FreezeReason::kOperator))) {
+  if (use.reasons != 0 && ReachOf(use.reasons) == channel::Reach::kCompute) {
     watchdog_->NoteFrozen(pid, gpu, TargetOf(pid, process, gpu));
   } else {
     watchdog_->NoteThawed(pid, gpu);
@@ -290,26 +303,35 @@ void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, c
 void ChannelServer::AfterTrip() {
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
-      if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;
+      if (use.reasons == 0 || ReachOf(use.reasons) == channel::Reach::kAll) continue;
       use.off.clear();
-      use.all_off = false;
+      use.reach.reset();
+      use.still_at = 0;
       (void)Settle(gpu, {&pid, 1});
     }
   }
 }
 
-std::uint8_t ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {
+const ChannelServer::Use* ChannelServer::UseOf(pid_t pid, std::uint32_t gpu) const {
   const auto found = processes_.find(pid);
-  if (found == processes_.end()) return 0;
+  if (found == processes_.end()) return nullptr;
   const auto use = found->second.uses.find(gpu);
-  return use == found->second.uses.end() ? 0 : use->second.reasons;
+  return use == found->second.uses.end() ? nullptr : &use->second;
+}
+
+std::uint8_t ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {
+  const Use* use = UseOf(pid, gpu);
+  return use ? use->reasons : 0;
 }
 
 Nanos ChannelServer::FrozenSince(pid_t pid, std::uint32_t gpu) const {
-  const auto found = processes_.find(pid);
-  if (found == processes_.end()) return 0;
-  const auto use = found->second.uses.find(gpu);
-  return use == found->second.uses.end() ? 0 : use->second.frozen_at;
+  const Use* use = UseOf(pid, gpu);
+  return use ? use->frozen_at : 0;
+}
+
+Nanos ChannelServer::StillSince(pid_t pid, std::uint32_t gpu) const {
+  const Use* use = UseOf(pid, gpu);
+  return use ? use->still_at : 0;
 }
 
 Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -21,7 +22,12 @@
 namespace tessera::server {
 
 // Why a process is frozen. Each reason stands for itself: it runs when none is left.
-enum class FreezeReason : std::uint8_t { kOperator = 1, kPolicy = 2, kMove = 4 };
+enum class FreezeReason : std::uint8_t {
+  kOperator = 1,
+  kPolicy = 2,
+  kMove = 4,    // its memory is being moved
+  kMemory = 8,  // it has memory that it must not have
+};
 
 // Which channels each GPU process of this machine has, and which processes are frozen, for which reasons. Runs on the
 // event loop's thread; its calls to the driver take 0.3 to 0.7 ms there (docs/hardware-log.md), so they are few.
@@ -70,6 +76,8 @@ class ChannelServer {
   Result<void> Thaw(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason);
   std::uint8_t Reasons(pid_t pid, std::uint32_t gpu) const;  // bits of FreezeReason
   Nanos FrozenSince(pid_t pid, std::uint32_t gpu) const;     // when the driver said so; 0: it is not frozen
+  // Since when nothing of it that is known here can execute, copies included; 0: something may.
+  Nanos StillSince(pid_t pid, std::uint32_t gpu) const;
 
   Result<void> SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice);
 
@@ -84,10 +92,11 @@ class ChannelServer {
   struct Use {                                              // of one GPU
     std::uint8_t reasons = 0;
     Nanos frozen_at = 0;
+    Nanos still_at = 0;
     // The channels that are off the GPU. RM counts: what was taken off twice needs to be put back twice
     // (docs/hardware-log.md), so nothing is.
     std::set<Channel> off;
-    bool all_off = false;  // where the control finds the channels itself
+    std::optional<channel::Reach> reach;  // of the freeze, where the control finds the channels itself
   };
   struct Process {
     UniqueFd fd;  // pidfd
@@ -100,6 +109,7 @@ class ChannelServer {
   };
 
   Process& Find(pid_t pid);
+  const Use* UseOf(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
   channel::Target TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const;
   bool Verify(pid_t pid, Process& process);
   void Prune(pid_t pid, std::uint32_t gpu, Use& use) const;

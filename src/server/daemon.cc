@@ -219,7 +219,8 @@ void Daemon::EndMeasurement(const Measurement& measured) {
   measure_running_ = false;
   for (const auto& gpu : gpus_) {
     if (const auto& memory = measured[gpu->Index()]) gpu->Reconcile(*memory);  // else the last figures stand
-    if (gpu->Running()) MeasureSoon();
+    if (gpu->NeedsWatching()) measure_after_ = kMeasureEvery;
+    if (gpu->Running() || gpu->NeedsWatching()) MeasureSoon();
   }
 }
 

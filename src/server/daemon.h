@@ -48,7 +48,7 @@ class Daemon {
 
   // Asks all devices about their memory. The three are for whoever measures: begin on the loop's thread (false:
   // somebody measures already), ask on another, which may take milliseconds, and end on the loop's.
-  using Measurement = std::vector<Result<DeviceMemory>>;
+  using Measurement = std::vector<Result<DeviceUse>>;
   bool BeginMeasurement();
   Measurement AskDevices() const;
   void EndMeasurement(const Measurement& measured);

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -21,10 +23,12 @@ struct GpuInfo {
   std::uint64_t context_bytes = 0;  // first estimate of what a context costs
 };
 
-// What the device itself says about its memory, bytes.
-struct DeviceMemory {
-  std::uint64_t used = 0;                               // by everybody
-  std::unordered_map<pid_t, std::uint64_t> by_process;  // pids as this process sees them
+// What the device itself says about who uses it. Bytes; pids as this process sees them.
+struct DeviceUse {
+  std::uint64_t used = 0;  // by everybody
+  std::unordered_map<pid_t, std::uint64_t> by_process;
+  // Those that were seen to execute something since the last Measure, in samples; absent: the device does not tell.
+  std::optional<std::unordered_set<pid_t>> worked;
 };
 
 // What the daemon asks of a GPU driver: the real one through NVML, the soft GPU, or a test's.
@@ -36,7 +40,7 @@ class GpuDriver {
   virtual Result<std::vector<GpuInfo>> List() = 0;
 
   // Any thread, several at once; may take milliseconds.
-  virtual Result<DeviceMemory> Measure(std::uint32_t gpu) = 0;
+  virtual Result<DeviceUse> Measure(std::uint32_t gpu) = 0;
 
   // A way to steer the channels of the GPUs of List. ENOTSUP where there is none. Also in a forked child that has no
   // other thread.

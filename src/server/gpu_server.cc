@@ -6,10 +6,18 @@
 #include <algorithm>
 #include <map>
 
+#include "base/size.h"
 #include "server/steering_server.h"
 #include "server/token_server.h"
 
 namespace tessera::server {
+namespace {
+
+// Without a sample of work for so long, a program without a shim counts as idle. The samples of one that works have
+// gaps.
+constexpr Nanos kGuestIdle = 2 * kSecond;
+
+}  // namespace
 
 GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
                      ChannelServer& channels)
@@ -41,23 +49,31 @@ void GpuServer::SetTimer() {
 
 // ---- channels or gates ----
 
-// A process that uses the GPU and whose channels are not known; null if there is none.
-const Process* GpuServer::Unsteerable() const {
+// Whether there is a process that uses the GPU and does not obey; empty if there is none.
+std::string GpuServer::WhyUnsteerable() const {
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
-      if (process->worked && !channels_.Knows(process->pid, index_)) return process;
+      if (process->evades)
+        return fmt::format("process {} ({}) went on while its channels were frozen", process->pid, process->program);
+      if (process->worked && !channels_.Knows(process->pid, index_))
+        return fmt::format("the channels of process {} ({}) are not known", process->pid, process->program);
     }
   }
-  return nullptr;
+  return {};
+}
+
+// A freeze is believed because it is seen: work that was submitted after it must not have ended before the thaw. The
+// process says itself what has ended, so that whoever lies here gets no more than whoever hides a channel: tokens.
+void GpuServer::CheckFreeze(Process& process) {
+  const Nanos since = channels_.StillSince(process.pid, index_);
+  if (process.evades || since == 0 || process.page->reached_ns.load(std::memory_order_relaxed) <= since) return;
+  process.evades = true;
+  spdlog::error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,
+                process.pid, process.program);
 }
 
 void GpuServer::ChooseControl() {
-  std::string why = channels_.Why();
-  if (why.empty()) {
-    if (const Process* process = Unsteerable())
-      why = fmt::format("the channels of process {} ({}) are not known", process->pid, process->program);
-  }
-  why_gate_ = std::move(why);
+  why_gate_ = channels_.Why().empty() ? WhyUnsteerable() : channels_.Why();
   if (why_gate_.empty() != steers_) SwitchTo(why_gate_.empty());
 }
 
@@ -115,14 +131,20 @@ void GpuServer::Freeze(VGpu& vgpu, bool frozen) {
 }
 
 void GpuServer::ApplyHold(Process& process) {
-  const bool held = process.frozen || process.vgpu->spec.frozen;
+  const bool frozen = process.frozen || process.vgpu->spec.frozen;
+  const bool held = frozen || process.overdrawn;
   if (channels_.Available()) {
-    const auto done = held ? channels_.Freeze(index_, {&process.pid, 1}, FreezeReason::kOperator)
-                           : channels_.Thaw(index_, {&process.pid, 1}, FreezeReason::kOperator);
-    if (!done) spdlog::error("process {}: {}", process.pid, done.error().Text());
+    CheckFreeze(process);
+    for (const auto& [reason, wanted] :
+         {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn}}) {
+      const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
+                               : channels_.Thaw(index_, {&process.pid, 1}, reason);
+      if (!done) spdlog::error("process {}: {}", process.pid, done.error().Text());
+    }
   }
   const Nanos now = MonotonicNow();
   if (process.gate.held != held) time_->Hold(process.gate, held, now);
+  ChooseControl();
   AfterEvent(*process.vgpu, now);
 }
 
@@ -234,7 +256,7 @@ void GpuServer::BeginMeasurement() {
   }
 }
 
-void GpuServer::Reconcile(const DeviceMemory& measured) {
+void GpuServer::Reconcile(const DeviceUse& measured) {
   std::uint64_t managed = 0;
   unmanaged_by_process_ = measured.by_process;
   for (VGpu* vgpu : vgpus_) {
@@ -247,6 +269,55 @@ void GpuServer::Reconcile(const DeviceMemory& measured) {
     }
   }
   unmanaged_ = measured.used > managed ? measured.used - managed : 0;
+  const Nanos now = MonotonicNow();
+  for (VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      CheckFreeze(*process);
+      if (process->guarded) CheckMemory(*process);
+      if (process->guest && measured.worked) CheckWork(*process, measured.worked->contains(process->pid), now);
+    }
+  }
+  ChooseControl();
+  SetTimer();
+}
+
+// A thread that races the kernel gate may get memory past it. That is charged like all memory, and where the vGPU has
+// too much by it, the program stops until that is no longer so: an operator raises memory.max, or ends it.
+void GpuServer::CheckMemory(Process& process) {
+  // Twice in a row: what is freed while the device is asked is still in its answer.
+  process.excess_seen = memory_.Exceeds(process.memory) ? process.excess_seen + 1 : 0;
+  const bool overdrawn = process.excess_seen >= 2;
+  if (overdrawn == process.overdrawn) return;
+  process.overdrawn = overdrawn;
+  if (overdrawn) {
+    spdlog::error("process {} ({}) got memory past the kernel gate: it has {}, and vGPU {} more than its {}; {}",
+                  process.pid, process.program, FormatSize(process.memory.measured.value_or(0)),
+                  process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
+                  channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
+                                        : "it cannot be frozen: " + channels_.Why());
+  }
+  ApplyHold(process);
+}
+
+// A guest tells nobody when it has work. The device's samples do, a second or two late.
+void GpuServer::CheckWork(Process& process, bool worked, Nanos now) {
+  if (worked || channels_.Reasons(process.pid, index_) != 0 || process.seen_working == 0) {
+    process.seen_working = now;  // one that is frozen may have work: nobody can know
+    if (worked && process.gate.state == Gate::State::kParked) time_->Wants(process.gate, now, false);
+  } else if (process.gate.state == Gate::State::kRunning && now - process.seen_working > kGuestIdle) {
+    time_->Idle(process.gate, now, process.seen_working);
+  }
+}
+
+bool GpuServer::NeedsWatching() const {
+  std::uint32_t highest_guest = UINT32_MAX, lowest = 0;
+  for (const VGpu* vgpu : vgpus_) {
+    for (const Process* process : vgpu->processes) {
+      if (process->guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
+      lowest = std::max(lowest, vgpu->spec.compute.priority);
+    }
+  }
+  return steers_ && highest_guest < lowest;
 }
 
 double GpuServer::ComputePercent(const VGpu& vgpu, Nanos now) const {

@@ -67,7 +67,9 @@ class GpuServer {
 
   // Around a measurement of the device.
   void BeginMeasurement();
-  void Reconcile(const DeviceMemory& measured);
+  void Reconcile(const DeviceUse& measured);
+  // A program that does not tell when it works keeps others from running: it is worth asking the device often.
+  bool NeedsWatching() const;
   std::uint64_t UnmanagedBytes() const { return unmanaged_; }
   const std::unordered_map<pid_t, std::uint64_t>& Unmanaged() const { return unmanaged_by_process_; }
 
@@ -94,7 +96,10 @@ class GpuServer {
   std::unique_ptr<TimeServer> MakeTime(bool steers) const;
   void SwitchTo(bool steers);
   void ApplyHold(Process& process);
-  const Process* Unsteerable() const;
+  std::string WhyUnsteerable() const;
+  void CheckFreeze(Process& process);
+  void CheckMemory(Process& process);
+  void CheckWork(Process& process, bool worked, Nanos now);
 
   EventLoop& loop_;
   const std::uint32_t index_;

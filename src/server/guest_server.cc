@@ -187,7 +187,7 @@ void GuestServer::Settle(pid_t pid, Guest& guest) {
   }
 }
 
-// It may have work at any time and says nothing of it: it counts as active as long as it lives.
+// It may have work at any time and says nothing of it: it counts as active until the device says otherwise.
 Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   auto page = SharedPage::Create(vgpu.gpu);
   if (!page) {
@@ -198,6 +198,7 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   process->uid = OwnerOf(pid);
   process->program = guest.name;
   process->guest = true;
+  process->gate.ungated = true;
   Process* joined = process.get();
   guest.processes[vgpu.gpu] = std::move(process);
   GpuServer& gpu = *gpus_[vgpu.gpu];

@@ -134,6 +134,14 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   Grown(use);
 }
 
+bool MemoryServer::Exceeds(const MemoryUse& use) const {
+  // The driver takes memory for a process's contexts on its own account.
+  const std::uint64_t granted = std::max(use.counted, use.reserved + use.context_bytes) + 2 * context_bytes_;
+  if (use.measured.value_or(0) <= granted) return false;
+  const Figures figures = FiguresOf(use.vgpu);
+  return figures.current > figures.max;
+}
+
 MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {
   const Account& account = accounts_.at(id);
   Figures figures{.max = ledger_.Max(id), .available = ledger_.Available(id), .oom_events = account.oom_events};

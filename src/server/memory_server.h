@@ -69,6 +69,10 @@ class MemoryServer {
   static void BeginMeasurement(MemoryUse& use) { use.most_charged = use.reserved + use.context_bytes; }
   void Reconcile(MemoryUse& use, std::uint64_t measured);
 
+  // More of the process was measured than the kernel gate counted and what a driver needs for itself, and its vGPU has
+  // more than it may: a program got memory past the gate.
+  bool Exceeds(const MemoryUse& use) const;
+
   Figures FiguresOf(VgpuId id) const;
   std::uint64_t ContextBytes() const { return context_bytes_; }
   const class Ledger& Ledger() const { return ledger_; }

@@ -34,7 +34,8 @@ std::vector<const char*> NamesOf(std::uint8_t reasons) {
   std::vector<const char*> names;
   for (const auto& [reason, name] : {std::pair{FreezeReason::kOperator, "operator"},
                                      {FreezeReason::kPolicy, "policy"},
-                                     {FreezeReason::kMove, "move"}}) {
+                                     {FreezeReason::kMove, "move"},
+                                     {FreezeReason::kMemory, "memory"}}) {
     if (reasons & static_cast<std::uint8_t>(reason)) names.push_back(name);
   }
   return names;
@@ -45,7 +46,8 @@ std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
   // What waits at its gate needs no call to be kept off the GPU.
   if (daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == Gate::State::kWanting)
     reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
-  if (process.gate.held) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
+  if (process.frozen || process.vgpu->spec.frozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
+  if (process.overdrawn) reasons |= static_cast<std::uint8_t>(FreezeReason::kMemory);
   return reasons;
 }
 
@@ -155,7 +157,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
   std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
   for (const Process* process : vgpu.processes) {
-    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & static_cast<std::uint8_t>(FreezeReason::kPolicy);
+    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & ~static_cast<std::uint8_t>(FreezeReason::kOperator);
   }
   report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;

@@ -41,7 +41,7 @@ struct VGpuReport {
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
-  std::vector<const char*> frozen;  // why: "operator", "policy", "move"; empty: it is not
+  std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;
   const char* token = "idle";  // "held", "waiting" or "idle"
   std::vector<pid_t> processes;

@@ -1,4 +1,6 @@
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "channel/soft_control.h"
 #include "server/gpu_driver.h"
@@ -21,12 +23,22 @@ class SoftDriver : public GpuDriver {
     return gpus;
   }
 
-  Result<DeviceMemory> Measure(std::uint32_t gpu) override {
+  Result<DeviceUse> Measure(std::uint32_t gpu) override {
     const auto gpus = Look();
     if (gpu >= gpus.size()) return Fail(ENODEV, "there is no soft GPU " + std::to_string(gpu));
-    DeviceMemory memory{.used = gpus[gpu].used_bytes};
-    for (const soft::ProcessUse& process : gpus[gpu].processes) memory.by_process[process.pid] += process.bytes;
-    return memory;
+    DeviceUse use{.used = gpus[gpu].used_bytes, .worked = std::unordered_set<pid_t>()};
+    std::map<pid_t, Nanos> busy;
+    for (const soft::ProcessUse& process : gpus[gpu].processes) {
+      use.by_process[process.pid] += process.bytes;
+      busy[process.pid] += process.busy;
+    }
+    std::lock_guard lock(mutex_);
+    for (const auto& [pid, now] : busy) {
+      if (now != std::exchange(busy_[{gpu, pid}], now)) use.worked->insert(pid);
+    }
+    std::erase_if(busy_,
+                  [&](const auto& entry) { return entry.first.first == gpu && !busy.contains(entry.first.second); });
+    return use;
   }
 
   Result<std::unique_ptr<channel::Control>> OpenControl() override { return channel::OpenSoftControl(); }
@@ -40,7 +52,8 @@ class SoftDriver : public GpuDriver {
   }
 
   std::mutex mutex_;
-  const std::unique_ptr<soft::SharedState> state_;  // kept, so that the soft GPUs last as long as the daemon
+  std::map<std::pair<std::uint32_t, pid_t>, Nanos> busy_;  // by GPU and process, at the last Measure; guarded by mutex_
+  const std::unique_ptr<soft::SharedState> state_;         // kept, so that the soft GPUs last as long as the daemon
 };
 
 }  // namespace

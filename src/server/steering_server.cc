@@ -224,7 +224,7 @@ void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos) {
   for (SteeredTurn* turn : turns) {
     turn->stopped = true;
     for (Gate* gate : turn->gates) {
-      if (gate->state == Gate::State::kRunning) {
+      if (gate->state == Gate::State::kRunning || gate->ungated) {
         running.push_back(gate->pid);
       } else if (!gate->held) {
         gate->page.Give({}, SharedPage::Bell::kQuiet);

@@ -19,6 +19,7 @@ using Source = ChannelServer::Source;
 using State = Gate::State;
 
 constexpr std::uint32_t kGroup = 3, kCopies = 4;
+constexpr std::uint64_t kContext = 100 * kMiB;
 
 // A GPU with the vGPUs high (priority 2) and low (12) and processes in them, whose channels a fake control steers.
 class SteeringServerTest : public testing::Test {
@@ -53,6 +54,15 @@ class SteeringServerTest : public testing::Test {
     members_.push_back(std::make_unique<Member>(pid, vgpu));
     gpu_.Join(vgpu, members_.back()->process, 0, 1);
     return *members_.back();
+  }
+
+  // A program without a shim that made a context.
+  Member& Guest(VGpu& vgpu) {
+    Member& member = Join(vgpu);
+    member.process.guest = member.process.gate.ungated = true;
+    MakeContext(member, Source::kGuard);
+    gpu_.Wants(member.process, false);
+    return member;
   }
 
   static std::uint32_t ClientOf(const Member& member) { return 0xc1d00000 + (member.process.pid & 0xffff); }
@@ -91,7 +101,7 @@ class SteeringServerTest : public testing::Test {
   std::unique_ptr<FakeControl> owned_control_ = std::make_unique<FakeControl>();
   FakeControl* control_ = owned_control_.get();
   ChannelServer channels_{std::move(owned_control_), "", nullptr};
-  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, 0}, 0, config_, channels_};
+  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
   VGpu high_, low_;
   std::vector<std::unique_ptr<Member>> members_;
 };
@@ -265,6 +275,117 @@ TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   members_.pop_back();
   gpu_.Remove(other);
   gpu_.Forget(other);
+}
+
+TEST_F(SteeringServerTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
+  Member& low = Running(low_);
+  const Nanos before = MonotonicNow();
+  gpu_.Freeze(low.process, true);
+  low.process.page->reached_ns = before;  // as it was submitted before, it may well have ended
+  gpu_.Reconcile({});
+  EXPECT_TRUE(gpu_.Steers());
+  low.process.page->reached_ns = MonotonicNow();
+  gpu_.Reconcile({});
+  EXPECT_FALSE(gpu_.Steers());
+  EXPECT_THAT(gpu_.WhyGate(), testing::HasSubstr("went on while its channels were frozen"));
+  EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+  gpu_.Freeze(low.process, false);
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  EXPECT_FALSE(gpu_.Steers());
+  channels_.Forget(low.process.pid);
+  gpu_.Leave(low.process);
+  members_.pop_back();
+  EXPECT_TRUE(gpu_.Steers());
+}
+
+TEST_F(SteeringServerTest, WhoGoesOnIsNoticedAtItsThaw) {
+  Member& low = Running(low_);
+  gpu_.Freeze(low.process, true);
+  low.process.page->reached_ns = MonotonicNow();
+  gpu_.Freeze(low.process, false);
+  EXPECT_FALSE(gpu_.Steers());
+}
+
+// Its copies go on when policy freezes it, so what has ended says nothing.
+TEST_F(SteeringServerTest, WorkThatEndsUnderAPolicysFreezeIsNoOffence) {
+  Member& low = Running(low_);
+  Running(high_);
+  low.process.page->reached_ns = MonotonicNow();
+  gpu_.Reconcile({});
+  EXPECT_TRUE(gpu_.Steers());
+}
+
+// Programs without a shim: nobody hears from them, and no gate holds them.
+
+TEST_F(SteeringServerTest, AGuestThatTheDeviceDoesNotSeeWorkingLetsLowerOnesRun) {
+  Member& low = Running(low_);
+  Member& guest = Guest(high_);
+  EXPECT_TRUE(Frozen(low));
+  EXPECT_TRUE(gpu_.NeedsWatching());
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_TRUE(Frozen(low)) << "samples have gaps";
+  guest.process.seen_working -= 3 * kSecond;
+  gpu_.Reconcile({});  // a device that does not tell
+  EXPECT_TRUE(Frozen(low));
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_FALSE(Frozen(low));
+  gpu_.Reconcile({.worked = std::unordered_set{guest.process.pid}});
+  EXPECT_TRUE(Frozen(low));
+}
+
+TEST_F(SteeringServerTest, AnIdleGuestIsFrozenAllTheSame) {
+  Member& guest = Guest(low_);
+  EXPECT_FALSE(gpu_.NeedsWatching());  // it keeps nobody from running
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  guest.process.seen_working -= 3 * kSecond;
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  ASSERT_EQ(guest.process.gate.state, State::kParked);
+  Member& high = Running(high_);
+  EXPECT_TRUE(Frozen(guest)) << "no gate would stop its next work";
+  // As long as it is frozen it cannot be seen to work.
+  guest.process.seen_working -= 3 * kSecond;
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  Rests(high);
+  EXPECT_FALSE(Frozen(guest));
+}
+
+TEST_F(SteeringServerTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
+  Member& guest = Guest(low_);
+  guest.process.guarded = true;
+  const pid_t pid = guest.process.pid;
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Hold(guest.process, kGiB));
+  const auto measure = [&](std::uint64_t bytes) {
+    gpu_.BeginMeasurement();
+    gpu_.Reconcile({.used = bytes, .by_process = {{pid, bytes}}});
+  };
+  measure(2 * kGiB - kMiB);  // more than was counted, but no more than it may have
+  measure(2 * kGiB - kMiB);
+  EXPECT_FALSE(Frozen(guest));
+  measure(3 * kGiB);
+  EXPECT_FALSE(Frozen(guest)) << "it may have freed that meanwhile";
+  measure(3 * kGiB);
+  EXPECT_TRUE(Frozen(guest));
+  EXPECT_TRUE(Frozen(guest, 20));
+  gpu_.Freeze(guest.process, true);
+  gpu_.Freeze(guest.process, false);
+  EXPECT_TRUE(Frozen(guest)) << "an operator's thaw does not undo it";
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
+  measure(3 * kGiB);
+  EXPECT_FALSE(Frozen(guest));
+  EXPECT_FALSE(Frozen(guest, 20));
+}
+
+TEST_F(SteeringServerTest, WhatADriverTakesForItselfIsNoOffence) {
+  Member& guest = Guest(low_);
+  guest.process.guarded = true;
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB));
+  for (int i = 0; i < 3; ++i) {
+    gpu_.BeginMeasurement();
+    gpu_.Reconcile({.by_process = {{guest.process.pid, 2 * kGiB + kContext}}});
+  }
+  EXPECT_FALSE(Frozen(guest));
 }
 
 TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {

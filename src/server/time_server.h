@@ -22,6 +22,7 @@ struct Gate {
   const pid_t pid;
   State state = State::kParked;
   bool held = false;                // frozen by an operator: it takes no part
+  bool ungated = false;             // nobody waits at it: the program has no shim
   std::uint32_t closing_epoch = 0;  // of the order that began kDraining
   Nanos opened_at = 0;
   Nanos slice = 0;  // of its channels, as last ordered; 0: the driver's default

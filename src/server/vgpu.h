@@ -37,10 +37,14 @@ struct Process {
   std::string program;
   std::int64_t started_us = 0;  // wall clock
   struct VGpu* vgpu = nullptr;
-  bool guest = false;    // it has no shim: started under the kernel gate, or adopted
-  bool guarded = false;  // the kernel gate counts its memory
-  bool frozen = false;   // by an operator, by itself
-  bool worked = false;   // it used the GPU since it made its first context
+  bool guest = false;             // it has no shim: started under the kernel gate, or adopted
+  bool guarded = false;           // the kernel gate counts its memory
+  bool frozen = false;            // by an operator, by itself
+  bool worked = false;            // it used the GPU since it made its first context
+  bool overdrawn = false;         // it has more than the kernel gate let it have, and its vGPU more than it may
+  std::uint32_t excess_seen = 0;  // measurements in a row that said so
+  Nanos seen_working = 0;         // a guest: when the device last said that it executed, or may have
+  bool evades = false;            // it went on while all of its channels that are known were frozen
   SharedPage page;
   Gate gate;
   MemoryUse memory;

@@ -90,6 +90,7 @@ void Markers::Observe(Nanos now, Nanos target) {
     limited_ = false;
     finished_ = marker.count;
     last_reached_ = now;
+    youngest_reached_ = marker.submitted;
     ++first_;
   }
   if (first_ == next_) finished_ = std::max(finished_, unusable_ ? gate_.Submitted() : last_count_);

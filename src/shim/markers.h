@@ -40,6 +40,8 @@ class Markers {
 
   // When the last marker that was reached was seen.
   Nanos LastReached() const { return last_reached_; }
+  // When the youngest one that was reached was placed, at the earliest.
+  Nanos YoungestReached() const { return youngest_reached_; }
 
   // Forgets a stream that is being destroyed.
   void ForgetStream(cuda::CUstream stream);
@@ -70,6 +72,7 @@ class Markers {
   std::int64_t finished_ = 0;      // submissions that every marker up to here says are done
   std::int64_t last_count_ = 0;    // submissions before the last marker
   Nanos last_reached_ = 0;
+  Nanos youngest_reached_ = 0;
   bool limited_ = false;  // the window held a submission back since the last marker
   shim::Window window_;
 };

@@ -182,8 +182,14 @@ std::int64_t Attachment::Submitted() const {
 }
 
 void Attachment::Observe(Nanos now) {
-  const Nanos target = Page()->window_ns.load(std::memory_order_relaxed);
-  for (Gate* gate : gates_) gate->markers->Observe(now, target);
+  wire::Page* page = Page();
+  const Nanos target = page->window_ns.load(std::memory_order_relaxed);
+  Nanos youngest = page->reached_ns.load(std::memory_order_relaxed);
+  for (Gate* gate : gates_) {
+    gate->markers->Observe(now, target);
+    youngest = std::max(youngest, gate->markers->YoungestReached());
+  }
+  page->reached_ns.store(youngest, std::memory_order_relaxed);
 }
 
 bool Attachment::AllDrained() const {

@@ -203,5 +203,32 @@ TEST_F(CopyTest, LargeCopiesArriveWhole) {
   EXPECT_EQ(out, back);
 }
 
+// Frozen with its copies a process does nothing any more; frozen otherwise, only kernels stand still.
+TEST_F(CopyTest, WaitsWhileTheProcessIsFrozenWithItsCopies) {
+  if (std::getenv("TESSERA_TEST_LIBCUDA")) GTEST_SKIP() << "a soft GPU is frozen by its own means";
+  const auto state = SharedState::Attach(SharedState::DefaultPath(), "");
+  ASSERT_TRUE(state);
+  std::uint32_t* word = nullptr;
+  ASSERT_OK(d.cuMemHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, CU_MEMHOSTALLOC_DEVICEMAP));
+  *word = 0;
+  ASSERT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kKernels));
+  EXPECT_OK(d.cuMemcpyHtoD_v2(memory, host.data(), kBytes));
+  ASSERT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kAll));
+  ASSERT_OK(d.cuMemcpyHtoDAsync_v2(memory, host.data(), kBytes, nullptr));
+  ASSERT_OK(d.cuStreamWriteValue32_v2(nullptr, reinterpret_cast<CUdeviceptr>(word), 1, 0));
+  CUstream other = nullptr;
+  ASSERT_OK(d.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  ASSERT_OK(d.cuStreamWriteValue32_v2(other, reinterpret_cast<CUdeviceptr>(word), 2, 0));
+  usleep(5000);
+  EXPECT_EQ(d.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(d.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(*static_cast<volatile std::uint32_t*>(word), 0u);
+  ASSERT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kNothing));
+  EXPECT_OK(d.cuCtxSynchronize());
+  EXPECT_NE(*word, 0u);
+  EXPECT_OK(d.cuStreamDestroy_v2(other));
+  EXPECT_OK(d.cuMemFreeHost(word));
+}
+
 }  // namespace
 }  // namespace tessera::soft

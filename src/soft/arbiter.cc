@@ -22,8 +22,8 @@ constexpr Nanos kShortestWait = 100 * kMicrosecond;
 
 std::span<SharedTurn> UsedTurns(SharedDevice& device) { return {device.turns, device.turn_count}; }
 
-bool Frozen(const SharedLayout& layout, int device, const SharedTurn& turn) {
-  return layout.slots[turn.slot].use[device].frozen != 0;
+bool MayNotRun(const SharedLayout& layout, int device, const SharedTurn& turn) {
+  return layout.slots[turn.slot].use[device].frozen != Frozen::kNothing;
 }
 
 // What follows up to Arbiter is called with the device's mutex held.
@@ -31,7 +31,7 @@ bool Frozen(const SharedLayout& layout, int device, const SharedTurn& turn) {
 void CountWaiting(SharedLayout& layout, int index) {
   SharedDevice& device = layout.devices[index];
   device.waiting = static_cast<std::uint32_t>(std::ranges::count_if(UsedTurns(device), [&](const SharedTurn& turn) {
-    return turn.process.pid != 0 && turn.granted == 0 && !Frozen(layout, index, turn);
+    return turn.process.pid != 0 && turn.granted == 0 && !MayNotRun(layout, index, turn);
   }));
 }
 
@@ -41,7 +41,7 @@ void Grant(SharedLayout& layout, int index) {
   while (device.holder == kNobody) {
     SharedTurn* next = nullptr;
     for (SharedTurn& turn : UsedTurns(device)) {
-      if (turn.process.pid == 0 || Frozen(layout, index, turn)) continue;
+      if (turn.process.pid == 0 || MayNotRun(layout, index, turn)) continue;
       if (next == nullptr || turn.ticket < next->ticket) next = &turn;
     }
     if (next == nullptr) break;
@@ -117,7 +117,7 @@ void Arbiter::Acquire() {
 bool Arbiter::ShouldYield() const {
   if (turn_ == kNobody) return false;
   const SharedDevice& device = state_.device(device_);
-  if (state_.slot().use[device_].frozen != 0) return true;
+  if (state_.slot().use[device_].frozen != Frozen::kNothing) return true;
   return device.waiting != 0 && MonotonicNow() >= device.slice_end;
 }
 
@@ -161,7 +161,7 @@ void Arbiter::WaitForEnd() {
   if (end_ > MonotonicNow()) WaitUntil(end_);
 }
 
-Result<void> SharedState::SetFrozen(int device, pid_t pid, bool frozen) {
+Result<void> SharedState::SetFrozen(int device, pid_t pid, Frozen frozen) {
   if (auto found = ForUsesOf(device, pid, [&](SharedUse& use) { use.frozen = frozen; }); !found) return found;
   const std::lock_guard lock(layout_->devices[device].mutex);
   Grant(*layout_, device);

@@ -206,7 +206,7 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   const auto state = MustAttach(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
-  ASSERT_TRUE(state->SetFrozen(0, getpid(), true));
+  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kKernels));
   EXPECT_TRUE(arbiter.ShouldYield());
   std::atomic<bool> back = false;
   std::thread yielder([&] {
@@ -221,10 +221,10 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   });
   EXPECT_EQ(other.Wait(), 0);
   EXPECT_FALSE(back);
-  ASSERT_TRUE(state->SetFrozen(0, getpid(), false));
+  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kNothing));
   yielder.join();
   EXPECT_FALSE(arbiter.ShouldYield());
-  EXPECT_EQ(state->SetFrozen(0, 1 << 30, true).error().code, ESRCH);
+  EXPECT_EQ(state->SetFrozen(0, 1 << 30, Frozen::kAll).error().code, ESRCH);
 }
 
 }  // namespace

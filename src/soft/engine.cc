@@ -13,6 +13,8 @@
 #include "soft/library.h"
 #include "soft/memory_wait.h"
 #include "soft/module.h"
+#include "soft/shared_layout.h"
+#include "soft/wait.h"
 
 namespace tessera::soft {
 
@@ -154,6 +156,16 @@ OpRef Engine::Submit(const Work& work, std::vector<OpRef> after) {
   return op;
 }
 
+// Whether the process was frozen with its copies.
+bool Engine::Still() const {
+  Device& device = context_.device();
+  return device.state().slot().use[device.shared_index()].frozen == Frozen::kAll && !dispatcher_.aborting();
+}
+
+void Engine::WaitWhileStill() const {
+  while (Still()) WaitUntil(MonotonicNow() + kMillisecond);
+}
+
 Task Engine::TaskOf(const Work& work) {
   if (const auto* kernel = std::get_if<KernelWork>(&work)) {
     return {Lane::kCompute, [this, kernel = *kernel] {
@@ -161,11 +173,16 @@ Task Engine::TaskOf(const Work& work) {
             }};
   }
   if (const auto* copy = std::get_if<CopyWork>(&work)) {
-    return {Lane::kCopy,
-            [this, copy = *copy] { return Execute(copy.copy, [this] { return dispatcher_.aborting(); }); }};
+    return {Lane::kCopy, [this, copy = *copy] {
+              WaitWhileStill();
+              return Execute(copy.copy, [this] { return dispatcher_.aborting(); });
+            }};
   }
   if (const auto* memset = std::get_if<MemsetWork>(&work)) {
-    return {Lane::kCopy, [memset = memset->memset] { return Execute(memset); }};
+    return {Lane::kCopy, [this, memset = memset->memset] {
+              WaitWhileStill();
+              return Execute(memset);
+            }};
   }
   if (const auto* host = std::get_if<HostWork>(&work)) {
     return {Lane::kHost, [host = *host] {
@@ -176,7 +193,10 @@ Task Engine::TaskOf(const Work& work) {
   if (const auto* batch = std::get_if<BatchWork>(&work)) {
     // A GPU writes a word between two kernels in no time, and looks at one; changes of threads would make a tenth of a
     // millisecond of it.
-    return {.lane = Lane::kMemory, .body = MemoryOperations(batch->operations), .brief = true};
+    return {.lane = Lane::kMemory,
+            .body = [this, operations = MemoryOperations(
+                               batch->operations)]() mutable { return Still() ? CUDA_ERROR_NOT_READY : operations(); },
+            .brief = true};
   }
   return {};
 }

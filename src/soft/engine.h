@@ -58,6 +58,8 @@ class Engine {
   OpRef SubmitGraph(const Graph& graph, const OpRef& begin);
   // The task that does `work`; an empty one for work that is about order only.
   Task TaskOf(const Work& work);
+  bool Still() const;
+  void WaitWhileStill() const;
 
   Context& context_;
   Arbiter arbiter_;                 // used by the compute thread alone

@@ -34,7 +34,7 @@ struct SharedUse {
   std::atomic<std::uint64_t> bytes;
   std::atomic<Nanos> busy;
   std::atomic<std::uint32_t> contexts;
-  std::atomic<std::uint32_t> frozen;
+  std::atomic<Frozen> frozen;
   std::atomic<Nanos> slice;  // of its contexts; 0: the spec's
 };
 

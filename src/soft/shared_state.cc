@@ -25,7 +25,7 @@ void Clear(SharedSlot& slot) {
     use.bytes = 0;
     use.busy = 0;
     use.contexts = 0;
-    use.frozen = 0;
+    use.frozen = Frozen::kNothing;
     use.slice = 0;
   }
 }
@@ -237,7 +237,7 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   std::vector<ProcessUse> processes;
   for (const SharedSlot& slot : UsedSlots(*layout_)) {
     const SharedUse& use = slot.use[device];
-    const ProcessUse process = {slot.process.pid, use.bytes, use.contexts, use.busy, use.frozen != 0};
+    const ProcessUse process = {slot.process.pid, use.bytes, use.contexts, use.busy, use.frozen};
     if (process.pid != 0 && (process.bytes != 0 || process.contexts != 0 || process.busy != 0)) {
       processes.push_back(process);
     }

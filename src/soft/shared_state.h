@@ -25,13 +25,17 @@ struct SharedDevice;
 struct SharedSlot;
 struct SharedUse;
 
+// What of a process's work on a device does not begin until it is thawed. What is running then stands still if it is a
+// kernel, and ends if it is a copy.
+enum class Frozen : std::uint32_t { kNothing = 0, kKernels = 1, kAll = 2 };
+
 // What a living process has on one device.
 struct ProcessUse {
   pid_t pid = 0;
   std::uint64_t bytes = 0;
   std::uint32_t contexts = 0;
   Nanos busy = 0;  // time for which its kernels had the device, since it attached; all that the host lagged is in it
-  bool frozen = false;
+  Frozen frozen = Frozen::kNothing;
 };
 
 enum class CopyDirection { kToDevice = 0, kToHost = 1 };
@@ -59,7 +63,7 @@ class SharedState {
   // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.
   std::vector<ProcessUse> Processes(int device);
   // ESRCH if no living process of that pid is attached.
-  Result<void> SetFrozen(int device, pid_t pid, bool frozen);
+  Result<void> SetFrozen(int device, pid_t pid, Frozen frozen);
   // How long contexts of a process execute before they hand over to one that waits; from its next turn on. ESRCH as
   // above.
   Result<void> SetSlice(int device, pid_t pid, Nanos slice);

@@ -45,13 +45,15 @@ struct Page {
   // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
   alignas(64) std::atomic<std::int64_t> memory_credit{0};
 
-  // Reports: written by the program, for people to look at; no decision depends on them.
+  // Reports: written by the program, for people to look at. The last tells whether a freeze is one.
   alignas(64) std::atomic<std::uint64_t> submissions{0};  // calls that passed the gate, as of the last marker
   std::atomic<std::uint64_t> busy_ns{0};                  // time with work on the GPU, as far as markers tell
   std::atomic<std::uint64_t> gate_waits{0};               // submissions that found the gate closed
   std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
+  // CLOCK_MONOTONIC: when the youngest work that the GPU is known to have done was submitted, or later than that.
+  std::atomic<std::int64_t> reached_ns{0};
 };
 
 static_assert(sizeof(Page) <= kPageBytes);

@@ -34,6 +34,7 @@ class Steering(SoftGpuTest):
         self.assertIn("operator", self.process(tenant.pid)["frozen"])
         self.assertRegex(self.tessera("ps").stdout, rf"\n *{tenant.pid} .* frozen ")
         self.tessera("thaw", tenant.pid)
+        self.assertEqual(self.json("gpus")["gpus"][0]["control"]["by"], "channels")
         self.assertNotIn("operator", self.process(tenant.pid)["frozen"])
         tenant.makes_progress()
         tenant.finish()

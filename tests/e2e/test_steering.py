@@ -1,10 +1,11 @@
 """Channels that are steered: freezing, priority, and what is left of it when the daemon dies or hangs. On the soft GPU."""
 import os
 import signal
+import subprocess
 import time
 import unittest
 
-from harness import SoftGpuTest, Usage, wait_for
+from harness import BIN, SOFT, Shell, SoftGpuTest, Usage, wait_for
 
 GATE = "[channels]\ncontrol = 'off'\n"
 
@@ -238,6 +239,32 @@ class Priority(SteeringTest):
         self.stops(low.pid)
         self.finish(high)
         self.runs(low.pid)
+        self.finish(low)
+
+
+class Adopted(SteeringTest):
+    """A program that was not started through Tessera tells nobody when it works."""
+
+    def stranger(self):
+        shell = Shell(self.spawn(BIN / "driver_shell", stdin=subprocess.PIPE, env={"LD_LIBRARY_PATH": SOFT.parent}))
+        shell.ok("init")
+        shell.ok("context")
+        return shell
+
+    def test_one_of_a_high_class_keeps_others_off_only_while_it_works(self):
+        self.create("low", compute_priority=12)
+        self.create("high", compute_priority=2)
+        low, stranger = self.busy("low"), self.stranger()
+        wait_for("the stranger", lambda: self.process(stranger.pid))
+        self.tessera("adopt", stranger.pid, "--vgpu", "high")
+        self.stops(low.pid)
+        # It has nothing to do, which is seen after a while.
+        self.runs(low.pid)
+        stranger.ok("launch", 5000)
+        self.stops(low.pid)
+        stranger.ok("sync")
+        self.runs(low.pid)
+        stranger.end()
         self.finish(low)
 
 

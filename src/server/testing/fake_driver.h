@@ -23,12 +23,12 @@ class FakeDriver : public GpuDriver {
     return list;
   }
 
-  Result<DeviceMemory> Measure(std::uint32_t gpu) override {
+  Result<DeviceUse> Measure(std::uint32_t gpu) override {
     std::lock_guard lock(mutex_);
     return memory_of_[gpu];
   }
   // Any thread.
-  void SetMeasured(std::uint32_t gpu, DeviceMemory memory) {
+  void SetMeasured(std::uint32_t gpu, DeviceUse memory) {
     std::lock_guard lock(mutex_);
     memory_of_[gpu] = std::move(memory);
   }
@@ -39,7 +39,7 @@ class FakeDriver : public GpuDriver {
   const unsigned gpus_;
   const std::uint64_t memory_;
   std::mutex mutex_;
-  std::map<std::uint32_t, DeviceMemory> memory_of_;  // guarded by mutex_
+  std::map<std::uint32_t, DeviceUse> memory_of_;  // guarded by mutex_
 };
 
 }  // namespace tessera::server
