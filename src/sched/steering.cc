@@ -115,6 +115,10 @@ void Steering::Hold(VgpuId id, bool held, Nanos now) {
   Schedule();
 }
 
+void Steering::Ungated(VgpuId id, bool ungated) {
+  if (Tenant* tenant = Find(id)) tenant->ungated = ungated;
+}
+
 void Steering::Advance(Nanos now) {
   Take(now);
   Schedule();
@@ -141,7 +145,7 @@ bool Steering::Urgent() const {
   for (const auto& [_, tenant] : running_) lowest = std::max(lowest, tenant->shares().priority);
   return std::ranges::any_of(tenants_, [&](const auto& entry) {
     const Tenant& tenant = entry.second;
-    return !tenant.active && !tenant.held && !tenant.exhausted && tenant.shares().priority < lowest;
+    return !tenant.active && !tenant.held && !tenant.exhausted && !tenant.ungated && tenant.shares().priority < lowest;
   });
 }
 
@@ -221,7 +225,7 @@ void Steering::Stop(VgpuId id, Tenant& tenant) {
   tenant.stopped = true;
   tenant.stopped_at = now_;
   if (Push({Order::Kind::kStop, id})) {
-    tenant.frozen = tenant.active && !tenant.held;
+    tenant.frozen = (tenant.active || tenant.ungated) && !tenant.held;
   }
   EndRun(tenant, now_ + FreezeTime());
   if (tenant.active && !tenant.held) tenant.account.BeginWait(now_, 0);

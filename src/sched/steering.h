@@ -63,6 +63,9 @@ class Steering {
   void Active(VgpuId id, Nanos now);                  // it has work, or wants to submit some
   void Idle(VgpuId id, Nanos now, Nanos idle_since);  // it has none since then
   void Hold(VgpuId id, bool held, Nanos now);         // somebody else froze it: it takes no part until it is let go
+  // Whether it has processes that no gate keeps from submitting: then it is frozen to stop it, active or not, and
+  // nobody hears when it becomes active.
+  void Ungated(VgpuId id, bool ungated);
   void Advance(Nanos now);
 
   // When Advance must be called at the latest; kNever if nothing is pending.
@@ -87,6 +90,7 @@ class Steering {
     // What events said.
     bool active = false;
     bool held = false;
+    bool ungated = false;
     Nanos active_since = 0;
     Nanos idle_since = kNever;  // kNever: no gap to learn from
     Nanos seen_active = kNever;

@@ -213,6 +213,7 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
       case 4:
       case 5:
         if (known.contains(id)) known[id].held = i % 2 == 0;
+        steering.Ungated(id, i % 3 == 0);
         steering.Hold(id, i % 2 == 0, now);
         break;
       case 6:

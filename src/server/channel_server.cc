@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "server/process_start.h"
 
 namespace tessera::server {
 namespace {
@@ -28,18 +31,23 @@ bool Computes(const channel::Group& group) {
 }  // namespace
 
 ChannelServer::ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog)
-    : control_(std::move(control)), why_(std::move(why)), watchdog_(watchdog) {
+    : control_(std::move(control)),
+      why_(std::move(why)),
+      watchdog_(watchdog),
+      started_(ProcessStart(getpid()).value_or(0)) {
   if (!control_ && why_.empty()) why_ = "there is no way to steer them";
 }
 
 void ChannelServer::LetGo() {
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
-    std::vector<pid_t> frozen;
-    for (const auto& [pid, process] : processes_) {
-      const auto use = process.uses.find(gpu);
-      if (use != process.uses.end() && (use->second.reasons & Bit(FreezeReason::kPolicy))) frozen.push_back(pid);
+    for (const FreezeReason reason : {FreezeReason::kPolicy, FreezeReason::kMove, FreezeReason::kMemory}) {
+      std::vector<pid_t> frozen;
+      for (const auto& [pid, process] : processes_) {
+        const auto use = process.uses.find(gpu);
+        if (use != process.uses.end() && (use->second.reasons & Bit(reason))) frozen.push_back(pid);
+      }
+      if (!frozen.empty()) (void)Thaw(gpu, frozen, reason);  // what fails now the watchdog does
     }
-    if (!frozen.empty()) (void)Thaw(gpu, frozen, FreezeReason::kPolicy);  // what fails now the watchdog does
   }
   let_go_ = true;
 }
@@ -55,7 +63,11 @@ void ChannelServer::SetAvailable(std::string why) {
 
 ChannelServer::Process& ChannelServer::Find(pid_t pid) {
   Process& process = processes_[pid];
-  if (!process.fd) process.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.fd) {
+    process.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    const auto start = ProcessStart(pid);
+    process.older = start && *start < started_;
+  }
   return process;
 }
 
@@ -94,7 +106,9 @@ void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& 
   if (!frozen || !control_) return;
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
     for (const channel::Group& group : Groups(pid, gpu)) {
-      for (const std::uint32_t handle : group.channels) process.uses[gpu].off.emplace(group.client, handle);
+      Use& use = process.uses[gpu];
+      use.fresh = false;
+      for (const std::uint32_t handle : group.channels) use.off.emplace(group.client, handle);
     }
   }
 }
@@ -124,8 +138,11 @@ std::vector<channel::ObjectEvent> ChannelServer::Objects(pid_t pid) const {
 }
 
 void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
-  Process& process = Find(pid);
-  if (!Available() || Reasons(pid, gpu) != 0 || !std::exchange(process.fresh, false)) return;
+  if (Process& process = Find(pid); Reasons(pid, gpu) == 0) ThawLeftOver(gpu, pid, process);
+}
+
+void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process) {
+  if (!Available() || !process.older || !std::exchange(process.uses[gpu].fresh, false)) return;
   const channel::Target target = TargetOf(pid, process, gpu);
   calls_.Note(MonotonicNow());
   (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
@@ -134,14 +151,31 @@ void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
 void ChannelServer::Forget(pid_t pid) {
   const auto found = processes_.find(pid);
   if (let_go_ || found == processes_.end()) return;
+  bool stays = false;
   for (auto& [gpu, use] : found->second.uses) {
-    use.reasons = 0;
-    if (Available() && Alive(found->second)) (void)Settle(gpu, {&pid, 1});
+    const bool alive = Available() && Alive(found->second);
+    use.reasons = alive ? use.reasons & Bit(FreezeReason::kOperator) : 0;
+    stays |= use.reasons != 0;
+    if (alive) (void)Settle(gpu, {&pid, 1});
+    if (watchdog_) watchdog_->NoteThawed(pid, gpu);
   }
-  if (watchdog_) {
-    for (const auto& [gpu, use] : found->second.uses) watchdog_->NoteThawed(pid, gpu);
+  if (stays) {
+    left_.insert(pid);
+  } else {
+    processes_.erase(found);
   }
-  processes_.erase(found);
+}
+
+void ChannelServer::Reap() {
+  for (const pid_t pid : std::exchange(left_, {})) {
+    const auto found = processes_.find(pid);
+    if (found == processes_.end()) continue;
+    if (Alive(found->second)) {
+      left_.insert(pid);
+    } else {
+      Forget(pid);
+    }
+  }
 }
 
 // A claim is true if the process's own file answers for the client, which then owns all that is claimed under it. A
@@ -209,6 +243,8 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
     const std::uint8_t before = use.reasons;
     use.reasons = frozen ? before | Bit(reason) : before & ~Bit(reason);
     if (use.reasons == before) continue;
+    if (frozen && before == 0)
+      ThawLeftOver(gpu, pid, process);  // RM counts: what is off already must not be taken off twice
     changed.push_back(pid);
     if (frozen) Note(pid, gpu, process, use);  // first: this daemon may be killed in the middle
   }
@@ -270,6 +306,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     if (!result) done = result;
     for (const channel::Target& target : targets) {
       Use& use = processes_.at(target.pid).uses[gpu];
+      if (freeze) use.still_at = 0;  // until now something of it could execute
       use.reach = freeze ? std::optional(reach) : std::nullopt;
       for (const channel::Group& group : target.groups) {
         for (const std::uint32_t handle : group.channels) {
@@ -284,7 +321,9 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     Use& use = process.uses[gpu];
     const auto since = [&](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
     since(use.reasons != 0, use.frozen_at);
-    since(use.reasons != 0 && ReachOf(use.reasons) == Reach::kAll, use.still_at);
+    // Where nothing is known of it, or the freeze failed, nothing can be said.
+    const bool known = control_->KnowsProcesses() || !use.off.empty();
+    since(done && known && use.reasons != 0 && ReachOf(use.reasons) == Reach::kAll, use.still_at);
     Note(pid, gpu, process, use);
   }
   return done;
@@ -293,7 +332,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
 // The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
 void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
   if (!watchdog_) return;
-  if (use.reasons != 0 && ReachOf(use.reasons) == channel::Reach::kCompute) {
+  if (use.reasons != 0 && !(use.reasons & Bit(FreezeReason::kOperator))) {
     watchdog_->NoteFrozen(pid, gpu, TargetOf(pid, process, gpu));
   } else {
     watchdog_->NoteThawed(pid, gpu);
@@ -303,7 +342,7 @@ void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, c
 void ChannelServer::AfterTrip() {
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
-      if (use.reasons == 0 || ReachOf(use.reasons) == channel::Reach::kAll) continue;
+      if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;
       use.off.clear();
       use.reach.reset();
       use.still_at = 0;

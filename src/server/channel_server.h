@@ -52,8 +52,11 @@ class ChannelServer {
   // A process did something to its objects. What is new of a frozen process is frozen. From the shim it is a claim:
   // believed only if the file in the process is the one that made the client.
   void Observe(pid_t pid, const channel::ObjectEvent& event, Source source);
-  // It ended, or is nobody's any more: then what is frozen of it is thawed, because nobody could do that later.
+  // It ended, or is nobody's any more: then what is frozen of it by policy is thawed, because nobody would do that
+  // later. What an operator froze stays, and the process is known until it ends.
   void Forget(pid_t pid);
+  // Forgets those of them that have ended.
+  void Reap();
   // Whether the process's work on the GPU can be steered.
   bool Knows(pid_t pid, std::uint32_t gpu);
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
@@ -93,6 +96,7 @@ class ChannelServer {
     std::uint8_t reasons = 0;
     Nanos frozen_at = 0;
     Nanos still_at = 0;
+    bool fresh = true;  // this daemon never steered it
     // The channels that are off the GPU. RM counts: what was taken off twice needs to be put back twice
     // (docs/hardware-log.md), so nothing is.
     std::set<Channel> off;
@@ -104,12 +108,13 @@ class ChannelServer {
     bool claimed = false;   // its shim told something
     bool verified = false;  // nobody else but a trusted source told, or the claims proved true
     bool refused = false;   // a claim was wrong
-    bool fresh = true;      // this daemon never steered it
+    bool older = false;     // than this daemon: one before it may have frozen it
     std::map<std::uint32_t, Use> uses;
   };
 
   Process& Find(pid_t pid);
   const Use* UseOf(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
+  void ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process);
   channel::Target TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const;
   bool Verify(pid_t pid, Process& process);
   void Prune(pid_t pid, std::uint32_t gpu, Use& use) const;
@@ -123,7 +128,9 @@ class ChannelServer {
   std::string why_;
   bool let_go_ = false;
   channel::Watchdog* watchdog_;
+  const std::uint64_t started_;  // this daemon, as ProcessStart tells
   std::map<pid_t, Process> processes_;
+  std::set<pid_t> left_;  // forgotten, but frozen by an operator
   std::function<void(pid_t)> on_change_;
   Latency freeze_times_, thaw_times_;
   CallRate calls_;

@@ -116,6 +116,7 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) 
       for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
     }
     gpu->ChooseControl();
+    gpu->ApplyHolds();
   }
 }
 
@@ -126,12 +127,14 @@ void Daemon::RestoreProcesses() {
 
 // Tells the watchdog that this loop goes round.
 void Daemon::Beat() {
-  if (!setup_.watchdog) return;
   const Nanos now = MonotonicNow();
-  setup_.watchdog->Beat(now);
-  if (setup_.watchdog->Tripped()) {
-    spdlog::error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
-    channels_.AfterTrip();
+  channels_.Reap();
+  if (setup_.watchdog) {
+    setup_.watchdog->Beat(now);
+    if (setup_.watchdog->Tripped()) {
+      spdlog::error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
+      channels_.AfterTrip();
+    }
   }
   beat_timer_.Arm(now + kSecond);
 }

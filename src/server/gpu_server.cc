@@ -62,11 +62,13 @@ std::string GpuServer::WhyUnsteerable() const {
   return {};
 }
 
-// A freeze is believed because it is seen: work that was submitted after it must not have ended before the thaw. The
-// process says itself what has ended, so that whoever lies here gets no more than whoever hides a channel: tokens.
+// A freeze is believed because it is seen: work that was submitted after it must not have ended as long as it lasts.
+// Seen twice, because the news of new channels may be under way. The process says itself what has ended, so that
+// whoever lies here gets no more than whoever hides a channel: tokens.
 void GpuServer::CheckFreeze(Process& process) {
   const Nanos since = channels_.StillSince(process.pid, index_);
-  if (process.evades || since == 0 || process.page->reached_ns.load(std::memory_order_relaxed) <= since) return;
+  const bool went_on = since != 0 && process.page->reached_ns.load(std::memory_order_relaxed) > since;
+  if (!std::exchange(process.suspect, went_on) || !went_on || process.evades) return;
   process.evades = true;
   spdlog::error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,
                 process.pid, process.program);
@@ -130,11 +132,18 @@ void GpuServer::Freeze(VGpu& vgpu, bool frozen) {
   for (Process* process : vgpu.processes) ApplyHold(*process);
 }
 
+void GpuServer::ApplyHolds() {
+  for (VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      if (process->gate.held) ApplyHold(*process);
+    }
+  }
+}
+
 void GpuServer::ApplyHold(Process& process) {
   const bool frozen = process.frozen || process.vgpu->spec.frozen;
   const bool held = frozen || process.overdrawn;
   if (channels_.Available()) {
-    CheckFreeze(process);
     for (const auto& [reason, wanted] :
          {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn}}) {
       const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
@@ -144,7 +153,6 @@ void GpuServer::ApplyHold(Process& process) {
   }
   const Nanos now = MonotonicNow();
   if (process.gate.held != held) time_->Hold(process.gate, held, now);
-  ChooseControl();
   AfterEvent(*process.vgpu, now);
 }
 
@@ -170,6 +178,10 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
   }
   vgpu.spec.memory = memory;
   vgpu.spec.compute = compute;
+  for (Process* process : vgpu.processes) {
+    if (process->overdrawn) CheckMemory(*process, true);
+  }
+  if (NeedsWatching() && on_contexts_changed_) on_contexts_changed_();
   AfterEvent(vgpu, now);
   return {};
 }
@@ -193,6 +205,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   if (vgpu.spec.frozen) ApplyHold(process);
   if (on_join_) on_join_(process);
   NoteActivity();
+  if (process.guest && on_contexts_changed_) on_contexts_changed_();
 }
 
 void GpuServer::Leave(Process& process) {
@@ -248,7 +261,10 @@ void GpuServer::DropContext(Process& process) {
   if (process.memory.contexts == 0) process.worked = false;
 }
 
-bool GpuServer::Hold(Process& process, std::uint64_t bytes) { return memory_.Hold(process.memory, bytes); }
+bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
+  NoteActivity();
+  return memory_.Hold(process.memory, bytes);
+}
 
 void GpuServer::BeginMeasurement() {
   for (VGpu* vgpu : vgpus_) {
@@ -259,51 +275,55 @@ void GpuServer::BeginMeasurement() {
 void GpuServer::Reconcile(const DeviceUse& measured) {
   std::uint64_t managed = 0;
   unmanaged_by_process_ = measured.by_process;
+  const Nanos now = MonotonicNow();
+  const bool watches = NeedsWatching();
   for (VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       const auto found = measured.by_process.find(process->pid);
-      if (found == measured.by_process.end()) continue;
-      managed += found->second;
-      unmanaged_by_process_.erase(process->pid);
-      memory_.Reconcile(process->memory, found->second);
+      const bool listed = found != measured.by_process.end();
+      if (listed) {
+        managed += found->second;
+        unmanaged_by_process_.erase(process->pid);
+        memory_.Reconcile(process->memory, found->second);
+      }
+      CheckFreeze(*process);
+      if (process->guarded) CheckMemory(*process, listed);
+      // Nobody looks often where nobody is kept waiting: there it is active, so that its limit holds at any time.
+      if (process->guest && measured.worked && channels_.Knows(process->pid, index_))
+        CheckWork(*process, !watches || measured.worked->contains(process->pid), now);
     }
   }
   unmanaged_ = measured.used > managed ? measured.used - managed : 0;
-  const Nanos now = MonotonicNow();
-  for (VGpu* vgpu : vgpus_) {
-    for (Process* process : vgpu->processes) {
-      CheckFreeze(*process);
-      if (process->guarded) CheckMemory(*process);
-      if (process->guest && measured.worked) CheckWork(*process, measured.worked->contains(process->pid), now);
-    }
-  }
   ChooseControl();
   SetTimer();
 }
 
 // A thread that races the kernel gate may get memory past it. That is charged like all memory, and where the vGPU has
 // too much by it, the program stops until that is no longer so: an operator raises memory.max, or ends it.
-void GpuServer::CheckMemory(Process& process) {
-  // Twice in a row: what is freed while the device is asked is still in its answer.
-  process.excess_seen = memory_.Exceeds(process.memory) ? process.excess_seen + 1 : 0;
+void GpuServer::CheckMemory(Process& process, bool listed) {
+  // Twice in a row: what is freed while the device is asked is still in its answer. Whom it does not list has nothing.
+  process.excess_seen = listed && memory_.Exceeds(process.memory) ? process.excess_seen + 1 : 0;
   const bool overdrawn = process.excess_seen >= 2;
   if (overdrawn == process.overdrawn) return;
   process.overdrawn = overdrawn;
   if (overdrawn) {
-    spdlog::error("process {} ({}) got memory past the kernel gate: it has {}, and vGPU {} more than its {}; {}",
-                  process.pid, process.program, FormatSize(process.memory.measured.value_or(0)),
-                  process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
-                  channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
-                                        : "it cannot be frozen: " + channels_.Why());
+    spdlog::error(
+        "process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
+        process.pid, process.program, FormatSize(process.memory.measured.value_or(0)), process.vgpu->spec.name,
+        FormatSize(memory_.FiguresOf(process.vgpu->id).max),
+        channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
+                              : "it cannot be frozen: " + channels_.Why());
   }
   ApplyHold(process);
 }
 
 // A guest tells nobody when it has work. The device's samples do, a second or two late.
 void GpuServer::CheckWork(Process& process, bool worked, Nanos now) {
-  if (worked || channels_.Reasons(process.pid, index_) != 0 || process.seen_working == 0) {
-    process.seen_working = now;  // one that is frozen may have work: nobody can know
-    if (worked && process.gate.state == Gate::State::kParked) time_->Wants(process.gate, now, false);
+  const bool frozen = channels_.Reasons(process.pid, index_) != 0;
+  if (worked || frozen || process.seen_working == 0) {
+    process.seen_working = now;
+    // One that is frozen may have work: nobody can know.
+    if ((worked || frozen) && process.gate.state == Gate::State::kParked) time_->Wants(process.gate, now, false);
   } else if (process.gate.state == Gate::State::kRunning && now - process.seen_working > kGuestIdle) {
     time_->Idle(process.gate, now, process.seen_working);
   }
@@ -313,6 +333,7 @@ bool GpuServer::NeedsWatching() const {
   std::uint32_t highest_guest = UINT32_MAX, lowest = 0;
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
+      if (process->suspect && !process->evades) return true;
       if (process->guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
       lowest = std::max(lowest, vgpu->spec.compute.priority);
     }

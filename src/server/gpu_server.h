@@ -56,6 +56,9 @@ class GpuServer {
   void Freeze(Process& process, bool frozen);
   void Freeze(VGpu& vgpu, bool frozen);
 
+  // Freezes the channels of those that are to be frozen: that may not have been possible when it was ordered.
+  void ApplyHolds();
+
   // Chooses anew between channels and gates: something that matters for it may have changed.
   void ChooseControl();
   void ChannelsChanged(pid_t pid);
@@ -68,7 +71,8 @@ class GpuServer {
   // Around a measurement of the device.
   void BeginMeasurement();
   void Reconcile(const DeviceUse& measured);
-  // A program that does not tell when it works keeps others from running: it is worth asking the device often.
+  // A program that does not tell when it works keeps others from running, or one seems to evade its freeze: it is worth
+  // asking the device often.
   bool NeedsWatching() const;
   std::uint64_t UnmanagedBytes() const { return unmanaged_; }
   const std::unordered_map<pid_t, std::uint64_t>& Unmanaged() const { return unmanaged_by_process_; }
@@ -98,7 +102,7 @@ class GpuServer {
   void ApplyHold(Process& process);
   std::string WhyUnsteerable() const;
   void CheckFreeze(Process& process);
-  void CheckMemory(Process& process);
+  void CheckMemory(Process& process, bool listed);
   void CheckWork(Process& process, bool worked, Nanos now);
 
   EventLoop& loop_;

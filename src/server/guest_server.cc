@@ -183,7 +183,13 @@ Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuI
 void GuestServer::Settle(pid_t pid, Guest& guest) {
   for (const VgpuId id : guest.vgpus) {
     VGpu* vgpu = table_.Find(id);
-    if (vgpu && !vgpu->removed && !Find(pid, vgpu->gpu) && channels_.Knows(pid, vgpu->gpu)) Join(pid, guest, *vgpu);
+    if (!vgpu || vgpu->removed || !channels_.Knows(pid, vgpu->gpu)) continue;
+    Process* process = Find(pid, vgpu->gpu);
+    if (!process) {
+      Join(pid, guest, *vgpu);
+    } else if (process->guest && process->gate.state == Gate::State::kParked) {
+      gpus_[vgpu->gpu]->Wants(*process, false);  // its memory came before its channels, or it makes new ones
+    }
   }
 }
 
@@ -218,6 +224,11 @@ void GuestServer::Attached(Process& process) {
   processes.erase(guest);
   if (const auto counted = counted_.find(process.pid); counted != counted_.end())
     (void)gpus_[process.vgpu->gpu]->Hold(process, counted->second);
+}
+
+void GuestServer::Left(const Process& process) {
+  const auto start = ProcessStart(process.pid);
+  if (process.frozen && start) frozen_[process.pid] = *start;
 }
 
 void GuestServer::Ended(pid_t pid) {
@@ -306,7 +317,8 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
     if (Process* process = Find(pid, gpu->Index())) {
       gpu->Freeze(*process, frozen);
       found = true;
-    } else if (channels_.Knows(pid, gpu->Index()) && watched_.Find(pid)) {
+    } else if (channels_.Knows(pid, gpu->Index()) &&
+               (watched_.Find(pid) || channels_.Reasons(pid, gpu->Index()) != 0)) {
       auto done = frozen ? channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
                          : channels_.Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       if (!done) return done;

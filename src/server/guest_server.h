@@ -41,6 +41,9 @@ class GuestServer {
   // A program attached by its shim: it is a guest no more.
   void Attached(Process& process);
 
+  // Its connection closed. If it lives on all the same, an operator's freeze stands.
+  void Left(const Process& process);
+
   // Puts a running program that nobody manages into a vGPU. ENOENT: no such program on the vGPU's GPU. EBUSY: it is in
   // one already.
   Result<void> Adopt(pid_t pid, VGpu& vgpu);
@@ -61,6 +64,7 @@ class GuestServer {
   };
   std::vector<Unmanaged> List() const;
   bool Complete(pid_t pid) const;
+  bool Managed(pid_t pid) const;  // it is in a vGPU
 
   // What the next daemon must know, and what one before this knew.
   std::vector<SavedProcess> Saved() const;
@@ -91,7 +95,6 @@ class GuestServer {
   Process* Join(pid_t pid, Guest& guest, VGpu& vgpu);
   void Ended(pid_t pid);
   Process* Find(pid_t pid, std::uint32_t gpu) const;
-  bool Managed(pid_t pid) const;
   std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
 
   EventLoop& loop_;

@@ -112,6 +112,7 @@ bool MemoryServer::Hold(MemoryUse& use, std::uint64_t bytes) {
   }
   use.other = other;
   use.counted = bytes;
+  use.most_counted = std::max(use.most_counted, bytes);
   Grown(use);
   return true;
 }
@@ -134,12 +135,19 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   Grown(use);
 }
 
+// Of a process behind the kernel gate. The driver takes memory for contexts on its own account.
+std::uint64_t MemoryServer::ExcessOf(const MemoryUse& use) const {
+  if (use.counted == 0) return 0;
+  const std::uint64_t granted = std::max(use.most_counted, use.most_charged) + 2 * first_context_bytes_;
+  return use.measured.value_or(0) > granted ? *use.measured - granted : 0;
+}
+
 bool MemoryServer::Exceeds(const MemoryUse& use) const {
-  // The driver takes memory for a process's contexts on its own account.
-  const std::uint64_t granted = std::max(use.counted, use.reserved + use.context_bytes) + 2 * context_bytes_;
-  if (use.measured.value_or(0) <= granted) return false;
+  if (ExcessOf(use) == 0) return false;
+  std::uint64_t excess = 0;
+  for (const MemoryUse* other : accounts_.at(use.vgpu).uses) excess += ExcessOf(*other);
   const Figures figures = FiguresOf(use.vgpu);
-  return figures.current > figures.max;
+  return figures.current > figures.max && figures.current - std::min(excess, figures.current) <= figures.max;
 }
 
 MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {

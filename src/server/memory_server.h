@@ -21,6 +21,7 @@ struct MemoryUse {
   std::uint64_t context_bytes = 0;  // charged for them
   std::uint64_t other = 0;          // what the device or the kernel gate says beyond all that
   std::uint64_t counted = 0;        // by the kernel gate
+  std::uint64_t most_counted = 0;   // since the measurement that is under way began
   std::uint64_t most_charged = 0;   // highest reserved + context_bytes since the measurement that is under way began
   std::optional<std::uint64_t> measured;  // the device's own figure
 
@@ -66,11 +67,14 @@ class MemoryServer {
 
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
   // that the process uses. More than it can have been charged is charged now.
-  static void BeginMeasurement(MemoryUse& use) { use.most_charged = use.reserved + use.context_bytes; }
+  static void BeginMeasurement(MemoryUse& use) {
+    use.most_charged = use.reserved + use.context_bytes;
+    use.most_counted = use.counted;
+  }
   void Reconcile(MemoryUse& use, std::uint64_t measured);
 
-  // More of the process was measured than the kernel gate counted and what a driver needs for itself, and its vGPU has
-  // more than it may: a program got memory past the gate.
+  // The process has more than the kernel gate counted and a driver needs for itself, and without what processes have so
+  // the vGPU would not be over its limit.
   bool Exceeds(const MemoryUse& use) const;
 
   Figures FiguresOf(VgpuId id) const;
@@ -83,6 +87,7 @@ class MemoryServer {
     std::uint64_t peak = 0;
     std::uint64_t oom_events = 0;
   };
+  std::uint64_t ExcessOf(const MemoryUse& use) const;
   bool Charge(VgpuId id, std::uint64_t bytes);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);

@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <mutex>
 
@@ -111,6 +113,10 @@ class NvmlDriver : public GpuDriver {
       if (auto r = Collect(device, list, measured); !r) return std::unexpected(r.error());
     }
     measured.worked = Worked(gpu, device);
+    // In some containers the samples name processes as the host does, and the lists as the container does.
+    const auto listed = [&](pid_t pid) { return measured.by_process.contains(pid); };
+    if (measured.worked && !measured.worked->empty() && std::ranges::none_of(*measured.worked, listed))
+      measured.worked.reset();
     return measured;
   }
 
@@ -176,11 +182,17 @@ class NvmlDriver : public GpuDriver {
       r = nvml_.GetUtilization(device, samples.data(), &count, last);
     }
     if (r != NVML_SUCCESS && r != NVML_ERROR_NOT_FOUND) return {};
+    // There are samples only of those that executed, says NVML's reference; a figure may round to 0. Some drivers
+    // answer with places that nobody filled.
+    const unsigned long long now = static_cast<unsigned long long>(std::time(nullptr) + 1) * 1'000'000;
     std::unordered_set<pid_t> worked;
+    unsigned long long youngest = last;
     for (unsigned i = 0; r == NVML_SUCCESS && i < count; ++i) {
-      last = std::max(last, samples[i].timeStamp);
-      if (samples[i].smUtil > 0) worked.insert(static_cast<pid_t>(samples[i].pid));
+      if (samples[i].timeStamp <= last || samples[i].timeStamp > now) continue;
+      youngest = std::max(youngest, samples[i].timeStamp);
+      worked.insert(static_cast<pid_t>(samples[i].pid));
     }
+    last = youngest;
     return worked;
   }
 

@@ -77,10 +77,12 @@ void Session::Close() {
   if (std::exchange(closed_, true)) return;
   for (auto& process : processes_) {
     if (!process) continue;
+    guests_.Left(*process);
     Gpu(*process).Leave(*process);
     process.reset();
   }
-  if (greeted_ && !observer_ && !guards_) channels_.Forget(peer_.pid);
+  // One behind the kernel gate, or adopted, is known until it ends.
+  if (greeted_ && !observer_ && !guards_ && !guests_.Managed(peer_.pid)) channels_.Forget(peer_.pid);
   if (observer_ || guards_) return;
   for (const VgpuId id : joined_) {
     if (id != 0) table_.Left(id);

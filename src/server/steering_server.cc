@@ -76,6 +76,7 @@ void SteeringServer::Join(Id vgpu, Gate& gate, Nanos now) {
   gate.steered = &turn;
   gate.slice = 0;
   turn.gates.push_back(&gate);
+  if (gate.ungated) steering_.Ungated(vgpu, true);
   if (!turn.stopped && !gate.held) Free(gate, turn, SharedPage::Bell::kWake);
   Execute(now);
 }
@@ -85,6 +86,7 @@ void SteeringServer::Leave(Gate& gate, Nanos now) {
   SteeredTurn& turn = *gate.steered;
   std::erase(turn.gates, &gate);
   gate.steered = nullptr;
+  steering_.Ungated(turn.vgpu, std::ranges::any_of(turn.gates, &Gate::ungated));
   Report(turn, now, now);
   slices_due_ = true;
   Execute(now);

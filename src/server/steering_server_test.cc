@@ -283,8 +283,12 @@ TEST_F(SteeringServerTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
   gpu_.Freeze(low.process, true);
   low.process.page->reached_ns = before;  // as it was submitted before, it may well have ended
   gpu_.Reconcile({});
+  gpu_.Reconcile({});
   EXPECT_TRUE(gpu_.Steers());
   low.process.page->reached_ns = MonotonicNow();
+  gpu_.Reconcile({});
+  EXPECT_TRUE(gpu_.Steers()) << "the news of new channels may be under way";
+  EXPECT_TRUE(gpu_.NeedsWatching());
   gpu_.Reconcile({});
   EXPECT_FALSE(gpu_.Steers());
   EXPECT_THAT(gpu_.WhyGate(), testing::HasSubstr("went on while its channels were frozen"));
@@ -298,12 +302,30 @@ TEST_F(SteeringServerTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
   EXPECT_TRUE(gpu_.Steers());
 }
 
-TEST_F(SteeringServerTest, WhoGoesOnIsNoticedAtItsThaw) {
+TEST_F(SteeringServerTest, WorkThatEndedBeforeNewChannelsWereFrozenTooIsNoOffence) {
   Member& low = Running(low_);
   gpu_.Freeze(low.process, true);
   low.process.page->reached_ns = MonotonicNow();
-  gpu_.Freeze(low.process, false);
-  EXPECT_FALSE(gpu_.Steers());
+  gpu_.Reconcile({});
+  const std::uint32_t client = ClientOf(low);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
+  gpu_.Reconcile({});
+  gpu_.Reconcile({});
+  EXPECT_TRUE(gpu_.Steers());
+}
+
+TEST_F(SteeringServerTest, AFreezeThatFailedAccusesNobody) {
+  Member& low = Running(low_);
+  control_->fails = true;
+  gpu_.Freeze(low.process, true);
+  low.process.page->reached_ns = MonotonicNow();
+  EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
+}
+
+TEST_F(SteeringServerTest, NobodyIsStillWhoseChannelsAreNotKnown) {
+  Member& low = Join(low_);
+  gpu_.Freeze(low.process, true);
+  EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
 }
 
 // Its copies go on when policy freezes it, so what has ended says nothing.
@@ -312,7 +334,59 @@ TEST_F(SteeringServerTest, WorkThatEndsUnderAPolicysFreezeIsNoOffence) {
   Running(high_);
   low.process.page->reached_ns = MonotonicNow();
   gpu_.Reconcile({});
+  gpu_.Reconcile({});
   EXPECT_TRUE(gpu_.Steers());
+}
+
+TEST_F(SteeringServerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses) {
+  const pid_t pid = getpid();  // one that lives
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard);
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  channels_.Forget(pid);
+  channels_.Reap();
+  EXPECT_THAT(control_->frozen, SizeIs(1));
+  EXPECT_EQ(channels_.Reasons(pid, 0), static_cast<std::uint8_t>(FreezeReason::kOperator));
+  ASSERT_TRUE(channels_.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  channels_.Forget(pid);
+  EXPECT_THAT(control_->frozen, IsEmpty()) << "nobody would undo what a policy did";
+  EXPECT_FALSE(channels_.Knows(pid, 0));
+}
+
+// RM counts. One daemon froze it, the next one is told to, by a vGPU that is frozen.
+TEST_F(SteeringServerTest, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
+  const pid_t pid = getppid();  // older than this "daemon"
+  const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+    channels_.Observe(pid, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
+  };
+  made(0, 1, abi::kRootClient, 0);
+  made(1, 2, abi::kDevice, 0);
+  made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
+  made(3, 10, abi::kAnyChannel, 0);
+  control_->frozen.insert({1, 10});
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_FALSE(control_->twice);
+  EXPECT_THAT(control_->frozen, SizeIs(1));
+  ASSERT_TRUE(channels_.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  channels_.Forget(pid);
+}
+
+TEST_F(SteeringServerTest, WhoWasFrozenWhileThatCouldNotBeDoneIsFrozenLater) {
+  Member& low = Running(low_);
+  channels_.SetAvailable("its test is under way");
+  gpu_.ChooseControl();
+  gpu_.Freeze(low_, true);
+  EXPECT_FALSE(Frozen(low));
+  channels_.SetAvailable("");
+  gpu_.ChooseControl();
+  gpu_.ApplyHolds();
+  EXPECT_TRUE(Frozen(low));
 }
 
 // Programs without a shim: nobody hears from them, and no gate holds them.
@@ -339,13 +413,21 @@ TEST_F(SteeringServerTest, AnIdleGuestIsFrozenAllTheSame) {
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   guest.process.seen_working -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_EQ(guest.process.gate.state, State::kRunning) << "so nobody looks often, and its limit must hold at any time";
+  gpu_.Idle(guest.process, MonotonicNow());
   ASSERT_EQ(guest.process.gate.state, State::kParked);
   Member& high = Running(high_);
   EXPECT_TRUE(Frozen(guest)) << "no gate would stop its next work";
-  // As long as it is frozen it cannot be seen to work.
+  // As long as it is frozen it cannot be seen to work: it may have some.
+  Member& other = Guest(high_);
+  ASSERT_TRUE(gpu_.NeedsWatching());
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_EQ(guest.process.gate.state, State::kRunning);
   guest.process.seen_working -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_EQ(guest.process.gate.state, State::kRunning);
   Rests(high);
+  gpu_.Idle(other.process, MonotonicNow());
   EXPECT_FALSE(Frozen(guest));
 }
 
@@ -371,9 +453,43 @@ TEST_F(SteeringServerTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveI
   gpu_.Freeze(guest.process, false);
   EXPECT_TRUE(Frozen(guest)) << "an operator's thaw does not undo it";
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
-  measure(3 * kGiB);
   EXPECT_FALSE(Frozen(guest));
   EXPECT_FALSE(Frozen(guest, 20));
+}
+
+TEST_F(SteeringServerTest, WhoIsNotListedAnyMoreHasNothing) {
+  Member& guest = Guest(low_);
+  guest.process.guarded = true;
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Hold(guest.process, kGiB));
+  const auto measure = [&](std::unordered_map<pid_t, std::uint64_t> by_process) {
+    gpu_.BeginMeasurement();
+    gpu_.Reconcile({.by_process = std::move(by_process)});
+  };
+  measure({{guest.process.pid, 3 * kGiB}});
+  measure({});
+  EXPECT_FALSE(Frozen(guest));
+  measure({{guest.process.pid, 3 * kGiB}});
+  measure({{guest.process.pid, 3 * kGiB}});
+  ASSERT_TRUE(Frozen(guest));
+  measure({});
+  EXPECT_FALSE(Frozen(guest));
+}
+
+TEST_F(SteeringServerTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
+  Member& guest = Guest(low_);
+  guest.process.guarded = true;
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Hold(guest.process, 3 * kGiB));
+  const auto measure = [&] {
+    gpu_.BeginMeasurement();
+    gpu_.Reconcile({.by_process = {{guest.process.pid, 3 * kGiB + 5 * kContext}}});
+  };
+  measure();
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute));
+  measure();
+  measure();
+  EXPECT_FALSE(Frozen(guest));
 }
 
 TEST_F(SteeringServerTest, WhatADriverTakesForItselfIsNoOffence) {

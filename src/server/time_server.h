@@ -21,7 +21,7 @@ struct Gate {
   SharedPage& page;
   const pid_t pid;
   State state = State::kParked;
-  bool held = false;                // frozen by an operator: it takes no part
+  bool held = false;                // frozen by an operator, or for memory: it takes no part
   bool ungated = false;             // nobody waits at it: the program has no shim
   std::uint32_t closing_epoch = 0;  // of the order that began kDraining
   Nanos opened_at = 0;

@@ -51,29 +51,25 @@ void Dispatcher::Stop() {
   std::vector<Task> ended;  // dies after the lock is free
   std::lock_guard lock(board().mutex);
   // What still waits, for another context's work say, counts as ended so that nobody waits for it in turn.
-  while (!unfinished_.empty()) Finish({*unfinished_.begin()}, ended);
+  while (!unfinished_.empty()) Finish({*unfinished_.begin()}, ended, Lane::kNone);
 }
 
 OpRef Dispatcher::Submit(Task task, std::span<const OpRef> after) {
   auto op = std::make_shared<Op>();
   op->dispatcher = this;
   op->task = std::move(task);
-  op->ends_on = op->task.lane;
-  const bool changes_threads = op->task.lane != Lane::kNone && !op->task.brief;
   std::vector<Task> ended;
   std::lock_guard lock(board().mutex);
   for (const OpRef& earlier : after) {
     if (!earlier || earlier->done) continue;
     earlier->followers.push_back(op);
     ++op->blockers;
-    if (!changes_threads && earlier->ends_on != Lane::kNone) op->ends_on = earlier->ends_on;
   }
-  if (op->task.brief) op->task.lane = op->ends_on;
   unfinished_.insert(op);
   if (op->blockers == 0) {
     std::vector<OpRef> finished;
-    MakeReady(op, finished);
-    Finish(std::move(finished), ended);
+    MakeReady(op, finished, Lane::kNone);
+    Finish(std::move(finished), ended, Lane::kNone);
   }
   return op;
 }
@@ -103,11 +99,12 @@ void Dispatcher::Synchronize() {
 }
 
 // Runs on the lane's own thread until Stop. What is ready by then is dropped.
-void Dispatcher::RunLane(LaneState& lane) {
+void Dispatcher::RunLane(Lane which) {
+  LaneState& lane = StateOf(which);
   std::unique_lock lock(board().mutex);
   while (!stopping_) {
     if (lane.ready.empty()) {
-      if (&lane == &StateOf(Lane::kCompute)) {
+      if (which == Lane::kCompute) {
         lock.unlock();
         callbacks_.on_compute_idle();
         lock.lock();
@@ -128,15 +125,14 @@ void Dispatcher::RunLane(LaneState& lane) {
     lock.lock();
     if (result == cuda::CUDA_ERROR_NOT_READY && stopping_) break;
     if (result == cuda::CUDA_ERROR_NOT_READY) {
-      LaneState& waits = StateOf(Lane::kMemory);
       op->task.lane = Lane::kMemory;
       op->task.brief = false;
-      Enqueue(waits, op);
-      if (&lane == &waits) lane.wake.wait_for(lock, kMemoryWaitInterval);
+      Enqueue(op);
+      if (which == Lane::kMemory) lane.wake.wait_for(lock, kMemoryWaitInterval);
       continue;
     }
     std::vector<Task> ended;  // dies without the lock: a task may own memory or a module
-    Finish({op}, ended);
+    Finish({op}, ended, which);
     lock.unlock();
     ended.clear();
     lock.lock();
@@ -144,24 +140,26 @@ void Dispatcher::RunLane(LaneState& lane) {
 }
 
 // Gives `op`, which nothing blocks any more, to its lane, or to `finished` if nothing will be done.
-void Dispatcher::MakeReady(const OpRef& op, std::vector<OpRef>& finished) {
+void Dispatcher::MakeReady(const OpRef& op, std::vector<OpRef>& finished, Lane here) {
   Dispatcher& dispatcher = *op->dispatcher;
   if (op->task.lane == Lane::kNone || dispatcher.stopping_) {
     finished.push_back(op);
     return;
   }
-  dispatcher.Enqueue(dispatcher.StateOf(op->task.lane), op);
+  if (op->task.brief && &dispatcher == this && here != Lane::kNone) op->task.lane = here;
+  dispatcher.Enqueue(op);
 }
 
-void Dispatcher::Enqueue(LaneState& lane, const OpRef& op) {
+void Dispatcher::Enqueue(const OpRef& op) {
+  LaneState& lane = StateOf(op->task.lane);
   op->task.brief ? lane.ready.push_front(op) : lane.ready.push_back(op);
-  if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([this, &lane] { RunLane(lane); });
+  if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([this, which = op->task.lane] { RunLane(which); });
   lane.wake.notify_one();
 }
 
 // Ends operations and all that become ready and have nothing to do thereby. Their tasks move to `ended`, for the caller
 // to destroy without the lock.
-void Dispatcher::Finish(std::vector<OpRef> finished, std::vector<Task>& ended) {
+void Dispatcher::Finish(std::vector<OpRef> finished, std::vector<Task>& ended, Lane here) {
   while (!finished.empty()) {
     const OpRef op = std::move(finished.back());
     finished.pop_back();
@@ -169,7 +167,7 @@ void Dispatcher::Finish(std::vector<OpRef> finished, std::vector<Task>& ended) {
     op->finished_at = MonotonicNow();
     ended.push_back(std::move(op->task));
     for (const OpRef& follower : std::exchange(op->followers, {})) {
-      if (--follower->blockers == 0 && !follower->done) MakeReady(follower, finished);
+      if (--follower->blockers == 0 && !follower->done) MakeReady(follower, finished, here);
     }
     op->dispatcher->unfinished_.erase(op);
   }

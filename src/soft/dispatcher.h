@@ -33,7 +33,7 @@ struct Task {
   Lane lane = Lane::kNone;
   std::function<cuda::CUresult()> body = nullptr;  // none for an operation that only marks a point
   bool even_after_error = false;                   // stream callbacks hear of errors
-  bool brief = false;  // not worth a change of threads: runs on the lane of what it waits for, next of all
+  bool brief = false;  // not worth a change of threads: runs on the thread that it becomes ready on, next of all
 };
 
 class Dispatcher;
@@ -42,8 +42,7 @@ class Dispatcher;
 struct Op {
   Dispatcher* dispatcher = nullptr;
   Task task;
-  Lane ends_on = Lane::kNone;  // the lane whose thread ends it, as far as is known; kNone: any
-  std::size_t blockers = 0;    // operations that have to end before this one begins
+  std::size_t blockers = 0;  // operations that have to end before this one begins
   std::vector<std::shared_ptr<Op>> followers;
   bool done = false;
   Nanos finished_at = 0;
@@ -93,10 +92,11 @@ class Dispatcher {
 
   static Board& board();
   LaneState& StateOf(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
-  void RunLane(LaneState& lane);
-  void Enqueue(LaneState& lane, const OpRef& op);
-  static void MakeReady(const OpRef& op, std::vector<OpRef>& finished);
-  static void Finish(std::vector<OpRef> finished, std::vector<Task>& ended);
+  void RunLane(Lane which);
+  void Enqueue(const OpRef& op);
+  // `here`: the lane of this dispatcher whose thread calls; kNone for another thread.
+  void MakeReady(const OpRef& op, std::vector<OpRef>& finished, Lane here);
+  void Finish(std::vector<OpRef> finished, std::vector<Task>& ended, Lane here);
 
   const Callbacks callbacks_;
   std::atomic<bool> aborting_ = false;

@@ -138,13 +138,25 @@ TEST_F(DispatcherTest, ABriefOneThatWaitsLeavesTheLaneToOthers) {
                              .body = [&] { return flag ? cuda::CUDA_SUCCESS : cuda::CUDA_ERROR_NOT_READY; },
                              .brief = true},
                             {hold});
-  const OpRef raise = Submit({Lane::kCompute, [&] {
-                                flag = true;
-                                return cuda::CUDA_SUCCESS;
-                              }});
+  std::atomic<bool> written = false;
+  const OpRef write = Submit({.lane = Lane::kMemory,
+                              .body =
+                                  [&] {
+                                    written = true;
+                                    return cuda::CUDA_SUCCESS;
+                                  },
+                              .brief = true},
+                             {wait});
+  // A kernel that waits for what is written after the wait: both must leave it the lane.
+  const OpRef spin = Submit({Lane::kCompute, [&] {
+                               flag = true;
+                               while (!written) std::this_thread::yield();
+                               return cuda::CUDA_SUCCESS;
+                             }});
   go.set_value();
-  Dispatcher::Wait(raise);
+  Dispatcher::Wait(spin);
   Dispatcher::Wait(wait);
+  Dispatcher::Wait(write);
 }
 
 TEST_F(DispatcherTest, AnErrorSkipsTheRestExceptWhatHearsOfErrors) {

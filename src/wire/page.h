@@ -52,7 +52,7 @@ struct Page {
   std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
-  // CLOCK_MONOTONIC: when the youngest work that the GPU is known to have done was submitted, or later than that.
+  // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
   std::atomic<std::int64_t> reached_ns{0};
 };
 

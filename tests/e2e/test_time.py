@@ -54,8 +54,10 @@ class Shares:
     def divided(self, pids, groups, parts, tolerance):
         """They have nearly all of the GPU's time, and divide what they have like `parts`."""
         def holds(shares):
+            if sum(shares) < 90:
+                return False
             off = max(abs(100 * share / sum(shares) - 100 * part / sum(parts)) for share, part in zip(shares, parts))
-            return off <= tolerance and sum(shares) >= 90
+            return off <= tolerance
         self.measured(pids, groups, holds)
 
     def busy(self, vgpu, *flags):

@@ -15,6 +15,7 @@ class FakeControl : public channel::Control {
 
   Result<void> Freeze(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.freezes;
+    if (fails) return Fail(EIO, "the driver does not do that now");
     Each(targets, reach, [this](const Channel& channel) { twice |= !frozen.insert(channel).second; });
     return {};
   }
@@ -38,6 +39,7 @@ class FakeControl : public channel::Control {
   channel::CallCounts Counts() const override { return counts_; }
 
   std::set<Channel> frozen;
+  bool fails = false;
   bool twice = false;  // one was taken off that was off: the driver would want it back twice
   std::map<pid_t, Nanos> slices;
   std::set<std::uint32_t> foreign;  // clients that are not those of whoever claims them

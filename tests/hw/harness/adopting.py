@@ -1,5 +1,8 @@
 """Programs that nobody started through Tessera: found, adopted, frozen, and out of a higher class's way."""
 import json
+import os
+import signal
+import time
 
 from harness.boundary import opencl_environment, vulkan_environment
 from harness.checks import expect
@@ -65,3 +68,36 @@ def adopt_opencl(bench):
 @steer(limit_s=60)
 def adopt_vulkan(bench):
     return _adopt(bench, [bench.builder.program("vulkan_limit.c"), "busy", STEPS], vulkan_environment())
+
+
+@steer(limit_s=60, soft=True)
+def adopt_idle(bench):
+    """One of a high class keeps others off only while it works, which the driver's samples tell."""
+    bench.vgpu("hw-below", compute_priority=LOW)
+    low = inside(bench, ticker(bench), vgpu="hw-below")
+    low.moves(20)
+    stray = native(bench, ticker(bench))
+    stray.moves(20)
+    bench.until(lambda: _with_memory(_listed(bench, stray.pid)), "its memory is known", 10)
+    bench.vgpu("hw-aloft", compute_priority=HIGH)
+    bench.cli("adopt", str(stray.pid), "--vgpu", "hw-aloft")
+    bench.until(lambda: low.moved_in(0.2) == 0, "the lower one is off the GPU", 5)
+    figures = []
+    for _ in range(3):
+        still = low.moved_in(3) == 0  # as long as the other works
+        begin = time.monotonic()
+        os.kill(stray.pid, signal.SIGSTOP)
+        try:
+            bench.until(lambda: low.moved_in(0.1) > 0, "the lower one goes on", 15)
+            idle_seen = time.monotonic() - begin
+            begin = time.monotonic()
+        finally:
+            os.kill(stray.pid, signal.SIGCONT)
+        bench.until(lambda: low.moved_in(0.1) == 0, "the lower one is off the GPU again", 15)
+        figures.append((still, idle_seen, time.monotonic() - begin))
+    stray.result()
+    low.result()
+    text = "idle seen after " + ", ".join(f"{idle:.1f}" for _, idle, _ in figures) + " s, work after "
+    text += ", ".join(f"{work:.1f}" for _, _, work in figures) + " s"
+    expect(all(still for still, _, _ in figures), f"the lower one ran while the other worked; {text}")
+    return text, {"figures": figures}
