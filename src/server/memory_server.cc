@@ -139,7 +139,8 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
 std::uint64_t MemoryServer::ExcessOf(const MemoryUse& use) const {
   if (use.counted == 0) return 0;
   const std::uint64_t granted = std::max(use.most_counted, use.most_charged) + 2 * first_context_bytes_;
-  return use.measured.value_or(0) > granted ? *use.measured - granted : 0;
+  const std::uint64_t measured = use.measured.value_or(0);
+  return measured > granted ? measured - granted : 0;
 }
 
 bool MemoryServer::Exceeds(const MemoryUse& use) const {
