@@ -73,6 +73,11 @@ ChannelServer::Process& ChannelServer::Find(pid_t pid) {
 
 void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source) {
   Process& process = Find(pid);
+  if (source == Source::kShim && process.guarded) return;
+  if (source == Source::kGuard && !std::exchange(process.guarded, true) && process.claimed) {
+    process.objects = {};
+    process.claimed = process.refused = false;
+  }
   if (!process.objects.Apply(event)) return;
   if (source == Source::kShim) {
     process.claimed = true;
@@ -84,6 +89,7 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
     // Only by a free: a program that tells a new daemon of a group again does not end its channels.
     if (event.kind == channel::ObjectEvent::Kind::kFree) Prune(pid, gpu, use);
     if (use.reasons == 0 && use.off.empty()) continue;
+    if (control_ && !control_->KnowsProcesses() && !Verify(pid, process)) continue;  // a neighbour's, perhaps
     if (auto settled = Settle(gpu, {&pid, 1}); !settled)
       spdlog::warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
   }
@@ -104,6 +110,7 @@ void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& 
   for (const auto& event : events) process.objects.Apply(event);
   process.verified = true;
   if (!frozen || !control_) return;
+  left_.insert(pid);
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
     for (const channel::Group& group : Groups(pid, gpu)) {
       Use& use = process.uses[gpu];
@@ -142,24 +149,31 @@ void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
 }
 
 void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process) {
-  if (!Available() || !process.older || !std::exchange(process.uses[gpu].fresh, false)) return;
+  if (!Available() || !process.older || !process.uses[gpu].fresh) return;
+  if (!control_->KnowsProcesses() && !Verify(pid, process)) return;
+  process.uses[gpu].fresh = false;
   const channel::Target target = TargetOf(pid, process, gpu);
   calls_.Note(MonotonicNow());
   (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
 }
 
-void ChannelServer::Forget(pid_t pid) {
+void ChannelServer::Release(pid_t pid) {
   const auto found = processes_.find(pid);
   if (let_go_ || found == processes_.end()) return;
-  bool stays = false;
+  const bool alive = Available() && Alive(found->second);
   for (auto& [gpu, use] : found->second.uses) {
-    const bool alive = Available() && Alive(found->second);
     use.reasons = alive ? use.reasons & Bit(FreezeReason::kOperator) : 0;
-    stays |= use.reasons != 0;
     if (alive) (void)Settle(gpu, {&pid, 1});
     if (watchdog_) watchdog_->NoteThawed(pid, gpu);
   }
-  if (stays) {
+}
+
+void ChannelServer::Forget(pid_t pid) {
+  Release(pid);
+  const auto found = processes_.find(pid);
+  if (let_go_ || found == processes_.end()) return;
+  const auto frozen = [](const auto& use) { return use.second.reasons != 0; };
+  if (std::ranges::any_of(found->second.uses, frozen)) {
     left_.insert(pid);
   } else {
     processes_.erase(found);
@@ -304,6 +318,14 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     calls_.Note(end);
     (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
     if (!result) done = result;
+    if (!result && freeze) {
+      // Some of it may be off: all of it runs again, and each is tried by itself.
+      (void)control_->Thaw(gpu, targets, Reach::kAll);
+      for (const channel::Target& target : targets) {
+        if (targets.size() > 1) (void)Settle(gpu, {&target.pid, 1});
+      }
+      continue;
+    }
     for (const channel::Target& target : targets) {
       Use& use = processes_.at(target.pid).uses[gpu];
       if (freeze) use.still_at = 0;  // until now something of it could execute

@@ -55,6 +55,8 @@ class ChannelServer {
   // It ended, or is nobody's any more: then what is frozen of it by policy is thawed, because nobody would do that
   // later. What an operator froze stays, and the process is known until it ends.
   void Forget(pid_t pid);
+  // Thaws what is not frozen by an operator. It stays known.
+  void Release(pid_t pid);
   // Forgets those of them that have ended.
   void Reap();
   // Whether the process's work on the GPU can be steered.
@@ -105,6 +107,7 @@ class ChannelServer {
   struct Process {
     UniqueFd fd;  // pidfd
     channel::ObjectTable objects;
+    bool guarded = false;   // the kernel gate tells all of it: its shim is not asked
     bool claimed = false;   // its shim told something
     bool verified = false;  // nobody else but a trusted source told, or the claims proved true
     bool refused = false;   // a claim was wrong
@@ -130,7 +133,7 @@ class ChannelServer {
   channel::Watchdog* watchdog_;
   const std::uint64_t started_;  // this daemon, as ProcessStart tells
   std::map<pid_t, Process> processes_;
-  std::set<pid_t> left_;  // forgotten, but frozen by an operator
+  std::set<pid_t> left_;  // forgotten or of an earlier daemon, but frozen by an operator
   std::function<void(pid_t)> on_change_;
   Latency freeze_times_, thaw_times_;
   CallRate calls_;

@@ -53,6 +53,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                                   [self = daemon.get()] { self->saver_.Changed(); });
   daemon->channels_.OnChange([self = daemon.get()](pid_t pid) {
     for (const auto& gpu : self->gpus_) gpu->ChannelsChanged(pid);
+    if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
   });
   daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu) { self->guests_->Abandon(vgpu); });
   daemon->RestoreVGpus();

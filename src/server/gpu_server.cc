@@ -202,8 +202,9 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   vgpu.processes.push_back(&process);
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
-  if (vgpu.spec.frozen) ApplyHold(process);
   if (on_join_) on_join_(process);
+  // What it is frozen for may be of another vGPU, or of before.
+  if (vgpu.spec.frozen || channels_.StillSince(process.pid, index_) != 0) ApplyHold(process);
   NoteActivity();
   if (process.guest && on_contexts_changed_) on_contexts_changed_();
 }
@@ -277,6 +278,7 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
   unmanaged_by_process_ = measured.by_process;
   const Nanos now = MonotonicNow();
   const bool watches = NeedsWatching();
+  samples_ = measured.worked.has_value();
   for (VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       const auto found = measured.by_process.find(process->pid);
@@ -289,8 +291,8 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
       CheckFreeze(*process);
       if (process->guarded) CheckMemory(*process, listed);
       // Nobody looks often where nobody is kept waiting: there it is active, so that its limit holds at any time.
-      if (process->guest && measured.worked && channels_.Knows(process->pid, index_))
-        CheckWork(*process, !watches || measured.worked->contains(process->pid), now);
+      if (process->guest && channels_.Knows(process->pid, index_))
+        CheckWork(*process, !watches || !samples_ || measured.worked->contains(process->pid), now);
     }
   }
   unmanaged_ = measured.used > managed ? measured.used - managed : 0;
@@ -303,7 +305,9 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
 void GpuServer::CheckMemory(Process& process, bool listed) {
   // Twice in a row: what is freed while the device is asked is still in its answer. Whom it does not list has nothing.
   process.excess_seen = listed && memory_.Exceeds(process.memory) ? process.excess_seen + 1 : 0;
-  const bool overdrawn = process.excess_seen >= 2;
+  // A limit that was lowered below what the gate granted accuses nobody, and acquits nobody.
+  const bool may_begin = process.overdrawn || !memory_.GrantedTooMuch(process.vgpu->id);
+  const bool overdrawn = process.excess_seen >= 2 && may_begin;
   if (overdrawn == process.overdrawn) return;
   process.overdrawn = overdrawn;
   if (overdrawn) {
@@ -334,11 +338,12 @@ bool GpuServer::NeedsWatching() const {
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
       if (process->suspect && !process->evades) return true;
+      if (vgpu->removed) continue;
       if (process->guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
       lowest = std::max(lowest, vgpu->spec.compute.priority);
     }
   }
-  return steers_ && highest_guest < lowest;
+  return steers_ && samples_ && highest_guest < lowest;
 }
 
 double GpuServer::ComputePercent(const VGpu& vgpu, Nanos now) const {

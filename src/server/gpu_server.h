@@ -116,6 +116,7 @@ class GpuServer {
   MemoryServer memory_;
   EventLoop::Timer timer_;  // the scheduler's next deadline
   std::vector<VGpu*> vgpus_;
+  bool samples_ = true;  // the device told who worked, the last time
   std::uint64_t unmanaged_ = 0;
   std::unordered_map<pid_t, std::uint64_t> unmanaged_by_process_;
   std::function<void()> on_activity_;

@@ -209,26 +209,56 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   guest.processes[vgpu.gpu] = std::move(process);
   GpuServer& gpu = *gpus_[vgpu.gpu];
   gpu.Join(vgpu, *joined, 0, 0);
+  Recount(*joined);
   if (channels_.Knows(pid, vgpu.gpu)) gpu.Wants(*joined, false);
   return joined;
 }
 
 void GuestServer::Attached(Process& process) {
-  if (frozen_.erase(process.pid) > 0) gpus_[process.vgpu->gpu]->Freeze(process, true);
   const auto found = guests_.find(process.pid);
-  if (found == guests_.end()) return;
-  auto& processes = found->second.processes;
-  const auto guest = processes.find(process.vgpu->gpu);
-  if (guest == processes.end() || guest->second.get() == &process) return;
-  gpus_[process.vgpu->gpu]->Leave(*guest->second);
-  processes.erase(guest);
-  if (const auto counted = counted_.find(process.pid); counted != counted_.end())
-    (void)gpus_[process.vgpu->gpu]->Hold(process, counted->second);
+  if (found != guests_.end()) {
+    auto& processes = found->second.processes;
+    const auto guest = processes.find(process.vgpu->gpu);
+    if (guest != processes.end() && guest->second.get() != &process) {
+      gpus_[process.vgpu->gpu]->Leave(*guest->second);
+      processes.erase(guest);
+    }
+  }
+  Recount(process);
+  if (WasFrozen(process.pid)) gpus_[process.vgpu->gpu]->Freeze(process, true);
 }
 
-void GuestServer::Left(const Process& process) {
+// What the kernel gate counted of a program stays counted, whoever speaks for it now.
+void GuestServer::Recount(Process& process) {
+  const auto counted = counted_.find(process.pid);
+  if (counted == counted_.end()) return;
+  const auto elsewhere = [&](const auto& gpu) {
+    const Process* other = Find(process.pid, gpu->Index());
+    return other && other != &process && other->guarded;
+  };
+  if (std::ranges::any_of(gpus_, elsewhere)) return;
+  process.guarded = true;
+  (void)gpus_[process.vgpu->gpu]->Hold(process, counted->second);  // else the next measurement charges it
+}
+
+bool GuestServer::WasFrozen(pid_t pid) const {
+  const auto found = frozen_.find(pid);
+  if (found == frozen_.end()) return false;
+  const auto start = ProcessStart(pid);
+  return start && *start == found->second;
+}
+
+void GuestServer::Closing(const Process& process) {
+  std::erase_if(frozen_, [&](const auto& entry) { return !WasFrozen(entry.first); });
   const auto start = ProcessStart(process.pid);
   if (process.frozen && start) frozen_[process.pid] = *start;
+}
+
+void GuestServer::Closed(pid_t pid) {
+  const auto guest = guests_.find(pid);
+  if (guest == guests_.end()) return channels_.Forget(pid);
+  channels_.Release(pid);
+  Settle(pid, guest->second);
 }
 
 void GuestServer::Ended(pid_t pid) {
@@ -281,7 +311,7 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   Process* process = Join(pid, **guest, vgpu);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
   (void)gpus_[vgpu.gpu]->Hold(*process, BytesOf(pid, vgpu.gpu));
-  if (frozen_.erase(pid) > 0) gpus_[vgpu.gpu]->Freeze(*process, true);
+  if (WasFrozen(pid)) gpus_[vgpu.gpu]->Freeze(*process, true);
   on_change_();
   return {};
 }
@@ -301,9 +331,11 @@ void GuestServer::Abandon(const VGpu& vgpu) {
   for (const pid_t pid : adopted) {
     Guest& guest = guests_.at(pid);
     for (auto& [gpu, process] : guest.processes) {
+      Closing(*process);
       gpus_[gpu]->Leave(*process);
-      (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kPolicy);
+      if (!process->frozen) (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
     }
+    channels_.Release(pid);
     guests_.erase(pid);
     table_.Left(vgpu.id);
   }
@@ -313,6 +345,7 @@ void GuestServer::Abandon(const VGpu& vgpu) {
 
 Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
   bool found = false;
+  if (!frozen) frozen_.erase(pid);
   for (const auto& gpu : gpus_) {
     if (Process* process = Find(pid, gpu->Index())) {
       gpu->Freeze(*process, frozen);
@@ -324,7 +357,6 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
       if (!done) return done;
       const auto start = ProcessStart(pid);
       if (frozen && start) frozen_[pid] = *start;
-      if (!frozen) frozen_.erase(pid);
       found = true;
     }
   }
@@ -363,17 +395,31 @@ std::vector<GuestServer::Unmanaged> GuestServer::List() const {
   return list;
 }
 
+bool GuestServer::Keeps(pid_t pid) const {
+  const auto guest = guests_.find(pid);
+  const auto frozen = [&](const auto& gpu) {
+    const Process* process = Find(pid, gpu->Index());
+    return process && process->frozen;
+  };
+  return frozen_.contains(pid) || (guest != guests_.end() && guest->second.adopted) ||
+         std::ranges::any_of(gpus_, frozen);
+}
+
 std::vector<SavedProcess> GuestServer::Saved() const {
   std::vector<SavedProcess> saved;
+  std::set<pid_t> told;
   const auto save = [&](pid_t pid, std::string vgpu, bool frozen) {
     const auto start = ProcessStart(pid);
-    if (start) saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Objects(pid)});
+    if (start && told.insert(pid).second)
+      saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Objects(pid)});
   };
   for (const auto& [pid, guest] : guests_) {
     if (!guest.adopted) continue;
     for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->frozen);
   }
-  for (const auto& [pid, start] : frozen_) save(pid, "", true);
+  for (const auto& [pid, start] : frozen_) {
+    if (WasFrozen(pid)) save(pid, "", true);
+  }
   for (const auto& gpu : gpus_) {
     for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) {

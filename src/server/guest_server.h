@@ -41,8 +41,10 @@ class GuestServer {
   // A program attached by its shim: it is a guest no more.
   void Attached(Process& process);
 
-  // Its connection closed. If it lives on all the same, an operator's freeze stands.
-  void Left(const Process& process);
+  // Its connection is about to close, and has closed. If it lives on all the same, an operator's freeze stands, and one
+  // behind the kernel gate is a guest.
+  void Closing(const Process& process);
+  void Closed(pid_t pid);
 
   // Puts a running program that nobody manages into a vGPU. ENOENT: no such program on the vGPU's GPU. EBUSY: it is in
   // one already.
@@ -64,7 +66,9 @@ class GuestServer {
   };
   std::vector<Unmanaged> List() const;
   bool Complete(pid_t pid) const;
-  bool Managed(pid_t pid) const;  // it is in a vGPU
+
+  // Whether Saved tells of it.
+  bool Keeps(pid_t pid) const;
 
   // What the next daemon must know, and what one before this knew.
   std::vector<SavedProcess> Saved() const;
@@ -95,6 +99,9 @@ class GuestServer {
   Process* Join(pid_t pid, Guest& guest, VGpu& vgpu);
   void Ended(pid_t pid);
   Process* Find(pid_t pid, std::uint32_t gpu) const;
+  bool Managed(pid_t pid) const;  // it is in a vGPU
+  bool WasFrozen(pid_t pid) const;
+  void Recount(Process& process);
   std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
 
   EventLoop& loop_;
@@ -104,7 +111,7 @@ class GuestServer {
   const std::function<void()> on_change_;
   std::map<pid_t, Guest> guests_;
   std::map<pid_t, std::uint64_t> counted_;  // bytes of each process under the gate
-  std::map<pid_t, std::uint64_t> frozen_;   // unmanaged ones that an operator froze, with their start
+  std::map<pid_t, std::uint64_t> frozen_;   // those that an operator froze by themselves, with their start
   guard::WatchTable watched_;
   std::string why_no_watch_ = "it was not asked for";
   std::unique_ptr<guard::Watch> watch_;

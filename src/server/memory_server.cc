@@ -135,20 +135,18 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   Grown(use);
 }
 
-// Of a process behind the kernel gate. The driver takes memory for contexts on its own account.
-std::uint64_t MemoryServer::ExcessOf(const MemoryUse& use) const {
-  if (use.counted == 0) return 0;
-  const std::uint64_t granted = std::max(use.most_counted, use.most_charged) + 2 * first_context_bytes_;
-  const std::uint64_t measured = use.measured.value_or(0);
-  return measured > granted ? measured - granted : 0;
+bool MemoryServer::Exceeds(const MemoryUse& use) const {
+  // The driver takes memory for contexts on its own account.
+  const std::uint64_t granted = (use.counted != 0 ? use.most_counted : use.most_charged) + 2 * first_context_bytes_;
+  const Figures figures = FiguresOf(use.vgpu);
+  return use.measured.value_or(0) > granted && figures.current > figures.max;
 }
 
-bool MemoryServer::Exceeds(const MemoryUse& use) const {
-  if (ExcessOf(use) == 0) return false;
-  std::uint64_t excess = 0;
-  for (const MemoryUse* other : accounts_.at(use.vgpu).uses) excess += ExcessOf(*other);
-  const Figures figures = FiguresOf(use.vgpu);
-  return figures.current > figures.max && figures.current - std::min(excess, figures.current) <= figures.max;
+bool MemoryServer::GrantedTooMuch(VgpuId id) const {
+  std::uint64_t granted = 0;
+  for (const MemoryUse* use : accounts_.at(id).uses)
+    granted += std::max(use->counted, use->reserved + use->context_bytes);
+  return granted > ledger_.Max(id);
 }
 
 MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {

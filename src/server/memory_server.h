@@ -73,9 +73,10 @@ class MemoryServer {
   }
   void Reconcile(MemoryUse& use, std::uint64_t measured);
 
-  // The process has more than the kernel gate counted and a driver needs for itself, and without what processes have so
-  // the vGPU would not be over its limit.
+  // A process behind the kernel gate has more than the gate counted and a driver needs for itself, and its vGPU is over
+  // its limit. Because of that: what was granted in it is not.
   bool Exceeds(const MemoryUse& use) const;
+  bool GrantedTooMuch(VgpuId id) const;
 
   Figures FiguresOf(VgpuId id) const;
   std::uint64_t ContextBytes() const { return context_bytes_; }
@@ -87,7 +88,6 @@ class MemoryServer {
     std::uint64_t peak = 0;
     std::uint64_t oom_events = 0;
   };
-  std::uint64_t ExcessOf(const MemoryUse& use) const;
   bool Charge(VgpuId id, std::uint64_t bytes);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);

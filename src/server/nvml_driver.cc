@@ -186,6 +186,7 @@ class NvmlDriver : public GpuDriver {
     // answer with places that nobody filled.
     const unsigned long long now = static_cast<unsigned long long>(std::time(nullptr) + 1) * 1'000'000;
     std::unordered_set<pid_t> worked;
+    if (last > now) last = 0;  // the clock was set back
     unsigned long long youngest = last;
     for (unsigned i = 0; r == NVML_SUCCESS && i < count; ++i) {
       if (samples[i].timeStamp <= last || samples[i].timeStamp > now) continue;

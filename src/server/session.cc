@@ -77,12 +77,11 @@ void Session::Close() {
   if (std::exchange(closed_, true)) return;
   for (auto& process : processes_) {
     if (!process) continue;
-    guests_.Left(*process);
+    guests_.Closing(*process);
     Gpu(*process).Leave(*process);
     process.reset();
   }
-  // One behind the kernel gate, or adopted, is known until it ends.
-  if (greeted_ && !observer_ && !guards_ && !guests_.Managed(peer_.pid)) channels_.Forget(peer_.pid);
+  if (greeted_ && !observer_ && !guards_) guests_.Closed(peer_.pid);
   if (observer_ || guards_) return;
   for (const VgpuId id : joined_) {
     if (id != 0) table_.Left(id);

@@ -258,6 +258,31 @@ TEST_F(SteeringServerTest, ClaimsToAnothersChannelsAreNotBelieved) {
   EXPECT_FALSE(gpu_.Steers());  // its time is shared by its gate
 }
 
+TEST_F(SteeringServerTest, AFrozenOnesClaimsToAnothersChannelsAreNotBelievedEither) {
+  Member& liar = Running(low_);
+  Running(high_);
+  ASSERT_TRUE(Frozen(liar));
+  const std::uint32_t neighbour = 0xc1d0ffff;
+  control_->foreign.insert(neighbour);
+  const auto claim = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+    channels_.Observe(liar.process.pid, {Kind::kAlloc, 5, neighbour, parent, object, cls, detail}, Source::kShim);
+  };
+  claim(0, neighbour, abi::kRootClient, 0);
+  claim(neighbour, 2, abi::kDevice, 0);
+  claim(2, 7, abi::kChannelGroup, abi::kEngineGraphics);
+  claim(7, 70, abi::kAnyChannel, 0);
+  EXPECT_FALSE(control_->frozen.contains({neighbour, 70}));
+}
+
+TEST_F(SteeringServerTest, WhatTheKernelGateTellsNoShimUndoes) {
+  Member& guest = Guest(low_);
+  channels_.Observe(guest.process.pid, {Kind::kAlloc, 5, 0xc1d0ffff, 0, 0xc1d0ffff, abi::kRootClient, 0},
+                    Source::kShim);
+  control_->foreign.insert(0xc1d0ffff);
+  Running(high_);
+  EXPECT_TRUE(Frozen(guest));
+}
+
 TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Member& one = Running(high_);
   Running(high_);
@@ -320,6 +345,20 @@ TEST_F(SteeringServerTest, AFreezeThatFailedAccusesNobody) {
   gpu_.Freeze(low.process, true);
   low.process.page->reached_ns = MonotonicNow();
   EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
+  control_->fails = false;
+  Running(high_);  // tried again with the next reason
+  EXPECT_TRUE(Frozen(low));
+  EXPECT_TRUE(Frozen(low, 20));
+  EXPECT_FALSE(control_->twice);
+}
+
+TEST_F(SteeringServerTest, OneThatCannotBeFrozenKeepsNobodyElseRunning) {
+  Member& low = Running(low_);
+  Member& other = Running(low_);
+  control_->fails_for = low.process.pid;
+  Running(high_);
+  EXPECT_FALSE(Frozen(low));
+  EXPECT_TRUE(Frozen(other));
 }
 
 TEST_F(SteeringServerTest, NobodyIsStillWhoseChannelsAreNotKnown) {
@@ -399,8 +438,11 @@ TEST_F(SteeringServerTest, AGuestThatTheDeviceDoesNotSeeWorkingLetsLowerOnesRun)
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_TRUE(Frozen(low)) << "samples have gaps";
   guest.process.seen_working -= 3 * kSecond;
-  gpu_.Reconcile({});  // a device that does not tell
-  EXPECT_TRUE(Frozen(low));
+  gpu_.Reconcile({});
+  EXPECT_TRUE(Frozen(low)) << "where the device does not tell it counts as active";
+  EXPECT_FALSE(gpu_.NeedsWatching());
+  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  guest.process.seen_working -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_FALSE(Frozen(low));
   gpu_.Reconcile({.worked = std::unordered_set{guest.process.pid}});
@@ -436,7 +478,7 @@ TEST_F(SteeringServerTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveI
   guest.process.guarded = true;
   const pid_t pid = guest.process.pid;
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
-  ASSERT_TRUE(gpu_.Hold(guest.process, kGiB));
+  ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB - 50 * kMiB));  // nearly all that it may have
   const auto measure = [&](std::uint64_t bytes) {
     gpu_.BeginMeasurement();
     gpu_.Reconcile({.used = bytes, .by_process = {{pid, bytes}}});
@@ -452,6 +494,8 @@ TEST_F(SteeringServerTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveI
   gpu_.Freeze(guest.process, true);
   gpu_.Freeze(guest.process, false);
   EXPECT_TRUE(Frozen(guest)) << "an operator's thaw does not undo it";
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute));
+  EXPECT_TRUE(Frozen(guest));
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
   EXPECT_FALSE(Frozen(guest));
   EXPECT_FALSE(Frozen(guest, 20));

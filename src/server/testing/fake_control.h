@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,7 +16,8 @@ class FakeControl : public channel::Control {
 
   Result<void> Freeze(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.freezes;
-    if (fails) return Fail(EIO, "the driver does not do that now");
+    if (fails || std::ranges::any_of(targets, [this](const auto& target) { return target.pid == fails_for; }))
+      return Fail(EIO, "the driver does not do that now");
     Each(targets, reach, [this](const Channel& channel) { twice |= !frozen.insert(channel).second; });
     return {};
   }
@@ -40,6 +42,7 @@ class FakeControl : public channel::Control {
 
   std::set<Channel> frozen;
   bool fails = false;
+  pid_t fails_for = 0;
   bool twice = false;  // one was taken off that was off: the driver would want it back twice
   std::map<pid_t, Nanos> slices;
   std::set<std::uint32_t> foreign;  // clients that are not those of whoever claims them
