@@ -36,6 +36,7 @@ TEST(Arbiter, ChargeLastsAsLongAsModelled) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path());
   Arbiter arbiter(*state, 0);
+  const Nanos begin = MonotonicNow();
   arbiter.Acquire();
   const Nanos before = MonotonicNow();
   arbiter.Charge(3000);
@@ -43,7 +44,9 @@ TEST(Arbiter, ChargeLastsAsLongAsModelled) {
   arbiter.WaitForEnd();
   EXPECT_GE(MonotonicNow(), before + 4500 * kMicrosecond - kMillisecond);
   EXPECT_GE(MonotonicNow(), arbiter.end());
-  EXPECT_EQ(BusyOf(*state, getpid()), 4500 * kMicrosecond);
+  // And what the host lagged, but no moment twice.
+  EXPECT_GE(BusyOf(*state, getpid()), 4500 * kMicrosecond);
+  EXPECT_LE(BusyOf(*state, getpid()), std::max(arbiter.end(), MonotonicNow()) - begin);
 }
 
 TEST(Arbiter, FractionsOfANanosecondAreNotLost) {
@@ -53,7 +56,7 @@ TEST(Arbiter, FractionsOfANanosecondAreNotLost) {
   Arbiter arbiter(**state, 0);
   arbiter.Acquire();
   for (int i = 0; i < 3000; ++i) arbiter.Charge(1);
-  EXPECT_NEAR(static_cast<double>(BusyOf(**state, getpid())), 1000, 1);
+  EXPECT_GE(BusyOf(**state, getpid()), 999);  // and what the host lagged
 }
 
 TEST(Arbiter, OnlyOneExecutes) {
