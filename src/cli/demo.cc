@@ -83,7 +83,9 @@ class Play {
   Result<void> LetAllEnter() {
     const std::string memory = std::to_string(stage_.soft() ? 16 * kMiB : 256 * kMiB);
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
-      std::vector<std::string> arguments = {"--iterations", std::to_string(iterations_), "--memory", memory};
+      // Enough in the queue for a whole turn: what is queued too late loses the rest of it to the others.
+      std::vector<std::string> arguments = {
+          "--iterations", std::to_string(iterations_), "--memory", memory, "--depth", "50"};
       if (i == kGreedy) arguments.push_back("--grab-chunk=" + std::to_string(UnitBytes() / 16));
       const auto entered = cast_.Enter(kRoles[i].name, Settings(kRoles[i].first_pct, kRoles[i].first_units), arguments);
       if (!entered) return std::unexpected(entered.error());
