@@ -101,6 +101,7 @@ class Steering {
     Nanos stopped_at = 0;
     Nanos slice = 0;
     Nanos sliced_at = 0;
+    Nanos wrong_since = kNever;  // the slice, when it was looked at
     Nanos grace_ordered = 0;
 
     // The limit.

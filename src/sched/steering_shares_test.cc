@@ -88,6 +88,25 @@ TEST_F(SteeringShares, AChangeOfWeightsConvergesInHalfASecond) {
   EXPECT_NEAR(gpu.ExecutedPct(1), 12.5, 0.25);
 }
 
+// Seen in the demo: whoever stopped at its limit before a wrong slice had been wrong for long kept it for good.
+TEST_F(SteeringShares, AChangeOfLimitsReachesThoseThatStopOften) {
+  SteeringSimulator gpu;
+  gpu.Add(0, {.request_pct = 20, .limit_pct = 20});
+  gpu.Add(1, {.request_pct = 30, .limit_pct = 30});
+  gpu.Add(2, {.request_pct = 50, .limit_pct = 50});
+  gpu.Run(2 * kSecond);
+  gpu.Update(2, {.request_pct = 20, .limit_pct = 20});
+  gpu.Run(kMs);
+  gpu.Update(0, {.request_pct = 50, .limit_pct = 50});
+  gpu.Run(kSecond);
+  gpu.StartMeasuring();
+  gpu.Run(5 * kSecond);
+  Check(gpu);
+  EXPECT_NEAR(gpu.ExecutedPct(0), 50, 1.5);  // switches cost something
+  EXPECT_NEAR(gpu.ExecutedPct(1), 30, 1);
+  EXPECT_NEAR(gpu.ExecutedPct(2), 20, 1);
+}
+
 TEST_F(SteeringShares, RequestsAndLimitsTogether) {
   const auto gpu = Run({{{.request_pct = 50}, {}}, {{.request_pct = 10, .limit_pct = 20}, {}}, {{}, {}}});
   EXPECT_NEAR(gpu.ExecutedPct(0), 65, 1.3);

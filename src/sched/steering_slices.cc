@@ -50,17 +50,20 @@ void Steering::UpdateSlices() {
   if (scale < kLeastScale || scale > most_scale || scale * shortest < static_cast<double>(config_.least_slice))
     scale = 1;
 
-  const Nanos due_at = slices_due_;
   Nanos next = kNever;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     auto& [id, tenant] = running_[i];
     const Nanos slice =
         std::clamp(static_cast<Nanos>(scale * static_cast<double>(slices[i])), config_.least_slice, config_.most_slice);
     const double change = static_cast<double>(std::abs(slice - tenant->slice));
-    if (change <= kSliceTolerance * static_cast<double>(tenant->slice)) continue;
+    if (change <= kSliceTolerance * static_cast<double>(tenant->slice)) {
+      tenant->wrong_since = kNever;
+      continue;
+    }
     const bool now = tenant->slice == 0 || at_once;
-    const Nanos may_at =
-        std::max(due_at == kNever ? now_ + config_.slice_interval : due_at, tenant->sliced_at + config_.slice_interval);
+    // Since it was first seen to be wrong, also if it was stopped meanwhile: one at its limit seldom runs for long.
+    tenant->wrong_since = std::min(tenant->wrong_since, now_);
+    const Nanos may_at = std::max(tenant->wrong_since, tenant->sliced_at) + config_.slice_interval;
     if (now || (may_at <= now_ && budget_.Has(now_, CallsFor(orders_) + kCallsForSlice))) {
       OrderSlice(id, *tenant, slice);
     } else {
@@ -73,6 +76,7 @@ void Steering::UpdateSlices() {
 void Steering::OrderSlice(VgpuId id, Tenant& tenant, Nanos slice) {
   tenant.slice = slice;
   tenant.sliced_at = now_;
+  tenant.wrong_since = kNever;
   Push({Order::Kind::kSlice, id, slice});
 }
 
