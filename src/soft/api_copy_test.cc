@@ -219,7 +219,12 @@ TEST_F(CopyTest, WaitsWhileTheProcessIsFrozenWithItsCopies) {
   CUstream other = nullptr;
   EXPECT_OK(d.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   EXPECT_OK(d.cuStreamWriteValue32_v2(other, reinterpret_cast<CUdeviceptr>(word), 2, 0));
-  usleep(5000);
+  // A host function on a stream of its own is not the GPU's work: when it has run, the rest had its chance.
+  CUstream third = nullptr;
+  EXPECT_OK(d.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+  EXPECT_OK(d.cuLaunchHostFunc(third, [](void*) {}, nullptr));
+  EXPECT_OK(d.cuStreamSynchronize(third));
+  EXPECT_OK(d.cuStreamDestroy_v2(third));
   EXPECT_EQ(d.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(d.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(*static_cast<volatile std::uint32_t*>(word), 0u);

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "server/gpu_server.h"
+#include "server/testing/fake_control.h"
+#include "server/testing/fake_driver.h"
+
+namespace tessera::server {
+
+// A GPU with the vGPUs high (priority 2) and low (12) and processes in them, whose channels a fake control steers.
+class SteeredGpuTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kGroup = 3, kCopies = 4;
+  static constexpr std::uint64_t kContext = 100 * kMiB;
+
+  struct Member {
+    Member(pid_t pid, VGpu& vgpu) : process(std::move(*SharedPage::Create(0)), pid), vgpu(vgpu) {}
+    wire::Gate Order() const { return process.page->gate.load(); }
+    Process process;
+    VGpu& vgpu;
+  };
+
+  void SetUp() override {
+    channels_.OnChange([this](pid_t pid) { gpu_.ChannelsChanged(pid); });
+    Make(high_, 1, 2);
+    Make(low_, 2, 12);
+  }
+  void TearDown() override {
+    for (auto& member : members_) {
+      gpu_.Leave(member->process);
+      channels_.Forget(member->process.pid);
+    }
+  }
+
+  void Make(VGpu& vgpu, VgpuId id, std::uint32_t priority) {
+    vgpu.id = id;
+    vgpu.spec.compute.priority = priority;
+    ASSERT_TRUE(gpu_.Add(vgpu));
+  }
+
+  Member& Join(VGpu& vgpu) {
+    const auto pid = static_cast<pid_t>(500'000'000 + members_.size());  // beyond any that exists
+    members_.push_back(std::make_unique<Member>(pid, vgpu));
+    gpu_.Join(vgpu, members_.back()->process, 0, 1);
+    return *members_.back();
+  }
+
+  // A program without a shim that made a context.
+  Member& Guest(VGpu& vgpu) {
+    Member& member = Join(vgpu);
+    member.process.guest = member.process.gate.ungated = true;
+    MakeContext(member, ChannelServer::Source::kGuard);
+    gpu_.Wants(member.process, false);
+    return member;
+  }
+
+  static std::uint32_t ClientOf(const Member& member) { return 0xc1d00000 + (member.process.pid & 0xffff); }
+
+  // As a context does: a group that computes with two channels, and one that copies.
+  void MakeContext(const Member& member, ChannelServer::Source source = ChannelServer::Source::kShim) {
+    const std::uint32_t client = ClientOf(member);
+    const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+      channels_.Observe(member.process.pid,
+                        {channel::ObjectEvent::Kind::kAlloc, 5, client, parent, object, cls, detail}, source);
+    };
+    made(0, client, channel::abi::kRootClient, 0);
+    made(client, 2, channel::abi::kDevice, 0);
+    made(2, kGroup, channel::abi::kChannelGroup, channel::abi::kEngineGraphics);
+    made(2, kCopies, channel::abi::kChannelGroup, 0xb);
+    made(kGroup, 10, channel::abi::kAnyChannel, 0);
+    made(kGroup, 11, channel::abi::kAnyChannel, 0);
+    made(kCopies, 20, channel::abi::kAnyChannel, 0);
+  }
+
+  Member& Running(VGpu& vgpu) {
+    Member& member = Join(vgpu);
+    MakeContext(member);
+    Works(member);
+    return member;
+  }
+  // As a program does: where the gate is free it says so, else it asks.
+  void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::Gate::kFree); }
+  void Rests(Member& member) { gpu_.Idle(member.process, MonotonicNow()); }
+
+  // The device says, once, what each process has.
+  void Measure(std::unordered_map<pid_t, std::uint64_t> by_process) {
+    gpu_.BeginMeasurement();
+    gpu_.Reconcile({.by_process = std::move(by_process)});
+  }
+
+  bool Frozen(const Member& member, std::uint32_t channel = 10) const {
+    return control_->frozen.contains({ClientOf(member), channel});
+  }
+
+  std::unique_ptr<EventLoop> loop_ = std::move(*EventLoop::Create());
+  const Config config_;
+  std::unique_ptr<FakeControl> owned_control_ = std::make_unique<FakeControl>();
+  FakeControl* control_ = owned_control_.get();
+  ChannelServer channels_{std::move(owned_control_), "", nullptr};
+  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
+  VGpu high_, low_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+}  // namespace tessera::server
