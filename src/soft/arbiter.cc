@@ -28,11 +28,22 @@ bool MayNotRun(const SharedLayout& layout, int device, const SharedTurn& turn) {
 
 // What follows up to Arbiter is called with the device's mutex held.
 
+// Also gives the holder until now, if somebody waits only since its slice was over.
 void CountWaiting(SharedLayout& layout, int index) {
   SharedDevice& device = layout.devices[index];
-  device.waiting = static_cast<std::uint32_t>(std::ranges::count_if(UsedTurns(device), [&](const SharedTurn& turn) {
+  const auto waiting = std::ranges::count_if(UsedTurns(device), [&](const SharedTurn& turn) {
     return turn.process.pid != 0 && turn.granted == 0 && !MayNotRun(layout, index, turn);
-  }));
+  });
+  if (device.waiting == 0 && waiting != 0) device.slice_end = std::max(device.slice_end.load(), MonotonicNow());
+  device.waiting = static_cast<std::uint32_t>(waiting);
+}
+
+// How long a turn lasts that begins now: what the last one took too long, because the host's timer was late, is missing
+// from this one, so that turns are right on average.
+Nanos TurnOf(SharedUse& use, Nanos slice) {
+  const Nanos missing = std::min(use.overrun.load(), slice / 2);
+  use.overrun -= missing;
+  return slice - missing;
 }
 
 // Lets the one execute who has waited longest, if nobody does.
@@ -50,9 +61,10 @@ void Grant(SharedLayout& layout, int index) {
       continue;
     }
     device.holder = static_cast<std::int32_t>(next - device.turns);
-    const Nanos slice = layout.slots[next->slot].use[index].slice;
+    SharedUse& use = layout.slots[next->slot].use[index];
+    const Nanos slice = use.slice != 0 ? use.slice.load() : layout.spec.slice;
     next->granted_at = MonotonicNow();
-    device.slice_end = next->granted_at + (slice != 0 ? slice : layout.spec.slice);
+    device.slice_end = next->granted_at + TurnOf(use, slice);
     next->granted = 1;
     syscall(SYS_futex, &next->granted, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
@@ -125,6 +137,7 @@ void Arbiter::Leave() {
   SharedLayout& layout = state_.layout();
   SharedDevice& device = layout.devices[device_];
   const std::lock_guard lock(device.mutex);
+  if (device.waiting != 0) state_.slot().use[device_].overrun += std::max(Nanos{0}, end_ - device.slice_end);
   device.turns[turn_].process = {};
   device.holder = kNobody;
   turn_ = kNobody;

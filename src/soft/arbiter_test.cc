@@ -126,6 +126,34 @@ TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
   EXPECT_LE(state->device(0).slice_end.load(), MonotonicNow() + kMillisecond);
 }
 
+TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess other([&](TestProcess::Peer& parent) {
+    const auto theirs = MustAttach(scratch.path());
+    Arbiter arbiter(*theirs, 0);
+    parent.Hear();
+    arbiter.Acquire();
+    arbiter.Release();
+    parent.Hear();
+  });
+  const SharedDevice& device = state->device(0);
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  // Nobody is harmed by what is too long while nobody waits.
+  const Nanos alone_until = device.slice_end + kMillisecond;
+  WaitUntil(alone_until);
+  other.Say();
+  WaitFor([&] { return arbiter.ShouldYield(); });
+  EXPECT_GE(device.slice_end, alone_until);
+  WaitUntil(device.slice_end + kMillisecond);
+  arbiter.Yield();
+  // Its slice is a millisecond; half of that is left to who owes more.
+  EXPECT_EQ(device.slice_end - device.turns[device.holder].granted_at, kMillisecond / 2);
+  EXPECT_GE(state->slot().use[0].overrun, kMillisecond / 2);
+  other.Say();
+}
+
 // Three processes that always have work, each for as many slices as it gets.
 TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
   const ScratchState scratch;

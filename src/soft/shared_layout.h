@@ -35,7 +35,8 @@ struct SharedUse {
   std::atomic<Nanos> busy;
   std::atomic<std::uint32_t> contexts;
   std::atomic<Frozen> frozen;
-  std::atomic<Nanos> slice;  // of its contexts; 0: the spec's
+  std::atomic<Nanos> slice;    // of its contexts; 0: the spec's
+  std::atomic<Nanos> overrun;  // how much longer the last turn was than its slice, for the next to make up for
 };
 
 struct SharedSlot {
@@ -76,7 +77,7 @@ struct SharedLayout {
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
-static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 32 && sizeof(SharedTurn) == 40);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 40 && sizeof(SharedTurn) == 40);
 static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

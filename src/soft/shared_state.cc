@@ -27,6 +27,7 @@ void Clear(SharedSlot& slot) {
     use.contexts = 0;
     use.frozen = Frozen::kNothing;
     use.slice = 0;
+    use.overrun = 0;
   }
 }
 

@@ -61,7 +61,8 @@ class Shares:
         self.measured(pids, groups, holds)
 
     def busy(self, vgpu, *flags):
-        tenant = self.tenant_in(vgpu, "--kernel-us", "500", *flags)
+        # Enough is queued that a host that lags does not leave the GPU without work in the middle of a turn.
+        tenant = self.tenant_in(vgpu, "--kernel-us", "500", "--depth", "40", "--ahead", "4", *flags)
         tenant.until("ready")
         tenant.makes_progress()
         return tenant
