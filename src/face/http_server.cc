@@ -1,6 +1,5 @@
 #include "face/http_server.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 
 #include "face/json.h"
 #include "face/peer_stream.h"
+#include "server/log.h"
 #include "wire/protocol.h"
 
 namespace tessera::face {
@@ -192,7 +192,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, U
   std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Impl>(control)));
   auto acceptor = server::Acceptor::Start(
       loop, std::move(listener), [impl = server->impl_.get()](UniqueFd socket) { impl->Serve(std::move(socket)); },
-      [](UniqueFd) { spdlog::warn("a request was turned away: no file descriptor is left; raise LimitNOFILE"); });
+      [](UniqueFd) { server::log::Warn("a request was turned away: no file descriptor is left; raise LimitNOFILE"); });
   if (!acceptor) return std::unexpected(acceptor.error());
   server->acceptor_ = std::move(*acceptor);
   return server;

@@ -1,9 +1,6 @@
 // tesserad: the daemon with its faces.
 #include <link.h>
 #include <malloc.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/sinks/systemd_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <systemd/sd-daemon.h>
@@ -17,6 +14,7 @@
 #include "server/control.h"
 #include "server/daemon.h"
 #include "server/listeners.h"
+#include "server/log.h"
 #include "server/options.h"
 
 namespace tessera {
@@ -24,19 +22,6 @@ namespace {
 
 constexpr Nanos kWatchdogTimeout = 5 * kSecond;  // of a daemon that hangs, until what it froze is thawed
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
-
-// Priorities for the journal (systemd.exec(5), JOURNAL_STREAM), times and colours for a terminal.
-void SetUpLog(const std::string& level) {
-  std::shared_ptr<spdlog::logger> log;
-  if (std::getenv("JOURNAL_STREAM")) {
-    log = spdlog::create<spdlog::sinks::systemd_sink_mt>("tesserad", "tesserad");
-  } else {
-    log = spdlog::stderr_color_mt("tesserad");
-    log->set_pattern(isatty(STDERR_FILENO) ? "%H:%M:%S.%e %^%l%$ %v" : "tesserad: %l: %v");
-  }
-  log->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(log);
-}
 
 // Each program takes three descriptors; the default of 1024 would be 340 of them.
 void RaiseFileLimit() {
@@ -114,7 +99,7 @@ Result<void> Serve(const server::Options& options) {
   server::Control control(**loop, **daemon);
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
-  spdlog::info("serving {}", run_dir);
+  server::log::Info("serving {}", run_dir);
   dl_iterate_phdr(DropCode, nullptr);
   sd_notify(0, "READY=1");
   auto ran = (*loop)->Run();
@@ -129,12 +114,12 @@ int main(int argc, char** argv) {
   const auto parsed = tessera::server::ParseOptions(argc, argv);
   if (const int* status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<tessera::server::Options>(parsed);
-  tessera::SetUpLog(options.log_level);
+  tessera::server::log::SetUp(options.log_level);
   std::signal(SIGPIPE, SIG_IGN);
   mallopt(M_ARENA_MAX, 2);  // the threads that answer HTTP and ask the driver need no heaps of their own
   tessera::RaiseFileLimit();
   if (auto served = tessera::Serve(options); !served) {
-    spdlog::error("{}", served.error().Text());
+    tessera::server::log::Error("{}", served.error().Text());
     return 1;
   }
   return 0;

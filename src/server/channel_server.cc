@@ -1,13 +1,13 @@
 #include "server/channel_server.h"
 
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "server/log.h"
 #include "server/process_start.h"
 
 namespace tessera::server {
@@ -91,7 +91,7 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
     if (use.reasons == 0 && use.off.empty()) continue;
     if (control_ && !control_->KnowsProcesses() && !Verify(pid, process)) continue;  // a neighbour's, perhaps
     if (auto settled = Settle(gpu, {&pid, 1}); !settled)
-      spdlog::warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
+      log::Warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
   }
   if (on_change_) on_change_(pid);
 }
@@ -210,7 +210,7 @@ bool ChannelServer::Verify(pid_t pid, Process& process) {
     }
   }
   if (std::ranges::all_of(clients, [](const auto& client) { return client.second; })) return process.verified = true;
-  spdlog::warn("process {} claims channels that are not its own; they are not steered", pid);
+  log::Warn("process {} claims channels that are not its own; they are not steered", pid);
   process.refused = true;
   process.objects = {};
   return false;

@@ -1,10 +1,10 @@
 #include "server/client_server.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/seqpacket.h"
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -40,7 +40,7 @@ ClientServer::~ClientServer() {
 }
 
 void ClientServer::TurnAway(UniqueFd socket, const char* why) {
-  spdlog::warn("a program was turned away: {}", why);
+  log::Warn("a program was turned away: {}", why);
   wire::Refused refused{.code = EMFILE};
   wire::SetText(refused.text, why);
   SendPacket(socket.Get(), wire::BytesOf(wire::Make(refused)));
@@ -56,12 +56,12 @@ void ClientServer::Begin(UniqueFd socket) {
   Client client{.session =
                     std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_, guests_)};
   if (auto watched = WatchClient(client, id); !watched) {
-    spdlog::warn("a program was turned away: {}", watched.error().Text());
+    log::Warn("a program was turned away: {}", watched.error().Text());
     return;
   }
   ++count;
   sessions_.emplace(id, std::move(client));
-  spdlog::debug("process {} of user {} connected", peer.pid, peer.uid);
+  log::Debug("process {} of user {} connected", peer.pid, peer.uid);
 }
 
 Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {

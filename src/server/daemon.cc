@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "base/size.h"
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -104,7 +104,7 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) 
                                   test->freeze / kMicrosecond, test->thaw / kMicrosecond);
       continue;
     }
-    spdlog::warn("channels are not steered: {}; time is shared by gates", test.error().Text());
+    log::Warn("channels are not steered: {}; time is shared by gates", test.error().Text());
     channels_.SetAvailable(test.error().Text());
     break;
   }
@@ -133,7 +133,7 @@ void Daemon::Beat() {
   if (setup_.watchdog) {
     setup_.watchdog->Beat(now);
     if (setup_.watchdog->Tripped()) {
-      spdlog::error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
+      log::Error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
       channels_.AfterTrip();
     }
   }
@@ -147,7 +147,7 @@ Result<void> Daemon::FindGpus() {
     auto reserve = ReserveFor(info, driver_->IsSoft(), setup_.config.memory_reserve);
     if (!reserve) return std::unexpected(reserve.error());
     const auto index = static_cast<std::uint32_t>(gpus_.size());
-    spdlog::info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
+    log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_));
     gpus_.back()->OnJoin([this](Process& process) {
       if (!process.guest) guests_->Attached(process);
@@ -162,7 +162,7 @@ void Daemon::RestoreVGpus() {
   const std::string path = setup_.run_dir + "/state.json";
   auto saved = LoadState(path);
   if (!saved) {
-    spdlog::warn("{}; starting without its vGPUs, it is kept as state.json.bad", saved.error().message);
+    log::Warn("{}; starting without its vGPUs, it is kept as state.json.bad", saved.error().message);
     std::rename(path.c_str(), (path + ".bad").c_str());
     return;
   }
@@ -170,13 +170,13 @@ void Daemon::RestoreVGpus() {
   for (SavedVGpu& entry : saved->vgpus) {
     const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
     if (gpu == gpus_.end()) {
-      spdlog::warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
+      log::Warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
       unplaced_.push_back(std::move(entry));
       continue;
     }
     const std::string name = entry.spec.name;
     if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index()); !restored) {
-      spdlog::info("vGPU {} is not brought back: {}", name, restored.error().Text());
+      log::Info("vGPU {} is not brought back: {}", name, restored.error().Text());
     }
   }
 }
@@ -237,7 +237,7 @@ void Daemon::StayAwhile() {
 void Daemon::EndIfIdle() {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
   if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
-  spdlog::info("nobody is left to serve");
+  log::Info("nobody is left to serve");
   loop_.Stop();
 }
 

@@ -1,12 +1,12 @@
 #include "server/gpu_server.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
 
 #include "base/size.h"
+#include "server/log.h"
 #include "server/steering_server.h"
 #include "server/token_server.h"
 
@@ -70,8 +70,8 @@ void GpuServer::CheckFreeze(Process& process) {
   const bool went_on = since != 0 && process.page->reached_ns.load(std::memory_order_relaxed) > since;
   if (!std::exchange(process.suspect, went_on) || !went_on || process.evades) return;
   process.evades = true;
-  spdlog::error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,
-                process.pid, process.program);
+  log::Error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,
+             process.pid, process.program);
 }
 
 void GpuServer::ChooseControl() {
@@ -101,9 +101,9 @@ void GpuServer::SwitchTo(bool steers) {
   }
   SetTimer();
   if (steers) {
-    spdlog::info("GPU {}: time is shared by the channels' slices", index_);
+    log::Info("GPU {}: time is shared by the channels' slices", index_);
   } else {
-    spdlog::info("GPU {}: time is shared by tokens: {}", index_, why_gate_);
+    log::Info("GPU {}: time is shared by tokens: {}", index_, why_gate_);
   }
 }
 
@@ -148,7 +148,7 @@ void GpuServer::ApplyHold(Process& process) {
          {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn}}) {
       const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
                                : channels_.Thaw(index_, {&process.pid, 1}, reason);
-      if (!done) spdlog::error("process {}: {}", process.pid, done.error().Text());
+      if (!done) log::Error("process {}: {}", process.pid, done.error().Text());
     }
   }
   const Nanos now = MonotonicNow();
@@ -311,12 +311,11 @@ void GpuServer::CheckMemory(Process& process, bool listed) {
   if (overdrawn == process.overdrawn) return;
   process.overdrawn = overdrawn;
   if (overdrawn) {
-    spdlog::error(
-        "process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
-        process.pid, process.program, FormatSize(process.memory.measured.value_or(0)), process.vgpu->spec.name,
-        FormatSize(memory_.FiguresOf(process.vgpu->id).max),
-        channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
-                              : "it cannot be frozen: " + channels_.Why());
+    log::Error("process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
+               process.pid, process.program, FormatSize(process.memory.measured.value_or(0)), process.vgpu->spec.name,
+               FormatSize(memory_.FiguresOf(process.vgpu->id).max),
+               channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
+                                     : "it cannot be frozen: " + channels_.Why());
   }
   ApplyHold(process);
 }

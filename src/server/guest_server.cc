@@ -1,7 +1,6 @@
 #include "server/guest_server.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <ranges>
 
+#include "server/log.h"
 #include "server/process_start.h"
 
 namespace tessera::server {
@@ -48,7 +48,7 @@ void GuestServer::StartWatch() {
   auto watch = guard::Watch::Start([this](const guard::WatchEvent& event) { OnWatch(event); });
   if (!watch) {
     why_no_watch_ = watch.error().Text();
-    spdlog::info("programs that were not started through Tessera are not seen: {}", why_no_watch_);
+    log::Info("programs that were not started through Tessera are not seen: {}", why_no_watch_);
     return;
   }
   watch_ = std::move(*watch);
@@ -106,7 +106,7 @@ Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pi
   };
   hooks.ended = [this, id](std::uint64_t) { loop_.Post([this, id] { OnTreeEnded(id); }); };
   hooks.refused = [this](pid_t process, const std::string& what) {
-    loop_.Post([process, what] { spdlog::warn("process {}: {} was refused", process, what); });
+    loop_.Post([process, what] { log::Warn("process {}: {} was refused", process, what); });
   };
   // A thread for each program, so that one that calls the driver without end is slow itself, and nobody else.
   auto supervisor = guard::Supervisor::Start(std::move(hooks), {});
@@ -115,7 +115,7 @@ Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pi
   for (const VgpuId vgpu_id : vgpus) {
     if (VGpu* vgpu = table_.Find(vgpu_id)) table_.Joined(*vgpu);
   }
-  spdlog::debug("process {} ({}) is under the kernel gate", pid, program);
+  log::Debug("process {} ({}) is under the kernel gate", pid, program);
   trees_[id] = {std::move(vgpus), std::move(*supervisor)};
   return {};
 }
@@ -197,7 +197,7 @@ void GuestServer::Settle(pid_t pid, Guest& guest) {
 Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   auto page = SharedPage::Create(vgpu.gpu);
   if (!page) {
-    spdlog::warn("process {} is not in vGPU {}: {}", pid, vgpu.spec.name, page.error().Text());
+    log::Warn("process {} is not in vGPU {}: {}", pid, vgpu.spec.name, page.error().Text());
     return nullptr;
   }
   auto process = std::make_unique<Process>(std::move(*page), pid);
@@ -449,7 +449,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
     VGpu* vgpu = entry.vgpu.empty() ? nullptr : table_.Find(entry.vgpu);
     if (!vgpu) continue;
     if (auto adopted = Adopt(entry.pid, *vgpu); !adopted)
-      spdlog::info("process {} is not adopted again: {}", entry.pid, adopted.error().Text());
+      log::Info("process {} is not adopted again: {}", entry.pid, adopted.error().Text());
   }
 }
 

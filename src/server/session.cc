@@ -1,7 +1,6 @@
 #include "server/session.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <ranges>
 
 #include "base/seqpacket.h"
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -67,7 +67,7 @@ void Session::ReadPending(int most) {
     } else if (length < 0 && errno == EMSGSIZE) {
       complaint = "sent a packet that is too long";
     }
-    if (complaint) spdlog::warn("process {} {}: connection closed", peer_.pid, complaint);
+    if (complaint) log::Warn("process {} {}: connection closed", peer_.pid, complaint);
     Close();
   }
   reading_ = false;

@@ -2,10 +2,11 @@
 #include "server/session_fuzz.h"
 
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include <random>
 #include <vector>
+
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -14,8 +15,8 @@ using Script = std::vector<std::uint8_t>;
 
 class SessionFuzzTest : public testing::Test {
  protected:
-  void SetUp() override { spdlog::set_level(spdlog::level::off); }
-  void TearDown() override { spdlog::set_level(spdlog::level::info); }
+  void SetUp() override { log::Silence(true); }
+  void TearDown() override { log::Silence(false); }
 };
 
 void Append(Script& script, std::uint8_t opcode, const Script& bytes) {

@@ -1,12 +1,12 @@
 // libFuzzer's entry: cmake -DTESSERA_FUZZ=ON with clang, then `session_fuzzer CORPUS_DIR`.
-#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 
+#include "server/log.h"
 #include "server/session_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  spdlog::set_level(spdlog::level::off);
+  tessera::server::log::Silence(true);
   if (!tessera::server::RunScript({data, size})) std::abort();
   return 0;
 }

@@ -1,6 +1,6 @@
 #include "server/state_saver.h"
 
-#include <spdlog/spdlog.h>
+#include "server/log.h"
 
 namespace tessera::server {
 
@@ -22,8 +22,8 @@ void StateSaver::Finish() {
 }
 
 void StateSaver::Report(const Result<void>& saved) {
-  if (saved && failing_) spdlog::info("{} is written again", path_);
-  if (!saved && !failing_) spdlog::warn("{}; vGPUs go on, but {}", saved.error().message, saved.error().hint);
+  if (saved && failing_) log::Info("{} is written again", path_);
+  if (!saved && !failing_) log::Warn("{}; vGPUs go on, but {}", saved.error().message, saved.error().hint);
   failing_ = !saved;
 }
 

@@ -1,10 +1,10 @@
 #include "server/steering_server.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -235,7 +235,7 @@ void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos) {
   }
   if (running.empty()) return;
   if (auto frozen = channels_.Freeze(gpu_, running, FreezeReason::kPolicy); !frozen)
-    spdlog::error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
+    log::Error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
 }
 
 void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
@@ -249,7 +249,7 @@ void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
   }
   if (!frozen.empty()) {
     if (auto thawed = channels_.Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
-      spdlog::error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
+      log::Error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
   }
   for (SteeredTurn* turn : turns) {
     for (Gate* gate : turn->gates) {
@@ -272,8 +272,7 @@ void SteeringServer::ApplySlices(Nanos now) {
       if (gate->slice != 0 && change <= kSameSlice * static_cast<double>(part)) continue;
       const auto set = channels_.SetSlice(gpu_, gate->pid, part);
       if (!set && set.error().code != ESRCH && !std::exchange(slices_fail_, true))
-        spdlog::warn("GPU {}: weights do not hold, process {} keeps its slice: {}", gpu_, gate->pid,
-                     set.error().Text());
+        log::Warn("GPU {}: weights do not hold, process {} keeps its slice: {}", gpu_, gate->pid, set.error().Text());
       gate->slice = part;
     }
   }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include "server/log.h"
 #include "server/process_start.h"
 
 namespace tessera::server {
@@ -70,7 +70,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
   VGpu* placed = vgpu.get();
   by_name_[placed->spec.name] = placed;
   vgpus_[placed->id] = std::move(vgpu);
-  spdlog::debug("vGPU {} made on GPU {}", placed->spec.name, gpu);
+  log::Debug("vGPU {} made on GPU {}", placed->spec.name, gpu);
   on_change_();
   return placed;
 }
@@ -189,7 +189,7 @@ void VGpuTable::OwnerDied(VgpuId id) {
 
 // Its name is free from now on; what is left of it goes with its last program.
 void VGpuTable::Unlist(VGpu& vgpu) {
-  spdlog::debug("vGPU {} removed", vgpu.spec.name);
+  log::Debug("vGPU {} removed", vgpu.spec.name);
   by_name_.erase(vgpu.spec.name);
   if (on_unlist_) on_unlist_(vgpu);
   vgpu.removed = true;
