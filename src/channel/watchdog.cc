@@ -30,7 +30,7 @@ class Child {
       if (DaemonEndsWithin(std::clamp(timeout_ / 5, kMillisecond, kSecond))) LastThaw();
       const Nanos beat = page_.heartbeat.load(std::memory_order_relaxed);
       if (MonotonicNow() - beat <= timeout_ || beat == undone_after) continue;
-      if (Thaw("the daemon hangs")) undone_after = beat;
+      if (Undo(beat)) undone_after = beat;
     }
   }
 
@@ -66,6 +66,15 @@ class Child {
     _exit(0);
   }
 
+  // A daemon that comes back at this moment waits for the end, or is seen here: each says what it does before it looks
+  // at what the other does.
+  bool Undo(Nanos last_beat) {
+    page_.undoing = 1;
+    const bool undone = page_.heartbeat == last_beat && Thaw("the daemon hangs");
+    page_.undoing = 0;
+    return undone;
+  }
+
   // Whether there was something to thaw, and all of it runs again.
   bool Thaw(const char* why) {
     const auto frozen = ReadFrozen(page_);
@@ -83,8 +92,7 @@ class Child {
       all &= thawed.has_value();
       Say(why, thawed ? "thawed " + who : "cannot thaw " + who + ": " + thawed.error().Text());
     }
-    // After the thaws: a daemon that comes back in between must not freeze what is thawed a moment later.
-    page_.tripped.store(1);
+    page_.tripped = 1;
     return all;
   }
 
@@ -127,6 +135,14 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Start(OpenControl open, Nanos timeou
     return FailErrno("watchdog: fork");
   }
   return std::unique_ptr<Watchdog>(new Watchdog(page, pid, std::move(writing)));
+}
+
+bool Watchdog::Beat() {
+  constexpr int kPatienceMs = 1000;
+  page_->heartbeat = MonotonicNow();
+  for (int i = 0; page_->undoing != 0 && i < kPatienceMs; ++i) poll(nullptr, 0, 1);
+  page_->undoing = 0;  // it was killed in the middle, or hangs itself
+  return page_->tripped.exchange(0) != 0;
 }
 
 Watchdog::~Watchdog() {

@@ -17,7 +17,7 @@ namespace tessera::channel {
 // thaws what the daemon noted here. Only what a policy froze belongs here: what an operator froze shall stay.
 //
 // The child shares one page set with the daemon and makes its own Control when it needs one. It ends with the daemon,
-// after the last thaw; when the daemon only hung it stays, and the daemon learns from Tripped() that its freezes were
+// after the last thaw; when the daemon only hung it stays, and the daemon learns from Beat() that its freezes were
 // undone.
 class Watchdog {
  public:
@@ -31,17 +31,15 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // From any thread. A fifth of the timeout is often enough.
-  void Beat(Nanos now) { page_->heartbeat.store(now, std::memory_order_relaxed); }
+  // Says that the daemon is there; a fifth of the timeout is often enough. True: it hung, and what was noted was thawed
+  // since the last call. That is over when this returns, so nothing that is frozen from now on is undone by it.
+  bool Beat();
 
   // Before the channels are frozen, and again when there are more of them: the daemon may die right after. False if the
   // table is full (WatchdogPage::kSlots): then what was noted before stays noted, and nothing watches over the rest.
   bool NoteFrozen(pid_t pid, std::uint32_t gpu, const Target& target) { return notes_.Note(pid, gpu, target); }
   // After they were thawed, or when the process has ended.
   void NoteThawed(pid_t pid, std::uint32_t gpu) { notes_.Erase(pid, gpu); }
-
-  // Whether all that is noted was thawed since the last call, because the daemon hung.
-  bool Tripped() { return page_->tripped.exchange(0) != 0; }
 
   pid_t pid() const { return pid_; }  // of the child
 

@@ -29,7 +29,8 @@ struct WatchdogSlot {
 struct WatchdogPage {
   static constexpr unsigned kSlots = 512;
   std::atomic<Nanos> heartbeat;        // MonotonicNow() of the daemon
-  std::atomic<std::uint32_t> tripped;  // the watchdog undid the freezes of a daemon that hung
+  std::atomic<std::uint32_t> undoing;  // the watchdog undoes the freezes of a daemon that hangs
+  std::atomic<std::uint32_t> tripped;  // it has done so
   WatchdogSlot slots[kSlots];
 };
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free &&

@@ -114,6 +114,7 @@ class Gate {
   Answer Allocate(const Call& call, const Request& request, bool is_memory, Argument argument, const Waiting& waiting);
   Answer Execute(const Call& call, const Request& request, const Loan& loan, Argument argument, std::uint32_t* status);
   bool CopyParams(const Call& call, const Request& request);
+  std::uint32_t InstanceOf(const Request& request) const;
   Answer OutOfMemory(const Call& call, const Request& request);
   Answer CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes);
   Answer Free(const Call& call, const Request& request, Argument argument, const Waiting& waiting);
@@ -132,7 +133,7 @@ class Gate {
   void TakeEnded();
   void CheckEnded();
   void End(std::uint32_t client);
-  bool Charge(pid_t pid, std::uint64_t bytes);
+  bool Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes);
   void Apply(const MemoryObjects::Changes& changes);
 
   SupervisorHooks hooks_;

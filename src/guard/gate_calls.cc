@@ -99,12 +99,13 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   params_bytes_ = 0;
   if (!in_argument && !CopyParams(call, request)) return {.result = -errno};
   const std::uint64_t bytes = !is_memory ? 0 : in_argument ? request.bytes : MemoryBytes(params_);
-  if (!memory_.HasRoom(request.client) || !Charge(*owner, bytes)) return OutOfMemory(call, request);
+  const std::uint32_t device = memory_.DeviceOf(request.client, request.parent);
+  if (!memory_.HasRoom(request.client) || !Charge(*owner, device, bytes)) return OutOfMemory(call, request);
   if (!execute) return CountOnly(call, request, *owner, bytes);
   std::uint32_t status = abi::kNotSupported;
   const Answer answer = Execute(call, request, loan, argument, &status);
   if (status != abi::kOk) {
-    if (bytes > 0) hooks_.give_back(*owner, bytes);
+    if (bytes > 0) hooks_.give_back(*owner, device, bytes);
     return answer;
   }
   const std::uint32_t object = Word(argument, request.object_offset);
@@ -112,13 +113,19 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   const std::uint64_t got = !is_memory    ? 0
                             : in_argument ? Decode(NumberOf(call.request), argument).bytes
                                           : MemoryBytes(params_);
-  const bool fits = got <= bytes || Charge(*owner, got - bytes);
-  Apply(memory_.Add(request.client, request.parent, object, fits ? std::max(bytes, got) : bytes));
+  const bool fits = got <= bytes || Charge(*owner, device, got - bytes);
+  Apply(memory_.Add(request.client, request.parent, object, fits ? std::max(bytes, got) : bytes, InstanceOf(request)));
   if (!is_memory) Tell(call, request, *owner, object);
   made_ = {.file = std::move(loan.file), .client = request.client, .parent = request.parent, .object = object};
   if (fits && answer.result == 0) return answer;
   Done(false);
   return fits ? answer : OutOfMemory(call, request);
+}
+
+// Of a device, from its copied params.
+std::uint32_t Gate::InstanceOf(const Request& request) const {
+  const bool device = request.kind == Request::Kind::kAlloc && request.cls == abi::kDevice;
+  return device ? Detail(request.cls, params_) : MemoryObjects::kUnknownDevice;
 }
 
 Gate::Answer Gate::OutOfMemory(const Call& call, const Request& request) {
@@ -128,7 +135,7 @@ Gate::Answer Gate::OutOfMemory(const Call& call, const Request& request) {
 
 Gate::Answer Gate::CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes) {
   const MemoryObjects::Handle object = request.object != 0 ? request.object : ++last_unnamed_;
-  Apply(memory_.Add(request.client, request.parent, object, bytes));
+  Apply(memory_.Add(request.client, request.parent, object, bytes, InstanceOf(request)));
   if (request.kind == Request::Kind::kAlloc && request.cls != abi::kMemoryLocal && request.object != 0) {
     Tell(call, request, owner, request.object);
   }

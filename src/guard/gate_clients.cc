@@ -97,10 +97,10 @@ void Gate::End(std::uint32_t client) {
   holders_.erase(client);
 }
 
-bool Gate::Charge(pid_t pid, std::uint64_t bytes) {
+bool Gate::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (bytes == 0) return true;
   if (bytes > kMostMemoryBytes) return false;
-  if (hooks_.charge(pid, bytes)) return true;
+  if (hooks_.charge(pid, device, bytes)) return true;
   // What was closed without being freed is noticed only when somebody looks.
   TakeEnded();
   const Nanos now = MonotonicNow();
@@ -111,14 +111,14 @@ bool Gate::Charge(pid_t pid, std::uint64_t bytes) {
   for (const auto& [client, holder] : holders_) clients.push_back(client);
   const std::size_t before = memory_.Memories();
   CheckClients(std::move(clients));
-  return memory_.Memories() != before && hooks_.charge(pid, bytes);
+  return memory_.Memories() != before && hooks_.charge(pid, device, bytes);
 }
 
 void Gate::Apply(const MemoryObjects::Changes& changes) {
   for (const MemoryObjects::Change& change : changes) {
     if (!change.charge) {
-      hooks_.give_back(change.process, change.bytes);
-    } else if (!hooks_.charge(change.process, change.bytes)) {
+      hooks_.give_back(change.process, change.device, change.bytes);
+    } else if (!hooks_.charge(change.process, change.device, change.bytes)) {
       memory_.Unpaid(change.memory);  // it is over its limit by this much, and there is no way to take it back
     }
   }

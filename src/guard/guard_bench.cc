@@ -92,8 +92,8 @@ int Main() {
     std::fprintf(stderr, "guard_bench: seccomp user notification is not permitted here\n");
     return 1;
   }
-  const SupervisorHooks hooks{.charge = [](pid_t, std::uint64_t) { return true; },
-                              .give_back = [](pid_t, std::uint64_t) {},
+  const SupervisorHooks hooks{.charge = [](pid_t, std::uint32_t, std::uint64_t) { return true; },
+                              .give_back = [](pid_t, std::uint32_t, std::uint64_t) {},
                               .object = [](pid_t, const channel::ObjectEvent&) {},
                               .ended = [](std::uint64_t) {},
                               .refused = [](pid_t, const std::string&) {}};

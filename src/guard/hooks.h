@@ -13,10 +13,12 @@ namespace tessera::guard {
 // What the gate asks and tells its owner, on the supervisor's thread. All of them must be set. A pid is that of a
 // process (not of a thread), as this process sees it.
 struct SupervisorHooks {
-  // Whether the process may have `bytes` more of GPU memory; then they are its. May wait for another thread: the
-  // programs behind the gate wait with it.
-  std::function<bool(pid_t pid, std::uint64_t bytes)> charge;
-  std::function<void(pid_t pid, std::uint64_t bytes)> give_back;  // may come after the end of the process
+  // Whether the process may have `bytes` more of the memory of `device` (RM's instance of a GPU, or
+  // MemoryObjects::kUnknownDevice); then they are its. May wait for another thread: the programs behind the gate wait
+  // with it.
+  std::function<bool(pid_t pid, std::uint32_t device, std::uint64_t bytes)> charge;
+  // Of what was charged; may come after the end of the process.
+  std::function<void(pid_t pid, std::uint32_t device, std::uint64_t bytes)> give_back;
   // What the process made or freed; only what succeeded, and only in clients that are its own.
   std::function<void(pid_t pid, const channel::ObjectEvent& event)> object;
   std::function<void(std::uint64_t listener)> ended;  // its last process is gone, and all was given back

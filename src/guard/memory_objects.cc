@@ -40,24 +40,31 @@ bool MemoryObjects::HasRoom(std::uint32_t client) const {
   return count == counts_.end() || count->second < kMostObjectsPerProcess;
 }
 
-void MemoryObjects::Insert(const Key& key, Handle parent, std::uint64_t memory) {
-  objects_[key] = {.parent = parent, .memory = memory};
-  children_.insert({key.first, parent, key.second});
+void MemoryObjects::Insert(const Key& key, const Object& object) {
+  objects_[key] = object;
+  children_.insert({key.first, object.parent, key.second});
   ++counts_[clients_.at(key.first)];
 }
 
-MemoryObjects::Changes MemoryObjects::Add(std::uint32_t client, Handle parent, Handle object, std::uint64_t bytes) {
+std::uint32_t MemoryObjects::DeviceOf(std::uint32_t client, Handle object) const {
+  const auto found = objects_.find({client, object});
+  return found == objects_.end() ? kUnknownDevice : found->second.device;
+}
+
+MemoryObjects::Changes MemoryObjects::Add(std::uint32_t client, Handle parent, Handle object, std::uint64_t bytes,
+                                          std::uint32_t device) {
   if (!clients_.contains(client) || object == client) return {};
+  if (device == kUnknownDevice) device = DeviceOf(client, parent);
   Changes changes = Free(client, object);
   if (!HasRoom(client)) return changes;
   std::uint64_t memory = 0;
   if (bytes > 0) {
     memory = ++last_memory_;
     const pid_t payer = clients_.at(client);
-    memories_[memory] = {.bytes = bytes, .payer = payer, .handles = {{client, object}}};
+    memories_[memory] = {.bytes = bytes, .device = device, .payer = payer, .handles = {{client, object}}};
     Pay(payer, bytes, true);
   }
-  Insert({client, object}, parent, memory);
+  Insert({client, object}, {.parent = parent, .memory = memory, .device = device});
   return changes;
 }
 
@@ -71,7 +78,7 @@ MemoryObjects::Changes MemoryObjects::Dup(std::uint32_t client, Handle parent, H
   if (still == objects_.end() || !HasRoom(client)) return changes;
   const std::uint64_t memory = still->second.memory;
   memories_.at(memory).handles.emplace_back(client, object);
-  Insert({client, object}, parent, memory);
+  Insert({client, object}, {.parent = parent, .memory = memory, .device = memories_.at(memory).device});
   return changes;
 }
 
@@ -133,12 +140,12 @@ void MemoryObjects::Settle(std::uint64_t id, Changes& changes) {
   Memory& memory = memories_.at(id);
   const bool gone = memory.handles.empty();
   if (memory.payer != 0 && (gone || !HasHandle(memory, memory.payer))) {
-    changes.push_back({.process = memory.payer, .bytes = memory.bytes, .charge = false, .memory = id});
+    changes.push_back({memory.payer, memory.device, memory.bytes, false, id});
     Pay(memory.payer, memory.bytes, false);
     memory.payer = 0;
     if (!gone) {
       memory.payer = clients_.at(memory.handles.front().first);
-      changes.push_back({.process = memory.payer, .bytes = memory.bytes, .charge = true, .memory = id});
+      changes.push_back({memory.payer, memory.device, memory.bytes, true, id});
       Pay(memory.payer, memory.bytes, true);
     }
   }

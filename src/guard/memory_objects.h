@@ -28,9 +28,13 @@ class MemoryObjects {
   // Beyond the handles of RM, which are 32 bits wide: an object of which the handle is not known.
   using Handle = std::uint64_t;
 
-  // Money that changes hands: `charge` true: `process` is to pay for `bytes` from now on, else no longer.
+  // RM's instance of a GPU. Of memory whose parent was not told it is not known.
+  static constexpr std::uint32_t kUnknownDevice = UINT32_MAX;
+
+  // Money that changes hands: `charge` true: `process` is to pay for `bytes` on `device` from now on, else no longer.
   struct Change {
     pid_t process = 0;
+    std::uint32_t device = kUnknownDevice;
     std::uint64_t bytes = 0;
     bool charge = false;
     std::uint64_t memory = 0;  // for Unpaid
@@ -48,8 +52,9 @@ class MemoryObjects {
 
   // A new object: with memory that its client's process has paid for, or (bytes 0) one that has other objects under
   // it. An object of that handle that was there before is gone: RM gives a handle out once. Unknown clients are
-  // ignored.
-  Changes Add(std::uint32_t client, Handle parent, Handle object, std::uint64_t bytes);
+  // ignored. `device` is for an object that is one; all under it are its.
+  Changes Add(std::uint32_t client, Handle parent, Handle object, std::uint64_t bytes,
+              std::uint32_t device = kUnknownDevice);
 
   // A second handle for a known object that holds memory; others are ignored.
   Changes Dup(std::uint32_t client, Handle parent, Handle object, std::uint32_t source_client, Handle source_object);
@@ -61,6 +66,9 @@ class MemoryObjects {
   bool Knows(std::uint32_t client, Handle object) const;
 
   bool HoldsMemory(std::uint32_t client, Handle object) const;
+
+  // Whose an object is, or would be that has it as its parent.
+  std::uint32_t DeviceOf(std::uint32_t client, Handle object) const;
 
   // A charge was refused, so nobody pays for this memory, and nobody is given anything back for it.
   void Unpaid(std::uint64_t memory);
@@ -74,14 +82,16 @@ class MemoryObjects {
   struct Object {
     Handle parent = 0;
     std::uint64_t memory = 0;  // of memories_; 0: none
+    std::uint32_t device = kUnknownDevice;
   };
   struct Memory {
     std::uint64_t bytes = 0;
+    std::uint32_t device = kUnknownDevice;
     pid_t payer = 0;           // 0: nobody
     std::vector<Key> handles;  // in the order of their making
   };
 
-  void Insert(const Key& key, Handle parent, std::uint64_t memory);
+  void Insert(const Key& key, const Object& object);
   void Erase(const Key& key, Changes& changes);
   void Settle(std::uint64_t memory, Changes& changes);
   bool HasHandle(const Memory& memory, pid_t process) const;

@@ -28,8 +28,8 @@ class MemoryObjectsTest : public testing::Test {
   MemoryObjects objects_;
 };
 
-auto GivesBack(pid_t pid, std::uint64_t bytes) { return FieldsAre(pid, bytes, false, testing::_); }
-auto Charges(pid_t pid, std::uint64_t bytes) { return FieldsAre(pid, bytes, true, testing::_); }
+auto GivesBack(pid_t pid, std::uint64_t bytes) { return FieldsAre(pid, testing::_, bytes, false, testing::_); }
+auto Charges(pid_t pid, std::uint64_t bytes) { return FieldsAre(pid, testing::_, bytes, true, testing::_); }
 
 TEST_F(MemoryObjectsTest, FreeGivesBack) {
   EXPECT_THAT(objects_.Add(10, 80, 100, 5), IsEmpty());
@@ -66,6 +66,24 @@ TEST_F(MemoryObjectsTest, TheNextOneWithAHandlePays) {
   EXPECT_THAT(objects_.Free(10, 10), ElementsAre(GivesBack(1, 5), Charges(2, 5)));
   EXPECT_EQ(objects_.Held(2), 5u);
   EXPECT_THAT(objects_.Free(20, 20), ElementsAre(GivesBack(2, 5)));
+}
+
+TEST_F(MemoryObjectsTest, MemoryIsOfTheDeviceThatItIsUnder) {
+  objects_.Add(10, 10, 80, 0, 3);
+  objects_.Add(10, 80, 81, 0);  // a group on that device
+  objects_.Add(10, 81, 100, 5);
+  objects_.Add(10, 10, 90, 0, 0);
+  objects_.Add(10, 90, 101, 7);
+  objects_.Add(10, 99, 102, 9);  // under something that was not told
+  EXPECT_EQ(objects_.DeviceOf(10, 81), 3u);
+  EXPECT_EQ(objects_.DeviceOf(10, 99), MemoryObjects::kUnknownDevice);
+  // A second handle under another device does not move it.
+  objects_.Dup(20, 20, 200, 10, 100);
+  const auto changes = objects_.Free(10, 10);
+  EXPECT_THAT(changes, testing::UnorderedElementsAre(
+                           FieldsAre(1, 3u, 5u, false, testing::_), FieldsAre(2, 3u, 5u, true, testing::_),
+                           FieldsAre(1, 0u, 7u, false, testing::_),
+                           FieldsAre(1, MemoryObjects::kUnknownDevice, 9u, false, testing::_)));
 }
 
 TEST_F(MemoryObjectsTest, NobodyPaysForWhatWasNotCharged) {

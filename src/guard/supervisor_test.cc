@@ -64,6 +64,26 @@ TEST(SupervisorTest, WhatTheDriverWritesReachesTheProgram) {
   EXPECT_EQ(stage.MostHeld(), 6 * kMiB) << "what the driver made of it";
 }
 
+TEST(SupervisorTest, SaysOnWhichGpuMemoryIs) {
+  Tenant tenant([] {
+    const Rm rm{FakeDriver::Open()};
+    abi::DeviceParams device{.device = 3};
+    std::uint32_t object = 0x80;
+    TENANT_CHECK(rm.Memory(1, 2 * kMiB) == 0);  // under a device that was not made before us
+    TENANT_CHECK(rm.Alloc(rm.client, &object, abi::kDevice, &device, sizeof device) == 0);
+    TENANT_CHECK(rm.Memory(2, 4 * kMiB) == 0);
+    TENANT_CHECK(rm.Memory(3, 1) == 0);  // 2 MiB, by the driver
+    TENANT_CHECK(rm.Dup(4, rm.client, 2) == 0 && rm.Free(2) == 0);
+    return 0;
+  });
+  SKIP_UNLESS_PERMITTED(tenant);
+  Stage stage(10 * kMiB);
+  EXPECT_EQ(stage.Run(tenant), 0);
+  EXPECT_EQ(stage.MostHeldOn(3), 6 * kMiB);
+  EXPECT_EQ(stage.MostHeldOn(MemoryObjects::kUnknownDevice), 2 * kMiB);
+  EXPECT_EQ(stage.Held(), 0u);
+}
+
 TEST(SupervisorTest, WhatTheDriverRoundsUpMustFitToo) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};

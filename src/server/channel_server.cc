@@ -249,6 +249,7 @@ Result<void> ChannelServer::Thaw(std::uint32_t gpu, std::span<const pid_t> pids,
 Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
   if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
   if (let_go_) return {};
+  Beat();
   std::vector<pid_t> changed;
   for (const pid_t pid : pids) {
     Process& process = Find(pid);
@@ -361,7 +362,9 @@ void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, c
   }
 }
 
-void ChannelServer::AfterTrip() {
+void ChannelServer::Beat() {
+  if (!watchdog_ || !watchdog_->Beat()) return;
+  log::Error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
       if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;

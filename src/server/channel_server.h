@@ -62,11 +62,16 @@ class ChannelServer {
   // Whether the process's work on the GPU can be steered.
   bool Knows(pid_t pid, std::uint32_t gpu);
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
+  // Whether that is the GPU which the driver's objects name by this instance.
+  bool IsDevice(std::uint32_t gpu, std::uint32_t instance) const {
+    return control_ && instance != channel::abi::kNoGpu && control_->DeviceInstance(gpu) == instance;
+  }
   std::size_t Channels(pid_t pid) const;
   // Called when Knows may answer otherwise.
   void OnChange(std::function<void(pid_t)> callback) { on_change_ = std::move(callback); }
-  // The watchdog thawed everybody, because this daemon hung: freezes again.
-  void AfterTrip();
+  // Tells the watchdog that this daemon does not hang. If it did, and everybody was thawed: freezes again. Also done
+  // before any other change, which must not take for frozen who is not.
+  void Beat();
   // What an earlier daemon knew of a process, and had frozen for an operator.
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // For Restore: events that make the same channels.

@@ -95,11 +95,11 @@ bool GuestServer::Complete(pid_t pid) const {
 Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program) {
   const std::uint64_t id = ++last_tree_;
   guard::SupervisorHooks hooks;
-  hooks.charge = [this, id](pid_t process, std::uint64_t bytes) {
-    return loop_.Call([this, id, process, bytes] { return OnCharge(id, process, bytes); }).value_or(false);
+  hooks.charge = [this, id](pid_t process, std::uint32_t device, std::uint64_t bytes) {
+    return loop_.Call([=, this] { return OnCharge(id, process, device, bytes); }).value_or(false);
   };
-  hooks.give_back = [this](pid_t process, std::uint64_t bytes) {
-    loop_.Post([this, process, bytes] { OnGiveBack(process, bytes); });
+  hooks.give_back = [this](pid_t process, std::uint32_t device, std::uint64_t bytes) {
+    loop_.Post([=, this] { OnGiveBack(process, device, bytes); });
   };
   hooks.object = [this, id](pid_t process, const channel::ObjectEvent& event) {
     loop_.Post([this, id, process, event] { OnObject(id, process, event); });
@@ -127,34 +127,41 @@ void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::Obje
   if (auto guest = Know(pid, tree->second.vgpus)) Settle(pid, **guest);
 }
 
-// With several GPUs, memory counts on the first of the program's vGPUs.
-bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint64_t bytes) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return false;
-  for (const VgpuId id : tree->second.vgpus) {
+// The vGPU on whose GPU the memory is. The first, where that is none of them, or not known.
+VGpu* GuestServer::PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const {
+  const auto charged = counted_.GpuOf(pid, device);
+  VGpu* first = nullptr;
+  for (const VgpuId id : vgpus) {
     VGpu* vgpu = table_.Find(id);
     if (!vgpu || vgpu->removed) continue;
-    Process* process = Find(pid, vgpu->gpu);
-    if (!process) {
-      auto guest = Know(pid, tree->second.vgpus);
-      if (guest) process = Join(pid, **guest, *vgpu);
-    }
-    if (!process || !gpus_[vgpu->gpu]->Hold(*process, counted_[pid] + bytes)) return false;
-    process->guarded = true;
-    counted_[pid] += bytes;
-    return true;
+    if (charged ? vgpu->gpu == *charged : channels_.IsDevice(vgpu->gpu, device)) return vgpu;
+    if (!first) first = vgpu;
   }
-  return false;
+  return charged ? nullptr : first;
 }
 
-void GuestServer::OnGiveBack(pid_t pid, std::uint64_t bytes) {
-  const auto counted = counted_.find(pid);
-  if (counted == counted_.end()) return;
-  counted->second -= std::min(counted->second, bytes);
-  for (const auto& gpu : gpus_) {
-    if (Process* process = Find(pid, gpu->Index()); process && process->guarded)
-      (void)gpu->Hold(*process, counted->second);  // less: cannot fail
+bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+  const auto tree = trees_.find(tree_id);
+  if (tree == trees_.end()) return false;
+  VGpu* vgpu = PayerOf(pid, device, tree->second.vgpus);
+  if (!vgpu) return false;
+  Process* process = Find(pid, vgpu->gpu);
+  if (!process) {
+    auto guest = Know(pid, tree->second.vgpus);
+    if (guest) process = Join(pid, **guest, *vgpu);
   }
+  if (!process || !gpus_[vgpu->gpu]->Hold(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes)) return false;
+  process->guarded = true;
+  counted_.Add(pid, device, vgpu->gpu, bytes);
+  return true;
+}
+
+void GuestServer::OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+  const auto gpu = counted_.GpuOf(pid, device);
+  if (!gpu) return;
+  counted_.Take(pid, device, bytes);
+  if (Process* process = Find(pid, *gpu); process && process->guarded)
+    (void)gpus_[*gpu]->Hold(*process, counted_.On(pid, *gpu).value_or(0));  // less: cannot fail
 }
 
 void GuestServer::OnTreeEnded(std::uint64_t tree_id) {
@@ -230,15 +237,10 @@ void GuestServer::Attached(Process& process) {
 
 // What the kernel gate counted of a program stays counted, whoever speaks for it now.
 void GuestServer::Recount(Process& process) {
-  const auto counted = counted_.find(process.pid);
-  if (counted == counted_.end()) return;
-  const auto elsewhere = [&](const auto& gpu) {
-    const Process* other = Find(process.pid, gpu->Index());
-    return other && other != &process && other->guarded;
-  };
-  if (std::ranges::any_of(gpus_, elsewhere)) return;
+  const auto counted = counted_.On(process.pid, process.vgpu->gpu);
+  if (!counted) return;
   process.guarded = true;
-  (void)gpus_[process.vgpu->gpu]->Hold(process, counted->second);  // else the next measurement charges it
+  (void)gpus_[process.vgpu->gpu]->Hold(process, *counted);  // else the next measurement charges it
 }
 
 bool GuestServer::WasFrozen(pid_t pid) const {
@@ -268,7 +270,7 @@ void GuestServer::Ended(pid_t pid) {
   const bool adopted = found->second.adopted;
   const auto vgpus = std::move(found->second.vgpus);
   guests_.erase(found);
-  counted_.erase(pid);
+  counted_.Forget(pid);
   channels_.Forget(pid);
   watched_.Remove(pid);
   if (!adopted) return;

@@ -16,6 +16,7 @@
 #include "guard/watch_table.h"
 #include "server/channel_server.h"
 #include "server/event_loop.h"
+#include "server/gate_counts.h"
 #include "server/state_file.h"
 #include "server/vgpu_table.h"
 
@@ -91,8 +92,9 @@ class GuestServer {
 
   void OnWatch(const guard::WatchEvent& event);
   void OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event);
-  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint64_t bytes);
-  void OnGiveBack(pid_t pid, std::uint64_t bytes);
+  VGpu* PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const;
+  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes);
+  void OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
   void OnTreeEnded(std::uint64_t tree_id);
   Result<Guest*> Know(pid_t pid, const std::vector<VgpuId>& vgpus);
   void Settle(pid_t pid, Guest& guest);
@@ -110,10 +112,10 @@ class GuestServer {
   ChannelServer& channels_;
   const std::function<void()> on_change_;
   std::map<pid_t, Guest> guests_;
-  std::map<pid_t, std::uint64_t> counted_;  // bytes of each process under the gate
-  std::map<pid_t, std::uint64_t> frozen_;   // those that an operator froze by themselves, with their start
+  GateCounts counted_;
+  std::map<pid_t, std::uint64_t> frozen_;  // those that an operator froze by themselves, with their start
   guard::WatchTable watched_;
-  std::string why_no_watch_ = "it was not asked for";
+  std::string why_no_watch_ = "a soft GPU has no kernel driver to listen to";
   std::unique_ptr<guard::Watch> watch_;
   EventLoop::Watch watch_watch_;
   std::uint64_t last_tree_ = 0;

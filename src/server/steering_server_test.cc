@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "server/testing/steered_gpu.h"
 
@@ -345,6 +349,49 @@ TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {
   gpu_.Remove(low_);
   EXPECT_EQ(low.Order(), wire::Gate::kClosed);
   EXPECT_TRUE(Frozen(low));
+}
+
+// It says across processes that it has thawed something.
+class WatchdogsControl : public FakeControl {
+ public:
+  explicit WatchdogsControl(std::atomic<bool>& thawed) : thawed_(thawed) {}
+  Result<void> Thaw(std::uint32_t, std::span<const channel::Target>, channel::Reach) override {
+    thawed_ = true;
+    return {};
+  }
+
+ private:
+  std::atomic<bool>& thawed_;
+};
+
+// It is frozen by policy, this daemon hangs, the watchdog thaws, an operator freezes before anybody looked.
+TEST(ChannelServerTest, AnOperatorsFreezeTakesNoFreezeForDoneThatTheWatchdogUndid) {
+  void* shared = mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& thawed = *new (shared) std::atomic<bool>();
+  const auto open = [&]() -> Result<std::unique_ptr<channel::Control>> {
+    return std::make_unique<WatchdogsControl>(thawed);
+  };
+  const auto watchdog = channel::Watchdog::Start(open, 5 * kMillisecond);
+  ASSERT_TRUE(watchdog) << watchdog.error().Text();
+  auto owned = std::make_unique<FakeControl>();
+  FakeControl& control = *owned;
+  ChannelServer channels(std::move(owned), "", watchdog->get());
+  const pid_t pid = getpid();
+  const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+    channels.Observe(pid, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
+  };
+  made(0, 1, abi::kRootClient, 0);
+  made(1, 2, abi::kDevice, 0);
+  made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
+  made(3, 10, abi::kAnyChannel, 0);
+  ASSERT_TRUE(channels.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  while (!thawed) std::this_thread::yield();
+  control.frozen.clear();  // which the watchdog did
+  ASSERT_TRUE(channels.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_THAT(control.frozen, SizeIs(1));
+  EXPECT_FALSE(control.twice);
+  channels.Forget(pid);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@ namespace tessera::guard {
 
 Stage::Stage(std::uint64_t limit, SupervisorOptions options) : limit_(limit) {
   SupervisorHooks hooks;
-  hooks.charge = [this](pid_t pid, std::uint64_t bytes) { return Charge(pid, bytes); };
-  hooks.give_back = [this](pid_t pid, std::uint64_t bytes) { GiveBack(pid, bytes); };
+  hooks.charge = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { return Charge(pid, device, bytes); };
+  hooks.give_back = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { GiveBack(pid, device, bytes); };
   hooks.object = [this](pid_t pid, const channel::ObjectEvent& event) {
     std::lock_guard lock(mutex_);
     events_[pid].push_back(event);
@@ -45,24 +45,30 @@ void Stage::WaitUntilEnded(std::uint64_t listener) {
   changed_.wait(lock, [&] { return std::find(ended_.begin(), ended_.end(), listener) != ended_.end(); });
 }
 
-bool Stage::Charge(pid_t pid, std::uint64_t bytes) {
+bool Stage::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (on_charge) on_charge();
   std::lock_guard lock(mutex_);
   std::uint64_t sum = bytes;
   for (const auto& [process, held] : held_) sum += held;
   if (sum > limit_) return false;
   held_[pid] += bytes;
+  auto& [now, most] = on_device_[device];
+  now += bytes;
+  most = std::max(most, now);
   most_ = std::max(most_, sum);
   return true;
 }
 
-void Stage::GiveBack(pid_t pid, std::uint64_t bytes) {
+void Stage::GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (held_[pid] < bytes) {
-    ADD_FAILURE() << "process " << pid << " gives back " << bytes << " of " << held_[pid];
+  std::uint64_t& on_device = on_device_[device].first;
+  if (held_[pid] < bytes || on_device < bytes) {
+    ADD_FAILURE() << "process " << pid << " gives back " << bytes << " of " << held_[pid] << ", device " << device
+                  << " of " << on_device;
     return;
   }
   held_[pid] -= bytes;
+  on_device -= bytes;
 }
 
 std::uint64_t Stage::Held(pid_t pid) const {
@@ -76,6 +82,12 @@ std::uint64_t Stage::Held() const {
   std::uint64_t sum = 0;
   for (const auto& [pid, held] : held_) sum += held;
   return sum;
+}
+
+std::uint64_t Stage::MostHeldOn(std::uint32_t device) const {
+  std::lock_guard lock(mutex_);
+  const auto found = on_device_.find(device);
+  return found == on_device_.end() ? 0 : found->second.second;
 }
 
 std::uint64_t Stage::MostHeld() const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "guard/supervisor.h"
@@ -32,6 +33,7 @@ class Stage {
   std::uint64_t Held(pid_t pid) const;
   std::uint64_t Held() const;      // by all
   std::uint64_t MostHeld() const;  // at any time
+  std::uint64_t MostHeldOn(std::uint32_t device) const;
   std::vector<channel::ObjectEvent> Events(pid_t pid) const;
   std::vector<std::string> Refused() const;
 
@@ -42,13 +44,14 @@ class Stage {
   FakeDriver* driver = nullptr;  // the supervisor's
 
  private:
-  bool Charge(pid_t pid, std::uint64_t bytes);
-  void GiveBack(pid_t pid, std::uint64_t bytes);
+  bool Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes);
+  void GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
 
   const std::uint64_t limit_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<pid_t, std::uint64_t> held_;
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> on_device_;  // held now, and the most
   std::uint64_t most_ = 0;
   std::map<pid_t, std::vector<channel::ObjectEvent>> events_;
   std::vector<std::string> refused_;

@@ -109,8 +109,9 @@ class Bench:
     # vGPUs that the end of the check removes
 
     def vgpu(self, name, **fields):
+        """On the first GPU unless `gpu` says otherwise, as programs without a vGPU are."""
         self.tessera.delete(name)
-        made = self.tessera.create(name, **fields)
+        made = self.tessera.create(name, **{"gpu": 0, **fields})
         self._vgpus.append(name)
         return made
 

@@ -1,12 +1,10 @@
 """An LLM server beside a batch job, under everything that may share a GPU between them."""
-import contextlib
 import json
 import re
-import shutil
 import sys
 import time
 
-from harness import processes
+from harness import mps
 from harness.build import HERE
 from harness.checks import Failed, Skipped, expect
 from harness.figures import torch_ratios
@@ -154,28 +152,8 @@ def _steered(bench, choice, table, variant, config):
             bench.tessera.delete(name)
 
 
-@contextlib.contextmanager
-def _mps_daemon(bench):
-    """The environment in which programs are clients of an MPS of our own, which ends afterwards."""
-    program = shutil.which("nvidia-cuda-mps-control")
-    if not program:
-        raise Skipped("no nvidia-cuda-mps-control")
-    folder = bench.folder / "mps"
-    folder.mkdir(exist_ok=True)
-    env = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    daemon = bench.start_native([program, "-f"], env)
-    try:
-        bench.until((folder / "control").exists, "MPS stands", 20)
-        yield env
-    finally:
-        processes.run([program], 20, env, "quit\n")
-        with contextlib.suppress(TimeoutError):
-            daemon.wait(10)
-        daemon.kill()
-
-
 def _mps(bench, choice, table, variant, batch_percent):
-    with _mps_daemon(bench) as env:
+    with mps.server(bench) as env:
         limited = {**env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(batch_percent)} if batch_percent else env
         server = Server(bench, choice, lambda argv: bench.start_native(argv, env))
         batch = Batch(bench, choice, lambda argv: bench.start_native(argv, limited))

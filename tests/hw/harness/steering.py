@@ -89,9 +89,9 @@ class Worker:
         self.pid = int(words[1])
         self.extra = int(words[2]) if len(words) > 2 else 0  # of ticker and latency: the steps of a kernel
 
-    def count(self):
-        """How far it is. It answers also while its channels are frozen."""
-        return int(self.ask("count").split()[1])
+    def count(self, device=0):
+        """How far it is, on one of its devices. It answers also while its channels are frozen."""
+        return int(self.ask(f"count {device}" if device else "count").split()[1])
 
     def ask(self, order, limit_s=20):
         """Any order, and the line that answers it."""
@@ -104,10 +104,16 @@ class Worker:
         self._bench.until(lambda: self.count() >= first + by, f"process {self.pid} ({self.program.name()}) gets on", limit_s, 0.001)
         return time.monotonic() - begin
 
-    def moved_in(self, span_s):
-        first = self.count()
+    def moved_in(self, span_s, device=0):
+        first = self.count(device)
         time.sleep(span_s)
-        return self.count() - first
+        return self.count(device) - first
+
+    def rate(self, span_s, device=0):
+        """How far it gets in a second."""
+        begin = time.monotonic()
+        moved = self.moved_in(span_s, device)
+        return moved / (time.monotonic() - begin)
 
     def close(self):
         self.program.close_input()
@@ -135,10 +141,10 @@ def native(bench, argv, env=None):
     return Worker(bench, bench.start_native(argv, env))
 
 
-def ticker(bench, kernel_us=KERNEL_US, steps=0, memory=0):
-    """The command of a program that saturates the GPU with kernels of one length."""
+def ticker(bench, kernel_us=KERNEL_US, steps=0, memory=0, devices=1):
+    """The command of a program that saturates so many GPUs with kernels of one length."""
     blocks = 1 if bench.soft else 264  # two for each multiprocessor of an H100 or H200
-    return [bench.builder.program("ticker.cc"), kernel_us, steps, blocks, memory]
+    return [bench.builder.program("ticker.cc"), kernel_us, steps, blocks, memory, devices]
 
 
 def latency(bench, kernel_us=500, steps=0):
