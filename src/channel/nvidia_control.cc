@@ -90,7 +90,7 @@ Result<void> NvidiaControl::Disable(std::uint32_t gpu, std::span<const Target> t
 
 // RM refuses the whole call when one handle is stale, as those of a process that has just ended are, and may have done
 // a part of it: hence again in smaller parts, until what is refused is one stale channel. Other refusals are narrowed
-// down to a process.
+// down to a process. RM counts: what it disabled before it refused is enabled first, or it would stay off after a thaw.
 Result<void> NvidiaControl::DisableBatch(const RmGpu& gpu, std::span<const Channel> channels, bool disable) {
   const auto status = CallDisable(gpu, channels, disable);
   if (!status) return std::unexpected(status.error());
@@ -99,6 +99,7 @@ Result<void> NvidiaControl::DisableBatch(const RmGpu& gpu, std::span<const Chann
   if (vanished && channels.size() == 1) return {};
   const bool one_process =
       std::ranges::all_of(channels, [&](const Channel& channel) { return channel.pid == channels.front().pid; });
+  if (disable && channels.size() > 1) (void)CallDisable(gpu, channels, false);
   if (vanished || !one_process) return DisableParts(gpu, channels, disable, !one_process);
   ++counts_.failures;
   const std::string verb = disable ? "freeze" : "thaw";

@@ -91,12 +91,15 @@ TEST_F(NvidiaControlTest, FreezesAndThaws) {
   ASSERT_TRUE(control_->Freeze(0, {&tenant, 1}, Reach::kAll));
   EXPECT_TRUE(AllFrozen(tenant));
   EXPECT_EQ(Frozen(other), 0u);
+  // Freezing again needs thawing again: who calls this keeps the books.
   ASSERT_TRUE(control_->Freeze(0, {&tenant, 1}, Reach::kAll));
   ASSERT_TRUE(control_->Thaw(0, {&tenant, 1}, Reach::kAll));
+  EXPECT_TRUE(AllFrozen(tenant));
+  ASSERT_TRUE(control_->Thaw(0, {&tenant, 1}, Reach::kAll));
   EXPECT_EQ(Frozen(tenant), 0u);
-  EXPECT_EQ(rm_.disable_calls(), (std::vector<std::uint32_t>{8, 8, 8}));
+  EXPECT_EQ(rm_.disable_calls(), (std::vector<std::uint32_t>{8, 8, 8, 8}));
   EXPECT_EQ(control_->Counts().freezes, 2u);
-  EXPECT_EQ(control_->Counts().thaws, 1u);
+  EXPECT_EQ(control_->Counts().thaws, 2u);
   EXPECT_EQ(control_->Counts().failures, 0u);
 }
 
@@ -137,10 +140,13 @@ TEST_F(NvidiaControlTest, AStaleChannelKeepsNobodyRunning) {
   EXPECT_TRUE(AllFrozen(tenants[2]));
   std::erase(tenants[1].groups[0].channels, 34u);
   EXPECT_TRUE(AllFrozen(tenants[1]));
-  // All three, each alone, each channel of the second.
-  EXPECT_EQ(rm_.disable_calls(), (std::vector<std::uint32_t>{24, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1, 8}));
+  // All three and back, each alone, the second back and each of its channels.
+  EXPECT_EQ(rm_.disable_calls(), (std::vector<std::uint32_t>{24, 24, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1, 8}));
   EXPECT_EQ(control_->Counts().freezes, 12u);
   EXPECT_EQ(control_->Counts().failures, 0u);
+  // Nothing of what was done before the refusal counts twice.
+  ASSERT_TRUE(control_->Thaw(0, tenants, Reach::kAll));
+  for (const Target& tenant : tenants) EXPECT_EQ(Frozen(tenant), 0u);
 }
 
 TEST_F(NvidiaControlTest, AProcessThatHasEndedIsNoError) {

@@ -142,12 +142,18 @@ bool Watchdog::Beat() {
   page_->heartbeat = MonotonicNow();
   for (int i = 0; page_->undoing != 0 && i < kPatienceMs; ++i) poll(nullptr, 0, 1);
   page_->undoing = 0;  // it was killed in the middle, or hangs itself
+  if (!gone_ && waitpid(pid_, nullptr, WNOHANG) == pid_) {
+    gone_ = true;
+    dprintf(
+        STDERR_FILENO,
+        "tesserad: the watchdog is gone: should this daemon die, what is frozen by policy stays so until the next\n");
+  }
   return page_->tripped.exchange(0) != 0;
 }
 
 Watchdog::~Watchdog() {
   alive_.Reset();
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  while (!gone_ && waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   munmap(page_, sizeof(WatchdogPage));
 }

@@ -50,7 +50,8 @@ class Watchdog {
   WatchdogPage* const page_;
   FrozenNotes notes_;
   const pid_t pid_;
-  UniqueFd alive_;  // the writing end of a pipe: the child reads its end when the daemon is no more
+  bool gone_ = false;  // it was killed, and has been waited for
+  UniqueFd alive_;     // the writing end of a pipe: the child reads its end when the daemon is no more
 };
 
 }  // namespace tessera::channel

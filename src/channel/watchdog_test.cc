@@ -1,9 +1,11 @@
 #include "channel/watchdog.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -136,6 +138,19 @@ TEST_F(WatchdogTest, WhatWasThawedIsLeftAlone) {
   ASSERT_EQ(seen_->thaws, 1);
   EXPECT_EQ(seen_->thaw[0].pid, 2);
   EXPECT_EQ(seen_->thaw[0].gpu, 1u);
+}
+
+TEST_F(WatchdogTest, ItsDeathIsNoticedAndHarmsNobody) {
+  auto watchdog = MustStart(kLong);
+  ASSERT_TRUE(watchdog->NoteFrozen(1, 0, Process(1, 100, 1)));
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(kill(watchdog->pid(), SIGKILL), 0);
+  WaitFor([&] {
+    EXPECT_FALSE(watchdog->Beat());
+    return kill(watchdog->pid(), 0) != 0;  // waited for
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("the watchdog is gone"));
+  watchdog.reset();
 }
 
 TEST_F(WatchdogTest, WithNothingFrozenItNeedsNoControl) {

@@ -2,10 +2,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -30,16 +33,35 @@ int NumberOf(const char* name) {
   return error == std::errc() && at == end ? number : -1;
 }
 
-void AddControlFiles(const KernelBoundary& boundary, pid_t pid, std::vector<HeldFile>& files) {
+// As stat(2), as far as Kind needs it, without asking the file's server: that one may be gone, and stat would wait for
+// ever. By what the file is and not by its name, which a program may choose.
+bool Look(int directory, const char* name, int flags, struct stat& file) {
+  struct statx found;
+  if (statx(directory, name, flags | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_SIZE, &found) != 0) return false;
+  file = {};
+  file.st_mode = found.stx_mode;
+  file.st_rdev = makedev(found.stx_rdev_major, found.stx_rdev_minor);
+  file.st_size = static_cast<off_t>(found.stx_size);
+  return true;
+}
+
+void AddControlFiles(const KernelBoundary& boundary, pid_t pid, HeldFiles& held) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd", pid);
   const Directory directory(opendir(path));
-  if (!directory) return;
+  if (!directory) {
+    if (IsShortage(errno)) held.complete = false;
+    return;
+  }
   while (const dirent* entry = readdir(directory.get())) {
     const int fd = NumberOf(entry->d_name);
     struct stat file;
-    if (fd < 0 || fstatat(dirfd(directory.get()), entry->d_name, &file, 0) != 0) continue;
-    if (boundary.Kind(file) == KernelBoundary::File::kControl) files.push_back({.pid = pid, .fd = fd});
+    if (fd < 0) continue;
+    if (!Look(dirfd(directory.get()), entry->d_name, 0, file)) {
+      if (IsShortage(errno)) held.complete = false;
+    } else if (boundary.Kind(file) == KernelBoundary::File::kControl) {
+      held.files.push_back({.pid = pid, .fd = fd});
+    }
   }
 }
 
@@ -49,8 +71,10 @@ UniqueFd Borrow(int pidfd, int fd) { return UniqueFd(static_cast<int>(syscall(SY
 
 KernelBoundary::File KindOf(const KernelBoundary& boundary, int fd) {
   struct stat file;
-  return fstat(fd, &file) == 0 ? boundary.Kind(file) : KernelBoundary::File::kOther;
+  return Look(fd, "", AT_EMPTY_PATH, file) ? boundary.Kind(file) : KernelBoundary::File::kOther;
 }
+
+bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
 
 long StatusField(pid_t pid, const char* field) {
   char path[64];
@@ -69,15 +93,25 @@ long StatusField(pid_t pid, const char* field) {
   return value;
 }
 
-std::vector<HeldFile> FindControlFiles(const KernelBoundary& boundary) {
-  std::vector<HeldFile> files;
+HeldFiles FindControlFiles(const KernelBoundary& boundary) {
+  HeldFiles held;
   const Directory proc(opendir("/proc"));
-  if (!proc) return files;
+  if (!proc) {
+    held.complete = false;
+    return held;
+  }
   while (const dirent* entry = readdir(proc.get())) {
     const pid_t pid = NumberOf(entry->d_name);
-    if (pid > 0 && StatusField(pid, "Seccomp") == kSeccompFilter) AddControlFiles(boundary, pid, files);
+    if (pid <= 0) continue;
+    errno = 0;
+    const long mode = StatusField(pid, "Seccomp");
+    if (mode == kSeccompFilter) {
+      AddControlFiles(boundary, pid, held);
+    } else if (mode < 0 && IsShortage(errno)) {
+      held.complete = false;
+    }
   }
-  return files;
+  return held;
 }
 
 }  // namespace tessera::guard

@@ -3,6 +3,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,6 +11,9 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
 
 #include "guard/requests.h"
 
@@ -38,13 +42,9 @@ constexpr sock_filter IfEqual(std::uint32_t value, std::size_t then, std::size_t
 
 // The request's number with the driver's own type byte, whatever its size: a driver newer than we are may have grown
 // a request, and the supervisor refuses what it cannot read.
-constexpr std::array<std::uint32_t, 7> kNumbers = {channel::abi::kFree,
-                                                   channel::abi::kControl,
-                                                   channel::abi::kAlloc,
-                                                   channel::abi::kDup,
-                                                   channel::abi::kHeapControl,
-                                                   kAllocMemory,
-                                                   kWrapped};
+constexpr std::array<std::uint32_t, 8> kNumbers = {
+    channel::abi::kFree,        channel::abi::kControl, channel::abi::kAlloc, channel::abi::kDup,
+    channel::abi::kHeapControl, kAllocMemory,           kAllocObject,         kWrapped};
 constexpr std::uint32_t kTypeAndNumber = 0xffff, kSizeAndNumber = 0x3fff00ff;
 
 // The kernel runs a filter once for each system call number and remembers that it allows all calls of that number, so
@@ -108,6 +108,23 @@ Result<UniqueFd> InstallFilter() {
     return Fail(ENOSYS, "this kernel has no seccomp user notification", "use Linux 5.7 or later, or --enforce shim");
   }
   return FailErrno("cannot put the program behind the kernel gate", "use --enforce shim");
+}
+
+bool IsListener(int fd) {
+  // Its name first: an ioctl on a file of a program's own file system (FUSE) would wait for that program.
+  constexpr std::string_view kAnonymous = "anon_inode:";
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  std::array<char, kAnonymous.size()> name;
+  const ssize_t length = readlink(path, name.data(), name.size());
+  if (length < 0 || std::string_view(name.data(), static_cast<std::size_t>(length)) != kAnonymous) return false;
+  // No call has the number 0: a listener says so (ENOENT), other files do not know the request (ENOTTY, EINVAL).
+  std::uint64_t id = 0;
+  int result;
+  do {
+    result = ioctl(fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
+  } while (result < 0 && errno == EINTR);
+  return result < 0 && errno == ENOENT;
 }
 
 }  // namespace tessera::guard

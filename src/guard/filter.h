@@ -17,4 +17,8 @@ namespace tessera::guard {
 // io_uring is no way around: it has no ioctl, and the driver does not implement IORING_OP_URING_CMD.
 Result<UniqueFd> InstallFilter();
 
+// Whether this descriptor is a listener as InstallFilter returns it, anybody's. For one that came from a program: asks
+// no file system, which may never answer. Takes nothing from the listener. Needs /proc.
+bool IsListener(int fd);
+
 }  // namespace tessera::guard

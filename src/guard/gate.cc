@@ -62,7 +62,7 @@ Gate::Answer Gate::Act(const Call& call, const Request& request, const Decision&
       break;
     case Action::kAnswer:
       if (!decision.why.empty()) Refuse(call, 0, Named(request, decision.why));
-      return WriteStatus(call, request, decision.status);
+      return WriteStatus(call, request, decision.status, waiting);
     case Action::kFail:
       return Refuse(call, decision.error, decision.why);
     case Action::kMemory:
@@ -112,9 +112,10 @@ void Gate::Check() {
   for (const Refusals::LeftOut& left_out : refusals_.TakeDue(MonotonicNow())) TellLeftOut(left_out);
 }
 
-Gate::Answer Gate::WriteStatus(const Call& call, const Request& request, std::uint32_t status) {
+Gate::Answer Gate::WriteStatus(const Call& call, const Request& request, std::uint32_t status, const Waiting& waiting) {
+  // Asked right before: it may have been killed, and its number be another process's. Then nobody takes the answer.
   const bool written =
-      WriteTenant(call.tid, call.address + request.status_offset, std::as_bytes(std::span(&status, 1)));
+      waiting() && WriteTenant(call.tid, call.address + request.status_offset, std::as_bytes(std::span(&status, 1)));
   return {.result = written ? 0 : -EFAULT};
 }
 

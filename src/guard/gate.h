@@ -105,17 +105,18 @@ class Gate {
   Answer Act(const Call& call, const Request& request, const Decision& decision, Argument argument,
              const Waiting& waiting);
   Answer Refuse(const Call& call, int error, std::string_view why);
-  Answer WriteStatus(const Call& call, const Request& request, std::uint32_t status);
+  Answer WriteStatus(const Call& call, const Request& request, std::uint32_t status, const Waiting& waiting);
   Loan Lend(const Call& call, const Waiting& waiting);
   const Processes::Process* Caller(const Call& call);
   void TellLeftOut(const Refusals::LeftOut& left_out);
 
   // gate_calls.cc
   Answer Allocate(const Call& call, const Request& request, bool is_memory, Argument argument, const Waiting& waiting);
-  Answer Execute(const Call& call, const Request& request, const Loan& loan, Argument argument, std::uint32_t* status);
+  Answer Execute(const Call& call, const Request& request, const Loan& loan, Argument argument, std::uint32_t* status,
+                 const Waiting& waiting);
   bool CopyParams(const Call& call, const Request& request);
   std::uint32_t InstanceOf(const Request& request) const;
-  Answer OutOfMemory(const Call& call, const Request& request);
+  Answer OutOfMemory(const Call& call, const Request& request, const Waiting& waiting);
   Answer CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes);
   Answer Free(const Call& call, const Request& request, Argument argument, const Waiting& waiting);
   Answer Dup(const Call& call, const Request& request, Argument argument, const Waiting& waiting);
@@ -128,7 +129,8 @@ class Gate {
   // The process whose client it is, if the caller may use it.
   std::optional<pid_t> OwnerOf(const Loan& loan, const Call& call, std::uint32_t client);
   bool Answers(int file, std::uint32_t client);
-  bool HolderAnswers(std::uint32_t client);
+  // Empty: there are no free descriptors to ask with.
+  std::optional<bool> HolderAnswers(std::uint32_t client);
   void CheckClients(std::vector<std::uint32_t> clients);
   void TakeEnded();
   void CheckEnded();
@@ -142,7 +144,7 @@ class Gate {
   Processes processes_;
   MemoryObjects memory_;
   std::unordered_map<std::uint32_t, Holder> holders_;  // of the clients in memory_
-  std::vector<std::uint32_t> suspects_;                // clients whose file is gone: somebody else may hold it
+  std::vector<std::uint32_t> suspects_;                // clients whose file may be gone: somebody may hold it
   Nanos last_search_ = 0, last_check_ = 0;
   std::uint64_t last_unnamed_ = std::uint64_t{1} << 32;  // handles beyond RM's, for objects of which it is not known
   std::optional<Made> made_;

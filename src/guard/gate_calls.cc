@@ -59,7 +59,7 @@ bool Gate::CopyParams(const Call& call, const Request& request) {
 // Makes the call on the borrowed file with the copied arguments, and copies the driver's answer back. *status says what
 // RM answered, or that it was not asked.
 Gate::Answer Gate::Execute(const Call& call, const Request& request, const Loan& loan, Argument argument,
-                           std::uint32_t* status) {
+                           std::uint32_t* status, const Waiting& waiting) {
   std::array<std::byte, 64> rights{};  // RS_ACCESS_MASK: a word today
   if (request.rights != 0) ReadTenantUpTo(call.tid, request.rights, rights);
   std::array<std::byte, kMostArgumentBytes> before;
@@ -80,8 +80,11 @@ Gate::Answer Gate::Execute(const Call& call, const Request& request, const Loan&
     return {.result = result};
   }
   *status = Word(argument, request.status_offset);
-  const bool written = WriteTenantChanges(call.tid, request.params, std::span(params_before_).first(params_bytes_),
+  // As in WriteStatus: the driver may have taken its time. What was made for a caller that is gone is freed by Done.
+  const bool written = waiting() &&
+                       WriteTenantChanges(call.tid, request.params, std::span(params_before_).first(params_bytes_),
                                           std::span(params_).first(params_bytes_)) &&
+                       waiting() &&
                        WriteTenantChanges(call.tid, call.address, std::span(before).first(argument.size()), argument);
   return {.result = written ? 0 : -EFAULT};
 }
@@ -92,18 +95,20 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   Loan loan = Lend(call, waiting);
   if (loan.error != 0) return {.result = -loan.error};
   const auto owner = OwnerOf(loan, call, request.client);
-  if (!owner) return WriteStatus(call, request, abi::kInvalidClient);
+  if (!owner) return WriteStatus(call, request, abi::kInvalidClient, waiting);
   // Where RM does not get to see the call before it is counted, it has to say now that the client is still this one.
   const bool execute = is_memory ? options_.execute_memory_calls : options_.execute_channel_calls;
-  if (!execute && !Answers(loan.file.Get(), request.client)) return WriteStatus(call, request, abi::kInvalidClient);
+  if (!execute && !Answers(loan.file.Get(), request.client)) {
+    return WriteStatus(call, request, abi::kInvalidClient, waiting);
+  }
   params_bytes_ = 0;
   if (!in_argument && !CopyParams(call, request)) return {.result = -errno};
   const std::uint64_t bytes = !is_memory ? 0 : in_argument ? request.bytes : MemoryBytes(params_);
   const std::uint32_t device = memory_.DeviceOf(request.client, request.parent);
-  if (!memory_.HasRoom(request.client) || !Charge(*owner, device, bytes)) return OutOfMemory(call, request);
+  if (!memory_.HasRoom(request.client) || !Charge(*owner, device, bytes)) return OutOfMemory(call, request, waiting);
   if (!execute) return CountOnly(call, request, *owner, bytes);
   std::uint32_t status = abi::kNotSupported;
-  const Answer answer = Execute(call, request, loan, argument, &status);
+  const Answer answer = Execute(call, request, loan, argument, &status, waiting);
   if (status != abi::kOk) {
     if (bytes > 0) hooks_.give_back(*owner, device, bytes);
     return answer;
@@ -119,7 +124,7 @@ Gate::Answer Gate::Allocate(const Call& call, const Request& request, bool is_me
   made_ = {.file = std::move(loan.file), .client = request.client, .parent = request.parent, .object = object};
   if (fits && answer.result == 0) return answer;
   Done(false);
-  return fits ? answer : OutOfMemory(call, request);
+  return fits ? answer : OutOfMemory(call, request, waiting);
 }
 
 // Of a device, from its copied params.
@@ -128,9 +133,9 @@ std::uint32_t Gate::InstanceOf(const Request& request) const {
   return device ? Detail(request.cls, params_) : MemoryObjects::kUnknownDevice;
 }
 
-Gate::Answer Gate::OutOfMemory(const Call& call, const Request& request) {
+Gate::Answer Gate::OutOfMemory(const Call& call, const Request& request, const Waiting& waiting) {
   ++counts_.out_of_memory;
-  return WriteStatus(call, request, abi::kNoMemory);
+  return WriteStatus(call, request, abi::kNoMemory, waiting);
 }
 
 Gate::Answer Gate::CountOnly(const Call& call, const Request& request, pid_t owner, std::uint64_t bytes) {
@@ -152,7 +157,7 @@ Gate::Answer Gate::Free(const Call& call, const Request& request, Argument argum
     if (options_.execute_memory_calls) {
       params_bytes_ = 0;
       std::uint32_t status = abi::kNotSupported;
-      const Answer answer = Execute(call, request, loan, argument, &status);
+      const Answer answer = Execute(call, request, loan, argument, &status, waiting);
       if (status == abi::kOk) Freed(request.client, request.object);
       return answer;
     }
@@ -165,8 +170,8 @@ Gate::Answer Gate::Free(const Call& call, const Request& request, Argument argum
 Gate::Answer Gate::Dup(const Call& call, const Request& request, Argument argument, const Waiting& waiting) {
   Loan loan = Lend(call, waiting);
   if (loan.error != 0) return {.result = -loan.error};
-  if (!OwnerOf(loan, call, request.client)) return WriteStatus(call, request, abi::kInvalidClient);
-  if (!memory_.HasRoom(request.client)) return OutOfMemory(call, request);
+  if (!OwnerOf(loan, call, request.client)) return WriteStatus(call, request, abi::kInvalidClient, waiting);
+  if (!memory_.HasRoom(request.client)) return OutOfMemory(call, request, waiting);
   const auto count = [&](MemoryObjects::Handle object) {
     Apply(memory_.Dup(request.client, request.parent, object, request.source_client, request.source_object));
   };
@@ -177,7 +182,7 @@ Gate::Answer Gate::Dup(const Call& call, const Request& request, Argument argume
   }
   params_bytes_ = 0;
   std::uint32_t status = abi::kNotSupported;
-  const Answer answer = Execute(call, request, loan, argument, &status);
+  const Answer answer = Execute(call, request, loan, argument, &status, waiting);
   if (status != abi::kOk) return answer;
   const std::uint32_t object = Word(argument, request.object_offset);
   count(object);
@@ -198,14 +203,15 @@ Gate::Answer Gate::StopOwnChannels(const Call& call, const Request& request, con
   for (std::uint32_t i = 0; own && i < channels.channels; ++i) {
     const bool asked = i > 0 && channels.client[i] == channels.client[i - 1];
     // RM may have given out the number again: see that the client on this process's file is the one.
-    own = asked || (memory_.ProcessOf(channels.client[i]) == loan.pid && HolderAnswers(channels.client[i]));
+    own = asked ||
+          (memory_.ProcessOf(channels.client[i]) == loan.pid && HolderAnswers(channels.client[i]).value_or(false));
   }
   if (!own) {
     Refuse(call, 0, decision.why);
-    return WriteStatus(call, request, abi::kInsufficientPermissions);
+    return WriteStatus(call, request, abi::kInsufficientPermissions, waiting);
   }
   std::uint32_t status;
-  return Execute(call, request, loan, argument, &status);
+  return Execute(call, request, loan, argument, &status, waiting);
 }
 
 void Gate::Tell(const Call& call, const Request& request, pid_t owner, std::uint32_t object) {

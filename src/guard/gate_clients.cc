@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "guard/gate.h"
@@ -32,7 +33,8 @@ std::optional<pid_t> Gate::OwnerOf(const Loan& loan, const Call& call, std::uint
   if (client == 0 || !Answers(loan.file.Get(), client)) return {};
   if (owner) {
     // A child on its parent's file; or RM has given out the number of a client again whose file is gone.
-    if (HolderAnswers(client)) return owner;
+    // Where there is no telling, it stays counted as it was.
+    if (HolderAnswers(client).value_or(true)) return owner;
     End(client);
   }
   if (memory_.ClientsOf(loan.pid).size() >= kMostClientsPerProcess) return {};
@@ -46,35 +48,53 @@ std::optional<pid_t> Gate::OwnerOf(const Loan& loan, const Call& call, std::uint
   return loan.pid;
 }
 
-bool Gate::HolderAnswers(std::uint32_t client) {
+std::optional<bool> Gate::HolderAnswers(std::uint32_t client) {
   const auto holder = holders_.find(client);
   if (holder == holders_.end()) return false;
   const auto* process = processes_.Find(holder->second.file.pid);
   if (!process) return false;
   const UniqueFd file = Borrow(process->pidfd.Get(), holder->second.file.fd);
+  if (!file && IsShortage(errno)) return {};
   return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl && Answers(file.Get(), client);
 }
 
-// Ends the clients whose file nobody holds any more.
+// Ends the clients whose file nobody holds any more, if that can be told; else they are suspects.
 void Gate::CheckClients(std::vector<std::uint32_t> clients) {
-  std::erase_if(clients, [&](std::uint32_t client) { return !holders_.contains(client) || HolderAnswers(client); });
+  std::erase_if(clients, [&](std::uint32_t client) {
+    return !holders_.contains(client) || HolderAnswers(client).value_or(false);
+  });
   if (clients.empty()) return;
   last_search_ = MonotonicNow();
   // The file may have gone on to a forked child, or to another number.
-  for (const HeldFile& held : FindControlFiles(boundary_)) {
+  const HeldFiles found = FindControlFiles(boundary_);
+  bool complete = found.complete;
+  for (const HeldFile& held : found.files) {
     const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, held.pid, 0)));
     const UniqueFd file = pidfd ? Borrow(pidfd.Get(), held.fd) : UniqueFd();
+    if (!file && IsShortage(errno)) complete = false;
     if (!file || KindOf(boundary_, file.Get()) != KernelBoundary::File::kControl) continue;
     std::erase_if(clients, [&](std::uint32_t client) {
       const std::uint64_t tree = holders_.at(client).tree;
-      if (!Answers(file.Get(), client) || !processes_.Of(held.pid, tree)) return false;
+      if (!Answers(file.Get(), client)) return false;
+      if (!processes_.Of(held.pid, tree)) {
+        if (IsShortage(errno)) complete = false;
+        return false;
+      }
       holders_[client] = {.file = held, .tree = tree};
       Apply(memory_.SetClient(client, held.pid));
       return true;
     });
     if (clients.empty()) return;
   }
-  for (const std::uint32_t client : clients) End(client);
+  if (complete) {
+    for (const std::uint32_t client : clients) End(client);
+    return;
+  }
+  // Somebody may hold their files where there was no looking, and their memory with them: the next search will tell.
+  suspects_.insert(suspects_.end(), clients.begin(), clients.end());
+  std::ranges::sort(suspects_);
+  const auto twice = std::ranges::unique(suspects_);
+  suspects_.erase(twice.begin(), twice.end());
 }
 
 void Gate::TakeEnded() {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 
 #include "guard/borrowed_file.h"
 
@@ -37,9 +38,10 @@ const Processes::Process* Processes::Of(pid_t tid, std::uint64_t tree) {
     if (process && IsThreadOf(tid, process->pid) && Alive(*process)) return process;
     threads_.erase(cached);
   }
+  errno = 0;
   const auto pid = static_cast<pid_t>(StatusField(tid, "Tgid"));
   if (pid <= 0) {
-    errno = ESRCH;
+    if (!IsShortage(errno)) errno = ESRCH;
     return nullptr;
   }
   const Process* process = Find(pid);

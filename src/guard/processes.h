@@ -26,7 +26,8 @@ class Processes {
   static Result<Processes> Create();
 
   // The process of a thread that waits behind the gate, remembered until it ends; null with errno set when it is gone
-  // (ESRCH), or the tree has too many or its ends were not taken (EAGAIN). The pointer is good until the next call.
+  // (ESRCH), cannot be looked at now (IsShortage), or the tree has too many or its ends were not taken
+  // (EAGAIN). The pointer is good until the next call.
   const Process* Of(pid_t tid, std::uint64_t tree);
   const Process* Find(pid_t pid) const;
   std::vector<pid_t> OfTree(std::uint64_t tree) const;

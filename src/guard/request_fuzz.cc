@@ -26,6 +26,10 @@ bool MayPass(std::uint32_t number, std::span<const std::byte> argument, std::spa
       const std::uint32_t cls = Word(argument, 12);
       return cls == 0x3e || cls == 0x3f || cls == 0x40 || cls == 0x70 || cls == 0x71;
     }
+    case kAllocObject: {
+      const std::uint32_t cls = Word(argument, 12);
+      return cls != 0x40 && cls != 0x80 && cls != 0xa06c && cls != 0xc86f && cls != 0xc2;
+    }
     case abi::kControl: {
       const std::uint32_t command = Word(argument, 8);
       if (command == abi::kGroupSchedule) return !params.empty() && params[0] != std::byte{0};

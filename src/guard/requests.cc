@@ -72,6 +72,9 @@ constexpr ControlPolicy kControls[] = {
     {0x20801115, Policy::kRefuse, "FIFO_RUNLIST_SET_SCHED_POLICY: sets the order for everybody"},
     {0x20801116, Policy::kRefuse, "FIFO_UPDATE_CHANNEL_INFO: moves other clients' channels"},
     {0x20801117, Policy::kRefuse, "FIFO_DISABLE_USERMODE_CHANNELS: stops everybody"},
+    {0x2080111a, Policy::kRefuse, "FIFO_DISABLE_CHANNELS_FOR_KEY_ROTATION: names other clients' channels"},
+    {0x2080111b, Policy::kRefuse, "FIFO_DISABLE_CHANNELS_FOR_KEY_ROTATION_V2: has RM thaw its channels"},
+    {0x2080111c, Policy::kRefuse, "FIFO_ROTATE_KEYS: names other clients' channels"},  // of later drivers
     {0x20801121, Policy::kRefuse, "FIFO_OBJSCHED_SET_STATE: sets the scheduler for everybody"},
     // libcuda enables a group when it makes a context. Off does nothing to a group that runs [M].
     {abi::kGroupSchedule, Policy::kEnable, {}},
@@ -133,6 +136,14 @@ Decision DecideAlloc(std::uint32_t cls) {
   }
   if (abi::IsRoot(cls)) return {.action = Action::kClient};
   return {};
+}
+
+// An older allocation of an object, without parameters: a device is then the first GPU. The libraries of today make
+// none so: what would have to be counted or told is refused. [S] nvos.h, NVOS05_PARAMETERS
+Decision DecideAllocObject(std::uint32_t cls) {
+  const Decision decision = DecideAlloc(cls);
+  if (decision.action != Action::kMemory && decision.action != Action::kObject) return decision;
+  return Answer(abi::kInsufficientPermissions, "an object by an old request");
 }
 
 // An older allocation of what takes no GPU memory. Of kMemoryLocal it is a handle on the whole of it, which NVIDIA's
@@ -220,6 +231,11 @@ Request Decode(std::uint32_t number, std::span<const std::byte> argument) {
       request.cls = word(12);
       request.status_offset = 40;
       break;
+    case kAllocObject:
+      request.kind = Request::Kind::kAllocObject;
+      request.cls = word(12);
+      request.status_offset = 16;
+      break;
     default:
       request.kind = Request::Kind::kWrapped;
   }
@@ -253,6 +269,8 @@ Decision Decide(const Request& request, std::span<const std::byte> params) {
     case Request::Kind::kAllocMemory:
       if (IsHarmless(request.cls)) return {};
       return Answer(abi::kNotSupported, "GPU memory by an old request");
+    case Request::Kind::kAllocObject:
+      return DecideAllocObject(request.cls);
     case Request::Kind::kWrapped:
       break;
   }

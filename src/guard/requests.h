@@ -14,6 +14,7 @@ namespace tessera::guard {
 
 // Escapes that only the gate looks at; the others are in channel::abi::Escape. [S] nv_escape.h, nv-ioctl-numbers.h
 inline constexpr std::uint32_t kAllocMemory = 0x27;  // NVOS02 with a descriptor: older allocations of memory
+inline constexpr std::uint32_t kAllocObject = 0x28;  // NVOS05: older allocations of objects, without parameters
 inline constexpr std::uint32_t kWrapped = 0xd3;  // NV_ESC_IOCTL_XFER_CMD: holds the number, size and address of another
 
 // An ioctl that the gate looks at. The driver takes a request by the number and the size in it and never looks at its
@@ -21,13 +22,14 @@ inline constexpr std::uint32_t kWrapped = 0xd3;  // NV_ESC_IOCTL_XFER_CMD: holds
 struct GuardedSize {
   std::uint32_t number, bytes;
 };
-inline constexpr std::array<GuardedSize, 8> kGuardedSizes{{{channel::abi::kFree, sizeof(channel::abi::Free)},
+inline constexpr std::array<GuardedSize, 9> kGuardedSizes{{{channel::abi::kFree, sizeof(channel::abi::Free)},
                                                            {channel::abi::kControl, sizeof(channel::abi::Control)},
                                                            {channel::abi::kAlloc, sizeof(channel::abi::AllocShort)},
                                                            {channel::abi::kAlloc, sizeof(channel::abi::Alloc)},
                                                            {channel::abi::kDup, sizeof(channel::abi::Dup)},
                                                            {channel::abi::kHeapControl, 184},
                                                            {kAllocMemory, 56},
+                                                           {kAllocObject, 20},
                                                            {kWrapped, 16}}};
 inline constexpr std::size_t kMostArgumentBytes = 184;
 
@@ -45,10 +47,21 @@ constexpr bool IsGuarded(std::uint32_t number, std::uint32_t bytes) {
 
 // The argument of a guarded ioctl, decoded. Handles are as the program gave them: `object` 0 lets RM choose.
 struct Request {
-  enum class Kind { kFree, kControl, kAlloc, kDup, kHeapAlloc, kHeapFree, kHeapOther, kAllocMemory, kWrapped };
+  enum class Kind {
+    kFree,
+    kControl,
+    kAlloc,
+    kDup,
+    kHeapAlloc,
+    kHeapFree,
+    kHeapOther,
+    kAllocMemory,
+    kAllocObject,
+    kWrapped
+  };
   Kind kind = Kind::kWrapped;
   std::uint32_t client = 0, parent = 0, object = 0;
-  std::uint32_t cls = 0;                               // kAlloc, kAllocMemory: the class
+  std::uint32_t cls = 0;                               // kAlloc, kAllocMemory, kAllocObject: the class
   std::uint32_t command = 0;                           // kControl: the command; kHeapOther: the function
   std::uint32_t source_client = 0, source_object = 0;  // kDup
   std::uint64_t params = 0;         // kAlloc, kControl: where the program's parameters are, in its memory

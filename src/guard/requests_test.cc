@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -26,6 +27,8 @@ TEST(RequestsTest, KnowsTheSizesOfTheDriver) {
   EXPECT_TRUE(IsGuarded(abi::kAlloc, 48));
   EXPECT_FALSE(IsGuarded(abi::kAlloc, 40));
   EXPECT_FALSE(IsGuarded(abi::kFree, 32));
+  EXPECT_TRUE(IsGuarded(kAllocObject, 20));
+  EXPECT_FALSE(IsGuarded(kAllocObject, 24));
   EXPECT_FALSE(IsGuarded(0x4e, 56)) << "mapping memory is not ours to look at";
 }
 
@@ -125,6 +128,27 @@ TEST(RequestsTest, OldAllocationsOfGpuMemoryAreRefused) {
   EXPECT_EQ(decide(abi::kMemoryLocal).action, Action::kPass) << "a handle on the whole, which takes nothing";
 }
 
+TEST(RequestsTest, OldAllocationsOfWhatLeadsToChannelsAreRefused) {
+  const auto decode = [](std::uint32_t cls) {
+    return DecodeStruct(kAllocObject, std::array<std::uint32_t, 5>{1, 2, 3, cls});
+  };
+  const Request request = decode(abi::kDevice);
+  EXPECT_EQ(request.kind, Request::Kind::kAllocObject);
+  EXPECT_EQ(request.client, 1u);
+  EXPECT_EQ(request.parent, 2u);
+  EXPECT_EQ(request.object, 3u);
+  EXPECT_EQ(request.cls, std::uint32_t{abi::kDevice});
+  EXPECT_EQ(request.status_offset, 16u);
+  for (const std::uint32_t cls : {0x80u, 0xa06cu, 0xc86fu, 0xc96fu, 0x40u, 0xc2u}) {
+    const Decision decision = Decide(decode(cls), {});
+    EXPECT_EQ(decision.action, Action::kAnswer) << std::hex << cls;
+    EXPECT_EQ(decision.status, abi::kInsufficientPermissions) << std::hex << cls;
+    EXPECT_FALSE(decision.why.empty()) << std::hex << cls;
+  }
+  EXPECT_EQ(Decide(decode(abi::kRootClient), {}).action, Action::kClient);
+  EXPECT_EQ(Decide(decode(abi::kSubdevice), {}).action, Action::kPass);
+}
+
 TEST(RequestsTest, WrappedRequestsAreRefused) {
   const Decision decision = Decide(DecodeStruct(kWrapped, std::array<std::uint32_t, 4>{abi::kAlloc, 48}), {});
   EXPECT_EQ(decision.action, Action::kFail);
@@ -132,7 +156,8 @@ TEST(RequestsTest, WrappedRequestsAreRefused) {
 }
 
 TEST(RequestsTest, ControlsOverOthersAreRefused) {
-  for (const std::uint32_t command : {0x801711u, 0x20801117u, 0x20801115u, 0x2080110au, 0xa06c0105u, 0x20801116u}) {
+  for (const std::uint32_t command : {0x801711u, 0x20801117u, 0x20801115u, 0x2080110au, 0xa06c0105u, 0x20801116u,
+                                      0x2080111au, 0x2080111bu, 0x2080111cu}) {
     const Decision decision = DecideControl(command);
     EXPECT_EQ(decision.action, Action::kAnswer) << std::hex << command;
     EXPECT_EQ(decision.status, abi::kInsufficientPermissions) << std::hex << command;

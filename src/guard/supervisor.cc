@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 // Linux 6.6: the caller runs on the supervisor's core at once when it is answered, and the other way round.
@@ -75,8 +77,15 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorHooks hooks, Sup
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  supervisor->thread_ = std::thread([self = supervisor.get()] { self->Run(); });
+  bool started = true;
+  try {
+    supervisor->thread_ = std::thread([self = supervisor.get()] { self->Run(); });
+  } catch (const std::system_error&) {
+    started = false;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started)
+    return Fail(EAGAIN, "cannot start the kernel gate's thread", "raise the limit on processes (ulimit -u)");
   return supervisor;
 }
 
@@ -144,11 +153,8 @@ void Supervisor::ServeListeners() {
   // From the last to the first: what ends is taken out.
   for (std::size_t i = listeners_.size(); i-- > 0;) {
     const short events = watched_[kFirstListener + i].revents;
-    if (events & POLLIN) {
-      ServeOne(listeners_[i]);
-    } else if (events != 0) {
-      End(listeners_[i].id, true);
-    }
+    const bool lives = events == 0 || ((events & POLLIN) != 0 && ServeOne(listeners_[i]));
+    if (!lives) End(listeners_[i].id, true);
   }
 }
 
@@ -184,12 +190,13 @@ void Supervisor::End(std::uint64_t id, bool tell) {
   if (tell) ended_(id);
 }
 
-// One call, so that a program that makes many does not keep the others waiting.
-void Supervisor::ServeOne(const Listener& listener) {
+// One call, so that a program that makes many does not keep the others waiting. False: it is no
+// listener, or none any more, and would be readable for ever.
+bool Supervisor::ServeOne(const Listener& listener) {
   std::fill(buffers_->notification.begin(), buffers_->notification.end(), 0);
   auto* notification = reinterpret_cast<seccomp_notif*>(buffers_->notification.data());
   // It does not wait: a call is there, or was (ENOENT: its thread was killed since).
-  if (ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return;
+  if (ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return errno == ENOENT || errno == EINTR;
   const auto waiting = [&] { return ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &notification->id) == 0; };
   const seccomp_data& data = notification->data;
   const Gate::Answer answer = gate_->Serve({.tid = static_cast<pid_t>(notification->pid),
@@ -205,6 +212,7 @@ void Supervisor::ServeOne(const Listener& listener) {
   response->flags = answer.pass ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
   response->error = answer.pass ? 0 : answer.result;
   gate_->Done(ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_SEND, response) == 0);
+  return true;
 }
 
 }  // namespace tessera::guard

@@ -53,7 +53,7 @@ class Supervisor {
   Supervisor(std::unique_ptr<KernelBoundary> boundary, std::unique_ptr<Buffers> buffers);
   void Run();
   void ServeListeners();
-  void ServeOne(const Listener& listener);
+  bool ServeOne(const Listener& listener);
   bool TakeRequests();
   void Watch(int fd);
   void End(std::uint64_t id, bool tell);

@@ -1,16 +1,21 @@
 // Programs behind a real filter, with a fake driver: what they see, and what is counted.
 #include "guard/supervisor.h"
 
+#include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <string>
 
+#include "guard/borrowed_file.h"
 #include "guard/filter.h"
 #include "guard/testing/stage.h"
 
@@ -179,6 +184,23 @@ TEST(SupervisorTest, TheVulkanDriversRegistersPass) {
   EXPECT_EQ(stage.Refused().size(), 2u);
 }
 
+TEST(SupervisorTest, OldRequestsMakeNoDevices) {
+  Tenant tenant([] {
+    const Rm rm{FakeDriver::Open()};
+    std::array<std::uint32_t, 5> words{rm.client, rm.client, 0x80, abi::kDevice, 0xffff};
+    const auto ask = [&] { return ioctl(rm.file, _IOWR('F', 0x28, words), words.data()); };
+    TENANT_CHECK(ask() == 0 && words[4] == abi::kInsufficientPermissions);
+    words[3] = abi::kSubdevice;
+    TENANT_CHECK(ask() == -1 && errno == ENOTTY);  // of the fake's memfd: it passed
+    return 0;
+  });
+  SKIP_UNLESS_PERMITTED(tenant);
+  Stage stage(10 * kMiB);
+  EXPECT_EQ(stage.Run(tenant), 0);
+  EXPECT_EQ(stage.driver->Objects(), 0u);
+  EXPECT_EQ(stage.Refused().size(), 1u);
+}
+
 TEST(SupervisorTest, ControlsAreRefusedOrPretended) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
@@ -342,6 +364,48 @@ TEST(SupervisorTest, TheSupervisorsEndEndsAWait) {
   EXPECT_EQ(tenant.Wait(), 0);
   close(busy[0]);
   close(busy[1]);
+}
+
+TEST(SupervisorTest, WhatIsNoListenerEnds) {
+  Stage stage(10 * kMiB);
+  // Always readable, and it knows no requests.
+  stage.WaitUntilEnded(stage.supervisor->Add(UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC))));
+}
+
+TEST(SupervisorTest, TellsListenersFromOtherFiles) {
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC)), memory(FakeDriver::Open());
+  const UniqueFd other(epoll_create1(EPOLL_CLOEXEC));  // nameless, as listeners are
+  EXPECT_FALSE(IsListener(-1));
+  EXPECT_FALSE(IsListener(null.Get()));
+  EXPECT_FALSE(IsListener(memory.Get()));
+  EXPECT_FALSE(IsListener(other.Get()));
+  Tenant tenant([] { return 0; });
+  SKIP_UNLESS_PERMITTED(tenant);
+  const UniqueFd listener = tenant.TakeListener();
+  EXPECT_TRUE(IsListener(listener.Get()));
+}
+
+TEST(SupervisorTest, FindsTheFilesOfProgramsBehindFilters) {
+  FakeDriver driver;
+  const UniqueFd file(FakeDriver::Open());
+  Tenant tenant([] { return 0; });  // a child, so it has the file too
+  SKIP_UNLESS_PERMITTED(tenant);
+  const HeldFiles held = FindControlFiles(driver);
+  EXPECT_TRUE(held.complete);
+  EXPECT_TRUE(std::ranges::any_of(
+      held.files, [&](const HeldFile& its) { return its.pid == tenant.Pid() && its.fd == file.Get(); }));
+}
+
+TEST(SupervisorTest, SaysThatASearchWasNotComplete) {
+  FakeDriver driver;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const HeldFiles held = FindControlFiles(driver);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(held.complete);
+  EXPECT_TRUE(held.files.empty());
 }
 
 }  // namespace

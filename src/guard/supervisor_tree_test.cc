@@ -1,5 +1,6 @@
 // Programs behind the gate that fork, share and close files, and end.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,48 @@ TEST(SupervisorTreeTest, WhatWasClosedIsFoundBeforeARefusal) {
   SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   EXPECT_EQ(stage.Run(tenant), 0);
+}
+
+TEST(SupervisorTreeTest, ASearchWithoutDescriptorsEndsNobody) {
+  int said[2], go[2];
+  ASSERT_EQ(pipe(said), 0);
+  ASSERT_EQ(pipe(go), 0);
+  Tenant tenant([&] {
+    const Rm first{FakeDriver::Open(), 0xc1d00001};
+    const Rm second{FakeDriver::Open(), 0xc1d00002};
+    TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
+    close(first.file);
+    TENANT_CHECK(second.Memory(1, 8 * kMiB) == abi::kNoMemory);  // nobody could see that it is closed
+    char byte = 'x';
+    TENANT_CHECK(write(said[1], &byte, 1) == 1 && read(go[0], &byte, 1) == 1);
+    TENANT_CHECK(second.Memory(1, 8 * kMiB) == 0);
+    return 0;
+  });
+  close(said[1]);
+  SKIP_UNLESS_PERMITTED(tenant);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  Stage stage(10 * kMiB);
+  int charges = 0;
+  stage.on_charge = [&] {
+    if (++charges != 2) return;
+    // From now on no number is free.
+    const int lowest = dup(go[0]);
+    close(lowest);
+    const rlimit full{.rlim_cur = static_cast<rlim_t>(lowest), .rlim_max = before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &full);
+  };
+  const std::uint64_t id = stage.Serve(tenant);
+  char byte = 'x';
+  EXPECT_EQ(read(said[0], &byte, 1), 1);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(write(go[1], &byte, 1), 1);
+  EXPECT_EQ(tenant.Wait(), 0);
+  stage.WaitUntilEnded(id);
+  EXPECT_EQ(stage.Held(), 0u);
+  close(said[0]);
+  close(go[0]);
+  close(go[1]);
 }
 
 TEST(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {

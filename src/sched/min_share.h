@@ -39,13 +39,14 @@ class MinShare {
   Nanos Deadline() const {
     if (rate_ <= 0 || !starved_) return kNever;
     if (!open_) return since_ + static_cast<Nanos>(std::max(0.0, block_ - saved_) / rate_) + 1;
-    return part_ > rate_ ? since_ + static_cast<Nanos>(saved_ / (part_ - rate_)) + 1 : kNever;
+    return part_ > rate_ + kLeastDifference ? since_ + static_cast<Nanos>(saved_ / (part_ - rate_)) + 1 : kNever;
   }
 
  private:
   static constexpr Nanos kPeriod = 500 * kMillisecond;
   static constexpr Nanos kLeastBlock = 5 * kMillisecond;
   static constexpr double kRounding = 1e3;
+  static constexpr double kLeastDifference = 1e-9;  // of parts: less is rounding
 
   const double rate_;
   const double block_;

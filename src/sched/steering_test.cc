@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/min_share.h"
+
 namespace tessera::sched {
 
 bool operator==(const Order& a, const Order& b) { return a.kind == b.kind && a.vgpu == b.vgpu && a.time == b.time; }
@@ -375,6 +377,16 @@ TEST_F(MinShareTest, AStarvedClassGetsABlock) {
   EXPECT_TRUE(steering_.Running(1)) << "the higher one runs on";
   EXPECT_THAT(Run(900 * kMs), testing::Contains(StopOf(2)));
   EXPECT_NEAR(static_cast<double>(last_), 555 * kMs, 5 * kMs) << "25 ms, in a block of twice that";
+}
+
+// Three slices of 42, 6 and 12: the parts of the two last ones are 0.3 but for rounding.
+TEST(MinShare, APartThatIsTheRateButForRoundingEndsNoBlock) {
+  MinShare share(30);
+  share.Pass(0);
+  share.Set(true, 0.1 + 0.2);
+  share.Pass(kSecond);
+  ASSERT_TRUE(share.open());
+  EXPECT_EQ(share.Deadline(), kNever);
 }
 
 TEST_F(MinShareTest, WhoHadTheGpuIsNotStarved) {

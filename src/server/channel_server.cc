@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint8_t Bit(FreezeReason reason) { return static_cast<std::uint8_t>(reason); }
 constexpr std::uint32_t kMostGpus = 64;
+constexpr std::size_t kMostFalseClaims = 256;  // of one program: that many contexts may end while we look
 
 // An operator stops all that a process does, as does memory that it must not have; the other reasons stop what
 // computes.
@@ -72,9 +73,10 @@ ChannelServer::Process& ChannelServer::Find(pid_t pid) {
 }
 
 void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source) {
+  Beat();
   Process& process = Find(pid);
-  if (source == Source::kShim && process.guarded) return;
-  if (source == Source::kGuard && !std::exchange(process.guarded, true) && process.claimed) {
+  if (source != Source::kGuard && process.guarded) return;
+  if (source == Source::kGuard && !std::exchange(process.guarded, true)) {
     process.objects = {};
     process.claimed = process.refused = false;
   }
@@ -107,12 +109,17 @@ void ChannelServer::Prune(pid_t pid, std::uint32_t gpu, Use& use) const {
 
 void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen) {
   Process& process = Find(pid);
-  for (const auto& event : events) process.objects.Apply(event);
-  process.verified = true;
+  // What it made since then is not frozen, and what it told since then is not proved by that.
+  channel::ObjectTable then;
+  for (const auto& event : events) {
+    then.Apply(event);
+    process.objects.Apply(event);
+  }
+  process.verified = process.verified || !process.claimed;
   if (!frozen || !control_) return;
   left_.insert(pid);
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
-    for (const channel::Group& group : Groups(pid, gpu)) {
+    for (const channel::Group& group : then.Groups(control_->DeviceInstance(gpu))) {
       Use& use = process.uses[gpu];
       use.fresh = false;
       for (const std::uint32_t handle : group.channels) use.off.emplace(group.client, handle);
@@ -160,11 +167,15 @@ void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process)
 void ChannelServer::Release(pid_t pid) {
   const auto found = processes_.find(pid);
   if (let_go_ || found == processes_.end()) return;
+  Beat();
   const bool alive = Available() && Alive(found->second);
   for (auto& [gpu, use] : found->second.uses) {
-    use.reasons = alive ? use.reasons & Bit(FreezeReason::kOperator) : 0;
-    if (alive) (void)Settle(gpu, {&pid, 1});
-    if (watchdog_) watchdog_->NoteThawed(pid, gpu);
+    use.reasons = alive ? use.reasons & (Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory)) : 0;
+    if (alive) {
+      (void)Settle(gpu, {&pid, 1});
+    } else if (watchdog_) {
+      watchdog_->NoteThawed(pid, gpu);
+    }
   }
 }
 
@@ -197,19 +208,34 @@ void ChannelServer::Reap() {
 bool ChannelServer::Verify(pid_t pid, Process& process) {
   if (process.verified || process.refused || !control_) return process.verified;
   std::map<std::uint32_t, bool> clients;  // whether they proved to be the process's
+  std::vector<channel::Group> gone;
   for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
     channel::Target target = TargetOf(pid, process, gpu);
     const auto groups = std::move(target.groups);
     for (const channel::Group& group : groups) {
-      bool& proved = clients[group.client];
-      if (proved || group.handle == 0) continue;
+      if (group.handle == 0 || clients[group.client]) {
+        clients.try_emplace(group.client, false);
+        continue;
+      }
       target.groups = {group};
       target.groups[0].engine = channel::abi::kEngineGraphics;  // those that copy have a slice to ask for, too
       const auto slice = control_->Slice(gpu, target);
-      proved = slice || slice.error().code == EPERM || slice.error().code == ESRCH;
+      if (slice || slice.error().code == EPERM || slice.error().code == ESRCH) {
+        clients[group.client] = true;
+      } else if (slice.error().code == ENOENT) {
+        gone.push_back(group);
+      }
     }
   }
-  if (std::ranges::all_of(clients, [](const auto& client) { return client.second; })) return process.verified = true;
+  // Nobody has it: it ended, and the news of that is under way or never comes (a file that was closed). Whoever claims
+  // such things again and again is refused.
+  for (const channel::Group& group : gone) {
+    process.objects.Apply({.kind = channel::ObjectEvent::Kind::kFree, .client = group.client, .object = group.handle});
+    if (!clients[group.client]) clients.erase(group.client);
+  }
+  process.false_claims += gone.size();
+  const bool proved = std::ranges::all_of(clients, [](const auto& client) { return client.second; });
+  if (proved && process.false_claims < kMostFalseClaims) return process.verified = true;
   log::Warn("process {} claims channels that are not its own; they are not steered", pid);
   process.refused = true;
   process.objects = {};
@@ -319,9 +345,10 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     calls_.Note(end);
     (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
     if (!result) done = result;
-    if (!result && freeze) {
-      // Some of it may be off: all of it runs again, and each is tried by itself.
-      (void)control_->Thaw(gpu, targets, Reach::kAll);
+    if (!result) {
+      // Some of it may be off: all of it runs again, and each is tried by itself. What cannot be thawed stays noted as
+      // off, and Beat tries again.
+      if (freeze) (void)control_->Thaw(gpu, targets, Reach::kAll);
       for (const channel::Target& target : targets) {
         if (targets.size() > 1) (void)Settle(gpu, {&target.pid, 1});
       }
@@ -355,7 +382,8 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
 // The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
 void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
   if (!watchdog_) return;
-  if (use.reasons != 0 && !(use.reasons & Bit(FreezeReason::kOperator))) {
+  const bool off = use.reasons != 0 || !use.off.empty() || use.reach;
+  if (off && !(use.reasons & Bit(FreezeReason::kOperator))) {
     watchdog_->NoteFrozen(pid, gpu, TargetOf(pid, process, gpu));
   } else {
     watchdog_->NoteThawed(pid, gpu);
@@ -368,10 +396,23 @@ void ChannelServer::Beat() {
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
       if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;
+      // The watchdog may have failed for some, and some may have been frozen since: RM counts.
+      const channel::Target target = TargetOf(pid, process, gpu);
+      (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
       use.off.clear();
       use.reach.reset();
       use.still_at = 0;
       (void)Settle(gpu, {&pid, 1});
+    }
+  }
+}
+
+// A thaw that the driver refused is tried again until it is done.
+void ChannelServer::RetryThaws() {
+  if (!Available() || let_go_) return;
+  for (auto& [pid, process] : processes_) {
+    for (auto& [gpu, use] : process.uses) {
+      if (use.reasons == 0 && (!use.off.empty() || use.reach)) (void)Settle(gpu, {&pid, 1});
     }
   }
 }

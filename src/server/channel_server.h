@@ -72,6 +72,8 @@ class ChannelServer {
   // Tells the watchdog that this daemon does not hang. If it did, and everybody was thawed: freezes again. Also done
   // before any other change, which must not take for frozen who is not.
   void Beat();
+  // Thaws what should run and could not be thawed when it was asked for.
+  void RetryThaws();
   // What an earlier daemon knew of a process, and had frozen for an operator.
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // For Restore: events that make the same channels.
@@ -112,11 +114,12 @@ class ChannelServer {
   struct Process {
     UniqueFd fd;  // pidfd
     channel::ObjectTable objects;
-    bool guarded = false;   // the kernel gate tells all of it: its shim is not asked
-    bool claimed = false;   // its shim told something
-    bool verified = false;  // nobody else but a trusted source told, or the claims proved true
-    bool refused = false;   // a claim was wrong
-    bool older = false;     // than this daemon: one before it may have frozen it
+    bool guarded = false;          // the kernel gate tells all of it: its shim is not asked
+    bool claimed = false;          // its shim told something
+    bool verified = false;         // nobody else but a trusted source told, or the claims proved true
+    bool refused = false;          // a claim was wrong
+    std::size_t false_claims = 0;  // of what nobody has
+    bool older = false;            // than this daemon: one before it may have frozen it
     std::map<std::uint32_t, Use> uses;
   };
 

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
   if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
   daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
-    if (self->ending_) return;
+    if (self->ending_ || self->restoring_) return;
     self->saver_.Changed();
     self->StayAwhile();
   });
@@ -56,7 +56,11 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
   });
   daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu) { self->guests_->Abandon(vgpu); });
+  // What is there must not be overwritten by the half of it that is restored already.
+  daemon->restoring_ = true;
   daemon->RestoreVGpus();
+  daemon->restoring_ = false;
+  if (!daemon->table_->All().empty() || !daemon->unplaced_.empty()) daemon->saver_.Changed();
   if (daemon->setup_.watch) daemon->guests_->StartWatch();
   daemon->TestControl();
   for (const auto& gpu : daemon->gpus_) gpu->ChooseControl();
@@ -130,6 +134,7 @@ void Daemon::RestoreProcesses() {
 void Daemon::Beat() {
   channels_.Reap();
   channels_.Beat();
+  channels_.RetryThaws();
   beat_timer_.Arm(MonotonicNow() + kSecond);
 }
 
@@ -229,6 +234,7 @@ void Daemon::StayAwhile() {
 
 void Daemon::EndIfIdle() {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
+  if (guests_->Any()) return StayAwhile();
   if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
   log::Info("nobody is left to serve");
   loop_.Stop();

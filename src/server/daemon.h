@@ -102,6 +102,7 @@ class Daemon {
   Background testing_;
   StateSaver saver_;
   bool ending_ = false;
+  bool restoring_ = false;  // the vGPUs of the daemon before
 };
 
 }  // namespace tessera::server

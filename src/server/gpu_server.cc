@@ -96,7 +96,11 @@ void GpuServer::SwitchTo(bool steers) {
       time_->Join(vgpu->id, process->gate, now);
       // A free gate lets work that was on its way go on without a word. At a closed one it drains, and asks again.
       const bool works = before[process] == Gate::State::kRunning || before[process] == Gate::State::kDraining;
-      if (process->guest || (steers && works)) time_->Wants(process->gate, now, false);
+      if (process->guest || (steers && works)) {
+        time_->Wants(process->gate, now, false);
+      } else if (steers && before[process] == Gate::State::kWanting) {
+        time_->Wants(process->gate, now, true);  // to it the free gate is an answer, so it says nothing more
+      }
     }
   }
   SetTimer();
@@ -199,12 +203,14 @@ void GpuServer::Forget(VGpu& vgpu) {
 
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts) {
   process.vgpu = &vgpu;
+  process.overdrawn = (channels_.Reasons(process.pid, index_) & static_cast<std::uint8_t>(FreezeReason::kMemory)) != 0;
   vgpu.processes.push_back(&process);
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   if (on_join_) on_join_(process);
   // What it is frozen for may be of another vGPU, or of before.
-  if (vgpu.spec.frozen || channels_.StillSince(process.pid, index_) != 0) ApplyHold(process);
+  if (vgpu.spec.frozen || process.frozen || process.overdrawn || channels_.StillSince(process.pid, index_) != 0)
+    ApplyHold(process);
   NoteActivity();
   if (process.guest && on_contexts_changed_) on_contexts_changed_();
 }
@@ -262,9 +268,16 @@ void GpuServer::DropContext(Process& process) {
   if (process.memory.contexts == 0) process.worked = false;
 }
 
+void GpuServer::Collect(const VGpu& vgpu, std::uint64_t bytes) { memory_.Collect(vgpu.id, bytes); }
+
 bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
   NoteActivity();
   return memory_.Hold(process.memory, bytes);
+}
+
+void GpuServer::HoldAnyway(Process& process, std::uint64_t bytes) {
+  NoteActivity();
+  memory_.HoldAnyway(process.memory, bytes);
 }
 
 void GpuServer::BeginMeasurement() {

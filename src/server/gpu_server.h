@@ -50,7 +50,9 @@ class GpuServer {
   std::uint64_t AddContext(Process& process);
   void DropContext(Process& process);
   // What the kernel gate counts of the process's memory, in all. False: it may not have that much; nothing changes.
+  void Collect(const VGpu& vgpu, std::uint64_t bytes);
   bool Hold(Process& process, std::uint64_t bytes);
+  void HoldAnyway(Process& process, std::uint64_t bytes);
 
   // An operator stops a process or a whole vGPU, or lets it go on: its channels, or its gate where those are not known.
   void Freeze(Process& process, bool frozen);

@@ -121,10 +121,22 @@ Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pi
 }
 
 void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event) {
-  channels_.Observe(pid, event, ChannelServer::Source::kGuard);
   const auto tree = trees_.find(tree_id);
   if (tree == trees_.end()) return;
-  if (auto guest = Know(pid, tree->second.vgpus)) Settle(pid, **guest);
+  auto guest = Know(pid, tree->second.vgpus);
+  if (!guest) return;  // it has ended, and what it had was forgotten
+  channels_.Observe(pid, event, ChannelServer::Source::kGuard);
+  Settle(pid, **guest);
+  if (event.kind != channel::ObjectEvent::Kind::kAlloc || event.cls != channel::abi::kDevice) return;
+  // From its first device on, what the driver says that it has is measured against what the gate granted, also if that
+  // is nothing.
+  for (const VgpuId id : tree->second.vgpus) {
+    VGpu* vgpu = table_.Find(id);
+    if (!vgpu || vgpu->removed || !channels_.IsDevice(vgpu->gpu, event.detail)) continue;
+    Process* process = Find(pid, vgpu->gpu);
+    if (!process) process = Join(pid, **guest, *vgpu);
+    if (process) process->guarded = true;
+  }
 }
 
 // The vGPU on whose GPU the memory is. The first, where that is none of them, or not known.
@@ -145,12 +157,15 @@ bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t devic
   if (tree == trees_.end()) return false;
   VGpu* vgpu = PayerOf(pid, device, tree->second.vgpus);
   if (!vgpu) return false;
+  gpus_[vgpu->gpu]->Collect(*vgpu, bytes);  // before anything is looked up: it may end any program's session
   Process* process = Find(pid, vgpu->gpu);
   if (!process) {
     auto guest = Know(pid, tree->second.vgpus);
     if (guest) process = Join(pid, **guest, *vgpu);
   }
-  if (!process || !gpus_[vgpu->gpu]->Hold(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes)) return false;
+  // A program that attached to another vGPU by itself still pays here, and cannot.
+  if (!process || process->vgpu != vgpu) return false;
+  if (!gpus_[vgpu->gpu]->Hold(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes)) return false;
   process->guarded = true;
   counted_.Add(pid, device, vgpu->gpu, bytes);
   return true;
@@ -214,6 +229,7 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   process->gate.ungated = true;
   Process* joined = process.get();
   guest.processes[vgpu.gpu] = std::move(process);
+  joined->frozen = WasFrozen(pid);  // it may have been there with a shim until now
   GpuServer& gpu = *gpus_[vgpu.gpu];
   gpu.Join(vgpu, *joined, 0, 0);
   Recount(*joined);
@@ -240,7 +256,7 @@ void GuestServer::Recount(Process& process) {
   const auto counted = counted_.On(process.pid, process.vgpu->gpu);
   if (!counted) return;
   process.guarded = true;
-  (void)gpus_[process.vgpu->gpu]->Hold(process, *counted);  // else the next measurement charges it
+  gpus_[process.vgpu->gpu]->HoldAnyway(process, *counted);
 }
 
 bool GuestServer::WasFrozen(pid_t pid) const {
@@ -267,14 +283,13 @@ void GuestServer::Ended(pid_t pid) {
   const auto found = guests_.find(pid);
   if (found == guests_.end()) return;
   for (auto& [gpu, process] : found->second.processes) gpus_[gpu]->Leave(*process);
-  const bool adopted = found->second.adopted;
-  const auto vgpus = std::move(found->second.vgpus);
+  const auto adopted = std::move(found->second.adopted);
   guests_.erase(found);
   counted_.Forget(pid);
   channels_.Forget(pid);
   watched_.Remove(pid);
-  if (!adopted) return;
-  for (const VgpuId id : vgpus) table_.Left(id);
+  if (adopted.empty()) return;
+  for (const VgpuId id : adopted) table_.Left(id);
   on_change_();
 }
 
@@ -308,7 +323,8 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   }
   auto guest = Know(pid, {vgpu.id});
   if (!guest) return std::unexpected(guest.error());
-  (*guest)->adopted = true;
+  (*guest)->adopted.push_back(vgpu.id);
+  if (std::ranges::find((*guest)->vgpus, vgpu.id) == (*guest)->vgpus.end()) (*guest)->vgpus.push_back(vgpu.id);
   table_.Joined(vgpu);
   Process* process = Join(pid, **guest, vgpu);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
@@ -328,7 +344,7 @@ std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
 void GuestServer::Abandon(const VGpu& vgpu) {
   std::vector<pid_t> adopted;
   for (const auto& [pid, guest] : guests_) {
-    if (guest.adopted && std::ranges::find(guest.vgpus, vgpu.id) != guest.vgpus.end()) adopted.push_back(pid);
+    if (std::ranges::find(guest.adopted, vgpu.id) != guest.adopted.end()) adopted.push_back(pid);
   }
   for (const pid_t pid : adopted) {
     Guest& guest = guests_.at(pid);
@@ -403,7 +419,7 @@ bool GuestServer::Keeps(pid_t pid) const {
     const Process* process = Find(pid, gpu->Index());
     return process && process->frozen;
   };
-  return frozen_.contains(pid) || (guest != guests_.end() && guest->second.adopted) ||
+  return frozen_.contains(pid) || (guest != guests_.end() && !guest->second.adopted.empty()) ||
          std::ranges::any_of(gpus_, frozen);
 }
 
@@ -416,7 +432,7 @@ std::vector<SavedProcess> GuestServer::Saved() const {
       saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Objects(pid)});
   };
   for (const auto& [pid, guest] : guests_) {
-    if (!guest.adopted) continue;
+    if (guest.adopted.empty()) continue;
     for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->frozen);
   }
   for (const auto& [pid, start] : frozen_) {
@@ -439,6 +455,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
     channels_.Restore(entry.pid, entry.objects, entry.frozen);
     if (entry.frozen) frozen_[entry.pid] = entry.start;
     for (const auto& gpu : gpus_) {
+      if (Process* process = Find(entry.pid, gpu->Index()); process && entry.frozen) gpu->Freeze(*process, true);
       if (!channels_.Knows(entry.pid, gpu->Index())) continue;
       // An earlier daemon may have left it frozen by policy; what an operator said stands.
       const pid_t pid = entry.pid;

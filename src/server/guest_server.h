@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -68,6 +69,12 @@ class GuestServer {
   std::vector<Unmanaged> List() const;
   bool Complete(pid_t pid) const;
 
+  // Whether there is a program that only this daemon can serve: one behind the kernel gate, or an adopted one.
+  bool Any() const {
+    return !trees_.empty() ||
+           std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
+  }
+
   // Whether Saved tells of it.
   bool Keeps(pid_t pid) const;
 
@@ -80,9 +87,9 @@ class GuestServer {
   struct Guest {
     UniqueFd fd;  // pidfd
     EventLoop::Watch watch;
-    bool adopted = false;
     std::string name;
     std::vector<VgpuId> vgpus;                                    // it may use these
+    std::vector<VgpuId> adopted;                                  // of these, those into which it was adopted
     std::map<std::uint32_t, std::unique_ptr<Process>> processes;  // by GPU
   };
   struct Tree {  // a program under the kernel gate and all that it starts

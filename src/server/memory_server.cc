@@ -81,6 +81,7 @@ void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
   bytes = std::min(bytes, use.reserved);
   use.reserved -= bytes;
   ledger_.GiveBack(use.vgpu, bytes);
+  KeepCounted(use);
   Publish(use.vgpu);
 }
 
@@ -99,22 +100,52 @@ void MemoryServer::DropContext(MemoryUse& use) {
   --use.contexts;
   use.context_bytes -= price;
   ledger_.GiveBack(use.vgpu, price);
+  KeepCounted(use);
   Publish(use.vgpu);
 }
 
 bool MemoryServer::Hold(MemoryUse& use, std::uint64_t bytes) {
-  const std::uint64_t known = use.reserved + use.context_bytes;
-  const std::uint64_t other = bytes > known ? bytes - known : 0;
-  if (other > use.other) {
-    if (!Charge(use.vgpu, other - use.other)) return false;
-  } else {
-    ledger_.GiveBack(use.vgpu, use.other - other);
+  for (bool collected = false;; collected = true) {
+    const std::uint64_t other = Beyond(use, bytes);
+    if (other <= use.other || ledger_.Charge(use.vgpu, other - use.other)) break;
+    if (collected) {
+      ++accounts_.at(use.vgpu).oom_events;
+      return false;
+    }
+    TakeBackCredits(ledger_.HasPromise(use.vgpu) ? std::optional(use.vgpu) : std::nullopt);
   }
+  Count(use, bytes);
+  return true;
+}
+
+void MemoryServer::HoldAnyway(MemoryUse& use, std::uint64_t bytes) {
+  if (const std::uint64_t other = Beyond(use, bytes); other > use.other)
+    ledger_.ChargeAnyway(use.vgpu, other - use.other);
+  Count(use, bytes);
+}
+
+// What is counted of it beyond what it is charged for by itself.
+std::uint64_t MemoryServer::Beyond(const MemoryUse& use, std::uint64_t counted) {
+  const std::uint64_t known = use.reserved + use.context_bytes;
+  return counted > known ? counted - known : 0;
+}
+
+// What is more is charged already.
+void MemoryServer::Count(MemoryUse& use, std::uint64_t bytes) {
+  const std::uint64_t other = Beyond(use, bytes);
+  if (other < use.other) ledger_.GiveBack(use.vgpu, use.other - other);
   use.other = other;
   use.counted = bytes;
   use.most_counted = std::max(use.most_counted, bytes);
   Grown(use);
-  return true;
+}
+
+// After a use says that it has less: what the kernel gate counts stays charged, whatever is said.
+void MemoryServer::KeepCounted(MemoryUse& use) {
+  const std::uint64_t other = Beyond(use, use.counted);
+  if (other <= use.other) return;
+  ledger_.ChargeAnyway(use.vgpu, other - use.other);
+  use.other = other;
 }
 
 void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
@@ -126,8 +157,7 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   }
   use.measured = measured;
   std::uint64_t other = measured > use.most_charged ? measured - use.most_charged : 0;
-  const std::uint64_t known = use.reserved + use.context_bytes;
-  if (use.counted > known) other = std::max(other, use.counted - known);
+  other = std::max(other, Beyond(use, use.counted));
   if (other == use.other) return;
   ledger_.GiveBack(use.vgpu, use.other);
   ledger_.ChargeAnyway(use.vgpu, other);
@@ -162,16 +192,24 @@ bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes) {
   if (ledger_.Charge(id, bytes)) return true;
   if (bytes <= ledger_.Max(id)) {
     const auto only = ledger_.HasPromise(id) ? std::optional(id) : std::nullopt;
-    if (read_pending_ && !collecting_) {
-      collecting_ = true;
-      read_pending_(only);
-      collecting_ = false;
-    }
+    ReadWhatWaits(only);
     TakeBackCredits(only);
     if (ledger_.Charge(id, bytes)) return true;
   }
   ++accounts_.at(id).oom_events;
   return false;
+}
+
+void MemoryServer::Collect(VgpuId id, std::uint64_t bytes) {
+  if (bytes > ledger_.Available(id) && bytes <= ledger_.Max(id))
+    ReadWhatWaits(ledger_.HasPromise(id) ? std::optional(id) : std::nullopt);
+}
+
+void MemoryServer::ReadWhatWaits(std::optional<VgpuId> only) {
+  if (!read_pending_ || collecting_) return;
+  collecting_ = true;
+  read_pending_(only);
+  collecting_ = false;
 }
 
 void MemoryServer::TakeBackCredits(std::optional<VgpuId> only) {
@@ -183,6 +221,7 @@ void MemoryServer::TakeBackCredits(std::optional<VgpuId> only) {
       const std::uint64_t bytes = std::min(static_cast<std::uint64_t>(taken), use->reserved);
       use->reserved -= bytes;
       ledger_.GiveBack(id, bytes);
+      KeepCounted(*use);
     }
     Publish(id);
   }

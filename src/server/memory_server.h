@@ -61,9 +61,14 @@ class MemoryServer {
   std::uint64_t AddContext(MemoryUse& use);
   void DropContext(MemoryUse& use);
 
+  // Before Hold: where the vGPU has no room for `bytes` more, reads what its programs have said of memory that they
+  // free. That may end any of them.
+  void Collect(VgpuId id, std::uint64_t bytes);
   // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now.
   // False if it may not have that; then nothing changes.
   bool Hold(MemoryUse& use, std::uint64_t bytes);
+  // The same of what it has already, room or not.
+  void HoldAnyway(MemoryUse& use, std::uint64_t bytes);
 
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
   // that the process uses. More than it can have been charged is charged now.
@@ -89,6 +94,10 @@ class MemoryServer {
     std::uint64_t oom_events = 0;
   };
   bool Charge(VgpuId id, std::uint64_t bytes);
+  static std::uint64_t Beyond(const MemoryUse& use, std::uint64_t counted);
+  void Count(MemoryUse& use, std::uint64_t bytes);
+  void KeepCounted(MemoryUse& use);
+  void ReadWhatWaits(std::optional<VgpuId> only);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);
   void Publish(VgpuId id);

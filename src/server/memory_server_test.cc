@@ -110,6 +110,20 @@ TEST_F(MemoryServerTest, ReturnOfMoreThanWasReservedGivesWhatWas) {
   EXPECT_EQ(memory_.Ledger().Held(1), 0u);
 }
 
+// It took its memory through the kernel gate, and its shim says that it gave it back.
+TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 900 * kMiB), 900 * kMiB);
+  ASSERT_TRUE(memory_.Hold(a_.use, 900 * kMiB));
+  EXPECT_EQ(a_.use.other, 0u);
+  memory_.Return(a_.use, 900 * kMiB);
+  EXPECT_EQ(memory_.Ledger().Held(1), 900 * kMiB);
+  EXPECT_FALSE(memory_.Hold(a_.use, 900 * kMiB + kGiB));
+  ASSERT_TRUE(memory_.Hold(a_.use, 100 * kMiB));
+  EXPECT_EQ(memory_.Ledger().Held(1), 100 * kMiB);
+  memory_.HoldAnyway(a_.use, 2 * kGiB);
+  EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB);
+}
+
 TEST_F(MemoryServerTest, ContextsCostUntilTheyAreDropped) {
   EXPECT_EQ(memory_.AddContext(a_.use), kContext);
   EXPECT_EQ(memory_.AddContext(a_.use), kContext);

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cmath>
 #include <ranges>
+#include <utility>
 
 #include "base/seqpacket.h"
+#include "guard/filter.h"
 #include "server/log.h"
 
 namespace tessera::server {
@@ -156,7 +158,8 @@ Session::Complaint Session::On(const wire::Guard& guard) {
 
 Session::Complaint Session::OnListener() {
   if (!guards_) return "sent a listener without Guard";
-  if (!received_fd_) return "sent no listener";
+  if (!received_fd_ || !guard::IsListener(received_fd_.Get())) return "sent no listener";
+  if (std::exchange(listened_, true)) return "sent a second listener";
   std::vector<VgpuId> vgpus;
   std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
   if (auto served = guests_.Guard(std::move(received_fd_), std::move(vgpus), peer_.pid, program_); !served)

@@ -77,8 +77,9 @@ class Session {
   const Config& config_;
   ChannelServer& channels_;
   GuestServer& guests_;
-  UniqueFd received_fd_;  // came along with the packet that is acted on
-  bool guards_ = false;   // it said Guard: a listener is to come
+  UniqueFd received_fd_;   // came along with the packet that is acted on
+  bool guards_ = false;    // it said Guard: a listener is to come
+  bool listened_ = false;  // and has come
   bool reading_ = false;
   bool closed_ = false;
   bool greeted_ = false;

@@ -114,6 +114,7 @@ void SteeringServer::Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell 
 void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
+  const Gate::State before = gate.state;
   if (gate.held) {
     gate.state = waits ? Gate::State::kWanting : Gate::State::kRunning;
   } else if (!waits) {
@@ -126,7 +127,9 @@ void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
     gate.state = Gate::State::kRunning;
     Free(gate, turn, SharedPage::Bell::kWake);
   }
-  if (gate.state == Gate::State::kRunning && gate.slice == 0) slices_due_ = true;
+  // The processes of a vGPU that run divide its slice.
+  if (gate.state == Gate::State::kRunning && (gate.slice == 0 || (before != gate.state && turn.gates.size() > 1)))
+    slices_due_ = true;
   Report(turn, now, now);
   Execute(now);
 }
@@ -135,6 +138,7 @@ void SteeringServer::Idle(Gate& gate, Nanos now, Nanos since) {
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
   gate.state = Gate::State::kParked;
+  if (turn.gates.size() > 1) slices_due_ = true;
   // Its next work is to wait.
   if (turn.stopped || gate.held) gate.page.Give({}, SharedPage::Bell::kQuiet);
   Report(turn, now, std::min(since, now));

@@ -199,6 +199,34 @@ TEST_F(SteeringServerTest, WhatTheKernelGateTellsNoShimUndoes) {
   EXPECT_TRUE(Frozen(guest));
 }
 
+// One of two goes idle: the other has the whole slice of their vGPU.
+TEST_F(SteeringServerTest, WhoIsLeftOfAVgpuHasItsWholeSlice) {
+  Member& one = Running(high_);
+  Member& two = Running(high_);
+  VGpu other;
+  Make(other, 3, 2);
+  Member& rival = Running(other);
+  const auto becomes = [&](double part) {
+    const Nanos end = MonotonicNow() + 5 * kSecond;
+    const auto off = [&] {
+      return std::abs(static_cast<double>(control_->slices[one.process.pid]) -
+                      part * static_cast<double>(control_->slices[rival.process.pid]));
+    };
+    while (off() > kMicrosecond && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
+    return off() <= kMicrosecond;
+  };
+  EXPECT_TRUE(becomes(0.5));
+  Rests(two);
+  EXPECT_TRUE(becomes(1));
+  Works(two);
+  EXPECT_TRUE(becomes(0.5));
+  gpu_.Leave(rival.process);
+  channels_.Forget(rival.process.pid);
+  members_.pop_back();
+  gpu_.Remove(other);
+  gpu_.Forget(other);
+}
+
 TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Member& one = Running(high_);
   Running(high_);
@@ -349,6 +377,42 @@ TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {
   gpu_.Remove(low_);
   EXPECT_EQ(low.Order(), wire::Gate::kClosed);
   EXPECT_TRUE(Frozen(low));
+}
+
+// The driver refuses a thaw once.
+TEST_F(SteeringServerTest, AThawThatFailedIsTriedAgain) {
+  Member& low = Running(low_);
+  gpu_.Freeze(low.process, true);
+  ASSERT_TRUE(Frozen(low));
+  control_->thaw_fails = true;
+  gpu_.Freeze(low.process, false);
+  channels_.RetryThaws();
+  EXPECT_TRUE(Frozen(low));
+  control_->thaw_fails = false;
+  channels_.RetryThaws();
+  EXPECT_FALSE(Frozen(low));
+  gpu_.Freeze(low.process, true);
+  EXPECT_FALSE(control_->twice);
+}
+
+// It slept at its gate, and sees only that this is free.
+TEST_F(SteeringServerTest, WhoWaitedForTheTokenRunsWhenChannelsTakeOver) {
+  channels_.SetAvailable("its test is under way");
+  Running(low_);
+  VGpu other;
+  Make(other, 3, 12);
+  Member& waiting = Running(other);
+  ASSERT_EQ(waiting.process.gate.state, State::kWanting);
+  channels_.SetAvailable("");
+  gpu_.ChooseControl();
+  ASSERT_TRUE(gpu_.Steers());
+  EXPECT_EQ(waiting.process.gate.state, State::kRunning);
+  EXPECT_GT(control_->slices[waiting.process.pid], 0);
+  gpu_.Leave(waiting.process);
+  channels_.Forget(waiting.process.pid);
+  members_.pop_back();
+  gpu_.Remove(other);
+  gpu_.Forget(other);
 }
 
 // It says across processes that it has thawed something.

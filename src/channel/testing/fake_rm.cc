@@ -195,7 +195,8 @@ std::uint32_t FakeRm::Disable(const Object& subdevice, const abi::DisableChannel
     if (!clients_.contains(handle.first)) return abi::kInvalidClient;
     const auto channel = channels_.find(handle);
     if (channel == channels_.end() || channel->second.gpu != gpus_[subdevice.gpu].device) return abi::kInvalidChannel;
-    channel->second.frozen = request.disable != 0;
+    unsigned& disabled = channel->second.disabled;
+    disabled = request.disable != 0 ? disabled + 1 : disabled - std::min(disabled, 1u);
   }
   return abi::kOk;
 }

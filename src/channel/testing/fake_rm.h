@@ -42,7 +42,9 @@ class FakeRm {
   // From now on RM answers so to a call that names this channel; kOk ends it.
   void Break(std::uint32_t client, std::uint32_t channel, std::uint32_t status) { broken_[{client, channel}] = status; }
 
-  bool IsFrozen(std::uint32_t client, std::uint32_t channel) const { return channels_.at({client, channel}).frozen; }
+  bool IsFrozen(std::uint32_t client, std::uint32_t channel) const {
+    return channels_.at({client, channel}).disabled != 0;
+  }
   std::uint64_t SliceOf(std::uint32_t client, std::uint32_t handle) const { return slices_.at({client, handle}); }
   // How many channels each call of abi::kDisableChannels named.
   const std::vector<std::uint32_t>& disable_calls() const { return disable_calls_; }
@@ -55,7 +57,7 @@ class FakeRm {
   class Machine;
   struct Channel {
     std::uint32_t gpu = 0;
-    bool frozen = false;
+    unsigned disabled = 0;  // RM counts
   };
   struct Object {
     std::uint32_t cls = 0, parent = 0;

@@ -23,6 +23,7 @@ class FakeControl : public channel::Control {
   }
   Result<void> Thaw(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.thaws;
+    if (thaw_fails) return Fail(EIO, "the driver does not do that now");
     Each(targets, reach, [this](const Channel& channel) { frozen.erase(channel); });
     return {};
   }
@@ -41,7 +42,7 @@ class FakeControl : public channel::Control {
   channel::CallCounts Counts() const override { return counts_; }
 
   std::set<Channel> frozen;
-  bool fails = false;
+  bool fails = false, thaw_fails = false;
   pid_t fails_for = 0;
   bool twice = false;  // one was taken off that was off: the driver would want it back twice
   std::map<pid_t, Nanos> slices;
