@@ -2,18 +2,13 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace tessera::shim {
 namespace {
 
 constexpr std::uint64_t kPage = 2u << 20;
 constexpr std::uint64_t kUnit = 512;
-
-struct Entry {
-  Attachment* attachment;
-  std::uint64_t charge;
-  cuda::CUcontext context;
-};
 
 std::mutex mutex;
 
@@ -30,21 +25,23 @@ std::uint64_t ChargeOf(std::uint64_t bytes) {
   return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
 }
 
-void Remember(std::uint64_t key, Attachment& attachment, std::uint64_t charge, cuda::CUcontext context) {
-  std::lock_guard lock(mutex);
-  Entries()[key] = {&attachment, charge, context};
-}
-
-void GiveBack(std::uint64_t key) {
-  Entry entry;
+void Remember(std::uint64_t key, const Entry& entry) {
+  Entry old;
   {
     std::lock_guard lock(mutex);
-    const auto at = Entries().find(key);
-    if (at == Entries().end()) return;
-    entry = at->second;
-    Entries().erase(at);
+    old = std::exchange(Entries()[key], entry);
   }
-  entry.attachment->GiveMemory(entry.charge);
+  GiveBack(old);
+}
+
+Entry Forget(std::uint64_t key) {
+  std::lock_guard lock(mutex);
+  const auto node = Entries().extract(key);
+  return node ? node.mapped() : Entry{};
+}
+
+void GiveBack(const Entry& entry) {
+  if (entry.attachment) entry.attachment->GiveMemory(entry.charge);
 }
 
 void GiveBackOf(cuda::CUcontext context) {

@@ -9,15 +9,6 @@ namespace {
 
 std::uint64_t KeyOf(CUdeviceptr address) { return address; }
 
-// An allocation frees its charge after the driver has freed it, so that two of the vGPU's processes never hold one
-// byte.
-template <typename Free>
-CUresult CountedFree(std::uint64_t key, Free free) {
-  const CUresult result = free();
-  if (result == CUDA_SUCCESS) GiveBack(key);
-  return result;
-}
-
 // cuMemAllocPitch pads rows as it likes (to 512 bytes on every device seen): the charge is made for such rows before,
 // because a refusal must come before the memory is taken.
 std::uint64_t PitchedBytes(size_t width, size_t height) {

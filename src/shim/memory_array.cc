@@ -86,13 +86,9 @@ TESSERA_HOOK cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_
 }
 
 TESSERA_HOOK cuArrayDestroy(CUarray array) {
-  const CUresult result = REAL(cuArrayDestroy)(array);
-  if (result == CUDA_SUCCESS) GiveBack(KeyOf(array));
-  return result;
+  return CountedFree(KeyOf(array), [=] { return REAL(cuArrayDestroy)(array); });
 }
 
 TESSERA_HOOK cuMipmappedArrayDestroy(CUmipmappedArray array) {
-  const CUresult result = REAL(cuMipmappedArrayDestroy)(array);
-  if (result == CUDA_SUCCESS) GiveBack(KeyOf(array));
-  return result;
+  return CountedFree(KeyOf(array), [=] { return REAL(cuMipmappedArrayDestroy)(array); });
 }

@@ -1,6 +1,7 @@
 // Physical memory by handle (cuMemCreate …): it lives until its last handle is released and its last mapping is gone.
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "shim/hook.h"
 #include "shim/ledger.h"
@@ -28,19 +29,41 @@ std::map<CUdeviceptr, CUmemGenericAllocationHandle>& Mappings() {
   return *mappings;
 }
 
-// Applies `change` to the memory behind `handle`, if it is ours, and gives its charge back when nothing refers to it.
-template <typename Change>
-void Update(CUmemGenericAllocationHandle handle, Change change) {
-  {
+// Counts one more handle or mapping of the memory behind `handle`, if it is ours.
+void Add(CUmemGenericAllocationHandle handle, int Physical::* kind) {
+  std::lock_guard lock(mutex);
+  const auto at = Physicals().find(handle);
+  if (at != Physicals().end()) ++(at->second.*kind);
+}
+
+// A handle or mapping that ends. It is dropped before the driver is asked, because another thread may be given the same
+// handle as soon as the memory is free.
+struct Dropped {
+  CUmemGenericAllocationHandle handle;
+  int Physical::* kind;
+  bool ours = false;
+  Entry entry = {};  // if nothing refers to the memory any more
+
+  Dropped(CUmemGenericAllocationHandle handle, int Physical::* kind) : handle(handle), kind(kind) {
     std::lock_guard lock(mutex);
     const auto at = Physicals().find(handle);
     if (at == Physicals().end()) return;
-    change(at->second);
+    ours = true;
+    --(at->second.*kind);
     if (at->second.handles > 0 || at->second.mappings > 0) return;
     Physicals().erase(at);
+    entry = Forget(handle);
   }
-  GiveBack(handle);
-}
+
+  // What the driver said of it.
+  void Settle(CUresult result) const {
+    if (result == CUDA_SUCCESS) return GiveBack(entry);
+    if (!ours) return;
+    std::lock_guard lock(mutex);
+    ++(Physicals().try_emplace(handle, Physical{.handles = 0}).first->second.*kind);
+    if (entry.attachment) Remember(handle, entry);
+  }
+};
 
 }  // namespace
 
@@ -56,14 +79,15 @@ TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, con
 }
 
 TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const Dropped dropped(handle, &Physical::handles);
   const CUresult result = REAL(cuMemRelease)(handle);
-  if (result == CUDA_SUCCESS) Update(handle, [](Physical& physical) { --physical.handles; });
+  dropped.Settle(result);
   return result;
 }
 
 TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
-  if (result == CUDA_SUCCESS) Update(*handle, [](Physical& physical) { ++physical.handles; });
+  if (result == CUDA_SUCCESS) Add(*handle, &Physical::handles);
   return result;
 }
 
@@ -71,7 +95,7 @@ TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGen
                       unsigned long long flags) {
   const CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
   if (result == CUDA_SUCCESS) {
-    Update(handle, [](Physical& physical) { ++physical.mappings; });
+    Add(handle, &Physical::mappings);
     std::lock_guard lock(mutex);
     Mappings()[address] = handle;
   }
@@ -79,17 +103,22 @@ TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGen
 }
 
 TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  const CUresult result = REAL(cuMemUnmap)(address, bytes);
-  if (result != CUDA_SUCCESS) return result;
-  for (;;) {
-    CUmemGenericAllocationHandle handle;
-    {
-      std::lock_guard lock(mutex);
+  std::map<CUdeviceptr, CUmemGenericAllocationHandle> unmapped;
+  {
+    std::lock_guard lock(mutex);
+    for (;;) {
       const auto at = Mappings().lower_bound(address);
-      if (at == Mappings().end() || at->first - address >= bytes) return result;
-      handle = at->second;
-      Mappings().erase(at);
+      if (at == Mappings().end() || at->first - address >= bytes) break;
+      unmapped.insert(Mappings().extract(at));
     }
-    Update(handle, [](Physical& physical) { --physical.mappings; });
   }
+  std::vector<Dropped> dropped;
+  for (const auto& [at, handle] : unmapped) dropped.emplace_back(handle, &Physical::mappings);
+  const CUresult result = REAL(cuMemUnmap)(address, bytes);
+  for (const Dropped& mapping : dropped) mapping.Settle(result);
+  if (result != CUDA_SUCCESS) {
+    std::lock_guard lock(mutex);
+    Mappings().merge(unmapped);
+  }
+  return result;
 }
