@@ -30,8 +30,11 @@ Attachment* Attachment::Make(CUdevice device) {
   wire::Uuid wire_uuid;
   memcpy(wire_uuid.bytes, uuid.bytes, sizeof wire_uuid.bytes);
   auto* attachment = new Attachment(device, wire_uuid);
-  if (!attachment->Attach()) {
-    refused[device] = true;
+  Attaching attaching = attachment->Attach();
+  // The daemon may have been restarted since cuInit, and before the first pacer nobody looks after that.
+  if (attaching == Attaching::kGone && Reconnect()) attaching = attachment->Attach();
+  if (attaching != Attaching::kDone) {
+    refused[device] = attaching == Attaching::kRefused;
     delete attachment;
     return nullptr;
   }
@@ -41,29 +44,30 @@ Attachment* Attachment::Make(CUdevice device) {
 }
 
 // Asks the daemon for the page. Also after a reconnect, when it says what the process already holds.
-bool Attachment::Attach() {
+Attachment::Attaching Attachment::Attach() {
   wire::Attach request{.gpu = uuid_, .memory_bytes = memory_held_, .contexts = contexts_held_};
   wire::Attached answer;
-  wire::Header header;
+  wire::Header header{};
   UniqueFd fd;
-  if (!Session::Instance().Ask(wire::Make(request), answer, header, &fd) || !fd) return false;
+  if (!Session::Instance().Ask(wire::Make(request), answer, header, &fd) || !fd)
+    return header.type == wire::Refused::kType ? Attaching::kRefused : Attaching::kGone;
   void* memory = mmap(nullptr, wire::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.Get(), 0);
   if (memory == MAP_FAILED) {
     Say("cannot map the daemon's page: %s", strerror(errno));
-    return false;
+    return Attaching::kRefused;
   }
   auto* page = static_cast<wire::Page*>(memory);
   if (page->magic != wire::kPageMagic || page->version != wire::kProtocolVersion) {
     Say("the daemon's page has another layout; restart tesserad or this program with one version of Tessera");
     munmap(memory, wire::kPageBytes);
-    return false;
+    return Attaching::kRefused;
   }
   gpu_ = header.gpu;
   context_bytes_ = answer.context_bytes;
   memory_returned_ = 0;
   on_fallback_ = false;
   Adopt(page);
-  return true;
+  return Attaching::kDone;
 }
 
 // Follows another page from now on. The old one stays mapped: a thread may be looking at it.

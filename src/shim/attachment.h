@@ -68,7 +68,8 @@ class Attachment {
  private:
   Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
   static Attachment* Make(cuda::CUdevice device);
-  bool Attach();
+  enum class Attaching { kDone, kRefused, kGone };  // kGone: no daemon answered, a later try may do better
+  Attaching Attach();
   void StartPacer();
 
   wire::Page* Page() const { return page_.load(std::memory_order_acquire); }
@@ -93,6 +94,8 @@ class Attachment {
   void Pace();
   Nanos Tick(Nanos now);
   void MindDaemon(Nanos now);
+  static bool Reconnect();
+  static bool ReconnectLocked();
   void Reattach();
 
   const cuda::CUdevice device_;

@@ -37,6 +37,8 @@ constexpr Nanos kStuck = 100 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
 constexpr Nanos kSpin = 100 * kMicrosecond;
 
+std::mutex reconnecting;  // held by the thread that speaks with a new daemon for all
+
 void Pause() { __builtin_ia32_pause(); }
 
 void Sleep(Nanos time) {
@@ -311,7 +313,7 @@ void Attachment::Reattach() {
   std::lock_guard lock(mutex_);
   wire::Page* before = Page();
   const bool works = !parked_ && !AllDrained();
-  if (!Attach()) return;
+  if (Attach() != Attaching::kDone) return;
   // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
   if (works) {
     Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
@@ -322,17 +324,26 @@ void Attachment::Reattach() {
   syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+// One try to get a lost session back, after another thread's. True: it stands.
+bool Attachment::Reconnect() {
+  std::lock_guard one(reconnecting);
+  return !Session::Instance().Lost() || ReconnectLocked();
+}
+
+bool Attachment::ReconnectLocked() {
+  return Session::Instance().Reconnect([] { ForEach([](Attachment& attachment) { attachment.Reattach(); }); });
+}
+
 // Looks after a lost daemon: reconnects; after the grace follows the policy.
 void Attachment::MindDaemon(Nanos now) {
   Session& session = Session::Instance();
   if (!session.Lost()) return;
-  static std::mutex reconnecting;
   static Nanos next_try = 0;
   std::unique_lock one(reconnecting, std::try_to_lock);
   if (!one) return;
   if (now >= next_try) {
     next_try = now + kReconnectEvery;
-    if (session.Reconnect([] { ForEach([](Attachment& attachment) { attachment.Reattach(); }); })) return;
+    if (ReconnectLocked()) return;
   }
   if (now - session.LostSince() < session.Grace()) return;
   ForEach([block = session.BlockOnLoss()](Attachment& attachment) {

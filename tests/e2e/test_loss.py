@@ -58,6 +58,20 @@ class Loss(SoftGpuTest):
         self.create("a")
         tenant = self.tenant_in("a", "--kernel-us", "500")
         tenant.until("ready")
+    def test_a_program_starts_under_the_next_daemon(self):
+        self.start_daemon()
+        self.create("a")
+        shell = self.shell_in("a")
+        shell.ok("init")
+        self.stop_daemon(signal.SIGKILL)
+        self.assertNotEqual(shell.ask("context")["result"], SUCCESS)  # nobody is there now
+        self.start_daemon()
+        shell.ok("context")
+        self.assertEqual(self.current("a"), self.CONTEXT_BYTES)
+        shell.ok("launch", 3)
+        self.assertEqual(shell.ok("count")["count"], 3)
+        shell.end()
+
         self.stop_daemon(signal.SIGKILL)
         (self.run_dir / "state.json").unlink()
         self.start_daemon("--log-level", "debug")
