@@ -89,6 +89,7 @@ class Attachment {
   std::int64_t Submitted() const;
   void Observe(Nanos now);
   void CoverAll(Nanos now, bool learn);
+  void GiveUpFailed(Nanos now);
 
   static void* PacerMain(void* self);
   void Pace();
@@ -116,7 +117,8 @@ class Attachment {
   std::int64_t tick_submitted_ = 0;  // submissions at the pacer's last tick
   Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
   Nanos last_activity_ = 0;
-  Nanos busy_ = 0;  // while active, before active_since_
+  Nanos busy_ = 0;          // while active, before active_since_
+  Nanos asked_failed_ = 0;  // when the driver was last asked for failed contexts
 
   std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

@@ -96,6 +96,13 @@ void Markers::Observe(Nanos now, Nanos target) {
   if (first_ == next_) finished_ = std::max(finished_, unusable_ ? gate_.Submitted() : last_count_);
 }
 
+void Markers::GiveUp(Nanos now) {
+  if (!AnyPending()) return;
+  first_ = next_;
+  finished_ = last_count_;
+  last_reached_ = now;
+}
+
 void Markers::ForgetStream(CUstream stream) {
   for (auto& used : gate_.recent) {
     CUstream expected = stream;

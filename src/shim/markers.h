@@ -27,6 +27,9 @@ class Markers {
   // Looks which markers were reached, and lets the window learn from them.
   void Observe(Nanos now, Nanos target);
 
+  // Takes what was marked as reached: the context has failed, and its GPU will write no word any more.
+  void GiveUp(Nanos now);
+
   // All submissions are covered by markers / and all of these were reached.
   bool Covered() const { return covered_ == gate_.Submitted(); }
   bool Drained() const { return first_ == next_ && Covered(); }
@@ -36,6 +39,7 @@ class Markers {
   std::int64_t Window() const { return window_.Size(); }
   std::int64_t SinceLastMarker() const { return gate_.Submitted() - last_count_; }
   bool AnyPending() const { return first_ != next_; }
+  bool PendingSince(Nanos then) const { return AnyPending() && ring_[first_ % kRing].submitted <= then; }
   void NoteLimited() { limited_ = true; }
 
   // When the last marker that was reached was seen.

@@ -32,6 +32,8 @@ constexpr Nanos kLooksInGrace = 4;
 constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
 constexpr Nanos kParkedTick = kSecond;
+// A marker that is not reached for so long may be one of a context that has failed.
+constexpr Nanos kOverdue = 100 * kMillisecond;
 // A window that does not move for so long is let go: the work in it may wait for what is held back.
 constexpr Nanos kStuck = 100 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
@@ -215,6 +217,19 @@ void Attachment::CoverAll(Nanos now, bool learn) {
   }
 }
 
+// A context that failed, as by an illegal address, never reaches its markers. The driver knows, but asking it costs
+// more than looking at a word: so only for markers that are long overdue, and only now and then.
+void Attachment::GiveUpFailed(Nanos now) {
+  if (now - asked_failed_ < kOverdue || AnyCapture()) return;
+  for (Gate* gate : gates_) {
+    if (!gate->markers->PendingSince(now - kOverdue)) continue;
+    asked_failed_ = now;
+    CUresult state = REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
+    if (state == CUDA_SUCCESS) state = REAL_AS(cuStreamQuery, CUstream)(CU_STREAM_LEGACY);
+    if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) gate->markers->GiveUp(now);
+  }
+}
+
 // The work has ended: nothing more until the daemon opens the gate for a new Wants.
 void Attachment::Park() {
   const Nanos ended = LastReached();
@@ -236,6 +251,7 @@ Nanos Attachment::Tick(Nanos now) {
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   Observe(now);
+  GiveUpFailed(now);
   if (order == wire::Gate::kClosed) {
     CloseAll();
     CoverAll(now, false);

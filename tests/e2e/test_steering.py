@@ -5,9 +5,10 @@ import subprocess
 import time
 import unittest
 
-from harness import BIN, SOFT, Shell, SoftGpuTest, Usage, wait_for
+from harness import BIN, SOFT, SUCCESS, Shell, SoftGpuTest, Usage, wait_for
 
 GATE = "[channels]\ncontrol = 'off'\n"
+FAULT_SPINS = 100_000  # well over 0.1 s, so that a marker waits behind it
 
 
 class SteeringTest(SoftGpuTest):
@@ -239,6 +240,16 @@ class Priority(SteeringTest):
         self.stops(low.pid)
         self.finish(high)
         self.runs(low.pid)
+        self.finish(low)
+
+
+    def test_one_whose_context_failed_keeps_nobody_off(self):
+        low, shell = self.busy("low"), self.shell_with_context("high")
+        shell.ok("fault", FAULT_SPINS)
+        self.stops(low.pid)
+        self.runs(low.pid)
+        self.assertNotEqual(shell.ask("sync")["result"], SUCCESS)
+        shell.end()
         self.finish(low)
 
 

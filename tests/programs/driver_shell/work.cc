@@ -91,6 +91,15 @@ Reply LaunchHere(const Words& words) {
   return Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), SpinsAt(words, 1), nullptr);
 }
 
+// fault SPINS: the kernel spins and then ends the context by an illegal address.
+Reply Fault(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  Counting bad = *counting;
+  bad.counter = reinterpret_cast<volatile std::uint32_t*>(sizeof *bad.counter);
+  return Launch(bad, 1, SpinsAt(words, 0), nullptr);
+}
+
 // launch_null TIMES: no kernel at all, which only a driver that does nothing takes.
 Reply LaunchNull(const Words& words) { return Launch({}, static_cast<unsigned>(NumberAt(words, 0)), 0, nullptr); }
 
@@ -181,6 +190,7 @@ Reply DropStream(const Words& words) {
 
 void AddWorkCommands(Commands& commands) {
   commands["launch"] = LaunchHere;
+  commands["fault"] = Fault;
   commands["launch_null"] = LaunchNull;
   commands["sync"] = [](const Words&) -> Reply { return Call("cuCtxSynchronize"); };
   commands["count"] = Count;
