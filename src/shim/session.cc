@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,8 +19,6 @@ namespace {
 
 // A daemon that does not answer for so long is as good as gone; it answers within microseconds.
 constexpr int kAnswerTimeoutMs = 10'000;
-
-std::string SocketPath() { return RunDir("", false) + "/client.sock"; }
 
 }  // namespace
 
@@ -39,6 +38,9 @@ cuda::CUresult Session::Open(bool observer) {
     done = true;
     return opened_;
   }
+  // Kept: a reconnect comes at any time, and the program may change its environment meanwhile.
+  path_ = RunDir("", false) + "/client.sock";
+  vgpus_ = vgpus;
   if (SayHello(true)) {
     managed_.store(true, std::memory_order_release);
     opened_ = cuda::CUDA_SUCCESS;
@@ -53,15 +55,13 @@ cuda::CUresult Session::Open(bool observer) {
 
 // Connects and introduces the process. On a refusal the socket stays, so that the caller can tell the two apart.
 bool Session::SayHello(bool loud) {
-  const std::string path = SocketPath();
-  UniqueFd socket = ConnectSeqpacket(path.c_str());
+  UniqueFd socket = ConnectSeqpacket(path_.c_str());
   if (!socket) {
-    if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path.c_str(), strerror(errno));
+    if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path_.c_str(), strerror(errno));
     return false;
   }
   wire::Hello hello{.pid = getpid(), .observer = observer_};
-  const char* vgpus = getenv("TESSERA_VGPU");
-  wire::SetText(hello.vgpus, vgpus ? vgpus : "");
+  wire::SetText(hello.vgpus, vgpus_);
   wire::SetText(hello.program, program_invocation_short_name);
   wire::Welcome welcome;
   wire::Header header;
@@ -73,7 +73,7 @@ bool Session::SayHello(bool loud) {
   {
     std::lock_guard lock(mutex_);
     welcome_ = welcome;
-    refusal_.clear();
+    complaint_.clear();
     lost_since_ = 0;
   }
   if (on_welcome_) on_welcome_(*this);
@@ -101,23 +101,30 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std:
   switch (wire::ReadHeader(received, header)) {
     case wire::Fault::kNone:
       break;
-    case wire::Fault::kOtherVersion:
-      Say("the daemon speaks protocol %u and this program's shim %u; restart the older of the two", header.version,
-          wire::kProtocolVersion);
+    case wire::Fault::kOtherVersion: {
+      char text[128];
+      snprintf(text, sizeof text,
+               "the daemon speaks protocol %u and this program's shim %u; restart the older of the two",
+               unsigned{header.version}, unsigned{wire::kProtocolVersion});
+      Complain(text);
       return 0;
+    }
     default:
-      Say("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
+      Complain("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
       LoseLocked();
       return 0;
   }
   if (const auto refused = wire::ReadBody<wire::Refused>(header, received)) {
-    // Once: who asks again and again, as a reconnect does, is refused for the same reason each time.
-    const auto text = wire::TextOf(refused->text);
-    if (text != refusal_) Say("%.*s", static_cast<int>(text.size()), text.data());
-    refusal_ = text;
+    Complain(wire::TextOf(refused->text));
     return 0;
   }
   return length;
+}
+
+// Once: who asks again and again, as a reconnect does, gets the same answer each time.
+void Session::Complain(std::string_view text) {
+  if (text != complaint_) Say("%.*s", static_cast<int>(text.size()), text.data());
+  complaint_ = text;
 }
 
 bool Session::Send(std::span<const std::byte> message) {

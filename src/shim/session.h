@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -77,9 +78,11 @@ class Session {
   std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                        UniqueFd* fd);
   bool Send(std::span<const std::byte> message);
+  void Complain(std::string_view text);
   void LoseLocked();
 
   bool observer_ = false;
+  std::string path_, vgpus_;  // of the socket; TESSERA_VGPU
   cuda::CUresult opened_ = cuda::CUDA_SUCCESS;
   std::atomic<bool> managed_{false};
   std::atomic<Nanos> lost_since_{0};   // 0: not lost
@@ -90,7 +93,7 @@ class Session {
   UniqueFd socket_;
   wire::Welcome welcome_;
   void (*on_welcome_)(Session&) = nullptr;
-  std::string refusal_;  // what was said last, since the last welcome
+  std::string complaint_;  // what was said last, since the last welcome
 };
 
 }  // namespace tessera::shim

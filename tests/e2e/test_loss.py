@@ -1,8 +1,10 @@
 """The daemon dies while programs run: they go on, and the next one knows what they hold."""
 import signal
+import socket
+import struct
 import unittest
 
-from harness import MIB, OUT_OF_MEMORY, SUCCESS, SoftGpuTest, wait_for
+from harness import DEADLINE_S, MIB, OUT_OF_MEMORY, SUCCESS, SoftGpuTest, wait_for
 
 
 class Loss(SoftGpuTest):
@@ -53,11 +55,6 @@ class Loss(SoftGpuTest):
         self.start_daemon()
         wait_for("the program to be back", lambda: self.current("a") == 504 * MIB)
 
-    def test_a_daemon_that_has_forgotten_the_vgpu_is_complained_of_once(self):
-        self.start_daemon()
-        self.create("a")
-        tenant = self.tenant_in("a", "--kernel-us", "500")
-        tenant.until("ready")
     def test_a_program_starts_under_the_next_daemon(self):
         self.start_daemon()
         self.create("a")
@@ -72,6 +69,11 @@ class Loss(SoftGpuTest):
         self.assertEqual(shell.ok("count")["count"], 3)
         shell.end()
 
+    def test_a_daemon_that_has_forgotten_the_vgpu_is_complained_of_once(self):
+        self.start_daemon()
+        self.create("a")
+        tenant = self.tenant_in("a", "--kernel-us", "500")
+        tenant.until("ready")
         self.stop_daemon(signal.SIGKILL)
         (self.run_dir / "state.json").unlink()
         self.start_daemon("--log-level", "debug")
@@ -80,6 +82,39 @@ class Loss(SoftGpuTest):
         tenant.makes_progress()
         tenant.finish()
         self.assertEqual(tenant.child.stderr.read().count("there is no vGPU a"), 1)
+
+    def test_a_program_that_has_cleared_its_environment_comes_back(self):
+        self.start_daemon()
+        self.create("a")
+        shell = self.shell_with_context("a")
+        shell.ok("forget_environment")
+        self.stop_daemon(signal.SIGKILL)
+        self.start_daemon()
+        wait_for("the program to be back", self.managed)
+        shell.ok("launch", 3)
+        self.assertEqual(shell.ok("count")["count"], 3)
+        shell.end()
+
+    def test_a_daemon_of_another_version_is_complained_of_once(self):
+        self.start_daemon()
+        self.create("a")
+        shell = self.shell_with_context("a")
+        self.stop_daemon(signal.SIGKILL)
+        path = self.run_dir / "client.sock"
+        path.unlink()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as newer:
+            newer.bind(str(path))
+            newer.listen()
+            newer.settimeout(DEADLINE_S)
+            for _ in range(4):
+                connection = newer.accept()[0]
+                header = bytearray(connection.recv(4096)[:16])
+                struct.pack_into("<H", header, 4, 999)
+                connection.send(header)
+                connection.recv(4096)  # until the program has gone away again
+                connection.close()
+        shell.end()
+        self.assertEqual(shell.child.stderr.read().count("speaks protocol 999"), 1)
 
     def test_programs_of_a_daemon_that_stays_away_go_on(self):
         self.start_daemon(config='client.grace_s = 0.3\nclient.on_daemon_loss = "continue"\n')

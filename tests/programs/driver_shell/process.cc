@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 
 #include "shell.h"
@@ -96,6 +97,9 @@ void AddProcessCommands(Commands& commands) {
   commands["lookup"] = LookUp;
   commands["fork"] = Fork;
   commands["exec"] = Exec;
+  commands["forget_environment"] = [](const Words&) -> Reply {
+    return clearenv() == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+  };
 }
 
 }  // namespace tessera::shell
