@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 namespace tessera {
 
-UniqueFd ConnectSeqpacket(const char* path) {
+UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (strlen(path) >= sizeof address.sun_path) {
@@ -17,6 +18,10 @@ UniqueFd ConnectSeqpacket(const char* path) {
   strcpy(address.sun_path, path);
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return {};
+  if (send_timeout_ms > 0) {
+    const timeval limit{.tv_sec = send_timeout_ms / 1000, .tv_usec = send_timeout_ms % 1000 * 1000};
+    setsockopt(fd.Get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  }
   while (connect(fd.Get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     if (errno == EINTR) continue;
     const int why = errno;  // close() may overwrite it

@@ -10,7 +10,8 @@
 namespace tessera {
 
 // Connects to the SOCK_SEQPACKET socket at `path`. Empty with errno set on failure (ENAMETOOLONG: more than 107 bytes).
-UniqueFd ConnectSeqpacket(const char* path);
+// Connecting and each later send fail with EAGAIN after `send_timeout_ms` in which the peer took nothing; 0: never.
+UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms = 0);
 
 // Sends one packet, with `fd` attached unless it is -1. Never raises SIGPIPE. False with errno set on failure; EAGAIN
 // if the socket is non-blocking and the peer does not read.

@@ -4,6 +4,7 @@
 
 #include "shim/capture.h"
 #include "shim/hook.h"
+#include "shim/uncancelled.h"
 
 // The one thread-local of the shim; read by the trampolines.
 extern "C" {
@@ -54,6 +55,7 @@ CUcontext CurrentContext() {
 // or CUDA_SUCCESS.
 extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CUstream stream) {
   using namespace tessera::shim;
+  const Uncancelled uncancelled;
   const int before = errno;
   int result = tessera::cuda::CUDA_SUCCESS;
   if (!LoadReal() || !Session::Instance().Managed()) {

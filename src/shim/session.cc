@@ -13,12 +13,15 @@
 #include "base/run_dir.h"
 #include "base/seqpacket.h"
 #include "shim/say.h"
+#include "shim/uncancelled.h"
 
 namespace tessera::shim {
 namespace {
 
 // A daemon that does not answer for so long is as good as gone; it answers within microseconds.
 constexpr int kAnswerTimeoutMs = 10'000;
+// And one that reads nothing for so long that some hundred messages fill the socket: the sender holds mutexes.
+constexpr int kSendTimeoutMs = 1'000;
 
 }  // namespace
 
@@ -55,7 +58,8 @@ cuda::CUresult Session::Open(bool observer) {
 
 // Connects and introduces the process. On a refusal the socket stays, so that the caller can tell the two apart.
 bool Session::SayHello(bool loud) {
-  UniqueFd socket = ConnectSeqpacket(path_.c_str());
+  const Uncancelled uncancelled;
+  UniqueFd socket = ConnectSeqpacket(path_.c_str(), kSendTimeoutMs);
   if (!socket) {
     if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path_.c_str(), strerror(errno));
     return false;
@@ -82,6 +86,8 @@ bool Session::SayHello(bool loud) {
 
 std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                               UniqueFd* fd) {
+  if (!MayWait()) return 0;
+  const Uncancelled uncancelled;
   std::lock_guard lock(mutex_);
   if (!MaySpeak()) return 0;
   ssize_t length = -1;
@@ -128,6 +134,8 @@ void Session::Complain(std::string_view text) {
 }
 
 bool Session::Send(std::span<const std::byte> message) {
+  if (!MayWait()) return false;
+  const Uncancelled uncancelled;
   std::lock_guard lock(mutex_);
   if (!MaySpeak()) return false;
   if (SendPacket(socket_.Get(), message)) return true;

@@ -74,7 +74,9 @@ class Session {
  private:
   Session() = default;
   bool SayHello(bool loud);
-  bool MaySpeak() const { return socket_ && (!only_one_ || pthread_equal(alone_, pthread_self())); }
+  // Not while another thread reconnects, which takes long where the daemon hangs.
+  bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
+  bool MaySpeak() const { return socket_ && MayWait(); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
                        UniqueFd* fd);
   bool Send(std::span<const std::byte> message);

@@ -12,8 +12,11 @@ class Loss(SoftGpuTest):
 
     def settled(self):
         """What the vGPUs a and b hold once the daemon has also asked the device."""
+        return self.settled_of("a"), self.settled_of("b")
+
+    def settled_of(self, vgpu):
         self.api("GET", "/v1/processes")
-        return self.current("a"), self.current("b")
+        return self.current(vgpu)
 
     def test_programs_go_on_and_the_next_daemon_knows_all(self):
         self.start_daemon()
@@ -115,6 +118,17 @@ class Loss(SoftGpuTest):
                 connection.close()
         shell.end()
         self.assertEqual(shell.child.stderr.read().count("speaks protocol 999"), 1)
+
+    def test_a_daemon_that_hangs_holds_up_nobody_who_only_tells_it_something(self):
+        self.start_daemon()
+        self.create("a", memory_limit="3G")
+        shell = self.shell_with_context("a")
+        self.assertGreater(shell.ask("fill", "alloc", 2 * MIB)["pieces"], 1000)
+        self.daemon.send_signal(signal.SIGSTOP)
+        self.assertEqual(shell.ask("free_all")["result"], SUCCESS)
+        self.daemon.send_signal(signal.SIGCONT)
+        wait_for("the program to be back", lambda: self.settled_of("a") == self.CONTEXT_BYTES)
+        shell.end()
 
     def test_programs_of_a_daemon_that_stays_away_go_on(self):
         self.start_daemon(config='client.grace_s = 0.3\nclient.on_daemon_loss = "continue"\n')
