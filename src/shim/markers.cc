@@ -103,6 +103,11 @@ void Markers::GiveUp(Nanos now) {
   last_reached_ = now;
 }
 
+bool Markers::Uses(CUstream stream) const {
+  return std::any_of(gate_.recent.begin(), gate_.recent.end(),
+                     [=](const auto& used) { return used.load(std::memory_order_relaxed) == stream; });
+}
+
 void Markers::ForgetStream(CUstream stream) {
   for (auto& used : gate_.recent) {
     CUstream expected = stream;

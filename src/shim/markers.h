@@ -47,6 +47,8 @@ class Markers {
   // When the youngest one that was reached was placed, at the earliest.
   Nanos YoungestReached() const { return youngest_reached_; }
 
+  // Whether `stream` was given work, as far as that is still known.
+  bool Uses(cuda::CUstream stream) const;
   // Forgets a stream that is being destroyed.
   void ForgetStream(cuda::CUstream stream);
   void ForgetStreams();

@@ -243,6 +243,16 @@ class Priority(SteeringTest):
         self.finish(low)
 
 
+    def test_work_on_a_destroyed_stream_counts(self):
+        low, shell = self.busy("low"), self.shell_with_context("high")
+        shell.ok("drop_stream", 1, 300_000)  # some seconds
+        self.assertFalse(self.stands_still(shell.pid, 0.1))
+        self.assertTrue(self.stands_still(low.pid))
+        shell.ok("sync")
+        self.runs(low.pid)
+        shell.end()
+        self.finish(low)
+
     def test_one_whose_context_failed_keeps_nobody_off(self):
         low, shell = self.busy("low"), self.shell_with_context("high")
         shell.ok("fault", FAULT_SPINS)
