@@ -1,4 +1,5 @@
 // Contexts: their own memory counts, and a thread's gate follows its current context.
+#include "shim/capture.h"
 #include "shim/hook.h"
 #include "shim/ledger.h"
 
@@ -44,6 +45,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
+    ForgetCapturesOf(context);
     attachment->DropContext();
   }
   return result;
@@ -73,6 +75,7 @@ CUresult EndPrimary(CUdevice device, End end) {
   });
   if (ended) {
     GiveBackOf(primary);
+    ForgetCapturesOf(primary);
     attachment->DropContext();
   }
   return result;

@@ -1,4 +1,5 @@
 // Waiting for work: the program sees the end of it here, and so do we.
+#include "shim/capture.h"
 #include "shim/hook.h"
 
 namespace tessera::shim {
@@ -38,6 +39,7 @@ TESSERA_HOOK cuEventSynchronize(CUevent event) {
 #define STREAM_DESTROY(name)                                                               \
   TESSERA_HOOK name(CUstream stream) {                                                     \
     Attachment::ForEach([&](Attachment& attachment) { attachment.ForgetStream(stream); }); \
+    ForgetCapture(stream);                                                                 \
     return REAL(name)(stream);                                                             \
   }
 STREAM_DESTROY(cuStreamDestroy)

@@ -130,6 +130,20 @@ class Freeze(SteeringTest):
             self.assertIn(str(name), done.stderr)
 
 
+class CaptureByGates(SteeringTest):
+    CONFIG = GATE
+
+    def test_a_capture_ends_with_its_stream(self):
+        self.create("a")
+        self.create("b")
+        shell, tenant = self.shell_with_context("a"), self.busy("b")
+        shell.ok("drop_capture")
+        shell.send("launch", 3000)
+        self.assertEqual(shell.answer(deadline_s=6)["result"], SUCCESS)
+        shell.end()
+        self.finish(tenant)
+
+
 class Channels(SteeringTest):
     """What the shim tells of its process's channels."""
 

@@ -186,6 +186,14 @@ Reply DropStream(const Words& words) {
        [&] { return Call("cuStreamDestroy_v2", stream); }});
 }
 
+// drop_capture: destroys a stream that captures.
+Reply DropCapture(const Words&) {
+  CUstream stream = nullptr;
+  return InOrder({[&] { return Call("cuStreamCreate", &stream, 1u); },
+                  [&] { return Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_GLOBAL); },
+                  [&] { return Call("cuStreamDestroy_v2", stream); }});
+}
+
 }  // namespace
 
 void AddWorkCommands(Commands& commands) {
@@ -197,6 +205,7 @@ void AddWorkCommands(Commands& commands) {
   commands["threads"] = LaunchFromThreads;
   commands["per_thread"] = LaunchPerThread;
   commands["capture"] = Capture;
+  commands["drop_capture"] = DropCapture;
   commands["drop_stream"] = DropStream;
 }
 
