@@ -1,4 +1,7 @@
 // Contexts: their own memory counts, and a thread's gate follows its current context.
+#include <map>
+#include <mutex>
+
 #include "shim/capture.h"
 #include "shim/hook.h"
 #include "shim/ledger.h"
@@ -10,6 +13,33 @@ void StopAtExit();
 namespace {
 
 using namespace cuda;
+
+std::mutex uses_mutex;
+
+// How often a context was attached to beside its making (cuCtxAttach, of CUDA 3).
+std::map<CUcontext, int>& ExtraUses() {
+  static auto* uses = new std::map<CUcontext, int>;
+  return *uses;
+}
+
+void Attached(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  ++ExtraUses()[context];
+}
+
+// Takes one extra use away; false if there is none.
+bool Detached(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  const auto at = ExtraUses().find(context);
+  if (at == ExtraUses().end()) return false;
+  if (--at->second == 0) ExtraUses().erase(at);
+  return true;
+}
+
+void ForgetUses(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  ExtraUses().erase(context);
+}
 
 // Makes a context if the vGPU has room for it.
 template <typename Create>
@@ -46,6 +76,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
     ForgetCapturesOf(context);
+    ForgetUses(context);
     attachment->DropContext();
   }
   return result;
@@ -109,6 +140,21 @@ TESSERA_HOOK cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsig
   }
 CTX_DESTROY(cuCtxDestroy)
 CTX_DESTROY(cuCtxDestroy_v2)
+
+TESSERA_HOOK cuCtxAttach(CUcontext* context, unsigned flags) {
+  ForgetThreadGate();
+  const CUresult result = REAL(cuCtxAttach)(context, flags);
+  if (result == CUDA_SUCCESS && context) Attached(*context);
+  return result;
+}
+
+// The last one ends the context.
+TESSERA_HOOK cuCtxDetach(CUcontext context) {
+  const auto detach = [=] { return REAL(cuCtxDetach)(context); };
+  if (!Detached(context)) return CountedDestroy(context, detach);
+  ForgetThreadGate();
+  return detach();
+}
 
 TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   static std::mutex mutex;  // between the look at the state and the call

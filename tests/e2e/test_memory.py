@@ -57,6 +57,18 @@ class Limit(SoftGpuTest):
         shell.ok("destroy", second["id"])
         self.assertEqual(self.current("team"), self.CONTEXT_BYTES)
 
+    def test_a_detached_context_is_gone(self):
+        self.change("team", memory_limit=self.limit + self.CONTEXT_BYTES)
+        shell = self.shell_with_context("team")
+        second = shell.ok("context")
+        shell.ok("allocate", "alloc", GRANULE)
+        shell.ok("launch", 3)
+        shell.ok("detach", second["id"])
+        self.assertEqual(self.current("team"), self.CONTEXT_BYTES)
+        shell.ok("current", 0)
+        shell.ok("launch", 3)
+        self.assertEqual(shell.ok("count")["count"], 3)
+
     def test_a_program_sees_its_vgpu(self):
         shell = self.shell_with_context("team")
         seen = shell.ok("info")

@@ -44,6 +44,7 @@ void AddContextCommands(Commands& commands) {
   commands["destroy"] = [](const Words& words) -> Reply {
     return Call("cuCtxDestroy_v2", made.at(NumberAt(words, 0)));
   };
+  commands["detach"] = [](const Words& words) -> Reply { return Call("cuCtxDetach", made.at(NumberAt(words, 0))); };
   commands["primary"] = Primary;
   commands["primary_release"] = [](const Words& words) -> Reply {
     return Call("cuDevicePrimaryCtxRelease_v2", DeviceAt(words, 0));
