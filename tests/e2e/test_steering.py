@@ -8,7 +8,7 @@ import unittest
 from harness import BIN, SOFT, SUCCESS, Shell, SoftGpuTest, Usage, wait_for
 
 GATE = "[channels]\ncontrol = 'off'\n"
-FAULT_SPINS = 100_000  # well over 0.1 s, so that a marker waits behind it
+FAULT_SPINS = 400_000  # over two seconds: a marker waits behind it, and others are seen to stand still
 
 
 class SteeringTest(SoftGpuTest):
