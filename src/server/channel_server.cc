@@ -347,7 +347,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     if (!result) done = result;
     if (!result) {
       // Some of it may be off: all of it runs again, and each is tried by itself. What cannot be thawed stays noted as
-      // off, and Beat tries again.
+      // off, for RetryThaws.
       if (freeze) (void)control_->Thaw(gpu, targets, Reach::kAll);
       for (const channel::Target& target : targets) {
         if (targets.size() > 1) (void)Settle(gpu, {&target.pid, 1});

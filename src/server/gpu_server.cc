@@ -280,6 +280,11 @@ void GpuServer::HoldAnyway(Process& process, std::uint64_t bytes) {
   memory_.HoldAnyway(process.memory, bytes);
 }
 
+void GpuServer::NoteMeasured(Process& process, std::uint64_t bytes) {
+  MemoryServer::BeginMeasurement(process.memory);
+  memory_.Reconcile(process.memory, bytes);
+}
+
 void GpuServer::BeginMeasurement() {
   for (VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) MemoryServer::BeginMeasurement(process->memory);

@@ -53,6 +53,8 @@ class GpuServer {
   void Collect(const VGpu& vgpu, std::uint64_t bytes);
   bool Hold(Process& process, std::uint64_t bytes);
   void HoldAnyway(Process& process, std::uint64_t bytes);
+  // What a process has that nobody counts, until the next measurement says it.
+  void NoteMeasured(Process& process, std::uint64_t bytes);
 
   // An operator stops a process or a whole vGPU, or lets it go on: its channels, or its gate where those are not known.
   void Freeze(Process& process, bool frozen);

@@ -328,8 +328,7 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   table_.Joined(vgpu);
   Process* process = Join(pid, **guest, vgpu);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
-  (void)gpus_[vgpu.gpu]->Hold(*process, BytesOf(pid, vgpu.gpu));
-  if (WasFrozen(pid)) gpus_[vgpu.gpu]->Freeze(*process, true);
+  gpus_[vgpu.gpu]->NoteMeasured(*process, BytesOf(pid, vgpu.gpu));
   on_change_();
   return {};
 }

@@ -303,6 +303,19 @@ class Adopted(SteeringTest):
         self.finish(low)
 
 
+    def test_its_memory_is_what_it_has_now(self):
+        self.create("here")
+        low, stranger = self.busy("here"), self.stranger()  # one that runs keeps the daemon measuring
+        stranger.ok("allocate", "alloc", 64 << 20)
+        wait_for("its memory", lambda: (self.process(stranger.pid) or {}).get("memory_bytes", 0) >= 100 << 20)
+        self.tessera("adopt", stranger.pid, "--vgpu", "here")
+        self.assertGreaterEqual(self.process(stranger.pid)["memory_bytes"], 100 << 20)
+        stranger.ok("free", 0)
+        wait_for("the rest", lambda: self.process(stranger.pid)["memory_bytes"] < 100 << 20)
+        stranger.end()
+        self.finish(low)
+
+
 class MinShare(SteeringTest):
     CONFIG = "[priority]\nmin_share = 20\n"
 
