@@ -1,7 +1,10 @@
 // Keeps GPUs busy with kernels of one length, which count in host memory while they run: "ticker KERNEL_US [STEPS
 // [BLOCKS [BYTES [DEVICES]]]]". STEPS other than 0 gives the length of a kernel instead of KERNEL_US; BLOCKS of 128
 // threads, one by default; BYTES of memory are taken and held; DEVICES are used at once, the first by default. Says
-// "ready PID STEPS", and is ordered about as orders.h says; "count N" answers for the device N.
+// "ready PID STEPS", and is ordered about as orders.h says; "count N" answers for the device N, "rest" and "work" end
+// and begin the launches.
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -15,6 +18,7 @@ struct Device {
   std::unique_ptr<Stepper> stepper;
 };
 std::vector<Device> devices;
+std::atomic<bool> resting = false;
 
 Device Open(int number, unsigned blocks, size_t bytes) {
   Device made;
@@ -28,12 +32,16 @@ Device Open(int number, unsigned blocks, size_t bytes) {
   return made;
 }
 
-void CountOf(const char* line) {
+void OnOrder(const char* line) {
   unsigned number = 0;
-  if (sscanf(line, "count %u", &number) == 1 && number < devices.size())
+  if (sscanf(line, "count %u", &number) == 1 && number < devices.size()) {
     printf("count %u\n", *devices[number].stepper->Told());
-  else
+  } else if (strcmp(line, "rest") == 0 || strcmp(line, "work") == 0) {
+    resting = line[0] == 'r';
+    printf("%s\n", line);
+  } else {
     printf("no such order\n");
+  }
 }
 
 // Some 4 ms of work, and never less than two kernels, are under way: the GPU does not run dry.
@@ -43,6 +51,7 @@ void KeepBusy(const Device& device, double kernel_us) {
   std::vector<CUevent> ends(static_cast<size_t>(ahead));
   for (CUevent& end : ends) CU(cuEventCreate(&end, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
   for (size_t i = 0; !OrderedToEnd(); ++i) {
+    while (resting && !OrderedToEnd()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     CUevent end = ends[i % ends.size()];
     if (i >= ends.size()) CU(cuEventSynchronize(end));
     device.stepper->Launch();
@@ -65,7 +74,7 @@ int main(int argc, char** argv) {
   const unsigned chosen = steps != 0 ? steps : devices[0].stepper->Steps();
   for (const Device& device : devices) device.stepper->SetSteps(chosen);
   orders_gpu_count = devices[0].stepper->Told();
-  orders_other = CountOf;
+  orders_other = OnOrder;
   TakeOrders(chosen);
 
   std::vector<std::thread> others;

@@ -1,7 +1,5 @@
 """Programs that nobody started through Tessera: found, adopted, frozen, and out of a higher class's way."""
 import json
-import os
-import signal
 import time
 
 from harness.boundary import opencl_environment, vulkan_environment
@@ -86,13 +84,11 @@ def adopt_idle(bench):
     for _ in range(3):
         still = low.moved_in(3) == 0  # as long as the other works
         begin = time.monotonic()
-        os.kill(stray.pid, signal.SIGSTOP)
-        try:
-            bench.until(lambda: low.moved_in(0.1) > 0, "the lower one goes on", 15)
-            idle_seen = time.monotonic() - begin
-            begin = time.monotonic()
-        finally:
-            os.kill(stray.pid, signal.SIGCONT)
+        stray.ask("rest")
+        bench.until(lambda: low.moved_in(0.1) > 0, "the lower one goes on", 15)
+        idle_seen = time.monotonic() - begin
+        begin = time.monotonic()
+        stray.ask("work")
         bench.until(lambda: low.moved_in(0.1) == 0, "the lower one is off the GPU again", 15)
         figures.append((still, idle_seen, time.monotonic() - begin))
     stray.result()
