@@ -14,6 +14,7 @@ using namespace tessera::cuda;
 namespace {
 int context_storage;
 CUcontext const kContext = reinterpret_cast<CUcontext>(&context_storage);
+CUevent const kEvent = reinterpret_cast<CUevent>(&context_storage);
 }  // namespace
 
 STUB cuInit(unsigned) { return CUDA_SUCCESS; }
@@ -32,13 +33,9 @@ STUB cuCtxGetCurrent(CUcontext* context) { return *context = kContext, CUDA_SUCC
 STUB cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
 STUB cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
 STUB cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
-STUB cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
-  return (*memory = calloc(1, bytes)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-STUB cuStreamWriteValue32_v2(CUstream, CUdeviceptr address, std::uint32_t value, unsigned) {
-  *reinterpret_cast<volatile std::uint32_t*>(address) = value;
-  return CUDA_SUCCESS;
-}
+STUB cuEventCreate(CUevent* event, unsigned) { return *event = kEvent, CUDA_SUCCESS; }
+STUB cuCtxRecordEvent(CUcontext, CUevent) { return CUDA_SUCCESS; }
+STUB cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 STUB cuModuleLoadData(CUmodule*, const void*) { return CUDA_SUCCESS; }
 STUB cuModuleGetFunction(CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; }
 STUB cuCtxSynchronize() { return CUDA_SUCCESS; }

@@ -13,6 +13,10 @@ constexpr Nanos kFirstGrace = 5 * kMillisecond;
 // Processes of a vGPU share its slice; as they come and go the parts change, but not more often than this.
 constexpr Nanos kSlicesEvery = 100 * kMillisecond;
 constexpr double kSameSlice = 0.02;
+// What the driver gives who was given nothing.
+constexpr Nanos kDriverSlice = 2 * kMillisecond;
+// Between a thaw and the freeze by which a limit is held, each process of a vGPU should have as many turns.
+constexpr Nanos kTurnsInAQuota = 2;
 
 }  // namespace
 
@@ -21,7 +25,8 @@ struct SteeredTurn {
   sched::VgpuId vgpu;
   bool stopped = false;
   bool active = false;  // as the scheduler was told
-  Nanos slice = 0;      // of all its processes together; 0: the driver's default
+  Nanos slice = 0;      // of all its processes together; 0: it had no competitor yet
+  Nanos quota = 0;      // what its limit lets it run in a window
   Nanos grace = kFirstGrace;
   std::vector<Gate*> gates;
 
@@ -38,19 +43,21 @@ struct SteeredTurn {
 };
 
 SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels)
-    : gpu_(gpu), steering_(config), channels_(channels) {}
+    : gpu_(gpu), config_(config), steering_(config), channels_(channels) {}
 
 SteeringServer::~SteeringServer() = default;
 
 Result<void> SteeringServer::Add(Id vgpu, const sched::Shares& shares, Nanos now) {
   if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
-  turns_[vgpu] = std::make_unique<SteeredTurn>(SteeredTurn{.vgpu = vgpu});
+  turns_[vgpu] = std::make_unique<SteeredTurn>(SteeredTurn{.vgpu = vgpu, .quota = QuotaOf(shares)});
   Execute(now);
   return {};
 }
 
 Result<void> SteeringServer::Update(Id vgpu, const sched::Shares& shares, Nanos now) {
   auto updated = steering_.Update(vgpu, shares, now);
+  if (updated) turns_.at(vgpu)->quota = QuotaOf(shares);
+  slices_due_ = true;
   Execute(now);
   return updated;
 }
@@ -264,12 +271,25 @@ void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
   }
 }
 
+Nanos SteeringServer::QuotaOf(const sched::Shares& shares) const {
+  return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(config_.shares.window));
+}
+
+// The slice of each process of a vGPU; 0: as it is. Several that compete only with one another would lose a tenth of
+// the time by changes if they kept the driver's slices (docs/hardware-log.md).
+Nanos SteeringServer::PartOf(const SteeredTurn& turn) const {
+  const std::ptrdiff_t running = std::max<std::ptrdiff_t>(1, turn.Running());
+  if (turn.slice != 0) return turn.slice / running;
+  const Nanos part = std::min(config_.mean_slice, turn.quota / kTurnsInAQuota) / running;
+  return running > 1 && part > kDriverSlice ? part : 0;
+}
+
 void SteeringServer::ApplySlices(Nanos now) {
   slices_due_ = false;
   slices_at_ = now + kSlicesEvery;
   for (const auto& [id, turn] : turns_) {
-    if (turn->slice == 0) continue;
-    const Nanos part = turn->slice / std::max<std::ptrdiff_t>(1, turn->Running());
+    const Nanos part = PartOf(*turn);
+    if (part == 0) continue;
     for (Gate* gate : turn->gates) {
       if (gate->state != Gate::State::kRunning) continue;
       const double change = std::abs(static_cast<double>(gate->slice - part));

@@ -54,9 +54,12 @@ class SteeringServer : public TimeServer {
   void Go(const std::vector<SteeredTurn*>& turns, Nanos now);
   void Report(SteeredTurn& turn, Nanos now, Nanos idle_since);
   void ApplySlices(Nanos now);
+  Nanos QuotaOf(const sched::Shares& shares) const;
+  Nanos PartOf(const SteeredTurn& turn) const;
   void Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell bell);
 
   const std::uint32_t gpu_;
+  const sched::SteeringConfig config_;
   sched::Steering steering_;
   ChannelServer& channels_;
   std::map<Id, std::unique_ptr<SteeredTurn>> turns_;

@@ -227,6 +227,17 @@ TEST_F(SteeringServerTest, WhoIsLeftOfAVgpuHasItsWholeSlice) {
   gpu_.Forget(other);
 }
 
+// With the driver's own slices a tenth of the time would go into changes.
+TEST_F(SteeringServerTest, ProcessesThatCompeteWithOneAnotherAloneHaveLongerSlices) {
+  Member& one = Running(high_);
+  EXPECT_EQ(control_->slices[one.process.pid], 0) << "nobody competes with it";
+  Member& two = Running(high_);
+  const Nanos end = MonotonicNow() + 5 * kSecond;
+  while (control_->slices[one.process.pid] == 0 && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
+  EXPECT_EQ(control_->slices[one.process.pid], 10 * kMillisecond);
+  EXPECT_EQ(control_->slices[two.process.pid], 10 * kMillisecond);
+}
+
 TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Member& one = Running(high_);
   Running(high_);

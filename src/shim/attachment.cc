@@ -115,19 +115,6 @@ void Attachment::Forget(CUcontext context) {
   }
 }
 
-void Attachment::ForgetStream(CUstream stream) {
-  CUcontext current = nullptr;
-  REAL_AS(cuCtxGetCurrent, CUcontext*)(&current);
-  std::lock_guard lock(mutex_);
-  for (Gate* gate : gates_) {
-    Markers& markers = *gate->markers;
-    // Its work goes on, and no later marker can be placed behind that.
-    if (gate->context == current && !stopped_ && !parked_ && !markers.Covered() && markers.Uses(stream))
-      markers.Place(stream, MonotonicNow(), false);
-    markers.ForgetStream(stream);
-  }
-}
-
 // ---- memory ----
 
 bool Attachment::TakeMemory(std::uint64_t bytes) {

@@ -26,11 +26,11 @@ class Attachment {
 
   // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
   // window. CUDA_SUCCESS: submit now.
-  cuda::CUresult Enter(Gate& gate, cuda::CUstream stream);
+  cuda::CUresult Enter(Gate& gate);
 
   // Before and after the program waits for its work: the end of it is then seen at once.
   void BeforeSync(Gate& gate);
-  void AfterSync();
+  void AfterSync(Gate& gate);
 
   // ---- contexts ----
 
@@ -42,7 +42,6 @@ class Attachment {
     std::lock_guard lock(mutex_);
     if (end()) Forget(context);
   }
-  void ForgetStream(cuda::CUstream stream);
   // Runs `change` while no thread places a marker.
   template <typename Change>
   void WithoutMarkers(Change&& change) {
@@ -87,9 +86,9 @@ class Attachment {
   bool AllDrained() const;
   Nanos LastReached() const;
   std::int64_t Submitted() const;
-  void Observe(Nanos now);
+  void Observe(Gate& gate, Nanos now);
+  void ObserveAll(Nanos now);
   void CoverAll(Nanos now, bool learn);
-  void GiveUpFailed(Nanos now);
 
   static void* PacerMain(void* self);
   void Pace();
@@ -117,8 +116,7 @@ class Attachment {
   std::int64_t tick_submitted_ = 0;  // submissions at the pacer's last tick
   Nanos active_since_ = 0;           // when work began after the last idle time, 0: idle
   Nanos last_activity_ = 0;
-  Nanos busy_ = 0;          // while active, before active_since_
-  Nanos asked_failed_ = 0;  // when the driver was last asked for failed contexts
+  Nanos busy_ = 0;  // while active, before active_since_
 
   std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

@@ -43,8 +43,7 @@ void Remove(CUstream stream) {
   captures.store(static_cast<int>(all.size()));
 }
 
-// Beginning a capture must not race with a marker that is being placed: one that lands in the capture would become part
-// of the program's graph.
+// Beginning a capture must not race with a marker that is being placed: the driver would end the capture.
 template <typename Begin>
 CUresult CountedBegin(CUstream stream, Begin begin) {
   Add(stream);
@@ -68,11 +67,14 @@ CUresult CountedEnd(CUstream stream, End end) {
   return result;
 }
 
-}  // namespace
-
-void ForgetCapture(CUstream stream) {
+// A stream that is destroyed takes its capture along.
+template <typename Destroy>
+CUresult CountedDestroy(CUstream stream, Destroy destroy) {
   if (AnyCapture()) Remove(stream);
+  return destroy();
 }
+
+}  // namespace
 
 void ForgetCapturesOf(CUcontext context) {
   std::lock_guard lock(mutex);
@@ -119,3 +121,10 @@ BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz)
   }
 END_CAPTURE(cuStreamEndCapture)
 END_CAPTURE(cuStreamEndCapture_ptsz)
+
+#define STREAM_DESTROY(name)                                           \
+  TESSERA_HOOK name(CUstream stream) {                                 \
+    return CountedDestroy(stream, [=] { return REAL(name)(stream); }); \
+  }
+STREAM_DESTROY(cuStreamDestroy)
+STREAM_DESTROY(cuStreamDestroy_v2)

@@ -8,8 +8,7 @@ namespace tessera::shim {
 // Whether any stream of the process captures. Exact under the attachments' mutexes, which beginning a capture takes.
 bool AnyCapture();
 
-// A stream that is destroyed, or a context that has ended, takes its captures along.
-void ForgetCapture(cuda::CUstream stream);
+// A context that has ended takes its captures along.
 void ForgetCapturesOf(cuda::CUcontext context);
 
 // While it lives, the calling thread may make driver calls that another thread's capture would otherwise forbid

@@ -65,7 +65,7 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
     if (context && !IsCapturing(stream)) {
       if (Attachment* attachment = CurrentAttachment()) {
         Gate* gate = attachment->GateOf(context);
-        result = attachment->Enter(*gate, stream);
+        result = attachment->Enter(*gate);
         tessera_thread_gate = gate;
       } else {
         result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // a GPU that none of the process's vGPUs is on

@@ -1,7 +1,6 @@
 // The gate in front of every submission, as the generated trampolines see it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +16,9 @@ class Markers;
 // a call while `accepted` equals the epoch in the shared page and `budget` lasts. Never freed, because a thread may
 // still point to it; reused after its context's end.
 struct Gate {
-  const std::atomic<std::uint32_t>* epoch;                           // in the shared page
-  std::atomic<std::uint32_t> accepted{0};                            // the order under which submissions pass
-  std::atomic<std::int64_t> budget{0};                               // submissions until the gate wants to look again
-  alignas(64) std::array<std::atomic<cuda::CUstream>, 64> recent{};  // streams used, by hash
+  const std::atomic<std::uint32_t>* epoch;  // in the shared page
+  std::atomic<std::uint32_t> accepted{0};   // the order under which submissions pass
+  std::atomic<std::int64_t> budget{0};      // submissions until the gate wants to look again
 
   cuda::CUcontext context = nullptr;
   Attachment* attachment = nullptr;
@@ -35,7 +33,6 @@ struct Gate {
 };
 
 static_assert(offsetof(Gate, epoch) == 0 && offsetof(Gate, accepted) == 8 && offsetof(Gate, budget) == 16);
-static_assert(offsetof(Gate, recent) == 64);
 static_assert(offsetof(cuda::CUlaunchConfig, hStream) == 32);
 
 // The gate of the calling thread's current context, or null: then the next submission looks it up.

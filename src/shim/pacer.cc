@@ -32,8 +32,6 @@ constexpr Nanos kLooksInGrace = 4;
 constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
 constexpr Nanos kParkedTick = kSecond;
-// A marker that is not reached for so long may be one of a context that has failed.
-constexpr Nanos kOverdue = 100 * kMillisecond;
 // A window that does not move for so long is let go: the work in it may wait for what is held back.
 constexpr Nanos kStuck = 100 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
@@ -95,7 +93,7 @@ bool Attachment::Fill(Gate& gate, bool bounded) {
 
 // ---- the gate ----
 
-CUresult Attachment::Enter(Gate& gate, CUstream stream) {
+CUresult Attachment::Enter(Gate& gate) {
   Nanos waited_since = 0, full_since = 0;
   for (;;) {
     std::uint32_t seen;
@@ -122,13 +120,11 @@ CUresult Attachment::Enter(Gate& gate, CUstream stream) {
         if (bounded) {
           gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
           if (gate.markers->SinceLastMarker() > 0 && waited_since == 0 && full_since == 0)
-            gate.markers->Place(stream, now, true);
+            gate.markers->Place(now, true);
           page->window.store(gate.markers->Window(), std::memory_order_relaxed);
         }
         const bool stuck = full_since != 0 && now - full_since > kStuck;
         if (Fill(gate, bounded && !stuck)) {
-          gate.recent[((reinterpret_cast<std::uintptr_t>(stream) >> 4) ^ reinterpret_cast<std::uintptr_t>(stream)) & 63]
-              .store(stream, std::memory_order_relaxed);
           gate.accepted.store(epoch, std::memory_order_release);
           if (waited_since != 0) page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
           return CUDA_SUCCESS;
@@ -168,13 +164,13 @@ bool Attachment::Bounded() const {
 void Attachment::BeforeSync(Gate& gate) {
   if (!Bounded()) return;
   std::lock_guard lock(mutex_);
-  if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->PlaceOnAll(MonotonicNow(), true, true);
+  if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->Place(MonotonicNow(), true);
 }
 
-void Attachment::AfterSync() {
+void Attachment::AfterSync(Gate& gate) {
   if (!Bounded()) return;
   std::lock_guard lock(mutex_);
-  if (!stopped_ && !parked_) Observe(MonotonicNow());
+  if (!stopped_ && !parked_) Observe(gate, MonotonicNow());
 }
 
 // ---- what the pacer knows (mutex_ held) ----
@@ -185,15 +181,19 @@ std::int64_t Attachment::Submitted() const {
   return sum;
 }
 
-void Attachment::Observe(Nanos now) {
+// The gate's context is current.
+void Attachment::Observe(Gate& gate, Nanos now) {
   wire::Page* page = Page();
-  const Nanos target = page->window_ns.load(std::memory_order_relaxed);
-  Nanos youngest = page->reached_ns.load(std::memory_order_relaxed);
-  for (Gate* gate : gates_) {
-    gate->markers->Observe(now, target);
-    youngest = std::max(youngest, gate->markers->YoungestReached());
-  }
+  gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
+  const Nanos youngest = std::max(page->reached_ns.load(std::memory_order_relaxed), gate.markers->YoungestReached());
   page->reached_ns.store(youngest, std::memory_order_relaxed);
+}
+
+void Attachment::ObserveAll(Nanos now) {
+  for (Gate* gate : gates_) {
+    if (gate->markers->AnyPending()) REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
+    Observe(*gate, now);
+  }
 }
 
 bool Attachment::AllDrained() const {
@@ -213,20 +213,7 @@ void Attachment::CoverAll(Nanos now, bool learn) {
   for (Gate* gate : gates_) {
     if (gate->markers->Covered()) continue;
     REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
-    gate->markers->PlaceOnAll(now, learn, false);
-  }
-}
-
-// A context that failed, as by an illegal address, never reaches its markers. The driver knows, but asking it costs
-// more than looking at a word: so only for markers that are long overdue, and only now and then.
-void Attachment::GiveUpFailed(Nanos now) {
-  if (now - asked_failed_ < kOverdue || AnyCapture()) return;
-  for (Gate* gate : gates_) {
-    if (!gate->markers->PendingSince(now - kOverdue)) continue;
-    asked_failed_ = now;
-    CUresult state = REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
-    if (state == CUDA_SUCCESS) state = REAL_AS(cuStreamQuery, CUstream)(CU_STREAM_LEGACY);
-    if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) gate->markers->GiveUp(now);
+    gate->markers->Place(now, learn);
   }
 }
 
@@ -239,7 +226,6 @@ void Attachment::Park() {
   active_since_ = 0;
   parked_ = true;
   wants_sent_ = false;
-  for (Gate* gate : gates_) gate->markers->ForgetStreams();
 }
 
 // ---- the pacer ----
@@ -250,8 +236,7 @@ Nanos Attachment::Tick(Nanos now) {
   if (parked_) return kParkedTick;
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
-  Observe(now);
-  GiveUpFailed(now);
+  ObserveAll(now);
   if (order == wire::Gate::kClosed) {
     CloseAll();
     CoverAll(now, false);

@@ -11,7 +11,7 @@ cuda::CUresult Synchronise(Wait wait) {
   if (!gate || !gate->attachment) return wait();
   gate->attachment->BeforeSync(*gate);
   const cuda::CUresult result = wait();
-  gate->attachment->AfterSync();
+  gate->attachment->AfterSync(*gate);
   return result;
 }
 
@@ -35,12 +35,3 @@ STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz)
 TESSERA_HOOK cuEventSynchronize(CUevent event) {
   return Synchronise([=] { return REAL(cuEventSynchronize)(event); });
 }
-
-#define STREAM_DESTROY(name)                                                               \
-  TESSERA_HOOK name(CUstream stream) {                                                     \
-    Attachment::ForEach([&](Attachment& attachment) { attachment.ForgetStream(stream); }); \
-    ForgetCapture(stream);                                                                 \
-    return REAL(name)(stream);                                                             \
-  }
-STREAM_DESTROY(cuStreamDestroy)
-STREAM_DESTROY(cuStreamDestroy_v2)

@@ -84,6 +84,21 @@ TESSERA_CUDA_API cuEventRecord(CUevent event, CUstream stream) {
 }
 TESSERA_EXPORT_PTSZ(cuEventRecord)
 
+// Of all streams of a context at once. Seen on driver 580: it is no barrier between them, and while one of them is
+// captured, in whichever mode, it is refused and ends that capture.
+TESSERA_CUDA_API cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
+  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  Context* context = handle == nullptr ? CurrentContext() : Context::FromHandle(handle);
+  if (context == nullptr || !context->open()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->sticky() != CUDA_SUCCESS) return context->sticky();
+  const std::shared_ptr<Event> event = Events::Get().Find(event_handle);
+  if (!event || &event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult captured = CheckSynchronize(*context); captured != CUDA_SUCCESS) return captured;
+  std::lock_guard lock(SubmissionMutex());
+  context->engine().RecordAll(*event);
+  return CUDA_SUCCESS;
+}
+
 TESSERA_CUDA_API cuEventQuery(CUevent handle) {
   return WithEvent(handle, [](const auto& event) {
     OpRef recording;

@@ -37,7 +37,7 @@ cuda::CUstreamCaptureMode ExchangeThreadCaptureMode(cuda::CUstreamCaptureMode mo
 // what their own thread does.
 cuda::CUresult CheckUnsafeCall();
 
-// For cuCtxSynchronize: no stream of the context may be captured.
+// For cuCtxSynchronize and cuCtxRecordEvent: no stream of the context may be captured.
 cuda::CUresult CheckSynchronize(Context& context);
 
 // What follows is called with SubmissionMutex held.

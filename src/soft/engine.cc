@@ -147,14 +147,18 @@ OpRef Engine::Submit(const Work& work, std::vector<OpRef> after) {
     return SubmitGraph(*graph->graph, dispatcher_.Submit({}, after));
   }
   OpRef op = dispatcher_.Submit(TaskOf(work), after);
-  if (const auto* record = std::get_if<EventRecordWork>(&work)) {
-    record->event->recording = op;
-    record->event->captured = false;
-  }
+  if (const auto* record = std::get_if<EventRecordWork>(&work)) Record(*record->event, op);
   if (const auto* alloc = std::get_if<AllocWork>(&work)) alloc->memory->SetAllocated(true);
   if (const auto* free = std::get_if<FreeWork>(&work)) free->memory->SetAllocated(false);
   return op;
 }
+
+void Engine::Record(Event& event, OpRef op) {
+  event.recording = std::move(op);
+  event.captured = false;
+}
+
+void Engine::RecordAll(Event& event) { Record(event, dispatcher_.SubmitMark()); }
 
 // Whether the process was frozen with its copies.
 bool Engine::Still() const {

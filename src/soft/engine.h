@@ -18,6 +18,7 @@ namespace tessera::soft {
 
 class Context;
 class Heap;
+struct Event;
 struct GraphExec;
 
 class Engine {
@@ -49,11 +50,14 @@ class Engine {
   OpRef Append(Stream& stream, const Work& work);
   OpRef Append(Stream& stream, Task task);
   OpRef Append(Stream& stream, GraphExec& exec);
+  // Records what all streams were given so far. Called likewise.
+  void RecordAll(Event& event);
 
  private:
   // What the next operation of `stream` waits for.
   std::vector<OpRef> Tails(const Stream& stream);
   OpRef Submit(const Work& work, std::vector<OpRef> after);
+  static void Record(Event& event, OpRef op);
   // Submits the nodes of a graph behind `begin`; the result ends with the last of them.
   OpRef SubmitGraph(const Graph& graph, const OpRef& begin);
   // The task that does `work`; an empty one for work that is about order only.
