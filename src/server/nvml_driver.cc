@@ -182,8 +182,8 @@ class NvmlDriver : public GpuDriver {
       r = nvml_.GetUtilization(device, samples.data(), &count, last);
     }
     if (r != NVML_SUCCESS && r != NVML_ERROR_NOT_FOUND) return {};
-    // There are samples only of those that executed, says NVML's reference; a figure may round to 0. Some drivers
-    // answer with places that nobody filled.
+    // There are samples only of those that executed, says NVML's reference; but who did so last goes on being named,
+    // with figures of 0 (docs/hardware-log.md). Some drivers answer with places that nobody filled.
     const unsigned long long now = static_cast<unsigned long long>(std::time(nullptr) + 1) * 1'000'000;
     std::unordered_set<pid_t> worked;
     if (last > now) last = 0;  // the clock was set back
@@ -191,7 +191,9 @@ class NvmlDriver : public GpuDriver {
     for (unsigned i = 0; r == NVML_SUCCESS && i < count; ++i) {
       if (samples[i].timeStamp <= last || samples[i].timeStamp > now) continue;
       youngest = std::max(youngest, samples[i].timeStamp);
-      worked.insert(static_cast<pid_t>(samples[i].pid));
+      const auto& sample = samples[i];
+      if (sample.smUtil | sample.memUtil | sample.encUtil | sample.decUtil)
+        worked.insert(static_cast<pid_t>(sample.pid));
     }
     last = youngest;
     return worked;

@@ -83,6 +83,7 @@ void SteeringServer::Join(Id vgpu, Gate& gate, Nanos now) {
   gate.steered = &turn;
   gate.slice = 0;
   turn.gates.push_back(&gate);
+  slices_due_ = true;  // it may run already
   if (gate.ungated) steering_.Ungated(vgpu, true);
   if (!turn.stopped && !gate.held) Free(gate, turn, SharedPage::Bell::kWake);
   Execute(now);
@@ -121,24 +122,30 @@ void SteeringServer::Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell 
 void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
-  const Gate::State before = gate.state;
   if (gate.held) {
-    gate.state = waits ? Gate::State::kWanting : Gate::State::kRunning;
+    if (waits) {
+      gate.state = Gate::State::kWanting;
+    } else {
+      Runs(gate, turn);
+    }
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
-    gate.state = Gate::State::kRunning;
+    Runs(gate, turn);
     if (turn.stopped && !sealed_) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
   } else if (turn.stopped) {
     gate.state = Gate::State::kWanting;
   } else {
-    gate.state = Gate::State::kRunning;
+    Runs(gate, turn);
     Free(gate, turn, SharedPage::Bell::kWake);
   }
-  // The processes of a vGPU that run divide its slice.
-  if (gate.state == Gate::State::kRunning && (gate.slice == 0 || (before != gate.state && turn.gates.size() > 1)))
-    slices_due_ = true;
   Report(turn, now, now);
   Execute(now);
+}
+
+// The processes of a vGPU that run divide its slice.
+void SteeringServer::Runs(Gate& gate, const SteeredTurn& turn) {
+  const bool did = std::exchange(gate.state, Gate::State::kRunning) == Gate::State::kRunning;
+  if (gate.slice == 0 || (!did && turn.gates.size() > 1)) slices_due_ = true;
 }
 
 void SteeringServer::Idle(Gate& gate, Nanos now, Nanos since) {
@@ -164,7 +171,7 @@ void SteeringServer::Hold(Gate& gate, bool held, Nanos now) {
   // Its channels are frozen, and what it would submit to new ones waits.
   if (held) gate.page.Give({}, SharedPage::Bell::kQuiet);
   if (!held && !turn.stopped) {
-    if (gate.state == Gate::State::kWanting) gate.state = Gate::State::kRunning;
+    if (gate.state == Gate::State::kWanting) Runs(gate, turn);
     Free(gate, turn, SharedPage::Bell::kWake);
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.
@@ -265,7 +272,7 @@ void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
   for (SteeredTurn* turn : turns) {
     for (Gate* gate : turn->gates) {
       if (gate->held || gate->state == Gate::State::kRunning) continue;
-      if (gate->state == Gate::State::kWanting) gate->state = Gate::State::kRunning;
+      if (gate->state == Gate::State::kWanting) Runs(*gate, *turn);
       Free(*gate, *turn, SharedPage::Bell::kWake);
     }
   }

@@ -238,6 +238,24 @@ TEST_F(SteeringServerTest, ProcessesThatCompeteWithOneAnotherAloneHaveLongerSlic
   EXPECT_EQ(control_->slices[two.process.pid], 10 * kMillisecond);
 }
 
+// Seen on a real GPU: one that came while its vGPU was stopped kept the driver's slice.
+TEST_F(SteeringServerTest, WhoComesWhileItsVgpuIsStoppedGetsItsPartWhenThatGoes) {
+  Member& one = Running(low_);
+  Member& high = Running(high_);
+  Member& two = Join(low_);
+  MakeContext(two);
+  Works(two);
+  ASSERT_EQ(two.process.gate.state, State::kWanting);
+  const Nanos applied = MonotonicNow() + 150 * kMillisecond;  // what its context changed
+  while (MonotonicNow() < applied) gpu_.AdvanceTo(MonotonicNow());
+  Rests(high);
+  ASSERT_EQ(two.process.gate.state, State::kRunning);
+  const Nanos end = MonotonicNow() + 5 * kSecond;
+  while (control_->slices[two.process.pid] == 0 && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
+  EXPECT_EQ(control_->slices[one.process.pid], 10 * kMillisecond);
+  EXPECT_EQ(control_->slices[two.process.pid], 10 * kMillisecond);
+}
+
 TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Member& one = Running(high_);
   Running(high_);
