@@ -82,6 +82,8 @@ class Attachment {
   void Close(Gate& gate);
   void CloseAll();
   bool Fill(Gate& gate, bool bounded);
+  static void Give(Gate& gate, std::int64_t budget);
+  static bool Stuck(const Gate& gate, Nanos since, Nanos now);
   void Park();
   bool AllDrained() const;
   Nanos LastReached() const;

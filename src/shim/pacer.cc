@@ -32,8 +32,8 @@ constexpr Nanos kLooksInGrace = 4;
 constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
 constexpr Nanos kParkedTick = kSecond;
-// A window that does not move for so long is let go: the work in it may wait for what is held back.
-constexpr Nanos kStuck = 100 * kMillisecond;
+// Work of which nothing ends for so long may wait for what is held back.
+constexpr Nanos kStuck = 500 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
 constexpr Nanos kSpin = 100 * kMicrosecond;
 
@@ -86,9 +86,18 @@ bool Attachment::Fill(Gate& gate, bool bounded) {
     budget = std::min(room, std::max<std::int64_t>(1, window / 2));
     if (budget < window / 2) markers.NoteLimited();
   }
+  Give(gate, budget);
+  return true;
+}
+
+// The calling thread's submission and so many less one after it.
+void Attachment::Give(Gate& gate, std::int64_t budget) {
   const std::int64_t left = gate.budget.exchange(budget - 1, std::memory_order_relaxed);
   gate.given += budget - (left > 0 ? left : 0);
-  return true;
+}
+
+bool Attachment::Stuck(const Gate& gate, Nanos since, Nanos now) {
+  return since != 0 && now - std::max(since, gate.markers->LastReached()) > kStuck;
 }
 
 // ---- the gate ----
@@ -97,6 +106,7 @@ CUresult Attachment::Enter(Gate& gate) {
   Nanos waited_since = 0, full_since = 0;
   for (;;) {
     std::uint32_t seen;
+    bool full = false;
     {
       std::lock_guard lock(mutex_);
       wire::Page* page = Page();
@@ -123,19 +133,30 @@ CUresult Attachment::Enter(Gate& gate) {
             gate.markers->Place(now, true);
           page->window.store(gate.markers->Window(), std::memory_order_relaxed);
         }
-        const bool stuck = full_since != 0 && now - full_since > kStuck;
-        if (Fill(gate, bounded && !stuck)) {
+        bool passes = Fill(gate, bounded);
+        if (!passes && Stuck(gate, full_since, now)) {
+          Give(gate, gate.markers->Window());
+          passes = true;
+        }
+        if (passes) {
           gate.accepted.store(epoch, std::memory_order_release);
           if (waited_since != 0) page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
           return CUDA_SUCCESS;
         }
+        full = true;
         if (full_since == 0) full_since = now;
       } else {
+        const Nanos now = MonotonicNow();
         if (waited_since == 0) {
-          waited_since = MonotonicNow();
+          waited_since = now;
           page->gate_waits.fetch_add(1, std::memory_order_relaxed);
         }
-        full_since = 0;
+        // One submission, in time that is billed as overrun: the work did not drain when the gate closed.
+        if (!parked_ && Stuck(gate, waited_since, now)) {
+          Give(gate, 1);
+          page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
+          return CUDA_SUCCESS;
+        }
         // A later order that is closed: the token came and went before this thread woke up, so it is asked for again.
         if (parked_ && (!wants_sent_ || epoch != wants_epoch_)) {
           wants_epoch_ = epoch;
@@ -143,7 +164,7 @@ CUresult Attachment::Enter(Gate& gate) {
         }
       }
     }
-    if (full_since != 0) {
+    if (full) {
       // The GPU has up to the window's time of work left: no hurry, but do not oversleep it.
       Sleep(20 * kMicrosecond);
       continue;

@@ -3,9 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 namespace tessera::soft {
@@ -98,18 +96,6 @@ void Dispatcher::Synchronize() {
   std::unique_lock lock(board().mutex);
   const std::vector<OpRef> before(unfinished_.begin(), unfinished_.end());
   for (const OpRef& op : before) board().ended.wait(lock, [&] { return op->done; });
-}
-
-OpRef Dispatcher::SubmitMark() {
-  std::vector<OpRef> last;
-  {
-    std::lock_guard lock(board().mutex);
-    // What another operation of this dispatcher waits for ends before that one.
-    const auto follows = [this](const OpRef& op) { return op->dispatcher == this; };
-    std::ranges::copy_if(unfinished_, std::back_inserter(last),
-                         [&](const OpRef& op) { return std::ranges::none_of(op->followers, follows); });
-  }
-  return Submit({}, last);
 }
 
 // Runs on the lane's own thread until Stop. What is ready by then is dropped.

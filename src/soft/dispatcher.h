@@ -78,8 +78,6 @@ class Dispatcher {
 
   // Blocks until everything submitted before the call has ended.
   void Synchronize();
-  // Ends when everything submitted before has.
-  OpRef SubmitMark();
 
   // An operation has failed or Stop was called: long work should return early.
   bool aborting() const { return aborting_.load(std::memory_order_acquire); }

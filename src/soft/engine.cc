@@ -49,7 +49,7 @@ Engine::~Engine() {
   const auto here = [this](const auto& object) { return &object.context == &context_; };
   {
     std::lock_guard lock(SubmissionMutex());
-    for (const auto& stream : blocking_) AbandonCapture(*stream);
+    for (const auto& stream : streams_) AbandonCapture(*stream);
     for (const auto& stream : Streams::Get().RemoveIf(here)) AbandonCapture(*stream);
   }
   Events::Get().RemoveIf(here);
@@ -64,7 +64,7 @@ std::shared_ptr<Stream> Engine::PerThread() {
   std::shared_ptr<Stream>& stream = per_thread_[std::this_thread::get_id()];
   if (!stream) {
     stream = MakeStream(context_, CU_STREAM_DEFAULT, 0, /*legacy=*/false);
-    blocking_.push_back(stream);
+    streams_.push_back(stream);
   }
   return stream;
 }
@@ -72,14 +72,16 @@ std::shared_ptr<Stream> Engine::PerThread() {
 std::shared_ptr<Stream> Engine::AddStream(unsigned flags, int priority) {
   auto stream = MakeStream(context_, flags, priority, /*legacy=*/false);
   std::lock_guard lock(SubmissionMutex());
-  if (stream->blocking()) blocking_.push_back(stream);
+  streams_.push_back(stream);
   return stream;
 }
 
 void Engine::RemoveStream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(SubmissionMutex());
   AbandonCapture(*stream);
-  if (std::erase(blocking_, stream) != 0 && !Dispatcher::Done(stream->last)) retired_.push_back(stream->last);
+  if (std::erase(streams_, stream) == 0) return;
+  for (auto& tails : retired_) std::erase_if(tails, Dispatcher::Done);
+  if (!Dispatcher::Done(stream->last)) retired_[stream->blocking()].push_back(stream->last);
 }
 
 void Engine::WaitForRoom(Stream& stream) {
@@ -98,9 +100,10 @@ void Engine::WaitForRoom(Stream& stream) {
 std::vector<OpRef> Engine::Tails(const Stream& stream) {
   std::vector<OpRef> tails = {stream.last};
   if (stream.legacy) {
-    for (const auto& other : blocking_) tails.push_back(other->last);
-    std::erase_if(retired_, Dispatcher::Done);
-    tails.insert(tails.end(), retired_.begin(), retired_.end());
+    for (const auto& other : streams_) {
+      if (other->blocking()) tails.push_back(other->last);
+    }
+    tails.insert(tails.end(), retired_[true].begin(), retired_[true].end());
   } else if (stream.blocking()) {
     tails.push_back(legacy_->last);
   }
@@ -158,7 +161,12 @@ void Engine::Record(Event& event, OpRef op) {
   event.captured = false;
 }
 
-void Engine::RecordAll(Event& event) { Record(event, dispatcher_.SubmitMark()); }
+void Engine::RecordAll(Event& event) {
+  std::vector<OpRef> tails = {legacy_->last};
+  for (const auto& stream : streams_) tails.push_back(stream->last);
+  for (const auto& retired : retired_) tails.insert(tails.end(), retired.begin(), retired.end());
+  Record(event, dispatcher_.Submit({}, tails));
+}
 
 // Whether the process was frozen with its copies.
 bool Engine::Still() const {

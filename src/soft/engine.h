@@ -72,9 +72,9 @@ class Engine {
   std::shared_ptr<Heap> heap_;
 
   // Guarded by SubmissionMutex.
-  std::vector<std::shared_ptr<Stream>> blocking_;  // streams that the legacy default stream waits for
+  std::vector<std::shared_ptr<Stream>> streams_;  // all but the legacy default stream
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
-  std::vector<OpRef> retired_;  // tails of blocking streams that were removed
+  std::vector<OpRef> retired_[2];  // tails of streams that were removed; [1]: of blocking ones
 
   Dispatcher dispatcher_;  // last: its threads use all of the above
 };

@@ -8,6 +8,7 @@ the scheduler decides is tested exactly, in virtual time, beside src/sched.
 import contextlib
 import os
 import signal
+import time
 import unittest
 
 from harness import SoftGpuTest, Usage, wait_for
@@ -48,13 +49,14 @@ class Shares:
 
     def limited(self, pids, groups, limits):
         """None gets more than its limit; how much less the host's lag makes it is not ours to test."""
-        self.measured(pids, groups, lambda shares: all(limit * 0.9 - 1 <= share <= limit + 1.5
+        self.measured(pids, groups, lambda shares: all(limit * 0.75 - 1 <= share <= limit + 1.5
                                                        for share, limit in zip(shares, limits)))
 
     def divided(self, pids, groups, parts, tolerance):
-        """They have nearly all of the GPU's time, and divide what they have like `parts`."""
+        """They have most of the GPU's time (a host that steals the processors' makes the changes between them long), and
+        divide what they have like `parts`."""
         def holds(shares):
-            if sum(shares) < 90:
+            if sum(shares) < 75:
                 return False
             off = max(abs(100 * share / sum(shares) - 100 * part / sum(parts)) for share, part in zip(shares, parts))
             return off <= tolerance
@@ -153,6 +155,24 @@ class Token(SoftGpuTest):
         first.makes_progress()
         first.finish()
         second.finish()
+
+    def test_a_program_whose_streams_wait_for_one_another_is_not_tied_up(self):
+        shell = self.shell_with_context("a")
+        shell.ok("launch", 1)  # on the legacy stream, which waits for the blocking ones
+        shell.ok("hold")
+        time.sleep(0.1)  # the shim has looked whether the work has ended
+        shell.ok("let_go")
+        shell.ok("sync")
+        shell.end()
+
+    def test_work_that_waits_for_what_is_held_back_is_let_go(self):
+        shell, tenant = self.shell_with_context("a"), self.tenant("b")
+        shell.ok("hold")
+        tenant.makes_progress(500)  # has had the token, and got it for good when the other did not drain
+        shell.ok("let_go")
+        shell.ok("sync")
+        shell.end()
+        tenant.finish()
 
     def test_an_idle_program_gives_the_token_back(self):
         self.create("c")

@@ -186,6 +186,28 @@ Reply DropStream(const Words& words) {
        [&] { return Call("cuStreamDestroy_v2", stream); }});
 }
 
+// The word for which the work of `hold` waits, in host memory.
+CUdeviceptr Word() {
+  static void* word = nullptr;
+  if (!word && Call("cuMemHostAlloc", &word, sizeof(std::uint32_t),
+                    unsigned{CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE}) == CUDA_SUCCESS)
+    *static_cast<volatile std::uint32_t*>(word) = 0;
+  return reinterpret_cast<CUdeviceptr>(word);
+}
+
+// hold: a blocking stream waits, until `let_go` writes a word on another one.
+Reply Hold(const Words&) {
+  CUstream stream = nullptr;
+  return InOrder({[&] { return Call("cuStreamCreate", &stream, 0u); },
+                  [&] { return Call("cuStreamWaitValue32_v2", stream, Word(), std::uint32_t{1}, 0u); }});
+}
+
+Reply LetGo(const Words&) {
+  CUstream stream = nullptr;
+  return InOrder({[&] { return Call("cuStreamCreate", &stream, 0u); },
+                  [&] { return Call("cuStreamWriteValue32_v2", stream, Word(), std::uint32_t{1}, 0u); }});
+}
+
 // drop_capture: destroys a stream that captures.
 Reply DropCapture(const Words&) {
   CUstream stream = nullptr;
@@ -207,6 +229,8 @@ void AddWorkCommands(Commands& commands) {
   commands["capture"] = Capture;
   commands["drop_capture"] = DropCapture;
   commands["drop_stream"] = DropStream;
+  commands["hold"] = Hold;
+  commands["let_go"] = LetGo;
 }
 
 }  // namespace tessera::shell
