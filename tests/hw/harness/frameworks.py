@@ -12,7 +12,7 @@ DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "TORCHINDUCTOR_DETERMINIS
                   "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _need(module):
+def need(module):
     found = processes.run([sys.executable, "-c", f"import importlib.util, sys; "
                            f"sys.exit(importlib.util.find_spec({module!r}) is None)"], 30)
     if found.status != 0:
@@ -38,7 +38,7 @@ def _both(bench, script, arguments, native_arguments=None, env=None, native_env=
 
 def _declare(name, script, *arguments, module="torch", env=None, limit_s=150, judge=None, **sides):
     def body(bench):
-        _need(module)
+        need(module)
         native, inside, same = _both(bench, script, arguments, env=env, **sides)
         said = judge(inside.values()) if judge else ""
         return f"{same}{said} ({native.seconds:.0f} s without, {inside.seconds:.0f} s with)"

@@ -1,5 +1,9 @@
-"""A program on two GPUs: what is ordered on one of them leaves the other alone."""
+"""Programs on two GPUs: what is ordered on one of them leaves the other alone, and they may wait for one another."""
+import sys
+
+from harness.bench import compare, last_words
 from harness.checks import Skipped, expect
+from harness.frameworks import FOLDER, need
 from harness.steering import HIGH, LOW, inside, steer, ticker
 
 HELD = 4 << 30  # bytes
@@ -66,3 +70,33 @@ def gate_two_gpus(bench):
     figure = f"{HELD >> 30} GiB on each: charged {' / '.join(f'{bytes_ / 2**30:.2f}' for bytes_ in held)} GiB"
     expect(all(HELD <= bytes_ <= HELD + MOST_BESIDE for bytes_ in held), figure)
     return figure, held
+
+
+@steer(limit_s=200)
+def nccl_two_gpus(bench):
+    """Two processes whose kernels wait for one another's, beside a busy program on each GPU: channels, then gates, which
+    give either GPU's time to whom they like."""
+    if len(bench.tessera.get("/v1/gpus")["gpus"]) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    need("torch")
+    argv = [sys.executable, FOLDER / "torch_allreduce.py", 200]
+    native = bench.native(argv, limit_s=60)
+    figures = [f"{last_words(native)} without Tessera"]
+    for by, config in (("channels", ""), ("gates", "[channels]\ncontrol = 'off'\n")):
+        with bench.daemon(config):
+            names = ("hw-first", "hw-second")
+            for number, name in enumerate(names):
+                bench.vgpu(name, gpu=number)
+                bench.vgpu(f"{name}-busy", gpu=number)
+            alone = bench.inside(argv, vgpu=",".join(names), limit_s=60)
+            compare(native, alone)
+            busy = [inside(bench, ticker(bench), vgpu=f"{name}-busy") for name in names]
+            for ticking in busy:
+                ticking.moves(20)
+            beside = bench.inside(argv, vgpu=",".join(names), limit_s=60)
+            compare(native, beside)
+            for ticking in busy:
+                ticking.moves(20)
+                ticking.result()
+        figures.append(f"by {by}: {last_words(alone)} alone, {last_words(beside)} beside two")
+    return "; ".join(figures)
