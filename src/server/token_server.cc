@@ -31,6 +31,12 @@ struct Turn {
                        [](const Gate* gate) { return gate->state == Gate::State::kWanting && !gate->held; });
   }
 
+  // What is frozen stands still however long the others wait for it.
+  bool AnyDrains() const {
+    return std::any_of(gates.begin(), gates.end(),
+                       [](const Gate* gate) { return gate->state == Gate::State::kDraining && !gate->held; });
+  }
+
   bool Any(Gate::State state) const {
     return std::any_of(gates.begin(), gates.end(), [state](const Gate* gate) { return gate->state == state; });
   }
@@ -129,6 +135,8 @@ void TokenServer::Hold(Gate& gate, bool held, Nanos now) {
     Close(gate);
     if (gate.turn->phase == Turn::Phase::kHeld && !gate.turn->Any(Gate::State::kRunning)) OpenNext(*gate.turn, now);
     Settle(*gate.turn, now);
+  } else if (held && gate.state == Gate::State::kDraining) {
+    Settle(*gate.turn, now);
   } else if (!held && gate.state == Gate::State::kWanting) {
     Wants(gate, now, true);
   }
@@ -186,7 +194,7 @@ void TokenServer::Settle(Turn& turn, Nanos now) {
     turn.phase = Turn::Phase::kNone;
     if (holder_ == turn.vgpu) holder_.reset();
     scheduler_.Idle(turn.vgpu, now, turn.work_ended);
-  } else if (turn.phase == Turn::Phase::kRevoked && !turn.Any(Gate::State::kDraining)) {
+  } else if (turn.phase == Turn::Phase::kRevoked && !turn.AnyDrains()) {
     turn.phase = Turn::Phase::kNone;
     scheduler_.Released(turn.vgpu, now, turn.work_ended);
     if (turn.AnyWants()) scheduler_.Wants(turn.vgpu, now);

@@ -52,6 +52,25 @@ TEST_F(TokenServerTest, WantsOpensTheGateOfAFreeGpu) {
   EXPECT_EQ(tokens_.NextDeadline(), kNever);  // nothing to do while nobody else wants
 }
 
+// Seen on a real GPU: as long as one was frozen, whose gate had closed before, all of its vGPU waited.
+TEST_F(TokenServerTest, WhoIsFrozenBeforeItHasDrainedKeepsNobodyWaiting) {
+  Wants(a_);
+  Wants(c_);
+  while (a_.Open()) PassDeadline();
+  ASSERT_EQ(a_.gate.state, State::kDraining);
+  tokens_.Hold(a_.gate, true, now_);
+  Wants(b_);
+  for (int i = 0; i < 100 && !b_.Open(); ++i) {
+    if (c_.gate.state == State::kDraining) Released(c_);
+    if (c_.gate.state == State::kParked) Wants(c_);
+    if (!b_.Open()) PassDeadline();
+  }
+  EXPECT_TRUE(b_.Open());
+  tokens_.Hold(a_.gate, false, now_);
+  Released(a_);
+  EXPECT_EQ(a_.gate.state, State::kParked);
+}
+
 TEST_F(TokenServerTest, WhoDidNotAskStaysClosed) {
   Wants(a_);
   EXPECT_FALSE(b_.Open());

@@ -37,11 +37,13 @@ void Markers::Place(Nanos now, bool learn) {
   if (!unusable_ && Record(marker)) {
     marker.count = count;
     marker.submitted = now;
+    marker.work_since = count > last_count_ ? last_placed_ : 0;
     marker.learn = learn;
     ++next_;
   }
   // Also where it was refused: what a failed context was given counts as ended, so that nobody waits for it.
   last_count_ = count;
+  last_placed_ = now;
 }
 
 void Markers::Observe(Nanos now, Nanos target) {
@@ -57,7 +59,7 @@ void Markers::Observe(Nanos now, Nanos target) {
       limited_ = false;
       finished_ = marker.count;
       last_reached_ = now;
-      youngest_reached_ = marker.submitted;
+      youngest_reached_ = std::max(youngest_reached_, marker.work_since);
     }
   }
   finished_ = std::max(finished_, last_count_);

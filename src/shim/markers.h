@@ -39,7 +39,8 @@ class Markers {
 
   // When the last marker that was reached was seen.
   Nanos LastReached() const { return last_reached_; }
-  // When the youngest one that was reached was placed, at the earliest.
+  // The youngest work that is known to have ended was submitted then, or later. A marker alone is no proof: the driver
+  // calls one behind work that has ended reached, whatever keeps the GPU from executing more.
   Nanos YoungestReached() const { return youngest_reached_; }
 
   // The context is gone, and with it the events and all work.
@@ -50,6 +51,7 @@ class Markers {
     cuda::CUevent event;  // made at the place's first use, owned by the context
     std::int64_t count;   // submissions before it
     Nanos submitted;
+    Nanos work_since;  // some of the work before it was submitted after that; 0: none since the marker before it
     bool learn;
   };
   static constexpr unsigned kRing = 64;
@@ -62,6 +64,7 @@ class Markers {
   unsigned first_ = 0, next_ = 0;  // pending markers, modulo kRing
   std::int64_t finished_ = 0;      // submissions that every marker up to here says are done
   std::int64_t last_count_ = 0;    // submissions before the last marker
+  Nanos last_placed_ = 0;
   Nanos last_reached_ = 0;
   Nanos youngest_reached_ = 0;
   bool limited_ = false;  // the window held a submission back since the last marker
