@@ -3,6 +3,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 
@@ -58,6 +59,16 @@ void CheckGpus(std::vector<Finding>& findings, const NvmlFacts& nvml) {
 
 }  // namespace
 
+Finding DriverFinding(const std::string& version, const std::string& library) {
+  constexpr int kTellsEnds = 555;
+  int major = 0;
+  const auto read = std::from_chars(version.data(), version.data() + version.size(), major);
+  const std::string found = "version " + version + ", " + library;
+  if (read.ec != std::errc() || major >= kTellsEnds) return {Verdict::kOk, "driver", found, ""};
+  return {Verdict::kWarn, "driver", found + ": does not tell when work has ended, so time is bounded only coarsely",
+          "install driver 555 or newer"};
+}
+
 void CheckDriver(std::vector<Finding>& findings) {
   std::string line;
   if (!std::getline(std::ifstream("/proc/driver/nvidia/version"), line)) {
@@ -70,7 +81,7 @@ void CheckDriver(std::vector<Finding>& findings) {
     Add(findings, Verdict::kFail, "driver", nvml.error().message, nvml.error().hint);
     return;
   }
-  Add(findings, Verdict::kOk, "driver", "version " + nvml->driver_version + ", " + nvml->library);
+  findings.push_back(DriverFinding(nvml->driver_version, nvml->library));
   CheckNode(findings, "/dev/nvidiactl");
   CheckNode(findings, "/dev/nvidia-uvm");
   CheckGpus(findings, *nvml);

@@ -5,6 +5,9 @@
 
 namespace tessera::cli {
 
+// What the driver's version, "580.159.04", promises of `library`: before 555 it has no cuCtxRecordEvent.
+Finding DriverFinding(const std::string& version, const std::string& library);
+
 // One look each; nothing is changed. What cannot be known for lack of something else says so.
 void CheckDriver(std::vector<Finding>& findings);                          // kernel module, NVML, GPUs, device nodes
 void CheckSoftGpu(std::vector<Finding>& findings);                         // library, /dev/shm

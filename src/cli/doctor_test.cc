@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/doctor_checks.h"
 #include "cli/doctor_steering.h"
 
 namespace tessera::cli {
@@ -18,6 +19,16 @@ using testing::Not;
 TEST(Doctor, OneFailureIsEnough) {
   EXPECT_TRUE(CanRun({{Verdict::kOk, "a", "", ""}, {Verdict::kWarn, "b", "", ""}}));
   EXPECT_FALSE(CanRun({{Verdict::kOk, "a", "", ""}, {Verdict::kFail, "b", "", ""}}));
+}
+
+TEST(Doctor, WarnsOfADriverThatDoesNotTellEnds) {
+  EXPECT_EQ(DriverFinding("580.159.04", "libnvidia-ml.so.1").verdict, Verdict::kOk);
+  EXPECT_EQ(DriverFinding("555.42.02", "").verdict, Verdict::kOk);
+  const Finding old = DriverFinding("550.90.07", "libnvidia-ml.so.1");
+  EXPECT_EQ(old.verdict, Verdict::kWarn);
+  EXPECT_THAT(old.detail, HasSubstr("550.90.07"));
+  EXPECT_THAT(old.advice, HasSubstr("555"));
+  EXPECT_EQ(DriverFinding("soon", "").verdict, Verdict::kOk) << "what cannot be read accuses nobody";
 }
 
 TEST(Doctor, TellsWhatTheDaemonFound) {
