@@ -9,7 +9,4 @@ cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
 mapfile -t targets < <(cat "tools/$preset.targets")
 cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
 pattern=$(IFS='|'; echo "${targets[*]}")
-for target in "${targets[@]}"; do
-  echo "$preset: $target"
-  "build/$preset/bin/$target" --gtest_brief=1
-done
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} sh -c "echo '$preset: {}' && build/$preset/bin/{} --gtest_brief=1"

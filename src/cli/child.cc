@@ -34,6 +34,11 @@ std::vector<char*> ForExec(const std::vector<std::string>& words) {
   return pointers;
 }
 
+std::string LastLine(std::string text) {
+  while (text.ends_with("\n")) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 Result<Child> Child::Start(const std::vector<std::string>& arguments, const Variables& variables) {
   int output[2], failure[2];
   if (pipe2(output, O_CLOEXEC) != 0) return FailErrno("cannot make a pipe");

@@ -14,6 +14,9 @@ namespace tessera::cli {
 // Words as exec(3) takes them; good as long as `words` are.
 std::vector<char*> ForExec(const std::vector<std::string>& words);
 
+// The last line of what a program wrote, without its end.
+std::string LastLine(std::string text);
+
 // A program that we started and that does not outlive us, whatever ends us. One thread.
 class Child {
  public:

@@ -32,7 +32,7 @@ constexpr std::size_t kGreedy = 2;  // the role that asks for more memory than i
 constexpr double kSoloSeconds = 1.5;
 constexpr double kFirstPart = 0.4;             // of the time; the rest after the change
 constexpr Nanos kSettle = 300 * kMillisecond;  // after a change, before what is achieved counts
-constexpr Nanos kStartLimit = 30 * kSecond;
+constexpr Nanos kPatience = 30 * kSecond;
 
 struct Outcome {
   double first_achieved_pct = 0, achieved_pct = 0;
@@ -70,7 +70,7 @@ class Play {
         cast_.Enter("alone", Json::object(), {"--kernel-us", "1000", "--seconds", std::to_string(kSoloSeconds)});
     if (!entered) return std::unexpected(entered.error());
     const TenantStory& story = (*entered)->story();
-    if (auto r = cast_.Wait(kStartLimit, [&] { return story.done; }); !r) return r;
+    if (auto r = cast_.Wait(kPatience, [&] { return story.done; }); !r) return r;
     if (story.samples.size() < 3) return Fail(EIO, "the program alone completed nothing that could be measured");
     // The first sample is from before the first kernel, the second from when it was under way.
     alone_ = RateBetween(story.samples, story.samples[1].time_us, story.samples.back().time_us).value_or(0);
@@ -93,7 +93,7 @@ class Play {
       targets_[i] = kRoles[i].first_pct;
     }
     view_.Note("three programs at once, each with its own limits");
-    return cast_.Wait(kStartLimit, [&] {
+    return cast_.Wait(kPatience, [&] {
       return std::ranges::all_of(tenants_, [](const DemoTenant* tenant) { return tenant->story().ready; });
     });
   }
@@ -116,7 +116,7 @@ class Play {
                return tenant->story().samples.back().time_us * kMicrosecond >= end;
              });
     };
-    if (auto r = cast_.Wait(end - begin + kStartLimit, reached); !r) return r;
+    if (auto r = cast_.Wait(end - begin + kPatience, reached); !r) return r;
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
       const auto rate = RateBetween(tenants_[i]->story().samples, (begin + kSettle) / kMicrosecond, end / kMicrosecond);
       if (!rate) return Fail(EIO, tenants_[i]->name() + " said too little to measure what it achieved");

@@ -27,11 +27,6 @@ void Add(std::vector<Finding>& findings, Verdict verdict, std::string subject, s
   findings.push_back({verdict, std::move(subject), std::move(detail), std::move(advice)});
 }
 
-std::string LastLine(std::string text) {
-  while (text.ends_with("\n")) text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
 void CheckNode(std::vector<Finding>& findings, const std::string& node) {
   if (access(node.c_str(), R_OK | W_OK) == 0) return;
   const bool missing = errno == ENOENT;

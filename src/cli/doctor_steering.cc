@@ -22,11 +22,6 @@ constexpr const char* kKernelGate = "kernel gate";
 
 constexpr int kNoGpu = 2;  // exit status of the channel test
 
-std::string LastLine(std::string text) {
-  while (text.ends_with("\n")) text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
 bool Works(const std::vector<Finding>& findings, const std::string& subject) {
   return std::ranges::any_of(
       findings, [&](const Finding& finding) { return finding.subject == subject && finding.verdict == Verdict::kOk; });

@@ -13,7 +13,8 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-constexpr std::uint64_t kKnownFlags = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+constexpr std::uint64_t kProcAddressFlags =
+    CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 
 void* Find(const std::string& symbol, std::uint64_t flags) {
   if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
@@ -28,7 +29,7 @@ void* Find(const std::string& symbol, std::uint64_t flags) {
 
 TESSERA_CUDA_API cuGetProcAddress_v2(const char* name, void** function, int cuda_version, std::uint64_t flags,
                                      CUdriverProcAddressQueryResult* status) {
-  if (name == nullptr || *name == '\0' || function == nullptr || (flags & ~kKnownFlags) != 0) {
+  if (name == nullptr || *name == '\0' || function == nullptr || (flags & ~kProcAddressFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const std::string symbol(EntryPointSymbol(name, cuda_version));

@@ -11,7 +11,7 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-constexpr unsigned kKnownFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 template <typename Function>
 CUresult WithEvent(CUevent handle, Function&& function) {
@@ -42,7 +42,7 @@ CUresult RecordingOf(Event& event, OpRef* recording) {
 
 TESSERA_CUDA_API cuEventCreate(CUevent* handle, unsigned flags) {
   return WithContext([&](Context& context) {
-    if (handle == nullptr || (flags & ~kKnownFlags)) return CUDA_ERROR_INVALID_VALUE;
+    if (handle == nullptr || (flags & ~kEventFlags)) return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_EVENT_INTERPROCESS) {
       return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }

@@ -15,7 +15,7 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-constexpr unsigned long long kKnownFlags =
+constexpr unsigned long long kInstantiateFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
@@ -56,7 +56,7 @@ CUresult CheckAllocations(const GraphExec& exec) {
 TESSERA_CUDA_API cuGraphInstantiateWithFlags(CUgraphExec* handle, CUgraph graph_handle, unsigned long long flags) {
   return WithContext([&](Context& context) {
     return WithGraph(graph_handle, [&](const auto& graph) {
-      if (handle == nullptr || (flags & ~kKnownFlags)) return CUDA_ERROR_INVALID_VALUE;
+      if (handle == nullptr || (flags & ~kInstantiateFlags)) return CUDA_ERROR_INVALID_VALUE;
       if (const CUresult result = CheckUnsafeCall(); result != CUDA_SUCCESS) return result;
       if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
         std::fputs("tessera soft GPU: it launches no graphs from kernels\n", stderr);

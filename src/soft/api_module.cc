@@ -21,15 +21,6 @@ CUresult WithModule(CUmodule handle, Body&& body) {
   });
 }
 
-template <typename Body>
-CUresult WithFunction(CUfunction handle, Body&& body) {
-  return WithContext([&](Context& context) {
-    std::shared_ptr<Function> function;
-    const CUresult result = FindFunction(context, handle, &function);
-    return result == CUDA_SUCCESS ? body(*function) : result;
-  });
-}
-
 }  // namespace
 
 // ---- modules ------------------------------------------------------------------------------------------------------
@@ -113,33 +104,35 @@ TESSERA_CUDA_API cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, 
 // ---- functions ----------------------------------------------------------------------------------------------------
 
 TESSERA_CUDA_API cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
-  return WithFunction(handle, [&](const Function& function) {
+  return WithFunction(handle, [&](Context&, const Function& function) {
     return value == nullptr ? CUDA_ERROR_INVALID_VALUE : function.GetAttribute(attribute, value);
   });
 }
 
 TESSERA_CUDA_API cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
-  return WithFunction(handle, [&](Function& function) { return function.SetAttribute(attribute, value); });
+  return WithFunction(handle, [&](Context&, Function& function) { return function.SetAttribute(attribute, value); });
 }
 
 TESSERA_CUDA_API cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache) {
-  return WithFunction(handle, [](const Function&) { return CUDA_SUCCESS; });
+  return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
 }
 
 TESSERA_CUDA_API cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
-  return WithFunction(handle, [](const Function&) { return CUDA_SUCCESS; });
+  return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
 }
 
 TESSERA_CUDA_API cuFuncGetModule(CUmodule* module, CUfunction handle) {
-  return WithFunction(handle, [&](const Function& function) { return Give(module, Modules::Of(function.module)); });
+  return WithFunction(handle,
+                      [&](Context&, const Function& function) { return Give(module, Modules::Of(function.module)); });
 }
 
 TESSERA_CUDA_API cuFuncGetName(const char** name, CUfunction handle) {
-  return WithFunction(handle, [&](const Function& function) { return Give(name, function.kernel.name.c_str()); });
+  return WithFunction(handle,
+                      [&](Context&, const Function& function) { return Give(name, function.kernel.name.c_str()); });
 }
 
 TESSERA_CUDA_API cuFuncGetParamInfo(CUfunction handle, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-  return WithFunction(handle, [&](const Function& function) {
+  return WithFunction(handle, [&](Context&, const Function& function) {
     const auto& parameters = function.kernel.parameters;
     if (offset == nullptr || index >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
     *offset = parameters[index].offset;
@@ -149,11 +142,11 @@ TESSERA_CUDA_API cuFuncGetParamInfo(CUfunction handle, std::size_t index, std::s
 }
 
 TESSERA_CUDA_API cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
-  return WithFunction(handle, [&](const Function&) { return Give(state, CU_FUNCTION_LOADING_STATE_LOADED); });
+  return WithFunction(handle, [&](Context&, const Function&) { return Give(state, CU_FUNCTION_LOADING_STATE_LOADED); });
 }
 
 TESSERA_CUDA_API cuFuncLoad(CUfunction handle) {
-  return WithFunction(handle, [](const Function&) { return CUDA_SUCCESS; });
+  return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
 }
 
 }  // namespace tessera::soft

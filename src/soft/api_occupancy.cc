@@ -9,16 +9,7 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-template <typename Body>
-CUresult WithFunction(CUfunction handle, Body&& body) {
-  return WithContext([&](Context& context) {
-    std::shared_ptr<Function> function;
-    const CUresult result = FindFunction(context, handle, &function);
-    return result == CUDA_SUCCESS ? body(context, *function) : result;
-  });
-}
-
-constexpr unsigned kKnownFlags = 1;  // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+constexpr unsigned kOccupancyFlags = 1;  // CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
 
 }  // namespace
 
@@ -26,7 +17,7 @@ TESSERA_CUDA_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* block
                                                                       std::size_t dynamic_shared_bytes,
                                                                       unsigned flags) {
   return WithFunction(handle, [&](Context&, const Function& function) {
-    if (block_size <= 0 || flags > kKnownFlags) return CUDA_ERROR_INVALID_VALUE;
+    if (block_size <= 0 || flags > kOccupancyFlags) return CUDA_ERROR_INVALID_VALUE;
     return Give(blocks, BlocksPerMultiprocessor(function, block_size, dynamic_shared_bytes));
   });
 }
@@ -40,7 +31,7 @@ TESSERA_CUDA_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_size, int* 
                                                            CUoccupancyB2DSize shared_of, std::size_t shared_bytes,
                                                            int limit, unsigned flags) {
   return WithFunction(handle, [&](Context& context, const Function& function) {
-    if (grid_size == nullptr || block_size == nullptr || flags > kKnownFlags) return CUDA_ERROR_INVALID_VALUE;
+    if (grid_size == nullptr || block_size == nullptr || flags > kOccupancyFlags) return CUDA_ERROR_INVALID_VALUE;
     const auto shared = [&](int size) { return shared_of != nullptr ? shared_of(size) : shared_bytes; };
     *block_size = BestBlockSize(function, limit, shared);
     *grid_size = BlocksPerMultiprocessor(function, *block_size, shared(*block_size)) *

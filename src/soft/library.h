@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/cuda_abi.h"
+#include "soft/context.h"
 #include "soft/module.h"
 
 namespace tessera::soft {
@@ -55,5 +56,15 @@ using Kernels = Handles<Kernel, cuda::CUkernel>;
 // What `handle` means in `context`: a function of one of its modules, or the kernel of a library, which is loaded now
 // if need be. CUDA_ERROR_INVALID_HANDLE if it is neither.
 cuda::CUresult FindFunction(Context& context, cuda::CUfunction handle, std::shared_ptr<Function>* function);
+
+// body(context, function) with what `handle` means in the current context.
+template <typename Body>
+cuda::CUresult WithFunction(cuda::CUfunction handle, Body&& body) {
+  return WithContext([&](Context& context) {
+    std::shared_ptr<Function> function;
+    const cuda::CUresult result = FindFunction(context, handle, &function);
+    return result == cuda::CUDA_SUCCESS ? body(context, *function) : result;
+  });
+}
 
 }  // namespace tessera::soft
