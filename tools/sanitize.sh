@@ -8,5 +8,4 @@ export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1
 cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
 mapfile -t targets < <(cat "tools/$preset.targets")
 cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
-pattern=$(IFS='|'; echo "${targets[*]}")
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} sh -c "echo '$preset: {}' && build/$preset/bin/{} --gtest_brief=1"
