@@ -63,11 +63,14 @@ std::string GpuServer::WhyUnsteerable() const {
 }
 
 // A freeze is believed because it is seen: work that was submitted after it must not have ended as long as it lasts.
-// Seen twice, because the news of new channels may be under way. The process says itself what has ended, so that
-// whoever lies here gets no more than whoever hides a channel: tokens.
+// Seen to go on twice, because the news of new channels may be under way, and because there are submissions that need
+// no channel (of nothing, of host functions). The process says itself what has ended, so that whoever lies here gets no
+// more than whoever hides a channel: tokens.
 void GpuServer::CheckFreeze(Process& process) {
   const Nanos since = channels_.StillSince(process.pid, index_);
-  const bool went_on = since != 0 && process.page->reached_ns.load(std::memory_order_relaxed) > since;
+  const Nanos reached = process.page->reached_ns.load(std::memory_order_relaxed);
+  const bool went_on = since != 0 && reached > since && reached != process.reached_seen;
+  process.reached_seen = reached;
   if (!std::exchange(process.suspect, went_on) || !went_on || process.evades) return;
   process.evades = true;
   log::Error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,

@@ -44,6 +44,7 @@ struct Process {
   bool overdrawn = false;         // it has more than the kernel gate let it have, and its vGPU more than it may
   std::uint32_t excess_seen = 0;  // measurements in a row that said so
   Nanos seen_working = 0;         // a guest: when the device last said that it executed, or may have
+  Nanos reached_seen = 0;         // the page's reached_ns at the last look
   bool suspect = false;  // at the last look it had gone on while all of its channels that are known were frozen
   bool evades = false;   // it went on while all of its channels that are known were frozen
   SharedPage page;

@@ -20,9 +20,8 @@ bool Markers::Record(Marker& marker) {
   const CUresult recorded = REAL_AS(cuCtxRecordEvent, CUcontext, CUevent)(gate_.context, marker.event);
   if (recorded == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED || recorded == CUDA_ERROR_NOT_SUPPORTED) {
     unusable_ = true;
-    Say("this driver does not tell when work has ended (cuCtxRecordEvent, error %d): the time of this program is "
-        "bounded "
-        "only coarsely; driver 555 or newer does",
+    Say("this driver does not tell when work has ended (cuCtxRecordEvent, error %d), so the time of this program is "
+        "bounded only coarsely; driver 555 or newer does",
         recorded);
   }
   return recorded == CUDA_SUCCESS;
