@@ -207,13 +207,10 @@ TEST_F(SteeringServerTest, WhoIsLeftOfAVgpuHasItsWholeSlice) {
   Make(other, 3, 2);
   Member& rival = Running(other);
   const auto becomes = [&](double part) {
-    const Nanos end = MonotonicNow() + 5 * kSecond;
-    const auto off = [&] {
+    return Becomes([&] {
       return std::abs(static_cast<double>(control_->slices[one.process.pid]) -
-                      part * static_cast<double>(control_->slices[rival.process.pid]));
-    };
-    while (off() > kMicrosecond && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
-    return off() <= kMicrosecond;
+                      part * static_cast<double>(control_->slices[rival.process.pid])) <= kMicrosecond;
+    });
   };
   EXPECT_TRUE(becomes(0.5));
   Rests(two);
@@ -232,10 +229,8 @@ TEST_F(SteeringServerTest, ProcessesThatCompeteWithOneAnotherAloneHaveLongerSlic
   Member& one = Running(high_);
   EXPECT_EQ(control_->slices[one.process.pid], 0) << "nobody competes with it";
   Member& two = Running(high_);
-  const Nanos end = MonotonicNow() + 5 * kSecond;
-  while (control_->slices[one.process.pid] == 0 && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
-  EXPECT_EQ(control_->slices[one.process.pid], 10 * kMillisecond);
-  EXPECT_EQ(control_->slices[two.process.pid], 10 * kMillisecond);
+  EXPECT_TRUE(HasSlice(one, 10 * kMillisecond));
+  EXPECT_TRUE(HasSlice(two, 10 * kMillisecond));
 }
 
 // Seen on a real GPU: one that came while its vGPU was stopped kept the driver's slice.
@@ -246,14 +241,11 @@ TEST_F(SteeringServerTest, WhoComesWhileItsVgpuIsStoppedGetsItsPartWhenThatGoes)
   MakeContext(two);
   Works(two);
   ASSERT_EQ(two.process.gate.state, State::kWanting);
-  const Nanos applied = MonotonicNow() + 150 * kMillisecond;  // what its context changed
-  while (MonotonicNow() < applied) gpu_.AdvanceTo(MonotonicNow());
+  gpu_.AdvanceTo(MonotonicNow() + 150 * kMillisecond);  // what its context changed is applied
   Rests(high);
   ASSERT_EQ(two.process.gate.state, State::kRunning);
-  const Nanos end = MonotonicNow() + 5 * kSecond;
-  while (control_->slices[two.process.pid] == 0 && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
-  EXPECT_EQ(control_->slices[one.process.pid], 10 * kMillisecond);
-  EXPECT_EQ(control_->slices[two.process.pid], 10 * kMillisecond);
+  EXPECT_TRUE(HasSlice(one, 10 * kMillisecond));
+  EXPECT_TRUE(HasSlice(two, 10 * kMillisecond));
 }
 
 TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
@@ -263,11 +255,7 @@ TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Make(other, 3, 2);
   Member& rival = Running(other);
   ASSERT_GT(control_->slices[rival.process.pid], 0);
-  const Nanos end = MonotonicNow() + kSecond;
-  while (control_->slices[one.process.pid] * 2 != control_->slices[rival.process.pid] && MonotonicNow() < end) {
-    gpu_.AdvanceTo(MonotonicNow());
-  }
-  EXPECT_EQ(control_->slices[one.process.pid] * 2, control_->slices[rival.process.pid]);
+  EXPECT_TRUE(HasSlice(one, control_->slices[rival.process.pid] / 2));
   gpu_.Leave(rival.process);
   channels_.Forget(rival.process.pid);
   members_.pop_back();

@@ -8,7 +8,6 @@ the scheduler decides is tested exactly, in virtual time, beside src/sched.
 import contextlib
 import os
 import signal
-import time
 import unittest
 
 from harness import SoftGpuTest, Usage, wait_for
@@ -139,6 +138,9 @@ class Token(SoftGpuTest):
         self.create("a")
         self.create("b")
 
+    def submissions(self, pid):
+        return next(p["submissions"] for p in self.json("ps")["processes"] if p["pid"] == pid)
+
     def tenant(self, vgpu, *flags):
         tenant = self.tenant_in(vgpu, "--kernel-us", "500", "--report-every", "20", *flags)
         tenant.until("ready")
@@ -160,7 +162,9 @@ class Token(SoftGpuTest):
         shell = self.shell_with_context("a")
         shell.ok("launch", 1)  # on the legacy stream, which waits for the blocking ones
         shell.ok("hold")
-        time.sleep(0.1)  # the shim has looked whether the work has ended
+        # The shim tells of them when it has seen them, and looks for their end from then on.
+        wait_for("both submissions to be told", lambda: self.submissions(shell.pid) == 2)
+        self.submissions(shell.pid)
         shell.ok("let_go")
         shell.ok("sync")
         shell.end()

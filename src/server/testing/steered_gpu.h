@@ -87,6 +87,17 @@ class SteeredGpuTest : public testing::Test {
   void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::Gate::kFree); }
   void Rests(Member& member) { gpu_.Idle(member.process, MonotonicNow()); }
 
+  // Lets time pass until `holds`; false if that takes more than five seconds.
+  template <typename Condition>
+  bool Becomes(Condition holds) {
+    const Nanos end = MonotonicNow() + 5 * kSecond;
+    while (!holds() && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
+    return holds();
+  }
+  bool HasSlice(const Member& member, Nanos slice) {
+    return Becomes([&] { return control_->slices[member.process.pid] == slice; });
+  }
+
   // The device says, once, what each process has.
   void Measure(std::unordered_map<pid_t, std::uint64_t> by_process) {
     gpu_.BeginMeasurement();
