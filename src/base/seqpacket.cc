@@ -32,20 +32,24 @@ UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
   return fd;
 }
 
-bool SendPacket(int socket, std::span<const std::byte> packet, int fd) {
+bool SendPacket(int socket, std::span<const std::byte> packet, std::span<const int> fds) {
+  if (fds.size() > kMostDescriptors) {
+    errno = EINVAL;
+    return false;
+  }
   iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (fd >= 0) {
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)] = {};
+  if (!fds.empty()) {
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
   ssize_t sent;
   do {
@@ -54,9 +58,14 @@ bool SendPacket(int socket, std::span<const std::byte> packet, int fd) {
   return sent == static_cast<ssize_t>(packet.size());
 }
 
-ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd) {
+bool SendPacket(int socket, std::span<const std::byte> packet, int fd) {
+  return SendPacket(socket, packet, fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>());
+}
+
+ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueFd> fds, std::size_t& received) {
+  received = 0;
   iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -69,16 +78,24 @@ ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd) {
   if (length < 0) return -1;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int received;
-    memcpy(&received, CMSG_DATA(header), sizeof received);
-    UniqueFd owned(received);
-    if (fd) *fd = std::move(owned);
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number;
+      memcpy(&number, CMSG_DATA(header) + i * sizeof number, sizeof number);
+      UniqueFd owned(number);
+      if (received < fds.size()) fds[received++] = std::move(owned);
+    }
   }
   if (message.msg_flags & MSG_TRUNC) {
     errno = EMSGSIZE;
     return -1;
   }
   return length;
+}
+
+ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd) {
+  std::size_t received;
+  return ReceivePacket(socket, buffer, fd ? std::span<UniqueFd>(fd, 1) : std::span<UniqueFd>(), received);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Packets over Unix sockets: one send is one message, with at most one descriptor. Uses the C library only, because the
+// Packets over Unix sockets: one send is one message, with descriptors. Uses the C library only, because the
 // shim carries it into every program.
 #pragma once
 
@@ -13,13 +13,18 @@ namespace tessera {
 // Connecting and each later send fail with EAGAIN after `send_timeout_ms` in which the peer took nothing; 0: never.
 UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms = 0);
 
-// Sends one packet, with `fd` attached unless it is -1. Never raises SIGPIPE. False with errno set on failure; EAGAIN
-// if the socket is non-blocking and the peer does not read.
+// Sends one packet, with `fd` attached unless it is -1, or with up to kMostDescriptors of them. Never raises SIGPIPE.
+// False with errno set on failure; EAGAIN if the socket is non-blocking and the peer does not read.
+inline constexpr std::size_t kMostDescriptors = 16;
+bool SendPacket(int socket, std::span<const std::byte> packet, std::span<const int> fds);
 bool SendPacket(int socket, std::span<const std::byte> packet, int fd = -1);
 
 // Receives one packet into `buffer` and, if one is attached, a descriptor into *fd (close-on-exec; may be null, then it
 // is closed). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is
 // larger than the buffer (the rest of it is lost).
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd = nullptr);
+// The same with up to fds.size() descriptors, which are put into `fds` in order; further ones are closed. `received`:
+// how many came, also if the call fails after that.
+ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueFd> fds, std::size_t& received);
 
 }  // namespace tessera

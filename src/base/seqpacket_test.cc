@@ -43,6 +43,41 @@ TEST_F(SeqpacketTest, CarriesADescriptor) {
   EXPECT_EQ(c, 'y');
 }
 
+TEST_F(SeqpacketTest, CarriesSeveralDescriptorsInOrder) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  UniqueFd read_end(pipe_ends[0]), write_end(pipe_ends[1]);
+  const int fds[] = {write_end.Get(), read_end.Get()};
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("x"), fds));
+  std::array<UniqueFd, 3> received;
+  std::size_t count = 0;
+  ASSERT_EQ(ReceivePacket(b_.Get(), buffer_, received, count), 1);
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(write(received[0].Get(), "y", 1), 1);
+  char c = 0;
+  EXPECT_EQ(read(received[1].Get(), &c, 1), 1);
+  EXPECT_EQ(c, 'y');
+}
+
+TEST_F(SeqpacketTest, DescriptorsBeyondThoseExpectedAreClosed) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  UniqueFd read_end(pipe_ends[0]), write_end(pipe_ends[1]);
+  const int fds[] = {read_end.Get(), write_end.Get()};
+  ASSERT_TRUE(SendPacket(a_.Get(), Bytes("x"), fds));
+  write_end.Reset();
+  UniqueFd first;
+  ASSERT_EQ(ReceivePacket(b_.Get(), buffer_, &first), 1);
+  char c = 0;
+  EXPECT_EQ(read(read_end.Get(), &c, 1), 0) << "the other end is still open somewhere";
+}
+
+TEST_F(SeqpacketTest, TooManyDescriptorsAreRefused) {
+  const std::array<int, kMostDescriptors + 1> fds{};
+  EXPECT_FALSE(SendPacket(a_.Get(), Bytes("x"), fds));
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST_F(SeqpacketTest, TooLongIsAnError) {
   ASSERT_TRUE(SendPacket(a_.Get(), Bytes("more than sixteen bytes")));
   EXPECT_EQ(ReceivePacket(b_.Get(), buffer_), -1);

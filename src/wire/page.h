@@ -18,7 +18,10 @@ enum class Gate : std::uint32_t {
   kBounded = 1,  // submit, but keep what is queued below Page::window_ns: others wait for the GPU, or a limit applies
   kOpen = 2,     // submit freely
   kFree = 3,     // submit freely, also when parked: Wants is news then, not a question. The channels are steered
+  kStopped = 4,  // as kClosed, and nothing that waits is let through: the channels stand still, and memory may be moved
 };
+
+constexpr bool IsClosed(Gate gate) { return gate == Gate::kClosed || gate == Gate::kStopped; }
 
 struct Page {
   // Constant from the moment the daemon hands the page out.
@@ -44,6 +47,9 @@ struct Page {
   // Bytes reserved for this process and not in use. The program takes from it when it allocates and adds when it frees;
   // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
   alignas(64) std::atomic<std::int64_t> memory_credit{0};
+  // The same of room: bytes of GPU memory that the process may have and does not. What memory.max counts and what lies
+  // on the GPU are two things where memory is swapped.
+  std::atomic<std::int64_t> room_credit{0};
 
   // Reports: written by the program, for people to look at. The last tells whether a freeze is one.
   alignas(64) std::atomic<std::uint64_t> submissions{0};  // calls that passed the gate, as of the last marker
@@ -52,6 +58,10 @@ struct Page {
   std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
+  std::atomic<std::uint64_t> pinned{0};                   // bytes of the room taken that cannot be moved
+  std::atomic<std::uint64_t> empty{0};                    // of it, and of what can be moved: kept for a moment only
+  std::atomic<std::uint64_t> swapped{0};                  // bytes in chunks in host memory
+  std::atomic<std::uint64_t> room_waits{0};               // allocations that waited for room
   // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
   std::atomic<std::int64_t> reached_ns{0};
 };
@@ -59,6 +69,6 @@ struct Page {
 static_assert(sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Gate>::is_always_lock_free);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, doorbell) == 128 && offsetof(Page, memory_max) == 192);
-static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 384);
+static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 448);
 
 }  // namespace tessera::wire

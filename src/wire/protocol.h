@@ -14,7 +14,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -30,6 +30,8 @@ enum class Type : std::uint16_t {
   kQuery = 9,      // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
   kObject = 10,    // what the process did to an object that leads to its channels; no answer. Needs kHello only
   kGuard = 11,     // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
+  kRoom = 13,      // GPU memory is needed that the process has no room for; answered by kRoomed
+  kLine = 14,      // the line to the mover broke: another one; answered by kLined
   kListener = 12,  // after kGuard: the descriptor that comes along is the program's seccomp listener; as kGuard
   // daemon → program
   kWelcome = 65,
@@ -37,6 +39,8 @@ enum class Type : std::uint16_t {
   kAttached = 67,
   kReserved = 68,
   kView = 69,
+  kRoomed = 70,
+  kLined = 71,
 };
 
 struct Header {
@@ -80,13 +84,19 @@ struct Attach {
   static constexpr Type kType = Type::kAttach;
   Uuid gpu;
   std::uint64_t memory_bytes = 0;  // what the process already holds (after a reconnect)
+  std::uint64_t room_bytes = 0;    // what of the GPU's memory it has taken room for (likewise)
   std::uint32_t contexts = 0;      // likewise
   std::uint32_t reserved = 0;
 };
 
 struct Attached {
-  static constexpr Type kType = Type::kAttached;  // Header::gpu says which; one descriptor comes along
-  std::uint64_t context_bytes = 0;                // what a context costs on this GPU
+  // Header::gpu says which GPU. Descriptors: the page; where memory may be swapped, the line to the mover
+  // (wire/line.h).
+  static constexpr Type kType = Type::kAttached;
+  std::uint64_t context_bytes = 0;  // what a context costs on this GPU
+  std::uint64_t memory_total = 0;   // of the GPU
+  std::uint32_t swaps = 0;          // 1: memory may be swapped, and is to be allocated so that it can be
+  std::uint32_t reserved = 0;
   char vgpu[64] = {};
 };
 
@@ -104,6 +114,28 @@ struct Reserved {
 struct Return {
   static constexpr Type kType = Type::kReturn;
   std::uint64_t bytes = 0;
+};
+
+// Room for `bytes` of GPU memory.
+struct Room {
+  static constexpr Type kType = Type::kRoom;
+  std::uint64_t bytes = 0;
+};
+
+struct Roomed {
+  static constexpr Type kType = Type::kRoomed;
+  std::uint64_t bytes = 0;  // what was asked for, or 0
+  std::uint32_t wait =
+      0;  // with 0 bytes: 1 if it is being made; then it comes as credit in the page, and the bell rings
+  std::uint32_t reserved = 0;
+};
+
+struct Line {
+  static constexpr Type kType = Type::kLine;
+};
+
+struct Lined {
+  static constexpr Type kType = Type::kLined;  // the line comes along (descriptor)
 };
 
 struct Context {
@@ -172,7 +204,8 @@ struct View {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
-static_assert(sizeof(Attach) == 32 && sizeof(Attached) == 72 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
+static_assert(sizeof(Room) == 8 && sizeof(Roomed) == 16);
+static_assert(sizeof(Attach) == 40 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
 static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
               sizeof(Released) == 16);
 static_assert(sizeof(Object) == 32 && sizeof(Guard) == 576);

@@ -1,0 +1,44 @@
+// Faults that tests inject: TESSERA_FAULT="STEP[:N]" kills the process when it passes a named step for the Nth time
+// (the first, without N), as nothing else than SIGKILL does at such a moment. The steps, and what holds at each:
+//
+//   mover.offer.imported   a program's chunks are mapped, their copy out is not begun
+//   mover.copy.started     a copy is under way, in either direction
+//   mover.copy.done        it ended; nobody was told
+//   mover.stored.sent      the program was given the host memory of a copy
+//   mover.freed.received   it has given its GPU memory back; the host memory is all there is
+//   mover.want.imported    GPU memory for chunks to come is mapped, their copy in is not begun
+//   mover.loaded.sent      the program was given the GPU memory of a copy
+//   mover.taken.received   it has given its host memory back
+//   mover.pool.grown       a slot was added to the swap pool
+//
+// Uses the C library only, because the shim may carry it into every program. Any thread.
+#pragma once
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+
+namespace tessera {
+
+namespace fault {
+inline constexpr char kNotRead[] = "";
+inline constinit std::atomic<const char*> wanted = kNotRead;  // the variable as it was when it was first asked for
+inline constinit std::atomic<long> passages = 0;              // of the step that it names
+}  // namespace fault
+
+inline void PassFault(const char* step) {
+  const char* wanted = fault::wanted.load(std::memory_order_relaxed);
+  if (wanted == fault::kNotRead) {
+    wanted = getenv("TESSERA_FAULT");
+    fault::wanted.store(wanted, std::memory_order_relaxed);
+  }
+  if (wanted == nullptr) return;
+  const size_t length = strlen(step);
+  if (strncmp(wanted, step, length) != 0 || (wanted[length] != '\0' && wanted[length] != ':')) return;
+  const long number = wanted[length] == ':' ? atol(wanted + length + 1) : 1;
+  if (fault::passages.fetch_add(1) + 1 == number) raise(SIGKILL);
+}
+
+}  // namespace tessera

@@ -1,0 +1,84 @@
+// The line: what a program's pager and the mover say to each other over a SOCK_SEQPACKET socket of their own, one per
+// program and GPU. One packet is one LineMessage, with a descriptor per chunk where its type says so. docs/protocol.md
+// describes the conversation. A change here needs a new kLineVersion.
+//
+// The mover asks, the program answers each question with exactly one message, in order. GPU memory is always the
+// program's own making, because memory that was imported cannot be exported again; host memory is the mover's. What is
+// in a chunk never exists in one place only that could go: a program keeps its GPU memory until it holds the host
+// memory of the copy, and its host memory until the GPU memory of the copy is mapped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace tessera::wire {
+
+// The unit of every move, in bytes: GPU and host memory come in pieces of this size. Costs: docs/hardware-log.md.
+inline constexpr std::uint64_t kChunkBytes = 32u << 20;
+inline constexpr std::uint32_t kMostChunks = 8;  // of one message: 256 MiB, which take 5 ms on the way
+
+inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
+inline constexpr std::uint16_t kLineVersion = 1;
+
+enum class LineType : std::uint16_t {
+  // mover → program
+  kEvict = 1,   // offer up to `count` chunks; no chunks are named. Answered by kOffer
+  kStored = 2,  // the named chunks, which were offered, are copied; their host memory comes along (descriptors).
+                // Answered by kFreed
+  kKeep = 3,    // the named chunks, which were offered, were not copied (no room): they stay. No answer
+  kLoad = 4,    // make GPU memory for up to `count` chunks that should come back. Answered by kWant
+  kLoaded = 5,  // the named chunks, which were wanted, are copied into their GPU memory. Answered by kTaken
+  kStay = 6,    // the named chunks, which were wanted, were not copied (no room): they stay out. No answer
+  kSettle = 7,  // make every address valid, by host memory where a chunk stays out. Answered by kSettled
+  // program → mover
+  kOffer = 65,    // chunks to go, coldest first; their GPU memory comes along (descriptors). count 0: there are none
+  kFreed = 66,    // the GPU memory of the named chunks is given back. error: of none of them, they stay
+  kWant = 67,     // chunks to come, hottest first; the GPU memory for them comes along (descriptors). count 0: none is
+                  // out, or (error) there is no memory for any
+  kTaken = 68,    // the named chunks are mapped, their host memory is given back. error: of none of them, they stay out
+  kSettled = 69,  // error: an address is not valid, the program must not run
+  kDropped = 70,  // without a question: the program needs the named chunks no more, which were stored
+  kAdopt = 71,    // without a question, to a new mover: the named chunks are stored in this host memory (descriptors)
+};
+
+struct LineMessage {
+  std::uint32_t magic = kLineMagic;
+  std::uint16_t version = kLineVersion;
+  LineType type{};
+  std::uint32_t count = 0;                // of chunks, at most kMostChunks
+  std::int32_t error = 0;                 // CUresult of what failed, where the type has one
+  std::uint64_t chunk[kMostChunks] = {};  // the program's names for them; the mover compares them only
+};
+static_assert(sizeof(LineMessage) == 80);
+
+// How many descriptors come along with a message.
+inline std::uint32_t DescriptorsOf(const LineMessage& message) {
+  switch (message.type) {
+    case LineType::kStored:
+    case LineType::kWant:
+    case LineType::kOffer:
+    case LineType::kAdopt:
+      return message.count;
+    default:
+      return 0;
+  }
+}
+
+// A received packet as a message, if it is one of this version; its type and chunks are for its reader to check.
+inline std::optional<LineMessage> ReadLine(std::span<const std::byte> packet) {
+  LineMessage message;
+  if (packet.size() != sizeof message) return std::nullopt;
+  std::memcpy(&message, packet.data(), sizeof message);
+  if (message.magic != kLineMagic || message.version != kLineVersion || message.count > kMostChunks)
+    return std::nullopt;
+  return message;
+}
+
+inline std::span<const std::byte> BytesOf(const LineMessage& message) {
+  return {reinterpret_cast<const std::byte*>(&message), sizeof message};
+}
+
+}  // namespace tessera::wire

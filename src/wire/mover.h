@@ -1,0 +1,54 @@
+// What the daemon and the mover of a GPU say to each other over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
+// packet is one MoverMessage. Both are of one build, so there is no version. The daemon's end closed: the mover ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace tessera::wire {
+
+enum class MoverType : std::uint32_t {
+  // daemon → mover
+  kPool = 1,     // bytes: what the swap pool should have; other: what it may have at most. Grown in the background
+  kProgram = 2,  // a program: its line comes along (descriptor). other: its domain. Host memory that a program of one
+                 // domain was given is never given to one of another: a program can keep what it once had
+  kGone = 3,     // the program has ended, or is nobody's any more: all that was its own is free
+  kEvict = 4,    // move this many bytes more of the program out (rounded up to chunks)
+  kLoad = 5,     // move this many bytes more of the program in (rounded down to chunks)
+  kSettle = 6,   // make all addresses of the program valid
+  // mover → daemon
+  kReady = 65,    // it can move. bytes: GPU memory that it takes for itself
+  kPoolIs = 66,   // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
+  kMoved = 67,    // after each batch. bytes: moved out since the mover knows the program; other: moved in
+  kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the
+                  // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA)
+  kLoaded = 69,   // likewise
+  kSettled = 70,  // error: not all addresses are valid
+  kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
+};
+
+struct MoverMessage {
+  MoverType type{};
+  std::int32_t error = 0;
+  std::uint64_t program = 0;  // the daemon's number for it
+  std::uint64_t bytes = 0;
+  std::uint64_t other = 0;
+  char text[160] = {};  // of kFailed, terminated
+};
+static_assert(sizeof(MoverMessage) == 192);
+
+inline std::optional<MoverMessage> ReadMover(std::span<const std::byte> packet) {
+  MoverMessage message;
+  if (packet.size() != sizeof message) return std::nullopt;
+  std::memcpy(&message, packet.data(), sizeof message);
+  return message;
+}
+
+inline std::span<const std::byte> BytesOf(const MoverMessage& message) {
+  return {reinterpret_cast<const std::byte*>(&message), sizeof message};
+}
+
+}  // namespace tessera::wire
