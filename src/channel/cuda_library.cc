@@ -1,47 +1,14 @@
 #include "channel/cuda_library.h"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <cstring>
-
 #include "cuda/errors.h"
+#include "cuda/find_driver.h"
 
 namespace tessera::channel {
-namespace {
-
-// As the shim looks for it (src/shim/real.cc), after where the linker would.
-constexpr const char* kPlaces[] = {
-    "libcuda.so.1",
-    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
-    "/usr/lib64/libcuda.so.1",
-    "/usr/local/nvidia/lib64/libcuda.so.1",
-    "/usr/local/nvidia/lib/libcuda.so.1",
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "/run/opengl-driver/lib/libcuda.so.1",
-    "/usr/lib/libcuda.so.1",
-};
-
-void* OpenDriver() {
-  for (const char* place : kPlaces) {
-    void* library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) continue;
-    if (dlsym(library, "tessera_shim_version") == nullptr) return library;
-    dlclose(library);
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 Result<CudaLibrary> CudaLibrary::Load(const std::string& path) {
-  std::string file = path;
-  if (const char* named = std::getenv("TESSERA_REAL_LIBCUDA"); file.empty() && named != nullptr) file = named;
-  void* library = file.empty() ? OpenDriver() : dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    if (file.empty()) return Fail(ENOENT, "there is no NVIDIA driver (libcuda.so.1)");
-    return Fail(ENOENT, std::string("load the CUDA driver: ") + dlerror());
-  }
+  std::string why;
+  void* library = cuda::OpenDriver(path, why);
+  if (library == nullptr) return Fail(ENOENT, why);
   CudaLibrary cuda;
 #define F(name, symbol, ...)                                                 \
   cuda.name = reinterpret_cast<decltype(cuda.name)>(dlsym(library, symbol)); \

@@ -1,5 +1,7 @@
 #include "channel/soft_control.h"
 
+#include <cerrno>
+
 #include "channel/driver_abi.h"
 
 namespace tessera::channel {
@@ -46,12 +48,16 @@ class SoftControl : public Control {
                          std::uint64_t& count) {
     const auto device = Device(gpu);
     if (!device) return std::unexpected(device.error());
+    Result<void> all;
     for (const Target& target : targets) {
       ++count;
-      // ESRCH, the only error, is none here.
-      static_cast<void>(state_->SetFrozen(*device, target.pid, frozen));
+      // A process that has ended stands still.
+      const auto done = state_->SetFrozen(*device, target.pid, frozen);
+      if (done || done.error().code == ESRCH) continue;
+      ++counts_.failures;
+      all = done;
     }
-    return {};
+    return all;
   }
 
   const std::unique_ptr<soft::SharedState> state_;

@@ -74,14 +74,14 @@ std::vector<Mapping> AddressMap::OfContext(const Context* context) const {
   return owned;
 }
 
-void AddressMap::Kernels::Lock() {
+AddressMap::Kernels::Kernels() {
   AddressMap& map = Get();
   // The lock itself would let kernels that come and go keep a change out for ever.
   while (map.changes_wanted_ > 0) std::this_thread::yield();
   map.running_.lock_shared();
 }
 
-void AddressMap::Kernels::Unlock() { Get().running_.unlock_shared(); }
+AddressMap::Kernels::~Kernels() { Get().running_.unlock_shared(); }
 
 AddressMap::Changes::Changes() {
   ++Get().changes_wanted_;

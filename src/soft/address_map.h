@@ -58,14 +58,13 @@ class AddressMap : public ptx::AddressSpace {
   std::optional<Mapping> Remove(std::uint64_t address);
   std::vector<Mapping> OfContext(const Context* context) const;
 
-  // A thread that runs a kernel holds Kernels shared, except inside Hooks::Progress; whoever takes memory away holds
-  // Changes while it does, so that no kernel touches what is gone. Changes waits at most one progress interval.
+  // A thread that does GPU work holds Kernels in each step of it (memory_steps.h); whoever takes memory away holds
+  // Changes while it does, so that no kernel touches what is gone. Changes waits for steps, never for whole work.
   class Kernels {
    public:
-    Kernels() { Lock(); }
-    ~Kernels() { Unlock(); }
-    void Lock();
-    void Unlock();
+    Kernels();
+    ~Kernels();
+    Kernels(const Kernels&) = delete;
   };
   class Changes {
    public:

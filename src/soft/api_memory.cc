@@ -201,10 +201,6 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
       return Answered<int>(out, mapping.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Answered<bool>(out, mapping.kind == MemoryKind::kDevice && mapping.pool == nullptr);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return Answered<CUdeviceptr>(out, mapping.address);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return Answered<std::size_t>(out, mapping.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Answered<bool>(out, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -217,13 +213,16 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Answered<bool>(out, false);
+    // Of virtual memory the whole reservation, as an H200 was seen to answer (580.159.04) for one mapped in chunks.
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: {
       CUdeviceptr begin = mapping.address;
       std::uint64_t bytes = mapping.bytes;
       VirtualMemory::Get().RangeOf(address, &begin, &bytes);
-      return attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE ? Answered<std::size_t>(out, bytes)
-                                                            : Answered<CUdeviceptr>(out, begin);
+      const bool size = attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE || attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE;
+      return size ? Answered<std::size_t>(out, bytes) : Answered<CUdeviceptr>(out, begin);
     }
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       break;

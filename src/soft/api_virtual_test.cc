@@ -43,23 +43,23 @@ TEST_F(ApiVirtual, AddressIsRemappedToOtherMemory) {
   CUmemGenericAllocationHandle device = 0;
   CUmemGenericAllocationHandle host = 0;
   ASSERT_OK(cuMemCreate(&device, 2 * kGranule, &kOnDevice, 0));
-  ASSERT_OK(cuMemCreate(&host, kGranule, &kOnHost, 0));
+  ASSERT_OK(cuMemCreate(&host, 2 * kGranule, &kOnHost, 0));
   EXPECT_EQ(FreeBytes(), free - 2 * kGranule);
 
   ASSERT_OK(cuMemMap(address, 2 * kGranule, 0, device, 0));
   ASSERT_OK(cuMemSetAccess(address, 2 * kGranule, &kDeviceAccess, 1));
   Fill(address, 11);
   ASSERT_OK(cuMemUnmap(address, 2 * kGranule));
-  ASSERT_OK(cuMemMap(address, kGranule, 0, host, 0));
-  ASSERT_OK(cuMemSetAccess(address, kGranule, &kDeviceAccess, 1));
+  ASSERT_OK(cuMemMap(address, 2 * kGranule, 0, host, 0));
+  ASSERT_OK(cuMemSetAccess(address, 2 * kGranule, &kDeviceAccess, 1));
   Fill(address, 22);
   EXPECT_EQ(Read(address), 22);
-  ASSERT_OK(cuMemUnmap(address, kGranule));
-  ASSERT_OK(cuMemMap(address, kGranule, 0, device, 0));
-  ASSERT_OK(cuMemSetAccess(address, kGranule, &kDeviceAccess, 1));
+  ASSERT_OK(cuMemUnmap(address, 2 * kGranule));
+  ASSERT_OK(cuMemMap(address, 2 * kGranule, 0, device, 0));
+  ASSERT_OK(cuMemSetAccess(address, 2 * kGranule, &kDeviceAccess, 1));
   EXPECT_EQ(Read(address), 11);
 
-  ASSERT_OK(cuMemUnmap(address, kGranule));
+  ASSERT_OK(cuMemUnmap(address, 2 * kGranule));
   EXPECT_OK(cuMemRelease(device));
   EXPECT_OK(cuMemRelease(host));
   EXPECT_EQ(cuMemRelease(host), CUDA_ERROR_INVALID_VALUE);
@@ -114,7 +114,7 @@ TEST_F(ApiVirtual, WrongArguments) {
   EXPECT_EQ(cuMemCreate(&memory, 4096, &kOnDevice, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemCreate(&memory, 2 * kTestMemory, &kOnDevice, 0), CUDA_ERROR_OUT_OF_MEMORY);
   ASSERT_OK(cuMemCreate(&memory, kGranule, &kOnDevice, 0));
-  EXPECT_EQ(cuMemMap(address, 2 * kGranule, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemMap(address, 2 * kGranule, 0, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(cuMemMap(address + 4096, kGranule, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemMap(address + 4 * kGranule, kGranule, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_OK(cuMemMap(address, kGranule, 0, memory, 0));
@@ -126,6 +126,60 @@ TEST_F(ApiVirtual, WrongArguments) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_OK(cuMemUnmap(address, kGranule));
   EXPECT_OK(cuMemRelease(memory));
+  EXPECT_OK(cuMemAddressFree(address, 2 * kGranule));
+}
+
+// As an H200 was seen to answer (580.159.04).
+TEST_F(ApiVirtual, OnlyWholeMemoryIsMapped) {
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle memory = 0;
+  ASSERT_OK(cuMemAddressReserve(&address, 2 * kGranule, 0, 0, 0));
+  ASSERT_OK(cuMemCreate(&memory, 2 * kGranule, &kOnDevice, 0));
+  EXPECT_EQ(cuMemMap(address, kGranule, 0, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemMap(address, kGranule, kGranule, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_OK(cuMemMap(address, 2 * kGranule, 0, memory, 0));
+  EXPECT_OK(cuMemUnmap(address, 2 * kGranule));
+  EXPECT_OK(cuMemRelease(memory));
+  EXPECT_OK(cuMemAddressFree(address, 2 * kGranule));
+}
+
+// Likewise; and memory of the host serves copies as well as memory of the device does.
+TEST_F(ApiVirtual, AttributesAndCopiesOfBothKinds) {
+  CUdeviceptr address = 0;
+  CUmemGenericAllocationHandle memories[2] = {};
+  ASSERT_OK(cuMemAddressReserve(&address, 2 * kGranule, 0, 0, 0));
+  ASSERT_OK(cuMemCreate(&memories[0], kGranule, &kOnDevice, 0));
+  ASSERT_OK(cuMemCreate(&memories[1], kGranule, &kOnHost, 0));
+  for (const int i : {0, 1}) {
+    const CUdeviceptr own = address + i * kGranule;
+    ASSERT_OK(cuMemMap(own, kGranule, 0, memories[i], 0));
+    ASSERT_OK(cuMemSetAccess(own, kGranule, &kDeviceAccess, 1));
+  }
+  for (const int i : {0, 1}) {
+    const CUdeviceptr own = address + i * kGranule + 100;
+    CUcontext context = context_;
+    EXPECT_OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, own));
+    EXPECT_EQ(context, nullptr);
+    CUdeviceptr begin = 0;
+    EXPECT_OK(cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, own));
+    EXPECT_EQ(begin, address);
+    std::size_t bytes = 0;
+    EXPECT_OK(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, own));
+    EXPECT_EQ(bytes, 2 * kGranule);
+    unsigned type = 0;
+    EXPECT_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, own));
+    EXPECT_EQ(type, static_cast<unsigned>(i == 0 ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
+    Fill(address + i * kGranule, 44);
+    EXPECT_EQ(Read(own), 44);
+    const unsigned char value = 55;
+    EXPECT_OK(cuMemcpyHtoD_v2(own, &value, 1));
+    EXPECT_EQ(Read(own), 55);
+    const CUdeviceptr other = address + (1 - i) * kGranule;
+    EXPECT_OK(cuMemcpy(other, own, 1));
+    EXPECT_EQ(Read(other), 55);
+  }
+  EXPECT_OK(cuMemUnmap(address, 2 * kGranule));
+  for (const auto memory : memories) EXPECT_OK(cuMemRelease(memory));
   EXPECT_OK(cuMemAddressFree(address, 2 * kGranule));
 }
 

@@ -175,10 +175,31 @@ void Arbiter::WaitForEnd() {
 }
 
 Result<void> SharedState::SetFrozen(int device, pid_t pid, Frozen frozen) {
-  if (auto found = ForUsesOf(device, pid, [&](SharedUse& use) { use.frozen = frozen; }); !found) return found;
-  const std::lock_guard lock(layout_->devices[device].mutex);
-  Grant(*layout_, device);
-  return {};
+  if (auto found = ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { use.frozen = frozen; }); !found)
+    return found;
+  {
+    const std::lock_guard lock(layout_->devices[device].mutex);
+    Grant(*layout_, device);
+  }
+  return AwaitStandstill(device, pid, frozen);
+}
+
+Result<void> SharedState::AwaitStandstill(int device, pid_t pid, Frozen frozen) {
+  const Nanos deadline = MonotonicNow() + kStandstill;
+  for (;;) {
+    bool moves = false;
+    // One that has ended stands still, and one that somebody else has thawed meanwhile is his affair.
+    static_cast<void>(ForUsesOf(device, pid, [&](const SharedSlot& slot, SharedUse& use) {
+      const Frozen now = std::min(frozen, use.frozen.load());
+      const bool in_kernel = now >= Frozen::kKernels && use.kernel_steps != 0;
+      moves |= in_kernel && (now == Frozen::kAll || !slot.process.Stopped());
+      moves |= now >= Frozen::kAll && use.copy_steps != 0;
+    }));
+    if (!moves) return {};
+    if (MonotonicNow() >= deadline) break;
+    WaitUntil(MonotonicNow() + kShortestWait);
+  }
+  return Fail(ETIMEDOUT, "soft GPU: process " + std::to_string(pid) + " was frozen, but does not stand still");
 }
 
 }  // namespace tessera::soft

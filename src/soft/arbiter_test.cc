@@ -258,5 +258,41 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   EXPECT_EQ(state->SetFrozen(0, 1 << 30, Frozen::kAll).error().code, ESRCH);
 }
 
+// Who freezes a process may move its memory as soon as he is told that it is frozen.
+TEST(Arbiter, FreezingWaitsForStepsThatHaveBegun) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess child([&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    SharedUse& use = mine->slot().use[0];
+    use.copy_steps = 1;
+    parent.Say();
+    WaitFor([&] { return use.frozen == Frozen::kAll; });
+    use.copy_steps = 0;
+    parent.Hear();
+    use.kernel_steps = 1;
+    parent.Say();
+    parent.Hear();
+  });
+  ASSERT_TRUE(child.Hear());
+  const auto steps = [&] { return state->layout().slots[1].use[0].copy_steps.load(); };
+  // Copies go on.
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
+  EXPECT_EQ(steps(), 1u);
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kAll));
+  EXPECT_EQ(steps(), 0u);
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kNothing));
+  child.Say();
+  ASSERT_TRUE(child.Hear());
+  const Nanos before = MonotonicNow();
+  EXPECT_EQ(state->SetFrozen(0, child.pid(), Frozen::kAll).error().code, ETIMEDOUT);
+  EXPECT_GE(MonotonicNow(), before + SharedState::kStandstill);
+  // A program in the background of a shell must not hold up the scheduler.
+  child.Signal(SIGSTOP);
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
+  EXPECT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
+}
+
 }  // namespace
 }  // namespace tessera::soft

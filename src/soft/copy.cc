@@ -7,6 +7,7 @@
 #include "soft/array.h"
 #include "soft/context.h"
 #include "soft/device.h"
+#include "soft/memory_steps.h"
 #include "soft/wait.h"
 
 namespace tessera::soft {
@@ -116,6 +117,19 @@ bool Reachable(const Box& box, std::uint64_t address, std::size_t bytes) {
   return box.pageable || box.array || AddressMap::Get().Covers(address, bytes);
 }
 
+void Fill(std::uint64_t address, std::size_t bytes, const Memset& memset) {
+  switch (memset.element_bytes) {
+    case 1:
+      std::memset(reinterpret_cast<void*>(address), static_cast<int>(memset.value), bytes);
+      break;
+    case 2:
+      std::fill_n(reinterpret_cast<std::uint16_t*>(address), bytes / 2, static_cast<std::uint16_t>(memset.value));
+      break;
+    default:
+      std::fill_n(reinterpret_cast<std::uint32_t*>(address), bytes / 4, memset.value);
+  }
+}
+
 }  // namespace
 
 CUresult ResolveCopy(const CUDA_MEMCPY3D& shape, Copy* copy) {
@@ -197,7 +211,7 @@ CUresult CheckMemset(const Memset& memset) {
                                                                                      : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult Execute(const Copy& copy, const std::function<bool()>& aborted) {
+CUresult Execute(const Copy& copy, MemorySteps& steps) {
   const Link link = LinkOf(copy);
   Nanos link_end = 0;
   std::size_t unbilled = 0;
@@ -207,16 +221,15 @@ CUresult Execute(const Copy& copy, const std::function<bool()>& aborted) {
         const std::size_t bytes = std::min(kChunkBytes, copy.width - x);
         const std::uint64_t to = copy.destination.Row(y, z) + x;
         const std::uint64_t from = copy.source.Row(y, z) + x;
-        {
-          const AddressMap::Kernels no_changes;
-          if (!Reachable(copy.source, from, bytes) || !Reachable(copy.destination, to, bytes)) {
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
-          }
-          std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+        if (!steps.Begin()) return CUDA_SUCCESS;
+        if (!Reachable(copy.source, from, bytes) || !Reachable(copy.destination, to, bytes)) {
+          return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+        steps.End();
         unbilled += bytes;
         if (link.state == nullptr || unbilled < kChunkBytes) continue;
-        if (aborted()) return CUDA_SUCCESS;
+        if (steps.aborted()) return CUDA_SUCCESS;
         link_end = link.state->ReserveTransfer(link.device, link.direction, std::exchange(unbilled, 0));
         WaitUntil(link_end - kAhead);
       }
@@ -228,20 +241,16 @@ CUresult Execute(const Copy& copy, const std::function<bool()>& aborted) {
   return CUDA_SUCCESS;
 }
 
-CUresult Execute(const Memset& memset) {
+CUresult Execute(const Memset& memset, MemorySteps& steps) {
+  const std::size_t row_bytes = memset.width * memset.element_bytes;
   for (std::size_t y = 0; y < memset.height; ++y) {
-    const std::uint64_t row = memset.address + y * memset.pitch;
-    const AddressMap::Kernels no_changes;
-    if (!AddressMap::Get().Covers(row, memset.width * memset.element_bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    switch (memset.element_bytes) {
-      case 1:
-        std::memset(reinterpret_cast<void*>(row), static_cast<int>(memset.value), memset.width);
-        break;
-      case 2:
-        std::fill_n(reinterpret_cast<std::uint16_t*>(row), memset.width, static_cast<std::uint16_t>(memset.value));
-        break;
-      default:
-        std::fill_n(reinterpret_cast<std::uint32_t*>(row), memset.width, memset.value);
+    for (std::size_t x = 0; x < row_bytes; x += kChunkBytes) {
+      const std::size_t bytes = std::min(kChunkBytes, row_bytes - x);
+      const std::uint64_t to = memset.address + y * memset.pitch + x;
+      if (!steps.Begin()) return CUDA_SUCCESS;
+      if (!AddressMap::Get().Covers(to, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+      Fill(to, bytes, memset);
+      steps.End();
     }
   }
   return CUDA_SUCCESS;

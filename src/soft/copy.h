@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "cuda/cuda_abi.h"
 
 namespace tessera::soft {
+
+class MemorySteps;
 
 // One side of a copy: rows `pitch` bytes apart in slices `slice_pitch` bytes apart.
 struct Box {
@@ -60,9 +61,9 @@ struct Memset {
 // CUDA_ERROR_INVALID_VALUE as for copies, and for misaligned addresses and pitches.
 cuda::CUresult CheckMemset(const Memset& memset);
 
-// Carry out what was checked, on the calling thread. What crosses the PCIe link takes as long as the link needs.
-// CUDA_ERROR_ILLEGAL_ADDRESS if device memory has gone meanwhile. A copy ends early once `aborted` says so.
-cuda::CUresult Execute(const Copy& copy, const std::function<bool()>& aborted);
-cuda::CUresult Execute(const Memset& memset);
+// Carry out what was checked, on the calling thread, in `steps`, and end early if those are aborted. What crosses the
+// PCIe link takes as long as the link needs. CUDA_ERROR_ILLEGAL_ADDRESS if device memory has gone meanwhile.
+cuda::CUresult Execute(const Copy& copy, MemorySteps& steps);
+cuda::CUresult Execute(const Memset& memset, MemorySteps& steps);
 
 }  // namespace tessera::soft

@@ -11,10 +11,9 @@
 #include "soft/heap.h"
 #include "soft/kernel_run.h"
 #include "soft/library.h"
+#include "soft/memory_steps.h"
 #include "soft/memory_wait.h"
 #include "soft/module.h"
-#include "soft/shared_layout.h"
-#include "soft/wait.h"
 
 namespace tessera::soft {
 
@@ -168,14 +167,8 @@ void Engine::RecordAll(Event& event) {
   Record(event, dispatcher_.Submit({}, tails));
 }
 
-// Whether the process was frozen with its copies.
-bool Engine::Still() const {
-  Device& device = context_.device();
-  return device.state().slot().use[device.shared_index()].frozen == Frozen::kAll && !dispatcher_.aborting();
-}
-
-void Engine::WaitWhileStill() const {
-  while (Still()) WaitUntil(MonotonicNow() + kMillisecond);
+MemorySteps Engine::StepsOfCopies() {
+  return {context_.device(), Frozen::kAll, [this] { return dispatcher_.aborting(); }};
 }
 
 Task Engine::TaskOf(const Work& work) {
@@ -186,14 +179,14 @@ Task Engine::TaskOf(const Work& work) {
   }
   if (const auto* copy = std::get_if<CopyWork>(&work)) {
     return {Lane::kCopy, [this, copy = *copy] {
-              WaitWhileStill();
-              return Execute(copy.copy, [this] { return dispatcher_.aborting(); });
+              MemorySteps steps = StepsOfCopies();
+              return Execute(copy.copy, steps);
             }};
   }
   if (const auto* memset = std::get_if<MemsetWork>(&work)) {
     return {Lane::kCopy, [this, memset = memset->memset] {
-              WaitWhileStill();
-              return Execute(memset);
+              MemorySteps steps = StepsOfCopies();
+              return Execute(memset, steps);
             }};
   }
   if (const auto* host = std::get_if<HostWork>(&work)) {
@@ -206,8 +199,11 @@ Task Engine::TaskOf(const Work& work) {
     // A GPU writes a word between two kernels in no time, and looks at one; changes of threads would make a tenth of a
     // millisecond of it.
     return {.lane = Lane::kMemory,
-            .body = [this, operations = MemoryOperations(
-                               batch->operations)]() mutable { return Still() ? CUDA_ERROR_NOT_READY : operations(); },
+            .body =
+                [this, operations = MemoryOperations(batch->operations)]() mutable {
+                  MemorySteps steps = StepsOfCopies();
+                  return operations(steps);
+                },
             .brief = true};
   }
   return {};

@@ -18,6 +18,7 @@ namespace tessera::soft {
 
 class Context;
 class Heap;
+class MemorySteps;
 struct Event;
 struct GraphExec;
 
@@ -62,8 +63,8 @@ class Engine {
   OpRef SubmitGraph(const Graph& graph, const OpRef& begin);
   // The task that does `work`; an empty one for work that is about order only.
   Task TaskOf(const Work& work);
-  bool Still() const;
-  void WaitWhileStill() const;
+  // Of copies and what else stands still only where all does.
+  MemorySteps StepsOfCopies();
 
   Context& context_;
   Arbiter arbiter_;                 // used by the compute thread alone

@@ -1,10 +1,12 @@
 #include "soft/kernel_run.h"
 
 #include <cstdio>
+#include <string>
 
 #include "soft/address_map.h"
 #include "soft/context.h"
 #include "soft/device.h"
+#include "soft/memory_steps.h"
 #include "soft/module.h"
 
 namespace tessera::soft {
@@ -46,29 +48,38 @@ double TimePerInstruction(std::uint64_t blocks, std::uint64_t multiprocessors) {
 
 class KernelHooks : public ptx::Hooks {
  public:
-  KernelHooks(Arbiter& arbiter, double time_per_instruction, const std::function<bool()>& aborted)
-      : arbiter_(arbiter), time_per_instruction_(time_per_instruction), aborted_(aborted) {}
+  KernelHooks(Device& device, Arbiter& arbiter, double time_per_instruction, const std::function<bool()>& aborted)
+      : arbiter_(arbiter), time_per_instruction_(time_per_instruction), steps_(device, Frozen::kKernels, aborted) {}
+
+  // Waits while the process is frozen. False if the kernel was aborted.
+  bool BeginStep() {
+    while (!steps_.aborted()) {
+      if (arbiter_.ShouldYield()) arbiter_.Yield();
+      if (steps_.TryBegin()) return true;
+    }
+    return false;
+  }
 
   bool Progress(std::uint64_t thread_instructions) override {
-    running_.Unlock();  // whoever wants to take memory away may do so now
+    steps_.End();
+    // Not inside of a step: a pipe that nobody reads must keep nobody from freezing the process.
+    std::fwrite(printed_.data(), 1, printed_.size(), stdout);
+    printed_.clear();
     const double exact = remainder_ + static_cast<double>(thread_instructions) * time_per_instruction_;
     const auto whole = static_cast<std::uint64_t>(exact);
     remainder_ = exact - static_cast<double>(whole);
     arbiter_.Charge(whole);
-    const bool go_on = !aborted_();
-    if (go_on && arbiter_.ShouldYield()) arbiter_.Yield();
-    running_.Lock();
-    return go_on;
+    return BeginStep();
   }
 
-  void Print(std::string_view text) override { std::fwrite(text.data(), 1, text.size(), stdout); }
+  void Print(std::string_view text) override { printed_ += text; }
 
  private:
   Arbiter& arbiter_;
   const double time_per_instruction_;
-  const std::function<bool()>& aborted_;
+  MemorySteps steps_;
+  std::string printed_;
   double remainder_ = 0;
-  AddressMap::Kernels running_;
 };
 
 }  // namespace
@@ -87,7 +98,8 @@ CUresult RunKernel(const KernelWork& work, Context& context, Arbiter& arbiter, s
   arbiter.Acquire();
   std::expected<void, ptx::Fault> result;
   {
-    KernelHooks hooks(arbiter, TimePerInstruction(work.grid.Count(), multiprocessors), aborted);
+    KernelHooks hooks(context.device(), arbiter, TimePerInstruction(work.grid.Count(), multiprocessors), aborted);
+    if (!hooks.BeginStep()) return CUDA_SUCCESS;
     result = ptx::Run(work.function->module.code(), work.function->kernel, launch, AddressMap::Get(), hooks);
   }
   arbiter.WaitForEnd();

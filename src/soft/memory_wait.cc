@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "soft/address_map.h"
+#include "soft/memory_steps.h"
 
 namespace tessera::soft {
 
@@ -56,8 +57,7 @@ bool Holds(Value value, Value wanted, unsigned condition) {
 }
 
 template <typename Value>
-CUresult Execute(const CUstreamMemOpValueParams& operation, Value value) {
-  const AddressMap::Kernels no_changes;
+CUresult ExecuteInStep(const CUstreamMemOpValueParams& operation, Value value) {
   if (!AddressMap::Get().Covers(operation.address, sizeof(Value))) return CUDA_ERROR_ILLEGAL_ADDRESS;
   std::atomic_ref<Value> memory(*reinterpret_cast<Value*>(operation.address));
   if (Writes(operation.operation)) {
@@ -65,6 +65,15 @@ CUresult Execute(const CUstreamMemOpValueParams& operation, Value value) {
     return CUDA_SUCCESS;
   }
   return Holds(memory.load(), value, operation.flags & kConditionMask) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult Execute(const CUstreamBatchMemOpParams& operation, MemorySteps& steps) {
+  if (!steps.TryBegin()) return CUDA_ERROR_NOT_READY;
+  const CUstreamMemOpValueParams& value = operation.waitValue;
+  const CUresult result = BytesOf(operation.operation) == 4 ? ExecuteInStep<std::uint32_t>(value, value.value)
+                                                            : ExecuteInStep<std::uint64_t>(value, value.value64);
+  steps.End();
+  return result;
 }
 
 }  // namespace
@@ -76,15 +85,12 @@ CUresult CheckMemoryOperations(const std::vector<CUstreamBatchMemOpParams>& oper
   return CUDA_SUCCESS;
 }
 
-std::function<CUresult()> MemoryOperations(std::vector<CUstreamBatchMemOpParams> operations) {
-  return [operations = std::move(operations), next = std::size_t{0}]() mutable {
+std::function<CUresult(MemorySteps&)> MemoryOperations(std::vector<CUstreamBatchMemOpParams> operations) {
+  return [operations = std::move(operations), next = std::size_t{0}](MemorySteps& steps) mutable {
     for (; next < operations.size(); ++next) {
       const auto type = operations[next].operation;
       if (!Waits(type) && !Writes(type)) continue;
-      const CUstreamMemOpValueParams& value = operations[next].waitValue;
-      const CUresult result = BytesOf(type) == 4 ? Execute<std::uint32_t>(value, value.value)
-                                                 : Execute<std::uint64_t>(value, value.value64);
-      if (result != CUDA_SUCCESS) return result;
+      if (const CUresult result = Execute(operations[next], steps); result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
   };

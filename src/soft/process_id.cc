@@ -51,4 +51,9 @@ bool ProcessId::Alive() const {
   return !ended;
 }
 
+bool ProcessId::Stopped() const {
+  const Stat stat = ReadStat(pid);
+  return stat.start_time == start_time && (stat.state == 'T' || stat.state == 't');
+}
+
 }  // namespace tessera::soft

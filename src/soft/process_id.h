@@ -14,6 +14,8 @@ struct ProcessId {
   static ProcessId Self();
   // False when the process has ended, also while its parent has not collected it.
   bool Alive() const;
+  // By a signal or a debugger: none of its threads runs.
+  bool Stopped() const;
 
   bool operator==(const ProcessId&) const = default;
 };

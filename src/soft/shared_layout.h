@@ -1,4 +1,5 @@
-// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc and arbiter.cc look inside.
+// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, arbiter.cc and
+// memory_steps.cc look inside.
 //
 // Whatever a process leaves half done when it is killed must not matter to the others: counters belong to one process
 // each, sums are made when they are asked for, and what is in use is marked last.
@@ -17,6 +18,9 @@ namespace tessera::soft {
 
 inline constexpr std::uint64_t kSharedMagic = 0x0031304646545354;
 inline constexpr int kMaxProcesses = 1024;
+inline constexpr int kMaxHolds = 16384;
+
+enum class Frozen : std::uint32_t;  // shared_state.h
 
 // A mutex between processes that outlives its owners. lock() of what a dead process held succeeds.
 class SharedMutex {
@@ -37,11 +41,22 @@ struct SharedUse {
   std::atomic<Frozen> frozen;
   std::atomic<Nanos> slice;    // of its contexts; 0: the spec's
   std::atomic<Nanos> overrun;  // how much longer the last turn was than its slice, for the next to make up for
+  std::atomic<std::uint32_t> kernel_steps;  // how many are being executed: see memory_steps.h
+  std::atomic<std::uint32_t> copy_steps;
 };
 
 struct SharedSlot {
   ProcessId process;  // pid 0: free
   SharedUse use[kMaxDevices];
+};
+
+// One hold on memory that several processes may have: see shared_holds.h.
+struct SharedHold {
+  std::uint64_t memory;  // 0: free
+  std::uint64_t bytes;
+  std::uint32_t slot;
+  std::uint16_t device;
+  std::uint16_t charged;  // 1 for one of the holds on the same memory
 };
 
 // A context that executes kernels or waits for that. `granted` is a futex word: 1 once it is its turn.
@@ -69,15 +84,20 @@ struct SharedLayout {
   std::uint64_t bytes;               // sizeof(SharedLayout) of who made it: other versions differ
   Spec spec;
   char uuid[kMaxDevices][16];
-  SharedMutex mutex;         // guards the slots' owners and the decision whether an allocation fits
+  SharedMutex mutex;         // guards the slots' owners, the holds and the decision whether an allocation fits
   std::uint32_t slot_count;  // slots beyond were never used
   SharedSlot slots[kMaxProcesses];
   SharedDevice devices[kMaxDevices];
+  // Guarded by `mutex`.
+  std::uint64_t next_memory;
+  std::uint32_t hold_count;  // holds beyond were never used
+  SharedHold holds[kMaxHolds];
 };
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
-static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 40 && sizeof(SharedTurn) == 40);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 48 && sizeof(SharedTurn) == 40);
+static_assert(sizeof(SharedHold) == 24);
 static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

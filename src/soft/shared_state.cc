@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <span>
 
+#include "soft/shared_holds.h"
 #include "soft/shared_layout.h"
 
 namespace tessera::soft {
@@ -19,8 +21,13 @@ namespace {
 
 std::span<SharedSlot> UsedSlots(SharedLayout& layout) { return {layout.slots, layout.slot_count}; }
 
-void Clear(SharedSlot& slot) {
-  slot.process = {};
+std::uint32_t IndexOf(const SharedLayout& layout, const SharedSlot& slot) {
+  return static_cast<std::uint32_t>(&slot - layout.slots);
+}
+
+// The owner goes last: as long as it is there, the next one to look finishes what was left half done.
+void Clear(SharedLayout& layout, SharedSlot& slot) {
+  DropHoldsOf(layout, IndexOf(layout, slot));
   for (SharedUse& use : slot.use) {
     use.bytes = 0;
     use.busy = 0;
@@ -28,18 +35,21 @@ void Clear(SharedSlot& slot) {
     use.frozen = Frozen::kNothing;
     use.slice = 0;
     use.overrun = 0;
+    use.kernel_steps = 0;
+    use.copy_steps = 0;
   }
+  slot.process = {};
 }
 
 // Frees the slots of processes that have ended. With layout.mutex held.
 void Reap(SharedLayout& layout) {
   for (SharedSlot& slot : UsedSlots(layout)) {
-    if (slot.process.pid != 0 && !slot.process.Alive()) Clear(slot);
+    if (slot.process.pid != 0 && !slot.process.Alive()) Clear(layout, slot);
   }
 }
 
 std::uint64_t UsedOn(SharedLayout& layout, int device) {
-  std::uint64_t used = 0;
+  std::uint64_t used = HeldBytes(layout, device);
   for (const SharedSlot& slot : UsedSlots(layout)) {
     if (slot.process.pid != 0) used += slot.use[device].bytes;
   }
@@ -74,6 +84,10 @@ Result<void> Format(int file, const std::string& path, const Spec& spec) {
   layout->bytes = sizeof(SharedLayout);
   layout->spec = spec;
   layout->mutex.Initialize();
+  // Not the numbers that another state gives: what is exported may get into the hands of its processes.
+  if (getrandom(&layout->next_memory, sizeof layout->next_memory, 0) != sizeof layout->next_memory) {
+    return FailErrno("soft GPU: get a random number");
+  }
   for (int device = 0; device < kMaxDevices; ++device) {
     MakeUuid(path, device, layout->uuid[device]);
     layout->devices[device].mutex.Initialize();
@@ -183,7 +197,7 @@ Result<void> SharedState::TakeSlot() {
     return Fail(ENOSPC, "soft GPU: " + std::to_string(kMaxProcesses) + " processes use it, no more fit");
   }
   slot_ = free != used.end() ? &*free : &layout_->slots[layout_->slot_count++];
-  Clear(*slot_);
+  Clear(*layout_, *slot_);
   slot_->process = self;
   return {};
 }
@@ -192,7 +206,7 @@ SharedState::~SharedState() {
   // A forked child has its parent's object, but not its slot.
   if (slot_ != nullptr && slot_->process.pid == getpid()) {
     const std::lock_guard lock(layout_->mutex);
-    Clear(*slot_);
+    Clear(*layout_, *slot_);
   }
   munmap(layout_, sizeof(SharedLayout));
 }
@@ -205,22 +219,45 @@ std::array<char, 16> SharedState::Uuid(int device) const {
   return uuid;
 }
 
-bool SharedState::Charge(int device, std::uint64_t bytes) {
-  const std::lock_guard lock(layout_->mutex);
+bool SharedState::Fits(int device, std::uint64_t bytes) {
   const std::uint64_t capacity = spec().memory_bytes;
   const auto fits = [&] {
     const std::uint64_t used = UsedOn(*layout_, device);
     return used <= capacity && bytes <= capacity - used;
   };
-  if (!fits()) {
-    Reap(*layout_);
-    if (!fits()) return false;
-  }
+  if (fits()) return true;
+  Reap(*layout_);
+  return fits();
+}
+
+bool SharedState::Charge(int device, std::uint64_t bytes) {
+  const std::lock_guard lock(layout_->mutex);
+  if (!Fits(device, bytes)) return false;
   slot_->use[device].bytes += bytes;
   return true;
 }
 
 void SharedState::Uncharge(int device, std::uint64_t bytes) { slot_->use[device].bytes -= bytes; }
+
+std::uint64_t SharedState::NewMemory() {
+  const std::lock_guard lock(layout_->mutex);
+  if (++layout_->next_memory == 0) ++layout_->next_memory;
+  return layout_->next_memory;
+}
+
+std::int32_t SharedState::Hold(int device, std::uint64_t memory, std::uint64_t bytes) {
+  const std::lock_guard lock(layout_->mutex);
+  if (!IsHeld(*layout_, memory) && !Fits(device, bytes)) return kNoHold;
+  return AddHold(*layout_, {.memory = memory,
+                            .bytes = bytes,
+                            .slot = IndexOf(*layout_, *slot_),
+                            .device = static_cast<std::uint16_t>(device)});
+}
+
+void SharedState::LetGo(std::int32_t hold) {
+  const std::lock_guard lock(layout_->mutex);
+  DropHold(*layout_, hold);
+}
 
 void SharedState::AddContexts(int device, int count) {
   slot_->use[device].contexts += static_cast<std::uint32_t>(count);
@@ -238,7 +275,8 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   std::vector<ProcessUse> processes;
   for (const SharedSlot& slot : UsedSlots(*layout_)) {
     const SharedUse& use = slot.use[device];
-    const ProcessUse process = {slot.process.pid, use.bytes, use.contexts, use.busy, use.frozen};
+    const std::uint64_t bytes = use.bytes + HeldBytesOf(*layout_, IndexOf(*layout_, slot), device);
+    const ProcessUse process = {slot.process.pid, bytes, use.contexts, use.busy, use.frozen};
     if (process.pid != 0 && (process.bytes != 0 || process.contexts != 0 || process.busy != 0)) {
       processes.push_back(process);
     }
@@ -246,12 +284,13 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   return processes;
 }
 
-Result<void> SharedState::ForUsesOf(int device, pid_t pid, const std::function<void(SharedUse&)>& look) {
+Result<void> SharedState::ForUsesOf(int device, pid_t pid,
+                                    const std::function<void(const SharedSlot&, SharedUse&)>& look) {
   bool found = false;
   const std::lock_guard lock(layout_->mutex);
   for (SharedSlot& slot : UsedSlots(*layout_)) {
     if (slot.process.pid != pid || pid == 0 || !slot.process.Alive()) continue;
-    look(slot.use[device]);
+    look(slot, slot.use[device]);
     found = true;
   }
   if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
@@ -259,12 +298,12 @@ Result<void> SharedState::ForUsesOf(int device, pid_t pid, const std::function<v
 }
 
 Result<void> SharedState::SetSlice(int device, pid_t pid, Nanos slice) {
-  return ForUsesOf(device, pid, [&](SharedUse& use) { use.slice = slice; });
+  return ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { use.slice = slice; });
 }
 
 Result<Nanos> SharedState::Slice(int device, pid_t pid) {
   Nanos slice = 0;
-  const auto found = ForUsesOf(device, pid, [&](SharedUse& use) { slice = use.slice; });
+  const auto found = ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { slice = use.slice; });
   if (!found) return std::unexpected(found.error());
   return slice != 0 ? slice : spec().slice;
 }

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "soft/shared_holds.h"
 #include "soft/spec.h"
 
 namespace tessera::soft {
@@ -25,8 +26,8 @@ struct SharedDevice;
 struct SharedSlot;
 struct SharedUse;
 
-// What of a process's work on a device does not begin until it is thawed. What is running then stands still if it is a
-// kernel, and ends if it is a copy.
+// What of a process's work on a device stands still until it is thawed: what is running, too, between two instructions
+// of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
 enum class Frozen : std::uint32_t { kNothing = 0, kKernels = 1, kAll = 2 };
 
 // What a living process has on one device.
@@ -57,12 +58,22 @@ class SharedState {
   // Memory of this process. Charge returns false, and changes nothing, when the device does not have `bytes` left.
   bool Charge(int device, std::uint64_t bytes);
   void Uncharge(int device, std::uint64_t bytes);
+  // Memory that other processes can hold, too: a number for it, never 0, that no other has. It is charged once, to one
+  // of those who hold it, for as long as one of them lives and does not let go. Hold returns what LetGo takes, or
+  // kNoHold where the memory is in use by nobody yet and the device does not have `bytes` left.
+  std::uint64_t NewMemory();
+  std::int32_t Hold(int device, std::uint64_t memory, std::uint64_t bytes);
+  void LetGo(std::int32_t hold);
   void AddContexts(int device, int count);
   std::uint64_t UsedBytes(int device);  // by all processes
 
   // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.
   std::vector<ProcessUse> Processes(int device);
-  // ESRCH if no living process of that pid is attached.
+  // Returns once the process stands still as far as `frozen` says: from then on, nothing of it touches memory. ESRCH if
+  // no living process of that pid is attached; ETIMEDOUT if it is frozen, but does not stand still within kStandstill.
+  // So it is where a signal has stopped a process in the middle of a step, which it ends when it is continued. Its
+  // kernels are said to stand still all the same: where only they are frozen, nobody means to touch their memory.
+  static constexpr Nanos kStandstill = kSecond;
   Result<void> SetFrozen(int device, pid_t pid, Frozen frozen);
   // How long contexts of a process execute before they hand over to one that waits; from its next turn on. ESRCH as
   // above.
@@ -81,8 +92,11 @@ class SharedState {
  private:
   SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
   Result<void> TakeSlot();
+  // Whether the device has `bytes` left. With the layout's mutex held.
+  bool Fits(int device, std::uint64_t bytes);
+  Result<void> AwaitStandstill(int device, pid_t pid, Frozen frozen);
   // Calls `look` with the use of each slot of a living process, under the layout's mutex.
-  Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(SharedUse&)>& look);
+  Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(const SharedSlot&, SharedUse&)>& look);
 
   UniqueFd file_;  // with a shared flock(2) for as long as this process may touch the state
   SharedLayout* layout_;

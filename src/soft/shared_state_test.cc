@@ -95,6 +95,49 @@ TEST(SharedState, ZombieHoldsNothing) {
   EXPECT_EQ(state->UsedBytes(0), 0u);
 }
 
+// Three hold it: the charge passes on as one after the other lets go, is killed, and lets go.
+TEST(SharedState, MemoryOfSeveralIsChargedOnceToTheEnd) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path(), "1GiB");
+  const std::uint64_t memory = state->NewMemory();
+  EXPECT_NE(memory, state->NewMemory());
+  const std::int32_t mine = state->Hold(0, memory, 700 * kMiB);
+  ASSERT_NE(mine, kNoHold);
+  const auto hold = [&](TestProcess::Peer& parent) {
+    const auto theirs = MustAttach(scratch.path(), "");
+    const std::int32_t held = theirs->Hold(0, memory, 700 * kMiB);
+    EXPECT_NE(held, kNoHold);
+    parent.Say();
+    parent.Hear();
+    theirs->LetGo(held);
+    parent.Say();
+    parent.Hear();
+  };
+  TestProcess first(hold);
+  ASSERT_TRUE(first.Hear());
+  TestProcess second(hold);
+  ASSERT_TRUE(second.Hear());
+  const auto charged = [&](pid_t pid) {
+    const auto processes = state->Processes(0);
+    EXPECT_EQ(processes.size(), 1u);
+    return processes.size() == 1 && processes[0].pid == pid && processes[0].bytes == 700 * kMiB;
+  };
+  EXPECT_TRUE(charged(getpid()));
+  state->LetGo(mine);
+  EXPECT_TRUE(charged(first.pid()));
+  EXPECT_FALSE(state->Charge(0, 400 * kMiB));
+  first.Kill();
+  EXPECT_TRUE(charged(second.pid()));
+  EXPECT_EQ(state->UsedBytes(0), 700 * kMiB);
+  second.Say();
+  ASSERT_TRUE(second.Hear());
+  EXPECT_EQ(state->UsedBytes(0), 0u);
+
+  // Nobody holds it any more: it has to fit anew.
+  ASSERT_TRUE(state->Charge(0, 400 * kMiB));
+  EXPECT_EQ(state->Hold(0, memory, 700 * kMiB), kNoHold);
+}
+
 TEST(SharedState, LastOneOutLeavesNothingBehind) {
   const ScratchState scratch;
   TestProcess child([&](TestProcess::Peer& parent) {

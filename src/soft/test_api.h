@@ -65,7 +65,11 @@ CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
 CUresult cuPointerGetAttributes(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void*, std::size_t);
 CUresult cuMemcpyDtoH_v2(void*, CUdeviceptr, std::size_t);
+CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, std::size_t);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
+CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, std::size_t);
 CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, std::size_t);
+CUresult cuMemsetD32Async(CUdeviceptr, unsigned, std::size_t, CUstream);
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool*, CUdevice);
 CUresult cuDeviceGetMemPool(CUmemoryPool*, CUdevice);
@@ -79,6 +83,7 @@ CUresult cuMemAllocAsync(CUdeviceptr*, std::size_t, CUstream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr*, std::size_t, CUmemoryPool, CUstream);
 CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
 CUresult cuStreamSynchronize(CUstream);
+CUresult cuStreamQuery(CUstream);
 
 CUresult cuMemAddressReserve(CUdeviceptr*, std::size_t, std::size_t, CUdeviceptr, unsigned long long);
 CUresult cuMemAddressFree(CUdeviceptr, std::size_t);
@@ -89,6 +94,7 @@ CUresult cuMemUnmap(CUdeviceptr, std::size_t);
 CUresult cuMemSetAccess(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t);
 CUresult cuMemGetAccess(unsigned long long*, const CUmemLocation*, CUdeviceptr);
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*, void*);
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp*, CUmemGenericAllocationHandle);
 CUresult cuMemGetAllocationGranularity(std::size_t*, const CUmemAllocationProp*, CUmemAllocationGranularity_flags);
 CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
                                       unsigned long long);
@@ -98,6 +104,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr*, CUipcMemHandle, unsigned);
 CUresult cuIpcCloseMemHandle(CUdeviceptr);
 
 CUresult cuModuleLoad(CUmodule*, const char*);
+CUresult cuModuleLoadData(CUmodule*, const void*);
 CUresult cuModuleGetFunction(CUfunction*, CUmodule, const char*);
 CUresult cuModuleUnload(CUmodule);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
@@ -121,6 +128,9 @@ namespace tessera::soft {
 // What the test program's soft GPUs are like: two of 256 MiB, of which a context takes 8 MiB.
 inline constexpr std::uint64_t kTestMemory = 256 << 20;
 inline constexpr std::uint64_t kTestContext = 8 << 20;
+
+// The first descriptor that a Peer (test_peer.h) is given; the others follow.
+inline constexpr int kPeerFile = 100;
 
 // A test with the primary context of device 0 current. The context is new for each test.
 class SoftApiTest : public testing::Test {

@@ -54,15 +54,29 @@ class ProcessFile {
 };
 
 // The name of an exported file tells the importer what it is: see memfd_create(2) and /proc/self/fd.
-constexpr const char* kExportName = "tessera-soft-memory-%d-%d";  // location type, device of the machine
+struct ExportName {
+  unsigned long long memory = 0;  // SharedState::NewMemory, 0 for host memory
+  int shared_index = -1;          // of its device
+  int location = 0;               // CUmemLocationType
+  int direct = 0;                 // gpuDirectRDMACapable
+};
 
-bool ReadExportName(int file, int* type, int* shared_index) {
-  char target[96];
+constexpr const char* kExportName = "tessera-soft-memory-%llx-%d-%d-%d";
+
+UniqueFd MakeExportFile(const ExportName& told) {
+  char name[96];
+  std::snprintf(name, sizeof name, kExportName, told.memory, told.shared_index, told.location, told.direct);
+  return UniqueFd(memfd_create(name, MFD_CLOEXEC));
+}
+
+bool ReadExportName(int file, ExportName* told) {
+  char target[128];
   const std::string link = "/proc/self/fd/" + std::to_string(file);
   const ssize_t length = readlink(link.c_str(), target, sizeof target - 1);
   if (length <= 0) return false;
   target[length] = '\0';
-  return std::sscanf(target, ("/memfd:" + std::string(kExportName)).c_str(), type, shared_index) == 2;
+  return std::sscanf(target, ("/memfd:" + std::string(kExportName)).c_str(), &told->memory, &told->shared_index,
+                     &told->location, &told->direct) == 4;
 }
 
 bool OnHost(const CUmemLocation& location) {
@@ -70,11 +84,14 @@ bool OnHost(const CUmemLocation& location) {
          location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
+SharedState& State() { return Devices().front()->state(); }
+
 }  // namespace
 
 PhysicalMemory::~PhysicalMemory() {
   if (!own_file) ProcessFile::Get().GiveBack(offset, bytes);
   if (charged != nullptr) charged->Uncharge(bytes);
+  if (hold != kNoHold) State().LetGo(hold);
 }
 
 VirtualMemory& VirtualMemory::Get() {
@@ -136,9 +153,15 @@ CUresult VirtualMemory::Create(std::uint64_t bytes, const CUmemAllocationProp& p
 
   auto memory = std::make_shared<PhysicalMemory>();
   if (exportable) {
-    char name[64];
-    std::snprintf(name, sizeof name, kExportName, properties.location.type, device ? device->shared_index() : -1);
-    memory->own_file.Reset(memfd_create(name, MFD_CLOEXEC));
+    const ExportName told = {.memory = device ? State().NewMemory() : 0,
+                             .shared_index = device ? device->shared_index() : -1,
+                             .location = properties.location.type,
+                             .direct = properties.allocFlags.gpuDirectRDMACapable};
+    if (device != nullptr) {
+      memory->hold = State().Hold(told.shared_index, told.memory, bytes);
+      if (memory->hold == kNoHold) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memory->own_file = MakeExportFile(told);
     memory->file = memory->own_file.Get();
     if (!memory->own_file || ftruncate(memory->file, static_cast<off_t>(bytes)) != 0)
       return CUDA_ERROR_OPERATING_SYSTEM;
@@ -148,7 +171,7 @@ CUresult VirtualMemory::Create(std::uint64_t bytes, const CUmemAllocationProp& p
   }
   memory->bytes = bytes;
   memory->properties = properties;
-  if (device != nullptr) {
+  if (device != nullptr && !exportable) {
     if (!device->Charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     memory->charged = device;
   }
@@ -189,20 +212,28 @@ CUresult VirtualMemory::Export(CUmemGenericAllocationHandle handle, int* file) {
 }
 
 CUresult VirtualMemory::Import(int file, CUmemGenericAllocationHandle* handle) {
-  int type = 0;
-  int shared_index = 0;
+  ExportName told;
   struct stat status = {};
-  if (!ReadExportName(file, &type, &shared_index) || fstat(file, &status) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!ReadExportName(file, &told) || fstat(file, &status) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool on_device = told.location == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (on_device && (told.memory == 0 || told.shared_index < 0 || told.shared_index >= State().spec().devices))
+    return CUDA_ERROR_INVALID_VALUE;
   auto memory = std::make_shared<PhysicalMemory>();
   memory->own_file.Reset(fcntl(file, F_DUPFD_CLOEXEC, 3));
   if (!memory->own_file) return CUDA_ERROR_OPERATING_SYSTEM;
   memory->file = memory->own_file.Get();
   memory->bytes = static_cast<std::uint64_t>(status.st_size);
-  const auto device = std::ranges::find(Devices(), shared_index, [](const auto& each) { return each->shared_index(); });
+  if (on_device) {
+    memory->hold = State().Hold(told.shared_index, told.memory, memory->bytes);
+    if (memory->hold == kNoHold) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const auto device =
+      std::ranges::find(Devices(), told.shared_index, [](const auto& each) { return each->shared_index(); });
   memory->properties = {
       .type = CU_MEM_ALLOCATION_TYPE_PINNED,
       .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-      .location = {static_cast<CUmemLocationType>(type), device == Devices().end() ? 0 : (*device)->index()}};
+      .location = {static_cast<CUmemLocationType>(told.location), device == Devices().end() ? 0 : (*device)->index()},
+      .allocFlags = {.gpuDirectRDMACapable = static_cast<unsigned char>(told.direct)}};
   *handle = Memories::Get().Add(std::move(memory));
   return CUDA_SUCCESS;
 }
@@ -220,7 +251,7 @@ CUresult VirtualMemory::Map(CUdeviceptr address, std::uint64_t bytes, std::uint6
   const auto memory = Find(handle);
   if (memory == nullptr || bytes == 0 || !Granular(address) || !Granular(bytes) || !Granular(offset))
     return CUDA_ERROR_INVALID_VALUE;
-  if (offset > memory->bytes || bytes > memory->bytes - offset) return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 || bytes != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(mutex_);
   if (!InReservation(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto next = mappings_.lower_bound(address);
@@ -228,11 +259,11 @@ CUresult VirtualMemory::Map(CUdeviceptr address, std::uint64_t bytes, std::uint6
   const bool overlaps_previous =
       next != mappings_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address;
   if (overlaps_next || overlaps_previous) return CUDA_ERROR_INVALID_VALUE;
-  const auto file_offset = static_cast<off_t>(memory->offset + offset);
+  const auto file_offset = static_cast<off_t>(memory->offset);
   if (mmap(Pointer(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->file, file_offset) == MAP_FAILED) {
     return CUDA_ERROR_MAP_FAILED;
   }
-  mappings_.emplace(address, Mapped{.bytes = bytes, .memory = memory, .offset = offset});
+  mappings_.emplace(address, Mapped{.bytes = bytes, .memory = memory});
   return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,7 @@
 #include "base/unique_fd.h"
 #include "cuda/cuda_abi.h"
 #include "soft/handles.h"
+#include "soft/shared_holds.h"
 
 namespace tessera::soft {
 
@@ -17,11 +18,13 @@ class Device;
 inline constexpr std::uint64_t kVirtualGranule = 2 << 20;
 
 // Memory of cuMemCreate: without an address until it is mapped. It lives as long as a handle or a mapping names it.
+// That of the device takes up some of it: what can be exported as a hold on it (shared_holds.h), the rest as a charge.
 struct PhysicalMemory {
   cuda::CUmemAllocationProp properties = {};
   std::uint64_t bytes = 0;
-  Device* charged = nullptr;  // the device that gave it; null for host memory and for what was imported
-  UniqueFd own_file;          // of memory that can be exported; else it is a part of the process's file
+  Device* charged = nullptr;    // the device that gave it; null for host memory and for what can be exported
+  std::int32_t hold = kNoHold;  // of device memory that can be exported
+  UniqueFd own_file;            // of memory that can be exported; else it is a part of the process's file
   int file = -1;
   std::uint64_t offset = 0;  // in `file`
   int handles = 1;           // cuMemCreate, cuMemRetainAllocationHandle; guarded by VirtualMemory
@@ -51,20 +54,20 @@ class VirtualMemory {
   cuda::CUresult Export(cuda::CUmemGenericAllocationHandle handle, int* file);
   cuda::CUresult Import(int file, cuda::CUmemGenericAllocationHandle* handle);
 
+  // All of the memory, as a real driver wants it: CUDA_ERROR_NOT_SUPPORTED for parts.
   cuda::CUresult Map(cuda::CUdeviceptr address, std::uint64_t bytes, std::uint64_t offset,
                      cuda::CUmemGenericAllocationHandle handle);
   // The range has to consist of whole mappings.
   cuda::CUresult Unmap(cuda::CUdeviceptr address, std::uint64_t bytes);
   cuda::CUresult SetAccess(cuda::CUdeviceptr address, std::uint64_t bytes, const cuda::CUmemAccessDesc& access);
   cuda::CUresult GetAccess(cuda::CUdeviceptr address, const cuda::CUmemLocation& location, unsigned long long* flags);
-  // What is mapped around `address`; false if nothing is.
+  // The reservation around `address`; false if there is none.
   bool RangeOf(cuda::CUdeviceptr address, cuda::CUdeviceptr* begin, std::uint64_t* bytes);
 
  private:
   struct Mapped {
     std::uint64_t bytes = 0;
     std::shared_ptr<PhysicalMemory> memory;
-    std::uint64_t offset = 0;
     unsigned devices = 0;  // bit set of those that have access
     bool host_access = false;
   };
