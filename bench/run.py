@@ -76,6 +76,17 @@ class Bench:
             self.report(f"token round trip, gate closed to first launch, {quantile}", result[f"{quantile}_us"], "us",
                         f"a bare packet there and back {result[f'bare_{quantile}_us']:.1f} us")
 
+    # ---- decisions ----
+
+    def residency(self):
+        program = self.bin / "residency_bench"
+        if not program.exists():
+            return print("residency: libbenchmark-dev is not installed")
+        result = json.loads(sh(program, "--benchmark_format=json", "--benchmark_filter=256").stdout)
+        for run in result["benchmarks"]:
+            how = "take turns" if run["name"].startswith("InTurns") else "fit together"
+            self.report(f"residency policy, an event of 256 vGPUs that {how}", round(run["cpu_time"] / 1000, 1), "us")
+
     # ---- starting ----
 
     def start(self):
@@ -155,11 +166,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--only", help="comma-separated: launch, token, start, shares, idle")
+    parser.add_argument("--only", help="comma-separated: launch, token, residency, start, shares, idle")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     with Bench(arguments.build.resolve()) as bench:
-        for name in (arguments.only or "launch,token,start,shares,idle").split(","):
+        for name in (arguments.only or "launch,token,residency,start,shares,idle").split(","):
             getattr(bench, name)()
         if arguments.json:
             arguments.json.write_text(json.dumps(bench.figures, indent=1) + "\n")

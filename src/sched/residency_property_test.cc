@@ -1,0 +1,293 @@
+// Properties of Residency that hold for all vGPUs, programs and messages. The cases are the same on every run;
+// RC_PARAMS="seed=..." or "max_success=..." in the environment looks further.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "base/size.h"
+#include "sched/residency_simulator.h"
+
+namespace tessera::sched {
+namespace {
+
+using Mode = Residency::Mode;
+
+constexpr Nanos kMs = kMillisecond;
+[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
+
+// Any of the range in every case: by itself rapidcheck begins with small ones, and that would be few kinds of events.
+template <typename T>
+T Number(T least, T most) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
+}
+constexpr auto Duration = Number<Nanos>;
+constexpr auto Bytes = Number<std::uint64_t>;
+
+// What was said of the vGPUs, and two policies that were told the same.
+struct World {
+  struct Vgpu {
+    std::uint64_t demand = 0, resident = 0;
+    std::uint32_t priority = 0;
+    bool active = false;
+    ResidencyDecision told;
+  };
+  explicit World(ResidencyConfig config) : policy(config), twin(config), graces(config.grace > 0) {}
+
+  template <typename Event>
+  void Tell(Event event) {
+    event(policy);
+    event(twin);
+  }
+
+  Residency policy;
+  Residency twin;
+  const bool graces;  // who said that it is idle may count as active
+  std::map<VgpuId, Vgpu> known;
+  std::uint64_t capacity = 0;
+  Nanos now = 0;
+};
+
+void CheckTargets(const World& world) {
+  const Residency& policy = world.policy;
+  std::uint64_t left = world.capacity;
+  std::uint64_t left_by_those_that_run = world.capacity;
+  bool any_active = false;
+  bool any_runs = false;
+  std::uint32_t top = UINT32_MAX;
+  for (const auto& [id, vgpu] : world.known) {
+    const ResidencyDecision decision = policy.DecisionFor(id);
+    RC_ASSERT(decision.vgpu == id);
+    RC_ASSERT(decision.target <= left);
+    left -= decision.target;
+    if (world.graces) continue;
+    if (!vgpu.active) {
+      RC_ASSERT(decision.runs && decision.target <= vgpu.resident);
+      continue;
+    }
+    any_active = true;
+    any_runs |= decision.runs;
+    top = std::min(top, vgpu.priority);
+    if (policy.CurrentMode() == Mode::kTogether) RC_ASSERT(decision.runs && decision.target == vgpu.demand);
+    if (decision.runs) {
+      RC_ASSERT(decision.target == std::min(vgpu.demand, world.capacity));
+      left_by_those_that_run -= decision.target;
+    } else {
+      RC_ASSERT(decision.target <= vgpu.resident);
+    }
+  }
+  if (world.graces) return;
+  RC_ASSERT(any_runs == any_active);
+  bool top_runs = !any_active;
+  for (const auto& [id, vgpu] : world.known) {
+    if (!vgpu.active) continue;
+    const bool runs = policy.DecisionFor(id).runs;
+    if (!runs) RC_ASSERT(vgpu.demand > left_by_those_that_run);
+    top_runs |= runs && vgpu.priority == top;
+  }
+  RC_ASSERT(top_runs);
+}
+
+// Takes decisions from both.
+std::vector<ResidencyDecision> Obey(World& world) {
+  const auto decisions = world.policy.TakeDecisions();
+  RC_ASSERT(decisions == world.twin.TakeDecisions());
+  RC_ASSERT(world.policy.NextDeadline() == world.twin.NextDeadline());
+  std::set<VgpuId> seen;
+  for (const ResidencyDecision& decision : decisions) {
+    RC_ASSERT(seen.insert(decision.vgpu).second);
+    RC_ASSERT(world.known.contains(decision.vgpu));
+    RC_ASSERT(world.known[decision.vgpu].told != decision);
+    world.known[decision.vgpu].told = decision;
+  }
+  for (const auto& [id, vgpu] : world.known) RC_ASSERT(world.policy.DecisionFor(id) == vgpu.told);
+  RC_ASSERT(world.policy.TakeDecisions().empty());
+  RC_ASSERT(world.twin.TakeDecisions().empty());
+  return decisions;
+}
+
+void AnyEvent(World& world) {
+  const auto id = Number<VgpuId>(0, 5);
+  const Nanos now = world.now;
+  const auto vgpu = world.known.find(id);
+  const bool known = vgpu != world.known.end();
+  const auto bytes = [&] {
+    return *rc::gen::element<std::uint64_t>(0, 1, Bytes(0, 60), Bytes(0, 25), world.capacity, 1ull << 63);
+  };
+  switch (Number(0, 15)) {
+    case 0:
+    case 1: {
+      const auto weight = Number(0u, 999u);
+      const auto priority = Number(6u, 8u);
+      if (!known) {
+        world.known[id] = {.priority = priority};
+        world.known[id].told.vgpu = id;
+      }
+      return world.Tell([&](Residency& policy) { policy.Add(id, weight, priority, now); });
+    }
+    case 2: {
+      const auto weight = Number(0u, 999u);
+      const auto priority = Number(6u, 8u);
+      if (known) vgpu->second.priority = priority;
+      return world.Tell([&](Residency& policy) { policy.Update(id, weight, priority, now); });
+    }
+    case 3:
+      world.known.erase(id);
+      return world.Tell([&](Residency& policy) { policy.Remove(id, now); });
+    case 4:
+    case 5:
+    case 6: {
+      const std::uint64_t demand = bytes();
+      if (known) vgpu->second.demand = demand;
+      return world.Tell([&](Residency& policy) { policy.Demand(id, demand, now); });
+    }
+    case 7: {
+      const std::uint64_t resident = bytes();
+      if (known) vgpu->second.resident = resident;
+      return world.Tell([&](Residency& policy) { policy.Resident(id, resident, now); });
+    }
+    case 8:
+    case 9:
+    case 10:
+      if (known) vgpu->second.active = true;
+      return world.Tell([&](Residency& policy) { policy.Active(id, now); });
+    case 11:
+      if (known) vgpu->second.active = false;
+      return world.Tell([&](Residency& policy) { policy.Idle(id, now); });
+    case 12:
+    case 13: {
+      const Nanos moving = *rc::gen::element<Nanos>(0, Duration(0, kSecond), -1, kNever, INT64_MIN);
+      return world.Tell([&](Residency& policy) { policy.Ready(id, now, moving); });
+    }
+    case 14:
+      world.capacity = *rc::gen::element<std::uint64_t>(0, 40, Bytes(1, 100), UINT64_MAX);
+      return world.Tell([&](Residency& policy) { policy.SetCapacity(world.capacity, now); });
+    default: {
+      const Nanos said = *rc::gen::element<Nanos>(now + Duration(0, kSecond), now - kSecond, INT64_MIN);
+      world.now = std::max(now, said);
+      return world.Tell([&](Residency& policy) { policy.Advance(said); });
+    }
+  }
+}
+
+ResidencyConfig AnyConfig() {
+  return {.turn_min = Duration(0, kSecond),
+          .turn_max = Duration(0, 30 * kSecond),
+          .most_moving = *rc::gen::element(0.0, 0.01, 0.1, 0.5, 1.0),
+          .comfort = *rc::gen::element(0.0, 0.5, 0.95, 1.0),
+          .settle = Duration(0, 2 * kSecond),
+          .grace = *rc::gen::element<Nanos>(0, 0, 100 * kMs)};
+}
+
+// Without events nothing changes but at deadlines, and there only who runs in turns.
+void CheckTheFuture(World& world) {
+  for (int i = 0; i < 5 && world.policy.NextDeadline() != kNever; ++i) {
+    const Nanos deadline = world.policy.NextDeadline();
+    RC_ASSERT(deadline > world.now);
+    const bool turns = world.policy.CurrentMode() == Mode::kTurns;
+    world.Tell([&](Residency& policy) { policy.Advance(deadline - 1); });
+    world.now = std::max(world.now, deadline - 1);
+    RC_ASSERT(Obey(world).empty());
+    RC_ASSERT(world.policy.NextDeadline() == deadline);
+    world.now = deadline;
+    world.Tell([&](Residency& policy) { policy.Advance(deadline); });
+    const auto decisions = Obey(world);
+    RC_ASSERT(turns || world.graces);
+    if (!world.graces && world.policy.CurrentMode() == Mode::kTogether) RC_ASSERT(decisions.empty());
+    CheckTargets(world);
+  }
+}
+
+RC_GTEST_PROP(ResidencyProperty, SurvivesAnyEvents, ()) {
+  World world(AnyConfig());
+  const int events = Number(0, 299);
+  for (int i = 0; i < events; ++i) {
+    AnyEvent(world);
+    CheckTargets(world);
+    RC_ASSERT(world.policy.NextDeadline() > world.now);
+    if (Number(0, 3) > 0) Obey(world);
+    world.Tell([&](Residency& policy) { policy.Advance(world.now); });
+    if (Number(0, 19) == 0) {
+      Obey(world);
+      CheckTheFuture(world);
+    }
+  }
+  Obey(world);
+  world.Tell([&](Residency& policy) { policy.Advance(world.now); });
+  RC_ASSERT(Obey(world).empty());
+}
+
+void RequireLawful(const ResidencySimulator& gpu) {
+  if (!gpu.violations().empty()) RC_FAIL(gpu.violations().front());
+}
+
+constexpr std::uint64_t kCapacity = 40 * kGiB;
+
+// Busy ones of which no two fit together.
+RC_GTEST_PROP(ResidencyProperty, TimeIsInProportionToWeightAndMovesAreFew, ()) {
+  const double rate = *rc::gen::element(10e9, 20e9, 50e9);
+  ResidencySimulator gpu(kCapacity, {.bytes_per_second = static_cast<std::uint64_t>(rate), .chunk = 8 * kGiB});
+  const auto count = Number<VgpuId>(2, 5);
+  std::vector<std::uint32_t> weights(count);
+  double sum = 0;
+  std::uint32_t most = 0;
+  for (VgpuId id = 0; id < count; ++id) {
+    weights[id] = Number(10u, 199u);
+    gpu.Add(id, {{.bytes = Bytes(21, 60) * kGiB}}, weights[id]);
+    sum += weights[id];
+    most = std::max(most, weights[id]);
+  }
+  gpu.Run(200 * kSecond);
+  const Nanos turn = gpu.LongestTurn();
+  gpu.StartMeasuring();
+  gpu.Run(40 * count * turn);
+  RequireLawful(gpu);
+  double ran = 0;
+  for (VgpuId id = 0; id < count; ++id) ran += gpu.RanPct(id);
+  for (VgpuId id = 0; id < count; ++id) {
+    const double due = ran * weights[id] / sum;
+    RC_ASSERT(std::abs(gpu.RanPct(id) - due) <= 0.1 * due);
+  }
+  // Once no turn would have to be longer than turn_max.
+  const double longest = 9 * static_cast<double>(gpu.LongestMove()) * most / (sum / count);
+  if (longest <= 30e9) RC_ASSERT(gpu.StalledPct() <= 10.5);
+}
+
+std::vector<Phase> AnyProgram() {
+  if (Number(0, 2) == 0) return {{.bytes = Bytes(1, 50) * kGiB}};
+  std::vector<Phase> phases(static_cast<std::size_t>(Number(1, 3)));
+  for (Phase& phase : phases) {
+    phase = {Bytes(0, 50) * kGiB, Duration(kMs, 10 * kSecond), Duration(0, 10 * kSecond)};
+  }
+  return phases;
+}
+
+RC_GTEST_PROP(ResidencyProperty, NobodyWaitsForMoreThanTheTurnsOfTheOthers, ()) {
+  ResidencySimulator gpu(kCapacity, {.chunk = 4 * kGiB});
+  const auto count = Number<VgpuId>(1, 6);
+  for (VgpuId id = 0; id < count; ++id) {
+    gpu.Add(id, AnyProgram(), Number(10u, 199u), 8, Duration(0, 10 * kSecond));
+  }
+  gpu.Run(500 * kSecond);
+  RequireLawful(gpu);
+  // Each comes into the way with a move and a turn, and its own memory has to come.
+  const Nanos most = (count - 1) * (gpu.LongestTurn() + gpu.LongestMove()) + gpu.LongestMove();
+  for (VgpuId id = 0; id < count; ++id) RC_ASSERT(gpu.LongestWait(id) <= most);
+}
+
+// Lower classes are there as far as room is concerned that nobody else wants.
+RC_GTEST_PROP(ResidencyProperty, AHigherClassDoesNotWaitForLowerOnes, ()) {
+  ResidencySimulator gpu(kCapacity, {.chunk = 4 * kGiB});
+  gpu.Add(0, AnyProgram(), 100, 2);
+  const auto lower = Number<VgpuId>(1, 5);
+  for (VgpuId id = 1; id <= lower; ++id) gpu.Add(id, AnyProgram(), 100, Number(3u, 5u));
+  gpu.Run(300 * kSecond);
+  RequireLawful(gpu);
+  // 40 GiB out and in at once, behind a chunk that was under way in each direction.
+  RC_ASSERT(gpu.LongestWait(0) <= static_cast<Nanos>(1.3 * kCapacity / 50e9 * kSecond));
+}
+
+}  // namespace
+}  // namespace tessera::sched
