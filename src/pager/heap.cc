@@ -1,0 +1,432 @@
+#include "pager/heap.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/line.h"
+
+namespace tessera::pager {
+
+using namespace cuda;
+
+namespace {
+
+constexpr std::uint64_t kGranule = 2u << 20;  // of address space for larger blocks
+constexpr std::uint64_t kUnit = 512;          // of small ones, as cuMemAlloc aligns at least
+constexpr std::uint64_t kSmallSpan = 64ull << 30;
+
+// Memory that there is room for may be on its way from whoever had it before.
+constexpr int kTries = 100;
+constexpr unsigned kRetryUs = 20'000;
+
+std::uint64_t RoundUp(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// In which blocks of this size are placed.
+std::uint64_t UnitOf(std::uint64_t bytes) { return bytes < kGranule ? kUnit : kGranule; }
+
+CUmemAccessDesc AccessOf(CUdevice device) {
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return access;
+}
+
+}  // namespace
+
+std::unique_ptr<Heap> Heap::Make(const Driver& driver, CUdevice device, std::uint64_t span, bool rdma, Room& room) {
+  span = RoundUp(std::max(span, kSmallSpan), wire::kChunkBytes);
+  CUdeviceptr large = 0, small = 0;
+  if (driver.AddressReserve(&large, span, wire::kChunkBytes, 0, 0) != CUDA_SUCCESS) return nullptr;
+  if (driver.AddressReserve(&small, kSmallSpan, kSmallChunk, 0, 0) != CUDA_SUCCESS) {
+    driver.AddressFree(large, span);
+    return nullptr;
+  }
+  return std::unique_ptr<Heap>(new Heap(driver, device, rdma, room, Region(small, kSmallSpan, kSmallChunk),
+                                        Region(large, span, wire::kChunkBytes)));
+}
+
+Heap::Heap(const Driver& driver, CUdevice device, bool rdma, Room& room, Region small, Region large)
+    : driver_(driver),
+      device_(device),
+      rdma_(rdma),
+      room_(room),
+      small_(std::move(small)),
+      large_(std::move(large)),
+      access_{AccessOf(device)} {}
+
+Heap::Region* Heap::RegionOf(std::uint64_t address) {
+  return large_.Has(address) ? &large_ : small_.Has(address) ? &small_ : nullptr;
+}
+
+// ---- allocations ----
+
+// Where the fewest chunks have to be made; among those, in the smallest free part.
+std::optional<Heap::Place> Heap::FindPlace(const Region& region, std::uint64_t bytes) {
+  const std::uint64_t unit = UnitOf(bytes);
+  std::optional<Place> best;
+  std::uint64_t best_extent = 0;
+  bytes = RoundUp(bytes, unit);
+  for (const auto& [from, extent] : region.extents.Free()) {
+    const std::uint64_t begin = RoundUp(from, unit);
+    if (extent < bytes || begin - from > extent - bytes) continue;
+    Place place{.begin = begin, .bytes = bytes};
+    place.first = region.IndexOf(begin);
+    place.last = region.IndexOf(begin + bytes - 1) + 1;
+    for (std::size_t i = place.first; i < place.last; ++i) place.missing += region.Backed(i) ? 0 : 1;
+    if (best && (place.missing > best->missing || (place.missing == best->missing && extent >= best_extent))) continue;
+    best = place;
+    best_extent = extent;
+    if (place.missing == 0 && extent == bytes) break;
+  }
+  return best;
+}
+
+CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  if (bytes > large_.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  bool small = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (TryBacked(large_, bytes, context, address)) return CUDA_SUCCESS;
+    if (bytes < kSmall && TryBacked(small_, bytes, context, address)) return CUDA_SUCCESS;
+    small = bytes < kSmall && small_.backed * kSmallChunk + bytes <= kSmallTotal;
+  }
+  // Chunks are to be made. Others may free meanwhile, and chunks may move, but nobody else makes any.
+  std::lock_guard growing(growing_);
+  const CUresult result = Grow(small ? small_ : large_, bytes, context, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || small || bytes >= kSmall) return result;
+  return Grow(small_, bytes, context, address);
+}
+
+// Places a block where no chunk has to be made for it. False: it cannot.
+bool Heap::TryBacked(Region& region, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  const auto place = FindPlace(region, bytes);
+  if (!place || place->missing > 0) return false;
+  Occupy(region, *place, bytes, context, address);
+  return true;
+}
+
+CUresult Heap::Grow(Region& region, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  std::uint64_t room = 0;
+  int tries = 0;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (;;) {
+    std::uint64_t lacking = 0;
+    {
+      std::lock_guard lock(mutex_);
+      const auto place = FindPlace(region, bytes);
+      if (!place) break;
+      const std::uint64_t needed = place->missing * region.chunk_bytes;
+      if (room < needed) {
+        // Its own are nearer than the daemon's. But this place may have counted on some of them.
+        const std::uint64_t trimmed = TrimLocked(kNever, nullptr);
+        room += trimmed;
+        if (trimmed > 0) continue;
+      }
+      if (room >= needed) {
+        result = Back(region, *place);
+        if (result == CUDA_SUCCESS) {
+          room -= needed;
+          Occupy(region, *place, bytes, context, address);
+        }
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || stopped_ || ++tries == kTries) break;
+      } else {
+        lacking = needed - room;
+      }
+    }
+    if (lacking == 0) {
+      usleep(kRetryUs);
+      continue;
+    }
+    // Asked for as a whole: what is held back meanwhile would be missing to whoever is to say whether it can be had.
+    if (room > 0) room_.Give(room);
+    lacking += std::exchange(room, 0);
+    if (!room_.Take(lacking)) break;
+    room = lacking;
+  }
+  if (room > 0) room_.Give(room);
+  return result;
+}
+
+// Makes the chunks that a place lacks: all, or none.
+CUresult Heap::Back(Region& region, const Place& place) {
+  if (stopped_) return CUDA_ERROR_DEINITIALIZED;
+  if (region.chunks.size() < place.last) region.chunks.resize(place.last);
+  CUresult result = CUDA_SUCCESS;
+  std::vector<std::size_t> made;
+  for (std::size_t i = place.first; i < place.last && result == CUDA_SUCCESS; ++i) {
+    Chunk& chunk = region.chunks[i];
+    if (chunk.backing != Backing::kNone) continue;
+    Driver::Handle handle = 0;
+    result = MakeChunk(region.chunk_bytes, &handle);
+    if (result != CUDA_SUCCESS) break;
+    result = driver_.Map(region.AddressOf(i), region.chunk_bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+      driver_.Release(handle);
+      break;
+    }
+    Set(region, chunk, Backing::kDevice, handle);
+    made.push_back(i);
+  }
+  // One call for each run of new ones: that is what most of the time goes into.
+  for (std::size_t i = 0; i < made.size() && result == CUDA_SUCCESS;) {
+    std::size_t end = i + 1;
+    while (end < made.size() && made[end] == made[end - 1] + 1) ++end;
+    result = SetAccess(region.AddressOf(made[i]), (end - i) * region.chunk_bytes);
+    i = end;
+  }
+  if (result != CUDA_SUCCESS) {
+    for (const std::size_t i : made) Unback(region, i);
+  }
+  return result;
+}
+
+CUresult Heap::MakeChunk(std::uint64_t bytes, Driver::Handle* handle) const {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  prop.allocFlags.gpuDirectRDMACapable = rdma_;
+  return driver_.Create(handle, bytes, &prop, 0);
+}
+
+CUresult Heap::SetAccess(std::uint64_t address, std::uint64_t bytes) const {
+  return driver_.SetAccess(address, bytes, access_.data(), access_.size());
+}
+
+// Takes the memory of a chunk away. Its room is for the caller to give back.
+void Heap::Unback(Region& region, std::size_t index) {
+  Chunk& chunk = region.chunks[index];
+  if (!stopped_) {
+    if (chunk.backing != Backing::kHost) driver_.Unmap(region.AddressOf(index), region.chunk_bytes);
+    driver_.Release(chunk.handle);
+  }
+  Set(region, chunk, Backing::kNone, 0);
+}
+
+// Takes a chunk out of the figures; after it has changed, Count puts it back.
+void Heap::Uncount(const Region& region, const Chunk& chunk) {
+  Count(region, chunk, std::uint64_t{0} - region.chunk_bytes);
+}
+
+void Heap::Count(const Region& region, const Chunk& chunk) {
+  Count(region, chunk, region.chunk_bytes);
+  room_.Holds(figures_);
+}
+
+void Heap::Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) {
+  if (chunk.backing == Backing::kNone) return;
+  if (chunk.backing != Backing::kDevice) {
+    figures_.swapped += bytes;
+    return;
+  }
+  figures_.resident += bytes;
+  if (&region == &small_ || chunk.pins > 0) figures_.pinned += bytes;
+  if (chunk.blocks == 0) figures_.empty += bytes;
+}
+
+// What a chunk is backed by from now on.
+void Heap::Set(Region& region, Chunk& chunk, Backing backing, Driver::Handle handle) {
+  Uncount(region, chunk);
+  region.backed += (backing != Backing::kNone ? 1 : 0) - (chunk.backing != Backing::kNone ? 1 : 0);
+  chunk.backing = backing;
+  chunk.handle = handle;
+  Count(region, chunk);
+}
+
+template <typename Visit>
+void Heap::ForChunks(const Block& block, Visit visit) {
+  Region& region = *RegionOf(block.begin);
+  const std::size_t last = region.IndexOf(block.begin + block.bytes - 1);
+  for (std::size_t i = region.IndexOf(block.begin); i <= last; ++i) visit(region, i);
+}
+
+void Heap::Occupy(Region& region, const Place& place, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  region.extents.Take(place.begin, place.bytes);
+  const Block block{.begin = place.begin, .bytes = bytes, .context = context, .id = next_id_++};
+  blocks_.emplace(place.begin, block);
+  ForChunks(block, [&](Region& at, std::size_t i) {
+    Uncount(at, at.chunks[i]);
+    ++at.chunks[i].blocks;
+    at.chunks[i].used = use_;
+    Count(at, at.chunks[i]);
+  });
+  *address = place.begin;
+}
+
+void Heap::Vacate(const Block& block) {
+  const Nanos now = MonotonicNow();
+  ForChunks(block, [&](Region& region, std::size_t i) {
+    Chunk& chunk = region.chunks[i];
+    Uncount(region, chunk);
+    if (block.exported) --chunk.pins;
+    --chunk.blocks;
+    Count(region, chunk);
+    if (chunk.blocks > 0) return;
+    chunk.empty_since = now;
+    ReleaseEmpty(region, i);
+  });
+  RegionOf(block.begin)->extents.Give(block.begin, RoundUp(block.bytes, UnitOf(block.bytes)));
+}
+
+// A chunk without blocks that is in host memory goes at once. One that is on its way goes when it has arrived.
+void Heap::ReleaseEmpty(Region& region, std::size_t index) {
+  Chunk& chunk = region.chunks[index];
+  if (chunk.blocks > 0 || chunk.wanted || (chunk.backing != Backing::kHost && chunk.backing != Backing::kHostMapped))
+    return;
+  Unback(region, index);
+  // What it was never told of would be a lie.
+  if (std::exchange(chunk.known, false)) dropped_.push_back(region.AddressOf(index));
+}
+
+std::optional<Block> Heap::Free(CUdeviceptr address) {
+  std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(address);
+  if (at == blocks_.end()) return std::nullopt;
+  const Block block = at->second;
+  blocks_.erase(at);
+  Vacate(block);
+  return block;
+}
+
+std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes)) {
+  std::lock_guard lock(mutex_);
+  std::uint64_t sum = 0;
+  for (auto at = blocks_.begin(); at != blocks_.end();) {
+    if (at->second.context != context) {
+      ++at;
+      continue;
+    }
+    const Block block = at->second;
+    at = blocks_.erase(at);
+    Vacate(block);
+    sum += charge(block.bytes);
+  }
+  return sum;
+}
+
+std::optional<Block> Heap::Find(CUdeviceptr address) const {
+  std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin()) return std::nullopt;
+  --at;
+  if (address - at->first >= at->second.bytes) return std::nullopt;
+  return at->second;
+}
+
+void Heap::Touch(CUdeviceptr address) {
+  if (!Owns(address)) return;
+  std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin()) return;
+  --at;
+  if (address - at->first >= at->second.bytes) return;
+  ForChunks(at->second, [&](Region& region, std::size_t i) { region.chunks[i].used = use_; });
+}
+
+// ---- access ----
+
+CUresult Heap::AddPeer(CUdevice device) {
+  std::lock_guard lock(mutex_);
+  const auto known = [&](const CUmemAccessDesc& access) { return access.location.id == device; };
+  if (stopped_ || std::any_of(access_.begin(), access_.end(), known)) return CUDA_SUCCESS;
+  access_.push_back(AccessOf(device));
+  for (Region* region : {&small_, &large_}) {
+    for (std::size_t i = 0; i < region->chunks.size(); ++i) {
+      const Backing backing = region->chunks[i].backing;
+      if (backing != Backing::kDevice && backing != Backing::kHostMapped) continue;
+      if (const CUresult result = SetAccess(region->AddressOf(i), region->chunk_bytes); result != CUDA_SUCCESS) {
+        access_.pop_back();
+        return result;
+      }
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Heap::ExportBlock(CUdeviceptr address, std::vector<int>* fds, Block* block, std::uint64_t* chunk_bytes,
+                           std::uint64_t* offset) {
+  std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (stopped_ || at == blocks_.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --at;
+  if (address - at->first >= at->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  ForChunks(at->second, [&](Region& region, std::size_t i) {
+    const Chunk& chunk = region.chunks[i];
+    *chunk_bytes = region.chunk_bytes;
+    if (i == region.IndexOf(at->second.begin)) *offset = at->second.begin - region.AddressOf(i);
+    if (result != CUDA_SUCCESS) return;
+    // What is in host memory, or on its way, cannot be given away: whoever gets it keeps what it gets.
+    if (chunk.backing != Backing::kDevice || chunk.offered) {
+      result = CUDA_ERROR_NOT_READY;
+      return;
+    }
+    int fd = -1;
+    result = driver_.Export(&fd, chunk.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) fds->push_back(fd);
+  });
+  if (result != CUDA_SUCCESS) {
+    for (const int fd : *fds) close(fd);
+    fds->clear();
+    return result;
+  }
+  if (!std::exchange(at->second.exported, true))
+    ForChunks(at->second, [&](Region& region, std::size_t i) {
+      Uncount(region, region.chunks[i]);
+      ++region.chunks[i].pins;
+      Count(region, region.chunks[i]);
+    });
+  *block = at->second;
+  return CUDA_SUCCESS;
+}
+
+// ---- what is left over ----
+
+// Returns how many bytes of room came free, which are the caller's.
+std::uint64_t Heap::TrimLocked(Nanos since, Nanos* next) {
+  std::uint64_t bytes = 0;
+  for (Region* region : {&small_, &large_}) {
+    for (std::size_t i = 0; i < region->chunks.size(); ++i) {
+      Chunk& chunk = region->chunks[i];
+      if (chunk.backing != Backing::kDevice || chunk.blocks > 0 || chunk.offered) continue;
+      if (chunk.empty_since < since) {
+        Unback(*region, i);
+        bytes += region->chunk_bytes;
+      } else if (next) {
+        *next = std::min(*next, chunk.empty_since);
+      }
+    }
+  }
+  return bytes;
+}
+
+Nanos Heap::Trim(Nanos since) {
+  Nanos next = kNever;
+  std::uint64_t bytes;
+  {
+    std::lock_guard lock(mutex_);
+    bytes = TrimLocked(since, &next);
+  }
+  if (bytes > 0) room_.Give(bytes);
+  return next;
+}
+
+HeapFigures Heap::Figures() const {
+  std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+void Heap::Stop() {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+}
+
+void Heap::AbandonAfterFork() {
+  new (&mutex_) std::mutex;
+  new (&growing_) std::mutex;
+  stopped_ = true;
+}
+
+}  // namespace tessera::pager

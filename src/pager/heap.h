@@ -1,0 +1,182 @@
+// The GPU memory that a program allocates by address, on one GPU: address space in chunks, each backed by GPU memory or
+// by host memory of the swap pool. An address is always valid while the program may run; its backing moves.
+//
+// docs/memory.md tells the whole; chunks move as src/wire/line.h says, by LineAgent.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "cuda/cuda_abi.h"
+#include "pager/driver.h"
+#include "pager/extents.h"
+
+namespace tessera::pager {
+
+struct HeapFigures {
+  std::uint64_t resident = 0;  // bytes in chunks that are backed by GPU memory, those without blocks included
+  std::uint64_t swapped = 0;   // by host memory
+  std::uint64_t pinned = 0;    // part of `resident` that must not move
+  std::uint64_t empty = 0;     // part of `resident` without blocks
+  std::uint64_t coming = 0;    // GPU memory that chunks are being copied to, which are in `swapped` still
+  bool operator==(const HeapFigures&) const = default;
+};
+
+// The right to have GPU memory, in bytes. Lent by the daemon; every chunk that the heap makes takes some of it.
+class Room {
+ public:
+  virtual ~Room() = default;
+  // Takes `bytes`; waits until they are to be had, as long as that may still be. False: they are not. Called without
+  // the heap's mutex.
+  virtual bool Take(std::uint64_t bytes) = 0;
+  virtual void Give(std::uint64_t bytes) = 0;
+  // What the heap holds changed. Called with the heap's mutex held, before anybody else can know.
+  virtual void Holds(const HeapFigures& figures) = 0;
+};
+
+enum class Backing : std::uint8_t {
+  kNone,        // no memory
+  kDevice,      // GPU memory, mapped
+  kHost,        // host memory, not mapped: the program does not run
+  kHostMapped,  // host memory, mapped: kernels reach it over the bus
+};
+
+struct Chunk {
+  Backing backing = Backing::kNone;
+  bool offered = false;       // its copying to the host is under way
+  bool wanted = false;        // its copying to the GPU is under way
+  bool known = false;         // the mover knows the host memory that backs it
+  std::uint32_t blocks = 0;   // that lie in it, wholly or in part
+  std::uint32_t pins = 0;     // reasons why it must not move
+  std::uint32_t used = 0;     // Heap::Touch's count when it was used last
+  Nanos empty_since = 0;      // while it has no blocks
+  Driver::Handle handle = 0;  // of what it is backed by
+  Driver::Handle coming = 0;  // while it is wanted: the GPU memory that it is copied to
+};
+
+// An allocation, as the program knows it.
+struct Block {
+  cuda::CUdeviceptr begin = 0;
+  std::uint64_t bytes = 0;  // as asked for
+  cuda::CUcontext context = nullptr;
+  std::uint64_t id = 0;   // never given twice in a process
+  bool exported = false;  // to other processes: its chunks are pinned
+};
+
+// Thread-safe. Nothing here waits for work on the GPU.
+class Heap {
+ public:
+  // Allocations below kSmall bytes may lie in small chunks, which stay on the GPU: the first ones of a program, so that
+  // one that has little does not take much, and the last ones, where there is no room for a whole large chunk.
+  static constexpr std::uint64_t kSmall = 16u << 20;
+  static constexpr std::uint64_t kSmallChunk = 2u << 20;
+  static constexpr std::uint64_t kSmallTotal = 64u << 20;
+
+  // A heap with address space for `span` bytes; null if the driver does not give that. `device`: its ordinal. `rdma`:
+  // chunks are made fit for GPUDirect RDMA. The driver and the room outlive the heap.
+  static std::unique_ptr<Heap> Make(const Driver& driver, cuda::CUdevice device, std::uint64_t span, bool rdma,
+                                    Room& room);
+  Heap(const Heap&) = delete;
+
+  // Memory of at least `bytes` (not 0), aligned to 512 bytes, or to 2 MiB if it is 2 MiB or more.
+  // CUDA_ERROR_OUT_OF_MEMORY if there is no room or no memory; else what the driver said.
+  cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address);
+  // Frees the block that begins at `address`; no work that uses it may be left. Nothing if there is none.
+  std::optional<Block> Free(cuda::CUdeviceptr address);
+  // All blocks of a context that has ended. Returns the sum of what `charge` says of their sizes.
+  std::uint64_t FreeAllOf(cuda::CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes));
+
+  // The block that `address` lies in.
+  std::optional<Block> Find(cuda::CUdeviceptr address) const;
+  // Whether `address` is one of the heap's, in a block or not.
+  bool Owns(cuda::CUdeviceptr address) const { return large_.Has(address) || small_.Has(address); }
+
+  // Marks the memory around `address` as used now. Nothing if it is not the heap's.
+  void Touch(cuda::CUdeviceptr address);
+  void NextUse() { ++use_; }
+
+  // Lets `device` reach all of the heap's memory, now and later.
+  cuda::CUresult AddPeer(cuda::CUdevice device);
+
+  // Pins the chunks of the block around `address` for as long as it lives and exports them, with their descriptors in
+  // order: none of them on failure.
+  cuda::CUresult ExportBlock(cuda::CUdeviceptr address, std::vector<int>* fds, Block* block, std::uint64_t* chunk_bytes,
+                             std::uint64_t* offset);
+
+  // Gives chunks back that have had no blocks since before `since`; kNever: all such. Returns since when the oldest of
+  // those that are left has had none, kNever if there is none.
+  Nanos Trim(Nanos since);
+  HeapFigures Figures() const;
+
+  // The program ends: nothing of the driver's is called any more.
+  void Stop();
+  void AbandonAfterFork();
+
+ private:
+  friend class LineAgent;
+
+  struct Region {
+    std::uint64_t begin, bytes, chunk_bytes;
+    Extents extents;
+    std::vector<Chunk> chunks;  // up to the last one that was ever used
+    std::size_t backed = 0;     // of them
+    Region(std::uint64_t begin, std::uint64_t bytes, std::uint64_t chunk_bytes)
+        : begin(begin), bytes(bytes), chunk_bytes(chunk_bytes), extents(begin, bytes) {}
+    bool Has(std::uint64_t address) const { return address - begin < bytes; }
+    std::size_t IndexOf(std::uint64_t address) const { return (address - begin) / chunk_bytes; }
+    std::uint64_t AddressOf(std::size_t index) const { return begin + index * chunk_bytes; }
+    bool Backed(std::size_t index) const { return index < chunks.size() && chunks[index].backing != Backing::kNone; }
+  };
+  // Where an allocation may lie: whole chunks [first, last) are touched, `missing` of them without memory.
+  struct Place {
+    std::uint64_t begin = 0, bytes = 0;
+    std::size_t first = 0, last = 0, missing = 0;
+  };
+
+  Heap(const Driver& driver, cuda::CUdevice device, bool rdma, Room& room, Region small, Region large);
+  // With mutex_ held:
+  bool TryBacked(Region& region, std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address);
+  cuda::CUresult Grow(Region& region, std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address);
+  Region* RegionOf(std::uint64_t address);
+  static std::optional<Place> FindPlace(const Region& region, std::uint64_t bytes);
+  cuda::CUresult Back(Region& region, const Place& place);
+  cuda::CUresult MakeChunk(std::uint64_t bytes, Driver::Handle* handle) const;
+  cuda::CUresult SetAccess(std::uint64_t address, std::uint64_t bytes) const;
+  void Occupy(Region& region, const Place& place, std::uint64_t bytes, cuda::CUcontext context,
+              cuda::CUdeviceptr* address);
+  void Vacate(const Block& block);
+  void ReleaseEmpty(Region& region, std::size_t index);
+  void Unback(Region& region, std::size_t index);
+  void Set(Region& region, Chunk& chunk, Backing backing, Driver::Handle handle);
+  void Uncount(const Region& region, const Chunk& chunk);
+  void Count(const Region& region, const Chunk& chunk);
+  void Count(const Region& region, const Chunk& chunk, std::uint64_t bytes);
+  template <typename Visit>
+  void ForChunks(const Block& block, Visit visit);
+  std::uint64_t TrimLocked(Nanos since, Nanos* next);
+
+  const Driver& driver_;
+  const cuda::CUdevice device_;
+  const bool rdma_;
+  Room& room_;
+
+  std::mutex growing_;        // held by whoever makes chunks for an allocation; taken before mutex_
+  mutable std::mutex mutex_;  // guards what follows
+  bool stopped_ = false;
+  Region small_, large_;
+  std::map<cuda::CUdeviceptr, Block> blocks_;
+  std::vector<cuda::CUmemAccessDesc> access_;
+  std::vector<std::uint64_t>
+      dropped_;  // chunks that were stored and are not needed any more, which the mover must hear
+  std::uint64_t next_id_ = 1;
+  std::atomic<std::uint32_t> use_ = 0;
+  HeapFigures figures_;
+};
+
+}  // namespace tessera::pager

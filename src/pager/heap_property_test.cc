@@ -1,0 +1,177 @@
+// A program that allocates, writes and frees while its memory is moved, against a model: whatever the mover and the
+// driver do, an address is valid whenever the program runs, and holds what was written. The cases are the same on every
+// run; RC_PARAMS="seed=..." or "max_success=..." in the environment looks further.
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <cstdlib>
+#include <iterator>
+
+#include "pager/testing/heap_fixture.h"
+
+namespace tessera::pager {
+namespace {
+
+using namespace cuda;
+using wire::kChunkBytes;
+using wire::LineType;
+
+[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
+
+class World {
+ public:
+  void Step() {
+    // A driver that fails now and then, which is not the program's fault: it does not see it, but for allocations.
+    if (Number(0, 8) == 0) {
+      driver_.FailCall(static_cast<std::uint64_t>(Number(1, 12)));
+    } else {
+      driver_.FailCall(0, 0);
+    }
+    switch (Number(0, 12)) {
+      case 0:
+      case 1:
+      case 2:
+        return Allocate();
+      case 3:
+        return Free();
+      case 4:
+        moves_ |= mover_.Ask(LineType::kEvict, Count()) > 0;
+        return;
+      case 5:
+        if (mover_.OutUnderWay()) mover_.FinishOut(Count() - 1);
+        return;
+      case 6:
+        moves_ |= mover_.Ask(LineType::kLoad, Count()) > 0;
+        return;
+      case 7:
+        if (mover_.InUnderWay()) mover_.FinishIn(Count() - 1);
+        return;
+      case 8:
+        return Run();
+      case 9:
+        mover_.HearDropped();
+        return;
+      case 10:
+        if (Number(0, 3) == 0) mover_.Restart();
+        return;
+      default:
+        heap_->NextUse();
+        if (Block* block = AnyBlock()) heap_->Touch(block->begin + block->bytes / 2);
+        heap_->Trim(MonotonicNow() - Number(0, 2) * kSecond);
+    }
+  }
+
+  void Check() {
+    const HeapFigures figures = heap_->Figures();
+    RC_ASSERT(room_.Taken() == figures.resident);
+    RC_ASSERT(room_.Told() == figures);
+    RC_ASSERT(driver_.DeviceBytes() == figures.resident + figures.coming);
+    RC_ASSERT(driver_.Complaints() == std::vector<std::string>{});
+    RC_ASSERT(mover_.Complaints() == std::vector<std::string>{});
+    if (moves_) return;  // the program is stopped
+    for (const auto& [begin, block] : blocks_) {
+      for (const std::uint64_t offset : Offsets(block)) {
+        RC_ASSERT(driver_.Valid(begin + offset));
+        if (block.written) RC_ASSERT(driver_.Read(begin + offset) == block.word + offset);
+      }
+    }
+  }
+
+  void End() {
+    driver_.FailCall(0, 0);
+    for (const auto& [begin, block] : blocks_) RC_ASSERT(heap_->Free(begin));
+    mover_.Restart();
+    heap_->Trim(kNever);
+    RC_ASSERT(driver_.Handles() == 0u);
+    RC_ASSERT(driver_.Mappings() == 0u);
+    RC_ASSERT(room_.Taken() == 0u);
+    RC_ASSERT(driver_.Complaints() == std::vector<std::string>{});
+  }
+
+ private:
+  struct Block {
+    CUdeviceptr begin = 0;
+    std::uint64_t bytes = 0, word = 0;
+    bool written = false;
+  };
+
+  static int Number(int least, int beyond) { return *rc::gen::resize(100, rc::gen::inRange(least, beyond)); }
+  static std::uint32_t Count() { return static_cast<std::uint32_t>(Number(1, 10)); }
+  Block* AnyBlock() {
+    if (blocks_.empty()) return nullptr;
+    return &std::next(blocks_.begin(), Number(0, static_cast<int>(blocks_.size())))->second;
+  }
+
+  // Where it is looked at: both ends, and each chunk.
+  static std::vector<std::uint64_t> Offsets(const Block& block) {
+    std::vector<std::uint64_t> offsets = {0, block.bytes - 1};
+    for (std::uint64_t at = kChunkBytes; at < block.bytes; at += kChunkBytes) offsets.push_back(at);
+    return offsets;
+  }
+
+  void Allocate() {
+    const std::uint64_t bytes = Number(0, 3) == 0 ? static_cast<std::uint64_t>(Number(1, 2'000'000))
+                                                  : static_cast<std::uint64_t>(Number(1, 100)) << 20;
+    Block block{.begin = 0, .bytes = bytes, .word = next_word_ += 1ull << 32};
+    const CUresult result = heap_->Allocate(bytes, kContext, &block.begin);
+    RC_ASSERT(result == CUDA_SUCCESS || result == CUDA_ERROR_UNKNOWN);  // the driver's own word
+    if (result != CUDA_SUCCESS) return;
+    for (const auto& [begin, other] : blocks_)
+      RC_ASSERT(block.begin >= begin + other.bytes || begin >= block.begin + bytes);
+    blocks_[block.begin] = block;
+    if (!moves_) Write();
+  }
+
+  void Free() {
+    const Block* block = AnyBlock();
+    if (!block) return;
+    RC_ASSERT(heap_->Free(block->begin));
+    blocks_.erase(block->begin);
+  }
+
+  // The mover is done, and the program runs; it writes to all that is new, and to some of the rest.
+  void Run() {
+    while (mover_.OutUnderWay()) mover_.FinishOut();
+    while (mover_.InUnderWay()) mover_.FinishIn();
+    if (mover_.Settle() != CUDA_SUCCESS) {
+      moves_ = true;
+      return;
+    }
+    moves_ = false;
+    Check();
+    if (Block* block = AnyBlock()) {
+      block->written = false;
+      block->word = next_word_ += 1ull << 32;
+    }
+    Write();
+  }
+
+  void Write() {
+    for (auto& [begin, block] : blocks_) {
+      if (std::exchange(block.written, true)) continue;
+      for (const std::uint64_t offset : Offsets(block)) driver_.Write(begin + offset, block.word + offset);
+    }
+  }
+
+  FakeDriver driver_;
+  FakeRoom room_;
+  std::unique_ptr<Heap> heap_ = Heap::Make(driver_.Functions(), 0, 0, false, room_);
+  LineAgent agent_{*heap_};
+  FakeMover mover_{driver_, room_, agent_};
+  std::map<CUdeviceptr, Block> blocks_;
+  std::uint64_t next_word_ = 0;
+  bool moves_ = false;  // something may be neither here nor there
+};
+
+RC_GTEST_PROP(HeapProperty, AddressesStayValidAndKeepWhatWasWritten, ()) {
+  World world;
+  const int steps = *rc::gen::inRange(1, 300);
+  for (int step = 0; step < steps; ++step) {
+    world.Step();
+    world.Check();
+  }
+  world.End();
+}
+
+}  // namespace
+}  // namespace tessera::pager

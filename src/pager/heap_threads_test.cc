@@ -1,0 +1,79 @@
+// Threads that allocate and free while a mover moves: for the thread sanitizer, and for what is left afterwards.
+#include <atomic>
+#include <random>
+
+#include "pager/testing/heap_fixture.h"
+
+namespace tessera::pager {
+namespace {
+
+using namespace cuda;
+
+class HeapThreadsTest : public HeapFixture {
+ protected:
+  void AllocateAndFree(unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<CUdeviceptr> blocks;
+    for (int step = 0; step < 400; ++step) {
+      CUdeviceptr address = 0;
+      const std::uint64_t bytes = random() % 4 ? (1 + random() % 80) * kMiB : 1 + random() % 100'000;
+      if (blocks.size() < 8 && heap->Allocate(bytes, kContext, &address) == CUDA_SUCCESS) blocks.push_back(address);
+      if (blocks.empty() || random() % 2) continue;
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      const auto block = heap->Find(blocks.back() + 1);
+      if (!block || block->begin != blocks.back()) ++wrong;
+      heap->Touch(blocks.back());
+      if (!heap->Free(blocks.back())) ++wrong;
+      blocks.pop_back();
+    }
+    for (const CUdeviceptr block : blocks) heap->Free(block);
+  }
+
+  void Move() {
+    std::mt19937 random(7);
+    while (!done) {
+      const std::uint32_t count = 1 + static_cast<std::uint32_t>(random() % 8);
+      switch (random() % 8) {
+        case 0:
+        case 1:
+          mover.Ask(wire::LineType::kEvict, count);
+          break;
+        case 2:
+        case 3:
+          mover.Ask(wire::LineType::kLoad, count);
+          break;
+        case 4:
+          if (mover.OutUnderWay()) mover.FinishOut(count);
+          break;
+        case 5:
+          if (mover.InUnderWay()) mover.FinishIn(count);
+          break;
+        case 6:
+          mover.Settle();
+          heap->NextUse();
+          break;
+        default:
+          if (random() % 20 == 0) mover.Restart();
+          mover.HearDropped();
+          heap->Trim(MonotonicNow() - kMillisecond);
+      }
+    }
+  }
+
+  std::atomic<bool> done = false;
+  std::atomic<int> wrong = 0;
+};
+
+TEST_F(HeapThreadsTest, NothingIsLostBetweenThreads) {
+  std::thread moves([&] { Move(); });
+  std::vector<std::thread> threads;
+  for (unsigned seed = 1; seed <= 3; ++seed) threads.emplace_back([this, seed] { AllocateAndFree(seed); });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  moves.join();
+  EXPECT_EQ(wrong, 0);
+  ExpectRightFigures();
+}
+
+}  // namespace
+}  // namespace tessera::pager

@@ -1,0 +1,168 @@
+#include "pager/testing/fake_mover.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::pager {
+
+using wire::kChunkBytes;
+using wire::LineMessage;
+using wire::LineType;
+
+namespace {
+
+LineMessage Named(LineType type, std::span<const std::uint64_t> chunks) {
+  LineMessage message{.type = type, .count = static_cast<std::uint32_t>(chunks.size())};
+  std::ranges::copy(chunks, message.chunk);
+  return message;
+}
+
+bool Names(const std::vector<std::uint64_t>& chunks, std::uint64_t chunk) {
+  return std::ranges::count(chunks, chunk) > 0;
+}
+
+}  // namespace
+
+void FakeMover::Hear(LineAgent::Answer& answer) {
+  const std::span chunks(answer.message.chunk, answer.message.count);
+  if (answer.fds.size() != DescriptorsOf(answer.message)) complaints_.push_back("other descriptors than it says");
+  switch (answer.message.type) {
+    case LineType::kDropped:
+      for (const std::uint64_t chunk : chunks) {
+        if (!stored_.contains(chunk)) complaints_.push_back("it dropped a chunk that is not stored");
+        const bool loading = std::ranges::any_of(wants_, [&](const auto& want) { return Names(want.chunks, chunk); });
+        if (loading) complaints_.push_back("it dropped a chunk that it wants");
+        if (auto gone = stored_.extract(chunk)) driver_.DropForMover(gone.mapped());
+      }
+      break;
+    case LineType::kOffer: {
+      Offered offered;
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (stored_.contains(chunks[i])) complaints_.push_back("it offered a chunk that is stored");
+        offered.chunks.push_back(chunks[i]);
+        offered.words.push_back(driver_.WordsOf(answer.fds[i]));
+      }
+      if (!offered.chunks.empty()) offers_.push_back(std::move(offered));
+      break;
+    }
+    case LineType::kWant:
+      for (const std::uint64_t chunk : chunks) {
+        if (!stored_.contains(chunk)) complaints_.push_back("it wants a chunk that is not stored");
+      }
+      if (!chunks.empty()) wants_.push_back({{chunks.begin(), chunks.end()}, std::move(answer.fds)});
+      break;
+    case LineType::kAdopt:
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (stored_.contains(chunks[i])) complaints_.push_back("it gave a chunk twice");
+        stored_.emplace(chunks[i], driver_.ImportForMover(answer.fds[i]));
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+LineMessage FakeMover::Say(const LineMessage& message, std::vector<UniqueFd> fds, LineType wanted) {
+  std::vector<LineAgent::Answer> answers;
+  if (!agent_.On(message, fds, &answers)) complaints_.push_back("it took a right message for a wrong one");
+  LineMessage found{};
+  for (LineAgent::Answer& answer : answers) {
+    Hear(answer);
+    if (answer.message.type == wanted) found = answer.message;
+  }
+  if (found.type != wanted) complaints_.push_back("it did not answer");
+  return found;
+}
+
+std::uint32_t FakeMover::Ask(LineType type, std::uint32_t count) {
+  const LineType answer = type == LineType::kEvict ? LineType::kOffer : LineType::kWant;
+  return Say({.type = type, .count = count}, {}, answer).count;
+}
+
+LineMessage FakeMover::FinishOut(std::uint32_t most) {
+  const Offered offered = std::move(offers_.front());
+  offers_.erase(offers_.begin());
+  const std::size_t copied = std::min<std::size_t>(most, offered.chunks.size());
+  const std::span chunks(offered.chunks);
+  if (copied < chunks.size()) {
+    std::vector<LineAgent::Answer> answers;
+    if (!agent_.On(Named(LineType::kKeep, chunks.subspan(copied)), {}, &answers))
+      complaints_.push_back("it will not keep what it offered");
+    for (LineAgent::Answer& answer : answers) Hear(answer);
+  }
+  if (copied == 0) return {};
+  std::vector<UniqueFd> fds(copied);
+  std::vector<Driver::Handle> handles;
+  for (std::size_t i = 0; i < copied; ++i)
+    handles.push_back(driver_.MakeForMover(kChunkBytes, true, offered.words[i], &fds[i]));
+  // A name may be dropped in the same breath: it is stored first.
+  const LineMessage freed = Say(Named(LineType::kStored, chunks.first(copied)), std::move(fds), LineType::kFreed);
+  for (std::size_t i = 0; i < copied; ++i) {
+    if (freed.error != 0) {
+      driver_.DropForMover(handles[i]);
+    } else {
+      stored_.emplace(chunks[i], handles[i]);
+    }
+  }
+  if (freed.error == 0) room_.Moved(-static_cast<std::int64_t>(copied * kChunkBytes));
+  return freed;
+}
+
+LineMessage FakeMover::FinishIn(std::uint32_t most) {
+  const Wanted wanted = std::move(wants_.front());
+  wants_.erase(wants_.begin());
+  const std::size_t copied = std::min<std::size_t>(most, wanted.chunks.size());
+  const std::span chunks(wanted.chunks);
+  if (copied < chunks.size()) {
+    std::vector<LineAgent::Answer> answers;
+    if (!agent_.On(Named(LineType::kStay, chunks.subspan(copied)), {}, &answers))
+      complaints_.push_back("it will not leave out what it wanted");
+    for (LineAgent::Answer& answer : answers) Hear(answer);
+  }
+  if (copied == 0) return {};
+  for (std::size_t i = 0; i < copied; ++i) driver_.SetWords(wanted.fds[i], driver_.WordsOf(stored_.at(chunks[i])));
+  const LineMessage taken = Say(Named(LineType::kLoaded, chunks.first(copied)), {}, LineType::kTaken);
+  for (std::size_t i = 0; i < copied; ++i) {
+    if (taken.error != 0) continue;
+    if (auto gone = stored_.extract(chunks[i])) driver_.DropForMover(gone.mapped());
+  }
+  if (taken.error == 0) room_.Moved(static_cast<std::int64_t>(copied * kChunkBytes));
+  return taken;
+}
+
+std::int32_t FakeMover::Settle() { return Say({.type = LineType::kSettle}, {}, LineType::kSettled).error; }
+
+std::uint32_t FakeMover::Evict(std::uint32_t count) {
+  if (Ask(LineType::kEvict, count) == 0) return 0;
+  const LineMessage freed = FinishOut();
+  return freed.error == 0 ? freed.count : 0;
+}
+
+std::uint32_t FakeMover::Load(std::uint32_t count) {
+  if (Ask(LineType::kLoad, count) == 0) return 0;
+  const LineMessage taken = FinishIn();
+  return taken.error == 0 ? taken.count : 0;
+}
+
+void FakeMover::HearDropped() {
+  std::vector<LineAgent::Answer> answers;
+  agent_.TakeDropped(&answers);
+  for (LineAgent::Answer& answer : answers) Hear(answer);
+}
+
+void FakeMover::Forget() {
+  for (const auto& [chunk, handle] : stored_) driver_.DropForMover(handle);
+  stored_.clear();
+  offers_.clear();
+  wants_.clear();
+}
+
+void FakeMover::Restart() {
+  Forget();
+  agent_.Lost();
+  std::vector<LineAgent::Answer> answers;
+  agent_.Adopt(&answers);
+  for (LineAgent::Answer& answer : answers) Hear(answer);
+}
+
+}  // namespace tessera::pager

@@ -1,0 +1,66 @@
+// A mover for tests of the pager: it moves at once what it is told to, and complains of what the program must not say.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pager/line_agent.h"
+#include "pager/testing/fake_driver.h"
+#include "pager/testing/fake_room.h"
+
+namespace tessera::pager {
+
+// For one thread.
+class FakeMover {
+ public:
+  FakeMover(FakeDriver& driver, FakeRoom& room, LineAgent& agent) : driver_(driver), room_(room), agent_(agent) {}
+  ~FakeMover() { Forget(); }
+  FakeMover(const FakeMover&) = delete;
+
+  // Each takes one step of the conversation. Chunks that are under way since.
+  std::uint32_t Ask(wire::LineType type, std::uint32_t count);
+  // The oldest that are under way: the first `most` of them are copied, the others are refused. The program's word on
+  // those that were.
+  wire::LineMessage FinishOut(std::uint32_t most = wire::kMostChunks);
+  wire::LineMessage FinishIn(std::uint32_t most = wire::kMostChunks);
+  // The CUresult.
+  std::int32_t Settle();
+
+  // All of it at once. Chunks that moved.
+  std::uint32_t Evict(std::uint32_t count);
+  std::uint32_t Load(std::uint32_t count);
+
+  // The line is gone, and another mover comes.
+  void Restart();
+  void HearDropped();
+
+  std::size_t Stored() const { return stored_.size(); }
+  bool OutUnderWay() const { return !offers_.empty(); }
+  bool InUnderWay() const { return !wants_.empty(); }
+  const std::vector<std::string>& Complaints() const { return complaints_; }
+
+ private:
+  struct Offered {
+    std::vector<std::uint64_t> chunks;
+    std::vector<FakeDriver::Words> words;
+  };
+  struct Wanted {
+    std::vector<std::uint64_t> chunks;
+    std::vector<UniqueFd> fds;  // of the memory that they are copied to
+  };
+  // Sends a message; the answer of the wanted type, if there is to be one.
+  wire::LineMessage Say(const wire::LineMessage& message, std::vector<UniqueFd> fds, wire::LineType answer);
+  void Hear(LineAgent::Answer& answer);
+  void Forget();
+
+  FakeDriver& driver_;
+  FakeRoom& room_;
+  LineAgent& agent_;
+  std::map<std::uint64_t, Driver::Handle> stored_;  // its host memory
+  std::vector<Offered> offers_;
+  std::vector<Wanted> wants_;
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace tessera::pager
