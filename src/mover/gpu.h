@@ -1,0 +1,54 @@
+// What the mover has a GPU do. One seam: the real one is in cuda_gpu.h, tests have their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace tessera::mover {
+
+enum class Direction { kOut, kIn };  // GPU to host, host to GPU
+
+// Pinned host memory of one chunk, mapped into the mover's addresses for as long as it lives. `fd` is what a program
+// can import.
+struct HostMemory {
+  std::uint64_t handle = 0;
+  std::uint64_t address = 0;
+  UniqueFd fd;
+};
+
+// GPU memory of up to wire::kMostChunks chunks, mapped side by side for one batch of copies. Freed with it, which ends
+// the mover's hold on the memory. No copy may be under way then.
+class Window {
+ public:
+  virtual ~Window() = default;
+  virtual std::uint32_t chunks() const = 0;
+};
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
+  virtual Result<HostMemory> MakeHost() = 0;
+  virtual void FreeHost(HostMemory memory) = 0;
+
+  // What follows is for the loop's thread, and does not wait for the GPU.
+
+  // Host memory that an earlier mover made. EINVAL: the descriptor is something else.
+  virtual Result<HostMemory> ImportHost(UniqueFd fd) = 0;
+
+  // GPU memory of a program. EINVAL: a descriptor is not a chunk of this GPU's memory.
+  virtual Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) = 0;
+
+  // Copies the chunks of `window` to or from `host`, one each. Copies of one direction end in order.
+  virtual Result<void> StartCopy(Direction direction, Window& window, std::span<const HostMemory* const> host) = 0;
+  // Whether the copy that was started last has ended. An error means that the GPU is of no use any more.
+  virtual Result<bool> Copied(const Window& window) = 0;
+};
+
+}  // namespace tessera::mover

@@ -1,0 +1,126 @@
+// tessera-mover: moves programs' GPU memory to host memory and back, for the daemon, which starts one for each GPU.
+//
+// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES]
+//
+// Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. --soft takes the soft GPU,
+// --driver the library at PATH, both unless TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the
+// swap pool leaves free. Exits 0 at the daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/seqpacket.h"
+#include "base/size.h"
+#include "mover/cuda_gpu.h"
+#include "mover/free_memory.h"
+#include "mover/mover.h"
+
+namespace tessera::mover {
+namespace {
+
+constexpr int kDaemonFd = 3;
+
+struct Options {
+  std::string gpu;
+  std::string driver;
+  bool soft = false;
+  std::uint64_t floor = DefaultFloor();
+};
+
+bool ParseOptions(int count, char** arguments, Options& options) {
+  for (int i = 1; i < count; ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--soft") {
+      options.soft = true;
+      continue;
+    }
+    if (i + 1 == count) return false;
+    const std::string value = arguments[++i];
+    if (argument == "--gpu") {
+      options.gpu = value;
+    } else if (argument == "--driver") {
+      options.driver = value;
+    } else if (argument == "--floor") {
+      const auto bytes = ParseSize(value);
+      if (!bytes) return false;
+      options.floor = *bytes;
+    } else {
+      return false;
+    }
+  }
+  return !options.gpu.empty();
+}
+
+// Each slot of the pool has a descriptor, and so has each chunk on its way.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What the environment says of which GPUs to use, and how, is for other programs. A terminal's signals are for those
+// too: the daemon decides when the mover ends.
+void SettleSurroundings(const Options& options) {
+  unsetenv("CUDA_LAUNCH_BLOCKING");
+  setenv("CUDA_VISIBLE_DEVICES", options.gpu.c_str(), 1);
+  signal(SIGINT, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
+  signal(SIGTERM, SIG_DFL);
+  prctl(PR_SET_TIMERSLACK, 1000);  // ns; the loop sleeps for 50 us at a time
+  RaiseDescriptorLimit();
+}
+
+std::string DriverPath(const Options& options) {
+  if (std::getenv("TESSERA_REAL_LIBCUDA") != nullptr) return "";
+  if (!options.driver.empty() || !options.soft) return options.driver;
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "soft/libcuda.so.1";
+}
+
+Result<void> Work(const Options& options) {
+  static const auto cuda = CudaLibrary::Load(DriverPath(options));
+  if (!cuda) return std::unexpected(cuda.error());
+  auto gpu = CudaGpu::Open(*cuda, options.gpu);
+  if (!gpu) return std::unexpected(gpu.error());
+  const auto leaves_enough = [floor = options.floor]() -> Result<void> {
+    const std::uint64_t free = FreeMemory();
+    if (free >= wire::kChunkBytes && free - wire::kChunkBytes >= floor) return {};
+    return Fail(ENOMEM, FormatSize(free) + " of host memory are free, of which " + FormatSize(floor) + " stay so");
+  };
+  // Never destroyed, nor is the driver ended: either might wait for what is under way. The kernel frees everything.
+  auto& mover = *new Mover(*gpu->release(), UniqueFd(fcntl(kDaemonFd, F_DUPFD_CLOEXEC, 0)), leaves_enough);
+  return mover.Run();
+}
+
+void ReportFailure(const Error& error) {
+  wire::MoverMessage message = {.type = wire::MoverType::kFailed, .error = error.code};
+  const std::string text = error.Text();
+  text.copy(message.text, sizeof message.text - 1);
+  (void)SendPacket(kDaemonFd, BytesOf(message));  // the daemon also sees the end of the socket
+  std::fprintf(stderr, "tessera-mover: %s\n", text.c_str());
+}
+
+}  // namespace
+}  // namespace tessera::mover
+
+int main(int count, char** arguments) {
+  using namespace tessera::mover;
+  Options options;
+  if (!ParseOptions(count, arguments, options)) {
+    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES]\n", stderr);
+    return 2;
+  }
+  SettleSurroundings(options);
+  const auto worked = Work(options);
+  if (!worked) ReportFailure(worked.error());
+  _exit(worked ? 0 : 1);
+}

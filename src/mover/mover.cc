@@ -1,0 +1,199 @@
+#include "mover/mover.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/seqpacket.h"
+
+namespace tessera::mover {
+
+using wire::kChunkBytes;
+using wire::MoverMessage;
+using wire::MoverType;
+
+namespace {
+
+// How often the ends of copies are looked for: a batch takes 5 ms.
+constexpr Nanos kLookForCopies = 50 * kMicrosecond;
+constexpr Nanos kBetweenReports = 100 * kMillisecond;
+constexpr Nanos kBetweenTries = kSecond;
+
+}  // namespace
+
+Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow)
+    : gpu_(gpu),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      daemon_(epoll_.Get(), std::move(daemon)),
+      copier_(gpu, pool_),
+      place_{.gpu = gpu_,
+             .pool = pool_,
+             .copier = copier_,
+             .epoll = epoll_.Get(),
+             .tell =
+                 [this](const auto& message) {
+                   if (!daemon_.Send(BytesOf(message))) daemon_gone_ = true;
+                 }},
+      grower_(gpu, std::move(may_grow)) {
+  epoll_event event = {.events = EPOLLIN, .data = {.fd = grower_.fd()}};
+  epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, grower_.fd(), &event);
+}
+
+Result<void> Mover::Run() {
+  place_.tell({.type = MoverType::kReady});
+  Result<bool> goes_on = true;
+  while (goes_on && *goes_on) goes_on = RunOnce(kNever);
+  if (!goes_on) return std::unexpected(goes_on.error());
+  return {};
+}
+
+Result<bool> Mover::RunOnce(Nanos most) {
+  Wait(most);
+  std::array<epoll_event, 64> events;
+  const int count = epoll_wait(epoll_.Get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
+  if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
+  for (const auto& [id, program] : programs_) program->GoOn();
+  GrowOrStarve();
+  ReportPool();
+  if (place_.broken) return std::unexpected(*place_.broken);
+  return !daemon_gone_;
+}
+
+// By ppoll, since epoll_wait knows milliseconds only and epoll_pwait2 is not on all kernels.
+void Mover::Wait(Nanos most) {
+  const Nanos now = MonotonicNow();
+  if (copier_.busy()) most = std::min(most, kLookForCopies);
+  if (report_due_) most = std::min(most, report_at_ - now);
+  if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
+  most = std::max<Nanos>(most, 0);
+  const timespec time = {.tv_sec = most / kSecond, .tv_nsec = most % kSecond};
+  pollfd poll = {.fd = epoll_.Get(), .events = POLLIN};
+  ppoll(&poll, 1, most == kNever ? nullptr : &time, nullptr);
+}
+
+std::shared_ptr<Program> Mover::ByFd(int fd) const {
+  const auto found = std::ranges::find_if(programs_, [&](const auto& each) { return each.second->fd() == fd; });
+  return found == programs_.end() ? nullptr : found->second;
+}
+
+void Mover::OnEvent(int fd, std::uint32_t events) {
+  if (fd == grower_.fd()) return OnGrown();
+  if (fd == daemon_.fd()) {
+    if ((events & EPOLLOUT) && !daemon_.Flush()) daemon_gone_ = true;
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) OnDaemon();
+    return;
+  }
+  const auto program = ByFd(fd);
+  if (program == nullptr) return;
+  if (events & EPOLLOUT) program->OnWritable();
+  if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) program->OnReadable();
+}
+
+void Mover::OnDaemon() {
+  std::byte buffer[sizeof(MoverMessage)];
+  UniqueFd fd;
+  const ssize_t length = ReceivePacket(daemon_.fd(), buffer, &fd);
+  if (length < 0 && errno == EAGAIN) return;
+  const auto message = wire::ReadMover(std::span(buffer, static_cast<std::size_t>(std::max<ssize_t>(length, 0))));
+  if (!message) {
+    daemon_gone_ = true;
+    return;
+  }
+  OnMessage(*message, std::move(fd));
+}
+
+void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
+  if (message.type == MoverType::kPool) {
+    pool_.Aim(message.bytes / kChunkBytes, message.other / kChunkBytes);
+    stopped_because_ = 0;
+    report_due_ = true;
+    return;
+  }
+  if (message.type == MoverType::kProgram) {
+    if (programs_.contains(message.program) || !fd) return;
+    programs_.emplace(message.program,
+                      std::make_shared<Program>(place_, message.program, message.other, std::move(fd)));
+    return;
+  }
+  const auto found = programs_.find(message.program);
+  if (found == programs_.end()) return;
+  const auto program = found->second;
+  switch (message.type) {
+    case MoverType::kGone:
+      programs_.erase(found);
+      return program->Gone();
+    case MoverType::kEvict:
+      pool_.Resume();
+      return program->Move(Direction::kOut, message.bytes / kChunkBytes + (message.bytes % kChunkBytes != 0 ? 1 : 0));
+    case MoverType::kLoad:
+      return program->Move(Direction::kIn, message.bytes / kChunkBytes);
+    case MoverType::kSettle:
+      return program->Settle();
+    default:
+      return;
+  }
+}
+
+Result<void> Mover::FinishCopies() {
+  const auto finished = copier_.Finished();
+  if (!finished) return std::unexpected(finished.error());
+  for (const auto& batch : *finished) {
+    const auto program = batch->program;
+    program->OnCopied(batch);
+  }
+  return {};
+}
+
+// ---- the pool ----
+
+void Mover::OnGrown() {
+  auto outcome = grower_.Take();
+  if (!outcome || outcome->kind != Pool::Job::Kind::kMake) return;
+  if (outcome->made) {
+    pool_.Add(std::move(*outcome->made));
+    stopped_because_ = 0;
+    return;
+  }
+  pool_.Stop();
+  stopped_because_ = outcome->made.error().code;
+  resume_at_ = MonotonicNow() + kBetweenTries;
+}
+
+Demand Mover::DemandOfAll() const {
+  Demand demand;
+  for (const auto& [id, program] : programs_) {
+    if (const std::uint64_t chunks = program->Demand(); chunks > 0) demand[program->domain()] += chunks;
+  }
+  return demand;
+}
+
+void Mover::GrowOrStarve() {
+  if (resume_at_ != kNever && MonotonicNow() >= resume_at_) {
+    resume_at_ = kNever;
+    pool_.Resume();
+  }
+  if (grower_.busy()) return;
+  Pool::Job job = pool_.Next(DemandOfAll());
+  if (job.kind != Pool::Job::Kind::kNothing) return grower_.Start(std::move(job));
+  for (const auto& [id, program] : programs_) program->Starve();
+}
+
+void Mover::ReportPool() {
+  MoverMessage now = {.type = MoverType::kPoolIs,
+                      .error = stopped_because_,
+                      .bytes = pool_.total() * kChunkBytes,
+                      .other = pool_.used() * kChunkBytes};
+  const bool changed = now.error != reported_.error || now.bytes != reported_.bytes || now.other != reported_.other;
+  report_due_ = report_due_ || changed;
+  if (!report_due_ || MonotonicNow() < report_at_) return;
+  place_.tell(now);
+  reported_ = now;
+  report_due_ = false;
+  report_at_ = MonotonicNow() + kBetweenReports;
+}
+
+}  // namespace tessera::mover

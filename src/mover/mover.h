@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "base/clock.h"
+#include "mover/grower.h"
+#include "mover/program.h"
+
+namespace tessera::mover {
+
+// The loop: what the daemon wishes, what programs say, what copies and the growth of the pool have come to. On one
+// thread, and it waits for none of them.
+class Mover {
+ public:
+  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's.
+  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow);
+
+  // Until the daemon closes its end, or the GPU is of no use any more.
+  Result<void> Run();
+  // One turn, which waits for at most `most` for something to happen. False when the daemon has closed its end.
+  Result<bool> RunOnce(Nanos most);
+
+ private:
+  void Wait(Nanos most);
+  void OnEvent(int fd, std::uint32_t events);
+  void OnDaemon();
+  void OnMessage(const wire::MoverMessage& message, UniqueFd fd);
+  void OnGrown();
+  Result<void> FinishCopies();
+  Demand DemandOfAll() const;
+  void GrowOrStarve();
+  void ReportPool();
+  std::shared_ptr<Program> ByFd(int fd) const;
+
+  Gpu& gpu_;
+  UniqueFd epoll_;
+  PacketSocket daemon_;
+  bool daemon_gone_ = false;
+  Pool pool_;
+  Copier copier_;
+  Workplace place_;
+  std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
+
+  int stopped_because_ = 0;        // errno value of why the pool did not grow when it last should have
+  Nanos resume_at_ = kNever;       // when it may try again
+  wire::MoverMessage reported_{};  // the last kPoolIs
+  Nanos report_at_ = 0;            // when the next one may be sent
+  bool report_due_ = false;
+
+  Grower grower_;  // last, since its thread uses the GPU until it has ended
+};
+
+}  // namespace tessera::mover

@@ -1,0 +1,147 @@
+// Programs that do what they must not: their line is closed, and nobody else notices.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "mover/testing/test_program.h"
+
+namespace tessera::mover {
+namespace {
+
+using wire::kChunkBytes;
+using wire::LineMessage;
+using wire::LineType;
+using wire::MoverType;
+
+class Misbehaviour : public testing::Test {
+ protected:
+  void SetUp() override {
+    mover_.Pool(8, 8);
+    mover_.Program(1, bad_, 1);
+    mover_.Program(2, good_, 2);
+  }
+  // The bad one's line is closed, and the good one's is not.
+  void ExpectClosed(MoverType type = MoverType::kEvict) {
+    EXPECT_EQ(mover_.Move(1, type, 4).error, EPIPE);
+    EXPECT_LT(bad_.line(), 0);
+    ExpectOthersWork();
+  }
+  void ExpectOthersWork() {
+    EXPECT_EQ(mover_.Move(2, MoverType::kEvict, 4).error, 0);
+    EXPECT_EQ(mover_.Move(2, MoverType::kLoad, 4).error, 0);
+    EXPECT_TRUE(good_.IsIntact());
+    mover_.Forget(1);
+    EXPECT_TRUE(mover_.Until([&] { return mover_.pool().other == 0 && mover_.pool().bytes == 8 * kChunkBytes; }));
+  }
+  void OfferInstead(std::function<UniqueFd()> make) {
+    bad_.instead[LineType::kEvict] = [this, make](const LineMessage&, std::span<UniqueFd>) {
+      const UniqueFd file = make();
+      const int fd = file.Get();
+      bad_.Send({.type = LineType::kOffer, .count = 1, .chunk = {1}}, std::span(&fd, 1));
+    };
+  }
+
+  const TestDriver& driver_ = TestDriver::Get();
+  TestProgram bad_{4, 1}, good_{4, 2};
+  MoverProcess mover_;
+};
+
+TEST_F(Misbehaviour, OffersWhatIsNoMemory) {
+  OfferInstead([] { return UniqueFd(open("/dev/null", O_RDWR)); });
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, OffersAFile) {
+  OfferInstead([] { return UniqueFd(open("/proc/self/exe", O_RDONLY)); });
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, OffersTooLittleMemory) {
+  const auto small = driver_.MakeChunk(kChunkBytes / 2);
+  OfferInstead([&] { return driver_.Export(small); });
+  ExpectClosed();
+  EXPECT_EQ(driver_.cuda.MemRelease(small), cuda::CUDA_SUCCESS);
+}
+
+TEST_F(Misbehaviour, OffersMoreThanItWasAskedFor) {
+  bad_.instead[LineType::kEvict] = [&](const LineMessage& message, std::span<UniqueFd>) {
+    const auto chunk = driver_.MakeChunk();
+    const UniqueFd file = driver_.Export(chunk);
+    EXPECT_EQ(driver_.cuda.MemRelease(chunk), cuda::CUDA_SUCCESS);
+    LineMessage offer = {.type = LineType::kOffer, .count = message.count + 1};
+    std::vector<int> fds;
+    for (std::uint32_t i = 0; i <= message.count; ++i) {
+      offer.chunk[i] = i;
+      fds.push_back(file.Get());
+    }
+    bad_.Send(offer, fds);
+  };
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, OffersAChunkTwice) {
+  OfferInstead([&] {
+    const auto chunk = driver_.MakeChunk();
+    UniqueFd file = driver_.Export(chunk);
+    EXPECT_EQ(driver_.cuda.MemRelease(chunk), cuda::CUDA_SUCCESS);
+    return file;
+  });
+  bad_.instead[LineType::kStored] = [&](const LineMessage& message, std::span<UniqueFd>) {
+    LineMessage freed = message;
+    freed.type = LineType::kFreed;
+    bad_.Send(freed);
+  };
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, SendsNoDescriptors) {
+  bad_.instead[LineType::kEvict] = [&](const LineMessage&, std::span<UniqueFd>) {
+    bad_.Send({.type = LineType::kOffer, .count = 1, .chunk = {1}});
+  };
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, AnswersWithoutAQuestion) {
+  for (const LineType type : {LineType::kOffer, LineType::kFreed, LineType::kWant, LineType::kTaken, LineType::kSettled,
+                              LineType::kDropped, LineType::kAdopt, LineType::kEvict}) {
+    TestProgram program(0);
+    mover_.Program(3, program);
+    program.Send({.type = type});
+    EXPECT_TRUE(mover_.Until([&] { return program.line() < 0; })) << static_cast<int>(type);
+    mover_.Forget(3);
+  }
+  ExpectOthersWork();
+}
+
+TEST_F(Misbehaviour, NamesChunksThatAreNotThere) {
+  EXPECT_EQ(mover_.Move(1, MoverType::kEvict, 2).error, 0);
+  bad_.instead[LineType::kLoad] = [&](const LineMessage&, std::span<UniqueFd>) {
+    bad_.Send({.type = LineType::kWant, .count = 1, .chunk = {7}});
+  };
+  ExpectClosed(MoverType::kLoad);
+}
+
+TEST_F(Misbehaviour, WantsAChunkTwice) {
+  EXPECT_EQ(mover_.Move(1, MoverType::kEvict, 2).error, 0);
+  bad_.instead[LineType::kLoad] = [&](const LineMessage&, std::span<UniqueFd>) {
+    bad_.Send({.type = LineType::kWant, .count = 2, .chunk = {1000, 1000}});
+  };
+  ExpectClosed(MoverType::kLoad);
+}
+
+TEST_F(Misbehaviour, FreesOtherChunks) {
+  bad_.instead[LineType::kStored] = [&](const LineMessage&, std::span<UniqueFd>) {
+    bad_.Send({.type = LineType::kFreed, .count = 1, .chunk = {7}});
+  };
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, GivesGpuMemoryToBeAdopted) {
+  const UniqueFd file = driver_.Export(driver_.MakeChunk());
+  const int fd = file.Get();
+  bad_.Send({.type = LineType::kAdopt, .count = 1, .chunk = {7}}, std::span(&fd, 1));
+  EXPECT_TRUE(mover_.Until([&] { return bad_.line() < 0; }));
+  ExpectOthersWork();
+}
+
+}  // namespace
+}  // namespace tessera::mover

@@ -1,0 +1,267 @@
+// The mover's program, with programs of real (soft) GPU memory.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+
+#include "mover/testing/test_program.h"
+
+namespace tessera::mover {
+namespace {
+
+using wire::kChunkBytes;
+using wire::LineMessage;
+using wire::LineType;
+using wire::MoverMessage;
+using wire::MoverType;
+
+TEST(MoverProcess, MovesOutAndInAnotherOrder) {
+  TestProgram program(10);
+  MoverProcess mover;
+  mover.Pool(12, 12);
+  mover.Program(1, program);
+  EXPECT_TRUE(mover.Until([&] { return mover.Has(0, MoverType::kReady); }));
+
+  MoverMessage end = mover.Move(1, MoverType::kEvict, 10);
+  EXPECT_EQ(end.error, 0);
+  EXPECT_EQ(end.bytes, 0u);
+  EXPECT_EQ(program.Out(), 10u);
+  EXPECT_EQ(mover.Last(1, MoverType::kMoved).bytes, 10 * kChunkBytes);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 10 * kChunkBytes; }));
+
+  end = mover.Move(1, MoverType::kLoad, 7);
+  EXPECT_EQ(end.error, 0);
+  EXPECT_EQ(program.Out(), 3u);
+  EXPECT_TRUE(program.IsIntact());
+  end = mover.Move(1, MoverType::kLoad, 4);
+  EXPECT_EQ(end.error, ENODATA);
+  EXPECT_EQ(end.bytes, kChunkBytes);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_EQ(mover.Last(1, MoverType::kMoved).other, 10 * kChunkBytes);
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 0 && mover.pool().bytes == 12 * kChunkBytes; }));
+}
+
+TEST(MoverProcess, WishesAddUpAndAreRounded) {
+  TestProgram program(6);
+  MoverProcess mover;
+  mover.Pool(8, 8);
+  mover.Program(1, program);
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 1});
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = kChunkBytes + 1});
+  EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).bytes == 3 * kChunkBytes; }));
+  mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 2 * kChunkBytes - 1});
+  EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).other == kChunkBytes; }));
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 0).error, 0);
+  EXPECT_EQ(program.Out(), 2u);
+  mover.Send({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(mover.Await(1, MoverType::kSettled).error, 0);
+}
+
+TEST(MoverProcess, FullPoolKeepsTheRest) {
+  TestProgram program(12);
+  MoverProcess mover;
+  mover.Pool(0, 9);  // all of it is made on demand
+  mover.Program(1, program);
+  MoverMessage end = mover.Move(1, MoverType::kEvict, 12);
+  EXPECT_EQ(end.error, ENOMEM);
+  EXPECT_EQ(end.bytes, 3 * kChunkBytes);
+  EXPECT_EQ(program.Out(), 9u);
+  end = mover.Move(1, MoverType::kLoad, 9);
+  EXPECT_EQ(end.error, 0);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 0; })) << "what is not wanted is freed";
+}
+
+TEST(MoverProcess, HostMemoryOfOthersIsLeftAlone) {
+  TestProgram program(2);
+  MoverProcess mover("1000T");
+  mover.Pool(4, 8);
+  mover.Program(1, program);
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().error == ENOMEM; }));
+  const MoverMessage end = mover.Move(1, MoverType::kEvict, 2);
+  EXPECT_EQ(end.error, ENOMEM);
+  EXPECT_EQ(end.bytes, 2 * kChunkBytes);
+}
+
+TEST(MoverProcess, NoDomainGetsHostMemoryOfAnother) {
+  const char* driver = std::getenv("TESSERA_TEST_LIBCUDA");
+  if (driver != nullptr && std::string(driver).find("/soft/") == std::string::npos)
+    GTEST_SKIP() << "all of a real driver's memory is one inode";
+  TestProgram first(2, 1), second(2, 2), third(2, 3);
+  MoverProcess mover;
+  mover.Pool(2, 2);
+  mover.Program(1, first, 10);
+  mover.Program(2, second, 20);
+  mover.Program(3, third, 10);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 2).error, 0);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 2).error, 0);
+  EXPECT_EQ(mover.Move(3, MoverType::kEvict, 2).error, 0);
+  EXPECT_EQ(mover.Move(3, MoverType::kLoad, 2).error, 0);
+  EXPECT_EQ(mover.Move(2, MoverType::kEvict, 2).error, 0);
+  EXPECT_TRUE(first.IsIntact() && second.IsIntact() && third.IsIntact());
+  auto one = first.HostMemories(), same = third.HostMemories(), other = second.HostMemories();
+  std::ranges::sort(one);
+  std::ranges::sort(same);
+  EXPECT_EQ(one, same);
+  for (const ino_t memory : other) EXPECT_EQ(std::ranges::find(one, memory), one.end());
+}
+
+TEST(MoverProcess, ProgramsMoveAtOnce) {
+  TestProgram first(4, 1), second(4, 2);
+  MoverProcess mover;
+  mover.Pool(8, 8);
+  mover.Program(1, first);
+  mover.Program(2, second);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  for (int round = 0; round < 2; ++round) {
+    mover.Send({.type = round % 2 == 0 ? MoverType::kLoad : MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes});
+    mover.Move(2, round % 2 == 0 ? MoverType::kEvict : MoverType::kLoad, 4);
+    mover.Await(1, round % 2 == 0 ? MoverType::kLoaded : MoverType::kEvicted);
+    EXPECT_EQ(first.Out(), round % 2 == 0 ? 0u : 4u);
+    EXPECT_EQ(second.Out(), round % 2 == 0 ? 4u : 0u);
+    EXPECT_TRUE(first.IsIntact() && second.IsIntact());
+  }
+}
+
+TEST(MoverProcess, ProgramThatFailsKeepsItsMemory) {
+  TestProgram program(4);
+  MoverProcess mover;
+  mover.Pool(8, 8);
+  mover.Program(1, program);
+  program.freed_fails = true;
+  MoverMessage end = mover.Move(1, MoverType::kEvict, 4);
+  EXPECT_EQ(end.error, ENOMEM);
+  EXPECT_EQ(end.bytes, 4 * kChunkBytes);
+  program.freed_fails = false;
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  program.taken_fails = true;
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, ENOMEM);
+  EXPECT_EQ(program.Out(), 4u);
+  program.taken_fails = false;
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST(MoverProcess, DroppedChunksAreFree) {
+  TestProgram program(4);
+  MoverProcess mover;
+  mover.Pool(4, 4);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  program.Drop(1001);
+  program.Drop(1003);
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 2 * kChunkBytes; }));
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 2).error, 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST(MoverProcess, EndedProgramLeavesNothing) {
+  TestProgram other(4, 2);
+  MoverProcess mover;
+  mover.Pool(8, 8);
+  mover.Program(2, other);
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 8 * kChunkBytes; }));
+  const std::size_t descriptors = mover.Descriptors();
+  for (const LineType step : {LineType::kEvict, LineType::kStored, LineType::kLoad, LineType::kLoaded}) {
+    TestProgram program(4);
+    mover.Program(1, program);
+    if (step == LineType::kLoad || step == LineType::kLoaded) mover.Move(1, MoverType::kEvict, 4);
+    program.instead[step] = [&](const LineMessage&, std::span<UniqueFd>) { program.HangUp(); };
+    const bool out = step == LineType::kEvict || step == LineType::kStored;
+    const MoverMessage end = mover.Move(1, out ? MoverType::kEvict : MoverType::kLoad, 4);
+    EXPECT_EQ(end.error, EPIPE);
+    EXPECT_EQ(end.bytes, 4 * kChunkBytes);
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 1).error, EPIPE);
+    mover.Forget(1);
+    EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 0 && mover.pool().bytes == 8 * kChunkBytes; }));
+    EXPECT_EQ(mover.Descriptors(), descriptors);
+  }
+  EXPECT_EQ(mover.Move(2, MoverType::kEvict, 4).error, 0);
+  EXPECT_TRUE(other.IsIntact());
+}
+
+TEST(MoverProcess, SilentProgramHoldsNobodyUp) {
+  TestProgram silent(8, 1), other(8, 2);
+  MoverProcess mover;
+  mover.Pool(8, 8);
+  mover.Program(1, silent);
+  mover.Program(2, other);
+  silent.instead[LineType::kEvict] = [](const LineMessage&, std::span<UniqueFd>) {};
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
+  EXPECT_EQ(mover.Move(2, MoverType::kEvict, 8).error, 0);
+  EXPECT_FALSE(mover.Has(1, MoverType::kEvicted));
+  EXPECT_TRUE(other.IsIntact());
+}
+
+// ---- movers that end ----
+
+class MoverKilled : public testing::TestWithParam<const char*> {};
+
+// What was out stays so, with the new mover; nothing is lost wherever the old one ended.
+TEST_P(MoverKilled, LosesNothing) {
+  TestProgram program(10);
+  {
+    MoverProcess mover("64MiB", GetParam());
+    mover.Pool(10, 10);
+    mover.Program(1, program);
+    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 10 * kChunkBytes});
+    if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
+      mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 10 * kChunkBytes});
+    EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
+    const int status = mover.Wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    while (program.line() >= 0 && program.Answer()) {
+    }
+  }
+  EXPECT_TRUE(program.IsIntact());
+  const std::size_t out = program.Out();
+  MoverProcess mover;
+  mover.Pool(10, 10);
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == out * kChunkBytes; }));
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 10 - out).error, 0);
+  EXPECT_EQ(program.Out(), 10u);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 10).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 10 * kChunkBytes && mover.pool().other == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, MoverKilled,
+                         testing::Values("mover.offer.imported", "mover.offer.imported:2", "mover.copy.started",
+                                         "mover.copy.started:3", "mover.copy.done:2", "mover.stored.sent",
+                                         "mover.stored.sent:2", "mover.freed.received", "mover.want.imported",
+                                         "mover.copy.done:4", "mover.loaded.sent", "mover.loaded.sent:2",
+                                         "mover.taken.received", "mover.pool.grown:9"));
+
+TEST(MoverProcess, EndsWithTheDaemon) {
+  MoverProcess mover;
+  mover.Await(0, MoverType::kReady);
+  mover.CloseSocket();
+  const int status = mover.Wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(MoverProcess, EndsOnTermination) {
+  MoverProcess mover;
+  mover.Await(0, MoverType::kReady);
+  kill(mover.pid(), SIGTERM);
+  const int status = mover.Wait();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+TEST(MoverProcess, SaysWhyItCannotWork) {
+  MoverProcess mover("64MiB", "", "GPU-00000000-0000-0000-0000-000000000000");
+  const MoverMessage failed = mover.Await(0, MoverType::kFailed);
+  EXPECT_EQ(failed.error, ENODEV);
+  EXPECT_NE(std::string(failed.text).find("GPU-00000000"), std::string::npos) << failed.text;
+  const int status = mover.Wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
+}  // namespace
+}  // namespace tessera::mover

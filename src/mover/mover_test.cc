@@ -1,0 +1,345 @@
+// The conversation on a GPU whose copies and room the test decides. With real memory: mover_process_test.cc.
+#include "mover/mover.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <map>
+
+#include "base/seqpacket.h"
+#include "cuda/cuda_abi.h"
+#include "mover/testing/fake_gpu.h"
+
+namespace tessera::mover {
+namespace {
+
+using wire::kChunkBytes;
+using wire::LineMessage;
+using wire::LineType;
+using wire::MoverMessage;
+using wire::MoverType;
+
+// Both ends of a socket: one is a mover's, one the test's.
+std::pair<UniqueFd, UniqueFd> Pair() {
+  int pair[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  return {UniqueFd(pair[0]), UniqueFd(pair[1])};
+}
+
+class MoverTest : public testing::Test {
+ protected:
+  MoverTest() {
+    auto [own, other] = Pair();
+    daemon_ = std::move(own);
+    mover_ = std::make_unique<Mover>(gpu_, std::move(other), [] { return Result<void>{}; });
+    Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 16 * kChunkBytes});
+    Until([&] { return Pool().bytes == 16 * kChunkBytes; });
+    auto [line, far] = Pair();
+    line_ = std::move(line);
+    Tell({.type = MoverType::kProgram, .program = 1, .other = 7}, far.Get());
+  }
+
+  void Tell(MoverMessage message, int fd = -1) { EXPECT_TRUE(SendPacket(daemon_.Get(), BytesOf(message), fd)); }
+
+  // Runs the mover until the condition holds.
+  void Until(const std::function<bool()>& condition) {
+    const Nanos limit = MonotonicNow() + 20 * kSecond;
+    while (!condition()) {
+      ASSERT_LT(MonotonicNow(), limit);
+      const auto turn = mover_->RunOnce(kMillisecond);
+      ASSERT_TRUE(turn && *turn);
+      ReadDaemon();
+    }
+  }
+  void ReadDaemon() {
+    MoverMessage message;
+    while (recv(daemon_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message))
+      told_[message.type] = message;
+  }
+  MoverMessage Pool() { return told_[MoverType::kPoolIs]; }
+  MoverMessage End(MoverType type) {
+    Until([&] { return told_.contains(type); });
+    const MoverMessage message = told_[type];
+    told_.erase(type);
+    return message;
+  }
+
+  // What the mover says next on the line.
+  LineMessage Hear() {
+    LineMessage message;
+    Until([&] {
+      return recv(line_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message);
+    });
+    return message;
+  }
+  bool HearsNothing() {
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
+    char byte;
+    return recv(line_.Get(), &byte, 1, MSG_DONTWAIT) < 0;
+  }
+  void Say(LineType type, std::vector<std::uint64_t> chunks, int error = 0) {
+    LineMessage message = {.type = type, .count = static_cast<std::uint32_t>(chunks.size()), .error = error};
+    std::ranges::copy(chunks, message.chunk);
+    std::vector<UniqueFd> owned;
+    std::vector<int> fds;
+    for (std::uint32_t i = 0; i < DescriptorsOf(message); ++i) {
+      owned.emplace_back(memfd_create("fake", MFD_CLOEXEC));
+      fds.push_back(owned.back().Get());
+    }
+    EXPECT_TRUE(SendPacket(line_.Get(), BytesOf(message), fds));
+  }
+  void Move(MoverType type, std::uint64_t chunks) { Tell({.type = type, .program = 1, .bytes = chunks * kChunkBytes}); }
+  // Chunks 1 to `count` are out.
+  void StoreChunks(std::uint64_t count) {
+    Move(MoverType::kEvict, count);
+    EXPECT_EQ(Hear().count, count);
+    std::vector<std::uint64_t> chunks;
+    for (std::uint64_t i = 1; i <= count; ++i) chunks.push_back(i);
+    Say(LineType::kOffer, chunks);
+    EXPECT_EQ(Hear().type, LineType::kStored);
+    Say(LineType::kFreed, chunks);
+    EXPECT_EQ(End(MoverType::kEvicted).error, 0);
+  }
+  void ExpectInUse(std::uint64_t chunks) {
+    Until([&] { return Pool().other == chunks * kChunkBytes; });
+  }
+
+  FakeGpu gpu_;
+  UniqueFd daemon_, line_;
+  std::map<MoverType, MoverMessage> told_;
+  std::unique_ptr<Mover> mover_;
+};
+
+TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {
+  StoreChunks(6);
+  Move(MoverType::kLoad, 6);
+  EXPECT_EQ(Hear().count, 6u);
+  Say(LineType::kWant, {1, 2, 3, 4});
+  const LineMessage loaded = Hear();
+  EXPECT_EQ(loaded.type, LineType::kLoaded);
+  EXPECT_EQ(loaded.count, 4u);
+  Say(LineType::kTaken, {1, 2, 3, 4});
+  EXPECT_EQ(Hear().type, LineType::kLoad);
+  Say(LineType::kWant, {}, cuda::CUDA_ERROR_OUT_OF_MEMORY);
+  const MoverMessage end = End(MoverType::kLoaded);
+  EXPECT_EQ(end.error, ENOMEM);
+  EXPECT_EQ(end.bytes, 2 * kChunkBytes);
+  EXPECT_EQ(gpu_.windows, 0);
+  ExpectInUse(2);
+}
+
+TEST_F(MoverTest, WhatCannotBeMappedIsKept) {
+  gpu_.import_error = ENOMEM;
+  Move(MoverType::kEvict, 3);
+  Hear();
+  Say(LineType::kOffer, {1, 2, 3});
+  const LineMessage keep = Hear();
+  EXPECT_EQ(keep.type, LineType::kKeep);
+  EXPECT_EQ(keep.count, 3u);
+  const MoverMessage end = End(MoverType::kEvicted);
+  EXPECT_EQ(end.error, ENOMEM);
+  EXPECT_EQ(end.bytes, 3 * kChunkBytes);
+  ExpectInUse(0);
+}
+
+TEST_F(MoverTest, WhatHasNoPlaceToGoStays) {
+  StoreChunks(2);
+  gpu_.import_error = EIO;
+  Move(MoverType::kLoad, 2);
+  Hear();
+  Say(LineType::kWant, {2, 1});
+  EXPECT_EQ(Hear().type, LineType::kStay);
+  EXPECT_EQ(End(MoverType::kLoaded).error, EIO);
+  gpu_.import_error = 0;
+  Move(MoverType::kLoad, 2);
+  Hear();
+  Say(LineType::kWant, {2, 1});
+  EXPECT_EQ(Hear().type, LineType::kLoaded);
+}
+
+TEST_F(MoverTest, BrokenGpuEndsTheMover) {
+  gpu_.copies_fail = true;
+  Move(MoverType::kEvict, 1);
+  Hear();
+  Say(LineType::kOffer, {1});
+  Result<bool> turn = true;
+  for (int i = 0; turn && i < 1000; ++i) turn = mover_->RunOnce(kMillisecond);
+  ASSERT_FALSE(turn);
+  EXPECT_EQ(turn.error().code, EIO);
+}
+
+TEST_F(MoverTest, AnswersMayLeaveChunksOut) {
+  Move(MoverType::kEvict, 3);
+  Hear();
+  Say(LineType::kOffer, {1, 2, 3});
+  Hear();
+  Say(LineType::kFreed, {1, 3});
+  EXPECT_EQ(Hear().count, 1u);  // the one that is missing
+  Say(LineType::kOffer, {});
+  MoverMessage end = End(MoverType::kEvicted);
+  EXPECT_EQ(end.error, ENODATA);
+  EXPECT_EQ(end.bytes, kChunkBytes);
+  ExpectInUse(2);
+  Move(MoverType::kLoad, 2);
+  Hear();
+  Say(LineType::kWant, {1, 3});
+  Hear();
+  Say(LineType::kTaken, {3});
+  EXPECT_EQ(Hear().count, 1u);
+  Say(LineType::kWant, {});
+  EXPECT_EQ(End(MoverType::kLoaded).error, ENODATA);
+  ExpectInUse(1);
+}
+
+TEST_F(MoverTest, ChunkDroppedOnItsWayOut) {
+  gpu_.copies_end = false;
+  Move(MoverType::kEvict, 2);
+  Hear();
+  Say(LineType::kOffer, {1, 2});
+  Until([&] { return gpu_.copies == 1; });
+  Say(LineType::kDropped, {1});
+  ExpectInUse(2);
+  gpu_.copies_end = true;
+  EXPECT_EQ(Hear().type, LineType::kStored);
+  Say(LineType::kFreed, {1, 2});
+  EXPECT_EQ(End(MoverType::kEvicted).error, 0);
+  ExpectInUse(1);
+}
+
+TEST_F(MoverTest, ChunkDroppedOnItsWayIn) {
+  StoreChunks(3);
+  gpu_.copies_end = false;
+  Move(MoverType::kLoad, 3);
+  Hear();
+  Say(LineType::kWant, {1, 2, 3});
+  Until([&] { return gpu_.copies == 2; });
+  Say(LineType::kDropped, {1, 2});
+  gpu_.copies_end = true;
+  EXPECT_EQ(Hear().type, LineType::kLoaded);
+  Say(LineType::kTaken, {2, 3});
+  EXPECT_EQ(Hear().count, 1u);
+  Say(LineType::kWant, {});
+  EXPECT_EQ(End(MoverType::kLoaded).error, ENODATA);
+  ExpectInUse(0);
+  // The name is free for another chunk.
+  Move(MoverType::kEvict, 1);
+  Hear();
+  Say(LineType::kOffer, {1});
+  EXPECT_EQ(Hear().type, LineType::kStored);
+}
+
+TEST_F(MoverTest, OneWishAfterTheOther) {
+  StoreChunks(1);
+  Move(MoverType::kEvict, 1);
+  Move(MoverType::kLoad, 1);
+  EXPECT_EQ(Hear().type, LineType::kEvict);
+  EXPECT_TRUE(HearsNothing());
+  Say(LineType::kOffer, {});
+  EXPECT_EQ(End(MoverType::kEvicted).error, ENODATA);
+  EXPECT_EQ(Hear().type, LineType::kLoad);
+}
+
+TEST_F(MoverTest, AsksForSomeAtATime) {
+  Tell({.type = MoverType::kPool, .bytes = 100 * kChunkBytes, .other = 100 * kChunkBytes});
+  Until([&] { return Pool().bytes == 100 * kChunkBytes; });
+  gpu_.copies_end = false;
+  Move(MoverType::kEvict, 100);
+  std::uint64_t chunk = 0;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Hear().count, wire::kMostChunks);
+  EXPECT_TRUE(HearsNothing());
+  for (int i = 0; i < 6; ++i) {
+    std::vector<std::uint64_t> chunks;
+    for (std::uint32_t k = 0; k < wire::kMostChunks; ++k) chunks.push_back(chunk++);
+    Say(LineType::kOffer, chunks);
+    if (i < 3) EXPECT_EQ(Hear().type, LineType::kEvict);
+  }
+  EXPECT_TRUE(HearsNothing());
+  EXPECT_EQ(gpu_.windows, 6);
+  gpu_.copies_end = true;
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(Hear().type, LineType::kStored);
+  EXPECT_EQ(gpu_.windows, 0);
+}
+
+TEST_F(MoverTest, SettlesInItsTurn) {
+  Move(MoverType::kEvict, 1);
+  Hear();
+  Tell({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(Hear().type, LineType::kSettle);
+  Say(LineType::kOffer, {});
+  Say(LineType::kSettled, {}, 1);
+  EXPECT_EQ(End(MoverType::kSettled).error, EIO);
+}
+
+TEST_F(MoverTest, CopiesOutliveTheirProgram) {
+  StoreChunks(2);
+  gpu_.copies_end = false;
+  Move(MoverType::kLoad, 2);
+  Hear();
+  Say(LineType::kWant, {1, 2});
+  Until([&] { return gpu_.copies == 2; });
+  line_.Reset();
+  EXPECT_EQ(End(MoverType::kLoaded).error, EPIPE);
+  Tell({.type = MoverType::kGone, .program = 1});
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
+  EXPECT_EQ(gpu_.windows, 1);
+  ExpectInUse(2);
+  gpu_.copies_end = true;
+  ExpectInUse(0);
+  EXPECT_EQ(gpu_.windows, 0);
+  EXPECT_EQ(gpu_.freed, 0);
+}
+
+// It may still write to the host memory that it has.
+TEST_F(MoverTest, MemoryOfALivingProgramIsNotUsedAgain) {
+  StoreChunks(2);
+  Tell({.type = MoverType::kGone, .program = 1});
+  Until([&] { return gpu_.freed == 2; });
+  ExpectInUse(0);
+  Until([&] { return Pool().bytes == 16 * kChunkBytes; });
+}
+
+TEST_F(MoverTest, MemoryOfAnEndedProgramIsKeptUntilTheDaemonKnows) {
+  StoreChunks(2);
+  line_.Reset();
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
+  ExpectInUse(2);
+  Tell({.type = MoverType::kGone, .program = 1});
+  ExpectInUse(0);
+  EXPECT_EQ(gpu_.freed, 0);
+}
+
+TEST_F(MoverTest, WaitingProgramGetsWhatIsFreed) {
+  StoreChunks(8);
+  auto [line, far] = Pair();
+  Tell({.type = MoverType::kProgram, .program = 2, .other = 8}, far.Get());
+  far.Reset();
+  // 8 of 16 are free and nobody's; more there is when the first one ends.
+  Tell({.type = MoverType::kEvict, .program = 2, .bytes = 9 * kChunkBytes});
+  EXPECT_TRUE(HearsNothing());
+  LineMessage ask;
+  EXPECT_EQ(recv(line.Get(), &ask, sizeof ask, MSG_DONTWAIT), static_cast<ssize_t>(sizeof ask));
+  EXPECT_EQ(ask.count, 8u);
+  line_.Reset();
+  Tell({.type = MoverType::kGone, .program = 1});
+  ExpectInUse(0);
+  Tell({.type = MoverType::kEvict, .program = 2, .bytes = 1});
+  Until([&] { return recv(line.Get(), &ask, sizeof ask, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask); });
+  EXPECT_GE(gpu_.freed, 1);  // made anew for the other domain
+}
+
+TEST_F(MoverTest, GrowsAgainWhenThereIsRoom) {
+  gpu_.hosts_left = 2;
+  Tell({.type = MoverType::kPool, .bytes = 20 * kChunkBytes, .other = 20 * kChunkBytes});
+  Until([&] { return Pool().error == ENOMEM; });
+  EXPECT_EQ(Pool().bytes, 18 * kChunkBytes);
+  gpu_.hosts_left = 10;
+  Until([&] { return Pool().bytes == 20 * kChunkBytes && Pool().error == 0; });
+  Tell({.type = MoverType::kPool, .bytes = 3 * kChunkBytes, .other = 20 * kChunkBytes});
+  Until([&] { return Pool().bytes == 3 * kChunkBytes; });
+  EXPECT_EQ(gpu_.hosts, 3);
+}
+
+}  // namespace
+}  // namespace tessera::mover

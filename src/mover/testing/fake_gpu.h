@@ -1,0 +1,61 @@
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <atomic>
+
+#include "mover/gpu.h"
+
+namespace tessera::mover {
+
+// A GPU without content, whose copies end when the test says so. Counts what exists.
+class FakeGpu : public Gpu {
+ public:
+  std::atomic<int> hosts = 0;  // pinned host memory
+  std::atomic<int> freed = 0;  // of it, in all
+  std::atomic<int> hosts_left = 1000;
+  int windows = 0;
+  int import_error = 0;  // errno value
+  bool copies_end = true;
+  bool copies_fail = false;
+  int copies = 0;
+
+  Result<HostMemory> MakeHost() override {
+    if (hosts_left-- <= 0) return Fail(ENOMEM, "no memory");
+    return NewHost(UniqueFd(memfd_create("fake", MFD_CLOEXEC)));
+  }
+  void FreeHost(HostMemory) override {
+    --hosts;
+    ++freed;
+    ++hosts_left;
+  }
+  Result<HostMemory> ImportHost(UniqueFd fd) override { return NewHost(std::move(fd)); }
+  Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) override {
+    if (import_error != 0) return Fail(import_error, "no import");
+    return std::make_unique<FakeWindow>(*this, static_cast<std::uint32_t>(fds.size()));
+  }
+  Result<void> StartCopy(Direction, Window&, std::span<const HostMemory* const>) override {
+    ++copies;
+    return {};
+  }
+  Result<bool> Copied(const Window&) override {
+    if (copies_fail) return Fail(EIO, "copy memory: CUDA_ERROR_LAUNCH_FAILED");
+    return copies_end;
+  }
+
+ private:
+  struct FakeWindow : Window {
+    FakeWindow(FakeGpu& owner, std::uint32_t count) : gpu(owner), number(count) { ++gpu.windows; }
+    ~FakeWindow() override { --gpu.windows; }
+    std::uint32_t chunks() const override { return number; }
+    FakeGpu& gpu;
+    std::uint32_t number;
+  };
+  Result<HostMemory> NewHost(UniqueFd fd) {
+    ++hosts;
+    return HostMemory{.fd = std::move(fd)};
+  }
+};
+
+}  // namespace tessera::mover

@@ -1,0 +1,388 @@
+#include "mover/testing/test_program.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/seqpacket.h"
+
+namespace tessera::mover {
+
+using namespace cuda;  // NOLINT: the driver's own names
+
+using wire::kChunkBytes;
+using wire::LineMessage;
+using wire::LineType;
+using wire::MoverMessage;
+using wire::MoverType;
+
+#define MUST(call) EXPECT_EQ(call, CUDA_SUCCESS) << #call
+
+namespace {
+
+constexpr char kSoftState[] = "/dev/shm/tessera-soft-";
+
+CUmemAllocationProp OnDevice(CUdevice device) {
+  return {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+          .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+          .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+}
+
+CUmemGenericAllocationHandle Import(const TestDriver& driver, int fd) {
+  CUmemGenericAllocationHandle handle = 0;
+  MUST(driver.cuda.MemImport(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
+                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  return handle;
+}
+
+// The words of a chunk: one in each page tells it from every other page and chunk. Valid until the next call.
+std::span<const std::uint64_t> Content(std::uint64_t seed, std::uint64_t chunk) {
+  constexpr std::size_t kPage = 4096 / sizeof(std::uint64_t);
+  static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
+  std::uint64_t value = seed << 48 | chunk << 32;
+  for (std::size_t i = 0; i < words.size(); i += kPage) words[i] = value++;
+  return words;
+}
+
+}  // namespace
+
+// ---- the driver ----
+
+const TestDriver& TestDriver::Get() {
+  static const TestDriver& driver = *[] {
+    const std::string name = "mover-test-" + std::to_string(getpid());
+    setenv("TESSERA_SOFT", "2GiB,context=8MiB,pcie=40GB/s", 1);
+    setenv("TESSERA_SOFT_NAME", name.c_str(), 1);
+    std::atexit(
+        [] { unlink((kSoftState + std::to_string(geteuid()) + "-mover-test-" + std::to_string(getpid())).c_str()); });
+    const char* library = std::getenv("TESSERA_TEST_LIBCUDA");
+    setenv("TESSERA_REAL_LIBCUDA", library != nullptr ? library : TESSERA_SOFT_LIBRARY, 1);
+    auto* made = new TestDriver{.cuda = CudaLibrary::Load("").value()};
+    void* const file = dlopen(std::getenv("TESSERA_REAL_LIBCUDA"), RTLD_NOW);
+    made->copy_in = reinterpret_cast<decltype(made->copy_in)>(dlsym(file, "cuMemcpyHtoD_v2"));
+    made->copy_out = reinterpret_cast<decltype(made->copy_out)>(dlsym(file, "cuMemcpyDtoH_v2"));
+    CUcontext context = nullptr;
+    CUuuid uuid;
+    MUST(made->cuda.Init(0));
+    MUST(made->cuda.DeviceGet(&made->device, 0));
+    MUST(made->cuda.PrimaryCtxRetain(&context, made->device));
+    MUST(made->cuda.CtxSetCurrent(context));
+    MUST(made->cuda.DeviceGetUuid(&uuid, made->device));
+    made->uuid = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+      char hex[4];
+      std::snprintf(hex, sizeof hex, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                    static_cast<unsigned char>(uuid.bytes[i]));
+      made->uuid += hex;
+    }
+    return made;
+  }();
+  return driver;
+}
+
+CUmemGenericAllocationHandle TestDriver::MakeChunk(std::uint64_t bytes) const {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp properties = OnDevice(device);
+  MUST(cuda.MemCreate(&handle, bytes, &properties, 0));
+  return handle;
+}
+
+UniqueFd TestDriver::Export(CUmemGenericAllocationHandle handle) const {
+  int fd = -1;
+  MUST(cuda.MemExport(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  return UniqueFd(fd);
+}
+
+// ---- the program ----
+
+TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(chunks); ++i) {
+    Chunk& chunk = chunks_[1000 + i];
+    MUST(driver_.cuda.MemAddressReserve(&chunk.address, kChunkBytes, 0, 0, 0));
+    Map(chunk, driver_.MakeChunk());
+    const auto words = Content(seed_, 1000 + i);
+    MUST(driver_.copy_in(chunk.address, words.data(), kChunkBytes));
+  }
+}
+
+TestProgram::~TestProgram() {
+  for (auto& [name, chunk] : chunks_) {
+    LeaveOut(chunk);
+    Unmap(chunk);
+  }
+}
+
+void TestProgram::LeaveOut(Chunk& chunk) {
+  chunk.wanted = false;
+  if (chunk.coming != 0) MUST(driver_.cuda.MemRelease(std::exchange(chunk.coming, 0)));
+}
+
+void TestProgram::Map(Chunk& chunk, CUmemGenericAllocationHandle memory) {
+  chunk.memory = memory;
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, driver_.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  MUST(driver_.cuda.MemMap(chunk.address, kChunkBytes, 0, memory, 0));
+  MUST(driver_.cuda.MemSetAccess(chunk.address, kChunkBytes, &access, 1));
+}
+
+void TestProgram::Unmap(Chunk& chunk) {
+  MUST(driver_.cuda.MemUnmap(chunk.address, kChunkBytes));
+  MUST(driver_.cuda.MemRelease(chunk.memory));
+}
+
+UniqueFd TestProgram::NewLine() {
+  int pair[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  line_.Reset(pair[0]);
+  for (auto& [name, chunk] : chunks_) {
+    chunk.offered = false;
+    LeaveOut(chunk);
+  }
+  return UniqueFd(pair[1]);
+}
+
+void TestProgram::Send(LineMessage message, std::span<const int> fds) {
+  (void)SendPacket(line_.Get(), BytesOf(message), fds);  // a mover that was killed takes nothing
+}
+
+bool TestProgram::Answer() {
+  std::byte buffer[sizeof(LineMessage)];
+  UniqueFd fds[kMostDescriptors];
+  std::size_t received = 0;
+  const ssize_t length = ReceivePacket(line_.Get(), buffer, fds, received);
+  if (length <= 0) {
+    line_.Reset();
+    return false;
+  }
+  const auto message = wire::ReadLine(std::span(buffer, static_cast<std::size_t>(length)));
+  EXPECT_TRUE(message.has_value());
+  EXPECT_EQ(received, DescriptorsOf(*message));
+  ++seen[message->type];
+  if (const auto found = instead.find(message->type); found != instead.end()) {
+    found->second(*message, std::span(fds).first(received));
+    return true;
+  }
+  switch (message->type) {
+    case LineType::kEvict:
+      Offer(message->count);
+      break;
+    case LineType::kLoad:
+      Want(message->count);
+      break;
+    case LineType::kStored:
+    case LineType::kLoaded:
+      Take(*message, std::span(fds).first(received), message->type == LineType::kStored);
+      break;
+    case LineType::kKeep:
+      for (std::uint32_t i = 0; i < message->count; ++i) chunks_.at(message->chunk[i]).offered = false;
+      break;
+    case LineType::kStay:
+      for (std::uint32_t i = 0; i < message->count; ++i) LeaveOut(chunks_.at(message->chunk[i]));
+      break;
+    case LineType::kSettle:
+      Send({.type = LineType::kSettled});
+      break;
+    default:
+      ADD_FAILURE() << "the mover sent a message of type " << static_cast<int>(message->type);
+  }
+  return true;
+}
+
+// The first ones go first, and the first ones come back last.
+void TestProgram::Offer(std::uint32_t count) {
+  LineMessage offer = {.type = LineType::kOffer};
+  std::vector<UniqueFd> owned;
+  std::vector<int> fds;
+  for (auto& [name, chunk] : chunks_) {
+    if (offer.count == count || chunk.host || chunk.offered) continue;
+    chunk.offered = true;
+    offer.chunk[offer.count++] = name;
+    owned.push_back(driver_.Export(chunk.memory));
+    fds.push_back(owned.back().Get());
+  }
+  Send(offer, fds);
+}
+
+void TestProgram::Want(std::uint32_t count) {
+  LineMessage want = {.type = LineType::kWant};
+  std::vector<UniqueFd> owned;
+  std::vector<int> fds;
+  for (auto found = chunks_.rbegin(); found != chunks_.rend() && want.count < count; ++found) {
+    if (!found->second.host || found->second.wanted) continue;
+    Chunk& chunk = found->second;
+    chunk.wanted = true;
+    chunk.coming = driver_.MakeChunk();
+    want.chunk[want.count++] = found->first;
+    owned.push_back(driver_.Export(chunk.coming));
+    fds.push_back(owned.back().Get());
+  }
+  Send(want, fds);
+}
+
+void TestProgram::Take(const LineMessage& message, std::span<UniqueFd> fds, bool stored) {
+  const bool fails = stored ? freed_fails : taken_fails;
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    Chunk& chunk = chunks_.at(message.chunk[i]);
+    (stored ? chunk.offered : chunk.wanted) = false;
+    struct stat status = {};
+    if (stored && fstat(fds[i].Get(), &status) == 0) host_memories_.push_back(status.st_ino);
+    if (fails) {
+      if (!stored) LeaveOut(chunk);
+      continue;
+    }
+    Unmap(chunk);
+    Map(chunk, stored ? Import(driver_, fds[i].Get()) : std::exchange(chunk.coming, 0));
+    chunk.host = stored ? std::move(fds[i]) : UniqueFd();
+  }
+  LineMessage answer = message;
+  answer.type = stored ? LineType::kFreed : LineType::kTaken;
+  answer.error = fails ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+  Send(answer);
+}
+
+void TestProgram::Adopt() {
+  for (const auto& [name, chunk] : chunks_) {
+    if (!chunk.host) continue;
+    LineMessage adopt = {.type = LineType::kAdopt, .count = 1};
+    adopt.chunk[0] = name;
+    const int fd = chunk.host.Get();
+    Send(adopt, std::span(&fd, 1));
+  }
+}
+
+void TestProgram::Drop(std::uint64_t name) {
+  LineMessage drop = {.type = LineType::kDropped, .count = 1};
+  drop.chunk[0] = name;
+  Send(drop);
+  Unmap(chunks_.at(name));
+  chunks_.erase(name);
+}
+
+std::size_t TestProgram::Out() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(chunks_, [](const auto& each) { return static_cast<bool>(each.second.host); }));
+}
+
+bool TestProgram::IsIntact() const {
+  static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
+  return std::ranges::all_of(chunks_, [&](const auto& each) {
+    MUST(driver_.copy_out(words.data(), each.second.address, kChunkBytes));
+    return std::memcmp(words.data(), Content(seed_, each.first).data(), kChunkBytes) == 0;
+  });
+}
+
+// ---- the mover's process ----
+
+MoverProcess::MoverProcess(const std::string& floor, const std::string& fault, const std::string& gpu) {
+  const TestDriver& driver = TestDriver::Get();
+  int pair[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  socket_.Reset(pair[0]);
+  const UniqueFd other(fcntl(pair[1], F_DUPFD_CLOEXEC, 10));  // not 3 yet, so that it is inherited as 3
+  close(pair[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, other.Get(), 3);
+  const char* mover = std::getenv("TESSERA_TEST_MOVER");
+  std::string words[] = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu", gpu.empty() ? driver.uuid : gpu, "--floor",
+                         floor};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data(), nullptr};
+  if (!fault.empty()) setenv("TESSERA_FAULT", fault.c_str(), 1);
+  EXPECT_EQ(posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments, environ), 0);
+  unsetenv("TESSERA_FAULT");
+  posix_spawn_file_actions_destroy(&actions);
+}
+
+MoverProcess::~MoverProcess() {
+  socket_.Reset();
+  if (pid_ > 0) Wait();
+}
+
+int MoverProcess::Wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return status;
+}
+
+void MoverProcess::Send(MoverMessage message, int fd) { (void)SendPacket(socket_.Get(), BytesOf(message), fd); }
+
+void MoverProcess::Pool(std::uint64_t wanted, std::uint64_t most) {
+  Send({.type = MoverType::kPool, .bytes = wanted * kChunkBytes, .other = most * kChunkBytes});
+}
+
+void MoverProcess::Program(std::uint64_t id, TestProgram& program, std::uint64_t domain) {
+  const UniqueFd line = program.NewLine();
+  Send({.type = MoverType::kProgram, .program = id, .other = domain}, line.Get());
+  programs_[id] = &program;
+}
+
+void MoverProcess::Forget(std::uint64_t id) {
+  Send({.type = MoverType::kGone, .program = id});
+  programs_.erase(id);
+}
+
+bool MoverProcess::Hear() {
+  std::byte buffer[sizeof(MoverMessage)];
+  const ssize_t length = ReceivePacket(socket_.Get(), buffer);
+  if (length <= 0) return false;
+  const auto message = wire::ReadMover(std::span(buffer, static_cast<std::size_t>(length)));
+  EXPECT_TRUE(message.has_value());
+  last_[{message->program, message->type}] = *message;
+  return true;
+}
+
+bool MoverProcess::Until(const std::function<bool()>& condition) {
+  const Nanos limit = MonotonicNow() + 30 * kSecond;
+  while (!condition()) {
+    if (ended_ || MonotonicNow() > limit) return false;
+    std::vector<pollfd> fds = {{.fd = socket_.Get(), .events = POLLIN}};
+    std::vector<TestProgram*> talking;
+    for (const auto& [id, program] : programs_) {
+      if (program->line() < 0) continue;
+      fds.push_back({.fd = program->line(), .events = POLLIN});
+      talking.push_back(program);
+    }
+    poll(fds.data(), fds.size(), 100);
+    for (std::size_t i = 0; i < talking.size(); ++i) {
+      if (fds[i + 1].revents != 0) talking[i]->Answer();
+    }
+    if (fds[0].revents != 0) ended_ = !Hear();
+  }
+  return true;
+}
+
+MoverMessage MoverProcess::Await(std::uint64_t id, MoverType type) {
+  EXPECT_TRUE(Until([&] { return Has(id, type); })) << "no message of type " << static_cast<int>(type);
+  const MoverMessage message = Last(id, type);
+  last_.erase({id, type});
+  return message;
+}
+
+MoverMessage MoverProcess::Move(std::uint64_t id, MoverType type, std::uint64_t chunks) {
+  Send({.type = type, .program = id, .bytes = chunks * kChunkBytes});
+  return Await(id, type == MoverType::kEvict ? MoverType::kEvicted : MoverType::kLoaded);
+}
+
+MoverMessage MoverProcess::Last(std::uint64_t id, MoverType type) const {
+  const auto found = last_.find({id, type});
+  return found == last_.end() ? MoverMessage{} : found->second;
+}
+
+std::size_t MoverProcess::Descriptors() const {
+  const std::filesystem::directory_iterator files("/proc/" + std::to_string(pid_) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+
+}  // namespace tessera::mover

@@ -1,0 +1,126 @@
+// The other sides of a mover for tests: a program that has memory on the soft GPU (or on the one that
+// TESSERA_TEST_LIBCUDA finds), and the daemon that started the mover's process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "mover/cuda_library.h"
+#include "wire/line.h"
+#include "wire/mover.h"
+
+namespace tessera::mover {
+
+// The driver as a program uses it.
+struct TestDriver {
+  CudaLibrary cuda;
+  cuda::CUresult (*copy_in)(cuda::CUdeviceptr to, const void* from, std::size_t bytes) = nullptr;
+  cuda::CUresult (*copy_out)(void* to, cuda::CUdeviceptr from, std::size_t bytes) = nullptr;
+  cuda::CUdevice device = 0;
+  std::string uuid;
+
+  static const TestDriver& Get();
+  cuda::CUmemGenericAllocationHandle MakeChunk(std::uint64_t bytes = wire::kChunkBytes) const;
+  UniqueFd Export(cuda::CUmemGenericAllocationHandle handle) const;
+};
+
+// A program with chunks of known content. It answers as it should, unless a test says otherwise.
+class TestProgram {
+ public:
+  explicit TestProgram(int chunks, std::uint64_t seed = 1);
+  ~TestProgram();
+  TestProgram(const TestProgram&) = delete;
+
+  // A new line; the mover's end of it.
+  UniqueFd NewLine();
+  int line() const { return line_.Get(); }
+  void HangUp() { line_.Reset(); }
+
+  // Receives a message and answers it. False if the line is closed.
+  bool Answer();
+  // Gives all chunks that are out to a new mover.
+  void Adopt();
+  void Drop(std::uint64_t chunk);
+  void Send(wire::LineMessage message, std::span<const int> fds = {});
+
+  std::size_t Out() const;  // chunks in host memory
+  // Whether every chunk has the content that it was made with, wherever it is.
+  bool IsIntact() const;
+  std::vector<ino_t> HostMemories() const { return host_memories_; }  // that it was ever given
+
+  // Called in place of the answer that this type of message has; the descriptors are those that came along.
+  std::map<wire::LineType, std::function<void(const wire::LineMessage&, std::span<UniqueFd>)>> instead;
+  bool freed_fails = false;
+  bool taken_fails = false;
+  std::map<wire::LineType, int> seen;
+
+ private:
+  struct Chunk {
+    cuda::CUdeviceptr address = 0;
+    cuda::CUmemGenericAllocationHandle memory = 0;
+    UniqueFd host;                                  // while it is out
+    cuda::CUmemGenericAllocationHandle coming = 0;  // while it is wanted: what it is copied to
+    bool offered = false;
+    bool wanted = false;
+  };
+  void LeaveOut(Chunk& chunk);
+  void Map(Chunk& chunk, cuda::CUmemGenericAllocationHandle memory);
+  void Unmap(Chunk& chunk);
+  void Offer(std::uint32_t count);
+  void Want(std::uint32_t count);
+  void Take(const wire::LineMessage& message, std::span<UniqueFd> fds, bool stored);
+
+  const TestDriver& driver_ = TestDriver::Get();
+  const std::uint64_t seed_;
+  UniqueFd line_;
+  std::map<std::uint64_t, Chunk> chunks_;
+  std::vector<ino_t> host_memories_;
+};
+
+// The mover's process, and the daemon's side of its socket.
+class MoverProcess {
+ public:
+  explicit MoverProcess(const std::string& floor = "64MiB", const std::string& fault = "", const std::string& gpu = "");
+  ~MoverProcess();
+  MoverProcess(const MoverProcess&) = delete;
+
+  void Send(wire::MoverMessage message, int fd = -1);
+  void Pool(std::uint64_t wanted, std::uint64_t most);  // in chunks
+  void Program(std::uint64_t id, TestProgram& program, std::uint64_t domain = 0);
+  void Forget(std::uint64_t id);
+
+  // Lets programs and daemon talk until the condition holds. False if it does not in 30 s, or the mover ended before.
+  bool Until(const std::function<bool()>& condition);
+  // Moves chunks of one program and waits for the end; what the daemon is told then.
+  wire::MoverMessage Move(std::uint64_t id, wire::MoverType type, std::uint64_t chunks);
+  wire::MoverMessage Await(std::uint64_t id, wire::MoverType type);
+
+  // The last message of this type about this program, if there is one. Taken: forgotten then.
+  bool Has(std::uint64_t id, wire::MoverType type) const { return last_.contains({id, type}); }
+  wire::MoverMessage Last(std::uint64_t id, wire::MoverType type) const;
+  wire::MoverMessage pool() const { return Last(0, wire::MoverType::kPoolIs); }
+
+  pid_t pid() const { return pid_; }
+  std::size_t Descriptors() const;
+  void CloseSocket() { socket_.Reset(); }
+  // Its status as of waitpid(2).
+  int Wait();
+
+ private:
+  bool Hear();
+
+  pid_t pid_ = 0;
+  UniqueFd socket_;
+  bool ended_ = false;
+  std::map<std::uint64_t, TestProgram*> programs_;
+  std::map<std::pair<std::uint64_t, wire::MoverType>, wire::MoverMessage> last_;
+};
+
+}  // namespace tessera::mover
