@@ -1,9 +1,11 @@
 #include "shim/attachment.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "shim/markers.h"
+#include "shim/paging.h"
 #include "shim/real.h"
 #include "shim/say.h"
 
@@ -30,26 +32,34 @@ Attachment* Attachment::Make(CUdevice device) {
   wire::Uuid wire_uuid;
   memcpy(wire_uuid.bytes, uuid.bytes, sizeof wire_uuid.bytes);
   auto* attachment = new Attachment(device, wire_uuid);
-  Attaching attaching = attachment->Attach();
+  UniqueFd line;
+  Attaching attaching = attachment->Attach(&line);
   // The daemon may have been restarted since cuInit, and before the first pacer nobody looks after that.
-  if (attaching == Attaching::kGone && Reconnect()) attaching = attachment->Attach();
+  if (attaching == Attaching::kGone && Reconnect()) attaching = attachment->Attach(&line);
   if (attaching != Attaching::kDone) {
     refused[device] = attaching == Attaching::kRefused;
     delete attachment;
     return nullptr;
   }
   attachment->StartPacer();
+  // For programs that need the driver's own memory: cuIpcGetMemHandle takes no other.
+  const char* wish = getenv("TESSERA_SWAP");
+  if (attachment->swaps_ && !(wish && strcmp(wish, "0") == 0))
+    attachment->paging_ = Paging::Make(*attachment, device, std::move(line));
   attachments[device].store(attachment, std::memory_order_release);
   return attachment;
 }
 
 // Asks the daemon for the page. Also after a reconnect, when it says what the process already holds.
-Attachment::Attaching Attachment::Attach() {
-  wire::Attach request{.gpu = uuid_, .memory_bytes = memory_held_, .contexts = contexts_held_};
+// `line`: the one to the mover, where memory may be swapped.
+Attachment::Attaching Attachment::Attach(UniqueFd* line) {
+  wire::Attach request{
+      .gpu = uuid_, .memory_bytes = memory_held_, .room_bytes = room_held_, .contexts = contexts_held_};
   wire::Attached answer;
   wire::Header header{};
-  UniqueFd fd;
-  if (!Session::Instance().Ask(wire::Make(request), answer, header, &fd) || !fd)
+  UniqueFd fds[2];
+  const UniqueFd& fd = fds[0];
+  if (!Session::Instance().Ask(wire::Make(request), answer, header, fds) || !fd)
     return header.type == wire::Refused::kType ? Attaching::kRefused : Attaching::kGone;
   void* memory = mmap(nullptr, wire::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.Get(), 0);
   if (memory == MAP_FAILED) {
@@ -64,6 +74,9 @@ Attachment::Attaching Attachment::Attach() {
   }
   gpu_ = header.gpu;
   context_bytes_ = answer.context_bytes;
+  memory_total_ = answer.memory_total;
+  swaps_ = answer.swaps != 0 && fds[1];
+  *line = std::move(fds[1]);
   memory_returned_ = 0;
   on_fallback_ = false;
   Adopt(page);
@@ -74,6 +87,7 @@ Attachment::Attaching Attachment::Attach() {
 void Attachment::Adopt(wire::Page* page) {
   for (Gate* gate : gates_) Close(*gate);
   page_.store(page, std::memory_order_release);
+  ReportRoom();
   for (Gate* gate : gates_) {
     gate->epoch = &page->epoch;
     Close(*gate);

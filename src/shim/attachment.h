@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cuda/cuda_abi.h"
+#include "pager/heap.h"
 #include "shim/gate.h"
 #include "shim/session.h"
 #include "wire/page.h"
@@ -14,6 +15,8 @@
 namespace tessera::shim {
 
 // Never destroyed. docs/protocol.md ("The gate") is what it follows; "parked" is a word from there.
+class Paging;
+
 class Attachment {
  public:
   // The attachment of a device, made at its first use; null where the process is not managed or the daemon refused.
@@ -54,6 +57,21 @@ class Attachment {
   // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
   bool TakeMemory(std::uint64_t bytes);
   void GiveMemory(std::uint64_t bytes);
+  // What cannot be moved needs room on the GPU, too.
+  bool TakePinned(std::uint64_t bytes);
+  void GivePinned(std::uint64_t bytes);
+  // Room on the GPU alone. Waits while the daemon makes some. False: there will be none.
+  bool TakeRoom(std::uint64_t bytes);
+  void GiveRoom(std::uint64_t bytes);
+  // What moves with a chunk: to the host, or from there. The daemon counts that by itself.
+  void MovedRoom(std::int64_t bytes) { room_held_ += static_cast<std::uint64_t>(bytes); }
+  std::uint64_t MemoryTotal() const { return memory_total_; }
+  // Where the memory of the pager's heap lies now.
+  void HeapHolds(const pager::HeapFigures& figures);
+  // Another line to the mover. False: there is none.
+  bool AskForLine(UniqueFd* line);
+  // Where memory is allocated so that it can be moved; null where it is not.
+  Paging* Pager() const { return paging_; }
   bool AddContext();
   void DropContext();
   // memory.max and what is free below it, bytes.
@@ -68,11 +86,12 @@ class Attachment {
   Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
   static Attachment* Make(cuda::CUdevice device);
   enum class Attaching { kDone, kRefused, kGone };  // kGone: no daemon answered, a later try may do better
-  Attaching Attach();
+  Attaching Attach(UniqueFd* line);
   void StartPacer();
 
   wire::Page* Page() const { return page_.load(std::memory_order_acquire); }
   void Adopt(wire::Page* page);
+  void ReportRoom();
   void Ring();
   void WaitForRing(std::uint32_t seen, Nanos timeout);
   bool Bounded() const;
@@ -104,6 +123,7 @@ class Attachment {
   const wire::Uuid uuid_;
   std::uint32_t gpu_ = 0;
   std::uint64_t context_bytes_ = 0;
+  std::uint64_t memory_total_ = 0;  // of the GPU
   std::atomic<wire::Page*> page_{nullptr};
   wire::Page fallback_;  // orders to follow while no daemon gives any
   bool on_fallback_ = false;
@@ -120,10 +140,20 @@ class Attachment {
   Nanos last_activity_ = 0;
   Nanos busy_ = 0;  // while active, before active_since_
 
-  std::atomic<std::uint64_t> memory_held_{0};      // bytes in use, to tell a new daemon
+  bool swaps_ = false;        // room is counted
+  Paging* paging_ = nullptr;  // never destroyed
+
+  std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
+  std::atomic<std::uint64_t> room_held_{0};    // likewise
+  std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
+  std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
+  std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0};
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
   std::atomic<std::uint32_t> contexts_held_{0};
 };
+
+// How often a program looks for a daemon that is gone, and asks again for what it waits for.
+inline constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 
 inline constexpr int kMaxDevices = 64;
 extern std::atomic<Attachment*> attachments[kMaxDevices];

@@ -5,6 +5,7 @@
 #include "shim/capture.h"
 #include "shim/hook.h"
 #include "shim/ledger.h"
+#include "shim/paging.h"
 
 namespace tessera::shim {
 
@@ -75,6 +76,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(context);
     ForgetCapturesOf(context);
     ForgetUses(context);
     attachment->DropContext();
@@ -106,6 +108,7 @@ CUresult EndPrimary(CUdevice device, End end) {
   });
   if (ended) {
     GiveBackOf(primary);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary);
     ForgetCapturesOf(primary);
     attachment->DropContext();
   }

@@ -41,7 +41,7 @@ Entry Forget(std::uint64_t key) {
 }
 
 void GiveBack(const Entry& entry) {
-  if (entry.attachment) entry.attachment->GiveMemory(entry.charge);
+  if (entry.attachment) entry.attachment->GivePinned(entry.charge);
 }
 
 void GiveBackOf(cuda::CUcontext context) {
@@ -56,7 +56,7 @@ void GiveBackOf(cuda::CUcontext context) {
       return true;
     });
   }
-  if (attachment) attachment->GiveMemory(sum);
+  if (attachment) attachment->GivePinned(sum);
 }
 
 }  // namespace tessera::shim

@@ -50,12 +50,12 @@ namespace tessera::shim {
 template <typename Make, typename Key>
 cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
   if (!attachment || charge == 0) return make();
-  if (!attachment->TakeMemory(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
+  if (!attachment->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
   const cuda::CUresult result = make();
   if (result == cuda::CUDA_SUCCESS) {
     Remember(key(), {attachment, charge, context});
   } else {
-    attachment->GiveMemory(charge);
+    attachment->GivePinned(charge);
   }
   return result;
 }

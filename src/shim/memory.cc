@@ -1,6 +1,7 @@
-// Allocations by address: counted against memory.max.
+// Allocations by address: counted against memory.max, and out of the pager's heap where memory may be swapped.
 #include "shim/hook.h"
 #include "shim/ledger.h"
+#include "shim/paging.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -9,8 +10,13 @@ namespace {
 
 std::uint64_t KeyOf(CUdeviceptr address) { return address; }
 
+Paging* CurrentPaging() {
+  Attachment* attachment = CurrentAttachment();
+  return attachment ? attachment->Pager() : nullptr;
+}
+
 // cuMemAllocPitch pads rows as it likes (to 512 bytes on every device seen): the charge is made for such rows before,
-// because a refusal must come before the memory is taken.
+// because a refusal must come before the memory is taken. The pager's heap does the same.
 std::uint64_t PitchedBytes(size_t width, size_t height) {
   constexpr size_t kRow = 512;
   size_t bytes = 0;
@@ -22,16 +28,26 @@ std::uint64_t PitchedBytes(size_t width, size_t height) {
 }  // namespace
 
 TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  if (Paging* paging = CurrentPaging()) return paging->Allocate(bytes, address);
   return Counted(
       CurrentAttachment(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc_v2)(address, bytes); },
       [=] { return KeyOf(*address); });
 }
 
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr address) {
+  if (Paging* paging = Paging::Of(address)) return paging->Free(address);
   return CountedFree(KeyOf(address), [=] { return REAL(cuMemFree_v2)(address); });
 }
 
 TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element) {
+  if (Paging* paging = CurrentPaging()) {
+    if (!pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
+      return CUDA_ERROR_INVALID_VALUE;
+    const std::uint64_t bytes = PitchedBytes(width, height);
+    const CUresult result = bytes == SIZE_MAX ? CUDA_ERROR_OUT_OF_MEMORY : paging->Allocate(bytes, address);
+    if (result == CUDA_SUCCESS) *pitch = bytes / height;
+    return result;
+  }
   return Counted(
       CurrentAttachment(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
       [=] { return REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element); },

@@ -5,6 +5,7 @@
 
 #include "shim/hook.h"
 #include "shim/ledger.h"
+#include "shim/paging.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -86,6 +87,8 @@ TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  // What cuMemAlloc gave has no handle.
+  if (Paging::Of(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
   if (result == CUDA_SUCCESS) Add(*handle, &Physical::handles);
   return result;

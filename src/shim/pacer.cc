@@ -12,6 +12,7 @@
 #include "shim/attachment.h"
 #include "shim/capture.h"
 #include "shim/markers.h"
+#include "shim/paging.h"
 #include "shim/real.h"
 #include "shim/say.h"
 
@@ -29,7 +30,6 @@ constexpr Nanos kBoundedTick = 250 * kMicrosecond;
 constexpr Nanos kOpenTick = 5 * kMillisecond;
 // Parts of the idle grace in which the pacer looks where the gate is free and the daemon wants to know soon.
 constexpr Nanos kLooksInGrace = 4;
-constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
 constexpr Nanos kParkedTick = kSecond;
 // Work of which nothing ends for so long may wait for what is held back.
@@ -114,7 +114,7 @@ CUresult Attachment::Enter(Gate& gate) {
       const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
       const wire::Gate order = page->gate.load(std::memory_order_acquire);
       if (stopped_) return CUDA_SUCCESS;
-      const bool granted = order != wire::Gate::kClosed && wants_sent_ && epoch != wants_epoch_;
+      const bool granted = !wire::IsClosed(order) && wants_sent_ && epoch != wants_epoch_;
       if (parked_ && (granted || order == wire::Gate::kFree)) {
         // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
         // pacer sees that, and says it all to the next one.
@@ -124,7 +124,7 @@ CUresult Attachment::Enter(Gate& gate) {
         active_since_ = last_activity_ = MonotonicNow();
         Ring();  // the pacer has work again
       }
-      if (!parked_ && order != wire::Gate::kClosed) {
+      if (!parked_ && !wire::IsClosed(order)) {
         const Nanos now = MonotonicNow();
         const bool bounded = order == wire::Gate::kBounded;
         if (bounded) {
@@ -152,7 +152,7 @@ CUresult Attachment::Enter(Gate& gate) {
           page->gate_waits.fetch_add(1, std::memory_order_relaxed);
         }
         // One submission, in time that is billed as overrun: the work did not drain when the gate closed.
-        if (!parked_ && Stuck(gate, waited_since, now)) {
+        if (!parked_ && order != wire::Gate::kStopped && Stuck(gate, waited_since, now)) {
           Give(gate, 1);
           page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
           return CUDA_SUCCESS;
@@ -258,7 +258,7 @@ Nanos Attachment::Tick(Nanos now) {
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   ObserveAll(now);
-  if (order == wire::Gate::kClosed) {
+  if (wire::IsClosed(order)) {
     CloseAll();
     CoverAll(now, false);
     if (!AllDrained()) return kDrainTick;
@@ -335,7 +335,9 @@ void Attachment::Reattach() {
   std::lock_guard lock(mutex_);
   wire::Page* before = Page();
   const bool works = !parked_ && !AllDrained();
-  if (Attach() != Attaching::kDone) return;
+  UniqueFd line;
+  if (Attach(&line) != Attaching::kDone) return;
+  if (paging_) paging_->Follow(std::move(line));
   // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
   if (works) {
     Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
@@ -397,6 +399,7 @@ void Attachment::MindDaemon(Nanos now) {
 }
 
 void Attachment::Stop() {
+  if (paging_) paging_->Stop();
   std::lock_guard lock(mutex_);
   stopped_ = true;
   // Threads that still submit while the process ends must not wait.
@@ -405,6 +408,7 @@ void Attachment::Stop() {
 }
 
 void Attachment::AbandonAfterFork() {
+  if (paging_) paging_->AbandonAfterFork();
   new (&mutex_) std::mutex;
   stopped_ = true;
 }

@@ -85,7 +85,7 @@ bool Session::SayHello(bool loud) {
 }
 
 std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
-                              UniqueFd* fd) {
+                              std::span<UniqueFd> fds) {
   if (!MayWait()) return 0;
   const Uncancelled uncancelled;
   std::lock_guard lock(mutex_);
@@ -97,7 +97,8 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std:
     do {
       ready = poll(&wait, 1, kAnswerTimeoutMs);
     } while (ready < 0 && errno == EINTR);
-    if (ready > 0) length = ReceivePacket(socket_.Get(), packet, fd);
+    std::size_t received;
+    if (ready > 0) length = ReceivePacket(socket_.Get(), packet, fds, received);
   }
   if (length <= 0) {
     LoseLocked();

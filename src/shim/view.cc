@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "shim/hook.h"
+#include "shim/paging.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -13,9 +14,11 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   const CUresult result = real(free, total);
   Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
   if (!attachment) return result;
-  // Never more than the device itself has: others may hold what this vGPU was not promised.
-  if (free) *free = static_cast<Size>(std::min<std::uint64_t>(*free, attachment->MemoryFree()));
-  if (total) *total = static_cast<Size>(std::min<std::uint64_t>(*total, attachment->MemoryMax()));
+  // Where nothing is swapped, never more than the device itself has: others may hold what this vGPU was not promised.
+  const bool swaps = attachment->Pager() != nullptr;
+  const std::uint64_t max = attachment->MemoryMax(), left = attachment->MemoryFree();
+  if (free) *free = static_cast<Size>(swaps ? left : std::min<std::uint64_t>(*free, left));
+  if (total) *total = static_cast<Size>(swaps ? max : std::min<std::uint64_t>(*total, max));
   return result;
 }
 
@@ -23,7 +26,10 @@ template <typename Size>
 CUresult DeviceTotalMem(CUresult (*real)(Size*, CUdevice), Size* bytes, CUdevice device) {
   const CUresult result = real(bytes, device);
   Attachment* attachment = result == CUDA_SUCCESS ? Attachment::Of(device) : nullptr;
-  if (attachment) *bytes = static_cast<Size>(std::min<std::uint64_t>(*bytes, attachment->MemoryMax()));
+  if (attachment) {
+    const std::uint64_t max = attachment->MemoryMax();
+    *bytes = static_cast<Size>(attachment->Pager() ? max : std::min<std::uint64_t>(*bytes, max));
+  }
   return result;
 }
 

@@ -1,0 +1,74 @@
+// A GPU's memory as the program allocates it where memory may be swapped: the pager's heap, and the thread that answers
+// the mover.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "cuda/cuda_abi.h"
+#include "pager/heap.h"
+#include "pager/line_agent.h"
+
+namespace tessera::shim {
+
+class Attachment;
+
+// One per attachment, never destroyed. Any thread.
+class Paging : public pager::Room {
+ public:
+  // Null, with a line on stderr, where the driver cannot do it: then memory is the driver's own, and stays where it is.
+  static Paging* Make(Attachment& attachment, cuda::CUdevice device, UniqueFd line);
+
+  // As cuMemAlloc and cuMemFree of the calling thread's current context. Free waits for the work of the block's
+  // context.
+  cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUdeviceptr* address);
+  cuda::CUresult Free(cuda::CUdeviceptr address);
+  // Gives back at once what is kept for later. False: that is nothing.
+  bool Trim();
+  // The context and its memory have ended.
+  void FreeAllOf(cuda::CUcontext context);
+
+  pager::Heap& Heap() { return *heap_; }
+  bool Owns(cuda::CUdeviceptr address) const { return heap_->Owns(address); }
+  cuda::CUdevice Device() const { return device_; }
+
+  // The one whose heap `address` belongs to; null for any other address.
+  static Paging* Of(cuda::CUdeviceptr address);
+
+  // A new daemon, with a new mover.
+  void Follow(UniqueFd line);
+  void Stop();
+  void AbandonAfterFork();
+
+ private:
+  Paging(Attachment& attachment, cuda::CUdevice device) : attachment_(attachment), device_(device) {}
+  bool Take(std::uint64_t bytes) override;
+  void Give(std::uint64_t bytes) override;
+  void Holds(const pager::HeapFigures& figures) override;
+  void Settle(const pager::Block& block);
+  void Wake();
+
+  static void* ThreadMain(void* self);
+  void Serve();
+  bool Answer();
+  bool Send(std::vector<pager::LineAgent::Answer>& answers);
+  void LoseLine();
+  void AskForLine();
+
+  Attachment& attachment_;
+  const cuda::CUdevice device_;
+  std::unique_ptr<pager::Heap> heap_;
+  std::unique_ptr<pager::LineAgent> agent_;
+  UniqueFd wake_;                    // eventfd: something is for the thread to do
+  std::atomic<bool> sleeps_{false};  // the thread waits for that without a time
+  std::atomic<bool> stopped_{false};
+
+  std::mutex mutex_;                     // guards what follows
+  UniqueFd line_;                        // used by the thread alone
+  UniqueFd next_line_;                   // that it is to follow
+  std::vector<pager::Block> unsettled_;  // freed while a stream captured: their work may not have ended
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,102 @@
+// Room on the GPU: the right to have memory there, which is not what memory.max counts once memory can be swapped.
+#include "shim/attachment.h"
+#include "shim/paging.h"
+#include "shim/say.h"
+
+namespace tessera::shim {
+namespace {
+
+bool TakeCredit(std::atomic<std::int64_t>& from, std::uint64_t bytes) {
+  std::int64_t credit = from.load(std::memory_order_relaxed);
+  while (credit >= 0 && static_cast<std::uint64_t>(credit) >= bytes) {
+    if (from.compare_exchange_weak(credit, credit - static_cast<std::int64_t>(bytes))) return true;
+  }
+  return false;
+}
+
+// Making room may mean to wait for a turn, and for another program's memory to be moved. Longer than this, something is
+// wrong, and an error is better than to hang.
+constexpr Nanos kLongestWait = 120 * kSecond;
+
+}  // namespace
+
+bool Attachment::TakePinned(std::uint64_t bytes) {
+  if (!TakeMemory(bytes)) return false;
+  pinned_held_ += bytes;  // before there is room for it: it must never look as if it could be moved
+  if (TakeRoom(bytes)) {
+    ReportRoom();
+    return true;
+  }
+  pinned_held_ -= bytes;
+  GiveMemory(bytes);
+  return false;
+}
+
+void Attachment::GivePinned(std::uint64_t bytes) {
+  pinned_held_ -= bytes;
+  ReportRoom();
+  GiveRoom(bytes);
+  GiveMemory(bytes);
+}
+
+bool Attachment::TakeRoom(std::uint64_t bytes) {
+  if (!swaps_) return true;
+  Nanos waits_since = 0;
+  for (;;) {
+    wire::Page* page = Page();
+    const std::uint32_t seen = page->doorbell.load(std::memory_order_acquire);
+    if (TakeCredit(page->room_credit, bytes)) break;
+    // What the program itself does not use comes first.
+    if (paging_ && heap_empty_ > 0 && paging_->Trim()) continue;
+    const Nanos now = MonotonicNow();
+    if (waits_since == 0) {
+      waits_since = now;
+    } else if (now - waits_since > kLongestWait) {
+      Say("no room on the GPU for %llu MiB after %lld s: is another program's memory stuck? See 'tessera ps'",
+          static_cast<unsigned long long>(bytes >> 20), static_cast<long long>(kLongestWait / kSecond));
+      return false;
+    }
+    wire::Roomed answer;
+    wire::Header header;
+    // Without a daemon nobody else is asked either: what the driver has is to be had.
+    if (!Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header)) break;
+    if (answer.bytes >= bytes) break;
+    if (!answer.wait) {
+      page->oom_errors.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    if (now == waits_since) page->room_waits.fetch_add(1, std::memory_order_relaxed);
+    WaitForRing(seen, kReconnectEvery);
+    MindDaemon(MonotonicNow());
+  }
+  room_held_ += bytes;
+  return true;
+}
+
+bool Attachment::AskForLine(UniqueFd* line) {
+  wire::Lined answer;
+  wire::Header header;
+  return Session::Instance().Ask(wire::Make(wire::Line{}, gpu_), answer, header, {line, 1}) && *line;
+}
+
+void Attachment::GiveRoom(std::uint64_t bytes) {
+  if (!swaps_) return;
+  room_held_ -= bytes;
+  Page()->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
+}
+
+void Attachment::HeapHolds(const pager::HeapFigures& figures) {
+  heap_pinned_ = figures.pinned;
+  heap_empty_ = figures.empty;
+  heap_swapped_ = figures.swapped;
+  ReportRoom();
+}
+
+void Attachment::ReportRoom() {
+  wire::Page* page = Page();
+  page->pinned.store(pinned_held_ + heap_pinned_, std::memory_order_relaxed);
+  page->empty.store(heap_empty_, std::memory_order_relaxed);
+  page->swapped.store(heap_swapped_, std::memory_order_release);
+}
+
+}  // namespace tessera::shim
