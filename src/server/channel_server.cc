@@ -17,11 +17,10 @@ constexpr std::uint8_t Bit(FreezeReason reason) { return static_cast<std::uint8_
 constexpr std::uint32_t kMostGpus = 64;
 constexpr std::size_t kMostFalseClaims = 256;  // of one program: that many contexts may end while we look
 
-// An operator stops all that a process does, as does memory that it must not have; the other reasons stop what
-// computes.
+// An operator stops all that a process does, as does memory that it must not have, and a move, under which nothing may
+// touch memory; the other reasons stop what computes.
 channel::Reach ReachOf(std::uint8_t reasons) {
-  return reasons & (Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory)) ? channel::Reach::kAll
-                                                                               : channel::Reach::kCompute;
+  return (reasons & ~Bit(FreezeReason::kPolicy)) != 0 ? channel::Reach::kAll : channel::Reach::kCompute;
 }
 
 // Computing first: a process without such a group has nothing to steer.

@@ -79,6 +79,25 @@ const char* SetReserve(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+// Percentages are of the RAM that is free when the daemon starts.
+Set RamSize(std::string Config::* field) {
+  return [=](const toml::node& node, Config& config) -> const char* {
+    const auto text = node.value<std::string>();
+    if (!text || !ParseSize(*text, kGiB)) return "a size (\"64G\"), a percentage of the free RAM (\"50%\") or \"0\"";
+    config.*field = *text;
+    return nullptr;
+  };
+}
+
+Set TurnLength(Nanos sched::ResidencyConfig::* field) {
+  return [=](const toml::node& node, Config& config) -> const char* {
+    const auto value = node.value<double>();
+    if (!value || *value < 10 || *value > 600'000) return "a number from 10 to 600000";
+    config.residency.*field = static_cast<Nanos>(*value * kMillisecond);
+    return nullptr;
+  };
+}
+
 const char* SetApiGroup(const toml::node& node, Config& config) {
   const auto text = node.value<std::string>();
   if (!text) return "the name of a group, or \"\" for none";
@@ -104,6 +123,10 @@ const std::vector<Key>& Keys() {
       {"client.grace_s", Duration(&Config::client_grace, kSecond, 0, 86'400, "a number from 0 to 86400")},
       {"client.on_daemon_loss", SetOnDaemonLoss},
       {"memory.reserve", SetReserve},
+      {"swap.size", RamSize(&Config::swap_size)},
+      {"swap.floor", RamSize(&Config::swap_floor)},
+      {"turn.min_ms", TurnLength(&sched::ResidencyConfig::turn_min)},
+      {"turn.max_ms", TurnLength(&sched::ResidencyConfig::turn_max)},
       {"api.group", SetApiGroup},
   };
   return keys;
@@ -154,6 +177,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
   if (config.sched.min_slice > config.sched.window) {
     return Fail(EINVAL, source + ": sched.min_slice_ms is longer than sched.window_ms");
   }
+  if (config.residency.turn_min > config.residency.turn_max)
+    return Fail(EINVAL, source + ": turn.min_ms is longer than turn.max_ms");
   config.steering.shares = config.sched;
   return config;
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "sched/residency.h"
 #include "sched/steering.h"
 #include "sched/token_scheduler.h"
 
@@ -21,6 +22,9 @@ struct Config {
   Nanos client_grace = 30 * kSecond;        // client.grace_s: how long programs go on without a daemon
   bool block_on_daemon_loss = false;        // client.on_daemon_loss: "continue" or "block" after that
   std::string memory_reserve;               // memory.reserve: size or percentage; empty: the driver's default
+  std::string swap_size;                    // swap.size: of all pools together; empty: half of the free RAM; "0": none
+  std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
+  sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
   std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
 };
 

@@ -29,6 +29,8 @@ TEST(ConfigTest, EveryKey) {
   const auto config = ParseConfig(R"(
     memory.reserve = "3%"
     api = { group = "gpu" }
+    swap = { size = "25%", floor = "4G" }
+    turn = { min_ms = 100, max_ms = 5000 }
     [sched]
     window_ms = 50
     min_slice_ms = 0.5
@@ -45,6 +47,10 @@ TEST(ConfigTest, EveryKey) {
   EXPECT_EQ(config->client_grace, 5 * kSecond);
   EXPECT_TRUE(config->block_on_daemon_loss);
   EXPECT_EQ(config->memory_reserve, "3%");
+  EXPECT_EQ(config->swap_size, "25%");
+  EXPECT_EQ(config->swap_floor, "4G");
+  EXPECT_EQ(config->residency.turn_min, 100 * kMillisecond);
+  EXPECT_EQ(config->residency.turn_max, 5 * kSecond);
   EXPECT_EQ(config->api_group, "gpu");
 }
 

@@ -1,6 +1,32 @@
 #include "server/control.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace tessera::server {
+namespace {
+
+EvictionReport ReportEviction(const Process& process) {
+  return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = ResidencyServer::Evicting(process)};
+}
+
+Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep) {
+  std::vector<EvictionReport> evictions;
+  for (const auto& gpu : daemon.Gpus()) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      const auto found = std::ranges::find(vgpu->processes, pid, &Process::pid);
+      if (found == vgpu->processes.end()) continue;
+      if (auto pushed = gpu->Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
+      evictions.push_back(ReportEviction(**found));
+    }
+  }
+  if (!evictions.empty()) return evictions;
+  return Fail(ENOENT, fmt::format("process {} is in no vGPU, or does not use its GPU yet", pid),
+              "tessera ps lists those whose memory can be moved");
+}
+
+}  // namespace
 
 template <typename Task>
 std::invoke_result_t<Task> Control::Run(Task task) {
@@ -69,6 +95,22 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
     if (!vgpu) return std::unexpected(vgpu.error());
     daemon_.VGpus().Freeze(**vgpu, frozen);
     return {};
+  });
+}
+
+Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
+  return Run([this, pid, keep]() -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep); });
+}
+
+Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, std::uint64_t keep) {
+  return Run([this, name, keep]() -> Result<std::vector<EvictionReport>> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Evict(**vgpu, keep); !pushed)
+      return std::unexpected(pushed.error());
+    std::vector<EvictionReport> evictions;
+    for (const Process* process : (*vgpu)->processes) evictions.push_back(ReportEviction(*process));
+    return evictions;
   });
 }
 

@@ -31,6 +31,10 @@ class Control {
   // Any process that uses a GPU, managed or not; a vGPU with all its processes, also those to come.
   Result<void> FreezeProcess(pid_t pid, bool frozen);
   Result<void> FreezeVGpu(const std::string& name, bool frozen);
+  // Brings a process's or a vGPU's memory out until `keep` bytes are left on each GPU. Returns at once, with what is
+  // being moved. It comes back when it is used.
+  Result<std::vector<EvictionReport>> EvictProcess(pid_t pid, std::uint64_t keep);
+  Result<std::vector<EvictionReport>> EvictVGpu(const std::string& name, std::uint64_t keep);
   Result<ProcessReport> Adopt(pid_t pid, const std::string& vgpu);
   // What the daemon can and cannot do here.
   Result<std::vector<CheckReport>> Checks();

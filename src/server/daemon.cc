@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
 
 #include "base/size.h"
 #include "server/log.h"
@@ -25,6 +27,18 @@ Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::strin
                 "memory.reserve of " + FormatSize(*reserve) + " leaves nothing of " + FormatSize(gpu.memory_total));
   }
   return reserve;
+}
+
+// The pool of one GPU of so many.
+Result<std::uint64_t> SwapFor(const std::string& setting, std::size_t gpus) {
+  std::uint64_t free = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with("MemAvailable:")) free = std::strtoull(line.c_str() + 13, nullptr, 10) * kKiB;
+  }
+  auto size = ParseSize(setting.empty() ? "50%" : setting, free);
+  if (!size) return size;
+  return *size / std::max<std::size_t>(gpus, 1);
 }
 
 }  // namespace
@@ -146,7 +160,10 @@ Result<void> Daemon::FindGpus() {
     if (!reserve) return std::unexpected(reserve.error());
     const auto index = static_cast<std::uint32_t>(gpus_.size());
     log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
-    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_));
+    auto swap = SwapFor(setup_.config.swap_size, found->size());
+    if (!swap) return std::unexpected(swap.error());
+    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
+                                                SwapSetup{.bytes = *swap, .soft = driver_->IsSoft()}));
     gpus_.back()->OnJoin([this](Process& process) {
       if (!process.guest) guests_->Attached(process);
     });

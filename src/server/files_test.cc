@@ -44,7 +44,7 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
                                  .ephemeral = true,
                                  .owner_pid = 5,
                                  .owner_start = 77,
-                                 .memory = {.limit = 20 * kGiB, .max = {}},
+                                 .memory = {.limit = 20 * kGiB, .max = {}, .swap = 0},
                                  .compute = {.request_pct = 12.5, .limit_pct = 80, .weight = 300}},
                         .gpu = FakeDriver::UuidOf(3)};
   ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState({.vgpus = {saved, saved}})));
@@ -54,6 +54,7 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
   EXPECT_EQ(FormatState(*loaded), FormatState({.vgpus = {saved, saved}}));
   EXPECT_EQ(loaded->vgpus.at(0).spec.memory.limit, 20 * kGiB);
   EXPECT_FALSE(loaded->vgpus.at(0).spec.memory.max);
+  EXPECT_EQ(loaded->vgpus.at(0).spec.memory.swap, 0u);
   EXPECT_EQ(loaded->vgpus.at(0).gpu, FakeDriver::UuidOf(3));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/size.h"
 #include "server/log.h"
@@ -20,15 +21,97 @@ constexpr Nanos kGuestIdle = 2 * kSecond;
 }  // namespace
 
 GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
-                     ChannelServer& channels)
+                     ChannelServer& channels, const SwapSetup& swap)
     : loop_(loop),
       index_(index),
       info_(std::move(info)),
       config_(config),
       channels_(channels),
       time_(MakeTime(false)),
-      memory_(Ledger(index, info_.memory_total, reserve), info_.context_bytes),
-      timer_(loop, [this] { AdvanceTo(MonotonicNow()); }) {}
+      memory_(Ledger(index, info_.memory_total, reserve, swap.bytes), info_.context_bytes),
+      timer_(loop, [this] { AdvanceTo(MonotonicNow()); }) {
+  if (swap.bytes > 0)
+    residency_ =
+        std::make_unique<ResidencyServer>(loop, index, config.residency, swap.bytes, vgpus_, ResidencyHost(swap.soft));
+}
+
+// ---- memory that is swapped ----
+
+ResidencyServer::Host GpuServer::ResidencyHost(bool soft) {
+  return {
+      .capacity = [this] { return RoomCapacity(); },
+      .promise = [this](const VGpu& vgpu) -> std::optional<std::uint64_t> {
+        if (!vgpu.spec.memory.limit) return std::nullopt;
+        std::uint64_t outside = 0;
+        for (const Process* process : vgpu.processes) outside += Outside(*process);
+        return *vgpu.spec.memory.limit > outside ? *vgpu.spec.memory.limit - outside : 0;
+      },
+      .hold =
+          [this](Process& process, bool stop) {
+            process.moving = stop;
+            ApplyHold(process);
+          },
+      .still =
+          [this](const Process& process) {
+            if (steers_) return channels_.StillSince(process.pid, index_) != 0 || !channels_.Knows(process.pid, index_);
+            return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
+          },
+      .start_mover =
+          [this, soft](std::function<void(const wire::MoverMessage*)> on_message) {
+            return StartMover(loop_,
+                              {.gpu_uuid = FormatUuid(info_.uuid),
+                               .soft = soft,
+                               .floor = config_.swap_floor,
+                               .another = std::exchange(mover_started_, true)},
+                              std::move(on_message));
+          },
+  };
+}
+
+// What a process has that is not counted as room: contexts, and what nobody but the device knows of. Of one without a
+// shim that is all.
+std::uint64_t GpuServer::Outside(const Process& process) const {
+  const MemoryUse& use = process.memory;
+  return use.context_bytes + use.other + (process.guest ? use.reserved : 0);
+}
+
+std::uint64_t GpuServer::RoomCapacity() const {
+  std::uint64_t taken = memory_.Ledger().Reserve() + unmanaged_;
+  if (residency_->MoverPid() != 0) taken += std::max(residency_->MoverBytes(), memory_.ContextBytes());
+  for (const VGpu* vgpu : vgpus_) {
+    if (vgpu->spec.memory.limit) continue;  // within its promise
+    for (const Process* process : vgpu->processes) taken += Outside(*process);
+  }
+  return info_.memory_total > taken ? info_.memory_total - taken : 0;
+}
+
+Result<void> GpuServer::Evict(Process& process, std::uint64_t keep) {
+  if (!residency_) return Fail(ENOSYS, "memory is not swapped here", "set swap.size in the daemon's configuration");
+  const std::uint64_t resident = ResidentBytes(process);
+  return residency_->Push(process, std::min(ResidencyServer::Movable(process), resident > keep ? resident - keep : 0));
+}
+
+Result<void> GpuServer::Evict(VGpu& vgpu, std::uint64_t keep) {
+  if (!residency_) return Fail(ENOSYS, "memory is not swapped here", "set swap.size in the daemon's configuration");
+  for (Process* process : vgpu.processes) {
+    const std::uint64_t stays = std::min(keep, ResidentBytes(*process));
+    keep -= stays;
+    // One of which nothing can be moved is not in the way of the others.
+    if (vgpu.processes.size() > 1 && ResidencyServer::Movable(*process) == 0) continue;
+    if (auto pushed = Evict(*process, stays); !pushed) return pushed;
+  }
+  return {};
+}
+
+std::uint64_t GpuServer::ResidentBytes(const Process& process) const {
+  if (!residency_) return process.memory.Current();
+  return ResidencyServer::Taken(process) + Outside(process);
+}
+
+std::uint64_t GpuServer::PinnedBytes(const Process& process) const {
+  if (!residency_) return process.memory.Current();
+  return ResidencyServer::Pinned(process) + Outside(process);
+}
 
 void GpuServer::AdvanceTo(Nanos now) {
   time_->Advance(now);
@@ -149,10 +232,11 @@ void GpuServer::ApplyHolds() {
 
 void GpuServer::ApplyHold(Process& process) {
   const bool frozen = process.frozen || process.vgpu->spec.frozen;
-  const bool held = frozen || process.overdrawn;
+  const bool held = frozen || process.overdrawn || process.moving;
   if (channels_.Available()) {
     for (const auto& [reason, wanted] :
-         {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn}}) {
+         {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn},
+          std::pair{FreezeReason::kMove, process.moving}}) {
       const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
                                : channels_.Thaw(index_, {&process.pid, 1}, reason);
       if (!done) log::Error("process {}: {}", process.pid, done.error().Text());
@@ -172,6 +256,7 @@ Result<void> GpuServer::Add(VGpu& vgpu) {
     return added;
   }
   vgpus_.push_back(&vgpu);
+  if (residency_) residency_->Add(vgpu);
   return {};
 }
 
@@ -185,6 +270,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
   }
   vgpu.spec.memory = memory;
   vgpu.spec.compute = compute;
+  if (residency_) residency_->Update(vgpu);
   for (Process* process : vgpu.processes) {
     if (process->overdrawn) CheckMemory(*process, true);
   }
@@ -202,6 +288,7 @@ void GpuServer::Remove(VGpu& vgpu) {
 void GpuServer::Forget(VGpu& vgpu) {
   memory_.Close(vgpu.id);
   std::erase(vgpus_, &vgpu);
+  if (residency_) residency_->Remove(vgpu);
 }
 
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts) {
@@ -223,6 +310,7 @@ void GpuServer::Leave(Process& process) {
   time_->Leave(process.gate, now);
   memory_.Leave(process.memory);
   std::erase(process.vgpu->processes, &process);
+  if (residency_) residency_->Leave(process);
   AfterEvent(*process.vgpu, now);
   ChooseControl();
 }
@@ -297,6 +385,10 @@ void GpuServer::BeginMeasurement() {
 void GpuServer::Reconcile(const DeviceUse& measured) {
   std::uint64_t managed = 0;
   unmanaged_by_process_ = measured.by_process;
+  if (residency_) {  // the mover is nobody's program
+    const auto mover = unmanaged_by_process_.extract(residency_->MoverPid());
+    if (mover) managed += mover.mapped();
+  }
   const Nanos now = MonotonicNow();
   const bool watches = NeedsWatching();
   samples_ = measured.worked.has_value();
@@ -381,6 +473,7 @@ sched::Usage GpuServer::UsageOf(const VGpu& vgpu, Nanos now) const {
 void GpuServer::AfterEvent(VGpu& vgpu, Nanos now) {
   SetTimer();
   if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, UsageOf(vgpu, now).busy);
+  if (residency_) residency_->Work();
   NoteActivity();
 }
 

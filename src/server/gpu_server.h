@@ -11,17 +11,23 @@
 #include "server/event_loop.h"
 #include "server/gpu_driver.h"
 #include "server/memory_server.h"
+#include "server/residency_server.h"
 #include "server/time_server.h"
 #include "server/vgpu.h"
 
 namespace tessera::server {
+
+struct SwapSetup {
+  std::uint64_t bytes = 0;  // of host memory that may hold what does not fit; 0: memory is not swapped
+  bool soft = false;        // the GPU is a soft one
+};
 
 // Owns one physical GPU: the vGPUs on it, their tokens and their memory. Runs on the event loop's thread.
 class GpuServer {
  public:
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.
   GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
-            ChannelServer& channels);
+            ChannelServer& channels, const SwapSetup& swap = {});
   GpuServer(const GpuServer&) = delete;
 
   std::uint32_t Index() const { return index_; }
@@ -89,6 +95,18 @@ class GpuServer {
   // Gives no more orders: the last ones stand while the programs look for the next daemon.
   void Seal() { time_->Seal(); }
 
+  bool Swaps() const { return residency_ != nullptr; }
+  ResidencyServer& Residency() { return *residency_; }  // requires Swaps()
+  const ResidencyServer& Residency() const { return *residency_; }
+  // Brings a process's, or all of a vGPU's memory out until `keep` bytes of it are left on the GPU. It comes back when
+  // it is used. ENOSYS where nothing is swapped.
+  Result<void> Evict(Process& process, std::uint64_t keep);
+  Result<void> Evict(VGpu& vgpu, std::uint64_t keep);
+
+  // What of the process's memory lies on the GPU, and what of that cannot be moved; contexts are both.
+  std::uint64_t ResidentBytes(const Process& process) const;
+  std::uint64_t PinnedBytes(const Process& process) const;
+
   MemoryServer& Memory() { return memory_; }
   const MemoryServer& Memory() const { return memory_; }
   const TimeServer& Time() const { return *time_; }
@@ -101,6 +119,9 @@ class GpuServer {
   void AfterEvent(VGpu& vgpu, Nanos now);
   void NoteActivity();
   void SetTimer();
+  ResidencyServer::Host ResidencyHost(bool soft);
+  std::uint64_t RoomCapacity() const;
+  std::uint64_t Outside(const Process& process) const;
   std::unique_ptr<TimeServer> MakeTime(bool steers) const;
   void SwitchTo(bool steers);
   void ApplyHold(Process& process);
@@ -123,6 +144,8 @@ class GpuServer {
   bool samples_ = true;  // the device told who worked, the last time
   std::uint64_t unmanaged_ = 0;
   std::unordered_map<pid_t, std::uint64_t> unmanaged_by_process_;
+  bool mover_started_ = false;
+  std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped
   std::function<void()> on_activity_;
   std::function<void()> on_contexts_changed_;
   std::function<void(Process&)> on_join_;

@@ -13,12 +13,14 @@ std::uint64_t Less(std::uint64_t from, std::uint64_t bytes) { return from > byte
 
 }  // namespace
 
-Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve)
-    : gpu_(gpu), capacity_(capacity), reserve_(std::min(reserve, capacity)) {}
+Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap)
+    : gpu_(gpu), capacity_(capacity), reserve_(std::min(reserve, capacity)), swap_(swap) {}
 
 Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) const {
-  if (!terms.limit || *terms.limit <= account.Claim()) return {};
-  const std::uint64_t left = Less(capacity_ - reserve_, claimed_ - account.Claim());
+  if (!terms.limit || *terms.limit <= (swap_ > 0 ? account.Promise() : account.Claim())) return {};
+  // What others hold without a promise goes to host memory where there is swap.
+  const std::uint64_t others = swap_ > 0 ? promised_ - account.Promise() : claimed_ - account.Claim();
+  const std::uint64_t left = Less(capacity_ - reserve_, others);
   if (*terms.limit <= left) return {};
   const auto holders = std::count_if(accounts_.begin(), accounts_.end(), [&](const auto& entry) {
     return entry.second.terms.limit && &entry.second != &account;
@@ -85,18 +87,21 @@ void Ledger::GiveBack(VgpuId id, std::uint64_t bytes) {
 }
 
 std::uint64_t Ledger::Max(VgpuId id) const {
-  const Account& account = accounts_.at(id);
-  const std::uint64_t bound = account.terms.limit.value_or(Less(capacity_ - reserve_, promised_));
-  return std::min(bound, account.terms.max.value_or(bound));
+  const MemoryTerms& terms = accounts_.at(id).terms;
+  const std::uint64_t on_gpu = terms.limit.value_or(Less(capacity_ - reserve_, promised_));
+  const std::uint64_t max = terms.max.value_or(on_gpu);
+  const std::uint64_t swap = std::min(swap_, terms.swap.value_or(swap_));
+  return max <= on_gpu ? max : on_gpu + std::min(max - on_gpu, swap);
 }
 
 std::uint64_t Ledger::Held(VgpuId id) const { return accounts_.at(id).held; }
 
 std::uint64_t Ledger::Available(VgpuId id) const {
-  const std::uint64_t own = Less(Max(id), Held(id));
-  return HasPromise(id) ? own : std::min(own, Unclaimed());
+  const Account& account = accounts_.at(id);
+  const std::uint64_t own = Less(Max(id), account.held);
+  return std::min(own, Less(account.Promise(), account.held) + Unclaimed());
 }
 
-std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_, claimed_); }
+std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_ + swap_, claimed_); }
 
 }  // namespace tessera::server

@@ -14,6 +14,7 @@ using VgpuId = std::uint32_t;  // unique over all GPUs and over the daemon's lif
 struct MemoryTerms {
   std::optional<std::uint64_t> limit;  // a promise: nobody else can take it
   std::optional<std::uint64_t> max;    // a bound without a promise
+  std::optional<std::uint64_t> swap;   // memory.swap.max: what may lie in host memory
 };
 
 // The memory ledger of one GPU: who was promised what and who holds what. Figures only; bytes.
@@ -21,8 +22,9 @@ struct MemoryTerms {
 // A vGPU with a limit may hold up to it, always. One without may hold what nobody was promised and nobody holds.
 class Ledger {
  public:
-  // `reserve` is kept back from everybody.
-  Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve);
+  // `reserve` is kept back from everybody. `swap`: bytes that may lie in host memory instead; then what is held is what
+  // is allocated, wherever it lies, and a promise is of what may lie on the GPU.
+  Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap = 0);
 
   // ENOSPC when a limit cannot be promised, with the figures; then nothing changes. A limit below what is held is
   // allowed: the vGPU gets no more until it is below again.
@@ -45,7 +47,7 @@ class Ledger {
   std::uint64_t Reserve() const { return reserve_; }
   std::uint64_t Promised() const { return promised_; }  // sum of the limits
   std::uint64_t Held() const { return held_; }
-  std::uint64_t Unclaimed() const;  // neither promised nor held
+  std::uint64_t Unclaimed() const;  // neither promised nor held; with swap, of that and the GPU together
 
  private:
   struct Account {
@@ -60,6 +62,7 @@ class Ledger {
   const std::uint32_t gpu_;
   const std::uint64_t capacity_;
   const std::uint64_t reserve_;
+  const std::uint64_t swap_;
   std::unordered_map<VgpuId, Account> accounts_;
   std::uint64_t promised_ = 0;  // sums over accounts_
   std::uint64_t held_ = 0;

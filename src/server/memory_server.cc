@@ -126,7 +126,7 @@ void MemoryServer::HoldAnyway(MemoryUse& use, std::uint64_t bytes) {
 
 // What is counted of it beyond what it is charged for by itself.
 std::uint64_t MemoryServer::Beyond(const MemoryUse& use, std::uint64_t counted) {
-  const std::uint64_t known = use.reserved + use.context_bytes;
+  const std::uint64_t known = use.Known();
   return counted > known ? counted - known : 0;
 }
 
@@ -242,7 +242,7 @@ void MemoryServer::Publish(VgpuId id) {
 
 // After a use has grown.
 void MemoryServer::Grown(MemoryUse& use) {
-  use.most_charged = std::max(use.most_charged, use.reserved + use.context_bytes);
+  use.most_charged = std::max(use.most_charged, use.Known());
   Account& account = accounts_.at(use.vgpu);
   std::uint64_t current = 0;
   for (const MemoryUse* member : account.uses) current += member->Current();

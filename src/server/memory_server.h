@@ -16,7 +16,8 @@ struct MemoryUse {
   explicit MemoryUse(SharedPage& page) : page(page) {}
   SharedPage& page;
   VgpuId vgpu = 0;
-  std::uint64_t reserved = 0;  // asked for, including the credit in the page
+  std::uint64_t reserved = 0;           // asked for, including the credit in the page
+  const std::uint64_t* room = nullptr;  // where memory is swapped: what it may have on the GPU besides contexts
   std::uint32_t contexts = 0;
   std::uint64_t context_bytes = 0;  // charged for them
   std::uint64_t other = 0;          // what the device or the kernel gate says beyond all that
@@ -28,6 +29,8 @@ struct MemoryUse {
   std::uint64_t Credit() const;  // as the page says, clipped to what can be true
   std::uint64_t Current() const { return Charged() - Credit(); }
   std::uint64_t Charged() const { return reserved + context_bytes + other; }
+  // What may be seen of it on the device: whole chunks, where memory is swapped.
+  std::uint64_t Known() const { return std::max(reserved, room ? *room : 0) + context_bytes; }
 };
 
 // Serves the memory of one GPU to processes: reservations with credit, contexts, the view in their pages. The rules are
@@ -73,7 +76,7 @@ class MemoryServer {
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
   // that the process uses. More than it can have been charged is charged now.
   static void BeginMeasurement(MemoryUse& use) {
-    use.most_charged = use.reserved + use.context_bytes;
+    use.most_charged = use.Known();
     use.most_counted = use.counted;
   }
   void Reconcile(MemoryUse& use, std::uint64_t measured);

@@ -1,5 +1,8 @@
 #include "server/report.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "server/daemon.h"
 
 namespace tessera::server {
@@ -48,11 +51,43 @@ std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
     reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
   if (process.frozen || process.vgpu->spec.frozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
   if (process.overdrawn) reasons |= static_cast<std::uint8_t>(FreezeReason::kMemory);
+  if (process.moving) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
   return reasons;
 }
 
+std::int64_t Us(Nanos time) { return time / kMicrosecond; }
+
+MovesReport ReportMoves(const Moves& moves) { return {.out = moves.out, .in = moves.in, .time_us = Us(moves.time)}; }
+
+std::string WhyNotEvicted(int error) {
+  switch (error) {
+    case 0:
+      return {};
+    case ENOMEM:
+      return "the host memory for it is full";
+    case ECHILD:
+      return "the mover ended";
+    case EPIPE:
+      return "the program does not answer";
+    default:
+      return std::strerror(error);
+  }
+}
+
+SwapReport ReportSwap(const ResidencyServer& residency) {
+  ResidencyServer::Figures figures = residency.FiguresNow();
+  return {.max = figures.swap_max,
+          .pool = figures.pool,
+          .pool_used = figures.pool_used,
+          .capacity = figures.capacity,
+          .mover = figures.mover != 0 ? std::optional(figures.mover) : std::nullopt,
+          .mover_bytes = figures.mover_bytes,
+          .decision = std::move(figures.decision),
+          .mode = figures.turns ? "turns" : "together",
+          .turn_us = Us(figures.turn)};
+}
+
 void ReportCalls(const ChannelServer& channels, GpuReport& report) {
-  const auto us = [](Nanos time) { return time / kMicrosecond; };
   const channel::CallCounts calls = channels.Counts();
   report.freezes = calls.freezes;
   report.thaws = calls.thaws;
@@ -60,10 +95,10 @@ void ReportCalls(const ChannelServer& channels, GpuReport& report) {
   report.call_failures = calls.failures;
   report.driver_calls = calls.freezes + calls.thaws + calls.slices;
   report.driver_calls_per_s = channels.CallsPerSecond(MonotonicNow());
-  report.freeze_p50_us = us(channels.FreezeTimes().Percentile(50));
-  report.freeze_p99_us = us(channels.FreezeTimes().Percentile(99));
-  report.thaw_p50_us = us(channels.ThawTimes().Percentile(50));
-  report.thaw_p99_us = us(channels.ThawTimes().Percentile(99));
+  report.freeze_p50_us = Us(channels.FreezeTimes().Percentile(50));
+  report.freeze_p99_us = Us(channels.FreezeTimes().Percentile(99));
+  report.thaw_p50_us = Us(channels.ThawTimes().Percentile(50));
+  report.thaw_p99_us = Us(channels.ThawTimes().Percentile(99));
 }
 
 GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
@@ -77,6 +112,7 @@ GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
                    .memory_promised = ledger.Promised(),
                    .memory_unmanaged = gpu.UnmanagedBytes(),
                    .context_bytes = gpu.Memory().ContextBytes()};
+  if (gpu.Swaps()) report.swap = ReportSwap(gpu.Residency());
   const Nanos now = MonotonicNow();
   for (const VGpu* vgpu : gpu.VGpus()) {
     report.memory_used += gpu.Memory().FiguresOf(vgpu->id).current;
@@ -95,6 +131,8 @@ GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
 ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& process) {
   const wire::Page& page = *process.page;
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
+  const Nanos now = MonotonicNow();
   return {.pid = process.pid,
           .name = process.program,
           .vgpu = vgpu.spec.name,
@@ -111,6 +149,13 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .gpu = vgpu.gpu,
           .memory = process.memory.Current(),
           .memory_measured = process.memory.measured,
+          .memory_resident = gpu.ResidentBytes(process),
+          .memory_pinned = gpu.PinnedBytes(process),
+          .memory_swapped = ResidencyServer::Swapped(process),
+          .memory_evicting = ResidencyServer::Evicting(process),
+          .evict_error = WhyNotEvicted(process.residence.evict_error),
+          .moved = ReportMoves(ResidencyServer::MovesOf(process, now)),
+          .memory_waited_us = Us(ResidencyServer::Waited(process, now)),
           .contexts = process.memory.contexts,
           .compute_busy_us = page.busy_ns.load(kRelaxed) / 1000,
           .submissions = page.submissions.load(kRelaxed),
@@ -118,6 +163,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .gate_wait_us = page.gate_wait_ns.load(kRelaxed) / 1000,
           .window = page.window.load(kRelaxed),
           .oom_errors = page.oom_errors.load(kRelaxed),
+          .room_waits = page.room_waits.load(kRelaxed),
           .state = NameOf(process.gate.state),
           .started_us = process.started_us};
 }
@@ -145,6 +191,9 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .memory_current = memory.current,
                     .memory_peak = memory.peak,
                     .memory_available = memory.available,
+                    .memory_swap_max = vgpu.spec.memory.swap,
+                    .moved = ReportMoves(ResidencyServer::MovesOf(vgpu, now)),
+                    .memory_pressure = vgpu.memory_pressure.At(now),
                     .oom_events = memory.oom_events,
                     .compute_request_pct = vgpu.spec.compute.request_pct,
                     .compute_limit_pct = vgpu.spec.compute.limit_pct,
@@ -158,6 +207,9 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
   for (const Process* process : vgpu.processes) {
     reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & ~static_cast<std::uint8_t>(FreezeReason::kOperator);
+    if (process->moving) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+    report.memory_resident += gpu.ResidentBytes(*process);
+    report.memory_swapped += ResidencyServer::Swapped(*process);
   }
   report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
@@ -186,7 +238,9 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon) {
                        .groups = daemon.Channels().Groups(process.pid, process.gpu),
                        .frozen = NamesOf(daemon.Channels().Reasons(process.pid, process.gpu)),
                        .gpu = process.gpu,
-                       .memory = process.bytes});
+                       .memory = process.bytes,
+                       .memory_resident = process.bytes,
+                       .memory_pinned = process.bytes});
   }
   return reports;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "channel/object_table.h"
+#include "server/pressure.h"
 
 namespace tessera::server {
 
@@ -15,12 +16,30 @@ class Daemon;
 struct VGpu;
 
 // What the daemon tells about itself: copies that another thread may keep. Bytes and microseconds.
+
+// The host memory that holds what does not fit on a GPU, and what is done about that.
+struct SwapReport {
+  std::uint64_t max = 0, pool = 0, pool_used = 0;
+  std::uint64_t capacity = 0;  // of the GPU's memory, for programs' room
+  std::optional<pid_t> mover;
+  std::uint64_t mover_bytes = 0;  // of the GPU's memory
+  std::string decision;           // for people
+  const char* mode = "together";  // or "turns"
+  std::int64_t turn_us = 0;       // of the turn that is under way, 0 if none is
+};
+
+struct MovesReport {
+  std::uint64_t out = 0, in = 0;
+  std::int64_t time_us = 0;
+};
+
 struct GpuReport {
   std::uint32_t index = 0;
   std::string uuid, name;
   bool soft = false;
   std::uint64_t memory_total = 0, memory_reserve = 0, memory_used = 0, memory_promised = 0, memory_unmanaged = 0;
   std::uint64_t context_bytes = 0;
+  std::optional<SwapReport> swap;  // none: memory is not swapped
   double compute_requested_pct = 0, compute_busy_pct = 0;
   std::size_t vgpus = 0, processes = 0;
   std::optional<std::string> holder;
@@ -37,6 +56,10 @@ struct VGpuReport {
   bool ephemeral = false;
   std::optional<pid_t> owner_pid;
   std::uint64_t memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0, memory_available = 0;
+  std::uint64_t memory_resident = 0, memory_swapped = 0;
+  std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
+  MovesReport moved;
+  Pressure::Figures memory_pressure;
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
@@ -62,10 +85,24 @@ struct ProcessReport {
   std::uint32_t gpu = 0;
   std::uint64_t memory = 0;
   std::optional<std::uint64_t> memory_measured;
+  // What of it lies on the GPU; what of that cannot be moved; what lies in host memory; what an operator's evict has
+  // still to bring there.
+  std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_evicting = 0;
+  std::string evict_error;  // why the last eviction brought out less than it should have; empty: it did not
+  MovesReport moved;
+  std::int64_t memory_waited_us = 0;  // it had work, or wanted memory, and had to wait for memory
   std::uint32_t contexts = 0;
   std::uint64_t compute_busy_us = 0, submissions = 0, gate_waits = 0, gate_wait_us = 0, window = 0, oom_errors = 0;
+  std::uint64_t room_waits = 0;
   const char* state = "idle";  // "active", "waiting" or "idle"
   std::optional<std::int64_t> started_us;
+};
+
+// Memory that is being brought out of a GPU because somebody said so.
+struct EvictionReport {
+  pid_t pid = 0;
+  std::uint32_t gpu = 0;
+  std::uint64_t evicting = 0;  // still to be moved
 };
 
 struct CheckReport {

@@ -127,6 +127,8 @@ Session::Complaint Session::OnProcess(const wire::Header& header, std::span<cons
   if (const auto reserve = wire::ReadBody<wire::Reserve>(header, packet)) return On(process, *reserve);
   if (const auto returned = wire::ReadBody<wire::Return>(header, packet)) return On(process, *returned);
   if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return On(process, *context);
+  if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return On(process, *room);
+  if (const auto line = wire::ReadBody<wire::Line>(header, packet)) return On(process, *line);
   return "sent a message of an unknown type or length";
 }
 
@@ -210,10 +212,13 @@ Session::Complaint Session::On(const wire::Attach& attach) {
   if (observer_) return "is an observer and cannot attach";
   auto process = Attach(attach);
   if (!process) return Refuse(process.error());
-  const GpuServer& gpu = Gpu(**process);
-  wire::Attached attached{.context_bytes = gpu.Memory().ContextBytes()};
+  GpuServer& gpu = Gpu(**process);
+  wire::Attached attached{
+      .context_bytes = gpu.Memory().ContextBytes(), .memory_total = gpu.Info().memory_total, .swaps = gpu.Swaps()};
   wire::SetText(attached.vgpu, (*process)->vgpu->spec.name);
-  return Send(attached, gpu.Index(), (*process)->page.Fd());
+  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(**process) : UniqueFd();
+  const int fds[] = {(*process)->page.Fd(), line.Get()};
+  return Send(attached, gpu.Index(), std::span(fds, line ? 2 : 1));
 }
 
 Result<Process*> Session::Attach(const wire::Attach& attach) {
@@ -233,6 +238,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach) {
   slot->uid = peer_.uid;
   slot->program = program_;
   slot->started_us = WallClockUs();
+  slot->residence.room = std::min(attach.room_bytes, table_.Gpu(*vgpu).Info().memory_total);
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);
   channels_.ThawLeftOver(vgpu->gpu, peer_.pid);  // a daemon before this one may have been killed while it was frozen
   return slot.get();
@@ -277,6 +283,23 @@ Session::Complaint Session::On(Process& process, const wire::Context& context) {
   return Send(wire::Reserved{bytes, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
 }
 
+Session::Complaint Session::On(Process& process, const wire::Room& room) {
+  GpuServer& gpu = Gpu(process);
+  if (!gpu.Swaps()) return "asked for room where none is counted";
+  const auto answer = gpu.Residency().Ask(process, room.bytes);
+  return Send(
+      wire::Roomed{.bytes = answer == RoomAnswer::kGranted ? room.bytes : 0, .wait = answer == RoomAnswer::kWait},
+      gpu.Index());
+}
+
+Session::Complaint Session::On(Process& process, const wire::Line&) {
+  GpuServer& gpu = Gpu(process);
+  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(process) : UniqueFd();
+  if (!line) return Refuse({EAGAIN, "there is no line to a mover"});
+  const int fd = line.Get();
+  return Send(wire::Lined{}, gpu.Index(), {&fd, 1});
+}
+
 Session::Complaint Session::On(Process& process, const wire::Wants& wants) {
   Gpu(process).Wants(process, wants.waits != 0);
   return nullptr;
@@ -304,8 +327,8 @@ Session::Complaint Session::Refuse(const Error& error) {
 }
 
 template <typename Body>
-Session::Complaint Session::Send(const Body& body, std::uint32_t gpu, int fd) {
-  if (SendPacket(socket_.Get(), wire::BytesOf(wire::Make(body, gpu)), fd)) return nullptr;
+Session::Complaint Session::Send(const Body& body, std::uint32_t gpu, std::span<const int> fds) {
+  if (SendPacket(socket_.Get(), wire::BytesOf(wire::Make(body, gpu)), fds)) return nullptr;
   return errno == EPIPE || errno == ECONNRESET ? "closed its socket before its reply came" : kUnread;
 }
 

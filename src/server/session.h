@@ -57,6 +57,8 @@ class Session {
   Complaint On(Process& process, const wire::Reserve& reserve);
   Complaint On(Process& process, const wire::Return& returned);
   Complaint On(Process& process, const wire::Context& context);
+  Complaint On(Process& process, const wire::Room& room);
+  Complaint On(Process& process, const wire::Line& line);
   Complaint On(Process& process, const wire::Wants& wants);
   Complaint On(Process& process, const wire::Idle& idle);
   Complaint On(Process& process, const wire::Released& released);
@@ -67,7 +69,7 @@ class Session {
   GpuServer& Gpu(const Process& process) const { return *gpus_[process.vgpu->gpu]; }
   Complaint Refuse(const Error& error);
   template <typename Body>
-  Complaint Send(const Body& body, std::uint32_t gpu = 0, int fd = -1);
+  Complaint Send(const Body& body, std::uint32_t gpu = 0, std::span<const int> fds = {});
 
   const std::uint64_t id_;
   const UniqueFd socket_;

@@ -38,7 +38,10 @@ void SharedPage::Give(const Order& order, Bell bell) {
   page_->window_ns.store(order.window, std::memory_order_relaxed);
   page_->idle_grace_ns.store(order.idle_grace, std::memory_order_relaxed);
   page_->epoch.store(++epoch_, std::memory_order_release);
-  if (bell == Bell::kQuiet) return;
+  if (bell == Bell::kWake) Ring();
+}
+
+void SharedPage::Ring() {
   page_->doorbell.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &page_->doorbell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -35,6 +35,9 @@ class SharedPage {
   enum class Bell { kWake, kQuiet };
   void Give(const Order& order, Bell bell = Bell::kWake);
 
+  // Wakes who waits for something else in the page.
+  void Ring();
+
   // Changes how long the process is without work before it says Idle; no order for its threads.
   void SetIdleGrace(Nanos grace) { page_->idle_grace_ns.store(grace, std::memory_order_relaxed); }
 

@@ -33,6 +33,7 @@ json ToJson(const SavedVGpu& saved) {
                 {"frozen", spec.frozen}};
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
+  if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
   return entry;
 }
 
@@ -50,7 +51,9 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .owner_pid = entry.at("owner_pid"),
                             .owner_start = entry.at("owner_start"),
                             .frozen = entry.value("frozen", false),
-                            .memory = {.limit = Bytes(entry, "memory_limit"), .max = Bytes(entry, "memory_max")},
+                            .memory = {.limit = Bytes(entry, "memory_limit"),
+                                       .max = Bytes(entry, "memory_max"),
+                                       .swap = Bytes(entry, "memory_swap_max")},
                             .compute = {.request_pct = entry.at("compute_request_pct"),
                                         .limit_pct = entry.at("compute_limit_pct"),
                                         .weight = entry.at("compute_weight"),

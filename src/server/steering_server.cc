@@ -119,6 +119,11 @@ void SteeringServer::Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell 
   gate.page.Give({wire::Gate::kFree, 0, turn.grace}, bell);
 }
 
+// Whose next work is to wait; what it has on the GPU is frozen, if it is held.
+void SteeringServer::Shut(Gate& gate) {
+  gate.page.Give({gate.held ? wire::Gate::kStopped : wire::Gate::kClosed, 0, 0}, SharedPage::Bell::kQuiet);
+}
+
 void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
@@ -154,7 +159,7 @@ void SteeringServer::Idle(Gate& gate, Nanos now, Nanos since) {
   gate.state = Gate::State::kParked;
   if (turn.gates.size() > 1) slices_due_ = true;
   // Its next work is to wait.
-  if (turn.stopped || gate.held) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  if (turn.stopped || gate.held) Shut(gate);
   Report(turn, now, std::min(since, now));
   Execute(now);
 }
@@ -169,7 +174,7 @@ void SteeringServer::Hold(Gate& gate, bool held, Nanos now) {
   if (!gate.steered) return;
   SteeredTurn& turn = *gate.steered;
   // Its channels are frozen, and what it would submit to new ones waits.
-  if (held) gate.page.Give({}, SharedPage::Bell::kQuiet);
+  if (held) Shut(gate);
   if (!held && !turn.stopped) {
     if (gate.state == Gate::State::kWanting) Runs(gate, turn);
     Free(gate, turn, SharedPage::Bell::kWake);

@@ -57,6 +57,7 @@ class SteeringServer : public TimeServer {
   void ApplySlices(Nanos now);
   Nanos QuotaOf(const sched::Shares& shares) const;
   Nanos PartOf(const SteeredTurn& turn) const;
+  static void Shut(Gate& gate);
   void Free(Gate& gate, const SteeredTurn& turn, SharedPage::Bell bell);
 
   const std::uint32_t gpu_;

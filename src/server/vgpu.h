@@ -12,6 +12,8 @@
 #include "server/event_loop.h"
 #include "server/ledger.h"
 #include "server/memory_server.h"
+#include "server/pressure.h"
+#include "server/residence.h"
 #include "server/shared_page.h"
 #include "server/time_server.h"
 
@@ -31,7 +33,9 @@ struct VGpuSpec {
 
 // One program's use of one GPU. Belongs to its session.
 struct Process {
-  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {}
+  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {
+    memory.room = &residence.room;
+  }
   const pid_t pid;
   uid_t uid = 0;
   std::string program;
@@ -41,6 +45,7 @@ struct Process {
   bool guarded = false;           // the kernel gate counts its memory
   bool frozen = false;            // by an operator, by itself
   bool worked = false;            // it used the GPU since it made its first context
+  bool moving = false;            // it is stopped for its memory
   bool overdrawn = false;         // it has more than the kernel gate let it have, and its vGPU more than it may
   std::uint32_t excess_seen = 0;  // measurements in a row that said so
   Nanos seen_working = 0;         // a guest: when the device last said that it executed, or may have
@@ -50,6 +55,7 @@ struct Process {
   SharedPage page;
   Gate gate;
   MemoryUse memory;
+  Residence residence;
 };
 
 // A named partition of a GPU. Belongs to the VGpuTable.
@@ -62,6 +68,8 @@ struct VGpu {
   bool removed = false;        // by force; stays until its last process is gone, because its memory does
   BusyHistory busy;
   sched::Usage usage_before;  // until another server took over its time
+  Pressure memory_pressure;   // of its processes together: at least one waits
+  Moves moved_before;         // of processes that have left
   UniqueFd owner_fd;          // pidfd of a living owner
   EventLoop::Watch owner_watch;
 };

@@ -22,7 +22,7 @@ std::unexpected<Error> InField(const char* field, Error error) {
 }
 
 Result<void> ApplySize(const char* field, const std::optional<std::string>& text, std::uint64_t capacity,
-                       std::optional<std::uint64_t>& bytes) {
+                       std::optional<std::uint64_t>& bytes, bool may_be_none = false) {
   if (!text) return {};
   if (*text == "max") {
     bytes.reset();
@@ -30,7 +30,7 @@ Result<void> ApplySize(const char* field, const std::optional<std::string>& text
   }
   auto parsed = ParseSize(*text, capacity);
   if (!parsed) return InField(field, parsed.error());
-  if (*parsed == 0) return Fail(ERANGE, std::string(field) + ": 0 bytes would let no program start");
+  if (*parsed == 0 && !may_be_none) return Fail(ERANGE, std::string(field) + ": 0 bytes would let no program start");
   bytes = *parsed;
   return {};
 }
@@ -73,10 +73,11 @@ std::string NameFor(std::string_view program, unsigned n) {
   return fmt::format("{}-{}", name, n);
 }
 
-Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, VGpuSpec& spec) {
+Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bool swaps, VGpuSpec& spec) {
   VGpuSpec changed = spec;
   if (auto r = ApplySize("memory_limit", request.memory_limit, capacity, changed.memory.limit); !r) return r;
   if (auto r = ApplySize("memory_max", request.memory_max, capacity, changed.memory.max); !r) return r;
+  if (auto r = ApplySize("memory_swap_max", request.memory_swap_max, capacity, changed.memory.swap, true); !r) return r;
   if (auto r = ApplyPercent("compute_request", request.compute_request, changed.compute.request_pct); !r) return r;
   if (auto r = ApplyPercent("compute_limit", request.compute_limit, changed.compute.limit_pct); !r) return r;
   if (auto r = ApplyWhole("compute_weight", "use 1 to 10000", request.compute_weight, changed.compute.weight); !r)
@@ -85,12 +86,12 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, VG
           ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
       !r)
     return r;
-  // There is no swap yet, so nothing can be allocated beyond what may be resident.
-  if (changed.memory.limit && changed.memory.max && *changed.memory.max > *changed.memory.limit) {
+  // Without swap nothing can be allocated beyond what may be resident.
+  if (!swaps && changed.memory.limit && changed.memory.max && *changed.memory.max > *changed.memory.limit) {
     return Fail(EINVAL,
-                fmt::format("memory_max of {} is above memory_limit of {}, which needs swap, and there is none yet",
+                fmt::format("memory_max of {} is above memory_limit of {}, and this GPU's memory is not swapped",
                             FormatSize(*changed.memory.max), FormatSize(*changed.memory.limit)),
-                "leave memory_max out, or raise memory_limit");
+                "leave memory_max out, raise memory_limit, or set swap.size in the daemon's configuration");
   }
   spec = std::move(changed);
   return {};

@@ -16,8 +16,9 @@ namespace tessera::server {
 struct VGpuRequest {
   std::optional<std::string> name;  // generated from `program` if absent
   std::optional<std::string> program;
-  std::optional<std::string> gpu;                             // "auto", index or UUID
-  std::optional<std::string> memory_limit, memory_max;        // size, percentage of the GPU, or "max" for none
+  std::optional<std::string> gpu;  // "auto", index or UUID
+  // Size, percentage of the GPU, or "max" for none.
+  std::optional<std::string> memory_limit, memory_max, memory_swap_max;
   std::optional<std::string> compute_request, compute_limit;  // percent
   std::optional<std::string> compute_weight;
   std::optional<std::string> compute_priority;
@@ -31,7 +32,8 @@ Result<void> CheckName(std::string_view name);
 // A name for the Nth vGPU of a program: "train.py-2". What names may not contain becomes "-".
 std::string NameFor(std::string_view program, unsigned n);
 
-// Puts the request's figures into `spec`, for a GPU of `capacity` bytes. EINVAL or ERANGE with the field's name.
-Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, VGpuSpec& spec);
+// Puts the request's figures into `spec`, for a GPU of `capacity` bytes whose memory is swapped, or is not. EINVAL or
+// ERANGE with the field's name.
+Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bool swaps, VGpuSpec& spec);
 
 }  // namespace tessera::server

@@ -39,7 +39,7 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid) {
   std::optional<Error> first;
   for (const std::uint32_t gpu : *candidates) {
     VGpuSpec fitted = spec;
-    if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, fitted); !ok)
+    if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok)
       return std::unexpected(ok.error());
     placed = Place(std::move(fitted), gpu);
     if (placed) return placed;
@@ -80,7 +80,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
   VGpuSpec changed = vgpu.spec;
-  if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, changed); !ok) return ok;
+  if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute); !ok) return ok;
   on_change_();
   return {};

@@ -87,6 +87,19 @@ TEST_F(VGpuTableTest, FiguresAreChecked) {
   EXPECT_EQ((*Make({.memory_limit = "2G", .memory_max = "1G"}))->spec.memory.max, kGiB);
 }
 
+TEST(VGpuRequestTest, WhereMemoryIsSwappedMoreThanTheLimitMayBeAllocated) {
+  VGpuSpec spec;
+  const VGpuRequest request{.memory_limit = "2G", .memory_max = "20G", .memory_swap_max = "0"};
+  EXPECT_THAT(ApplyFigures(request, 10 * kGiB, false, spec).error().hint, HasSubstr("swap.size"));
+  EXPECT_FALSE(spec.memory.max);
+  ASSERT_TRUE(ApplyFigures(request, 10 * kGiB, true, spec));
+  EXPECT_EQ(spec.memory.max, 20 * kGiB);
+  EXPECT_EQ(spec.memory.swap, 0u);
+  ASSERT_TRUE(ApplyFigures({.memory_max = "max", .memory_swap_max = "max"}, 10 * kGiB, true, spec));
+  EXPECT_FALSE(spec.memory.max);
+  EXPECT_FALSE(spec.memory.swap);
+}
+
 TEST_F(VGpuTableTest, ARefusedChangeChangesNothing) {
   VGpu* a = *Make({.name = "a", .gpu = "0", .memory_limit = "2G", .compute_request = "30"});
   ASSERT_TRUE(Make({.name = "b", .gpu = "0", .compute_request = "60"}));

@@ -12,6 +12,7 @@ TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setu
     std::string pattern = testing::TempDir() + "tesserad_XXXXXX";
     run_dir_ = mkdtemp(pattern.data());
   }
+  if (setup.config.swap_size.empty()) setup.config.swap_size = "0";  // what moves memory is tested by itself
   auto driver = std::make_unique<FakeDriver>(setup.gpus, setup.memory);
   driver_ = driver.get();
   loop_ = std::move(*EventLoop::Create());

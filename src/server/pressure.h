@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include "base/clock.h"
+
+namespace tessera::server {
+
+// How much time a vGPU loses because it waits for memory, as /proc/pressure/memory tells it of a control group:
+// averages over wall time that forget by and by, and a sum. It is told when a wait begins and ends, between which
+// nothing changes; so the averages are exact at any time, and nobody has to sample.
+class Pressure {
+ public:
+  struct Figures {
+    double avg10 = 0, avg60 = 0, avg300 = 0;  // percent of about the last so many seconds
+    Nanos total = 0;
+  };
+
+  // From `now` on somebody waits, or nobody does. Times do not go backwards.
+  void Note(Nanos now, bool waits) {
+    Advance(now);
+    waits_ = waits;
+  }
+
+  Figures At(Nanos now) const {
+    Pressure then = *this;
+    then.Advance(now);
+    return {100 * then.averages_[0], 100 * then.averages_[1], 100 * then.averages_[2], then.total_};
+  }
+
+ private:
+  static constexpr std::array<Nanos, 3> kSpans = {10 * kSecond, 60 * kSecond, 300 * kSecond};
+
+  void Advance(Nanos now) {
+    const Nanos span = now - at_;
+    if (span <= 0) return;
+    at_ = now;
+    if (waits_) total_ += span;
+    for (std::size_t i = 0; i < kSpans.size(); ++i) {
+      const double kept = std::exp(-static_cast<double>(span) / static_cast<double>(kSpans[i]));
+      averages_[i] = kept * averages_[i] + (waits_ ? 1 - kept : 0);
+    }
+  }
+
+  Nanos at_ = 0;
+  bool waits_ = false;
+  std::array<double, 3> averages_{};
+  Nanos total_ = 0;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+
+namespace tessera::server {
+
+// How much memory was moved, in bytes, and in how much time.
+struct Moves {
+  std::uint64_t out = 0, in = 0;
+  Nanos time = 0;
+};
+
+// Where the memory of one process on one GPU lies, and what is being done about that. Bytes. Belongs to
+// ResidencyServer, but for what a program said when it attached.
+struct Residence {
+  enum class Doing { kNothing, kEvicting, kLoading, kSettling };
+
+  std::uint64_t number = 0;  // the mover's name for it; 0: it has no line
+  UniqueFd line;             // the mover's end, until there is a mover
+  std::uint64_t room = 0;    // GPU memory that it may have, the credit in its page included
+  std::uint64_t wanted = 0;  // room that it waits for
+  Nanos wanted_at = 0;       // when it said so last
+  Nanos granted_at = 0;      // when it last got what it waited for, which it takes out of its credit
+  bool stopped = false;      // it does not run, because of its memory
+  bool leaves = false;       // memory of it is to go: it stays stopped until that has begun
+  bool settled = true;       // every address is valid, by host memory where need be
+  std::uint64_t push = 0;    // an operator wants so much of it out
+  Doing doing = Doing::kNothing;
+  std::uint64_t ordered = 0;  // of the mover, and not yet done
+  Nanos ordered_at = 0;
+  Nanos stuck_until = 0;  // the mover could do no more of it
+  int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
+  // As the mover counts, since it knows the process.
+  std::uint64_t out = 0, in = 0;
+  // Since it attached.
+  std::uint64_t moved_out = 0, moved_in = 0;
+  Nanos moving = 0;       // time in which its memory was moved
+  Nanos waited = 0;       // time in which it had work, or wanted memory, and was stopped for its memory
+  Nanos waits_since = 0;  // 0: it does not
+};
+
+}  // namespace tessera::server
