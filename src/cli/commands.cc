@@ -1,7 +1,9 @@
 // What commands and options there are. Help, manual, completion and the messages about wrong usage are made from this.
+#include "base/size.h"
 #include "cli/command_line.h"
 #include "cli/demo.h"
 #include "cli/doctor.h"
+#include "cli/evict.h"
 #include "cli/list.h"
 #include "cli/output.h"
 #include "cli/reference.h"
@@ -63,9 +65,14 @@ CLI::Validator IsSetting(std::string VgpuSettings::* field) {
 
 void AddSettings(CLI::App& app, VgpuSettings& settings) {
   app.add_option("--memory", settings.memory,
-                 "most GPU memory: 20G, 512M, 25% (of the GPU),\nmax (what is left; default)")
-      ->type_name("SIZE")
+                 "most GPU memory: 20G, 512M, 25% (of the GPU),\nmax (what is left; default); 20G:40G for 20 GiB on\n"
+                 "the GPU and 40 GiB in all, the rest in host memory")
+      ->type_name("LIMIT[:MAX]")
       ->check(IsSetting(&VgpuSettings::memory));
+  app.add_option("--swap-max", settings.swap_max,
+                 "most memory that may lie in host memory (default\nmax: what there is)")
+      ->type_name("SIZE")
+      ->check(IsSetting(&VgpuSettings::swap_max));
   app.add_option("--compute", settings.compute,
                  "share of the GPU's time: 30 for 30 %, never less\nwhen wanted and never more; 30:100 for at least\n"
                  "30 % and what is idle besides (default 0:100)")
@@ -102,6 +109,7 @@ void AddRun(CommandLine& line) {
                  "Examples:\n"
                  "  tessera run --memory 20G --compute 30 -- python train.py\n"
                  "  tessera run --memory 8G --compute 20:100 --name notebook -- jupyter lab\n"
+                 "  tessera run --memory 20G:60G -- ./simulate --large\n"
                  "  tessera run --vgpu team-a -- ./simulate\n"
                  "  tessera run --priority 2 --enforce kernel -- ./serve\n"
                  "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
@@ -120,6 +128,7 @@ void AddRun(CommandLine& line) {
       ->excludes(gpu)
       ->excludes(name)
       ->excludes(run.get_option("--memory"))
+      ->excludes(run.get_option("--swap-max"))
       ->excludes(run.get_option("--compute"))
       ->excludes(run.get_option("--weight"))
       ->excludes(run.get_option("--priority"));
@@ -167,6 +176,35 @@ void AddFreeze(CommandLine& line, const char* name, const char* description, con
   Does(line, command, [&line, &targets, steer] { return steer(line.common, targets); });
 }
 
+void AddEvict(CommandLine& line) {
+  CLI::App& evict = AddCommand(line.app, "evict",
+                               "Move programs' memory from their GPU to host memory\n"
+                               "Returns when it is there. What of it cannot be moved stays. The programs stand still\n"
+                               "meanwhile; the memory comes back when they have work, so freeze them to keep it out.\n"
+                               "Targets are as with 'tessera freeze'.",
+                               "Examples:\n"
+                               "  tessera evict notebook\n"
+                               "  tessera evict 4711 --to 2G\n"
+                               "\n"
+                               "Exit status:\n"
+                               "  0 when it was moved, 1 when not all of it was, or not within 30 seconds.");
+  struct Choices {
+    std::vector<std::string> targets;
+    std::string keep = "0";
+  };
+  auto& choices = line.Keep<Choices>();
+  evict.add_option("PID|VGPU...", choices.targets)
+      ->required()
+      ->expected(1, -1)
+      ->type_name("VGPU")
+      ->check(Checked(TargetPath));
+  evict.add_option("--to", choices.keep, "how much of each may stay on the GPU (default 0)")
+      ->type_name("SIZE")
+      ->check(Checked([](const std::string& size) { return ParseSize(size); }));
+  AddCommon(evict, line.common, kAll);
+  Does(line, evict, [&line, &choices] { return Evict(line.common, choices.targets, choices.keep); });
+}
+
 void AddSteering(CommandLine& line) {
   AddFreeze(line, "freeze",
             "Take programs off their GPU\n"
@@ -190,6 +228,8 @@ void AddSteering(CommandLine& line) {
             "Exit status:\n"
             "  0 when all of them may run again, 1 when not.",
             Thaw);
+
+  AddEvict(line);
 
   CLI::App& adopt =
       AddCommand(line.app, "adopt",
@@ -281,12 +321,14 @@ void AddDoctor(CommandLine& line) {
 void AddDemo(CommandLine& line) {
   CLI::App& demo =
       AddCommand(line.app, "demo",
-                 "Show three programs that share one GPU\n"
+                 "Show programs that share one GPU\n"
                  "On a real GPU if there is one, else on the soft GPU; with a daemon of its own. First one\n"
                  "program is timed alone. Then three run at once, with 20, 30 and 50 % of the time; one tries\n"
                  "to take more memory than it may. Then, while they run, two of them change places, and the\n"
                  "one that was refused gets more memory. Achieved is what the programs completed since then,\n"
-                 "against the speed alone: not what the daemon says that it gave them.",
+                 "against the speed alone: not what the daemon says that it gave them.\n"
+                 "At last two programs each want 70 % of a GPU's memory: without Tessera, where the second one\n"
+                 "dies, and with it. A soft GPU has 1 GiB for that.",
                  "Examples:\n"
                  "  tessera demo\n"
                  "  tessera demo --soft --json\n"

@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "cli/demo_cast.h"
+#include "cli/demo_memory.h"
 #include "cli/demo_view.h"
 #include "cli/json_fields.h"
 #include "cli/output.h"
@@ -194,7 +195,7 @@ class Play {
   std::array<Outcome, 3> outcomes_ = {};
 };
 
-Json JsonOf(const std::string& device, const std::array<Outcome, 3>& outcomes) {
+Json JsonOf(const std::string& device, const std::array<Outcome, 3>& outcomes, const MemoryAct& memory) {
   Json vgpus = Json::array();
   for (std::size_t i = 0; i < kRoles.size(); ++i) {
     vgpus.push_back({{"name", kRoles[i].name},
@@ -205,7 +206,7 @@ Json JsonOf(const std::string& device, const std::array<Outcome, 3>& outcomes) {
                      {"oom_errors", outcomes[i].oom_errors},
                      {"results_verified", outcomes[i].verified}});
   }
-  return {{"device", device}, {"vgpus", vgpus}};
+  return {{"device", device}, {"memory", JsonOf(memory)}, {"vgpus", vgpus}};
 }
 
 void PrintOutcomes(const std::string& device, const std::array<Outcome, 3>& outcomes) {
@@ -233,17 +234,25 @@ void PrintOutcomes(const std::string& device, const std::array<Outcome, 3>& outc
 
 Result<int> Demo(const Common& common, double seconds) {
   CatchInterrupts();
-  const auto stage = DemoStage::Set(common);
-  if (!stage) return std::unexpected(stage.error());
   DemoView view(common.json, IsTerminal(STDOUT_FILENO));
-  const auto outcomes = Play(*stage, view, seconds).Perform();
+  // Each act has a stage of its own, which is gone before the next one begins.
+  std::string device;
+  const auto outcomes = [&]() -> Result<std::array<Outcome, 3>> {
+    const auto stage = DemoStage::Set(common);
+    if (!stage) return std::unexpected(stage.error());
+    device = stage->device_name();
+    return Play(*stage, view, seconds).Perform();
+  }();
   if (!outcomes) return std::unexpected(outcomes.error());
+  const auto memory = PlayMemory(common, view);
+  if (!memory) return std::unexpected(memory.error());
   if (common.json) {
-    PrintJson(JsonOf(stage->device_name(), *outcomes));
+    PrintJson(JsonOf(device, *outcomes, *memory));
   } else {
-    PrintOutcomes(stage->device_name(), *outcomes);
+    PrintOutcomes(device, *outcomes);
+    PrintAct(*memory);
   }
-  return std::ranges::all_of(*outcomes, &Outcome::verified) ? 0 : 1;
+  return std::ranges::all_of(*outcomes, &Outcome::verified) && memory->Right() ? 0 : 1;
 }
 
 }  // namespace tessera::cli

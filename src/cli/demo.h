@@ -5,7 +5,8 @@
 
 namespace tessera::cli {
 
-// `tessera demo`: three programs share a GPU for `seconds`. 0 if all their results were right.
+// `tessera demo`: three programs share a GPU for `seconds`, then two that do not fit together. 0 if all results were
+// right.
 Result<int> Demo(const Common& common, double seconds);
 
 }  // namespace tessera::cli

@@ -20,6 +20,8 @@ class DemoCast {
   // Makes the vGPU `name` with `settings` (fields of the API) and starts a tenant with `arguments` in it, which
   // is there until Dismiss.
   Result<DemoTenant*> Enter(const std::string& name, Json settings, const std::vector<std::string>& arguments);
+  // Starts a tenant beside Tessera: on the GPU as it is. It may end as it likes.
+  Result<DemoTenant*> EnterWithoutTessera(const std::string& name, const std::vector<std::string>& arguments);
   // Changes a vGPU, also while its tenant runs.
   Result<void> Set(const std::string& name, const Json& settings) const;
   // What the daemon says about a vGPU.
@@ -43,6 +45,7 @@ class DemoCast {
 
  private:
   Result<void> Listen(Nanos deadline);
+  Result<DemoTenant*> Start(const std::string& name, std::vector<std::string> arguments, const Variables& variables);
 
   const DemoStage& stage_;
   std::list<DemoTenant> tenants_;

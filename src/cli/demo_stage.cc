@@ -79,6 +79,14 @@ Result<void> DemoStage::StartDaemon() {
   return {};
 }
 
+Variables DemoStage::WithoutTessera() const {
+  if (!common_.soft) return {};
+  const std::filesystem::path driver = Installation::Find().SoftDriver();
+  Variables variables = {{"LD_LIBRARY_PATH", driver.parent_path().string()}};
+  if (!common_.soft_spec.empty()) variables.emplace_back("TESSERA_SOFT", common_.soft_spec);
+  return variables;
+}
+
 ProgramPlace DemoStage::PlaceIn(const std::string& name) const {
   return {.installation = Installation::Find(),
           .run_dir = common_.run_dir,

@@ -22,6 +22,8 @@ class DemoStage {
   ApiClient client() const { return ApiClient(common_.run_dir); }
   // For a program in the vGPU `name`.
   ProgramPlace PlaceIn(const std::string& name) const;
+  // For a program that has nothing to do with Tessera: the GPU as it is.
+  Variables WithoutTessera() const;
 
   bool soft() const { return common_.soft; }
   const std::string& device_name() const { return device_name_; }

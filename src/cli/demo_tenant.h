@@ -40,6 +40,9 @@ class DemoTenant {
   const TenantStory& story() const { return story_; }
   int output() const { return child_.output(); }
   bool ended() const { return ended_; }
+  // Its failure is part of the play.
+  void MayFail() { may_fail_ = true; }
+  bool may_fail() const { return may_fail_; }
 
   // Takes in what it wrote; call when output() is readable.
   void Listen();
@@ -51,6 +54,7 @@ class DemoTenant {
   TenantStory story_;
   std::string unfinished_;  // the line that it is writing
   bool ended_ = false;
+  bool may_fail_ = false;
 };
 
 }  // namespace tessera::cli

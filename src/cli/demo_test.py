@@ -37,7 +37,7 @@ class Demo(unittest.TestCase):
         output, errors = demo.communicate(timeout=100)
         self.assertEqual((demo.returncode, errors), (0, ""))
         report = json.loads(output)
-        self.assertEqual(list(report), ["device", "vgpus"])
+        self.assertEqual(list(report), ["device", "memory", "vgpus"])
         self.assertEqual(report["device"], "Tessera Soft GPU")
         self.assertEqual([(vgpu["name"], vgpu["compute_target_pct"]) for vgpu in report["vgpus"]],
                          [("training", 50), ("serving", 30), ("notebook", 20)])
@@ -52,7 +52,21 @@ class Demo(unittest.TestCase):
         training, serving, notebook = report["vgpus"]
         self.assertEqual((training["oom_errors"], serving["oom_errors"], notebook["oom_errors"]), (0, 0, 2))
         self.assertEqual(notebook["memory_max_bytes"], 3 << 30)  # after it was resized
+        self.assert_both_finish(report["memory"])
         self.assert_nothing_left(demo.pid)
+
+    def assert_both_finish(self, act):
+        """Two programs that do not fit together: one dies without Tessera, none with it."""
+        self.assertEqual(list(act), ["device", "gpu_bytes", "wanted_bytes", "seconds", "programs"])
+        self.assertGreater(2 * act["wanted_bytes"], act["gpu_bytes"])
+        first, second = act["programs"]
+        self.assertIsNone(first["died_without"])
+        self.assertIn("CUDA_ERROR_OUT_OF_MEMORY", second["died_without"])
+        self.assertEqual([program["results_verified"] for program in (first, second)], [True, True])
+        moved_out = sum(program["moved_out_bytes"] for program in (first, second))
+        self.assertGreaterEqual(moved_out, 2 * act["wanted_bytes"] - act["gpu_bytes"])  # what has no room
+        self.assertGreater(sum(program["moving_us"] for program in (first, second)), 0)
+        self.assertLess(act["seconds"], 60)
 
     def test_an_interrupt_leaves_nothing(self):
         demo = self.start("--seconds", "40")

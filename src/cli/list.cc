@@ -1,5 +1,6 @@
 #include "cli/list.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -39,6 +40,11 @@ std::string State(const Json& process) {
   return Unmanaged(process) ? "unmanaged" : TextField(process, "state");
 }
 
+bool AnySwapped(const Json& processes) {
+  return std::ranges::any_of(processes,
+                             [](const Json& process) { return IntegerField(process, "memory_swapped_bytes") > 0; });
+}
+
 // Those that are ours first, each kind in the daemon's order.
 std::vector<Json> InOrder(const Json& processes) {
   std::vector<Json> ordered;
@@ -62,22 +68,47 @@ Result<int> List(const Common& common, const std::string& path, const char* arra
   return 0;
 }
 
+// Where programs have more than their GPU has, and what is done about it.
+std::string SwapNotes(const Json& gpus) {
+  std::string text;
+  for (const Json& gpu : gpus) {
+    const Json& swap = Field(gpu, "swap");
+    if (IntegerField(swap, "max_bytes") == 0) continue;
+    const std::string decision = TextField(swap, "decision");
+    text += "  GPU " + Count(gpu, "index") + ": " + Size(swap, "pool_used_bytes") + " of at most " +
+            Size(swap, "max_bytes") + " in use" + (decision.empty() ? "" : "; " + decision) + "\n";
+  }
+  return text.empty() ? "" : "\nWhat does not fit lies in host memory:\n" + text;
+}
+
 }  // namespace
 
 Table ProcessTable(const Json& processes) {
-  Table table({{"PID", Align::kRight},
-               {"PROGRAM", Align::kLeft, /*shortens=*/true},
-               {"VGPU"},
-               {"GPU", Align::kRight},
-               {"STATE"},
-               {"MEMORY", Align::kRight},
-               {"GPU TIME", Align::kRight},
-               {"WAITED", Align::kRight},
-               {"OOM", Align::kRight}});
+  const bool swaps = AnySwapped(processes);
+  std::vector<Column> columns = {{"PID", Align::kRight},
+                                 {"PROGRAM", Align::kLeft, /*shortens=*/true},
+                                 {"VGPU"},
+                                 {"GPU", Align::kRight},
+                                 {"STATE"},
+                                 {"MEMORY", Align::kRight},
+                                 {"GPU TIME", Align::kRight},
+                                 {"WAITED", Align::kRight},
+                                 {"OOM", Align::kRight}};
+  constexpr std::ptrdiff_t kAfterMemory = 6;
+  if (swaps) columns.insert(columns.begin() + kAfterMemory, {"SWAPPED", Align::kRight});
+  Table table(columns);
   for (const Json& process : InOrder(processes)) {
-    table.Add({Count(process, "pid"), TextField(process, "name"), TextField(process, "vgpu"), Count(process, "gpu"),
-               State(process), Size(process, "memory_bytes"), Time(process, "compute_busy_us"),
-               Time(process, "gate_wait_us"), Count(process, "oom_errors")});
+    std::vector<std::string> cells = {Count(process, "pid"),
+                                      TextField(process, "name"),
+                                      TextField(process, "vgpu"),
+                                      Count(process, "gpu"),
+                                      State(process),
+                                      Size(process, "memory_bytes"),
+                                      Time(process, "compute_busy_us"),
+                                      Time(process, "gate_wait_us"),
+                                      Count(process, "oom_errors")};
+    if (swaps) cells.insert(cells.begin() + kAfterMemory, Size(process, "memory_swapped_bytes"));
+    table.Add(std::move(cells));
   }
   return table;
 }
@@ -110,7 +141,8 @@ std::string GpuNotes(const Json& gpus) {
     const std::string why = TextField(control, "why");
     if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
   }
-  return text.empty() ? "" : "\nTime is divided between kernels, because channels are not steered:\n" + text;
+  if (!text.empty()) text = "\nTime is divided between kernels, because channels are not steered:\n" + text;
+  return text + SwapNotes(gpus);
 }
 
 Result<int> ListProcesses(const Common& common) {

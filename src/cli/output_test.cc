@@ -40,10 +40,25 @@ const Json kProcess = {{"pid", 4711},
                        {"oom_errors", 2},
                        {"state", "active"}};
 
+Json With(Json object, const char* name, Json value) {
+  object[name] = std::move(value);
+  return object;
+}
+
 TEST(Output, ProcessesAsATable) {
   EXPECT_EQ(ProcessTable(Json::array({kProcess})).Text(false),
             " PID  PROGRAM  VGPU   GPU  STATE   MEMORY  GPU TIME  WAITED  OOM\n"
             "4711  python   train    1  active   2 GiB     1.5 s    2 ms    2\n");
+}
+
+TEST(Output, WhatIsSwappedHasAColumnWhereThereIsAny) {
+  const Json none = With(kProcess, "memory_swapped_bytes", 0);
+  EXPECT_EQ(ProcessTable(Json::array({none})).Text(false).find("SWAPPED"), std::string::npos);
+  const Json some = With(kProcess, "memory_swapped_bytes", 1073741824);
+  EXPECT_EQ(ProcessTable(Json::array({some, kProcess})).Text(false),
+            " PID  PROGRAM  VGPU   GPU  STATE   MEMORY  SWAPPED  GPU TIME  WAITED  OOM\n"
+            "4711  python   train    1  active   2 GiB    1 GiB     1.5 s    2 ms    2\n"
+            "4711  python   train    1  active   2 GiB        -     1.5 s    2 ms    2\n");
 }
 
 // As the daemon tells of one that nobody started through Tessera.
@@ -65,11 +80,6 @@ const Json kUnmanaged = {{"pid", 1234567},
                          {"frozen", Json::array()},
                          {"enforce", "none"},
                          {"complete", false}};
-
-Json With(Json object, const char* name, Json value) {
-  object[name] = std::move(value);
-  return object;
-}
 
 TEST(Output, UnmanagedProcessesComeLast) {
   EXPECT_EQ(ProcessTable(Json::array({kUnmanaged, With(kProcess, "managed", true)})).Text(false),
@@ -131,6 +141,12 @@ TEST(Output, GpusAsATable) {
   EXPECT_EQ(GpuNotes(Json::array({by_channels, gpu, Json(), With(gpu, "control", "gate")})), "");
 }
 
+TEST(Output, GpusTellWhereTheRestOfTheMemoryIs) {
+  const Json swap = {{"max_bytes", 8589934592}, {"pool_used_bytes", 1073741824}, {"decision", "turns of 4.1 s"}};
+  EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
+            "\nWhat does not fit lies in host memory:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
+}
+
 const Json kVgpu = {{"name", "train"},
                     {"gpu", 0},
                     {"gpu_uuid", "GPU-1"},
@@ -170,6 +186,19 @@ TEST(Output, OneVgpuInLines) {
   EXPECT_NE(text.find("compute priority  2\n"), std::string::npos) << text;
   EXPECT_NE(text.find("compute slice     none\n"), std::string::npos) << text;
   EXPECT_NE(text.find("frozen            no\n"), std::string::npos) << text;
+  Json swapped = With(With(kVgpu, "memory_swap_current_bytes", 1073741824), "moved_out_bytes", 2147483648);
+  swapped = With(With(swapped, "moved_in_bytes", 1073741824), "moving_us", 350000);
+  swapped["memory_pressure"] = {
+      {"some_avg10", 12.5}, {"some_avg60", 3}, {"some_avg300", 0.61}, {"some_total_us", 1200000}};
+  const std::string told = VgpuText(With(swapped, "memory_resident_bytes", 536870912));
+  EXPECT_NE(told.find("memory on GPU     512 MiB\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory swapped    1 GiB\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory moved      2 GiB out, 1 GiB in, in 350 ms\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory pressure   12.5 % of the last 10 s, 3 % of 60 s, 0.6 % of 300 s; 1.2 s in all\n"),
+            std::string::npos)
+      << told;
+  EXPECT_NE(VgpuText(With(swapped, "memory_swap_max_bytes", 2147483648)).find("1 GiB of at most 2 GiB\n"),
+            std::string::npos);
   const std::string steered =
       VgpuText(With(With(kVgpu, "slice_us", 3500), "frozen", Json::array({"operator", "policy"})));
   EXPECT_NE(steered.find("compute slice     3 ms\n"), std::string::npos) << steered;

@@ -112,7 +112,8 @@ class Run(ProgramTest):
         (method, path, body), = self.requests()
         self.assertEqual((method, path), ("POST", "/v1/vgpus"))
         self.assertIsInstance(body.pop("owner_pid"), int)
-        self.assertEqual(body, {"memory_limit": "20G", "compute_request": 30, "compute_limit": 60, "compute_weight": 200,
+        self.assertEqual(body, {"memory_limit": "20G", "memory_max": "max", "compute_request": 30, "compute_limit": 60,
+                                "compute_weight": 200,
                                 "compute_priority": 0, "gpu": 1, "ephemeral": True, "program": "true"})
 
     def test_the_vgpu_is_owned_by_the_program(self):
@@ -321,8 +322,8 @@ class Vgpus(ProgramTest):
 
     def test_create(self):
         self.assertEqual(self.ask("create", "team", "--memory", "25%", "--compute", "30"),
-                         [("POST", "/v1/vgpus", {"name": "team", "memory_limit": "25%", "compute_request": 30,
-                                                 "compute_limit": 30})])
+                         [("POST", "/v1/vgpus", {"name": "team", "memory_limit": "25%", "memory_max": "max",
+                                                 "compute_request": 30, "compute_limit": 30})])
 
     def test_set(self):
         self.assertEqual(self.ask("set", "a", "--weight", "10"),

@@ -21,6 +21,21 @@ Result<int> ParseWhole(const std::string& text, const std::string& what, int lea
 
 }  // namespace
 
+Result<MemoryTerms> ParseMemory(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  MemoryTerms terms{.limit = text.substr(0, colon), .max = {}};
+  // A percentage is checked against any whole: the daemon does it again with the GPU's own.
+  const auto limit = ParseSize(terms.limit, kGiB);
+  if (!limit && terms.limit != "max") return std::unexpected(limit.error());
+  if (colon == std::string::npos) return terms;
+  terms.max = text.substr(colon + 1);
+  const auto max = ParseSize(*terms.max, kGiB);
+  if (!max) return std::unexpected(max.error());
+  if (limit && terms.limit.ends_with('%') == terms.max->ends_with('%') && *max < *limit)
+    return Fail(EINVAL, "'" + text + "' allows less than its limit", "use LIMIT:MAX, such as 20G:40G");
+  return terms;
+}
+
 Result<ComputeShare> ParseCompute(const std::string& text) {
   const std::size_t colon = text.find(':');
   const auto request = ParsePercent(text.substr(0, colon));
@@ -63,10 +78,15 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     body["gpu"] = index ? Json(std::stoi(settings.gpu)) : Json(settings.gpu);
   }
   if (!settings.memory.empty()) {
-    // A percentage is checked against any whole: the daemon does it again with the GPU's own.
-    const auto size = ParseSize(settings.memory, kGiB);
-    if (!size && settings.memory != "max") return std::unexpected(size.error());
-    body["memory_limit"] = settings.memory;
+    const auto terms = ParseMemory(settings.memory);
+    if (!terms) return std::unexpected(terms.error());
+    body["memory_limit"] = terms->limit;
+    body["memory_max"] = terms->max.value_or("max");
+  }
+  if (!settings.swap_max.empty()) {
+    const auto size = ParseSize(settings.swap_max, kGiB);
+    if (!size && settings.swap_max != "max") return std::unexpected(size.error());
+    body["memory_swap_max"] = settings.swap_max;
   }
   if (!settings.compute.empty()) {
     const auto share = ParseCompute(settings.compute);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -10,12 +11,15 @@ namespace tessera::cli {
 // What a vGPU is to be like, as given on the command line; empty: not given.
 struct VgpuSettings {
   std::string gpu;       // "auto", index or UUID
-  std::string memory;    // "20G", "25%", "max"
+  std::string memory;    // "20G" (limit and max), "20G:40G" (limit:max), "25%", "max"
+  std::string swap_max;  // "20G", "0", "max"
   std::string compute;   // "30" (request and limit) or "30:60" (request:limit), percent
   std::string weight;    // 1 to 10000
   std::string priority;  // 0 to 15, lower goes first
 
-  bool Empty() const { return gpu.empty() && memory.empty() && compute.empty() && weight.empty() && priority.empty(); }
+  bool Empty() const {
+    return gpu.empty() && memory.empty() && swap_max.empty() && compute.empty() && weight.empty() && priority.empty();
+  }
 };
 
 struct ComputeShare {
@@ -23,7 +27,13 @@ struct ComputeShare {
   double limit_pct = 100;
 };
 
+struct MemoryTerms {
+  std::string limit;               // "max": what is left
+  std::optional<std::string> max;  // none: the limit
+};
+
 // EINVAL or ERANGE, in words that name the text.
+Result<MemoryTerms> ParseMemory(const std::string& text);
 Result<ComputeShare> ParseCompute(const std::string& text);
 Result<int> ParseWeight(const std::string& text);
 Result<int> ParsePriority(const std::string& text);

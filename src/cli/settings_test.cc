@@ -57,10 +57,23 @@ TEST(CheckName, TakesWhatFitsIntoAPath) {
 
 TEST(RequestBody, HasOnlyWhatWasGiven) {
   EXPECT_EQ(RequestBody({}).value(), Json::object());
-  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(), (Json{{"gpu", "auto"}, {"memory_limit", "25%"}}));
-  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}}));
+  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(),
+            (Json{{"gpu", "auto"}, {"memory_limit", "25%"}, {"memory_max", "max"}}));
+  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}, {"memory_max", "max"}}));
   EXPECT_EQ(RequestBody({.gpu = "1", .compute = "30:60", .weight = "200"}).value(),
             (Json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
+}
+
+TEST(RequestBody, MemoryBeyondTheLimitLiesInHostMemory) {
+  EXPECT_EQ(RequestBody({.memory = "20G:40G", .swap_max = "0"}).value(),
+            (Json{{"memory_limit", "20G"}, {"memory_max", "40G"}, {"memory_swap_max", "0"}}));
+  EXPECT_EQ(RequestBody({.memory = "max:40G"}).value(), (Json{{"memory_limit", "max"}, {"memory_max", "40G"}}));
+  EXPECT_EQ(RequestBody({.memory = "50%:200G"}).value(), (Json{{"memory_limit", "50%"}, {"memory_max", "200G"}}));
+  EXPECT_FALSE(VgpuSettings{.swap_max = "max"}.Empty());
+  for (const std::string memory : {"40G:20G", "20G:", ":40G", "20G:max", "20G:30G:40G", "60%:50%"}) {
+    EXPECT_FALSE(RequestBody({.memory = memory})) << memory;
+  }
+  EXPECT_FALSE(RequestBody({.swap_max = "some"}));
 }
 
 TEST(RequestBody, TheHighestPriorityIsNotLeftOut) {

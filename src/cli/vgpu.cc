@@ -34,6 +34,26 @@ std::string Frozen(const Json& vgpu) {
   return by.empty() ? "no" : "by " + by;
 }
 
+// "2 GiB of at most 8 GiB"
+std::string Swapped(const Json& vgpu) {
+  const Json& max = Field(vgpu, "memory_swap_max_bytes");
+  return Size(vgpu, "memory_swap_current_bytes") +
+         (max.is_null() ? "" : " of at most " + Size(vgpu, "memory_swap_max_bytes"));
+}
+
+std::string Moved(const Json& vgpu) {
+  return Size(vgpu, "moved_out_bytes") + " out, " + Size(vgpu, "moved_in_bytes") + " in, in " +
+         FormatMicroseconds(IntegerField(vgpu, "moving_us"));
+}
+
+// How much of the time was lost by waiting for memory, as /proc/pressure has it.
+std::string Pressure(const Json& vgpu) {
+  const Json& pressure = Field(vgpu, "memory_pressure");
+  return Percent(pressure, "some_avg10") + " % of the last 10 s, " + Percent(pressure, "some_avg60") + " % of 60 s, " +
+         Percent(pressure, "some_avg300") + " % of 300 s; " +
+         FormatMicroseconds(IntegerField(pressure, "some_total_us")) + " in all";
+}
+
 std::string Processes(const Json& vgpu) {
   std::string text;
   for (const Json& pid : Field(vgpu, "processes")) text += (text.empty() ? "" : " ") + pid.dump();
@@ -80,6 +100,10 @@ std::string VgpuText(const Json& vgpu) {
       {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
       {"memory peak", Size(vgpu, "memory_peak_bytes")},
       {"memory available", Size(vgpu, "memory_available_bytes")},
+      {"memory on GPU", Size(vgpu, "memory_resident_bytes")},
+      {"memory swapped", Swapped(vgpu)},
+      {"memory moved", Moved(vgpu)},
+      {"memory pressure", Pressure(vgpu)},
       {"out of memory", std::to_string(IntegerField(vgpu, "oom_events")) + " times"},
       {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
       {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
@@ -139,7 +163,8 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 }
 
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
-  if (settings.Empty()) return Fail(EINVAL, "nothing to set", "use --memory, --compute, --weight or --priority");
+  if (settings.Empty())
+    return Fail(EINVAL, "nothing to set", "use --memory, --swap-max, --compute, --weight or --priority");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);

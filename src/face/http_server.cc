@@ -21,9 +21,8 @@ constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr const char* kPaths =
     "GET /healthz, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
-    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze and /thaw, and POST /v1/processes/PID/freeze, /thaw "
-    "and "
-    "/adopt are there";
+    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
+    "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
   response.status = status;
@@ -38,11 +37,11 @@ void Refuse(Response& response, const Error& error, int status) {
 void Refuse(Response& response, const Error& error) { Refuse(response, error, StatusFor(error.code)); }
 
 template <typename Report>
-void ReplyList(Response& response, const char* name, const Result<std::vector<Report>>& reports) {
+void ReplyList(Response& response, const char* name, const Result<std::vector<Report>>& reports, int status = 200) {
   if (!reports) return Refuse(response, reports.error());
   json list = json::array();
   for (const Report& report : *reports) list.push_back(ToJson(report));
-  Reply(response, {{name, std::move(list)}});
+  Reply(response, {{name, std::move(list)}}, status);
 }
 
 void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int status = 200) {
@@ -149,6 +148,17 @@ void HttpServer::Impl::AddSteering() {
       ReplyNothing(response, control_.FreezeVGpu(request.matches[1], frozen));
     });
   }
+  // Moving takes its time: the answer is what is under way.
+  Post("/v1/processes/([0-9]{1,9})/evict", [this](const Request& request, Response& response) {
+    const auto keep = ParseEviction(request.body);
+    if (!keep) return Refuse(response, keep.error());
+    ReplyList(response, "evictions", control_.EvictProcess(std::stoi(request.matches[1]), *keep), 202);
+  });
+  Post("/v1/vgpus/([^/]+)/evict", [this](const Request& request, Response& response) {
+    const auto keep = ParseEviction(request.body);
+    if (!keep) return Refuse(response, keep.error());
+    ReplyList(response, "evictions", control_.EvictVGpu(request.matches[1], *keep), 202);
+  });
   Post("/v1/processes/([0-9]{1,9})/adopt", [this](const Request& request, Response& response) {
     auto vgpu = ParseAdoption(request.body);
     if (!vgpu) return Refuse(response, vgpu.error());

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/size.h"
+#include "face/json.h"
 #include "face/peer_stream.h"
 #include "server/listeners.h"
 #include "server/testing/test_daemon.h"
+#include "wire/protocol.h"
 
 namespace tessera::face {
 namespace {
@@ -61,7 +63,13 @@ class HttpServerTest : public testing::Test {
     return fd;
   }
 
-  server::TestDaemon daemon_{{.gpus = 2}};
+  static server::TestDaemon::Setup SetupWithSwap(const std::string& size) {
+    server::TestDaemon::Setup setup{.gpus = 2};
+    setup.config.swap_size = size;
+    return setup;
+  }
+
+  server::TestDaemon daemon_{SetupWithSwap("0")};
   std::unique_ptr<HttpServer> http_;
   httplib::Client client_{daemon_.RunDir() + "/api.sock", 80};
 };
@@ -72,7 +80,7 @@ TEST_F(HttpServerTest, Health) {
   EXPECT_EQ(answer.type, "application/json");
   EXPECT_EQ(answer.body, json({{"status", "ok"},
                                {"version", TESSERA_VERSION},
-                               {"protocol", 2},
+                               {"protocol", wire::kProtocolVersion},
                                {"soft", true},
                                {"pid", getpid()},
                                {"embedded", false}}));
@@ -91,6 +99,7 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
                            {"memory_promised_bytes", 0},
                            {"memory_unmanaged_bytes", 0},
                            {"context_bytes", 100 * kMiB},
+                           {"swap", nullptr},
                            {"compute_requested_pct", 0.0},
                            {"compute_busy_pct", 0.0},
                            {"vgpus", 0},
@@ -138,29 +147,38 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
   auto answer =
       Post("/v1/vgpus", R"({"name":"a","gpu":1,"memory_limit":"4G","compute_request":30,"compute_limit":"60%"})");
   EXPECT_EQ(answer.status, 201);
-  EXPECT_EQ(answer.body, json({{"name", "a"},
-                               {"gpu", 1},
-                               {"gpu_uuid", "GPU-02020300-0000-0000-0000-000000000000"},
-                               {"uid", getuid()},
-                               {"ephemeral", false},
-                               {"owner_pid", nullptr},
-                               {"memory_limit_bytes", 4 * kGiB},
-                               {"memory_max_bytes", 4 * kGiB},
-                               {"memory_current_bytes", 0},
-                               {"memory_peak_bytes", 0},
-                               {"memory_available_bytes", 4 * kGiB},
-                               {"oom_events", 0},
-                               {"compute_request_pct", 30.0},
-                               {"compute_limit_pct", 60.0},
-                               {"compute_weight", 100},
-                               {"compute_priority", 8},
-                               {"slice_us", 0},
-                               {"frozen", json::array()},
-                               {"compute_current_pct", 0.0},
-                               {"compute_busy_us", 0},
-                               {"compute_waited_us", 0},
-                               {"token", "idle"},
-                               {"processes", json::array()}}));
+  EXPECT_EQ(
+      answer.body,
+      json({{"name", "a"},
+            {"gpu", 1},
+            {"gpu_uuid", "GPU-02020300-0000-0000-0000-000000000000"},
+            {"uid", getuid()},
+            {"ephemeral", false},
+            {"owner_pid", nullptr},
+            {"memory_limit_bytes", 4 * kGiB},
+            {"memory_max_bytes", 4 * kGiB},
+            {"memory_current_bytes", 0},
+            {"memory_peak_bytes", 0},
+            {"memory_available_bytes", 4 * kGiB},
+            {"memory_resident_bytes", 0},
+            {"memory_swap_current_bytes", 0},
+            {"memory_swap_max_bytes", nullptr},
+            {"moved_out_bytes", 0},
+            {"moved_in_bytes", 0},
+            {"moving_us", 0},
+            {"memory_pressure", {{"some_avg10", 0.0}, {"some_avg60", 0.0}, {"some_avg300", 0.0}, {"some_total_us", 0}}},
+            {"oom_events", 0},
+            {"compute_request_pct", 30.0},
+            {"compute_limit_pct", 60.0},
+            {"compute_weight", 100},
+            {"compute_priority", 8},
+            {"slice_us", 0},
+            {"frozen", json::array()},
+            {"compute_current_pct", 0.0},
+            {"compute_busy_us", 0},
+            {"compute_waited_us", 0},
+            {"token", "idle"},
+            {"processes", json::array()}}));
   EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);
   EXPECT_EQ(Get("/v1/vgpus").body.at("vgpus"), json::array({answer.body}));
 
@@ -205,6 +223,16 @@ TEST_F(HttpServerTest, Processes) {
                                 {"frozen", json::array()},
                                 {"memory_bytes", 300 * kMiB},
                                 {"memory_measured_bytes", nullptr},
+                                {"memory_resident_bytes", 300 * kMiB},
+                                {"memory_pinned_bytes", 300 * kMiB},
+                                {"memory_swapped_bytes", 0},
+                                {"memory_evicting_bytes", 0},
+                                {"evict_error", nullptr},
+                                {"moved_out_bytes", 0},
+                                {"moved_in_bytes", 0},
+                                {"moving_us", 0},
+                                {"memory_waited_us", 0},
+                                {"room_waits", 0},
                                 {"contexts", 0},
                                 {"compute_busy_us", 7000},
                                 {"submissions", 5},
@@ -216,6 +244,39 @@ TEST_F(HttpServerTest, Processes) {
   EXPECT_EQ(Get("/v1/gpus").body.at("gpus")[0].at("holder"), "a");
   EXPECT_EQ(Delete("/v1/vgpus/a").status, 409);
   EXPECT_EQ(Delete("/v1/vgpus/a?force=1").status, 204);
+}
+
+TEST_F(HttpServerTest, WhereMemoryIsNotSwappedNothingIsEvicted) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0})").status, 201);
+  server::FakeClient client = daemon_.Connect("a");
+  const std::string evict = "/v1/processes/" + std::to_string(getpid()) + "/evict";
+  const auto refused = Post(evict, R"({"to_bytes":0})");
+  EXPECT_EQ(refused.status, 501);
+  EXPECT_NE(refused.body.at("hint").get<std::string>().find("swap.size"), std::string::npos);
+  EXPECT_EQ(Post("/v1/vgpus/a/evict", "{}").status, 501);
+  EXPECT_EQ(Post("/v1/vgpus/b/evict", "{}").status, 404);
+  EXPECT_EQ(Post("/v1/processes/1/evict", "{}").status, 404);
+  EXPECT_EQ(Post(evict, R"({"to_bytes":-1})").status, 400);
+  EXPECT_EQ(Post(evict, R"({"bytes":1})").status, 400);
+  EXPECT_EQ(Post(evict, "[]").status, 400);
+}
+
+TEST_F(HttpServerTest, MemoryThatIsSwapped) {
+  server::TestDaemon daemon{SetupWithSwap("2G")};
+  daemon.Make({.name = "a", .gpu = "0", .memory_limit = "4G", .memory_max = "20G", .memory_swap_max = "512M"});
+  const auto vgpu = daemon.Report("a");
+  EXPECT_EQ(vgpu.memory_max, 4 * kGiB + 512 * kMiB);
+  EXPECT_EQ(vgpu.memory_swap_max, 512 * kMiB);
+  const json swap = ToJson(daemon.Api().Gpus().value().at(0)).at("swap");
+  EXPECT_EQ(swap, json({{"max_bytes", kGiB},  // two GPUs
+                        {"pool_bytes", 0},
+                        {"pool_used_bytes", 0},
+                        {"capacity_bytes", 10 * kGiB},
+                        {"mover_pid", nullptr},
+                        {"mover_bytes", 0},
+                        {"decision", swap.at("decision")},
+                        {"mode", "together"},
+                        {"turn_us", 0}}));
 }
 
 TEST_F(HttpServerTest, ProblemsSayWhatToDo) {

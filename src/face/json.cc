@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 namespace tessera::face {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::array kErrnoNames = {
     ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
     ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
     ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},   ErrnoName{ENOSYS, "ENOSYS", 501},
+    ErrnoName{EAGAIN, "EAGAIN", 503},
 };
 
 const ErrnoName& Lookup(int code) {
@@ -89,6 +91,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "gpu") return Read(key, value, request.gpu);
   if (key == "memory_limit") return ReadBound(key, value, request.memory_limit);
   if (key == "memory_max") return ReadBound(key, value, request.memory_max);
+  if (key == "memory_swap_max") return ReadBound(key, value, request.memory_swap_max);
   if (key == "compute_request") return Read(key, value, request.compute_request);
   if (key == "compute_limit") return Read(key, value, request.compute_limit);
   if (key == "compute_weight") return Read(key, value, request.compute_weight);
@@ -104,13 +107,35 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     return {};
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "name, program, gpu, memory_limit, memory_max, compute_request, compute_limit, compute_weight, "
-              "compute_priority, ephemeral and owner_pid are known");
+              "name, program, gpu, memory_limit, memory_max, memory_swap_max, compute_request, compute_limit, "
+              "compute_weight, compute_priority, ephemeral and owner_pid are known");
 }
 
 template <typename T>
 json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json();
+}
+
+json ToJson(const server::SwapReport& swap) {
+  return {{"max_bytes", swap.max},
+          {"pool_bytes", swap.pool},
+          {"pool_used_bytes", swap.pool_used},
+          {"capacity_bytes", swap.capacity},
+          {"mover_pid", OrNull(swap.mover)},
+          {"mover_bytes", swap.mover_bytes},
+          {"decision", swap.decision},
+          {"mode", swap.mode},
+          {"turn_us", swap.turn_us}};
+}
+
+// Figures of pressure to the hundredth of a percent, as the kernel gives its own.
+double Hundredths(double percent) { return std::round(percent * 100) / 100; }
+
+json ToJson(const server::Pressure::Figures& pressure) {
+  return {{"some_avg10", Hundredths(pressure.avg10)},
+          {"some_avg60", Hundredths(pressure.avg60)},
+          {"some_avg300", Hundredths(pressure.avg300)},
+          {"some_total_us", pressure.total / kMicrosecond}};
 }
 
 }  // namespace
@@ -126,6 +151,7 @@ json ToJson(const server::GpuReport& gpu) {
           {"memory_promised_bytes", gpu.memory_promised},
           {"memory_unmanaged_bytes", gpu.memory_unmanaged},
           {"context_bytes", gpu.context_bytes},
+          {"swap", gpu.swap ? ToJson(*gpu.swap) : json()},
           {"compute_requested_pct", gpu.compute_requested_pct},
           {"compute_busy_pct", gpu.compute_busy_pct},
           {"vgpus", gpu.vgpus},
@@ -158,6 +184,13 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"memory_current_bytes", vgpu.memory_current},
           {"memory_peak_bytes", vgpu.memory_peak},
           {"memory_available_bytes", vgpu.memory_available},
+          {"memory_resident_bytes", vgpu.memory_resident},
+          {"memory_swap_current_bytes", vgpu.memory_swapped},
+          {"memory_swap_max_bytes", OrNull(vgpu.memory_swap_max)},
+          {"moved_out_bytes", vgpu.moved.out},
+          {"moved_in_bytes", vgpu.moved.in},
+          {"moving_us", vgpu.moved.time_us},
+          {"memory_pressure", ToJson(vgpu.memory_pressure)},
           {"oom_events", vgpu.oom_events},
           {"compute_request_pct", vgpu.compute_request_pct},
           {"compute_limit_pct", vgpu.compute_limit_pct},
@@ -194,6 +227,16 @@ json ToJson(const server::ProcessReport& process) {
           {"frozen", process.frozen},
           {"memory_bytes", process.memory},
           {"memory_measured_bytes", OrNull(process.memory_measured)},
+          {"memory_resident_bytes", process.memory_resident},
+          {"memory_pinned_bytes", process.memory_pinned},
+          {"memory_swapped_bytes", process.memory_swapped},
+          {"memory_evicting_bytes", process.memory_evicting},
+          {"evict_error", process.evict_error.empty() ? json() : json(process.evict_error)},
+          {"moved_out_bytes", process.moved.out},
+          {"moved_in_bytes", process.moved.in},
+          {"moving_us", process.moved.time_us},
+          {"memory_waited_us", process.memory_waited_us},
+          {"room_waits", told(process.room_waits)},
           {"contexts", told(process.contexts)},
           {"compute_busy_us", told(process.compute_busy_us)},
           {"submissions", told(process.submissions)},
@@ -203,6 +246,10 @@ json ToJson(const server::ProcessReport& process) {
           {"oom_errors", told(process.oom_errors)},
           {"state", told(process.state)},
           {"started_us", OrNull(process.started_us)}};
+}
+
+json ToJson(const server::EvictionReport& eviction) {
+  return {{"pid", eviction.pid}, {"gpu", eviction.gpu}, {"evicting_bytes", eviction.evicting}};
 }
 
 json ToJson(const server::CheckReport& check) {
@@ -226,6 +273,16 @@ Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body) {
     if (auto read = ReadField(key, value, request); !read) return std::unexpected(read.error());
   }
   return request;
+}
+
+Result<std::uint64_t> ParseEviction(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
+  for (const auto& [key, value] : fields.items()) {
+    if (key != "to_bytes") return Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "to_bytes is known");
+    if (!value.is_number_unsigned()) return Wrong(key, "a whole number of bytes");
+  }
+  return fields.value("to_bytes", std::uint64_t{0});
 }
 
 Result<std::string> ParseAdoption(const std::string& body) {

@@ -13,6 +13,7 @@ namespace tessera::face {
 nlohmann::json ToJson(const server::GpuReport& gpu);
 nlohmann::json ToJson(const server::VGpuReport& vgpu);
 nlohmann::json ToJson(const server::ProcessReport& process);
+nlohmann::json ToJson(const server::EvictionReport& eviction);
 nlohmann::json ToJson(const server::CheckReport& check);
 
 // RFC 7807: {"type","title","status","detail","hint","code"}.
@@ -26,6 +27,9 @@ const char* NameOfErrno(int code);
 
 // Reads the body of a POST or PATCH. EINVAL names the first field that is unknown or of a wrong type.
 Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body);
+
+// How many bytes may stay on the GPU, as the body of an eviction says; 0 if it does not. EINVAL for anything else.
+Result<std::uint64_t> ParseEviction(const std::string& body);
 
 // The vGPU that the body of an adoption names. EINVAL for anything else.
 Result<std::string> ParseAdoption(const std::string& body);
