@@ -10,7 +10,7 @@ export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 .PHONY: help packages build test unit sanitize lint format demo bench dist install clean
 
 help:
-	@echo "make demo      three programs share one GPU, for a minute (real GPU if there is one, else the soft one)"
+	@echo "make demo      programs share one GPU, for a minute (real GPU if there is one, else the soft one)"
 	@echo "make test      everything that a machine without a GPU can check"
 	@echo "make build     binaries in $(RELEASE)/bin, libraries in $(RELEASE)/lib/tessera"
 	@echo "make bench     figures against a baseline of the same run"

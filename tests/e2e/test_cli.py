@@ -162,7 +162,9 @@ class Commands(SoftGpuTest):
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
-            "vgpus", "processes", "holder", "control"})
+            "vgpus", "processes", "holder", "control", "swap"})
+        self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_used_bytes", "capacity_bytes", "mover_pid",
+                                            "mover_bytes", "decision", "mode", "turn_us"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
                          (0, True, 4 * GIB, GIB, 96 * MIB, 64 * MIB, 1, 1))
@@ -170,12 +172,16 @@ class Commands(SoftGpuTest):
             "name", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
             "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
-            "compute_waited_us", "slice_us", "frozen", "token", "processes"})
+            "compute_waited_us", "slice_us", "frozen", "token", "processes", "memory_resident_bytes",
+            "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_pressure"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
-            "enforce", "complete", "channels", "groups", "frozen"})
+            "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
+            "memory_swapped_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_waited_us", "room_waits"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),
                          (shell.pid, "driver_shell", "team", 96 * MIB, 96 * MIB, 1))

@@ -1,4 +1,6 @@
 // Every way to allocate, and what the program sees of its memory.
+#include <algorithm>
+
 #include "shell.h"
 
 namespace tessera::shell {
@@ -158,6 +160,67 @@ Reply Info(const Words&) {
       .Add("device_total", static_cast<long long>(device_total));
 }
 
+// ---- what is in a piece, and what the driver says of it ----
+
+// The same word in all of a piece.
+CUresult SetAll(const Piece& piece, std::uint32_t word) {
+  return Call("cuMemsetD32_v2", piece.address, word, piece.bytes / sizeof word);
+}
+
+// How many of the words that are looked at, one in each page, are something else.
+Reply Compare(const Piece& piece, std::uint32_t word) {
+  constexpr std::size_t kPage = 64 << 10;
+  std::vector<std::uint32_t> found(piece.bytes / kPage + (piece.bytes % kPage != 0 ? 1 : 0));
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = piece.address;
+  copy.srcPitch = kPage;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = found.data();
+  copy.dstPitch = copy.WidthInBytes = sizeof word;
+  copy.Height = found.size();
+  const CUresult result = Call("cuMemcpy2DUnaligned_v2", const_cast<const CUDA_MEMCPY2D*>(&copy));
+  return Reply(result).Add("wrong", std::count_if(found.begin(), found.end(), [=](auto each) { return each != word; }));
+}
+
+// pointer ID OFFSET: offsets and sizes are of the piece.
+Reply Pointer(const Piece& piece, std::size_t offset) {
+  const CUdeviceptr address = piece.address + offset;
+  CUdeviceptr base = 0, start = 0, device_pointer = 0;
+  std::size_t bytes = 0, range = 0;
+  unsigned type = 0;
+  int ordinal = -1;
+  unsigned char managed = 1;
+  unsigned long long id = 0;
+  CUcontext context = nullptr, current = nullptr;
+  Call("cuCtxGetCurrent", &current);
+  const CUresult result = Call("cuMemGetAddressRange_v2", &base, &bytes, address);
+  CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+  void* values[] = {&type, &ordinal, &context, &start};
+  const CUresult all = Call("cuPointerGetAttributes", 4u, static_cast<CUpointer_attribute*>(names),
+                            static_cast<void**>(values), address);
+  const auto one = [&](CUpointer_attribute name, void* value) {
+    return Call("cuPointerGetAttribute", value, name, address);
+  };
+  const CUresult each = std::max(
+      {one(CU_POINTER_ATTRIBUTE_RANGE_SIZE, &range), one(CU_POINTER_ATTRIBUTE_BUFFER_ID, &id),
+       one(CU_POINTER_ATTRIBUTE_IS_MANAGED, &managed), one(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, &device_pointer)});
+  return Reply(result)
+      .Add("attributes", all)
+      .Add("attribute", each)
+      .Add("base", static_cast<long long>(base - piece.address))
+      .Add("bytes", static_cast<long long>(bytes))
+      .Add("type", type)
+      .Add("ordinal", ordinal)
+      .Add("own_context", context == current)
+      .Add("start", static_cast<long long>(start - piece.address))
+      .Add("range", static_cast<long long>(range))
+      .Add("managed", managed)
+      .Add("pointer", static_cast<long long>(device_pointer - piece.address))
+      .Add("id", static_cast<long long>(id));
+}
+
 }  // namespace
 
 void AddMemoryCommands(Commands& commands) {
@@ -177,6 +240,27 @@ void AddMemoryCommands(Commands& commands) {
     return Call("cuMemRetainAllocationHandle", &handle, reinterpret_cast<void*>(piece(words).address));
   };
   commands["info"] = Info;
+  commands["set"] = [piece](const Words& words) -> Reply {
+    return SetAll(piece(words), static_cast<std::uint32_t>(NumberAt(words, 1)));
+  };
+  commands["compare"] = [piece](const Words& words) {
+    return Compare(piece(words), static_cast<std::uint32_t>(NumberAt(words, 1)));
+  };
+  commands["pointer"] = [piece](const Words& words) { return Pointer(piece(words), NumberAt(words, 1)); };
+  commands["free_inside"] = [piece](const Words& words) -> Reply {
+    return Call("cuMemFree_v2", piece(words).address + NumberAt(words, 1));
+  };
+  // Frees a piece while a stream captures.
+  commands["free_capturing"] = [piece](const Words& words) -> Reply {
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    Call("cuStreamCreate", &stream, 1u);
+    CUresult result = Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (result == CUDA_SUCCESS) result = piece(words).kind->free(piece(words));
+    const CUresult ended = Call("cuStreamEndCapture", stream, &graph);
+    pieces.erase(static_cast<int>(NumberAt(words, 0)));
+    return Reply(result).Add("ended", ended);
+  };
 }
 
 }  // namespace tessera::shell

@@ -1,0 +1,204 @@
+"""Memory that is moved: programs that together do not fit, or alone do not, run with right results."""
+import unittest
+
+from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
+from swapping import SwapTest
+
+NOT_FOUND = 500
+
+
+class Programs(SwapTest):
+    def test_two_that_do_not_fit_together_both_end_with_right_results(self):
+        self.start()
+        for n in range(2):
+            self.create(f"v{n}", memory_max="1G")
+        tenants = [self.tenant_in(f"v{n}", "--memory", "300M", "--memory-stride", "64K", "--kernel-us", "500")
+                   for n in range(2)]
+        for tenant in tenants:
+            tenant.until("ready")
+        for _ in range(3):
+            for tenant in tenants:
+                tenant.makes_progress()
+        for tenant in tenants:
+            tenant.finish()
+        self.assertIn("memory is moved", self.daemon_log())
+        wait_for("all memory to come back", lambda: not self.managed() and self.used() == 0)
+
+    def test_an_allocation_waits_for_room_that_others_give(self):
+        self.start()
+        first, second = self.shells()
+        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", mine, 11)
+        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
+        second.ok("set", theirs, 22)
+        for _ in range(3):
+            self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
+            self.assertEqual(second.ok("compare", theirs, 22)["wrong"], 0)
+        first.ok("free", mine)
+        second.ok("free", theirs)
+
+    def test_one_that_is_larger_than_the_gpu_runs(self):
+        self.start()
+        self.create("big", memory_max="1G")
+        shell = self.shell_with_context("big")
+        ids = [shell.ok("allocate", "alloc", 100 * MIB)["id"] for _ in range(8)]
+        for n in ids:
+            shell.ok("set", n, 1000 + n)
+        for n in ids:
+            self.assertEqual(shell.ok("compare", n, 1000 + n)["wrong"], 0)
+        shell.ok("launch", 3)
+        self.assertEqual(shell.ok("count")["count"], 3)
+        shell.ok("free_all")
+        # In one piece it would have to be made at once, for which there is no place.
+        self.assertEqual(shell.ask("allocate", "alloc", 800 * MIB)["result"], OUT_OF_MEMORY)
+
+    def test_what_is_freed_and_ended_comes_back(self):
+        self.start()
+        first, second = self.shells()
+        for _ in range(3):
+            for shell in (first, second):
+                shell.ok("allocate", "alloc", self.PIECE)
+                shell.ok("free_all")
+        for shell in (first, second):
+            shell.ok("allocate", "alloc", self.PIECE)
+            shell.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
+    def test_what_a_program_sees_is_the_same_wherever_its_memory_is(self):
+        self.start()
+        first, second = self.shells()
+        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
+        before = first.ok("info")
+        seen = [first.ok("pointer", mine, offset) for offset in (0, 4096, self.PIECE - 1)]
+        for offset, pointer in zip((0, 4096, self.PIECE - 1), seen):
+            self.assertEqual((pointer["base"], pointer["start"], pointer["pointer"]), (0, 0, offset))
+            self.assertEqual((pointer["bytes"], pointer["range"]), (self.PIECE, self.PIECE))
+            self.assertEqual((pointer["type"], pointer["ordinal"], pointer["managed"]), (2, 0, 0))
+            self.assertEqual((pointer["own_context"], pointer["attributes"], pointer["attribute"]), (1, 0, 0))
+        self.assertEqual(len({pointer["id"] for pointer in seen}), 1)
+        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
+        second.ok("set", theirs, 1)
+        self.assertEqual([first.ok("pointer", mine, offset) for offset in (0, 4096, self.PIECE - 1)], seen)
+        after = first.ok("info")
+        self.assertEqual((after["total"], after["device_total"]), (GIB, GIB))
+        self.assertEqual(before["total"], GIB)
+        self.assertLessEqual(after["free"], GIB - self.PIECE)
+        first.ok("free", mine)
+        self.assertEqual(first.ok("info")["total"], GIB)
+
+    def test_wrong_calls_get_the_drivers_answers(self):
+        self.start()
+        (shell,) = self.shells(1)
+        self.assertEqual(shell.ask("free_address", "0x123456789000")["result"], INVALID_VALUE)
+        self.assertEqual(shell.ask("free_address", 0)["result"], SUCCESS)
+        self.assertEqual(shell.ask("allocate", "alloc", 0)["result"], INVALID_VALUE)
+        self.assertEqual(shell.ask("allocate", "alloc", 1 << 62)["result"], OUT_OF_MEMORY)
+        self.assertEqual(shell.ask("allocate", "alloc", (1 << 64) - 1)["result"], OUT_OF_MEMORY)
+        piece = shell.ok("allocate", "alloc", 5 * MIB)["id"]
+        self.assertEqual(shell.ask("free_inside", piece, 512)["result"], INVALID_VALUE)
+        self.assertEqual(shell.ask("pointer", piece, 5 * MIB)["result"], NOT_FOUND)  # padding is nobody's
+        shell.ok("set", piece, 3)
+        self.assertEqual(shell.ok("compare", piece, 3)["wrong"], 0)
+        shell.ok("free", piece)
+
+    def test_what_is_freed_while_a_stream_captures_goes_later(self):
+        self.start()
+        (shell,) = self.shells(1)
+        whole = shell.ok("info")["free"]
+        for _ in range(3):
+            piece = shell.ok("allocate", "alloc", 100 * MIB)["id"]
+            self.assertEqual(shell.ok("free_capturing", piece)["ended"], SUCCESS)
+        shell.ok("free", shell.ok("allocate", "alloc", MIB)["id"])
+        self.assertEqual(shell.ok("info")["free"], whole)
+
+    def test_a_context_that_ends_takes_its_memory_along(self):
+        self.start()
+        first, second = self.shells()
+        first.ok("context")
+        piece = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", piece, 4)
+        second.ok("set", second.ok("allocate", "alloc", self.PIECE)["id"], 4)  # which brings it out
+        first.ok("destroy", 1)
+        first.ok("current", 0)
+        more = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", more, 5)
+        self.assertEqual(first.ok("compare", more, 5)["wrong"], 0)
+
+    def test_a_child_of_a_program_with_swapped_memory(self):
+        self.start()
+        first, second = self.shells()
+        piece = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", piece, 4)
+        second.ok("set", second.ok("allocate", "alloc", self.PIECE)["id"], 4)
+        self.assertEqual({k: v for k, v in first.ok("fork").items() if k in ("hangs", "crashed")},
+                         {"hangs": 0, "crashed": 0})
+        self.assertEqual(first.ok("compare", piece, 4)["wrong"], 0)
+
+    def test_a_limit_is_kept_beside_programs_that_swap(self):
+        self.start()
+        self.create("promised", memory_limit="200M")
+        promised = self.shell_with_context("promised")
+        piece = promised.ok("allocate", "alloc", 150 * MIB)["id"]
+        promised.ok("set", piece, 9)
+        first, second = self.shells()
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", 250 * MIB)["id"], 1)
+        self.assertEqual(promised.ok("compare", piece, 9)["wrong"], 0)
+        self.assertEqual(promised.ask("allocate", "alloc", 100 * MIB)["result"], OUT_OF_MEMORY)
+
+
+class ProgramsByGates(Programs):
+    MORE = '[channels]\ncontrol = "off"\n'
+
+
+class LittlePool(SwapTest):
+    SIZE = "64M"
+
+    def test_what_cannot_go_anywhere_is_refused(self):
+        self.start()
+        first, second = self.shells()
+        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", mine, 11)
+        self.assertEqual(second.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
+        self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
+        second.ok("set", second.ok("allocate", "alloc", 100 * MIB)["id"], 1)
+
+
+class NoHostMemory(SwapTest):
+    FLOOR = "100T"
+
+    def test_where_the_host_has_no_memory_free_nobody_hangs(self):
+        self.start()
+        first, second = self.shells()
+        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", mine, 11)
+        self.assertEqual(second.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
+        self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
+        second.ok("set", second.ok("allocate", "alloc", 100 * MIB)["id"], 1)
+
+
+class Churn(SwapTest):
+    PROGRAMS, ROUNDS = 4, 2600
+
+    def test_no_word_is_ever_wrong(self):
+        self.start()
+        done = [self.done(churn) for churn in self.churns(self.PROGRAMS, self.ROUNDS)]
+        self.assertGreaterEqual(sum(each["rounds"] for each in done), 10_000)
+        self.assertGreater(sum(each["replays"] for each in done), 500)
+        self.assertGreater(sum(each["bytes"] for each in done), 512 * MIB)  # more than the GPU has
+        self.assertEqual(sum(each["refused"] for each in done), 0)
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
+    def test_no_word_is_wrong_of_one_that_is_larger_than_the_gpu(self):
+        self.start()
+        (churn,) = self.churns(1, 600, memory_mib=900)
+        self.assertGreater(self.done(churn)["bytes"], 512 * MIB)
+
+
+class ChurnByGates(Churn):
+    MORE = '[channels]\ncontrol = "off"\n'
+    PROGRAMS, ROUNDS = 3, 3400
+
+
+if __name__ == "__main__":
+    unittest.main()
