@@ -1,6 +1,7 @@
 # Standard headers and those of libraries take longer than most files: a part's files are compiled some at a time. Off,
 # each for itself, it is quicker to build what one changed; the linter reads them so, too.
 option(TESSERA_UNITY "compile several files of a part at once" OFF)
+option(TESSERA_FUZZ "build the fuzzers; needs clang" OFF)
 
 # tessera_part(NAME sources... [DEPS targets...]): a static library tessera_NAME, used as <NAME/...>.
 function(tessera_part name)
