@@ -38,6 +38,13 @@ std::invoke_result_t<Task> Control::Run(Task task) {
   return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
 }
 
+template <typename Task>
+std::invoke_result_t<Task> Control::Keep(Task task) {
+  auto answer = Run(std::move(task));
+  if (answer) daemon_.AwaitSaved();
+  return answer;
+}
+
 Result<std::vector<GpuReport>> Control::Gpus() {
   Measure();
   return Run([this]() -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_); });
@@ -61,7 +68,7 @@ Result<std::vector<ProcessReport>> Control::Processes() {
 }
 
 Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
-  return Run([this, request, uid]() -> Result<VGpuReport> {
+  return Keep([this, request, uid]() -> Result<VGpuReport> {
     auto vgpu = daemon_.VGpus().Create(request, uid);
     if (!vgpu) return std::unexpected(vgpu.error());
     return ReportVGpu(daemon_, **vgpu);
@@ -69,7 +76,7 @@ Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
 }
 
 Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
-  return Run([this, name, request]() -> Result<VGpuReport> {
+  return Keep([this, name, request]() -> Result<VGpuReport> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     if (auto changed = daemon_.VGpus().Change(**vgpu, request); !changed) return std::unexpected(changed.error());
@@ -78,7 +85,7 @@ Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& r
 }
 
 Result<void> Control::Remove(const std::string& name, bool force) {
-  return Run([this, name, force]() -> Result<void> {
+  return Keep([this, name, force]() -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     return daemon_.VGpus().Remove(**vgpu, force);
@@ -86,11 +93,11 @@ Result<void> Control::Remove(const std::string& name, bool force) {
 }
 
 Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
-  return Run([this, pid, frozen]() -> Result<void> { return daemon_.Guests().Freeze(pid, frozen); });
+  return Keep([this, pid, frozen]() -> Result<void> { return daemon_.Guests().Freeze(pid, frozen); });
 }
 
 Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
-  return Run([this, name, frozen]() -> Result<void> {
+  return Keep([this, name, frozen]() -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     daemon_.VGpus().Freeze(**vgpu, frozen);

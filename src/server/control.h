@@ -24,6 +24,7 @@ class Control {
   Result<VGpuReport> VGpuNamed(const std::string& name);
   Result<std::vector<ProcessReport>> Processes();  // asks the devices, too
 
+  // What changes a vGPU or freezes something returns when it is written: if this daemon is killed, the next one knows.
   Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
   Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
   Result<void> Remove(const std::string& name, bool force);
@@ -45,6 +46,9 @@ class Control {
  private:
   template <typename Task>
   std::invoke_result_t<Task> Run(Task task);
+  // As Run, and waits until what it changed is written.
+  template <typename Task>
+  std::invoke_result_t<Task> Keep(Task task);
   void Measure();
 
   EventLoop& loop_;

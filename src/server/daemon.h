@@ -53,6 +53,9 @@ class Daemon {
   Measurement AskDevices() const;
   void EndMeasurement(const Measurement& measured);
 
+  // Any thread but the loop's. Waits until what was changed before is in state.json (see StateSaver::Await).
+  void AwaitSaved() { saver_.Await(); }
+
   // Somebody uses the daemon: an embedded one stays for a while longer.
   void StayAwhile();
 

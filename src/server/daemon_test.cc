@@ -68,6 +68,26 @@ TEST_F(DaemonTest, VGpusOutliveTheDaemon) {
   EXPECT_FALSE(Find(daemon, "gone"));
 }
 
+TEST_F(DaemonTest, WhatWasAnsweredOutlivesAKill) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  const auto saved = [&] { return LoadState(run_dir_ + "/state.json").value().vgpus; };
+  for (int i = 0; i < 20; ++i) {
+    daemon.Make({.name = "a", .compute_weight = "7"});
+    ASSERT_EQ(saved().size(), 1U);
+    ASSERT_TRUE(daemon.Api().Change("a", {.compute_weight = "9"}));
+    ASSERT_EQ(saved().at(0).spec.compute.weight, 9);
+    ASSERT_TRUE(daemon.Api().Remove("a", false));
+    ASSERT_TRUE(saved().empty());
+  }
+}
+
+TEST_F(DaemonTest, AStateThatCannotBeWrittenHoldsUpNobody) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  std::filesystem::create_directory(run_dir_ + "/state.json.new");
+  daemon.Make({.name = "a"});
+  EXPECT_TRUE(Find(daemon, "a"));
+}
+
 TEST_F(DaemonTest, AnEphemeralVGpuWhoseOwnerDiedIsNotBroughtBack) {
   {
     Bystander owner;
