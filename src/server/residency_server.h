@@ -130,7 +130,11 @@ class ResidencyServer {
   static bool Active(const VGpu& vgpu);
   static std::uint64_t Resident(const VGpu& vgpu);  // movable bytes
   template <typename Visit>
-  void ForEach(Visit visit) const;
+  void ForEach(Visit visit) const {
+    for (VGpu* vgpu : vgpus_) {
+      for (Process* process : vgpu->processes) visit(*process);
+    }
+  }
 
   EventLoop& loop_;
   const std::uint32_t gpu_;

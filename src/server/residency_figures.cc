@@ -1,0 +1,117 @@
+// What ResidencyServer tells of where memory lies.
+#include <algorithm>
+
+#include "server/chunks.h"
+#include "server/residency_server.h"
+
+namespace tessera::server {
+
+using Doing = Residence::Doing;
+
+std::uint64_t ResidencyServer::Credit(const Process& process) {
+  const std::int64_t credit = process.page->room_credit.load(std::memory_order_relaxed);
+  return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(credit, 0)), process.residence.room);
+}
+
+std::uint64_t ResidencyServer::Pinned(const Process& process) {
+  const std::uint64_t taken = process.residence.room - Credit(process);
+  return std::min(process.page->pinned.load(std::memory_order_relaxed), taken);
+}
+
+std::uint64_t ResidencyServer::Movable(const Process& process) {
+  return process.residence.room - Credit(process) - Pinned(process);
+}
+
+std::uint64_t ResidencyServer::Swapped(const Process& process) {
+  return process.residence.number == 0 ? 0 : process.page->swapped.load(std::memory_order_acquire);
+}
+
+// Room for what is on its way to the GPU was taken when that was ordered.
+std::uint64_t ResidencyServer::Taken(const Process& process) {
+  const Residence& residence = process.residence;
+  return Less(residence.room - Credit(process), residence.doing == Doing::kLoading ? residence.ordered : 0);
+}
+
+std::uint64_t ResidencyServer::Evicting(const Process& process) {
+  const Residence& residence = process.residence;
+  return residence.push + (residence.doing == Doing::kEvicting ? residence.ordered : 0);
+}
+
+Moves ResidencyServer::MovesOf(const Process& process, Nanos now) {
+  const Residence& residence = process.residence;
+  const Nanos under_way = residence.doing == Doing::kNothing ? 0 : now - residence.ordered_at;
+  return {residence.moved_out, residence.moved_in, residence.moving + under_way};
+}
+
+Moves ResidencyServer::MovesOf(const VGpu& vgpu, Nanos now) {
+  Moves sum = vgpu.moved_before;
+  for (const Process* process : vgpu.processes) {
+    const Moves moves = MovesOf(*process, now);
+    sum = {sum.out + moves.out, sum.in + moves.in, sum.time + moves.time};
+  }
+  return sum;
+}
+
+Nanos ResidencyServer::Waited(const Process& process, Nanos now) {
+  const Residence& residence = process.residence;
+  return residence.waited + (residence.waits_since == 0 ? 0 : now - residence.waits_since);
+}
+
+// One that an operator froze has nothing to do until it is thawed, whatever waits: its memory need not be on the GPU.
+bool ResidencyServer::Active(const Process& process) {
+  const bool frozen = process.frozen || process.vgpu->spec.frozen;
+  return process.residence.wanted > 0 || Granted(process) > 0 ||
+         (process.gate.state != Gate::State::kParked && !frozen);
+}
+
+bool ResidencyServer::Active(const VGpu& vgpu) {
+  return std::ranges::any_of(vgpu.processes, [](const Process* process) { return Active(*process); });
+}
+
+std::uint64_t ResidencyServer::Resident(const VGpu& vgpu) {
+  std::uint64_t sum = 0;
+  for (const Process* process : vgpu.processes) sum += Movable(*process);
+  return sum;
+}
+
+std::uint64_t ResidencyServer::Used() const {
+  std::uint64_t used = 0;
+  ForEach([&](const Process& process) { used += process.residence.room - Credit(process); });
+  return used;
+}
+
+std::uint64_t ResidencyServer::Free() const {
+  std::uint64_t used = 0;
+  for (const VGpu* vgpu : vgpus_) {
+    std::uint64_t room = 0;
+    for (const Process* process : vgpu->processes) room += process->residence.room;
+    const auto promise = host_.promise(*vgpu);
+    used += promise ? std::max(*promise, room) : room;
+  }
+  return Less(host_.capacity(), used);
+}
+
+// Whether anything is not as everybody would like it.
+bool ResidencyServer::Pressed() const {
+  bool pressed = false;
+  ForEach([&](const Process& process) {
+    const Residence& residence = process.residence;
+    pressed |= residence.wanted > 0 || Granted(process) > 0 || residence.stopped || residence.push > 0 ||
+               residence.doing != Doing::kNothing || Swapped(process) > 0;
+  });
+  return pressed;
+}
+
+ResidencyServer::Figures ResidencyServer::FiguresNow() const {
+  return {.swap_max = swap_max_,
+          .pool = pool_,
+          .pool_used = pool_used_,
+          .capacity = host_.capacity(),
+          .mover = MoverPid(),
+          .mover_bytes = MoverBytes(),
+          .decision = why_no_mover_.empty() ? policy_.Why() : why_no_mover_,
+          .turns = policy_.CurrentMode() == sched::Residency::Mode::kTurns,
+          .turn = policy_.TurnLength()};
+}
+
+}  // namespace tessera::server
