@@ -58,11 +58,14 @@ struct Steering {
 };
 
 // Forks the watchdog, so it must come before any thread.
-Steering OpenSteering(server::GpuDriver& driver, const server::Config& config) {
+Steering OpenSteering(server::GpuDriver& driver, const server::Config& config, const std::string& run_dir) {
   if (!config.steer_channels) return {.why_not = "channels.control is \"off\" in the configuration"};
   auto control = driver.OpenControl();
   if (!control) return {.why_not = control.error().Text()};
-  auto watchdog = channel::Watchdog::Start([&driver] { return driver.OpenControl(); }, kWatchdogTimeout);
+  auto lock = server::LockWatchdog(run_dir);
+  if (!lock) return {.why_not = "there is no watchdog: " + lock.error().Text()};
+  auto watchdog =
+      channel::Watchdog::Start([&driver] { return driver.OpenControl(); }, kWatchdogTimeout, std::move(*lock));
   if (!watchdog) return {.why_not = "there is no watchdog: " + watchdog.error().Text()};
   return {.control = std::move(*control), .watchdog = std::move(*watchdog), .why_not = {}};
 }
@@ -82,7 +85,7 @@ Result<void> Serve(const server::Options& options) {
   if (!lock) return std::unexpected(lock.error());
   auto driver = options.soft_spec ? server::OpenSoftDriver(*options.soft_spec) : server::OpenNvmlDriver();
   if (!driver) return std::unexpected(driver.error());
-  Steering steering = OpenSteering(**driver, *config);
+  Steering steering = OpenSteering(**driver, *config, run_dir);
   auto listeners = server::Listeners::Open(run_dir, config->api_group);
   if (!listeners) return std::unexpected(listeners.error());
 

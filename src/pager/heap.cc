@@ -217,6 +217,7 @@ void Heap::Count(const Region& region, const Chunk& chunk) {
 
 void Heap::Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) {
   if (chunk.backing == Backing::kNone) return;
+  if (chunk.backing == Backing::kHost || chunk.offered || chunk.wanted) figures_.unsafe += bytes;
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += bytes;
     return;

@@ -24,6 +24,7 @@ struct HeapFigures {
   std::uint64_t swapped = 0;   // by host memory
   std::uint64_t pinned = 0;    // part of `resident` that must not move
   std::uint64_t empty = 0;     // part of `resident` without blocks
+  std::uint64_t unsafe = 0;    // in chunks that kernels must not touch now: without an address, or being copied
   std::uint64_t coming = 0;    // GPU memory that chunks are being copied to, which are in `swapped` still
   bool operator==(const HeapFigures&) const = default;
 };

@@ -80,7 +80,7 @@ bool LineAgent::On(const Message& message, std::span<UniqueFd> fds, std::vector<
       return true;
     case LineType::kKeep: {
       const auto indices = Indices(message, offered);
-      for (const std::size_t i : indices) heap_.large_.chunks[i].offered = false;
+      for (const std::size_t i : indices) Mark(i, &Chunk::offered, false);
       return indices.size() == message.count;
     }
     case LineType::kStay: {
@@ -105,7 +105,7 @@ LineAgent::Answer LineAgent::Offer(std::uint32_t most) {
     int fd = -1;
     if (heap_.driver_.Export(&fd, region.chunks[i].handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
       break;  // out of descriptors, say: fewer go
-    region.chunks[i].offered = true;
+    Mark(i, &Chunk::offered, true);
     answer.message.chunk[answer.message.count++] = region.AddressOf(i);
     answer.fds.emplace_back(fd);
   }
@@ -128,7 +128,7 @@ LineAgent::Answer LineAgent::Want(std::uint32_t most) {
       if (answer.message.count == 0) answer.message.error = result;
       break;
     }
-    region.chunks[i].wanted = true;
+    Mark(i, &Chunk::wanted, true);
     SetComing(i, handle);
     answer.message.chunk[answer.message.count++] = region.AddressOf(i);
     answer.fds.emplace_back(fd);
@@ -144,10 +144,19 @@ void LineAgent::SetComing(std::size_t index, Driver::Handle handle) {
   heap_.room_.Holds(heap_.figures_);
 }
 
+// A copy of the chunk begins or ends.
+void LineAgent::Mark(std::size_t index, bool Chunk::* copy, bool under_way) {
+  Chunk& chunk = heap_.large_.chunks[index];
+  if (chunk.*copy == under_way) return;
+  heap_.Uncount(heap_.large_, chunk);
+  chunk.*copy = under_way;
+  heap_.Count(heap_.large_, chunk);
+}
+
 // A chunk that was wanted does not come.
 void LineAgent::LeaveOut(std::size_t index) {
   Chunk& chunk = heap_.large_.chunks[index];
-  chunk.wanted = false;
+  Mark(index, &Chunk::wanted, false);
   if (chunk.coming != 0 && !heap_.stopped_) heap_.driver_.Release(chunk.coming);
   SetComing(index, 0);
   heap_.ReleaseEmpty(heap_.large_, index);
@@ -165,7 +174,7 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     if (answer.message.error != CUDA_SUCCESS) break;
     stored.push_back(handle);
   }
-  for (const std::size_t i : indices) region.chunks[i].offered = false;
+  for (const std::size_t i : indices) Mark(i, &Chunk::offered, false);
   if (answer.message.error != CUDA_SUCCESS) {
     for (const Driver::Handle handle : stored) heap_.driver_.Release(handle);
     return answer;
@@ -191,9 +200,10 @@ LineAgent::Answer LineAgent::Loaded(const Message& message) {
   }
   const auto map = [&](std::size_t i) {
     const std::uint64_t address = region.AddressOf(i);
-    if (region.chunks[i].backing == Backing::kHostMapped) heap_.driver_.Unmap(address, region.chunk_bytes);
-    region.chunks[i].backing = Backing::kHost;
-    return heap_.driver_.Map(address, region.chunk_bytes, 0, region.chunks[i].coming, 0);
+    Chunk& chunk = region.chunks[i];
+    if (chunk.backing == Backing::kHostMapped) heap_.driver_.Unmap(address, region.chunk_bytes);
+    heap_.Set(region, chunk, Backing::kHost, chunk.handle);
+    return heap_.driver_.Map(address, region.chunk_bytes, 0, chunk.coming, 0);
   };
   std::size_t mapped = 0;
   for (; error == CUDA_SUCCESS && mapped < indices.size(); mapped += error == CUDA_SUCCESS ? 1 : 0)
@@ -219,7 +229,8 @@ LineAgent::Answer LineAgent::Loaded(const Message& message) {
     const Driver::Handle handle = chunk.coming;
     SetComing(i, 0);
     heap_.Set(region, chunk, Backing::kDevice, handle);
-    chunk.wanted = chunk.known = false;
+    Mark(i, &Chunk::wanted, false);
+    chunk.known = false;
   }
   return answer;
 }
@@ -243,7 +254,7 @@ CUresult LineAgent::MapHost(std::size_t index) {
   if (result != CUDA_SUCCESS) return result;
   result = heap_.SetAccess(address, region.chunk_bytes);
   if (result == CUDA_SUCCESS) {
-    chunk.backing = Backing::kHostMapped;
+    heap_.Set(region, chunk, Backing::kHostMapped, chunk.handle);
   } else {
     heap_.driver_.Unmap(address, region.chunk_bytes);
   }
@@ -270,7 +281,8 @@ void LineAgent::Lost() {
   std::lock_guard lock(heap_.mutex_);
   Heap::Region& region = heap_.large_;
   for (std::size_t i = 0; i < region.chunks.size(); ++i) {
-    region.chunks[i].offered = region.chunks[i].known = false;
+    Mark(i, &Chunk::offered, false);
+    region.chunks[i].known = false;
     LeaveOut(i);
   }
   heap_.dropped_.clear();

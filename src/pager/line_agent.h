@@ -41,6 +41,7 @@ class LineAgent {
   Answer Want(std::uint32_t most);
   Answer Stored(const Message& message, std::span<UniqueFd> fds);
   Answer Loaded(const Message& message);
+  void Mark(std::size_t index, bool Chunk::* copy, bool under_way);
   void SetComing(std::size_t index, Driver::Handle handle);
   void LeaveOut(std::size_t index);
   Answer Settle();

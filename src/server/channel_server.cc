@@ -44,7 +44,8 @@ void ChannelServer::LetGo() {
       std::vector<pid_t> frozen;
       for (const auto& [pid, process] : processes_) {
         const auto use = process.uses.find(gpu);
-        if (use != process.uses.end() && (use->second.reasons & Bit(reason))) frozen.push_back(pid);
+        if (use == process.uses.end() || !(use->second.reasons & Bit(reason))) continue;
+        if (reason != FreezeReason::kMove || use->second.MayRun()) frozen.push_back(pid);
       }
       if (!frozen.empty()) (void)Thaw(gpu, frozen, reason);  // what fails now the watchdog does
     }
@@ -169,7 +170,10 @@ void ChannelServer::Release(pid_t pid) {
   Beat();
   const bool alive = Available() && Alive(found->second);
   for (auto& [gpu, use] : found->second.uses) {
-    use.reasons = alive ? use.reasons & (Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory)) : 0;
+    use.waits = alive && !use.MayRun();
+    const std::uint8_t stay =
+        Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory) | (use.waits ? Bit(FreezeReason::kMove) : 0);
+    use.reasons = alive ? use.reasons & stay : 0;
     if (alive) {
       (void)Settle(gpu, {&pid, 1});
     } else if (watchdog_) {
@@ -186,8 +190,19 @@ void ChannelServer::Forget(pid_t pid) {
   if (std::ranges::any_of(found->second.uses, frozen)) {
     left_.insert(pid);
   } else {
+    for (const auto& [gpu, use] : found->second.uses) {
+      if (use.guard && watchdog_) watchdog_->Unguard(pid, gpu);
+    }
     processes_.erase(found);
   }
+}
+
+void ChannelServer::Guard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset) {
+  if (let_go_) return;
+  Use& use = Find(pid).uses[gpu];
+  use.guard.emplace(file, offset);
+  use.waits = false;
+  if (watchdog_) watchdog_->Guard(pid, gpu, file, offset);
 }
 
 void ChannelServer::Reap() {
@@ -411,6 +426,10 @@ void ChannelServer::RetryThaws() {
   if (!Available() || let_go_) return;
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
+      if (use.waits && use.MayRun()) {
+        use.waits = false;
+        use.reasons &= static_cast<std::uint8_t>(~Bit(FreezeReason::kMove));
+      }
       if (use.reasons == 0 && (!use.off.empty() || use.reach)) (void)Settle(gpu, {&pid, 1});
     }
   }

@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "channel/control.h"
 #include "channel/driver_abi.h"
+#include "channel/guard_page.h"
 #include "channel/object_table.h"
 #include "channel/watchdog.h"
 #include "server/latency.h"
@@ -59,6 +60,9 @@ class ChannelServer {
   void Release(pid_t pid);
   // Forgets those of them that have ended.
   void Reap();
+  // The process is here (again), and says at `offset` of the first page of this file whether it could go on while its
+  // memory is moved (base/move_guard.h). When it is forgotten it is thawed as soon as that is so.
+  void Guard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset);
   // Whether the process's work on the GPU can be steered.
   bool Knows(pid_t pid, std::uint32_t gpu);
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
@@ -110,6 +114,11 @@ class ChannelServer {
     // (docs/hardware-log.md), so nothing is.
     std::set<Channel> off;
     std::optional<channel::Reach> reach;  // of the freeze, where the control finds the channels itself
+    std::optional<channel::GuardPage> guard;
+    bool waits = false;  // it was released, but could not go on yet
+    bool MayRun() const {
+      return !(reasons & static_cast<std::uint8_t>(FreezeReason::kMove)) || !guard || guard->Release();
+    }
   };
   struct Process {
     UniqueFd fd;  // pidfd

@@ -65,6 +65,19 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   return fd;
 }
 
+Result<UniqueFd> LockWatchdog(const std::string& run_dir) {
+  constexpr Nanos kPatience = 15 * kSecond;  // a watchdog's own is shorter
+  const std::string path = run_dir + "/watchdog.lock";
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return FailErrno("cannot open " + path, kElsewhere);
+  for (const Nanos end = MonotonicNow() + kPatience; flock(fd.Get(), LOCK_EX | LOCK_NB) != 0; usleep(1000)) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return FailErrno("cannot lock " + path, kElsewhere);
+    if (MonotonicNow() >= end)
+      return Fail(EBUSY, "the watchdog of an earlier daemon does not end", "end the process tesserad-wdog");
+  }
+  return fd;
+}
+
 Result<Listeners> Listeners::Open(const std::string& run_dir, const std::string& api_group) {
   Listeners listeners;
   if (auto taken = listeners.TakeActivated(); !taken) return std::unexpected(taken.error());

@@ -10,6 +10,10 @@ namespace tessera::server {
 // Makes this the one daemon of a run directory for as long as the result lives. EBUSY names the other's pid.
 Result<UniqueFd> LockRunDir(const std::string& run_dir);
 
+// Waits until the watchdog of an earlier daemon in `run_dir` has ended: what it thaws must not be in the middle of a
+// move that this daemon began. The lock is for this daemon's watchdog to keep. EBUSY after 15 s.
+Result<UniqueFd> LockWatchdog(const std::string& run_dir);
+
 // The daemon's sockets: handed over by the service manager (sd_listen_fds(3), names "client" and "api"), or bound here.
 class Listeners {
  public:

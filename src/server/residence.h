@@ -26,7 +26,6 @@ struct Residence {
   Nanos granted_at = 0;      // when it last got what it waited for, which it takes out of its credit
   bool stopped = false;      // it does not run, because of its memory
   bool leaves = false;       // memory of it is to go: it stays stopped until that has begun
-  bool settled = true;       // every address is valid, by host memory where need be
   std::uint64_t push = 0;    // an operator wants so much of it out
   Doing doing = Doing::kNothing;
   std::uint64_t ordered = 0;  // of the mover, and not yet done

@@ -47,6 +47,7 @@ UniqueFd ResidencyServer::MakeLine(Process& process) {
   residence.doing = Doing::kNothing;
   residence.ordered = residence.out = residence.in = 0;
   residence.stuck_until = 0;
+  process.page->guard.released = 0;  // it has no other line now
   if (mover_ready_) Introduce(process);
   return UniqueFd(ends[0]);
 }
@@ -153,6 +154,8 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     mover_ready_ = true;
     mover_bytes_ = message->bytes;
     why_no_mover_.clear();
+    // First what it may hold: programs bring what they have of its predecessor's.
+    mover_->Send({.type = wire::MoverType::kPool, .bytes = 0, .other = swap_max_});
     ForEach([&](Process& process) { Introduce(process); });
     log::Info("GPU {}: memory can be moved; the mover takes {} of the GPU", gpu_, FormatSize(mover_bytes_));
     return Work();
@@ -191,12 +194,9 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   Residence& residence = process.residence;
   const bool settling = message.type == wire::MoverType::kSettled;
   if (message.type == wire::MoverType::kLoaded) residence.room = Less(residence.room, message.bytes);
-  if (settling) {
-    residence.settled = message.error == 0;
-    if (message.error != 0)
-      log::Error("process {}: its memory is not where it should be (error {}); it stays stopped", process.pid,
-                 message.error);
-  }
+  if (settling && message.error != 0)
+    log::Error("process {}: its memory is not where it should be (error {}); it stays stopped", process.pid,
+               message.error);
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   if (residence.doing == Doing::kEvicting) residence.evict_error = message.error == ENODATA ? 0 : message.error;

@@ -301,7 +301,6 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
     Stop(*process, now);
     if (!host_.still(*process)) continue;
     if (Order(*process, Doing::kEvicting, bytes, now)) {
-      residence.settled = false;
       residence.push = 0;
       excess = Less(excess, bytes);
       may_go = Less(may_go, bytes);
@@ -337,11 +336,6 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     Residence& residence = process->residence;
     if (residence.wanted > 0) all = false;  // what it waits for is still being made: its turn has not begun
     if (!residence.stopped) continue;
-    // Without a line nobody can bring its memory back, or make its addresses valid.
-    if (residence.number == 0 && process->page->swapped.load(std::memory_order_acquire) > 0) {
-      all = false;
-      continue;
-    }
     const std::uint64_t out = Swapped(*process);
     const bool more = out > 0 && now >= residence.stuck_until && Less(target, Resident(vgpu)) >= kChunk;
     if (residence.doing != Doing::kNothing || residence.leaves || residence.push > 0 || more) {
@@ -349,8 +343,9 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
       continue;
     }
     if (out > 0 && !Active(*process)) continue;  // nobody needs it now
-    if (out > 0 && !residence.settled) {
-      if (host_.still(*process)) Order(*process, Doing::kSettling, 0, now);
+    // A program whose line broke makes its addresses valid by itself.
+    if (process->page->guard.unsafe != 0) {
+      if (residence.number != 0 && host_.still(*process)) Order(*process, Doing::kSettling, 0, now);
       all = false;
       continue;
     }

@@ -68,6 +68,8 @@ class Attachment {
   std::uint64_t MemoryTotal() const { return memory_total_; }
   // Where the memory of the pager's heap lies now.
   void HeapHolds(const pager::HeapFigures& figures);
+  // Where this program and whoever may let it run without a daemon agree on that.
+  MoveGuard& Guard() const { return Page()->guard; }
   // Another line to the mover. False: there is none.
   bool AskForLine(UniqueFd* line);
   // Where memory is allocated so that it can be moved; null where it is not.
@@ -147,7 +149,7 @@ class Attachment {
   std::atomic<std::uint64_t> room_held_{0};    // likewise
   std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
   std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
-  std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0};
+  std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0};
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
   std::atomic<std::uint32_t> contexts_held_{0};
 };

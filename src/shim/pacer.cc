@@ -355,6 +355,10 @@ bool Attachment::Reconnect() {
 }
 
 bool Attachment::ReconnectLocked() {
+  // Who comes to a daemon has nothing under way with the mover of another.
+  ForEach([](Attachment& attachment) {
+    if (attachment.paging_) attachment.paging_->Retreat();
+  });
   return Session::Instance().Reconnect([] { ForEach([](Attachment& attachment) { attachment.Reattach(); }); });
 }
 
@@ -372,7 +376,7 @@ void Attachment::MindDaemon(Nanos now) {
   if (now - session.LostSince() < session.Grace()) return;
   ForEach([block = session.BlockOnLoss()](Attachment& attachment) {
     std::lock_guard lock(attachment.mutex_);
-    if (attachment.on_fallback_) return;
+    if (attachment.on_fallback_ || (attachment.paging_ && !attachment.paging_->Safe())) return;
     Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
         block ? "waiting until one answers" : "going on without limits of time");
     wire::Page* before = attachment.Page();

@@ -190,6 +190,7 @@ void Paging::Serve() {
       AskForLine();
       next_ask = MonotonicNow() + kSecond;
     }
+    RetreatIfAsked();
     {
       std::lock_guard lock(mutex_);
       if (next_line_) {
@@ -238,6 +239,8 @@ bool Paging::Answer() {
   // Where room is short, none is kept for later.
   if (message && message->type == wire::LineType::kEvict) heap_->Trim(kNever);
   if (!message || !agent_->On(*message, std::span(fds, received), &answers)) return false;
+  // Said after what is offered, or wanted, counts as unsafe (MoveGuard).
+  if (Released()) return false;
   for (const auto& answer : answers) {
     if (answer.message.error != CUDA_SUCCESS) continue;
     const auto bytes = static_cast<std::int64_t>(answer.message.count * wire::kChunkBytes);
@@ -272,6 +275,27 @@ void Paging::LoseLine() {
   if (!stopped_) agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
 }
 
+bool Paging::Released() const { return attachment_.Guard().released != 0; }
+
+void Paging::Retreat() {
+  std::unique_lock lock(mutex_);
+  retreats_ = true;
+  eventfd_write(wake_.Get(), 1);
+  retreated_.wait(lock, [this] { return !retreats_ || stopped_; });
+}
+
+void Paging::RetreatIfAsked() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!retreats_) return;
+    next_line_.Reset();
+  }
+  LoseLine();
+  std::lock_guard lock(mutex_);
+  retreats_ = false;
+  retreated_.notify_all();
+}
+
 void Paging::Follow(UniqueFd line) {
   {
     std::lock_guard lock(mutex_);
@@ -284,6 +308,7 @@ void Paging::Stop() {
   stopped_ = true;
   heap_->Stop();
   eventfd_write(wake_.Get(), 1);
+  retreated_.notify_all();
 }
 
 void Paging::AbandonAfterFork() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <vector>
 
@@ -39,6 +40,11 @@ class Paging : public pager::Room {
 
   // A new daemon, with a new mover.
   void Follow(UniqueFd line);
+  // There is no daemon now, and so no mover that would be right to move anything: gives the line up. Returns when every
+  // address is valid and nothing is being copied. Not on the pager's own thread.
+  void Retreat();
+  // Whether that is so now.
+  bool Safe() const { return heap_->Figures().unsafe == 0; }
   void Stop();
   void AbandonAfterFork();
 
@@ -55,6 +61,8 @@ class Paging : public pager::Room {
   bool Answer();
   bool Send(std::vector<pager::LineAgent::Answer>& answers);
   void LoseLine();
+  void RetreatIfAsked();
+  bool Released() const;
   void AskForLine();
 
   Attachment& attachment_;
@@ -68,6 +76,8 @@ class Paging : public pager::Room {
   std::mutex mutex_;                     // guards what follows
   UniqueFd line_;                        // used by the thread alone
   UniqueFd next_line_;                   // that it is to follow
+  bool retreats_ = false;                // the line is to be given up
+  std::condition_variable retreated_;    // and was
   std::vector<pager::Block> unsettled_;  // freed while a stream captured: their work may not have ended
 };
 

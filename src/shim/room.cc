@@ -58,8 +58,17 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
     }
     wire::Roomed answer;
     wire::Header header;
-    // Without a daemon nobody else is asked either: what the driver has is to be had.
-    if (!Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header)) break;
+    if (!Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header)) {
+      // What the driver has left is the next mover's, without which nothing could make room. Once it is clear that no
+      // daemon comes there is nobody to leave it to.
+      if (page == &fallback_) {
+        if (page->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) break;
+        waits_since = now;
+      }
+      WaitForRing(seen, kReconnectEvery);
+      MindDaemon(MonotonicNow());
+      continue;
+    }
     if (answer.bytes >= bytes) break;
     if (!answer.wait) {
       page->oom_errors.fetch_add(1, std::memory_order_relaxed);
@@ -89,6 +98,7 @@ void Attachment::HeapHolds(const pager::HeapFigures& figures) {
   heap_pinned_ = figures.pinned;
   heap_empty_ = figures.empty;
   heap_swapped_ = figures.swapped;
+  heap_unsafe_ = figures.unsafe;
   ReportRoom();
 }
 
@@ -97,6 +107,7 @@ void Attachment::ReportRoom() {
   page->pinned.store(pinned_held_ + heap_pinned_, std::memory_order_relaxed);
   page->empty.store(heap_empty_, std::memory_order_relaxed);
   page->swapped.store(heap_swapped_, std::memory_order_release);
+  page->guard.unsafe = heap_unsafe_.load();
 }
 
 }  // namespace tessera::shim

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/move_guard.h"
+
 namespace tessera::wire {
 
 inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", little endian
@@ -64,6 +66,8 @@ struct Page {
   std::atomic<std::uint64_t> room_waits{0};               // allocations that waited for room
   // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
   std::atomic<std::int64_t> reached_ns{0};
+  // Where the program is stopped while its memory is moved: whether it could go on.
+  MoveGuard guard;
 };
 
 static_assert(sizeof(Page) <= kPageBytes);
