@@ -1,11 +1,13 @@
 #include "channel/watchdog.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -16,6 +18,7 @@
 #include <optional>
 #include <thread>
 
+#include "channel/guard_page.h"
 #include "channel/soft_control.h"
 #include "soft/arbiter.h"
 #include "soft/test_process.h"
@@ -176,6 +179,82 @@ TEST_F(WatchdogTest, TriesAgain) {
   watchdog.reset();
   EXPECT_EQ(seen_->opened, 4);
   EXPECT_EQ(seen_->thaws, 1);
+}
+
+// What a process shares, and says there of its memory.
+class SharedGuard {
+ public:
+  static constexpr std::uint32_t kOffset = 64;
+  SharedGuard() : file_(memfd_create("guard", MFD_CLOEXEC)) {
+    EXPECT_EQ(ftruncate(file_.Get(), GuardPage::kBytes), 0);
+    bytes_ =
+        static_cast<std::byte*>(mmap(nullptr, GuardPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.Get(), 0));
+  }
+  ~SharedGuard() { munmap(bytes_, GuardPage::kBytes); }
+  int File() const { return file_.Get(); }
+  MoveGuard* operator->() const { return reinterpret_cast<MoveGuard*>(bytes_ + kOffset); }
+
+ private:
+  UniqueFd file_;
+  std::byte* bytes_;
+};
+
+TEST_F(WatchdogTest, WhoseMemoryIsMovedIsThawedWhenItCouldGoOn) {
+  const SharedGuard moved;
+  moved->unsafe = 1;
+  const auto watchdog = MustStart(kShort);
+  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
+  ASSERT_TRUE(watchdog->NoteFrozen(1234, 0, Process(1234, 100, 1)));
+  WaitFor([&] { return moved->released == 1 && seen_->thaws >= 1; });
+  EXPECT_EQ(seen_->thaw[0].pid, 1234);
+  EXPECT_EQ(seen_->thaws, 1) << "the other one is thawed, and not again and again";
+  moved->unsafe = 0;
+  WaitFor([&] { return seen_->thaws >= 2; });
+  EXPECT_EQ(seen_->thaw[1].pid, getpid());
+}
+
+TEST_F(WatchdogTest, ItsLastThawWaitsForWhoCannotGoOnYet) {
+  const SharedGuard moved;
+  moved->unsafe = 1;
+  auto watchdog = MustStart(kLong);
+  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->Guard(499'999'999, 0, moved.File(), SharedGuard::kOffset);  // it has ended
+  ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
+  ASSERT_TRUE(watchdog->NoteFrozen(499'999'999, 0, Process(499'999'999, 100, 1)));
+  std::thread settles([&] {
+    WaitFor([&] { return moved->released == 1 && seen_->thaws == 1; });
+    moved->unsafe = 0;
+  });
+  watchdog.reset();
+  settles.join();
+  EXPECT_EQ(seen_->thaws, 2);
+  EXPECT_EQ(seen_->thaw[1].pid, getpid());
+}
+
+TEST_F(WatchdogTest, WhoIsNoLongerGuardedIsThawedAtOnce) {
+  const SharedGuard moved;
+  moved->unsafe = 1;
+  auto watchdog = MustStart(kLong);
+  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->Unguard(getpid(), 0);
+  ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
+  watchdog.reset();
+  EXPECT_EQ(seen_->thaws, 1);
+  EXPECT_EQ(moved->released, 0u);
+}
+
+TEST_F(WatchdogTest, ItKeepsItsLockUntilTheLastThaw) {
+  std::string path = testing::TempDir() + "watchdog_XXXXXX";
+  UniqueFd lock(mkstemp(path.data()));
+  ASSERT_EQ(flock(lock.Get(), LOCK_EX), 0);
+  auto watchdog = Watchdog::Start(Open(), kLong, std::move(lock));
+  ASSERT_TRUE(watchdog);
+  const UniqueFd next(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_NE(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
+  watchdog->reset();
+  EXPECT_EQ(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
+  unlink(path.c_str());
 }
 
 TEST_F(WatchdogTest, TheDaemonsDeathIsSeen) {

@@ -53,6 +53,39 @@ TEST_F(LineAgentTest, MemoryGoesAndComesBackWithWhatIsInIt) {
   ExpectRightFigures();
 }
 
+// A program may run while nothing of its memory is without an address, or being copied.
+TEST_F(LineAgentTest, TellsWhatIsUnsafeNow) {
+  const auto unsafe = [&] {
+    ExpectRightFigures();
+    return heap->Figures().unsafe / kChunk;
+  };
+  const auto blocks = AllocateChunks(3);
+  EXPECT_EQ(unsafe(), 0u);
+  ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 2}));
+  EXPECT_EQ(unsafe(), 2u);
+  ASSERT_TRUE(Say(Naming(LineType::kKeep, {blocks[0], blocks[1]})));
+  EXPECT_EQ(unsafe(), 0u);
+  mover.Evict(2);
+  EXPECT_EQ(unsafe(), 2u);
+  mover.Settle();
+  EXPECT_EQ(unsafe(), 0u);
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1}));
+  EXPECT_EQ(unsafe(), 1u);
+  ASSERT_TRUE(Say(Naming(LineType::kStay, Chunks(answers[0]))));
+  EXPECT_EQ(unsafe(), 0u);
+  mover.Load(1);
+  EXPECT_EQ(unsafe(), 0u);
+  ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 1}));
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1}));
+  EXPECT_EQ(unsafe(), 2u);
+  agent.Lost();
+  EXPECT_EQ(unsafe(), 0u);
+  mover.Evict(8);
+  EXPECT_EQ(unsafe(), 2u);
+  for (const CUdeviceptr block : blocks) heap->Free(block);
+  EXPECT_EQ(unsafe(), 0u);
+}
+
 TEST_F(LineAgentTest, WhatStaysOutCanBeReachedOnceItIsSettled) {
   const auto blocks = AllocateChunks(3);
   mover.Evict(8);

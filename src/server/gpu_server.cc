@@ -77,7 +77,8 @@ std::uint64_t GpuServer::Outside(const Process& process) const {
 
 std::uint64_t GpuServer::RoomCapacity() const {
   std::uint64_t taken = memory_.Ledger().Reserve() + unmanaged_;
-  if (residency_->MoverPid() != 0) taken += std::max(residency_->MoverBytes(), memory_.ContextBytes());
+  // Also while there is no mover: one that finds no place can make none.
+  taken += std::max(residency_->MoverBytes(), memory_.ContextBytes());
   for (const VGpu* vgpu : vgpus_) {
     if (vgpu->spec.memory.limit) continue;  // within its promise
     for (const Process* process : vgpu->processes) taken += Outside(*process);

@@ -44,12 +44,19 @@ UniqueFd ResidencyServer::MakeLine(Process& process) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
   residence.number = next_number_++;
   residence.line.Reset(ends[1]);
-  residence.doing = Doing::kNothing;
-  residence.ordered = residence.out = residence.in = 0;
+  Abandon(residence);
+  residence.out = residence.in = 0;
   residence.stuck_until = 0;
   process.page->guard.released = 0;  // it has no other line now
   if (mover_ready_) Introduce(process);
   return UniqueFd(ends[0]);
+}
+
+// Nobody carries out what was ordered. What was on its way stayed where it was; the room for it was not used.
+void ResidencyServer::Abandon(Residence& residence) {
+  if (residence.doing == Doing::kLoading) residence.room = Less(residence.room, residence.ordered);
+  residence.doing = Doing::kNothing;
+  residence.ordered = 0;
 }
 
 void ResidencyServer::Introduce(Process& process) {
@@ -95,6 +102,7 @@ bool ResidencyServer::EnsureMover(Nanos now) {
   next_start_ = now + kRestartMover;
   auto started = host_.start_mover([this](const wire::MoverMessage* message) { OnMover(message); });
   if (!started) {
+    ++failed_starts_;
     why_no_mover_ = started.error().Text();
     log::Error("GPU {}: memory cannot be moved: {}", gpu_, why_no_mover_);
     return false;
@@ -135,16 +143,13 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
                                             : why_no_mover_;
     if (message) return;
     log::Error("GPU {}: {}; another one is started", gpu_, why_no_mover_);
-    mover_ready_ = false;
+    if (!std::exchange(mover_ready_, false)) ++failed_starts_;
     mover_gone_ = true;
     mover_bytes_ = pool_ = pool_used_ = pool_wanted_ = 0;
     ForEach([](Process& process) {
       Residence& residence = process.residence;
       if (residence.doing == Doing::kEvicting) residence.evict_error = ECHILD;
-      // What was on its way stayed where it was; the room for it was not used.
-      if (residence.doing == Doing::kLoading) residence.room = Less(residence.room, residence.ordered);
-      residence.doing = Doing::kNothing;
-      residence.ordered = 0;
+      Abandon(residence);
       if (!residence.line)
         residence.number = 0;  // until it has a new line; one that no mover has seen yet is for the next
     });
@@ -152,6 +157,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
   }
   if (message->type == kReady) {
     mover_ready_ = true;
+    failed_starts_ = 0;
     mover_bytes_ = message->bytes;
     why_no_mover_.clear();
     // First what it may hold: programs bring what they have of its predecessor's.

@@ -24,6 +24,8 @@ constexpr std::uint64_t kMostCredit = kGiB;
 constexpr Nanos kWishLasts = 2 * kSecond;
 // What a program waited for is not taken back before it could take it.
 constexpr Nanos kTakesIt = kSecond;
+// So many movers that cannot start are no accident.
+constexpr int kGiveUp = 3;
 // How often it is looked whether a program has come to a stand, where nothing tells.
 constexpr Nanos kLookAgain = kMillisecond;
 
@@ -103,7 +105,7 @@ RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
     if (!mover_ && Used() > Half(host_.capacity())) Work();
     return RoomAnswer::kGranted;
   }
-  if (now < pool_full_until_ && bytes > free) {
+  if ((now < pool_full_until_ || failed_starts_ >= kGiveUp) && bytes > free) {
     residence.wanted = 0;
     return RoomAnswer::kNever;
   }
@@ -251,6 +253,11 @@ void ResidencyServer::NoteDecision(const VGpu& vgpu, Nanos now) {
 void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
   NoteDecision(vgpu, now);
   const Decision decision = DecisionFor(vgpu);
+  if (!mover_ready_) {
+    LetAllRun(vgpu, now);
+    if (decision.runs) GrantWishes(vgpu, decision.target);
+    return;
+  }
   std::uint64_t needed = Resident(vgpu);
   if (decision.runs) {
     for (const Process* process : vgpu.processes) needed += process->residence.wanted;
@@ -354,6 +361,13 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
   Standing& standing = standings_[vgpu.id];
   if (!all || !Active(vgpu) || std::exchange(standing.ready, true)) return;
   policy_.Ready(vgpu.id, now, now - standing.since);
+}
+
+// While nothing can be moved nobody gains if others stand still.
+void ResidencyServer::LetAllRun(VGpu& vgpu, Nanos now) {
+  for (Process* process : vgpu.processes) {
+    if (process->residence.stopped && process->page->guard.unsafe == 0) Run(*process, now);
+  }
 }
 
 void ResidencyServer::Stop(Process& process, Nanos now) {

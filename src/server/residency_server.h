@@ -107,6 +107,7 @@ class ResidencyServer {
   void Load(VGpu& vgpu, std::uint64_t target, Nanos now);
   void GrantWishes(VGpu& vgpu, std::uint64_t target);
   void LetRun(VGpu& vgpu, Nanos now);
+  void LetAllRun(VGpu& vgpu, Nanos now);
   void Stop(Process& process, Nanos now);
   void Run(Process& process, Nanos now);
   bool Order(Process& process, Residence::Doing doing, std::uint64_t bytes, Nanos now);
@@ -125,6 +126,7 @@ class ResidencyServer {
   void Done(Process& process, const wire::MoverMessage& message, Nanos now);
   void Grant(Process& process, std::uint64_t bytes);
   Process* Find(std::uint64_t number) const;
+  static void Abandon(Residence& residence);
   static std::uint64_t Granted(const Process& process);
   static bool Active(const Process& process);
   static bool Active(const VGpu& vgpu);
@@ -157,6 +159,7 @@ class ResidencyServer {
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
   Nanos pool_full_until_ = 0;  // host memory that was needed was not to be had
   std::string why_no_mover_;
+  int failed_starts_ = 0;  // of movers, in a row
 };
 
 }  // namespace tessera::server

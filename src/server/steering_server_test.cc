@@ -366,6 +366,30 @@ TEST_F(SteeringServerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses
   EXPECT_FALSE(channels_.Knows(pid, 0));
 }
 
+TEST_F(SteeringServerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGoOn) {
+  const pid_t pid = getpid();  // one that lives
+  auto page = SharedPage::Create(0);
+  ASSERT_TRUE(page);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard);
+  channels_.Guard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
+  (*page)->guard.unsafe = 1;
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  channels_.Forget(pid);
+  channels_.RetryThaws();
+  EXPECT_THAT(control_->frozen, SizeIs(1));
+  EXPECT_EQ((*page)->guard.released, 1u);
+  (*page)->guard.unsafe = 0;
+  channels_.RetryThaws();
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  // It ends, and nothing is left of it.
+  channels_.Forget(pid);
+  EXPECT_FALSE(channels_.Knows(pid, 0));
+}
+
 // RM counts. One daemon froze it, the next one is told to, by a vGPU that is frozen.
 TEST_F(SteeringServerTest, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
   const pid_t pid = 1;  // older than this "daemon", by more than the clock ticks that such times are told in

@@ -1,8 +1,4 @@
-"""Programs, movers and daemons that die while memory is moved: the others go on, and no word is wrong.
-
-Not run by CTest yet: after the death of a daemon or of a mover programs were seen to stand still for good, now and then.
-By hand: TESSERA_BUILD=build/release python3 tests/e2e/swap_loss.py
-"""
+"""Programs, movers and daemons that die while memory is moved: the others go on, and no word is wrong."""
 import os
 import pathlib
 import signal
