@@ -294,6 +294,7 @@ UniqueFd FakeDriver::FileOf(Memory& memory) {
 
 void FakeDriver::ReleaseIfUnused(Memory& memory) {
   if (memory.handles > 0 || memory.mappings > 0) return;
+  if (memory.host && memory.file) return;  // a descriptor of it may be on its way to the mover
   if (!memory.host) device_bytes_ -= memory.bytes;
   memories_.erase(memory.id);
 }

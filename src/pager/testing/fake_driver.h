@@ -55,7 +55,8 @@ class FakeDriver {
   void SetWords(const UniqueFd& fd, const Words& words);
 
  private:
-  // Lives while it has a handle or a mapping. (Or a descriptor, which is not looked after.)
+  // Lives while it has a handle or a mapping. (Or a descriptor, which is not looked after: host memory that has had one
+  // lives as long as the driver.)
   struct Memory {
     std::uint64_t id = 0, bytes = 0;
     bool host = false;
