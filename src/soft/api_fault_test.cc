@@ -15,8 +15,11 @@ TEST_F(FaultTest, AnIllegalAddressEndsTheContext) {
   const CUstream stream = NewStream();
   const CUevent event = NewEvent();
   const CUdeviceptr words = NewWords(1);
+  Gate gate;
+  gate.Hold(stream);  // else it may have failed before the next call
   EXPECT_OK(Launch(Kernel("bad_address"), stream));
   EXPECT_OK(d.cuStreamWaitEvent(nullptr, event, 0));
+  gate.Open();
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, d.cuStreamSynchronize(stream));
   std::uint32_t word = 0;
   CUdeviceptr address = 0;
@@ -38,11 +41,15 @@ TEST_F(FaultTest, ATrapEndsTheContext) {
 TEST_F(FaultTest, CallbacksHearOfIt) {
   const CUstream stream = NewStream();
   std::atomic<CUresult> heard = CUDA_SUCCESS;
+  Gate gate;
+  gate.Hold(stream);
   EXPECT_OK(Launch(Kernel("bad_address"), stream));
-  d.cuStreamAddCallback(
+  EXPECT_OK(d.cuStreamAddCallback(
       stream, [](CUstream, CUresult status, void* data) { *static_cast<std::atomic<CUresult>*>(data) = status; },
-      &heard, 0);
+      &heard, 0));
+  gate.Open();
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, d.cuStreamSynchronize(stream));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, heard);
 }
 
 TEST_F(FaultTest, HandlesOfADestroyedContextAreInvalid) {
