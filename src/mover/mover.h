@@ -30,6 +30,7 @@ class Mover {
   void OnGrown();
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
+  void GoOn();
   void GrowOrStarve();
   void ReportPool();
   std::shared_ptr<Program> ByFd(int fd) const;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "mover/baton.h"
 #include "mover/copier.h"
 #include "mover/packet_socket.h"
 #include "wire/line.h"
@@ -21,8 +22,9 @@ struct Workplace {
   Copier& copier;
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
-  std::uint64_t adopted = 0;                            // slots that were made by an earlier mover
-  std::optional<Error> broken;                          // the GPU is of no use any more
+  Baton baton = {};
+  std::uint64_t adopted = 0;    // slots that were made by an earlier mover
+  std::optional<Error> broken;  // the GPU is of no use any more
 };
 
 // One program: the conversation on its line, what of it is under way, and the host memory that it has. It is not
@@ -46,8 +48,12 @@ class Program : public std::enable_shared_from_this<Program> {
 
   void OnCopied(const std::shared_ptr<Batch>& batch);
 
-  // Asks the program for as much as there is room for, and ends moves that are done.
+  // Tells the program what was copied, as far as it may be asked now.
+  void GiveCopied();
+  // Asks the program for as much as there is room for and as may be asked now, and ends moves that are done.
   void GoOn();
+  // What is copied now in the direction that it moves in; none if it does not move.
+  std::optional<Direction> Moving() const { return active_; }
   // Chunks for which it needs slots that it does not have.
   std::uint64_t Demand() const;
   // There will be no more free slots than there are.
@@ -90,6 +96,7 @@ class Program : public std::enable_shared_from_this<Program> {
 
   Task& TaskOf(Direction direction) { return tasks_[static_cast<int>(direction)]; }
   std::uint64_t Asked() const;  // chunks of unanswered kEvict and kLoad
+  bool MayAsk() const;
   void Ask(Direction direction, std::uint32_t count);
   void Finish(Direction direction, std::uint64_t left, int error);
   void Start(std::shared_ptr<Batch> batch);
@@ -117,6 +124,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::deque<Question> questions_;
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_
+  std::deque<std::shared_ptr<Batch>> copied_;    // of batches_, and not yet told of
   std::map<std::uint64_t, Stored> stored_;       // by the program's name for the chunk
   std::vector<Slot> held_;                       // that it may hold without a name, as its line has ended
   Task tasks_[2];                                // by Direction

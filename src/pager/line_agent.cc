@@ -15,6 +15,19 @@ void* AsHandle(int fd) { return reinterpret_cast<void*>(static_cast<std::uintptr
 
 bool InHost(const Chunk& chunk) { return chunk.backing == Backing::kHost || chunk.backing == Backing::kHostMapped; }
 
+// Visits the runs of neighbours among chunks, first and count: one call of the driver's for each is quicker than one
+// for each chunk.
+template <typename Visit>
+void ForRuns(std::vector<std::size_t> indices, Visit visit) {
+  std::sort(indices.begin(), indices.end());
+  for (std::size_t n = 0; n < indices.size();) {
+    std::size_t end = n + 1;
+    while (end < indices.size() && indices[end] == indices[end - 1] + 1) ++end;
+    visit(indices[n], end - n);
+    n = end;
+  }
+}
+
 LineAgent::Answer AnswerOf(LineType type, const wire::LineMessage& to) {
   LineAgent::Answer answer{.message = {.type = type, .count = to.count}, .fds = {}};
   std::copy_n(to.chunk, to.count, answer.message.chunk);
@@ -179,9 +192,12 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     for (const Driver::Handle handle : stored) heap_.driver_.Release(handle);
     return answer;
   }
+  ForRuns(indices, [&](std::size_t first, std::size_t count) {
+    heap_.driver_.Unmap(region.AddressOf(first), count * region.chunk_bytes);
+  });
   for (std::size_t n = 0; n < indices.size(); ++n) {
     Chunk& chunk = region.chunks[indices[n]];
-    heap_.Unback(region, indices[n]);
+    heap_.driver_.Release(chunk.handle);
     heap_.Set(region, chunk, Backing::kHost, stored[n]);
     chunk.known = true;
     heap_.ReleaseEmpty(region, indices[n]);  // it may have been freed meanwhile
@@ -208,12 +224,10 @@ LineAgent::Answer LineAgent::Loaded(const Message& message) {
   std::size_t mapped = 0;
   for (; error == CUDA_SUCCESS && mapped < indices.size(); mapped += error == CUDA_SUCCESS ? 1 : 0)
     error = map(indices[mapped]);
-  for (std::size_t n = 0; error == CUDA_SUCCESS && n < mapped;) {
-    std::size_t end = n + 1;
-    while (end < mapped && indices[end] == indices[end - 1] + 1) ++end;
-    error = heap_.SetAccess(region.AddressOf(indices[n]), (end - n) * region.chunk_bytes);
-    n = end;
-  }
+  if (error == CUDA_SUCCESS)
+    ForRuns(indices, [&](std::size_t first, std::size_t count) {
+      if (error == CUDA_SUCCESS) error = heap_.SetAccess(region.AddressOf(first), count * region.chunk_bytes);
+    });
   if (error != CUDA_SUCCESS) {  // all of them stay out
     for (std::size_t n = 0; n < mapped; ++n) heap_.driver_.Unmap(region.AddressOf(indices[n]), region.chunk_bytes);
     // The program was settled with those, and may go on without being settled anew.

@@ -41,7 +41,7 @@ class StateSaver {
   std::mutex mutex_;
   std::condition_variable advanced_;
   std::uint64_t written_ = 0;  // of changes_; guarded by mutex_
-  Background writing_;    // last, because its thread uses the others
+  Background writing_;         // last, because its thread uses the others
 };
 
 }  // namespace tessera::server

@@ -89,13 +89,20 @@ struct FakeDriver::Calls_ {
 
   static CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     std::lock_guard lock(the_driver->mutex_);
-    const auto at = the_driver->mappings_.find(address);
-    if (at == the_driver->mappings_.end() || at->second.bytes != bytes)
-      return the_driver->Complain("unmaps what is not mapped so");
-    Memory* memory = at->second.memory;
-    the_driver->mappings_.erase(at);
-    --memory->mappings;
-    the_driver->ReleaseIfUnused(*memory);
+    // Any number of whole mappings, one beside the other.
+    std::vector<std::map<CUdeviceptr, Mapping>::iterator> gone;
+    for (CUdeviceptr end = address; end < address + bytes; end += gone.back()->second.bytes) {
+      const auto at = the_driver->mappings_.find(end);
+      if (at == the_driver->mappings_.end() || at->second.bytes > address + bytes - end)
+        return the_driver->Complain("unmaps what is not mapped so");
+      gone.push_back(at);
+    }
+    for (const auto at : gone) {
+      Memory* memory = at->second.memory;
+      the_driver->mappings_.erase(at);
+      --memory->mappings;
+      the_driver->ReleaseIfUnused(*memory);
+    }
     return CUDA_SUCCESS;
   }
 
