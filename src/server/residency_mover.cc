@@ -12,6 +12,7 @@
 #include "server/chunks.h"
 #include "server/log.h"
 #include "server/residency_server.h"
+#include "server/residency_trace.h"
 
 namespace tessera::server {
 namespace {
@@ -78,6 +79,11 @@ bool ResidencyServer::Order(Process& process, Doing doing, std::uint64_t bytes, 
   if (residence.doing == Doing::kNothing) residence.ordered_at = now;
   residence.doing = doing;
   residence.ordered += bytes;
+  Trace(process,
+        doing == Doing::kEvicting  ? "orders-out"
+        : doing == Doing::kLoading ? "orders-in"
+                                   : "orders-settle",
+        doing == Doing::kEvicting ? bytes : 0, doing == Doing::kLoading ? bytes : 0);
   return true;
 }
 
@@ -183,6 +189,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
       residence.moved_in += in;
       residence.room = Less(residence.room, out);  // what came in has its room since it was ordered
       residence.ordered = Less(residence.ordered, out + in);
+      Trace(*process, "moved", out, in);
       break;
     }
     case kEvicted:
@@ -205,6 +212,7 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
                message.error);
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
+  Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");
   if (residence.doing == Doing::kEvicting) residence.evict_error = message.error == ENODATA ? 0 : message.error;
   residence.doing = Doing::kNothing;
   residence.moving += now - residence.ordered_at;

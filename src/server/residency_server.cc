@@ -6,6 +6,7 @@
 
 #include "server/chunks.h"
 #include "server/log.h"
+#include "server/residency_trace.h"
 
 namespace tessera::server {
 namespace {
@@ -244,6 +245,7 @@ void ResidencyServer::NoteDecision(const VGpu& vgpu, Nanos now) {
   Standing& standing = standings_[vgpu.id];
   const Decision decision = DecisionFor(vgpu);
   const Decision before = std::exchange(standing.decision, decision);
+  if (decision != before) Trace(vgpu, decision.target, decision.runs, now);
   // While it is not carried out it is the same move, however its target changes on the way.
   const bool begins = decision.runs && (!before.runs || (standing.ready && decision.target > before.target));
   if (begins) standing.since = now;
@@ -374,6 +376,7 @@ void ResidencyServer::Stop(Process& process, Nanos now) {
   Residence& residence = process.residence;
   if (Active(process) && residence.waits_since == 0) residence.waits_since = now;
   if (std::exchange(residence.stopped, true)) return;
+  Trace(process, "stops");
   host_.hold(process, true);
 }
 
@@ -381,6 +384,7 @@ void ResidencyServer::Run(Process& process, Nanos now) {
   Residence& residence = process.residence;
   if (residence.waits_since != 0) residence.waited += now - std::exchange(residence.waits_since, 0);
   residence.stopped = false;
+  Trace(process, "runs");
   host_.hold(process, false);
 }
 
