@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "memory_kernels.cuh"
+
 extern "C" __global__ void Empty() {}
 
 // data[i] = a number that depends on i and seed.

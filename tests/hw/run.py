@@ -7,6 +7,7 @@ folder, and PyTorch, transformers, JAX and CuPy for the frameworks; what is miss
 
   tests/hw/run.py --dist dist --out /tmp/hw
   tests/hw/run.py --only figures,programs.oom
+  tests/hw/run.py --only 'swap.*' --seconds 300 --option swap.gib=60
   tests/hw/run.py --only steer.llm --option llm.loads=60 --option llm.variants=solo,default,tessera
 """
 import argparse
@@ -23,12 +24,13 @@ sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 
 from harness import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
 from harness import adopting, boundary, chaos, freezing, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
+from harness import swapping, swap_programs, two_gpus  # noqa: E402,F401  (in order of importance)
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402
 from harness.tessera import Tessera  # noqa: E402
 
-TORCH_CHECKS = ("torch_speed", "torch_alone", "llm")  # outside the section of frameworks
+TORCH_CHECKS = ("figures.torch_speed", "steer.torch_alone", "steer.llm", "swap.ipc", "swap.no_pressure")  # outside the section of frameworks
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -43,7 +45,7 @@ def parse_arguments():
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                         help="of a check: llm.mode (graphs, eager), llm.loads (30,60,85), llm.variants (solo, default, "
                         "static, mps, mps60, tessera), llm.seconds, llm.small; chaos.seconds, chaos.processes; "
-                        "freeze.count")
+                        "freeze.count; swap.gib, swap.pool_gib, swap.seconds")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")
     return parser.parse_args()
 
@@ -64,7 +66,8 @@ class Session:
         builder = Builder(self.folder / "programs", arguments.soft is None)
         workers = max(2, min((os.cpu_count() or 2) - 4, 10))
         options = dict(option.partition("=")[::2] for option in arguments.option)
-        self.runner = checks.Runner(lambda c, deadline: Bench(self.tessera, builder, self.folder, deadline, options),
+        self.runner = checks.Runner(lambda c, deadline: Bench(self.tessera, builder, self.folder, deadline, options,
+                                                                   f"{c.section}.{c.name}"),
                                     self.out, self.deadline, workers, arguments.soft is not None, self.stand)
         self._ended = threading.Lock()
 
@@ -88,9 +91,10 @@ class Session:
 
     def _warm_page_cache(self):
         """The first import of a large framework reads gigabytes from a cold disk: while the small programs run."""
-        if not any(c.section == "frameworks" or c.name in TORCH_CHECKS for c in self.chosen) or self.tessera.soft:
+        names = {f"{c.section}.{c.name}" for c in self.chosen}
+        frameworks_too = any(c.section == "frameworks" for c in self.chosen) or "swap.frameworks" in names
+        if self.tessera.soft or not (frameworks_too or names.intersection(TORCH_CHECKS)):
             return None
-        frameworks_too = any(c.section == "frameworks" for c in self.chosen)
         modules = "import torch, torch._inductor, transformers\nimport jax, cupy" if frameworks_too else "import torch"
         return processes.Program([sys.executable, "-c", modules], {"CUDA_VISIBLE_DEVICES": ""})
 

@@ -1,13 +1,13 @@
-"""Twenty AdamW steps of a small attention model in float32, deterministic: eager, as a CUDA graph, or compiled.
+"""AdamW steps of a small attention model in float32, deterministic: torch_train.py eager|graph|compile [STEPS]
 
-Prints the losses and a checksum of all parameters, bit for bit.
+Twenty of them unless it says otherwise. Prints the losses and a checksum of all parameters, bit for bit.
 """
 import hashlib
 import sys
 
 import torch
 
-WIDTH, HEADS, TOKENS, BATCH, STEPS = 256, 8, 64, 16, 20
+WIDTH, HEADS, TOKENS, BATCH, BATCHES = 256, 8, 64, 16, 20
 
 
 class Block(torch.nn.Module):
@@ -25,12 +25,12 @@ class Block(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x))))
 
 
-def main(mode):
+def main(mode, steps=BATCHES):
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(1)
     model = torch.nn.Sequential(*[Block() for _ in range(3)], torch.nn.Linear(WIDTH, WIDTH)).cuda()
-    inputs = torch.randn(STEPS, BATCH, TOKENS, WIDTH)
-    targets = torch.randn(STEPS, BATCH, TOKENS, WIDTH)
+    inputs = torch.randn(BATCHES, BATCH, TOKENS, WIDTH)
+    targets = torch.randn(BATCHES, BATCH, TOKENS, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, capturable=mode == "graph")
     forward = torch.compile(model) if mode == "compile" else model
 
@@ -53,14 +53,14 @@ def main(mode):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             captured = step(x, y)
-        for i in range(STEPS):
-            x.copy_(inputs[i])
-            y.copy_(targets[i])
+        for i in range(steps):
+            x.copy_(inputs[i % BATCHES])
+            y.copy_(targets[i % BATCHES])
             graph.replay()
             losses.append(captured.item())
     else:
-        for i in range(STEPS):
-            losses.append(step(inputs[i].cuda(), targets[i].cuda()).item())
+        for i in range(steps):
+            losses.append(step(inputs[i % BATCHES].cuda(), targets[i % BATCHES].cuda()).item())
 
     for i, loss in enumerate(losses):
         print(f"loss {i} {loss.hex()}")
@@ -70,4 +70,4 @@ def main(mode):
     print("parameters", digest.hexdigest())
 
 
-main(sys.argv[1])
+main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -13,7 +13,8 @@ GRANULE = 2 * MIB
 
 
 class Bench:
-    def __init__(self, tessera, builder, folder, deadline, options=None):
+    def __init__(self, tessera, builder, folder, deadline, options=None, name=""):
+        self.name = name  # section.check
         self.tessera = tessera
         self.options = options or {}  # what --option said, by key
         self.builder = builder
@@ -119,6 +120,11 @@ class Bench:
 
     def log(self, text):
         self._log.append(str(text).rstrip())
+
+    def tell(self, text):
+        """Says and logs a figure at once: it is kept if the time ends before the check does."""
+        print(f"  {self.name} | {text}", flush=True)
+        self.log(text)
 
     def note(self, done):
         command = " ".join(str(a) for a in done.argv)

@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks")
+SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks", "swap")
 
 
 class Failed(Exception):
@@ -141,7 +141,8 @@ class Runner:
             file = self._logs[result.section]
             file.write(f"===== {result.check}: {result.result} {result.figure} ({result.seconds:.1f} s)\n{log}\n")
             file.flush()
-            print(f"  {result.section}.{result.check}: {result.result} ({result.seconds:.1f} s)", flush=True)
+            figure = "" if result.result == "ok" and not result.figure else f" {result.figure[:300]}"
+            print(f"  {result.section}.{result.check}: {result.result} ({result.seconds:.1f} s){figure}", flush=True)
 
     def sum_up(self, facts):
         """Prints the table and writes results.json. Returns the number of failures."""

@@ -19,7 +19,7 @@ def need(module):
         raise Skipped(f"no {module}")
 
 
-def _both(bench, script, arguments, native_arguments=None, env=None, native_env=None):
+def both(bench, script, arguments, native_arguments=None, env=None, native_env=None):
     """(native, inside, what compare says). Each side compiles for itself: no cache of the other's results."""
     finished = []
     for side in ("native", "inside"):
@@ -39,7 +39,7 @@ def _both(bench, script, arguments, native_arguments=None, env=None, native_env=
 def _declare(name, script, *arguments, module="torch", env=None, limit_s=150, judge=None, **sides):
     def body(bench):
         need(module)
-        native, inside, same = _both(bench, script, arguments, env=env, **sides)
+        native, inside, same = both(bench, script, arguments, env=env, **sides)
         said = judge(inside.values()) if judge else ""
         return f"{same}{said} ({native.seconds:.0f} s without, {inside.seconds:.0f} s with)"
 

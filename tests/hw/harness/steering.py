@@ -44,13 +44,20 @@ def describe(bench):
 
 
 def steer(**options):
-    """Declares a check of the section "steer": alone, and a failure if the driver complained meanwhile."""
+    """Declares a check of the section "steer"."""
+    return watched("steer", **options)
+
+
+def watched(section, name=None, prepare=None, **options):
+    """Declares a check that runs alone, and fails if the driver complained meanwhile. prepare(bench) comes first."""
 
     def declare(body):
         @functools.wraps(body)
-        def watched(bench):
+        def run(bench):
             if not bench.tessera.alive():  # a check before this one killed it, and failed
                 bench.tessera.start()
+            if prepare:
+                prepare(bench)
             before = xids()
             try:
                 told = body(bench)
@@ -68,7 +75,7 @@ def steer(**options):
             bench.log(figure)
             return figure, details
 
-        checks.add("steer", body.__name__, watched, alone=True, **options)
+        checks.add(section, name or body.__name__, run, alone=True, **options)
         return body
 
     return declare

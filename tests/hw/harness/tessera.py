@@ -40,6 +40,7 @@ class Tessera:
         self.tenant = self.dist / "lib" / "tessera" / "tessera-tenant"
         self._log = log
         self._daemon = None
+        self.config = ""  # of the daemon that runs, or ran last
 
     # The daemon
 
@@ -49,9 +50,11 @@ class Tessera:
         self.run_dir.chmod(0o755)
         file = self.run_dir / "hw.toml"
         file.write_text(config)
+        self.config = config
         argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--config", file, "--log-level", "debug"]
         if self.soft is not None:
             argv += ["--soft", self.soft]
+        os.environ.pop("JOURNAL_STREAM", None)  # its log is to come here
         self._daemon = processes.Program(argv)
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
@@ -72,6 +75,10 @@ class Tessera:
             return self.api("GET", "/healthz").status == 200
         except (OSError, http.client.HTTPException):
             return False
+
+    def log_lines(self):
+        """What the daemon has logged until now: a list that grows."""
+        return self._daemon.errors if self._daemon else []
 
     @property
     def daemon_pid(self):
@@ -173,6 +180,12 @@ class Tessera:
 
     def thaw(self, what):
         return self.act(what, "thaw")
+
+    def evict(self, pid, to_bytes=0):
+        """Has the memory of a process brought out; that goes on after this has returned."""
+        answer = self.api("POST", f"/v1/processes/{pid}/evict", {"to_bytes": to_bytes})
+        if answer.status != 202:
+            raise RuntimeError(f"evict {pid}: {answer.status} {answer.get('detail', '')}")
 
     def cli_command(self, *words):
         """`tessera WORDS`, asked of this daemon."""

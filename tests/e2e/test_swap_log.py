@@ -1,0 +1,79 @@
+"""What the daemon logs of memory that is moved, and what the harness for real GPUs makes of it."""
+import pathlib
+import sys
+import time
+import unittest
+
+from harness import wait_for
+from swapping import SwapTest
+
+sys.dont_write_bytecode = True
+# Not as a package: both folders have one that is called harness.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "hw" / "harness"))
+import timeline  # noqa: E402
+
+LOG = """
+tesserad: debug: memory at 100.000200: vGPU a waits 0
+tesserad: debug: memory at 100.000300: process 1 stops 0 0
+tesserad: debug: memory at 100.001000: process 1 orders-out 2000 0
+tesserad: debug: memory at 100.100000: process 1 moved 1000 0
+tesserad: debug: memory at 100.110000: process 2 orders-in 0 1000
+tesserad: debug: memory at 100.301000: process 1 moved 1000 0
+tesserad: debug: memory at 100.301000: process 1 evicted 0 0
+tesserad: debug: memory at 100.310000: process 2 moved 0 1000
+tesserad: debug: memory at 100.310000: process 2 loaded 0 0
+tesserad: debug: memory at 100.320000: process 2 runs 0 0
+tesserad: debug: vGPU a removed
+tesserad: debug: memory at 101.000000: process 1 moved 0 500
+""".splitlines()
+
+
+class Timeline(unittest.TestCase):
+    def test_a_hand_over_by_its_log(self):
+        over = timeline.HandOver(timeline.parse(LOG), 1, 2, 100.0, 100.35)
+        self.assertAlmostEqual(over.seconds, 0.35)
+        self.assertEqual((over.out.bytes, over.into.bytes), (2000, 1000))
+        self.assertAlmostEqual(over.out.rate, 2000 / 0.3)
+        self.assertAlmostEqual(over.into.rate, 1000 / 0.2)
+        self.assertAlmostEqual(over.both_rate(), 3000 / 0.309)
+        pause, at = over.out.longest_pause()
+        self.assertAlmostEqual(pause, 0.201)
+        self.assertAlmostEqual(at, 100.1)
+        self.assertEqual([name for name, _ in over.moments()],
+                         ["daemon's first step", "loser stops", "out ordered", "first bytes out", "in ordered",
+                          "last bytes out", "out ended", "first bytes in", "last bytes in", "in ended", "winner runs",
+                          "first kernel done"])
+        rates = over.out.rates(100.0, 100.35)
+        self.assertEqual([round(rate * 0.035) for rate in rates], [0, 0, 1000, 0, 0, 0, 0, 0, 1000, 0])
+        self.assertEqual(len(over.describe()), 3)
+
+    def test_nothing_moved(self):
+        over = timeline.HandOver([], 1, 2, 5.0, 5.5)
+        self.assertFalse(over.out or over.into)
+        self.assertEqual([line.startswith("nothing moved") for line in over.describe()], [False, True, True])
+
+
+class Log(SwapTest):
+    def test_tells_each_step_of_a_hand_over(self):
+        self.start()
+        first, second = self.shells()
+        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
+        first.ok("set", mine, 11)
+        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
+        second.ok("set", theirs, 22)
+        rows = {row["vgpu"]: row["pid"] for row in self.api("GET", "/v1/processes")[2]["processes"]}
+        begin = time.monotonic()
+        self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
+        end = time.monotonic()
+
+        def over():
+            return timeline.HandOver(timeline.parse(self.daemon_log().splitlines()), rows["v1"], rows["v0"], begin, end)
+
+        wait_for("the steps to be in the log", lambda: len(over().moments()) >= 10)
+        for move in (over().out, over().into):
+            self.assertGreater(move.bytes, 0)
+            self.assertTrue(move.ends)
+
+
+if __name__ == "__main__":
+    unittest.main()

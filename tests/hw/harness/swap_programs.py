@@ -1,0 +1,158 @@
+"""Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
+import json
+
+from harness import frameworks
+from harness.bench import GIB, MIB, compare, last_words, must_succeed
+from harness.checks import Skipped, expect
+from harness.figures import torch_ratios
+from harness.steering import Worker
+from harness.swap_ground import Evictor, Large, copies, evict, load, pool_stands, quiet, squeeze, swap
+from harness.timeline import GB
+
+CHURNS = 3
+LEAST_ALONE = 0.995  # of PyTorch's speed without Tessera
+
+
+def _seconds(bench, at_most):
+    """What --option swap.seconds says; `at_most` unless it does, and never more than there is time for."""
+    return max(2, int(min(float(bench.options.get("swap.seconds", at_most)), bench.left() - 15)))
+
+
+@swap(soft=True, limit_s=60)
+def kinds(bench):
+    """Shared memory, atomics, cooperative grids, graphs and copies in flight."""
+    seconds = 4 if bench.soft else 8
+    argv = [bench.builder.program("kinds.cc"), 32 * MIB if bench.soft else GIB]
+    alone = bench.start_native(argv)
+    expected = bench.line(alone)
+    Worker(bench, alone).result()
+    bench.vgpu("hw-kinds")
+    program = bench.start_inside(argv, vgpu="hw-kinds")
+    expect(bench.line(program) == expected, "the first round gave another sum than without Tessera")
+    worker = Worker(bench, program)
+    with Evictor(bench, 0.4 if bench.soft else 0.1) as evictor:
+        worker.moved_in(seconds)
+        worker.moves(40, by=2)
+    rounds = worker.result(60)
+    expect(evictor.moved > 0, f"nothing was moved: {evictor}")
+    return f"{rounds} rounds right, {expected}; {evictor}"
+
+
+@swap(name="frameworks", soft=True, limit_s=120)
+def frameworks_evicted(bench):
+    """Losses and tokens of PyTorch, transformers, JAX and CuPy, against the same without Tessera."""
+    told = []
+    for module, script, arguments, sides in (
+            ("torch", "torch_train.py", ["eager", "400"], {}), ("transformers", "generate.py", ["400"], {}),
+            ("jax", "jax_train.py", [], {"native_env": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}),
+            ("cupy", "cupy_math.py", [], {})):
+        try:
+            frameworks.need(module)
+        except Skipped:
+            told.append(f"{module}: not here")
+            bench.tell(told[-1])
+            continue
+        with Evictor(bench, 0.3) as evictor:  # what runs without Tessera it leaves alone
+            _, _, same = frameworks.both(bench, script, arguments, **sides)
+        told.append(f"{module}: {same}, {evictor}")
+        bench.tell(told[-1])
+        expect(module != "torch" or evictor.moved > 0, f"nothing was moved: {told[-1]}")
+    if all(each.endswith("not here") for each in told):
+        raise Skipped("no framework is here")
+    return "; ".join(told)
+
+
+@swap(soft=True, limit_s=90)
+def ipc(bench):
+    """Memory that two programs share by IPC handles, while it is moved."""
+    told = []
+    if not bench.soft:  # by the runtime, which the soft GPU does not know
+        program = bench.builder.program("ipc.cu", "-cudart=static")
+        with Evictor(bench, 0.1) as evictor:
+            told.append(f"cudaIpc: {compare(bench.native([program]), bench.inside([program]))}, {evictor}")
+        bench.tell(told[-1])
+    try:
+        frameworks.need("torch")
+        with Evictor(bench, 0.2) as evictor:
+            _, _, same = frameworks.both(bench, "torch_share.py", ["200"])
+        told.append(f"PyTorch's queues: {same}, {evictor}")
+    except Skipped as why:
+        told.append(f"PyTorch's queues: {why}")
+    if bench.soft and "torch" in told[-1]:
+        raise Skipped(told[-1])
+    return "; ".join(told)
+
+
+def _managed(bench, bytes_):
+    native = Large(bench, 0, native=True)
+    out, into = native.ask(f"managed {bytes_}")
+    native.end()
+    told = f"managed memory {out / GB:.1f} out, {into / GB:.1f} in" if out else "managed memory: not as much free"
+    bench.tell(f"{told} GB/s")
+    return told
+
+
+@swap(name="compare", soft=True, limit_s=60)
+def compare_ways(bench):
+    """The same by managed memory's own prefetches, and by the driver's checkpoint of a process."""
+    plain = copies(bench)
+    bytes_ = 64 * MIB if bench.soft else 8 * GIB
+    told = [] if bench.soft else [_managed(bench, bytes_)]
+    held = Large(bench, bytes_, native=True)
+    done = bench.native([bench.builder.program("checkpoint.cpp"), held.pid], limit_s=40)
+    if done.status == 77:
+        told.append(f"checkpoint: {last_words(done)}")
+    else:
+        seconds = [float(word) for word in must_succeed(done, "the checkpoint").out.split()[1:]]
+        told.append("checkpoint {:.1f} out, {:.1f} in".format(*(bytes_ / s / GB for s in seconds)))
+        held.right()
+    bench.tell(f"{told[-1]} GB/s")
+    held.program.kill()
+    ours = Large(bench, bytes_, "hw-compare")
+    evict(bench, ours)
+    load(bench, ours)
+    pool_stands(bench, bytes_)
+    quiet(bench)
+    moved = evict(bench, ours), load(bench, ours)[0]
+    ours.right()
+    told.append("Tessera {:.1f} out, {:.1f} in".format(*(each.rate / GB for each in moved)))
+    return f"{'; '.join(told)}; plain copies {plain[0] / GB:.1f}, {plain[1] / GB:.1f} GB/s"
+
+
+@swap(limit_s=170)
+def no_pressure(bench):
+    """PyTorch training and LLM decode alone under a daemon that swaps, with and without Tessera in turn."""
+    ratios, details, figure = torch_ratios(bench, ("train", "decode"), rounds=8)
+    expect(min(ratios.values()) >= LEAST_ALONE, figure)
+    return figure, details
+
+
+@swap(soft=True, limit_s=640)
+def integrity(bench):
+    """Programs that allocate, write in every way and free, on memory for two thirds of them, while it is brought out at
+    random, too."""
+    churn = bench.tessera.dist / "lib" / "tessera" / "tessera-swap-churn"
+    if not churn.exists():
+        raise Skipped(f"no {churn}")
+    seconds = _seconds(bench, 6 if bench.soft else 600)
+    each = bench.ground.part(20 if bench.soft else 4)  # well above the small allocations, which stay on the GPU
+    squeeze(bench, each * CHURNS * 2 // 3)
+    programs = []
+    for number in range(CHURNS):
+        bench.vgpu(f"hw-churn-{number}", memory_max=2 * each)
+        argv = [churn, "--seed", 17 + number, "--rounds", 1 << 40, "--seconds", seconds, "--memory", each // MIB]
+        programs.append(bench.start_inside(argv, vgpu=f"hw-churn-{number}"))
+    with Evictor(bench, 0.25) as evictor:
+        statuses = [program.wait(bench.left(seconds + 60)) for program in programs]
+    lasts = []
+    for program, status in zip(programs, statuses):
+        done = program.finished()
+        expect(done.out.strip(), f"ended with {status}: {last_words(done)}")
+        lasts.append(json.loads(done.out.splitlines()[-1]))
+    total = {key: sum(last[key] for last in lasts) for key in lasts[0]}
+    figure = (f"{total['wrong_words']} wrong of {total['checked_words']} words in {seconds} s: {total['rounds']} "
+              f"rounds, {total['replays']} graphs, {total['refused']} allocations refused; {evictor}")
+    bench.log(figure)
+    expect(statuses == [0] * CHURNS and all(last["done"] for last in lasts), f"ended with {statuses}; {figure}")
+    expect(total["wrong_words"] == 0 and evictor.moved > 0, figure)
+    return figure, lasts

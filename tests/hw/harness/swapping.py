@@ -1,0 +1,187 @@
+"""Memory that moves at the speed of PCIe: rates, hand-overs and where their time goes, and what busy programs get. Each
+figure has its baseline in the same run. In order of importance, since device time may end before the checks do."""
+import statistics
+
+from harness.bench import GIB, MIB
+from harness.checks import expect
+from harness.steering import HIGH, LOW
+from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, pair, pool_stands, quiet, squeeze,
+                                 steps_since, swap)
+from harness.timeline import GB, HandOver
+
+LEAST_RATE = 0.97  # of a plain pinned copy
+MOST_HAND_OVER_S = 1.35  # of two programs of 60 GiB
+LEAST_BUSY = 0.80  # of what two programs reach where all fits
+LEAST_HOT = 0.70  # of the speed with everything on the GPU
+MOST_ALLOCATION = 1.2  # of the driver's own time
+
+
+def _judge(bench, condition, figure):
+    """On the soft GPU only the way is checked, not the speed."""
+    expect(bench.soft or condition, figure)
+    return figure
+
+
+def _floor_s(bench, bytes_):
+    """The least that so much can take, half of it in each direction."""
+    return bytes_ / copies(bench)[2]
+
+
+@swap(soft=True, limit_s=110)
+def profile(bench):
+    """Where the time of a hand-over goes: moments and rates by the daemon's log and the program's own clock."""
+    copies(bench)
+    first, second = pair(bench, bench.ground.size)
+    taken = []
+    for loser, winner in ((second, first), (first, second), (second, first)):
+        over = hand_over(bench, loser, winner)
+        taken.append(over)
+        bench.tell(f"{over.seconds:.3f} s, {over.out.bytes / GIB:.1f} GiB out, {over.into.bytes / GIB:.1f} in; "
+                   f"floor {_floor_s(bench, over.bytes):.3f} s")
+        for line in over.describe():
+            bench.tell(f"  {line}")
+        for step in over.steps:
+            bench.log(f"{(step.at - over.begin) * 1e3:9.2f} {step.who} {step.what} {step.out} {step.into}")
+    expect(all(over.out and over.into for over in taken), "nothing was moved")
+    first.right()
+    second.right()
+    details = [[*step] for over in taken for step in over.steps]
+    return f"{' '.join(f'{over.seconds:.3f}' for over in taken)} s; words right", details
+
+
+@swap(soft=True, limit_s=110)
+def handover(bench):
+    """Five hand-overs between two programs, one of which rests: from the launch to the end of the first kernel."""
+    first, second = pair(bench, bench.ground.size)
+    taken = []
+    for number in range(6):
+        loser, winner = (second, first) if number % 2 == 0 else (first, second)
+        taken.append(hand_over(bench, loser, winner))
+        bench.tell(f"{taken[-1].seconds:.3f} s, {taken[-1].bytes / GIB:.1f} GiB, floor "
+                   f"{_floor_s(bench, taken[-1].bytes):.3f} s")
+    taken = taken[1:]  # the first one after the start is not like the others
+    seconds = statistics.median(over.seconds for over in taken)
+    both = statistics.median(over.both_rate() for over in taken)
+    floor = statistics.median(_floor_s(bench, over.bytes) for over in taken)
+    first.right()
+    second.right()
+    most = MOST_HAND_OVER_S * bench.ground.size / (60 * GIB)
+    return _judge(bench, seconds <= most,
+                  f"{seconds:.3f} s (at most {most:.2f}), floor {floor:.3f} s; both ways at once {both / GB:.1f} GB/s, "
+                  f"plain copies {copies(bench)[2] / GB:.1f}: {both / copies(bench)[2]:.1%}; words right")
+
+
+@swap(soft=True, limit_s=60)
+def rates(bench):
+    """Out and in alone, of 32 GiB where a large program has 60."""
+    plain = copies(bench)
+    program = Large(bench, bench.ground.part(32), "hw-rates")
+    evict(bench, program)  # the first one makes the host memory
+    load(bench, program)
+    pool_stands(bench, bench.ground.part(32))
+    outs, ins, firsts = [], [], []
+    for _ in range(3):
+        quiet(bench)
+        outs.append(evict(bench, program))
+        into, first_s = load(bench, program)
+        ins.append(into)
+        firsts.append(first_s)
+        bench.tell(f"out {outs[-1].bytes / GIB:.1f} GiB at {outs[-1].rate / GB:.1f} GB/s, in {into.bytes / GIB:.1f} "
+                   f"GiB at {into.rate / GB:.1f} GB/s, first kernel after {first_s:.3f} s")
+    program.right()
+    out, into = (statistics.median(each.rate for each in side) for side in (outs, ins))
+    return _judge(bench, min(out / plain[0], into / plain[1]) >= LEAST_RATE,
+                  f"out {out / GB:.1f} GB/s, {out / plain[0]:.1%} of a plain copy; in {into / GB:.1f} GB/s, "
+                  f"{into / plain[1]:.1%}; words right")
+
+
+@swap(soft=True, limit_s=60)
+def long_kernel(bench):
+    """A program of a higher class comes while another one is in the middle of a long kernel."""
+    seconds = 3 if bench.soft else 10
+    squeeze(bench, bench.ground.part(24))
+    first = Large(bench, bench.ground.part(18), "hw-a", compute_priority=LOW)
+    second = Large(bench, bench.ground.part(18), "hw-b", compute_priority=HIGH)
+    pool_stands(bench, bench.ground.part(36))
+    for program in (second, first):
+        program.ask("pass 1")
+    quiet(bench)
+    begin = mark(bench)
+    (launched,) = first.ask(f"long {seconds}")
+    asked, done, _ = second.ask("pass 1", seconds + 60)
+    (ended,) = first.ask("wait", seconds + 60)
+    over = HandOver(steps_since(bench, begin), first.pid, second.pid, asked, done)
+    for line in over.describe():
+        bench.tell(f"  {line}")
+    first.right()
+    second.right()
+    figure = (f"first kernel after {done - asked:.3f} s ({over.bytes / GIB:.1f} GiB, floor "
+              f"{_floor_s(bench, over.bytes):.3f} s); the kernel of {seconds} s ended after {ended - launched:.2f} s")
+    expect(done < launched + seconds <= ended + 0.01, figure)
+    expect(over.out and over.into, f"nothing was moved: {figure}")
+    return f"{figure}; words of both right"
+
+
+@swap(soft=True, limit_s=90)
+def busy(bench):
+    """Two busy programs that together have 150 % of the memory, against one of them alone."""
+    squeeze(bench, bench.ground.part(24))
+    first, second = pair(bench, bench.ground.part(18))
+    for _ in range(2):  # turns follow what the last few moves took
+        hand_over(bench, first, second)
+        over = hand_over(bench, second, first)
+    alone = first.rate(2)
+    seconds = max(6, min(40 * over.seconds, 8 if bench.soft else 36))  # some four turns
+    begin = mark(bench)
+    for program in (first, second):
+        program.tell(f"busy {seconds} 0 1")
+    told = [program.told(seconds + 60) for program in (first, second)]
+    together = [kernels / (end - start) for kernels, start, end in told]
+    steps = steps_since(bench, begin)
+    moved = sum(step.out + step.into for step in steps if step.what == "moved")
+    turns = sum(step.what == "runs" and step.who in (first.pid, second.pid) for step in steps)
+    first.right()
+    second.right()
+    share = sum(together) / alone
+    figure = (f"{' + '.join(f'{rate / alone:.0%}' for rate in together)} = {share:.1%} of one alone, in {seconds:.0f} "
+              f"s; {moved / GIB:.0f} GiB moved, {turns} turns; words right")
+    expect(moved > 0 and turns >= 2, f"they took no turns: {figure}")
+    return _judge(bench, share >= LEAST_BUSY, figure)
+
+
+@swap(soft=True, limit_s=60)
+def hot(bench):
+    """One program at 125 % of its limit, which works on one half of its memory; all of it, for comparison."""
+    seconds = 1 if bench.soft else 3
+    limit = bench.ground.part(16)
+    bytes_ = limit * 5 // 4
+    speeds, told = {}, []
+    whole = Large(bench, bytes_, "hw-hot", memory_limit=2 * limit)
+    speeds["all on the GPU"] = whole.rate(seconds)
+    whole.end()
+    program = Large(bench, bytes_, "hw-hot", memory_limit=limit, memory_max=2 * limit)
+    for what, from_, to in (("first half", 0, 0.5), ("second half", 0.5, 1), ("all of it", 0, 1)):
+        program.ask(f"pass 1 {from_} {to}", 120)
+        speeds[what] = program.rate(seconds, from_, to)
+        told.append(f"{what} {speeds[what] / speeds['all on the GPU']:.1%}")
+        bench.tell(f"{told[-1]} of the speed with all on the GPU")
+    program.right(120)
+    row = bench.tessera.process(program.pid)
+    expect(row["memory_swapped_bytes"] > 0 or row["moved_out_bytes"] > 0, "nothing of it was ever out")
+    least = min(speeds["first half"], speeds["second half"]) / speeds["all on the GPU"]
+    return _judge(bench, least >= LEAST_HOT, f"{', '.join(told)}; words right"), speeds
+
+
+@swap(soft=True, limit_s=40)
+def alloc(bench):
+    """cuMemAlloc and cuMemFree of 1 KiB, 2 MiB, 1 GiB against the driver's own."""
+    medians, most = [], 64 * MIB if bench.soft else GIB
+    for native in (True, False):
+        program = Large(bench, 0, "hw-alloc", native=native)
+        medians.append(program.ask(f"costs {most}"))
+        program.end()
+    plain, ours = medians
+    names = [f"{what} {size}" for size in ("1 KiB", "2 MiB", f"{most // MIB} MiB") for what in ("alloc", "free")]
+    rows = ", ".join(f"{name} {b:.1f} ({a:.1f})" for name, a, b in zip(names, plain, ours))
+    fine = all(b <= MOST_ALLOCATION * a for a, b in zip(plain, ours))
+    return _judge(bench, fine, f"{rows} us, in brackets without"), medians

@@ -1,0 +1,64 @@
+"""Memory that moves on two GPUs at once: each has a mover and a pool of its own."""
+import pathlib
+import shutil
+import subprocess
+
+from harness.bench import GIB
+from harness.checks import Skipped, expect
+from harness.swap_ground import Large, evict, load, mark, move, pool_stands, quiet, swap
+from harness.timeline import GB
+
+
+def _numa_nodes():
+    """Of the GPUs, by index; [] where nobody says."""
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return []
+    asked = subprocess.run([smi, "--query-gpu=pci.bus_id", "--format=csv,noheader"], capture_output=True, text=True)
+    nodes = []
+    for line in asked.stdout.split():
+        file = pathlib.Path("/sys/bus/pci/devices") / line.lower()[-12:] / "numa_node"
+        nodes.append(file.read_text().strip() if file.exists() else "?")
+    return nodes
+
+
+@swap(soft=True, limit_s=120)
+def two_gpus(bench):
+    """Out and in on each alone, then on both at once."""
+    count = len(bench.tessera.get("/v1/gpus")["gpus"])
+    if count < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two, --soft 2x4GiB as well)")
+    programs = [Large(bench, bench.ground.part(24), f"hw-gpu-{gpu}", gpu=gpu) for gpu in (0, 1)]
+    for program in programs:  # the first time makes the host memory
+        evict(bench, program)
+        load(bench, program)
+    pool_stands(bench, bench.ground.part(24))
+    nodes = _numa_nodes()
+    alone = []
+    for gpu, program in enumerate(programs):
+        quiet(bench)
+        alone.append((evict(bench, program), load(bench, program)[0]))
+        bench.tell(f"GPU {gpu}{f' (NUMA node {nodes[gpu]})' if gpu < len(nodes) else ''} alone: "
+                   f"out {alone[-1][0].rate / GB:.1f}, in {alone[-1][1].rate / GB:.1f} GB/s")
+    quiet(bench)
+    begin = mark(bench)
+    for program in programs:
+        bench.tessera.evict(program.pid)
+    outs = [move(bench, program, "out", begin) for program in programs]
+    begin = mark(bench)
+    for program in programs:
+        program.tell("pass 1")
+    for program in programs:
+        program.told()
+    ins = [move(bench, program, "in", begin) for program in programs]
+    bench.tell(f"at once: out {' + '.join(f'{each.rate / GB:.1f}' for each in outs)}, "
+               f"in {' + '.join(f'{each.rate / GB:.1f}' for each in ins)} GB/s")
+    for program in programs:
+        program.right()
+    movers = {gpu["swap"]["mover_pid"] for gpu in bench.tessera.get("/v1/gpus")["gpus"]}
+    expect(len(movers) == count, f"movers {movers}")
+    before = [each for side in zip(*alone) for each in side]  # both out, then both in
+    ratios = [now.rate / single.rate for now, single in zip([*outs, *ins], before)]
+    details = {"alone": [each.rate for each in before], "at once": [each.rate for each in (*outs, *ins)]}
+    return (f"at once {min(ratios):.1%} to {max(ratios):.1%} of each alone, {bench.ground.part(24) / GIB:.1f} GiB "
+            f"each; words right"), details
