@@ -4,6 +4,7 @@ import statistics
 
 from harness.bench import GIB, MIB
 from harness.checks import expect
+from harness.sampler import Sampler, threads
 from harness.steering import HIGH, LOW
 from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, pair, pool_stands, quiet, squeeze,
                                  steps_since, swap)
@@ -27,18 +28,31 @@ def _floor_s(bench, bytes_):
     return bytes_ / copies(bench)[2]
 
 
+def _who_moves(bench, loser, winner):
+    """The threads that take part in a hand-over."""
+    daemon, mover = bench.tessera.daemon_pid, bench.tessera.gpu()["swap"]["mover_pid"]
+    who = {"daemon": (daemon, daemon), "mover": (mover, mover)}
+    for label, program in (("loser", loser), ("winner", winner)):
+        for tid in threads(program.pid, "tessera-pager"):
+            who[f"{label}'s pager"] = (program.pid, tid)
+    return who
+
+
 @swap(soft=True, limit_s=110)
 def profile(bench):
-    """Where the time of a hand-over goes: moments and rates by the daemon's log and the program's own clock."""
+    """Where the time of a hand-over goes: moments and rates by the daemon's log and the program's own clock, and what
+    the threads that take part were inside of meanwhile."""
     copies(bench)
     first, second = pair(bench, bench.ground.size)
     taken = []
     for loser, winner in ((second, first), (first, second), (second, first)):
-        over = hand_over(bench, loser, winner)
+        quiet(bench)
+        with Sampler(_who_moves(bench, loser, winner)) as sampler:
+            over = hand_over(bench, loser, winner)
         taken.append(over)
         bench.tell(f"{over.seconds:.3f} s, {over.out.bytes / GIB:.1f} GiB out, {over.into.bytes / GIB:.1f} in; "
                    f"floor {_floor_s(bench, over.bytes):.3f} s")
-        for line in over.describe():
+        for line in (*over.describe(), *sampler.describe()):
             bench.tell(f"  {line}")
         for step in over.steps:
             bench.log(f"{(step.at - over.begin) * 1e3:9.2f} {step.who} {step.what} {step.out} {step.into}")
@@ -56,6 +70,7 @@ def handover(bench):
     taken = []
     for number in range(6):
         loser, winner = (second, first) if number % 2 == 0 else (first, second)
+        quiet(bench)
         taken.append(hand_over(bench, loser, winner))
         bench.tell(f"{taken[-1].seconds:.3f} s, {taken[-1].bytes / GIB:.1f} GiB, floor "
                    f"{_floor_s(bench, taken[-1].bytes):.3f} s")
@@ -128,7 +143,9 @@ def busy(bench):
     squeeze(bench, bench.ground.part(24))
     first, second = pair(bench, bench.ground.part(18))
     for _ in range(2):  # turns follow what the last few moves took
+        quiet(bench)
         hand_over(bench, first, second)
+        quiet(bench)
         over = hand_over(bench, second, first)
     alone = first.rate(2)
     seconds = max(6, min(40 * over.seconds, 8 if bench.soft else 36))  # some four turns
