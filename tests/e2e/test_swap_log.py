@@ -1,6 +1,8 @@
 """What the daemon logs of memory that is moved, and what the harness for real GPUs makes of it."""
+import os
 import pathlib
 import sys
+import threading
 import time
 import unittest
 
@@ -10,6 +12,7 @@ from swapping import SwapTest
 sys.dont_write_bytecode = True
 # Not as a package: both folders have one that is called harness.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "hw" / "harness"))
+import sampler  # noqa: E402
 import timeline  # noqa: E402
 
 LOG = """
@@ -51,6 +54,27 @@ class Timeline(unittest.TestCase):
         over = timeline.HandOver([], 1, 2, 5.0, 5.5)
         self.assertFalse(over.out or over.into)
         self.assertEqual([line.startswith("nothing moved") for line in over.describe()], [False, True, True])
+
+
+class Sampler(unittest.TestCase):
+    def test_names_what_a_thread_is_inside_of(self):
+        for syscall, name in (("running\n", "runs"), ("7 0x7ffd 0x1 0xffff 0x0 0x0 0x0 0x7ffd 0x7fab\n", "poll"),
+                              ("16 0x1a 0xc020462a 0x7ffd 0x0 0x0 0x0 0x7ffd 0x7fab\n", "ioctl F 2a"),
+                              ("16 0x05 0x21 0x7ffd 0x0 0x0 0x0 0x7ffd 0x7fab\n", "ioctl uvm 33"),
+                              ("35 0x0\n", "call 35"), ("-1 0x7ffd 0x7fab\n", "call -1")):
+            self.assertEqual(sampler.name_of(syscall), name)
+
+    def test_looks_at_threads_that_are_there(self):
+        ended = threading.Event()
+        waiter = threading.Thread(target=ended.wait)
+        waiter.start()
+        with sampler.Sampler({"waiter": (os.getpid(), waiter.native_id)}) as taken:
+            wait_for("some looks", lambda: sum(taken.seen["waiter"].values()) > 3)
+        ended.set()
+        waiter.join()
+        self.assertEqual(len(taken.describe()), 1)
+        self.assertTrue(taken.describe()[0].startswith("waiter: "))
+        self.assertIn(os.getpid(), sampler.threads(os.getpid(), ""))
 
 
 class Log(SwapTest):

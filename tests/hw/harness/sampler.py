@@ -1,5 +1,6 @@
 """What threads of other processes are inside of, by looking again and again: a profile of calls into the driver, which
-hold its locks. Needs no tool, only the right to read /proc/PID/task/TID/syscall; else just who runs and who waits."""
+hold its locks. Needs no tool, only the right to read /proc/PID/task/TID/syscall; else just who runs and who waits.
+"runs" is on a CPU, in the kernel too, as system time tells; a call is named while its thread sleeps in it."""
 import collections
 import os
 import threading
@@ -20,7 +21,7 @@ def threads(pid, name):
     return sorted(found)
 
 
-def _name(syscall):
+def name_of(syscall):
     """Of what /proc tells: "ioctl F 2a" is the driver's escape 0x2a, "ioctl uvm 33" one of its managed memory."""
     words = syscall.split()
     call = _CALLS.get(words[0], f"call {words[0]}")
@@ -51,7 +52,7 @@ class Sampler(threading.Thread):
     def _look(pid, tid):
         try:
             with open(f"/proc/{pid}/task/{tid}/syscall") as file:
-                return _name(file.read())
+                return name_of(file.read())
         except PermissionError:
             with open(f"/proc/{pid}/task/{tid}/stat") as file:
                 return "state " + file.read().rpartition(")")[2].split()[0]

@@ -197,6 +197,7 @@ def pair(bench, bytes_, **fields):
     """Two programs that do not fit together, moved once each."""
     first = Large(bench, bytes_, "hw-a", **fields)
     second = Large(bench, bytes_, "hw-b", **fields)
+    bench.tell(f"two of {bytes_ / GIB:.1f} GiB started in {first.start_s:.2f} and {second.start_s:.2f} s")
     pool_stands(bench, min(bench.ground.pool, 2 * bytes_))
     for program in (first, second):
         program.ask("pass 1")

@@ -14,8 +14,10 @@ LEAST_ALONE = 0.995  # of PyTorch's speed without Tessera
 
 
 def _seconds(bench, at_most):
-    """What --option swap.seconds says; `at_most` unless it does, and never more than there is time for."""
-    return max(2, int(min(float(bench.options.get("swap.seconds", at_most)), bench.left() - 15)))
+    """What --option swap.seconds says, as far as there is time; else half of what is left, so that others get some."""
+    left = bench.left() - 15
+    return max(2, int(min(float(bench.options["swap.seconds"]), left) if "swap.seconds" in bench.options
+                      else min(at_most, left / 2)))
 
 
 @swap(soft=True, limit_s=60)
@@ -119,14 +121,6 @@ def compare_ways(bench):
     return f"{'; '.join(told)}; plain copies {plain[0] / GB:.1f}, {plain[1] / GB:.1f} GB/s"
 
 
-@swap(limit_s=170)
-def no_pressure(bench):
-    """PyTorch training and LLM decode alone under a daemon that swaps, with and without Tessera in turn."""
-    ratios, details, figure = torch_ratios(bench, ("train", "decode"), rounds=8)
-    expect(min(ratios.values()) >= LEAST_ALONE, figure)
-    return figure, details
-
-
 @swap(soft=True, limit_s=640)
 def integrity(bench):
     """Programs that allocate, write in every way and free, on memory for two thirds of them, while it is brought out at
@@ -156,3 +150,11 @@ def integrity(bench):
     expect(statuses == [0] * CHURNS and all(last["done"] for last in lasts), f"ended with {statuses}; {figure}")
     expect(total["wrong_words"] == 0 and evictor.moved > 0, figure)
     return figure, lasts
+
+
+@swap(limit_s=170)
+def no_pressure(bench):
+    """PyTorch training and LLM decode alone under a daemon that swaps, with and without Tessera in turn."""
+    ratios, details, figure = torch_ratios(bench, ("train", "decode"), rounds=8)
+    expect(min(ratios.values()) >= LEAST_ALONE, figure)
+    return figure, details

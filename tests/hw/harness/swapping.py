@@ -66,6 +66,7 @@ def profile(bench):
 @swap(soft=True, limit_s=110)
 def handover(bench):
     """Five hand-overs between two programs, one of which rests: from the launch to the end of the first kernel."""
+    copies(bench)  # while nobody else has memory
     first, second = pair(bench, bench.ground.size)
     taken = []
     for number in range(6):
@@ -114,6 +115,7 @@ def rates(bench):
 def long_kernel(bench):
     """A program of a higher class comes while another one is in the middle of a long kernel."""
     seconds = 3 if bench.soft else 10
+    copies(bench)
     squeeze(bench, bench.ground.part(24))
     first = Large(bench, bench.ground.part(18), "hw-a", compute_priority=LOW)
     second = Large(bench, bench.ground.part(18), "hw-b", compute_priority=HIGH)
