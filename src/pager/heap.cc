@@ -54,7 +54,8 @@ Heap::Heap(const Driver& driver, CUdevice device, bool rdma, Room& room, Region 
       room_(room),
       small_(std::move(small)),
       large_(std::move(large)),
-      access_{AccessOf(device)} {}
+      access_{AccessOf(device)},
+      uses_(new UseHistory[large_.bytes / large_.chunk_bytes]) {}
 
 Heap::Region* Heap::RegionOf(std::uint64_t address) {
   return large_.Has(address) ? &large_ : small_.Has(address) ? &small_ : nullptr;
@@ -247,11 +248,12 @@ void Heap::Occupy(Region& region, const Place& place, std::uint64_t bytes, CUcon
   region.extents.Take(place.begin, place.bytes);
   const Block block{.begin = place.begin, .bytes = bytes, .context = context, .id = next_id_++};
   blocks_.emplace(place.begin, block);
+  const Nanos now = MonotonicNow();
   ForChunks(block, [&](Region& at, std::size_t i) {
     Uncount(at, at.chunks[i]);
     ++at.chunks[i].blocks;
-    at.chunks[i].used = use_;
     Count(at, at.chunks[i]);
+    Touch(at.AddressOf(i), now);
   });
   *address = place.begin;
 }
@@ -274,8 +276,7 @@ void Heap::Vacate(const Block& block) {
 // A chunk without blocks that is in host memory goes at once. One that is on its way goes when it has arrived.
 void Heap::ReleaseEmpty(Region& region, std::size_t index) {
   Chunk& chunk = region.chunks[index];
-  if (chunk.blocks > 0 || chunk.wanted || (chunk.backing != Backing::kHost && chunk.backing != Backing::kHostMapped))
-    return;
+  if (chunk.blocks > 0 || chunk.wanted || !chunk.InHost()) return;
   Unback(region, index);
   // What it was never told of would be a lie.
   if (std::exchange(chunk.known, false)) dropped_.push_back(region.AddressOf(index));
@@ -314,16 +315,6 @@ std::optional<Block> Heap::Find(CUdeviceptr address) const {
   --at;
   if (address - at->first >= at->second.bytes) return std::nullopt;
   return at->second;
-}
-
-void Heap::Touch(CUdeviceptr address) {
-  if (!Owns(address)) return;
-  std::lock_guard lock(mutex_);
-  auto at = blocks_.upper_bound(address);
-  if (at == blocks_.begin()) return;
-  --at;
-  if (address - at->first >= at->second.bytes) return;
-  ForChunks(at->second, [&](Region& region, std::size_t i) { region.chunks[i].used = use_; });
 }
 
 // ---- access ----

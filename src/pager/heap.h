@@ -4,7 +4,6 @@
 // docs/memory.md tells the whole; chunks move as src/wire/line.h says, by LineAgent.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "cuda/cuda_abi.h"
 #include "pager/driver.h"
 #include "pager/extents.h"
+#include "pager/use.h"
 
 namespace tessera::pager {
 
@@ -55,10 +55,12 @@ struct Chunk {
   bool known = false;         // the mover knows the host memory that backs it
   std::uint32_t blocks = 0;   // that lie in it, wholly or in part
   std::uint32_t pins = 0;     // reasons why it must not move
-  std::uint32_t used = 0;     // Heap::Touch's count when it was used last
   Nanos empty_since = 0;      // while it has no blocks
   Driver::Handle handle = 0;  // of what it is backed by
   Driver::Handle coming = 0;  // while it is wanted: the GPU memory that it is copied to
+
+  bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }
+  bool MayGo() const { return backing == Backing::kDevice && !offered && pins == 0 && blocks > 0; }
 };
 
 // An allocation, as the program knows it.
@@ -98,9 +100,12 @@ class Heap {
   // Whether `address` is one of the heap's, in a block or not.
   bool Owns(cuda::CUdeviceptr address) const { return large_.Has(address) || small_.Has(address); }
 
-  // Marks the memory around `address` as used now. Nothing if it is not the heap's.
-  void Touch(cuda::CUdeviceptr address);
-  void NextUse() { ++use_; }
+  // Notes that something which was submitted at `when` (CLOCK_MONOTONIC) names `address`. Nothing if it is not the
+  // heap's. Takes no lock.
+  void Touch(cuda::CUdeviceptr address, Nanos when);
+  // Bytes in host memory that were used so much more than as many bytes of GPU memory that the two should change
+  // places.
+  std::uint64_t HotOut(Nanos now) const;
 
   // Lets `device` reach all of the heap's memory, now and later.
   cuda::CUresult AddPeer(cuda::CUdevice device);
@@ -161,6 +166,8 @@ class Heap {
   template <typename Visit>
   void ForChunks(const Block& block, Visit visit);
   std::uint64_t TrimLocked(Nanos since, Nanos* next);
+  // Of each chunk of the large region; one without blocks has none.
+  std::vector<Heat> Heats(Nanos now) const;
 
   const Driver& driver_;
   const cuda::CUdevice device_;
@@ -176,8 +183,9 @@ class Heap {
   std::vector<std::uint64_t>
       dropped_;  // chunks that were stored and are not needed any more, which the mover must hear
   std::uint64_t next_id_ = 1;
-  std::atomic<std::uint32_t> use_ = 0;
   HeapFigures figures_;
+
+  const std::unique_ptr<UseHistory[]> uses_;  // of the large region's chunks
 };
 
 }  // namespace tessera::pager

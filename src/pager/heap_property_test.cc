@@ -55,8 +55,7 @@ class World {
         if (Number(0, 3) == 0) mover_.Restart();
         return;
       default:
-        heap_->NextUse();
-        if (Block* block = AnyBlock()) heap_->Touch(block->begin + block->bytes / 2);
+        if (Block* block = AnyBlock()) heap_->Touch(block->begin + block->bytes / 2, Number(0, 100) * kSecond);
         heap_->Trim(MonotonicNow() - Number(0, 2) * kSecond);
     }
   }

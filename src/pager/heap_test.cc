@@ -257,8 +257,7 @@ TEST_F(HeapTest, AContextTakesItsBlocksAlong) {
 
 TEST_F(HeapTest, PeersReachWhatIsThereAndWhatComes) {
   const CUdeviceptr before = Allocate(kChunk), small = Allocate(1), out = Allocate(kChunk);
-  heap->NextUse();
-  heap->Touch(before);
+  heap->Touch(before, MonotonicNow() + UseHistory::kInterval);
   ASSERT_EQ(mover.Evict(1), 1u);
   EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);
   EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);

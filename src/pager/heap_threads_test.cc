@@ -22,7 +22,7 @@ class HeapThreadsTest : public HeapFixture {
       std::swap(blocks[random() % blocks.size()], blocks.back());
       const auto block = heap->Find(blocks.back() + 1);
       if (!block || block->begin != blocks.back()) ++wrong;
-      heap->Touch(blocks.back());
+      heap->Touch(blocks.back(), MonotonicNow());
       if (!heap->Free(blocks.back())) ++wrong;
       blocks.pop_back();
     }
@@ -50,7 +50,7 @@ class HeapThreadsTest : public HeapFixture {
           break;
         case 6:
           mover.Settle();
-          heap->NextUse();
+          if (heap->HotOut(MonotonicNow()) > heap->Figures().swapped + 8 * kChunk) ++wrong;
           break;
         default:
           if (random() % 20 == 0) mover.Restart();

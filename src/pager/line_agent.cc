@@ -13,8 +13,6 @@ namespace {
 // A descriptor as the driver wants it: cast to a pointer.
 void* AsHandle(int fd) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd)); }
 
-bool InHost(const Chunk& chunk) { return chunk.backing == Backing::kHost || chunk.backing == Backing::kHostMapped; }
-
 // Visits the runs of neighbours among chunks, first and count: one call of the driver's for each is quicker than one
 // for each chunk.
 template <typename Visit>
@@ -57,10 +55,10 @@ std::vector<std::size_t> LineAgent::Best(std::uint32_t most, bool coldest, May m
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     if (may(chunks[i])) best.push_back(i);
   }
-  // Empty chunks are colder than any; ties go by address, so that neighbours move together.
-  const auto heat = [&](std::size_t i) { return chunks[i].blocks == 0 ? 0 : 1 + std::uint64_t{chunks[i].used}; };
+  const std::vector<Heat> heats = heap_.Heats(MonotonicNow());
+  // Ties go by address, so that neighbours move together.
   const auto before = [&](std::size_t a, std::size_t b) {
-    if (heat(a) != heat(b)) return coldest ? heat(a) < heat(b) : heat(a) > heat(b);
+    if (heats[a] != heats[b]) return coldest ? heats[a] < heats[b] : heats[a] > heats[b];
     return a < b;
   };
   const std::size_t count = std::min<std::size_t>({most, wire::kMostChunks, best.size()});
@@ -112,9 +110,7 @@ bool LineAgent::On(const Message& message, std::span<UniqueFd> fds, std::vector<
 LineAgent::Answer LineAgent::Offer(std::uint32_t most) {
   Heap::Region& region = heap_.large_;
   Answer answer{.message = {.type = LineType::kOffer}, .fds = {}};
-  for (const std::size_t i : Best(most, true, [](const Chunk& chunk) {
-         return chunk.backing == Backing::kDevice && !chunk.offered && chunk.pins == 0 && chunk.blocks > 0;
-       })) {
+  for (const std::size_t i : Best(most, true, [](const Chunk& chunk) { return chunk.MayGo(); })) {
     int fd = -1;
     if (heap_.driver_.Export(&fd, region.chunks[i].handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
       break;  // out of descriptors, say: fewer go
@@ -129,7 +125,7 @@ LineAgent::Answer LineAgent::Want(std::uint32_t most) {
   Heap::Region& region = heap_.large_;
   Answer answer{.message = {.type = LineType::kWant}, .fds = {}};
   for (const std::size_t i :
-       Best(most, false, [](const Chunk& chunk) { return InHost(chunk) && chunk.known && !chunk.wanted; })) {
+       Best(most, false, [](const Chunk& chunk) { return chunk.InHost() && chunk.known && !chunk.wanted; })) {
     Driver::Handle handle = 0;
     int fd = -1;
     CUresult result = heap_.MakeChunk(region.chunk_bytes, &handle);
@@ -307,7 +303,7 @@ void LineAgent::Adopt(std::vector<Answer>* answers) {
   Heap::Region& region = heap_.large_;
   Answer answer{.message = {.type = LineType::kAdopt}, .fds = {}};
   for (std::size_t i = 0; i < region.chunks.size(); ++i) {
-    if (!InHost(region.chunks[i]) || region.chunks[i].known) continue;
+    if (!region.chunks[i].InHost() || region.chunks[i].known) continue;
     int fd = -1;
     if (heap_.driver_.Export(&fd, region.chunks[i].handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
       continue;

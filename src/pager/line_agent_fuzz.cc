@@ -69,8 +69,7 @@ class Run {
         agent_.Adopt(&answers_);
         break;
       case 5:
-        heap_->NextUse();
-        heap_->Touch(base_ + (std::uint64_t{Next()} << 20));
+        heap_->Touch(base_ + (std::uint64_t{Next()} << 20), MonotonicNow() + Next() * UseHistory::kInterval);
         break;
       default:
         Say();

@@ -1,0 +1,63 @@
+// How much a chunk was used lately, as far as submissions tell.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <compare>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace tessera::pager {
+
+// The more, the hotter. In quarters of an interval in which something named the chunk itself; a chunk that lies behind
+// such a one in a block has a quarter for each of them: an argument names a pointer, and not how far behind it is used.
+struct Heat {
+  std::uint32_t quarters = 0;
+  std::uint32_t last = 0;  // the interval of the last use, for those that are as hot
+  auto operator<=>(const Heat&) const = default;
+
+  Heat Behind() const { return {quarters / 4, last}; }
+};
+
+// Whether it is worth the time to bring `out` in and `in` out for it. What is used as often as the rest, however long
+// ago the last time was, is not: else a program that goes round through all of its memory would have it moved all the
+// time.
+constexpr bool WorthExchanging(Heat out, Heat in) {
+  constexpr std::uint32_t kMargin = 6;  // two uses, or one that goes on for some time
+  return out.quarters >= 2 * in.quarters + kMargin;
+}
+
+// In which of the last 32 intervals a chunk was used. Whether, and not how often: what is used a thousand times in a
+// moment and then no more is not hot. Thread-safe without a lock; of two uses at the same instant one may be forgotten.
+class UseHistory {
+ public:
+  static constexpr Nanos kInterval = 400 * kMillisecond;
+
+  void Note(Nanos when) {
+    const std::uint64_t word = word_.load(std::memory_order_relaxed);
+    const std::uint32_t interval = IntervalOf(when);
+    const std::uint32_t bits = BitsAt(word, interval);
+    if (Last(word) >= interval && (bits & 1)) return;
+    word_.store(std::uint64_t{interval} << 32 | bits | 1, std::memory_order_relaxed);
+  }
+
+  Heat At(Nanos now) const {
+    const std::uint64_t word = word_.load(std::memory_order_relaxed);
+    return {4 * static_cast<std::uint32_t>(std::popcount(BitsAt(word, IntervalOf(now)))), Last(word)};
+  }
+
+ private:
+  static std::uint32_t IntervalOf(Nanos when) { return static_cast<std::uint32_t>(when / kInterval); }
+  static std::uint32_t Last(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+  // Bit n: used n intervals before this one.
+  static std::uint32_t BitsAt(std::uint64_t word, std::uint32_t interval) {
+    if (interval <= Last(word)) return static_cast<std::uint32_t>(word);
+    const std::uint32_t passed = interval - Last(word);
+    return passed < 32 ? static_cast<std::uint32_t>(word) << passed : 0;
+  }
+
+  std::atomic<std::uint64_t> word_ = 0;  // the interval of the last use, and the bits as of then
+};
+
+}  // namespace tessera::pager
