@@ -16,6 +16,7 @@ namespace tessera::shim {
 
 // Never destroyed. docs/protocol.md ("The gate") is what it follows; "parked" is a word from there.
 class Paging;
+struct GatedCall;
 
 class Attachment {
  public:
@@ -70,6 +71,8 @@ class Attachment {
   void HeapHolds(const pager::HeapFigures& figures);
   // Where this program and whoever may let it run without a daemon agree on that.
   MoveGuard& Guard() const { return Page()->guard; }
+  // A submission passes: what it works on is used.
+  void NoteUse(const GatedCall& call);
   // Another line to the mover. False: there is none.
   bool AskForLine(UniqueFd* line);
   // Where memory is allocated so that it can be moved; null where it is not.
@@ -94,15 +97,21 @@ class Attachment {
   wire::Page* Page() const { return page_.load(std::memory_order_acquire); }
   void Adopt(wire::Page* page);
   void ReportRoom();
+  void ReportHot(Nanos now);
   void Ring();
   void WaitForRing(std::uint32_t seen, Nanos timeout);
-  bool Bounded() const;
+  // Some of what the program may work on lies in host memory, and is reached over the bus.
+  bool HostBacked() const { return heap_swapped_.load(std::memory_order_relaxed) > 0; }
+  bool Bounds(wire::Gate order) const;
+  Nanos Window(wire::Gate order) const;
+  bool WatchesEnds() const;
 
   // With mutex_ held:
   void Forget(cuda::CUcontext context);
   void Close(Gate& gate);
   void CloseAll();
   bool Fill(Gate& gate, bool bounded);
+  void NoteMoves();
   static void Give(Gate& gate, std::int64_t budget);
   static bool Stuck(const Gate& gate, Nanos since, Nanos now);
   void Park();
@@ -150,6 +159,8 @@ class Attachment {
   std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
   std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
   std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0};
+  std::atomic<bool> more_out_{false};              // memory went to the host, and the gates have not been told
+  Nanos next_hot_ = 0;                             // when the pacer looks again what is hot; its own
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
   std::atomic<std::uint32_t> contexts_held_{0};
 };

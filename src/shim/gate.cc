@@ -4,6 +4,7 @@
 
 #include "shim/capture.h"
 #include "shim/hook.h"
+#include "shim/operands.h"
 #include "shim/uncancelled.h"
 
 // The one thread-local of the shim; read by the trampolines.
@@ -51,9 +52,10 @@ CUcontext CurrentContext() {
 
 }  // namespace tessera::shim
 
-// Where a trampoline goes when it may not simply pass. Returns what the submission must return instead of being made,
-// or CUDA_SUCCESS.
-extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CUstream stream) {
+// Where a trampoline goes when it may not simply pass; `call` is as in GatedCall. Returns what the submission must
+// return instead of being made, or CUDA_SUCCESS.
+extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CUstream stream,
+                                                               const std::uint64_t* call) {
   using namespace tessera::shim;
   const Uncancelled uncancelled;
   const int before = errno;
@@ -67,6 +69,7 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
         Gate* gate = attachment->GateOf(context);
         result = attachment->Enter(*gate);
         tessera_thread_gate = gate;
+        if (result == tessera::cuda::CUDA_SUCCESS) attachment->NoteUse({call});
       } else {
         result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // a GPU that none of the process's vGPUs is on
       }

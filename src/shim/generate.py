@@ -89,6 +89,7 @@ tessera_gate_enter:
 \tpushq %rax
 \t.cfi_adjust_cfa_offset 8
 \tmovq %r10, %rdi
+\tmovq %rsp, %rsi
 \tcall tessera_gate_slow
 \tmovl %eax, %r10d
 \tpopq %r11

@@ -36,6 +36,8 @@ class Markers {
   std::int64_t SinceLastMarker() const { return gate_.Submitted() - last_count_; }
   bool AnyPending() const { return first_ != next_; }
   void NoteLimited() { limited_ = true; }
+  // What the window learned does not hold any more.
+  void Relearn() { window_.Restart(); }
 
   // When the last marker that was reached was seen.
   Nanos LastReached() const { return last_reached_; }

@@ -36,6 +36,8 @@ constexpr Nanos kParkedTick = kSecond;
 constexpr Nanos kStuck = 500 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
 constexpr Nanos kSpin = 100 * kMicrosecond;
+// What may be queued while memory is reached over the bus, and nobody else bounds it.
+constexpr Nanos kHostWindow = 2 * kMillisecond;
 
 std::mutex reconnecting;  // held by the thread that speaks with a new daemon for all
 
@@ -86,6 +88,7 @@ bool Attachment::Fill(Gate& gate, bool bounded) {
     budget = std::min(room, std::max<std::int64_t>(1, window / 2));
     if (budget < window / 2) markers.NoteLimited();
   }
+  if (HostBacked()) budget = 1;  // each one is looked at: what it works on is used
   Give(gate, budget);
   return true;
 }
@@ -94,6 +97,27 @@ bool Attachment::Fill(Gate& gate, bool bounded) {
 void Attachment::Give(Gate& gate, std::int64_t budget) {
   const std::int64_t left = gate.budget.exchange(budget - 1, std::memory_order_relaxed);
   gate.given += budget - (left > 0 ? left : 0);
+}
+
+// What works on memory that has gone to the host may take a hundred times as long as it did: what was learned of the
+// time before says nothing. And each submission goes through Enter from now on.
+void Attachment::NoteMoves() {
+  if (!more_out_.load(std::memory_order_relaxed)) return;
+  more_out_ = false;
+  for (Gate* gate : gates_) {
+    gate->markers->Relearn();
+    Close(*gate);
+  }
+}
+
+// Whether the queue is kept short. A closed gate that is to drain must not wait for what many submissions read over the
+// bus. Where the gate is free the channels are steered: a freeze stops whatever runs, and nobody waits for an end.
+bool Attachment::Bounds(wire::Gate order) const {
+  return order == wire::Gate::kBounded || (order == wire::Gate::kOpen && HostBacked());
+}
+
+Nanos Attachment::Window(wire::Gate order) const {
+  return order == wire::Gate::kOpen ? kHostWindow : Page()->window_ns.load(std::memory_order_relaxed);
 }
 
 bool Attachment::Stuck(const Gate& gate, Nanos since, Nanos now) {
@@ -114,6 +138,7 @@ CUresult Attachment::Enter(Gate& gate) {
       const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
       const wire::Gate order = page->gate.load(std::memory_order_acquire);
       if (stopped_) return CUDA_SUCCESS;
+      NoteMoves();
       const bool granted = !wire::IsClosed(order) && wants_sent_ && epoch != wants_epoch_;
       if (parked_ && (granted || order == wire::Gate::kFree)) {
         // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
@@ -126,10 +151,12 @@ CUresult Attachment::Enter(Gate& gate) {
       }
       if (!parked_ && !wire::IsClosed(order)) {
         const Nanos now = MonotonicNow();
-        const bool bounded = order == wire::Gate::kBounded;
+        const bool bounded = Bounds(order);
         if (bounded) {
-          gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
-          if (gate.markers->SinceLastMarker() > 0 && waited_since == 0 && full_since == 0)
+          gate.markers->Observe(now, Window(order));
+          // Where each submission comes by, a marker behind each would be too many.
+          const std::int64_t every = HostBacked() ? std::max<std::int64_t>(1, gate.markers->Window() / 2) : 1;
+          if (gate.markers->SinceLastMarker() >= every && waited_since == 0 && full_since == 0)
             gate.markers->Place(now, true);
           page->window.store(gate.markers->Window(), std::memory_order_relaxed);
         }
@@ -177,19 +204,19 @@ CUresult Attachment::Enter(Gate& gate) {
 }
 
 // The ends of work matter at once only while the queue is bounded.
-bool Attachment::Bounded() const {
+bool Attachment::WatchesEnds() const {
   const wire::Gate order = Page()->gate.load(std::memory_order_relaxed);
-  return order != wire::Gate::kOpen && order != wire::Gate::kFree;
+  return wire::IsClosed(order) || Bounds(order);
 }
 
 void Attachment::BeforeSync(Gate& gate) {
-  if (!Bounded()) return;
+  if (!WatchesEnds()) return;
   std::lock_guard lock(mutex_);
   if (!stopped_ && !parked_ && !gate.markers->Covered()) gate.markers->Place(MonotonicNow(), true);
 }
 
 void Attachment::AfterSync(Gate& gate) {
-  if (!Bounded()) return;
+  if (!WatchesEnds()) return;
   std::lock_guard lock(mutex_);
   if (!stopped_ && !parked_) Observe(gate, MonotonicNow());
 }
@@ -205,7 +232,7 @@ std::int64_t Attachment::Submitted() const {
 // The gate's context is current.
 void Attachment::Observe(Gate& gate, Nanos now) {
   wire::Page* page = Page();
-  gate.markers->Observe(now, page->window_ns.load(std::memory_order_relaxed));
+  gate.markers->Observe(now, Window(page->gate.load(std::memory_order_relaxed)));
   const Nanos youngest = std::max(page->reached_ns.load(std::memory_order_relaxed), gate.markers->YoungestReached());
   page->reached_ns.store(youngest, std::memory_order_relaxed);
 }
@@ -255,6 +282,7 @@ void Attachment::Park() {
 Nanos Attachment::Tick(Nanos now) {
   wire::Page* page = Page();
   if (parked_) return kParkedTick;
+  NoteMoves();
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
   ObserveAll(now);
@@ -270,7 +298,7 @@ Nanos Attachment::Tick(Nanos now) {
   }
   const std::int64_t submitted = Submitted();
   const Nanos grace = page->idle_grace_ns.load(std::memory_order_relaxed);
-  Nanos tick = order == wire::Gate::kBounded ? kBoundedTick : kOpenTick;
+  Nanos tick = Bounds(order) ? kBoundedTick : kOpenTick;
   if (order == wire::Gate::kFree && grace < kOpenTick) tick = std::max(grace / kLooksInGrace, kBoundedTick);
   if (submitted != tick_submitted_) {
     tick_submitted_ = submitted;
@@ -279,7 +307,7 @@ Nanos Attachment::Tick(Nanos now) {
     page->busy_ns.store(static_cast<std::uint64_t>(busy_ + now - active_since_), std::memory_order_relaxed);
     return tick;
   }
-  CoverAll(now, order == wire::Gate::kBounded);
+  CoverAll(now, Bounds(order));
   if (!AllDrained() || now - std::max(LastReached(), last_activity_) < grace) return tick;
   CloseAll();
   if (Submitted() != submitted) return tick;  // somebody passed just before the gate closed
@@ -308,6 +336,7 @@ void Attachment::Pace() {
     if (now < next_look) continue;
     next_look = now + kOpenTick;
     MindDaemon(now);
+    ReportHot(now);
   }
 }
 

@@ -1,5 +1,7 @@
 // Room on the GPU: the right to have memory there, which is not what memory.max counts once memory can be swapped.
 #include "shim/attachment.h"
+#include "shim/capture.h"
+#include "shim/operands.h"
 #include "shim/paging.h"
 #include "shim/say.h"
 
@@ -95,6 +97,7 @@ void Attachment::GiveRoom(std::uint64_t bytes) {
 }
 
 void Attachment::HeapHolds(const pager::HeapFigures& figures) {
+  if (figures.swapped > heap_swapped_) more_out_ = true;
   heap_pinned_ = figures.pinned;
   heap_empty_ = figures.empty;
   heap_swapped_ = figures.swapped;
@@ -108,6 +111,18 @@ void Attachment::ReportRoom() {
   page->empty.store(heap_empty_, std::memory_order_relaxed);
   page->swapped.store(heap_swapped_, std::memory_order_release);
   page->guard.unsafe = heap_unsafe_.load();
+}
+
+void Attachment::NoteUse(const GatedCall& call) {
+  // While a stream captures, a question about a function might load it, which some captures forbid.
+  if (HostBacked() && !AnyCapture()) TouchOperands(call, paging_->Heap(), MonotonicNow());
+}
+
+// What should change places: the daemon has that done, and sees to it that it costs little.
+void Attachment::ReportHot(Nanos now) {
+  if (now < next_hot_) return;
+  next_hot_ = now + pager::UseHistory::kInterval / 2;
+  Page()->hot_out.store(HostBacked() ? paging_->Heap().HotOut(now) : 0, std::memory_order_relaxed);
 }
 
 }  // namespace tessera::shim

@@ -34,6 +34,12 @@ class Window {
     }
   }
 
+  // Begins anew, with as little as there can be: submissions may take much longer from now on.
+  void Restart() {
+    *this = {};
+    size_ = kSmallest;
+  }
+
  private:
   std::int64_t size_ = 16;
   std::int64_t step_ = 1;

@@ -36,6 +36,17 @@ TEST(Window, LongKernelsKeepTwoInFlight) {
   EXPECT_EQ(window.Size(), Window::kSmallest);
 }
 
+// Kernels that were short read host memory now: what is queued for them before the first marker tells is bounded.
+TEST(Window, BeginsAnewWithLittle) {
+  Window window;
+  Nanos now = kSecond;
+  QueuedAfter(window, 10 * kMicrosecond, 200, now);
+  ASSERT_GT(window.Size(), 100);
+  window.Restart();
+  EXPECT_EQ(window.Size(), Window::kSmallest);
+  EXPECT_GE(QueuedAfter(window, 100 * kMicrosecond, 50, now), kTarget / 3);
+}
+
 TEST(Window, OneDecreaseForOneQueue) {
   Window window;
   window.OnMarker(100, 5 * kMillisecond, kTarget, true);

@@ -68,6 +68,8 @@ struct Page {
   std::atomic<std::int64_t> reached_ns{0};
   // Where the program is stopped while its memory is moved: whether it could go on.
   MoveGuard guard;
+  // Of `swapped`: bytes that are used so much more than others on the GPU that the two should change places.
+  std::atomic<std::uint64_t> hot_out{0};
 };
 
 static_assert(sizeof(Page) <= kPageBytes);
