@@ -226,6 +226,7 @@ TEST_F(HttpServerTest, Processes) {
                                 {"memory_resident_bytes", 300 * kMiB},
                                 {"memory_pinned_bytes", 300 * kMiB},
                                 {"memory_swapped_bytes", 0},
+                                {"memory_hot_out_bytes", 0},
                                 {"memory_evicting_bytes", 0},
                                 {"evict_error", nullptr},
                                 {"moved_out_bytes", 0},

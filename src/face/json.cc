@@ -230,6 +230,7 @@ json ToJson(const server::ProcessReport& process) {
           {"memory_resident_bytes", process.memory_resident},
           {"memory_pinned_bytes", process.memory_pinned},
           {"memory_swapped_bytes", process.memory_swapped},
+          {"memory_hot_out_bytes", process.memory_hot_out},
           {"memory_evicting_bytes", process.memory_evicting},
           {"evict_error", process.evict_error.empty() ? json() : json(process.evict_error)},
           {"moved_out_bytes", process.moved.out},

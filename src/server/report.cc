@@ -152,6 +152,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_resident = gpu.ResidentBytes(process),
           .memory_pinned = gpu.PinnedBytes(process),
           .memory_swapped = ResidencyServer::Swapped(process),
+          .memory_hot_out = ResidencyServer::HotOut(process),
           .memory_evicting = ResidencyServer::Evicting(process),
           .evict_error = WhyNotEvicted(process.residence.evict_error),
           .moved = ReportMoves(ResidencyServer::MovesOf(process, now)),

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "sched/exchange.h"
 
 namespace tessera::server {
 
@@ -27,6 +28,10 @@ struct Residence {
   bool stopped = false;      // it does not run, because of its memory
   bool leaves = false;       // memory of it is to go: it stays stopped until that has begun
   std::uint64_t push = 0;    // an operator wants so much of it out
+  sched::Exchange exchange;
+  bool exchanging = false;   // it is stopped so that colder memory of it makes place for hotter
+  std::uint64_t colder = 0;  // what is to go out for that, and was not ordered yet
+  Nanos moving_before = 0;   // `moving` when that began
   Doing doing = Doing::kNothing;
   std::uint64_t ordered = 0;  // of the mover, and not yet done
   Nanos ordered_at = 0;

@@ -26,6 +26,10 @@ std::uint64_t ResidencyServer::Swapped(const Process& process) {
   return process.residence.number == 0 ? 0 : process.page->swapped.load(std::memory_order_acquire);
 }
 
+std::uint64_t ResidencyServer::HotOut(const Process& process) {
+  return std::min(process.page->hot_out.load(std::memory_order_relaxed), Swapped(process));
+}
+
 // Room for what is on its way to the GPU was taken when that was ordered.
 std::uint64_t ResidencyServer::Taken(const Process& process) {
   const Residence& residence = process.residence;

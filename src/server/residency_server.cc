@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/size.h"
 #include "server/chunks.h"
 #include "server/log.h"
 #include "server/residency_trace.h"
@@ -94,7 +95,8 @@ RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
   std::uint64_t taken = 0;  // by the vGPU
   for (const Process* each : process.vgpu->processes) taken += each->residence.room;
   const std::uint64_t free = promise ? Less(*promise, taken) : Free();
-  if (promise && bytes > free && TakenInAdvance(*process.vgpu) + MaySwap(*process.vgpu) < bytes - free) {
+  if (promise && bytes > free &&
+      TakenInAdvance(*process.vgpu) + MaySwap(*process.vgpu) + GoingOut(*process.vgpu) < bytes - free) {
     residence.wanted = 0;
     return RoomAnswer::kNever;
   }
@@ -119,6 +121,14 @@ std::uint64_t ResidencyServer::TakenInAdvance(const VGpu& vgpu) {
   for (const Process* process : vgpu.processes)
     credit += Credit(*process) + process->page->empty.load(std::memory_order_relaxed);
   return credit;
+}
+
+std::uint64_t ResidencyServer::GoingOut(const VGpu& vgpu) {
+  std::uint64_t going = 0;
+  for (const Process* process : vgpu.processes) {
+    if (process->residence.doing == Doing::kEvicting) going += process->residence.ordered;
+  }
+  return going;
 }
 
 // Credit that it waited for and has not taken yet.
@@ -266,7 +276,10 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
   } else {
     for (Process* process : vgpu.processes) Stop(*process, now);
   }
-  for (Process* process : vgpu.processes) process->residence.leaves = false;
+  for (Process* process : vgpu.processes) {
+    process->residence.leaves = false;
+    if (decision.runs) BeginExchange(*process, now);
+  }
   Evict(vgpu, Less(needed, decision.target), now);
   if (!decision.runs) return;
   GrantWishes(vgpu, decision.target);
@@ -276,11 +289,8 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
 
 // What more of a vGPU may lie in host memory. Without a word about it: what it may allocate, or has, beyond its limit.
 std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
-  std::uint64_t out = 0;
-  for (const Process* process : vgpu.processes) {
-    out += Swapped(*process);
-    if (process->residence.doing == Doing::kEvicting) out += process->residence.ordered;
-  }
+  std::uint64_t out = GoingOut(vgpu);
+  for (const Process* process : vgpu.processes) out += Swapped(*process);
   const MemoryTerms& terms = vgpu.spec.memory;
   if (terms.swap) return Less(*terms.swap, out);
   if (!terms.limit) return swap_max_;
@@ -290,19 +300,36 @@ std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
   return Less(RoundUp(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), out);
 }
 
+// One that has all it may have on the GPU, and would rather have other memory there: what it uses least goes, and what
+// it uses most comes in by itself then. Host memory for that must be there already: making it takes longer.
+void ResidencyServer::BeginExchange(Process& process, Nanos now) {
+  Residence& residence = process.residence;
+  if (residence.stopped || residence.doing != Doing::kNothing || residence.wanted > 0 || residence.push > 0 ||
+      now < residence.stuck_until || !Active(process))
+    return;
+  std::uint64_t bytes =
+      std::min({residence.exchange.Bytes(HotOut(process), now), Movable(process), Less(pool_, pool_used_)});
+  if (process.vgpu->spec.memory.swap) bytes = std::min(bytes, MaySwap(*process.vgpu));
+  residence.colder = RoundDown(bytes);
+  if (residence.colder == 0) return;
+  residence.exchanging = true;
+  residence.moving_before = residence.moving;
+  log::Debug("process {}: {} of its memory is exchanged for what it uses more", process.pid,
+             FormatSize(residence.colder));
+}
+
 void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
   std::vector<Process*> victims = vgpu.processes;
   std::ranges::sort(victims, [](const Process* a, const Process* b) {
     return std::tuple(Active(*a), Movable(*b), a->pid) < std::tuple(Active(*b), Movable(*a), b->pid);
   });
-  for (const Process* process : victims) {
-    if (process->residence.doing == Doing::kEvicting) excess = Less(excess, process->residence.ordered);
-  }
+  excess = Less(excess, GoingOut(vgpu));
   std::uint64_t may_go = MaySwap(vgpu);
   for (Process* process : victims) {
     Residence& residence = process->residence;
     std::uint64_t bytes = std::min({RoundUp(excess), RoundDown(Movable(*process)), RoundDown(may_go)});
-    bytes = std::max(bytes, std::min(RoundUp(residence.push), RoundDown(Movable(*process))));
+    bytes =
+        std::max(bytes, std::min(RoundUp(std::max(residence.push, residence.colder)), RoundDown(Movable(*process))));
     if (bytes == 0 || residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0)
       continue;
     if (!mover_ready_) return;
@@ -310,7 +337,7 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
     Stop(*process, now);
     if (!host_.still(*process)) continue;
     if (Order(*process, Doing::kEvicting, bytes, now)) {
-      residence.push = 0;
+      residence.push = residence.colder = 0;
       excess = Less(excess, bytes);
       may_go = Less(may_go, bytes);
     }
@@ -385,6 +412,9 @@ void ResidencyServer::Run(Process& process, Nanos now) {
   if (residence.waits_since != 0) residence.waited += now - std::exchange(residence.waits_since, 0);
   residence.stopped = false;
   Trace(process, "runs");
+  if (std::exchange(residence.exchanging, false))
+    residence.exchange.Done(residence.moving - residence.moving_before, now);
+  residence.colder = 0;
   host_.hold(process, false);
 }
 

@@ -78,6 +78,7 @@ class ResidencyServer {
   static std::uint64_t Pinned(const Process& process);   // of its room
   static std::uint64_t Movable(const Process& process);  // what of it could be brought out
   static std::uint64_t Swapped(const Process& process);
+  static std::uint64_t HotOut(const Process& process);    // of that: what it uses more than what it has on the GPU
   static std::uint64_t Taken(const Process& process);     // of its room: what it has on the GPU
   static std::uint64_t Evicting(const Process& process);  // what a Push has still to bring out
   // Since they began, the vGPU's with those of processes that have left.
@@ -103,6 +104,7 @@ class ResidencyServer {
   Decision DecisionFor(const VGpu& vgpu) const;
   void TakeBackCredits();
   void Serve(VGpu& vgpu, Nanos now);
+  void BeginExchange(Process& process, Nanos now);
   void Evict(VGpu& vgpu, std::uint64_t excess, Nanos now);
   void Load(VGpu& vgpu, std::uint64_t target, Nanos now);
   void GrantWishes(VGpu& vgpu, std::uint64_t target);
@@ -115,6 +117,7 @@ class ResidencyServer {
   std::uint64_t Free() const;
   std::uint64_t MaySwap(const VGpu& vgpu) const;
   static std::uint64_t TakenInAdvance(const VGpu& vgpu);
+  static std::uint64_t GoingOut(const VGpu& vgpu);  // ordered, and not out yet
   static void AddRoom(Process& process, std::uint64_t bytes);
   void NoteDecision(const VGpu& vgpu, Nanos now);
   void NoteWaits(Nanos now);

@@ -246,6 +246,9 @@ void AddMemoryCommands(Commands& commands) {
   commands["compare"] = [piece](const Words& words) {
     return Compare(piece(words), static_cast<std::uint32_t>(NumberAt(words, 1)));
   };
+  commands["address"] = [piece](const Words& words) {
+    return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));
+  };
   commands["pointer"] = [piece](const Words& words) { return Pointer(piece(words), NumberAt(words, 1)); };
   commands["free_inside"] = [piece](const Words& words) -> Reply {
     return Call("cuMemFree_v2", piece(words).address + NumberAt(words, 1));

@@ -91,6 +91,15 @@ Reply LaunchHere(const Words& words) {
   return Launch(*counting, static_cast<unsigned>(NumberAt(words, 0)), SpinsAt(words, 1), nullptr);
 }
 
+// launch_on ADDRESS TIMES: the kernel counts there.
+Reply LaunchOn(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  Counting there = *counting;
+  there.counter = reinterpret_cast<volatile std::uint32_t*>(NumberAt(words, 0));
+  return Launch(there, static_cast<unsigned>(NumberAt(words, 1)), 0, nullptr);
+}
+
 // fault SPINS: the kernel spins and then ends the context by an illegal address.
 Reply Fault(const Words& words) {
   const Counting* counting = Current();
@@ -220,6 +229,7 @@ Reply DropCapture(const Words&) {
 
 void AddWorkCommands(Commands& commands) {
   commands["launch"] = LaunchHere;
+  commands["launch_on"] = LaunchOn;
   commands["fault"] = Fault;
   commands["launch_null"] = LaunchNull;
   commands["sync"] = [](const Words&) -> Reply { return Call("cuCtxSynchronize"); };
