@@ -65,6 +65,8 @@ std::string WhyNotEvicted(int error) {
       return {};
     case ENOMEM:
       return "the host memory for it is full";
+    case EDQUOT:
+      return "no more of its vGPU may lie in host memory (memory.swap.max)";
     case ECHILD:
       return "the mover ended";
     case EPIPE:

@@ -213,7 +213,8 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");
-  if (residence.doing == Doing::kEvicting) residence.evict_error = message.error == ENODATA ? 0 : message.error;
+  if (residence.doing == Doing::kEvicting && message.error != 0 && message.error != ENODATA)
+    residence.evict_error = message.error;
   residence.doing = Doing::kNothing;
   residence.moving += now - residence.ordered_at;
   if (message.error != 0 && message.error != ENODATA) {

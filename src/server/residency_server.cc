@@ -1,6 +1,7 @@
 #include "server/residency_server.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <tuple>
 #include <utility>
 
@@ -92,6 +93,10 @@ RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
   if (bytes > Less(promise.value_or(host_.capacity()), pinned)) return RoomAnswer::kNever;
   residence.wanted = bytes;
   residence.wanted_at = now;
+  if (!promise && std::max(bytes, Kept(*process.vgpu)) > Less(host_.capacity(), pinned + KeptBeside(*process.vgpu))) {
+    residence.wanted = 0;
+    return RoomAnswer::kNever;
+  }
   std::uint64_t taken = 0;  // by the vGPU
   for (const Process* each : process.vgpu->processes) taken += each->residence.room;
   const std::uint64_t free = promise ? Less(*promise, taken) : Free();
@@ -231,10 +236,10 @@ void ResidencyServer::Inform(Nanos now) {
       demand += Movable(*process) + Less(Swapped(*process), coming) + residence.wanted + Granted(*process);
     }
     const auto promise = host_.promise(*vgpu);
-    taken += promise ? std::max(*promise, pinned) : pinned;
-    if (promise) demand = 0;
-    policy_.Demand(vgpu->id, demand, now);
-    policy_.Resident(vgpu->id, promise ? 0 : Resident(*vgpu), now);
+    const std::uint64_t kept = Kept(*vgpu);  // takes no turns, nor do promises
+    taken += promise ? std::max(*promise, pinned) : pinned + kept;
+    policy_.Demand(vgpu->id, promise ? 0 : Less(demand, kept), now);
+    policy_.Resident(vgpu->id, promise ? 0 : Less(Resident(*vgpu), kept), now);
     Active(*vgpu) ? policy_.Active(vgpu->id, now) : policy_.Idle(vgpu->id, now);
   }
   policy_.SetCapacity(Less(host_.capacity(), taken), now);
@@ -248,7 +253,7 @@ ResidencyServer::Decision ResidencyServer::DecisionFor(const VGpu& vgpu) const {
     return {Less(*promise, pinned), true};
   }
   const auto decision = policy_.DecisionFor(vgpu.id);
-  return {decision.target, decision.runs};
+  return {decision.target + Kept(vgpu), decision.runs};
 }
 
 void ResidencyServer::NoteDecision(const VGpu& vgpu, Nanos now) {
@@ -287,17 +292,52 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
   LetRun(vgpu, now);
 }
 
-// What more of a vGPU may lie in host memory. Without a word about it: what it may allocate, or has, beyond its limit.
-std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
+// What more of a vGPU its memory.swap.max lets into host memory.
+std::uint64_t ResidencyServer::SwapLeft(const VGpu& vgpu) const {
   std::uint64_t out = GoingOut(vgpu);
   for (const Process* process : vgpu.processes) out += Swapped(*process);
+  return Less(vgpu.spec.memory.swap.value_or(swap_max_), out);
+}
+
+// What more of it may go there to make room. Without a word about it: what it may allocate, or has, beyond its limit.
+std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
   const MemoryTerms& terms = vgpu.spec.memory;
-  if (terms.swap) return Less(*terms.swap, out);
-  if (!terms.limit) return swap_max_;
-  std::uint64_t allocated = 0;
-  for (const Process* process : vgpu.processes) allocated += process->memory.Current();
+  if (terms.swap || !terms.limit) return SwapLeft(vgpu);
+  std::uint64_t allocated = 0, out = GoingOut(vgpu);
+  for (const Process* process : vgpu.processes) {
+    allocated += process->memory.Current();
+    out += Swapped(*process);
+  }
   // Whole chunks go, so that a part of one may be needed.
   return Less(RoundUp(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), out);
+}
+
+// What of a vGPU without a limit has to be on the GPU, with what it waits for, because memory.swap.max lets no more of
+// it out. What it says of its host memory is believed up to what it has allocated.
+std::uint64_t ResidencyServer::Kept(const VGpu& vgpu) const {
+  const MemoryTerms& terms = vgpu.spec.memory;
+  if (!terms.swap || host_.promise(vgpu)) return 0;
+  std::uint64_t has = 0;
+  for (const Process* process : vgpu.processes) {
+    const Residence& residence = process->residence;
+    const std::uint64_t coming = residence.doing == Doing::kLoading ? residence.ordered : 0;
+    const std::uint64_t out = std::min(Swapped(*process), RoundUp(process->memory.Current()));
+    has += Movable(*process) + Less(out, coming) + residence.wanted + Granted(*process);
+  }
+  return Less(has, RoundDown(*terms.swap));
+}
+
+// What of the GPU others have for good: promises, what is pinned, and what memory.swap.max keeps there.
+std::uint64_t ResidencyServer::KeptBeside(const VGpu& vgpu) const {
+  std::uint64_t kept = 0;
+  for (const VGpu* other : vgpus_) {
+    if (other == &vgpu) continue;
+    std::uint64_t pinned = 0;
+    for (const Process* process : other->processes) pinned += Pinned(*process);
+    const auto promise = host_.promise(*other);
+    kept += promise ? std::max(*promise, pinned) : pinned + Kept(*other);
+  }
+  return kept;
 }
 
 // One that has all it may have on the GPU, and would rather have other memory there: what it uses least goes, and what
@@ -309,7 +349,7 @@ void ResidencyServer::BeginExchange(Process& process, Nanos now) {
     return;
   std::uint64_t bytes =
       std::min({residence.exchange.Bytes(HotOut(process), now), Movable(process), Less(pool_, pool_used_)});
-  if (process.vgpu->spec.memory.swap) bytes = std::min(bytes, MaySwap(*process.vgpu));
+  if (process.vgpu->spec.memory.swap) bytes = std::min(bytes, SwapLeft(*process.vgpu));
   residence.colder = RoundDown(bytes);
   if (residence.colder == 0) return;
   residence.exchanging = true;
@@ -324,22 +364,29 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
     return std::tuple(Active(*a), Movable(*b), a->pid) < std::tuple(Active(*b), Movable(*a), b->pid);
   });
   excess = Less(excess, GoingOut(vgpu));
-  std::uint64_t may_go = MaySwap(vgpu);
+  std::uint64_t may_go = MaySwap(vgpu), may_be_pushed = SwapLeft(vgpu);
   for (Process* process : victims) {
     Residence& residence = process->residence;
-    std::uint64_t bytes = std::min({RoundUp(excess), RoundDown(Movable(*process)), RoundDown(may_go)});
-    bytes =
-        std::max(bytes, std::min(RoundUp(std::max(residence.push, residence.colder)), RoundDown(Movable(*process))));
-    if (bytes == 0 || residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0)
+    const std::uint64_t movable = RoundDown(Movable(*process));
+    const std::uint64_t pushed = std::min(RoundUp(residence.push), movable);
+    const std::uint64_t bytes =
+        std::max({std::min({RoundUp(excess), movable, RoundDown(may_go)}), std::min(pushed, RoundDown(may_be_pushed)),
+                  std::min(residence.colder, movable)});
+    if (residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0) continue;
+    if (bytes == 0) {
+      if (std::exchange(residence.push, 0) > 0 && pushed > 0) residence.evict_error = EDQUOT;
       continue;
+    }
     if (!mover_ready_) return;
     residence.leaves = true;
     Stop(*process, now);
     if (!host_.still(*process)) continue;
     if (Order(*process, Doing::kEvicting, bytes, now)) {
       residence.push = residence.colder = 0;
+      residence.evict_error = bytes < pushed ? EDQUOT : 0;
       excess = Less(excess, bytes);
       may_go = Less(may_go, bytes);
+      may_be_pushed = Less(may_be_pushed, bytes);
     }
   }
 }

@@ -115,7 +115,10 @@ class ResidencyServer {
   bool Order(Process& process, Residence::Doing doing, std::uint64_t bytes, Nanos now);
   std::uint64_t Used() const;
   std::uint64_t Free() const;
+  std::uint64_t SwapLeft(const VGpu& vgpu) const;
   std::uint64_t MaySwap(const VGpu& vgpu) const;
+  std::uint64_t Kept(const VGpu& vgpu) const;
+  std::uint64_t KeptBeside(const VGpu& vgpu) const;
   static std::uint64_t TakenInAdvance(const VGpu& vgpu);
   static std::uint64_t GoingOut(const VGpu& vgpu);  // ordered, and not out yet
   static void AddRoom(Process& process, std::uint64_t bytes);

@@ -147,6 +147,41 @@ class Programs(SwapTest):
         self.assertEqual(promised.ask("allocate", "alloc", 100 * MIB)["result"], OUT_OF_MEMORY)
 
 
+    def test_no_more_lies_in_host_memory_than_the_swap_max(self):
+        self.start()
+        self.create("bounded", memory_max="1G", memory_swap_max="128M")
+        self.create("other", memory_max="1G")
+        bounded, other = self.shell_with_context("bounded"), self.shell_with_context("other")
+        mine = bounded.ok("allocate", "alloc", self.PIECE)["id"]
+        bounded.ok("set", mine, 11)
+        # What stays on the GPU is not to be had, by whatever means.
+        self.assertEqual(other.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
+        theirs = other.ok("allocate", "alloc", 250 * MIB)["id"]
+        other.ok("set", theirs, 22)
+        for _ in range(3):
+            self.assertEqual(bounded.ok("compare", mine, 11)["wrong"], 0)
+            self.assertEqual(other.ok("compare", theirs, 22)["wrong"], 0)
+            self.assertLessEqual(self.vgpu("bounded")["memory_swap_current_bytes"], 128 * MIB)
+        self.assertGreater(self.vgpu("bounded")["moved_out_bytes"], 0)
+
+    def test_one_that_must_not_be_swapped_stays(self):
+        self.start()
+        self.create("stays", memory_max="1G", memory_swap_max="0")
+        self.create("other", memory_max="1G")
+        stays, other = self.shell_with_context("stays"), self.shell_with_context("other")
+        mine = stays.ok("allocate", "alloc", self.PIECE)["id"]
+        stays.ok("set", mine, 11)
+        self.assertEqual(other.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
+        ids = [other.ok("allocate", "alloc", 64 * MIB)["id"] for _ in range(4)]  # more than is left
+        for n in ids:
+            other.ok("set", n, 1000 + n)
+        for n in ids:
+            self.assertEqual(other.ok("compare", n, 1000 + n)["wrong"], 0)
+        self.assertEqual(stays.ok("compare", mine, 11)["wrong"], 0)
+        self.assertEqual(self.vgpu("stays")["moved_out_bytes"], 0)
+        self.assertGreater(self.vgpu("other")["moved_out_bytes"], 0)
+
+
 class ProgramsByGates(Programs):
     MORE = '[channels]\ncontrol = "off"\n'
 

@@ -80,6 +80,15 @@ class Evict(SwapTest):
         self.tessera("evict", shell.pid, "--to", keep)  # is so already
         self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 128 * MIB)
 
+    def test_no_more_than_the_swap_max(self):
+        self.create("team", memory_swap_max="96M")
+        shell = self.holding("team")
+        self.assertIn("memory.swap.max", self.refused("evict", shell.pid))
+        self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 96 * MIB)
+        self.tessera("vgpu", "set", "team", "--swap-max", "max")
+        self.tessera("evict", shell.pid)
+        self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], self.BYTES)
+
     def test_a_vgpu_is_all_its_programs(self):
         self.create("team")
         shells = [self.holding("team"), self.holding("team")]
