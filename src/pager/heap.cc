@@ -204,6 +204,15 @@ void Heap::Unback(Region& region, std::size_t index) {
     driver_.Release(chunk.handle);
   }
   Set(region, chunk, Backing::kNone, 0);
+  Unshare(region, index);
+}
+
+// Nobody else has the memory that the chunk has from now on.
+void Heap::Unshare(Region& region, std::size_t index) {
+  region.chunks[index].shared = false;
+  const auto [begin, end] = region.withheld.equal_range(index);
+  for (auto at = begin; at != end; ++at) region.extents.Give(at->second.first, at->second.second);
+  region.withheld.erase(begin, end);
 }
 
 // Takes a chunk out of the figures; after it has changed, Count puts it back.
@@ -221,6 +230,7 @@ void Heap::Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) 
   if (chunk.backing == Backing::kHost || chunk.offered || chunk.wanted) figures_.unsafe += bytes;
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += bytes;
+    if (chunk.pins > 0) figures_.recalled += bytes;
     return;
   }
   figures_.resident += bytes;
@@ -258,19 +268,34 @@ void Heap::Occupy(Region& region, const Place& place, std::uint64_t bytes, CUcon
   *address = place.begin;
 }
 
-void Heap::Vacate(const Block& block) {
+// Returns how many bytes of room came free, which are the caller's.
+std::uint64_t Heap::Vacate(const Block& block) {
   const Nanos now = MonotonicNow();
+  const std::uint64_t end = block.begin + RoundUp(block.bytes, UnitOf(block.bytes));
+  std::uint64_t freed = 0;
+  if (block.exported) AddPins(block, -1);
   ForChunks(block, [&](Region& region, std::size_t i) {
     Chunk& chunk = region.chunks[i];
+    const std::uint64_t from = std::max<std::uint64_t>(block.begin, region.AddressOf(i));
+    const std::uint64_t bytes = std::min(end, region.AddressOf(i + 1)) - from;
     Uncount(region, chunk);
-    if (block.exported) --chunk.pins;
     --chunk.blocks;
     Count(region, chunk);
+    if (block.exported && chunk.shared && chunk.blocks > 0) {
+      region.withheld.emplace(i, std::pair(from, bytes));
+    } else {
+      region.extents.Give(from, bytes);
+    }
     if (chunk.blocks > 0) return;
     chunk.empty_since = now;
-    ReleaseEmpty(region, i);
+    if (chunk.shared && !chunk.offered) {
+      Unback(region, i);
+      freed += region.chunk_bytes;
+    } else {
+      ReleaseEmpty(region, i);
+    }
   });
-  RegionOf(block.begin)->extents.Give(block.begin, RoundUp(block.bytes, UnitOf(block.bytes)));
+  return freed;
 }
 
 // A chunk without blocks that is in host memory goes at once. One that is on its way goes when it has arrived.
@@ -283,38 +308,51 @@ void Heap::ReleaseEmpty(Region& region, std::size_t index) {
 }
 
 std::optional<Block> Heap::Free(CUdeviceptr address) {
-  std::lock_guard lock(mutex_);
-  const auto at = blocks_.find(address);
-  if (at == blocks_.end()) return std::nullopt;
-  const Block block = at->second;
-  blocks_.erase(at);
-  Vacate(block);
+  Block block;
+  std::uint64_t room;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = blocks_.find(address);
+    if (at == blocks_.end()) return std::nullopt;
+    block = at->second;
+    blocks_.erase(at);
+    room = Vacate(block);
+  }
+  if (room > 0) room_.Give(room);
   return block;
 }
 
 std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes)) {
-  std::lock_guard lock(mutex_);
-  std::uint64_t sum = 0;
-  for (auto at = blocks_.begin(); at != blocks_.end();) {
-    if (at->second.context != context) {
-      ++at;
-      continue;
+  std::uint64_t sum = 0, room = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto at = blocks_.begin(); at != blocks_.end();) {
+      if (at->second.context != context) {
+        ++at;
+        continue;
+      }
+      const Block block = at->second;
+      at = blocks_.erase(at);
+      room += Vacate(block);
+      sum += charge(block.bytes);
     }
-    const Block block = at->second;
-    at = blocks_.erase(at);
-    Vacate(block);
-    sum += charge(block.bytes);
   }
+  if (room > 0) room_.Give(room);
   return sum;
+}
+
+// With mutex_ held: the block that `address` lies in, or end().
+std::map<CUdeviceptr, Block>::const_iterator Heap::Around(CUdeviceptr address) const {
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin()) return blocks_.end();
+  --at;
+  return address - at->first < at->second.bytes ? at : blocks_.end();
 }
 
 std::optional<Block> Heap::Find(CUdeviceptr address) const {
   std::lock_guard lock(mutex_);
-  auto at = blocks_.upper_bound(address);
-  if (at == blocks_.begin()) return std::nullopt;
-  --at;
-  if (address - at->first >= at->second.bytes) return std::nullopt;
-  return at->second;
+  const auto at = Around(address);
+  return at == blocks_.end() ? std::nullopt : std::optional(at->second);
 }
 
 // ---- access ----
@@ -337,40 +375,60 @@ CUresult Heap::AddPeer(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-CUresult Heap::ExportBlock(CUdeviceptr address, std::vector<int>* fds, Block* block, std::uint64_t* chunk_bytes,
-                           std::uint64_t* offset) {
-  std::lock_guard lock(mutex_);
-  auto at = blocks_.upper_bound(address);
-  if (stopped_ || at == blocks_.begin()) return CUDA_ERROR_INVALID_VALUE;
-  --at;
-  if (address - at->first >= at->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = CUDA_SUCCESS;
-  ForChunks(at->second, [&](Region& region, std::size_t i) {
-    const Chunk& chunk = region.chunks[i];
-    *chunk_bytes = region.chunk_bytes;
-    if (i == region.IndexOf(at->second.begin)) *offset = at->second.begin - region.AddressOf(i);
-    if (result != CUDA_SUCCESS) return;
-    // What is in host memory, or on its way, cannot be given away: whoever gets it keeps what it gets.
-    if (chunk.backing != Backing::kDevice || chunk.offered) {
-      result = CUDA_ERROR_NOT_READY;
-      return;
-    }
-    int fd = -1;
-    result = driver_.Export(&fd, chunk.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (result == CUDA_SUCCESS) fds->push_back(fd);
+// ---- for other processes ----
+
+void Heap::AddPins(const Block& block, int count) {
+  ForChunks(block, [&](Region& region, std::size_t i) {
+    Uncount(region, region.chunks[i]);
+    region.chunks[i].pins += static_cast<std::uint32_t>(count);
+    Count(region, region.chunks[i]);
   });
-  if (result != CUDA_SUCCESS) {
-    for (const int fd : *fds) close(fd);
-    fds->clear();
+}
+
+CUresult Heap::Pin(CUdeviceptr address, Exported* exported) {
+  std::lock_guard lock(mutex_);
+  const auto around = Around(address);
+  if (stopped_ || around == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
+  Block& block = blocks_.at(around->first);
+  if (!std::exchange(block.exported, true)) AddPins(block, 1);
+  *exported = {.block = block};
+  bool here = true;
+  ForChunks(block, [&](Region& region, std::size_t i) {
+    if (exported->chunks++ == 0) {
+      exported->chunk_bytes = region.chunk_bytes;
+      exported->offset = block.begin - region.AddressOf(i);
+    }
+    // One that was offered before may go still.
+    here &= region.chunks[i].backing == Backing::kDevice && !region.chunks[i].offered;
+  });
+  return here ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+void Heap::Unpin(const Block& block) {
+  std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(block.begin);
+  if (at == blocks_.end() || at->second.id != block.id || !std::exchange(at->second.exported, false)) return;
+  AddPins(at->second, -1);
+}
+
+CUresult Heap::Share(const Exported& exported, std::uint32_t first, std::span<int> fds) {
+  std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(exported.block.begin);
+  if (stopped_ || at == blocks_.end() || at->second.id != exported.block.id || !at->second.exported)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (first > exported.chunks || fds.size() > exported.chunks - first) return CUDA_ERROR_INVALID_VALUE;
+  Region& region = *RegionOf(exported.block.begin);
+  const std::size_t begin = region.IndexOf(exported.block.begin) + first;
+  for (std::size_t n = 0; n < fds.size(); ++n) {
+    const Chunk& chunk = region.chunks[begin + n];
+    CUresult result = chunk.backing == Backing::kDevice && !chunk.offered ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (result == CUDA_SUCCESS)
+      result = driver_.Export(&fds[n], chunk.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) continue;
+    for (const int fd : fds.first(n)) close(fd);
     return result;
   }
-  if (!std::exchange(at->second.exported, true))
-    ForChunks(at->second, [&](Region& region, std::size_t i) {
-      Uncount(region, region.chunks[i]);
-      ++region.chunks[i].pins;
-      Count(region, region.chunks[i]);
-    });
-  *block = at->second;
+  for (std::size_t n = 0; n < fds.size(); ++n) region.chunks[begin + n].shared = true;
   return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,6 +28,7 @@ struct HeapFigures {
   std::uint64_t empty = 0;     // part of `resident` without blocks
   std::uint64_t unsafe = 0;    // in chunks that kernels must not touch now: without an address, or being copied
   std::uint64_t coming = 0;    // GPU memory that chunks are being copied to, which are in `swapped` still
+  std::uint64_t recalled = 0;  // part of `swapped` that was pinned: it has to come back
   bool operator==(const HeapFigures&) const = default;
 };
 
@@ -53,6 +56,7 @@ struct Chunk {
   bool offered = false;       // its copying to the host is under way
   bool wanted = false;        // its copying to the GPU is under way
   bool known = false;         // the mover knows the host memory that backs it
+  bool shared = false;        // other processes may have its GPU memory mapped
   std::uint32_t blocks = 0;   // that lie in it, wholly or in part
   std::uint32_t pins = 0;     // reasons why it must not move
   Nanos empty_since = 0;      // while it has no blocks
@@ -69,7 +73,15 @@ struct Block {
   std::uint64_t bytes = 0;  // as asked for
   cuda::CUcontext context = nullptr;
   std::uint64_t id = 0;   // never given twice in a process
-  bool exported = false;  // to other processes: its chunks are pinned
+  bool exported = false;  // to other processes, or about to be: its chunks are pinned
+};
+
+// A block as other processes are to map it: whole chunks, and where in them it begins.
+struct Exported {
+  Block block;
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t offset = 0;  // of the block in the first chunk
+  std::uint32_t chunks = 0;
 };
 
 // Thread-safe. Nothing here waits for work on the GPU.
@@ -110,10 +122,15 @@ class Heap {
   // Lets `device` reach all of the heap's memory, now and later.
   cuda::CUresult AddPeer(cuda::CUdevice device);
 
-  // Pins the chunks of the block around `address` for as long as it lives and exports them, with their descriptors in
-  // order: none of them on failure.
-  cuda::CUresult ExportBlock(cuda::CUdeviceptr address, std::vector<int>* fds, Block* block, std::uint64_t* chunk_bytes,
-                             std::uint64_t* offset);
+  // Pins the block around `address` for as long as it lives, or until Unpin. CUDA_ERROR_NOT_READY while some of it is
+  // in host memory or on its way there: it is pinned all the same, HeapFigures::recalled says what has to come back,
+  // and the caller asks again.
+  cuda::CUresult Pin(cuda::CUdeviceptr address, Exported* exported);
+  // Lets go again of what was pinned and has not been shared.
+  void Unpin(const Block& block);
+  // Descriptors, the caller's, of the memory of fds.size() chunks of a pinned block from `first` on: all, or none.
+  // Whoever gets them may keep that memory mapped: it serves no other block any more after this one is freed.
+  cuda::CUresult Share(const Exported& exported, std::uint32_t first, std::span<int> fds);
 
   // Gives chunks back that have had no blocks since before `since`; kNever: all such. Returns since when the oldest of
   // those that are left has had none, kNever if there is none.
@@ -132,6 +149,9 @@ class Heap {
     Extents extents;
     std::vector<Chunk> chunks;  // up to the last one that was ever used
     std::size_t backed = 0;     // of them
+    // Addresses of freed blocks in chunks that others have mapped and that have other blocks still: neither free nor
+    // taken until the chunk has other memory, or none. Begin and bytes, by chunk.
+    std::multimap<std::size_t, std::pair<std::uint64_t, std::uint64_t>> withheld;
     Region(std::uint64_t begin, std::uint64_t bytes, std::uint64_t chunk_bytes)
         : begin(begin), bytes(bytes), chunk_bytes(chunk_bytes), extents(begin, bytes) {}
     bool Has(std::uint64_t address) const { return address - begin < bytes; }
@@ -156,9 +176,12 @@ class Heap {
   cuda::CUresult SetAccess(std::uint64_t address, std::uint64_t bytes) const;
   void Occupy(Region& region, const Place& place, std::uint64_t bytes, cuda::CUcontext context,
               cuda::CUdeviceptr* address);
-  void Vacate(const Block& block);
+  [[nodiscard]] std::uint64_t Vacate(const Block& block);
+  std::map<cuda::CUdeviceptr, Block>::const_iterator Around(cuda::CUdeviceptr address) const;
+  void AddPins(const Block& block, int count);
   void ReleaseEmpty(Region& region, std::size_t index);
   void Unback(Region& region, std::size_t index);
+  static void Unshare(Region& region, std::size_t index);
   void Set(Region& region, Chunk& chunk, Backing backing, Driver::Handle handle);
   void Uncount(const Region& region, const Chunk& chunk);
   void Count(const Region& region, const Chunk& chunk);

@@ -27,7 +27,7 @@ class World {
     } else {
       driver_.FailCall(0, 0);
     }
-    switch (Number(0, 12)) {
+    switch (Number(0, 14)) {
       case 0:
       case 1:
       case 2:
@@ -54,6 +54,8 @@ class World {
       case 10:
         if (Number(0, 3) == 0) mover_.Restart();
         return;
+      case 11:
+        return Export();
       default:
         if (Block* block = AnyBlock()) heap_->Touch(block->begin + block->bytes / 2, Number(0, 100) * kSecond);
         heap_->Trim(MonotonicNow() - Number(0, 2) * kSecond);
@@ -61,6 +63,7 @@ class World {
   }
 
   void Check() {
+    WriteLate();
     const HeapFigures figures = heap_->Figures();
     RC_ASSERT(room_.Taken() == figures.resident);
     RC_ASSERT(room_.Told() == figures);
@@ -93,6 +96,13 @@ class World {
     std::uint64_t bytes = 0, word = 0;
     bool written = false;
   };
+  // A part of a chunk's memory that others got.
+  struct Other {
+    UniqueFd file;
+    std::uint64_t begin = 0, end = 0;
+    CUdeviceptr block = 0;
+    bool freed = false;
+  };
 
   static int Number(int least, int beyond) { return *rc::gen::resize(100, rc::gen::inRange(least, beyond)); }
   static std::uint32_t Count() { return static_cast<std::uint32_t>(Number(1, 10)); }
@@ -121,9 +131,37 @@ class World {
     if (!moves_) Write();
   }
 
+  void Export() {
+    const Block* block = AnyBlock();
+    Exported exported;
+    if (!block || heap_->Pin(block->begin, &exported) != CUDA_SUCCESS) return;
+    std::vector<int> fds(exported.chunks);
+    if (heap_->Share(exported, 0, fds) != CUDA_SUCCESS) return;
+    for (std::uint64_t n = 0; n < fds.size(); ++n) {
+      const std::uint64_t from = n * exported.chunk_bytes;
+      others_.push_back({.file = UniqueFd(fds[n]),
+                         .begin = std::max(from, exported.offset) - from,
+                         .end = std::min(from + exported.chunk_bytes, exported.offset + block->bytes) - from,
+                         .block = block->begin});
+    }
+  }
+
+  // What others got of blocks that are freed since, they may write to for as long as they like.
+  void WriteLate() {
+    for (const Other& other : others_) {
+      if (!other.freed) continue;
+      auto words = driver_.WordsOf(other.file);
+      for (auto& [offset, word] : words) {
+        if (offset >= other.begin && offset < other.end) word = ~0ull;
+      }
+      driver_.SetWords(other.file, words);
+    }
+  }
+
   void Free() {
     const Block* block = AnyBlock();
     if (!block) return;
+    for (Other& other : others_) other.freed |= other.block == block->begin;
     RC_ASSERT(heap_->Free(block->begin));
     blocks_.erase(block->begin);
   }
@@ -158,6 +196,7 @@ class World {
   LineAgent agent_{*heap_};
   FakeMover mover_{driver_, room_, agent_};
   std::map<CUdeviceptr, Block> blocks_;
+  std::vector<Other> others_;
   std::uint64_t next_word_ = 0;
   bool moves_ = false;  // something may be neither here nor there
 };

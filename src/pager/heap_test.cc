@@ -1,5 +1,6 @@
 #include "pager/heap.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <limits>
@@ -279,15 +280,27 @@ TEST_F(HeapTest, APeerThatCannotBeAddedIsNone) {
 
 class ExportTest : public HeapTest {
  protected:
+  void TearDown() override {
+    Close();
+    HeapTest::TearDown();
+  }
+  // Pins the block around `address` and takes descriptors of all its chunks.
   CUresult Export(CUdeviceptr address) {
-    const CUresult result = heap->ExportBlock(address, &fds, &block, &chunk_bytes, &offset);
-    for (const int fd : fds) close(fd);
+    Close();
+    CUresult result = heap->Pin(address, &exported);
+    if (result != CUDA_SUCCESS) return result;
+    fds.resize(exported.chunks);
+    result = heap->Share(exported, 0, fds);
+    if (result != CUDA_SUCCESS) fds.clear();
     return result;
+  }
+  void Close() {
+    for (const int fd : fds) close(fd);
+    fds.clear();
   }
 
   std::vector<int> fds;
-  Block block;
-  std::uint64_t chunk_bytes = 0, offset = 0;
+  Exported exported;
 };
 
 TEST_F(ExportTest, WhatIsExportedStays) {
@@ -296,13 +309,12 @@ TEST_F(ExportTest, WhatIsExportedStays) {
   AllocateChunks(1);
   EXPECT_EQ(Export(address + 5), CUDA_SUCCESS);
   EXPECT_EQ(fds.size(), 2u);
-  EXPECT_EQ(block.begin, address);
-  EXPECT_EQ(chunk_bytes, kChunk);
-  EXPECT_EQ(offset, 18 * kMiB);
+  EXPECT_EQ(exported.block.begin, address);
+  EXPECT_EQ(exported.chunk_bytes, kChunk);
+  EXPECT_EQ(exported.offset, 18 * kMiB);
   EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
   ExpectRightFigures();
   EXPECT_EQ(mover.Evict(8), 1u);
-  fds.clear();
   EXPECT_EQ(Export(address), CUDA_SUCCESS);  // a second time pins nothing more
   EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
   heap->Free(address);
@@ -310,10 +322,20 @@ TEST_F(ExportTest, WhatIsExportedStays) {
   ExpectRightFigures();
 }
 
+TEST_F(ExportTest, WhatOthersGetIsTheBlocksMemory) {
+  const CUdeviceptr address = Allocate(2 * kChunk);
+  driver.Write(address, 7);
+  driver.Write(address + kChunk, 8);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(driver.WordsOf(UniqueFd(dup(fds[0]))), (FakeDriver::Words{{0, 7}}));
+  EXPECT_EQ(driver.WordsOf(UniqueFd(dup(fds[1]))), (FakeDriver::Words{{0, 8}}));
+}
+
 TEST_F(ExportTest, SmallBlocksArePinnedAnyway) {
   const CUdeviceptr address = Allocate(100);
+  Allocate(100);
   EXPECT_EQ(Export(address), CUDA_SUCCESS);
-  EXPECT_EQ(chunk_bytes, Heap::kSmallChunk);
+  EXPECT_EQ(exported.chunk_bytes, Heap::kSmallChunk);
   EXPECT_EQ(heap->Figures().pinned, Heap::kSmallChunk);
   ExpectRightFigures();
   heap->Free(address);
@@ -321,30 +343,111 @@ TEST_F(ExportTest, SmallBlocksArePinnedAnyway) {
   ExpectRightFigures();
 }
 
-TEST_F(ExportTest, WhatIsOutOrOnItsWayIsNot) {
+TEST_F(ExportTest, WhatIsOutComesBackFirstAndStays) {
   const CUdeviceptr address = Allocate(2 * kChunk);
+  AllocateChunks(2);
+  ASSERT_EQ(mover.Evict(4), 4u);
+  EXPECT_EQ(heap->Pin(address, &exported), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
+  heap->NextUse();
+  heap->Touch(address + 3 * kChunk);  // hot, but nobody needs it there
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, kChunk);
+  EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, 0u);
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  EXPECT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Evict(4), 0u);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, WhatIsOnItsWayOutGoesAndComesBack) {
+  const CUdeviceptr address = Allocate(kChunk);
+  driver.Write(address, 5);
   ASSERT_EQ(mover.Ask(wire::LineType::kEvict, 1), 1u);
   EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Share(exported, 0, std::span(fds = {-1})), CUDA_ERROR_NOT_READY);
+  fds.clear();
   mover.FinishOut();
-  fds.clear();
-  EXPECT_EQ(Export(address + kChunk), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Figures().recalled, kChunk);
   EXPECT_EQ(mover.Load(1), 1u);
-  fds.clear();
   EXPECT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(driver.Read(address), 5u);
+}
+
+TEST_F(ExportTest, WhatIsUnpinnedMovesAgain) {
+  const CUdeviceptr address = Allocate(kChunk);
+  ASSERT_EQ(heap->Pin(address, &exported), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Evict(1), 0u);
+  heap->Unpin(exported.block);
+  heap->Unpin(exported.block);
+  EXPECT_EQ(heap->Figures().pinned, 0u);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, 0u);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {
+  const CUdeviceptr address = Allocate(kChunk);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  driver.Write(address, 5);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures(), HeapFigures{});  // gone at once, and not kept for the next
+  ExpectRightFigures();
+  EXPECT_NE(driver.Read(Allocate(kChunk)), 5u);
+}
+
+TEST_F(ExportTest, WhatWasExportedOfASharedChunkStaysUnusedUntilTheChunkGoes) {
+  const CUdeviceptr before = Allocate(16 * kMiB), address = Allocate(16 * kMiB);
+  ASSERT_EQ(before + 16 * kMiB, address);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  heap->Free(address);
+  EXPECT_NE(Allocate(16 * kMiB), address);
+  EXPECT_EQ(heap->Figures().resident, 2 * kChunk);
+  heap->Free(before);
+  EXPECT_EQ(heap->Figures().resident, kChunk);
+  const CUdeviceptr whole = Allocate(kChunk);
+  EXPECT_EQ(whole, before);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, AChunkThatHasMovedIsNobodyElsesAnyMore) {
+  const CUdeviceptr before = Allocate(16 * kMiB), address = Allocate(16 * kMiB);
+  driver.Write(before, 3);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  heap->Free(address);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(driver.Read(before), 3u);
+  EXPECT_EQ(Allocate(16 * kMiB), address);
+  heap->Free(before);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().empty, kChunk);
 }
 
 TEST_F(ExportTest, AFailureLeavesNoDescriptors) {
   const CUdeviceptr address = Allocate(3 * kChunk);
+  ASSERT_EQ(heap->Pin(address, &exported), CUDA_SUCCESS);
   driver.FailCall(2);
-  EXPECT_EQ(heap->ExportBlock(address, &fds, &block, &chunk_bytes, &offset), CUDA_ERROR_UNKNOWN);
-  EXPECT_THAT(fds, IsEmpty());
-  EXPECT_EQ(heap->Figures().pinned, 0u);
+  std::vector<int> some(3, -1);
+  EXPECT_EQ(heap->Share(exported, 0, some), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(fcntl(some[0], F_GETFD), -1);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().empty, 3 * kChunk);  // nobody has got it
 }
 
-TEST_F(ExportTest, AnAddressWithoutABlockIsInvalid) {
+TEST_F(ExportTest, WhatIsNotThereIsInvalid) {
   const CUdeviceptr address = Allocate(kMiB);
   EXPECT_EQ(Export(address + kMiB), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Export(0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  std::vector<int> more(2, -1);
+  EXPECT_EQ(heap->Share(exported, 0, more), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Share(exported, 2, {}), CUDA_ERROR_INVALID_VALUE);
+  heap->Free(address);
+  Allocate(kMiB);  // another one at that address
+  EXPECT_EQ(heap->Share(exported, 0, std::span(more).first(1)), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(HeapTest, OneThatIsStoppedCallsTheDriverNoMore) {

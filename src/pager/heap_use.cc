@@ -24,6 +24,10 @@ std::vector<Heat> Heap::Heats(Nanos now) const {
       behind = std::max(behind, own.Behind());
     }
   }
+  // What is pinned has to be on the GPU.
+  for (std::size_t i = 0; i < heats.size(); ++i) {
+    if (large_.chunks[i].pins > 0) heats[i] = {UINT32_MAX, UINT32_MAX};
+  }
   return heats;
 }
 
@@ -34,7 +38,7 @@ std::uint64_t Heap::HotOut(Nanos now) const {
   for (std::size_t i = 0; i < heats.size(); ++i) {
     const Chunk& chunk = large_.chunks[i];
     if (chunk.blocks == 0) continue;
-    if (chunk.InHost()) out.push_back(heats[i]);
+    if (chunk.InHost() && chunk.pins == 0) out.push_back(heats[i]);
     if (chunk.MayGo()) in.push_back(heats[i]);
   }
   std::ranges::sort(out, std::greater());

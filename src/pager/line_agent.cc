@@ -56,7 +56,7 @@ std::vector<std::size_t> LineAgent::Best(std::uint32_t most, bool coldest, May m
     if (may(chunks[i])) best.push_back(i);
   }
   const std::vector<Heat> heats = heap_.Heats(MonotonicNow());
-  // Ties go by address, so that neighbours move together.
+  // Pinned ones are hotter than any. Ties go by address, so that neighbours move together.
   const auto before = [&](std::size_t a, std::size_t b) {
     if (heats[a] != heats[b]) return coldest ? heats[a] < heats[b] : heats[a] > heats[b];
     return a < b;
