@@ -225,6 +225,7 @@ TEST_F(HttpServerTest, Processes) {
                                 {"memory_measured_bytes", nullptr},
                                 {"memory_resident_bytes", 300 * kMiB},
                                 {"memory_pinned_bytes", 300 * kMiB},
+                                {"memory_exported_bytes", 0},
                                 {"memory_swapped_bytes", 0},
                                 {"memory_hot_out_bytes", 0},
                                 {"memory_evicting_bytes", 0},

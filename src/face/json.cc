@@ -229,6 +229,7 @@ json ToJson(const server::ProcessReport& process) {
           {"memory_measured_bytes", OrNull(process.memory_measured)},
           {"memory_resident_bytes", process.memory_resident},
           {"memory_pinned_bytes", process.memory_pinned},
+          {"memory_exported_bytes", process.memory_exported},
           {"memory_swapped_bytes", process.memory_swapped},
           {"memory_hot_out_bytes", process.memory_hot_out},
           {"memory_evicting_bytes", process.memory_evicting},

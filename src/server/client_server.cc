@@ -1,5 +1,6 @@
 #include "server/client_server.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -8,6 +9,12 @@
 
 namespace tessera::server {
 namespace {
+
+// Half of the descriptors that the daemon may have: programs that come need some, too.
+std::size_t MostExported() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 0;
+}
 
 constexpr int kMostPacketsInASocket = 1024;  // net.unix.max_dgram_qlen is 512 at most by default
 
@@ -29,7 +36,13 @@ Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, Uniqu
 
 ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config,
                            ChannelServer& channels, GuestServer& guests)
-    : loop_(loop), table_(table), gpus_(gpus), config_(config), channels_(channels), guests_(guests) {
+    : loop_(loop),
+      table_(table),
+      gpus_(gpus),
+      config_(config),
+      channels_(channels),
+      guests_(guests),
+      exports_(MostExported()) {
   for (const auto& gpu : gpus_) {
     gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu) { ReadPending(vgpu); });
   }
@@ -53,8 +66,8 @@ void ClientServer::Begin(UniqueFd socket) {
   unsigned& count = per_user_[peer.uid];
   if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
   const std::uint64_t id = ++last_id_;
-  Client client{.session =
-                    std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_, guests_)};
+  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_,
+                                                     guests_, exports_)};
   if (auto watched = WatchClient(client, id); !watched) {
     log::Warn("a program was turned away: {}", watched.error().Text());
     return;

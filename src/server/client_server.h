@@ -11,6 +11,7 @@
 #include "server/acceptor.h"
 #include "server/config.h"
 #include "server/event_loop.h"
+#include "server/exports.h"
 #include "server/session.h"
 #include "server/vgpu_table.h"
 
@@ -55,6 +56,7 @@ class ClientServer {
   const Config& config_;
   ChannelServer& channels_;
   GuestServer& guests_;
+  Exports exports_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unordered_map<std::uint64_t, Client> sessions_;
   std::map<uid_t, unsigned> per_user_;

@@ -156,6 +156,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_swapped = ResidencyServer::Swapped(process),
           .memory_hot_out = ResidencyServer::HotOut(process),
           .memory_evicting = ResidencyServer::Evicting(process),
+          .memory_exported = process.exported,
           .evict_error = WhyNotEvicted(process.residence.evict_error),
           .moved = ReportMoves(ResidencyServer::MovesOf(process, now)),
           .memory_waited_us = Us(ResidencyServer::Waited(process, now)),

@@ -88,7 +88,8 @@ struct ProcessReport {
   // What of it lies on the GPU; what of that cannot be moved; what lies in host memory; what an operator's evict has
   // still to bring there.
   std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_hot_out = 0, memory_evicting = 0;
-  std::string evict_error;  // why the last eviction brought out less than it should have; empty: it did not
+  std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
+  std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not
   MovesReport moved;
   std::int64_t memory_waited_us = 0;  // it had work, or wanted memory, and had to wait for memory
   std::uint32_t contexts = 0;

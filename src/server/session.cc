@@ -9,7 +9,6 @@
 #include <ranges>
 #include <utility>
 
-#include "base/seqpacket.h"
 #include "guard/filter.h"
 #include "server/log.h"
 
@@ -40,7 +39,7 @@ Error OtherVersion(std::uint16_t version) {
 }  // namespace
 
 Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-                 const Config& config, ChannelServer& channels, GuestServer& guests)
+                 const Config& config, ChannelServer& channels, GuestServer& guests, Exports& exports)
     : id_(id),
       socket_(std::move(socket)),
       peer_(peer),
@@ -49,6 +48,7 @@ Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable
       config_(config),
       channels_(channels),
       guests_(guests),
+      exports_(exports),
       joined_(gpus.size()),
       processes_(gpus.size()) {}
 
@@ -59,8 +59,8 @@ void Session::ReadPending(int most) {
   reading_ = true;
   alignas(8) std::array<std::byte, wire::kMaxMessageBytes> buffer;
   for (int n = 0; n < most && !closed_; ++n) {
-    received_fd_.Reset();
-    const ssize_t length = ReceivePacket(socket_.Get(), buffer, &received_fd_);
+    for (UniqueFd& fd : received_) fd.Reset();
+    const ssize_t length = ReceivePacket(socket_.Get(), buffer, received_, received_count_);
     if (length < 0 && errno == EAGAIN) break;
     Complaint complaint = nullptr;
     if (length > 0) {
@@ -77,6 +77,7 @@ void Session::ReadPending(int most) {
 
 void Session::Close() {
   if (std::exchange(closed_, true)) return;
+  exports_.RemoveAllOf(id_);
   for (auto& process : processes_) {
     if (!process) continue;
     guests_.Closing(*process);
@@ -129,6 +130,9 @@ Session::Complaint Session::OnProcess(const wire::Header& header, std::span<cons
   if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return On(process, *context);
   if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return On(process, *room);
   if (const auto line = wire::ReadBody<wire::Line>(header, packet)) return On(process, *line);
+  if (const auto part = wire::ReadBody<wire::Export>(header, packet)) return On(process, *part);
+  if (const auto unexport = wire::ReadBody<wire::Unexport>(header, packet)) return On(process, *unexport);
+  if (const auto import = wire::ReadBody<wire::Import>(header, packet)) return On(process, *import);
   return "sent a message of an unknown type or length";
 }
 
@@ -160,11 +164,11 @@ Session::Complaint Session::On(const wire::Guard& guard) {
 
 Session::Complaint Session::OnListener() {
   if (!guards_) return "sent a listener without Guard";
-  if (!received_fd_ || !guard::IsListener(received_fd_.Get())) return "sent no listener";
+  if (!received_[0] || !guard::IsListener(received_[0].Get())) return "sent no listener";
   if (std::exchange(listened_, true)) return "sent a second listener";
   std::vector<VgpuId> vgpus;
   std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
-  if (auto served = guests_.Guard(std::move(received_fd_), std::move(vgpus), peer_.pid, program_); !served)
+  if (auto served = guests_.Guard(std::move(received_[0]), std::move(vgpus), peer_.pid, program_); !served)
     return Refuse(served.error());
   return Send(wire::Welcome{.session = id_});
 }
@@ -298,6 +302,41 @@ Session::Complaint Session::On(Process& process, const wire::Line&) {
   if (!line) return Refuse({EAGAIN, "there is no line to a mover"});
   const int fd = line.Get();
   return Send(wire::Lined{}, gpu.Index(), {&fd, 1});
+}
+
+Session::Complaint Session::On(Process& process, const wire::Export& part) {
+  const std::uint32_t gpu = process.vgpu->gpu;
+  const auto added = exports_.Add(id_, peer_.uid, gpu, part, std::span(received_).first(received_count_));
+  process.exported = exports_.BytesOf(id_, gpu);
+  return added ? Send(wire::Exported{}, gpu) : Refuse(added.error());
+}
+
+Session::Complaint Session::On(Process& process, const wire::Unexport& unexport) {
+  const std::uint32_t gpu = process.vgpu->gpu;
+  exports_.Remove(id_, unexport.key);
+  process.exported = exports_.BytesOf(id_, gpu);
+  return Send(wire::Exported{}, gpu);
+}
+
+// `process` may be one on another GPU: whether it can reach the memory is for the driver to say.
+Session::Complaint Session::On(Process& process, const wire::Import& import) {
+  const auto found = exports_.Find(import.key, peer_.uid);
+  if (!found) return Refuse(found.error());
+  const Exports::Entry& entry = **found;
+  if (!processes_[entry.gpu])
+    return Refuse({EACCES, fmt::format("that memory is on GPU {}, on which this program has no vGPU", entry.gpu)});
+  if (import.first >= entry.chunks.size()) return Refuse({EINVAL, "that memory has not so many chunks"});
+  std::vector<int> fds;
+  for (const UniqueFd& fd : std::span(entry.chunks)
+                                .subspan(import.first)
+                                .first(std::min(kMostDescriptors, entry.chunks.size() - import.first)))
+    fds.push_back(fd.Get());
+  return Send(wire::Imported{.bytes = entry.terms.bytes,
+                             .offset = entry.terms.offset,
+                             .chunk_bytes = entry.terms.chunk_bytes,
+                             .chunks = entry.terms.chunks,
+                             .count = static_cast<std::uint32_t>(fds.size())},
+              process.vgpu->gpu, fds);
 }
 
 Session::Complaint Session::On(Process& process, const wire::Wants& wants) {

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/seqpacket.h"
 #include "base/unique_fd.h"
 #include "server/channel_server.h"
 #include "server/config.h"
+#include "server/exports.h"
 #include "server/gpu_server.h"
 #include "server/guest_server.h"
 #include "server/vgpu_table.h"
@@ -23,9 +26,9 @@ namespace tessera::server {
 // servers. Whatever comes in, the worst that happens is that this connection ends.
 class Session {
  public:
-  // `peer` is who the kernel says that it is. The table and the configuration outlive the session.
+  // `peer` is who the kernel says that it is. All that is given outlives the session.
   Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-          const Config& config, ChannelServer& channels, GuestServer& guests);
+          const Config& config, ChannelServer& channels, GuestServer& guests, Exports& exports);
   ~Session();
 
   // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
@@ -59,6 +62,9 @@ class Session {
   Complaint On(Process& process, const wire::Context& context);
   Complaint On(Process& process, const wire::Room& room);
   Complaint On(Process& process, const wire::Line& line);
+  Complaint On(Process& process, const wire::Export& part);
+  Complaint On(Process& process, const wire::Unexport& unexport);
+  Complaint On(Process& process, const wire::Import& import);
   Complaint On(Process& process, const wire::Wants& wants);
   Complaint On(Process& process, const wire::Idle& idle);
   Complaint On(Process& process, const wire::Released& released);
@@ -79,9 +85,11 @@ class Session {
   const Config& config_;
   ChannelServer& channels_;
   GuestServer& guests_;
-  UniqueFd received_fd_;   // came along with the packet that is acted on
-  bool guards_ = false;    // it said Guard: a listener is to come
-  bool listened_ = false;  // and has come
+  Exports& exports_;
+  std::array<UniqueFd, kMostDescriptors> received_;  // came along with the packet that is acted on,
+  std::size_t received_count_ = 0;                   // so many
+  bool guards_ = false;                              // it said Guard: a listener is to come
+  bool listened_ = false;                            // and has come
   bool reading_ = false;
   bool closed_ = false;
   bool greeted_ = false;

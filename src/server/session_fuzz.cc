@@ -96,8 +96,8 @@ class Stage {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
-    connection.session =
-        std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_, channels_, *guests_);
+    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_,
+                                                   channels_, *guests_, exports_);
     return connection;
   }
 
@@ -120,6 +120,7 @@ class Stage {
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<GuestServer> guests_;
+  Exports exports_{64};
   std::array<Connection, kClients> connections_;
   std::uint64_t last_id_ = 0;
 };
@@ -154,7 +155,7 @@ std::vector<std::byte> AttachTo(std::span<const std::uint8_t> bytes) {
 std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return Framed<wire::Wants>(bytes);
   const auto rest = bytes.subspan(1);
-  switch (bytes[0] % 13) {
+  switch (bytes[0] % 16) {
     case 0:
       return HelloTo(rest);
     case 1:
@@ -179,6 +180,12 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return Framed<wire::Guard>(rest);
     case 11:
       return Framed<wire::Listener>(rest);
+    case 12:
+      return Framed<wire::Export>(rest);
+    case 13:
+      return Framed<wire::Unexport>(rest);
+    case 14:
+      return Framed<wire::Import>(rest);
     default:
       return Framed<wire::Wants>(rest);
   }

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/size.h"
@@ -157,6 +159,103 @@ TEST(SessionTest, QueryShowsTheVGpuToObserversToo) {
   EXPECT_EQ(view.process[0].pid, getpid());
   EXPECT_EQ(view.process[0].memory_bytes, 300 * kMiB);
   EXPECT_EQ(daemon.Report("a").processes.size(), 1u);
+}
+
+// Descriptors that can be told apart, in place of chunks' memory.
+std::vector<int> MakeFiles(std::size_t count) {
+  std::vector<int> files;
+  while (files.size() < count) {
+    files.push_back(memfd_create("chunk", MFD_CLOEXEC));
+    EXPECT_EQ(ftruncate(files.back(), static_cast<off_t>(files.size())), 0);
+  }
+  return files;
+}
+
+std::size_t SizeOf(const UniqueFd& file) {
+  struct stat status{};
+  EXPECT_EQ(fstat(file.Get(), &status), 0);
+  return static_cast<std::size_t>(status.st_size);
+}
+
+constexpr wire::Export kTwenty{
+    .key = {{1, 2, 3}}, .bytes = 600 * kMiB, .offset = 7 * kMiB, .chunk_bytes = 32 * kMiB, .chunks = 20};
+
+TEST(SessionTest, MemoryForOthersGoesFromProgramToProgram) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  daemon.Make({.name = "b"});
+  FakeClient exporter = daemon.Connect("a"), importer = daemon.Connect("b");
+  const auto files = MakeFiles(20);
+  wire::Export part = kTwenty;
+  exporter.Export(part, std::span(files).first(16));
+  EXPECT_EQ(importer.ImportRefused({.key = part.key}).code, ENOENT);  // not all of it is there
+  part.first = 16;
+  exporter.Export(part, std::span(files).subspan(16));
+  for (const int file : files) close(file);
+  EXPECT_EQ(daemon.Report("a").processes.size(), 1u);
+
+  std::vector<UniqueFd> came;
+  const auto imported = importer.Import({.key = part.key}, &came);
+  EXPECT_EQ(imported.count, 16u);
+  EXPECT_EQ(imported.chunks, 20u);
+  EXPECT_EQ(imported.bytes, 600 * kMiB);
+  EXPECT_EQ(imported.offset, 7 * kMiB);
+  EXPECT_EQ(imported.chunk_bytes, 32 * kMiB);
+  EXPECT_EQ(importer.Import({.key = part.key, .first = 16}, &came).count, 4u);
+  ASSERT_EQ(came.size(), 20u);
+  for (std::size_t n = 0; n < came.size(); ++n) EXPECT_EQ(SizeOf(came[n]), n + 1);
+  EXPECT_EQ(importer.ImportRefused({.key = part.key, .first = 20}).code, EINVAL);
+
+  importer.Unexport(part.key);  // not its own to end
+  EXPECT_EQ(importer.Import({.key = part.key}, &came).count, 16u);
+  exporter.Unexport(part.key);
+  EXPECT_EQ(importer.ImportRefused({.key = part.key}).code, ENOENT);
+}
+
+TEST(SessionTest, MemoryForOthersGoesWithItsProgram) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  FakeClient importer = daemon.Connect("a");
+  {
+    FakeClient exporter = daemon.Connect("a");
+    const auto files = MakeFiles(16);
+    wire::Export part = kTwenty;
+    part.chunks = 16;
+    part.bytes = 500 * kMiB;
+    exporter.Export(part, files);
+    for (const int file : files) close(file);
+    std::vector<UniqueFd> came;
+    EXPECT_EQ(importer.Import({.key = part.key}, &came).count, 16u);
+  }
+  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Report("a").processes.size() == 1; }));
+  const auto refused = importer.ImportRefused({.key = kTwenty.key});
+  EXPECT_EQ(refused.code, ENOENT);
+  EXPECT_THAT(Text(refused), HasSubstr("has its program ended"));
+}
+
+TEST(SessionTest, MemoryOfAGpuIsForProgramsOnThatGpu) {
+  TestDaemon daemon({.gpus = 2});
+  daemon.Make({.name = "a", .gpu = "0"});
+  daemon.Make({.name = "b", .gpu = "1"});
+  FakeClient exporter = daemon.Connect("a", 0), other = daemon.Connect("b", 1), both(daemon.RunDir());
+  both.Hello("a,b");
+  both.Attach(FakeDriver::UuidOf(0));
+  both.Attach(FakeDriver::UuidOf(1));
+  const auto files = MakeFiles(1);
+  const wire::Export part{.key = {{5}}, .bytes = 100, .chunk_bytes = 2 * kMiB, .chunks = 1};
+  exporter.Export(part, files);
+  close(files[0]);
+  EXPECT_EQ(other.ImportRefused({.key = part.key}, 1).code, EACCES);
+  std::vector<UniqueFd> came;
+  EXPECT_EQ(both.Import({.key = part.key}, &came, 1).count, 1u);  // as a peer
+}
+
+TEST(SessionTest, AnExportThatCannotBeIsRefusedAndNothingElseHappens) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  FakeClient client = daemon.Connect("a");
+  EXPECT_EQ(client.ExportRefused(kTwenty).code, EINVAL);  // without descriptors
+  EXPECT_EQ(client.Reserve(kMiB).bytes, kMiB);
 }
 
 TEST(SessionTest, AClosedSocketGivesEverythingBack) {

@@ -56,6 +56,7 @@ struct Process {
   Gate gate;
   MemoryUse memory;
   Residence residence;
+  std::uint64_t exported = 0;  // bytes that other programs may map by IPC handles
 };
 
 // A named partition of a GPU. Belongs to the VGpuTable.

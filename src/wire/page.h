@@ -63,6 +63,7 @@ struct Page {
   std::atomic<std::uint64_t> pinned{0};                   // bytes of the room taken that cannot be moved
   std::atomic<std::uint64_t> empty{0};                    // of it, and of what can be moved: kept for a moment only
   std::atomic<std::uint64_t> swapped{0};                  // bytes in chunks in host memory
+  std::atomic<std::uint64_t> recalled{0};                 // of it, what must come back: others are to map it
   std::atomic<std::uint64_t> room_waits{0};               // allocations that waited for room
   // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
   std::atomic<std::int64_t> reached_ns{0};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -14,7 +15,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -32,6 +33,9 @@ enum class Type : std::uint16_t {
   kGuard = 11,     // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
   kRoom = 13,      // GPU memory is needed that the process has no room for; answered by kRoomed
   kLine = 14,      // the line to the mover broke: another one; answered by kLined
+  kExport = 15,    // memory for other programs, with up to 16 of its descriptors; answered by kExported or kRefused
+  kUnexport = 16,  // no more of it; answered by kExported
+  kImport = 17,    // memory that another program exported; answered by kImported or kRefused
   kListener = 12,  // after kGuard: the descriptor that comes along is the program's seccomp listener; as kGuard
   // daemon → program
   kWelcome = 65,
@@ -41,6 +45,8 @@ enum class Type : std::uint16_t {
   kView = 69,
   kRoomed = 70,
   kLined = 71,
+  kExported = 72,
+  kImported = 73,
 };
 
 struct Header {
@@ -138,6 +144,48 @@ struct Lined {
   static constexpr Type kType = Type::kLined;  // the line comes along (descriptor)
 };
 
+// The name of exported memory: random, and whoever of the user knows it gets the memory.
+struct ExportKey {
+  std::uint8_t bytes[16] = {};
+  auto operator<=>(const ExportKey&) const = default;
+};
+
+// Memory for others: a block in whole chunks, the descriptors of which come in order, as many with each message as fit.
+struct Export {
+  static constexpr Type kType = Type::kExport;
+  ExportKey key;
+  std::uint64_t bytes = 0;        // of the block
+  std::uint64_t offset = 0;       // of it in the first chunk
+  std::uint64_t chunk_bytes = 0;  // of each
+  std::uint32_t chunks = 0;       // in all
+  std::uint32_t first = 0;        // of those whose descriptors come along
+};
+
+struct Exported {
+  static constexpr Type kType = Type::kExported;
+};
+
+struct Unexport {
+  static constexpr Type kType = Type::kUnexport;
+  ExportKey key;
+};
+
+struct Import {
+  static constexpr Type kType = Type::kImport;
+  ExportKey key;
+  std::uint32_t first = 0;  // chunk whose descriptor, and of those after it, is to come along
+  std::uint32_t reserved = 0;
+};
+
+struct Imported {
+  static constexpr Type kType = Type::kImported;
+  std::uint64_t bytes = 0;  // as in Export
+  std::uint64_t offset = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::uint32_t chunks = 0;
+  std::uint32_t count = 0;  // descriptors that come along
+};
+
 struct Context {
   static constexpr Type kType = Type::kContext;
   std::int32_t delta = 0;  // +1 or -1
@@ -208,6 +256,7 @@ static_assert(sizeof(Room) == 8 && sizeof(Roomed) == 16);
 static_assert(sizeof(Attach) == 40 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
 static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
               sizeof(Released) == 16);
+static_assert(sizeof(Export) == 48 && sizeof(Unexport) == 16 && sizeof(Import) == 24 && sizeof(Imported) == 32);
 static_assert(sizeof(Object) == 32 && sizeof(Guard) == 576);
 static_assert(sizeof(Query) == 16 && sizeof(View) == 24 + 256 * 16);
 

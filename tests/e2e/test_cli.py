@@ -180,7 +180,7 @@ class Commands(SoftGpuTest):
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
-            "memory_swapped_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_exported_bytes", "memory_swapped_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_waited_us", "room_waits"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),

@@ -28,8 +28,14 @@ bool FakeClient::SendBytes(std::span<const std::byte> bytes) { return SendPacket
 
 template <typename Body>
 Body FakeClient::Read(UniqueFd* fd) {
+  std::size_t received;
+  return Read<Body>(fd ? std::span(fd, 1) : std::span<UniqueFd>(), received);
+}
+
+template <typename Body>
+Body FakeClient::Read(std::span<UniqueFd> fds, std::size_t& received) {
   std::array<std::byte, wire::kMaxMessageBytes> buffer;
-  const ssize_t length = ReceivePacket(socket_.Get(), buffer, fd);
+  const ssize_t length = ReceivePacket(socket_.Get(), buffer, fds, received);
   if (length <= 0) {
     ADD_FAILURE() << "the daemon closed the connection";
     return {};
@@ -85,6 +91,35 @@ wire::Reserved FakeClient::Reserve(std::uint64_t bytes, std::uint32_t gpu) {
 wire::Reserved FakeClient::MakeContext(std::uint32_t gpu) {
   Send(wire::Context{.delta = 1}, gpu);
   return Read<wire::Reserved>();
+}
+
+void FakeClient::Export(const wire::Export& part, std::span<const int> fds, std::uint32_t gpu) {
+  SendPacket(socket_.Get(), wire::BytesOf(wire::Make(part, gpu)), fds);
+  Read<wire::Exported>();
+}
+
+wire::Refused FakeClient::ExportRefused(const wire::Export& part, std::span<const int> fds, std::uint32_t gpu) {
+  SendPacket(socket_.Get(), wire::BytesOf(wire::Make(part, gpu)), fds);
+  return Read<wire::Refused>();
+}
+
+void FakeClient::Unexport(const wire::ExportKey& key, std::uint32_t gpu) {
+  Send(wire::Unexport{.key = key}, gpu);
+  Read<wire::Exported>();
+}
+
+wire::Imported FakeClient::Import(const wire::Import& import, std::vector<UniqueFd>* fds, std::uint32_t gpu) {
+  Send(import, gpu);
+  std::array<UniqueFd, kMostDescriptors> came;
+  std::size_t count = 0;
+  const auto imported = Read<wire::Imported>(came, count);
+  for (UniqueFd& fd : std::span(came).first(count)) fds->push_back(std::move(fd));
+  return imported;
+}
+
+wire::Refused FakeClient::ImportRefused(const wire::Import& import, std::uint32_t gpu) {
+  Send(import, gpu);
+  return Read<wire::Refused>();
 }
 
 wire::View FakeClient::Query(const wire::Uuid& gpu) {

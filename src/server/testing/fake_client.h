@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -30,6 +32,11 @@ class FakeClient {
   wire::Refused AttachRefused(const wire::Uuid& gpu);
   wire::Reserved Reserve(std::uint64_t bytes, std::uint32_t gpu = 0);
   wire::Reserved MakeContext(std::uint32_t gpu = 0);
+  void Export(const wire::Export& part, std::span<const int> fds, std::uint32_t gpu = 0);
+  wire::Refused ExportRefused(const wire::Export& part, std::span<const int> fds = {}, std::uint32_t gpu = 0);
+  void Unexport(const wire::ExportKey& key, std::uint32_t gpu = 0);
+  wire::Imported Import(const wire::Import& import, std::vector<UniqueFd>* fds, std::uint32_t gpu = 0);
+  wire::Refused ImportRefused(const wire::Import& import, std::uint32_t gpu = 0);
   wire::View Query(const wire::Uuid& gpu);  // its answer also says that everything sent before was acted on
 
   // Waits for a refusal; the connection is expected to end after it.
@@ -50,6 +57,8 @@ class FakeClient {
  private:
   template <typename Body>
   Body Read(UniqueFd* fd = nullptr);
+  template <typename Body>
+  Body Read(std::span<UniqueFd> fds, std::size_t& received);
 
   UniqueFd socket_;
   wire::Page* page_ = nullptr;

@@ -1,0 +1,97 @@
+#include "server/exports.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace tessera::server {
+namespace {
+
+// A terabyte in chunks of 2 MiB: more is nonsense.
+constexpr std::uint32_t kMostChunks = 1u << 19;
+constexpr std::uint64_t kMostChunkBytes = 1ull << 40;
+
+bool Possible(const wire::Export& terms) {
+  if (terms.chunks == 0 || terms.chunks > kMostChunks || terms.bytes == 0) return false;
+  if (terms.chunk_bytes == 0 || terms.chunk_bytes > kMostChunkBytes || terms.offset >= terms.chunk_bytes) return false;
+  return terms.bytes <= terms.chunks * terms.chunk_bytes - terms.offset;
+}
+
+bool Same(const wire::Export& a, const wire::Export& b) {
+  return a.bytes == b.bytes && a.offset == b.offset && a.chunk_bytes == b.chunk_bytes && a.chunks == b.chunks;
+}
+
+}  // namespace
+
+Result<void> Exports::Check(const Entry& entry, const wire::Export& part, std::size_t fds) const {
+  if (part.first != entry.chunks.size() || !Same(part, entry.terms) || fds == 0 ||
+      fds > part.chunks - entry.chunks.size())
+    return Fail(EINVAL, "memory was exported in parts that do not fit together, or lost its descriptors on the way",
+                "is the daemon, or the program, out of file descriptors?");
+  const auto user = per_user_.find(entry.uid);
+  if (descriptors_ + fds > most_ || (user != per_user_.end() ? user->second : 0) + fds > most_ / 2)
+    return Fail(ENOSPC,
+                fmt::format("programs export more memory by IPC handles than the daemon has file descriptors "
+                            "for: one for 32 MiB, {} in all, half of them for a user",
+                            most_),
+                "raise LimitNOFILE of tesserad, or start the program with TESSERA_SWAP=0");
+  return {};
+}
+
+Result<void> Exports::Add(std::uint64_t session, uid_t uid, std::uint32_t gpu, const wire::Export& part,
+                          std::span<UniqueFd> fds) {
+  if (!Possible(part)) return Fail(EINVAL, "memory of an impossible size was exported");
+  auto at = entries_.find(part.key);
+  if (at != entries_.end() && at->second.session != session)
+    return Fail(EEXIST, "that memory is exported by another program");
+  if (at == entries_.end())
+    at = entries_.emplace(part.key, Entry{.session = session, .uid = uid, .gpu = gpu, .terms = part, .chunks = {}})
+             .first;
+  Entry& entry = at->second;
+  if (auto checked = Check(entry, part, fds.size()); !checked) {
+    Erase(at);
+    return checked;
+  }
+  for (UniqueFd& fd : fds) entry.chunks.push_back(std::move(fd));
+  descriptors_ += fds.size();
+  per_user_[uid] += fds.size();
+  return {};
+}
+
+Result<const Exports::Entry*> Exports::Find(const wire::ExportKey& key, uid_t uid) const {
+  const auto at = entries_.find(key);
+  if (at == entries_.end() || at->second.chunks.size() != at->second.terms.chunks)
+    return Fail(ENOENT, "there is no such memory",
+                "was it freed, has its program ended, or does it run under another daemon?");
+  if (at->second.uid != uid) return Fail(EACCES, "that memory belongs to another user's program");
+  return &at->second;
+}
+
+Exports::Map::iterator Exports::Erase(Map::iterator at) {
+  const std::size_t count = at->second.chunks.size();
+  descriptors_ -= count;
+  const auto user = per_user_.find(at->second.uid);
+  if (user != per_user_.end() && (user->second -= count) == 0) per_user_.erase(user);
+  return entries_.erase(at);
+}
+
+void Exports::Remove(std::uint64_t session, const wire::ExportKey& key) {
+  const auto at = entries_.find(key);
+  if (at != entries_.end() && at->second.session == session) Erase(at);
+}
+
+void Exports::RemoveAllOf(std::uint64_t session) {
+  for (auto at = entries_.begin(); at != entries_.end();)
+    at = at->second.session == session ? Erase(at) : std::next(at);
+}
+
+std::uint64_t Exports::BytesOf(std::uint64_t session, std::uint32_t gpu) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.session == session && entry.gpu == gpu) bytes += entry.terms.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace tessera::server
