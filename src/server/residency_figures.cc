@@ -30,6 +30,10 @@ std::uint64_t ResidencyServer::HotOut(const Process& process) {
   return std::min(process.page->hot_out.load(std::memory_order_relaxed), Swapped(process));
 }
 
+std::uint64_t ResidencyServer::Recalled(const Process& process) {
+  return std::min(process.page->recalled.load(std::memory_order_relaxed), Swapped(process));
+}
+
 // Room for what is on its way to the GPU was taken when that was ordered.
 std::uint64_t ResidencyServer::Taken(const Process& process) {
   const Residence& residence = process.residence;
@@ -64,7 +68,7 @@ Nanos ResidencyServer::Waited(const Process& process, Nanos now) {
 // One that an operator froze has nothing to do until it is thawed, whatever waits: its memory need not be on the GPU.
 bool ResidencyServer::Active(const Process& process) {
   const bool frozen = process.frozen || process.vgpu->spec.frozen;
-  return process.residence.wanted > 0 || Granted(process) > 0 ||
+  return process.residence.wanted > 0 || Granted(process) > 0 || Recalled(process) > 0 ||
          (process.gate.state != Gate::State::kParked && !frozen);
 }
 

@@ -88,9 +88,14 @@ RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
   const Nanos now = MonotonicNow();
   const auto promise = host_.promise(*process.vgpu);
   // Nothing that can be moved away would make room for that. What is pinned of its own is in the way, too.
-  std::uint64_t pinned = 0;
+  std::uint64_t pinned = Recalled(process);
   for (const Process* each : process.vgpu->processes) pinned += Pinned(*each);
-  if (bytes > Less(promise.value_or(host_.capacity()), pinned)) return RoomAnswer::kNever;
+  const std::uint64_t most = promise.value_or(host_.capacity());
+  if (pinned > most || bytes > most - pinned) return RoomAnswer::kNever;
+  if (bytes == 0) {
+    Work();
+    return RoomAnswer::kWait;
+  }
   residence.wanted = bytes;
   residence.wanted_at = now;
   if (!promise && std::max(bytes, Kept(*process.vgpu)) > Less(host_.capacity(), pinned + KeptBeside(*process.vgpu))) {
@@ -277,7 +282,12 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
   }
   std::uint64_t needed = Resident(vgpu);
   if (decision.runs) {
-    for (const Process* process : vgpu.processes) needed += process->residence.wanted;
+    for (const Process* process : vgpu.processes) {
+      const Residence& residence = process->residence;
+      needed += residence.wanted;
+      // In place of what else it has there, if need be. What is on its way has its room.
+      needed += Less(Recalled(*process), residence.doing == Doing::kLoading ? residence.ordered : 0);
+    }
   } else {
     for (Process* process : vgpu.processes) Stop(*process, now);
   }

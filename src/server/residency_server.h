@@ -79,6 +79,7 @@ class ResidencyServer {
   static std::uint64_t Movable(const Process& process);  // what of it could be brought out
   static std::uint64_t Swapped(const Process& process);
   static std::uint64_t HotOut(const Process& process);    // of that: what it uses more than what it has on the GPU
+  static std::uint64_t Recalled(const Process& process);  // of that, what must come back, whoever runs
   static std::uint64_t Taken(const Process& process);     // of its room: what it has on the GPU
   static std::uint64_t Evicting(const Process& process);  // what a Push has still to bring out
   // Since they began, the vGPU's with those of processes that have left.
