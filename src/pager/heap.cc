@@ -389,7 +389,7 @@ CUresult Heap::Pin(CUdeviceptr address, Exported* exported) {
   std::lock_guard lock(mutex_);
   const auto around = Around(address);
   if (stopped_ || around == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
-  Block& block = blocks_.at(around->first);
+  Block& block = blocks_.find(around->first)->second;
   if (!std::exchange(block.exported, true)) AddPins(block, 1);
   *exported = {.block = block};
   bool here = true;

@@ -43,8 +43,7 @@ Result<void> Exports::Add(std::uint64_t session, uid_t uid, std::uint32_t gpu, c
                           std::span<UniqueFd> fds) {
   if (!Possible(part)) return Fail(EINVAL, "memory of an impossible size was exported");
   auto at = entries_.find(part.key);
-  if (at != entries_.end() && at->second.session != session)
-    return Fail(EEXIST, "that memory is exported by another program");
+  if (at != entries_.end() && at->second.session != session) return Fail(EEXIST, "another program has that IPC handle");
   if (at == entries_.end())
     at = entries_.emplace(part.key, Entry{.session = session, .uid = uid, .gpu = gpu, .terms = part, .chunks = {}})
              .first;
@@ -62,9 +61,9 @@ Result<void> Exports::Add(std::uint64_t session, uid_t uid, std::uint32_t gpu, c
 Result<const Exports::Entry*> Exports::Find(const wire::ExportKey& key, uid_t uid) const {
   const auto at = entries_.find(key);
   if (at == entries_.end() || at->second.chunks.size() != at->second.terms.chunks)
-    return Fail(ENOENT, "there is no such memory",
+    return Fail(ENOENT, "there is no memory of this IPC handle",
                 "was it freed, has its program ended, or does it run under another daemon?");
-  if (at->second.uid != uid) return Fail(EACCES, "that memory belongs to another user's program");
+  if (at->second.uid != uid) return Fail(EACCES, "the memory of this IPC handle is of another user's program");
   return &at->second;
 }
 

@@ -318,14 +318,16 @@ Session::Complaint Session::On(Process& process, const wire::Unexport& unexport)
   return Send(wire::Exported{}, gpu);
 }
 
-// `process` may be one on another GPU: whether it can reach the memory is for the driver to say.
-Session::Complaint Session::On(Process& process, const wire::Import& import) {
+// Whether the GPU that the program wants it for can reach it is for the driver to say.
+Session::Complaint Session::On(Process&, const wire::Import& import) {
   const auto found = exports_.Find(import.key, peer_.uid);
   if (!found) return Refuse(found.error());
   const Exports::Entry& entry = **found;
   if (!processes_[entry.gpu])
-    return Refuse({EACCES, fmt::format("that memory is on GPU {}, on which this program has no vGPU", entry.gpu)});
-  if (import.first >= entry.chunks.size()) return Refuse({EINVAL, "that memory has not so many chunks"});
+    return Refuse({EACCES, fmt::format("the memory of this IPC handle is on GPU {}, which this program does not use",
+                                       entry.gpu)});
+  if (import.first >= entry.chunks.size())
+    return Refuse({EINVAL, "the memory of this IPC handle has not so many chunks"});
   std::vector<int> fds;
   for (const UniqueFd& fd : std::span(entry.chunks)
                                 .subspan(import.first)
@@ -336,7 +338,7 @@ Session::Complaint Session::On(Process& process, const wire::Import& import) {
                              .chunk_bytes = entry.terms.chunk_bytes,
                              .chunks = entry.terms.chunks,
                              .count = static_cast<std::uint32_t>(fds.size())},
-              process.vgpu->gpu, fds);
+              entry.gpu, fds);
 }
 
 Session::Complaint Session::On(Process& process, const wire::Wants& wants) {

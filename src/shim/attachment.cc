@@ -42,7 +42,7 @@ Attachment* Attachment::Make(CUdevice device) {
     return nullptr;
   }
   attachment->StartPacer();
-  // For programs that need the driver's own memory: cuIpcGetMemHandle takes no other.
+  // For programs that want the driver's own memory.
   const char* wish = getenv("TESSERA_SWAP");
   if (attachment->swaps_ && !(wish && strcmp(wish, "0") == 0))
     attachment->paging_ = Paging::Make(*attachment, device, std::move(line));

@@ -73,6 +73,11 @@ class Attachment {
   MoveGuard& Guard() const { return Page()->guard; }
   // A submission passes: what it works on is used.
   void NoteUse(const GatedCall& call);
+  // Has the daemon bring back what is pinned and lies in host memory. To be repeated every kReconnectEvery until it is
+  // there. False: there is no place for it.
+  bool Recall();
+  cuda::CUdevice Device() const { return device_; }
+  std::uint32_t Gpu() const { return gpu_; }  // as the daemon counts
   // Another line to the mover. False: there is none.
   bool AskForLine(UniqueFd* line);
   // Where memory is allocated so that it can be moved; null where it is not.
@@ -158,7 +163,7 @@ class Attachment {
   std::atomic<std::uint64_t> room_held_{0};    // likewise
   std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
   std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
-  std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0};
+  std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0}, heap_recalled_{0};
   std::atomic<bool> more_out_{false};              // memory went to the host, and the gates have not been told
   Nanos next_hot_ = 0;                             // when the pacer looks again what is hot; its own
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

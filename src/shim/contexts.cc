@@ -4,6 +4,7 @@
 
 #include "shim/capture.h"
 #include "shim/hook.h"
+#include "shim/imports.h"
 #include "shim/ledger.h"
 #include "shim/paging.h"
 
@@ -77,6 +78,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
     if (attachment->Pager()) attachment->Pager()->FreeAllOf(context);
+    CloseImportsOf(context);
     ForgetCapturesOf(context);
     ForgetUses(context);
     attachment->DropContext();
@@ -109,6 +111,7 @@ CUresult EndPrimary(CUdevice device, End end) {
   if (ended) {
     GiveBackOf(primary);
     if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary);
+    CloseImportsOf(primary);
     ForgetCapturesOf(primary);
     attachment->DropContext();
   }

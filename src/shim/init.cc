@@ -2,7 +2,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "shim/exports.h"
 #include "shim/hook.h"
+#include "shim/imports.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -23,6 +25,8 @@ void AfterForkInChild() {
   ForgetThreadGate();
   Session::Instance().AbandonAfterFork();
   AbandonObjectsAfterFork();
+  AbandonExportsAfterFork();
+  AbandonImportsAfterFork();
   Attachment::ForEach([](Attachment& attachment) { attachment.AbandonAfterFork(); });
 }
 

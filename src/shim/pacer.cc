@@ -11,6 +11,7 @@
 
 #include "shim/attachment.h"
 #include "shim/capture.h"
+#include "shim/exports.h"
 #include "shim/markers.h"
 #include "shim/paging.h"
 #include "shim/real.h"
@@ -388,7 +389,12 @@ bool Attachment::ReconnectLocked() {
   ForEach([](Attachment& attachment) {
     if (attachment.paging_) attachment.paging_->Retreat();
   });
-  return Session::Instance().Reconnect([] { ForEach([](Attachment& attachment) { attachment.Reattach(); }); });
+  const bool stands = Session::Instance().Reconnect([] {
+    ForEach([](Attachment& attachment) { attachment.Reattach(); });
+    ForgetToldExports();
+  });
+  if (stands) TellExports();
+  return stands;
 }
 
 // Looks after a lost daemon: reconnects; after the grace follows the policy.

@@ -15,6 +15,7 @@
 #include "base/seqpacket.h"
 #include "shim/attachment.h"
 #include "shim/capture.h"
+#include "shim/exports.h"
 #include "shim/hook.h"
 #include "shim/ledger.h"
 #include "shim/say.h"
@@ -39,6 +40,14 @@ void Fill(Function& function, unsigned symbol) {
   function = reinterpret_cast<Function>(tessera_real_table[symbol]);
 }
 
+bool Has(CUdevice device, CUdevice_attribute attribute) {
+  int value = 0;
+  return REAL_AS(cuDeviceGetAttribute, int*, CUdevice_attribute, CUdevice)(&value, attribute, device) == CUDA_SUCCESS &&
+         value != 0;
+}
+
+}  // namespace
+
 const pager::Driver& RealDriver() {
   static const pager::Driver* driver = [] {
     auto* made = new pager::Driver;
@@ -56,13 +65,13 @@ const pager::Driver& RealDriver() {
   return *driver;
 }
 
-bool Has(CUdevice device, CUdevice_attribute attribute) {
-  int value = 0;
-  return REAL_AS(cuDeviceGetAttribute, int*, CUdevice_attribute, CUdevice)(&value, attribute, device) == CUDA_SUCCESS &&
-         value != 0;
+void Settle(CUcontext context) {
+  const bool other = CurrentContext() != context;
+  CUcontext before = nullptr;
+  if (other && REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context) != CUDA_SUCCESS) return;
+  cuCtxSynchronize();  // the hook: the end of the work is seen at once
+  if (other) REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
 }
-
-}  // namespace
 
 Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
   if (!Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
@@ -144,20 +153,12 @@ CUresult Paging::Free(CUdeviceptr address) {
     // One whose context has ended is gone, and another may lie there now.
     const auto at = heap_->Find(each.begin);
     if (!at || at->id != each.id) continue;
-    Settle(*at);
+    Settle(at->context);
+    if (at->exported) Unexport(*at);
     if (const auto gone = heap_->Free(each.begin)) attachment_.GiveMemory(ChargeOf(gone->bytes));
   }
   Wake();
   return CUDA_SUCCESS;
-}
-
-// Waits for the work of the block's context. One that has failed has none left.
-void Paging::Settle(const pager::Block& block) {
-  const bool other = CurrentContext() != block.context;
-  CUcontext before = nullptr;
-  if (other && REAL_AS(cuCtxPushCurrent_v2, CUcontext)(block.context) != CUDA_SUCCESS) return;
-  cuCtxSynchronize();  // the hook: the end of the work is seen at once
-  if (other) REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
 }
 
 bool Paging::Trim() {
@@ -167,6 +168,7 @@ bool Paging::Trim() {
 }
 
 void Paging::FreeAllOf(CUcontext context) {
+  UnexportAllOf(context);
   // The charges first: afterwards nothing tells what the blocks were.
   attachment_.GiveMemory(heap_->FreeAllOf(context, ChargeOf));
   Wake();

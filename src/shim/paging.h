@@ -16,6 +16,12 @@ namespace tessera::shim {
 
 class Attachment;
 
+// The real driver's virtual memory management. It is loaded.
+const pager::Driver& RealDriver();
+
+// Waits for the work of a context. One that has failed has none left.
+void Settle(cuda::CUcontext context);
+
 // One per attachment, never destroyed. Any thread.
 class Paging : public pager::Room {
  public:
@@ -53,7 +59,6 @@ class Paging : public pager::Room {
   bool Take(std::uint64_t bytes) override;
   void Give(std::uint64_t bytes) override;
   void Holds(const pager::HeapFigures& figures) override;
-  void Settle(const pager::Block& block);
   void Wake();
 
   static void* ThreadMain(void* self);

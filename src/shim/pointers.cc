@@ -1,18 +1,31 @@
-// What the driver would say of memory that the pager's heap holds: the program must not see chunks, nor where they lie.
-#include <atomic>
-
+// What the driver would say of memory that the pager's heap holds, or another program's, if it were its own: the
+// program must not see chunks, nor where they lie.
 #include "shim/hook.h"
+#include "shim/imports.h"
 #include "shim/paging.h"
-#include "shim/say.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
 namespace {
 
+// Memory that the driver does not know as the program does.
+struct Seen {
+  std::optional<tessera::pager::Block> block;  // none: an address of ours that is nobody's
+  CUdevice device = 0;
+  bool imported = false;
+};
+
+std::optional<Seen> SeenAt(CUdeviceptr address) {
+  if (Paging* paging = Paging::Of(address)) return Seen{paging->Heap().Find(address), paging->Device()};
+  CUdevice device = 0;
+  if (const auto block = ImportAt(address, &device)) return Seen{block, device, true};
+  return std::nullopt;
+}
+
 // One attribute of a block. False: the driver's own answer is right.
-bool AttributeOf(const tessera::pager::Block& block, CUdevice device, CUpointer_attribute attribute,
-                 CUdeviceptr address, void* data) {
+bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr address, void* data) {
+  const tessera::pager::Block& block = *seen.block;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       *static_cast<CUcontext*>(data) = block.context;
@@ -30,7 +43,10 @@ bool AttributeOf(const tessera::pager::Block& block, CUdevice device, CUpointer_
       *static_cast<unsigned char*>(data) = 0;
       return true;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      *static_cast<int*>(data) = device;
+      *static_cast<int*>(data) = seen.device;
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<unsigned char*>(data) = !seen.imported;
       return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -51,24 +67,12 @@ bool AttributeOf(const tessera::pager::Block& block, CUdevice device, CUpointer_
   }
 }
 
-template <typename Size>
-CUresult AddressRange(CUdeviceptr address, CUdeviceptr* base, Size* bytes) {
-  Paging* paging = Paging::Of(address);
-  const auto block = paging->Heap().Find(address);
-  if (!block) return CUDA_ERROR_NOT_FOUND;
-  if (base) *base = block->begin;
-  if (bytes) *bytes = static_cast<Size>(block->bytes);
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 TESSERA_HOOK cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  Paging* paging = data ? Paging::Of(address) : nullptr;
-  if (paging) {
-    const auto block = paging->Heap().Find(address);
-    if (!block) return CUDA_ERROR_INVALID_VALUE;
-    if (AttributeOf(*block, paging->Device(), attribute, address, data)) return CUDA_SUCCESS;
+  if (const auto seen = data ? SeenAt(address) : std::nullopt) {
+    if (!seen->block) return CUDA_ERROR_INVALID_VALUE;
+    if (AttributeOf(*seen, attribute, address, data)) return CUDA_SUCCESS;
   }
   return REAL(cuPointerGetAttribute)(data, attribute, address);
 }
@@ -77,26 +81,20 @@ TESSERA_HOOK cuPointerGetAttributes(unsigned count, CUpointer_attribute* attribu
   // The driver fills in all that it knows, also about addresses that it does not know; then what it cannot know is set
   // right.
   const CUresult result = REAL(cuPointerGetAttributes)(count, attributes, data, address);
-  Paging* paging = result == CUDA_SUCCESS && attributes && data ? Paging::Of(address) : nullptr;
-  const auto block = paging ? paging->Heap().Find(address) : std::nullopt;
-  for (unsigned i = 0; block && i < count; ++i) {
-    if (data[i]) AttributeOf(*block, paging->Device(), attributes[i], address, data[i]);
+  const auto seen = result == CUDA_SUCCESS && attributes && data ? SeenAt(address) : std::nullopt;
+  for (unsigned i = 0; seen && seen->block && i < count; ++i) {
+    if (data[i]) AttributeOf(*seen, attributes[i], address, data[i]);
   }
   return result;
 }
 
 TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
-  if (Paging::Of(address)) return AddressRange(address, base, bytes);
-  return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
-}
-
-// The driver makes handles of its own allocations only.
-TESSERA_HOOK cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
-  if (!Paging::Of(address)) return REAL(cuIpcGetMemHandle)(handle, address);
-  static std::atomic<bool> said{false};
-  if (!said.exchange(true))
-    Say("memory that can be swapped cannot be shared by IPC handles yet; start the program with TESSERA_SWAP=0");
-  return CUDA_ERROR_NOT_SUPPORTED;
+  const auto seen = SeenAt(address);
+  if (!seen) return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
+  if (!seen->block) return CUDA_ERROR_NOT_FOUND;
+  if (base) *base = seen->block->begin;
+  if (bytes) *bytes = seen->block->bytes;
+  return CUDA_SUCCESS;
 }
 
 // Memory of another device of this process becomes reachable: the driver does that for its own allocations, and for

@@ -84,6 +84,14 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
   return true;
 }
 
+bool Attachment::Recall() {
+  wire::Roomed answer;
+  wire::Header header;
+  const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = 0}, gpu_), answer, header);
+  MindDaemon(MonotonicNow());
+  return !asked || answer.wait;
+}
+
 bool Attachment::AskForLine(UniqueFd* line) {
   wire::Lined answer;
   wire::Header header;
@@ -102,6 +110,7 @@ void Attachment::HeapHolds(const pager::HeapFigures& figures) {
   heap_empty_ = figures.empty;
   heap_swapped_ = figures.swapped;
   heap_unsafe_ = figures.unsafe;
+  heap_recalled_ = figures.recalled;
   ReportRoom();
 }
 
@@ -109,6 +118,7 @@ void Attachment::ReportRoom() {
   wire::Page* page = Page();
   page->pinned.store(pinned_held_ + heap_pinned_, std::memory_order_relaxed);
   page->empty.store(heap_empty_, std::memory_order_relaxed);
+  page->recalled.store(heap_recalled_, std::memory_order_relaxed);
   page->swapped.store(heap_swapped_, std::memory_order_release);
   page->guard.unsafe = heap_unsafe_.load();
 }

@@ -84,14 +84,14 @@ bool Session::SayHello(bool loud) {
   return true;
 }
 
-std::size_t Session::Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
-                              std::span<UniqueFd> fds) {
+std::size_t Session::Exchange(std::span<const std::byte> request, std::span<const int> along,
+                              std::span<std::byte> packet, wire::Header& header, std::span<UniqueFd> fds) {
   if (!MayWait()) return 0;
   const Uncancelled uncancelled;
   std::lock_guard lock(mutex_);
   if (!MaySpeak()) return 0;
   ssize_t length = -1;
-  if (SendPacket(socket_.Get(), request)) {
+  if (SendPacket(socket_.Get(), request, along)) {
     pollfd wait{.fd = socket_.Get(), .events = POLLIN, .revents = 0};
     int ready;
     do {

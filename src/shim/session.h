@@ -29,12 +29,14 @@ class Session {
   // True after Open when the process belongs to a vGPU.
   bool Managed() const { return managed_.load(std::memory_order_acquire); }
 
-  // Sends a request and waits for its answer, with the descriptors that come along. False if the daemon is gone (the
-  // session is then lost) or, with a line on stderr, if it refused.
+  // Sends a request, with the descriptors `along`, and waits for its answer, with those that come along. False if the
+  // daemon is gone (the session is then lost) or, with a line on stderr, if it refused: then the header is of a
+  // Refused.
   template <typename Request, typename Answer>
-  bool Ask(const wire::Message<Request>& request, Answer& answer, wire::Header& header, std::span<UniqueFd> fds = {}) {
+  bool Ask(const wire::Message<Request>& request, Answer& answer, wire::Header& header, std::span<UniqueFd> fds = {},
+           std::span<const int> along = {}) {
     std::byte packet[wire::kMaxMessageBytes];
-    const auto length = Exchange(wire::BytesOf(request), packet, header, fds);
+    const auto length = Exchange(wire::BytesOf(request), along, packet, header, fds);
     if (length == 0) return false;
     const auto body = wire::ReadBody<Answer>(header, {packet, length});
     if (body) answer = *body;
@@ -77,8 +79,8 @@ class Session {
   // Not while another thread reconnects, which takes long where the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
   bool MaySpeak() const { return socket_ && MayWait(); }
-  std::size_t Exchange(std::span<const std::byte> request, std::span<std::byte> packet, wire::Header& header,
-                       std::span<UniqueFd> fds);
+  std::size_t Exchange(std::span<const std::byte> request, std::span<const int> along, std::span<std::byte> packet,
+                       wire::Header& header, std::span<UniqueFd> fds);
   bool Send(std::span<const std::byte> message);
   void Complain(std::string_view text);
   void LoseLocked();

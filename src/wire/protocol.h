@@ -122,7 +122,7 @@ struct Return {
   std::uint64_t bytes = 0;
 };
 
-// Room for `bytes` of GPU memory.
+// Room for `bytes` of GPU memory. 0: none, but what Page::recalled says is to come back.
 struct Room {
   static constexpr Type kType = Type::kRoom;
   std::uint64_t bytes = 0;
@@ -178,6 +178,7 @@ struct Import {
 };
 
 struct Imported {
+  // Header::gpu says which GPU it is on.
   static constexpr Type kType = Type::kImported;
   std::uint64_t bytes = 0;  // as in Export
   std::uint64_t offset = 0;

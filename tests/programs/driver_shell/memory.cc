@@ -95,6 +95,9 @@ CUresult MakeMapped(Piece& piece) {
   return result;
 }
 
+// Another program's memory, by a handle.
+CUresult CloseHandle(const Piece& piece) { return Call("cuIpcCloseMemHandle", piece.address); }
+
 const std::map<std::string, Kind> kKinds = {
     {"alloc", {[](Piece& p) { return Call("cuMemAlloc_v2", &p.address, p.bytes); }, Free}},
     {"managed",
@@ -106,6 +109,7 @@ const std::map<std::string, Kind> kKinds = {
     {"array3d", {MakeArray3D, DestroyArray}},
     {"physical", {CreatePhysical, ReleasePhysical}},
     {"mapped", {MakeMapped, Unmap}},
+    {"imported", {nullptr, CloseHandle}},
 };
 
 std::map<int, Piece> pieces;
@@ -221,6 +225,37 @@ Reply Pointer(const Piece& piece, std::size_t offset) {
       .Add("id", static_cast<long long>(id));
 }
 
+// ---- memory that programs share ----
+
+// ipc_get ID OFFSET: the handle of the piece, by an address in it.
+Reply GetHandle(const Piece& piece, std::size_t offset) {
+  CUipcMemHandle handle{};
+  const CUresult result = Call("cuIpcGetMemHandle", &handle, piece.address + offset);
+  if (result != CUDA_SUCCESS) return result;
+  std::string text;
+  for (const char byte : handle.reserved) {
+    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return Reply(result).Add("handle", text);
+}
+
+// ipc_open HANDLE FUNCTION: another program's memory becomes a piece, which is closed by being freed.
+Reply OpenHandle(const Words& words) {
+  CUipcMemHandle handle{};
+  for (std::size_t i = 0; i < sizeof handle.reserved; ++i)
+    handle.reserved[i] = static_cast<char>(std::stoi(words.at(0).substr(2 * i, 2), nullptr, 16));
+  Piece piece{.kind = &kKinds.at("imported")};
+  CUresult result = Call(words.at(1).c_str(), &piece.address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  if (result != CUDA_SUCCESS) return result;
+  result = Call("cuMemGetAddressRange_v2", static_cast<CUdeviceptr*>(nullptr), &piece.bytes, piece.address);
+  pieces[next_id++] = piece;
+  return Reply(result)
+      .Add("id", next_id - 1)
+      .Add("address", static_cast<long long>(piece.address))
+      .Add("bytes", static_cast<long long>(piece.bytes));
+}
+
 }  // namespace
 
 void AddMemoryCommands(Commands& commands) {
@@ -250,6 +285,11 @@ void AddMemoryCommands(Commands& commands) {
     return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));
   };
   commands["pointer"] = [piece](const Words& words) { return Pointer(piece(words), NumberAt(words, 1)); };
+  commands["ipc_get"] = [piece](const Words& words) { return GetHandle(piece(words), NumberAt(words, 1)); };
+  commands["ipc_open"] = OpenHandle;
+  commands["ipc_close"] = [](const Words& words) -> Reply {
+    return Call("cuIpcCloseMemHandle", CUdeviceptr{NumberAt(words, 0)});
+  };
   commands["free_inside"] = [piece](const Words& words) -> Reply {
     return Call("cuMemFree_v2", piece(words).address + NumberAt(words, 1));
   };

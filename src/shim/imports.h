@@ -1,0 +1,29 @@
+// Memory of other programs that this one has mapped by their IPC handles. It is not charged, as the driver's is not,
+// and stays where it is whatever becomes of its owner. Any thread.
+#pragma once
+
+#include <optional>
+
+#include "cuda/cuda_abi.h"
+#include "pager/heap.h"
+#include "wire/protocol.h"
+
+namespace tessera::shim {
+
+// Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
+// CUDA_ERROR_INVALID_VALUE where the daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with
+// a line on stderr; else what the driver said.
+cuda::CUresult ImportMemory(const wire::ExportKey& key, cuda::CUdeviceptr* address);
+
+// The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,
+// which forbids to wait, that is left for later. False: no import begins there.
+bool CloseImport(cuda::CUdeviceptr address);
+// The context has ended.
+void CloseImportsOf(cuda::CUcontext context);
+
+// The imported block that `address` lies in, and the device that its memory is on.
+std::optional<pager::Block> ImportAt(cuda::CUdeviceptr address, cuda::CUdevice* device);
+
+void AbandonImportsAfterFork();
+
+}  // namespace tessera::shim
