@@ -349,8 +349,7 @@ TEST_F(ExportTest, WhatIsOutComesBackFirstAndStays) {
   ASSERT_EQ(mover.Evict(4), 4u);
   EXPECT_EQ(heap->Pin(address, &exported), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
-  heap->NextUse();
-  heap->Touch(address + 3 * kChunk);  // hot, but nobody needs it there
+  heap->Touch(address + 3 * kChunk, MonotonicNow());  // hot, but nobody needs it there
   EXPECT_EQ(mover.Load(1), 1u);
   EXPECT_EQ(heap->Figures().recalled, kChunk);
   EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);

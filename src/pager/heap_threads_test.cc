@@ -1,4 +1,6 @@
 // Threads that allocate and free while a mover moves: for the thread sanitizer, and for what is left afterwards.
+#include <unistd.h>
+
 #include <atomic>
 #include <random>
 
@@ -23,10 +25,19 @@ class HeapThreadsTest : public HeapFixture {
       const auto block = heap->Find(blocks.back() + 1);
       if (!block || block->begin != blocks.back()) ++wrong;
       heap->Touch(blocks.back(), MonotonicNow());
+      if (random() % 4 == 0) Share(blocks.back());
       if (!heap->Free(blocks.back())) ++wrong;
       blocks.pop_back();
     }
     for (const CUdeviceptr block : blocks) heap->Free(block);
+  }
+
+  void Share(CUdeviceptr block) {
+    Exported exported;
+    if (heap->Pin(block, &exported) != CUDA_SUCCESS) return;
+    std::vector<int> fds(exported.chunks);
+    if (heap->Share(exported, 0, fds) != CUDA_SUCCESS) ++wrong;  // what is pinned here does not go
+    for (const int fd : fds) close(fd);
   }
 
   void Move() {

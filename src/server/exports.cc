@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "base/seqpacket.h"
 
 namespace tessera::server {
 namespace {
@@ -25,10 +28,11 @@ bool Same(const wire::Export& a, const wire::Export& b) {
 }  // namespace
 
 Result<void> Exports::Check(const Entry& entry, const wire::Export& part, std::size_t fds) const {
-  if (part.first != entry.chunks.size() || !Same(part, entry.terms) || fds == 0 ||
-      fds > part.chunks - entry.chunks.size())
-    return Fail(EINVAL, "memory was exported in parts that do not fit together, or lost its descriptors on the way",
-                "is the daemon, or the program, out of file descriptors?");
+  // Some of the descriptors are lost where this process may have no more.
+  const bool all = fds == std::min<std::size_t>(kMostDescriptors, part.chunks - entry.chunks.size());
+  if (part.first != entry.chunks.size() || !Same(part, entry.terms) || !all || fds == 0)
+    return Fail(EINVAL, "memory for an IPC handle did not come with all of its file descriptors",
+                "raise LimitNOFILE of tesserad, or start the program with TESSERA_SWAP=0");
   const auto user = per_user_.find(entry.uid);
   if (descriptors_ + fds > most_ || (user != per_user_.end() ? user->second : 0) + fds > most_ / 2)
     return Fail(ENOSPC,

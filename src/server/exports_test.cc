@@ -94,27 +94,30 @@ TEST_F(ExportsTest, WhatCannotBeIsRefusedAndNothingStays) {
   far.offset = 32 * kMiB;
   huge.chunk_bytes = huge.bytes = UINT64_MAX;
   for (const auto& part : {none, empty, beyond, far, huge}) EXPECT_EQ(Add(part, 1), EINVAL);
-  EXPECT_EQ(Add(Part(2), 0), EINVAL);     // its descriptors were lost
-  EXPECT_EQ(Add(Part(2), 3), EINVAL);     // too many
-  EXPECT_EQ(Add(Part(2, 1), 1), EINVAL);  // the first is missing
-  ASSERT_EQ(Add(Part(3), 1), 0);
-  EXPECT_EQ(Add(Part(3, 2), 1), EINVAL);  // the second is missing
-  EXPECT_EQ(Add(Part(3, 1), 1), EINVAL);  // so all had to begin anew
-  ASSERT_EQ(Add(Part(3), 1), 0);
-  EXPECT_EQ(Add(Part(4, 1), 1), EINVAL);  // of another size than it was
+  EXPECT_EQ(Add(Part(2), 0), EINVAL);  // its descriptors were lost
+  EXPECT_EQ(Add(Part(2), 1), EINVAL);  // one of them was
+  EXPECT_EQ(Add(Part(2), 3), EINVAL);
+  EXPECT_EQ(Add(Part(20), 15), EINVAL);
+  EXPECT_EQ(Add(Part(20, 16), 4), EINVAL);  // the first ones are missing
+  ASSERT_EQ(Add(Part(40), 16), 0);
+  EXPECT_EQ(Add(Part(40, 32), 8), EINVAL);   // those between are
+  EXPECT_EQ(Add(Part(40, 16), 16), EINVAL);  // so all has to begin anew
+  ASSERT_EQ(Add(Part(40), 16), 0);
+  EXPECT_EQ(Add(Part(41, 16), 16), EINVAL);  // of another size than it was
   EXPECT_EQ(exports.Descriptors(), 0u);
 }
 
 TEST_F(ExportsTest, ThereAreSoManyDescriptorsAndHalfOfThemForAUser) {
-  ASSERT_EQ(Add(Part(40, 0, {{1}}), 40), 0);
-  EXPECT_EQ(Add(Part(11, 0, {{2}}), 11), ENOSPC);
-  EXPECT_EQ(Add(Part(10, 0, {{2}}), 10, 2), 0);
-  EXPECT_EQ(Add(Part(1, 0, {{3}}), 1, 3), ENOSPC);
-  EXPECT_EQ(Add(Part(50, 0, {{3}}), 50, 3, kOther), 0);
-  EXPECT_EQ(Add(Part(1, 0, {{4}}), 1, 4, 1002), ENOSPC);
-  exports.RemoveAllOf(2);
-  EXPECT_EQ(Add(Part(10, 0, {{2}}), 10), 0);
+  for (std::uint8_t n = 0; n < 3; ++n) ASSERT_EQ(Add(Part(16, 0, {{n}}), 16, n), 0);
+  EXPECT_EQ(Add(Part(3, 0, {{3}}), 3), ENOSPC);
+  EXPECT_EQ(Add(Part(2, 0, {{3}}), 2), 0);
+  EXPECT_EQ(Add(Part(1, 0, {{4}}), 1), ENOSPC);
+  for (std::uint8_t n = 5; n < 8; ++n) ASSERT_EQ(Add(Part(16, 0, {{n}}), 16, n, kOther), 0);
+  ASSERT_EQ(Add(Part(2, 0, {{8}}), 2, 8, kOther), 0);
+  EXPECT_EQ(Add(Part(1, 0, {{9}}), 1, 9, 1002), ENOSPC);
   EXPECT_EQ(exports.Descriptors(), 100u);
+  exports.RemoveAllOf(2);
+  EXPECT_EQ(Add(Part(16, 0, {{4}}), 16), 0);
 }
 
 }  // namespace

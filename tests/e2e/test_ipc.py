@@ -1,4 +1,6 @@
 """Memory that programs share by CUDA's IPC handles, where memory is swapped."""
+import os
+import resource
 import signal
 import unittest
 
@@ -140,6 +142,23 @@ class Handles(IpcTest):
         other = self.shell_with_context("v2")
         theirs = self.open(other, self.handle(first, self.piece(first, 40 * MIB, 7)))["id"]
         self.assert_words(other, theirs, 7)
+
+    def test_a_daemon_without_descriptors_refuses(self):
+        self.start()
+        first, second = self.shells()
+        mine = self.piece(first, 100 * MIB, 11)
+        before = self.process(first)
+        whole = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
+        used = max(int(fd) for fd in os.listdir(f"/proc/{self.daemon.pid}/fd"))
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (used + 3, whole[1]))  # two are free
+        self.assertEqual(first.ask("ipc_get", mine, 0)["result"], OUT_OF_MEMORY)
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, whole)
+        after = self.process(first)
+        for field in ("memory_pinned_bytes", "memory_exported_bytes"):
+            self.assertEqual(after[field], before[field], field)
+        self.assert_words(second, self.open(second, self.handle(first, mine))["id"], 11)
+        first.end()
+        self.assertIn("did not come with all of its file descriptors; raise LimitNOFILE", first.child.stderr.read())
 
 
 class HandlesByGates(Handles):
