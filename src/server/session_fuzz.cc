@@ -1,5 +1,6 @@
 #include "server/session_fuzz.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,8 +18,9 @@
 namespace tessera::server {
 namespace {
 
-constexpr std::uint8_t kRaw = 0x80;     // opcode: the bytes are the packet
-constexpr std::uint8_t kHangUp = 0x40;  // opcode: close the connection after it
+constexpr std::uint8_t kRaw = 0x80;       // opcode: the bytes are the packet
+constexpr std::uint8_t kHangUp = 0x40;    // opcode: close the connection after it
+constexpr std::uint8_t kWithFile = 0x20;  // opcode: a descriptor comes along
 constexpr std::size_t kClients = 4;
 
 // The daemon without its event loop: sessions are read when the script says so.
@@ -37,9 +39,9 @@ class Stage {
     gpus_[1]->Memory().OnShortage([this](auto) { ReadAll(); });
   }
 
-  void Send(std::size_t client, std::span<const std::byte> packet) {
+  void Send(std::size_t client, std::span<const std::byte> packet, bool with_file = false) {
     Connection& connection = At(client);
-    SendPacket(connection.client.Get(), packet);
+    SendPacket(connection.client.Get(), packet, with_file ? file_.Get() : -1);
     connection.session->ReadPending();
     Drain(connection);
   }
@@ -62,6 +64,7 @@ class Stage {
   };
 
   bool NobodyIsIn() const {
+    if (exports_.Descriptors() != 0) return false;
     for (const auto& gpu : gpus_) {
       if (gpu->Memory().Ledger().Held() != 0) return false;
       for (const VGpu* vgpu : gpu->VGpus()) {
@@ -120,7 +123,8 @@ class Stage {
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<GuestServer> guests_;
-  Exports exports_{64};
+  Exports exports_{8};
+  const UniqueFd file_{memfd_create("chunk", MFD_CLOEXEC)};
   std::array<Connection, kClients> connections_;
   std::uint64_t last_id_ = 0;
 };
@@ -151,11 +155,24 @@ std::vector<std::byte> AttachTo(std::span<const std::uint8_t> bytes) {
   return {packet.begin(), packet.end()};
 }
 
+// Memory of one or two chunks under one of a few keys.
+std::vector<std::byte> ExportOf(std::span<const std::uint8_t> bytes) {
+  wire::Export part{.bytes = 1, .chunk_bytes = 1, .chunks = 1};
+  if (bytes.size() > 2) {
+    part.key.bytes[0] = bytes[0] % 4;
+    part.chunks += bytes[1] % 2;
+    part.first = bytes[2] % 2;
+  }
+  const auto message = wire::Make(part, bytes.empty() ? 0 : bytes.back() & 1);
+  const auto packet = wire::BytesOf(message);
+  return {packet.begin(), packet.end()};
+}
+
 // A right frame of the type that the first byte chooses, around the others.
 std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return Framed<wire::Wants>(bytes);
   const auto rest = bytes.subspan(1);
-  switch (bytes[0] % 16) {
+  switch (bytes[0] % 17) {
     case 0:
       return HelloTo(rest);
     case 1:
@@ -186,6 +203,8 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return Framed<wire::Unexport>(rest);
     case 14:
       return Framed<wire::Import>(rest);
+    case 15:
+      return ExportOf(rest);
     default:
       return Framed<wire::Wants>(rest);
   }
@@ -201,9 +220,9 @@ bool RunScript(std::span<const std::uint8_t> script) {
     const auto bytes = script.subspan(3, length);
     const std::size_t client = opcode % kClients;
     if (opcode & kRaw) {
-      stage.Send(client, std::as_bytes(bytes));
+      stage.Send(client, std::as_bytes(bytes), opcode & kWithFile);
     } else {
-      stage.Send(client, Frame(bytes));
+      stage.Send(client, Frame(bytes), opcode & kWithFile);
     }
     if (opcode & kHangUp) stage.HangUp(client);
     script = script.subspan(3 + length);

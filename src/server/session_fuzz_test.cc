@@ -42,6 +42,13 @@ Script Conversation() {
   Append(script, 0, {6, 0});
   Append(script, 0, {7, 1, 2, 3});
   Append(script, 2, {4, 255, 255, 255, 255});
+  for (std::uint8_t client : {0, 1}) {  // anew: what went before may have ended their connections
+    Append(script, client, {0, 2});
+    Append(script, client, {1, 0});
+  }
+  for (std::uint8_t key : {0, 1, 2}) Append(script, 0x20, {15, key, 0, 0, 0});  // Export with its descriptor
+  Append(script, 1, {14, 1, 0, 0, 0});                                          // Import of the second
+  Append(script, 0, {13, 2, 0, 0, 0});                                          // Unexport of the third
   return script;
 }
 

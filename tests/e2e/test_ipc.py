@@ -82,6 +82,34 @@ class Handles(IpcTest):
         self.assertNotEqual(second.ask("pointer", opened["id"], 0)["result"], SUCCESS)
         self.assert_words(second, self.open(second, handle)["id"], 5)
 
+    def test_closed_while_a_stream_captures(self):
+        self.start()
+        first, second = self.shells()
+        handle = self.handle(first, self.piece(first, 100 * MIB, 5))
+        for _ in range(2):
+            opened = self.open(second, handle)
+            self.assertEqual(second.ok("free_capturing", opened["id"])["ended"], SUCCESS)
+            self.assertEqual(second.ask("ipc_close", opened["address"])["result"], INVALID_VALUE)
+        self.assert_words(second, self.open(second, handle)["id"], 5)
+
+    def test_many_in_both_directions(self):
+        self.start()
+        shells = self.shells()
+        for _ in range(2):
+            pieces = [[self.piece(shell, (1 + n % 12) * MIB, 10 + n) for n in range(24)] for shell in shells]
+            for shell, other, theirs in zip(shells, reversed(shells), reversed(pieces)):
+                for n, piece in enumerate(theirs):
+                    opened = self.open(shell, self.handle(other, piece))
+                    self.assertEqual(opened["bytes"], (1 + n % 12) * MIB)
+                    self.assert_words(shell, opened["id"], 10 + n)
+            for shell in shells:
+                shell.ok("free_all")
+            for shell in shells:
+                self.assertEqual(self.process(shell)["memory_exported_bytes"], 0)
+        for shell in shells:
+            shell.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
     def test_what_the_program_sees_of_it(self):
         self.start()
         first, second = self.shells()
