@@ -273,7 +273,7 @@ TEST_F(HttpServerTest, MemoryThatIsSwapped) {
   EXPECT_EQ(swap, json({{"max_bytes", kGiB},  // two GPUs
                         {"pool_bytes", 0},
                         {"pool_used_bytes", 0},
-                        {"capacity_bytes", 10 * kGiB},
+                        {"capacity_bytes", 10 * kGiB - server::FakeDriver::kContext},
                         {"mover_pid", nullptr},
                         {"mover_bytes", 0},
                         {"decision", swap.at("decision")},

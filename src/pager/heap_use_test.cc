@@ -88,11 +88,8 @@ TEST_F(HeapUseTest, PinnedAndEmptyChunksMakeNoRoom) {
   const auto blocks = AllocateChunks(3);
   mover.Evict(1);
   Use(blocks[0], 20);
-  std::vector<int> fds;
-  Block block;
-  std::uint64_t chunk_bytes = 0, offset = 0;
-  ASSERT_EQ(heap->ExportBlock(blocks[1], &fds, &block, &chunk_bytes, &offset), CUDA_SUCCESS);
-  for (const int fd : fds) close(fd);
+  Exported pinned;
+  ASSERT_EQ(heap->Pin(blocks[1], &pinned), CUDA_SUCCESS);
   EXPECT_EQ(HotOut(), 1u);
   heap->Free(blocks[2]);
   EXPECT_EQ(HotOut(), 0u);

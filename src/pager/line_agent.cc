@@ -194,6 +194,7 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
   for (std::size_t n = 0; n < indices.size(); ++n) {
     Chunk& chunk = region.chunks[indices[n]];
     heap_.driver_.Release(chunk.handle);
+    heap_.Unshare(region, indices[n]);
     heap_.Set(region, chunk, Backing::kHost, stored[n]);
     chunk.known = true;
     heap_.ReleaseEmpty(region, indices[n]);  // it may have been freed meanwhile
