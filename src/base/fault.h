@@ -9,6 +9,12 @@
 //   mover.want.imported    GPU memory for chunks to come is mapped, their copy in is not begun
 //   mover.loaded.sent      the program was given the GPU memory of a copy
 //   mover.taken.received   it has given its host memory back
+//   mover.file.written     a chunk of a program is in the swap file as well; nobody was told
+//   mover.filed.sent       the program was told so
+//   mover.released.received  it has given its host memory back; the file is all there is
+//   mover.file.read        a chunk is in host memory again; nobody was told
+//   mover.read.sent        the program was given that
+//   mover.held.received    it holds it; the file's place is free
 //   mover.pool.grown       a slot was added to the swap pool
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.

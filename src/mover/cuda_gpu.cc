@@ -199,6 +199,15 @@ void CudaGpu::FreeHost(HostMemory memory) {
   host_addresses_.GiveBack(memory.address);
 }
 
+// Only what goes to a file is ever mapped for the processor: that takes page tables, and time.
+Result<std::span<std::byte>> CudaGpu::BytesOf(const HostMemory& memory) {
+  auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
+  const CUmemAccessDesc access = {.location = on_host_.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  if (result) result = CheckCuda(cuda_.MemSetAccess(memory.address, kChunkBytes, &access, 1), "cuMemSetAccess");
+  if (!result) return std::unexpected(result.error());
+  return std::span(reinterpret_cast<std::byte*>(memory.address), kChunkBytes);
+}
+
 Result<HostMemory> CudaGpu::ImportHost(UniqueFd fd) {
   const auto handle = ImportMemory(fd, {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0});
   if (!handle) return std::unexpected(handle.error());

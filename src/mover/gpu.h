@@ -1,6 +1,7 @@
 // What the mover has a GPU do. One seam: the real one is in cuda_gpu.h, tests have their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,6 +37,8 @@ class Gpu {
   // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
   virtual Result<HostMemory> MakeHost() = 0;
   virtual void FreeHost(HostMemory memory) = 0;
+  // It as the processor sees it, from now on and for as long as it lives.
+  virtual Result<std::span<std::byte>> BytesOf(const HostMemory& memory) = 0;
 
   // What follows is for the loop's thread, and does not wait for the GPU.
 

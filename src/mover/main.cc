@@ -1,10 +1,11 @@
 // tessera-mover: moves programs' GPU memory to host memory and back, for the daemon, which starts one for each GPU.
 //
-// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES]
+// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]
 //
 // Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. --soft takes the soft GPU,
 // --driver the library at PATH, both unless TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the
-// swap pool leaves free. Exits 0 at the daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
+// swap pool leaves free. --file: descriptors 4 and 5 are the swap file and its table (swap_file.h). Exits 0 at the
+// daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -26,12 +27,13 @@
 namespace tessera::mover {
 namespace {
 
-constexpr int kDaemonFd = 3;
+constexpr int kDaemonFd = 3, kFileFd = 4, kTableFd = 5;
 
 struct Options {
   std::string gpu;
   std::string driver;
   bool soft = false;
+  bool file = false;
   std::uint64_t floor = DefaultFloor();
 };
 
@@ -40,6 +42,10 @@ bool ParseOptions(int count, char** arguments, Options& options) {
     const std::string_view argument = arguments[i];
     if (argument == "--soft") {
       options.soft = true;
+      continue;
+    }
+    if (argument == "--file") {
+      options.file = true;
       continue;
     }
     if (i + 1 == count) return false;
@@ -96,8 +102,16 @@ Result<void> Work(const Options& options) {
     if (free >= wire::kChunkBytes && free - wire::kChunkBytes >= floor) return {};
     return Fail(ENOMEM, FormatSize(free) + " of host memory are free, of which " + FormatSize(floor) + " stay so");
   };
+  std::optional<SwapFile> file;
+  if (options.file) {
+    auto opened =
+        SwapFile::Open(UniqueFd(fcntl(kFileFd, F_DUPFD_CLOEXEC, 0)), UniqueFd(fcntl(kTableFd, F_DUPFD_CLOEXEC, 0)));
+    if (!opened) return std::unexpected(opened.error());
+    file.emplace(std::move(*opened));
+  }
   // Never destroyed, nor is the driver ended: either might wait for what is under way. The kernel frees everything.
-  auto& mover = *new Mover(*gpu->release(), UniqueFd(fcntl(kDaemonFd, F_DUPFD_CLOEXEC, 0)), leaves_enough);
+  auto& mover =
+      *new Mover(*gpu->release(), UniqueFd(fcntl(kDaemonFd, F_DUPFD_CLOEXEC, 0)), leaves_enough, std::move(file));
   return mover.Run();
 }
 
@@ -116,7 +130,7 @@ int main(int count, char** arguments) {
   using namespace tessera::mover;
   Options options;
   if (!ParseOptions(count, arguments, options)) {
-    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES]\n", stderr);
+    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]\n", stderr);
     return 2;
   }
   SettleSurroundings(options);

@@ -21,14 +21,16 @@ namespace {
 constexpr Nanos kLookForCopies = 50 * kMicrosecond;
 constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
+constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: the disk has always something to do
 
 }  // namespace
 
-Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow)
+Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, std::optional<SwapFile> file)
     : gpu_(gpu),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       daemon_(epoll_.Get(), std::move(daemon)),
       copier_(gpu, pool_),
+      file_(std::move(file)),
       place_{.gpu = gpu_,
              .pool = pool_,
              .copier = copier_,
@@ -37,9 +39,15 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow)
                  [this](const auto& message) {
                    if (!daemon_.Send(BytesOf(message))) daemon_gone_ = true;
                  }},
+      disk_(file_ ? std::make_unique<Disk>(gpu, *file_) : nullptr),
       grower_(gpu, std::move(may_grow)) {
   epoll_event event = {.events = EPOLLIN, .data = {.fd = grower_.fd()}};
   epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, grower_.fd(), &event);
+  if (!file_) return;
+  place_.file = &*file_;
+  place_.disk = disk_.get();
+  event.data.fd = disk_->fd();
+  epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, disk_->fd(), &event);
 }
 
 Result<void> Mover::Run() {
@@ -58,7 +66,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   GoOn();
   GrowOrStarve();
-  ReportPool();
+  Report();
   if (place_.broken) return std::unexpected(*place_.broken);
   return !daemon_gone_;
 }
@@ -96,6 +104,7 @@ std::shared_ptr<Program> Mover::ByFd(int fd) const {
 
 void Mover::OnEvent(int fd, std::uint32_t events) {
   if (fd == grower_.fd()) return OnGrown();
+  if (disk_ && fd == disk_->fd()) return OnDisk();
   if (fd == daemon_.fd()) {
     if ((events & EPOLLOUT) && !daemon_.Flush()) daemon_gone_ = true;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) OnDaemon();
@@ -130,7 +139,8 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kProgram) {
     if (programs_.contains(message.program) || !fd) return;
     programs_.emplace(message.program,
-                      std::make_shared<Program>(place_, message.program, message.other, std::move(fd)));
+                      std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes),
+                                                message.other, std::move(fd)));
     return;
   }
   const auto found = programs_.find(message.program);
@@ -139,7 +149,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   switch (message.type) {
     case MoverType::kGone:
       programs_.erase(found);
-      return program->Gone();
+      return program->Gone(message.other != 0);
     case MoverType::kEvict:
       pool_.Resume();
       return program->Move(Direction::kOut, message.bytes / kChunkBytes + (message.bytes % kChunkBytes != 0 ? 1 : 0));
@@ -182,6 +192,7 @@ Demand Mover::DemandOfAll() const {
   for (const auto& [id, program] : programs_) {
     if (const std::uint64_t chunks = program->Demand(); chunks > 0) demand[program->domain()] += chunks;
   }
+  if (!demand.empty()) demand.begin()->second += place_.Reserve();
   return demand;
 }
 
@@ -191,23 +202,64 @@ void Mover::GrowOrStarve() {
     pool_.Resume();
   }
   if (grower_.busy()) return;
-  Pool::Job job = pool_.Next(DemandOfAll());
+  const Demand demand = DemandOfAll();
+  Pool::Job job = pool_.Next(demand);
   if (job.kind != Pool::Job::Kind::kNothing) return grower_.Start(std::move(job));
+  if (FileCold(demand)) return;
   for (const auto& [id, program] : programs_) program->Starve();
 }
 
-void Mover::ReportPool() {
-  MoverMessage now = {.type = MoverType::kPoolIs,
-                      .error = stopped_because_,
-                      .bytes = pool_.total() * kChunkBytes,
-                      .other = pool_.used() * kChunkBytes};
-  const bool changed = now.error != reported_.error || now.bytes != reported_.bytes || now.other != reported_.other;
-  report_due_ = report_due_ || changed;
-  if (!report_due_ || MonotonicNow() < report_at_) return;
-  place_.tell(now);
-  reported_ = now;
-  report_due_ = false;
-  report_at_ = MonotonicNow() + kBetweenReports;
+// Brings to the file what was stored the longest ago of programs that do not run, for as many slots as are missing.
+// False: nothing is on its way there, nor to where it could go there from.
+bool Mover::FileCold(const Demand& demand) {
+  if (!file_) return false;
+  std::uint64_t under_way = 0;
+  for (const auto& [id, program] : programs_) under_way += program->Filing();
+  for (const std::uint64_t missing = std::min(pool_.Missing(demand), kMostFiling);
+       under_way < missing && !place_.file_full; ++under_way) {
+    Program* coldest = nullptr;
+    for (const auto& [id, program] : programs_) {
+      const auto oldest = program->Oldest();
+      if (oldest && (coldest == nullptr || *oldest < *coldest->Oldest())) coldest = program.get();
+    }
+    if (coldest == nullptr || !coldest->FileOldest()) break;
+  }
+  const bool comes = std::ranges::any_of(programs_, [](const auto& each) { return each.second->Storing(); });
+  return under_way > 0 || (comes && !place_.file_full && file_->used() < file_->total());
+}
+
+void Mover::OnDisk() {
+  for (const auto& [move, result] : disk_->Finished()) {
+    const auto program = move->program;
+    program->OnDisk(move, result);
+  }
+}
+
+void Mover::Report() {
+  const Nanos now = MonotonicNow();
+  const MoverMessage pool = {.type = MoverType::kPoolIs,
+                             .error = stopped_because_,
+                             .bytes = pool_.total() * kChunkBytes,
+                             .other = pool_.used() * kChunkBytes};
+  MoverMessage file = {.type = MoverType::kFileIs};
+  if (file_) {
+    // What ended programs left is seen to be free some time after the daemon says that they are gone.
+    if (now >= report_at_ && file_->Sweep()) report_due_ = true;
+    file.error = place_.file_full ? place_.file_full->code : 0;
+    file.bytes = file_->total() * kChunkBytes;
+    file.other = file_->used() * kChunkBytes;
+  }
+  const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
+    return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
+  };
+  report_due_ = report_due_ || differ(pool, reported_pool_) || differ(file, reported_file_);
+  if (!report_due_ || now < report_at_) return;
+  place_.tell(pool);
+  if (file_) place_.tell(file);
+  reported_pool_ = pool;
+  reported_file_ = file;
+  report_due_ = file_ && file_->left() > 0;
+  report_at_ = now + kBetweenReports;
 }
 
 }  // namespace tessera::mover

@@ -14,8 +14,8 @@ namespace tessera::mover {
 // thread, and it waits for none of them.
 class Mover {
  public:
-  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's.
-  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow);
+  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `file`: the pool's second tier, if it has one.
+  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, std::optional<SwapFile> file = {});
 
   // Until the daemon closes its end, or the GPU is of no use any more.
   Result<void> Run();
@@ -32,7 +32,9 @@ class Mover {
   Demand DemandOfAll() const;
   void GoOn();
   void GrowOrStarve();
-  void ReportPool();
+  bool FileCold(const Demand& demand);
+  void OnDisk();
+  void Report();
   std::shared_ptr<Program> ByFd(int fd) const;
 
   Gpu& gpu_;
@@ -41,16 +43,18 @@ class Mover {
   bool daemon_gone_ = false;
   Pool pool_;
   Copier copier_;
+  std::optional<SwapFile> file_;
   Workplace place_;
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
 
-  int stopped_because_ = 0;        // errno value of why the pool did not grow when it last should have
-  Nanos resume_at_ = kNever;       // when it may try again
-  wire::MoverMessage reported_{};  // the last kPoolIs
-  Nanos report_at_ = 0;            // when the next one may be sent
+  int stopped_because_ = 0;   // errno value of why the pool did not grow when it last should have
+  Nanos resume_at_ = kNever;  // when it may try again
+  wire::MoverMessage reported_pool_{}, reported_file_{};  // as they were told last
+  Nanos report_at_ = 0;                                   // when the next one may be sent
   bool report_due_ = false;
 
-  Grower grower_;  // last, since its thread uses the GPU until it has ended
+  std::unique_ptr<Disk> disk_;  // null without a file. Its thread uses the GPU until it has ended, and so does
+  Grower grower_;               // the grower's
 };
 
 }  // namespace tessera::mover

@@ -183,6 +183,22 @@ TEST(MoverProcess, EndedProgramLeavesNothing) {
   EXPECT_TRUE(other.IsIntact());
 }
 
+TEST(MoverProcess, ANewLineFindsWhatIsOut) {
+  TestProgram program(4);
+  MoverProcess mover;
+  mover.Pool(0, 8);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  program.HangUp();
+  mover.Forget(1, true);
+  mover.Program(2, program);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 4 * kChunkBytes; }));
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_EQ(mover.Move(2, MoverType::kLoad, 4).error, 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
 TEST(MoverProcess, SilentProgramHoldsNobodyUp) {
   TestProgram silent(8, 1), other(8, 2);
   MoverProcess mover;

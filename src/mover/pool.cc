@@ -69,16 +69,19 @@ Pool::Job Pool::FreeOne(std::optional<Domain> domain) {
   return FreeSlot(slot);
 }
 
+std::uint64_t Pool::Missing(const Demand& demand) const {
+  std::uint64_t missing = 0;
+  for (const auto& [domain, chunks] : demand) missing += chunks - std::min(chunks, FreeOf(domain));
+  return missing - std::min(missing, FreeOf(std::nullopt));
+}
+
 Pool::Job Pool::Next(const Demand& demand) {
   if (!given_up_.empty()) {
     const Slot slot = given_up_.back();
     given_up_.pop_back();
     return FreeSlot(slot);
   }
-  std::uint64_t missing = 0;
-  for (const auto& [domain, chunks] : demand) missing += chunks - std::min(chunks, FreeOf(domain));
-  missing -= std::min(missing, FreeOf(std::nullopt));
-
+  const std::uint64_t missing = Missing(demand);
   const std::uint64_t target = std::min(most_, std::max(wanted_, total() + missing));
   if (total() < target && !stopped_) return {.kind = Job::Kind::kMake};
 

@@ -37,6 +37,9 @@ class Pool {
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
   std::uint64_t FreeFor(Domain domain) const;
+  std::uint64_t FreeSlots() const;  // for whomever
+  // What there is too little of for `demand`.
+  std::uint64_t Missing(const Demand& demand) const;
   // A program of `domain` is about to be given the slot's descriptor.
   void MarkGiven(Slot slot, Domain domain);
   void GiveBack(Slot slot);
@@ -65,7 +68,6 @@ class Pool {
 
   Slot Insert(State state);
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
-  std::uint64_t FreeSlots() const;
   Job FreeOne(std::optional<Domain> domain);
   Job FreeSlot(Slot slot);
 

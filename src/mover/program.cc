@@ -24,8 +24,8 @@ constexpr std::size_t kMostUnderWay = 6;
 
 }  // namespace
 
-Program::Program(Workplace& place, std::uint64_t id, Domain domain, UniqueFd line)
-    : place_(place), id_(id), domain_(domain), line_(place.epoll, std::move(line)) {}
+Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line)
+    : place_(place), id_(id), pid_(pid), domain_(domain), line_(place.epoll, std::move(line)) {}
 
 // ---- the daemon's wishes ----
 
@@ -34,25 +34,27 @@ void Program::Move(Direction direction, std::uint64_t chunks) {
   task.pending = true;
   task.left += chunks;
   task.error = 0;
+  rests_ = direction == Direction::kOut;
+  file_error_ = 0;
   if (fd() < 0) Finish(direction, task.left, EPIPE);
 }
 
 void Program::Settle() {
-  if (fd() < 0) {
-    place_.tell({.type = wire::MoverType::kSettled, .error = EPIPE, .program = id_});
-    return;
-  }
-  Say(LineType::kSettle, {});
-  questions_.push_back({.type = LineType::kSettle});
+  if (fd() < 0) return TellSettled(EPIPE);
+  rests_ = false;
+  settling_ = true;
+  file_error_ = 0;
+  GoOnSettling();
 }
 
-void Program::Gone() {
+void Program::Gone(bool lives) {
   gone_ = true;
   if (fd() >= 0) {
     hung_up_ = PeerHungUp();
     EndLine();
   }
-  if (copying_ == 0) ReleaseAll();
+  hung_up_ = hung_up_ && !lives;
+  if (copying_ == 0 && on_disk_ == 0) ReleaseAll();
 }
 
 // ---- asking ----
@@ -65,15 +67,16 @@ std::uint64_t Program::Asked() const {
 
 std::uint64_t Program::Demand() const {
   const Task& task = tasks_[static_cast<int>(Direction::kOut)];
-  if (active_ != Direction::kOut) return 0;
-  return Asked() + (task.error == 0 ? task.left : 0);
+  if (active_ != Direction::kOut) return ToRead();
+  return ToRead() + Asked() + (task.error == 0 ? task.left : 0);
 }
 
 void Program::Starve() {
+  StarveReading();
   Task& task = TaskOf(Direction::kOut);
-  if (active_ != Direction::kOut || task.left == 0 || task.error != 0) return;
-  if (place_.pool.FreeFor(domain_) <= Asked()) task.error = ENOMEM;
-  GoOn();
+  const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
+  if (evicts && place_.FreeFor(domain_) <= Asked()) task.error = ENOMEM;
+  if (evicts || file_error_ != 0) GoOn();
 }
 
 void Program::GoOn() {
@@ -82,6 +85,8 @@ void Program::GoOn() {
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
     if (!active_ && TaskOf(direction).pending) active_ = direction;
   }
+  ReadSome();
+  GoOnSettling();
   if (!active_) return;
   Task& task = TaskOf(*active_);
   while (task.left > 0 && task.error == 0 && MayAsk()) {
@@ -90,13 +95,19 @@ void Program::GoOn() {
     if (asked >= kMostAsked || asked + batches_.size() >= kMostUnderWay) return;
     std::uint64_t count = std::min<std::uint64_t>(task.left, wire::kMostChunks);
     if (*active_ == Direction::kOut) {
-      const std::uint64_t free = place_.pool.FreeFor(domain_);
+      const std::uint64_t free = place_.FreeFor(domain_);
       count = std::min(count, free - std::min(free, Asked()));
+    } else if (Filed()) {
+      const std::uint64_t ready = InSlots();
+      count = std::min(count, ready - std::min(ready, Asked()));
+      if (count == 0 && Asked() == 0 && file_error_ != 0) task.error = file_error_;
+      if (count == 0 && Asked() == 0 && Count(Tier::kLost) == stored_.size()) task.error = ESTALE;
     }
-    if (count == 0) return;
+    if (count == 0) break;
     Ask(*active_, static_cast<std::uint32_t>(count));
   }
-  if (batches_.empty() && Asked() == 0) Finish(*active_, task.left, task.left > 0 ? task.error : 0);
+  const bool done = task.left == 0 || task.error != 0;
+  if (done && batches_.empty() && Asked() == 0) Finish(*active_, task.left, task.left > 0 ? task.error : 0);
 }
 
 bool Program::MayAsk() const { return place_.baton.Free(MonotonicNow()); }
@@ -188,14 +199,16 @@ void Program::EndLine() {
     Forget(batch);
   }
   for (const Question& question : questions_) {
-    if (question.type == LineType::kSettle && !gone_)
-      place_.tell({.type = wire::MoverType::kSettled, .error = EPIPE, .program = id_});
+    if (question.type == LineType::kSettle) TellSettled(EPIPE);
+    if (question.move) held_.push_back(question.move->slot);  // it may hold that, or not
     if (question.batch == nullptr) continue;
     for (const Batch::Entry& entry : question.batch->entries) {
       if (question.batch->direction == Direction::kOut || entry.dropped) held_.push_back(entry.slot);
     }
     Forget(question.batch);
   }
+  if (std::exchange(settling_, false)) TellSettled(EPIPE);
+  LeaveFile();
   questions_.clear();
   if (active_) TaskOf(*active_).left += under_way;
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
@@ -230,7 +243,7 @@ void Program::OnCopied(const std::shared_ptr<Batch>& batch) {
   if (fd() < 0) {
     OnCopiedForNobody(*batch);
     Forget(batch);
-    if (gone_ && copying_ == 0) ReleaseAll();
+    if (gone_ && copying_ == 0 && on_disk_ == 0) ReleaseAll();
   } else {
     copied_.push_back(batch);
   }
@@ -284,6 +297,14 @@ void Program::GiveLoaded(const std::shared_ptr<Batch>& batch) {
 void Program::Refuse(LineType type, Direction direction, std::span<const std::uint64_t> chunks, int error) {
   Say(type, chunks);
   if (error != 0) TaskOf(direction).error = error;
+}
+
+void Program::Store(std::uint64_t chunk, Slot slot) {
+  stored_.emplace(chunk, Stored{.slot = slot, .number = place_.stored++});
+}
+
+void Program::TellSettled(int error) {
+  if (!gone_) place_.tell({.type = wire::MoverType::kSettled, .error = error, .program = id_});
 }
 
 void Program::TellMoved() {

@@ -9,6 +9,7 @@
 
 #include "mover/baton.h"
 #include "mover/copier.h"
+#include "mover/disk.h"
 #include "mover/packet_socket.h"
 #include "wire/line.h"
 #include "wire/mover.h"
@@ -23,8 +24,22 @@ struct Workplace {
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
   Baton baton = {};
-  std::uint64_t adopted = 0;    // slots that were made by an earlier mover
-  std::optional<Error> broken;  // the GPU is of no use any more
+  std::uint64_t adopted = 0;                            // slots that were made by an earlier mover
+  std::optional<Error> broken;                          // the GPU is of no use any more
+
+  // The second tier of the pool, where there is one.
+  SwapFile* file = nullptr;
+  Disk* disk = nullptr;
+  std::optional<Error> file_full = {};  // nothing more is written to it
+  std::uint64_t stored = 0;             // chunks so far: tells which was stored first
+
+  // The last slot is for what comes back, or nothing ever might: what is in the file passes through a slot.
+  std::uint64_t Reserve() const { return file != nullptr ? 1 : 0; }
+  // Slots that a program of `domain` may take to keep.
+  std::uint64_t FreeFor(Domain domain) const {
+    const std::uint64_t free = pool.FreeSlots();
+    return std::min(pool.FreeFor(domain), free - std::min(free, Reserve()));
+  }
 };
 
 // One program: the conversation on its line, what of it is under way, and the host memory that it has. It is not
@@ -32,7 +47,7 @@ struct Workplace {
 // the mover forgot it.
 class Program : public std::enable_shared_from_this<Program> {
  public:
-  Program(Workplace& place, std::uint64_t id, Domain domain, UniqueFd line);
+  Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line);
 
   int fd() const { return line_.fd(); }
   Domain domain() const { return domain_; }
@@ -40,13 +55,21 @@ class Program : public std::enable_shared_from_this<Program> {
   // The daemon's wishes.
   void Move(Direction direction, std::uint64_t chunks);
   void Settle();
-  void Gone();
+  void Gone(bool lives);
 
   // What epoll says of the line.
   void OnReadable();
   void OnWritable();
 
   void OnCopied(const std::shared_ptr<Batch>& batch);
+  void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
+
+  // Of what it has in slots and may have in the file: which was stored first, as Workplace::stored counts.
+  std::optional<std::uint64_t> Oldest() const;
+  // Has that brought to the file. False: the file has no place.
+  bool FileOldest();
+  std::uint64_t Filing() const;  // chunks on their way to the file
+  bool Storing() const;          // anything is on its way to a slot
 
   // Tells the program what was copied, as far as it may be asked now.
   void GiveCopied();
@@ -67,12 +90,25 @@ class Program : public std::enable_shared_from_this<Program> {
   // What the program has to answer, in order.
   struct Question {
     wire::LineType type{};
-    std::uint32_t asked = 0;       // kEvict and kLoad: chunks
-    std::shared_ptr<Batch> batch;  // kStored and kLoaded
+    std::uint32_t asked = 0;         // kEvict and kLoad: chunks
+    std::shared_ptr<Batch> batch;    // kStored and kLoaded
+    std::shared_ptr<FileMove> move;  // kFiled and kRead
+  };
+  // Where a chunk is that is out.
+  enum class Tier {
+    kSlot,
+    kFiling,  // in a slot, and on its way to the file
+    kFile,
+    kReading,  // in the file, and on its way to a slot
+    kLost,     // it says that it is in a file, and there is no such place
   };
   struct Stored {
     Slot slot = 0;
     bool loading = false;
+    std::uint64_t number = 0;  // as Workplace::stored counts
+    Tier tier = Tier::kSlot;
+    Place place = 0;                 // kFile
+    std::shared_ptr<FileMove> move;  // kFiling and kReading
   };
   // A kEvict or kLoad of the daemon.
   struct Task {
@@ -90,6 +126,9 @@ class Program : public std::enable_shared_from_this<Program> {
   Result<void> OnSettled(const wire::LineMessage& message);
   Result<void> OnDropped(const wire::LineMessage& message);
   Result<void> OnAdopt(Packet& packet);
+  Result<void> OnReleased(const wire::LineMessage& message);
+  Result<void> OnHeld(const wire::LineMessage& message);
+  Result<void> OnAdoptFiled(const wire::LineMessage& message);
   Result<Question> Answered(wire::LineType question);
   Result<void> AnsweredAsk(wire::LineType question, std::uint32_t count);
   Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
@@ -107,6 +146,22 @@ class Program : public std::enable_shared_from_this<Program> {
   void Say(wire::LineType type, std::span<const std::uint64_t> chunks, std::span<const int> fds = {});
   void Refuse(wire::LineType type, Direction direction, std::span<const std::uint64_t> chunks, int error);
   void TellMoved();
+  void TellSettled(int error);
+  void Store(std::uint64_t chunk, Slot slot);
+
+  // program_file.cc
+  std::uint64_t Count(Tier tier) const;
+  std::uint64_t InSlots() const;  // that could be loaded now
+  bool Filed() const;             // anything of it is in the file, or on its way
+  std::uint64_t ToRead() const;
+  void ReadSome();
+  void GoOnSettling();
+  void StarveReading();
+  void StartDisk(Stored& stored, const std::shared_ptr<FileMove>& move);
+  void OnDiskForNobody(FileMove& move);
+  void SayFiled(const std::shared_ptr<FileMove>& move);
+  void SayRead(const std::shared_ptr<FileMove>& move);
+  void LeaveFile();
 
   void HangUp();
   void EndLine();
@@ -116,6 +171,7 @@ class Program : public std::enable_shared_from_this<Program> {
 
   Workplace& place_;
   const std::uint64_t id_;
+  const pid_t pid_;
   const Domain domain_;
   PacketSocket line_;
   bool line_broke_ = false;  // found out while sending: it ends at the next turn
@@ -130,6 +186,10 @@ class Program : public std::enable_shared_from_this<Program> {
   Task tasks_[2];                                // by Direction
   std::optional<Direction> active_;              // the one that is under way: one at a time
   std::uint64_t moved_[2] = {};                  // chunks by Direction
+  bool rests_ = false;                           // it does not run, and nobody said that it is about to
+  bool settling_ = false;                        // what is in the file comes back, and then it is to be settled
+  int file_error_ = 0;                           // why something did not come back
+  std::size_t on_disk_ = 0;                      // moves that the disk works at
 };
 
 }  // namespace tessera::mover

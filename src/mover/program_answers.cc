@@ -53,11 +53,18 @@ Result<void> Program::OnPacket(Packet packet) {
       return OnTaken(message);
     case LineType::kSettled:
       return OnSettled(message);
+    case LineType::kReleased:
+      return OnReleased(message);
+    case LineType::kHeld:
+      return OnHeld(message);
     case LineType::kDropped:
     case LineType::kAdopt:
+    case LineType::kAdoptFiled:
       // No end of messages that say nothing: each of these takes something that there is no end of otherwise.
       if (message.count == 0) return Wrong("it named no chunk");
-      return message.type == LineType::kDropped ? OnDropped(message) : OnAdopt(packet);
+      return message.type == LineType::kDropped ? OnDropped(message)
+             : message.type == LineType::kAdopt ? OnAdopt(packet)
+                                                : OnAdoptFiled(message);
     default:
       return Wrong("it sent a message of a type that programs do not send");
   }
@@ -105,7 +112,7 @@ Result<void> Program::OnOffer(Packet& packet) {
   // Slots that were free when it was asked may be somebody else's by now.
   auto batch = std::make_shared<Batch>();
   for (const std::uint64_t chunk : ChunksOf(message)) {
-    const auto slot = place_.pool.Take(domain_);
+    const auto slot = place_.FreeFor(domain_) > 0 ? place_.pool.Take(domain_) : std::nullopt;
     if (!slot) break;
     batch->entries.push_back({.chunk = chunk, .slot = *slot});
   }
@@ -144,7 +151,7 @@ Result<void> Program::OnFreed(const LineMessage& message) {
     if (kept || entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else {
-      stored_.emplace(entry.chunk, Stored{.slot = entry.slot});
+      Store(entry.chunk, entry.slot);
     }
     kept ? ++task.left : ++freed;
   }
@@ -162,6 +169,8 @@ Result<void> Program::OnWant(Packet& packet) {
   for (const std::uint64_t chunk : ChunksOf(message)) {
     const auto found = stored_.find(chunk);
     if (found == stored_.end() || found->second.loading) return Wrong("it wants a chunk that is not stored");
+    if (found->second.tier == Tier::kFile || found->second.tier == Tier::kReading)
+      return Wrong("it wants a chunk that is in the file");
   }
   if (message.count == 0) return {};
   const auto chunks = ChunksOf(message);
@@ -221,7 +230,7 @@ Result<void> Program::OnTaken(const LineMessage& message) {
 Result<void> Program::OnSettled(const LineMessage& message) {
   const auto question = Answered(LineType::kSettle);
   if (!question) return std::unexpected(question.error());
-  place_.tell({.type = wire::MoverType::kSettled, .error = message.error == 0 ? 0 : ErrorOf(message), .program = id_});
+  TellSettled(message.error == 0 ? 0 : ErrorOf(message));
   return {};
 }
 
@@ -229,10 +238,14 @@ Result<void> Program::OnSettled(const LineMessage& message) {
 Result<void> Program::OnDropped(const LineMessage& message) {
   for (const std::uint64_t chunk : ChunksOf(message)) {
     if (const auto found = stored_.find(chunk); found != stored_.end()) {
-      if (found->second.loading) {
+      const Stored& stored = found->second;
+      if (stored.move) stored.move->dropped = true;
+      if (stored.loading) {
         UnderWay(Direction::kIn, chunk)->dropped = true;
-      } else {
-        place_.pool.GiveBack(found->second.slot);
+      } else if (stored.tier == Tier::kSlot) {
+        place_.pool.GiveBack(stored.slot);
+      } else if (stored.tier == Tier::kFile) {
+        place_.file->GiveBack(stored.place);
       }
       stored_.erase(found);
     } else if (Batch::Entry* entry = UnderWay(Direction::kOut, chunk); entry != nullptr) {
@@ -254,7 +267,7 @@ Result<void> Program::OnAdopt(Packet& packet) {
     auto memory = place_.gpu.ImportHost(std::move(packet.fds[i]));
     if (!memory) return Fail(EPROTO, "of what is to be adopted: " + memory.error().message);
     ++place_.adopted;
-    stored_.emplace(chunk, Stored{.slot = place_.pool.Adopt(std::move(*memory), domain_)});
+    Store(chunk, place_.pool.Adopt(std::move(*memory), domain_));
   }
   return {};
 }

@@ -200,8 +200,9 @@ CUresult Heap::SetAccess(std::uint64_t address, std::uint64_t bytes) const {
 void Heap::Unback(Region& region, std::size_t index) {
   Chunk& chunk = region.chunks[index];
   if (!stopped_) {
-    if (chunk.backing != Backing::kHost) driver_.Unmap(region.AddressOf(index), region.chunk_bytes);
-    driver_.Release(chunk.handle);
+    const bool mapped = chunk.backing == Backing::kDevice || chunk.backing == Backing::kHostMapped;
+    if (mapped) driver_.Unmap(region.AddressOf(index), region.chunk_bytes);
+    if (chunk.backing != Backing::kFile) driver_.Release(chunk.handle);
   }
   Set(region, chunk, Backing::kNone, 0);
   Unshare(region, index);
@@ -227,7 +228,8 @@ void Heap::Count(const Region& region, const Chunk& chunk) {
 
 void Heap::Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) {
   if (chunk.backing == Backing::kNone) return;
-  if (chunk.backing == Backing::kHost || chunk.offered || chunk.wanted) figures_.unsafe += bytes;
+  if (chunk.backing == Backing::kHost || chunk.backing == Backing::kFile || chunk.offered || chunk.wanted)
+    figures_.unsafe += bytes;
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += bytes;
     if (chunk.pins > 0) figures_.recalled += bytes;
@@ -298,10 +300,11 @@ std::uint64_t Heap::Vacate(const Block& block) {
   return freed;
 }
 
-// A chunk without blocks that is in host memory goes at once. One that is on its way goes when it has arrived.
+// A chunk without blocks that is in host memory, or in the file, goes at once. One that is on its way goes when it has
+// arrived.
 void Heap::ReleaseEmpty(Region& region, std::size_t index) {
   Chunk& chunk = region.chunks[index];
-  if (chunk.blocks > 0 || chunk.wanted || !chunk.InHost()) return;
+  if (chunk.blocks > 0 || chunk.wanted || chunk.backing == Backing::kNone || chunk.backing == Backing::kDevice) return;
   Unback(region, index);
   // What it was never told of would be a lie.
   if (std::exchange(chunk.known, false)) dropped_.push_back(region.AddressOf(index));

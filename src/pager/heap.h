@@ -23,7 +23,7 @@ namespace tessera::pager {
 
 struct HeapFigures {
   std::uint64_t resident = 0;  // bytes in chunks that are backed by GPU memory, those without blocks included
-  std::uint64_t swapped = 0;   // by host memory
+  std::uint64_t swapped = 0;   // by host memory, or in the mover's file
   std::uint64_t pinned = 0;    // part of `resident` that must not move
   std::uint64_t empty = 0;     // part of `resident` without blocks
   std::uint64_t unsafe = 0;    // in chunks that kernels must not touch now: without an address, or being copied
@@ -49,6 +49,7 @@ enum class Backing : std::uint8_t {
   kDevice,      // GPU memory, mapped
   kHost,        // host memory, not mapped: the program does not run
   kHostMapped,  // host memory, mapped: kernels reach it over the bus
+  kFile,        // the mover's file, under Chunk::key: the program does not run
 };
 
 struct Chunk {
@@ -61,6 +62,7 @@ struct Chunk {
   std::uint32_t pins = 0;     // reasons why it must not move
   Nanos empty_since = 0;      // while it has no blocks
   Driver::Handle handle = 0;  // of what it is backed by
+  std::uint64_t key = 0;      // kFile: by which a mover finds it
   Driver::Handle coming = 0;  // while it is wanted: the GPU memory that it is copied to
 
   bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }

@@ -102,6 +102,12 @@ bool LineAgent::On(const Message& message, std::span<UniqueFd> fds, std::vector<
     case LineType::kSettle:
       answers->push_back(Settle());
       return true;
+    case LineType::kFiled:
+      answers->push_back(Filed(message));
+      return true;
+    case LineType::kRead:
+      answers->push_back(Read(message, fds));
+      return true;
     default:
       return false;
   }
@@ -250,8 +256,50 @@ LineAgent::Answer LineAgent::Settle() {
   Heap::Region& region = heap_.large_;
   Answer answer{.message = {.type = LineType::kSettled}, .fds = {}};
   std::int32_t& error = answer.message.error;
+  bool filed = false;
   for (std::size_t i = 0; i < region.chunks.size() && error == CUDA_SUCCESS; ++i) {
     if (region.chunks[i].backing == Backing::kHost) error = MapHost(i);
+    filed |= region.chunks[i].backing == Backing::kFile;
+  }
+  if (error == CUDA_SUCCESS && filed) error = CUDA_ERROR_NOT_READY;
+  return answer;
+}
+
+// What was freed on the way is none of the named chunks any more, and was said to be dropped before this answer.
+LineAgent::Answer LineAgent::Filed(const Message& message) {
+  Heap::Region& region = heap_.large_;
+  Answer answer{.message = {.type = LineType::kReleased}, .fds = {}};
+  for (std::uint32_t n = 0; n < message.count; ++n) {
+    Message one{.count = 1};
+    one.chunk[0] = message.chunk[n];
+    const auto index = Indices(one, [](const Chunk& chunk) { return InHost(chunk) && chunk.known && !chunk.wanted; });
+    if (index.empty()) continue;
+    Chunk& chunk = region.chunks[index.front()];
+    if (chunk.backing == Backing::kHostMapped) heap_.driver_.Unmap(message.chunk[n], region.chunk_bytes);
+    heap_.driver_.Release(chunk.handle);
+    heap_.Set(region, chunk, Backing::kFile, 0);
+    chunk.key = message.key[n];
+    answer.message.chunk[answer.message.count++] = message.chunk[n];
+  }
+  return answer;
+}
+
+LineAgent::Answer LineAgent::Read(const Message& message, std::span<UniqueFd> fds) {
+  Heap::Region& region = heap_.large_;
+  Answer answer{.message = {.type = LineType::kHeld}, .fds = {}};
+  for (std::uint32_t n = 0; n < message.count; ++n) {
+    Message one{.count = 1};
+    one.chunk[0] = message.chunk[n];
+    const auto index = Indices(one, [](const Chunk& chunk) { return chunk.backing == Backing::kFile && chunk.known; });
+    if (index.empty()) continue;
+    Driver::Handle handle = 0;
+    const CUresult result =
+        heap_.driver_.Import(&handle, AsHandle(fds[n].Get()), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) continue;
+    Chunk& chunk = region.chunks[index.front()];
+    heap_.Set(region, chunk, Backing::kHost, handle);
+    chunk.key = 0;
+    answer.message.chunk[answer.message.count++] = message.chunk[n];
   }
   return answer;
 }
@@ -313,6 +361,21 @@ void LineAgent::Adopt(std::vector<Answer>* answers) {
     answer.fds.emplace_back(fd);
     if (answer.message.count < wire::kMostChunks) continue;
     answers->push_back(std::exchange(answer, {.message = {.type = LineType::kAdopt}, .fds = {}}));
+  }
+  if (answer.message.count > 0) answers->push_back(std::move(answer));
+  AdoptFiled(answers);
+}
+
+void LineAgent::AdoptFiled(std::vector<Answer>* answers) {
+  Heap::Region& region = heap_.large_;
+  Answer answer{.message = {.type = LineType::kAdoptFiled}, .fds = {}};
+  for (std::size_t i = 0; i < region.chunks.size(); ++i) {
+    Chunk& chunk = region.chunks[i];
+    if (chunk.backing != Backing::kFile || std::exchange(chunk.known, true)) continue;
+    answer.message.chunk[answer.message.count] = region.AddressOf(i);
+    answer.message.key[answer.message.count++] = chunk.key;
+    if (answer.message.count < wire::kMostChunks) continue;
+    answers->push_back(std::exchange(answer, {.message = {.type = LineType::kAdoptFiled}, .fds = {}}));
   }
   if (answer.message.count > 0) answers->push_back(std::move(answer));
 }

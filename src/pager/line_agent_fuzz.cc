@@ -16,7 +16,7 @@ using wire::LineMessage;
 using wire::LineType;
 
 // Types of messages that a byte chooses from: all that there are, and some that are not.
-constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 65, 71, 0, 9999};
+constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 65, 9999};
 
 class Run {
  public:
@@ -95,7 +95,8 @@ class Run {
       if (how % 16 == 5) {
         fd.Reset(memfd_create("nothing", MFD_CLOEXEC));
       } else {
-        given.push_back(driver_.MakeForMover(kChunkBytes, message.type == LineType::kStored, {}, &fd));
+        given.push_back(driver_.MakeForMover(
+            kChunkBytes, message.type == LineType::kStored || message.type == LineType::kRead, {}, &fd));
       }
     }
     agent_.On(message, fds, &answers_);
@@ -106,6 +107,8 @@ class Run {
       if (answer.message.type == LineType::kFreed && answer.message.error == 0) room_.Moved(-bytes);
       if (answer.message.type == LineType::kTaken && answer.message.error == 0) room_.Moved(bytes);
       if (answer.message.type == LineType::kOffer || answer.message.type == LineType::kWant) named_ = answer.message;
+      if (answer.message.type == LineType::kReleased || answer.message.type == LineType::kFreed)
+        named_ = answer.message;
     }
   }
 

@@ -40,7 +40,7 @@ std::uint64_t DomainOf(const Process& process) {
 UniqueFd ResidencyServer::MakeLine(Process& process) {
   Residence& residence = process.residence;
   if (residence.number != 0 && mover_ready_)
-    mover_->Send({.type = wire::MoverType::kGone, .program = residence.number});
+    mover_->Send({.type = wire::MoverType::kGone, .program = residence.number, .other = 1});
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
   residence.number = next_number_++;
@@ -63,7 +63,10 @@ void ResidencyServer::Abandon(Residence& residence) {
 void ResidencyServer::Introduce(Process& process) {
   Residence& residence = process.residence;
   if (!residence.line) return;
-  mover_->Send({.type = wire::MoverType::kProgram, .program = residence.number, .other = DomainOf(process)},
+  mover_->Send({.type = wire::MoverType::kProgram,
+                .program = residence.number,
+                .bytes = static_cast<std::uint64_t>(process.pid),
+                .other = DomainOf(process)},
                residence.line.Get());
   residence.line.Reset();
 }

@@ -5,7 +5,9 @@
 // The mover asks, the program answers each question with exactly one message, in order. GPU memory is always the
 // program's own making, because memory that was imported cannot be exported again; host memory is the mover's. What is
 // in a chunk never exists in one place only that could go: a program keeps its GPU memory until it holds the host
-// memory of the copy, and its host memory until the GPU memory of the copy is mapped.
+// memory of the copy, and its host memory until the GPU memory of the copy is mapped. Likewise where the mover has a
+// file: the program keeps its host memory until the mover says that the chunk is in the file, with a key by which any
+// mover finds it there, and the file keeps it until the program holds host memory again.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ inline constexpr std::uint64_t kChunkBytes = 32u << 20;
 inline constexpr std::uint32_t kMostChunks = 8;  // of one message: 256 MiB, which take 5 ms on the way
 
 inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
-inline constexpr std::uint16_t kLineVersion = 1;
+inline constexpr std::uint16_t kLineVersion = 2;
 
 enum class LineType : std::uint16_t {
   // mover → program
@@ -33,6 +35,8 @@ enum class LineType : std::uint16_t {
   kLoaded = 5,  // the named chunks, which were wanted, are copied into their GPU memory. Answered by kTaken
   kStay = 6,    // the named chunks, which were wanted, were not copied (no room): they stay out. No answer
   kSettle = 7,  // make every address valid, by host memory where a chunk stays out. Answered by kSettled
+  kFiled = 8,   // the named chunks, which were stored, are in the file as well, under these keys. Answered by kReleased
+  kRead = 9,    // the named chunks, which were filed, are in this host memory (descriptors). Answered by kHeld
   // program → mover
   kOffer = 65,    // chunks to go, coldest first; their GPU memory comes along (descriptors). count 0: there are none
   kFreed = 66,    // the GPU memory of the named chunks is given back. error: of none of them, they stay
@@ -42,6 +46,9 @@ enum class LineType : std::uint16_t {
   kSettled = 69,  // error: an address is not valid, the program must not run
   kDropped = 70,  // without a question: the program needs the named chunks no more, which were stored
   kAdopt = 71,    // without a question, to a new mover: the named chunks are stored in this host memory (descriptors)
+  kReleased = 72,    // the host memory of the named chunks is given back; of others of the question it is not
+  kHeld = 73,        // the named chunks are stored again; others of the question stay in the file
+  kAdoptFiled = 74,  // without a question, to a new mover: the named chunks are in the file, under these keys
 };
 
 struct LineMessage {
@@ -51,8 +58,9 @@ struct LineMessage {
   std::uint32_t count = 0;                // of chunks, at most kMostChunks
   std::int32_t error = 0;                 // CUresult of what failed, where the type has one
   std::uint64_t chunk[kMostChunks] = {};  // the program's names for them; the mover compares them only
+  std::uint64_t key[kMostChunks] = {};    // of kFiled and kAdoptFiled: the mover's names, which nobody can guess
 };
-static_assert(sizeof(LineMessage) == 80);
+static_assert(sizeof(LineMessage) == 144);
 
 // How many descriptors come along with a message.
 inline std::uint32_t DescriptorsOf(const LineMessage& message) {
@@ -61,6 +69,7 @@ inline std::uint32_t DescriptorsOf(const LineMessage& message) {
     case LineType::kWant:
     case LineType::kOffer:
     case LineType::kAdopt:
+    case LineType::kRead:
       return message.count;
     default:
       return 0;

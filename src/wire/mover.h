@@ -13,12 +13,15 @@ namespace tessera::wire {
 enum class MoverType : std::uint32_t {
   // daemon → mover
   kPool = 1,     // bytes: what the swap pool should have; other: what it may have at most. Grown in the background
-  kProgram = 2,  // a program: its line comes along (descriptor). other: its domain. Host memory that a program of one
-                 // domain was given is never given to one of another: a program can keep what it once had
-  kGone = 3,     // the program has ended, or is nobody's any more: all that was its own is free
-  kEvict = 4,    // move this many bytes more of the program out (rounded up to chunks)
+  kProgram = 2,  // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that a
+                 // program of one domain was given is never given to one of another: a program can keep what it once
+                 // had
+  kGone = 3,     // the program has ended, or is nobody's any more: all that was its own is free. other: 1 if it lives,
+                 // and gets another line, on which it says what it has
+  kEvict = 4,    // move this many bytes more of the program out (rounded up to chunks). From now on, until kLoad or
+                 // kSettle, what it has in host memory may go on to the file
   kLoad = 5,     // move this many bytes more of the program in (rounded down to chunks)
-  kSettle = 6,   // make all addresses of the program valid
+  kSettle = 6,   // make all addresses of the program valid; nothing of it is in the file then
   // mover → daemon
   kReady = 65,    // it can move. bytes: GPU memory that it takes for itself
   kPoolIs = 66,   // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
@@ -26,7 +29,9 @@ enum class MoverType : std::uint32_t {
   kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the
                   // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA)
   kLoaded = 69,   // likewise
-  kSettled = 70,  // error: not all addresses are valid
+  kSettled = 70,  // error: not all addresses are valid (ENOMEM: no host memory for what is in the file; EIO: the file
+                  // cannot be read, or CUDA; ESTALE: it is in no file any more)
+  kFileIs = 72,   // bytes: what the swap file holds at most; other: what it holds; error: why nothing more is written
   kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
 };
 

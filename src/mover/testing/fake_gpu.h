@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "mover/gpu.h"
+#include "wire/line.h"
 
 namespace tessera::mover {
 
@@ -30,6 +31,7 @@ class FakeGpu : public Gpu {
     ++freed;
     ++hosts_left;
   }
+  Result<std::span<std::byte>> BytesOf(const HostMemory&) override { return std::span(bytes_); }
   Result<HostMemory> ImportHost(UniqueFd fd) override { return NewHost(std::move(fd)); }
   Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) override {
     if (import_error != 0) return Fail(import_error, "no import");
@@ -52,6 +54,7 @@ class FakeGpu : public Gpu {
     FakeGpu& gpu;
     std::uint32_t number;
   };
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(wire::kChunkBytes);  // of all host memory
   Result<HostMemory> NewHost(UniqueFd fd) {
     ++hosts;
     return HostMemory{.fd = std::move(fd)};

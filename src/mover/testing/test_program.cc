@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -120,7 +121,7 @@ TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
 TestProgram::~TestProgram() {
   for (auto& [name, chunk] : chunks_) {
     LeaveOut(chunk);
-    Unmap(chunk);
+    if (chunk.key == 0) Unmap(chunk);
   }
 }
 
@@ -191,7 +192,13 @@ bool TestProgram::Answer() {
       for (std::uint32_t i = 0; i < message->count; ++i) LeaveOut(chunks_.at(message->chunk[i]));
       break;
     case LineType::kSettle:
-      Send({.type = LineType::kSettled});
+      Send({.type = LineType::kSettled, .error = InFile() > 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS});
+      break;
+    case LineType::kFiled:
+      Release(*message);
+      break;
+    case LineType::kRead:
+      Hold(*message, std::span(fds).first(received));
       break;
     default:
       ADD_FAILURE() << "the mover sent a message of type " << static_cast<int>(message->type);
@@ -205,7 +212,7 @@ void TestProgram::Offer(std::uint32_t count) {
   std::vector<UniqueFd> owned;
   std::vector<int> fds;
   for (auto& [name, chunk] : chunks_) {
-    if (offer.count == count || chunk.host || chunk.offered) continue;
+    if (offer.count == count || chunk.host || chunk.key != 0 || chunk.offered) continue;
     chunk.offered = true;
     offer.chunk[offer.count++] = name;
     owned.push_back(driver_.Export(chunk.memory));
@@ -251,7 +258,40 @@ void TestProgram::Take(const LineMessage& message, std::span<UniqueFd> fds, bool
   Send(answer);
 }
 
+void TestProgram::Release(const LineMessage& message) {
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    Chunk& chunk = chunks_.at(message.chunk[i]);
+    EXPECT_TRUE(chunk.host && !chunk.wanted && message.key[i] != 0);
+    Unmap(chunk);
+    chunk.host.Reset();
+    chunk.key = message.key[i];
+  }
+  LineMessage answer = message;
+  answer.type = LineType::kReleased;
+  Send(answer);
+}
+
+void TestProgram::Hold(const LineMessage& message, std::span<UniqueFd> fds) {
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    Chunk& chunk = chunks_.at(message.chunk[i]);
+    EXPECT_NE(chunk.key, 0u);
+    Map(chunk, Import(driver_, fds[i].Get()));
+    chunk.host = std::move(fds[i]);
+    chunk.key = 0;
+  }
+  LineMessage answer = message;
+  answer.type = LineType::kHeld;
+  Send(answer);
+}
+
 void TestProgram::Adopt() {
+  for (const auto& [name, chunk] : chunks_) {
+    if (chunk.key == 0) continue;
+    LineMessage adopt = {.type = LineType::kAdoptFiled, .count = 1};
+    adopt.chunk[0] = name;
+    adopt.key[0] = chunk.key;
+    Send(adopt);
+  }
   for (const auto& [name, chunk] : chunks_) {
     if (!chunk.host) continue;
     LineMessage adopt = {.type = LineType::kAdopt, .count = 1};
@@ -265,18 +305,24 @@ void TestProgram::Drop(std::uint64_t name) {
   LineMessage drop = {.type = LineType::kDropped, .count = 1};
   drop.chunk[0] = name;
   Send(drop);
-  Unmap(chunks_.at(name));
+  if (chunks_.at(name).key == 0) Unmap(chunks_.at(name));
   chunks_.erase(name);
 }
 
 std::size_t TestProgram::Out() const {
   return static_cast<std::size_t>(
-      std::ranges::count_if(chunks_, [](const auto& each) { return static_cast<bool>(each.second.host); }));
+      std::ranges::count_if(chunks_, [](const auto& each) { return each.second.host || each.second.key != 0; }));
+}
+
+std::size_t TestProgram::InFile() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(chunks_, [](const auto& each) { return each.second.key != 0; }));
 }
 
 bool TestProgram::IsIntact() const {
   static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
   return std::ranges::all_of(chunks_, [&](const auto& each) {
+    if (each.second.key != 0) return true;  // nobody can tell
     MUST(driver_.copy_out(words.data(), each.second.address, kChunkBytes));
     return std::memcmp(words.data(), Content(seed_, each.first).data(), kChunkBytes) == 0;
   });
@@ -284,7 +330,14 @@ bool TestProgram::IsIntact() const {
 
 // ---- the mover's process ----
 
-MoverProcess::MoverProcess(const std::string& floor, const std::string& fault, const std::string& gpu) {
+TestFile::TestFile(std::uint64_t chunks)
+    : file(memfd_create("swap", MFD_CLOEXEC)), table(memfd_create("table", MFD_CLOEXEC)) {
+  EXPECT_EQ(ftruncate(file.Get(), static_cast<off_t>(chunks * kChunkBytes)), 0);
+  EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * sizeof(SwapFile::Entry))), 0);
+}
+
+MoverProcess::MoverProcess(const std::string& floor, const std::string& fault, const std::string& gpu,
+                           const TestFile* file) {
   const TestDriver& driver = TestDriver::Get();
   int pair[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
@@ -294,10 +347,18 @@ MoverProcess::MoverProcess(const std::string& floor, const std::string& fault, c
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, other.Get(), 3);
+  const UniqueFd swap(file != nullptr ? fcntl(file->file.Get(), F_DUPFD_CLOEXEC, 10) : -1);
+  const UniqueFd table(file != nullptr ? fcntl(file->table.Get(), F_DUPFD_CLOEXEC, 10) : -1);
+  if (file != nullptr) {
+    posix_spawn_file_actions_adddup2(&actions, swap.Get(), 4);
+    posix_spawn_file_actions_adddup2(&actions, table.Get(), 5);
+  }
   const char* mover = std::getenv("TESSERA_TEST_MOVER");
-  std::string words[] = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu", gpu.empty() ? driver.uuid : gpu, "--floor",
-                         floor};
-  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), words[4].data(), nullptr};
+  std::string words[] = {
+      mover != nullptr ? mover : TESSERA_MOVER, "--gpu", gpu.empty() ? driver.uuid : gpu, "--floor", floor, "--file"};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(),
+                       words[3].data(), words[4].data(), file != nullptr ? words[5].data() : nullptr,
+                       nullptr};
   if (!fault.empty()) setenv("TESSERA_FAULT", fault.c_str(), 1);
   EXPECT_EQ(posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments, environ), 0);
   unsetenv("TESSERA_FAULT");
@@ -324,12 +385,13 @@ void MoverProcess::Pool(std::uint64_t wanted, std::uint64_t most) {
 
 void MoverProcess::Program(std::uint64_t id, TestProgram& program, std::uint64_t domain) {
   const UniqueFd line = program.NewLine();
-  Send({.type = MoverType::kProgram, .program = id, .other = domain}, line.Get());
+  Send({.type = MoverType::kProgram, .program = id, .bytes = static_cast<std::uint64_t>(getpid()), .other = domain},
+       line.Get());
   programs_[id] = &program;
 }
 
-void MoverProcess::Forget(std::uint64_t id) {
-  Send({.type = MoverType::kGone, .program = id});
+void MoverProcess::Forget(std::uint64_t id, bool lives) {
+  Send({.type = MoverType::kGone, .program = id, .other = lives ? 1u : 0u});
   programs_.erase(id);
 }
 

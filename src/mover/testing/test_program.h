@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "mover/cuda_library.h"
+#include "mover/swap_file.h"
 #include "wire/line.h"
 #include "wire/mover.h"
 
@@ -50,7 +51,8 @@ class TestProgram {
   void Drop(std::uint64_t chunk);
   void Send(wire::LineMessage message, std::span<const int> fds = {});
 
-  std::size_t Out() const;  // chunks in host memory
+  std::size_t Out() const;     // chunks that are not on the GPU
+  std::size_t InFile() const;  // of them, in the file
   // Whether every chunk has the content that it was made with, wherever it is.
   bool IsIntact() const;
   std::vector<ino_t> HostMemories() const { return host_memories_; }  // that it was ever given
@@ -65,7 +67,8 @@ class TestProgram {
   struct Chunk {
     cuda::CUdeviceptr address = 0;
     cuda::CUmemGenericAllocationHandle memory = 0;
-    UniqueFd host;                                  // while it is out
+    UniqueFd host;                                  // while it is in host memory
+    std::uint64_t key = 0;                          // while it is in the file
     cuda::CUmemGenericAllocationHandle coming = 0;  // while it is wanted: what it is copied to
     bool offered = false;
     bool wanted = false;
@@ -76,6 +79,8 @@ class TestProgram {
   void Offer(std::uint32_t count);
   void Want(std::uint32_t count);
   void Take(const wire::LineMessage& message, std::span<UniqueFd> fds, bool stored);
+  void Release(const wire::LineMessage& message);
+  void Hold(const wire::LineMessage& message, std::span<UniqueFd> fds);
 
   const TestDriver& driver_ = TestDriver::Get();
   const std::uint64_t seed_;
@@ -84,17 +89,24 @@ class TestProgram {
   std::vector<ino_t> host_memories_;
 };
 
+// A swap file and its table, which outlive movers as they do with the daemon.
+struct TestFile {
+  explicit TestFile(std::uint64_t chunks);
+  UniqueFd file, table;
+};
+
 // The mover's process, and the daemon's side of its socket.
 class MoverProcess {
  public:
-  explicit MoverProcess(const std::string& floor = "64MiB", const std::string& fault = "", const std::string& gpu = "");
+  explicit MoverProcess(const std::string& floor = "64MiB", const std::string& fault = "", const std::string& gpu = "",
+                        const TestFile* file = nullptr);
   ~MoverProcess();
   MoverProcess(const MoverProcess&) = delete;
 
   void Send(wire::MoverMessage message, int fd = -1);
   void Pool(std::uint64_t wanted, std::uint64_t most);  // in chunks
   void Program(std::uint64_t id, TestProgram& program, std::uint64_t domain = 0);
-  void Forget(std::uint64_t id);
+  void Forget(std::uint64_t id, bool lives = false);
 
   // Lets programs and daemon talk until the condition holds. False if it does not in 30 s, or the mover ended before.
   bool Until(const std::function<bool()>& condition);
@@ -110,6 +122,7 @@ class MoverProcess {
   pid_t pid() const { return pid_; }
   std::size_t Descriptors() const;
   void CloseSocket() { socket_.Reset(); }
+  wire::MoverMessage file() const { return Last(0, wire::MoverType::kFileIs); }
   // Its status as of waitpid(2).
   int Wait();
 

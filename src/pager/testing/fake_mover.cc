@@ -29,7 +29,9 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
   switch (answer.message.type) {
     case LineType::kDropped:
       for (const std::uint64_t chunk : chunks) {
-        if (!stored_.contains(chunk)) complaints_.push_back("it dropped a chunk that is not stored");
+        if (!stored_.contains(chunk) && !filed_.contains(chunk))
+          complaints_.push_back("it dropped a chunk that is not stored");
+        if (auto gone = filed_.extract(chunk)) file_.erase(gone.mapped());
         const bool loading = std::ranges::any_of(wants_, [&](const auto& want) { return Names(want.chunks, chunk); });
         if (loading) complaints_.push_back("it dropped a chunk that it wants");
         if (auto gone = stored_.extract(chunk)) driver_.DropForMover(gone.mapped());
@@ -57,9 +59,42 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
         stored_.emplace(chunks[i], driver_.ImportForMover(answer.fds[i]));
       }
       break;
+    case LineType::kAdoptFiled:
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        if (!file_.contains(answer.message.key[i])) complaints_.push_back("it knows a wrong key");
+        filed_.emplace(chunks[i], answer.message.key[i]);
+      }
+      break;
     default:
       break;
   }
+}
+
+bool FakeMover::File(std::uint64_t chunk) {
+  LineMessage message = Named(LineType::kFiled, {&chunk, 1});
+  message.key[0] = next_key_++;
+  if (Say(message, {}, LineType::kReleased).count == 0) return false;
+  const auto stored = stored_.find(chunk);
+  file_.emplace(message.key[0], driver_.WordsOf(stored->second));
+  filed_.emplace(chunk, message.key[0]);
+  driver_.DropForMover(stored->second);
+  stored_.erase(stored);
+  return true;
+}
+
+bool FakeMover::ReadBack(std::uint64_t chunk) {
+  const auto filed = filed_.find(chunk);
+  std::vector<UniqueFd> fds(1);
+  const Driver::Handle handle = driver_.MakeForMover(
+      kChunkBytes, true, filed == filed_.end() ? FakeDriver::Words{} : file_.at(filed->second), &fds[0]);
+  if (Say(Named(LineType::kRead, {&chunk, 1}), std::move(fds), LineType::kHeld).count == 0) {
+    driver_.DropForMover(handle);
+    return false;
+  }
+  stored_.emplace(chunk, handle);
+  file_.erase(filed->second);
+  filed_.erase(filed);
+  return true;
 }
 
 LineMessage FakeMover::Say(const LineMessage& message, std::vector<UniqueFd> fds, LineType wanted) {
@@ -153,6 +188,7 @@ void FakeMover::HearDropped() {
 void FakeMover::Forget() {
   for (const auto& [chunk, handle] : stored_) driver_.DropForMover(handle);
   stored_.clear();
+  filed_.clear();
   offers_.clear();
   wants_.clear();
 }

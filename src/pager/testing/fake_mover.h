@@ -31,11 +31,16 @@ class FakeMover {
   std::uint32_t Evict(std::uint32_t count);
   std::uint32_t Load(std::uint32_t count);
 
-  // The line is gone, and another mover comes.
+  // A stored chunk goes on to the file, or comes back from there to new host memory. False: the program would not.
+  bool File(std::uint64_t chunk);
+  bool ReadBack(std::uint64_t chunk);
+
+  // The line is gone, and another mover comes. The file stays.
   void Restart();
   void HearDropped();
 
   std::size_t Stored() const { return stored_.size(); }
+  std::size_t Filed() const { return filed_.size(); }
   bool OutUnderWay() const { return !offers_.empty(); }
   bool InUnderWay() const { return !wants_.empty(); }
   const std::vector<std::string>& Complaints() const { return complaints_; }
@@ -57,7 +62,10 @@ class FakeMover {
   FakeDriver& driver_;
   FakeRoom& room_;
   LineAgent& agent_;
-  std::map<std::uint64_t, Driver::Handle> stored_;  // its host memory
+  std::map<std::uint64_t, Driver::Handle> stored_;   // its host memory
+  std::map<std::uint64_t, std::uint64_t> filed_;     // keys by chunk
+  std::map<std::uint64_t, FakeDriver::Words> file_;  // by key
+  std::uint64_t next_key_ = 1000;
   std::vector<Offered> offers_;
   std::vector<Wanted> wants_;
   std::vector<std::string> complaints_;
