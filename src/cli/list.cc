@@ -68,6 +68,13 @@ Result<int> List(const Common& common, const std::string& path, const char* arra
   return 0;
 }
 
+std::string FileNote(const Json& swap) {
+  if (IntegerField(swap, "file_bytes") == 0) return "";
+  const std::string error = TextField(swap, "file_error");
+  return ", " + Size(swap, "file_used_bytes") + " of " + Size(swap, "file_bytes") + " in the file" +
+         (error.empty() ? "" : " (it takes no more: " + error + ")");
+}
+
 // Where programs have more than their GPU has, and what is done about it.
 std::string SwapNotes(const Json& gpus) {
   std::string text;
@@ -76,7 +83,7 @@ std::string SwapNotes(const Json& gpus) {
     if (IntegerField(swap, "max_bytes") == 0) continue;
     const std::string decision = TextField(swap, "decision");
     text += "  GPU " + Count(gpu, "index") + ": " + Size(swap, "pool_used_bytes") + " of at most " +
-            Size(swap, "max_bytes") + " in use" + (decision.empty() ? "" : "; " + decision) + "\n";
+            Size(swap, "max_bytes") + " in use" + FileNote(swap) + (decision.empty() ? "" : "; " + decision) + "\n";
   }
   return text.empty() ? "" : "\nWhat does not fit lies in host memory:\n" + text;
 }

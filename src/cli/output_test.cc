@@ -143,6 +143,15 @@ TEST(Output, GpusAsATable) {
 
 TEST(Output, GpusTellWhereTheRestOfTheMemoryIs) {
   const Json swap = {{"max_bytes", 8589934592}, {"pool_used_bytes", 1073741824}, {"decision", "turns of 4.1 s"}};
+  Json with_file = swap;
+  with_file["file_bytes"] = 4294967296;
+  with_file["file_used_bytes"] = 2147483648;
+  EXPECT_NE(
+      GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("in use, 2 GiB of 4 GiB in the file; turns"),
+      std::string::npos);
+  with_file["file_error"] = "Input/output error";
+  EXPECT_NE(GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("(it takes no more: Input/output error)"),
+            std::string::npos);
   EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
             "\nWhat does not fit lies in host memory:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
 }

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "wire/mover.h"
 
 namespace tessera::mover {
 
@@ -27,6 +28,8 @@ class SwapFile {
     std::uint64_t key = 0;    // 0: the place is free
     std::uint64_t owner = 0;  // pid
   };
+
+  static_assert(sizeof(Entry) == wire::kFileEntryBytes);
 
   // `table` is memory for as many entries as the file has places. What an earlier mover put there is nobody's until it
   // is claimed, or until its owner has ended.

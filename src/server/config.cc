@@ -89,6 +89,21 @@ Set RamSize(std::string Config::* field) {
   };
 }
 
+const char* SetSwapFile(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (!text->empty() && (!text->starts_with('/') || text->ends_with('/'))))
+    return "the path of a file from /, or \"\" for none";
+  config.swap_file = *text;
+  return nullptr;
+}
+
+const char* SetSwapFileSize(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || !ParseSize(*text)) return "a size (\"200G\")";
+  config.swap_file_size = *text;
+  return nullptr;
+}
+
 Set TurnLength(Nanos sched::ResidencyConfig::* field) {
   return [=](const toml::node& node, Config& config) -> const char* {
     const auto value = node.value<double>();
@@ -124,6 +139,8 @@ const std::vector<Key>& Keys() {
       {"client.on_daemon_loss", SetOnDaemonLoss},
       {"memory.reserve", SetReserve},
       {"swap.size", RamSize(&Config::swap_size)},
+      {"swap.file", SetSwapFile},
+      {"swap.file_size", SetSwapFileSize},
       {"swap.floor", RamSize(&Config::swap_floor)},
       {"turn.min_ms", TurnLength(&sched::ResidencyConfig::turn_min)},
       {"turn.max_ms", TurnLength(&sched::ResidencyConfig::turn_max)},
@@ -179,6 +196,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
   }
   if (config.residency.turn_min > config.residency.turn_max)
     return Fail(EINVAL, source + ": turn.min_ms is longer than turn.max_ms");
+  if (!config.swap_file.empty() && config.swap_file_size.empty())
+    return Fail(EINVAL, source + ": swap.file has no size", "set swap.file_size");
   config.steering.shares = config.sched;
   return config;
 }

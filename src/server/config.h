@@ -23,6 +23,8 @@ struct Config {
   bool block_on_daemon_loss = false;        // client.on_daemon_loss: "continue" or "block" after that
   std::string memory_reserve;               // memory.reserve: size or percentage; empty: the driver's default
   std::string swap_size;                    // swap.size: of all pools together; empty: half of the free RAM; "0": none
+  std::string swap_file;                    // swap.file: path of what may hold more than swap.size; empty: nothing
+  std::string swap_file_size;               // swap.file_size: of all GPUs' files together
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
   std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user

@@ -29,7 +29,7 @@ TEST(ConfigTest, EveryKey) {
   const auto config = ParseConfig(R"(
     memory.reserve = "3%"
     api = { group = "gpu" }
-    swap = { size = "25%", floor = "4G" }
+    swap = { size = "25%", floor = "4G", file = "/var/swap", file_size = "200G" }
     turn = { min_ms = 100, max_ms = 5000 }
     [sched]
     window_ms = 50
@@ -49,6 +49,8 @@ TEST(ConfigTest, EveryKey) {
   EXPECT_EQ(config->memory_reserve, "3%");
   EXPECT_EQ(config->swap_size, "25%");
   EXPECT_EQ(config->swap_floor, "4G");
+  EXPECT_EQ(config->swap_file, "/var/swap");
+  EXPECT_EQ(config->swap_file_size, "200G");
   EXPECT_EQ(config->residency.turn_min, 100 * kMillisecond);
   EXPECT_EQ(config->residency.turn_max, 5 * kSecond);
   EXPECT_EQ(config->api_group, "gpu");

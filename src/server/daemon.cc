@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/size.h"
+#include "server/chunks.h"
 #include "server/log.h"
 
 namespace tessera::server {
@@ -39,6 +40,19 @@ Result<std::uint64_t> SwapFor(const std::string& setting, std::size_t gpus) {
   auto size = ParseSize(setting.empty() ? "50%" : setting, free);
   if (!size) return size;
   return *size / std::max<std::size_t>(gpus, 1);
+}
+
+// The file of one GPU of so many.
+Result<SwapFile> SwapFileFor(const Config& config, std::uint32_t gpu, std::size_t gpus) {
+  if (config.swap_file.empty()) return SwapFile{};
+  if (config.swap_size == "0") return Fail(EINVAL, "swap.file is of no use without host memory", "raise swap.size");
+  const auto size = ParseSize(config.swap_file_size);
+  if (!size) return std::unexpected(size.error());
+  const std::uint64_t each = *size / std::max<std::size_t>(gpus, 1);
+  if (each < wire::kChunkBytes)
+    return Fail(EINVAL, "swap.file_size of " + FormatSize(each) + " for a GPU is less than a chunk",
+                "make it " + FormatSize(wire::kChunkBytes) + " or more for each GPU");
+  return MakeSwapFile(gpus > 1 ? config.swap_file + "." + std::to_string(gpu) : config.swap_file, each);
 }
 
 }  // namespace
@@ -162,8 +176,11 @@ Result<void> Daemon::FindGpus() {
     log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
     auto swap = SwapFor(setup_.config.swap_size, found->size());
     if (!swap) return std::unexpected(swap.error());
-    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
-                                                SwapSetup{.bytes = *swap, .soft = driver_->IsSoft()}));
+    auto file = SwapFileFor(setup_.config, index, found->size());
+    if (!file) return std::unexpected(file.error());
+    gpus_.push_back(
+        std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
+                                    SwapSetup{.bytes = *swap, .soft = driver_->IsSoft(), .file = std::move(*file)}));
     gpus_.back()->OnJoin([this](Process& process) {
       if (!process.guest) guests_->Attached(process);
     });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/size.h"
+#include "server/chunks.h"
 #include "server/log.h"
 #include "server/steering_server.h"
 #include "server/token_server.h"
@@ -18,26 +19,34 @@ namespace {
 // gaps.
 constexpr Nanos kGuestIdle = 2 * kSecond;
 
+// What of one vGPU may be out while it runs: nothing in the file, and the last chunk of the pool is for what comes back
+// from there.
+std::uint64_t Settles(const SwapSetup& swap) {
+  return swap.file.bytes == 0 ? swap.bytes : Less(swap.bytes, wire::kChunkBytes);
+}
+
 }  // namespace
 
 GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
-                     ChannelServer& channels, const SwapSetup& swap)
+                     ChannelServer& channels, SwapSetup swap)
     : loop_(loop),
       index_(index),
       info_(std::move(info)),
       config_(config),
       channels_(channels),
+      swap_(std::move(swap)),
       time_(MakeTime(false)),
-      memory_(Ledger(index, info_.memory_total, reserve, swap.bytes), info_.context_bytes),
+      memory_(Ledger(index, info_.memory_total, reserve, Settles(swap_), swap_.bytes + swap_.file.bytes),
+              info_.context_bytes),
       timer_(loop, [this] { AdvanceTo(MonotonicNow()); }) {
-  if (swap.bytes > 0)
-    residency_ =
-        std::make_unique<ResidencyServer>(loop, index, config.residency, swap.bytes, vgpus_, ResidencyHost(swap.soft));
+  if (swap_.bytes > 0)
+    residency_ = std::make_unique<ResidencyServer>(loop, index, config.residency, swap_.bytes, swap_.file.bytes, vgpus_,
+                                                   ResidencyHost());
 }
 
 // ---- memory that is swapped ----
 
-ResidencyServer::Host GpuServer::ResidencyHost(bool soft) {
+ResidencyServer::Host GpuServer::ResidencyHost() {
   return {
       .capacity = [this] { return RoomCapacity(); },
       .promise = [this](const VGpu& vgpu) -> std::optional<std::uint64_t> {
@@ -57,11 +66,13 @@ ResidencyServer::Host GpuServer::ResidencyHost(bool soft) {
             return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
           },
       .start_mover =
-          [this, soft](std::function<void(const wire::MoverMessage*)> on_message) {
+          [this](std::function<void(const wire::MoverMessage*)> on_message) {
             return StartMover(loop_,
                               {.gpu_uuid = FormatUuid(info_.uuid),
-                               .soft = soft,
+                               .soft = swap_.soft,
                                .floor = config_.swap_floor,
+                               .file = swap_.file.file.Get(),
+                               .table = swap_.file.table.Get(),
                                .another = std::exchange(mover_started_, true)},
                               std::move(on_message));
           },

@@ -12,6 +12,7 @@
 #include "server/gpu_driver.h"
 #include "server/memory_server.h"
 #include "server/residency_server.h"
+#include "server/swap_file.h"
 #include "server/time_server.h"
 #include "server/vgpu.h"
 
@@ -20,6 +21,7 @@ namespace tessera::server {
 struct SwapSetup {
   std::uint64_t bytes = 0;  // of host memory that may hold what does not fit; 0: memory is not swapped
   bool soft = false;        // the GPU is a soft one
+  SwapFile file;            // what may hold more, if it has bytes
 };
 
 // Owns one physical GPU: the vGPUs on it, their tokens and their memory. Runs on the event loop's thread.
@@ -27,7 +29,7 @@ class GpuServer {
  public:
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.
   GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
-            ChannelServer& channels, const SwapSetup& swap = {});
+            ChannelServer& channels, SwapSetup swap = {});
   GpuServer(const GpuServer&) = delete;
 
   std::uint32_t Index() const { return index_; }
@@ -119,7 +121,7 @@ class GpuServer {
   void AfterEvent(VGpu& vgpu, Nanos now);
   void NoteActivity();
   void SetTimer();
-  ResidencyServer::Host ResidencyHost(bool soft);
+  ResidencyServer::Host ResidencyHost();
   std::uint64_t RoomCapacity() const;
   std::uint64_t Outside(const Process& process) const;
   std::unique_ptr<TimeServer> MakeTime(bool steers) const;
@@ -135,6 +137,7 @@ class GpuServer {
   const GpuInfo info_;
   const Config& config_;
   ChannelServer& channels_;
+  const SwapSetup swap_;
   bool steers_ = false;
   std::string why_gate_;
   std::unique_ptr<TimeServer> time_;

@@ -13,8 +13,13 @@ std::uint64_t Less(std::uint64_t from, std::uint64_t bytes) { return from > byte
 
 }  // namespace
 
-Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap)
-    : gpu_(gpu), capacity_(capacity), reserve_(std::min(reserve, capacity)), swap_(swap) {}
+Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap,
+               std::optional<std::uint64_t> swap_of_all)
+    : gpu_(gpu),
+      capacity_(capacity),
+      reserve_(std::min(reserve, capacity)),
+      swap_(swap),
+      swap_of_all_(swap_of_all.value_or(swap)) {}
 
 Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) const {
   if (!terms.limit || *terms.limit <= (swap_ > 0 ? account.Promise() : account.Claim())) return {};
@@ -102,6 +107,6 @@ std::uint64_t Ledger::Available(VgpuId id) const {
   return std::min(own, Less(account.Promise(), account.held) + Unclaimed());
 }
 
-std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_ + swap_, claimed_); }
+std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_ + swap_of_all_, claimed_); }
 
 }  // namespace tessera::server

@@ -22,9 +22,11 @@ struct MemoryTerms {
 // A vGPU with a limit may hold up to it, always. One without may hold what nobody was promised and nobody holds.
 class Ledger {
  public:
-  // `reserve` is kept back from everybody. `swap`: bytes that may lie in host memory instead; then what is held is what
-  // is allocated, wherever it lies, and a promise is of what may lie on the GPU.
-  Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap = 0);
+  // `reserve` is kept back from everybody. `swap`: bytes of one vGPU that may lie in host memory instead; then what is
+  // held is what is allocated, wherever it lies, and a promise is of what may lie on the GPU. `swap_of_all`: of all
+  // together, where that is another figure.
+  Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap = 0,
+         std::optional<std::uint64_t> swap_of_all = {});
 
   // ENOSPC when a limit cannot be promised, with the figures; then nothing changes. A limit below what is held is
   // allowed: the vGPU gets no more until it is below again.
@@ -62,7 +64,7 @@ class Ledger {
   const std::uint32_t gpu_;
   const std::uint64_t capacity_;
   const std::uint64_t reserve_;
-  const std::uint64_t swap_;
+  const std::uint64_t swap_, swap_of_all_;
   std::unordered_map<VgpuId, Account> accounts_;
   std::uint64_t promised_ = 0;  // sums over accounts_
   std::uint64_t held_ = 0;

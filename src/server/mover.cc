@@ -18,7 +18,8 @@
 namespace tessera::server {
 namespace {
 
-constexpr int kMoverSocket = 3;  // the descriptor at which the mover finds it
+// The descriptors at which the mover finds them.
+constexpr int kMoverSocket = 3, kMoverFile = 4, kMoverTable = 5;
 
 // The environment without what would be preloaded: the mover uses the driver itself.
 std::vector<char*> PlainEnvironment(bool with_fault) {
@@ -92,12 +93,17 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   std::vector<std::string> words = {program, "--gpu", setup.gpu_uuid};
   if (setup.soft) words.emplace_back("--soft");
   if (!setup.floor.empty()) words.insert(words.end(), {"--floor", setup.floor});
+  if (setup.file >= 0) words.emplace_back("--file");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, its.Get(), kMoverSocket);
+  if (setup.file >= 0) {
+    posix_spawn_file_actions_adddup2(&files, setup.file, kMoverFile);
+    posix_spawn_file_actions_adddup2(&files, setup.table, kMoverTable);
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;  // a daemon blocks signals that it reads from descriptors

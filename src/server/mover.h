@@ -29,8 +29,9 @@ class Mover {
 struct MoverSetup {
   std::string gpu_uuid;
   bool soft = false;
-  std::string floor;     // of free RAM, bytes; empty: its own default
-  bool another = false;  // one before it died: a fault that was asked for (base/fault.h) has been had
+  std::string floor;          // of free RAM, bytes; empty: its own default
+  int file = -1, table = -1;  // of the swap file, if there is one (server/swap_file.h)
+  bool another = false;       // one before it died: a fault that was asked for (base/fault.h) has been had
 };
 Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& setup,
                                           std::function<void(const wire::MoverMessage*)> on_message);

@@ -122,6 +122,7 @@ class BoundsTest : public testing::Test {
                              0,
                              {},
                              100 * kChunk,
+                             0,
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
                               .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },

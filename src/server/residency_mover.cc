@@ -33,6 +33,19 @@ std::uint64_t DomainOf(const Process& process) {
   return (std::uint64_t{process.uid} << 32) ^ status.st_ino;
 }
 
+std::string WhyNotSettled(int error) {
+  switch (error) {
+    case ENOMEM:
+      return "there is no host memory for what it has in the swap file";
+    case EIO:
+      return "what it has in the swap file, or in host memory, cannot be had";
+    case ESTALE:
+      return "what it had in the swap file is lost, with the daemon that had the file; it can only be ended";
+    default:
+      return fmt::format("its memory is not where it should be: {}", strerror(error));
+  }
+}
+
 }  // namespace
 
 // ---- lines ----
@@ -154,7 +167,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     log::Error("GPU {}: {}; another one is started", gpu_, why_no_mover_);
     if (!std::exchange(mover_ready_, false)) ++failed_starts_;
     mover_gone_ = true;
-    mover_bytes_ = pool_ = pool_used_ = pool_wanted_ = 0;
+    mover_bytes_ = pool_ = pool_used_ = pool_wanted_ = file_used_ = 0;
     ForEach([](Process& process) {
       Residence& residence = process.residence;
       if (residence.doing == Doing::kEvicting) residence.evict_error = ECHILD;
@@ -178,6 +191,12 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
   if (message->type == kPoolIs) {
     pool_ = message->bytes;
     pool_used_ = message->other;
+    return;
+  }
+  if (message->type == kFileIs) {
+    file_used_ = message->other;
+    if (std::exchange(file_error_, message->error) != message->error && message->error != 0)
+      log::Error("GPU {}: nothing more is written to the swap file: {}", gpu_, strerror(message->error));
     return;
   }
   Process* process = Find(message->program);
@@ -211,8 +230,7 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   const bool settling = message.type == wire::MoverType::kSettled;
   if (message.type == wire::MoverType::kLoaded) residence.room = Less(residence.room, message.bytes);
   if (settling && message.error != 0)
-    log::Error("process {}: its memory is not where it should be (error {}); it stays stopped", process.pid,
-               message.error);
+    log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(message.error));
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");

@@ -35,10 +35,11 @@ constexpr Nanos kLookAgain = kMillisecond;
 }  // namespace
 
 ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config,
-                                 std::uint64_t swap_max, const std::vector<VGpu*>& vgpus, Host host)
+                                 std::uint64_t swap_max, std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host)
     : loop_(loop),
       gpu_(gpu),
       swap_max_(RoundDown(swap_max)),
+      file_(file),
       vgpus_(vgpus),
       host_(std::move(host)),
       policy_(config),
@@ -306,7 +307,7 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
 std::uint64_t ResidencyServer::SwapLeft(const VGpu& vgpu) const {
   std::uint64_t out = GoingOut(vgpu);
   for (const Process* process : vgpu.processes) out += Swapped(*process);
-  return Less(vgpu.spec.memory.swap.value_or(swap_max_), out);
+  return Less(vgpu.spec.memory.swap.value_or(swap_max_ + file_), out);
 }
 
 // What more of it may go there to make room. Without a word about it: what it may allocate, or has, beyond its limit.
@@ -438,7 +439,8 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     if (out > 0 && !Active(*process)) continue;  // nobody needs it now
     // A program whose line broke makes its addresses valid by itself.
     if (process->page->guard.unsafe != 0) {
-      if (residence.number != 0 && host_.still(*process)) Order(*process, Doing::kSettling, 0, now);
+      if (residence.number != 0 && now >= residence.stuck_until && host_.still(*process))
+        Order(*process, Doing::kSettling, 0, now);
       all = false;
       continue;
     }

@@ -36,9 +36,10 @@ class ResidencyServer {
     std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;
   };
 
-  // `swap_max`: bytes that the pool may have. The loop and the vGPUs outlive the server.
+  // `swap_max`: bytes that the pool may have; `file`: bytes of its file, 0: it has none. The loop and the vGPUs outlive
+  // the server.
   ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, std::uint64_t swap_max,
-                  const std::vector<VGpu*>& vgpus, Host host);
+                  std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host);
 
   // vGPUs and processes; called after they were added and before they are removed.
   void Add(const VGpu& vgpu);
@@ -61,6 +62,8 @@ class ResidencyServer {
 
   struct Figures {
     std::uint64_t swap_max = 0, pool = 0, pool_used = 0;
+    std::uint64_t file = 0, file_used = 0;
+    int file_error = 0;  // errno value of why nothing more is written to the file
     std::uint64_t capacity = 0;
     pid_t mover = 0;
     std::uint64_t mover_bytes = 0;  // of GPU memory
@@ -147,7 +150,7 @@ class ResidencyServer {
 
   EventLoop& loop_;
   const std::uint32_t gpu_;
-  const std::uint64_t swap_max_;
+  const std::uint64_t swap_max_, file_;
   const std::vector<VGpu*>& vgpus_;
   const Host host_;
   sched::Residency policy_;
@@ -164,6 +167,8 @@ class ResidencyServer {
   Nanos next_start_ = 0;
   std::uint64_t mover_bytes_ = 0;
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
+  std::uint64_t file_used_ = 0;
+  int file_error_ = 0;
   Nanos pool_full_until_ = 0;  // host memory that was needed was not to be had
   std::string why_no_mover_;
   int failed_starts_ = 0;  // of movers, in a row

@@ -35,6 +35,9 @@ enum class MoverType : std::uint32_t {
   kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
 };
 
+// For each place in the swap file the mover keeps so many bytes in memory that the daemon keeps.
+inline constexpr std::uint64_t kFileEntryBytes = 16;
+
 struct MoverMessage {
   MoverType type{};
   std::int32_t error = 0;
