@@ -273,6 +273,9 @@ TEST_F(HttpServerTest, MemoryThatIsSwapped) {
   EXPECT_EQ(swap, json({{"max_bytes", kGiB},  // two GPUs
                         {"pool_bytes", 0},
                         {"pool_used_bytes", 0},
+                        {"file_bytes", 0},
+                        {"file_used_bytes", 0},
+                        {"file_error", nullptr},
                         {"capacity_bytes", 10 * kGiB - server::FakeDriver::kContext},
                         {"mover_pid", nullptr},
                         {"mover_bytes", 0},

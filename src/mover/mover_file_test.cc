@@ -115,7 +115,7 @@ TEST_F(MoverFile, AFullFileKeepsTheRestOnTheGpu) {
   EXPECT_TRUE(program.IsIntact());
 }
 
-// A write fails as it does on a full disk where nothing was reserved: here, beyond the process's own limit.
+// A write fails: here, because the file is open for reading only.
 TEST_F(MoverFile, WhatCannotBeWrittenStaysInItsSlot) {
   TestProgram program(8);
   const UniqueFd read_only(open(("/proc/self/fd/" + std::to_string(file_.file.Get())).c_str(), O_RDONLY | O_CLOEXEC));

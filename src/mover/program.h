@@ -24,8 +24,8 @@ struct Workplace {
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
   Baton baton = {};
-  std::uint64_t adopted = 0;                            // slots that were made by an earlier mover
-  std::optional<Error> broken;                          // the GPU is of no use any more
+  std::uint64_t adopted = 0;    // slots that were made by an earlier mover
+  std::optional<Error> broken;  // the GPU is of no use any more
 
   // The second tier of the pool, where there is one.
   SwapFile* file = nullptr;

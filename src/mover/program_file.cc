@@ -232,7 +232,7 @@ Result<void> Program::OnAdoptFiled(const LineMessage& message) {
     const auto place = place_.file != nullptr ? place_.file->Claim(message.key[i], pid_) : std::nullopt;
     // No end of chunks that are nowhere would be no end of memory here.
     if (!place && Count(Tier::kLost) >= kMostLost) return Fail(EPROTO, "it has too much in a file that is not there");
-    if (!place)
+    if (!place && Count(Tier::kLost) == 0)
       std::fprintf(stderr, "tessera-mover: program %llu: what it had in the swap file is lost\n",
                    static_cast<unsigned long long>(id_));
     stored_.emplace(

@@ -264,7 +264,8 @@ TEST_F(LineAgentTest, WhatIsNoMessageOfAMoverIsRefusedAndChangesNothing) {
   EXPECT_FALSE(Say(Naming(LineType::kStored, {offered}), 0));
   EXPECT_FALSE(Say(Naming(LineType::kStored, {offered}), 2));
   EXPECT_FALSE(Say({.type = LineType::kEvict, .count = 1}, 1));
-  for (const int type : {0, 10, 64, 65, 71, 72, 73, 74, 65535}) EXPECT_FALSE(Say({.type = static_cast<LineType>(type)}));
+  for (const int type : {0, 10, 64, 65, 71, 72, 73, 74, 65535})
+    EXPECT_FALSE(Say({.type = static_cast<LineType>(type)}));
   for (const CUdeviceptr block : blocks) EXPECT_TRUE(driver.Valid(block));
   EXPECT_EQ(heap->Figures().swapped, 0u);
 }
