@@ -272,7 +272,7 @@ LineAgent::Answer LineAgent::Filed(const Message& message) {
   for (std::uint32_t n = 0; n < message.count; ++n) {
     Message one{.count = 1};
     one.chunk[0] = message.chunk[n];
-    const auto index = Indices(one, [](const Chunk& chunk) { return InHost(chunk) && chunk.known && !chunk.wanted; });
+    const auto index = Indices(one, [](const Chunk& chunk) { return chunk.InHost() && chunk.known && !chunk.wanted; });
     if (index.empty()) continue;
     Chunk& chunk = region.chunks[index.front()];
     if (chunk.backing == Backing::kHostMapped) heap_.driver_.Unmap(message.chunk[n], region.chunk_bytes);

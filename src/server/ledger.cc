@@ -5,14 +5,9 @@
 #include <algorithm>
 
 #include "base/size.h"
+#include "server/chunks.h"
 
 namespace tessera::server {
-namespace {
-
-std::uint64_t Less(std::uint64_t from, std::uint64_t bytes) { return from > bytes ? from - bytes : 0; }
-
-}  // namespace
-
 Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap,
                std::optional<std::uint64_t> swap_of_all)
     : gpu_(gpu),

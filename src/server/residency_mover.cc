@@ -140,9 +140,9 @@ void ResidencyServer::GrowPool() {
   std::uint64_t pushed = 0;  // and what is out already
   ForEach([&](const Process& process) {
     demand += Movable(process) + Swapped(process) + process.residence.wanted;
-    pushed += Swapped(process) + RoundUp(Evicting(process)) + std::min(HotOut(process), sched::Exchange::kMostBytes);
+    pushed += Swapped(process) + UpToChunks(Evicting(process)) + std::min(HotOut(process), sched::Exchange::kMostBytes);
   });
-  const std::uint64_t wanted = std::min(swap_max_, std::max(RoundUp(Less(demand, Half(host_.capacity()))), pushed));
+  const std::uint64_t wanted = std::min(swap_max_, std::max(UpToChunks(Less(demand, Half(host_.capacity()))), pushed));
   if (wanted <= pool_wanted_) return;
   pool_wanted_ = wanted;
   mover_->Send({.type = wire::MoverType::kPool, .bytes = wanted, .other = swap_max_});

@@ -38,7 +38,7 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
                                  std::uint64_t swap_max, std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host)
     : loop_(loop),
       gpu_(gpu),
-      swap_max_(RoundDown(swap_max)),
+      swap_max_(DownToChunks(swap_max)),
       file_(file),
       vgpus_(vgpus),
       host_(std::move(host)),
@@ -115,7 +115,7 @@ RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
     residence.wanted = 0;
     AddRoom(process, bytes);
     // A part of what is plenty, in advance.
-    Grant(process, RoundDown(std::min(kMostCredit, (free - bytes) / 16)));
+    Grant(process, DownToChunks(std::min(kMostCredit, (free - bytes) / 16)));
     if (!mover_ && Used() > Half(host_.capacity())) Work();
     return RoomAnswer::kGranted;
   }
@@ -320,7 +320,7 @@ std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
     out += Swapped(*process);
   }
   // Whole chunks go, so that a part of one may be needed.
-  return Less(RoundUp(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), out);
+  return Less(UpToChunks(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), out);
 }
 
 // What of a vGPU without a limit has to be on the GPU, with what it waits for, because memory.swap.max lets no more of
@@ -332,10 +332,10 @@ std::uint64_t ResidencyServer::Kept(const VGpu& vgpu) const {
   for (const Process* process : vgpu.processes) {
     const Residence& residence = process->residence;
     const std::uint64_t coming = residence.doing == Doing::kLoading ? residence.ordered : 0;
-    const std::uint64_t out = std::min(Swapped(*process), RoundUp(process->memory.Current()));
+    const std::uint64_t out = std::min(Swapped(*process), UpToChunks(process->memory.Current()));
     has += Movable(*process) + Less(out, coming) + residence.wanted + Granted(*process);
   }
-  return Less(has, RoundDown(*terms.swap));
+  return Less(has, DownToChunks(*terms.swap));
 }
 
 // What of the GPU others have for good: promises, what is pinned, and what memory.swap.max keeps there.
@@ -361,7 +361,7 @@ void ResidencyServer::BeginExchange(Process& process, Nanos now) {
   std::uint64_t bytes =
       std::min({residence.exchange.Bytes(HotOut(process), now), Movable(process), Less(pool_, pool_used_)});
   if (process.vgpu->spec.memory.swap) bytes = std::min(bytes, SwapLeft(*process.vgpu));
-  residence.colder = RoundDown(bytes);
+  residence.colder = DownToChunks(bytes);
   if (residence.colder == 0) return;
   residence.exchanging = true;
   residence.moving_before = residence.moving;
@@ -378,11 +378,11 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
   std::uint64_t may_go = MaySwap(vgpu), may_be_pushed = SwapLeft(vgpu);
   for (Process* process : victims) {
     Residence& residence = process->residence;
-    const std::uint64_t movable = RoundDown(Movable(*process));
-    const std::uint64_t pushed = std::min(RoundUp(residence.push), movable);
+    const std::uint64_t movable = DownToChunks(Movable(*process));
+    const std::uint64_t pushed = std::min(UpToChunks(residence.push), movable);
     const std::uint64_t bytes =
-        std::max({std::min({RoundUp(excess), movable, RoundDown(may_go)}), std::min(pushed, RoundDown(may_be_pushed)),
-                  std::min(residence.colder, movable)});
+        std::max({std::min({UpToChunks(excess), movable, DownToChunks(may_go)}),
+                  std::min(pushed, DownToChunks(may_be_pushed)), std::min(residence.colder, movable)});
     if (residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0) continue;
     if (bytes == 0) {
       if (std::exchange(residence.push, 0) > 0 && pushed > 0) residence.evict_error = EDQUOT;
@@ -410,10 +410,10 @@ void ResidencyServer::Load(VGpu& vgpu, std::uint64_t target, Nanos now) {
     const std::uint64_t out = Less(Swapped(*process), loads ? residence.ordered : 0);
     if (out == 0 || now < residence.stuck_until || residence.push > 0 || (residence.doing != Doing::kNothing && !loads))
       continue;
-    std::uint64_t bytes = std::min(out, RoundDown(Less(target, Resident(vgpu))));
-    if (!host_.promise(vgpu)) bytes = std::min(bytes, RoundDown(Free()));
+    std::uint64_t bytes = std::min(out, DownToChunks(Less(target, Resident(vgpu))));
+    if (!host_.promise(vgpu)) bytes = std::min(bytes, DownToChunks(Free()));
     if (bytes == 0 ||
-        (bytes < StepOf(host_.capacity()) && bytes < out && bytes < RoundDown(Less(target, Resident(vgpu)))))
+        (bytes < StepOf(host_.capacity()) && bytes < out && bytes < DownToChunks(Less(target, Resident(vgpu)))))
       continue;
     Stop(*process, now);
     if (!host_.still(*process)) continue;

@@ -30,7 +30,7 @@ UniqueFd OpenUnnamed(const std::string& path, int flags) {
 }  // namespace
 
 Result<SwapFile> MakeSwapFile(const std::string& path, std::uint64_t bytes) {
-  bytes = RoundDown(bytes);
+  bytes = DownToChunks(bytes);
   // Past the page cache: what goes there is not wanted in RAM. Some file systems have no such way.
   UniqueFd file = OpenUnnamed(path, O_DIRECT);
   if (!file && errno == EINVAL) file = OpenUnnamed(path, 0);
