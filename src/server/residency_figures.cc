@@ -82,6 +82,12 @@ std::uint64_t ResidencyServer::Resident(const VGpu& vgpu) {
   return sum;
 }
 
+std::uint64_t ResidencyServer::Wanted(const VGpu& vgpu) {
+  std::uint64_t sum = 0;
+  for (const Process* process : vgpu.processes) sum += process->residence.wanted;
+  return sum;
+}
+
 std::uint64_t ResidencyServer::Used() const {
   std::uint64_t used = 0;
   ForEach([&](const Process& process) { used += process.residence.room - Credit(process); });

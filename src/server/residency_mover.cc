@@ -20,6 +20,8 @@ namespace {
 using Doing = Residence::Doing;
 
 constexpr Nanos kStuck = kSecond;
+// A pool that is full has place again after a batch that comes in at the same time.
+constexpr Nanos kSlotSoon = 5 * kMillisecond;
 // So long nobody waits for room that only host memory could make.
 constexpr Nanos kPoolFull = 3 * kSecond;
 constexpr Nanos kRestartMover = kSecond;
@@ -136,13 +138,25 @@ bool ResidencyServer::EnsureMover(Nanos now) {
 // As much as may have to go out: what is allocated beyond what fits, early.
 void ResidencyServer::GrowPool() {
   if (!mover_ready_) return;
-  std::uint64_t demand = 0;
-  std::uint64_t pushed = 0;  // and what is out already
-  ForEach([&](const Process& process) {
-    demand += Movable(process) + Swapped(process) + process.residence.wanted;
-    pushed += Swapped(process) + UpToChunks(Evicting(process)) + std::min(HotOut(process), sched::Exchange::kMostBytes);
-  });
-  const std::uint64_t wanted = std::min(swap_max_, std::max(UpToChunks(Less(demand, Half(host_.capacity()))), pushed));
+  std::uint64_t shared = 0;    // what those want who take turns
+  std::uint64_t promised = 0;  // of the GPU, to others
+  std::uint64_t beyond = 0;    // what those have to have elsewhere
+  std::uint64_t pushed = 0;    // and what is out already, or about to go
+  for (const VGpu* vgpu : vgpus_) {
+    std::uint64_t demand = 0;
+    for (const Process* each : vgpu->processes) {
+      const Process& process = *each;
+      demand += Movable(process) + Swapped(process) + process.residence.wanted;
+      pushed +=
+          Swapped(process) + UpToChunks(Evicting(process)) + std::min(HotOut(process), sched::Exchange::kMostBytes);
+    }
+    const auto promise = host_.promise(*vgpu);
+    promised += promise.value_or(0);
+    beyond += promise ? UpToChunks(Less(demand, *promise)) : 0;
+    shared += promise ? 0 : demand;
+  }
+  beyond += UpToChunks(Less(shared, Half(Less(host_.capacity(), promised))));
+  const std::uint64_t wanted = std::min(swap_max_, std::max(beyond, pushed));
   if (wanted <= pool_wanted_) return;
   pool_wanted_ = wanted;
   mover_->Send({.type = wire::MoverType::kPool, .bytes = wanted, .other = swap_max_});
@@ -239,8 +253,15 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   residence.doing = Doing::kNothing;
   residence.moving += now - residence.ordered_at;
   if (message.error != 0 && message.error != ENODATA) {
+    const bool full = message.type == wire::MoverType::kEvicted && message.error == ENOMEM;
+    bool comes_free = false;  // by what is brought in, any moment
+    ForEach([&](const Process& each) { comes_free |= each.residence.doing == Doing::kLoading; });
+    if (full && comes_free) {
+      residence.stuck_until = now + kSlotSoon;
+      return;
+    }
     residence.stuck_until = now + kStuck;
-    if (message.type == wire::MoverType::kEvicted && message.error == ENOMEM) pool_full_until_ = now + kPoolFull;
+    if (full) pool_full_until_ = now + kPoolFull;
     log::Warn("process {}: {} of its memory could not be moved: {}", process.pid, FormatSize(message.bytes),
               std::string(strerror(message.error)));
   } else if (message.error == ENODATA && message.bytes > 0) {

@@ -410,11 +410,10 @@ void ResidencyServer::Load(VGpu& vgpu, std::uint64_t target, Nanos now) {
     const std::uint64_t out = Less(Swapped(*process), loads ? residence.ordered : 0);
     if (out == 0 || now < residence.stuck_until || residence.push > 0 || (residence.doing != Doing::kNothing && !loads))
       continue;
-    std::uint64_t bytes = std::min(out, DownToChunks(Less(target, Resident(vgpu))));
+    const std::uint64_t lacks = DownToChunks(Less(target, Resident(vgpu) + Wanted(vgpu)));
+    std::uint64_t bytes = std::min(out, lacks);
     if (!host_.promise(vgpu)) bytes = std::min(bytes, DownToChunks(Free()));
-    if (bytes == 0 ||
-        (bytes < StepOf(host_.capacity()) && bytes < out && bytes < DownToChunks(Less(target, Resident(vgpu)))))
-      continue;
+    if (bytes == 0 || (bytes < StepOf(host_.capacity()) && bytes < out && bytes < lacks)) continue;
     Stop(*process, now);
     if (!host_.still(*process)) continue;
     AddRoom(*process, bytes);
@@ -431,7 +430,7 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     if (residence.wanted > 0) all = false;  // what it waits for is still being made: its turn has not begun
     if (!residence.stopped) continue;
     const std::uint64_t out = Swapped(*process);
-    const bool more = out > 0 && now >= residence.stuck_until && Less(target, Resident(vgpu)) >= kChunk;
+    const bool more = out > 0 && now >= residence.stuck_until && Less(target, Resident(vgpu) + Wanted(vgpu)) >= kChunk;
     if (residence.doing != Doing::kNothing || residence.leaves || residence.push > 0 || more) {
       all &= !Active(*process);
       continue;

@@ -141,6 +141,7 @@ class ResidencyServer {
   static bool Active(const Process& process);
   static bool Active(const VGpu& vgpu);
   static std::uint64_t Resident(const VGpu& vgpu);  // movable bytes
+  static std::uint64_t Wanted(const VGpu& vgpu);    // room that it waits for
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (VGpu* vgpu : vgpus_) {
