@@ -252,13 +252,14 @@ void Mover::Report() {
   const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
     return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
   };
-  report_due_ = report_due_ || differ(pool, reported_pool_) || differ(file, reported_file_);
+  const bool left = file_ && file_->left() > 0;  // then it is looked again and again whether its owners have ended
+  report_due_ = report_due_ || left || differ(pool, reported_pool_) || differ(file, reported_file_);
   if (!report_due_ || now < report_at_) return;
   place_.tell(pool);
   if (file_) place_.tell(file);
   reported_pool_ = pool;
   reported_file_ = file;
-  report_due_ = file_ && file_->left() > 0;
+  report_due_ = false;
   report_at_ = now + kBetweenReports;
 }
 

@@ -398,11 +398,11 @@ TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {
 }
 
 TEST_F(ExportTest, WhatWasExportedOfASharedChunkStaysUnusedUntilTheChunkGoes) {
-  const CUdeviceptr before = Allocate(16 * kMiB), address = Allocate(16 * kMiB);
-  ASSERT_EQ(before + 16 * kMiB, address);
+  const CUdeviceptr before = Allocate(kChunk / 2), address = Allocate(kChunk / 2);
+  ASSERT_EQ(before + kChunk / 2, address);
   ASSERT_EQ(Export(address), CUDA_SUCCESS);
   heap->Free(address);
-  EXPECT_NE(Allocate(16 * kMiB), address);
+  EXPECT_NE(Allocate(kChunk / 2), address);
   EXPECT_EQ(heap->Figures().resident, 2 * kChunk);
   heap->Free(before);
   EXPECT_EQ(heap->Figures().resident, kChunk);

@@ -16,9 +16,10 @@ std::vector<Heat> Heap::Heats(Nanos now) const {
   std::vector<Heat> heats(large_.chunks.size());
   for (const auto& [begin, block] : blocks_) {
     if (!large_.Has(begin)) continue;
-    Heat behind;  // what chunks have that lie behind those that were named so far
-    const std::size_t last = large_.IndexOf(begin + block.bytes - 1);
-    for (std::size_t i = large_.IndexOf(begin); i <= last; ++i) {
+    const std::size_t first = large_.IndexOf(begin), last = large_.IndexOf(begin + block.bytes - 1);
+    // What chunks have that lie behind those that were named so far. Who names the beginning means the whole block.
+    Heat behind = uses_[first].At(now);
+    for (std::size_t i = first; i <= last; ++i) {
       const Heat own = uses_[i].At(now);
       heats[i] = std::max({heats[i], own, behind});
       behind = std::max(behind, own.Behind());

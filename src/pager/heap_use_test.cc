@@ -76,12 +76,20 @@ TEST_F(HeapUseTest, WhatLiesBeforeAPointerIsNotUsed) {
 TEST_F(HeapUseTest, WithinABlockWhatIsNamedComesBeforeWhatIsBehindIt) {
   const CUdeviceptr large = Allocate(6 * kChunk);
   mover.Evict(3);
-  for (const std::size_t i : {0, 2}) Use(large + i * kChunk, 30);
+  for (const std::size_t i : {1, 2}) Use(large + i * kChunk, 30);
   EXPECT_EQ(HotOut(), 2u);
   mover.Evict(2);
   mover.Load(2);
-  EXPECT_FALSE(IsOut(large) || IsOut(large + 2 * kChunk));
-  EXPECT_TRUE(IsOut(large + kChunk));
+  EXPECT_FALSE(IsOut(large + kChunk) || IsOut(large + 2 * kChunk));
+  EXPECT_TRUE(IsOut(large));
+}
+
+TEST_F(HeapUseTest, WhoNamesTheBeginningOfABlockMeansAllOfIt) {
+  const CUdeviceptr large = Allocate(3 * kChunk);
+  Allocate(3 * kChunk);
+  mover.Evict(3);
+  Use(large, 3);
+  EXPECT_EQ(HotOut(), 3u);
 }
 
 TEST_F(HeapUseTest, PinnedAndEmptyChunksMakeNoRoom) {

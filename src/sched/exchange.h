@@ -12,8 +12,8 @@ namespace tessera::sched {
 // says is hot. Pure arithmetic; one object per program.
 class Exchange {
  public:
-  // Of one exchange, each way: about 0.1 s at 55 GB/s.
-  static constexpr std::uint64_t kMostBytes = 2ull << 30;
+  // Of one exchange, each way: about 0.3 s at 55 GB/s.
+  static constexpr std::uint64_t kMostBytes = 8ull << 30;
   // After each one, in multiples of what it took.
   static constexpr int kRest = 9;
   // And at least so long: the program looks that often what is hot, and what it said before is old news.

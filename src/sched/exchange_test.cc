@@ -42,7 +42,9 @@ TEST_P(Thrashing, TakesATenthOfTheTimeAtMost) {
     now += kMillisecond;
   }
   EXPECT_GT(moving, 0);
-  EXPECT_LE(static_cast<double>(moving), 0.1 * static_cast<double>(now) + static_cast<double>(4 * GetParam()));
+  EXPECT_LE(static_cast<double>(moving),
+            0.1 * static_cast<double>(now) +
+                static_cast<double>(2 * Exchange::kMostBytes / kGiB) * static_cast<double>(GetParam()));
 }
 
 }  // namespace

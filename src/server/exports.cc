@@ -37,7 +37,7 @@ Result<void> Exports::Check(const Entry& entry, const wire::Export& part, std::s
   if (descriptors_ + fds > most_ || (user != per_user_.end() ? user->second : 0) + fds > most_ / 2)
     return Fail(ENOSPC,
                 fmt::format("programs export more memory by IPC handles than the daemon has file descriptors "
-                            "for: one for 32 MiB, {} in all, half of them for a user",
+                            "for: one for 64 MiB, {} in all, half of them for a user",
                             most_),
                 "raise LimitNOFILE of tesserad, or start the program with TESSERA_SWAP=0");
   return {};

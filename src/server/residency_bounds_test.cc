@@ -181,7 +181,7 @@ TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
   EXPECT_EQ(On(kept), 6u);
   EXPECT_FALSE(kept.process.residence.stopped);
   const std::string why = residency_.FiguresNow().decision;
-  EXPECT_NE(why.find("256 MiB of 128 MiB"), std::string::npos) << why;  // eight chunks of what it leaves
+  EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
 }
 
 TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {

@@ -18,9 +18,11 @@
 
 namespace tessera::wire {
 
-// The unit of every move, in bytes: GPU and host memory come in pieces of this size. Costs: docs/hardware-log.md.
-inline constexpr std::uint64_t kChunkBytes = 32u << 20;
-inline constexpr std::uint32_t kMostChunks = 8;  // of one message: 256 MiB, which take 5 ms on the way
+// The unit of every move, in bytes: GPU and host memory come in pieces of this size. What a piece costs is the driver's
+// work on it, 1 ms on the way from one program to another whatever its size (docs/hardware-log.md): smaller ones cannot
+// go at PCIe speed both ways at once.
+inline constexpr std::uint64_t kChunkBytes = 64u << 20;
+inline constexpr std::uint32_t kMostChunks = 8;  // of one message: 512 MiB, which take 10 ms on the way
 
 inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
 inline constexpr std::uint16_t kLineVersion = 2;

@@ -157,17 +157,18 @@ class Commands(SoftGpuTest):
     def test_json_has_the_documented_fields(self):
         self.tessera("vgpu", "create", "team", "--memory", "1G")
         shell = self.shell_with_context("team")
-        shell.ok("allocate", "alloc", 32 * MIB)
+        shell.ok("allocate", "alloc", 64 * MIB)
         gpu, = self.json("gpus")["gpus"]
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
             "vgpus", "processes", "holder", "control", "swap"})
-        self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_used_bytes", "capacity_bytes", "mover_pid",
+        self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_used_bytes", "file_bytes", "file_used_bytes",
+                                            "file_error", "capacity_bytes", "mover_pid",
                                             "mover_bytes", "decision", "mode", "turn_us"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
-                         (0, True, 4 * GIB, GIB, 96 * MIB, 64 * MIB, 1, 1))
+                         (0, True, 4 * GIB, GIB, 128 * MIB, 64 * MIB, 1, 1))
         self.assertEqual(set(self.json("vgpu", "show", "team")), {
             "name", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
             "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
@@ -180,11 +181,11 @@ class Commands(SoftGpuTest):
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
-            "memory_exported_bytes", "memory_swapped_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_exported_bytes", "memory_swapped_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_waited_us", "room_waits"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),
-                         (shell.pid, "driver_shell", "team", 96 * MIB, 96 * MIB, 1))
+                         (shell.pid, "driver_shell", "team", 128 * MIB, 128 * MIB, 1))
         self.assertIn("driver_shell", self.tessera("ps").stdout)
         self.assertIn("Soft", self.tessera("gpus").stdout)
 

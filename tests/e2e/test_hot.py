@@ -6,8 +6,8 @@ from swapping import SwapTest
 
 
 class Hot(SwapTest):
-    PIECE = 96 * MIB  # three chunks
-    PIECES = 4  # of which eight of twelve chunks have place beside the context
+    PIECE = 128 * MIB  # two chunks
+    PIECES = 4  # of which four of eight chunks have place beside the context
 
     def larger_than_its_limit(self, **fields):
         self.start()
@@ -16,7 +16,7 @@ class Hot(SwapTest):
         ids = [shell.ok("allocate", "alloc", self.PIECE)["id"] for _ in range(self.PIECES)]
         for n in ids:
             shell.ok("set", n, 100 + n)
-        self.assertGreaterEqual(self.process()["memory_swapped_bytes"], 3 * 32 * MIB)
+        self.assertGreaterEqual(self.process()["memory_swapped_bytes"], 3 * 64 * MIB)
         return shell, ids
 
     def process(self):
@@ -63,11 +63,11 @@ class Hot(SwapTest):
         self.expect_resident(shell, hot, cold)
 
     def test_a_bound_on_host_memory_is_kept(self):
-        shell, (hot, *cold) = self.larger_than_its_limit(memory_swap_max="160M")  # place for one chunk more
+        shell, (hot, *cold) = self.larger_than_its_limit(memory_swap_max="320M")  # place for one chunk more
 
         def use():
             self.uses(shell, hot)
-            self.assertLessEqual(self.process()["memory_swapped_bytes"], 160 * MIB)
+            self.assertLessEqual(self.process()["memory_swapped_bytes"], 320 * MIB)
 
         self.goes_on_until_it_is_resident(use)
         self.expect_resident(shell, hot, cold)

@@ -8,7 +8,7 @@ from harness import INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
 from swapping import SwapTest
 
 INVALID_CONTEXT = 201
-CHUNK = 32 * MIB
+CHUNK = 64 * MIB
 
 
 class IpcTest(SwapTest):
@@ -174,7 +174,7 @@ class Handles(IpcTest):
     def test_a_daemon_without_descriptors_refuses(self):
         self.start()
         first, second = self.shells()
-        mine = self.piece(first, 100 * MIB, 11)
+        mine = self.piece(first, 200 * MIB, 11)
         before = self.process(first)
         whole = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
         used = max(int(fd) for fd in os.listdir(f"/proc/{self.daemon.pid}/fd"))

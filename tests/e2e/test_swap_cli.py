@@ -4,7 +4,7 @@ import unittest
 
 from harness import BIN, MIB, TENANT, SoftGpuTest, Tenant, wait_for
 
-CHUNK = 32 * MIB
+CHUNK = 64 * MIB
 
 
 class SwapTest(SoftGpuTest):
@@ -81,10 +81,10 @@ class Evict(SwapTest):
         self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 128 * MIB)
 
     def test_no_more_than_the_swap_max(self):
-        self.create("team", memory_swap_max="96M")
+        self.create("team", memory_swap_max="128M")
         shell = self.holding("team")
         self.assertIn("memory.swap.max", self.refused("evict", shell.pid))
-        self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 96 * MIB)
+        self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 128 * MIB)
         self.tessera("vgpu", "set", "team", "--swap-max", "max")
         self.tessera("evict", shell.pid)
         self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], self.BYTES)
