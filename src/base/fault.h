@@ -15,7 +15,12 @@
 //   mover.file.read        a chunk is in host memory again; nobody was told
 //   mover.read.sent        the program was given that
 //   mover.held.received    it holds it; the file's place is free
-//   mover.pool.grown       a slot was added to the swap pool
+//   mover.pool.grown       a slot was made; nobody was told
+//   mover.slot.told        the daemon was given its descriptor
+//   mover.slot.gone        the daemon was told that a slot is to be freed
+//   mover.slot.restored    a slot of an earlier mover is in the pool again
+//   mover.adopt.claimed    chunks of a program are found in the pool; it was not told
+//   mover.adopted.sent     it was told
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.
 #pragma once

@@ -2,9 +2,10 @@
 //
 // usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]
 //
-// Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. --soft takes the soft GPU,
+// Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. Descriptor 4 is the table of
+// the swap pool (key_table.h). --soft takes the soft GPU,
 // --driver the library at PATH, both unless TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the
-// swap pool leaves free. --file: descriptors 4 and 5 are the swap file and its table (swap_file.h). Exits 0 at the
+// swap pool leaves free. --file: descriptors 5 and 6 are the swap file and its table. Exits 0 at the
 // daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +28,9 @@
 namespace tessera::mover {
 namespace {
 
-constexpr int kDaemonFd = 3, kFileFd = 4, kTableFd = 5;
+constexpr int kDaemonFd = 3, kSlotsFd = 4, kFileFd = 5, kFileTableFd = 6;
+
+UniqueFd Inherited(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 struct Options {
   std::string gpu;
@@ -102,16 +105,16 @@ Result<void> Work(const Options& options) {
     if (free >= wire::kChunkBytes && free - wire::kChunkBytes >= floor) return {};
     return Fail(ENOMEM, FormatSize(free) + " of host memory are free, of which " + FormatSize(floor) + " stay so");
   };
+  auto slots = KeyTable::Open(Inherited(kSlotsFd));
+  if (!slots) return std::unexpected(slots.error());
   std::optional<SwapFile> file;
   if (options.file) {
-    auto opened =
-        SwapFile::Open(UniqueFd(fcntl(kFileFd, F_DUPFD_CLOEXEC, 0)), UniqueFd(fcntl(kTableFd, F_DUPFD_CLOEXEC, 0)));
+    auto opened = SwapFile::Open(Inherited(kFileFd), Inherited(kFileTableFd));
     if (!opened) return std::unexpected(opened.error());
     file.emplace(std::move(*opened));
   }
   // Never destroyed, nor is the driver ended: either might wait for what is under way. The kernel frees everything.
-  auto& mover =
-      *new Mover(*gpu->release(), UniqueFd(fcntl(kDaemonFd, F_DUPFD_CLOEXEC, 0)), leaves_enough, std::move(file));
+  auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), leaves_enough, std::move(*slots), std::move(file));
   return mover.Run();
 }
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 
+#include "base/fault.h"
 #include "base/seqpacket.h"
 
 namespace tessera::mover {
@@ -25,10 +27,12 @@ constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: th
 
 }  // namespace
 
-Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, std::optional<SwapFile> file)
+Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
+             std::optional<SwapFile> file)
     : gpu_(gpu),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       daemon_(epoll_.Get(), std::move(daemon)),
+      pool_(std::move(slots)),
       copier_(gpu, pool_),
       file_(std::move(file)),
       place_{.gpu = gpu_,
@@ -132,10 +136,12 @@ void Mover::OnDaemon() {
 void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kPool) {
     pool_.Aim(message.bytes / kChunkBytes, message.other / kChunkBytes);
+    pool_.Bound(MonotonicNow() + kClaimTime);
     stopped_because_ = 0;
     report_due_ = true;
     return;
   }
+  if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kProgram) {
     if (programs_.contains(message.program) || !fd) return;
     programs_.emplace(message.program,
@@ -174,11 +180,32 @@ Result<void> Mover::FinishCopies() {
 
 // ---- the pool ----
 
+void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
+  const auto slot = pool_.Earlier(number);
+  auto memory = slot && fd ? gpu_.ImportHost(std::move(fd)) : Fail(ENOENT, "nothing is known of it");
+  if (memory) {
+    pool_.Restore(*slot, std::move(*memory));
+    PassFault("mover.slot.restored");
+  } else {
+    std::fprintf(stderr, "tessera-mover: a slot of an earlier mover is of no use: %s\n", memory.error().Text().c_str());
+    place_.tell({.type = MoverType::kSlotGone, .bytes = number});
+  }
+  place_.tell({.type = MoverType::kSlotTaken, .bytes = number});
+}
+
+// Where too many descriptors are on their way between processes the slot is used all the same, by this mover only.
+void Mover::TellSlot(Slot slot) {
+  const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.NumberOf(slot)};
+  const int fd = pool_.MemoryOf(slot).fd.Get();
+  if (!daemon_.Send(BytesOf(message), {&fd, 1}) && errno != ETOOMANYREFS) daemon_gone_ = true;
+  PassFault("mover.slot.told");
+}
+
 void Mover::OnGrown() {
   auto outcome = grower_.Take();
   if (!outcome || outcome->kind != Pool::Job::Kind::kMake) return;
   if (outcome->made) {
-    pool_.Add(std::move(*outcome->made));
+    TellSlot(pool_.Add(std::move(*outcome->made)));
     stopped_because_ = 0;
     return;
   }
@@ -204,6 +231,10 @@ void Mover::GrowOrStarve() {
   if (grower_.busy()) return;
   const Demand demand = DemandOfAll();
   Pool::Job job = pool_.Next(demand);
+  if (job.kind == Pool::Job::Kind::kFree) {
+    place_.tell({.type = MoverType::kSlotGone, .bytes = job.number});
+    PassFault("mover.slot.gone");
+  }
   if (job.kind != Pool::Job::Kind::kNothing) return grower_.Start(std::move(job));
   if (FileCold(demand)) return;
   for (const auto& [id, program] : programs_) program->Starve();
@@ -237,6 +268,7 @@ void Mover::OnDisk() {
 
 void Mover::Report() {
   const Nanos now = MonotonicNow();
+  if (now >= report_at_) pool_.Sweep(now);
   const MoverMessage pool = {.type = MoverType::kPoolIs,
                              .error = stopped_because_,
                              .bytes = pool_.total() * kChunkBytes,
@@ -252,7 +284,7 @@ void Mover::Report() {
   const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
     return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
   };
-  const bool left = file_ && file_->left() > 0;  // then it is looked again and again whether its owners have ended
+  const bool left = pool_.left() > 0 || (file_ && file_->left() > 0);  // then it is looked again and again whether its owners have ended
   report_due_ = report_due_ || left || differ(pool, reported_pool_) || differ(file, reported_file_);
   if (!report_due_ || now < report_at_) return;
   place_.tell(pool);

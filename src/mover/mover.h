@@ -14,8 +14,10 @@ namespace tessera::mover {
 // thread, and it waits for none of them.
 class Mover {
  public:
-  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `file`: the pool's second tier, if it has one.
-  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, std::optional<SwapFile> file = {});
+  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `slots`: the pool's table. `file`: the pool's second
+  // tier, if it has one.
+  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
+        std::optional<SwapFile> file = {});
 
   // Until the daemon closes its end, or the GPU is of no use any more.
   Result<void> Run();
@@ -27,6 +29,8 @@ class Mover {
   void OnEvent(int fd, std::uint32_t events);
   void OnDaemon();
   void OnMessage(const wire::MoverMessage& message, UniqueFd fd);
+  void OnSlot(std::uint64_t number, UniqueFd fd);
+  void TellSlot(Slot slot);
   void OnGrown();
   Result<void> FinishCopies();
   Demand DemandOfAll() const;

@@ -32,7 +32,7 @@ class MoverFile : public testing::Test {
 
 TEST_F(MoverFile, WhatDoesNotFitIntoThePoolGoesThereAndComesBack) {
   TestProgram program(10);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 4);
   mover.Program(1, program);
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 10);
@@ -49,7 +49,7 @@ TEST_F(MoverFile, WhatDoesNotFitIntoThePoolGoesThereAndComesBack) {
 
 TEST_F(MoverFile, AProgramIsSettledOnlyWhenNothingOfItIsThere) {
   TestProgram cold(3, 1), warm(4, 2);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 5);
   mover.Program(1, cold);
   mover.Program(2, warm);
@@ -71,7 +71,7 @@ TEST_F(MoverFile, AProgramIsSettledOnlyWhenNothingOfItIsThere) {
 // It runs, and its kernels write to what it has in host memory.
 TEST_F(MoverFile, WhatIsSettledStays) {
   TestProgram runs(3, 1), goes(4, 2);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 4);
   mover.Program(1, runs);
   mover.Program(2, goes);
@@ -90,7 +90,7 @@ TEST_F(MoverFile, WhatIsSettledStays) {
 
 TEST_F(MoverFile, WhatIsLargerThanThePoolIsNotSettled) {
   TestProgram program(6);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, program);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
@@ -104,7 +104,7 @@ TEST_F(MoverFile, WhatIsLargerThanThePoolIsNotSettled) {
 TEST_F(MoverFile, AFullFileKeepsTheRestOnTheGpu) {
   TestFile little(2);
   TestProgram program(8);
-  MoverProcess mover("64MiB", "", "", &little);
+  MoverProcess mover({.file = &little});
   mover.Pool(0, 3);
   mover.Program(1, program);
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 8);
@@ -121,7 +121,7 @@ TEST_F(MoverFile, WhatCannotBeWrittenStaysInItsSlot) {
   const UniqueFd read_only(open(("/proc/self/fd/" + std::to_string(file_.file.Get())).c_str(), O_RDONLY | O_CLOEXEC));
   TestFile broken(16);
   broken.file.Reset(fcntl(read_only.Get(), F_DUPFD_CLOEXEC, 0));
-  MoverProcess mover("64MiB", "", "", &broken);
+  MoverProcess mover({.file = &broken});
   mover.Pool(0, 4);
   mover.Program(1, program);
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 8);
@@ -135,7 +135,7 @@ TEST_F(MoverFile, WhatCannotBeWrittenStaysInItsSlot) {
 
 TEST_F(MoverFile, WhatCannotBeReadIsNeverMadeUp) {
   TestProgram program(6);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, program);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
@@ -150,7 +150,7 @@ TEST_F(MoverFile, WhatCannotBeReadIsNeverMadeUp) {
 
 TEST_F(MoverFile, DroppedChunksLeaveTheFile) {
   TestProgram program(6);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, program);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
@@ -164,7 +164,7 @@ TEST_F(MoverFile, DroppedChunksLeaveTheFile) {
 // While the program has the question before it, it frees what the question is about.
 TEST_F(MoverFile, DroppedChunksOnTheirWayLeaveNothing) {
   TestProgram program(6);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, program);
   program.instead[LineType::kFiled] = [&](const LineMessage& filed, std::span<UniqueFd>) {
@@ -188,7 +188,7 @@ TEST_F(MoverFile, DroppedChunksOnTheirWayLeaveNothing) {
 
 TEST_F(MoverFile, ProgramsOfOtherDomainsShareIt) {
   TestProgram first(4, 1), second(4, 2);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, first, 10);
   mover.Program(2, second, 20);
@@ -205,7 +205,7 @@ TEST_F(MoverFile, ProgramsOfOtherDomainsShareIt) {
 // Another line to the same mover, as after a wrong message.
 TEST_F(MoverFile, ANewLineFindsWhatIsThere) {
   TestProgram program(6);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, program);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
@@ -222,7 +222,7 @@ TEST_F(MoverFile, ANewLineFindsWhatIsThere) {
 
 TEST_F(MoverFile, NobodyReadsWithoutTheKey) {
   TestProgram owner(6, 1), thief(1, 2);
-  MoverProcess mover("64MiB", "", "", &file_);
+  MoverProcess mover({.file = &file_});
   mover.Pool(0, 3);
   mover.Program(1, owner);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
@@ -243,13 +243,13 @@ TEST_F(MoverFile, NobodyReadsWithoutTheKey) {
 TEST_F(MoverFile, AMoverWithoutTheFileSaysThatItIsLost) {
   TestProgram program(6);
   {
-    MoverProcess mover("64MiB", "", "", &file_);
+    MoverProcess mover({.file = &file_});
     mover.Pool(0, 3);
     mover.Program(1, program);
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   }
   TestFile other(16);
-  MoverProcess mover("64MiB", "", "", &other);
+  MoverProcess mover({.file = &other});
   mover.Pool(0, 8);
   mover.Program(1, program);
   program.Adopt();
@@ -263,9 +263,10 @@ class MoverFileKilled : public testing::TestWithParam<const char*> {};
 
 TEST_P(MoverFileKilled, LosesNothing) {
   TestFile file(16);
+  TestSlots slots;
   TestProgram program(6);
   {
-    MoverProcess mover("64MiB", GetParam(), "", &file);
+    MoverProcess mover({.fault = GetParam(), .slots = &slots, .file = &file});
     mover.Pool(0, 3);
     mover.Program(1, program);
     mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 6 * kChunkBytes});
@@ -278,7 +279,7 @@ TEST_P(MoverFileKilled, LosesNothing) {
     }
   }
   EXPECT_TRUE(program.IsIntact());
-  MoverProcess mover("64MiB", "", "", &file);
+  MoverProcess mover({.slots = &slots, .file = &file});
   mover.Pool(0, 8);
   mover.Program(1, program);
   program.Adopt();

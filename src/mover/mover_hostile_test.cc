@@ -102,7 +102,7 @@ TEST_F(Misbehaviour, SendsNoDescriptors) {
 
 TEST_F(Misbehaviour, AnswersWithoutAQuestion) {
   for (const LineType type : {LineType::kOffer, LineType::kFreed, LineType::kWant, LineType::kTaken, LineType::kSettled,
-                              LineType::kDropped, LineType::kAdopt, LineType::kEvict}) {
+                              LineType::kDropped, LineType::kAdoptFiled, LineType::kEvict}) {
     TestProgram program(0);
     mover_.Program(3, program);
     program.Send({.type = type});
@@ -135,10 +135,16 @@ TEST_F(Misbehaviour, FreesOtherChunks) {
   ExpectClosed();
 }
 
-TEST_F(Misbehaviour, GivesGpuMemoryToBeAdopted) {
-  const UniqueFd file = driver_.Export(driver_.MakeChunk());
-  const int fd = file.Get();
-  bad_.Send({.type = LineType::kAdopt, .count = 1, .chunk = {7}}, std::span(&fd, 1));
+TEST_F(Misbehaviour, AdoptsWhatItHasAlready) {
+  EXPECT_EQ(mover_.Move(1, MoverType::kEvict, 2).error, 0);
+  bad_.Send({.type = LineType::kAdopt, .count = 1, .chunk = {1000}});
+  EXPECT_TRUE(mover_.Until([&] { return bad_.line() < 0; }));
+  ExpectOthersWork();
+}
+
+TEST_F(Misbehaviour, AdoptsAfterItHasSaidThatThatWasAll) {
+  bad_.Adopt();
+  bad_.Adopt();
   EXPECT_TRUE(mover_.Until([&] { return bad_.line() < 0; }));
   ExpectOthersWork();
 }

@@ -77,7 +77,7 @@ TEST(MoverProcess, FullPoolKeepsTheRest) {
 
 TEST(MoverProcess, HostMemoryOfOthersIsLeftAlone) {
   TestProgram program(2);
-  MoverProcess mover("1000T");
+  MoverProcess mover({.floor = "1000T"});
   mover.Pool(4, 8);
   mover.Program(1, program);
   EXPECT_TRUE(mover.Until([&] { return mover.pool().error == ENOMEM; }));
@@ -219,14 +219,16 @@ class MoverKilled : public testing::TestWithParam<const char*> {};
 // What was out stays so, with the new mover; nothing is lost wherever the old one ended.
 TEST_P(MoverKilled, LosesNothing) {
   TestProgram program(10);
+  TestSlots slots;
   {
-    MoverProcess mover("64MiB", GetParam());
+    MoverProcess mover({.fault = GetParam(), .slots = &slots});
     mover.Pool(10, 10);
     mover.Program(1, program);
     mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 10 * kChunkBytes});
     if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
       mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 10 * kChunkBytes});
-    EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
+    if (mover.Until([&] { return mover.Has(1, MoverType::kLoaded); })) mover.Pool(0, 10);
+    EXPECT_FALSE(mover.Until([] { return false; }));
     const int status = mover.Wait();
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     while (program.line() >= 0 && program.Answer()) {
@@ -234,11 +236,12 @@ TEST_P(MoverKilled, LosesNothing) {
   }
   EXPECT_TRUE(program.IsIntact());
   const std::size_t out = program.Out();
-  MoverProcess mover;
+  MoverProcess mover({.slots = &slots});
   mover.Pool(10, 10);
   mover.Program(1, program);
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return mover.pool().other == out * kChunkBytes; }));
+  EXPECT_EQ(program.refused, 0);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 10 - out).error, 0);
   EXPECT_EQ(program.Out(), 10u);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 10).error, 0);
@@ -252,7 +255,158 @@ INSTANTIATE_TEST_SUITE_P(Steps, MoverKilled,
                                          "mover.copy.started:3", "mover.copy.done:2", "mover.stored.sent",
                                          "mover.stored.sent:2", "mover.freed.received", "mover.want.imported",
                                          "mover.copy.done:4", "mover.loaded.sent", "mover.loaded.sent:2",
-                                         "mover.taken.received", "mover.pool.grown:9"));
+                                         "mover.taken.received", "mover.pool.grown:9", "mover.slot.told",
+                                         "mover.slot.told:9", "mover.slot.gone:3"));
+
+// The one that goes on with its predecessor's slots dies as well.
+class SecondMoverKilled : public testing::TestWithParam<const char*> {};
+
+TEST_P(SecondMoverKilled, LosesNothing) {
+  TestProgram program(10);
+  TestSlots slots;
+  {
+    MoverProcess mover({.slots = &slots});
+    mover.Pool(12, 12);
+    mover.Program(1, program);
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 10).error, 0);
+    EXPECT_TRUE(mover.Until([&] { return slots.kept.size() == 12; }));
+  }
+  {
+    MoverProcess mover({.fault = GetParam(), .slots = &slots});
+    mover.Pool(12, 12);
+    mover.Program(1, program);
+    program.Adopt();
+    EXPECT_FALSE(mover.Until([] { return false; }));
+    const int status = mover.Wait();
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    while (program.line() >= 0 && program.Answer()) {
+    }
+  }
+  const int adopted = program.adopted;
+  MoverProcess mover({.slots = &slots});
+  mover.Pool(12, 12);
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return program.adopted == adopted + 10; }));
+  EXPECT_EQ(program.refused, 0);
+  EXPECT_EQ(slots.kept.size(), 12u) << "none was made anew";
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 10).error, 0);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 12 * kChunkBytes && mover.pool().other == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, SecondMoverKilled,
+                         testing::Values("mover.slot.restored", "mover.slot.restored:7", "mover.adopt.claimed",
+                                         "mover.adopt.claimed:2", "mover.adopted.sent", "mover.adopted.sent:2"));
+
+// ---- slots of an earlier mover ----
+
+class Earlier : public testing::Test {
+ protected:
+  // A mover that ends when all chunks of the program are out.
+  void MoveOutAndEnd(TestProgram& program, std::uint64_t chunks, std::uint64_t domain = 0) {
+    MoverProcess mover({.slots = &slots_});
+    mover.Pool(chunks, chunks);
+    mover.Program(1, program, domain);
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, chunks).error, 0);
+  }
+  TestSlots slots_;
+};
+
+TEST_F(Earlier, AnotherDomainAdoptsNothingThoughItKnowsTheKeys) {
+  TestProgram program(4);
+  MoveOutAndEnd(program, 4, 10);
+  MoverProcess mover({.slots = &slots_});
+  mover.Pool(4, 8);
+  mover.Program(1, program, 20);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return program.refused == 4; }));
+  EXPECT_EQ(program.adopted, 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST_F(Earlier, NobodyAdoptsWithoutTheKey) {
+  TestProgram program(4, 1), thief(0, 2);
+  MoveOutAndEnd(program, 4);
+  MoverProcess mover({.slots = &slots_});
+  mover.Pool(4, 4);
+  mover.Program(2, thief);
+  LineMessage adopt = {.type = LineType::kAdopt, .count = wire::kMostChunks};
+  for (std::uint32_t i = 0; i < adopt.count; ++i) {
+    adopt.chunk[i] = 5000 + i;
+    adopt.key[i] = i;
+  }
+  thief.Send(adopt);
+  EXPECT_TRUE(mover.Until([&] { return thief.refused == static_cast<int>(wire::kMostChunks); }));
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
+  EXPECT_EQ(program.refused, 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST_F(Earlier, WhatNobodyKeptStaysWithItsProgramAndIsFreedByIt) {
+  TestProgram program(4);
+  MoveOutAndEnd(program, 4);
+  slots_.kept.erase(slots_.kept.begin());  // EMFILE, say
+  MoverProcess mover({.slots = &slots_});
+  mover.Pool(4, 4);
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return program.adopted == 3 && program.refused == 1; }));
+  const MoverMessage end = mover.Move(1, MoverType::kLoad, 4);
+  EXPECT_EQ(end.error, ENODATA);
+  EXPECT_EQ(end.bytes, kChunkBytes);
+  EXPECT_EQ(program.Out(), 1u);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 3).error, 0);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 3).error, 0);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 4 * kChunkBytes && mover.pool().other == 0; }));
+}
+
+TEST_F(Earlier, WhatIsNoHostMemoryIsNoSlot) {
+  TestProgram program(2);
+  MoveOutAndEnd(program, 2);
+  const auto chunk = TestDriver::Get().MakeChunk();
+  slots_.kept.begin()->second = TestDriver::Get().Export(chunk);
+  slots_.kept.emplace(12345, TestDriver::Get().Export(chunk));  // and no number that the table knows
+  EXPECT_EQ(TestDriver::Get().cuda.MemRelease(chunk), cuda::CUDA_SUCCESS);
+  MoverProcess mover({.slots = &slots_});
+  mover.Pool(2, 2);
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_TRUE(mover.Until([&] { return program.adopted == 1 && program.refused == 1; }));
+  EXPECT_TRUE(mover.Until([&] { return slots_.kept.size() == 2; })) << "one is made for the one that is none";
+  EXPECT_FALSE(slots_.kept.contains(12345));
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST_F(Earlier, SlotsOfADomainAreNotGivenToAnother) {
+  const char* driver = std::getenv("TESSERA_TEST_LIBCUDA");
+  if (driver != nullptr && std::string(driver).find("/soft/") == std::string::npos)
+    GTEST_SKIP() << "all of a real driver's memory is one inode";
+  TestProgram first(2, 1), same(2, 2), other(2, 3);
+  {
+    MoverProcess mover({.slots = &slots_});
+    mover.Pool(2, 2);
+    mover.Program(1, first, 10);
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 2).error, 0);
+    EXPECT_EQ(mover.Move(1, MoverType::kLoad, 2).error, 0);
+  }
+  MoverProcess mover({.slots = &slots_});
+  mover.Pool(2, 2);
+  mover.Program(2, same, 10);
+  EXPECT_EQ(mover.Move(2, MoverType::kEvict, 2).error, 0);
+  EXPECT_EQ(mover.Move(2, MoverType::kLoad, 2).error, 0);
+  mover.Program(3, other, 20);
+  EXPECT_EQ(mover.Move(3, MoverType::kEvict, 2).error, 0);
+  auto one = first.HostMemories(), again = same.HostMemories();
+  std::ranges::sort(one);
+  std::ranges::sort(again);
+  EXPECT_EQ(one, again);
+  for (const ino_t memory : other.HostMemories()) EXPECT_EQ(std::ranges::find(one, memory), one.end());
+}
 
 TEST(MoverProcess, EndsWithTheDaemon) {
   MoverProcess mover;
@@ -271,7 +425,7 @@ TEST(MoverProcess, EndsOnTermination) {
 }
 
 TEST(MoverProcess, SaysWhyItCannotWork) {
-  MoverProcess mover("64MiB", "", "GPU-00000000-0000-0000-0000-000000000000");
+  MoverProcess mover({.gpu = "GPU-00000000-0000-0000-0000-000000000000"});
   const MoverMessage failed = mover.Await(0, MoverType::kFailed);
   EXPECT_EQ(failed.error, ENODEV);
   EXPECT_NE(std::string(failed.text).find("GPU-00000000"), std::string::npos) << failed.text;

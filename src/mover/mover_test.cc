@@ -33,7 +33,7 @@ class MoverTest : public testing::Test {
   MoverTest() {
     auto [own, other] = Pair();
     daemon_ = std::move(own);
-    mover_ = std::make_unique<Mover>(gpu_, std::move(other), [] { return Result<void>{}; });
+    mover_ = std::make_unique<Mover>(gpu_, std::move(other), [] { return Result<void>{}; }, *KeyTable::Open(Table()));
     Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 16 * kChunkBytes});
     Until([&] { return Pool().bytes == 16 * kChunkBytes; });
     auto [line, far] = Pair();
@@ -41,6 +41,11 @@ class MoverTest : public testing::Test {
     Tell({.type = MoverType::kProgram, .program = 1, .other = 7}, far.Get());
   }
 
+  static UniqueFd Table() {
+    UniqueFd table(memfd_create("table", MFD_CLOEXEC));
+    EXPECT_EQ(ftruncate(table.Get(), 128 * wire::kTableEntryBytes), 0);
+    return table;
+  }
   void Tell(MoverMessage message, int fd = -1) { EXPECT_TRUE(SendPacket(daemon_.Get(), BytesOf(message), fd)); }
 
   // Runs the mover until the condition holds.

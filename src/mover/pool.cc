@@ -4,25 +4,42 @@
 
 namespace tessera::mover {
 
+Pool::Pool(KeyTable table) : table_(std::move(table)) {
+  for (Slot slot = static_cast<Slot>(table_.size()); slot-- > 0;) unused_.push_back(slot);
+}
+
 void Pool::Aim(std::uint64_t wanted, std::uint64_t most) {
-  most_ = most;
-  wanted_ = std::min(wanted, most);
+  aimed_ = true;
+  most_ = std::min<std::uint64_t>(most, table_.size());
+  wanted_ = std::min(wanted, most_);
   stopped_ = false;
 }
 
-Slot Pool::Insert(State state) {
-  const Slot slot = next_++;
-  slots_.emplace(slot, std::move(state));
-  return slot;
-}
-
 Slot Pool::Add(HostMemory memory) {
-  const Slot slot = Insert({.memory = std::move(memory)});
+  const Slot slot = unused_.back();
+  unused_.pop_back();
+  table_.Reset(slot, RandomNumber());
+  slots_.emplace(slot, std::move(memory));
   free_[std::nullopt].push_back(slot);
   return slot;
 }
 
-Slot Pool::Adopt(HostMemory memory, Domain domain) { return Insert({.memory = std::move(memory), .domain = domain}); }
+std::optional<Slot> Pool::Earlier(std::uint64_t number) const {
+  for (const Slot slot : unused_) {
+    if (number != 0 && table_[slot].memory == number) return slot;
+  }
+  return {};
+}
+
+void Pool::Restore(Slot slot, HostMemory memory) {
+  std::erase(unused_, slot);
+  slots_.emplace(slot, std::move(memory));
+  table_[slot].key != 0 ? table_.Leave(slot) : free_[DomainOf(slot)].push_back(slot);
+}
+
+std::optional<Domain> Pool::DomainOf(Slot slot) const {
+  return table_[slot].given != 0 ? std::optional(table_[slot].domain) : std::nullopt;
+}
 
 std::optional<Slot> Pool::Take(Domain domain) {
   for (const std::optional<Domain> from : {std::optional(domain), std::optional<Domain>()}) {
@@ -50,15 +67,34 @@ std::uint64_t Pool::FreeSlots() const {
 
 std::uint64_t Pool::used() const { return total() - FreeSlots() - given_up_.size(); }
 
-void Pool::MarkGiven(Slot slot, Domain domain) { slots_.at(slot).domain = domain; }
+void Pool::Give(Slot slot, Domain domain, pid_t owner) {
+  table_.MarkGiven(slot, domain);
+  (void)table_.Use(slot, owner);  // without a key the next mover does not find it
+}
 
-void Pool::GiveBack(Slot slot) { free_[slots_.at(slot).domain].push_back(slot); }
+void Pool::GiveBack(Slot slot) {
+  table_.Clear(slot);
+  free_[DomainOf(slot)].push_back(slot);
+}
 
 void Pool::GiveUp(Slot slot) { given_up_.push_back(slot); }
 
+void Pool::Abandon(pid_t owner) {
+  for (const Slot slot : table_.Abandon(owner)) GiveUp(slot);
+}
+
+bool Pool::Sweep(Nanos now) {
+  const auto unclaimed = table_.Sweep(now);
+  for (const Slot slot : unclaimed.ended) GiveBack(slot);
+  for (const Slot slot : unclaimed.late) GiveUp(slot);
+  return !unclaimed.ended.empty() || !unclaimed.late.empty();
+}
+
+// Its entry stays as it is until the slot has other memory: a mover that dies now leaves this one to the next.
 Pool::Job Pool::FreeSlot(Slot slot) {
-  Job job = {.kind = Job::Kind::kFree, .memory = std::move(slots_.at(slot).memory)};
+  Job job = {.kind = Job::Kind::kFree, .memory = std::move(slots_.at(slot)), .number = NumberOf(slot)};
   slots_.erase(slot);
+  unused_.push_back(slot);
   stopped_ = false;
   return job;
 }
@@ -76,6 +112,7 @@ std::uint64_t Pool::Missing(const Demand& demand) const {
 }
 
 Pool::Job Pool::Next(const Demand& demand) {
+  if (!aimed_) return {};
   if (!given_up_.empty()) {
     const Slot slot = given_up_.back();
     given_up_.pop_back();

@@ -54,7 +54,8 @@ void Program::Gone(bool lives) {
     EndLine();
   }
   hung_up_ = hung_up_ && !lives;
-  if (copying_ == 0 && on_disk_ == 0) ReleaseAll();
+  lives_ = lives;
+  Release();
 }
 
 // ---- asking ----
@@ -217,12 +218,24 @@ void Program::EndLine() {
 }
 
 // A process that ended writes to its host memory no more, when the daemon says that it is gone: others of its domain
-// may have it. One that only stopped to talk may still write there.
-void Program::ReleaseAll() {
-  for (const auto& [chunk, stored] : stored_) held_.push_back(stored.slot);
-  stored_.clear();
-  for (const Slot slot : held_) hung_up_ ? place_.pool.GiveBack(slot) : place_.pool.GiveUp(slot);
-  held_.clear();
+// may have it. One that only stopped to talk may still write there. One that gets another line claims what it has, but
+// not what is being copied, which is a matter of milliseconds and costs it nothing but that it stays out.
+void Program::Release() {
+  const bool all = copying_ == 0 && on_disk_ == 0;
+  if (!all && !lives_) return;
+  std::erase_if(stored_, [&](const auto& each) {
+    const Stored& stored = each.second;
+    if (!all && (stored.loading || stored.move)) return false;
+    held_.push_back(stored.slot);
+    return true;
+  });
+  for (const Slot slot : std::exchange(held_, {})) {
+    if (lives_) {
+      place_.pool.Leave(slot, MonotonicNow() + kClaimTime);
+    } else {
+      hung_up_ ? place_.pool.GiveBack(slot) : place_.pool.GiveUp(slot);
+    }
+  }
 }
 
 // ---- copies ----
@@ -243,7 +256,7 @@ void Program::OnCopied(const std::shared_ptr<Batch>& batch) {
   if (fd() < 0) {
     OnCopiedForNobody(*batch);
     Forget(batch);
-    if (gone_ && copying_ == 0 && on_disk_ == 0) ReleaseAll();
+    if (gone_) Release();
   } else {
     copied_.push_back(batch);
   }
@@ -272,14 +285,15 @@ void Program::OnCopiedForNobody(Batch& batch) {
 
 void Program::GiveStored(const std::shared_ptr<Batch>& batch) {
   batch->window.reset();
-  std::vector<std::uint64_t> chunks;
+  wire::LineMessage message = {.type = LineType::kStored};
   std::vector<int> fds;
   for (const Batch::Entry& entry : batch->entries) {
-    place_.pool.MarkGiven(entry.slot, domain_);
-    chunks.push_back(entry.chunk);
+    place_.pool.Give(entry.slot, domain_, pid_);
+    message.chunk[message.count] = entry.chunk;
+    message.key[message.count++] = place_.pool.KeyOf(entry.slot);
     fds.push_back(place_.pool.MemoryOf(entry.slot).fd.Get());
   }
-  Say(LineType::kStored, chunks, fds);
+  Send(message, fds);
   PassFault("mover.stored.sent");
   questions_.push_back({.type = LineType::kStored, .batch = batch});
 }

@@ -16,6 +16,12 @@
 
 namespace tessera::mover {
 
+// So long a program that lives may claim what it has in the pool, after its line or its mover has ended. It asks for
+// another line each second.
+inline constexpr Nanos kClaimTime = 10 * kSecond;
+// What of a program may be nowhere, in chunks: 2 TiB. No end of it would be no end of memory here.
+inline constexpr std::uint64_t kMostLost = 1u << 16;
+
 // What all programs of a mover share.
 struct Workplace {
   Gpu& gpu;
@@ -24,7 +30,6 @@ struct Workplace {
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
   Baton baton = {};
-  std::uint64_t adopted = 0;    // slots that were made by an earlier mover
   std::optional<Error> broken;  // the GPU is of no use any more
 
   // The second tier of the pool, where there is one.
@@ -125,7 +130,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Result<void> OnTaken(const wire::LineMessage& message);
   Result<void> OnSettled(const wire::LineMessage& message);
   Result<void> OnDropped(const wire::LineMessage& message);
-  Result<void> OnAdopt(Packet& packet);
+  Result<void> OnAdopt(const wire::LineMessage& message);
   Result<void> OnReleased(const wire::LineMessage& message);
   Result<void> OnHeld(const wire::LineMessage& message);
   Result<void> OnAdoptFiled(const wire::LineMessage& message);
@@ -167,7 +172,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void EndLine();
   bool PeerHungUp() const;
   void OnCopiedForNobody(Batch& batch);
-  void ReleaseAll();
+  void Release();
 
   Workplace& place_;
   const std::uint64_t id_;
@@ -176,7 +181,9 @@ class Program : public std::enable_shared_from_this<Program> {
   PacketSocket line_;
   bool line_broke_ = false;  // found out while sending: it ends at the next turn
   bool hung_up_ = false;     // it closed its end, as the process did that ended
+  bool claimed_ = false;     // it has said which chunks are in the pool
   bool gone_ = false;
+  bool lives_ = false;  // it is gone, and gets another line
   std::deque<Question> questions_;
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_
@@ -188,6 +195,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::uint64_t moved_[2] = {};                  // chunks by Direction
   bool rests_ = false;                           // it does not run, and nobody said that it is about to
   bool settling_ = false;                        // what is in the file comes back, and then it is to be settled
+  std::uint64_t orphans_ = 0;                    // chunks that it has in host memory of no pool
   int file_error_ = 0;                           // why something did not come back
   std::size_t on_disk_ = 0;                      // moves that the disk works at
 };

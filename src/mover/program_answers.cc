@@ -57,14 +57,13 @@ Result<void> Program::OnPacket(Packet packet) {
       return OnReleased(message);
     case LineType::kHeld:
       return OnHeld(message);
-    case LineType::kDropped:
     case LineType::kAdopt:
+      return OnAdopt(message);
+    case LineType::kDropped:
     case LineType::kAdoptFiled:
       // No end of messages that say nothing: each of these takes something that there is no end of otherwise.
       if (message.count == 0) return Wrong("it named no chunk");
-      return message.type == LineType::kDropped ? OnDropped(message)
-             : message.type == LineType::kAdopt ? OnAdopt(packet)
-                                                : OnAdoptFiled(message);
+      return message.type == LineType::kDropped ? OnDropped(message) : OnAdoptFiled(message);
     default:
       return Wrong("it sent a message of a type that programs do not send");
   }
@@ -257,18 +256,27 @@ Result<void> Program::OnDropped(const LineMessage& message) {
   return {};
 }
 
-Result<void> Program::OnAdopt(Packet& packet) {
-  for (std::size_t i = 0; i < packet.fds.size(); ++i) {
-    const std::uint64_t chunk = packet.message.chunk[i];
+// What is not in the pool is host memory that the daemon had no descriptor of, or had no daemon: it is the program's
+// alone from now on, and is freed by it.
+Result<void> Program::OnAdopt(const LineMessage& message) {
+  if (claimed_) return Wrong("it has named already all that is to be adopted");
+  LineMessage answer = {.type = LineType::kAdopted, .count = message.count};
+  for (std::uint32_t i = 0; i < message.count; ++i) {
+    const std::uint64_t chunk = answer.chunk[i] = message.chunk[i];
     if (stored_.contains(chunk) || UnderWay(Direction::kOut, chunk) != nullptr)
       return Wrong("it has given a chunk already that is to be adopted");
-    // Earlier movers had no more than this in all.
-    if (place_.adopted >= place_.pool.most()) return Wrong("it has more to be adopted than the pool may hold");
-    auto memory = place_.gpu.ImportHost(std::move(packet.fds[i]));
-    if (!memory) return Fail(EPROTO, "of what is to be adopted: " + memory.error().message);
-    ++place_.adopted;
-    Store(chunk, place_.pool.Adopt(std::move(*memory), domain_));
+    if (const auto slot = place_.pool.Claim(message.key[i], domain_, pid_)) {
+      Store(chunk, *slot);
+      answer.key[i] = message.key[i];
+    } else if (orphans_++ == kMostLost) {
+      return Wrong("it has too much in host memory of no pool");
+    }
   }
+  PassFault("mover.adopt.claimed");
+  if (message.count > 0) Send(answer);
+  claimed_ = message.count < wire::kMostChunks;
+  if (claimed_) place_.pool.Abandon(pid_);
+  PassFault("mover.adopted.sent");
   return {};
 }
 

@@ -12,12 +12,6 @@ namespace tessera::mover {
 using wire::LineMessage;
 using wire::LineType;
 
-namespace {
-
-constexpr std::uint64_t kMostLost = 1u << 16;  // chunks: 2 TiB
-
-}  // namespace
-
 std::uint64_t Program::Count(Tier tier) const {
   return static_cast<std::uint64_t>(
       std::ranges::count_if(stored_, [tier](const auto& each) { return each.second.tier == tier; }));
@@ -144,7 +138,7 @@ void Program::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& 
 void Program::OnDiskForNobody(FileMove& move) {
   if (move.direction == Direction::kIn || move.dropped) place_.pool.GiveBack(move.slot);
   if (move.direction == Direction::kOut || move.dropped) place_.file->GiveBack(move.place);
-  if (gone_ && copying_ == 0 && on_disk_ == 0) ReleaseAll();
+  if (gone_) Release();
 }
 
 // The line has ended. What is in the file is for whoever shows the key; what the program was asked of it may do yet.
@@ -194,9 +188,12 @@ Result<void> Program::OnReleased(const LineMessage& message) {
 }
 
 void Program::SayRead(const std::shared_ptr<FileMove>& move) {
-  place_.pool.MarkGiven(move->slot, domain_);
+  place_.pool.Give(move->slot, domain_, pid_);
+  LineMessage message = {.type = LineType::kRead, .count = 1};
+  message.chunk[0] = move->chunk;
+  message.key[0] = place_.pool.KeyOf(move->slot);
   const int fd = place_.pool.MemoryOf(move->slot).fd.Get();
-  Say(LineType::kRead, {&move->chunk, 1}, {&fd, 1});
+  Send(message, {&fd, 1});
   PassFault("mover.read.sent");
   questions_.push_back({.type = LineType::kRead, .move = move});
 }

@@ -1,18 +1,12 @@
 #include "mover/swap_file.h"
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "wire/line.h"
@@ -34,93 +28,40 @@ using Buffer = std::unique_ptr<std::byte, Freed>;
 
 Buffer MakeBuffer() { return Buffer(static_cast<std::byte*>(std::aligned_alloc(4096, kPiece))); }
 
-// One that nobody has waited for yet has ended all the same.
-bool HasEnded(pid_t pid) {
-  if (kill(pid, 0) != 0 && errno == ESRCH) return true;
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(stat, text);
-  const std::size_t name = text.rfind(')');
-  return name != std::string::npos && name + 2 < text.size() && (text[name + 2] == 'Z' || text[name + 2] == 'X');
-}
-
 off_t OffsetOf(Place place) { return static_cast<off_t>(place * kChunkBytes); }
 
 }  // namespace
 
 Result<SwapFile> SwapFile::Open(UniqueFd file, UniqueFd table) {
-  struct stat of_file{}, of_table{};
-  if (fstat(file.Get(), &of_file) != 0 || fstat(table.Get(), &of_table) != 0) return FailErrno("look at the swap file");
-  const std::size_t places = std::min<std::size_t>(static_cast<std::size_t>(of_file.st_size) / kChunkBytes,
-                                                   static_cast<std::size_t>(of_table.st_size) / sizeof(Entry));
-  if (places == 0) return Fail(EINVAL, "the swap file has no place for a chunk");
-  void* mapped = mmap(nullptr, places * sizeof(Entry), PROT_READ | PROT_WRITE, MAP_SHARED, table.Get(), 0);
-  if (mapped == MAP_FAILED) return FailErrno("map the table of the swap file");
-  return SwapFile(std::move(file), std::span(static_cast<Entry*>(mapped), places));
+  struct stat status{};
+  if (fstat(file.Get(), &status) != 0) return FailErrno("look at the swap file");
+  auto opened = KeyTable::Open(std::move(table), static_cast<std::size_t>(status.st_size) / kChunkBytes);
+  if (!opened) return std::unexpected(opened.error());
+  return SwapFile(std::move(file), std::move(*opened));
 }
 
-SwapFile::SwapFile(UniqueFd file, std::span<Entry> entries) : file_(std::move(file)), entries_(entries) {
-  for (Place place = static_cast<Place>(entries_.size()); place-- > 0;) {
-    if (entries_[place].key == 0) {
-      free_.push_back(place);
-    } else {
-      left_.insert(place);
-    }
-  }
-}
-
-SwapFile::SwapFile(SwapFile&& other) noexcept
-    : file_(std::move(other.file_)),
-      entries_(std::exchange(other.entries_, {})),
-      free_(std::move(other.free_)),
-      left_(std::move(other.left_)) {}
-
-SwapFile::~SwapFile() {
-  if (!entries_.empty()) munmap(entries_.data(), entries_.size_bytes());
+SwapFile::SwapFile(UniqueFd file, KeyTable table) : file_(std::move(file)), table_(std::move(table)) {
+  for (Place place = static_cast<Place>(table_.size()); place-- > 0;)
+    table_[place].key == 0 ? free_.push_back(place) : table_.Leave(place);
 }
 
 std::optional<Place> SwapFile::Take(pid_t owner) {
   if (free_.empty()) Sweep();
-  if (free_.empty()) return {};
-  std::uint64_t key = 0;
-  while (key == 0) {
-    if (getrandom(&key, sizeof key, 0) != sizeof key) return {};
-  }
+  if (free_.empty() || !table_.Use(free_.back(), owner)) return {};
   const Place place = free_.back();
   free_.pop_back();
-  entries_[place] = {.key = key, .owner = static_cast<std::uint64_t>(owner)};
   return place;
 }
 
 void SwapFile::GiveBack(Place place) {
-  left_.erase(place);
-  entries_[place] = {};
+  table_.Clear(place);
   free_.push_back(place);
 }
 
-std::optional<Place> SwapFile::Claim(std::uint64_t key, pid_t owner) {
-  if (key == 0) return {};
-  const auto found = std::ranges::find_if(left_, [&](Place place) { return entries_[place].key == key; });
-  if (found == left_.end()) return {};
-  const Place place = *found;
-  left_.erase(found);
-  entries_[place].owner = static_cast<std::uint64_t>(owner);
-  return place;
-}
-
 bool SwapFile::Sweep() {
-  const std::size_t before = left_.size();
-  std::set<std::uint64_t> living;
-  for (const Place place : std::vector<Place>(left_.begin(), left_.end())) {
-    const std::uint64_t owner = entries_[place].owner;
-    if (living.contains(owner)) continue;
-    if (HasEnded(static_cast<pid_t>(owner))) {
-      GiveBack(place);
-    } else {
-      living.insert(owner);
-    }
-  }
-  return left_.size() < before;
+  const auto ended = table_.Sweep(0).ended;
+  for (const Place place : ended) GiveBack(place);
+  return !ended.empty();
 }
 
 Result<void> SwapFile::Write(Place place, std::span<const std::byte> bytes) const {

@@ -205,6 +205,7 @@ void Heap::Unback(Region& region, std::size_t index) {
     if (chunk.backing != Backing::kFile) driver_.Release(chunk.handle);
   }
   Set(region, chunk, Backing::kNone, 0);
+  chunk.key = 0;
   Unshare(region, index);
 }
 

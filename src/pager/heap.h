@@ -56,17 +56,18 @@ struct Chunk {
   Backing backing = Backing::kNone;
   bool offered = false;       // its copying to the host is under way
   bool wanted = false;        // its copying to the GPU is under way
-  bool known = false;         // the mover knows the host memory that backs it
+  bool known = false;         // the mover knows that the program has it out
+  bool adopting = false;      // a new mover was asked whether it has what backs it
   bool shared = false;        // other processes may have its GPU memory mapped
   std::uint32_t blocks = 0;   // that lie in it, wholly or in part
   std::uint32_t pins = 0;     // reasons why it must not move
   Nanos empty_since = 0;      // while it has no blocks
   Driver::Handle handle = 0;  // of what it is backed by
-  std::uint64_t key = 0;      // kFile: by which a mover finds it
+  std::uint64_t key = 0;      // while it is out: by which a mover finds it; 0: none ever will
   Driver::Handle coming = 0;  // while it is wanted: the GPU memory that it is copied to
 
   bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }
-  bool MayGo() const { return backing == Backing::kDevice && !offered && pins == 0 && blocks > 0; }
+  bool MayGo() const { return backing == Backing::kDevice && !offered && !adopting && pins == 0 && blocks > 0; }
 };
 
 // An allocation, as the program knows it.

@@ -108,6 +108,8 @@ bool LineAgent::On(const Message& message, std::span<UniqueFd> fds, std::vector<
     case LineType::kRead:
       answers->push_back(Read(message, fds));
       return true;
+    case LineType::kAdopted:
+      return Adopted(message);
     default:
       return false;
   }
@@ -203,6 +205,7 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     heap_.Unshare(region, indices[n]);
     heap_.Set(region, chunk, Backing::kHost, stored[n]);
     chunk.known = true;
+    chunk.key = message.key[n];
     heap_.ReleaseEmpty(region, indices[n]);  // it may have been freed meanwhile
   }
   return answer;
@@ -248,6 +251,7 @@ LineAgent::Answer LineAgent::Loaded(const Message& message) {
     heap_.Set(region, chunk, Backing::kDevice, handle);
     Mark(i, &Chunk::wanted, false);
     chunk.known = false;
+    chunk.key = 0;
   }
   return answer;
 }
@@ -298,7 +302,7 @@ LineAgent::Answer LineAgent::Read(const Message& message, std::span<UniqueFd> fd
     if (result != CUDA_SUCCESS) continue;
     Chunk& chunk = region.chunks[index.front()];
     heap_.Set(region, chunk, Backing::kHost, handle);
-    chunk.key = 0;
+    chunk.key = message.key[n];
     answer.message.chunk[answer.message.count++] = message.chunk[n];
   }
   return answer;
@@ -341,7 +345,7 @@ void LineAgent::Lost() {
   Heap::Region& region = heap_.large_;
   for (std::size_t i = 0; i < region.chunks.size(); ++i) {
     Mark(i, &Chunk::offered, false);
-    region.chunks[i].known = false;
+    region.chunks[i].known = region.chunks[i].adopting = false;
     LeaveOut(i);
   }
   heap_.dropped_.clear();
@@ -350,34 +354,40 @@ void LineAgent::Lost() {
 void LineAgent::Adopt(std::vector<Answer>* answers) {
   std::lock_guard lock(heap_.mutex_);
   Heap::Region& region = heap_.large_;
-  Answer answer{.message = {.type = LineType::kAdopt}, .fds = {}};
-  for (std::size_t i = 0; i < region.chunks.size(); ++i) {
-    if (!region.chunks[i].InHost() || region.chunks[i].known) continue;
-    int fd = -1;
-    if (heap_.driver_.Export(&fd, region.chunks[i].handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
-      continue;
-    region.chunks[i].known = true;
-    answer.message.chunk[answer.message.count++] = region.AddressOf(i);
-    answer.fds.emplace_back(fd);
-    if (answer.message.count < wire::kMostChunks) continue;
-    answers->push_back(std::exchange(answer, {.message = {.type = LineType::kAdopt}, .fds = {}}));
-  }
-  if (answer.message.count > 0) answers->push_back(std::move(answer));
-  AdoptFiled(answers);
+  const auto name = [&](LineType type, auto is) {
+    Answer answer{.message = {.type = type}, .fds = {}};
+    for (std::size_t i = 0; i < region.chunks.size(); ++i) {
+      Chunk& chunk = region.chunks[i];
+      if (chunk.key == 0 || chunk.known || chunk.adopting || !is(chunk)) continue;
+      // What is in no file is lost, and to be said so; what is in no slot stays where it is.
+      (type == LineType::kAdopt ? chunk.adopting : chunk.known) = true;
+      answer.message.chunk[answer.message.count] = region.AddressOf(i);
+      answer.message.key[answer.message.count++] = chunk.key;
+      if (answer.message.count == wire::kMostChunks)
+        answers->push_back(std::exchange(answer, {.message = {.type = type}, .fds = {}}));
+    }
+    if (answer.message.count > 0 || type == LineType::kAdopt) answers->push_back(std::move(answer));
+  };
+  name(LineType::kAdopt, [](const Chunk& chunk) { return chunk.InHost(); });
+  name(LineType::kAdoptFiled, [](const Chunk& chunk) { return chunk.backing == Backing::kFile; });
 }
 
-void LineAgent::AdoptFiled(std::vector<Answer>* answers) {
-  Heap::Region& region = heap_.large_;
-  Answer answer{.message = {.type = LineType::kAdoptFiled}, .fds = {}};
-  for (std::size_t i = 0; i < region.chunks.size(); ++i) {
-    Chunk& chunk = region.chunks[i];
-    if (chunk.backing != Backing::kFile || std::exchange(chunk.known, true)) continue;
-    answer.message.chunk[answer.message.count] = region.AddressOf(i);
-    answer.message.key[answer.message.count++] = chunk.key;
-    if (answer.message.count < wire::kMostChunks) continue;
-    answers->push_back(std::exchange(answer, {.message = {.type = LineType::kAdoptFiled}, .fds = {}}));
+// What was freed since it was named the mover has to hear now: it was not known then.
+bool LineAgent::Adopted(const Message& message) {
+  const auto indices = Indices(message, [](const Chunk& chunk) { return chunk.adopting; });
+  if (indices.empty() || indices.size() != message.count) return false;
+  for (std::size_t n = 0; n < indices.size(); ++n) {
+    Chunk& chunk = heap_.large_.chunks[indices[n]];
+    chunk.adopting = false;
+    const bool here = message.key[n] != 0;
+    if (chunk.InHost()) {
+      chunk.known = here;
+      if (!here) chunk.key = 0;
+    } else if (here) {
+      heap_.dropped_.push_back(message.chunk[n]);
+    }
   }
-  if (answer.message.count > 0) answers->push_back(std::move(answer));
+  return true;
 }
 
 }  // namespace tessera::pager

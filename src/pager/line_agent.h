@@ -31,8 +31,8 @@ class LineAgent {
   // The line is gone, and with it what was under way: chunks that were offered or wanted stay as they are.
   void Lost();
 
-  // To a new mover: all that lies in host memory, or in its file. What it cannot be given stays there, and is not
-  // spoken of.
+  // To a new mover: all that lies in host memory, or in the file. What it does not find stays there, and is not spoken
+  // of.
   void Adopt(std::vector<Answer>* answers);
 
  private:
@@ -48,7 +48,7 @@ class LineAgent {
   Answer Settle();
   Answer Filed(const Message& message);
   Answer Read(const Message& message, std::span<UniqueFd> fds);
-  void AdoptFiled(std::vector<Answer>* answers);
+  bool Adopted(const Message& message);
   cuda::CUresult MapHost(std::size_t index);
   // The indices of the named chunks of the large region; empty if one is not what it should be.
   template <typename Is>

@@ -16,7 +16,7 @@ using wire::LineMessage;
 using wire::LineType;
 
 // Types of messages that a byte chooses from: all that there are, and some that are not.
-constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 65, 9999};
+constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 10, 65, 9999};
 
 class Run {
  public:
@@ -67,6 +67,9 @@ class Run {
         break;
       case 4:
         agent_.Adopt(&answers_);
+        for (const LineAgent::Answer& answer : answers_) {
+          if (answer.message.type == LineType::kAdopt) named_ = answer.message;
+        }
         break;
       case 5:
         heap_->Touch(base_ + (std::uint64_t{Next()} << 20), MonotonicNow() + Next() * UseHistory::kInterval);
@@ -85,6 +88,7 @@ class Run {
     for (std::uint32_t i = 0; i < message.count; ++i) {
       const std::uint64_t offset = how % 8 == 7 ? std::uint64_t{Next()} << 17 : i * kChunkBytes;
       message.chunk[i] = how & 8 ? named_.chunk[i] : base_ + offset;
+      message.key[i] = how & 64 ? 0 : 1 + i;
     }
     if ((how & 8) && (message.count > named_.count || how & 16)) message.count = named_.count;
     std::uint32_t descriptors = DescriptorsOf(message);

@@ -27,6 +27,12 @@ class LineAgentTest : public HeapFixture {
     std::ranges::copy(chunks, message.chunk);
     return message;
   }
+  // A mover that finds all that it is shown.
+  LineMessage Adopted(const LineAgent::Answer& adopt) {
+    LineMessage message = adopt.message;
+    message.type = LineType::kAdopted;
+    return message;
+  }
   std::vector<LineType> Types() const {
     std::vector<LineType> types;
     for (const auto& answer : answers) types.push_back(answer.message.type);
@@ -362,6 +368,7 @@ TEST_F(LineAgentTest, ANewMoverHearsNothingOfWhatItWasNotGiven) {
   agent.Adopt(&answers);
   ASSERT_THAT(Types(), ElementsAre(LineType::kAdopt));
   EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[2], blocks[3]));
+  ASSERT_TRUE(Say(Adopted(answers[0])));
   answers.clear();
   agent.TakeDropped(&answers);
   EXPECT_THAT(answers, IsEmpty());
@@ -371,20 +378,53 @@ TEST_F(LineAgentTest, ANewMoverHearsNothingOfWhatItWasNotGiven) {
   EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[2]));
 }
 
-TEST_F(LineAgentTest, WhatANewMoverCannotBeGivenStaysOut) {
+TEST_F(LineAgentTest, WhatANewMoverDoesNotFindStaysOut) {
+  const auto blocks = AllocateChunks(3);
+  mover.Evict(2);
+  mover.LoseSlots();
+  mover.Evict(1);
+  mover.Settle();
+  mover.Restart();
+  EXPECT_EQ(mover.Stored(), 1u);
+  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(driver.Read(blocks[i]), 100 + i);
+  EXPECT_EQ(heap->Figures().swapped, 3 * kChunk);
+  EXPECT_EQ(mover.Load(8), 1u) << "of the others it does not speak";
+  EXPECT_EQ(mover.Settle(), CUDA_SUCCESS);
+  mover.Restart();
+  EXPECT_EQ(mover.Stored(), 0u) << "nor to the one after that";
+  heap->Free(blocks[0]);
+  heap->Free(blocks[1]);
+  mover.HearDropped();
+  EXPECT_EQ(heap->Figures().swapped, 0u);
+  EXPECT_EQ(driver.Read(blocks[2]), 102u);
+  ExpectRightFigures();
+}
+
+TEST_F(LineAgentTest, WhatIsFreedBeforeItIsAdoptedIsDroppedThen) {
   const auto blocks = AllocateChunks(2);
   mover.Evict(2);
   agent.Lost();
-  driver.FailCall(1);
+  answers.clear();
   agent.Adopt(&answers);
   ASSERT_THAT(Types(), ElementsAre(LineType::kAdopt));
-  EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[1]));
-  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 8}));
-  EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[1]));  // the mover does not know the other one
+  const LineMessage adopted = Adopted(answers[0]);
+  EXPECT_FALSE(std::ranges::count(adopted.key, 0u) == wire::kMostChunks);
   heap->Free(blocks[0]);
+  const auto again = AllocateChunks(1);
+  ASSERT_EQ(again[0], blocks[0]);
   answers.clear();
   agent.TakeDropped(&answers);
-  EXPECT_THAT(answers, IsEmpty());
+  EXPECT_THAT(answers, IsEmpty()) << "nobody knows it";
+  ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 8}));
+  EXPECT_EQ(answers[0].message.count, 0u) << "the mover may take it for the old one";
+  ASSERT_TRUE(Say(adopted));
+  answers.clear();
+  agent.TakeDropped(&answers);
+  ASSERT_THAT(Types(), ElementsAre(LineType::kDropped));
+  EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[0]));
+  ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 8}));
+  EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[0]));
+  EXPECT_FALSE(Say(adopted)) << "it was asked once";
 }
 
 TEST_F(LineAgentTest, AWantedChunkThatIsFreedGoesWithTheLine) {

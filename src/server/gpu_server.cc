@@ -66,16 +66,22 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
             return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
           },
       .start_mover =
-          [this](std::function<void(const wire::MoverMessage*)> on_message) {
-            return StartMover(loop_,
-                              {.gpu_uuid = FormatUuid(info_.uuid),
-                               .soft = swap_.soft,
-                               .floor = config_.swap_floor,
-                               .file = swap_.file.file.Get(),
-                               .table = swap_.file.table.Get(),
-                               .another = std::exchange(mover_started_, true)},
-                              std::move(on_message));
-          },
+          [this](std::function<void(const wire::MoverMessage*)> on_message) -> Result<std::unique_ptr<Mover>> {
+        if (!slots_) {
+          auto made = SwapSlots::Make(swap_.bytes);
+          if (!made) return std::unexpected(made.error());
+          slots_ = std::make_unique<SwapSlots>(std::move(*made));
+        }
+        return StartMover(loop_,
+                          {.gpu_uuid = FormatUuid(info_.uuid),
+                           .soft = swap_.soft,
+                           .floor = config_.swap_floor,
+                           .slots = slots_.get(),
+                           .file = swap_.file.file.Get(),
+                           .table = swap_.file.table.Get(),
+                           .another = std::exchange(mover_started_, true)},
+                          std::move(on_message));
+      },
   };
 }
 

@@ -13,6 +13,7 @@
 #include "server/memory_server.h"
 #include "server/residency_server.h"
 #include "server/swap_file.h"
+#include "server/swap_slots.h"
 #include "server/time_server.h"
 #include "server/vgpu.h"
 
@@ -138,6 +139,7 @@ class GpuServer {
   const Config& config_;
   ChannelServer& channels_;
   const SwapSetup swap_;
+  std::unique_ptr<SwapSlots> slots_;  // from the first mover on
   bool steers_ = false;
   std::string why_gate_;
   std::unique_ptr<TimeServer> time_;

@@ -19,7 +19,7 @@ namespace tessera::server {
 namespace {
 
 // The descriptors at which the mover finds them.
-constexpr int kMoverSocket = 3, kMoverFile = 4, kMoverTable = 5;
+constexpr int kMoverSocket = 3, kMoverSlots = 4, kMoverFile = 5, kMoverTable = 6;
 
 // The environment without what would be preloaded: the mover uses the driver itself.
 std::vector<char*> PlainEnvironment(bool with_fault) {
@@ -35,7 +35,7 @@ std::vector<char*> PlainEnvironment(bool with_fault) {
 
 class MoverProcess : public Mover {
  public:
-  MoverProcess(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
+  MoverProcess(pid_t pid, UniqueFd socket, SwapSlots& slots) : pid_(pid), socket_(std::move(socket)), slots_(slots) {}
   ~MoverProcess() override {
     watch_ = {};
     socket_.Reset();  // it ends with that; one that hangs in the driver is not waited for
@@ -61,17 +61,48 @@ class MoverProcess : public Mover {
   void Read() {
     alignas(8) std::array<std::byte, sizeof(wire::MoverMessage)> packet;
     for (int n = 0; n < 64 && !gone_; ++n) {
-      const ssize_t length = ReceivePacket(socket_.Get(), packet);
+      UniqueFd fd;
+      const ssize_t length = ReceivePacket(socket_.Get(), packet, &fd);
       if (length < 0 && errno == EAGAIN) return;
       const auto message =
           length > 0 ? wire::ReadMover(std::span(packet).first(static_cast<std::size_t>(length))) : std::nullopt;
       gone_ = !message;
-      on_message_(message ? &*message : nullptr);
+      if (!message || !OnSlots(*message, std::move(fd))) on_message_(message ? &*message : nullptr);
     }
+  }
+
+  // Whether it was about slots only.
+  bool OnSlots(const wire::MoverMessage& message, UniqueFd fd) {
+    switch (message.type) {
+      case wire::MoverType::kSlotMade:
+        slots_.Keep(message.bytes, std::move(fd));
+        return true;
+      case wire::MoverType::kSlotGone:
+        slots_.Forget(message.bytes);
+        return true;
+      case wire::MoverType::kReady:
+        ready_ = message;
+        HandOver(0);
+        return true;
+      case wire::MoverType::kSlotTaken:
+        HandOver(message.bytes);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  // One at a time, so that they do not wait in the socket, where there may be only so many.
+  void HandOver(std::uint64_t last) {
+    const auto slot = slots_.After(last);
+    if (slot && Send({.type = wire::MoverType::kSlot, .bytes = slot->number}, slot->memory)) return;
+    on_message_(&ready_);
   }
 
   const pid_t pid_;
   UniqueFd socket_;
+  SwapSlots& slots_;
+  wire::MoverMessage ready_;  // as it said it
   std::function<void(const wire::MoverMessage*)> on_message_;
   EventLoop::Watch watch_;
   bool gone_ = false;
@@ -100,6 +131,7 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, its.Get(), kMoverSocket);
+  posix_spawn_file_actions_adddup2(&files, setup.slots->table(), kMoverSlots);
   if (setup.file >= 0) {
     posix_spawn_file_actions_adddup2(&files, setup.file, kMoverFile);
     posix_spawn_file_actions_adddup2(&files, setup.table, kMoverTable);
@@ -116,7 +148,7 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (failed != 0) return Fail(failed, "run " + program + ": " + std::strerror(failed));
-  auto mover = std::make_unique<MoverProcess>(pid, std::move(own));
+  auto mover = std::make_unique<MoverProcess>(pid, std::move(own), *setup.slots);
   if (auto watched = mover->Watch(loop, std::move(on_message)); !watched) return std::unexpected(watched.error());
   return mover;
 }

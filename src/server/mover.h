@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "server/event_loop.h"
+#include "server/swap_slots.h"
 #include "wire/mover.h"
 
 namespace tessera::server {
@@ -25,13 +26,14 @@ class Mover {
 };
 
 // Starts a mover. `on_message` is called on the loop's thread with what it says, and with nullptr when it is gone; it
-// must not destroy the mover then and there.
+// must not destroy the mover then and there. The mover says that it is ready when it has the slots of those before it.
 struct MoverSetup {
   std::string gpu_uuid;
   bool soft = false;
-  std::string floor;          // of free RAM, bytes; empty: its own default
-  int file = -1, table = -1;  // of the swap file, if there is one (server/swap_file.h)
-  bool another = false;       // one before it died: a fault that was asked for (base/fault.h) has been had
+  std::string floor;           // of free RAM, bytes; empty: its own default
+  SwapSlots* slots = nullptr;  // of its pool; outlives it
+  int file = -1, table = -1;   // of the swap file, if there is one (server/swap_file.h)
+  bool another = false;        // one before it died: a fault that was asked for (base/fault.h) has been had
 };
 Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& setup,
                                           std::function<void(const wire::MoverMessage*)> on_message);

@@ -181,7 +181,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     log::Error("GPU {}: {}; another one is started", gpu_, why_no_mover_);
     if (!std::exchange(mover_ready_, false)) ++failed_starts_;
     mover_gone_ = true;
-    mover_bytes_ = pool_ = pool_used_ = pool_wanted_ = file_used_ = 0;
+    mover_bytes_ = pool_ = pool_used_ = file_used_ = 0;
     ForEach([](Process& process) {
       Residence& residence = process.residence;
       if (residence.doing == Doing::kEvicting) residence.evict_error = ECHILD;
@@ -196,8 +196,8 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     failed_starts_ = 0;
     mover_bytes_ = message->bytes;
     why_no_mover_.clear();
-    // First what it may hold: programs bring what they have of its predecessor's.
-    mover_->Send({.type = wire::MoverType::kPool, .bytes = 0, .other = swap_max_});
+    // First what it is to hold: it has the slots of its predecessor, of which programs show theirs.
+    mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_wanted_, .other = swap_max_});
     ForEach([&](Process& process) { Introduce(process); });
     log::Info("GPU {}: memory can be moved; the mover takes {} of the GPU", gpu_, FormatSize(mover_bytes_));
     return Work();

@@ -15,9 +15,6 @@
 namespace tessera::server {
 namespace {
 
-// Not where the mover finds them: each is put there when one is started.
-constexpr int kLeastFd = 10;
-
 UniqueFd OpenUnnamed(const std::string& path, int flags) {
   const std::string folder = std::filesystem::path(path).parent_path();
   UniqueFd file(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600));
@@ -49,7 +46,7 @@ Result<SwapFile> MakeSwapFile(const std::string& path, std::uint64_t bytes) {
   if (failed != 0) return Fail(failed, "reserve " + FormatSize(bytes) + " for the swap file " + path);
 
   UniqueFd table(memfd_create("tessera-swap-table", MFD_CLOEXEC));
-  const auto entries = static_cast<off_t>(bytes / wire::kChunkBytes * wire::kFileEntryBytes);
+  const auto entries = static_cast<off_t>(bytes / wire::kChunkBytes * wire::kTableEntryBytes);
   if (!table || ftruncate(table.Get(), entries) != 0) return FailErrno("make the table of the swap file");
   return SwapFile{.file = UniqueFd(fcntl(file.Get(), F_DUPFD_CLOEXEC, kLeastFd)),
                   .table = UniqueFd(fcntl(table.Get(), F_DUPFD_CLOEXEC, kLeastFd)),

@@ -8,6 +8,9 @@
 
 namespace tessera::server {
 
+// What the daemon keeps for movers is not at the numbers where these find it: it is put there when one is started.
+inline constexpr int kLeastFd = 10;
+
 // The second tier of one GPU's swap pool. The daemon has it made and keeps it, so that what programs have in it
 // outlives their mover; only movers read and write it.
 struct SwapFile {

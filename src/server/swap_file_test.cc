@@ -37,7 +37,7 @@ TEST_F(SwapFileTest, IsReservedAndHasNoName) {
   EXPECT_GE(static_cast<std::uint64_t>(file.st_blocks) * 512, 3 * kChunk);
   EXPECT_EQ(file.st_mode & 0777, 0600u);
   EXPECT_EQ(file.st_nlink, 0u);
-  EXPECT_EQ(table.st_size, static_cast<off_t>(3 * wire::kFileEntryBytes));
+  EXPECT_EQ(table.st_size, static_cast<off_t>(3 * wire::kTableEntryBytes));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
   EXPECT_NE(fcntl(made->file.Get(), F_GETFD) & FD_CLOEXEC, 0);
 }

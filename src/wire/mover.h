@@ -22,21 +22,28 @@ enum class MoverType : std::uint32_t {
                  // kSettle, what it has in host memory may go on to the file
   kLoad = 5,     // move this many bytes more of the program in (rounded down to chunks)
   kSettle = 6,   // make all addresses of the program valid; nothing of it is in the file then
+  kSlot = 7,     // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
+                 // the first messages, one by one; each is answered by kSlotTaken
   // mover → daemon
-  kReady = 65,    // it can move. bytes: GPU memory that it takes for itself
-  kPoolIs = 66,   // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
-  kMoved = 67,    // after each batch. bytes: moved out since the mover knows the program; other: moved in
-  kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the
-                  // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA)
-  kLoaded = 69,   // likewise
-  kSettled = 70,  // error: not all addresses are valid (ENOMEM: no host memory for what is in the file; EIO: the file
-                  // cannot be read, or CUDA; ESTALE: it is in no file any more)
-  kFileIs = 72,   // bytes: what the swap file holds at most; other: what it holds; error: why nothing more is written
-  kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
+  kReady = 65,     // it can move. bytes: GPU memory that it takes for itself
+  kPoolIs = 66,    // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
+  kMoved = 67,     // after each batch. bytes: moved out since the mover knows the program; other: moved in
+  kEvicted = 68,   // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the
+                   // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA)
+  kLoaded = 69,    // likewise
+  kSettled = 70,   // error: not all addresses are valid (ENOMEM: no host memory for what is in the file; EIO: the file
+                   // cannot be read, or CUDA; ESTALE: it is in no file any more)
+  kFileIs = 72,    // bytes: what the swap file holds at most; other: what it holds; error: why nothing more is written
+  kSlotMade = 73,  // a slot is in the pool: its memory comes along (descriptor), for the next mover. bytes: its number,
+                   // which nothing else ever has
+  kSlotGone = 74,  // the slot of this number is nobody's any more
+  kSlotTaken = 75,  // it has the slot of this number, or will never have it (kSlotGone came before)
+  kFailed = 71,     // the mover cannot work at all and ends. error: errno value; text says why
 };
 
-// For each place in the swap file the mover keeps so many bytes in memory that the daemon keeps.
-inline constexpr std::uint64_t kFileEntryBytes = 16;
+// For each slot of the pool, and for each place in the swap file, the mover keeps so many bytes in memory that the
+// daemon keeps.
+inline constexpr std::uint64_t kTableEntryBytes = 32;
 
 struct MoverMessage {
   MoverType type{};

@@ -121,7 +121,7 @@ TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
 TestProgram::~TestProgram() {
   for (auto& [name, chunk] : chunks_) {
     LeaveOut(chunk);
-    if (chunk.key == 0) Unmap(chunk);
+    if (!chunk.file) Unmap(chunk);
   }
 }
 
@@ -194,6 +194,13 @@ bool TestProgram::Answer() {
     case LineType::kSettle:
       Send({.type = LineType::kSettled, .error = InFile() > 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS});
       break;
+    case LineType::kAdopted:
+      for (std::uint32_t i = 0; i < message->count; ++i) {
+        if (const auto found = chunks_.find(message->chunk[i]); found != chunks_.end() && found->second.host)
+          found->second.key = message->key[i];
+        ++(message->key[i] != 0 ? adopted : refused);
+      }
+      break;
     case LineType::kFiled:
       Release(*message);
       break;
@@ -212,7 +219,7 @@ void TestProgram::Offer(std::uint32_t count) {
   std::vector<UniqueFd> owned;
   std::vector<int> fds;
   for (auto& [name, chunk] : chunks_) {
-    if (offer.count == count || chunk.host || chunk.key != 0 || chunk.offered) continue;
+    if (offer.count == count || chunk.out() || chunk.offered) continue;
     chunk.offered = true;
     offer.chunk[offer.count++] = name;
     owned.push_back(driver_.Export(chunk.memory));
@@ -226,7 +233,7 @@ void TestProgram::Want(std::uint32_t count) {
   std::vector<UniqueFd> owned;
   std::vector<int> fds;
   for (auto found = chunks_.rbegin(); found != chunks_.rend() && want.count < count; ++found) {
-    if (!found->second.host || found->second.wanted) continue;
+    if (!found->second.host || found->second.key == 0 || found->second.wanted) continue;
     Chunk& chunk = found->second;
     chunk.wanted = true;
     chunk.coming = driver_.MakeChunk();
@@ -250,7 +257,9 @@ void TestProgram::Take(const LineMessage& message, std::span<UniqueFd> fds, bool
     }
     Unmap(chunk);
     Map(chunk, stored ? Import(driver_, fds[i].Get()) : std::exchange(chunk.coming, 0));
-    chunk.host = stored ? std::move(fds[i]) : UniqueFd();
+    chunk.host = stored;
+    chunk.key = stored ? message.key[i] : 0;
+    EXPECT_EQ(stored, chunk.key != 0);
   }
   LineMessage answer = message;
   answer.type = stored ? LineType::kFreed : LineType::kTaken;
@@ -263,7 +272,8 @@ void TestProgram::Release(const LineMessage& message) {
     Chunk& chunk = chunks_.at(message.chunk[i]);
     EXPECT_TRUE(chunk.host && !chunk.wanted && message.key[i] != 0);
     Unmap(chunk);
-    chunk.host.Reset();
+    chunk.host = false;
+    chunk.file = true;
     chunk.key = message.key[i];
   }
   LineMessage answer = message;
@@ -274,10 +284,11 @@ void TestProgram::Release(const LineMessage& message) {
 void TestProgram::Hold(const LineMessage& message, std::span<UniqueFd> fds) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
     Chunk& chunk = chunks_.at(message.chunk[i]);
-    EXPECT_NE(chunk.key, 0u);
+    EXPECT_TRUE(chunk.file && message.key[i] != 0);
     Map(chunk, Import(driver_, fds[i].Get()));
-    chunk.host = std::move(fds[i]);
-    chunk.key = 0;
+    chunk.host = true;
+    chunk.file = false;
+    chunk.key = message.key[i];
   }
   LineMessage answer = message;
   answer.type = LineType::kHeld;
@@ -285,19 +296,16 @@ void TestProgram::Hold(const LineMessage& message, std::span<UniqueFd> fds) {
 }
 
 void TestProgram::Adopt() {
-  for (const auto& [name, chunk] : chunks_) {
-    if (chunk.key == 0) continue;
-    LineMessage adopt = {.type = LineType::kAdoptFiled, .count = 1};
-    adopt.chunk[0] = name;
-    adopt.key[0] = chunk.key;
-    Send(adopt);
-  }
-  for (const auto& [name, chunk] : chunks_) {
-    if (!chunk.host) continue;
-    LineMessage adopt = {.type = LineType::kAdopt, .count = 1};
-    adopt.chunk[0] = name;
-    const int fd = chunk.host.Get();
-    Send(adopt, std::span(&fd, 1));
+  for (const bool file : {true, false}) {
+    LineMessage adopt = {.type = file ? LineType::kAdoptFiled : LineType::kAdopt};
+    const LineMessage none = adopt;
+    for (const auto& [name, chunk] : chunks_) {
+      if (chunk.key == 0 || chunk.file != file) continue;
+      adopt.chunk[adopt.count] = name;
+      adopt.key[adopt.count++] = chunk.key;
+      if (adopt.count == wire::kMostChunks) Send(std::exchange(adopt, none));
+    }
+    if (adopt.count > 0 || !file) Send(adopt);
   }
 }
 
@@ -305,24 +313,22 @@ void TestProgram::Drop(std::uint64_t name) {
   LineMessage drop = {.type = LineType::kDropped, .count = 1};
   drop.chunk[0] = name;
   Send(drop);
-  if (chunks_.at(name).key == 0) Unmap(chunks_.at(name));
+  if (!chunks_.at(name).file) Unmap(chunks_.at(name));
   chunks_.erase(name);
 }
 
 std::size_t TestProgram::Out() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(chunks_, [](const auto& each) { return each.second.host || each.second.key != 0; }));
+  return static_cast<std::size_t>(std::ranges::count_if(chunks_, [](const auto& each) { return each.second.out(); }));
 }
 
 std::size_t TestProgram::InFile() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(chunks_, [](const auto& each) { return each.second.key != 0; }));
+  return static_cast<std::size_t>(std::ranges::count_if(chunks_, [](const auto& each) { return each.second.file; }));
 }
 
 bool TestProgram::IsIntact() const {
   static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
   return std::ranges::all_of(chunks_, [&](const auto& each) {
-    if (each.second.key != 0) return true;  // nobody can tell
+    if (each.second.file) return true;  // nobody can tell
     MUST(driver_.copy_out(words.data(), each.second.address, kChunkBytes));
     return std::memcmp(words.data(), Content(seed_, each.first).data(), kChunkBytes) == 0;
   });
@@ -330,39 +336,47 @@ bool TestProgram::IsIntact() const {
 
 // ---- the mover's process ----
 
+TestSlots::TestSlots(std::uint64_t chunks) : table(memfd_create("slots", MFD_CLOEXEC)) {
+  EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
+}
+
 TestFile::TestFile(std::uint64_t chunks)
     : file(memfd_create("swap", MFD_CLOEXEC)), table(memfd_create("table", MFD_CLOEXEC)) {
   EXPECT_EQ(ftruncate(file.Get(), static_cast<off_t>(chunks * kChunkBytes)), 0);
-  EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * sizeof(SwapFile::Entry))), 0);
+  EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
 
-MoverProcess::MoverProcess(const std::string& floor, const std::string& fault, const std::string& gpu,
-                           const TestFile* file) {
-  const TestDriver& driver = TestDriver::Get();
+MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != nullptr ? *setup.slots : own_slots_) {
   int pair[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
   socket_.Reset(pair[0]);
-  const UniqueFd other(fcntl(pair[1], F_DUPFD_CLOEXEC, 10));  // not 3 yet, so that it is inherited as 3
-  close(pair[1]);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, other.Get(), 3);
-  const UniqueFd swap(file != nullptr ? fcntl(file->file.Get(), F_DUPFD_CLOEXEC, 10) : -1);
-  const UniqueFd table(file != nullptr ? fcntl(file->table.Get(), F_DUPFD_CLOEXEC, 10) : -1);
-  if (file != nullptr) {
-    posix_spawn_file_actions_adddup2(&actions, swap.Get(), 4);
-    posix_spawn_file_actions_adddup2(&actions, table.Get(), 5);
+  std::vector<UniqueFd> inherited;  // as 3 and so on; here they have other numbers
+  const auto pass = [&](int fd) {
+    const int number = 3 + static_cast<int>(inherited.size());
+    inherited.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 10));
+    posix_spawn_file_actions_adddup2(&actions, inherited.back().Get(), number);
+  };
+  pass(pair[1]);
+  close(pair[1]);
+  pass(slots_.table.Get());
+  if (setup.file != nullptr) {
+    pass(setup.file->file.Get());
+    pass(setup.file->table.Get());
   }
   const char* mover = std::getenv("TESSERA_TEST_MOVER");
-  std::string words[] = {
-      mover != nullptr ? mover : TESSERA_MOVER, "--gpu", gpu.empty() ? driver.uuid : gpu, "--floor", floor, "--file"};
-  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(),
-                       words[3].data(), words[4].data(), file != nullptr ? words[5].data() : nullptr,
-                       nullptr};
-  if (!fault.empty()) setenv("TESSERA_FAULT", fault.c_str(), 1);
-  EXPECT_EQ(posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments, environ), 0);
+  std::vector<std::string> words = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu",
+                                    setup.gpu.empty() ? TestDriver::Get().uuid : setup.gpu, "--floor", setup.floor};
+  if (setup.file != nullptr) words.emplace_back("--file");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  if (!setup.fault.empty()) setenv("TESSERA_FAULT", setup.fault.c_str(), 1);
+  EXPECT_EQ(posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ), 0);
   unsetenv("TESSERA_FAULT");
   posix_spawn_file_actions_destroy(&actions);
+  if (!slots_.kept.empty()) Until([&] { return Has(0, MoverType::kReady); });
 }
 
 MoverProcess::~MoverProcess() {
@@ -397,12 +411,31 @@ void MoverProcess::Forget(std::uint64_t id, bool lives) {
 
 bool MoverProcess::Hear() {
   std::byte buffer[sizeof(MoverMessage)];
-  const ssize_t length = ReceivePacket(socket_.Get(), buffer);
+  UniqueFd fd;
+  const ssize_t length = ReceivePacket(socket_.Get(), buffer, &fd);
   if (length <= 0) return false;
   const auto message = wire::ReadMover(std::span(buffer, static_cast<std::size_t>(length)));
   EXPECT_TRUE(message.has_value());
-  last_[{message->program, message->type}] = *message;
+  if (message->type == MoverType::kSlotMade) slots_.kept.insert_or_assign(message->bytes, std::move(fd));
+  if (message->type == MoverType::kSlotGone) slots_.kept.erase(message->bytes);
+  if (message->type == MoverType::kReady && !slots_.kept.empty()) {
+    HandOver(0);
+  } else if (message->type == MoverType::kSlotTaken) {
+    HandOver(message->bytes);
+  } else {
+    last_[{message->program, message->type}] = *message;
+  }
   return true;
+}
+
+// As the daemon does: it is ready when it has them all.
+void MoverProcess::HandOver(std::uint64_t last) {
+  const auto next = slots_.kept.upper_bound(last);
+  if (next == slots_.kept.end()) {
+    last_[{0, MoverType::kReady}] = {.type = MoverType::kReady};
+  } else {
+    Send({.type = MoverType::kSlot, .bytes = next->first}, next->second.Get());
+  }
 }
 
 bool MoverProcess::Until(const std::function<bool()>& condition) {

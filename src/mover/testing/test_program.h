@@ -62,16 +62,19 @@ class TestProgram {
   bool freed_fails = false;
   bool taken_fails = false;
   std::map<wire::LineType, int> seen;
+  int adopted = 0, refused = 0;  // chunks of Adopt() that the mover has, and has not
 
  private:
   struct Chunk {
     cuda::CUdeviceptr address = 0;
     cuda::CUmemGenericAllocationHandle memory = 0;
-    UniqueFd host;                                  // while it is in host memory
-    std::uint64_t key = 0;                          // while it is in the file
+    bool host = false;                              // it is in host memory
+    bool file = false;                              // it is in the file
+    std::uint64_t key = 0;                          // while it is in either, and a mover may have it
     cuda::CUmemGenericAllocationHandle coming = 0;  // while it is wanted: what it is copied to
     bool offered = false;
     bool wanted = false;
+    bool out() const { return host || file; }
   };
   void LeaveOut(Chunk& chunk);
   void Map(Chunk& chunk, cuda::CUmemGenericAllocationHandle memory);
@@ -89,17 +92,31 @@ class TestProgram {
   std::vector<ino_t> host_memories_;
 };
 
+// The descriptors of a pool and its table, which outlive movers as they do with the daemon.
+struct TestSlots {
+  explicit TestSlots(std::uint64_t chunks = 64);
+  UniqueFd table;
+  std::map<std::uint64_t, UniqueFd> kept;  // by number
+};
+
 // A swap file and its table, which outlive movers as they do with the daemon.
 struct TestFile {
   explicit TestFile(std::uint64_t chunks);
   UniqueFd file, table;
 };
 
+struct MoverSetup {
+  std::string floor = "64MiB";
+  std::string fault;
+  std::string gpu;
+  TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
+  const TestFile* file = nullptr;
+};
+
 // The mover's process, and the daemon's side of its socket.
 class MoverProcess {
  public:
-  explicit MoverProcess(const std::string& floor = "64MiB", const std::string& fault = "", const std::string& gpu = "",
-                        const TestFile* file = nullptr);
+  explicit MoverProcess(const MoverSetup& setup = {});
   ~MoverProcess();
   MoverProcess(const MoverProcess&) = delete;
 
@@ -129,8 +146,12 @@ class MoverProcess {
  private:
   bool Hear();
 
+  void HandOver(std::uint64_t last);
+
   pid_t pid_ = 0;
   UniqueFd socket_;
+  TestSlots own_slots_;
+  TestSlots& slots_;
   bool ended_ = false;
   std::map<std::uint64_t, TestProgram*> programs_;
   std::map<std::pair<std::uint64_t, wire::MoverType>, wire::MoverMessage> last_;

@@ -1,5 +1,7 @@
 #include "pager/testing/fake_mover.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -53,12 +55,21 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
       }
       if (!chunks.empty()) wants_.push_back({{chunks.begin(), chunks.end()}, std::move(answer.fds)});
       break;
-    case LineType::kAdopt:
+    case LineType::kAdopt: {
+      LineMessage adopted = Named(LineType::kAdopted, chunks);
       for (std::size_t i = 0; i < chunks.size(); ++i) {
         if (stored_.contains(chunks[i])) complaints_.push_back("it gave a chunk twice");
-        stored_.emplace(chunks[i], driver_.ImportForMover(answer.fds[i]));
+        const auto slot = slots_.find(answer.message.key[i]);
+        if (slot == slots_.end()) continue;
+        stored_.emplace(chunks[i], driver_.ImportForMover(slot->second));
+        adopted.key[i] = slot->first;
       }
+      std::vector<LineAgent::Answer> more;
+      if (chunks.empty()) break;  // that was all
+      if (!agent_.On(adopted, {}, &more)) complaints_.push_back("it did not ask for what was adopted");
+      for (LineAgent::Answer& each : more) Hear(each);
       break;
+    }
     case LineType::kAdoptFiled:
       for (std::size_t i = 0; i < chunks.size(); ++i) {
         if (!file_.contains(answer.message.key[i])) complaints_.push_back("it knows a wrong key");
@@ -68,6 +79,13 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
     default:
       break;
   }
+}
+
+// A descriptor of the same memory, for the program.
+UniqueFd FakeMover::Keep(std::uint64_t key, UniqueFd fd) {
+  UniqueFd given(fcntl(fd.Get(), F_DUPFD_CLOEXEC, 0));
+  slots_.insert_or_assign(key, std::move(fd));
+  return given;
 }
 
 bool FakeMover::File(std::uint64_t chunk) {
@@ -87,7 +105,10 @@ bool FakeMover::ReadBack(std::uint64_t chunk) {
   std::vector<UniqueFd> fds(1);
   const Driver::Handle handle = driver_.MakeForMover(
       kChunkBytes, true, filed == filed_.end() ? FakeDriver::Words{} : file_.at(filed->second), &fds[0]);
-  if (Say(Named(LineType::kRead, {&chunk, 1}), std::move(fds), LineType::kHeld).count == 0) {
+  LineMessage read = Named(LineType::kRead, {&chunk, 1});
+  read.key[0] = next_key_++;
+  fds[0] = Keep(read.key[0], std::move(fds[0]));
+  if (Say(read, std::move(fds), LineType::kHeld).count == 0) {
     driver_.DropForMover(handle);
     return false;
   }
@@ -131,7 +152,12 @@ LineMessage FakeMover::FinishOut(std::uint32_t most) {
   for (std::size_t i = 0; i < copied; ++i)
     handles.push_back(driver_.MakeForMover(kChunkBytes, true, offered.words[i], &fds[i]));
   // A name may be dropped in the same breath: it is stored first.
-  const LineMessage freed = Say(Named(LineType::kStored, chunks.first(copied)), std::move(fds), LineType::kFreed);
+  LineMessage stored = Named(LineType::kStored, chunks.first(copied));
+  for (std::size_t i = 0; i < copied; ++i) {
+    stored.key[i] = next_key_++;
+    fds[i] = Keep(stored.key[i], std::move(fds[i]));
+  }
+  const LineMessage freed = Say(stored, std::move(fds), LineType::kFreed);
   for (std::size_t i = 0; i < copied; ++i) {
     if (freed.error != 0) {
       driver_.DropForMover(handles[i]);

@@ -35,8 +35,10 @@ class FakeMover {
   bool File(std::uint64_t chunk);
   bool ReadBack(std::uint64_t chunk);
 
-  // The line is gone, and another mover comes. The file stays.
+  // The line is gone, and another mover comes. The file stays, and so do the descriptors of host memory.
   void Restart();
+  // Those do not stay, as when the daemon ends.
+  void LoseSlots() { slots_.clear(); }
   void HearDropped();
 
   std::size_t Stored() const { return stored_.size(); }
@@ -57,12 +59,14 @@ class FakeMover {
   // Sends a message; the answer of the wanted type, if there is to be one.
   wire::LineMessage Say(const wire::LineMessage& message, std::vector<UniqueFd> fds, wire::LineType answer);
   void Hear(LineAgent::Answer& answer);
+  UniqueFd Keep(std::uint64_t key, UniqueFd fd);
   void Forget();
 
   FakeDriver& driver_;
   FakeRoom& room_;
   LineAgent& agent_;
   std::map<std::uint64_t, Driver::Handle> stored_;   // its host memory
+  std::map<std::uint64_t, UniqueFd> slots_;          // what the daemon keeps of it, by key
   std::map<std::uint64_t, std::uint64_t> filed_;     // keys by chunk
   std::map<std::uint64_t, FakeDriver::Words> file_;  // by key
   std::uint64_t next_key_ = 1000;

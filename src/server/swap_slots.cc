@@ -1,0 +1,51 @@
+#include "server/swap_slots.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "server/chunks.h"
+#include "server/swap_file.h"
+#include "wire/mover.h"
+
+namespace tessera::server {
+namespace {
+
+std::uint64_t kept = 0;  // of all GPUs
+
+bool MayKeepMore() {
+  rlimit limit;
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && kept < limit.rlim_cur / 4;
+}
+
+}  // namespace
+
+Result<SwapSlots> SwapSlots::Make(std::uint64_t bytes) {
+  SwapSlots slots;
+  const UniqueFd table(memfd_create("tessera-swap-slots", MFD_CLOEXEC));
+  const std::uint64_t entries = UpToChunks(bytes) / wire::kChunkBytes;
+  if (!table || ftruncate(table.Get(), static_cast<off_t>(entries * wire::kTableEntryBytes)) != 0)
+    return FailErrno("make the table of the swap pool");
+  slots.table_.Reset(fcntl(table.Get(), F_DUPFD_CLOEXEC, kLeastFd));
+  if (!slots.table_) return FailErrno("make the table of the swap pool");
+  return slots;
+}
+
+SwapSlots::~SwapSlots() { kept -= slots_.size(); }
+
+void SwapSlots::Keep(std::uint64_t number, UniqueFd memory) {
+  if (memory && MayKeepMore() && slots_.emplace(number, std::move(memory)).second) ++kept;
+}
+
+void SwapSlots::Forget(std::uint64_t number) { kept -= slots_.erase(number); }
+
+std::optional<SwapSlots::Slot> SwapSlots::After(std::uint64_t number) const {
+  const auto found = slots_.upper_bound(number);
+  if (found == slots_.end()) return {};
+  return Slot{.number = found->first, .memory = found->second.Get()};
+}
+
+}  // namespace tessera::server
