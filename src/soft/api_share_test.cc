@@ -141,9 +141,25 @@ TEST_F(ApiShare, ImportedIsAsGoodAsMade) {
   EXPECT_EQ(properties.location.type, direct.location.type);
   EXPECT_EQ(properties.location.id, direct.location.id);
   EXPECT_EQ(properties.allocFlags.gpuDirectRDMACapable, 1);
-  CUmemGenericAllocationHandle again = 0;
-  ASSERT_OK(Import(Export(imported), &again));
-  for (const auto each : {memory, imported, again}) EXPECT_OK(cuMemRelease(each));
+  for (const auto each : {memory, imported}) EXPECT_OK(cuMemRelease(each));
+}
+
+// As with driver 580: tests/hw/reexport.cu.
+TEST_F(ApiShare, ImportedIsNotExported) {
+  const auto memory = Make(kShared);
+  const UniqueFd file = Export(memory);
+  CUmemGenericAllocationHandle imported = 0, again = 0;
+  ASSERT_OK(Import(file, &imported));
+  int other = -1;
+  EXPECT_EQ(cuMemExportToShareableHandle(&other, imported, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  // Its maker exports it as often as it likes, and a descriptor is good for any number of imports, also after that.
+  EXPECT_OK(Import(Export(memory), &again));
+  EXPECT_OK(cuMemRelease(memory));
+  EXPECT_OK(cuMemRelease(again));
+  EXPECT_OK(Import(file, &again));
+  EXPECT_OK(cuMemRelease(again));
+  EXPECT_OK(cuMemRelease(imported));
 }
 
 TEST_F(ApiShare, MemoryOfTheHostIsNotTheDevices) {

@@ -206,7 +206,7 @@ CUresult VirtualMemory::Retain(CUdeviceptr address, CUmemGenericAllocationHandle
 
 CUresult VirtualMemory::Export(CUmemGenericAllocationHandle handle, int* file) {
   const auto memory = Find(handle);
-  if (memory == nullptr || !memory->own_file) return CUDA_ERROR_INVALID_VALUE;
+  if (memory == nullptr || !memory->own_file || memory->imported) return CUDA_ERROR_INVALID_VALUE;
   *file = fcntl(memory->file, F_DUPFD_CLOEXEC, 3);
   return *file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
@@ -219,6 +219,7 @@ CUresult VirtualMemory::Import(int file, CUmemGenericAllocationHandle* handle) {
   if (on_device && (told.memory == 0 || told.shared_index < 0 || told.shared_index >= State().spec().devices))
     return CUDA_ERROR_INVALID_VALUE;
   auto memory = std::make_shared<PhysicalMemory>();
+  memory->imported = true;
   memory->own_file.Reset(fcntl(file, F_DUPFD_CLOEXEC, 3));
   if (!memory->own_file) return CUDA_ERROR_OPERATING_SYSTEM;
   memory->file = memory->own_file.Get();

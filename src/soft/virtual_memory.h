@@ -25,6 +25,7 @@ struct PhysicalMemory {
   Device* charged = nullptr;    // the device that gave it; null for host memory and for what can be exported
   std::int32_t hold = kNoHold;  // of device memory that can be exported
   UniqueFd own_file;            // of memory that can be exported; else it is a part of the process's file
+  bool imported = false;        // it is another handle's, and only that one can be exported
   int file = -1;
   std::uint64_t offset = 0;  // in `file`
   int handles = 1;           // cuMemCreate, cuMemRetainAllocationHandle; guarded by VirtualMemory

@@ -62,6 +62,7 @@ struct FakeDriver::Calls_ {
     Memory* memory = the_driver->MemoryOf(handle);
     if (!memory) return the_driver->Complain("releases an unknown handle");
     the_driver->handles_.erase(handle);
+    the_driver->imported_.erase(handle);
     --memory->handles;
     the_driver->ReleaseIfUnused(*memory);
     return CUDA_SUCCESS;
@@ -127,6 +128,7 @@ struct FakeDriver::Calls_ {
     Memory* memory = the_driver->MemoryOf(handle);
     if (!memory || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
       return the_driver->Complain("exports an unknown handle");
+    if (the_driver->imported_.contains(handle)) return the_driver->Complain("exports what was imported");
     if (the_driver->Fails()) return CUDA_ERROR_UNKNOWN;
     *static_cast<int*>(fd) = the_driver->FileOf(*memory).Release();
     return CUDA_SUCCESS;
@@ -136,7 +138,7 @@ struct FakeDriver::Calls_ {
     std::lock_guard lock(the_driver->mutex_);
     Memory* memory = the_driver->MemoryOf(static_cast<int>(reinterpret_cast<std::uintptr_t>(fd)));
     if (!memory || the_driver->Fails()) return CUDA_ERROR_INVALID_VALUE;
-    *handle = the_driver->HandleOf(*memory);
+    *handle = the_driver->HandleOf(*memory, true);
     return CUDA_SUCCESS;
   }
 };
@@ -284,9 +286,10 @@ FakeDriver::Memory* FakeDriver::MemoryOf(int fd) const {
   return at == memories_.end() ? nullptr : at->second.get();
 }
 
-Driver::Handle FakeDriver::HandleOf(Memory& memory) {
+Driver::Handle FakeDriver::HandleOf(Memory& memory, bool imported) {
   const Driver::Handle handle = 0x10000 + next_++;
   handles_.emplace(handle, &memory);
+  if (imported) imported_.insert(handle);
   ++memory.handles;
   return handle;
 }

@@ -76,7 +76,7 @@ class FakeDriver {
   bool Fails();
   Memory* MemoryOf(Driver::Handle handle) const;
   Memory* MemoryOf(int fd) const;
-  Driver::Handle HandleOf(Memory& memory);
+  Driver::Handle HandleOf(Memory& memory, bool imported = false);
   UniqueFd FileOf(Memory& memory);
   void ReleaseIfUnused(Memory& memory);
   std::map<cuda::CUdeviceptr, Mapping>::const_iterator Around(cuda::CUdeviceptr address) const;
@@ -90,6 +90,7 @@ class FakeDriver {
   std::map<cuda::CUdeviceptr, std::uint64_t> reserved_;
   std::map<std::uint64_t, std::unique_ptr<Memory>> memories_;
   std::map<Driver::Handle, Memory*> handles_;
+  std::set<Driver::Handle> imported_;  // of them: these cannot be exported
   std::map<cuda::CUdeviceptr, Mapping> mappings_;
 };
 
