@@ -1,6 +1,6 @@
-// Two words in memory that a program shares with those who freeze it while its memory is moved. Who finds it frozen by a
-// daemon that is dead or hangs (the watchdog) must not let it run before every address of it is valid and nothing copies
-// what it could change; and from then on the program must take no part in a move that began before.
+// Two words in memory that a program shares with those who freeze it while its memory is moved. Who finds it frozen by
+// a daemon that is dead or hangs (the watchdog) must not let it run before every address of it is valid and nothing
+// copies what it could change; and from then on the program must take no part in a move that began before.
 //
 // Each side writes its word, and then reads the other's (both in one order for all): so at least one of them sees what
 // the other did.

@@ -284,7 +284,8 @@ void Mover::Report() {
   const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
     return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
   };
-  const bool left = pool_.left() > 0 || (file_ && file_->left() > 0);  // then it is looked again and again whether its owners have ended
+  const bool left = pool_.left() > 0 ||
+                    (file_ && file_->left() > 0);  // then it is looked again and again whether its owners have ended
   report_due_ = report_due_ || left || differ(pool, reported_pool_) || differ(file, reported_file_);
   if (!report_due_ || now < report_at_) return;
   place_.tell(pool);

@@ -23,6 +23,13 @@ class LossTest(SwapTest):
                     pass  # gone already
         return None
 
+    def out(self, shell):
+        """Bytes that the shell has in host memory."""
+        return next(p["memory_swapped_bytes"] for p in self.managed() if p["pid"] == shell.child.pid)
+
+    def pool_used(self):
+        return self.api("GET", "/v1/gpus")[2]["gpus"][0]["swap"]["pool_used_bytes"]
+
     def moving(self):
         return wait_for("memory to be moved", lambda: "memory is moved" in self.daemon_log() and self.mover())
 
@@ -65,6 +72,25 @@ class Loss(LossTest):
         for churn in churns:
             self.done(churn)
         wait_for("all memory to come back", lambda: self.used() == 0)
+
+    def test_what_was_out_comes_back_by_the_next_mover(self):
+        self.start()
+        first, second = self.shells()
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        self.assertGreater(self.out(first), 0)
+        pid = self.mover()
+        os.kill(pid, signal.SIGKILL)
+        wait_for("another mover", lambda: self.mover() not in (None, pid))
+        second.end()
+
+        def back():
+            self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
+            return self.out(first) == 0
+        wait_for("all of its memory to be on the GPU", back)
+        first.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+        wait_for("the pool to be empty", lambda: self.pool_used() == 0)
 
     def test_a_daemon_that_is_killed_is_replaced(self):
         self.start()

@@ -109,8 +109,7 @@ void Middle(int from, int to) {
   const CUresult imported = Import(fd, &handle);
   Send(from, -1);
   int again = -1;
-  const CUresult exported =
-      cuMemExportToShareableHandle(&again, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  const CUresult exported = cuMemExportToShareableHandle(&again, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   Send(to, -1, imported);
   Send(to, exported == CUDA_SUCCESS ? again : -1, exported);
   char byte;
