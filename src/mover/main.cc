@@ -1,11 +1,12 @@
 // tessera-mover: moves programs' GPU memory to host memory and back, for the daemon, which starts one for each GPU.
 //
-// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]
+// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file] [--bequeath PATH]
 //
 // Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. Descriptor 4 is the table of
 // the swap pool (key_table.h). --soft takes the soft GPU,
 // --driver the library at PATH, both unless TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the
-// swap pool leaves free. --file: descriptors 5 and 6 are the swap file and its table. Exits 0 at the
+// swap pool leaves free. --file: descriptors 5 and 6 are the swap file and its table.
+// --bequeath: where the next daemon finds what programs have in the pool, if this one ends (bequest.h). Exits 0 at the
 // daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
 #include <fcntl.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 
 #include "base/seqpacket.h"
 #include "base/size.h"
+#include "mover/bequest.h"
 #include "mover/cuda_gpu.h"
 #include "mover/free_memory.h"
 #include "mover/mover.h"
@@ -28,6 +30,7 @@
 namespace tessera::mover {
 namespace {
 
+constexpr Nanos kKeepFor = 60 * kSecond;
 constexpr int kDaemonFd = 3, kSlotsFd = 4, kFileFd = 5, kFileTableFd = 6;
 
 UniqueFd Inherited(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -35,6 +38,7 @@ UniqueFd Inherited(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 struct Options {
   std::string gpu;
   std::string driver;
+  std::string bequeath;
   bool soft = false;
   bool file = false;
   std::uint64_t floor = DefaultFloor();
@@ -57,6 +61,8 @@ bool ParseOptions(int count, char** arguments, Options& options) {
       options.gpu = value;
     } else if (argument == "--driver") {
       options.driver = value;
+    } else if (argument == "--bequeath") {
+      options.bequeath = value;
     } else if (argument == "--floor") {
       const auto bytes = ParseSize(value);
       if (!bytes) return false;
@@ -88,6 +94,12 @@ void SettleSurroundings(const Options& options) {
   RaiseDescriptorLimit();
 }
 
+// Whoever reads what the daemon prints waits for its end, not for this.
+void LetGoOfOutput() {
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {0, 1, 2}) dup2(null.Get(), fd);
+}
+
 std::string DriverPath(const Options& options) {
   if (std::getenv("TESSERA_REAL_LIBCUDA") != nullptr) return "";
   if (!options.driver.empty() || !options.soft) return options.driver;
@@ -115,7 +127,24 @@ Result<void> Work(const Options& options) {
   }
   // Never destroyed, nor is the driver ended: either might wait for what is under way. The kernel frees everything.
   auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), leaves_enough, std::move(*slots), std::move(file));
-  return mover.Run();
+  UniqueFd listener;  // from now on: the next daemon may come before this mover knows that it needs one
+  if (!options.bequeath.empty()) {
+    auto listening = ListenForHeirs(options.bequeath);
+    if (!listening) std::fprintf(stderr, "tessera-mover: %s\n", listening.error().Text().c_str());
+    if (listening) listener = std::move(*listening);
+  }
+  const auto ran = mover.Run();
+  if (!ran || !listener) return ran;
+  LetGoOfOutput();
+  if (mover.Retire()) {
+    const Bequest bequest = {.slots_table = kSlotsFd,
+                             .file = options.file ? kFileFd : -1,
+                             .file_table = options.file ? kFileTableFd : -1,
+                             .slots = mover.Slots()};
+    GiveToHeir(listener.Get(), bequest, kKeepFor, [&] { return mover.IsNeeded(); });
+  }
+  unlink(options.bequeath.c_str());
+  return ran;
 }
 
 void ReportFailure(const Error& error) {
@@ -133,7 +162,8 @@ int main(int count, char** arguments) {
   using namespace tessera::mover;
   Options options;
   if (!ParseOptions(count, arguments, options)) {
-    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]\n", stderr);
+    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file] [--bequeath PATH]\n",
+               stderr);
     return 2;
   }
   SettleSurroundings(options);

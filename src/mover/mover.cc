@@ -23,6 +23,7 @@ namespace {
 constexpr Nanos kLookForCopies = 50 * kMicrosecond;
 constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
+constexpr Nanos kMostRetiring = 5 * kSecond;
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: the disk has always something to do
 
 }  // namespace
@@ -176,6 +177,25 @@ Result<void> Mover::FinishCopies() {
     program->OnCopied(batch);
   }
   return {};
+}
+
+// ---- after the daemon ----
+
+bool Mover::Retire() {
+  for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone(true);
+  disk_.reset();  // with the chunk that it is at; what it had yet to do stays where it is
+  for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
+    if (MonotonicNow() >= end || !FinishCopies()) return false;
+    poll(nullptr, 0, 1);
+  }
+  return IsNeeded();
+}
+
+// A slot that is late is not the mover's to free any more: the next daemon may have its descriptor.
+bool Mover::IsNeeded() {
+  pool_.Sweep(0);
+  if (file_) file_->Sweep();
+  return pool_.used() > 0 || (file_ && file_->left() > 0);
 }
 
 // ---- the pool ----

@@ -21,6 +21,15 @@ class Mover {
 
   // Until the daemon closes its end, or the GPU is of no use any more.
   Result<void> Run();
+
+  // The daemon has ended. Lets go of all programs, which may claim what they have of another mover, and waits until
+  // nothing is written to slots or the file any more. False: it does not end, or nobody has anything here.
+  bool Retire();
+  // Whether anybody still has something in the pool or in the file, after that.
+  bool IsNeeded();
+  // The slots: numbers and descriptors.
+  std::vector<std::pair<std::uint64_t, int>> Slots() const { return pool_.Memories(); }
+
   // One turn, which waits for at most `most` for something to happen. False when the daemon has closed its end.
   Result<bool> RunOnce(Nanos most);
 

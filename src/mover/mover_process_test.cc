@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "base/seqpacket.h"
 #include "mover/testing/test_program.h"
 
 namespace tessera::mover {
@@ -406,6 +408,101 @@ TEST_F(Earlier, SlotsOfADomainAreNotGivenToAnother) {
   std::ranges::sort(again);
   EXPECT_EQ(one, again);
   for (const ino_t memory : other.HostMemories()) EXPECT_EQ(std::ranges::find(one, memory), one.end());
+}
+
+// ---- movers that lose their daemon ----
+
+class DaemonLost : public testing::Test {
+ protected:
+  ~DaemonLost() override { unlink(path_.c_str()); }
+  void ExpectEnds(MoverProcess& mover) {
+    const int status = mover.Wait();
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_NE(access(path_.c_str(), F_OK), 0);
+  }
+  void ExpectBack(TestProgram& program, TestSlots& slots) {
+    MoverProcess mover({.slots = &slots});
+    mover.Pool(8, 8);
+    mover.Program(1, program);
+    program.Adopt();
+    EXPECT_EQ(mover.Move(1, MoverType::kLoad, program.Out()).error, 0);
+    EXPECT_EQ(program.Out(), 0u);
+    EXPECT_EQ(program.refused, 0);
+    EXPECT_TRUE(program.IsIntact());
+  }
+  const std::string path_ = testing::TempDir() + "/mover-" + std::to_string(getpid()) + ".sock";
+};
+
+TEST_F(DaemonLost, TheNextOneGetsWhatIsOut) {
+  TestProgram program(4);
+  TestSlots slots;
+  MoverProcess mover({.bequeath = path_});
+  mover.Pool(6, 6);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  mover.CloseSocket();
+  EXPECT_TRUE(slots.TakeFrom(path_));
+  ExpectEnds(mover);
+  EXPECT_EQ(slots.kept.size(), 6u);
+  EXPECT_TRUE(program.IsIntact());
+  ExpectBack(program, slots);
+}
+
+TEST_F(DaemonLost, WhileItMoves) {
+  TestProgram program(8);
+  TestSlots slots;
+  MoverProcess mover({.bequeath = path_});
+  mover.Pool(8, 8);
+  mover.Program(1, program);
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
+  EXPECT_TRUE(mover.Until([&] { return program.Out() > 0; }));
+  mover.CloseSocket();
+  EXPECT_TRUE(slots.TakeFrom(path_));
+  ExpectEnds(mover);
+  while (program.line() >= 0 && program.Answer()) {
+  }
+  EXPECT_TRUE(program.IsIntact());
+  ExpectBack(program, slots);
+}
+
+TEST_F(DaemonLost, TheNextOneDiesToo) {
+  TestProgram program(4);
+  TestSlots slots;
+  MoverProcess mover({.bequeath = path_});
+  mover.Pool(4, 4);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  mover.CloseSocket();
+  {
+    const UniqueFd died = ConnectSeqpacket(path_.c_str());
+    EXPECT_TRUE(died);
+  }
+  EXPECT_TRUE(slots.TakeFrom(path_));
+  ExpectEnds(mover);
+  ExpectBack(program, slots);
+}
+
+TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
+  TestProgram program(4);
+  TestSlots slots;
+  MoverProcess mover({.fault = "mover.bequest.given:2", .bequeath = path_});
+  mover.Pool(4, 4);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  mover.CloseSocket();
+  EXPECT_FALSE(slots.TakeFrom(path_));
+  EXPECT_TRUE(program.IsIntact());
+}
+
+TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {
+  TestProgram program(4);
+  MoverProcess mover({.bequeath = path_});
+  mover.Pool(4, 4);
+  mover.Program(1, program);
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
+  mover.CloseSocket();
+  ExpectEnds(mover);
 }
 
 TEST(MoverProcess, EndsWithTheDaemon) {

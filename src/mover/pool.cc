@@ -77,6 +77,12 @@ void Pool::GiveBack(Slot slot) {
   free_[DomainOf(slot)].push_back(slot);
 }
 
+std::vector<std::pair<std::uint64_t, int>> Pool::Memories() const {
+  std::vector<std::pair<std::uint64_t, int>> memories;
+  for (const auto& [slot, memory] : slots_) memories.emplace_back(NumberOf(slot), memory.fd.Get());
+  return memories;
+}
+
 void Pool::GiveUp(Slot slot) { given_up_.push_back(slot); }
 
 void Pool::Abandon(pid_t owner) {

@@ -72,6 +72,8 @@ class Pool {
   bool Sweep(Nanos now);
 
   const HostMemory& MemoryOf(Slot slot) const { return slots_.at(slot); }
+  // Of all slots: numbers and descriptors.
+  std::vector<std::pair<std::uint64_t, int>> Memories() const;
   std::uint64_t total() const { return slots_.size(); }
   std::uint64_t used() const;
 

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "server/chunks.h"
 #include "server/log.h"
+#include "server/swap_heir.h"
 
 namespace tessera::server {
 namespace {
@@ -176,11 +177,10 @@ Result<void> Daemon::FindGpus() {
     log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
     auto swap = SwapFor(setup_.config.swap_size, found->size());
     if (!swap) return std::unexpected(swap.error());
-    auto file = SwapFileFor(setup_.config, index, found->size());
-    if (!file) return std::unexpected(file.error());
-    gpus_.push_back(
-        std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
-                                    SwapSetup{.bytes = *swap, .soft = driver_->IsSoft(), .file = std::move(*file)}));
+    auto setup = SwapSetupFor(info, index, found->size(), *swap);
+    if (!setup) return std::unexpected(setup.error());
+    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
+                                                std::move(*setup)));
     gpus_.back()->OnJoin([this](Process& process) {
       if (!process.guest) guests_->Attached(process);
     });
@@ -188,6 +188,27 @@ Result<void> Daemon::FindGpus() {
     gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
   }
   return {};
+}
+
+// What an earlier daemon's programs have in pool and file stays theirs: its file takes the place of the one that is
+// configured now.
+Result<SwapSetup> Daemon::SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus,
+                                       std::uint64_t bytes) const {
+  SwapSetup setup{.bytes = bytes, .soft = driver_->IsSoft()};
+  setup.bequeath = setup_.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
+  if (bytes == 0) return setup;
+  if (auto kept = TakeKeptSwap(setup.bequeath)) {
+    log::Info("GPU {}: {} of host memory were kept by the mover of an earlier daemon", index,
+              FormatSize(kept->slots.count() * wire::kChunkBytes));
+    kept->slots.Fit(bytes);
+    setup.slots = std::make_unique<SwapSlots>(std::move(kept->slots));
+    setup.file = std::move(kept->file);
+  }
+  if (setup.file.bytes > 0) return setup;
+  auto file = SwapFileFor(setup_.config, index, gpus);
+  if (!file) return std::unexpected(file.error());
+  setup.file = std::move(*file);
+  return setup;
 }
 
 void Daemon::RestoreVGpus() {

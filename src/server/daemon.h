@@ -70,6 +70,7 @@ class Daemon {
  private:
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
+  Result<SwapSetup> SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus, std::uint64_t bytes) const;
   void RestoreVGpus();
   std::string State() const;
   void MeasureSoon();

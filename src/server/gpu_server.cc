@@ -67,18 +67,19 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
           },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) -> Result<std::unique_ptr<Mover>> {
-        if (!slots_) {
+        if (!swap_.slots) {
           auto made = SwapSlots::Make(swap_.bytes);
           if (!made) return std::unexpected(made.error());
-          slots_ = std::make_unique<SwapSlots>(std::move(*made));
+          swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
         }
         return StartMover(loop_,
                           {.gpu_uuid = FormatUuid(info_.uuid),
                            .soft = swap_.soft,
                            .floor = config_.swap_floor,
-                           .slots = slots_.get(),
+                           .slots = swap_.slots.get(),
                            .file = swap_.file.file.Get(),
                            .table = swap_.file.table.Get(),
+                           .bequeath = swap_.bequeath,
                            .another = std::exchange(mover_started_, true)},
                           std::move(on_message));
       },

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,9 +21,11 @@
 namespace tessera::server {
 
 struct SwapSetup {
-  std::uint64_t bytes = 0;  // of host memory that may hold what does not fit; 0: memory is not swapped
-  bool soft = false;        // the GPU is a soft one
-  SwapFile file;            // what may hold more, if it has bytes
+  std::uint64_t bytes = 0;           // of host memory that may hold what does not fit; 0: memory is not swapped
+  bool soft = false;                 // the GPU is a soft one
+  SwapFile file;                     // what may hold more, if it has bytes
+  std::unique_ptr<SwapSlots> slots;  // what an earlier daemon's programs have, if there is anything
+  std::string bequeath;              // the name of the socket at which movers give it to the next one
 };
 
 // Owns one physical GPU: the vGPUs on it, their tokens and their memory. Runs on the event loop's thread.
@@ -138,8 +141,7 @@ class GpuServer {
   const GpuInfo info_;
   const Config& config_;
   ChannelServer& channels_;
-  const SwapSetup swap_;
-  std::unique_ptr<SwapSlots> slots_;  // from the first mover on
+  SwapSetup swap_;
   bool steers_ = false;
   std::string why_gate_;
   std::unique_ptr<TimeServer> time_;

@@ -38,8 +38,9 @@ class MoverProcess : public Mover {
   MoverProcess(pid_t pid, UniqueFd socket, SwapSlots& slots) : pid_(pid), socket_(std::move(socket)), slots_(slots) {}
   ~MoverProcess() override {
     watch_ = {};
-    socket_.Reset();  // it ends with that; one that hangs in the driver is not waited for
-    kill(pid_, SIGKILL);
+    socket_.Reset();
+    if (!gone_) return;   // this daemon ends, and it keeps the pool for the next one
+    kill(pid_, SIGKILL);  // it may hang in the driver
     while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
@@ -124,6 +125,7 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   std::vector<std::string> words = {program, "--gpu", setup.gpu_uuid};
   if (setup.soft) words.emplace_back("--soft");
   if (!setup.floor.empty()) words.insert(words.end(), {"--floor", setup.floor});
+  if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
   if (setup.file >= 0) words.emplace_back("--file");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());

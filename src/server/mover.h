@@ -33,6 +33,7 @@ struct MoverSetup {
   std::string floor;           // of free RAM, bytes; empty: its own default
   SwapSlots* slots = nullptr;  // of its pool; outlives it
   int file = -1, table = -1;   // of the swap file, if there is one (server/swap_file.h)
+  std::string bequeath;        // where it gives its pool to the next daemon
   bool another = false;        // one before it died: a fault that was asked for (base/fault.h) has been had
 };
 Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& setup,

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "base/size.h"
 #include "server/chunks.h"
@@ -25,6 +26,11 @@ UniqueFd OpenUnnamed(const std::string& path, int flags) {
 }
 
 }  // namespace
+
+UniqueFd OutOfTheWay(UniqueFd fd) {
+  constexpr int kLeast = 10;
+  return UniqueFd(fcntl(fd.Get(), F_DUPFD_CLOEXEC, kLeast));
+}
 
 Result<SwapFile> MakeSwapFile(const std::string& path, std::uint64_t bytes) {
   bytes = DownToChunks(bytes);
@@ -48,9 +54,7 @@ Result<SwapFile> MakeSwapFile(const std::string& path, std::uint64_t bytes) {
   UniqueFd table(memfd_create("tessera-swap-table", MFD_CLOEXEC));
   const auto entries = static_cast<off_t>(bytes / wire::kChunkBytes * wire::kTableEntryBytes);
   if (!table || ftruncate(table.Get(), entries) != 0) return FailErrno("make the table of the swap file");
-  return SwapFile{.file = UniqueFd(fcntl(file.Get(), F_DUPFD_CLOEXEC, kLeastFd)),
-                  .table = UniqueFd(fcntl(table.Get(), F_DUPFD_CLOEXEC, kLeastFd)),
-                  .bytes = bytes};
+  return SwapFile{.file = OutOfTheWay(std::move(file)), .table = OutOfTheWay(std::move(table)), .bytes = bytes};
 }
 
 }  // namespace tessera::server

@@ -9,12 +9,12 @@
 namespace tessera::server {
 
 // What the daemon keeps for movers is not at the numbers where these find it: it is put there when one is started.
-inline constexpr int kLeastFd = 10;
+UniqueFd OutOfTheWay(UniqueFd fd);
 
 // The second tier of one GPU's swap pool. The daemon has it made and keeps it, so that what programs have in it
 // outlives their mover; only movers read and write it.
 struct SwapFile {
-  UniqueFd file;   // without a name: nobody else can open it, and it goes with the daemon
+  UniqueFd file;   // without a name: nobody else can open it
   UniqueFd table;  // the movers' notes of who has what in it
   std::uint64_t bytes = 0;
 };

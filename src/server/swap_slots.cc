@@ -1,8 +1,8 @@
 #include "server/swap_slots.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
@@ -24,14 +24,25 @@ bool MayKeepMore() {
 }  // namespace
 
 Result<SwapSlots> SwapSlots::Make(std::uint64_t bytes) {
-  SwapSlots slots;
-  const UniqueFd table(memfd_create("tessera-swap-slots", MFD_CLOEXEC));
+  UniqueFd table(memfd_create("tessera-swap-slots", MFD_CLOEXEC));
   const std::uint64_t entries = UpToChunks(bytes) / wire::kChunkBytes;
   if (!table || ftruncate(table.Get(), static_cast<off_t>(entries * wire::kTableEntryBytes)) != 0)
     return FailErrno("make the table of the swap pool");
-  slots.table_.Reset(fcntl(table.Get(), F_DUPFD_CLOEXEC, kLeastFd));
-  if (!slots.table_) return FailErrno("make the table of the swap pool");
+  SwapSlots slots = Over(std::move(table));
+  if (slots.table() < 0) return FailErrno("make the table of the swap pool");
   return slots;
+}
+
+SwapSlots SwapSlots::Over(UniqueFd table) {
+  SwapSlots slots;
+  slots.table_ = OutOfTheWay(std::move(table));
+  return slots;
+}
+
+void SwapSlots::Fit(std::uint64_t bytes) {
+  struct stat status{};
+  const auto wanted = static_cast<off_t>(UpToChunks(bytes) / wire::kChunkBytes * wire::kTableEntryBytes);
+  if (fstat(table_.Get(), &status) == 0 && status.st_size < wanted) (void)!ftruncate(table_.Get(), wanted);
 }
 
 SwapSlots::~SwapSlots() { kept -= slots_.size(); }

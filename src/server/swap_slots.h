@@ -15,11 +15,15 @@ class SwapSlots {
  public:
   // For a pool of so many bytes at most.
   static Result<SwapSlots> Make(std::uint64_t bytes);
+  // With the notes of earlier movers.
+  static SwapSlots Over(UniqueFd table);
   SwapSlots(SwapSlots&&) = default;
   SwapSlots& operator=(SwapSlots&&) = default;
   ~SwapSlots();
 
   int table() const { return table_.Get(); }
+  // Makes the table large enough for a pool of so many bytes; never smaller.
+  void Fit(std::uint64_t bytes);
   std::size_t count() const { return slots_.size(); }
   // One that cannot be kept is lost to the next mover, and nothing else: what programs have there stays theirs. All
   // GPUs' slots take a quarter of the descriptors that the process may have at most.

@@ -35,6 +35,17 @@ TEST(SwapSlots, GivesWhatItKeepsOneAfterTheOther) {
   EXPECT_FALSE(slots->After(7));
 }
 
+TEST(SwapSlots, AnEarlierTableGrowsAndNeverShrinks) {
+  auto slots = SwapSlots::Make(2 * wire::kChunkBytes);
+  ASSERT_TRUE(slots);
+  struct stat status{};
+  for (const std::uint64_t chunks : {5u, 1u}) {
+    slots->Fit(chunks * wire::kChunkBytes);
+    ASSERT_EQ(fstat(slots->table(), &status), 0);
+    EXPECT_EQ(status.st_size, static_cast<off_t>(5 * wire::kTableEntryBytes));
+  }
+}
+
 TEST(SwapSlots, LeavesDescriptorsForOthers) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

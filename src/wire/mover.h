@@ -1,5 +1,6 @@
 // What the daemon and the mover of a GPU say to each other over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
-// packet is one MoverMessage. Both are of one build, so there is no version. The daemon's end closed: the mover ends.
+// packet is one MoverMessage. Both are of one build, so there is no version. The daemon's end closed: the mover
+// keeps what programs have for the next daemon, for a while, and ends.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,13 @@ enum class MoverType : std::uint32_t {
                    // which nothing else ever has
   kSlotGone = 74,  // the slot of this number is nobody's any more
   kSlotTaken = 75,  // it has the slot of this number, or will never have it (kSlotGone came before)
-  kFailed = 71,     // the mover cannot work at all and ends. error: errno value; text says why
+  // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, the slots as
+  // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them
+  kSlotsTable = 76,
+  kFile = 77,
+  kFileTable = 78,
+  kAll = 79,
+  kFailed = 71,  // the mover cannot work at all and ends. error: errno value; text says why
 };
 
 // For each slot of the pool, and for each place in the swap file, the mover keeps so many bytes in memory that the

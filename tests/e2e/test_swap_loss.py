@@ -92,6 +92,25 @@ class Loss(LossTest):
         wait_for("all memory to come back", lambda: self.used() == 0)
         wait_for("the pool to be empty", lambda: self.pool_used() == 0)
 
+    def test_what_was_out_comes_back_after_the_daemon_was_killed(self):
+        self.start()
+        first, second = self.shells()
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        self.assertGreater(self.out(first), 0)
+        self.stop_daemon(signal.SIGKILL)
+        self.start()
+        wait_for("the programs to be back", lambda: len(self.managed()) == 2)
+        self.assertIn("were kept by the mover of an earlier daemon", self.daemon_log())
+        second.end()
+
+        def back():
+            self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
+            return self.out(first) == 0
+        wait_for("all of its memory to be on the GPU", back)
+        first.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
     def test_a_daemon_that_is_killed_is_replaced(self):
         self.start()
         churns = self.churns(2, 1500)

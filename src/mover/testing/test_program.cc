@@ -340,6 +340,21 @@ TestSlots::TestSlots(std::uint64_t chunks) : table(memfd_create("slots", MFD_CLO
   EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
 
+bool TestSlots::TakeFrom(const std::string& path) {
+  const UniqueFd socket = ConnectSeqpacket(path.c_str());
+  if (!socket) return false;
+  kept.clear();
+  while (true) {
+    alignas(8) std::byte buffer[sizeof(MoverMessage)];
+    UniqueFd fd;
+    if (ReceivePacket(socket.Get(), buffer, &fd) <= 0) return false;
+    const auto message = wire::ReadMover(buffer);
+    if (message->type == MoverType::kSlotsTable) table = std::move(fd);
+    if (message->type == MoverType::kSlotMade) kept.emplace(message->bytes, std::move(fd));
+    if (message->type == MoverType::kAll) return SendPacket(socket.Get(), BytesOf(*message));
+  }
+}
+
 TestFile::TestFile(std::uint64_t chunks)
     : file(memfd_create("swap", MFD_CLOEXEC)), table(memfd_create("table", MFD_CLOEXEC)) {
   EXPECT_EQ(ftruncate(file.Get(), static_cast<off_t>(chunks * kChunkBytes)), 0);
@@ -369,6 +384,7 @@ MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != null
   std::vector<std::string> words = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu",
                                     setup.gpu.empty() ? TestDriver::Get().uuid : setup.gpu, "--floor", setup.floor};
   if (setup.file != nullptr) words.emplace_back("--file");
+  if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

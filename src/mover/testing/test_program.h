@@ -95,6 +95,8 @@ class TestProgram {
 // The descriptors of a pool and its table, which outlive movers as they do with the daemon.
 struct TestSlots {
   explicit TestSlots(std::uint64_t chunks = 64);
+  // Takes what a mover gives that lost its daemon. False: it ended before.
+  bool TakeFrom(const std::string& path);
   UniqueFd table;
   std::map<std::uint64_t, UniqueFd> kept;  // by number
 };
@@ -111,6 +113,7 @@ struct MoverSetup {
   std::string gpu;
   TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
   const TestFile* file = nullptr;
+  std::string bequeath;
 };
 
 // The mover's process, and the daemon's side of its socket.
