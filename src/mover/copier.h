@@ -32,8 +32,6 @@ class Copier {
 
   Result<void> Start(const std::shared_ptr<Batch>& batch);
   bool busy() const { return !under_way_[0].empty() || !under_way_[1].empty(); }
-  // How many copy in this direction, or wait for that.
-  std::size_t UnderWay(Direction direction) const { return under_way_[static_cast<int>(direction)].size(); }
   // Those that have ended since the last call.
   Result<std::vector<std::shared_ptr<Batch>>> Finished();
 

@@ -69,7 +69,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   const int count = epoll_wait(epoll_.Get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
-  GoOn();
+  for (const auto& [id, program] : programs_) program->GoOn();
   GrowOrStarve();
   Report();
   if (place_.broken) return std::unexpected(*place_.broken);
@@ -80,26 +80,12 @@ Result<bool> Mover::RunOnce(Nanos most) {
 void Mover::Wait(Nanos most) {
   const Nanos now = MonotonicNow();
   if (copier_.busy()) most = std::min(most, kLookForCopies);
-  if (place_.baton.FreeAt() != kNever) most = std::min(most, place_.baton.FreeAt() - now);
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
   most = std::max<Nanos>(most, 0);
   const timespec time = {.tv_sec = most / kSecond, .tv_nsec = most % kSecond};
   pollfd poll = {.fd = epoll_.Get(), .events = POLLIN};
   ppoll(&poll, 1, most == kNever ? nullptr : &time, nullptr);
-}
-
-// What was copied first: it makes room. Then whoever moves in the direction in which less is under way.
-void Mover::GoOn() {
-  std::vector<std::shared_ptr<Program>> programs;
-  for (const auto& [id, program] : programs_) programs.push_back(program);
-  for (const auto& program : programs) program->GiveCopied();
-  const auto depth = [&](const auto& program) {
-    const auto direction = program->Moving();
-    return direction ? copier_.UnderWay(*direction) : 0;
-  };
-  std::ranges::sort(programs, {}, depth);
-  for (const auto& program : programs) program->GoOn();
 }
 
 std::shared_ptr<Program> Mover::ByFd(int fd) const {
@@ -203,7 +189,7 @@ bool Mover::IsNeeded() {
 void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
   const auto slot = pool_.Earlier(number);
   auto memory = slot && fd ? gpu_.ImportHost(std::move(fd)) : Fail(ENOENT, "nothing is known of it");
-  if (memory) {
+  if (slot && memory) {
     pool_.Restore(*slot, std::move(*memory));
     PassFault("mover.slot.restored");
   } else {

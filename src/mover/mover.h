@@ -43,7 +43,6 @@ class Mover {
   void OnGrown();
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
-  void GoOn();
   void GrowOrStarve();
   bool FileCold(const Demand& demand);
   void OnDisk();

@@ -90,7 +90,7 @@ void Program::GoOn() {
   GoOnSettling();
   if (!active_) return;
   Task& task = TaskOf(*active_);
-  while (task.left > 0 && task.error == 0 && MayAsk()) {
+  while (task.left > 0 && task.error == 0) {
     const auto asked =
         static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
     if (asked >= kMostAsked || asked + batches_.size() >= kMostUnderWay) return;
@@ -111,10 +111,7 @@ void Program::GoOn() {
   if (done && batches_.empty() && Asked() == 0) Finish(*active_, task.left, task.left > 0 ? task.error : 0);
 }
 
-bool Program::MayAsk() const { return place_.baton.Free(MonotonicNow()); }
-
 void Program::Ask(Direction direction, std::uint32_t count) {
-  place_.baton.Take(this, MonotonicNow());
   const LineType type = direction == Direction::kOut ? LineType::kEvict : LineType::kLoad;
   Send({.type = type, .count = count});
   questions_.push_back({.type = type, .asked = count});
@@ -194,11 +191,6 @@ void Program::EndLine() {
   line_broke_ = false;
   std::uint64_t under_way = Asked();
   for (const auto& batch : batches_) under_way += batch->entries.size();
-  place_.baton.Return(this);
-  for (const auto& batch : std::exchange(copied_, {})) {
-    OnCopiedForNobody(*batch);
-    Forget(batch);
-  }
   for (const Question& question : questions_) {
     if (question.type == LineType::kSettle) TellSettled(EPIPE);
     if (question.move) held_.push_back(question.move->slot);  // it may hold that, or not
@@ -258,18 +250,9 @@ void Program::OnCopied(const std::shared_ptr<Batch>& batch) {
     Forget(batch);
     if (gone_) Release();
   } else {
-    copied_.push_back(batch);
-  }
-  batch->program.reset();
-}
-
-void Program::GiveCopied() {
-  while (!copied_.empty() && MayAsk()) {
-    const auto batch = std::move(copied_.front());
-    copied_.pop_front();
-    place_.baton.Take(this, MonotonicNow());
     batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
   }
+  batch->program.reset();
 }
 
 void Program::OnCopiedForNobody(Batch& batch) {

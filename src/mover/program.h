@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "mover/baton.h"
 #include "mover/copier.h"
 #include "mover/disk.h"
 #include "mover/packet_socket.h"
@@ -29,7 +28,6 @@ struct Workplace {
   Copier& copier;
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
-  Baton baton = {};
   std::optional<Error> broken;  // the GPU is of no use any more
 
   // The second tier of the pool, where there is one.
@@ -76,12 +74,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::uint64_t Filing() const;  // chunks on their way to the file
   bool Storing() const;          // anything is on its way to a slot
 
-  // Tells the program what was copied, as far as it may be asked now.
-  void GiveCopied();
-  // Asks the program for as much as there is room for and as may be asked now, and ends moves that are done.
+  // Asks the program for as much as there is room for, and ends moves that are done.
   void GoOn();
-  // What is copied now in the direction that it moves in; none if it does not move.
-  std::optional<Direction> Moving() const { return active_; }
   // Chunks for which it needs slots that it does not have.
   std::uint64_t Demand() const;
   // There will be no more free slots than there are.
@@ -140,7 +134,6 @@ class Program : public std::enable_shared_from_this<Program> {
 
   Task& TaskOf(Direction direction) { return tasks_[static_cast<int>(direction)]; }
   std::uint64_t Asked() const;  // chunks of unanswered kEvict and kLoad
-  bool MayAsk() const;
   void Ask(Direction direction, std::uint32_t count);
   void Finish(Direction direction, std::uint64_t left, int error);
   void Start(std::shared_ptr<Batch> batch);
@@ -187,7 +180,6 @@ class Program : public std::enable_shared_from_this<Program> {
   std::deque<Question> questions_;
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_
-  std::deque<std::shared_ptr<Batch>> copied_;    // of batches_, and not yet told of
   std::map<std::uint64_t, Stored> stored_;       // by the program's name for the chunk
   std::vector<Slot> held_;                       // that it may hold without a name, as its line has ended
   Task tasks_[2];                                // by Direction

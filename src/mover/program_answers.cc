@@ -74,7 +74,6 @@ Result<Program::Question> Program::Answered(LineType type) {
   if (questions_.empty() || questions_.front().type != type) return Wrong("it answered what it was not asked");
   Question question = std::move(questions_.front());
   questions_.pop_front();
-  place_.baton.Return(this);
   return question;
 }
 

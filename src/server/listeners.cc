@@ -12,6 +12,8 @@
 
 #include <cstdlib>
 
+#include "base/clock.h"
+
 namespace tessera::server {
 namespace {
 

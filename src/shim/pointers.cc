@@ -25,6 +25,7 @@ std::optional<Seen> SeenAt(CUdeviceptr address) {
 
 // One attribute of a block. False: the driver's own answer is right.
 bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr address, void* data) {
+  if (!seen.block) return false;
   const tessera::pager::Block& block = *seen.block;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
