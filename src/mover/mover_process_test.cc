@@ -448,6 +448,30 @@ TEST_F(DaemonLost, TheNextOneGetsWhatIsOut) {
   ExpectBack(program, slots);
 }
 
+TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
+  TestProgram program(6);
+  TestSlots slots;
+  TestFile file(8);
+  {
+    MoverProcess mover({.file = &file, .bequeath = path_});
+    mover.Pool(3, 3);
+    mover.Program(1, program);
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
+    EXPECT_GE(program.InFile(), 4u);
+    mover.CloseSocket();
+    file = TestFile(1);  // nobody has the other one but the mover
+    EXPECT_TRUE(slots.TakeFrom(path_, &file));
+    ExpectEnds(mover);
+  }
+  MoverProcess mover({.slots = &slots, .file = &file});
+  mover.Pool(3, 3);
+  mover.Program(1, program);
+  program.Adopt();
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+}
+
 TEST_F(DaemonLost, WhileItMoves) {
   TestProgram program(8);
   TestSlots slots;

@@ -340,7 +340,7 @@ TestSlots::TestSlots(std::uint64_t chunks) : table(memfd_create("slots", MFD_CLO
   EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
 
-bool TestSlots::TakeFrom(const std::string& path) {
+bool TestSlots::TakeFrom(const std::string& path, TestFile* file) {
   const UniqueFd socket = ConnectSeqpacket(path.c_str());
   if (!socket) return false;
   kept.clear();
@@ -350,6 +350,8 @@ bool TestSlots::TakeFrom(const std::string& path) {
     if (ReceivePacket(socket.Get(), buffer, &fd) <= 0) return false;
     const auto message = wire::ReadMover(buffer);
     if (message->type == MoverType::kSlotsTable) table = std::move(fd);
+    if (file != nullptr && message->type == MoverType::kFile) file->file = std::move(fd);
+    if (file != nullptr && message->type == MoverType::kFileTable) file->table = std::move(fd);
     if (message->type == MoverType::kSlotMade) kept.emplace(message->bytes, std::move(fd));
     if (message->type == MoverType::kAll) return SendPacket(socket.Get(), BytesOf(*message));
   }

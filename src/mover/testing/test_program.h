@@ -92,19 +92,19 @@ class TestProgram {
   std::vector<ino_t> host_memories_;
 };
 
-// The descriptors of a pool and its table, which outlive movers as they do with the daemon.
-struct TestSlots {
-  explicit TestSlots(std::uint64_t chunks = 64);
-  // Takes what a mover gives that lost its daemon. False: it ended before.
-  bool TakeFrom(const std::string& path);
-  UniqueFd table;
-  std::map<std::uint64_t, UniqueFd> kept;  // by number
-};
-
 // A swap file and its table, which outlive movers as they do with the daemon.
 struct TestFile {
   explicit TestFile(std::uint64_t chunks);
   UniqueFd file, table;
+};
+
+// The descriptors of a pool and its table, which outlive movers as they do with the daemon.
+struct TestSlots {
+  explicit TestSlots(std::uint64_t chunks = 64);
+  // Takes what a mover gives that lost its daemon. False: it ended before.
+  bool TakeFrom(const std::string& path, TestFile* file = nullptr);
+  UniqueFd table;
+  std::map<std::uint64_t, UniqueFd> kept;  // by number
 };
 
 struct MoverSetup {
