@@ -28,7 +28,7 @@ struct Workplace {
   Copier& copier;
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
-  std::optional<Error> broken;  // the GPU is of no use any more
+  std::optional<Error> broken;                          // the GPU is of no use any more
 
   // The second tier of the pool, where there is one.
   SwapFile* file = nullptr;

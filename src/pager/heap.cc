@@ -96,7 +96,8 @@ CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* add
   // Chunks are to be made. Others may free meanwhile, and chunks may move, but nobody else makes any.
   std::lock_guard growing(growing_);
   const CUresult result = Grow(small ? small_ : large_, bytes, context, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || small || bytes >= kSmall) return result;
+  // Where there is no place for a whole large chunk.
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || small || bytes >= large_.chunk_bytes) return result;
   return Grow(small_, bytes, context, address);
 }
 

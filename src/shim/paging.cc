@@ -280,10 +280,10 @@ void Paging::LoseLine() {
 bool Paging::Released() const { return attachment_.Guard().released != 0; }
 
 void Paging::Retreat() {
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(mutex_);  // released while it waits
   retreats_ = true;
   eventfd_write(wake_.Get(), 1);
-  retreated_.wait(lock, [this] { return !retreats_ || stopped_; });
+  while (retreats_ && !stopped_) pthread_cond_wait(&retreated_, mutex_.native_handle());
 }
 
 void Paging::RetreatIfAsked() {
@@ -295,7 +295,7 @@ void Paging::RetreatIfAsked() {
   LoseLine();
   std::lock_guard lock(mutex_);
   retreats_ = false;
-  retreated_.notify_all();
+  pthread_cond_broadcast(&retreated_);
 }
 
 void Paging::Follow(UniqueFd line) {
@@ -310,7 +310,7 @@ void Paging::Stop() {
   stopped_ = true;
   heap_->Stop();
   eventfd_write(wake_.Get(), 1);
-  retreated_.notify_all();
+  pthread_cond_broadcast(&retreated_);
 }
 
 void Paging::AbandonAfterFork() {

@@ -2,8 +2,9 @@
 // the mover.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <vector>
 
@@ -78,12 +79,12 @@ class Paging : public pager::Room {
   std::atomic<bool> sleeps_{false};  // the thread waits for that without a time
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_;                     // guards what follows
-  UniqueFd line_;                        // used by the thread alone
-  UniqueFd next_line_;                   // that it is to follow
-  bool retreats_ = false;                // the line is to be given up
-  std::condition_variable retreated_;    // and was
-  std::vector<pager::Block> unsettled_;  // freed while a stream captured: their work may not have ended
+  std::mutex mutex_;                                     // guards what follows
+  UniqueFd line_;                                        // used by the thread alone
+  UniqueFd next_line_;                                   // that it is to follow
+  bool retreats_ = false;                                // the line is to be given up
+  pthread_cond_t retreated_ = PTHREAD_COND_INITIALIZER;  // and was; the C++ library's would want a newer glibc
+  std::vector<pager::Block> unsettled_;                  // freed while a stream captured: their work may not have ended
 };
 
 }  // namespace tessera::shim

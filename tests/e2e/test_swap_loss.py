@@ -37,7 +37,7 @@ class LossTest(SwapTest):
 class Loss(LossTest):
     def test_a_program_that_is_killed_leaves_nothing(self):
         self.start()
-        churns = self.churns(3, 1200)
+        churns = self.churns(3, 600)
         self.moving()
         churns[0].kill()
         for churn in churns[1:]:
@@ -64,7 +64,7 @@ class Loss(LossTest):
 
     def test_a_mover_that_is_killed_is_replaced(self):
         self.start()
-        churns = self.churns(2, 1500)
+        churns = self.churns(2, 800)
         for _ in range(2):
             pid = self.moving()
             os.kill(pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ class Loss(LossTest):
 
     def test_a_daemon_that_is_killed_is_replaced(self):
         self.start()
-        churns = self.churns(2, 1500)
+        churns = self.churns(2, 800)
         for _ in range(2):
             self.moving()
             self.stop_daemon(signal.SIGKILL)
