@@ -383,8 +383,9 @@ MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != null
     pass(setup.file->table.Get());
   }
   const char* mover = std::getenv("TESSERA_TEST_MOVER");
+  const auto& driver = TestDriver::Get();  // names the library to the mover, too
   std::vector<std::string> words = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu",
-                                    setup.gpu.empty() ? TestDriver::Get().uuid : setup.gpu, "--floor", setup.floor};
+                                    setup.gpu.empty() ? driver.uuid : setup.gpu, "--floor", setup.floor};
   if (setup.file != nullptr) words.emplace_back("--file");
   if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
   std::vector<char*> arguments;
