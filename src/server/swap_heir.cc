@@ -52,11 +52,16 @@ std::optional<KeptSwap> TakeKeptSwap(const std::string& path) {
       log::Warn("the mover of an earlier daemon did not give its pool: {}", path);
       return {};
     }
-    if (message->type == MoverType::kSlotsTable) slots = SwapSlots::Over(std::move(fd));
-    if (message->type == MoverType::kFile) file = OutOfTheWay(std::move(fd));
-    if (message->type == MoverType::kFileTable) file_table = OutOfTheWay(std::move(fd));
-    if (message->type == MoverType::kSlotMade && slots) slots->Keep(message->bytes, std::move(fd));
     if (message->type == MoverType::kAll) break;
+    if (message->type == MoverType::kSlotsTable) {
+      slots = SwapSlots::Over(std::move(fd));
+    } else if (message->type == MoverType::kFile) {
+      file = OutOfTheWay(std::move(fd));
+    } else if (message->type == MoverType::kFileTable) {
+      file_table = OutOfTheWay(std::move(fd));
+    } else if (message->type == MoverType::kSlotMade && slots) {
+      slots->Keep(message->bytes, std::move(fd));
+    }
   }
   if (!slots || slots->table() < 0) return {};
   if (!SendPacket(socket.Get(), wire::BytesOf(MoverMessage{.type = MoverType::kAll}))) return {};
