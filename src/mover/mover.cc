@@ -298,7 +298,7 @@ void Mover::Report() {
   if (file_) place_.tell(file);
   reported_pool_ = pool;
   reported_file_ = file;
-  report_due_ = false;
+  report_due_ = left;
   report_at_ = now + kBetweenReports;
 }
 
