@@ -298,8 +298,8 @@ TEST_P(SecondMoverKilled, LosesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, SecondMoverKilled,
-                         testing::Values("mover.adopt.claimed", "mover.adopt.claimed:2", "mover.adopted.sent",
-                                         "mover.adopted.sent:2"));
+                         testing::Values("mover.slot.restored", "mover.slot.restored:7", "mover.adopt.claimed",
+                                         "mover.adopt.claimed:2", "mover.adopted.sent", "mover.adopted.sent:2"));
 
 // ---- slots of an earlier mover ----
 

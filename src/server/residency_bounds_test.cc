@@ -110,6 +110,16 @@ class BoundsTest : public testing::Test {
     EXPECT_TRUE(orders_.empty());
     return out;
   }
+  // Runs the loop until then, for 10 s at most.
+  void RunUntil(const std::function<bool()>& is_so) {
+    const Nanos end = MonotonicNow() + 10 * kSecond;
+    EventLoop::Timer look(*loop_, [&] {
+      if (is_so() || MonotonicNow() > end) return loop_->Stop();
+      look.Arm(MonotonicNow() + 5 * kMillisecond);
+    });
+    look.Arm(MonotonicNow());
+    EXPECT_TRUE(loop_->Run());
+  }
   static std::uint64_t Out(const Member& member) { return ResidencyServer::Swapped(member.process) / kChunk; }
   static std::uint64_t On(const Member& member) { return ResidencyServer::Movable(member.process) / kChunk; }
 
@@ -118,6 +128,7 @@ class BoundsTest : public testing::Test {
   std::vector<VGpu*> vgpus_;
   std::vector<Ordered> orders_;
   std::function<void(const MoverMessage*)> on_mover_;
+  int starts_ = 0;
   ResidencyServer residency_{*loop_,
                              0,
                              {},
@@ -130,6 +141,7 @@ class BoundsTest : public testing::Test {
                               .still = [](const Process&) { return true; },
                               .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                                 on_mover_ = on_message;
+                                ++starts_;
                                 return std::make_unique<FakeMover>(orders_);
                               }}};
 
@@ -238,6 +250,27 @@ TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
   EXPECT_LE(Out(member), 2u);
   EXPECT_EQ(On(member) + Out(member), 8u);
   EXPECT_EQ(On(other) + Out(other), 8u);
+}
+
+TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) {
+  Member& first = Idle(8);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 8), RoomAnswer::kWait);
+  CarryAll();
+  TakeCredit(second);
+  ASSERT_EQ(starts_, 1);
+  on_mover_(nullptr);
+  EXPECT_EQ(Out(first), 6u) << "it has no line for the moment, and its memory is where it was";
+  EXPECT_EQ(starts_, 1) << "not at once: the first one was started a moment ago";
+  RunUntil([this] { return starts_ == 2; });
+  EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(BoundsTest, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
+  on_mover_(nullptr);
+  EXPECT_EQ(Ask(*members_.front(), 8), RoomAnswer::kGranted);
+  RunUntil([this] { return starts_ == 2; });
+  EXPECT_EQ(starts_, 2);
 }
 
 TEST_F(BoundsTest, ALieAboutHostMemoryKeepsNoMoreThanItAllocated) {

@@ -23,7 +23,7 @@ std::uint64_t ResidencyServer::Movable(const Process& process) {
 }
 
 std::uint64_t ResidencyServer::Swapped(const Process& process) {
-  return process.residence.number == 0 ? 0 : process.page->swapped.load(std::memory_order_acquire);
+  return process.page->swapped.load(std::memory_order_acquire);
 }
 
 std::uint64_t ResidencyServer::HotOut(const Process& process) {

@@ -201,9 +201,10 @@ void ResidencyServer::Look() {
   const bool begins = pressed && !was_pressed_;
   was_pressed_ = pressed;
   if (!pressed) {
-    if (Used() > Half(host_.capacity())) EnsureMover(now);
+    const bool may_need_it = swap_max_ > 0 && Used() > Half(host_.capacity());
+    if (may_need_it) EnsureMover(now);
     GrowPool();
-    timer_.Arm(kNever);
+    timer_.Arm(may_need_it && !mover_ ? next_start_ : kNever);
     return;
   }
   TakeBackCredits();
@@ -408,7 +409,8 @@ void ResidencyServer::Load(VGpu& vgpu, std::uint64_t target, Nanos now) {
     Residence& residence = process->residence;
     const bool loads = residence.doing == Doing::kLoading;
     const std::uint64_t out = Less(Swapped(*process), loads ? residence.ordered : 0);
-    if (out == 0 || now < residence.stuck_until || residence.push > 0 || (residence.doing != Doing::kNothing && !loads))
+    if (out == 0 || residence.number == 0 || now < residence.stuck_until || residence.push > 0 ||
+        (residence.doing != Doing::kNothing && !loads))
       continue;
     const std::uint64_t lacks = DownToChunks(Less(target, Resident(vgpu) + Wanted(vgpu)));
     std::uint64_t bytes = std::min(out, lacks);
@@ -430,7 +432,8 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     if (residence.wanted > 0) all = false;  // what it waits for is still being made: its turn has not begun
     if (!residence.stopped) continue;
     const std::uint64_t out = Swapped(*process);
-    const bool more = out > 0 && now >= residence.stuck_until && Less(target, Resident(vgpu) + Wanted(vgpu)) >= kChunk;
+    const bool more = out > 0 && residence.number != 0 && now >= residence.stuck_until &&
+                      Less(target, Resident(vgpu) + Wanted(vgpu)) >= kChunk;
     if (residence.doing != Doing::kNothing || residence.leaves || residence.push > 0 || more) {
       all &= !Active(*process);
       continue;

@@ -73,7 +73,6 @@ class Loss(LossTest):
             self.done(churn)
         wait_for("all memory to come back", lambda: self.used() == 0)
 
-    @unittest.skip("open: now and then the daemon is gone after this, or it waits for good")
     def test_what_was_out_comes_back_by_the_next_mover(self):
         self.start()
         first, second = self.shells()
@@ -91,6 +90,7 @@ class Loss(LossTest):
         wait_for("all of its memory to be on the GPU", back)
         first.end()
         wait_for("all memory to come back", lambda: self.used() == 0)
+        wait_for("the pool to be empty", lambda: self.pool_used() == 0)
 
     def test_what_was_out_comes_back_after_the_daemon_was_killed(self):
         self.start()

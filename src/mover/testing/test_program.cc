@@ -395,6 +395,7 @@ MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != null
   EXPECT_EQ(posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ), 0);
   unsetenv("TESSERA_FAULT");
   posix_spawn_file_actions_destroy(&actions);
+  inherited.clear();  // or its end of the socket would be open when it is dead
   if (!slots_.kept.empty()) Until([&] { return Has(0, MoverType::kReady); });
 }
 
