@@ -26,8 +26,9 @@ build: packages
 	  || { cat build-configure.log; rm -f build-configure.log; exit 1; }; rm -f build-configure.log
 	@cmake --build --preset release -j $(JOBS)
 
+# Most tests wait most of their time.
 unit: build
-	ctest --preset release -j $(JOBS)
+	ctest --preset release -j $$((2 * $(JOBS)))
 
 # Parsers and protocols under AddressSanitizer, what has threads under ThreadSanitizer.
 sanitize: packages

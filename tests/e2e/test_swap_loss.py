@@ -8,7 +8,7 @@ from harness import MIB, wait_for
 from swapping import SwapTest
 
 # Some of the steps at which a mover may die (src/base/fault.h); all of them are tested beside src/mover.
-FAULTS = ("mover.copy.done", "mover.freed.received", "mover.want.imported")
+FAULTS = ("mover.copy.done:2", "mover.freed.received:2", "mover.want.imported")
 
 
 class LossTest(SwapTest):
@@ -152,7 +152,7 @@ class Faults(LossTest):
     def test_wherever_a_mover_dies_no_word_is_wrong(self):
         for fault in FAULTS:
             with self.subTest(fault):
-                self.env["TESSERA_FAULT"] = f"{fault}:2"
+                self.env["TESSERA_FAULT"] = fault
                 self.start()
                 del self.env["TESSERA_FAULT"]
                 for churn in self.churns(2, 400):
