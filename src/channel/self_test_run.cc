@@ -1,14 +1,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <filesystem>
-#include <vector>
+#include <cerrno>
+#include <string>
 
+#include "base/own_program.h"
 #include "base/unique_fd.h"
 #include "channel/self_test.h"
 
@@ -16,16 +15,6 @@ namespace tessera::channel {
 namespace {
 
 constexpr Nanos kPatience = 60 * kSecond;
-
-// The environment without what would be preloaded: the test is to see the driver itself.
-std::vector<char*> PlainEnvironment() {
-  std::vector<char*> plain;
-  for (char** at = environ; *at != nullptr; ++at) {
-    if (std::strncmp(*at, "LD_PRELOAD=", 11) != 0) plain.push_back(*at);
-  }
-  plain.push_back(nullptr);
-  return plain;
-}
 
 // What the child writes until it ends. ETIMEDOUT if it does not.
 Result<std::string> ReadAll(int fd) {
@@ -46,44 +35,25 @@ Result<std::string> ReadAll(int fd) {
 }  // namespace
 
 Result<SelfTest> RunSelfTest(const std::string& uuid) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Fail(error.value(), "find tessera-channel-test: " + error.message());
-  std::string program = (self.parent_path().parent_path() / "lib/tessera/tessera-channel-test").string();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return FailErrno("test channel control: make a pipe");
   const UniqueFd reading(ends[0]);
   UniqueFd writing(ends[1]);
 
-  std::string option = "--gpu", value = uuid;
-  std::vector<char*> arguments = {program.data()};
-  if (!uuid.empty()) arguments.insert(arguments.end(), {option.data(), value.data()});
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, writing.Get(), STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // A daemon blocks signals that it reads from descriptors.
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int failed =
-      posix_spawn(&pid, program.c_str(), &files, &attributes, arguments.data(), PlainEnvironment().data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return Fail(failed, "run " + program + ": " + std::strerror(failed));
+  OwnProgram program = {
+      .name = "tessera-channel-test", .arguments = {}, .files = {{writing.Get(), STDOUT_FILENO}}, .without = {}};
+  if (!uuid.empty()) program.arguments = {"--gpu", uuid};
+  const auto pid = Spawn(program);
+  if (!pid) return std::unexpected(pid.error());
   writing.Reset();
 
   const auto text = ReadAll(reading.Get());
-  if (!text) kill(pid, SIGKILL);
+  if (!text) kill(*pid, SIGKILL);
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (!text) return std::unexpected(text.error());
-  if (text->empty()) return Fail(EPROTO, program + " ended without a word, status " + std::to_string(status));
+  if (text->empty()) return Fail(EPROTO, program.name + " ended without a word, status " + std::to_string(status));
   return ParseSelfTest(std::string_view(*text).substr(0, text->find('\n')));
 }
 

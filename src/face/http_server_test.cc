@@ -278,7 +278,6 @@ TEST_F(HttpServerTest, MemoryThatIsSwapped) {
                         {"file_error", nullptr},
                         {"capacity_bytes", 10 * kGiB - server::FakeDriver::kContext},
                         {"mover_pid", nullptr},
-                        {"mover_bytes", 0},
                         {"decision", swap.at("decision")},
                         {"mode", "together"},
                         {"turn_us", 0}}));

@@ -125,7 +125,6 @@ json ToJson(const server::SwapReport& swap) {
           {"file_error", swap.file_error.empty() ? json() : json(swap.file_error)},
           {"capacity_bytes", swap.capacity},
           {"mover_pid", OrNull(swap.mover)},
-          {"mover_bytes", swap.mover_bytes},
           {"decision", swap.decision},
           {"mode", swap.mode},
           {"turn_us", swap.turn_us}};

@@ -160,6 +160,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void SayFiled(const std::shared_ptr<FileMove>& move);
   void SayRead(const std::shared_ptr<FileMove>& move);
   void LeaveFile();
+  // The chunk that a move to or from the file was about, when that is over. None if it was dropped meanwhile.
+  Stored* EndOf(const FileMove& move);
 
   void HangUp();
   void EndLine();

@@ -168,21 +168,27 @@ void Program::SayFiled(const std::shared_ptr<FileMove>& move) {
   questions_.push_back({.type = LineType::kFiled, .move = move});
 }
 
+Program::Stored* Program::EndOf(const FileMove& move) {
+  if (move.dropped) {
+    place_.pool.GiveBack(move.slot);
+    place_.file->GiveBack(move.place);
+    return nullptr;
+  }
+  Stored& stored = stored_.at(move.chunk);
+  stored.move.reset();
+  return &stored;
+}
+
 Result<void> Program::OnReleased(const LineMessage& message) {
   const auto question = Answered(LineType::kFiled);
   if (!question) return std::unexpected(question.error());
   PassFault("mover.released.received");
   const FileMove& move = *question->move;
+  Stored* stored = EndOf(move);
+  if (stored == nullptr) return {};
   const bool named = message.count == 1 && message.chunk[0] == move.chunk;
-  if (move.dropped) {
-    place_.pool.GiveBack(move.slot);
-    place_.file->GiveBack(move.place);
-    return {};
-  }
-  Stored& stored = stored_.at(move.chunk);
-  stored.move.reset();
-  stored.tier = named ? Tier::kFile : Tier::kSlot;
-  stored.place = move.place;
+  stored->tier = named ? Tier::kFile : Tier::kSlot;
+  stored->place = move.place;
   named ? place_.pool.GiveBack(move.slot) : place_.file->GiveBack(move.place);
   return {};
 }
@@ -203,17 +209,12 @@ Result<void> Program::OnHeld(const LineMessage& message) {
   if (!question) return std::unexpected(question.error());
   PassFault("mover.held.received");
   const FileMove& move = *question->move;
+  Stored* stored = EndOf(move);
+  if (stored == nullptr) return {};
   const bool named = message.count == 1 && message.chunk[0] == move.chunk;
-  if (move.dropped) {
-    place_.pool.GiveBack(move.slot);
-    place_.file->GiveBack(move.place);
-    return {};
-  }
-  Stored& stored = stored_.at(move.chunk);
-  stored.move.reset();
-  stored.tier = named ? Tier::kSlot : Tier::kFile;
+  stored->tier = named ? Tier::kSlot : Tier::kFile;
   if (named) {
-    stored.number = place_.stored++;
+    stored->number = place_.stored++;
     place_.file->GiveBack(move.place);
   } else {
     place_.pool.GiveBack(move.slot);

@@ -29,6 +29,8 @@ struct HeapFigures {
   std::uint64_t unsafe = 0;    // in chunks that kernels must not touch now: without an address, or being copied
   std::uint64_t coming = 0;    // GPU memory that chunks are being copied to, which are in `swapped` still
   std::uint64_t recalled = 0;  // part of `swapped` that was pinned: it has to come back
+  // All that was moved to host memory so far, and back. What is freed or dropped was not moved.
+  std::uint64_t moved_out = 0, moved_in = 0;
   bool operator==(const HeapFigures&) const = default;
 };
 

@@ -203,6 +203,7 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     Chunk& chunk = region.chunks[indices[n]];
     heap_.driver_.Release(chunk.handle);
     heap_.Unshare(region, indices[n]);
+    heap_.figures_.moved_out += region.chunk_bytes;
     heap_.Set(region, chunk, Backing::kHost, stored[n]);
     chunk.known = true;
     chunk.key = message.key[n];
@@ -248,6 +249,7 @@ LineAgent::Answer LineAgent::Loaded(const Message& message) {
     heap_.driver_.Release(chunk.handle);
     const Driver::Handle handle = chunk.coming;
     SetComing(i, 0);
+    heap_.figures_.moved_in += region.chunk_bytes;
     heap_.Set(region, chunk, Backing::kDevice, handle);
     Mark(i, &Chunk::wanted, false);
     chunk.known = false;

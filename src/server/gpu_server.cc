@@ -94,9 +94,8 @@ std::uint64_t GpuServer::Outside(const Process& process) const {
 }
 
 std::uint64_t GpuServer::RoomCapacity() const {
-  std::uint64_t taken = memory_.Ledger().Reserve() + unmanaged_;
-  // Also while there is no mover: one that finds no place can make none.
-  taken += std::max(residency_->MoverBytes(), memory_.ContextBytes());
+  // The mover's context, also while there is no mover: one that finds no place can make none.
+  std::uint64_t taken = memory_.Ledger().Reserve() + unmanaged_ + memory_.ContextBytes();
   for (const VGpu* vgpu : vgpus_) {
     if (vgpu->spec.memory.limit) continue;  // within its promise
     for (const Process* process : vgpu->processes) taken += Outside(*process);
@@ -317,8 +316,10 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   if (on_join_) on_join_(process);
-  if (residency_ && !process.guest)
+  if (residency_ && !process.guest) {
     channels_.Guard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
+    residency_->Join(process);
+  }
   // What it is frozen for may be of another vGPU, or of before.
   if (vgpu.spec.frozen || process.frozen || process.overdrawn || channels_.StillSince(process.pid, index_) != 0)
     ApplyHold(process);

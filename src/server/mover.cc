@@ -2,17 +2,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
-#include <filesystem>
-#include <string_view>
 #include <vector>
 
+#include "base/own_program.h"
 #include "base/seqpacket.h"
 
 namespace tessera::server {
@@ -20,18 +17,6 @@ namespace {
 
 // The descriptors at which the mover finds them.
 constexpr int kMoverSocket = 3, kMoverSlots = 4, kMoverFile = 5, kMoverTable = 6;
-
-// The environment without what would be preloaded: the mover uses the driver itself.
-std::vector<char*> PlainEnvironment(bool with_fault) {
-  std::vector<char*> plain;
-  for (char** at = environ; *at != nullptr; ++at) {
-    const std::string_view variable(*at);
-    if (variable.starts_with("LD_PRELOAD=") || (!with_fault && variable.starts_with("TESSERA_FAULT="))) continue;
-    plain.push_back(*at);
-  }
-  plain.push_back(nullptr);
-  return plain;
-}
 
 class MoverProcess : public Mover {
  public:
@@ -113,44 +98,26 @@ class MoverProcess : public Mover {
 
 Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& setup,
                                           std::function<void(const wire::MoverMessage*)> on_message) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Fail(error.value(), "find tessera-mover: " + error.message());
-  std::string program = (self.parent_path().parent_path() / "lib/tessera/tessera-mover").string();
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
     return FailErrno("make a socket for the mover");
   UniqueFd own(ends[0]), its(ends[1]);
 
-  std::vector<std::string> words = {program, "--gpu", setup.gpu_uuid};
+  OwnProgram program = {.name = "tessera-mover",
+                        .arguments = {"--gpu", setup.gpu_uuid},
+                        .files = {{its.Get(), kMoverSocket}, {setup.slots->table(), kMoverSlots}}};
+  std::vector<std::string>& words = program.arguments;
   if (setup.soft) words.emplace_back("--soft");
   if (!setup.floor.empty()) words.insert(words.end(), {"--floor", setup.floor});
   if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
-  if (setup.file >= 0) words.emplace_back("--file");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, its.Get(), kMoverSocket);
-  posix_spawn_file_actions_adddup2(&files, setup.slots->table(), kMoverSlots);
   if (setup.file >= 0) {
-    posix_spawn_file_actions_adddup2(&files, setup.file, kMoverFile);
-    posix_spawn_file_actions_adddup2(&files, setup.table, kMoverTable);
+    words.emplace_back("--file");
+    program.files.insert(program.files.end(), {{setup.file, kMoverFile}, {setup.table, kMoverTable}});
   }
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;  // a daemon blocks signals that it reads from descriptors
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int failed = posix_spawn(&pid, program.c_str(), &files, &attributes, arguments.data(),
-                                 PlainEnvironment(!setup.another).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return Fail(failed, "run " + program + ": " + std::strerror(failed));
-  auto mover = std::make_unique<MoverProcess>(pid, std::move(own), *setup.slots);
+  if (setup.another) program.without.emplace_back("TESSERA_FAULT");
+  const auto pid = Spawn(program);
+  if (!pid) return std::unexpected(pid.error());
+  auto mover = std::make_unique<MoverProcess>(*pid, std::move(own), *setup.slots);
   if (auto watched = mover->Watch(loop, std::move(on_message)); !watched) return std::unexpected(watched.error());
   return mover;
 }

@@ -86,7 +86,6 @@ SwapReport ReportSwap(const ResidencyServer& residency) {
           .file_error = figures.file_error == 0 ? "" : std::strerror(figures.file_error),
           .capacity = figures.capacity,
           .mover = figures.mover != 0 ? std::optional(figures.mover) : std::nullopt,
-          .mover_bytes = figures.mover_bytes,
           .decision = std::move(figures.decision),
           .mode = figures.turns ? "turns" : "together",
           .turn_us = Us(figures.turn)};

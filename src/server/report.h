@@ -24,7 +24,6 @@ struct SwapReport {
   std::string file_error;      // why nothing more is written to the file; empty: it is
   std::uint64_t capacity = 0;  // of the GPU's memory, for programs' room
   std::optional<pid_t> mover;
-  std::uint64_t mover_bytes = 0;  // of the GPU's memory
   std::string decision;           // for people
   const char* mode = "together";  // or "turns"
   std::int64_t turn_us = 0;       // of the turn that is under way, 0 if none is

@@ -27,6 +27,7 @@ struct Residence {
   Nanos granted_at = 0;      // when it last got what it waited for, which it takes out of its credit
   bool stopped = false;      // it does not run, because of its memory
   bool leaves = false;       // memory of it is to go: it stays stopped until that has begun
+  bool rests = false;        // the mover was told that it stands still, and may bring to the file what it has out
   std::uint64_t push = 0;    // an operator wants so much of it out
   sched::Exchange exchange;
   bool exchanging = false;   // it is stopped so that colder memory of it makes place for hotter
@@ -37,6 +38,8 @@ struct Residence {
   Nanos ordered_at = 0;
   Nanos stuck_until = 0;  // the mover could do no more of it
   int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
+  // Ordered of movers that are gone, or by lines that are: it may have been done, and nobody has told.
+  std::uint64_t lost_out = 0, lost_in = 0;
   // As the mover counts, since it knows the process.
   std::uint64_t out = 0, in = 0;
   // Since it attached.

@@ -26,6 +26,31 @@ std::uint64_t ResidencyServer::Swapped(const Process& process) {
   return process.page->swapped.load(std::memory_order_acquire);
 }
 
+// Read before Swapped where the order of those matters (wire/page.h), or after it.
+std::uint64_t ResidencyServer::Untold(const Process& process) {
+  const Residence& residence = process.residence;
+  const wire::Page& page = *process.page;
+  switch (residence.doing) {
+    case Doing::kEvicting:
+      return std::min(residence.ordered, Less(page.moved_out.load(std::memory_order_relaxed), residence.moved_out));
+    case Doing::kLoading:
+      return std::min(residence.ordered, Less(page.moved_in.load(std::memory_order_acquire), residence.moved_in));
+    default:
+      return 0;
+  }
+}
+
+std::uint64_t ResidencyServer::Coming(const Process& process) {
+  return process.residence.doing == Doing::kLoading ? process.residence.ordered - Untold(process) : 0;
+}
+
+std::uint64_t ResidencyServer::Has(const Process& process, std::uint64_t most) {
+  const std::uint64_t coming = Coming(process);  // before Swapped
+  const std::uint64_t out = std::min(Swapped(process), most);
+  const std::uint64_t gone = process.residence.doing == Doing::kEvicting ? Untold(process) : 0;  // and this after it
+  return Less(Movable(process), gone) + Less(out, coming);
+}
+
 std::uint64_t ResidencyServer::HotOut(const Process& process) {
   return std::min(process.page->hot_out.load(std::memory_order_relaxed), Swapped(process));
 }
@@ -125,7 +150,6 @@ ResidencyServer::Figures ResidencyServer::FiguresNow() const {
           .file_error = file_error_,
           .capacity = host_.capacity(),
           .mover = MoverPid(),
-          .mover_bytes = MoverBytes(),
           .decision = why_no_mover_.empty() ? policy_.Why() : why_no_mover_,
           .turns = policy_.CurrentMode() == sched::Residency::Mode::kTurns,
           .turn = policy_.TurnLength()};

@@ -61,18 +61,37 @@ UniqueFd ResidencyServer::MakeLine(Process& process) {
   residence.number = next_number_++;
   residence.line.Reset(ends[1]);
   Abandon(residence);
+  FindLost(process);
   residence.out = residence.in = 0;
   residence.stuck_until = 0;
+  residence.rests = false;
   process.page->guard.released = 0;  // it has no other line now
   if (mover_ready_) Introduce(process);
   return UniqueFd(ends[0]);
 }
 
-// Nobody carries out what was ordered. What was on its way stayed where it was; the room for it was not used.
+// Nobody carries out what was ordered. What was on its way stayed where it was; the room for it was not used. What was
+// done without a word of it is found when the program, which has no moves under way then, asks for another line.
 void ResidencyServer::Abandon(Residence& residence) {
-  if (residence.doing == Doing::kLoading) residence.room = Less(residence.room, residence.ordered);
+  if (residence.doing == Doing::kLoading) {
+    residence.room = Less(residence.room, residence.ordered);
+    residence.lost_in += residence.ordered;
+  } else if (residence.doing == Doing::kEvicting) {
+    residence.lost_out += residence.ordered;
+  }
   residence.doing = Doing::kNothing;
   residence.ordered = 0;
+}
+
+void ResidencyServer::FindLost(Process& process) {
+  Residence& residence = process.residence;
+  const std::uint64_t out =
+      std::min(std::exchange(residence.lost_out, 0), Less(process.page->moved_out.load(), residence.moved_out));
+  const std::uint64_t in =
+      std::min(std::exchange(residence.lost_in, 0), Less(process.page->moved_in.load(), residence.moved_in));
+  residence.moved_out += out;
+  residence.moved_in += in;
+  residence.room = Less(residence.room + in, out);
 }
 
 void ResidencyServer::Introduce(Process& process) {
@@ -97,6 +116,7 @@ bool ResidencyServer::Order(Process& process, Doing doing, std::uint64_t bytes, 
   if (residence.doing == Doing::kNothing) residence.ordered_at = now;
   residence.doing = doing;
   residence.ordered += bytes;
+  residence.rests = doing == Doing::kEvicting && file_ > 0;
   Trace(process,
         doing == Doing::kEvicting  ? "orders-out"
         : doing == Doing::kLoading ? "orders-in"
@@ -146,7 +166,7 @@ void ResidencyServer::GrowPool() {
     std::uint64_t demand = 0;
     for (const Process* each : vgpu->processes) {
       const Process& process = *each;
-      demand += Movable(process) + Swapped(process) + process.residence.wanted;
+      demand += Has(process) + process.residence.wanted;
       pushed +=
           Swapped(process) + UpToChunks(Evicting(process)) + std::min(HotOut(process), sched::Exchange::kMostBytes);
     }
@@ -181,25 +201,26 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     log::Error("GPU {}: {}; another one is started", gpu_, why_no_mover_);
     if (!std::exchange(mover_ready_, false)) ++failed_starts_;
     mover_gone_ = true;
-    mover_bytes_ = pool_ = pool_used_ = file_used_ = 0;
+    pool_ = pool_used_ = file_used_ = 0;
     ForEach([](Process& process) {
       Residence& residence = process.residence;
       if (residence.doing == Doing::kEvicting) residence.evict_error = ECHILD;
       Abandon(residence);
       if (!residence.line)
         residence.number = 0;  // until it has a new line; one that no mover has seen yet is for the next
+      residence.rests = false;
     });
-    return Work();
+    timer_.Arm(now);  // to look at it all, which destroys the mover: not within its own callback
+    return;
   }
   if (message->type == kReady) {
     mover_ready_ = true;
     failed_starts_ = 0;
-    mover_bytes_ = message->bytes;
     why_no_mover_.clear();
     // First what it is to hold: it has the slots of its predecessor, of which programs show theirs.
     mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_wanted_, .other = swap_max_});
     ForEach([&](Process& process) { Introduce(process); });
-    log::Info("GPU {}: memory can be moved; the mover takes {} of the GPU", gpu_, FormatSize(mover_bytes_));
+    log::Info("GPU {}: memory can be moved", gpu_);
     return Work();
   }
   if (message->type == kPoolIs) {
@@ -245,6 +266,9 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   if (message.type == wire::MoverType::kLoaded) residence.room = Less(residence.room, message.bytes);
   if (settling && message.error != 0)
     log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(message.error));
+  // Where its line broke some of it may have been done.
+  if (message.error == EPIPE)
+    (message.type == wire::MoverType::kLoaded ? residence.lost_in : residence.lost_out) += message.bytes;
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");

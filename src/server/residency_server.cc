@@ -62,6 +62,12 @@ void ResidencyServer::Remove(const VGpu& vgpu) {
   Work();
 }
 
+void ResidencyServer::Join(Process& process) {
+  if (process.page->guard.unsafe == 0) return;
+  Stop(process, MonotonicNow());
+  Work();
+}
+
 void ResidencyServer::Leave(Process& process) {
   if (process.residence.number != 0 && mover_ready_)
     mover_->Send({.type = wire::MoverType::kGone, .program = process.residence.number});
@@ -140,6 +146,15 @@ std::uint64_t ResidencyServer::GoingOut(const VGpu& vgpu) {
     if (process->residence.doing == Doing::kEvicting) going += process->residence.ordered;
   }
   return going;
+}
+
+std::uint64_t ResidencyServer::OutSoon(const VGpu& vgpu) {
+  std::uint64_t out = 0;
+  for (const Process* process : vgpu.processes) {
+    out += Swapped(*process);
+    if (process->residence.doing == Doing::kEvicting) out += process->residence.ordered - Untold(*process);
+  }
+  return out;
 }
 
 // Credit that it waited for and has not taken yet.
@@ -237,10 +252,7 @@ void ResidencyServer::Inform(Nanos now) {
     std::uint64_t pinned = 0, demand = 0;
     for (const Process* process : vgpu->processes) {
       pinned += Pinned(*process);
-      // What is on its way has its room already, and is still in host memory.
-      const Residence& residence = process->residence;
-      const std::uint64_t coming = residence.doing == Doing::kLoading ? residence.ordered : 0;
-      demand += Movable(*process) + Less(Swapped(*process), coming) + residence.wanted + Granted(*process);
+      demand += Has(*process) + process->residence.wanted + Granted(*process);
     }
     const auto promise = host_.promise(*vgpu);
     const std::uint64_t kept = Kept(*vgpu);  // takes no turns, nor do promises
@@ -306,22 +318,17 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
 
 // What more of a vGPU its memory.swap.max lets into host memory.
 std::uint64_t ResidencyServer::SwapLeft(const VGpu& vgpu) const {
-  std::uint64_t out = GoingOut(vgpu);
-  for (const Process* process : vgpu.processes) out += Swapped(*process);
-  return Less(vgpu.spec.memory.swap.value_or(swap_max_ + file_), out);
+  return Less(vgpu.spec.memory.swap.value_or(swap_max_ + file_), OutSoon(vgpu));
 }
 
 // What more of it may go there to make room. Without a word about it: what it may allocate, or has, beyond its limit.
 std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
   const MemoryTerms& terms = vgpu.spec.memory;
   if (terms.swap || !terms.limit) return SwapLeft(vgpu);
-  std::uint64_t allocated = 0, out = GoingOut(vgpu);
-  for (const Process* process : vgpu.processes) {
-    allocated += process->memory.Current();
-    out += Swapped(*process);
-  }
+  std::uint64_t allocated = 0;
+  for (const Process* process : vgpu.processes) allocated += process->memory.Current();
   // Whole chunks go, so that a part of one may be needed.
-  return Less(UpToChunks(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), out);
+  return Less(UpToChunks(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), OutSoon(vgpu));
 }
 
 // What of a vGPU without a limit has to be on the GPU, with what it waits for, because memory.swap.max lets no more of
@@ -331,10 +338,7 @@ std::uint64_t ResidencyServer::Kept(const VGpu& vgpu) const {
   if (!terms.swap || host_.promise(vgpu)) return 0;
   std::uint64_t has = 0;
   for (const Process* process : vgpu.processes) {
-    const Residence& residence = process->residence;
-    const std::uint64_t coming = residence.doing == Doing::kLoading ? residence.ordered : 0;
-    const std::uint64_t out = std::min(Swapped(*process), UpToChunks(process->memory.Current()));
-    has += Movable(*process) + Less(out, coming) + residence.wanted + Granted(*process);
+    has += Has(*process, UpToChunks(process->memory.Current())) + process->residence.wanted + Granted(*process);
   }
   return Less(has, DownToChunks(*terms.swap));
 }
@@ -387,6 +391,9 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
     if (residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0) continue;
     if (bytes == 0) {
       if (std::exchange(residence.push, 0) > 0 && pushed > 0) residence.evict_error = EDQUOT;
+      // A mover that is new does not know that it stands still.
+      const bool tell = mover_ready_ && file_ > 0 && !residence.rests && residence.stopped && Swapped(*process) > 0;
+      if (tell && host_.still(*process)) Order(*process, Doing::kEvicting, 0, now);
       continue;
     }
     if (!mover_ready_) return;
@@ -408,7 +415,8 @@ void ResidencyServer::Load(VGpu& vgpu, std::uint64_t target, Nanos now) {
   for (Process* process : vgpu.processes) {
     Residence& residence = process->residence;
     const bool loads = residence.doing == Doing::kLoading;
-    const std::uint64_t out = Less(Swapped(*process), loads ? residence.ordered : 0);
+    const std::uint64_t coming = Coming(*process);
+    const std::uint64_t out = Less(Swapped(*process), coming);
     if (out == 0 || residence.number == 0 || now < residence.stuck_until || residence.push > 0 ||
         (residence.doing != Doing::kNothing && !loads))
       continue;
@@ -440,7 +448,7 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     }
     if (out > 0 && !Active(*process)) continue;  // nobody needs it now
     // A program whose line broke makes its addresses valid by itself.
-    if (process->page->guard.unsafe != 0) {
+    if (process->page->guard.unsafe != 0 || residence.rests) {
       if (residence.number != 0 && now >= residence.stuck_until && host_.still(*process))
         Order(*process, Doing::kSettling, 0, now);
       all = false;

@@ -41,10 +41,12 @@ class ResidencyServer {
   ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, std::uint64_t swap_max,
                   std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host);
 
-  // vGPUs and processes; called after they were added and before they are removed.
+  // vGPUs and processes; called after they were added and before they are removed. A process of which a kernel could
+  // not touch everything stands still from Join on, until a mover has settled that.
   void Add(const VGpu& vgpu);
   void Update(const VGpu& vgpu);
   void Remove(const VGpu& vgpu);
+  void Join(Process& process);
   void Leave(Process& process);
 
   // The program's end of a new line to the mover; the old one, if there is any, is dead. Empty if none can be made.
@@ -66,15 +68,13 @@ class ResidencyServer {
     int file_error = 0;  // errno value of why nothing more is written to the file
     std::uint64_t capacity = 0;
     pid_t mover = 0;
-    std::uint64_t mover_bytes = 0;  // of GPU memory
-    std::string decision;           // for people
+    std::string decision;  // for people
     bool turns = false;
     Nanos turn = 0;
   };
   Figures FiguresNow() const;
   std::uint64_t SwapMax() const { return swap_max_; }
-  // GPU memory that the mover takes for itself, and its pid (0: none runs): it is nobody's program.
-  std::uint64_t MoverBytes() const { return mover_ ? mover_bytes_ : 0; }
+  // Its pid (0: none runs): it is nobody's program.
   pid_t MoverPid() const { return mover_ ? mover_->Pid() : 0; }
 
   static std::uint64_t Credit(const Process& process);
@@ -124,7 +124,8 @@ class ResidencyServer {
   std::uint64_t Kept(const VGpu& vgpu) const;
   std::uint64_t KeptBeside(const VGpu& vgpu) const;
   static std::uint64_t TakenInAdvance(const VGpu& vgpu);
-  static std::uint64_t GoingOut(const VGpu& vgpu);  // ordered, and not out yet
+  static std::uint64_t GoingOut(const VGpu& vgpu);  // what will leave room behind
+  static std::uint64_t OutSoon(const VGpu& vgpu);   // what is in host memory, or about to be
   static void AddRoom(Process& process, std::uint64_t bytes);
   void NoteDecision(const VGpu& vgpu, Nanos now);
   void NoteWaits(Nanos now);
@@ -137,6 +138,11 @@ class ResidencyServer {
   void Grant(Process& process, std::uint64_t bytes);
   Process* Find(std::uint64_t number) const;
   static void Abandon(Residence& residence);
+  static void FindLost(Process& process);
+  static std::uint64_t Untold(const Process& process);  // ordered and done, which the mover has not told yet
+  static std::uint64_t Coming(const Process& process);  // on its way to the GPU: its room is taken already
+  // All that can be moved, wherever it is. Of what it says that it has in host memory `most` is believed.
+  static std::uint64_t Has(const Process& process, std::uint64_t most = UINT64_MAX);
   static std::uint64_t Granted(const Process& process);
   static bool Active(const Process& process);
   static bool Active(const VGpu& vgpu);
@@ -166,7 +172,6 @@ class ResidencyServer {
   bool mover_ready_ = false;
   bool mover_gone_ = false;  // its object is destroyed at the next look
   Nanos next_start_ = 0;
-  std::uint64_t mover_bytes_ = 0;
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
   std::uint64_t file_used_ = 0;
   int file_error_ = 0;

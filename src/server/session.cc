@@ -243,6 +243,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach) {
   slot->program = program_;
   slot->started_us = WallClockUs();
   slot->residence.room = std::min(attach.room_bytes, table_.Gpu(*vgpu).Info().memory_total);
+  slot->page->guard.unsafe = attach.unsafe_bytes;
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);
   channels_.ThawLeftOver(vgpu->gpu, peer_.pid);  // a daemon before this one may have been killed while it was frozen
   return slot.get();

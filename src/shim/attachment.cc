@@ -53,8 +53,11 @@ Attachment* Attachment::Make(CUdevice device) {
 // Asks the daemon for the page. Also after a reconnect, when it says what the process already holds.
 // `line`: the one to the mover, where memory may be swapped.
 Attachment::Attaching Attachment::Attach(UniqueFd* line) {
-  wire::Attach request{
-      .gpu = uuid_, .memory_bytes = memory_held_, .room_bytes = room_held_, .contexts = contexts_held_};
+  wire::Attach request{.gpu = uuid_,
+                       .memory_bytes = memory_held_,
+                       .room_bytes = room_held_ + heap_moved_in_ - heap_moved_out_,
+                       .unsafe_bytes = heap_unsafe_,
+                       .contexts = contexts_held_};
   wire::Attached answer;
   wire::Header header{};
   UniqueFd fds[2];
@@ -78,6 +81,8 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line) {
   swaps_ = answer.swaps != 0 && fds[1];
   *line = std::move(fds[1]);
   memory_returned_ = 0;
+  moved_out_before_ = heap_moved_out_;  // nothing is moved meanwhile: it has no line
+  moved_in_before_ = heap_moved_in_;
   on_fallback_ = false;
   Adopt(page);
   return Attaching::kDone;

@@ -64,8 +64,6 @@ class Attachment {
   // Room on the GPU alone. Waits while the daemon makes some. False: there will be none.
   bool TakeRoom(std::uint64_t bytes);
   void GiveRoom(std::uint64_t bytes);
-  // What moves with a chunk: to the host, or from there. The daemon counts that by itself.
-  void MovedRoom(std::int64_t bytes) { room_held_ += static_cast<std::uint64_t>(bytes); }
   std::uint64_t MemoryTotal() const { return memory_total_; }
   // Where the memory of the pager's heap lies now.
   void HeapHolds(const pager::HeapFigures& figures);
@@ -164,6 +162,9 @@ class Attachment {
   std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
   std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
   std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0}, heap_recalled_{0};
+  std::atomic<std::uint64_t> heap_moved_out_{0}, heap_moved_in_{0};
+  std::uint64_t moved_out_before_ = 0, moved_in_before_ = 0;  // when it attached
+  std::mutex report_mutex_;                                   // what is told last is what is so
   std::atomic<bool> more_out_{false};              // memory went to the host, and the gates have not been told
   Nanos next_hot_ = 0;                             // when the pacer looks again what is hot; its own
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

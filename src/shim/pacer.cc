@@ -1,8 +1,6 @@
 // The part of an attachment that follows the daemon's orders: waiting at the gate, and the pacer thread that notices
 // when work has ended.
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include "shim/paging.h"
 #include "shim/real.h"
 #include "shim/say.h"
+#include "shim/thread.h"
 
 namespace tessera::shim {
 
@@ -347,18 +346,9 @@ void* Attachment::PacerMain(void* self) {
 }
 
 void Attachment::StartPacer() {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
-  pthread_t thread;
-  const int failed = pthread_create(&thread, nullptr, PacerMain, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed) {
+  const int failed = StartThread("tessera-pacer", PacerMain, this);
+  if (failed)
     Say("cannot start a thread (error %d): this program's token returns only when the daemon takes it", failed);
-    return;
-  }
-  pthread_setname_np(thread, "tessera-pacer");
-  pthread_detach(thread);
 }
 
 void Attachment::Reattach() {
@@ -449,6 +439,7 @@ void Attachment::Stop() {
 void Attachment::AbandonAfterFork() {
   if (paging_) paging_->AbandonAfterFork();
   new (&mutex_) std::mutex;
+  new (&report_mutex_) std::mutex;
   stopped_ = true;
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,6 +18,7 @@
 #include "shim/hook.h"
 #include "shim/ledger.h"
 #include "shim/say.h"
+#include "shim/thread.h"
 #include "wire/line.h"
 
 TESSERA_HOOK cuCtxSynchronize();
@@ -90,19 +90,12 @@ Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
   }
   paging->agent_.reset(new pager::LineAgent(*paging->heap_));
   paging->line_ = std::move(line);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for the program's threads
-  pthread_t thread;
-  const int failed = pthread_create(&thread, nullptr, ThreadMain, paging);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int failed = StartThread("tessera-pager", ThreadMain, paging);
   if (failed) {
     Say("GPU memory of this program cannot be swapped: cannot start a thread (error %d)", failed);
     delete paging;
     return nullptr;
   }
-  pthread_setname_np(thread, "tessera-pager");
-  pthread_detach(thread);
   return paging;
 }
 
@@ -243,12 +236,6 @@ bool Paging::Answer() {
   if (!message || !agent_->On(*message, std::span(fds, received), &answers)) return false;
   // Said after what is offered, or wanted, counts as unsafe (MoveGuard).
   if (Released()) return false;
-  for (const auto& answer : answers) {
-    if (answer.message.error != CUDA_SUCCESS) continue;
-    const auto bytes = static_cast<std::int64_t>(answer.message.count * wire::kChunkBytes);
-    if (answer.message.type == wire::LineType::kFreed) attachment_.MovedRoom(-bytes);
-    if (answer.message.type == wire::LineType::kTaken) attachment_.MovedRoom(bytes);
-  }
   return Send(answers);
 }
 

@@ -106,6 +106,8 @@ void Attachment::GiveRoom(std::uint64_t bytes) {
 
 void Attachment::HeapHolds(const pager::HeapFigures& figures) {
   if (figures.swapped > heap_swapped_) more_out_ = true;
+  heap_moved_out_ = figures.moved_out;
+  heap_moved_in_ = figures.moved_in;
   heap_pinned_ = figures.pinned;
   heap_empty_ = figures.empty;
   heap_swapped_ = figures.swapped;
@@ -115,11 +117,14 @@ void Attachment::HeapHolds(const pager::HeapFigures& figures) {
 }
 
 void Attachment::ReportRoom() {
+  std::lock_guard lock(report_mutex_);
   wire::Page* page = Page();
   page->pinned.store(pinned_held_ + heap_pinned_, std::memory_order_relaxed);
   page->empty.store(heap_empty_, std::memory_order_relaxed);
   page->recalled.store(heap_recalled_, std::memory_order_relaxed);
+  page->moved_out.store(heap_moved_out_ - moved_out_before_, std::memory_order_relaxed);
   page->swapped.store(heap_swapped_, std::memory_order_release);
+  page->moved_in.store(heap_moved_in_ - moved_in_before_, std::memory_order_release);
   page->guard.unsafe = heap_unsafe_.load();
 }
 

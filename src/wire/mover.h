@@ -26,7 +26,7 @@ enum class MoverType : std::uint32_t {
   kSlot = 7,     // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
                  // the first messages, one by one; each is answered by kSlotTaken
   // mover → daemon
-  kReady = 65,     // it can move. bytes: GPU memory that it takes for itself
+  kReady = 65,     // it can move
   kPoolIs = 66,    // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
   kMoved = 67,     // after each batch. bytes: moved out since the mover knows the program; other: moved in
   kEvicted = 68,   // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the

@@ -65,6 +65,10 @@ struct Page {
   std::atomic<std::uint64_t> swapped{0};                  // bytes in chunks in host memory
   std::atomic<std::uint64_t> recalled{0};                 // of it, what must come back: others are to map it
   std::atomic<std::uint64_t> room_waits{0};               // allocations that waited for room
+  // Bytes moved to host memory, and back, since the process attached; the daemon hears of it from the mover, later. To
+  // be read in this order, which is not the one in which they are written: moved_in, swapped, moved_out. Then nothing
+  // counts twice that is on its way.
+  std::atomic<std::uint64_t> moved_out{0}, moved_in{0};
   // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
   std::atomic<std::int64_t> reached_ns{0};
   // Where the program is stopped while its memory is moved: whether it could go on.
@@ -76,6 +80,6 @@ struct Page {
 static_assert(sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Gate>::is_always_lock_free);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, doorbell) == 128 && offsetof(Page, memory_max) == 192);
-static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 448);
+static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 512);
 
 }  // namespace tessera::wire

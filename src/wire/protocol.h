@@ -15,7 +15,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -91,6 +91,7 @@ struct Attach {
   Uuid gpu;
   std::uint64_t memory_bytes = 0;  // what the process already holds (after a reconnect)
   std::uint64_t room_bytes = 0;    // what of the GPU's memory it has taken room for (likewise)
+  std::uint64_t unsafe_bytes = 0;  // what its kernels must not touch before a mover has been at it (likewise)
   std::uint32_t contexts = 0;      // likewise
   std::uint32_t reserved = 0;
 };
@@ -254,7 +255,7 @@ struct View {
 
 static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
 static_assert(sizeof(Room) == 8 && sizeof(Roomed) == 16);
-static_assert(sizeof(Attach) == 40 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
+static_assert(sizeof(Attach) == 48 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
 static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
               sizeof(Released) == 16);
 static_assert(sizeof(Export) == 48 && sizeof(Unexport) == 16 && sizeof(Import) == 24 && sizeof(Imported) == 32);

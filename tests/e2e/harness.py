@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -167,12 +168,18 @@ class TesseraTest(unittest.TestCase):
         self.daemon = None
 
     def tearDown(self):
+        if self.failed() and (self.run_dir / "daemon.log").exists():
+            print(f"\n{self.id()}: the daemon's log ends with\n{self.daemon_log()[-6000:]}", file=sys.stderr)
         for child in self.children:
             if child.poll() is None:
                 child.kill()
             child.communicate()
         self.end_embedded_daemon()
         shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def failed(self):
+        result = self._outcome.result
+        return any(getattr(test, "test_case", test) is self for test, _ in result.failures + result.errors)
 
     def end_embedded_daemon(self):
         """One that `tessera run` started is nobody's child."""

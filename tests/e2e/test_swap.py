@@ -199,17 +199,9 @@ class LittlePool(SwapTest):
         second.ok("set", second.ok("allocate", "alloc", 100 * MIB)["id"], 1)
 
 
-class NoHostMemory(SwapTest):
-    FLOOR = "100T"
-
-    def test_where_the_host_has_no_memory_free_nobody_hangs(self):
-        self.start()
-        first, second = self.shells()
-        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", mine, 11)
-        self.assertEqual(second.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
-        self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
-        second.ok("set", second.ok("allocate", "alloc", 100 * MIB)["id"], 1)
+class NoHostMemory(LittlePool):
+    """Nobody hangs where the host has no memory free."""
+    SIZE, FLOOR = SwapTest.SIZE, "100T"
 
 
 class Churn(SwapTest):

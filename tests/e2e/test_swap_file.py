@@ -72,6 +72,13 @@ class Filed(FileTest):
         wait_for("another mover", lambda: self.mover() not in (None, before))
         self.compare(shells, pieces)
 
+    def test_a_daemon_that_is_killed_loses_nothing_of_the_file(self):
+        self.start()
+        shells, pieces = self.filled()
+        self.stop_daemon(signal.SIGKILL)
+        self.start()
+        self.compare(shells, pieces)  # at once: what is there cannot be touched yet
+
     def test_a_program_that_is_killed_leaves_nothing_in_the_file(self):
         self.start()
         shells, _ = self.filled()

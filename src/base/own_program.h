@@ -1,0 +1,26 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tessera {
+
+// A program of this installation's lib/tessera, to be run beside the one that asks.
+struct OwnProgram {
+  std::string name;
+  std::vector<std::string> arguments;      // without its name
+  std::vector<std::pair<int, int>> files;  // descriptors of the caller's, and where it finds them; the rest of what is
+                                           // open is its own, but for what has no FD_CLOEXEC
+  std::vector<std::string> without;        // names of the environment that it does not get, beside LD_PRELOAD
+};
+
+// Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.
+// Errors: those of posix_spawn(3), with the path that was tried.
+Result<pid_t> Spawn(const OwnProgram& program);
+
+}  // namespace tessera
