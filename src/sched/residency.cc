@@ -46,6 +46,7 @@ Residency::Residency(ResidencyConfig config)
       }()) {}
 
 void Residency::SetCapacity(std::uint64_t bytes, Nanos now) {
+  if (bytes == capacity_) return;
   Take(now);
   capacity_ = bytes;
   Schedule();
@@ -80,7 +81,7 @@ void Residency::Remove(VgpuId id, Nanos now) {
 
 void Residency::Demand(VgpuId id, std::uint64_t bytes, Nanos now) {
   Member* member = Find(id);
-  if (member == nullptr) return;
+  if (member == nullptr || member->demand == bytes) return;
   Take(now);
   member->demand = bytes;
   Schedule();
@@ -88,7 +89,7 @@ void Residency::Demand(VgpuId id, std::uint64_t bytes, Nanos now) {
 
 void Residency::Resident(VgpuId id, std::uint64_t bytes, Nanos now) {
   Member* member = Find(id);
-  if (member == nullptr) return;
+  if (member == nullptr || member->resident == bytes) return;
   Take(now);
   member->resident = bytes;
   Schedule();

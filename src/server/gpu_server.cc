@@ -318,7 +318,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   if (on_join_) on_join_(process);
   if (residency_ && !process.guest) {
     channels_.Guard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
-    residency_->Join(process);
+    residency_->Join(process, bytes);
   }
   // What it is frozen for may be of another vGPU, or of before.
   if (vgpu.spec.frozen || process.frozen || process.overdrawn || channels_.StillSince(process.pid, index_) != 0)

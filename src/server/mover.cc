@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/own_program.h"
@@ -15,33 +17,35 @@
 namespace tessera::server {
 namespace {
 
+constexpr Nanos kFlushAgain = 10 * kMillisecond;
+
 // The descriptors at which the mover finds them.
 constexpr int kMoverSocket = 3, kMoverSlots = 4, kMoverFile = 5, kMoverTable = 6;
 
 class MoverProcess : public Mover {
  public:
-  MoverProcess(pid_t pid, UniqueFd socket, SwapSlots& slots) : pid_(pid), socket_(std::move(socket)), slots_(slots) {}
-  ~MoverProcess() override {
-    watch_ = {};
-    socket_.Reset();
-    if (!gone_) return;   // this daemon ends, and it keeps the pool for the next one
-    kill(pid_, SIGKILL);  // it may hang in the driver
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  // One that is not gone keeps the pool for the next daemon, when it finds that this one has ended.
+  MoverProcess(EventLoop& loop, pid_t pid, UniqueFd socket, SwapSlots& slots)
+      : loop_(loop), pid_(pid), socket_(std::move(socket)), slots_(slots), flush_(loop, [this] { Flush(); }) {}
 
-  Result<void> Watch(EventLoop& loop, std::function<void(const wire::MoverMessage*)> on_message) {
+  Result<void> Watch(std::function<void(const wire::MoverMessage*)> on_message) {
     on_message_ = std::move(on_message);
-    auto watch = loop.WatchReadable(socket_.Get(), [this] { Read(); });
+    auto watch = loop_.WatchReadable(socket_.Get(), [this] { Read(); });
     if (!watch) return std::unexpected(watch.error());
     watch_ = std::move(*watch);
     return {};
   }
 
   bool Send(const wire::MoverMessage& message, int fd) override {
-    return !gone_ && SendPacket(socket_.Get(), wire::BytesOf(message), fd);
+    if (gone_) return false;
+    if (waiting_.empty() && SendPacket(socket_.Get(), wire::BytesOf(message), fd)) return true;
+    if (waiting_.empty() && errno != EAGAIN) return false;
+    waiting_.push_back({message, UniqueFd(fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1)});
+    flush_.Arm(MonotonicNow() + kFlushAgain);
+    return true;
   }
   pid_t Pid() const override { return pid_; }
+  bool Ended() override { return ended_ || (ended_ = waitpid(pid_, nullptr, WNOHANG) != 0); }
 
  private:
   void Read() {
@@ -53,7 +57,17 @@ class MoverProcess : public Mover {
       const auto message =
           length > 0 ? wire::ReadMover(std::span(packet).first(static_cast<std::size_t>(length))) : std::nullopt;
       gone_ = !message;
+      if (gone_) kill(pid_, SIGKILL);  // it may hang in the driver, or have said what it must not
       if (!message || !OnSlots(*message, std::move(fd))) on_message_(message ? &*message : nullptr);
+    }
+  }
+
+  void Flush() {
+    while (!waiting_.empty() && !gone_) {
+      const auto& [message, fd] = waiting_.front();
+      if (!SendPacket(socket_.Get(), wire::BytesOf(message), fd.Get()) && errno == EAGAIN)
+        return flush_.Arm(MonotonicNow() + kFlushAgain);
+      waiting_.pop_front();
     }
   }
 
@@ -85,13 +99,17 @@ class MoverProcess : public Mover {
     on_message_(&ready_);
   }
 
+  EventLoop& loop_;
   const pid_t pid_;
   UniqueFd socket_;
   SwapSlots& slots_;
+  std::deque<std::pair<wire::MoverMessage, UniqueFd>> waiting_;  // for place in the socket
+  EventLoop::Timer flush_;
   wire::MoverMessage ready_;  // as it said it
   std::function<void(const wire::MoverMessage*)> on_message_;
   EventLoop::Watch watch_;
   bool gone_ = false;
+  bool ended_ = false;  // and was waited for
 };
 
 }  // namespace
@@ -117,8 +135,8 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   if (setup.another) program.without.emplace_back("TESSERA_FAULT");
   const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
-  auto mover = std::make_unique<MoverProcess>(*pid, std::move(own), *setup.slots);
-  if (auto watched = mover->Watch(loop, std::move(on_message)); !watched) return std::unexpected(watched.error());
+  auto mover = std::make_unique<MoverProcess>(loop, *pid, std::move(own), *setup.slots);
+  if (auto watched = mover->Watch(std::move(on_message)); !watched) return std::unexpected(watched.error());
   return mover;
 }
 

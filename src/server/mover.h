@@ -20,9 +20,11 @@ namespace tessera::server {
 class Mover {
  public:
   virtual ~Mover() = default;
-  // False: it is gone.
+  // In this order, and never waits: what it has no place for yet is kept. False: it is gone.
   virtual bool Send(const wire::MoverMessage& message, int fd = -1) = 0;
   virtual pid_t Pid() const = 0;
+  // After it was said to be gone: whether its process has ended. It may still be in the driver, or writing to the pool.
+  virtual bool Ended() = 0;
 };
 
 // Starts a mover. `on_message` is called on the loop's thread with what it says, and with nullptr when it is gone; it

@@ -37,9 +37,13 @@ struct Residence {
   std::uint64_t ordered = 0;  // of the mover, and not yet done
   Nanos ordered_at = 0;
   Nanos stuck_until = 0;  // the mover could do no more of it
+  Nanos next_line = 0;    // before then it gets no other line
+  int settle_error = 0;   // why the mover could not settle it last, as it was logged; errno value
   int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
   // Ordered of movers that are gone, or by lines that are: it may have been done, and nobody has told.
   std::uint64_t lost_out = 0, lost_in = 0;
+  // What it may say at most that it had in host memory, or in the file, when it attached.
+  std::uint64_t brought = 0;
   // As the mover counts, since it knows the process.
   std::uint64_t out = 0, in = 0;
   // Since it attached.

@@ -31,6 +31,7 @@ class FakeMover : public Mover {
     return true;
   }
   pid_t Pid() const override { return 1; }
+  bool Ended() override { return true; }
 
  private:
   std::vector<Ordered>& orders_;
@@ -273,12 +274,43 @@ TEST_F(BoundsTest, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
   EXPECT_EQ(starts_, 2);
 }
 
-TEST_F(BoundsTest, ALieAboutHostMemoryKeepsNoMoreThanItAllocated) {
+TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
   Member& liar = Idle(2, 0);
   liar.process.page->swapped.store(1000 * kChunk);
+  EXPECT_EQ(Out(liar), 0u);
   Member& other = Idle(0);
-  EXPECT_EQ(Ask(other, 7), RoomAnswer::kNever);
-  EXPECT_EQ(Ask(other, 6), RoomAnswer::kGranted);
+  EXPECT_EQ(Ask(other, 9), RoomAnswer::kNever);
+  EXPECT_EQ(Ask(other, 8), RoomAnswer::kGranted);
+}
+
+// The program says what went out before the mover does; until then it must not look as if it had that twice.
+TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
+  Member& first = Idle(8, 3);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  ASSERT_EQ(orders_.size(), 1u);
+  for (int moved = 1; moved <= 3; ++moved) {
+    first.process.page->moved_out += kChunk;
+    first.process.page->swapped += kChunk;
+    EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait) << moved << " are out";
+    EXPECT_EQ(Ask(second, 6), RoomAnswer::kNever);
+  }
+}
+
+TEST_F(BoundsTest, WhatALostLineHidIsFound) {
+  Member& first = Idle(8);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  ASSERT_EQ(orders_.size(), 1u);
+  const Ordered order = orders_.front();
+  first.process.page->moved_out += kChunk;
+  first.process.page->swapped += kChunk;
+  Hear({.type = MoverType::kEvicted, .error = EPIPE, .program = order.program, .bytes = order.chunks * kChunk});
+  EXPECT_EQ(On(first), 8u);
+  first.process.residence.next_line = 0;
+  EXPECT_TRUE(residency_.MakeLine(first.process));
+  EXPECT_EQ(On(first), 7u);
+  EXPECT_EQ(Out(first), 1u);
 }
 
 }  // namespace

@@ -22,8 +22,12 @@ std::uint64_t ResidencyServer::Movable(const Process& process) {
   return process.residence.room - Credit(process) - Pinned(process);
 }
 
+// What it says, as far as that can be: no more than was brought out of it.
 std::uint64_t ResidencyServer::Swapped(const Process& process) {
-  return process.page->swapped.load(std::memory_order_acquire);
+  const Residence& residence = process.residence;
+  const std::uint64_t most = residence.brought + residence.moved_out + residence.lost_out +
+                             (residence.doing == Doing::kEvicting ? residence.ordered : 0);
+  return std::min(process.page->swapped.load(std::memory_order_acquire), Less(most, residence.moved_in));
 }
 
 // Read before Swapped where the order of those matters (wire/page.h), or after it.

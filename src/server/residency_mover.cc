@@ -25,6 +25,8 @@ constexpr Nanos kSlotSoon = 5 * kMillisecond;
 // So long nobody waits for room that only host memory could make.
 constexpr Nanos kPoolFull = 3 * kSecond;
 constexpr Nanos kRestartMover = kSecond;
+// A program that breaks its lines keeps the mover from no other's work.
+constexpr Nanos kBetweenLines = kSecond / 2;
 
 // Who may see what another one left in the host memory of the pool: processes that could read each other's memory
 // anyway, because they are of one user in one PID namespace.
@@ -54,6 +56,9 @@ std::string WhyNotSettled(int error) {
 
 UniqueFd ResidencyServer::MakeLine(Process& process) {
   Residence& residence = process.residence;
+  const Nanos now = MonotonicNow();
+  if (now < residence.next_line) return {};
+  residence.next_line = now + kBetweenLines;
   if (residence.number != 0 && mover_ready_)
     mover_->Send({.type = wire::MoverType::kGone, .program = residence.number, .other = 1});
   int ends[2];
@@ -239,6 +244,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
   Residence& residence = process->residence;
   switch (message->type) {
     case kMoved: {
+      last_moved_ = now;
       const std::uint64_t out = Less(message->bytes, residence.out), in = Less(message->other, residence.in);
       residence.out += out;
       residence.in += in;
@@ -264,8 +270,13 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   Residence& residence = process.residence;
   const bool settling = message.type == wire::MoverType::kSettled;
   if (message.type == wire::MoverType::kLoaded) residence.room = Less(residence.room, message.bytes);
-  if (settling && message.error != 0)
-    log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(message.error));
+  if (settling) {
+    if (message.error != 0 && message.error != residence.settle_error)
+      log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(message.error));
+    residence.settle_error = message.error;
+    // It is asked again, but not at once; also where it says itself that it is not settled.
+    if (message.error != 0 || process.page->guard.unsafe != 0) residence.stuck_until = now + kStuck;
+  }
   // Where its line broke some of it may have been done.
   if (message.error == EPIPE)
     (message.type == wire::MoverType::kLoaded ? residence.lost_in : residence.lost_out) += message.bytes;
@@ -285,6 +296,7 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
       return;
     }
     residence.stuck_until = now + kStuck;
+    if (settling) return;
     if (full) pool_full_until_ = now + kPoolFull;
     log::Warn("process {}: {} of its memory could not be moved: {}", process.pid, FormatSize(message.bytes),
               std::string(strerror(message.error)));

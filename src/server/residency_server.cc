@@ -29,6 +29,11 @@ constexpr Nanos kWishLasts = 2 * kSecond;
 constexpr Nanos kTakesIt = kSecond;
 // So many movers that cannot start are no accident.
 constexpr int kGiveUp = 3;
+// How often it is looked whether a mover that is gone has ended.
+constexpr Nanos kEndsSoon = 10 * kMillisecond;
+// Where nothing was moved for so long nothing will be: a program is stopped by somebody else, a disk or the mover
+// hangs.
+constexpr Nanos kLongestMove = 10 * kSecond;
 // How often it is looked whether a program has come to a stand, where nothing tells.
 constexpr Nanos kLookAgain = kMillisecond;
 
@@ -62,7 +67,8 @@ void ResidencyServer::Remove(const VGpu& vgpu) {
   Work();
 }
 
-void ResidencyServer::Join(Process& process) {
+void ResidencyServer::Join(Process& process, std::uint64_t had) {
+  process.residence.brought = had > 0 ? host_.capacity() + swap_max_ + file_ : 0;
   if (process.page->guard.unsafe == 0) return;
   Stop(process, MonotonicNow());
   Work();
@@ -211,7 +217,10 @@ void ResidencyServer::NoteWaits(Nanos now) {
 
 void ResidencyServer::Look() {
   const Nanos now = MonotonicNow();
-  if (std::exchange(mover_gone_, false)) mover_.reset();
+  if (mover_gone_ && mover_->Ended()) {
+    mover_.reset();
+    mover_gone_ = false;
+  }
   const bool pressed = Pressed();
   const bool begins = pressed && !was_pressed_;
   was_pressed_ = pressed;
@@ -219,7 +228,7 @@ void ResidencyServer::Look() {
     const bool may_need_it = swap_max_ > 0 && Used() > Half(host_.capacity());
     if (may_need_it) EnsureMover(now);
     GrowPool();
-    timer_.Arm(may_need_it && !mover_ ? next_start_ : kNever);
+    timer_.Arm(mover_gone_ ? now + kEndsSoon : may_need_it && !mover_ ? next_start_ : kNever);
     return;
   }
   TakeBackCredits();
@@ -239,7 +248,7 @@ void ResidencyServer::Look() {
   for (VGpu* vgpu : vgpus_) {
     if (DecisionFor(*vgpu).runs) Serve(*vgpu, now);
   }
-  Nanos next = std::min(policy_.NextDeadline(), now + 100 * kMillisecond);
+  Nanos next = std::min(policy_.NextDeadline(), now + (mover_gone_ ? kEndsSoon : 100 * kMillisecond));
   ForEach([&](const Process& process) {
     if (process.residence.stopped && !host_.still(process)) next = now + kLookAgain;
   });
@@ -434,13 +443,16 @@ void ResidencyServer::Load(VGpu& vgpu, std::uint64_t target, Nanos now) {
 // Lets those go on whose memory is where it is to be.
 void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
   const std::uint64_t target = DecisionFor(vgpu).target;
+  Standing& standing = standings_[vgpu.id];
+  // Then who can runs, from host memory if need be, and has its turn like everybody.
+  const bool overdue = now - std::max(standing.since, last_moved_) > kLongestMove;
   bool all = true;
   for (Process* process : vgpu.processes) {
     Residence& residence = process->residence;
     if (residence.wanted > 0) all = false;  // what it waits for is still being made: its turn has not begun
     if (!residence.stopped) continue;
     const std::uint64_t out = Swapped(*process);
-    const bool more = out > 0 && residence.number != 0 && now >= residence.stuck_until &&
+    const bool more = !overdue && out > 0 && residence.number != 0 && now >= residence.stuck_until &&
                       Less(target, Resident(vgpu) + Wanted(vgpu)) >= kChunk;
     if (residence.doing != Doing::kNothing || residence.leaves || residence.push > 0 || more) {
       all &= !Active(*process);
@@ -456,9 +468,8 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     }
     Run(*process, now);
   }
-  Standing& standing = standings_[vgpu.id];
-  if (!all || !Active(vgpu) || std::exchange(standing.ready, true)) return;
-  policy_.Ready(vgpu.id, now, now - standing.since);
+  if ((!all && !overdue) || !Active(vgpu) || std::exchange(standing.ready, true)) return;
+  policy_.Ready(vgpu.id, now, all ? now - standing.since : 0);
 }
 
 // While nothing can be moved nobody gains if others stand still.

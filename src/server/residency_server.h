@@ -46,7 +46,8 @@ class ResidencyServer {
   void Add(const VGpu& vgpu);
   void Update(const VGpu& vgpu);
   void Remove(const VGpu& vgpu);
-  void Join(Process& process);
+  // `had`: bytes that it held when it came, under an earlier daemon.
+  void Join(Process& process, std::uint64_t had);
   void Leave(Process& process);
 
   // The program's end of a new line to the mover; the old one, if there is any, is dead. Empty if none can be made.
@@ -172,6 +173,7 @@ class ResidencyServer {
   bool mover_ready_ = false;
   bool mover_gone_ = false;  // its object is destroyed at the next look
   Nanos next_start_ = 0;
+  Nanos last_moved_ = 0;  // when the mover last said that it had
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
   std::uint64_t file_used_ = 0;
   int file_error_ = 0;

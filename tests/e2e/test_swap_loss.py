@@ -142,6 +142,20 @@ class Loss(LossTest):
         wait_for("all memory to come back", lambda: self.used() == 0)
 
 
+class Stopped(LossTest):
+    def test_a_program_that_somebody_else_stopped_does_not_stop_the_others(self):
+        self.start()
+        first, second = self.shells()
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        self.assertGreater(self.out(first), 0)
+        os.kill(second.pid, signal.SIGSTOP)  # and so it gives up no memory
+        self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
+        self.assertGreater(self.out(first), 0)
+        os.kill(second.pid, signal.SIGCONT)
+        self.assertEqual(second.ok("compare", 0, 7)["wrong"], 0)
+
+
 class LossByGates(Loss):
     MORE = '[channels]\ncontrol = "off"\n'
 
