@@ -319,7 +319,10 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
     if (decision.runs) BeginExchange(*process, now);
   }
   Evict(vgpu, Less(needed, decision.target), now);
-  if (!decision.runs) return;
+  if (!decision.runs) {
+    for (Process* process : vgpu.processes) LetRest(*process, now);
+    return;
+  }
   GrantWishes(vgpu, decision.target);
   Load(vgpu, decision.target, now);
   LetRun(vgpu, now);
@@ -400,9 +403,6 @@ void ResidencyServer::Evict(VGpu& vgpu, std::uint64_t excess, Nanos now) {
     if (residence.doing != Doing::kNothing || now < residence.stuck_until || residence.number == 0) continue;
     if (bytes == 0) {
       if (std::exchange(residence.push, 0) > 0 && pushed > 0) residence.evict_error = EDQUOT;
-      // A mover that is new does not know that it stands still.
-      const bool tell = mover_ready_ && file_ > 0 && !residence.rests && residence.stopped && Swapped(*process) > 0;
-      if (tell && host_.still(*process)) Order(*process, Doing::kEvicting, 0, now);
       continue;
     }
     if (!mover_ready_) return;
@@ -456,13 +456,18 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
                       Less(target, Resident(vgpu) + Wanted(vgpu)) >= kChunk;
     if (residence.doing != Doing::kNothing || residence.leaves || residence.push > 0 || more) {
       all &= !Active(*process);
+      LetRest(*process, now);
       continue;
     }
-    if (out > 0 && !Active(*process)) continue;  // nobody needs it now
+    if (out > 0 && !Active(*process)) {  // nobody needs it now
+      LetRest(*process, now);
+      continue;
+    }
     // A program whose line broke makes its addresses valid by itself.
     if (process->page->guard.unsafe != 0 || residence.rests) {
       if (residence.number != 0 && now >= residence.stuck_until && host_.still(*process))
         Order(*process, Doing::kSettling, 0, now);
+      if (residence.settle_error == ENOMEM) LetRest(*process, now);  // its own memory may be what is in the way
       all = false;
       continue;
     }
@@ -470,6 +475,14 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
   }
   if ((!all && !overdue) || !Active(vgpu) || std::exchange(standing.ready, true)) return;
   policy_.Ready(vgpu.id, now, all ? now - standing.since : 0);
+}
+
+// It stays stopped: what it has in host memory may go on to the file. The mover knows if it moved something out of it.
+void ResidencyServer::LetRest(Process& process, Nanos now) {
+  const Residence& residence = process.residence;
+  if (file_ > 0 && residence.stopped && !residence.rests && residence.doing == Doing::kNothing &&
+      residence.number != 0 && Swapped(process) > 0 && host_.still(process))
+    Order(process, Doing::kEvicting, 0, now);
 }
 
 // While nothing can be moved nobody gains if others stand still.

@@ -114,6 +114,7 @@ class ResidencyServer {
   void Load(VGpu& vgpu, std::uint64_t target, Nanos now);
   void GrantWishes(VGpu& vgpu, std::uint64_t target);
   void LetRun(VGpu& vgpu, Nanos now);
+  void LetRest(Process& process, Nanos now);
   void LetAllRun(VGpu& vgpu, Nanos now);
   void Stop(Process& process, Nanos now);
   void Run(Process& process, Nanos now);
