@@ -1,16 +1,9 @@
 // The conversation on a GPU whose copies and room the test decides. With real memory: mover_process_test.cc.
-#include "mover/mover.h"
-
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
-#include <map>
-
-#include "base/seqpacket.h"
 #include "cuda/cuda_abi.h"
-#include "mover/testing/fake_gpu.h"
+#include "mover/testing/conversation.h"
 
 namespace tessera::mover {
 namespace {
@@ -21,101 +14,7 @@ using wire::LineType;
 using wire::MoverMessage;
 using wire::MoverType;
 
-// Both ends of a socket: one is a mover's, one the test's.
-std::pair<UniqueFd, UniqueFd> Pair() {
-  int pair[2];
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-  return {UniqueFd(pair[0]), UniqueFd(pair[1])};
-}
-
-class MoverTest : public testing::Test {
- protected:
-  MoverTest() {
-    auto [own, other] = Pair();
-    daemon_ = std::move(own);
-    mover_ = std::make_unique<Mover>(gpu_, std::move(other), [] { return Result<void>{}; }, *KeyTable::Open(Table()));
-    Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 16 * kChunkBytes});
-    Until([&] { return Pool().bytes == 16 * kChunkBytes; });
-    auto [line, far] = Pair();
-    line_ = std::move(line);
-    Tell({.type = MoverType::kProgram, .program = 1, .other = 7}, far.Get());
-  }
-
-  static UniqueFd Table() {
-    UniqueFd table(memfd_create("table", MFD_CLOEXEC));
-    EXPECT_EQ(ftruncate(table.Get(), 128 * wire::kTableEntryBytes), 0);
-    return table;
-  }
-  void Tell(MoverMessage message, int fd = -1) { EXPECT_TRUE(SendPacket(daemon_.Get(), BytesOf(message), fd)); }
-
-  // Runs the mover until the condition holds.
-  void Until(const std::function<bool()>& condition) {
-    const Nanos limit = MonotonicNow() + 20 * kSecond;
-    while (!condition()) {
-      ASSERT_LT(MonotonicNow(), limit);
-      const auto turn = mover_->RunOnce(kMillisecond);
-      ASSERT_TRUE(turn && *turn);
-      ReadDaemon();
-    }
-  }
-  void ReadDaemon() {
-    MoverMessage message;
-    while (recv(daemon_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message))
-      told_[message.type] = message;
-  }
-  MoverMessage Pool() { return told_[MoverType::kPoolIs]; }
-  MoverMessage End(MoverType type) {
-    Until([&] { return told_.contains(type); });
-    const MoverMessage message = told_[type];
-    told_.erase(type);
-    return message;
-  }
-
-  // What the mover says next on the line.
-  LineMessage Hear() {
-    LineMessage message;
-    Until([&] {
-      return recv(line_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message);
-    });
-    return message;
-  }
-  bool HearsNothing() {
-    for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
-    char byte;
-    return recv(line_.Get(), &byte, 1, MSG_DONTWAIT) < 0;
-  }
-  void Say(LineType type, std::vector<std::uint64_t> chunks, int error = 0) {
-    LineMessage message = {.type = type, .count = static_cast<std::uint32_t>(chunks.size()), .error = error};
-    std::ranges::copy(chunks, message.chunk);
-    std::vector<UniqueFd> owned;
-    std::vector<int> fds;
-    for (std::uint32_t i = 0; i < DescriptorsOf(message); ++i) {
-      owned.emplace_back(memfd_create("fake", MFD_CLOEXEC));
-      fds.push_back(owned.back().Get());
-    }
-    EXPECT_TRUE(SendPacket(line_.Get(), BytesOf(message), fds));
-  }
-  void Move(MoverType type, std::uint64_t chunks) { Tell({.type = type, .program = 1, .bytes = chunks * kChunkBytes}); }
-  // Chunks 1 to `count` are out.
-  void StoreChunks(std::uint64_t count) {
-    Move(MoverType::kEvict, count);
-    EXPECT_EQ(Hear().count, count);
-    std::vector<std::uint64_t> chunks;
-    for (std::uint64_t i = 1; i <= count; ++i) chunks.push_back(i);
-    Say(LineType::kOffer, chunks);
-    EXPECT_EQ(Hear().type, LineType::kStored);
-    Say(LineType::kFreed, chunks);
-    EXPECT_EQ(End(MoverType::kEvicted).error, 0);
-  }
-  void ExpectInUse(std::uint64_t chunks) {
-    Until([&] { return Pool().other == chunks * kChunkBytes; });
-  }
-
-  FakeGpu gpu_;
-  UniqueFd daemon_, line_;
-  std::map<MoverType, MoverMessage> told_;
-  std::unique_ptr<Mover> mover_;
-};
+using MoverTest = Conversation;
 
 TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {
   StoreChunks(6);
@@ -294,6 +193,33 @@ TEST_F(MoverTest, CopiesOutliveTheirProgram) {
   ExpectInUse(0);
   EXPECT_EQ(gpu_.windows, 0);
   EXPECT_EQ(gpu_.freed, 0);
+}
+
+// To a program that says so, nothing of what others have in slots.
+TEST_F(MoverTest, WhatIsInNoFileIsInNoSlotEither) {
+  StoreChunks(1);
+  Say(LineType::kAdoptFiled, {9});
+  Move(MoverType::kLoad, 1);
+  EXPECT_EQ(Hear().type, LineType::kLoad);
+  Say(LineType::kWant, {9});
+  EXPECT_EQ(End(MoverType::kLoaded).error, EPIPE);
+  EXPECT_EQ(gpu_.copies, 1);
+  ExpectInUse(1);
+}
+
+TEST_F(MoverTest, AProgramWithoutWhatIsLostIsSettled) {
+  Say(LineType::kAdoptFiled, {8, 9});
+  Say(LineType::kDropped, {9});
+  EXPECT_TRUE(HearsNothing());
+  Tell({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(End(MoverType::kSettled).error, ESTALE);
+  Say(LineType::kDropped, {8});
+  EXPECT_TRUE(HearsNothing());
+  Tell({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(Hear().type, LineType::kSettle);
+  Say(LineType::kDropped, {8});
+  Say(LineType::kSettled, {});
+  EXPECT_EQ(End(MoverType::kSettled).error, EPIPE) << "it has no more that is lost";
 }
 
 // It may still write to the host memory that it has.

@@ -98,11 +98,12 @@ void Program::GoOn() {
     if (*active_ == Direction::kOut) {
       const std::uint64_t free = place_.FreeFor(domain_);
       count = std::min(count, free - std::min(free, Asked()));
-    } else if (Filed()) {
-      const std::uint64_t ready = InSlots();
+    } else if (Filed() || lost_ > 0) {
+      // It wants what is in host memory, which may be what the disk works at.
+      const std::uint64_t ready = stored_.Count(Tier::kFiling) > 0 ? 0 : stored_.Count(Tier::kSlot);
       count = std::min(count, ready - std::min(ready, Asked()));
       if (count == 0 && Asked() == 0 && file_error_ != 0) task.error = file_error_;
-      if (count == 0 && Asked() == 0 && Count(Tier::kLost) == stored_.size()) task.error = ESTALE;
+      if (count == 0 && Asked() == 0 && lost_ > 0 && stored_.Empty()) task.error = ESTALE;
     }
     if (count == 0) break;
     Ask(*active_, static_cast<std::uint32_t>(count));
@@ -215,9 +216,8 @@ void Program::EndLine() {
 void Program::Release() {
   const bool all = copying_ == 0 && on_disk_ == 0;
   if (!all && !lives_) return;
-  std::erase_if(stored_, [&](const auto& each) {
-    const Stored& stored = each.second;
-    if (!all && (stored.loading || stored.move)) return false;
+  stored_.EraseIf([&](std::uint64_t, const Stored& stored) {
+    if (!all && stored.tier != Tier::kSlot) return false;
     held_.push_back(stored.slot);
     return true;
   });
@@ -296,9 +296,7 @@ void Program::Refuse(LineType type, Direction direction, std::span<const std::ui
   if (error != 0) TaskOf(direction).error = error;
 }
 
-void Program::Store(std::uint64_t chunk, Slot slot) {
-  stored_.emplace(chunk, Stored{.slot = slot, .number = place_.stored++});
-}
+void Program::Store(std::uint64_t chunk, Slot slot) { stored_.Add(chunk, {.number = place_.stored++, .slot = slot}); }
 
 void Program::TellSettled(int error) {
   if (!gone_) place_.tell({.type = wire::MoverType::kSettled, .error = error, .program = id_});

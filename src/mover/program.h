@@ -2,7 +2,6 @@
 
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "mover/copier.h"
 #include "mover/disk.h"
 #include "mover/packet_socket.h"
+#include "mover/stored_chunks.h"
 #include "wire/line.h"
 #include "wire/mover.h"
 
@@ -18,8 +18,8 @@ namespace tessera::mover {
 // So long a program that lives may claim what it has in the pool, after its line or its mover has ended. It asks for
 // another line each second.
 inline constexpr Nanos kClaimTime = 10 * kSecond;
-// What of a program may be nowhere, in chunks: 2 TiB. No end of it would be no end of memory here.
-inline constexpr std::uint64_t kMostLost = 1u << 16;
+// What a program may have in host memory of no pool, in chunks: 2 TiB. No end of it would be no end of answers.
+inline constexpr std::uint64_t kMostOrphans = 1u << 16;
 
 // What all programs of a mover share.
 struct Workplace {
@@ -93,22 +93,7 @@ class Program : public std::enable_shared_from_this<Program> {
     std::shared_ptr<Batch> batch;    // kStored and kLoaded
     std::shared_ptr<FileMove> move;  // kFiled and kRead
   };
-  // Where a chunk is that is out.
-  enum class Tier {
-    kSlot,
-    kFiling,  // in a slot, and on its way to the file
-    kFile,
-    kReading,  // in the file, and on its way to a slot
-    kLost,     // it says that it is in a file, and there is no such place
-  };
-  struct Stored {
-    Slot slot = 0;
-    bool loading = false;
-    std::uint64_t number = 0;  // as Workplace::stored counts
-    Tier tier = Tier::kSlot;
-    Place place = 0;                 // kFile
-    std::shared_ptr<FileMove> move;  // kFiling and kReading
-  };
+  using Tier = Stored::Tier;
   // A kEvict or kLoad of the daemon.
   struct Task {
     bool pending = false;
@@ -148,9 +133,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void Store(std::uint64_t chunk, Slot slot);
 
   // program_file.cc
-  std::uint64_t Count(Tier tier) const;
-  std::uint64_t InSlots() const;  // that could be loaded now
-  bool Filed() const;             // anything of it is in the file, or on its way
+  bool Filed() const;  // anything of it is in the file, or on its way to or from there
   std::uint64_t ToRead() const;
   void ReadSome();
   void GoOnSettling();
@@ -182,16 +165,17 @@ class Program : public std::enable_shared_from_this<Program> {
   std::deque<Question> questions_;
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_
-  std::map<std::uint64_t, Stored> stored_;       // by the program's name for the chunk
-  std::vector<Slot> held_;                       // that it may hold without a name, as its line has ended
-  Task tasks_[2];                                // by Direction
-  std::optional<Direction> active_;              // the one that is under way: one at a time
-  std::uint64_t moved_[2] = {};                  // chunks by Direction
-  bool rests_ = false;                           // it does not run, and nobody said that it is about to
-  bool settling_ = false;                        // what is in the file comes back, and then it is to be settled
-  std::uint64_t orphans_ = 0;                    // chunks that it has in host memory of no pool
-  int file_error_ = 0;                           // why something did not come back
-  std::size_t on_disk_ = 0;                      // moves that the disk works at
+  StoredChunks stored_;
+  std::uint64_t lost_ = 0;           // chunks that it says are in a file, where there is no such place
+  std::vector<Slot> held_;           // that it may hold without a name, as its line has ended
+  Task tasks_[2];                    // by Direction
+  std::optional<Direction> active_;  // the one that is under way: one at a time
+  std::uint64_t moved_[2] = {};      // chunks by Direction
+  bool rests_ = false;               // it does not run, and nobody said that it is about to
+  bool settling_ = false;            // what is in the file comes back, and then it is to be settled
+  std::uint64_t orphans_ = 0;        // chunks that it has in host memory of no pool
+  int file_error_ = 0;               // why something did not come back
+  std::size_t on_disk_ = 0;          // moves that the disk works at
 };
 
 }  // namespace tessera::mover

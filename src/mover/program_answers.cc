@@ -102,7 +102,7 @@ Result<void> Program::OnOffer(Packet& packet) {
   const LineMessage& message = packet.message;
   if (const auto asked = AnsweredAsk(LineType::kEvict, message.count); !asked) return asked;
   for (const std::uint64_t chunk : ChunksOf(message)) {
-    if (stored_.contains(chunk) || UnderWay(Direction::kOut, chunk) != nullptr)
+    if (stored_.Find(chunk) != nullptr || UnderWay(Direction::kOut, chunk) != nullptr)
       return Wrong("it offered a chunk that it has given already");
   }
   if (message.count == 0) return {};
@@ -165,10 +165,8 @@ Result<void> Program::OnWant(Packet& packet) {
   if (message.count == 0 && message.error != 0) TaskOf(Direction::kIn).error = ErrorOf(message);
   if (const auto asked = AnsweredAsk(LineType::kLoad, message.count); !asked) return asked;
   for (const std::uint64_t chunk : ChunksOf(message)) {
-    const auto found = stored_.find(chunk);
-    if (found == stored_.end() || found->second.loading) return Wrong("it wants a chunk that is not stored");
-    if (found->second.tier == Tier::kFile || found->second.tier == Tier::kReading)
-      return Wrong("it wants a chunk that is in the file");
+    const Stored* stored = stored_.Find(chunk);
+    if (stored == nullptr || stored->tier != Tier::kSlot) return Wrong("it wants a chunk that is in no slot");
   }
   if (message.count == 0) return {};
   const auto chunks = ChunksOf(message);
@@ -183,8 +181,8 @@ Result<void> Program::OnWant(Packet& packet) {
   batch->direction = Direction::kIn;
   batch->window = std::move(*window);
   for (const std::uint64_t chunk : chunks) {
-    Stored& stored = stored_.at(chunk);
-    stored.loading = true;
+    Stored& stored = stored_.At(chunk);
+    stored_.Put(stored, Tier::kLoading);
     batch->entries.push_back({.chunk = chunk, .slot = stored.slot});
   }
   Start(std::move(batch));
@@ -212,9 +210,9 @@ Result<void> Program::OnTaken(const LineMessage& message) {
     if (entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else if (stays) {
-      stored_.at(entry.chunk).loading = false;
+      stored_.Put(stored_.At(entry.chunk), Tier::kSlot);
     } else {
-      stored_.erase(entry.chunk);
+      stored_.Erase(entry.chunk);
       place_.pool.GiveBack(entry.slot);
     }
   }
@@ -235,19 +233,16 @@ Result<void> Program::OnSettled(const LineMessage& message) {
 // A copy that is under way goes on, and its slot is free after it. The name may be used anew at once.
 Result<void> Program::OnDropped(const LineMessage& message) {
   for (const std::uint64_t chunk : ChunksOf(message)) {
-    if (const auto found = stored_.find(chunk); found != stored_.end()) {
-      const Stored& stored = found->second;
-      if (stored.move) stored.move->dropped = true;
-      if (stored.loading) {
-        UnderWay(Direction::kIn, chunk)->dropped = true;
-      } else if (stored.tier == Tier::kSlot) {
-        place_.pool.GiveBack(stored.slot);
-      } else if (stored.tier == Tier::kFile) {
-        place_.file->GiveBack(stored.place);
-      }
-      stored_.erase(found);
+    if (const Stored* stored = stored_.Find(chunk); stored != nullptr) {
+      if (stored->tier == Tier::kSlot) place_.pool.GiveBack(stored->slot);
+      if (stored->tier == Tier::kFile) place_.file->GiveBack(stored->place);
+      if (stored->tier == Tier::kLoading) UnderWay(Direction::kIn, chunk)->dropped = true;
+      if (stored->move) stored->move->dropped = true;
+      stored_.Erase(chunk);
     } else if (Batch::Entry* entry = UnderWay(Direction::kOut, chunk); entry != nullptr) {
       entry->dropped = true;
+    } else if (lost_ > 0) {
+      --lost_;
     } else {
       return Wrong("it dropped a chunk that is not stored");
     }
@@ -262,12 +257,12 @@ Result<void> Program::OnAdopt(const LineMessage& message) {
   LineMessage answer = {.type = LineType::kAdopted, .count = message.count};
   for (std::uint32_t i = 0; i < message.count; ++i) {
     const std::uint64_t chunk = answer.chunk[i] = message.chunk[i];
-    if (stored_.contains(chunk) || UnderWay(Direction::kOut, chunk) != nullptr)
+    if (stored_.Find(chunk) != nullptr || UnderWay(Direction::kOut, chunk) != nullptr)
       return Wrong("it has given a chunk already that is to be adopted");
     if (const auto slot = place_.pool.Claim(message.key[i], domain_, pid_)) {
       Store(chunk, *slot);
       answer.key[i] = message.key[i];
-    } else if (orphans_++ == kMostLost) {
+    } else if (orphans_++ == kMostOrphans) {
       return Wrong("it has too much in host memory of no pool");
     }
   }

@@ -12,17 +12,7 @@ namespace tessera::mover {
 using wire::LineMessage;
 using wire::LineType;
 
-std::uint64_t Program::Count(Tier tier) const {
-  return static_cast<std::uint64_t>(
-      std::ranges::count_if(stored_, [tier](const auto& each) { return each.second.tier == tier; }));
-}
-
-std::uint64_t Program::InSlots() const {
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      stored_, [](const auto& each) { return each.second.tier == Tier::kSlot && !each.second.loading; }));
-}
-
-std::uint64_t Program::Filing() const { return Count(Tier::kFiling); }
+std::uint64_t Program::Filing() const { return stored_.Count(Tier::kFiling); }
 
 bool Program::Storing() const {
   const bool asked = active_ == Direction::kOut && Asked() > 0;
@@ -31,16 +21,17 @@ bool Program::Storing() const {
 }
 
 bool Program::Filed() const {
-  return std::ranges::any_of(stored_, [](const auto& each) { return each.second.tier != Tier::kSlot; });
+  return stored_.Count(Tier::kFiling) + stored_.Count(Tier::kFile) + stored_.Count(Tier::kReading) > 0;
 }
 
 // ---- to the file ----
 
 std::optional<std::uint64_t> Program::Oldest() const {
   std::optional<std::uint64_t> oldest;
-  if (!rests_ || fd() < 0) return oldest;
+  // Not of what comes back: it may be on its way already.
+  if (!rests_ || fd() < 0 || active_ == Direction::kIn || stored_.Count(Tier::kSlot) == 0) return oldest;
   for (const auto& [chunk, stored] : stored_) {
-    if (stored.tier == Tier::kSlot && !stored.loading) oldest = std::min(oldest.value_or(UINT64_MAX), stored.number);
+    if (stored.tier == Tier::kSlot) oldest = std::min(oldest.value_or(UINT64_MAX), stored.number);
   }
   return oldest;
 }
@@ -51,7 +42,7 @@ bool Program::FileOldest() {
   const auto place = place_.file->Take(pid_);
   if (!number || !place) return false;
   auto& [chunk, stored] = *found;
-  stored.tier = Tier::kFiling;
+  stored_.Put(stored, Tier::kFiling);
   StartDisk(stored, std::make_shared<FileMove>(FileMove{.chunk = chunk, .slot = stored.slot, .place = *place}));
   return true;
 }
@@ -68,11 +59,11 @@ void Program::StartDisk(Stored& stored, const std::shared_ptr<FileMove>& move) {
 // How many chunks have to come back: all of them before it runs, else what is to be loaded and is in no slot.
 std::uint64_t Program::ToRead() const {
   if (fd() < 0 || file_error_ != 0) return 0;
-  const std::uint64_t filed = Count(Tier::kFile);
+  const std::uint64_t filed = stored_.Count(Tier::kFile);
   if (filed == 0 || settling_) return filed;
   const Task& task = tasks_[static_cast<int>(Direction::kIn)];
   if (active_ != Direction::kIn || task.error != 0) return 0;
-  const std::uint64_t wanted = task.left + Asked(), ready = InSlots() + Count(Tier::kReading);
+  const std::uint64_t wanted = task.left + Asked(), ready = stored_.Count(Tier::kSlot) + stored_.Count(Tier::kReading);
   return std::min(filed, wanted - std::min(wanted, ready));
 }
 
@@ -83,7 +74,7 @@ void Program::ReadSome() {
     const auto slot = free > 0 ? place_.pool.Take(domain_) : std::nullopt;
     if (!slot) return;
     auto& [chunk, stored] = *std::ranges::find_if(stored_, [](const auto& e) { return e.second.tier == Tier::kFile; });
-    stored.tier = Tier::kReading;
+    stored_.Put(stored, Tier::kReading);
     stored.slot = *slot;
     StartDisk(stored, std::make_shared<FileMove>(
                           FileMove{.direction = Direction::kIn, .chunk = chunk, .slot = *slot, .place = stored.place}));
@@ -93,17 +84,16 @@ void Program::ReadSome() {
 // Only then is the program asked to make its addresses valid.
 void Program::GoOnSettling() {
   if (!settling_) return;
-  const bool lost = Count(Tier::kLost) > 0;
-  if (!lost && file_error_ == 0 && Filed()) return;
+  if (lost_ == 0 && file_error_ == 0 && Filed()) return;
   settling_ = false;
-  if (lost || file_error_ != 0) return TellSettled(lost ? ESTALE : file_error_);
+  if (lost_ > 0 || file_error_ != 0) return TellSettled(lost_ > 0 ? ESTALE : file_error_);
   Say(LineType::kSettle, {});
   questions_.push_back({.type = LineType::kSettle});
 }
 
 // Nobody has a slot for what is to come back, nor will have one.
 void Program::StarveReading() {
-  if (ToRead() == 0 || Count(Tier::kReading) > 0) return;
+  if (ToRead() == 0 || stored_.Count(Tier::kReading) > 0) return;
   const bool stuck = settling_ ? place_.FreeFor(domain_) == 0 : place_.pool.FreeFor(domain_) == 0 && batches_.empty();
   if (stuck) file_error_ = ENOMEM;
 }
@@ -125,12 +115,12 @@ void Program::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& 
     place_.file->GiveBack(move->place);
     return;
   }
-  Stored& stored = stored_.at(move->chunk);
+  Stored& stored = stored_.At(move->chunk);
   const bool out = move->direction == Direction::kOut;
   if (result && (rests_ || !out)) return out ? SayFiled(move) : SayRead(move);
   // It stays where it is: what is written nobody needs, what cannot be read is in the file.
   stored.move.reset();
-  stored.tier = out ? Tier::kSlot : Tier::kFile;
+  stored_.Put(stored, out ? Tier::kSlot : Tier::kFile);
   out ? place_.file->GiveBack(move->place) : place_.pool.GiveBack(move->slot);
 }
 
@@ -147,13 +137,12 @@ void Program::LeaveFile() {
     if (!question.move) continue;
     const FileMove& move = *question.move;
     move.dropped ? place_.file->GiveBack(move.place) : place_.file->Leave(move.place);
-    if (!move.dropped) stored_.erase(move.chunk);
+    if (!move.dropped) stored_.Erase(move.chunk);
   }
-  std::erase_if(stored_, [&](const auto& each) {
-    const Stored& stored = each.second;
+  stored_.EraseIf([&](std::uint64_t, const Stored& stored) {
     if (stored.tier == Tier::kFile) place_.file->Leave(stored.place);
     if (stored.tier == Tier::kReading) place_.file->Leave(stored.move->place);
-    return stored.tier != Tier::kSlot && stored.tier != Tier::kFiling;
+    return stored.tier == Tier::kFile || stored.tier == Tier::kReading;
   });
 }
 
@@ -168,13 +157,13 @@ void Program::SayFiled(const std::shared_ptr<FileMove>& move) {
   questions_.push_back({.type = LineType::kFiled, .move = move});
 }
 
-Program::Stored* Program::EndOf(const FileMove& move) {
+Stored* Program::EndOf(const FileMove& move) {
   if (move.dropped) {
     place_.pool.GiveBack(move.slot);
     place_.file->GiveBack(move.place);
     return nullptr;
   }
-  Stored& stored = stored_.at(move.chunk);
+  Stored& stored = stored_.At(move.chunk);
   stored.move.reset();
   return &stored;
 }
@@ -187,7 +176,7 @@ Result<void> Program::OnReleased(const LineMessage& message) {
   Stored* stored = EndOf(move);
   if (stored == nullptr) return {};
   const bool named = message.count == 1 && message.chunk[0] == move.chunk;
-  stored->tier = named ? Tier::kFile : Tier::kSlot;
+  stored_.Put(*stored, named ? Tier::kFile : Tier::kSlot);
   stored->place = move.place;
   named ? place_.pool.GiveBack(move.slot) : place_.file->GiveBack(move.place);
   return {};
@@ -212,7 +201,7 @@ Result<void> Program::OnHeld(const LineMessage& message) {
   Stored* stored = EndOf(move);
   if (stored == nullptr) return {};
   const bool named = message.count == 1 && message.chunk[0] == move.chunk;
-  stored->tier = named ? Tier::kSlot : Tier::kFile;
+  stored_.Put(*stored, named ? Tier::kSlot : Tier::kFile);
   if (named) {
     stored->number = place_.stored++;
     place_.file->GiveBack(move.place);
@@ -225,17 +214,14 @@ Result<void> Program::OnHeld(const LineMessage& message) {
 
 Result<void> Program::OnAdoptFiled(const LineMessage& message) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
-    if (stored_.contains(message.chunk[i]) || UnderWay(Direction::kOut, message.chunk[i]) != nullptr)
+    if (stored_.Find(message.chunk[i]) != nullptr || UnderWay(Direction::kOut, message.chunk[i]) != nullptr)
       return Fail(EPROTO, "it has given a chunk already that is to be adopted");
-    const auto place = place_.file != nullptr ? place_.file->Claim(message.key[i], pid_) : std::nullopt;
-    // No end of chunks that are nowhere would be no end of memory here.
-    if (!place && Count(Tier::kLost) >= kMostLost) return Fail(EPROTO, "it has too much in a file that is not there");
-    if (!place && Count(Tier::kLost) == 0)
+    if (const auto place = place_.file != nullptr ? place_.file->Claim(message.key[i], pid_) : std::nullopt) {
+      stored_.Add(message.chunk[i], {.tier = Tier::kFile, .number = place_.stored++, .place = *place});
+    } else if (lost_++ == 0) {
       std::fprintf(stderr, "tessera-mover: program %llu: what it had in the swap file is lost\n",
                    static_cast<unsigned long long>(id_));
-    stored_.emplace(
-        message.chunk[i],
-        Stored{.number = place_.stored++, .tier = place ? Tier::kFile : Tier::kLost, .place = place.value_or(0)});
+    }
   }
   return {};
 }

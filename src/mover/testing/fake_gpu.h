@@ -21,6 +21,8 @@ class FakeGpu : public Gpu {
   bool copies_end = true;
   bool copies_fail = false;
   int copies = 0;
+  std::atomic<int> disk_moves = 0;  // that the disk's thread has begun
+  std::atomic<bool> disk_waits = false;
 
   Result<HostMemory> MakeHost() override {
     if (hosts_left-- <= 0) return Fail(ENOMEM, "no memory");
@@ -31,7 +33,15 @@ class FakeGpu : public Gpu {
     ++freed;
     ++hosts_left;
   }
-  Result<std::span<std::byte>> BytesOf(const HostMemory&) override { return std::span(bytes_); }
+  Result<std::span<std::byte>> BytesOf(const HostMemory&) override {
+    ++disk_moves;
+    disk_waits.wait(true);
+    return std::span(bytes_);
+  }
+  void LetDiskGoOn() {
+    disk_waits = false;
+    disk_waits.notify_all();
+  }
   Result<HostMemory> ImportHost(UniqueFd fd) override { return NewHost(std::move(fd)); }
   Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) override {
     if (import_error != 0) return Fail(import_error, "no import");

@@ -1,0 +1,71 @@
+// The conversation where there is a swap file, with a disk that takes its time. With real memory: mover_file_test.cc.
+#include "mover/testing/conversation.h"
+
+namespace tessera::mover {
+namespace {
+
+// Four slots, of which the last is for what comes back. Another program needs more than there are.
+class MoverSwapTest : public Conversation {
+ protected:
+  MoverSwapTest() : Conversation(*SwapFile::Open(Memory(8 * kChunkBytes), Memory(8 * wire::kTableEntryBytes))) {
+    Tell({.type = MoverType::kPool, .bytes = 4 * kChunkBytes, .other = 4 * kChunkBytes});
+    Until([&] { return Pool().bytes == 4 * kChunkBytes; });
+    auto [line, far] = Pair();
+    other_line_ = std::move(line);
+    Tell({.type = MoverType::kProgram, .program = 2, .other = 7}, far.Get());
+  }
+  ~MoverSwapTest() override { gpu_.LetDiskGoOn(); }
+  void EvictOther(std::uint64_t chunks) {
+    Tell({.type = MoverType::kEvict, .program = 2, .bytes = chunks * kChunkBytes});
+  }
+  // The disk is at the oldest of two chunks.
+  void FileSome() {
+    StoreChunks(2);
+    gpu_.disk_waits = true;
+    EvictOther(2);
+    Until([&] { return gpu_.disk_moves == 1; });
+  }
+
+  UniqueFd other_line_;
+};
+
+TEST_F(MoverSwapTest, LoadsNothingWhileTheDiskWrites) {
+  FileSome();
+  Move(MoverType::kLoad, 2);
+  EXPECT_TRUE(HearsNothing());
+  gpu_.LetDiskGoOn();
+  const LineMessage load = Hear();
+  EXPECT_EQ(load.type, LineType::kLoad);
+  EXPECT_EQ(load.count, 2u);
+  Say(LineType::kWant, {1, 2});
+  EXPECT_EQ(Hear().type, LineType::kLoaded);
+  Say(LineType::kTaken, {1, 2});
+  EXPECT_EQ(End(MoverType::kLoaded).error, 0);
+  ExpectInUse(0);
+}
+
+TEST_F(MoverSwapTest, FilesNothingWhileItLoads) {
+  StoreChunks(2);
+  Move(MoverType::kLoad, 1);
+  EXPECT_EQ(Hear().type, LineType::kLoad);
+  Move(MoverType::kEvict, 0);
+  EvictOther(2);
+  EXPECT_TRUE(HearsNothing());
+  EXPECT_EQ(gpu_.disk_moves, 0);
+  Say(LineType::kWant, {1});
+  EXPECT_EQ(Hear().type, LineType::kLoaded);
+  Say(LineType::kTaken, {1});
+  EXPECT_EQ(End(MoverType::kLoaded).error, 0);
+}
+
+TEST_F(MoverSwapTest, ChunkDroppedWhileTheDiskWrites) {
+  FileSome();
+  Say(LineType::kDropped, {1});
+  ExpectInUse(2);
+  gpu_.LetDiskGoOn();
+  ExpectInUse(1);
+  EXPECT_TRUE(HearsNothing());
+}
+
+}  // namespace
+}  // namespace tessera::mover
