@@ -10,20 +10,28 @@
 #include <cerrno>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
 namespace tessera::mover {
 namespace {
 
-// One that nobody has waited for yet has ended all the same.
+// One that nobody has waited for yet has ended all the same, unless it is only its first thread that has.
 bool HasEnded(pid_t pid) {
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(stat, text);
   const std::size_t name = text.rfind(')');
-  return name != std::string::npos && name + 2 < text.size() && (text[name + 2] == 'Z' || text[name + 2] == 'X');
+  if (name == std::string::npos) return false;
+  std::istringstream fields(text.substr(name + 1));
+  std::string state, skipped;
+  fields >> state;
+  for (int i = 4; i < 20; ++i) fields >> skipped;
+  int threads = 0;  // field 20, as proc_pid_stat(5) counts
+  fields >> threads;
+  return (state == "Z" || state == "X") && threads <= 1;
 }
 
 // The mover may be killed between any two steps: what is stored before this is in the table before what comes after.

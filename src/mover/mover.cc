@@ -142,7 +142,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   switch (message.type) {
     case MoverType::kGone:
       programs_.erase(found);
-      return program->Gone(message.other != 0);
+      return program->Gone();
     case MoverType::kEvict:
       pool_.Resume();
       return program->Move(Direction::kOut, message.bytes / kChunkBytes + (message.bytes % kChunkBytes != 0 ? 1 : 0));
@@ -168,7 +168,7 @@ Result<void> Mover::FinishCopies() {
 // ---- after the daemon ----
 
 bool Mover::Retire() {
-  for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone(true);
+  for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone();
   disk_.reset();  // with the chunk that it is at; what it had yet to do stays where it is
   for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
     if (MonotonicNow() >= end || !FinishCopies()) return false;

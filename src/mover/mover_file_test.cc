@@ -211,7 +211,7 @@ TEST_F(MoverFile, ANewLineFindsWhatIsThere) {
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   EXPECT_GT(program.InFile(), 0u);
   program.HangUp();
-  mover.Forget(1, true);
+  mover.Forget(1);
   mover.Program(2, program);
   program.Adopt();
   Settle(mover, 2);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include "base/seqpacket.h"
 #include "mover/testing/test_program.h"
 
 namespace tessera::mover {
@@ -16,6 +17,7 @@ class Misbehaviour : public testing::Test {
  protected:
   void SetUp() override {
     mover_.Pool(8, 8);
+    bad_.pid = EndedProcess();  // by the time that it is forgotten
     mover_.Program(1, bad_, 1);
     mover_.Program(2, good_, 2);
   }
@@ -89,6 +91,14 @@ TEST_F(Misbehaviour, OffersAChunkTwice) {
     LineMessage freed = message;
     freed.type = LineType::kFreed;
     bad_.Send(freed);
+  };
+  ExpectClosed();
+}
+
+TEST_F(Misbehaviour, SendsAnEmptyPacketWithAFile) {
+  bad_.instead[LineType::kEvict] = [&](const LineMessage&, std::span<UniqueFd>) {
+    const UniqueFd file(open("/proc/self/exe", O_RDONLY));
+    EXPECT_TRUE(SendPacket(bad_.line(), {}, file.Get()));
   };
   ExpectClosed();
 }

@@ -169,6 +169,7 @@ TEST(MoverProcess, EndedProgramLeavesNothing) {
   const std::size_t descriptors = mover.Descriptors();
   for (const LineType step : {LineType::kEvict, LineType::kStored, LineType::kLoad, LineType::kLoaded}) {
     TestProgram program(4);
+    program.pid = EndedProcess();
     mover.Program(1, program);
     if (step == LineType::kLoad || step == LineType::kLoaded) mover.Move(1, MoverType::kEvict, 4);
     program.instead[step] = [&](const LineMessage&, std::span<UniqueFd>) { program.HangUp(); };
@@ -192,7 +193,7 @@ TEST(MoverProcess, ANewLineFindsWhatIsOut) {
   mover.Program(1, program);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   program.HangUp();
-  mover.Forget(1, true);
+  mover.Forget(1);
   mover.Program(2, program);
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 4 * kChunkBytes; }));

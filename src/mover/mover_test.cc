@@ -184,6 +184,7 @@ TEST_F(MoverTest, CopiesOutliveTheirProgram) {
   Say(LineType::kWant, {1, 2});
   Until([&] { return gpu_.copies == 2; });
   line_.Reset();
+  EndProcess();
   EXPECT_EQ(End(MoverType::kLoaded).error, EPIPE);
   Tell({.type = MoverType::kGone, .program = 1});
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
@@ -222,19 +223,25 @@ TEST_F(MoverTest, AProgramWithoutWhatIsLostIsSettled) {
   EXPECT_EQ(End(MoverType::kSettled).error, EPIPE) << "it has no more that is lost";
 }
 
-// It may still write to the host memory that it has.
+// It may still write to the host memory that it has, though nobody hears of it any more.
 TEST_F(MoverTest, MemoryOfALivingProgramIsNotUsedAgain) {
   StoreChunks(2);
+  line_.Reset();
   Tell({.type = MoverType::kGone, .program = 1});
-  Until([&] { return gpu_.freed == 2; });
+  EXPECT_TRUE(HearsNothing());
+  ReadDaemon();
+  told_.clear();  // what is said from now on
+  ExpectInUse(2);
+  EndProcess();
   ExpectInUse(0);
-  Until([&] { return Pool().bytes == 16 * kChunkBytes; });
+  EXPECT_EQ(gpu_.freed, 0);
 }
 
 TEST_F(MoverTest, MemoryOfAnEndedProgramIsKeptUntilTheDaemonKnows) {
   StoreChunks(2);
   line_.Reset();
-  for (int i = 0; i < 20; ++i) EXPECT_TRUE(mover_->RunOnce(kMillisecond));
+  EndProcess();
+  EXPECT_TRUE(HearsNothing());
   ExpectInUse(2);
   Tell({.type = MoverType::kGone, .program = 1});
   ExpectInUse(0);
@@ -252,7 +259,8 @@ TEST_F(MoverTest, WaitingProgramGetsWhatIsFreed) {
   LineMessage ask;
   EXPECT_EQ(recv(line.Get(), &ask, sizeof ask, MSG_DONTWAIT), static_cast<ssize_t>(sizeof ask));
   EXPECT_EQ(ask.count, 8u);
-  line_.Reset();
+  ExpectInUse(8);
+  EndProcess();
   Tell({.type = MoverType::kGone, .program = 1});
   ExpectInUse(0);
   Tell({.type = MoverType::kEvict, .program = 2, .bytes = 1});

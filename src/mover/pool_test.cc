@@ -1,9 +1,15 @@
 #include "mover/pool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
 
 namespace tessera::mover {
 namespace {
@@ -221,6 +227,30 @@ TEST_F(EarlierPool, AreFreeForTheirDomainWhenTheirProgramHasEnded) {
   EXPECT_TRUE(pool.Sweep(0));
   EXPECT_EQ(pool.FreeFor(10), 3u);
   EXPECT_EQ(pool.FreeFor(20), 1u);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+// The kernel shows a process whose first thread has ended as one that has ended.
+TEST_F(EarlierPool, AreNotFreeWhileAnyThreadOfTheirProgramLives) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] { pause(); }).detach();
+    syscall(SYS_exit, 0);
+  }
+  const auto state = [&] {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string word;
+    for (int i = 0; i < 3; ++i) stat >> word;
+    return word;
+  };
+  while (state() != "Z") std::this_thread::yield();
+  Pool pool = Next();
+  EXPECT_EQ(pool.Claim(key_, 10, child), 1u);
+  pool.Leave(1, kNever);
+  EXPECT_FALSE(pool.Sweep(0));
+  kill(child, SIGKILL);
+  waitid(P_PID, static_cast<id_t>(child), nullptr, WEXITED | WNOWAIT);
+  EXPECT_TRUE(pool.Sweep(0));
   EXPECT_EQ(waitpid(child, nullptr, 0), child);
 }
 

@@ -1,7 +1,5 @@
 #include "mover/program.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -47,14 +45,9 @@ void Program::Settle() {
   GoOnSettling();
 }
 
-void Program::Gone(bool lives) {
+void Program::Gone() {
   gone_ = true;
-  if (fd() >= 0) {
-    hung_up_ = PeerHungUp();
-    EndLine();
-  }
-  hung_up_ = hung_up_ && !lives;
-  lives_ = lives;
+  if (fd() >= 0) EndLine();
   Release();
 }
 
@@ -155,7 +148,7 @@ void Program::OnReadable() {
   std::size_t received = 0;
   const ssize_t length = ReceivePacket(fd(), buffer, fds, received);
   if (length < 0 && errno == EAGAIN) return;
-  if (length == 0 || (length < 0 && errno == ECONNRESET)) return HangUp();
+  const bool ended = length == 0 || (length < 0 && errno == ECONNRESET);
   const auto message = wire::ReadLine(std::span(buffer, static_cast<std::size_t>(std::max<ssize_t>(length, 0))));
   Result<void> right = Fail(EPROTO, "a packet that is no message, or has other descriptors than it should");
   bool prompt = true;
@@ -164,6 +157,7 @@ void Program::OnReadable() {
     CloseElsewhere(std::move(file));
     prompt = false;
   }
+  if (ended) return EndLine();
   if (prompt && message && received == DescriptorsOf(*message)) {
     Packet packet = {.message = *message};
     for (std::size_t i = 0; i < received; ++i) packet.fds.push_back(std::move(fds[i]));
@@ -172,17 +166,6 @@ void Program::OnReadable() {
   if (right) return;
   std::fprintf(stderr, "tessera-mover: program %llu: %s; its line is closed\n", static_cast<unsigned long long>(id_),
                right.error().Text().c_str());
-  EndLine();
-}
-
-// The daemon may hear of the end of a process before its line does here.
-bool Program::PeerHungUp() const {
-  pollfd line = {.fd = fd(), .events = POLLRDHUP};
-  return poll(&line, 1, 0) == 1 && (line.revents & (POLLRDHUP | POLLHUP)) != 0;
-}
-
-void Program::HangUp() {
-  hung_up_ = true;
   EndLine();
 }
 
@@ -210,24 +193,17 @@ void Program::EndLine() {
   }
 }
 
-// A process that ended writes to its host memory no more, when the daemon says that it is gone: others of its domain
-// may have it. One that only stopped to talk may still write there. One that gets another line claims what it has, but
-// not what is being copied, which is a matter of milliseconds and costs it nothing but that it stays out.
+// That it talks to nobody any more does not say that it writes no more to the host memory that it has: the pool looks
+// whether its process has ended. One that gets another line claims what it has, but not what is being copied, which is
+// a matter of milliseconds and costs it nothing but that it stays out.
 void Program::Release() {
   const bool all = copying_ == 0 && on_disk_ == 0;
-  if (!all && !lives_) return;
   stored_.EraseIf([&](std::uint64_t, const Stored& stored) {
     if (!all && stored.tier != Tier::kSlot) return false;
     held_.push_back(stored.slot);
     return true;
   });
-  for (const Slot slot : std::exchange(held_, {})) {
-    if (lives_) {
-      place_.pool.Leave(slot, MonotonicNow() + kClaimTime);
-    } else {
-      hung_up_ ? place_.pool.GiveBack(slot) : place_.pool.GiveUp(slot);
-    }
-  }
+  for (const Slot slot : std::exchange(held_, {})) place_.pool.Leave(slot, MonotonicNow() + kClaimTime);
 }
 
 // ---- copies ----

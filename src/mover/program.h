@@ -58,7 +58,7 @@ class Program : public std::enable_shared_from_this<Program> {
   // The daemon's wishes.
   void Move(Direction direction, std::uint64_t chunks);
   void Settle();
-  void Gone(bool lives);
+  void Gone();
 
   // What epoll says of the line.
   void OnReadable();
@@ -146,9 +146,7 @@ class Program : public std::enable_shared_from_this<Program> {
   // The chunk that a move to or from the file was about, when that is over. None if it was dropped meanwhile.
   Stored* EndOf(const FileMove& move);
 
-  void HangUp();
   void EndLine();
-  bool PeerHungUp() const;
   void OnCopiedForNobody(Batch& batch);
   void Release();
 
@@ -158,10 +156,8 @@ class Program : public std::enable_shared_from_this<Program> {
   const Domain domain_;
   PacketSocket line_;
   bool line_broke_ = false;  // found out while sending: it ends at the next turn
-  bool hung_up_ = false;     // it closed its end, as the process did that ended
   bool claimed_ = false;     // it has said which chunks are in the pool
   bool gone_ = false;
-  bool lives_ = false;  // it is gone, and gets another line
   std::deque<Question> questions_;
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_

@@ -60,7 +60,7 @@ UniqueFd ResidencyServer::MakeLine(Process& process) {
   if (now < residence.next_line) return {};
   residence.next_line = now + kBetweenLines;
   if (residence.number != 0 && mover_ready_)
-    mover_->Send({.type = wire::MoverType::kGone, .program = residence.number, .other = 1});
+    mover_->Send({.type = wire::MoverType::kGone, .program = residence.number});
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
   residence.number = next_number_++;

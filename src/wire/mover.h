@@ -17,8 +17,8 @@ enum class MoverType : std::uint32_t {
   kProgram = 2,  // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that a
                  // program of one domain was given is never given to one of another: a program can keep what it once
                  // had
-  kGone = 3,     // the program has ended, or is nobody's any more: all that was its own is free. other: 1 if it lives,
-                 // and gets another line, on which it says what it has
+  kGone = 3,     // the program has ended, or gets another line, on which it says what it has: what it does not claim is
+                 // free when it has ended, or after a while
   kEvict = 4,    // move this many bytes more of the program out (rounded up to chunks). From now on, until kLoad or
                  // kSettle, what it has in host memory may go on to the file
   kLoad = 5,     // move this many bytes more of the program in (rounded down to chunks)

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -38,7 +41,8 @@ inline UniqueFd Memory(std::uint64_t bytes) {
   return memory;
 }
 
-// A mover with 16 slots, and a program, 1, of which the test has the other end of the line.
+// A mover with 16 slots, and a program, 1, whose process does nothing, and of which the test has the other end of the
+// line.
 class Conversation : public testing::Test {
  protected:
   explicit Conversation(std::optional<SwapFile> file = {}) {
@@ -51,8 +55,11 @@ class Conversation : public testing::Test {
     Until([&] { return Pool().bytes == 16 * kChunkBytes; });
     auto [line, far] = Pair();
     line_ = std::move(line);
-    Tell({.type = MoverType::kProgram, .program = 1, .other = 7}, far.Get());
+    Tell({.type = MoverType::kProgram, .program = 1, .bytes = static_cast<std::uint64_t>(process_), .other = 7},
+         far.Get());
   }
+
+  ~Conversation() override { EndProcess(); }
 
   void Tell(MoverMessage message, int fd = -1) { EXPECT_TRUE(SendPacket(daemon_.Get(), BytesOf(message), fd)); }
 
@@ -119,6 +126,22 @@ class Conversation : public testing::Test {
     Until([&] { return Pool().other == chunks * kChunkBytes; });
   }
 
+  // The program's process, of which only the mover wants to know whether it has ended. It ends with its parent.
+  static pid_t StartProcess() {
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      while (true) pause();
+    }
+    return child;
+  }
+  void EndProcess() {
+    if (process_ <= 0) return;
+    kill(process_, SIGKILL);
+    EXPECT_GT(waitpid(std::exchange(process_, 0), nullptr, 0), 0);
+  }
+
+  pid_t process_ = StartProcess();
   FakeGpu gpu_;
   UniqueFd daemon_, line_;
   std::map<MoverType, MoverMessage> told_;

@@ -336,6 +336,13 @@ bool TestProgram::IsIntact() const {
 
 // ---- the mover's process ----
 
+pid_t EndedProcess() {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  return child;
+}
+
 TestSlots::TestSlots(std::uint64_t chunks) : table(memfd_create("slots", MFD_CLOEXEC)) {
   EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
@@ -419,13 +426,13 @@ void MoverProcess::Pool(std::uint64_t wanted, std::uint64_t most) {
 
 void MoverProcess::Program(std::uint64_t id, TestProgram& program, std::uint64_t domain) {
   const UniqueFd line = program.NewLine();
-  Send({.type = MoverType::kProgram, .program = id, .bytes = static_cast<std::uint64_t>(getpid()), .other = domain},
+  Send({.type = MoverType::kProgram, .program = id, .bytes = static_cast<std::uint64_t>(program.pid), .other = domain},
        line.Get());
   programs_[id] = &program;
 }
 
-void MoverProcess::Forget(std::uint64_t id, bool lives) {
-  Send({.type = MoverType::kGone, .program = id, .other = lives ? 1u : 0u});
+void MoverProcess::Forget(std::uint64_t id) {
+  Send({.type = MoverType::kGone, .program = id});
   programs_.erase(id);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <deque>
 #include <functional>
@@ -59,6 +60,7 @@ class TestProgram {
 
   // Called in place of the answer that this type of message has; the descriptors are those that came along.
   std::map<wire::LineType, std::function<void(const wire::LineMessage&, std::span<UniqueFd>)>> instead;
+  pid_t pid = getpid();  // as the mover is told
   bool freed_fails = false;
   bool taken_fails = false;
   std::map<wire::LineType, int> seen;
@@ -91,6 +93,9 @@ class TestProgram {
   std::map<std::uint64_t, Chunk> chunks_;
   std::vector<ino_t> host_memories_;
 };
+
+// The pid of a process that has ended.
+pid_t EndedProcess();
 
 // A swap file and its table, which outlive movers as they do with the daemon.
 struct TestFile {
@@ -126,7 +131,7 @@ class MoverProcess {
   void Send(wire::MoverMessage message, int fd = -1);
   void Pool(std::uint64_t wanted, std::uint64_t most);  // in chunks
   void Program(std::uint64_t id, TestProgram& program, std::uint64_t domain = 0);
-  void Forget(std::uint64_t id, bool lives = false);
+  void Forget(std::uint64_t id);
 
   // Lets programs and daemon talk until the condition holds. False if it does not in 30 s, or the mover ended before.
   bool Until(const std::function<bool()>& condition);
