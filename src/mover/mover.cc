@@ -29,7 +29,7 @@ constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: th
 }  // namespace
 
 Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
-             std::optional<SwapFile> file)
+             std::optional<SwapFile> file, Nanos patience)
     : gpu_(gpu),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       daemon_(epoll_.Get(), std::move(daemon)),
@@ -43,7 +43,8 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, 
              .tell =
                  [this](const auto& message) {
                    if (!daemon_.Send(BytesOf(message))) daemon_gone_ = true;
-                 }},
+                 },
+             .patience = patience},
       disk_(file_ ? std::make_unique<Disk>(gpu, *file_) : nullptr),
       grower_(gpu, std::move(may_grow)) {
   epoll_event event = {.events = EPOLLIN, .data = {.fd = grower_.fd()}};
@@ -82,6 +83,8 @@ void Mover::Wait(Nanos most) {
   if (copier_.busy()) most = std::min(most, kLookForCopies);
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
+  const bool asks = std::ranges::any_of(programs_, [](const auto& each) { return each.second->IsAsked(); });
+  if (asks) most = std::min(most, place_.patience / 10);  // to see that it is late
   most = std::max<Nanos>(most, 0);
   const timespec time = {.tv_sec = most / kSecond, .tv_nsec = most % kSecond};
   pollfd poll = {.fd = epoll_.Get(), .events = POLLIN};

@@ -15,9 +15,9 @@ namespace tessera::mover {
 class Mover {
  public:
   // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `slots`: the pool's table. `file`: the pool's second
-  // tier, if it has one.
+  // tier, if it has one. `patience`: with programs, for an answer; others wait for them a tenth of it.
   Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
-        std::optional<SwapFile> file = {});
+        std::optional<SwapFile> file = {}, Nanos patience = kPatience);
 
   // Until the daemon closes its end, or the GPU is of no use any more.
   Result<void> Run();

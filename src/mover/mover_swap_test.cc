@@ -7,7 +7,8 @@ namespace {
 // Four slots, of which the last is for what comes back. Another program needs more than there are.
 class MoverSwapTest : public Conversation {
  protected:
-  MoverSwapTest() : Conversation(*SwapFile::Open(Memory(8 * kChunkBytes), Memory(8 * wire::kTableEntryBytes))) {
+  explicit MoverSwapTest(Nanos patience = kPatience)
+      : Conversation(*SwapFile::Open(Memory(8 * kChunkBytes), Memory(8 * wire::kTableEntryBytes)), patience) {
     Tell({.type = MoverType::kPool, .bytes = 4 * kChunkBytes, .other = 4 * kChunkBytes});
     Until([&] { return Pool().bytes == 4 * kChunkBytes; });
     auto [line, far] = Pair();
@@ -65,6 +66,32 @@ TEST_F(MoverSwapTest, ChunkDroppedWhileTheDiskWrites) {
   gpu_.LetDiskGoOn();
   ExpectInUse(1);
   EXPECT_TRUE(HearsNothing());
+}
+
+// Stopped by a debugger, say.
+class MoverSwapSilent : public MoverSwapTest {
+ protected:
+  MoverSwapSilent() : MoverSwapTest(2 * kSecond) {}
+};
+
+TEST_F(MoverSwapSilent, OthersDoNotWaitForWhatItKeeps) {
+  StoreChunks(3);
+  EvictOther(2);
+  EXPECT_EQ(Hear().type, LineType::kFiled);
+  EXPECT_EQ(Hear().type, LineType::kFiled);
+  EXPECT_EQ(End(MoverType::kEvicted).error, ENOMEM);
+  Say(LineType::kReleased, {1});
+  Say(LineType::kReleased, {2});
+  EvictOther(1);
+  LineMessage ask;
+  Until([&] { return recv(other_line_.Get(), &ask, sizeof ask, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask); });
+  EXPECT_EQ(ask.type, LineType::kEvict) << "a late answer is as good as any";
+}
+
+TEST_F(MoverSwapSilent, ItsLineEnds) {
+  Move(MoverType::kEvict, 1);
+  EXPECT_EQ(Hear().type, LineType::kEvict);
+  EXPECT_EQ(End(MoverType::kEvicted).error, EPIPE);
 }
 
 }  // namespace

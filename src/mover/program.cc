@@ -74,6 +74,11 @@ void Program::Starve() {
 }
 
 void Program::GoOn() {
+  if (SilentFor(place_.patience)) {
+    std::fprintf(stderr, "tessera-mover: program %llu: it does not answer; its line is closed\n",
+                 static_cast<unsigned long long>(id_));
+    line_broke_ = true;
+  }
   if (line_broke_) EndLine();
   if (fd() < 0) return;
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
@@ -108,7 +113,7 @@ void Program::GoOn() {
 void Program::Ask(Direction direction, std::uint32_t count) {
   const LineType type = direction == Direction::kOut ? LineType::kEvict : LineType::kLoad;
   Send({.type = type, .count = count});
-  questions_.push_back({.type = type, .asked = count});
+  Expect({.type = type, .asked = count});
   TaskOf(direction).left -= count;
 }
 
@@ -187,6 +192,7 @@ void Program::EndLine() {
   if (std::exchange(settling_, false)) TellSettled(EPIPE);
   LeaveFile();
   questions_.clear();
+  asked_at_ = kNever;
   if (active_) TaskOf(*active_).left += under_way;
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
     if (TaskOf(direction).pending) Finish(direction, TaskOf(direction).left, EPIPE);
@@ -254,7 +260,7 @@ void Program::GiveStored(const std::shared_ptr<Batch>& batch) {
   }
   Send(message, fds);
   PassFault("mover.stored.sent");
-  questions_.push_back({.type = LineType::kStored, .batch = batch});
+  Expect({.type = LineType::kStored, .batch = batch});
 }
 
 void Program::GiveLoaded(const std::shared_ptr<Batch>& batch) {
@@ -263,7 +269,7 @@ void Program::GiveLoaded(const std::shared_ptr<Batch>& batch) {
   for (const Batch::Entry& entry : batch->entries) chunks.push_back(entry.chunk);
   Say(LineType::kLoaded, chunks);
   PassFault("mover.loaded.sent");
-  questions_.push_back({.type = LineType::kLoaded, .batch = batch});
+  Expect({.type = LineType::kLoaded, .batch = batch});
 }
 
 // The chunks stay where they are. No more are asked for if there is an error.

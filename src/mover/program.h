@@ -18,6 +18,9 @@ namespace tessera::mover {
 // So long a program that lives may claim what it has in the pool, after its line or its mover has ended. It asks for
 // another line each second.
 inline constexpr Nanos kClaimTime = 10 * kSecond;
+// So long a program may take for an answer, which a thread of its own gives after some driver calls. One that was
+// stopped meanwhile asks for another line when it goes on.
+inline constexpr Nanos kPatience = 10 * kSecond;
 // What a program may have in host memory of no pool, in chunks: 2 TiB. No end of it would be no end of answers.
 inline constexpr std::uint64_t kMostOrphans = 1u << 16;
 
@@ -28,7 +31,8 @@ struct Workplace {
   Copier& copier;
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
-  std::optional<Error> broken;                          // the GPU is of no use any more
+  Nanos patience = kPatience;                           // with programs
+  std::optional<Error> broken = {};                     // the GPU is of no use any more
 
   // The second tier of the pool, where there is one.
   SwapFile* file = nullptr;
@@ -71,8 +75,9 @@ class Program : public std::enable_shared_from_this<Program> {
   std::optional<std::uint64_t> Oldest() const;
   // Has that brought to the file. False: the file has no place.
   bool FileOldest();
-  std::uint64_t Filing() const;  // chunks on their way to the file
-  bool Storing() const;          // anything is on its way to a slot
+  std::uint64_t Filing() const;                         // chunks on their way to the file, that others may wait for
+  bool Storing() const;                                 // anything is on its way to a slot, likewise
+  bool IsAsked() const { return asked_at_ != kNever; }  // it has to answer
 
   // Asks the program for as much as there is room for, and ends moves that are done.
   void GoOn();
@@ -113,6 +118,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Result<void> OnReleased(const wire::LineMessage& message);
   Result<void> OnHeld(const wire::LineMessage& message);
   Result<void> OnAdoptFiled(const wire::LineMessage& message);
+  void Expect(Question question);
   Result<Question> Answered(wire::LineType question);
   Result<void> AnsweredAsk(wire::LineType question, std::uint32_t count);
   Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
@@ -147,6 +153,10 @@ class Program : public std::enable_shared_from_this<Program> {
   Stored* EndOf(const FileMove& move);
 
   void EndLine();
+  // Whether it has had the question that comes next for longer than this.
+  bool SilentFor(Nanos most) const { return IsAsked() && MonotonicNow() - asked_at_ > most; }
+  // Others wait no longer for what it may do.
+  bool Silent() const { return SilentFor(place_.patience / 10); }
   void OnCopiedForNobody(Batch& batch);
   void Release();
 
@@ -159,6 +169,7 @@ class Program : public std::enable_shared_from_this<Program> {
   bool claimed_ = false;     // it has said which chunks are in the pool
   bool gone_ = false;
   std::deque<Question> questions_;
+  Nanos asked_at_ = kNever;                      // since when it has the first of them before it
   std::vector<std::shared_ptr<Batch>> batches_;  // copied now, or to be answered
   std::size_t copying_ = 0;                      // of batches_
   StoredChunks stored_;

@@ -69,11 +69,17 @@ Result<void> Program::OnPacket(Packet packet) {
   }
 }
 
+void Program::Expect(Question question) {
+  if (questions_.empty()) asked_at_ = MonotonicNow();
+  questions_.push_back(std::move(question));
+}
+
 // Takes the question that comes next, if it is of this type.
 Result<Program::Question> Program::Answered(LineType type) {
   if (questions_.empty() || questions_.front().type != type) return Wrong("it answered what it was not asked");
   Question question = std::move(questions_.front());
   questions_.pop_front();
+  asked_at_ = questions_.empty() ? kNever : MonotonicNow();
   return question;
 }
 

@@ -12,12 +12,12 @@ namespace tessera::mover {
 using wire::LineMessage;
 using wire::LineType;
 
-std::uint64_t Program::Filing() const { return stored_.Count(Tier::kFiling); }
+std::uint64_t Program::Filing() const { return fd() < 0 || Silent() ? 0 : stored_.Count(Tier::kFiling); }
 
 bool Program::Storing() const {
   const bool asked = active_ == Direction::kOut && Asked() > 0;
   const auto goes = [](const auto& batch) { return batch->direction == Direction::kOut; };
-  return fd() >= 0 && (asked || std::ranges::any_of(batches_, goes));
+  return fd() >= 0 && !Silent() && (asked || std::ranges::any_of(batches_, goes));
 }
 
 bool Program::Filed() const {
@@ -29,7 +29,7 @@ bool Program::Filed() const {
 std::optional<std::uint64_t> Program::Oldest() const {
   std::optional<std::uint64_t> oldest;
   // Not of what comes back: it may be on its way already.
-  if (!rests_ || fd() < 0 || active_ == Direction::kIn || stored_.Count(Tier::kSlot) == 0) return oldest;
+  if (!rests_ || fd() < 0 || Silent() || active_ == Direction::kIn || stored_.Count(Tier::kSlot) == 0) return oldest;
   for (const auto& [chunk, stored] : stored_) {
     if (stored.tier == Tier::kSlot) oldest = std::min(oldest.value_or(UINT64_MAX), stored.number);
   }
@@ -88,7 +88,7 @@ void Program::GoOnSettling() {
   settling_ = false;
   if (lost_ > 0 || file_error_ != 0) return TellSettled(lost_ > 0 ? ESTALE : file_error_);
   Say(LineType::kSettle, {});
-  questions_.push_back({.type = LineType::kSettle});
+  Expect({.type = LineType::kSettle});
 }
 
 // Nobody has a slot for what is to come back, nor will have one.
@@ -154,7 +154,7 @@ void Program::SayFiled(const std::shared_ptr<FileMove>& move) {
   message.key[0] = place_.file->KeyOf(move->place);
   Send(message);
   PassFault("mover.filed.sent");
-  questions_.push_back({.type = LineType::kFiled, .move = move});
+  Expect({.type = LineType::kFiled, .move = move});
 }
 
 Stored* Program::EndOf(const FileMove& move) {
@@ -190,7 +190,7 @@ void Program::SayRead(const std::shared_ptr<FileMove>& move) {
   const int fd = place_.pool.MemoryOf(move->slot).fd.Get();
   Send(message, {&fd, 1});
   PassFault("mover.read.sent");
-  questions_.push_back({.type = LineType::kRead, .move = move});
+  Expect({.type = LineType::kRead, .move = move});
 }
 
 Result<void> Program::OnHeld(const LineMessage& message) {

@@ -45,12 +45,12 @@ inline UniqueFd Memory(std::uint64_t bytes) {
 // line.
 class Conversation : public testing::Test {
  protected:
-  explicit Conversation(std::optional<SwapFile> file = {}) {
+  explicit Conversation(std::optional<SwapFile> file = {}, Nanos patience = kPatience) {
     auto [own, other] = Pair();
     daemon_ = std::move(own);
     mover_ = std::make_unique<Mover>(
         gpu_, std::move(other), [] { return Result<void>{}; }, *KeyTable::Open(Memory(128 * wire::kTableEntryBytes)),
-        std::move(file));
+        std::move(file), patience);
     Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 16 * kChunkBytes});
     Until([&] { return Pool().bytes == 16 * kChunkBytes; });
     auto [line, far] = Pair();
