@@ -37,7 +37,8 @@ bool Give(int socket, const Bequest& bequest) {
   const auto say = [&](MoverType type, std::uint64_t number, int fd) {
     return SendPacket(socket, BytesOf(MoverMessage{.type = type, .bytes = number}), fd);
   };
-  if (!say(MoverType::kSlotsTable, 0, bequest.slots_table)) return false;
+  const MoverMessage first = {.type = MoverType::kSlotsTable, .other = wire::kBequestVersion};
+  if (!SendPacket(socket, BytesOf(first), bequest.slots_table)) return false;
   if (bequest.file >= 0 &&
       (!say(MoverType::kFile, 0, bequest.file) || !say(MoverType::kFileTable, 0, bequest.file_table)))
     return false;

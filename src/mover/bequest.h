@@ -18,8 +18,8 @@ struct Bequest {
   std::vector<std::pair<std::uint64_t, int>> slots;  // numbers and descriptors
 };
 
-// A socket of this name in the run directory, at which the next daemon asks for it (wire/mover.h says how). One that a
-// mover before it left there is no more.
+// A socket of this name in the run directory, at which the next daemon asks for it (wire/mover.h says how). The name
+// stays there after it; one that a mover before left is no more.
 Result<UniqueFd> ListenForHeirs(const std::string& path);
 
 // Gives all of it to the daemon that asks, if that is of the same user. True: one has it. False: nobody came for

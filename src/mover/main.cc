@@ -143,8 +143,7 @@ Result<void> Work(const Options& options) {
                              .slots = mover.Slots()};
     GiveToHeir(listener.Get(), bequest, kKeepFor, [&] { return mover.IsNeeded(); });
   }
-  unlink(options.bequeath.c_str());
-  return ran;
+  return ran;  // the socket's name stays: by now it may be that of the next mover
 }
 
 void ReportFailure(const Error& error) {

@@ -418,7 +418,7 @@ class DaemonLost : public testing::Test {
   void ExpectEnds(MoverProcess& mover) {
     const int status = mover.Wait();
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    EXPECT_NE(access(path_.c_str(), F_OK), 0);
+    EXPECT_FALSE(ConnectSeqpacket(path_.c_str()));
   }
   void ExpectBack(TestProgram& program, TestSlots& slots) {
     MoverProcess mover({.slots = &slots});
@@ -516,6 +516,17 @@ TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
   mover.CloseSocket();
   EXPECT_FALSE(slots.TakeFrom(path_));
   EXPECT_TRUE(program.IsIntact());
+}
+
+// One that is late, and knows nothing of the other.
+TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
+  MoverProcess old({.bequeath = path_});
+  old.Await(0, MoverType::kReady);
+  MoverProcess mover({.bequeath = path_});
+  mover.Await(0, MoverType::kReady);
+  old.CloseSocket();
+  old.Wait();
+  EXPECT_TRUE(ConnectSeqpacket(path_.c_str()));
 }
 
 TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {

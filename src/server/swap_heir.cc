@@ -1,14 +1,15 @@
 #include "server/swap_heir.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/seqpacket.h"
 #include "server/log.h"
 #include "wire/mover.h"
@@ -20,7 +21,8 @@ using wire::MoverType;
 
 namespace {
 
-constexpr int kMostSilenceMs = 5000;
+// A mover lets its copies end first, for 5 s at most.
+constexpr Nanos kMostWaiting = 10 * kSecond;
 
 bool IsOurs(int socket) {
   ucred peer{};
@@ -36,16 +38,19 @@ std::uint64_t SizeOf(const UniqueFd& file) {
 }  // namespace
 
 std::optional<KeptSwap> TakeKeptSwap(const std::string& path) {
-  const UniqueFd socket = ConnectSeqpacket(path.c_str(), kMostSilenceMs);
+  const Nanos end = MonotonicNow() + kMostWaiting;
+  const UniqueFd socket = ConnectSeqpacket(path.c_str(), kMostWaiting / kMillisecond);
   if (!socket || !IsOurs(socket.Get())) return {};
-  const timeval limit{.tv_sec = kMostSilenceMs / 1000, .tv_usec = 0};
-  setsockopt(socket.Get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   UniqueFd file, file_table;
   std::optional<SwapSlots> slots;
   while (true) {
     alignas(8) std::array<std::byte, sizeof(MoverMessage)> packet;
     UniqueFd fd;
-    const ssize_t length = ReceivePacket(socket.Get(), packet, &fd);
+    pollfd poll = {.fd = socket.Get(), .events = POLLIN};
+    ::poll(&poll, 1, static_cast<int>(std::max<Nanos>(end - MonotonicNow(), 0) / kMillisecond));
+    const ssize_t length = poll.revents != 0 ? ReceivePacket(socket.Get(), packet, &fd) : -1;
+    // It ended when it saw that nobody has anything there.
+    if (!slots && poll.revents != 0 && length <= 0) return {};
     const auto message =
         length > 0 ? wire::ReadMover(std::span(packet).first(static_cast<std::size_t>(length))) : std::nullopt;
     if (!message) {
@@ -54,6 +59,12 @@ std::optional<KeptSwap> TakeKeptSwap(const std::string& path) {
     }
     if (message->type == MoverType::kAll) break;
     if (message->type == MoverType::kSlotsTable) {
+      if (message->other != wire::kBequestVersion) {
+        log::Warn(
+            "the mover of an earlier daemon is of another version of Tessera: what programs have in host memory "
+            "stays there. Stop programs before an upgrade");
+        return {};
+      }
       slots = SwapSlots::Over(std::move(fd));
     } else if (message->type == MoverType::kFile) {
       file = OutOfTheWay(std::move(fd));

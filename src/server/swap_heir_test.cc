@@ -35,8 +35,9 @@ class SwapHeir : public testing::Test {
     EXPECT_EQ(listen(listener_.Get(), 1), 0);
   }
   ~SwapHeir() override { unlink(path_.c_str()); }
-  void Say(MoverType type, std::uint64_t number = 0, int fd = -1) {
-    EXPECT_TRUE(SendPacket(line_.Get(), wire::BytesOf(MoverMessage{.type = type, .bytes = number}), fd));
+  void Say(MoverType type, std::uint64_t number = 0, int fd = -1, std::uint64_t version = wire::kBequestVersion) {
+    const MoverMessage message = {.type = type, .bytes = number, .other = type == MoverType::kSlotsTable ? version : 0};
+    EXPECT_TRUE(SendPacket(line_.Get(), wire::BytesOf(message), fd));
   }
   std::optional<KeptSwap> Take(const std::function<void()>& say) {
     std::thread mover([&] {
@@ -88,6 +89,19 @@ TEST_F(SwapHeir, GetsNothingOfAMoverThatDiesMeanwhile) {
   const UniqueFd table = Memory(64);
   EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get()); }));
   EXPECT_FALSE(answered_);
+}
+
+TEST_F(SwapHeir, GetsNothingOfAnotherVersion) {
+  const UniqueFd table = Memory(64);
+  EXPECT_FALSE(Take([&] {
+    Say(MoverType::kSlotsTable, 0, table.Get(), wire::kBequestVersion + 1);
+    Say(MoverType::kAll);
+  }));
+  EXPECT_FALSE(answered_);
+}
+
+TEST_F(SwapHeir, GetsNothingOfAMoverThatEndsFirst) {
+  EXPECT_FALSE(Take([] {}));
 }
 
 TEST_F(SwapHeir, GetsNothingWhereNobodyListens) { EXPECT_FALSE(TakeKeptSwap(path_ + "-not")); }

@@ -1,6 +1,7 @@
 // What the daemon and the mover of a GPU say to each other over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
 // packet is one MoverMessage. Both are of one build, so there is no version. The daemon's end closed: the mover
-// keeps what programs have for the next daemon, for a while, and ends.
+// keeps what programs have for the next daemon, for a while, and ends. That one may be of another build: what it gets
+// then has a version.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +42,15 @@ enum class MoverType : std::uint32_t {
   kSlotTaken = 75,  // it has the slot of this number, or will never have it (kSlotGone came before)
   // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, the slots as
   // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them
-  kSlotsTable = 76,
+  kSlotsTable = 76,  // the first one. other: kBequestVersion
   kFile = 77,
   kFileTable = 78,
   kAll = 79,
   kFailed = 71,  // the mover cannot work at all and ends. error: errno value; text says why
 };
+
+// Changes with these messages, and with what is in the tables, a slot or the swap file.
+inline constexpr std::uint64_t kBequestVersion = 1;
 
 // For each slot of the pool, and for each place in the swap file, the mover keeps so many bytes in memory that the
 // daemon keeps.
