@@ -31,16 +31,27 @@ Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::strin
   return reserve;
 }
 
-// The pool of one GPU of so many.
-Result<std::uint64_t> SwapFor(const std::string& setting, std::size_t gpus) {
-  std::uint64_t free = 0;
+std::uint64_t FreeRam() {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string line; std::getline(meminfo, line);) {
-    if (line.starts_with("MemAvailable:")) free = std::strtoull(line.c_str() + 13, nullptr, 10) * kKiB;
+    if (line.starts_with("MemAvailable:")) return std::strtoull(line.c_str() + 13, nullptr, 10) * kKiB;
   }
+  return 0;
+}
+
+// The pool of one GPU of so many.
+Result<std::uint64_t> SwapFor(const std::string& setting, std::uint64_t free, std::size_t gpus) {
   auto size = ParseSize(setting.empty() ? "50%" : setting, free);
   if (!size) return size;
   return *size / std::max<std::size_t>(gpus, 1);
+}
+
+// In bytes, which is what a mover takes: a percentage is of what is free as the daemon starts.
+Result<std::string> FloorFor(const std::string& setting, std::uint64_t free) {
+  if (setting.empty()) return setting;
+  const auto floor = ParseSize(setting, free);
+  if (!floor) return std::unexpected(floor.error());
+  return std::to_string(*floor);
 }
 
 // The file of one GPU of so many.
@@ -170,15 +181,24 @@ void Daemon::Beat() {
 Result<void> Daemon::FindGpus() {
   auto found = driver_->List();
   if (!found) return std::unexpected(found.error());
+  // The configuration is the node's as well: its file is for the daemon that serves the node.
+  if (setup_.exit_when_idle && !setup_.config.swap_file.empty()) {
+    log::Warn("swap.file is not used by a daemon that ends with its programs");
+    setup_.config.swap_file.clear();
+  }
+  const std::uint64_t free = FreeRam();
   for (GpuInfo& info : *found) {
     auto reserve = ReserveFor(info, driver_->IsSoft(), setup_.config.memory_reserve);
     if (!reserve) return std::unexpected(reserve.error());
     const auto index = static_cast<std::uint32_t>(gpus_.size());
     log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
-    auto swap = SwapFor(setup_.config.swap_size, found->size());
+    auto swap = SwapFor(setup_.config.swap_size, free, found->size());
     if (!swap) return std::unexpected(swap.error());
+    auto floor = FloorFor(setup_.config.swap_floor, free);
+    if (!floor) return std::unexpected(floor.error());
     auto setup = SwapSetupFor(info, index, found->size(), *swap);
     if (!setup) return std::unexpected(setup.error());
+    setup->floor = std::move(*floor);
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
                                                 std::move(*setup)));
     gpus_.back()->OnJoin([this](Process& process) {

@@ -112,6 +112,16 @@ TEST_F(DaemonTest, AReusedPidIsNoOwner) {
   EXPECT_FALSE(Find(daemon, "theirs"));
 }
 
+// It may have the node's configuration, whose file only the node's daemon can make.
+TEST_F(DaemonTest, OneThatEndsWithItsProgramsMakesNoSwapFile) {
+  Config config;
+  config.swap_size = "1G";
+  config.swap_file = run_dir_ + "/swap";
+  config.swap_file_size = "1T";
+  TestDaemon daemon({.config = config, .exit_when_idle = true, .run_dir = run_dir_});
+  EXPECT_EQ(daemon.Api().Gpus()->at(0).swap.value().file, 0u);
+}
+
 TEST_F(DaemonTest, VGpusOfAMissingGpuAreKept) {
   {
     TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});

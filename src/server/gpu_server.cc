@@ -75,7 +75,7 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
         return StartMover(loop_,
                           {.gpu_uuid = FormatUuid(info_.uuid),
                            .soft = swap_.soft,
-                           .floor = config_.swap_floor,
+                           .floor = swap_.floor,
                            .slots = swap_.slots.get(),
                            .file = swap_.file.file.Get(),
                            .table = swap_.file.table.Get(),

@@ -22,6 +22,7 @@ namespace tessera::server {
 
 struct SwapSetup {
   std::uint64_t bytes = 0;           // of host memory that may hold what does not fit; 0: memory is not swapped
+  std::string floor;                 // host memory that stays free, bytes; empty: the mover's default
   bool soft = false;                 // the GPU is a soft one
   SwapFile file;                     // what may hold more, if it has bytes
   std::unique_ptr<SwapSlots> slots;  // what an earlier daemon's programs have, if there is anything

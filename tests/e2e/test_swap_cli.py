@@ -31,6 +31,17 @@ class SwapTest(SoftGpuTest):
         return done.stderr
 
 
+class Floor(SwapTest):
+    CONFIG = '[swap]\nsize = "2G"\nfloor = "1%"\n'
+
+    def test_a_floor_in_percent_of_the_free_ram(self):
+        self.create("team")
+        shell = self.shell_with_context("team")
+        shell.ok("allocate", "alloc", 256 * MIB)
+        self.tessera("evict", shell.pid)
+        self.assertEqual(self.process(shell.pid)["memory_swapped_bytes"], 256 * MIB)
+
+
 class Evict(SwapTest):
     BYTES = 256 * MIB  # whole chunks
 
