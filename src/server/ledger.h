@@ -46,6 +46,7 @@ class Ledger {
   bool HasPromise(VgpuId id) const { return accounts_.at(id).terms.limit.has_value(); }
 
   std::uint64_t Capacity() const { return capacity_; }
+  std::uint64_t CapacityWithSwap() const { return capacity_ + swap_of_all_; }
   std::uint64_t Reserve() const { return reserve_; }
   std::uint64_t Promised() const { return promised_; }  // sum of the limits
   std::uint64_t Held() const { return held_; }

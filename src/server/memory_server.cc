@@ -49,7 +49,7 @@ void MemoryServer::Close(VgpuId id) {
 
 void MemoryServer::Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts) {
   use.vgpu = id;
-  use.reserved = std::min(bytes, ledger_.Capacity());
+  use.reserved = std::min(bytes, ledger_.CapacityWithSwap());
   use.contexts = std::min<std::uint32_t>(contexts, ledger_.Capacity() / std::max<std::uint64_t>(context_bytes_, 1));
   use.context_bytes = use.contexts * context_bytes_;
   accounts_.at(id).uses.push_back(&use);

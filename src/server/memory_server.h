@@ -53,8 +53,8 @@ class MemoryServer {
   Result<void> Change(VgpuId id, const MemoryTerms& terms);
   void Close(VgpuId id);  // when no process is left
 
-  // `bytes` and `contexts` are what the process holds already, after a reconnect: accepted as it says, up to the GPU's
-  // size.
+  // `bytes` and `contexts` are what the process holds already, after a reconnect: accepted as it says, up to what
+  // GPU and swap hold together.
   void Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts);
   void Leave(MemoryUse& use);
 

@@ -124,6 +124,18 @@ TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
   EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB);
 }
 
+// What it says after a restart of the daemon: it has more than the GPU, the rest in host memory.
+TEST(MemoryServerWithSwap, WhoComesBackIsChargedForWhatItHasInHostMemory) {
+  MemoryServer memory{Ledger(0, kCapacity, 0, 5 * kGiB, 8 * kGiB), kContext};
+  Member large, liar;
+  ASSERT_TRUE(memory.Open(1, {}));
+  memory.Join(1, large.use, 12 * kGiB, 0);
+  EXPECT_EQ(memory.Ledger().Held(1), 12 * kGiB);
+  ASSERT_TRUE(memory.Open(2, {}));
+  memory.Join(2, liar.use, UINT64_MAX, 0);
+  EXPECT_EQ(memory.Ledger().Held(2), 18 * kGiB) << "what GPU, pool and file hold";
+}
+
 TEST_F(MemoryServerTest, ContextsCostUntilTheyAreDropped) {
   EXPECT_EQ(memory_.AddContext(a_.use), kContext);
   EXPECT_EQ(memory_.AddContext(a_.use), kContext);
