@@ -197,6 +197,27 @@ TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
   EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
 }
 
+TEST_F(BoundsTest, FiguresAreOfNow) {
+  Member& first = Idle(8);
+  EXPECT_EQ(residency_.FiguresNow().decision, "all that is in use fits: 512 MiB of 640 MiB");
+  Member& second = Idle(2);
+  first.process.gate.state = second.process.gate.state = State::kRunning;
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait);
+  EXPECT_TRUE(residency_.FiguresNow().turns);
+  // Nothing is out yet, and the one that wanted more ends.
+  second.vgpu.processes.clear();
+  residency_.Leave(second.process);
+  CarryAll();
+  first.process.page->swapped = 0;
+  residency_.Work();
+  EXPECT_FALSE(residency_.FiguresNow().turns);
+  EXPECT_EQ(residency_.FiguresNow().turn, 0);
+  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u);
+  on_mover_(nullptr);
+  residency_.Work();
+  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u) << "it is of no use now";
+}
+
 TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
   Member& first = Idle(6, 0);
   Member& second = Idle(0, 1);

@@ -1,6 +1,7 @@
 // What ResidencyServer tells of where memory lies.
 #include <algorithm>
 
+#include "base/size.h"
 #include "server/chunks.h"
 #include "server/residency_server.h"
 
@@ -146,6 +147,11 @@ bool ResidencyServer::Pressed() const {
 }
 
 ResidencyServer::Figures ResidencyServer::FiguresNow() const {
+  // The policy hears of nothing while nothing is pressed, and what one mover died of matters no more then.
+  std::string decision = was_pressed_
+                             ? policy_.Why()
+                             : "all that is in use fits: " + FormatSize(Used()) + " of " + FormatSize(host_.capacity());
+  if (!why_no_mover_.empty() && (was_pressed_ || failed_starts_ > 0)) decision = why_no_mover_;
   return {.swap_max = swap_max_,
           .pool = pool_,
           .pool_used = pool_used_,
@@ -154,9 +160,9 @@ ResidencyServer::Figures ResidencyServer::FiguresNow() const {
           .file_error = file_error_,
           .capacity = host_.capacity(),
           .mover = MoverPid(),
-          .decision = why_no_mover_.empty() ? policy_.Why() : why_no_mover_,
-          .turns = policy_.CurrentMode() == sched::Residency::Mode::kTurns,
-          .turn = policy_.TurnLength()};
+          .decision = std::move(decision),
+          .turns = was_pressed_ && policy_.CurrentMode() == sched::Residency::Mode::kTurns,
+          .turn = was_pressed_ ? policy_.TurnLength() : 0};
 }
 
 }  // namespace tessera::server
