@@ -177,17 +177,19 @@ void AddFreeze(CommandLine& line, const char* name, const char* description, con
 }
 
 void AddEvict(CommandLine& line) {
-  CLI::App& evict = AddCommand(line.app, "evict",
-                               "Move programs' memory from their GPU to host memory\n"
-                               "Returns when it is there. What of it cannot be moved stays. The programs stand still\n"
-                               "meanwhile; the memory comes back when they have work, so freeze them to keep it out.\n"
-                               "Targets are as with 'tessera freeze'.",
-                               "Examples:\n"
-                               "  tessera evict notebook\n"
-                               "  tessera evict 4711 --to 2G\n"
-                               "\n"
-                               "Exit status:\n"
-                               "  0 when it was moved, 1 when not all of it was, or not within 30 seconds.");
+  CLI::App& evict =
+      AddCommand(line.app, "evict",
+                 "Move programs' memory from their GPU to host memory\n"
+                 "Returns when it is there, however long that takes. What of it cannot be moved stays, and\n"
+                 "what memory.swap.max leaves no room for. The programs stand still meanwhile; the memory\n"
+                 "comes back as soon as they have work, so freeze them to keep it out.\n"
+                 "Targets are as with 'tessera freeze'.",
+                 "Examples:\n"
+                 "  tessera evict notebook\n"
+                 "  tessera evict 4711 --to 2G\n"
+                 "\n"
+                 "Exit status:\n"
+                 "  0 when it was moved, 1 when not all of it was, or when nothing was moved for 30 s.");
   struct Choices {
     std::vector<std::string> targets;
     std::string keep = "0";
@@ -198,7 +200,7 @@ void AddEvict(CommandLine& line) {
       ->expected(1, -1)
       ->type_name("VGPU")
       ->check(Checked(TargetPath));
-  evict.add_option("--to", choices.keep, "how much of each may stay on the GPU (default 0)")
+  evict.add_option("--to", choices.keep, "how much of each may stay on the GPU, contexts included (default 0)")
       ->type_name("SIZE")
       ->check(Checked([](const std::string& size) { return ParseSize(size); }));
   AddCommon(evict, line.common, kAll);

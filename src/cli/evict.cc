@@ -15,12 +15,11 @@
 namespace tessera::cli {
 namespace {
 
-constexpr Nanos kPatience = 30 * kSecond;
 constexpr std::chrono::milliseconds kAskAgain(100);
 
 // Until what the daemon began has come to its end.
 Result<void> Await(const ApiClient& client, const std::string& target, const Json& evictions) {
-  const Nanos deadline = MonotonicNow() + kPatience;
+  Patience patience;
   for (;;) {
     const auto processes = client.Get("/v1/processes");
     if (!processes) return std::unexpected(processes.error());
@@ -29,8 +28,8 @@ Result<void> Await(const ApiClient& client, const std::string& target, const Jso
     if (left == 0)
       return Fail(ENOMEM, "not all memory of " + target + " could be moved: " + error,
                   "see 'tessera gpus' and the daemon's log");
-    if (MonotonicNow() > deadline)
-      return Fail(ETIMEDOUT, FormatSize(left) + " of " + target + " are still to be moved after 30 s",
+    if (!patience.Lasts(left, MonotonicNow()))
+      return Fail(ETIMEDOUT, FormatSize(left) + " of " + target + " are still to be moved, and nothing was for 30 s",
                   "see 'tessera gpus' and the daemon's log");
     std::this_thread::sleep_for(kAskAgain);
   }
@@ -61,6 +60,12 @@ EvictionStanding StandingOf(const Json& evictions, const Json& processes) {
     if (const std::string error = TextField(*found, "evict_error"); !error.empty()) standing.error = error;
   }
   return standing;
+}
+
+bool Patience::Lasts(std::uint64_t left, Nanos now) {
+  if (left < left_) ends_ = now + kPatience;
+  left_ = left;
+  return now < ends_;
 }
 
 Result<int> Evict(const Common& common, const std::vector<std::string>& targets, const std::string& keep) {

@@ -38,5 +38,15 @@ TEST(StandingOf, WhoHasEndedIsDone) {
   EXPECT_EQ(standing.error, "");
 }
 
+TEST(Patience, LastsAsLongAsMemoryIsMoved) {
+  Patience patience;
+  const Nanos begin = 1000 * kSecond;
+  Nanos now = begin;
+  for (std::uint64_t left = 10 * kGiB; left > 0; left -= kGiB, now += kPatience - kSecond)
+    EXPECT_TRUE(patience.Lasts(left, now)) << "a minute and more, in steps";
+  EXPECT_TRUE(patience.Lasts(kGiB, now));
+  EXPECT_FALSE(patience.Lasts(kGiB, now + 2 * kSecond)) << "nothing was moved for 30 s";
+}
+
 }  // namespace
 }  // namespace tessera::cli
