@@ -162,6 +162,7 @@ const Json kVgpu = {{"name", "train"},
                     {"uid", 1000},
                     {"ephemeral", true},
                     {"owner_pid", 4711},
+                    {"memory_limit_bytes", 805306368},
                     {"memory_max_bytes", 2147483648},
                     {"memory_current_bytes", 1073741824},
                     {"memory_peak_bytes", 1610612736},
@@ -190,6 +191,7 @@ TEST(Output, VgpusAsATable) {
 TEST(Output, OneVgpuInLines) {
   const std::string text = VgpuText(kVgpu);
   EXPECT_NE(text.find("memory            1 GiB of 2 GiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("memory limit      768 MiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("lives             as long as process 4711\n"), std::string::npos) << text;
   EXPECT_NE(text.find("processes         4711 4712\n"), std::string::npos) << text;
   EXPECT_NE(text.find("compute priority  2\n"), std::string::npos) << text;

@@ -98,6 +98,7 @@ std::string VgpuText(const Json& vgpu) {
       {"user", std::to_string(IntegerField(vgpu, "uid"))},
       {"lives", ephemeral ? "as long as process " + owner : "until it is removed"},
       {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
+      {"memory limit", Size(vgpu, "memory_limit_bytes")},
       {"memory peak", Size(vgpu, "memory_peak_bytes")},
       {"memory available", Size(vgpu, "memory_available_bytes")},
       {"memory on GPU", Size(vgpu, "memory_resident_bytes")},

@@ -141,6 +141,7 @@ TEST_F(HttpServerTest, FreezingAndAdopting) {
   const json checks = Get("/v1/doctor").body.at("checks");
   EXPECT_EQ(checks[0].at("name"), "channel control");
   EXPECT_FALSE(checks[0].at("ok"));
+  EXPECT_EQ(checks.back().at("name"), "swap");
 }
 
 TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {

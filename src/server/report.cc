@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/size.h"
 #include "server/daemon.h"
 
 namespace tessera::server {
@@ -174,6 +175,17 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .started_us = process.started_us};
 }
 
+CheckReport CheckSwap(const GpuServer& gpu) {
+  const std::string name = " for GPU " + std::to_string(gpu.Index());
+  if (!gpu.Swaps())
+    return {.name = "swap",
+            .text = "no host memory" + name + ": swap.size is 0, or no RAM was free at the daemon's start",
+            .hint = "programs that do not fit on it get out-of-memory errors"};
+  return {.name = "swap",
+          .ok = true,
+          .text = "at most " + FormatSize(gpu.Residency().SwapMax()) + " of host memory" + name};
+}
+
 }  // namespace
 
 std::vector<GpuReport> ReportGpus(Daemon& daemon) {
@@ -263,6 +275,7 @@ std::vector<CheckReport> ReportChecks(Daemon& daemon) {
                     .ok = watch.empty(),
                     .text = watch.empty() ? "GPU programs that nobody manages are seen" : watch,
                     .hint = watch.empty() ? "" : "they cannot be listed with their channels, frozen or adopted"});
+  for (const auto& gpu : daemon.Gpus()) checks.push_back(CheckSwap(*gpu));
   return checks;
 }
 
