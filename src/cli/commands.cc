@@ -330,7 +330,8 @@ void AddDemo(CommandLine& line) {
                  "one that was refused gets more memory. Achieved is what the programs completed since then,\n"
                  "against the speed alone: not what the daemon says that it gave them.\n"
                  "At last two programs each want 70 % of a GPU's memory: without Tessera, where the second one\n"
-                 "dies, and with it. A soft GPU has 1 GiB for that.",
+                 "dies, and with it. A soft GPU has 1 GiB for that. What does not fit must find place in 90 %\n"
+                 "of the free RAM (about half of the GPU's memory); else it says that this is not shown.",
                  "Examples:\n"
                  "  tessera demo\n"
                  "  tessera demo --soft --json\n"

@@ -12,6 +12,7 @@ struct Common {
   bool soft = false;
   std::string soft_spec;  // of --soft=SPEC; empty: the soft GPU as it is, or its defaults
   bool json = false;
+  std::string config;  // of a daemon that is started; empty: the one that it finds
 
   // The daemon's directory, absolute.
   std::string RunDirectory() const;

@@ -72,6 +72,7 @@ Result<UniqueFd> StartDaemon(const Common& common, const std::string& run_dir) {
   const std::string soft = common.soft_spec.empty() ? "--soft" : "--soft=" + common.soft_spec;
   std::vector<const char*> arguments = {path.c_str(), "--exit-when-idle", "--run-dir", run_dir.c_str()};
   if (common.soft) arguments.push_back(soft.c_str());
+  if (!common.config.empty()) arguments.insert(arguments.end(), {"--config", common.config.c_str()});
   arguments.push_back(nullptr);
 
   // Anew for each daemon: those that end with their programs come and go all day.

@@ -64,11 +64,11 @@ class MemoryPlay {
     const std::uint64_t others = IntegerField(gpu, "memory_unmanaged_bytes");
     const std::uint64_t reserve = IntegerField(gpu, "memory_reserve_bytes");
     const std::uint64_t swap = IntegerField(Field(gpu, "swap"), "max_bytes");
+    const std::uint64_t needed = HostMemoryNeeded(gpu, act_.wanted_bytes);
     if (act_.wanted_bytes + others + reserve > act_.gpu_bytes)
       return "others have " + FormatSize(others) + " of the GPU's " + FormatSize(act_.gpu_bytes);
-    // All of one, with what the contexts take.
-    if (swap < act_.wanted_bytes)
-      return "it needs " + FormatSize(act_.wanted_bytes) + " of host memory, and " + FormatSize(swap) + " may be used";
+    if (swap < needed)
+      return "it takes " + FormatSize(needed) + " of host memory, and " + FormatSize(swap) + " may be used";
     return std::string();
   }
 
@@ -158,6 +158,15 @@ Result<MemoryAct> PlayMemory(Common common, DemoView& view) {
   return MemoryPlay(*stage, view).Perform();
 }
 
+std::uint64_t HostMemoryNeeded(const Json& gpu, std::uint64_t wanted) {
+  const std::uint64_t total = IntegerField(gpu, "memory_total_bytes");
+  const std::uint64_t spare = std::min(kGiB, total / 4);
+  const std::uint64_t all = 2 * wanted + 3 * IntegerField(gpu, "context_bytes") +
+                            IntegerField(gpu, "memory_reserve_bytes") + IntegerField(gpu, "memory_unmanaged_bytes") +
+                            spare;
+  return all > total ? all - total : 0;
+}
+
 Json JsonOf(const MemoryAct& act) {
   if (!act.skipped.empty()) return {{"skipped", act.skipped}};
   Json programs = Json::array();
@@ -178,7 +187,7 @@ Json JsonOf(const MemoryAct& act) {
 }
 
 void PrintAct(const MemoryAct& act) {
-  if (!act.skipped.empty()) return;
+  if (!act.skipped.empty()) return Print("\nTwo programs that do not fit together: not shown, " + act.skipped + "\n");
   Table table({{"PROGRAM"},
                {"WITHOUT TESSERA"},
                {"WITH IT"},

@@ -32,6 +32,10 @@ struct MemoryAct {
 // On a GPU and with a daemon of its own; a soft GPU is a small one, so that everything is over in seconds.
 Result<MemoryAct> PlayMemory(Common common, DemoView& view);
 
+// Host memory for two programs that want so much each of `gpu`, one of GET /v1/gpus: all that the GPU does not hold of
+// that, of their contexts and the mover's, and some to move with. Bytes.
+std::uint64_t HostMemoryNeeded(const Json& gpu, std::uint64_t wanted);
+
 Json JsonOf(const MemoryAct& act);
 void PrintAct(const MemoryAct& act);
 

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/unique_fd.h"
 #include "cli/daemon.h"
@@ -17,6 +18,9 @@ namespace tessera::cli {
 namespace {
 
 constexpr int kFarewellMilliseconds = 5000;
+
+// The node's own is not for the demo. Host memory is taken only as it is needed.
+constexpr const char* kConfig = "[swap]\nsize = \"90%\"\n";
 
 bool HasRealGpu() {
   const auto nvml = AskNvml();
@@ -66,6 +70,8 @@ DemoStage::~DemoStage() {
 }
 
 Result<void> DemoStage::StartDaemon() {
+  common_.config = common_.run_dir + "/demo.toml";
+  if (!(std::ofstream(common_.config) << kConfig << std::flush)) return FailErrno("cannot write " + common_.config);
   const auto daemon = EnsureDaemon(common_);
   if (!daemon) return std::unexpected(daemon.error());
   daemon_pid_ = daemon->pid;
