@@ -87,8 +87,7 @@ std::string ManPage(const CLI::App& app) {
          Escaped(description.substr(0, description.find('\n'))) + "\n\n# SYNOPSIS\n\n" + Escaped(Usage(app)) +
          "\n\n# DESCRIPTION\n\n" + Description(app) +
          "# OPTIONS\n\nThese are for all commands that have a use for them, before or after the command's name.\n\n" +
-         OptionEntries(app, nullptr) + "# COMMANDS\n\n" + CommandSections(app, app) + Sections(app.get_footer(), true) +
-         "# SEE ALSO\n\n*tesserad*(8)\n";
+         OptionEntries(app, nullptr) + "# COMMANDS\n\n" + CommandSections(app, app) + Sections(app.get_footer(), true);
 }
 
 }  // namespace tessera::cli
