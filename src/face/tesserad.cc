@@ -23,7 +23,7 @@ namespace {
 constexpr Nanos kWatchdogTimeout = 5 * kSecond;  // of a daemon that hangs, until what it froze is thawed
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
 
-// Each program takes three descriptors; the default of 1024 would be 340 of them.
+// Each program takes three descriptors, and what is swapped or shared many more; the default of 1024 would be few.
 void RaiseFileLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
