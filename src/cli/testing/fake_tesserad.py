@@ -129,6 +129,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--run-dir", required=True)
     parser.add_argument("--exit-when-idle", action="store_true")
+    parser.add_argument("--config")
     parser.add_argument("--soft", nargs="?", const="")
     options = parser.parse_args()
     log({"started": os.getpid(), "soft": options.soft, "preload": os.environ.get("LD_PRELOAD")})
