@@ -26,6 +26,9 @@ class GuardPage {
     if (bytes_) munmap(bytes_, kBytes);
   }
 
+  // Whether nothing would go wrong if the process ran now. A move may begin any moment.
+  bool Safe() const { return !bytes_ || reinterpret_cast<const MoveGuard*>(bytes_ + offset_)->unsafe == 0; }
+
   // Whether nothing would go wrong if the process ran. It begins no more moves with the mover that it has.
   bool Release() const {
     if (!bytes_) return true;

@@ -50,7 +50,6 @@ class Child {
     for (;;) {
       if (DaemonEndsWithin(std::clamp(timeout_ / 5, kMillisecond, kSecond))) LastThaw();
       const Nanos beat = page_.heartbeat.load(std::memory_order_relaxed);
-      if (MonotonicNow() - beat <= timeout_) done_.clear();
       if (MonotonicNow() - beat <= timeout_ || beat == undone_after) continue;
       if (Undo(beat)) undone_after = beat;
     }
@@ -134,6 +133,8 @@ class Child {
 
   // Thaws who may run. kSome: others may not yet.
   Thawed Thaw(const char* why) {
+    // The daemon was here since the last time, and froze them again.
+    if (page_.tripped == 0) done_.clear();
     auto frozen = ReadFrozen(page_);
     if (frozen.empty()) return Thawed::kNothing;
     const std::size_t noted = std::erase_if(frozen, [&](const auto& each) { return !MayRun(each.first); });
@@ -149,6 +150,7 @@ class Child {
       const auto& [pid, gpu] = key;
       const std::string who = "process " + std::to_string(pid) + " on GPU " + std::to_string(gpu);
       const auto thawed = (*control)->Thaw(gpu, {&target, 1}, Reach::kAll);
+      MarkUndone(page_, pid, gpu);
       all &= thawed.has_value();
       if (thawed) done_.insert(key);
       Say(why, thawed ? "thawed " + who : "cannot thaw " + who + ": " + thawed.error().Text());
@@ -165,7 +167,7 @@ class Child {
   UniqueFd daemon_;  // at its end when the daemon is
   UniqueFd kept_;    // until the end
   std::map<Key, GuardPage> guards_;
-  std::set<Key> done_;  // thawed since the daemon was last seen
+  std::set<Key> done_;  // thawed since the daemon was told last
   const Watchdog::OpenControl open_;
   const Nanos timeout_;
   const sigset_t unblocked_;

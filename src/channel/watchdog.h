@@ -32,9 +32,12 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // Says that the daemon is there; a fifth of the timeout is often enough. True: it hung, and what was noted was thawed
-  // since the last call. That is over when this returns, so nothing that is frozen from now on is undone by it.
+  // Says that the daemon is there; a fifth of the timeout is often enough. True: it hung, and of what was noted some
+  // was thawed since the last call. That is over when this returns, so nothing that is frozen from now on is undone by
+  // it.
   bool Beat();
+  // Whether that was done to this process, since it was last noted. If a thaw failed, some of it may be frozen still.
+  bool Undid(pid_t pid, std::uint32_t gpu) const { return notes_.Undone(pid, gpu); }
 
   // Before the channels are frozen, and again when there are more of them: the daemon may die right after. False if the
   // table is full (WatchdogPage::kSlots): then what was noted before stays noted, and nothing watches over the rest.

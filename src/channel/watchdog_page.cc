@@ -57,6 +57,14 @@ std::map<std::pair<pid_t, std::uint32_t>, Target> ReadFrozen(const WatchdogPage&
   return frozen;
 }
 
+void MarkUndone(WatchdogPage& page, pid_t pid, std::uint32_t gpu) {
+  for (WatchdogSlot& slot : page.slots) {
+    const std::uint32_t generation = slot.generation.load(std::memory_order_acquire);
+    if (generation % 2 == 1 && slot.pid == pid && slot.gpu == gpu)
+      slot.undone.store(generation, std::memory_order_release);
+  }
+}
+
 FrozenNotes::FrozenNotes(WatchdogPage& page) : page_(page) {
   for (unsigned i = WatchdogPage::kSlots; i > 0; --i) free_.push_back(i - 1);
 }
@@ -90,6 +98,14 @@ void FrozenNotes::Erase(pid_t pid, std::uint32_t gpu) {
   if (found == used_.end()) return;
   Release(found->second);
   used_.erase(found);
+}
+
+bool FrozenNotes::Undone(pid_t pid, std::uint32_t gpu) const {
+  const auto found = used_.find({pid, gpu});
+  return found != used_.end() && std::ranges::any_of(found->second, [this](unsigned number) {
+           const WatchdogSlot& slot = page_.slots[number];
+           return slot.undone.load(std::memory_order_acquire) == slot.generation.load(std::memory_order_relaxed);
+         });
 }
 
 void FrozenNotes::Release(const std::vector<unsigned>& slots) {

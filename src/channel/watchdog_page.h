@@ -23,6 +23,7 @@ struct WatchdogSlot {
   std::atomic<pid_t> pid;
   std::atomic<std::uint32_t> gpu;
   std::atomic<std::uint32_t> channels;
+  std::atomic<std::uint32_t> undone;  // the generation that the watchdog thawed, or tried to
   std::atomic<std::uint32_t> client[kMostChannels], channel[kMostChannels];
 };
 
@@ -38,6 +39,8 @@ static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32
 
 // The watchdog's side: what the daemon left frozen, one target for a process and GPU, without slices.
 std::map<std::pair<pid_t, std::uint32_t>, Target> ReadFrozen(const WatchdogPage& page);
+// What the daemon noted of this process is frozen no more, or nobody knows. While the daemon hangs.
+void MarkUndone(WatchdogPage& page, pid_t pid, std::uint32_t gpu);
 
 // The daemon's side: which slots are whose. One thread at a time.
 class FrozenNotes {
@@ -48,6 +51,8 @@ class FrozenNotes {
   // is no room.
   bool Note(pid_t pid, std::uint32_t gpu, const Target& target);
   void Erase(pid_t pid, std::uint32_t gpu);
+  // Whether the watchdog marked as undone what was noted last of a process.
+  bool Undone(pid_t pid, std::uint32_t gpu) const;
 
  private:
   void Release(const std::vector<unsigned>& slots);

@@ -128,6 +128,19 @@ TEST_F(WatchdogTest, ADaemonThatHangsIsUndoneOnce) {
   EXPECT_EQ(seen_->freezes, 0);
 }
 
+TEST_F(WatchdogTest, WhoIsFrozenAnewRightBeforeTheDaemonsEndIsThawedAnew) {
+  auto watchdog = MustStart(40 * kShort);
+  ASSERT_TRUE(watchdog->NoteFrozen(1234, 2, Process(1234, 100, 9)));
+  WaitFor([&] { return seen_->thaws == 1; });
+  EXPECT_FALSE(watchdog->Undid(1, 2));
+  EXPECT_TRUE(watchdog->Beat());
+  EXPECT_TRUE(watchdog->Undid(1234, 2));
+  ASSERT_TRUE(watchdog->NoteFrozen(1234, 2, Process(1234, 100, 9)));
+  EXPECT_FALSE(watchdog->Undid(1234, 2));
+  watchdog.reset();
+  EXPECT_EQ(seen_->thaws, 2);
+}
+
 TEST_F(WatchdogTest, WhatWasThawedIsLeftAlone) {
   auto watchdog = MustStart(kLong);
   ASSERT_TRUE(watchdog->NoteFrozen(1, 0, Process(1, 100, 1)));

@@ -152,14 +152,25 @@ std::vector<channel::ObjectEvent> ChannelServer::Objects(pid_t pid) const {
 }
 
 void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
-  if (Process& process = Find(pid); Reasons(pid, gpu) == 0) ThawLeftOver(gpu, pid, process);
+  Process& process = Find(pid);
+  // Who cannot go on yet will be stopped, and goes on when that ends.
+  if (Use& use = process.uses[gpu]; use.reasons == 0 && (!use.guard || use.guard->Safe())) TakeOver(gpu, pid, process);
 }
 
-void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process) {
+// RM counts: what is off already must not be taken off twice, and nobody can ask whether it is. So who could go on is
+// thawed. Whose memory is not where its kernels would find it stands still since that was so: it is noted as off.
+void ChannelServer::TakeOver(std::uint32_t gpu, pid_t pid, Process& process) {
   if (!Available() || !process.older || !process.uses[gpu].fresh) return;
   if (!control_->KnowsProcesses() && !Verify(pid, process)) return;
-  process.uses[gpu].fresh = false;
+  Use& use = process.uses[gpu];
+  use.fresh = false;
   const channel::Target target = TargetOf(pid, process, gpu);
+  if (use.guard && !use.guard->Safe()) {
+    for (const channel::Group& group : target.groups) {
+      for (const std::uint32_t handle : group.channels) use.off.emplace(group.client, handle);
+    }
+    return;
+  }
   calls_.Note(MonotonicNow());
   (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
 }
@@ -298,8 +309,7 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
     const std::uint8_t before = use.reasons;
     use.reasons = frozen ? before | Bit(reason) : before & ~Bit(reason);
     if (use.reasons == before) continue;
-    if (frozen && before == 0)
-      ThawLeftOver(gpu, pid, process);  // RM counts: what is off already must not be taken off twice
+    if (frozen && before == 0) TakeOver(gpu, pid, process);
     changed.push_back(pid);
     if (frozen) Note(pid, gpu, process, use);  // first: this daemon may be killed in the middle
   }
@@ -409,8 +419,9 @@ void ChannelServer::Beat() {
   log::Error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
   for (auto& [pid, process] : processes_) {
     for (auto& [gpu, use] : process.uses) {
-      if (use.reasons == 0 || (use.reasons & Bit(FreezeReason::kOperator))) continue;
-      // The watchdog may have failed for some, and some may have been frozen since: RM counts.
+      // It leaves those frozen that cannot go on.
+      if (!watchdog_->Undid(pid, gpu)) continue;
+      // It may have failed for some of the channels: RM counts.
       const channel::Target target = TargetOf(pid, process, gpu);
       (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
       use.off.clear();

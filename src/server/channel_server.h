@@ -82,7 +82,7 @@ class ChannelServer {
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // For Restore: events that make the same channels.
   std::vector<channel::ObjectEvent> Objects(pid_t pid) const;
-  // Thaws channels that an earlier daemon may have frozen.
+  // Thaws channels that an earlier daemon may have frozen, unless they are to be frozen, or must not run yet.
   void ThawLeftOver(std::uint32_t gpu, pid_t pid);
 
   // ---- what they do ----
@@ -134,7 +134,7 @@ class ChannelServer {
 
   Process& Find(pid_t pid);
   const Use* UseOf(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
-  void ThawLeftOver(std::uint32_t gpu, pid_t pid, Process& process);
+  void TakeOver(std::uint32_t gpu, pid_t pid, Process& process);
   channel::Target TargetOf(pid_t pid, const Process& process, std::uint32_t gpu) const;
   bool Verify(pid_t pid, Process& process);
   void Prune(pid_t pid, std::uint32_t gpu, Use& use) const;

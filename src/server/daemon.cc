@@ -157,11 +157,11 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) 
     channels_.SetAvailable("");
   RestoreProcesses();
   for (const auto& gpu : gpus_) {
+    gpu->ApplyHolds();  // first, so that nobody runs who must not
     for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
     }
     gpu->ChooseControl();
-    gpu->ApplyHolds();
   }
 }
 

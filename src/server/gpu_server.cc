@@ -62,7 +62,10 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
           },
       .still =
           [this](const Process& process) {
-            if (steers_) return channels_.StillSince(process.pid, index_) != 0 || !channels_.Knows(process.pid, index_);
+            if (steers_) {
+              channels_.Beat();  // if this daemon hung, who was frozen ran
+              return channels_.StillSince(process.pid, index_) != 0 || !channels_.Knows(process.pid, index_);
+            }
             return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
           },
       .start_mover =

@@ -24,6 +24,7 @@ class FakeControl : public channel::Control {
   Result<void> Thaw(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.thaws;
     if (thaw_fails) return Fail(EIO, "the driver does not do that now");
+    for (const channel::Target& target : targets) thawed.insert(target.pid);
     Each(targets, reach, [this](const Channel& channel) { frozen.erase(channel); });
     return {};
   }
@@ -42,6 +43,7 @@ class FakeControl : public channel::Control {
   channel::CallCounts Counts() const override { return counts_; }
 
   std::set<Channel> frozen;
+  std::set<pid_t> thawed;  // at any time
   bool fails = false, thaw_fails = false;
   pid_t fails_for = 0;
   bool twice = false;  // one was taken off that was off: the driver would want it back twice
