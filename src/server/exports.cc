@@ -48,9 +48,11 @@ Result<void> Exports::Add(std::uint64_t session, uid_t uid, std::uint32_t gpu, c
   if (!Possible(part)) return Fail(EINVAL, "memory of an impossible size was exported");
   auto at = entries_.find(part.key);
   if (at != entries_.end() && at->second.session != session) return Fail(EEXIST, "another program has that IPC handle");
-  if (at == entries_.end())
+  if (at == entries_.end()) {
     at = entries_.emplace(part.key, Entry{.session = session, .uid = uid, .gpu = gpu, .terms = part, .chunks = {}})
              .first;
+    bytes_[{session, gpu}] += part.bytes;
+  }
   Entry& entry = at->second;
   if (auto checked = Check(entry, part, fds.size()); !checked) {
     Erase(at);
@@ -76,6 +78,8 @@ Exports::Map::iterator Exports::Erase(Map::iterator at) {
   descriptors_ -= count;
   const auto user = per_user_.find(at->second.uid);
   if (user != per_user_.end() && (user->second -= count) == 0) per_user_.erase(user);
+  const auto bytes = bytes_.find({at->second.session, at->second.gpu});
+  if ((bytes->second -= at->second.terms.bytes) == 0) bytes_.erase(bytes);
   return entries_.erase(at);
 }
 
@@ -87,14 +91,6 @@ void Exports::Remove(std::uint64_t session, const wire::ExportKey& key) {
 void Exports::RemoveAllOf(std::uint64_t session) {
   for (auto at = entries_.begin(); at != entries_.end();)
     at = at->second.session == session ? Erase(at) : std::next(at);
-}
-
-std::uint64_t Exports::BytesOf(std::uint64_t session, std::uint32_t gpu) const {
-  std::uint64_t bytes = 0;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.session == session && entry.gpu == gpu) bytes += entry.terms.bytes;
-  }
-  return bytes;
 }
 
 }  // namespace tessera::server

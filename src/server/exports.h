@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -40,7 +41,10 @@ class Exports {
   void RemoveAllOf(std::uint64_t session);
 
   // Bytes that the session exports of a GPU.
-  std::uint64_t BytesOf(std::uint64_t session, std::uint32_t gpu) const;
+  std::uint64_t BytesOf(std::uint64_t session, std::uint32_t gpu) const {
+    const auto found = bytes_.find({session, gpu});
+    return found == bytes_.end() ? 0 : found->second;
+  }
   std::size_t Descriptors() const { return descriptors_; }
 
  private:
@@ -51,6 +55,7 @@ class Exports {
   const std::size_t most_;
   std::size_t descriptors_ = 0;
   std::map<uid_t, std::size_t> per_user_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> bytes_;  // by session and GPU
   Map entries_;
 };
 

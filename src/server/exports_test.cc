@@ -73,11 +73,13 @@ TEST_F(ExportsTest, ItGoesWithTheExportersWordOrTheExporter) {
   exports.Remove(1, kKey);
   EXPECT_EQ(Find(), ENOENT);
   EXPECT_EQ(exports.Descriptors(), 2u);
+  EXPECT_EQ(exports.BytesOf(1, 0), 64 * kMiB - 5);
   exports.RemoveAllOf(2);
   EXPECT_EQ(Find(kUser, second), 0);
   exports.RemoveAllOf(1);
   EXPECT_EQ(Find(kUser, second), ENOENT);
   EXPECT_EQ(exports.Descriptors(), 0u);
+  EXPECT_EQ(exports.BytesOf(1, 0), 0u);
 }
 
 TEST_F(ExportsTest, NobodyTakesAnothersKey) {
