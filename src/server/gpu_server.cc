@@ -201,9 +201,9 @@ void GpuServer::SwitchTo(bool steers) {
     (void)time_->Add(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
     for (Process* process : vgpu->processes) {
       time_->Join(vgpu->id, process->gate, now);
-      // A free gate lets work that was on its way go on without a word. At a closed one it drains, and asks again.
+      // A free gate lets work that was on its way go on without a word. At a closed one it drains, and says so.
       const bool works = before[process] == Gate::State::kRunning || before[process] == Gate::State::kDraining;
-      if (process->guest || (steers && works)) {
+      if (process->guest || works) {
         time_->Wants(process->gate, now, false);
       } else if (steers && before[process] == Gate::State::kWanting) {
         time_->Wants(process->gate, now, true);  // to it the free gate is an answer, so it says nothing more

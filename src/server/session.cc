@@ -261,6 +261,7 @@ Session::Complaint Session::On(const wire::Query& query) {
   view.compute_pct = static_cast<std::uint32_t>(std::lround(gpu->ComputePercent(*vgpu, MonotonicNow())));
   for (const Process* process : vgpu->processes) {
     if (view.processes == std::size(view.process)) break;
+  if (attach.works != 0) table_.Gpu(*vgpu).Wants(*slot, false);
     view.process[view.processes++] = {.pid = process->pid, .memory_bytes = process->memory.Current()};
   }
   return Send(view, gpu->Index());

@@ -180,6 +180,17 @@ std::size_t SizeOf(const UniqueFd& file) {
 constexpr wire::Export kTwenty{
     .key = {{1, 2, 3}}, .bytes = 600 * kMiB, .offset = 7 * kMiB, .chunk_bytes = 32 * kMiB, .chunks = 20};
 
+// From the first moment on: its memory must not be moved as if it had nothing to do.
+TEST(SessionTest, WhoComesWithWorkUnderWayCountsAsWorking) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  FakeClient client(daemon.RunDir());
+  client.Hello("a");
+  client.Attach(kGpu, 0, 1, true);
+  EXPECT_EQ(daemon.Report("a").token, std::string("held"));
+  EXPECT_EQ(client.Page().gate.load(), Gate::kOpen);
+}
+
 TEST(SessionTest, MemoryForOthersGoesFromProgramToProgram) {
   TestDaemon daemon;
   daemon.Make({.name = "a"});

@@ -96,6 +96,7 @@ TEST_F(SteeringServerTest, WhoWasFrozenIsThawedWhenGatesTakeOver) {
   EXPECT_FALSE(gpu_.Steers());
   EXPECT_FALSE(Frozen(low));
   EXPECT_EQ(low.Order(), wire::Gate::kClosed);
+  EXPECT_EQ(low.process.gate.state, State::kDraining);  // what was frozen runs
 }
 
 TEST_F(SteeringServerTest, EachReasonStandsForItself) {

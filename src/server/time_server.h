@@ -15,7 +15,7 @@ struct Gate {
     kParked,    // nothing queued: its next submission sends Wants
     kWanting,   // a submission waits at the closed gate
     kRunning,   // open, and there is work
-    kDraining,  // closed by a revocation, Released is awaited
+    kDraining,  // closed, but what it had queued runs: Released is awaited
   };
   explicit Gate(SharedPage& page, pid_t pid = 0) : page(page), pid(pid) {}
   SharedPage& page;
@@ -23,7 +23,7 @@ struct Gate {
   State state = State::kParked;
   bool held = false;                // frozen by an operator, or for memory: it takes no part
   bool ungated = false;             // nobody waits at it: the program has no shim
-  std::uint32_t closing_epoch = 0;  // of the order that began kDraining
+  std::uint32_t closing_epoch = 0;  // of the order that closed it before kDraining
   Nanos opened_at = 0;
   Nanos slice = 0;  // of its channels, as last ordered; 0: the driver's default
   // Of its vGPU at the server that it joined; null before Join and after the vGPU is gone.

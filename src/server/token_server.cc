@@ -97,11 +97,11 @@ void TokenServer::Leave(Gate& gate, Nanos now) {
   Execute(now);
 }
 
-void TokenServer::Wants(Gate& gate, Nanos now, bool /*waits*/) {
+void TokenServer::Wants(Gate& gate, Nanos now, bool waits) {
   if (!gate.turn) return;
   Turn& turn = *gate.turn;
   // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
-  if (gate.state == Gate::State::kDraining) Stopped(gate, now, now);
+  if (waits && gate.state == Gate::State::kDraining) Stopped(gate, now, now);
   const bool held = turn.phase == Turn::Phase::kHeld;
   const bool its_turn = gate.state == Gate::State::kRunning || turn.Shared() || !turn.Any(Gate::State::kRunning);
   if (held && its_turn && !gate.held) {
@@ -111,6 +111,10 @@ void TokenServer::Wants(Gate& gate, Nanos now, bool /*waits*/) {
     if (!held && !gate.held) scheduler_.Wants(turn.vgpu, now);
   }
   Execute(now);
+  if (waits || gate.ungated || gate.state != Gate::State::kWanting) return;
+  // Its gate is closed, but it works: it says when that has ended, and asks then.
+  gate.state = Gate::State::kDraining;
+  gate.closing_epoch = gate.page.Epoch();
 }
 
 void TokenServer::Idle(Gate& gate, Nanos now, Nanos since) {

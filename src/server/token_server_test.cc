@@ -283,6 +283,38 @@ TEST_F(TokenServerTest, FrozenGatesKeepTheirLastOrder) {
   EXPECT_FALSE(c_.Open());
 }
 
+// It came from another daemon, or from channels that were steered.
+TEST_F(TokenServerTest, WhoWorksAtItsClosedGateDrains) {
+  Wants(c_);
+  tokens_.Wants(a_.gate, now_, false);
+  EXPECT_EQ(a_.gate.state, State::kDraining);
+  EXPECT_FALSE(a_.Open());
+  Released(a_);
+  EXPECT_EQ(a_.gate.state, State::kParked);
+  Wants(a_);
+  EXPECT_EQ(a_.gate.state, State::kWanting);
+  while (!a_.Open()) {
+    PassDeadline();
+    if (c_.gate.state == State::kDraining) Released(c_);
+  }
+}
+
+TEST_F(TokenServerTest, WhoWorksAtItsClosedGateAndHasTheTokenGoesOn) {
+  tokens_.Wants(a_.gate, now_, false);
+  EXPECT_TRUE(a_.Open());
+  EXPECT_EQ(a_.gate.state, State::kRunning);
+}
+
+// It met the free gate that was just closed, and says so late.
+TEST_F(TokenServerTest, WhoSaysTwiceThatItWorksDrainsStill) {
+  Wants(c_);
+  tokens_.Wants(a_.gate, now_, false);
+  tokens_.Wants(a_.gate, now_, false);
+  EXPECT_EQ(a_.gate.state, State::kDraining);
+  Released(a_);
+  EXPECT_EQ(a_.gate.state, State::kParked);
+}
+
 TEST_F(TokenServerTest, ALimitClosesTheGateWithoutCompetition) {
   ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 10}, now_));
   Wants(a_);

@@ -52,12 +52,13 @@ Attachment* Attachment::Make(CUdevice device) {
 
 // Asks the daemon for the page. Also after a reconnect, when it says what the process already holds.
 // `line`: the one to the mover, where memory may be swapped.
-Attachment::Attaching Attachment::Attach(UniqueFd* line) {
+Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   wire::Attach request{.gpu = uuid_,
                        .memory_bytes = memory_held_,
                        .room_bytes = room_held_ + heap_moved_in_ - heap_moved_out_,
                        .unsafe_bytes = heap_unsafe_,
-                       .contexts = contexts_held_};
+                       .contexts = contexts_held_,
+                       .works = works};
   wire::Attached answer;
   wire::Header header{};
   UniqueFd fds[2];

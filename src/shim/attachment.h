@@ -94,7 +94,7 @@ class Attachment {
   Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
   static Attachment* Make(cuda::CUdevice device);
   enum class Attaching { kDone, kRefused, kGone };  // kGone: no daemon answered, a later try may do better
-  Attaching Attach(UniqueFd* line);
+  Attaching Attach(UniqueFd* line, bool works = false);
   void StartPacer();
 
   wire::Page* Page() const { return page_.load(std::memory_order_acquire); }

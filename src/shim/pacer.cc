@@ -356,14 +356,10 @@ void Attachment::Reattach() {
   wire::Page* before = Page();
   const bool works = !parked_ && !AllDrained();
   UniqueFd line;
-  if (Attach(&line) != Attaching::kDone) return;
-  if (paging_) paging_->Follow(std::move(line));
   // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
-  if (works) {
-    Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
-  } else {
-    Park();
-  }
+  if (Attach(&line, works) != Attaching::kDone) return;
+  if (paging_) paging_->Follow(std::move(line));
+  if (!works) Park();
   before->doorbell.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }

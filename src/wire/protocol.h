@@ -93,7 +93,7 @@ struct Attach {
   std::uint64_t room_bytes = 0;    // what of the GPU's memory it has taken room for (likewise)
   std::uint64_t unsafe_bytes = 0;  // what its kernels must not touch before a mover has been at it (likewise)
   std::uint32_t contexts = 0;      // likewise
-  std::uint32_t reserved = 0;
+  std::uint32_t works = 0;         // 1: it has work under way (likewise), as Wants with `waits` 0 says
 };
 
 struct Attached {

@@ -67,8 +67,9 @@ wire::Refused FakeClient::HelloRefused(const std::string& vgpus) {
   return Read<wire::Refused>();
 }
 
-wire::Attached FakeClient::Attach(const wire::Uuid& gpu, std::uint64_t holds_bytes, std::uint32_t holds_contexts) {
-  Send(wire::Attach{.gpu = gpu, .memory_bytes = holds_bytes, .contexts = holds_contexts});
+wire::Attached FakeClient::Attach(const wire::Uuid& gpu, std::uint64_t holds_bytes, std::uint32_t holds_contexts,
+                                  bool works) {
+  Send(wire::Attach{.gpu = gpu, .memory_bytes = holds_bytes, .contexts = holds_contexts, .works = works});
   UniqueFd fd;
   const auto attached = Read<wire::Attached>(&fd);
   if (page_) munmap(page_, wire::kPageBytes);
