@@ -6,6 +6,8 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
+
 namespace tessera {
 
 UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
@@ -69,8 +71,12 @@ ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueF
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  // The kernel takes as many as there is room for, to the byte.
+  const std::size_t most = std::min(fds.size(), kMostDescriptors);
+  if (most > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_LEN(sizeof(int) * most);
+  }
   ssize_t length;
   do {
     length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -79,11 +85,10 @@ ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueF
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count && received < most; ++i) {
       int number;
       memcpy(&number, CMSG_DATA(header) + i * sizeof number, sizeof number);
-      UniqueFd owned(number);
-      if (received < fds.size()) fds[received++] = std::move(owned);
+      fds[received++].Reset(number);
     }
   }
   if (message.msg_flags & MSG_TRUNC) {

@@ -19,12 +19,12 @@ inline constexpr std::size_t kMostDescriptors = 16;
 bool SendPacket(int socket, std::span<const std::byte> packet, std::span<const int> fds);
 bool SendPacket(int socket, std::span<const std::byte> packet, int fd = -1);
 
-// Receives one packet into `buffer` and, if one is attached, a descriptor into *fd (close-on-exec; may be null, then it
-// is closed). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is
+// Receives one packet into `buffer` and, if one is attached, a descriptor into *fd (close-on-exec; may be null: none is
+// taken). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is
 // larger than the buffer (the rest of it is lost).
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd = nullptr);
-// The same with up to fds.size() descriptors, which are put into `fds` in order; further ones are closed. `received`:
-// how many came, also if the call fails after that.
+// The same with up to fds.size() descriptors, which are put into `fds` in order; further ones are not taken: closing
+// them could wait for who sent them. `received`: how many came, also if the call fails after that.
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueFd> fds, std::size_t& received);
 
 }  // namespace tessera

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/fault.h"
 #include "base/seqpacket.h"
-#include "mover/descriptor.h"
 
 namespace tessera::mover {
 
@@ -151,7 +151,8 @@ void Program::OnReadable() {
   std::byte buffer[sizeof(wire::LineMessage)];
   UniqueFd fds[kMostDescriptors];
   std::size_t received = 0;
-  const ssize_t length = ReceivePacket(fd(), buffer, fds, received);
+  const auto takes = CanCloseNoMore() ? std::span<UniqueFd>() : std::span<UniqueFd>(fds);
+  const ssize_t length = ReceivePacket(fd(), buffer, takes, received);
   if (length < 0 && errno == EAGAIN) return;
   const bool ended = length == 0 || (length < 0 && errno == ECONNRESET);
   const auto message = wire::ReadLine(std::span(buffer, static_cast<std::size_t>(std::max<ssize_t>(length, 0))));

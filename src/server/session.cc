@@ -9,6 +9,7 @@
 #include <ranges>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "guard/filter.h"
 #include "server/log.h"
 
@@ -60,10 +61,13 @@ void Session::ReadPending(int most) {
   alignas(8) std::array<std::byte, wire::kMaxMessageBytes> buffer;
   for (int n = 0; n < most && !closed_; ++n) {
     for (UniqueFd& fd : received_) fd.Reset();
-    const ssize_t length = ReceivePacket(socket_.Get(), buffer, received_, received_count_);
+    const std::span takes = CanCloseNoMore() ? std::span<UniqueFd>() : std::span(received_);
+    const ssize_t length = ReceivePacket(socket_.Get(), buffer, takes, received_count_);
     if (length < 0 && errno == EAGAIN) break;
     Complaint complaint = nullptr;
-    if (length > 0) {
+    if (!TakesPrompt()) {
+      complaint = "sent a file that is no memory";
+    } else if (length > 0) {
       complaint = Act(std::span(buffer).first(static_cast<std::size_t>(length)));
       if (!complaint) continue;
     } else if (length < 0 && errno == EMSGSIZE) {
@@ -73,6 +77,17 @@ void Session::ReadPending(int most) {
     Close();
   }
   reading_ = false;
+}
+
+// Whether none of the descriptors that came is one for whose close this thread might wait. Those that are go.
+bool Session::TakesPrompt() {
+  bool all = true;
+  for (UniqueFd& file : std::span(received_).first(received_count_)) {
+    if (IsPrompt(file.Get())) continue;
+    CloseElsewhere(std::move(file));
+    all = false;
+  }
+  return all;
 }
 
 void Session::Close() {
@@ -246,6 +261,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach) {
   slot->page->guard.unsafe = attach.unsafe_bytes;
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);
   channels_.ThawLeftOver(vgpu->gpu, peer_.pid);  // a daemon before this one may have been killed while it was frozen
+  if (attach.works != 0) table_.Gpu(*vgpu).Wants(*slot, false);
   return slot.get();
 }
 
@@ -261,7 +277,6 @@ Session::Complaint Session::On(const wire::Query& query) {
   view.compute_pct = static_cast<std::uint32_t>(std::lround(gpu->ComputePercent(*vgpu, MonotonicNow())));
   for (const Process* process : vgpu->processes) {
     if (view.processes == std::size(view.process)) break;
-  if (attach.works != 0) table_.Gpu(*vgpu).Wants(*slot, false);
     view.process[view.processes++] = {.pid = process->pid, .memory_bytes = process->memory.Current()};
   }
   return Send(view, gpu->Index());

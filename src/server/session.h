@@ -50,6 +50,7 @@ class Session {
   // Each returns why the packet ends the connection, null if it does not.
   using Complaint = const char*;
   Complaint Act(std::span<const std::byte> packet);
+  bool TakesPrompt();
   Complaint On(const wire::Hello& hello);
   Complaint On(const wire::Attach& attach);
   Complaint On(const wire::Query& query);

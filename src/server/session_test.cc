@@ -1,6 +1,7 @@
 // docs/protocol.md over real sockets, as a program sees it.
 #include "server/session.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -259,6 +260,23 @@ TEST(SessionTest, MemoryOfAGpuIsForProgramsOnThatGpu) {
   EXPECT_EQ(other.ImportRefused({.key = part.key}, 1).code, EACCES);
   std::vector<UniqueFd> came;
   EXPECT_EQ(both.Import({.key = part.key}, &came, 1).count, 1u);  // as a peer
+}
+
+// Whoever closes a file of a file system in user space waits for that. A pipe is none, but no memory either.
+TEST(SessionTest, AFileThatIsNoMemoryEndsItsConnectionAndNoOther) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  FakeClient client = daemon.Connect("a"), other = daemon.Connect("a"), stranger(daemon.RunDir());
+  for (const FakeClient* sender : {&client, &stranger}) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const UniqueFd read_end(ends[0]), write_end(ends[1]);
+    const wire::Export part{.key = {{5}}, .bytes = 100, .chunk_bytes = 2 * kMiB, .chunks = 1};
+    ASSERT_TRUE(SendPacket(sender->Socket(), wire::BytesOf(wire::Make(part, 0)), write_end.Get()));
+  }
+  EXPECT_TRUE(client.ReadsEnd());
+  EXPECT_TRUE(stranger.ReadsEnd());
+  EXPECT_EQ(other.Reserve(kMiB).bytes, kMiB);
 }
 
 TEST(SessionTest, AnExportThatCannotBeIsRefusedAndNothingElseHappens) {
