@@ -44,6 +44,9 @@ class Room {
   virtual void Give(std::uint64_t bytes) = 0;
   // What the heap holds changed. Called with the heap's mutex held, before anybody else can know.
   virtual void Holds(const HeapFigures& figures) = 0;
+  // Whether somebody lets the program run, or is about to (MoveGuard): then nothing more is moved. To be asked after
+  // Holds has told what counts as unsafe.
+  virtual bool Released() const = 0;
 };
 
 enum class Backing : std::uint8_t {
@@ -56,7 +59,7 @@ enum class Backing : std::uint8_t {
 
 struct Chunk {
   Backing backing = Backing::kNone;
-  bool offered = false;       // its copying to the host is under way
+  bool offered = false;       // its way to the host, or from there to the file, is under way
   bool wanted = false;        // its copying to the GPU is under way
   bool known = false;         // the mover knows that the program has it out
   bool adopting = false;      // a new mover was asked whether it has what backs it

@@ -72,6 +72,11 @@ bool LineAgent::On(const Message& message, std::span<UniqueFd> fds, std::vector<
   std::lock_guard lock(heap_.mutex_);
   if (heap_.stopped_) return false;
   TakeDroppedLocked(answers);  // first: a chunk may be stored anew after it was dropped
+  // Looked at after what is offered, or wanted, counts as unsafe: no copy begins behind the back of who looks at that.
+  return Act(message, fds, answers) && !heap_.room_.Released();
+}
+
+bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector<Answer>* answers) {
   const auto offered = [](const Chunk& chunk) { return chunk.offered; };
   const auto wanted = [](const Chunk& chunk) { return chunk.wanted; };
   switch (message.type) {
@@ -191,8 +196,8 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     if (answer.message.error != CUDA_SUCCESS) break;
     stored.push_back(handle);
   }
-  for (const std::size_t i : indices) Mark(i, &Chunk::offered, false);
   if (answer.message.error != CUDA_SUCCESS) {
+    for (const std::size_t i : indices) Mark(i, &Chunk::offered, false);
     for (const Driver::Handle handle : stored) heap_.driver_.Release(handle);
     return answer;
   }
@@ -205,6 +210,7 @@ LineAgent::Answer LineAgent::Stored(const Message& message, std::span<UniqueFd> 
     heap_.Unshare(region, indices[n]);
     heap_.figures_.moved_out += region.chunk_bytes;
     heap_.Set(region, chunk, Backing::kHost, stored[n]);
+    Mark(indices[n], &Chunk::offered, false);  // not before: it must not look safe in between
     chunk.known = true;
     chunk.key = message.key[n];
     heap_.ReleaseEmpty(region, indices[n]);  // it may have been freed meanwhile
@@ -275,15 +281,23 @@ LineAgent::Answer LineAgent::Settle() {
 LineAgent::Answer LineAgent::Filed(const Message& message) {
   Heap::Region& region = heap_.large_;
   Answer answer{.message = {.type = LineType::kReleased}, .fds = {}};
+  std::vector<std::pair<std::uint32_t, std::size_t>> filed;  // which of the message, and of the region
   for (std::uint32_t n = 0; n < message.count; ++n) {
     Message one{.count = 1};
     one.chunk[0] = message.chunk[n];
-    const auto index = Indices(one, [](const Chunk& chunk) { return chunk.InHost() && chunk.known && !chunk.wanted; });
+    const auto index = Indices(
+        one, [](const Chunk& chunk) { return chunk.InHost() && chunk.known && !chunk.wanted && !chunk.offered; });
     if (index.empty()) continue;
-    Chunk& chunk = region.chunks[index.front()];
+    Mark(index.front(), &Chunk::offered, true);  // if it is mapped it counted as safe so far
+    filed.emplace_back(n, index.front());
+  }
+  if (heap_.room_.Released()) return answer;
+  for (const auto& [n, i] : filed) {
+    Chunk& chunk = region.chunks[i];
     if (chunk.backing == Backing::kHostMapped) heap_.driver_.Unmap(message.chunk[n], region.chunk_bytes);
     heap_.driver_.Release(chunk.handle);
     heap_.Set(region, chunk, Backing::kFile, 0);
+    Mark(i, &Chunk::offered, false);
     chunk.key = message.key[n];
     answer.message.chunk[answer.message.count++] = message.chunk[n];
   }

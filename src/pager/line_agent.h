@@ -22,7 +22,8 @@ class LineAgent {
   };
 
   // Acts on a message of the mover's, with the descriptors that came along. What is to be sent back, in order: the
-  // answer, if the message has one. False: it is no message of a mover's; the line is to be closed.
+  // answer, if the message has one. False: it is no message of a mover's, or the program is let go on without one
+  // (Room::Released); the line is to be closed, without an answer.
   bool On(const wire::LineMessage& message, std::span<UniqueFd> fds, std::vector<Answer>* answers);
 
   // What the mover has to hear without having asked: chunks that were freed while they were stored.
@@ -37,6 +38,7 @@ class LineAgent {
 
  private:
   using Message = wire::LineMessage;
+  bool Act(const Message& message, std::span<UniqueFd> fds, std::vector<Answer>* answers);
   void TakeDroppedLocked(std::vector<Answer>* answers);
   Answer Offer(std::uint32_t most);
   Answer Want(std::uint32_t most);

@@ -92,6 +92,40 @@ TEST_F(LineAgentTest, TellsWhatIsUnsafeNow) {
   EXPECT_EQ(unsafe(), 0u);
 }
 
+// Whoever looks while they go must not find the program safe: it would run, and touch what is gone.
+TEST_F(LineAgentTest, WhatLosesItsAddressCountsAsUnsafeBefore) {
+  const auto blocks = AllocateChunks(3);
+  int unmaps = 0;
+  driver.OnUnmap([&] {
+    ++unmaps;
+    EXPECT_GT(room.Told().unsafe, 0u);
+  });
+  ASSERT_EQ(mover.Evict(3), 3u);
+  ASSERT_EQ(mover.Settle(), CUDA_SUCCESS);
+  ASSERT_TRUE(mover.File(blocks[0]));
+  ASSERT_EQ(mover.Load(8), 2u);
+  EXPECT_GT(unmaps, 2);
+  ASSERT_TRUE(mover.ReadBack(blocks[0]));
+  ASSERT_EQ(mover.Load(8), 1u);
+  ExpectRightFigures();
+  EXPECT_EQ(room.Told().unsafe, 0u);
+  driver.OnUnmap({});
+}
+
+TEST_F(LineAgentTest, NothingMovesOnceSomebodyLetsTheProgramRun) {
+  const auto blocks = AllocateChunks(2);
+  ASSERT_EQ(mover.Evict(1), 1u);
+  ASSERT_EQ(mover.Settle(), CUDA_SUCCESS);
+  room.SetReleased(true);
+  EXPECT_FALSE(Say(Naming(LineType::kFiled, {blocks[0]})));
+  EXPECT_FALSE(Say({.type = LineType::kEvict, .count = 1}));
+  EXPECT_FALSE(Say({.type = LineType::kLoad, .count = 1}));
+  agent.Lost();
+  EXPECT_EQ(room.Told().unsafe, 0u);
+  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(driver.Read(blocks[i]), 100 + i);
+  room.SetReleased(false);
+}
+
 TEST_F(LineAgentTest, WhatStaysOutCanBeReachedOnceItIsSettled) {
   const auto blocks = AllocateChunks(3);
   mover.Evict(8);

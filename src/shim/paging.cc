@@ -113,6 +113,7 @@ Paging* Paging::Of(CUdeviceptr address) {
 bool Paging::Take(std::uint64_t bytes) { return attachment_.TakeRoom(bytes); }
 void Paging::Give(std::uint64_t bytes) { attachment_.GiveRoom(bytes); }
 void Paging::Holds(const pager::HeapFigures& figures) { attachment_.HeapHolds(figures); }
+bool Paging::Released() const { return attachment_.Guard().released != 0; }
 
 CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -233,10 +234,7 @@ bool Paging::Answer() {
   std::vector<pager::LineAgent::Answer> answers;
   // Where room is short, none is kept for later.
   if (message && message->type == wire::LineType::kEvict) heap_->Trim(kNever);
-  if (!message || !agent_->On(*message, std::span(fds, received), &answers)) return false;
-  // Said after what is offered, or wanted, counts as unsafe (MoveGuard).
-  if (Released()) return false;
-  return Send(answers);
+  return message && agent_->On(*message, std::span(fds, received), &answers) && Send(answers);
 }
 
 bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
@@ -263,8 +261,6 @@ void Paging::LoseLine() {
   std::vector<pager::LineAgent::Answer> answers;
   if (!stopped_) agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
 }
-
-bool Paging::Released() const { return attachment_.Guard().released != 0; }
 
 void Paging::Retreat() {
   std::lock_guard lock(mutex_);  // released while it waits

@@ -60,6 +60,7 @@ class Paging : public pager::Room {
   bool Take(std::uint64_t bytes) override;
   void Give(std::uint64_t bytes) override;
   void Holds(const pager::HeapFigures& figures) override;
+  bool Released() const override;
   void Wake();
 
   static void* ThreadMain(void* self);
@@ -68,7 +69,6 @@ class Paging : public pager::Room {
   bool Send(std::vector<pager::LineAgent::Answer>& answers);
   void LoseLine();
   void RetreatIfAsked();
-  bool Released() const;
   void AskForLine();
 
   Attachment& attachment_;

@@ -90,6 +90,7 @@ struct FakeDriver::Calls_ {
 
   static CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     std::lock_guard lock(the_driver->mutex_);
+    if (the_driver->on_unmap_) the_driver->on_unmap_();
     // Any number of whole mappings, one beside the other.
     std::vector<std::map<CUdeviceptr, Mapping>::iterator> gone;
     for (CUdeviceptr end = address; end < address + bytes; end += gone.back()->second.bytes) {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -33,6 +35,9 @@ class FakeDriver {
   std::uint64_t Calls() const;
   // GPU memory beyond this is refused.
   void SetCapacity(std::uint64_t bytes);
+
+  // Called before anything is unmapped; it must not call the driver.
+  void OnUnmap(std::function<void()> look) { on_unmap_ = std::move(look); }
 
   // What was wrong with calls so far.
   std::vector<std::string> Complaints() const;
@@ -81,6 +86,7 @@ class FakeDriver {
   void ReleaseIfUnused(Memory& memory);
   std::map<cuda::CUdeviceptr, Mapping>::const_iterator Around(cuda::CUdeviceptr address) const;
 
+  std::function<void()> on_unmap_;
   mutable std::mutex mutex_;
   std::uint64_t calls_ = 0, fail_from_ = 0, fail_to_ = 0;
   std::uint64_t capacity_ = UINT64_MAX, device_bytes_ = 0;

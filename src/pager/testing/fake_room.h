@@ -38,6 +38,9 @@ class FakeRoom : public Room {
     figures_ = figures;
   }
 
+  bool Released() const override { return released_; }
+  void SetReleased(bool released) { released_ = released; }
+
   // What came in (went out, if negative) by the mover: it takes room that others gave.
   void Moved(std::int64_t bytes) {
     std::lock_guard lock(mutex_);
@@ -75,7 +78,7 @@ class FakeRoom : public Room {
   std::condition_variable changed_;
   std::uint64_t free_, taken_ = 0;
   HeapFigures figures_;
-  bool waits_ = false;
+  bool waits_ = false, released_ = false;
   int waiting_ = 0;
 };
 
