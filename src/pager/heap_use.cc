@@ -39,7 +39,8 @@ std::uint64_t Heap::HotOut(Nanos now) const {
   for (std::size_t i = 0; i < heats.size(); ++i) {
     const Chunk& chunk = large_.chunks[i];
     if (chunk.blocks == 0) continue;
-    if (chunk.InHost() && chunk.pins == 0) out.push_back(heats[i]);
+    // What no mover knows nobody brings back.
+    if (chunk.InHost() && chunk.known && chunk.pins == 0) out.push_back(heats[i]);
     if (chunk.MayGo()) in.push_back(heats[i]);
   }
   std::ranges::sort(out, std::greater());

@@ -40,6 +40,16 @@ TEST_F(HeapUseTest, WhatIsUsedAndOutIsHot) {
   EXPECT_EQ(HotOut(), 0u);
 }
 
+TEST_F(HeapUseTest, WhatNoMoverBringsBackIsNotHot) {
+  const auto blocks = AllocateChunks(4);
+  mover.Evict(2);
+  Use(blocks[0], 20);
+  ASSERT_EQ(HotOut(), 1u);
+  mover.LoseSlots();
+  mover.Restart();
+  EXPECT_EQ(HotOut(), 0u);
+}
+
 TEST_F(HeapUseTest, AnExchangeBringsTheHotInAndEnds) {
   const auto blocks = AllocateChunks(4);
   mover.Evict(2);
