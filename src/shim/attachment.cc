@@ -4,10 +4,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <string>
+
 #include "shim/markers.h"
 #include "shim/paging.h"
 #include "shim/real.h"
-#include "shim/say.h"
 
 namespace tessera::shim {
 
@@ -67,12 +68,13 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
     return header.type == wire::Refused::kType ? Attaching::kRefused : Attaching::kGone;
   void* memory = mmap(nullptr, wire::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.Get(), 0);
   if (memory == MAP_FAILED) {
-    Say("cannot map the daemon's page: %s", strerror(errno));
+    Session::Instance().Complain(std::string("cannot map the daemon's page: ") + strerror(errno));
     return Attaching::kRefused;
   }
   auto* page = static_cast<wire::Page*>(memory);
   if (page->magic != wire::kPageMagic || page->version != wire::kProtocolVersion) {
-    Say("the daemon's page has another layout; restart tesserad or this program with one version of Tessera");
+    Session::Instance().Complain(
+        "the daemon's page has another layout; restart tesserad or this program with one version of Tessera");
     munmap(memory, wire::kPageBytes);
     return Attaching::kRefused;
   }

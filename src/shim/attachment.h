@@ -131,7 +131,7 @@ class Attachment {
   void MindDaemon(Nanos now);
   static bool Reconnect();
   static bool ReconnectLocked();
-  void Reattach();
+  bool Reattach();
 
   const cuda::CUdevice device_;
   const wire::Uuid uuid_;

@@ -351,17 +351,19 @@ void Attachment::StartPacer() {
     Say("cannot start a thread (error %d): this program's token returns only when the daemon takes it", failed);
 }
 
-void Attachment::Reattach() {
+// False: the daemon is there, and has no page for this GPU.
+bool Attachment::Reattach() {
   std::lock_guard lock(mutex_);
   wire::Page* before = Page();
   const bool works = !parked_ && !AllDrained();
   UniqueFd line;
   // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
-  if (Attach(&line, works) != Attaching::kDone) return;
+  if (Attach(&line, works) != Attaching::kDone) return false;
   if (paging_) paging_->Follow(std::move(line));
   if (!works) Park();
   before->doorbell.fetch_add(1, std::memory_order_release);
   syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+  return true;
 }
 
 // One try to get a lost session back, after another thread's. True: it stands.
@@ -376,8 +378,10 @@ bool Attachment::ReconnectLocked() {
     if (attachment.paging_) attachment.paging_->Retreat();
   });
   const bool stands = Session::Instance().Reconnect([] {
-    ForEach([](Attachment& attachment) { attachment.Reattach(); });
+    bool all = true;
+    ForEach([&](Attachment& attachment) { all = all && attachment.Reattach(); });
     ForgetToldExports();
+    return all;
   });
   if (stands) TellExports();
   return stands;

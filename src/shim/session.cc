@@ -77,11 +77,20 @@ bool Session::SayHello(bool loud) {
   {
     std::lock_guard lock(mutex_);
     welcome_ = welcome;
-    complaint_.clear();
     lost_since_ = 0;
   }
   if (on_welcome_) on_welcome_(*this);
   return true;
+}
+
+void Session::EndReconnect(bool stands, Nanos lost_since) {
+  std::lock_guard lock(mutex_);
+  if (stands) {
+    complaint_.clear();
+  } else {
+    socket_.Reset();
+    lost_since_ = lost_since;
+  }
 }
 
 std::size_t Session::Exchange(std::span<const std::byte> request, std::span<const int> along,
@@ -113,23 +122,27 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<cons
       snprintf(text, sizeof text,
                "the daemon speaks protocol %u and this program's shim %u; restart the older of the two",
                unsigned{header.version}, unsigned{wire::kProtocolVersion});
-      Complain(text);
+      ComplainLocked(text);
       return 0;
     }
     default:
-      Complain("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
+      ComplainLocked("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
       LoseLocked();
       return 0;
   }
   if (const auto refused = wire::ReadBody<wire::Refused>(header, received)) {
-    Complain(wire::TextOf(refused->text));
+    ComplainLocked(wire::TextOf(refused->text));
     return 0;
   }
   return length;
 }
 
-// Once: who asks again and again, as a reconnect does, gets the same answer each time.
 void Session::Complain(std::string_view text) {
+  std::lock_guard lock(mutex_);
+  ComplainLocked(text);
+}
+
+void Session::ComplainLocked(std::string_view text) {
   if (text != complaint_) Say("%.*s", static_cast<int>(text.size()), text.data());
   complaint_ = text;
 }

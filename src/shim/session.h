@@ -55,17 +55,22 @@ class Session {
   Nanos Grace() const { return welcome_.grace_ns; }
   bool BlockOnLoss() const { return welcome_.block_on_loss != 0; }
 
-  // Connects, says Hello again and, if a new session stands, calls `attach`, which attaches the GPUs anew. Until it
+  // Of a session that is lost: connects, says Hello again and, if a new session stands, calls `attach`, which attaches
+  // the GPUs anew and says whether it could: else the daemon counts as gone still, since when it did before. Until it
   // returns, other threads find the daemon gone: a new one knows nothing yet of what they would speak of.
   template <typename Attach>
   bool Reconnect(Attach&& attach) {
     alone_ = pthread_self();
     only_one_ = true;
-    const bool stands = SayHello(false);
-    if (stands) attach();
+    const Nanos since = lost_since_;
+    const bool stands = SayHello(false) && attach();
+    EndReconnect(stands, since);
     only_one_ = false;
     return stands;
   }
+
+  // A line on stderr. Once: who tries again and again, as a reconnect does, finds the same each time.
+  void Complain(std::string_view text);
 
   // Called with each socket that a daemon welcomed us on, before anybody else speaks on it.
   void OnWelcome(void (*say)(Session&)) { on_welcome_ = say; }
@@ -76,13 +81,14 @@ class Session {
  private:
   Session() = default;
   bool SayHello(bool loud);
+  void EndReconnect(bool stands, Nanos lost_since);
   // Not while another thread reconnects, which takes long where the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
   bool MaySpeak() const { return socket_ && MayWait(); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<const int> along, std::span<std::byte> packet,
                        wire::Header& header, std::span<UniqueFd> fds);
   bool Send(std::span<const std::byte> message);
-  void Complain(std::string_view text);
+  void ComplainLocked(std::string_view text);
   void LoseLocked();
 
   bool observer_ = false;
@@ -97,7 +103,7 @@ class Session {
   UniqueFd socket_;
   wire::Welcome welcome_;
   void (*on_welcome_)(Session&) = nullptr;
-  std::string complaint_;  // what was said last, since the last welcome
+  std::string complaint_;  // what was said last, since a session stood
 };
 
 }  // namespace tessera::shim

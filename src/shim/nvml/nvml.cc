@@ -48,7 +48,7 @@ std::optional<wire::View> ViewOf(Device device) {
   if (get_uuid(device, text, sizeof text) != nvml::kSuccess) return std::nullopt;
   const auto uuid = ParseUuid(text);
   if (!uuid) return std::nullopt;
-  if (session.Lost() && !session.Reconnect([] {})) return std::nullopt;
+  if (session.Lost() && !session.Reconnect([] { return true; })) return std::nullopt;
   wire::View view;
   wire::Header header;
   if (!session.Ask(wire::Make(wire::Query{.gpu = *uuid}), view, header)) return std::nullopt;
