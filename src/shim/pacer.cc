@@ -440,6 +440,7 @@ void Attachment::AbandonAfterFork() {
   if (paging_) paging_->AbandonAfterFork();
   new (&mutex_) std::mutex;
   new (&report_mutex_) std::mutex;
+  page_ = &fallback_;  // the other is the parent's
   stopped_ = true;
 }
 
