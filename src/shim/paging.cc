@@ -66,11 +66,15 @@ const pager::Driver& RealDriver() {
 }
 
 void Settle(CUcontext context) {
-  const bool other = CurrentContext() != context;
+  if (CurrentContext() == context) {
+    cuCtxSynchronize();  // the hook: the end of the work is seen at once
+    return;
+  }
+  // Not the hook: the thread's gate is that of another context.
+  if (REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context) != CUDA_SUCCESS) return;
   CUcontext before = nullptr;
-  if (other && REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context) != CUDA_SUCCESS) return;
-  cuCtxSynchronize();  // the hook: the end of the work is seen at once
-  if (other) REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+  REAL(cuCtxSynchronize)();
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
 }
 
 Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
