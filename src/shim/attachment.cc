@@ -81,7 +81,7 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   gpu_ = header.gpu;
   context_bytes_ = answer.context_bytes;
   memory_total_ = answer.memory_total;
-  swaps_ = answer.swaps != 0 && fds[1];
+  swaps_ = answer.swaps != 0;  // the line may be missing: the pager asks for another
   *line = std::move(fds[1]);
   memory_returned_ = 0;
   moved_out_before_ = heap_moved_out_;  // nothing is moved meanwhile: it has no line

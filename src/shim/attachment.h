@@ -76,7 +76,7 @@ class Attachment {
   bool Recall();
   cuda::CUdevice Device() const { return device_; }
   std::uint32_t Gpu() const { return gpu_; }  // as the daemon counts
-  // Another line to the mover. False: there is none.
+  // A line to the mover. False: there is none.
   bool AskForLine(UniqueFd* line);
   // Where memory is allocated so that it can be moved; null where it is not.
   Paging* Pager() const { return paging_; }
@@ -154,8 +154,8 @@ class Attachment {
   Nanos last_activity_ = 0;
   Nanos busy_ = 0;  // while active, before active_since_
 
-  bool swaps_ = false;        // room is counted
-  Paging* paging_ = nullptr;  // never destroyed
+  std::atomic<bool> swaps_{false};  // the daemon counts room
+  Paging* paging_ = nullptr;        // never destroyed
 
   std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
   std::atomic<std::uint64_t> room_held_{0};    // likewise

@@ -42,9 +42,10 @@ void Attachment::GivePinned(std::uint64_t bytes) {
 }
 
 bool Attachment::TakeRoom(std::uint64_t bytes) {
-  if (!swaps_) return true;
   Nanos waits_since = 0;
   for (;;) {
+    // Who counts no room now may be followed by a daemon that does.
+    if (!swaps_) break;
     wire::Page* page = Page();
     const std::uint32_t seen = page->doorbell.load(std::memory_order_acquire);
     if (TakeCredit(page->room_credit, bytes)) break;
@@ -85,6 +86,7 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
 }
 
 bool Attachment::Recall() {
+  if (!swaps_) return false;
   wire::Roomed answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = 0}, gpu_), answer, header);
@@ -93,15 +95,15 @@ bool Attachment::Recall() {
 }
 
 bool Attachment::AskForLine(UniqueFd* line) {
+  if (!swaps_) return false;
   wire::Lined answer;
   wire::Header header;
   return Session::Instance().Ask(wire::Make(wire::Line{}, gpu_), answer, header, {line, 1}) && *line;
 }
 
 void Attachment::GiveRoom(std::uint64_t bytes) {
-  if (!swaps_) return;
   room_held_ -= bytes;
-  Page()->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
+  if (swaps_) Page()->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
 }
 
 void Attachment::HeapHolds(const pager::HeapFigures& figures) {
