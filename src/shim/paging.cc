@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,8 @@ namespace {
 constexpr Nanos kKeepEmpty = 100 * kMillisecond;
 // Address space, as a multiple of the GPU's memory: what is freed in one place leaves gaps in another.
 constexpr std::uint64_t kSpans = 8;
+// A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
+constexpr Nanos kLongestStop = 5 * kSecond;
 
 template <typename Function>
 void Fill(Function& function, unsigned symbol) {
@@ -219,12 +222,18 @@ void Paging::Serve() {
     if (timeout >= 0) sleeps_ = false;
     const int ready = poll(waits, 2, timeout);
     sleeps_ = false;
-    if (ready < 0 && errno != EINTR) return;
+    if (ready < 0 && errno != EINTR) break;
     eventfd_t count;
     if (waits[0].revents) eventfd_read(wake_.Get(), &count);
     busy = waits[1].revents != 0;
     if (busy && !Answer()) LoseLine();
   }
+  // Nobody waits for an answer that does not come, and nothing of the program's for memory that does not.
+  LoseLine();
+  std::lock_guard lock(mutex_);
+  next_line_.Reset();
+  serves_ = false;
+  pthread_cond_broadcast(&retreated_);
 }
 
 bool Paging::Answer() {
@@ -258,19 +267,23 @@ void Paging::AskForLine() {
 }
 
 // The mover, or the daemon, is gone. What lies in host memory is ours still, and whoever thaws this program next finds
-// every address valid.
+// every address valid, but of what is in the mover's file, or cannot be mapped.
 void Paging::LoseLine() {
+  const bool lost = static_cast<bool>(line_);
   line_.Reset();
   agent_->Lost();
   std::vector<pager::LineAgent::Answer> answers;
-  if (!stopped_) agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
+  agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
+  if (const std::uint64_t unsafe = heap_->Figures().unsafe; lost && unsafe > 0 && !stopped_)
+    Say("%llu MiB of GPU memory cannot be reached until a mover is back",
+        static_cast<unsigned long long>(unsafe >> 20));
 }
 
 void Paging::Retreat() {
   std::lock_guard lock(mutex_);  // released while it waits
   retreats_ = true;
   eventfd_write(wake_.Get(), 1);
-  while (retreats_ && !stopped_) pthread_cond_wait(&retreated_, mutex_.native_handle());
+  while (retreats_ && serves_) pthread_cond_wait(&retreated_, mutex_.native_handle());
 }
 
 void Paging::RetreatIfAsked() {
@@ -295,14 +308,21 @@ void Paging::Follow(UniqueFd line) {
 
 void Paging::Stop() {
   stopped_ = true;
-  heap_->Stop();
   eventfd_write(wake_.Get(), 1);
-  pthread_cond_broadcast(&retreated_);
+  {
+    timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += kLongestStop / kSecond;
+    std::lock_guard lock(mutex_);  // released while it waits
+    while (serves_ && pthread_cond_timedwait(&retreated_, mutex_.native_handle(), &until) == 0) continue;
+  }
+  heap_->Stop();
 }
 
 void Paging::AbandonAfterFork() {
   new (&mutex_) std::mutex;
   stopped_ = true;
+  serves_ = false;
   line_.Reset();
   heap_->AbandonAfterFork();
 }

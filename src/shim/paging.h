@@ -47,11 +47,14 @@ class Paging : public pager::Room {
 
   // A new daemon, with a new mover.
   void Follow(UniqueFd line);
-  // There is no daemon now, and so no mover that would be right to move anything: gives the line up. Returns when every
-  // address is valid and nothing is being copied. Not on the pager's own thread.
+  // There is no daemon now, and so no mover that would be right to move anything: gives the line up. Returns when
+  // nothing is being copied and every address is valid, but of what lies in the mover's file, or what the driver could
+  // not map: Safe tells. Not on the pager's own thread.
   void Retreat();
-  // Whether that is so now.
+  // Whether all addresses are valid now.
   bool Safe() const { return heap_->Figures().unsafe == 0; }
+  // The process ends: the line is given up, and then nothing of the driver's is called any more. What runs after this
+  // may still free memory, and wait for its work. Not on the pager's own thread.
   void Stop();
   void AbandonAfterFork();
 
@@ -82,6 +85,7 @@ class Paging : public pager::Room {
   std::mutex mutex_;                                     // guards what follows
   UniqueFd line_;                                        // used by the thread alone
   UniqueFd next_line_;                                   // that it is to follow
+  bool serves_ = true;                                   // the thread has not ended
   bool retreats_ = false;                                // the line is to be given up
   pthread_cond_t retreated_ = PTHREAD_COND_INITIALIZER;  // and was; the C++ library's would want a newer glibc
   std::vector<pager::Block> unsettled_;                  // freed while a stream captured: their work may not have ended
