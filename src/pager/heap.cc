@@ -312,13 +312,13 @@ void Heap::ReleaseEmpty(Region& region, std::size_t index) {
   if (std::exchange(chunk.known, false)) dropped_.push_back(region.AddressOf(index));
 }
 
-std::optional<Block> Heap::Free(CUdeviceptr address) {
+std::optional<Block> Heap::Free(CUdeviceptr address, std::uint64_t id) {
   Block block;
   std::uint64_t room;
   {
     std::lock_guard lock(mutex_);
     const auto at = blocks_.find(address);
-    if (at == blocks_.end()) return std::nullopt;
+    if (at == blocks_.end() || (id != 0 && at->second.id != id)) return std::nullopt;
     block = at->second;
     blocks_.erase(at);
     room = Vacate(block);
@@ -327,12 +327,12 @@ std::optional<Block> Heap::Free(CUdeviceptr address) {
   return block;
 }
 
-std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes)) {
+std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes), std::uint64_t below) {
   std::uint64_t sum = 0, room = 0;
   {
     std::lock_guard lock(mutex_);
     for (auto at = blocks_.begin(); at != blocks_.end();) {
-      if (at->second.context != context) {
+      if (at->second.context != context || at->second.id >= below) {
         ++at;
         continue;
       }
@@ -344,6 +344,11 @@ std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::ui
   }
   if (room > 0) room_.Give(room);
   return sum;
+}
+
+std::uint64_t Heap::NextId() const {
+  std::lock_guard lock(mutex_);
+  return next_id_;
 }
 
 // With mutex_ held: the block that `address` lies in, or end().
@@ -412,7 +417,11 @@ CUresult Heap::Pin(CUdeviceptr address, Exported* exported) {
 void Heap::Unpin(const Block& block) {
   std::lock_guard lock(mutex_);
   const auto at = blocks_.find(block.begin);
-  if (at == blocks_.end() || at->second.id != block.id || !std::exchange(at->second.exported, false)) return;
+  if (at == blocks_.end() || at->second.id != block.id || !at->second.exported) return;
+  bool shared = false;
+  ForChunks(at->second, [&](Region& region, std::size_t i) { shared |= region.chunks[i].shared; });
+  if (shared) return;
+  at->second.exported = false;
   AddPins(at->second, -1);
 }
 

@@ -95,8 +95,9 @@ struct Exported {
 // Thread-safe. Nothing here waits for work on the GPU.
 class Heap {
  public:
-  // Allocations below kSmall bytes may lie in small chunks, which stay on the GPU: the first ones of a program, so that
-  // one that has little does not take much, and the last ones, where there is no room for a whole large chunk.
+  // Small chunks stay on the GPU. Allocations below kSmall bytes lie in them while they have no more than kSmallTotal,
+  // so that a program that has little does not take much; later, and up to a large chunk's size, those for which there
+  // is no room for a whole large chunk.
   static constexpr std::uint64_t kSmall = 16u << 20;
   static constexpr std::uint64_t kSmallChunk = 2u << 20;
   static constexpr std::uint64_t kSmallTotal = 64u << 20;
@@ -110,10 +111,15 @@ class Heap {
   // Memory of at least `bytes` (not 0), aligned to 512 bytes, or to 2 MiB if it is 2 MiB or more.
   // CUDA_ERROR_OUT_OF_MEMORY if there is no room or no memory; else what the driver said.
   cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address);
-  // Frees the block that begins at `address`; no work that uses it may be left. Nothing if there is none.
-  std::optional<Block> Free(cuda::CUdeviceptr address);
-  // All blocks of a context that has ended. Returns the sum of what `charge` says of their sizes.
-  std::uint64_t FreeAllOf(cuda::CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes));
+  // Frees the block that begins at `address`, where `id` is given the one that has it; no work that uses it may be
+  // left. Nothing if there is none.
+  std::optional<Block> Free(cuda::CUdeviceptr address, std::uint64_t id = 0);
+  // All blocks of a context that has ended, those with ids below `below`: another context may be where it was. Returns
+  // the sum of what `charge` says of their sizes.
+  std::uint64_t FreeAllOf(cuda::CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes),
+                          std::uint64_t below = UINT64_MAX);
+  // No block has this id, or a higher one, yet.
+  std::uint64_t NextId() const;
 
   // The block that `address` lies in.
   std::optional<Block> Find(cuda::CUdeviceptr address) const;

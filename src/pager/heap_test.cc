@@ -256,6 +256,19 @@ TEST_F(HeapTest, AContextTakesItsBlocksAlong) {
   EXPECT_TRUE(heap->Find(stays));
 }
 
+// Another thread may have been given the address, or made a context where the old one was, in the meantime.
+TEST_F(HeapTest, FreesNoBlockThatCameLater) {
+  const CUdeviceptr before = Allocate(kMiB, kOtherContext);
+  const std::uint64_t below = heap->NextId();
+  const CUdeviceptr after = Allocate(kMiB, kOtherContext);
+  EXPECT_EQ(heap->FreeAllOf(kOtherContext, [](std::uint64_t bytes) { return bytes; }, below), kMiB);
+  EXPECT_FALSE(heap->Find(before));
+  const std::uint64_t id = heap->Find(after)->id;
+  EXPECT_FALSE(heap->Free(after, id - 1));
+  EXPECT_TRUE(heap->Find(after));
+  EXPECT_TRUE(heap->Free(after, id));
+}
+
 TEST_F(HeapTest, PeersReachWhatIsThereAndWhatComes) {
   const CUdeviceptr before = Allocate(kChunk), small = Allocate(1), out = Allocate(kChunk);
   heap->Touch(before, MonotonicNow() + UseHistory::kInterval);

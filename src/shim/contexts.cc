@@ -68,16 +68,20 @@ CUdevice DeviceOf(CUcontext context) {
   return device;
 }
 
+// What the pager allocates from now on may be in another context at the same address.
+std::uint64_t NextIdOf(Attachment& attachment) { return attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0; }
+
 template <typename Destroy>
 CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   ForgetThreadGate();
   Attachment* attachment = Session::Instance().Managed() && context ? Attachment::Of(DeviceOf(context)) : nullptr;
   if (!attachment) return destroy();
   CUresult result = CUDA_SUCCESS;
+  const std::uint64_t below = NextIdOf(*attachment);
   attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
-    if (attachment->Pager()) attachment->Pager()->FreeAllOf(context);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(context, below);
     CloseImportsOf(context);
     ForgetCapturesOf(context);
     ForgetUses(context);
@@ -104,13 +108,14 @@ CUresult EndPrimary(CUdevice device, End end) {
   REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
+  const std::uint64_t below = NextIdOf(*attachment);
   attachment->EndContext(primary, [&] {
     result = end();
     return ended = !PrimaryActive(device);
   });
   if (ended) {
     GiveBackOf(primary);
-    if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary, below);
     CloseImportsOf(primary);
     ForgetCapturesOf(primary);
     attachment->DropContext();

@@ -150,10 +150,11 @@ void Unexport(const pager::Block& block) {
   Exports().erase(at);
 }
 
-void UnexportAllOf(CUcontext context) {
+void UnexportAllOf(CUcontext context, std::uint64_t below) {
   std::lock_guard lock(mutex);
   for (auto at = Exports().begin(); at != Exports().end();) {
-    if (at->second.memory.block.context != context) {
+    const pager::Block& block = at->second.memory.block;
+    if (block.context != context || block.id >= below) {
       ++at;
       continue;
     }

@@ -20,8 +20,12 @@ bool IsExport(const wire::ExportKey& key);
 // The block is about to be freed: nobody gets it any more. Who has it mapped keeps it. Returns when the daemon has let
 // go of its memory.
 void Unexport(const pager::Block& block);
-// The same of all blocks of a context that has ended.
-void UnexportAllOf(cuda::CUcontext context);
+// The same of all blocks of a context that has ended, those with ids below `below`.
+void UnexportAllOf(cuda::CUcontext context, std::uint64_t below);
+
+// A device is about to have these bytes' GPU memory, for as long as it likes (RDMA): waits as above, and the blocks
+// stay where they are while they live.
+cuda::CUresult PinForDevice(Paging& paging, cuda::CUdeviceptr address, std::uint64_t bytes);
 
 // A new daemon knows of nothing; then, when it may be spoken to: tells it.
 void ForgetToldExports();

@@ -126,6 +126,7 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const CUcontext context = CurrentContext();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  FreeUnsettled();
   const std::uint64_t charge = ChargeOf(bytes);
   if (!attachment_.TakeMemory(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = heap_->Allocate(bytes, context, address);
@@ -138,7 +139,6 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
 CUresult Paging::Free(CUdeviceptr address) {
   const auto block = heap_->Find(address);
   if (!block || block->begin != address) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<pager::Block> freed;
   {
     std::lock_guard lock(mutex_);
     const auto same = [&](const pager::Block& each) { return each.id == block->id; };
@@ -147,19 +147,30 @@ CUresult Paging::Free(CUdeviceptr address) {
       unsettled_.push_back(*block);
       return CUDA_SUCCESS;
     }
+  }
+  FreeUnsettled();
+  FreeNow(*block);
+  return CUDA_SUCCESS;
+}
+
+void Paging::FreeUnsettled() {
+  std::vector<pager::Block> freed;
+  {
+    std::lock_guard lock(mutex_);
+    if (AnyCapture()) return;
     freed = std::exchange(unsettled_, {});
   }
-  freed.push_back(*block);
-  for (const pager::Block& each : freed) {
-    // One whose context has ended is gone, and another may lie there now.
-    const auto at = heap_->Find(each.begin);
-    if (!at || at->id != each.id) continue;
-    Settle(at->context);
-    if (at->exported) Unexport(*at);
-    if (const auto gone = heap_->Free(each.begin)) attachment_.GiveMemory(ChargeOf(gone->bytes));
-  }
+  for (const pager::Block& block : freed) FreeNow(block);
+}
+
+// One whose context has ended is gone, and another may lie there now, or while its work is waited for.
+void Paging::FreeNow(const pager::Block& block) {
+  const auto at = heap_->Find(block.begin);
+  if (!at || at->id != block.id) return;
+  Settle(at->context);
+  if (at->exported) Unexport(*at);
+  if (heap_->Free(block.begin, block.id)) attachment_.GiveMemory(ChargeOf(block.bytes));
   Wake();
-  return CUDA_SUCCESS;
 }
 
 bool Paging::Trim() {
@@ -168,10 +179,10 @@ bool Paging::Trim() {
   return heap_->Figures().resident < before;
 }
 
-void Paging::FreeAllOf(CUcontext context) {
-  UnexportAllOf(context);
+void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
+  UnexportAllOf(context, below);
   // The charges first: afterwards nothing tells what the blocks were.
-  attachment_.GiveMemory(heap_->FreeAllOf(context, ChargeOf));
+  attachment_.GiveMemory(heap_->FreeAllOf(context, ChargeOf, below));
   Wake();
 }
 

@@ -35,8 +35,8 @@ class Paging : public pager::Room {
   cuda::CUresult Free(cuda::CUdeviceptr address);
   // Gives back at once what is kept for later. False: that is nothing.
   bool Trim();
-  // The context and its memory have ended.
-  void FreeAllOf(cuda::CUcontext context);
+  // The context has ended, and what it had: memory with ids below `below`, as Heap().NextId() was before.
+  void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
   bool Owns(cuda::CUdeviceptr address) const { return heap_->Owns(address); }
@@ -65,6 +65,9 @@ class Paging : public pager::Room {
   void Holds(const pager::HeapFigures& figures) override;
   bool Released() const override;
   void Wake();
+
+  void FreeUnsettled();
+  void FreeNow(const pager::Block& block);
 
   static void* ThreadMain(void* self);
   void Serve();
