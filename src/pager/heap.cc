@@ -395,33 +395,53 @@ void Heap::AddPins(const Block& block, int count) {
   });
 }
 
+// Whether all of it is on the GPU, and stays there.
+bool Heap::PinBlock(Block& block) {
+  if (!std::exchange(block.exported, true)) AddPins(block, 1);
+  bool here = true;
+  ForChunks(block, [&](Region& region, std::size_t i) {
+    // One that was offered before may go still.
+    here &= region.chunks[i].backing == Backing::kDevice && !region.chunks[i].offered;
+  });
+  return here;
+}
+
 CUresult Heap::Pin(CUdeviceptr address, Exported* exported) {
   std::lock_guard lock(mutex_);
   const auto around = Around(address);
   if (stopped_ || around == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
   Block& block = blocks_.find(around->first)->second;
-  if (!std::exchange(block.exported, true)) AddPins(block, 1);
+  const bool here = PinBlock(block);
   *exported = {.block = block};
-  bool here = true;
   ForChunks(block, [&](Region& region, std::size_t i) {
-    if (exported->chunks++ == 0) {
-      exported->chunk_bytes = region.chunk_bytes;
-      exported->offset = block.begin - region.AddressOf(i);
-    }
-    // One that was offered before may go still.
-    here &= region.chunks[i].backing == Backing::kDevice && !region.chunks[i].offered;
+    if (exported->chunks++ > 0) return;
+    exported->chunk_bytes = region.chunk_bytes;
+    exported->offset = block.begin - region.AddressOf(i);
   });
   return here ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult Heap::PinForDevice(CUdeviceptr address, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto around = Around(address);
+  const auto first = around == blocks_.end() ? blocks_.lower_bound(address) : blocks_.find(around->first);
+  const auto last = blocks_.lower_bound(address + bytes);
+  if (stopped_ || address + bytes <= address || first == last) return CUDA_ERROR_INVALID_VALUE;
+  bool here = true;
+  for (auto at = first; at != last; ++at) here &= PinBlock(at->second);
+  if (!here) return CUDA_ERROR_NOT_READY;
+  for (auto at = first; at != last; ++at) {
+    at->second.in_device = true;
+    ForChunks(at->second, [](Region& region, std::size_t i) { region.chunks[i].shared = true; });
+  }
+  return CUDA_SUCCESS;
 }
 
 void Heap::Unpin(const Block& block) {
   std::lock_guard lock(mutex_);
   const auto at = blocks_.find(block.begin);
-  if (at == blocks_.end() || at->second.id != block.id || !at->second.exported) return;
-  bool shared = false;
-  ForChunks(at->second, [&](Region& region, std::size_t i) { shared |= region.chunks[i].shared; });
-  if (shared) return;
-  at->second.exported = false;
+  if (at == blocks_.end() || at->second.id != block.id || at->second.in_device) return;
+  if (!std::exchange(at->second.exported, false)) return;
   AddPins(at->second, -1);
 }
 

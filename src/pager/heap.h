@@ -63,7 +63,7 @@ struct Chunk {
   bool wanted = false;        // its copying to the GPU is under way
   bool known = false;         // the mover knows that the program has it out
   bool adopting = false;      // a new mover was asked whether it has what backs it
-  bool shared = false;        // other processes may have its GPU memory mapped
+  bool shared = false;        // other processes, or devices, may have its GPU memory mapped
   std::uint32_t blocks = 0;   // that lie in it, wholly or in part
   std::uint32_t pins = 0;     // reasons why it must not move
   Nanos empty_since = 0;      // while it has no blocks
@@ -80,8 +80,9 @@ struct Block {
   cuda::CUdeviceptr begin = 0;
   std::uint64_t bytes = 0;  // as asked for
   cuda::CUcontext context = nullptr;
-  std::uint64_t id = 0;   // never given twice in a process
-  bool exported = false;  // to other processes, or about to be: its chunks are pinned
+  std::uint64_t id = 0;    // never given twice in a process
+  bool exported = false;   // to other processes, or about to be: its chunks are pinned
+  bool in_device = false;  // a device has its memory, too: it stays exported
 };
 
 // A block as other processes are to map it: whole chunks, and where in them it begins.
@@ -140,7 +141,10 @@ class Heap {
   // in host memory or on its way there: it is pinned all the same, HeapFigures::recalled says what has to come back,
   // and the caller asks again.
   cuda::CUresult Pin(cuda::CUdeviceptr address, Exported* exported);
-  // Lets go again of what was pinned and has not been shared.
+  // Pins likewise, for as long as they live, all blocks that lie in these bytes, for a device that is about to have
+  // their GPU memory (RDMA), and counts it as shared once all of it is there.
+  cuda::CUresult PinForDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
+  // Lets go again of what was pinned by Pin and has not been shared.
   void Unpin(const Block& block);
   // Descriptors, the caller's, of the memory of fds.size() chunks of a pinned block from `first` on: all, or none.
   // Whoever gets them may keep that memory mapped: it serves no other block any more after this one is freed.
@@ -193,6 +197,7 @@ class Heap {
   [[nodiscard]] std::uint64_t Vacate(const Block& block);
   std::map<cuda::CUdeviceptr, Block>::const_iterator Around(cuda::CUdeviceptr address) const;
   void AddPins(const Block& block, int count);
+  bool PinBlock(Block& block);
   void ReleaseEmpty(Region& region, std::size_t index);
   void Unback(Region& region, std::size_t index);
   static void Unshare(Region& region, std::size_t index);

@@ -400,6 +400,35 @@ TEST_F(ExportTest, WhatIsUnpinnedMovesAgain) {
   ExpectRightFigures();
 }
 
+TEST_F(ExportTest, WhatADeviceHasStaysWhereItIs) {
+  const CUdeviceptr first = Allocate(kChunk), second = Allocate(2 * kChunk);
+  driver.Write(second, 5);
+  ASSERT_EQ(mover.Evict(3), 3u);
+  ASSERT_EQ(mover.Settle(), CUDA_SUCCESS);
+  EXPECT_EQ(heap->PinForDevice(second + 4096, kMiB), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
+  ASSERT_EQ(mover.Load(2), 2u);
+  EXPECT_EQ(heap->PinForDevice(second + 4096, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Load(8), 1u);
+  EXPECT_EQ(mover.Evict(8), 1u);
+  EXPECT_FALSE(driver.Valid(first));
+  EXPECT_EQ(driver.Read(second), 5u);
+  heap->Unpin(*heap->Find(second));  // as when it could not be exported as well
+  EXPECT_EQ(mover.Evict(8), 0u);
+  heap->Free(second);
+  EXPECT_EQ(heap->Figures().resident, 0u) << "no other block gets it";
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, ADevicesMemoryMayBeSeveralBlocks) {
+  const auto blocks = AllocateChunks(3);
+  EXPECT_EQ(heap->PinForDevice(blocks[1] - 4096, 4096 + kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  EXPECT_EQ(heap->PinForDevice(blocks[2] + kChunk, kChunk), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
+  EXPECT_EQ(heap->PinForDevice(blocks[0], ~std::uint64_t{0}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->PinForDevice(blocks[0], 0), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {
   const CUdeviceptr address = Allocate(kChunk);
   ASSERT_EQ(Export(address), CUDA_SUCCESS);

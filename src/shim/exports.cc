@@ -70,19 +70,20 @@ void Untell(const Export& each) {
   Session::Instance().Ask(wire::Make(wire::Unexport{.key = each.key}, GpuOf(each)), answer, header);
 }
 
-// Pins the block and waits until all of it is on the GPU.
-CUresult Await(Paging& paging, CUdeviceptr address, pager::Exported* memory) {
+// Pins memory by `pin`, and waits until all of it is on the GPU.
+template <typename Pin>
+CUresult Await(Paging& paging, Pin pin) {
   Attachment& attachment = *Attachment::Of(paging.Device());
   const Nanos since = MonotonicNow();
   for (Nanos next_ask = since;;) {
-    const CUresult result = paging.Heap().Pin(address, memory);
+    const CUresult result = pin();
     if (result != CUDA_ERROR_NOT_READY) return result;
     const Nanos now = MonotonicNow();
     const bool late = now - since > kLongestWait;
     if (late || (now >= next_ask && !attachment.Recall())) {
-      Say("memory of %llu MiB cannot be shared by an IPC handle: it is in host memory, and there is no place for it on "
-          "the GPU%s",
-          static_cast<unsigned long long>(memory->block.bytes >> 20), late ? " after two minutes" : "");
+      Say("memory cannot be given to another program, or to a device: it is in host memory, and there is no place on "
+          "the GPU for it%s",
+          late ? " after two minutes" : "");
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (now >= next_ask) next_ask = now + kReconnectEvery;
@@ -119,7 +120,7 @@ CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportK
 CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key) {
   for (;;) {
     pager::Exported memory;
-    CUresult result = Await(paging, address, &memory);
+    CUresult result = Await(paging, [&] { return paging.Heap().Pin(address, &memory); });
     std::lock_guard lock(mutex);
     if (result == CUDA_SUCCESS) {
       const auto at = Exports().find(memory.block.begin);
@@ -135,6 +136,10 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
     if (result != CUDA_SUCCESS) UnpinIfUnknown(paging, memory.block);
     return result;
   }
+}
+
+CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) {
+  return Await(paging, [&] { return paging.Heap().PinForDevice(address, bytes); });
 }
 
 bool IsExport(const wire::ExportKey& key) {

@@ -1,5 +1,6 @@
 // CUDA's IPC handles. The driver makes and opens those of its own allocations; of memory in the pager's heap they name
-// what the daemon passes from program to program.
+// what the daemon passes from program to program. And the descriptors (dma-buf) by which devices reach memory, which
+// are the driver's always.
 #include <string.h>
 
 #include "shim/exports.h"
@@ -62,4 +63,12 @@ TESSERA_HOOK cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, 
 
 TESSERA_HOOK cuIpcCloseMemHandle(CUdeviceptr address) {
   return CloseImport(address) ? CUDA_SUCCESS : REAL(cuIpcCloseMemHandle)(address);
+}
+
+TESSERA_HOOK cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
+                                           unsigned long long flags) {
+  if (Paging* paging = Paging::Of(address)) {
+    if (const CUresult pinned = PinForDevice(*paging, address, bytes); pinned != CUDA_SUCCESS) return pinned;
+  }
+  return REAL(cuMemGetHandleForAddressRange)(handle, address, bytes, type, flags);
 }
