@@ -54,6 +54,7 @@ Attachment* Attachment::Make(CUdevice device) {
 // Asks the daemon for the page. Also after a reconnect, when it says what the process already holds.
 // `line`: the one to the mover, where memory may be swapped.
 Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
+  std::lock_guard holding(holding_);
   wire::Attach request{.gpu = uuid_,
                        .memory_bytes = memory_held_,
                        .room_bytes = room_held_ + heap_moved_in_ - heap_moved_out_,
@@ -91,7 +92,8 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   return Attaching::kDone;
 }
 
-// Follows another page from now on. The old one stays mapped: a thread may be looking at it.
+// With holding_ held, and mutex_ where gates may exist: follows another page from now on. The old one stays mapped: a
+// thread may be looking at it.
 void Attachment::Adopt(wire::Page* page) {
   for (Gate* gate : gates_) Close(*gate);
   page_.store(page, std::memory_order_release);
@@ -140,6 +142,7 @@ void Attachment::Forget(CUcontext context) {
 // ---- memory ----
 
 bool Attachment::TakeMemory(std::uint64_t bytes) {
+  std::lock_guard holding(holding_);
   wire::Page* page = Page();
   std::int64_t credit = page->memory_credit.load(std::memory_order_relaxed);
   while (credit >= 0 && static_cast<std::uint64_t>(credit) >= bytes) {
@@ -168,6 +171,7 @@ bool Attachment::TakeMemory(std::uint64_t bytes) {
 }
 
 void Attachment::GiveMemory(std::uint64_t bytes) {
+  std::lock_guard holding(holding_);
   wire::Page* page = Page();
   memory_held_ -= bytes;
   const std::int64_t keep = page->memory_credit_keep.load(std::memory_order_relaxed);
@@ -185,6 +189,7 @@ void Attachment::GiveMemory(std::uint64_t bytes) {
 }
 
 bool Attachment::AddContext() {
+  std::lock_guard holding(holding_);
   wire::Reserved answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Context{.delta = 1}, gpu_), answer, header);
@@ -197,6 +202,7 @@ bool Attachment::AddContext() {
 }
 
 void Attachment::DropContext() {
+  std::lock_guard holding(holding_);
   --contexts_held_;
   Session::Instance().Tell(wire::Make(wire::Context{.delta = -1}, gpu_));
 }

@@ -157,8 +157,14 @@ class Attachment {
   std::atomic<bool> swaps_{false};  // the daemon counts room
   Paging* paging_ = nullptr;        // never destroyed
 
-  std::atomic<std::uint64_t> memory_held_{0};  // bytes in use, to tell a new daemon
-  std::atomic<std::uint64_t> room_held_{0};    // likewise
+  // Guards what is told a new daemon, together with the page whose credits it was taken from or given back to: the one
+  // never changes without the other. Held for a round trip; not while memory is waited for, nor when Trim gives back.
+  // Taken after mutex_.
+  std::mutex holding_;
+  std::uint64_t memory_held_ = 0;  // bytes in use
+  std::uint64_t room_held_ = 0;    // likewise
+  std::uint32_t contexts_held_ = 0;
+
   std::atomic<std::uint64_t> pinned_held_{0};  // of the room, by TakePinned
   std::atomic<std::uint64_t> heap_pinned_{0};  // and by the heap
   std::atomic<std::uint64_t> heap_empty_{0}, heap_swapped_{0}, heap_unsafe_{0}, heap_recalled_{0};
@@ -168,7 +174,6 @@ class Attachment {
   std::atomic<bool> more_out_{false};              // memory went to the host, and the gates have not been told
   Nanos next_hot_ = 0;                             // when the pacer looks again what is hot; its own
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon
-  std::atomic<std::uint32_t> contexts_held_{0};
 };
 
 // How often a program looks for a daemon that is gone, and asks again for what it waits for.

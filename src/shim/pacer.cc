@@ -401,6 +401,7 @@ void Attachment::MindDaemon(Nanos now) {
   if (now - session.LostSince() < session.Grace()) return;
   ForEach([block = session.BlockOnLoss()](Attachment& attachment) {
     std::lock_guard lock(attachment.mutex_);
+    std::lock_guard holding(attachment.holding_);
     if (attachment.on_fallback_ || (attachment.paging_ && !attachment.paging_->Safe())) return;
     Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
         block ? "waiting until one answers" : "going on without limits of time");
@@ -440,6 +441,7 @@ void Attachment::AbandonAfterFork() {
   if (paging_) paging_->AbandonAfterFork();
   new (&mutex_) std::mutex;
   new (&report_mutex_) std::mutex;
+  new (&holding_) std::mutex;
   page_ = &fallback_;  // the other is the parent's
   stopped_ = true;
 }

@@ -44,11 +44,15 @@ void Attachment::GivePinned(std::uint64_t bytes) {
 bool Attachment::TakeRoom(std::uint64_t bytes) {
   Nanos waits_since = 0;
   for (;;) {
-    // Who counts no room now may be followed by a daemon that does.
-    if (!swaps_) break;
-    wire::Page* page = Page();
-    const std::uint32_t seen = page->doorbell.load(std::memory_order_acquire);
-    if (TakeCredit(page->room_credit, bytes)) break;
+    const std::uint32_t seen = Page()->doorbell.load(std::memory_order_acquire);
+    {
+      std::lock_guard holding(holding_);
+      // Who counts no room now may be followed by a daemon that does.
+      if (!swaps_ || TakeCredit(Page()->room_credit, bytes)) {
+        room_held_ += bytes;
+        return true;
+      }
+    }
     // What the program itself does not use comes first.
     if (paging_ && heap_empty_ > 0 && paging_->Trim()) continue;
     const Nanos now = MonotonicNow();
@@ -59,30 +63,30 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
           static_cast<unsigned long long>(bytes >> 20), static_cast<long long>(kLongestWait / kSecond));
       return false;
     }
-    wire::Roomed answer;
-    wire::Header header;
-    if (!Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header)) {
+    {
+      std::lock_guard holding(holding_);
+      if (!swaps_) continue;
+      wire::Page* page = Page();
+      wire::Roomed answer;
+      wire::Header header;
+      const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header);
       // What the driver has left is the next mover's, without which nothing could make room. Once it is clear that no
       // daemon comes there is nobody to leave it to.
-      if (page == &fallback_) {
-        if (page->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) break;
-        waits_since = now;
+      const bool alone = !asked && page == &fallback_;
+      if (asked ? answer.bytes >= bytes : alone && page->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) {
+        room_held_ += bytes;
+        return true;
       }
-      WaitForRing(seen, kReconnectEvery);
-      MindDaemon(MonotonicNow());
-      continue;
+      if (asked && !answer.wait) {
+        page->oom_errors.fetch_add(1, std::memory_order_relaxed);
+        return false;
+      }
+      if (asked && now == waits_since) page->room_waits.fetch_add(1, std::memory_order_relaxed);
+      if (alone) waits_since = now;
     }
-    if (answer.bytes >= bytes) break;
-    if (!answer.wait) {
-      page->oom_errors.fetch_add(1, std::memory_order_relaxed);
-      return false;
-    }
-    if (now == waits_since) page->room_waits.fetch_add(1, std::memory_order_relaxed);
     WaitForRing(seen, kReconnectEvery);
     MindDaemon(MonotonicNow());
   }
-  room_held_ += bytes;
-  return true;
 }
 
 bool Attachment::Recall() {
@@ -102,6 +106,7 @@ bool Attachment::AskForLine(UniqueFd* line) {
 }
 
 void Attachment::GiveRoom(std::uint64_t bytes) {
+  std::lock_guard holding(holding_);
   room_held_ -= bytes;
   if (swaps_) Page()->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
 }
