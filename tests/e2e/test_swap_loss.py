@@ -44,6 +44,24 @@ class Loss(LossTest):
             self.done(churn)
         wait_for("all memory to come back", lambda: self.used() == 0)
 
+    def test_a_program_ends_while_it_is_stopped_for_its_memory(self):
+        self.start()
+        shells = self.shells()
+        for shell in shells:
+            shell.ok("launch", 1)
+            shell.ok("free_at_exit")
+            shell.ok("context")  # the shim's handler is the last one, and so the first to run
+            shell.ok("current", 0)
+        for shell in shells:
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        for shell in shells:
+            shell.ok("launch", 12, 1_000_000)
+        first = shells[0].pid
+        wait_for("it to be stopped", lambda: any("move" in p["frozen"] for p in self.managed() if p["pid"] == first))
+        for shell in shells:
+            shell.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
     def test_programs_that_are_killed_again_and_again_leave_nothing(self):
         self.start()
         shells = self.shells()

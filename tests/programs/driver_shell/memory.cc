@@ -1,5 +1,7 @@
 // Every way to allocate, and what the program sees of its memory.
 #include <algorithm>
+#include <cstdlib>
+#include <thread>
 
 #include "shell.h"
 
@@ -263,6 +265,18 @@ void AddMemoryCommands(Commands& commands) {
   commands["allocate"] = AllocateOne;
   commands["fill"] = Fill;
   commands["free"] = FreeOne;
+  // As a library does that was there before the last context. On a thread of its own: this one's have ended for the
+  // driver by then.
+  commands["free_at_exit"] = [](const Words&) -> Reply {
+    static CUcontext context = nullptr;
+    std::atexit([] {
+      std::thread([] {
+        Call("cuCtxSetCurrent", context);
+        FreeAll({});
+      }).join();
+    });
+    return Call("cuCtxGetCurrent", &context);
+  };
   commands["free_all"] = FreeAll;
   commands["free_address"] = [](const Words& words) -> Reply {
     return Call("cuMemFree_v2", CUdeviceptr{NumberAt(words, 0)});
