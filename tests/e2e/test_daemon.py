@@ -239,7 +239,7 @@ class Packets(SoftGpuTest):
                              ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 24))):
             with self.subTest(f"{name} after Welcome"):
                 self.closes(self.welcomed(), packet)
-        other.send(message(ATTACH, b"\0" * 40))  # a GPU that does not exist: still answered
+        other.send(message(ATTACH, b"\0" * 48))  # a GPU that does not exist: still answered
         self.assertEqual(kind_of(other.recv(8192)), REFUSED)
         self.assertIn("connection closed", self.daemon_log())
 
