@@ -45,7 +45,10 @@ class MoverProcess : public Mover {
     return true;
   }
   pid_t Pid() const override { return pid_; }
-  bool Ended() override { return ended_ || (ended_ = waitpid(pid_, nullptr, WNOHANG) != 0); }
+  bool Ended() override {
+    watch_ = {};  // a socket without another end is readable for ever
+    return ended_ || (ended_ = waitpid(pid_, nullptr, WNOHANG) != 0);
+  }
 
  private:
   void Read() {
