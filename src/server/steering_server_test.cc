@@ -394,17 +394,25 @@ TEST_F(SteeringServerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGo
   EXPECT_FALSE(channels_.Knows(pid, 0));
 }
 
+// Another daemon froze the channel of `pid`, which is older than this one.
+class LeftOver : public SteeringServerTest {
+ protected:
+  void LeftFrozen(pid_t pid) {
+    const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
+      channels_.Observe(pid, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
+    };
+    made(0, 1, abi::kRootClient, 0);
+    made(1, 2, abi::kDevice, 0);
+    made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
+    made(3, 10, abi::kAnyChannel, 0);
+    control_->frozen.insert({1, 10});
+  }
+};
+
 // RM counts. One daemon froze it, the next one is told to, by a vGPU that is frozen.
-TEST_F(SteeringServerTest, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
+TEST_F(LeftOver, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
   const pid_t pid = 1;  // older than this "daemon", by more than the clock ticks that such times are told in
-  const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-    channels_.Observe(pid, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
-  };
-  made(0, 1, abi::kRootClient, 0);
-  made(1, 2, abi::kDevice, 0);
-  made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
-  made(3, 10, abi::kAnyChannel, 0);
-  control_->frozen.insert({1, 10});
+  LeftFrozen(pid);
   ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_FALSE(control_->twice);
   EXPECT_THAT(control_->frozen, SizeIs(1));
@@ -414,18 +422,11 @@ TEST_F(SteeringServerTest, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
 }
 
 // Its memory is in the swap file: it would fault as soon as it ran.
-TEST_F(SteeringServerTest, WhoADaemonBeforeFrozeInTheMiddleOfAMoveDoesNotRunMeanwhile) {
+TEST_F(LeftOver, WhoADaemonBeforeFrozeInTheMiddleOfAMoveDoesNotRunMeanwhile) {
   const pid_t pid = 1;  // older than this "daemon"
   auto page = SharedPage::Create(0);
   ASSERT_TRUE(page);
-  const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-    channels_.Observe(pid, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
-  };
-  made(0, 1, abi::kRootClient, 0);
-  made(1, 2, abi::kDevice, 0);
-  made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
-  made(3, 10, abi::kAnyChannel, 0);
-  control_->frozen.insert({1, 10});
+  LeftFrozen(pid);
   (*page)->guard.unsafe = 1;
   channels_.Guard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
   channels_.ThawLeftOver(0, pid);

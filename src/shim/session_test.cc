@@ -21,20 +21,22 @@ namespace {
 // Welcomes whoever says Hello, and says no more. One at a time.
 class FakeDaemon {
  public:
-  explicit FakeDaemon(const std::string& path)
-      : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), thread_([this, path] { Serve(path); }) {}
+  // Listens when it is made.
+  explicit FakeDaemon(const std::string& path) : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+    EXPECT_EQ(bind(listener_.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener_.Get(), 4), 0);
+    thread_ = std::thread([this] { Serve(); });
+  }
   ~FakeDaemon() {
     shutdown(listener_.Get(), SHUT_RDWR);
     thread_.join();
   }
 
  private:
-  void Serve(const std::string& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-    ASSERT_EQ(bind(listener_.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    ASSERT_EQ(listen(listener_.Get(), 4), 0);
+  void Serve() {
     for (UniqueFd one;;) {
       one.Reset(accept4(listener_.Get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!one) return;
@@ -66,14 +68,13 @@ TEST_F(SessionTest, ADaemonThatDoesNotAttachAProgramCountsAsGoneStill) {
   Session& session = Session::Instance();
   {
     FakeDaemon daemon(Path());
-    while (session.Open() != cuda::CUDA_SUCCESS) usleep(1000);
+    ASSERT_EQ(session.Open(), cuda::CUDA_SUCCESS);
     EXPECT_FALSE(session.Lost());
   }
   ASSERT_TRUE(session.Lost());
   const Nanos since = session.LostSince();
   std::filesystem::remove(Path());
   FakeDaemon daemon(Path());
-  while (access(Path().c_str(), F_OK) != 0) usleep(1000);
   testing::internal::CaptureStderr();
   int tries = 0;
   while (tries < 3) {

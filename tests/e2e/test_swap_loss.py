@@ -30,6 +30,24 @@ class LossTest(SwapTest):
     def pool_used(self):
         return self.api("GET", "/v1/gpus")[2]["gpus"][0]["swap"]["pool_used_bytes"]
 
+    def first_is_out(self):
+        """Two programs, with 7 in all their memory, of which the first has some in host memory."""
+        self.start()
+        first, second = self.shells()
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        self.assertGreater(self.out(first), 0)
+        return first, second
+
+    def comes_back(self, shell):
+        """The only program that is left has all its memory on the GPU again, and ends."""
+        def back():
+            self.assertEqual(shell.ok("compare", 0, 7)["wrong"], 0)
+            return self.out(shell) == 0
+        wait_for("all of its memory to be on the GPU", back)
+        shell.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
     def moving(self):
         return wait_for("memory to be moved", lambda: "memory is moved" in self.daemon_log() and self.mover())
 
@@ -92,42 +110,22 @@ class Loss(LossTest):
         wait_for("all memory to come back", lambda: self.used() == 0)
 
     def test_what_was_out_comes_back_by_the_next_mover(self):
-        self.start()
-        first, second = self.shells()
-        for shell in (first, second):
-            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
-        self.assertGreater(self.out(first), 0)
+        first, second = self.first_is_out()
         pid = self.mover()
         os.kill(pid, signal.SIGKILL)
         wait_for("another mover", lambda: self.mover() not in (None, pid))
         second.end()
-
-        def back():
-            self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
-            return self.out(first) == 0
-        wait_for("all of its memory to be on the GPU", back)
-        first.end()
-        wait_for("all memory to come back", lambda: self.used() == 0)
+        self.comes_back(first)
         wait_for("the pool to be empty", lambda: self.pool_used() == 0)
 
     def test_what_was_out_comes_back_after_the_daemon_was_killed(self):
-        self.start()
-        first, second = self.shells()
-        for shell in (first, second):
-            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
-        self.assertGreater(self.out(first), 0)
+        first, second = self.first_is_out()
         self.stop_daemon(signal.SIGKILL)
         self.start()
         wait_for("the programs to be back", lambda: len(self.managed()) == 2)
         self.assertIn("were kept by the mover of an earlier daemon", self.daemon_log())
         second.end()
-
-        def back():
-            self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
-            return self.out(first) == 0
-        wait_for("all of its memory to be on the GPU", back)
-        first.end()
-        wait_for("all memory to come back", lambda: self.used() == 0)
+        self.comes_back(first)
 
     def test_a_daemon_that_is_killed_is_replaced(self):
         self.start()
@@ -162,11 +160,7 @@ class Loss(LossTest):
 
 class Stopped(LossTest):
     def test_a_program_that_somebody_else_stopped_does_not_stop_the_others(self):
-        self.start()
-        first, second = self.shells()
-        for shell in (first, second):
-            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
-        self.assertGreater(self.out(first), 0)
+        first, second = self.first_is_out()
         os.kill(second.pid, signal.SIGSTOP)  # and so it gives up no memory
         self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
         self.assertGreater(self.out(first), 0)
