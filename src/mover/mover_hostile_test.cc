@@ -24,7 +24,7 @@ class Misbehaviour : public testing::Test {
   // The bad one's line is closed, and the good one's is not.
   void ExpectClosed(MoverType type = MoverType::kEvict) {
     EXPECT_EQ(mover_.Move(1, type, 4).error, EPIPE);
-    EXPECT_LT(bad_.line(), 0);
+    EXPECT_TRUE(mover_.Until([&] { return bad_.line() < 0; }));
     ExpectOthersWork();
   }
   void ExpectOthersWork() {
@@ -98,7 +98,7 @@ TEST_F(Misbehaviour, OffersAChunkTwice) {
 TEST_F(Misbehaviour, SendsAnEmptyPacketWithAFile) {
   bad_.instead[LineType::kEvict] = [&](const LineMessage&, std::span<UniqueFd>) {
     const UniqueFd file(open("/proc/self/exe", O_RDONLY));
-    EXPECT_TRUE(SendPacket(bad_.line(), {}, file.Get()));
+    SendPacket(bad_.line(), {}, file.Get());  // the second time its line is closed already
   };
   ExpectClosed();
 }

@@ -17,34 +17,34 @@ using wire::MoverType;
 using MoverTest = Conversation;
 
 TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {
-  StoreChunks(6);
-  Move(MoverType::kLoad, 6);
-  EXPECT_EQ(Hear().count, 6u);
-  Say(LineType::kWant, {1, 2, 3, 4});
+  StoreChunks(2);
+  Move(MoverType::kLoad, 2);
+  EXPECT_EQ(Hear().count, 2u);
+  Say(LineType::kWant, {1});
   const LineMessage loaded = Hear();
   EXPECT_EQ(loaded.type, LineType::kLoaded);
-  EXPECT_EQ(loaded.count, 4u);
-  Say(LineType::kTaken, {1, 2, 3, 4});
+  EXPECT_EQ(loaded.count, 1u);
+  Say(LineType::kTaken, {1});
   EXPECT_EQ(Hear().type, LineType::kLoad);
   Say(LineType::kWant, {}, cuda::CUDA_ERROR_OUT_OF_MEMORY);
   const MoverMessage end = End(MoverType::kLoaded);
   EXPECT_EQ(end.error, ENOMEM);
-  EXPECT_EQ(end.bytes, 2 * kChunkBytes);
+  EXPECT_EQ(end.bytes, kChunkBytes);
   EXPECT_EQ(gpu_.windows, 0);
-  ExpectInUse(2);
+  ExpectInUse(1);
 }
 
 TEST_F(MoverTest, WhatCannotBeMappedIsKept) {
   gpu_.import_error = ENOMEM;
-  Move(MoverType::kEvict, 3);
+  Move(MoverType::kEvict, 2);
   Hear();
-  Say(LineType::kOffer, {1, 2, 3});
+  Say(LineType::kOffer, {1, 2});
   const LineMessage keep = Hear();
   EXPECT_EQ(keep.type, LineType::kKeep);
-  EXPECT_EQ(keep.count, 3u);
+  EXPECT_EQ(keep.count, 2u);
   const MoverMessage end = End(MoverType::kEvicted);
   EXPECT_EQ(end.error, ENOMEM);
-  EXPECT_EQ(end.bytes, 3 * kChunkBytes);
+  EXPECT_EQ(end.bytes, 2 * kChunkBytes);
   ExpectInUse(0);
 }
 
@@ -75,11 +75,12 @@ TEST_F(MoverTest, BrokenGpuEndsTheMover) {
 }
 
 TEST_F(MoverTest, AnswersMayLeaveChunksOut) {
-  Move(MoverType::kEvict, 3);
+  StoreChunks(1);
+  Move(MoverType::kEvict, 2);
   Hear();
-  Say(LineType::kOffer, {1, 2, 3});
+  Say(LineType::kOffer, {2, 3});
   Hear();
-  Say(LineType::kFreed, {1, 3});
+  Say(LineType::kFreed, {3});
   EXPECT_EQ(Hear().count, 1u);  // the one that is missing
   Say(LineType::kOffer, {});
   MoverMessage end = End(MoverType::kEvicted);
@@ -113,16 +114,16 @@ TEST_F(MoverTest, ChunkDroppedOnItsWayOut) {
 }
 
 TEST_F(MoverTest, ChunkDroppedOnItsWayIn) {
-  StoreChunks(3);
+  StoreChunks(2);
   gpu_.copies_end = false;
-  Move(MoverType::kLoad, 3);
+  Move(MoverType::kLoad, 2);
   Hear();
-  Say(LineType::kWant, {1, 2, 3});
+  Say(LineType::kWant, {1, 2});
   Until([&] { return gpu_.copies == 2; });
   Say(LineType::kDropped, {1, 2});
   gpu_.copies_end = true;
   EXPECT_EQ(Hear().type, LineType::kLoaded);
-  Say(LineType::kTaken, {2, 3});
+  Say(LineType::kTaken, {2});
   EXPECT_EQ(Hear().count, 1u);
   Say(LineType::kWant, {});
   EXPECT_EQ(End(MoverType::kLoaded).error, ENODATA);
@@ -151,11 +152,11 @@ TEST_F(MoverTest, AsksForSomeAtATime) {
   gpu_.copies_end = false;
   Move(MoverType::kEvict, 100);
   std::uint64_t chunk = 0;
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(Hear().count, wire::kMostChunks);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Hear().count, kAtATime);
   EXPECT_TRUE(HearsNothing());
   for (int i = 0; i < 6; ++i) {
     std::vector<std::uint64_t> chunks;
-    for (std::uint32_t k = 0; k < wire::kMostChunks; ++k) chunks.push_back(chunk++);
+    for (std::uint32_t k = 0; k < kAtATime; ++k) chunks.push_back(chunk++);
     Say(LineType::kOffer, chunks);
     if (i < 3) EXPECT_EQ(Hear().type, LineType::kEvict);
   }
@@ -249,17 +250,17 @@ TEST_F(MoverTest, MemoryOfAnEndedProgramIsKeptUntilTheDaemonKnows) {
 }
 
 TEST_F(MoverTest, WaitingProgramGetsWhatIsFreed) {
-  StoreChunks(8);
+  StoreChunks(14);
   auto [line, far] = Pair();
   Tell({.type = MoverType::kProgram, .program = 2, .other = 8}, far.Get());
   far.Reset();
-  // 8 of 16 are free and nobody's; more there is when the first one ends.
-  Tell({.type = MoverType::kEvict, .program = 2, .bytes = 9 * kChunkBytes});
+  // 2 of 16 are free and nobody's; more there is when the first one ends.
+  Tell({.type = MoverType::kEvict, .program = 2, .bytes = 3 * kChunkBytes});
   EXPECT_TRUE(HearsNothing());
   LineMessage ask;
   EXPECT_EQ(recv(line.Get(), &ask, sizeof ask, MSG_DONTWAIT), static_cast<ssize_t>(sizeof ask));
-  EXPECT_EQ(ask.count, 8u);
-  ExpectInUse(8);
+  EXPECT_EQ(ask.count, 2u);
+  ExpectInUse(14);
   EndProcess();
   Tell({.type = MoverType::kGone, .program = 1});
   ExpectInUse(0);

@@ -92,7 +92,7 @@ void Program::GoOn() {
     const auto asked =
         static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
     if (asked >= kMostAsked || asked + batches_.size() >= kMostUnderWay) return;
-    std::uint64_t count = std::min<std::uint64_t>(task.left, wire::kMostChunks);
+    std::uint64_t count = std::min(task.left, kAtATime);
     if (*active_ == Direction::kOut) {
       const std::uint64_t free = place_.FreeFor(domain_);
       count = std::min(count, free - std::min(free, Asked()));

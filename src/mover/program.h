@@ -21,6 +21,9 @@ inline constexpr Nanos kClaimTime = 10 * kSecond;
 // So long a program may take for an answer, which a thread of its own gives after some driver calls. One that was
 // stopped meanwhile asks for another line when it goes on.
 inline constexpr Nanos kPatience = 10 * kSecond;
+// Chunks that it is asked for at a time. What goes out makes room 11 ms after the order with two, and 41 ms with eight
+// (docs/hardware-log.md, 2026-11-22).
+inline constexpr std::uint64_t kAtATime = 2;
 // What a program may have in host memory of no pool, in chunks: 2 TiB. No end of it would be no end of answers.
 inline constexpr std::uint64_t kMostOrphans = 1u << 16;
 

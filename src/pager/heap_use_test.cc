@@ -98,7 +98,7 @@ TEST_F(HeapUseTest, WhoNamesTheBeginningOfABlockMeansAllOfIt) {
   const CUdeviceptr large = Allocate(3 * kChunk);
   Allocate(3 * kChunk);
   mover.Evict(3);
-  Use(large, 3);
+  Use(large, 30);
   EXPECT_EQ(HotOut(), 3u);
 }
 

@@ -10,26 +10,28 @@
 
 namespace tessera::pager {
 
-// The more, the hotter. In quarters of an interval in which something named the chunk itself; a chunk that lies behind
-// such a one in a block has a quarter for each of them: an argument names a pointer, and not how far behind it is used.
+// The more, the hotter. A chunk that lies behind one that was named, in its block, has a quarter of what that has: an
+// argument names a pointer, and not how far behind it is used.
 struct Heat {
-  std::uint32_t quarters = 0;
+  std::uint32_t use = 0;   // 0 to 128, see UseHistory
   std::uint32_t last = 0;  // the interval of the last use, for those that are as hot
   auto operator<=>(const Heat&) const = default;
 
-  Heat Behind() const { return {quarters / 4, last}; }
+  Heat Behind() const { return {use / 4, last}; }
 };
 
 // Whether it is worth the time to bring `out` in and `in` out for it. What is used as often as the rest, however long
 // ago the last time was, is not: else a program that goes round through all of its memory would have it moved all the
 // time.
 constexpr bool WorthExchanging(Heat out, Heat in) {
-  constexpr std::uint32_t kMargin = 6;  // two uses, or one that goes on for some time
-  return out.quarters >= 2 * in.quarters + kMargin;
+  constexpr std::uint32_t kMargin = 22;  // two uses, or one that goes on for some time
+  return out.use >= 2 * in.use + kMargin;
 }
 
 // In which of the last 32 intervals a chunk was used. Whether, and not how often: what is used a thousand times in a
-// moment and then no more is not hot. Thread-safe without a lock; of two uses at the same instant one may be forgotten.
+// moment and then no more is not hot. The last 4, 8, 16 and 32 intervals count alike, so that what is used from now on
+// instead of something else takes its place after some seconds. Thread-safe without a lock; of two uses at the same
+// instant one may be forgotten.
 class UseHistory {
  public:
   static constexpr Nanos kInterval = 400 * kMillisecond;
@@ -44,11 +46,15 @@ class UseHistory {
 
   Heat At(Nanos now) const {
     const std::uint64_t word = word_.load(std::memory_order_relaxed);
-    return {4 * static_cast<std::uint32_t>(std::popcount(BitsAt(word, IntervalOf(now)))), Last(word)};
+    const std::uint32_t bits = BitsAt(word, IntervalOf(now));
+    return {8 * Count(bits, 4) + 4 * Count(bits, 8) + 2 * Count(bits, 16) + Count(bits, 32), Last(word)};
   }
 
  private:
   static std::uint32_t IntervalOf(Nanos when) { return static_cast<std::uint32_t>(when / kInterval); }
+  static constexpr std::uint32_t Count(std::uint32_t bits, int newest) {
+    return static_cast<std::uint32_t>(std::popcount(bits & (~std::uint32_t{0} >> (32 - newest))));
+  }
   static std::uint32_t Last(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
   // Bit n: used n intervals before this one.
   static std::uint32_t BitsAt(std::uint64_t word, std::uint32_t interval) {

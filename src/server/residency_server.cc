@@ -19,7 +19,7 @@ constexpr std::uint64_t kChunk = wire::kChunkBytes;
 // What is ordered at least where memory comes in while other memory goes out: so much that the mover always has some
 // batches under way, and so little that both directions are busy most of the time.
 std::uint64_t StepOf(std::uint64_t capacity) {
-  return std::clamp<std::uint64_t>(capacity / 64 / kChunk, 2, 16) * kChunk;
+  return std::clamp<std::uint64_t>(capacity / 64 / kChunk, 2, 4) * kChunk;
 }
 // Room that is lent in advance where there is plenty, so that not each allocation costs a question.
 constexpr std::uint64_t kMostCredit = kGiB;

@@ -113,14 +113,16 @@ class Conversation : public testing::Test {
   void Move(MoverType type, std::uint64_t chunks) { Tell({.type = type, .program = 1, .bytes = chunks * kChunkBytes}); }
   // Chunks 1 to `count` are out.
   void StoreChunks(std::uint64_t count) {
-    Move(MoverType::kEvict, count);
-    EXPECT_EQ(Hear().count, count);
-    std::vector<std::uint64_t> chunks;
-    for (std::uint64_t i = 1; i <= count; ++i) chunks.push_back(i);
-    Say(LineType::kOffer, chunks);
-    EXPECT_EQ(Hear().type, LineType::kStored);
-    Say(LineType::kFreed, chunks);
-    EXPECT_EQ(End(MoverType::kEvicted).error, 0);
+    for (std::uint64_t chunk = 1; chunk <= count;) {
+      std::vector<std::uint64_t> chunks;
+      while (chunk <= count && chunks.size() < kAtATime) chunks.push_back(chunk++);
+      Move(MoverType::kEvict, chunks.size());
+      EXPECT_EQ(Hear().count, chunks.size());
+      Say(LineType::kOffer, chunks);
+      EXPECT_EQ(Hear().type, LineType::kStored);
+      Say(LineType::kFreed, chunks);
+      EXPECT_EQ(End(MoverType::kEvicted).error, 0);
+    }
   }
   void ExpectInUse(std::uint64_t chunks) {
     Until([&] { return Pool().other == chunks * kChunkBytes; });

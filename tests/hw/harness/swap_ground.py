@@ -1,5 +1,6 @@
 """Where the checks of swapping stand: one daemon for all of them, whose pool of host memory is made once, and programs
 with much memory. Everything is a part of `size`, what one large program has; two of them do not fit together."""
+import http.client
 import random
 import threading
 import time
@@ -8,7 +9,7 @@ from harness import steering, timeline
 from harness.bench import GIB, MIB
 from harness.checks import Failed, expect
 
-CHUNK = 32 * MIB
+CHUNK = 64 * MIB  # as the daemon moves memory
 STRIDE = 16384  # words of 4 bytes, of which a soft GPU touches one
 OUTSIDE = 8 * GIB  # of RAM, for everything else
 QUIET_S = 0.3
@@ -29,7 +30,7 @@ class Ground:
 
     def __init__(self, gpus, soft, ram, options):
         total = min(gpu["memory_total_bytes"] for gpu in gpus)
-        wanted = float(options.get("swap.gib", 0.5 if soft else 60)) * GIB
+        wanted = float(options.get("swap.gib", 1 if soft else 60)) * GIB
         most = (total - (0 if soft else 2 * GIB)) * 6 / 7
         outside = GIB if soft else OUTSIDE
         self.size = _chunks(min(wanted, most, (ram - outside) / len(gpus) / 1.2))
@@ -222,7 +223,7 @@ class Evictor(threading.Thread):
                     self._moved[process["pid"]] = process["moved_out_bytes"]
                     self._tessera.evict(process["pid"], self._random.choice((0, 0, process["memory_bytes"] // 2)))
                     self.times += 1
-            except (OSError, RuntimeError):  # it has just ended
+            except (OSError, RuntimeError, http.client.HTTPException):  # it has just ended, or the daemon has
                 continue
 
     @property

@@ -1,23 +1,13 @@
 """Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
-import json
-
 from harness import frameworks
 from harness.bench import GIB, MIB, compare, last_words, must_succeed
 from harness.checks import Skipped, expect
 from harness.figures import torch_ratios
 from harness.steering import Worker
-from harness.swap_ground import Evictor, Large, copies, evict, load, pool_stands, quiet, squeeze, swap
+from harness.swap_ground import Evictor, Large, copies, evict, load, pool_stands, quiet, swap
 from harness.timeline import GB
 
-CHURNS = 3
 LEAST_ALONE = 0.995  # of PyTorch's speed without Tessera
-
-
-def _seconds(bench, at_most):
-    """What --option swap.seconds says, as far as there is time; else half of what is left, so that others get some."""
-    left = bench.left() - 15
-    return max(2, int(min(float(bench.options["swap.seconds"]), left) if "swap.seconds" in bench.options
-                      else min(at_most, left / 2)))
 
 
 @swap(soft=True, limit_s=60)
@@ -119,37 +109,6 @@ def compare_ways(bench):
     ours.right()
     told.append("Tessera {:.1f} out, {:.1f} in".format(*(each.rate / GB for each in moved)))
     return f"{'; '.join(told)}; plain copies {plain[0] / GB:.1f}, {plain[1] / GB:.1f} GB/s"
-
-
-@swap(soft=True, limit_s=640)
-def integrity(bench):
-    """Programs that allocate, write in every way and free, on memory for two thirds of them, while it is brought out at
-    random, too."""
-    churn = bench.tessera.dist / "lib" / "tessera" / "tessera-swap-churn"
-    if not churn.exists():
-        raise Skipped(f"no {churn}")
-    seconds = _seconds(bench, 6 if bench.soft else 600)
-    each = bench.ground.part(20 if bench.soft else 4)  # well above the small allocations, which stay on the GPU
-    squeeze(bench, each * CHURNS * 2 // 3)
-    programs = []
-    for number in range(CHURNS):
-        bench.vgpu(f"hw-churn-{number}", memory_max=2 * each)
-        argv = [churn, "--seed", 17 + number, "--rounds", 1 << 40, "--seconds", seconds, "--memory", each // MIB]
-        programs.append(bench.start_inside(argv, vgpu=f"hw-churn-{number}"))
-    with Evictor(bench, 0.25) as evictor:
-        statuses = [program.wait(bench.left(seconds + 60)) for program in programs]
-    lasts = []
-    for program, status in zip(programs, statuses):
-        done = program.finished()
-        expect(done.out.strip(), f"ended with {status}: {last_words(done)}")
-        lasts.append(json.loads(done.out.splitlines()[-1]))
-    total = {key: sum(last[key] for last in lasts) for key in lasts[0]}
-    figure = (f"{total['wrong_words']} wrong of {total['checked_words']} words in {seconds} s: {total['rounds']} "
-              f"rounds, {total['replays']} graphs, {total['refused']} allocations refused; {evictor}")
-    bench.log(figure)
-    expect(statuses == [0] * CHURNS and all(last["done"] for last in lasts), f"ended with {statuses}; {figure}")
-    expect(total["wrong_words"] == 0 and evictor.moved > 0, figure)
-    return figure, lasts
 
 
 @swap(limit_s=170)
