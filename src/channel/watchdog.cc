@@ -149,7 +149,9 @@ class Child {
     for (const auto& [key, target] : frozen) {
       const auto& [pid, gpu] = key;
       const std::string who = "process " + std::to_string(pid) + " on GPU " + std::to_string(gpu);
-      const auto thawed = (*control)->Thaw(gpu, {&target, 1}, Reach::kAll);
+      // Twice, as a daemon before this one may have frozen it as well, in the middle of a move: RM counts.
+      auto thawed = (*control)->Thaw(gpu, {&target, 1}, Reach::kAll);
+      if (thawed) thawed = (*control)->Thaw(gpu, {&target, 1}, Reach::kAll);
       MarkUndone(page_, pid, gpu);
       all &= thawed.has_value();
       if (thawed) done_.insert(key);

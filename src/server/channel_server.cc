@@ -104,7 +104,8 @@ void ChannelServer::Prune(pid_t pid, std::uint32_t gpu, Use& use) const {
   for (const channel::Group& group : Groups(pid, gpu)) {
     for (const std::uint32_t handle : group.channels) existing.emplace(group.client, handle);
   }
-  std::erase_if(use.off, [&](const Channel& channel) { return !existing.contains(channel); });
+  for (auto* off : {&use.off, &use.off_before})
+    std::erase_if(*off, [&](const Channel& channel) { return !existing.contains(channel); });
 }
 
 void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen) {
@@ -158,7 +159,8 @@ void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
 }
 
 // RM counts: what is off already must not be taken off twice, and nobody can ask whether it is. So who could go on is
-// thawed. Whose memory is not where its kernels would find it stands still since that was so: it is noted as off.
+// thawed; what is not off is as it was. Whose memory is not where its kernels would find it must not run for a moment,
+// whether it stands still since an earlier daemon or is being moved by gates: it is taken off, and put back twice.
 void ChannelServer::TakeOver(std::uint32_t gpu, pid_t pid, Process& process) {
   if (!Available() || !process.older || !process.uses[gpu].fresh) return;
   if (!control_->KnowsProcesses() && !Verify(pid, process)) return;
@@ -167,7 +169,7 @@ void ChannelServer::TakeOver(std::uint32_t gpu, pid_t pid, Process& process) {
   const channel::Target target = TargetOf(pid, process, gpu);
   if (use.guard && !use.guard->Safe()) {
     for (const channel::Group& group : target.groups) {
-      for (const std::uint32_t handle : group.channels) use.off.emplace(group.client, handle);
+      for (const std::uint32_t handle : group.channels) use.off_before.emplace(group.client, handle);
     }
     return;
   }
@@ -364,7 +366,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     }
     if (targets.empty()) continue;
     const Nanos begin = MonotonicNow();
-    auto result = freeze ? control_->Freeze(gpu, targets, reach) : control_->Thaw(gpu, targets, channel::Reach::kAll);
+    auto result = freeze ? control_->Freeze(gpu, targets, reach) : PutBack(gpu, targets);
     const Nanos end = MonotonicNow();
     calls_.Note(end);
     (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
@@ -403,6 +405,29 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
   return done;
 }
 
+Result<void> ChannelServer::PutBack(std::uint32_t gpu, std::span<const channel::Target> targets) {
+  auto thawed = control_->Thaw(gpu, targets, channel::Reach::kAll);
+  std::vector<channel::Target> again;
+  for (channel::Target target : targets) {
+    std::set<Channel>& before = processes_.at(target.pid).uses[gpu].off_before;
+    for (channel::Group& group : target.groups) {
+      std::erase_if(group.channels, [&](std::uint32_t handle) { return !before.contains({group.client, handle}); });
+    }
+    std::erase_if(target.groups, [](const channel::Group& group) { return group.channels.empty(); });
+    if (!target.groups.empty()) again.push_back(std::move(target));
+  }
+  if (!thawed || again.empty()) return thawed;
+  thawed = control_->Thaw(gpu, again, channel::Reach::kAll);
+  if (!thawed) return thawed;
+  for (const channel::Target& target : again) {
+    std::set<Channel>& before = processes_.at(target.pid).uses[gpu].off_before;
+    for (const channel::Group& group : target.groups) {
+      for (const std::uint32_t handle : group.channels) before.erase({group.client, handle});
+    }
+  }
+  return {};
+}
+
 // The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
 void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
   if (!watchdog_) return;
@@ -423,7 +448,7 @@ void ChannelServer::Beat() {
       if (!watchdog_->Undid(pid, gpu)) continue;
       // It may have failed for some of the channels: RM counts.
       const channel::Target target = TargetOf(pid, process, gpu);
-      (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
+      (void)PutBack(gpu, {&target, 1});
       use.off.clear();
       use.reach.reset();
       use.still_at = 0;

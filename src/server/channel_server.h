@@ -111,8 +111,8 @@ class ChannelServer {
     Nanos still_at = 0;
     bool fresh = true;  // this daemon never steered it
     // The channels that are off the GPU. RM counts: what was taken off twice needs to be put back twice
-    // (docs/hardware-log.md), so nothing is.
-    std::set<Channel> off;
+    // (docs/hardware-log.md), so nothing is, but what a daemon before this one may have taken off as well.
+    std::set<Channel> off, off_before;
     std::optional<channel::Reach> reach;  // of the freeze, where the control finds the channels itself
     std::optional<channel::GuardPage> guard;
     bool waits = false;  // it was released, but could not go on yet
@@ -139,6 +139,7 @@ class ChannelServer {
   bool Verify(pid_t pid, Process& process);
   void Prune(pid_t pid, std::uint32_t gpu, Use& use) const;
   Result<void> Settle(std::uint32_t gpu, std::span<const pid_t> pids);
+  Result<void> PutBack(std::uint32_t gpu, std::span<const channel::Target> targets);
   channel::Target Difference(pid_t pid, const Process& process, std::uint32_t gpu, Use& use, bool freeze) const;
   static bool Alive(const Process& process);
   Result<void> Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen);

@@ -18,14 +18,19 @@ class FakeControl : public channel::Control {
     ++counts_.freezes;
     if (fails || std::ranges::any_of(targets, [this](const auto& target) { return target.pid == fails_for; }))
       return Fail(EIO, "the driver does not do that now");
-    Each(targets, reach, [this](const Channel& channel) { twice |= !frozen.insert(channel).second; });
+    Each(targets, reach, [this](const Channel& channel) {
+      twice |= frozen.contains(channel);
+      frozen.insert(channel);
+    });
     return {};
   }
   Result<void> Thaw(std::uint32_t, std::span<const channel::Target> targets, channel::Reach reach) override {
     ++counts_.thaws;
     if (thaw_fails) return Fail(EIO, "the driver does not do that now");
     for (const channel::Target& target : targets) thawed.insert(target.pid);
-    Each(targets, reach, [this](const Channel& channel) { frozen.erase(channel); });
+    Each(targets, reach, [this](const Channel& channel) {
+      if (const auto found = frozen.find(channel); found != frozen.end()) frozen.erase(found);
+    });
     return {};
   }
   Result<void> SetSlice(std::uint32_t, const channel::Target& target, Nanos slice) override {
@@ -42,11 +47,11 @@ class FakeControl : public channel::Control {
   std::uint32_t DeviceInstance(std::uint32_t gpu) const override { return gpu; }
   channel::CallCounts Counts() const override { return counts_; }
 
-  std::set<Channel> frozen;
+  std::multiset<Channel> frozen;  // as often as it was taken off: RM counts
   std::set<pid_t> thawed;  // at any time
   bool fails = false, thaw_fails = false;
   pid_t fails_for = 0;
-  bool twice = false;  // one was taken off that was off: the driver would want it back twice
+  bool twice = false;  // one was taken off that was off
   std::map<pid_t, Nanos> slices;
   std::set<std::uint32_t> foreign;  // clients that are not those of whoever claims them
 
