@@ -99,7 +99,7 @@ Nanos ResidencyServer::Waited(const Process& process, Nanos now) {
 bool ResidencyServer::Active(const Process& process) {
   const bool frozen = process.frozen || process.vgpu->spec.frozen;
   return process.residence.wanted > 0 || Granted(process) > 0 || Recalled(process) > 0 ||
-         (process.gate.state != Gate::State::kParked && !frozen);
+         (!frozen && (process.gate.state != Gate::State::kParked || process.page->calls.load() > 0));
 }
 
 bool ResidencyServer::Active(const VGpu& vgpu) {

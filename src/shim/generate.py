@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the shim's jump table: generate.py SYMBOLS FUNCTIONS OUT_DIR -> trampolines.S, symbol_index.h, symbol_names.inc.
+"""Writes the shim's jump table: generate.py SYMBOLS FUNCTIONS OUT_DIR -> trampolines.S, symbol_index.h, symbol_names.inc,
+waits.inc.
 
 Every symbol of the driver gets a slot in tessera_real_table. A plain symbol jumps through its slot. A gated one first looks
 at the gate of the calling thread (offsets as in gate.h), which costs a few instructions while it is open, and falls into
@@ -151,7 +152,7 @@ def main():
     asm += load_and_jump()
     for index, name in enumerate(symbols):
         kind, stream = kinds.get(name, ("jump", None))
-        if kind != "hook":
+        if kind not in ("hook", "waits"):
             asm += [f".globl {name}", f".type {name}, @function", ".p2align 4", f"{name}:", ".cfi_startproc", "endbr64"]
             default = PER_THREAD_STREAM if name.endswith(("_ptsz", "_ptds")) else LEGACY_STREAM
             asm += {"gate": lambda: gated(index, stream, default), "context": lambda: context(index),
@@ -172,6 +173,8 @@ def main():
         f.write("#pragma once\nnamespace tessera::shim {\nenum Symbol : unsigned {\n")
         f.writelines(f"  k_{name},\n" for name in symbols)
         f.write("  kSymbols\n};\n}  // namespace tessera::shim\n")
+    with open(f"{out}/waits.inc", "w") as f:
+        f.writelines(f"TESSERA_WAITS({name})\n" for name, (kind, _) in kinds.items() if kind == "waits")
     with open(f"{out}/symbol_names.inc", "w") as f:
         f.writelines(f'"{name}",\n' for name in symbols)
 

@@ -442,6 +442,7 @@ void Attachment::AbandonAfterFork() {
   new (&mutex_) std::mutex;
   new (&report_mutex_) std::mutex;
   new (&holding_) std::mutex;
+  calls_ = 0;
   page_ = &fallback_;  // the other is the parent's
   stopped_ = true;
 }

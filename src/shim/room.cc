@@ -133,6 +133,13 @@ void Attachment::ReportRoom() {
   page->swapped.store(heap_swapped_, std::memory_order_release);
   page->moved_in.store(heap_moved_in_ - moved_in_before_, std::memory_order_release);
   page->guard.unsafe = heap_unsafe_.load();
+  page->calls.store(calls_, std::memory_order_relaxed);
+}
+
+void Attachment::NoteCalls(int change) {
+  std::lock_guard lock(report_mutex_);
+  calls_ += static_cast<std::uint32_t>(change);
+  Page()->calls.store(calls_, std::memory_order_relaxed);
 }
 
 void Attachment::NoteUse(const GatedCall& call) {

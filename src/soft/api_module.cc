@@ -21,6 +21,22 @@ CUresult WithModule(CUmodule handle, Body&& body) {
   });
 }
 
+// Code is copied to the GPU by a channel of the context's own: the call waits for that, and for whoever has frozen it.
+CUresult Upload(Context& context) {
+  std::byte code[8] = {}, there[8];
+  const auto address = [](std::byte* bytes) { return reinterpret_cast<std::uint64_t>(bytes); };
+  CopyWork work;
+  CUresult result = ResolveCopy(
+      LinearCopy(CU_MEMORYTYPE_HOST, address(there), CU_MEMORYTYPE_HOST, address(code), sizeof code), &work.copy);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = context.engine().AddStream(CU_STREAM_NON_BLOCKING, 0);
+  OpRef done;
+  result = Submit(stream, std::move(work), &done);
+  if (result == CUDA_SUCCESS) result = WaitFor(done, context);
+  context.engine().RemoveStream(stream);
+  return result;
+}
+
 }  // namespace
 
 // ---- modules ------------------------------------------------------------------------------------------------------
@@ -34,6 +50,7 @@ TESSERA_CUDA_API cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigne
     const CUresult result = Module::Load(context, image, &module, &log);
     JitOptions(option_count, options, values).Answer(log);
     if (result != CUDA_SUCCESS) return result;
+    if (const CUresult uploaded = Upload(context); uploaded != CUDA_SUCCESS) return uploaded;
     for (const auto& function : module->functions()) Functions::Get().Add(function);
     *handle = Modules::Get().Add(std::move(module));
     return CUDA_SUCCESS;

@@ -51,6 +51,13 @@ class Evict(SwapTest):
         shell.ok("allocate", "alloc", self.BYTES)
         return shell
 
+    def test_a_program_that_loads_code_while_its_memory_is_out_goes_on(self):
+        self.create("team")
+        shell = self.holding("team")
+        self.tessera("evict", shell.pid)
+        shell.ok("launch", 1)  # the first one: loads the kernel, for which the driver needs the GPU
+        self.assertEqual(shell.ok("count")["count"], 1)
+
     def test_a_program_without_work_stays_out(self):
         self.create("team")
         shell = self.holding("team")
