@@ -212,7 +212,7 @@ class Evictor(threading.Thread):
         super().__init__(daemon=True)
         self._tessera, self._gap_s, self._random = bench.tessera, gap_s, random.Random(7)
         self._ended = threading.Event()
-        self.times, self._moved = 0, {}
+        self.times, self.moved, self._last = 0, 0, {}
 
     def run(self):
         while not self._ended.wait(self._random.uniform(0.2, 1.8) * self._gap_s):
@@ -220,16 +220,17 @@ class Evictor(threading.Thread):
                 for process in self._tessera.processes():
                     if not process["vgpu"] or not process["memory_bytes"]:
                         continue
-                    self._moved[process["pid"]] = process["moved_out_bytes"]
+                    self._count(process["pid"], process["moved_out_bytes"])
                     self._tessera.evict(process["pid"], self._random.choice((0, 0, process["memory_bytes"] // 2)))
                     self.times += 1
             except (OSError, RuntimeError, http.client.HTTPException):  # it has just ended, or the daemon has
                 continue
 
-    @property
-    def moved(self):
-        """Bytes brought out, as far as the daemon said before the programs ended."""
-        return sum(self._moved.values())
+    def _count(self, pid, moved):
+        """Adds to `moved`, the bytes brought out as far as the daemon said; another daemon counts anew."""
+        last = self._last.get(pid, 0)
+        self.moved += moved - (last if last <= moved else 0)
+        self._last[pid] = moved
 
     def __enter__(self):
         self.start()
