@@ -60,6 +60,12 @@ bool ChannelServer::Alive(const Process& process) {
 
 void ChannelServer::SetAvailable(std::string why) {
   if (control_) why_ = std::move(why);
+  testing_ = false;
+}
+
+void ChannelServer::BeginTest() {
+  SetAvailable("its test is under way");
+  testing_ = true;
 }
 
 ChannelServer::Process& ChannelServer::Find(pid_t pid) {

@@ -47,6 +47,9 @@ class ChannelServer {
   const std::string& Why() const { return why_; }  // not available; empty if it is
   // The self-test's word: from now on, or no more.
   void SetAvailable(std::string why);
+  // Not available until SetAvailable says how it is.
+  void BeginTest();
+  bool Testing() const { return testing_; }
 
   // ---- what exists ----
 
@@ -147,6 +150,7 @@ class ChannelServer {
 
   std::unique_ptr<channel::Control> control_;
   std::string why_;
+  bool testing_ = false;
   bool let_go_ = false;
   channel::Watchdog* watchdog_;
   const std::uint64_t started_;  // this daemon, as ProcessStart tells

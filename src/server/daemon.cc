@@ -132,7 +132,7 @@ void Daemon::TestControl() {
   if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({});
   std::vector<std::string> uuids;
   for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
-  channels_.SetAvailable("its test is under way");
+  channels_.BeginTest();
   testing_.Start(
       [this, uuids] {
         tests_.clear();

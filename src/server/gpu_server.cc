@@ -66,6 +66,8 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
               channels_.Beat();  // if this daemon hung, who was frozen ran
               return channels_.StillSince(process.pid, index_) != 0 || !channels_.Knows(process.pid, index_);
             }
+            // A drained gate is not as safe as a freeze: where that may be had in a moment it is waited for.
+            if (channels_.Testing()) return false;
             return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
           },
       .start_mover =

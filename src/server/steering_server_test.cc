@@ -76,7 +76,7 @@ TEST_F(SteeringServerTest, WorkThatPassedAGateWhichWasJustClosedIsFrozen) {
 
 // Seen on a real GPU: whoever ran while channel control was still being tested counted as idle afterwards.
 TEST_F(SteeringServerTest, WhoRanByTokenRunsOnWhenChannelsTakeOver) {
-  channels_.SetAvailable("its test is under way");
+  channels_.BeginTest();
   Member& low = Running(low_);
   ASSERT_FALSE(gpu_.Steers());
   ASSERT_EQ(low.process.gate.state, State::kRunning);
@@ -449,7 +449,7 @@ TEST_F(LeftOver, WhoIsMovedByGatesAndNotFrozenIsFrozenWhenChannelsTakeOver) {
   ASSERT_TRUE(page);
   LeftFrozen(pid);
   control_->frozen.clear();  // the watchdog thawed it
-  channels_.SetAvailable("the test is under way");
+  channels_.BeginTest();
   channels_.Guard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
   channels_.ThawLeftOver(0, pid);
   (*page)->guard.unsafe = 1;
@@ -464,7 +464,7 @@ TEST_F(LeftOver, WhoIsMovedByGatesAndNotFrozenIsFrozenWhenChannelsTakeOver) {
 
 TEST_F(SteeringServerTest, WhoWasFrozenWhileThatCouldNotBeDoneIsFrozenLater) {
   Member& low = Running(low_);
-  channels_.SetAvailable("its test is under way");
+  channels_.BeginTest();
   gpu_.ChooseControl();
   gpu_.Freeze(low_, true);
   EXPECT_FALSE(Frozen(low));
@@ -499,7 +499,7 @@ TEST_F(SteeringServerTest, AThawThatFailedIsTriedAgain) {
 
 // It slept at its gate, and sees only that this is free.
 TEST_F(SteeringServerTest, WhoWaitedForTheTokenRunsWhenChannelsTakeOver) {
-  channels_.SetAvailable("its test is under way");
+  channels_.BeginTest();
   Running(low_);
   VGpu other;
   Make(other, 3, 12);

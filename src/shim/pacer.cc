@@ -355,9 +355,11 @@ void Attachment::StartPacer() {
 bool Attachment::Reattach() {
   std::lock_guard lock(mutex_);
   wire::Page* before = Page();
+  // Work in flight goes on, and a new daemon must know of it: no submission may come for long. Nothing may pass from
+  // here until the new page is followed, or it would not be known.
+  CloseAll();
   const bool works = !parked_ && !AllDrained();
   UniqueFd line;
-  // Work in flight goes on, and a new daemon must know of it: no submission may come for long.
   if (Attach(&line, works) != Attaching::kDone) return false;
   if (paging_) paging_->Follow(std::move(line));
   if (!works) Park();

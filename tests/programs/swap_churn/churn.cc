@@ -1,8 +1,11 @@
 #include "churn.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace tessera::churn {
 
@@ -85,6 +88,7 @@ void Churn::Step() {
   const std::uint64_t factor = random_(), term = random_();
   gpu_.Step(buffer.address, buffer.words.size(), buffer.stride, factor, term);
   StepOnHost(buffer, factor, term);
+  buffer.last = "stepped";
 }
 
 void Churn::Scatter() {
@@ -94,6 +98,7 @@ void Churn::Scatter() {
   const std::span words = std::span(buffer.words).subspan(first, count);
   for (std::uint64_t& word : words) word = random_();
   gpu_.Scatter(buffer.address + first * buffer.stride, buffer.stride, words);
+  buffer.last = "scattered to";
 }
 
 std::uint64_t Churn::CommonWords(const Buffer& from, const Buffer& to) {
@@ -108,6 +113,7 @@ void Churn::Copy() {
   const std::uint64_t first = Number(0, to.words.size() - words);
   gpu_.Copy(to.address + first * to.stride, from.address, words * from.stride);
   std::copy_n(from.words.begin(), words, to.words.begin() + static_cast<std::ptrdiff_t>(first));
+  to.last = "copied to";
 }
 
 void Churn::Capture() {
@@ -132,6 +138,7 @@ void Churn::Replay(const Graph& graph) {
   StepOnHost(*graph.from, graph.factor, graph.term);
   std::copy_n(graph.from->words.begin(), CommonWords(*graph.from, *graph.to), graph.to->words.begin());
   StepOnHost(*graph.to, graph.factor, graph.term);
+  graph.from->last = graph.to->last = "in a graph";
   ++tally_.replays;
 }
 
@@ -142,8 +149,19 @@ void Churn::StepOnHost(Buffer& buffer, std::uint64_t factor, std::uint64_t term)
 void Churn::Verify(const Buffer& buffer) {
   std::vector<std::uint64_t> found(buffer.words.size());
   gpu_.Gather(found, buffer.address, buffer.stride);
-  for (std::size_t i = 0; i < found.size(); ++i) tally_.wrong += found[i] != buffer.words[i] ? 1 : 0;
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != buffer.words[i]) wrong.push_back(i);
+  }
+  tally_.wrong += wrong.size();
   tally_.checked += found.size();
+  if (wrong.empty()) return;
+  std::fprintf(
+      stderr,
+      "swap_churn: %.6f: round %llu: %zu of %zu words at %#llx are wrong, %zu to %zu of %llu bytes each, last %s\n",
+      static_cast<double>(MonotonicNow()) / kSecond, static_cast<unsigned long long>(tally_.rounds), wrong.size(),
+      found.size(), static_cast<unsigned long long>(buffer.address), wrong.front(), wrong.back(),
+      static_cast<unsigned long long>(buffer.stride), buffer.last);
 }
 
 void Churn::VerifyAll() {

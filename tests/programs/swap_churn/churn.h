@@ -34,6 +34,7 @@ class Churn {
     cuda::CUdeviceptr address = 0;
     std::uint64_t bytes = 0, stride = 0;
     std::vector<std::uint64_t> words;
+    const char* last = "made";  // what was done to it
   };
   // Step `from`, copy the beginning of it to `to`, step that: as captured once, and replayed whenever.
   struct Graph {

@@ -114,6 +114,8 @@ void Gpu::Scatter(CUdeviceptr to, std::uint64_t stride, std::span<const std::uin
   copy.WidthInBytes = sizeof words[0];
   copy.Height = words.size();
   Must("cuMemcpy2DUnaligned_v2", const_cast<const CUDA_MEMCPY2D*>(&copy));
+  // It may return before the words are there, and our stream does not wait for the legacy one.
+  Must("cuStreamSynchronize", CUstream{});
 }
 
 void Gpu::Gather(std::span<std::uint64_t> words, CUdeviceptr from, std::uint64_t stride) const {
