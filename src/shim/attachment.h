@@ -130,6 +130,7 @@ class Attachment {
 
   static void* PacerMain(void* self);
   void Pace();
+  Nanos LookWhileParked(Nanos now);
   Nanos Tick(Nanos now);
   void MindDaemon(Nanos now);
   static bool Reconnect();
@@ -149,6 +150,7 @@ class Attachment {
   std::vector<Gate*> gates_;
   std::vector<Gate*> spare_;
   bool parked_ = true;
+  Nanos parked_look_ = 0;  // when it is looked, or was, whether it is so
   bool stopped_ = false;
   bool wants_sent_ = false;
   std::uint32_t wants_epoch_ = 0;    // epoch when Wants was sent

@@ -30,8 +30,13 @@ constexpr Nanos kBoundedTick = 250 * kMicrosecond;
 constexpr Nanos kOpenTick = 5 * kMillisecond;
 // Parts of the idle grace in which the pacer looks where the gate is free and the daemon wants to know soon.
 constexpr Nanos kLooksInGrace = 4;
-// A process without work looks this often whether the daemon is still there: a new one must learn what it holds.
+// A process without work looks this often whether the daemon is still there: a new one must learn what it holds. And
+// whether it is really without work, first after a moment: who is not when its memory is brought out would wait for
+// good.
 constexpr Nanos kParkedTick = kSecond;
+constexpr Nanos kFirstLook = 10 * kMillisecond;
+// A marker behind work that has ended is reached at once, whatever stands still.
+constexpr Nanos kAtOnce = 50 * kMillisecond;
 // Work of which nothing ends for so long may wait for what is held back.
 constexpr Nanos kStuck = 500 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
@@ -273,7 +278,34 @@ void Attachment::Park() {
   Page()->submissions.store(Submitted(), std::memory_order_relaxed);
   active_since_ = 0;
   parked_ = true;
+  parked_look_ = MonotonicNow() + kFirstLook;
   wants_sent_ = false;
+}
+
+// What passed the gate in time, and came to the driver after the marker that was to be behind it, was not seen; nor is
+// work before a capture, which forbids markers. It is no news to the daemon that the gate was passed: as in Enter.
+Nanos Attachment::LookWhileParked(Nanos now) {
+  const auto pending = [&] {
+    return std::any_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->AnyPending(); });
+  };
+  ObserveAll(now);
+  if (pending()) {
+    if (now < parked_look_ + kAtOnce) return kOpenTick;
+    Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
+    parked_ = false;
+    active_since_ = last_activity_ = now;
+    return kOpenTick;
+  }
+  if (now < parked_look_) return parked_look_ - now;
+  parked_look_ = now;
+  for (Gate* gate : gates_) {
+    REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
+    gate->markers->Place(now, false);
+  }
+  ObserveAll(now);
+  if (pending()) return kOpenTick;
+  parked_look_ = now + kParkedTick;
+  return kParkedTick;
 }
 
 // ---- the pacer ----
@@ -281,7 +313,7 @@ void Attachment::Park() {
 // One look at the state of affairs; returns how long the next one can wait.
 Nanos Attachment::Tick(Nanos now) {
   wire::Page* page = Page();
-  if (parked_) return kParkedTick;
+  if (parked_) return LookWhileParked(now);
   NoteMoves();
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
   const wire::Gate order = page->gate.load(std::memory_order_acquire);
@@ -294,7 +326,7 @@ Nanos Attachment::Tick(Nanos now) {
     Park();
     Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, gpu_));
     Ring();  // whoever waits at the gate asks anew
-    return kParkedTick;
+    return kFirstLook;
   }
   const std::int64_t submitted = Submitted();
   const Nanos grace = page->idle_grace_ns.load(std::memory_order_relaxed);
@@ -315,7 +347,7 @@ Nanos Attachment::Tick(Nanos now) {
   Park();
   Session::Instance().Tell(wire::Make(wire::Idle{.since = ended}, gpu_));
   Ring();
-  return kParkedTick;
+  return kFirstLook;
 }
 
 void Attachment::Pace() {

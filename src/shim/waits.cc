@@ -28,12 +28,11 @@ using Word = std::uintptr_t;
 }  // namespace tessera::shim
 
 // Arguments beyond those that a function has are whatever lies there, and are passed on unread.
-#define TESSERA_WAITS(name)                                                                            \
-  TESSERA_HOOK name(tessera::shim::Word a, tessera::shim::Word b, tessera::shim::Word c,               \
-                    tessera::shim::Word d, tessera::shim::Word e, tessera::shim::Word f,               \
-                    tessera::shim::Word g, tessera::shim::Word h) {                                    \
-    const tessera::shim::InCall in_call;                                                               \
-    return REAL(name)(a, b, c, d, e, f, g, h);                                                         \
+#define TESSERA_WAITS(name)                                                                                       \
+  TESSERA_HOOK name(tessera::shim::Word a, tessera::shim::Word b, tessera::shim::Word c, tessera::shim::Word d,   \
+                    tessera::shim::Word e, tessera::shim::Word f, tessera::shim::Word g, tessera::shim::Word h) { \
+    const tessera::shim::InCall in_call;                                                                          \
+    return REAL(name)(a, b, c, d, e, f, g, h);                                                                    \
   }
 #include "waits.inc"
 #undef TESSERA_WAITS

@@ -58,6 +58,17 @@ class Evict(SwapTest):
         shell.ok("launch", 1)  # the first one: loads the kernel, for which the driver needs the GPU
         self.assertEqual(shell.ok("count")["count"], 1)
 
+    def test_a_program_whose_work_was_not_seen_goes_on(self):
+        self.create("team")
+        shell = self.holding("team")
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        shell.ok("begin_capture", 4_000_000)  # a second or so; no marker is possible from here
+        wait_for("it to look as if it did nothing", lambda: self.process(shell.pid)["state"] == "idle")
+        self.tessera("evict", shell.pid)
+        shell.ok("end_capture")  # waits for the kernel, which stands still
+        self.assertEqual(shell.ok("count")["count"], 2)
+
     def test_a_program_without_work_stays_out(self):
         self.create("team")
         shell = self.holding("team")

@@ -48,7 +48,7 @@ class FakeControl : public channel::Control {
   channel::CallCounts Counts() const override { return counts_; }
 
   std::multiset<Channel> frozen;  // as often as it was taken off: RM counts
-  std::set<pid_t> thawed;  // at any time
+  std::set<pid_t> thawed;         // at any time
   bool fails = false, thaw_fails = false;
   pid_t fails_for = 0;
   bool twice = false;  // one was taken off that was off

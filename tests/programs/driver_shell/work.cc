@@ -217,6 +217,31 @@ Reply LetGo(const Words&) {
                   [&] { return Call("cuStreamWriteValue32_v2", stream, Word(), std::uint32_t{1}, 0u); }});
 }
 
+// The stream of begin_capture, until end_capture.
+CUstream& Captured() {
+  static CUstream stream = nullptr;
+  return stream;
+}
+
+// begin_capture SPINS: launches a kernel that spins, and begins to capture another stream before anybody can have
+// placed a marker behind it.
+Reply BeginCapture(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  CUstream working = nullptr;
+  return InOrder({[&] { return Call("cuStreamCreate", &working, 1u); },
+                  [&] { return Call("cuStreamCreate", &Captured(), 1u); },
+                  [&] { return Launch(*counting, 1, SpinsAt(words, 0), working); },
+                  [&] { return Call("cuStreamBeginCapture_v2", Captured(), CU_STREAM_CAPTURE_MODE_RELAXED); }});
+}
+
+// end_capture: of nothing, and waits for all work.
+Reply EndCapture(const Words&) {
+  CUgraph graph = nullptr;
+  return InOrder({[&] { return Call("cuStreamEndCapture", Captured(), &graph); },
+                  [&] { return Call("cuGraphDestroy", graph); }, [&] { return Call("cuCtxSynchronize"); }});
+}
+
 // drop_capture: destroys a stream that captures.
 Reply DropCapture(const Words&) {
   CUstream stream = nullptr;
@@ -237,6 +262,8 @@ void AddWorkCommands(Commands& commands) {
   commands["threads"] = LaunchFromThreads;
   commands["per_thread"] = LaunchPerThread;
   commands["capture"] = Capture;
+  commands["begin_capture"] = BeginCapture;
+  commands["end_capture"] = EndCapture;
   commands["drop_capture"] = DropCapture;
   commands["drop_stream"] = DropStream;
   commands["hold"] = Hold;
