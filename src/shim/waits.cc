@@ -2,10 +2,12 @@
 // while its memory was brought out, and has nothing else to do, would wait there for good: nobody would know that it
 // needs the GPU.
 #include "shim/hook.h"
+#include "shim/uncancelled.h"
 
 namespace tessera::shim {
 namespace {
 
+// A thread that were cancelled inside would be counted for good.
 class InCall {
  public:
   InCall() {
@@ -19,6 +21,7 @@ class InCall {
   InCall(const InCall&) = delete;
 
  private:
+  const Uncancelled uncancelled_;
   Attachment* attachment_;
 };
 

@@ -55,23 +55,29 @@ def launch_overhead(bench):
     return figure, pairs
 
 
-def torch_ratios(bench, works, rounds=20):
-    """PyTorch alone on the GPU with and without Tessera, in turn: (speed with / without by work, details, text)."""
+def torch_ratios(bench, works, rounds=20, pairs=1):
+    """PyTorch alone on the GPU with and without Tessera, in turn: (speed with / without by work, details, text). Two
+    processes differ by some percent whichever they are: of several pairs the one in the middle counts."""
     script = HERE / "frameworks" / "torch_speed.py"
-    sides = [bench.start_native([sys.executable, script]), bench.start_inside([sys.executable, script], memory="40G")]
-    for side in sides:
-        _ready(bench, side)
-    ratios, details = {}, {}
-    for work in works:
-        _interleaved(bench, *sides, 2, work)
-        pairs = _interleaved(bench, *sides, rounds, work)
-        native, inside = (statistics.median(side) for side in zip(*pairs))
-        quartiles = statistics.quantiles([a / b for a, b in pairs], n=4)
-        ratios[work] = native / inside
-        details[work] = {"pairs": pairs, "quartiles": quartiles, "native_s": native, "inside_s": inside}
-    figure = ", ".join(f"{work} x{ratio:.4f} (quartiles {details[work]['quartiles'][0]:.4f}-"
-                       f"{details[work]['quartiles'][2]:.4f})" for work, ratio in ratios.items())
-    return ratios, details, figure
+    found = {work: [] for work in works}
+    for _ in range(pairs):
+        sides = [bench.start_native([sys.executable, script]), bench.start_inside([sys.executable, script], memory="40G")]
+        for side in sides:
+            _ready(bench, side)
+        for work in works:
+            _interleaved(bench, *sides, 2, work)
+            times = _interleaved(bench, *sides, rounds, work)
+            native, inside = (statistics.median(side) for side in zip(*times))
+            found[work].append({"ratio": native / inside, "times": times,
+                                "quartiles": statistics.quantiles([a / b for a, b in times], n=4)})
+        for side in sides:
+            side.close_input()
+            side.wait(bench.left(20))
+    ratios = {work: statistics.median(each["ratio"] for each in found[work]) for work in works}
+    figure = ", ".join(f"{work} x{ratios[work]:.4f} (" + ", ".join(
+        f"{each['ratio']:.4f}: {each['quartiles'][0]:.4f}-{each['quartiles'][2]:.4f}" for each in found[work]) + ")"
+                       for work in works)
+    return ratios, found, figure
 
 
 @check("figures", alone=True, limit_s=170)
