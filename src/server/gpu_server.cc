@@ -68,7 +68,9 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
             }
             // A drained gate is not as safe as a freeze: where that may be had in a moment it is waited for.
             if (channels_.Testing()) return false;
-            return process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
+            const bool parked =
+                process.gate.state == Gate::State::kParked || process.gate.state == Gate::State::kWanting;
+            return parked && process.page->rests.load(std::memory_order_acquire) != 0;
           },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) -> Result<std::unique_ptr<Mover>> {

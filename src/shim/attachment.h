@@ -130,6 +130,7 @@ class Attachment {
 
   static void* PacerMain(void* self);
   void Pace();
+  void Unpark();
   Nanos LookWhileParked(Nanos now);
   Nanos Tick(Nanos now);
   void MindDaemon(Nanos now);

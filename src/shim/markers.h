@@ -29,6 +29,8 @@ class Markers {
   // All submissions are covered by markers / and all of these were reached.
   bool Covered() const { return last_count_ == gate_.Submitted(); }
   bool Drained() const { return !AnyPending() && Covered(); }
+  // Whether that says anything: else work is taken as finished when it is submitted.
+  bool Tell() const { return !unusable_; }
 
   // Submissions that may still be unfinished, as far as markers tell.
   std::int64_t InFlight() const { return gate_.Submitted() - finished_; }
@@ -61,7 +63,7 @@ class Markers {
   bool Record(Marker& marker);
 
   Gate& gate_;
-  bool unusable_ = false;  // the driver has no such events: work is then taken as finished when submitted
+  bool unusable_ = false;  // the driver has no such events
   Marker ring_[kRing] = {};
   unsigned first_ = 0, next_ = 0;  // pending markers, modulo kRing
   std::int64_t finished_ = 0;      // submissions that every marker up to here says are done

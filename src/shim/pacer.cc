@@ -149,9 +149,7 @@ CUresult Attachment::Enter(Gate& gate) {
         // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
         // pacer sees that, and says it all to the next one.
         if (!granted) Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
-        parked_ = false;
-        wants_sent_ = false;
-        active_since_ = last_activity_ = MonotonicNow();
+        Unpark();
         Ring();  // the pacer has work again
       }
       if (!parked_ && !wire::IsClosed(order)) {
@@ -280,10 +278,18 @@ void Attachment::Park() {
   parked_ = true;
   parked_look_ = MonotonicNow() + kFirstLook;
   wants_sent_ = false;
+  Page()->rests.store(0, std::memory_order_release);
+}
+
+void Attachment::Unpark() {
+  parked_ = false;
+  wants_sent_ = false;
+  active_since_ = last_activity_ = MonotonicNow();
+  Page()->rests.store(0, std::memory_order_release);
 }
 
 // What passed the gate in time, and came to the driver after the marker that was to be behind it, was not seen; nor is
-// work before a capture, which forbids markers. It is no news to the daemon that the gate was passed: as in Enter.
+// work before a capture, which forbids markers. The daemon hears of it as of what passes a free gate.
 Nanos Attachment::LookWhileParked(Nanos now) {
   const auto pending = [&] {
     return std::any_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->AnyPending(); });
@@ -292,8 +298,7 @@ Nanos Attachment::LookWhileParked(Nanos now) {
   if (pending()) {
     if (now < parked_look_ + kAtOnce) return kOpenTick;
     Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
-    parked_ = false;
-    active_since_ = last_activity_ = now;
+    Unpark();
     return kOpenTick;
   }
   if (now < parked_look_) return parked_look_ - now;
@@ -304,8 +309,13 @@ Nanos Attachment::LookWhileParked(Nanos now) {
   }
   ObserveAll(now);
   if (pending()) return kOpenTick;
-  parked_look_ = now + kParkedTick;
-  return kParkedTick;
+  const bool sure = !AnyCapture() && std::all_of(gates_.begin(), gates_.end(), [](const Gate* gate) {
+    return gate->markers->Tell() && gate->markers->Drained();
+  });
+  Page()->rests.store(sure ? 1 : 0, std::memory_order_release);
+  const Nanos next = AnyCapture() ? kFirstLook : kParkedTick;
+  parked_look_ = now + next;
+  return next;
 }
 
 // ---- the pacer ----
@@ -321,7 +331,7 @@ Nanos Attachment::Tick(Nanos now) {
   if (wire::IsClosed(order)) {
     CloseAll();
     CoverAll(now, false);
-    if (!AllDrained()) return kDrainTick;
+    if (!AllDrained()) return order == wire::Gate::kStopped ? kOpenTick : kDrainTick;  // nothing ends while all stands
     const Nanos ended = LastReached();
     Park();
     Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, gpu_));
@@ -454,8 +464,7 @@ void Attachment::MindDaemon(Nanos now) {
     if (block) {
       attachment.Park();
     } else {
-      attachment.parked_ = false;
-      attachment.active_since_ = MonotonicNow();
+      attachment.Unpark();
     }
     before->doorbell.fetch_add(1, std::memory_order_release);
     syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);

@@ -75,6 +75,8 @@ struct Page {
   MoveGuard guard;
   // Of `swapped`: bytes that are used so much more than others on the GPU that the two should change places.
   std::atomic<std::uint64_t> hot_out{0};
+  // 1: it does nothing. Looked at again since it parked, when nobody could be between the gate and the driver any more.
+  std::atomic<std::uint32_t> rests{0};
   // Threads inside of calls that may wait for the GPU though they submit nothing.
   std::atomic<std::uint32_t> calls{0};
 };

@@ -1,4 +1,5 @@
 """Memory that is moved: programs that together do not fit, or alone do not, run with right results."""
+import time
 import unittest
 
 from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
@@ -184,6 +185,27 @@ class Programs(SwapTest):
 
 class ProgramsByGates(Programs):
     MORE = '[channels]\ncontrol = "off"\n'
+
+
+    def test_nothing_is_moved_before_all_work_is_seen_to_have_ended(self):
+        self.start()
+        self.create("team")
+        shell = self.shell_with_context("team")
+        shell.ok("allocate", "alloc", 256 * MIB)
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        shell.ok("begin_capture", 4_000_000)  # a second or so, and no marker is possible meanwhile
+        row = lambda: next(p for p in self.api("GET", "/v1/processes")[2]["processes"] if p["pid"] == shell.pid)
+        time.sleep(0.2)  # until it looks as if it did nothing
+        self.assertEqual(row()["state"], "idle")
+        self.api("POST", f"/v1/processes/{shell.pid}/evict", {"to_bytes": 0})
+        wait_for("the daemon to want that", lambda: row()["memory_evicting_bytes"] > 0)
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            self.assertEqual(row()["memory_swapped_bytes"], 0)
+        shell.ok("end_capture")
+        wait_for("its memory to go", lambda: row()["memory_swapped_bytes"] == 256 * MIB)
+        self.assertEqual(shell.ok("count")["count"], 2)
 
 
 class LittlePool(SwapTest):
