@@ -15,9 +15,12 @@ def threads(pid, name):
     """The thread ids of a process whose name begins so."""
     found = []
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm") as file:
-            if file.read().startswith(name):
-                found.append(int(tid))
+        try:
+            with open(f"/proc/{pid}/task/{tid}/comm") as file:
+                if file.read().startswith(name):
+                    found.append(int(tid))
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
     return sorted(found)
 
 
