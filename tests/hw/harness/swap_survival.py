@@ -6,12 +6,15 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 
+from harness import standstill
 from harness.bench import GIB, MIB, last_words
-from harness.checks import Skipped, expect
+from harness.checks import Failed, Skipped, expect
 from harness.swap_ground import Evictor, Large, evict, load, quiet, squeeze, swap
 
 CHURNS = 3
+STANDS_S = 25  # a program says something every 100 rounds, some in a second; with its memory on the way, still within seconds
 
 
 def _seconds(bench, at_most):
@@ -38,7 +41,30 @@ class Churns:
             self._programs.append(bench.start_inside(argv, vgpu=f"hw-churn-{number}"))
 
     def wait(self):
-        self._statuses = [program.wait(self._bench.left(self._seconds + 90)) for program in self._programs]
+        """Until all have ended; at once to the end if one stands still."""
+        end = time.monotonic() + self._bench.left(self._seconds + 90)
+        said = [(0, time.monotonic())] * CHURNS  # lines, and since when there are so many
+        while any(program.alive() for program in self._programs):
+            now = time.monotonic()
+            expect(now < end, "did not end")
+            for number, program in enumerate(self._programs):
+                lines = len(program.transcript)
+                if lines != said[number][0] or not program.alive():
+                    said[number] = (lines, now)
+                elif now - said[number][1] > STANDS_S:
+                    self._say_who_stands(number)
+            time.sleep(0.5)
+        self._statuses = [program.wait(5) for program in self._programs]
+
+    def _say_who_stands(self, number):
+        bench, program = self._bench, self._programs[number]
+        bench.log(json.dumps([bench.tessera.gpu(), *bench.tessera.processes()], indent=1))
+        for each in self._programs:  # the others, to compare with
+            bench.log(f"process {each.pid}, errors: {''.join(each.errors)}")
+            bench.log("\n".join(standstill.threads(each.pid)))
+        bench.log("\n".join(standstill.backtraces(program.pid)))
+        raise Failed(f"program {number} stands still since {STANDS_S} s, {self._seconds} s were asked for; last: "
+                     f"{program.transcript[-1].strip() if program.transcript else 'nothing'}")
 
     def right(self, more):
         """What all of them did, and nothing wrong; `more` is said with it."""
