@@ -56,8 +56,8 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
         return *vgpu.spec.memory.limit > outside ? *vgpu.spec.memory.limit - outside : 0;
       },
       .hold =
-          [this](Process& process, bool stop) {
-            process.moving = stop;
+          [this](Process& process, MemoryHold hold) {
+            process.hold = hold;
             ApplyHold(process);
           },
       .still =
@@ -257,11 +257,11 @@ void GpuServer::ApplyHolds() {
 
 void GpuServer::ApplyHold(Process& process) {
   const bool frozen = process.frozen || process.vgpu->spec.frozen;
-  const bool held = frozen || process.overdrawn || process.moving;
+  const bool held = frozen || process.overdrawn || process.hold != MemoryHold::kNone;
   if (channels_.Available()) {
     for (const auto& [reason, wanted] :
          {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn},
-          std::pair{FreezeReason::kMove, process.moving}}) {
+          std::pair{FreezeReason::kMove, process.hold == MemoryHold::kFrozen}}) {
       const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
                                : channels_.Thaw(index_, {&process.pid, 1}, reason);
       if (!done) log::Error("process {}: {}", process.pid, done.error().Text());

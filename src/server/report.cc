@@ -52,7 +52,7 @@ std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
     reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
   if (process.frozen || process.vgpu->spec.frozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
   if (process.overdrawn) reasons |= static_cast<std::uint8_t>(FreezeReason::kMemory);
-  if (process.moving) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+  if (process.hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
   return reasons;
 }
 
@@ -225,7 +225,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
   for (const Process* process : vgpu.processes) {
     reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & ~static_cast<std::uint8_t>(FreezeReason::kOperator);
-    if (process->moving) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+    if (process->hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
     report.memory_resident += gpu.ResidentBytes(*process);
     report.memory_swapped += ResidencyServer::Swapped(*process);
   }

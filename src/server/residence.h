@@ -27,6 +27,8 @@ struct Residence {
   Nanos granted_at = 0;      // when it last got what it waited for, which it takes out of its credit
   bool stopped = false;      // it does not run, because of its memory
   bool leaves = false;       // memory of it is to go: it stays stopped until that has begun
+  bool thawed = false;       // though stopped it is not frozen
+  Nanos rests_since = 0;     // 0: it is not stopped, is moved, or has something to do
   bool rests = false;        // the mover was told that it stands still, and may bring to the file what it has out
   std::uint64_t push = 0;    // an operator wants so much of it out
   sched::Exchange exchange;

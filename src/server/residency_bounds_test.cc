@@ -40,6 +40,8 @@ class FakeMover : public Mover {
 // A GPU of ten chunks, and programs that say where their memory is as the shim does.
 class BoundsTest : public testing::Test {
  protected:
+  explicit BoundsTest(std::uint64_t file = 0) : file_(file) {}
+
   struct Member {
     explicit Member(pid_t pid) : process(SharedPage::Create(0).value(), pid) {}
     VGpu vgpu;
@@ -130,15 +132,16 @@ class BoundsTest : public testing::Test {
   std::vector<Ordered> orders_;
   std::function<void(const MoverMessage*)> on_mover_;
   int starts_ = 0;
+  const std::uint64_t file_;
   ResidencyServer residency_{*loop_,
                              0,
                              {},
                              100 * kChunk,
-                             0,
+                             file_,
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
                               .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },
-                              .hold = [](Process&, bool) {},
+                              .hold = [](Process& process, MemoryHold hold) { process.hold = hold; },
                               .still = [](const Process&) { return true; },
                               .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                                 on_mover_ = on_message;
@@ -332,6 +335,45 @@ TEST_F(BoundsTest, WhatALostLineHidIsFound) {
   EXPECT_TRUE(residency_.MakeLine(first.process));
   EXPECT_EQ(On(first), 7u);
   EXPECT_EQ(Out(first), 1u);
+}
+
+// Seen on a real GPU: a program was frozen while a thread of it waited in cuCtxSynchronize, and said then that it had
+// nothing to do, as all that it had submitted was done. What the driver waited for was not.
+TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
+  Member& member = Idle(8);
+  member.process.gate.state = State::kRunning;
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  ASSERT_FALSE(orders_.empty());
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it is moved";
+  member.process.gate.state = State::kParked;
+  CarryAll();
+  EXPECT_EQ(Out(member), 8u);
+  member.process.page->guard.unsafe = 1;  // as after a move
+  RunUntil([&] { return !orders_.empty(); });
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "until all addresses are valid";
+  EXPECT_EQ(orders_.front().type, MoverType::kSettle);
+  member.process.page->guard.unsafe = 0;
+  CarryAll();
+  EXPECT_EQ(member.process.hold, MemoryHold::kGate);
+  member.process.gate.state = State::kWanting;
+  residency_.Work();
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it comes back";
+  CarryAll();
+  EXPECT_EQ(Out(member), 0u);
+  EXPECT_EQ(member.process.hold, MemoryHold::kNone);
+}
+
+class FileTest : public BoundsTest {
+ protected:
+  FileTest() : BoundsTest(100 * kChunk) {}
+};
+
+TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
+  Member& member = Idle(8);
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  CarryAll();
+  EXPECT_EQ(Out(member), 8u);
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen);
 }
 
 }  // namespace

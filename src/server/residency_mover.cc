@@ -122,6 +122,7 @@ bool ResidencyServer::Order(Process& process, Doing doing, std::uint64_t bytes, 
   residence.doing = doing;
   residence.ordered += bytes;
   residence.rests = doing == Doing::kEvicting && file_ > 0;
+  if (doing != Doing::kSettling) residence.rests_since = 0;
   Trace(process,
         doing == Doing::kEvicting  ? "orders-out"
         : doing == Doing::kLoading ? "orders-in"

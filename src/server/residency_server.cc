@@ -34,6 +34,8 @@ constexpr Nanos kEndsSoon = 10 * kMillisecond;
 // Where nothing was moved for so long nothing will be: a program is stopped by somebody else, a disk or the mover
 // hangs.
 constexpr Nanos kLongestMove = 10 * kSecond;
+// Who does nothing for so long may well do so for longer.
+constexpr Nanos kRests = kSecond;
 // How often it is looked whether a program has come to a stand, where nothing tells.
 constexpr Nanos kLookAgain = kMillisecond;
 
@@ -250,7 +252,8 @@ void ResidencyServer::Look() {
   }
   Nanos next = std::min(policy_.NextDeadline(), now + (mover_gone_ ? kEndsSoon : 100 * kMillisecond));
   ForEach([&](const Process& process) {
-    if (process.residence.stopped && !host_.still(process)) next = now + kLookAgain;
+    const Residence& residence = process.residence;
+    if (residence.stopped && !residence.thawed && !host_.still(process)) next = now + kLookAgain;
   });
   timer_.Arm(next);
 }
@@ -312,7 +315,9 @@ void ResidencyServer::Serve(VGpu& vgpu, Nanos now) {
       needed += Less(Recalled(*process), residence.doing == Doing::kLoading ? residence.ordered : 0);
     }
   } else {
-    for (Process* process : vgpu.processes) Stop(*process, now);
+    for (Process* process : vgpu.processes) {
+      if (!process->residence.thawed) Stop(*process, now);
+    }
   }
   for (Process* process : vgpu.processes) {
     process->residence.leaves = false;
@@ -477,12 +482,32 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
   policy_.Ready(vgpu.id, now, all ? now - standing.since : 0);
 }
 
-// It stays stopped: what it has in host memory may go on to the file. The mover knows if it moved something out of it.
+// It stays stopped. What it has in host memory may go on to the file; the mover knows that already if it moved
+// something out of it.
+//
+// Without a file, who has rested for a while is not kept frozen, but its addresses are made valid and it is thawed
+// behind its closed gate: one of its threads may be inside the driver, and wait for what the driver itself submits, of
+// which nobody else knows. What that is ends in host memory.
 void ResidencyServer::LetRest(Process& process, Nanos now) {
-  const Residence& residence = process.residence;
-  if (file_ > 0 && residence.stopped && !residence.rests && residence.doing == Doing::kNothing &&
-      residence.number != 0 && Swapped(process) > 0 && host_.still(process))
-    Order(process, Doing::kEvicting, 0, now);
+  Residence& residence = process.residence;
+  if (!residence.stopped || residence.thawed || residence.doing != Doing::kNothing) return;
+  const bool could_be_moved = residence.number != 0 && now >= residence.stuck_until && host_.still(process);
+  if (file_ > 0) {
+    if (!residence.rests && could_be_moved && Swapped(process) > 0) Order(process, Doing::kEvicting, 0, now);
+    return;
+  }
+  if (residence.leaves || residence.push > 0 || Active(process)) {
+    residence.rests_since = 0;
+    return;
+  }
+  if (residence.rests_since == 0) residence.rests_since = now;
+  if (now - residence.rests_since < kRests) return;
+  if (process.page->guard.unsafe != 0) {
+    if (could_be_moved) Order(process, Doing::kSettling, 0, now);
+    return;
+  }
+  residence.thawed = true;
+  host_.hold(process, MemoryHold::kGate);
 }
 
 // While nothing can be moved nobody gains if others stand still.
@@ -495,20 +520,23 @@ void ResidencyServer::LetAllRun(VGpu& vgpu, Nanos now) {
 void ResidencyServer::Stop(Process& process, Nanos now) {
   Residence& residence = process.residence;
   if (Active(process) && residence.waits_since == 0) residence.waits_since = now;
-  if (std::exchange(residence.stopped, true)) return;
+  if (residence.stopped && !residence.thawed) return;
+  residence.stopped = true;
+  residence.thawed = false;
+  residence.rests_since = 0;
   Trace(process, "stops");
-  host_.hold(process, true);
+  host_.hold(process, MemoryHold::kFrozen);
 }
 
 void ResidencyServer::Run(Process& process, Nanos now) {
   Residence& residence = process.residence;
   if (residence.waits_since != 0) residence.waited += now - std::exchange(residence.waits_since, 0);
-  residence.stopped = false;
+  residence.stopped = residence.thawed = false;
   Trace(process, "runs");
   if (std::exchange(residence.exchanging, false))
     residence.exchange.Done(residence.moving - residence.moving_before, now);
   residence.colder = 0;
-  host_.hold(process, false);
+  host_.hold(process, MemoryHold::kNone);
 }
 
 }  // namespace tessera::server

@@ -29,8 +29,7 @@ class ResidencyServer {
     std::function<std::uint64_t()> capacity;
     // Bytes of a vGPU's limit that its processes may have as room; nullopt: it has none.
     std::function<std::optional<std::uint64_t>(const VGpu&)> promise;
-    // Keeps the process off the GPU, or lets it on.
-    std::function<void(Process&, bool stop)> hold;
+    std::function<void(Process&, MemoryHold)> hold;
     // Whether nothing of it can execute: its channels are frozen, or its work has drained.
     std::function<bool(const Process&)> still;
     std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;

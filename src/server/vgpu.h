@@ -32,6 +32,9 @@ struct VGpuSpec {
 };
 
 // One program's use of one GPU. Belongs to its session.
+// What a process is kept from because of where its memory lies: from nothing, from new work, or from any.
+enum class MemoryHold { kNone, kGate, kFrozen };
+
 struct Process {
   Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {
     memory.room = &residence.room;
@@ -41,11 +44,11 @@ struct Process {
   std::string program;
   std::int64_t started_us = 0;  // wall clock
   struct VGpu* vgpu = nullptr;
-  bool guest = false;             // it has no shim: started under the kernel gate, or adopted
-  bool guarded = false;           // the kernel gate counts its memory
-  bool frozen = false;            // by an operator, by itself
-  bool worked = false;            // it used the GPU since it made its first context
-  bool moving = false;            // it is stopped for its memory
+  bool guest = false;    // it has no shim: started under the kernel gate, or adopted
+  bool guarded = false;  // the kernel gate counts its memory
+  bool frozen = false;   // by an operator, by itself
+  bool worked = false;   // it used the GPU since it made its first context
+  MemoryHold hold = MemoryHold::kNone;
   bool overdrawn = false;         // it has more than the kernel gate let it have, and its vGPU more than it may
   std::uint32_t excess_seen = 0;  // measurements in a row that said so
   Nanos seen_working = 0;         // a guest: when the device last said that it executed, or may have

@@ -177,7 +177,7 @@ class Attachment {
   std::atomic<std::uint64_t> heap_moved_out_{0}, heap_moved_in_{0};
   std::uint64_t moved_out_before_ = 0, moved_in_before_ = 0;  // when it attached
   std::mutex report_mutex_;                                   // what is told last is what is so
-  std::uint32_t calls_ = 0;                                   // report_mutex_: see wire::Page
+  std::atomic<std::uint32_t> calls_{0};                       // see wire::Page
   std::atomic<bool> more_out_{false};              // memory went to the host, and the gates have not been told
   Nanos next_hot_ = 0;                             // when the pacer looks again what is hot; its own
   std::atomic<std::uint64_t> memory_returned_{0};  // sum of the Return messages to this daemon

@@ -153,11 +153,13 @@ def main():
     for index, name in enumerate(symbols):
         kind, stream = kinds.get(name, ("jump", None))
         if kind not in ("hook", "waits"):
-            asm += [f".globl {name}", f".type {name}, @function", ".p2align 4", f"{name}:", ".cfi_startproc", "endbr64"]
+            label = "tessera_gated_" + name if kind == "copy" else name
+            asm += [f".globl {label}", f".type {label}, @function", ".p2align 4", f"{label}:", ".cfi_startproc", "endbr64"]
             default = PER_THREAD_STREAM if name.endswith(("_ptsz", "_ptds")) else LEGACY_STREAM
-            asm += {"gate": lambda: gated(index, stream, default), "context": lambda: context(index),
+            asm += {"gate": lambda: gated(index, stream, default), "copy": lambda: gated(index, stream, default),
+                    "context": lambda: context(index),
                     "jump": lambda: [f"jmp *tessera_real_table+{8 * index}(%rip)"]}[kind]()
-            asm += [".cfi_endproc", f".size {name}, .-{name}"]
+            asm += [".cfi_endproc", f".size {label}, .-{label}"] + [f".hidden {label}"] * (kind == "copy")
         asm += [f".Lload{index}:", f"pushq ${index}", "jmp tessera_load_and_jump"]
     asm += [".section .data.rel.local, \"aw\"", ".globl tessera_real_table", ".hidden tessera_real_table",
             ".p2align 6", "tessera_real_table:"]
@@ -174,7 +176,7 @@ def main():
         f.writelines(f"  k_{name},\n" for name in symbols)
         f.write("  kSymbols\n};\n}  // namespace tessera::shim\n")
     with open(f"{out}/waits.inc", "w") as f:
-        f.writelines(f"TESSERA_WAITS({name})\n" for name, (kind, _) in kinds.items() if kind == "waits")
+        f.writelines(f"TESSERA_{kind.upper()}({name})\n" for name, (kind, _) in kinds.items() if kind in ("waits", "copy"))
     with open(f"{out}/symbol_names.inc", "w") as f:
         f.writelines(f'"{name}",\n' for name in symbols)
 

@@ -133,13 +133,16 @@ void Attachment::ReportRoom() {
   page->swapped.store(heap_swapped_, std::memory_order_release);
   page->moved_in.store(heap_moved_in_ - moved_in_before_, std::memory_order_release);
   page->guard.unsafe = heap_unsafe_.load();
-  page->calls.store(calls_, std::memory_order_relaxed);
+  NoteCalls(0);
 }
 
+// No lock: it is called for each copy. Whoever stores last has seen that what it stored is so.
 void Attachment::NoteCalls(int change) {
-  std::lock_guard lock(report_mutex_);
   calls_ += static_cast<std::uint32_t>(change);
-  Page()->calls.store(calls_, std::memory_order_relaxed);
+  for (std::uint32_t now = calls_;; now = calls_) {
+    Page()->calls = now;
+    if (calls_ == now) return;
+  }
 }
 
 void Attachment::NoteUse(const GatedCall& call) {

@@ -1,12 +1,13 @@
 // Waiting for work: the program sees the end of it here, and so do we.
 #include "shim/capture.h"
-#include "shim/hook.h"
+#include "shim/in_call.h"
 
 namespace tessera::shim {
 namespace {
 
 template <typename Wait>
 cuda::CUresult Synchronise(Wait wait) {
+  const InCall in_call;  // the driver may submit what tells it of the end
   Gate* gate = ThreadGate();
   if (!gate || !gate->attachment) return wait();
   gate->attachment->BeforeSync(*gate);

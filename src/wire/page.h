@@ -77,7 +77,7 @@ struct Page {
   std::atomic<std::uint64_t> hot_out{0};
   // 1: it does nothing. Looked at again since it parked, when nobody could be between the gate and the driver any more.
   std::atomic<std::uint32_t> rests{0};
-  // Threads inside of calls that may wait for the GPU though they submit nothing.
+  // Threads inside of calls that may wait for the GPU beyond what markers tell of.
   std::atomic<std::uint32_t> calls{0};
 };
 

@@ -2,7 +2,7 @@
 import time
 import unittest
 
-from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
+from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SOFT, SUCCESS, wait_for
 from swapping import SwapTest
 
 NOT_FOUND = 500
@@ -181,6 +181,26 @@ class Programs(SwapTest):
         self.assertEqual(stays.ok("compare", mine, 11)["wrong"], 0)
         self.assertEqual(self.vgpu("stays")["moved_out_bytes"], 0)
         self.assertGreater(self.vgpu("other")["moved_out_bytes"], 0)
+
+
+    def test_what_the_driver_does_by_itself_goes_on_in_one_that_rests(self):
+        """Nobody sees that: a thread that waits for it would wait for good if the program were frozen."""
+        self.start()
+        self.create("team")
+        shell = self.shell_with_context("team")
+        shell.ok("allocate", "alloc", 256 * MIB)
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        row = lambda: next(p for p in self.api("GET", "/v1/processes")[2]["processes"] if p["pid"] == shell.pid)
+        wait_for("it to rest", lambda: row()["state"] == "idle")
+        self.api("POST", f"/v1/processes/{shell.pid}/evict", {"to_bytes": 0})
+        wait_for("its memory to go", lambda: row()["memory_swapped_bytes"] == 256 * MIB)
+        wait_for("it to be thawed behind its gate", lambda: row()["frozen"] == [])
+        shell.ok("load_unseen", SOFT)
+        self.assertEqual(row()["memory_swapped_bytes"], 256 * MIB)
+        shell.ok("launch", 1)
+        self.assertEqual(shell.ok("count")["count"], 2)
+        wait_for("its memory to come back", lambda: row()["memory_swapped_bytes"] == 0)
 
 
 class ProgramsByGates(Programs):

@@ -1,4 +1,6 @@
 // Launches of a kernel that counts itself: how often it ran is what the program reads back.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -242,6 +244,16 @@ Reply EndCapture(const Words&) {
                   [&] { return Call("cuGraphDestroy", graph); }, [&] { return Call("cuCtxSynchronize"); }});
 }
 
+// load_unseen PATH: loads code by that library, the driver itself, so that nobody in front of it sees the call: what a
+// driver does by itself within any other.
+Reply LoadUnseen(const Words& words) {
+  void* const driver = dlopen(words.at(0).c_str(), RTLD_NOW | RTLD_NOLOAD);
+  void* const load = driver ? dlsym(driver, "cuModuleLoadData") : nullptr;
+  if (!load) return CUDA_ERROR_NOT_FOUND;
+  CUmodule module = nullptr;
+  return reinterpret_cast<CUresult (*)(CUmodule*, const void*)>(load)(&module, kKernel);
+}
+
 // drop_capture: destroys a stream that captures.
 Reply DropCapture(const Words&) {
   CUstream stream = nullptr;
@@ -264,6 +276,7 @@ void AddWorkCommands(Commands& commands) {
   commands["capture"] = Capture;
   commands["begin_capture"] = BeginCapture;
   commands["end_capture"] = EndCapture;
+  commands["load_unseen"] = LoadUnseen;
   commands["drop_capture"] = DropCapture;
   commands["drop_stream"] = DropStream;
   commands["hold"] = Hold;
