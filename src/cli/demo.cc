@@ -67,8 +67,8 @@ class Play {
   // How fast one program is when it has the GPU to itself: what the shares are measured against.
   Result<void> MeasureAlone() {
     view_.Note("one program alone on " + stage_.device_name() + ", to know its speed");
-    const auto entered =
-        cast_.Enter("alone", Json::object(), {"--kernel-us", "1000", "--seconds", std::to_string(kSoloSeconds)});
+    if (auto r = cast_.Make("alone", Json::object()); !r) return r;
+    const auto entered = cast_.Enter("alone", {"--kernel-us", "1000", "--seconds", std::to_string(kSoloSeconds)});
     if (!entered) return std::unexpected(entered.error());
     const TenantStory& story = (*entered)->story();
     if (auto r = cast_.Wait(kPatience, [&] { return story.done; }); !r) return r;
@@ -88,7 +88,9 @@ class Play {
       std::vector<std::string> arguments = {
           "--iterations", std::to_string(iterations_), "--memory", memory, "--depth", "50"};
       if (i == kGreedy) arguments.push_back("--grab-chunk=" + std::to_string(UnitBytes() / 16));
-      const auto entered = cast_.Enter(kRoles[i].name, Settings(kRoles[i].first_pct, kRoles[i].first_units), arguments);
+      const Json settings = Settings(kRoles[i].first_pct, kRoles[i].first_units);
+      if (auto r = cast_.Make(kRoles[i].name, settings); !r) return r;
+      const auto entered = cast_.Enter(kRoles[i].name, arguments);
       if (!entered) return std::unexpected(entered.error());
       tenants_[i] = *entered;
       targets_[i] = kRoles[i].first_pct;

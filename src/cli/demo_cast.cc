@@ -25,11 +25,15 @@ void CatchInterrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-Result<DemoTenant*> DemoCast::Enter(const std::string& name, Json settings, const std::vector<std::string>& arguments) {
+Result<void> DemoCast::Make(const std::string& name, Json settings) {
   settings["name"] = name;
   settings["ephemeral"] = true;
   settings["owner_pid"] = getpid();
   if (auto made = stage_.client().Post("/v1/vgpus", settings); !made) return std::unexpected(made.error());
+  return {};
+}
+
+Result<DemoTenant*> DemoCast::Enter(const std::string& name, const std::vector<std::string>& arguments) {
   const auto variables =
       ProgramVariables(stage_.PlaceIn(name), [](const char* variable) { return std::getenv(variable); });
   if (!variables) return std::unexpected(variables.error());
@@ -86,6 +90,7 @@ Result<void> DemoCast::Finish() {
 
 void DemoCast::Dismiss() {
   for (const DemoTenant& tenant : tenants_) {
+    if (tenant.may_fail()) continue;  // it was in no vGPU
     // Whether it worked does not matter: the vGPU goes with us at the latest.
     [[maybe_unused]] const auto gone = stage_.client().Delete("/v1/vgpus/" + tenant.name() + "?force=1");
   }

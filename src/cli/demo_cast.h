@@ -17,9 +17,10 @@ class DemoCast {
  public:
   explicit DemoCast(const DemoStage& stage) : stage_(stage) {}
 
-  // Makes the vGPU `name` with `settings` (fields of the API) and starts a tenant with `arguments` in it, which
-  // is there until Dismiss.
-  Result<DemoTenant*> Enter(const std::string& name, Json settings, const std::vector<std::string>& arguments);
+  // Makes the vGPU `name` with `settings` (fields of the API). While there is one, the stage's daemon stays.
+  Result<void> Make(const std::string& name, Json settings);
+  // Starts a tenant with `arguments` in the vGPU `name`. Both are there until Dismiss.
+  Result<DemoTenant*> Enter(const std::string& name, const std::vector<std::string>& arguments);
   // Starts a tenant beside Tessera: on the GPU as it is. It may end as it likes.
   Result<DemoTenant*> EnterWithoutTessera(const std::string& name, const std::vector<std::string>& arguments);
   // Changes a vGPU, also while its tenant runs.

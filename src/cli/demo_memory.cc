@@ -44,6 +44,10 @@ class MemoryPlay {
       view_.Note("no act about memory: " + act_.skipped);
       return act_;
     }
+    // Already now: a daemon that nobody needs for two seconds ends.
+    for (const char* name : kNames) {
+      if (auto r = cast_.Make(name, Json::object()); !r) return std::unexpected(r.error());
+    }
     if (auto r = WithoutTessera(); !r) return std::unexpected(r.error());
     if (auto r = WithTessera(); !r) return std::unexpected(r.error());
     return act_;
@@ -99,7 +103,7 @@ class MemoryPlay {
     const Nanos begin = MonotonicNow();
     std::array<DemoTenant*, 2> tenants = {};
     for (std::size_t i = 0; i < kNames.size(); ++i) {
-      auto entered = cast_.Enter(kNames[i], Json::object(), Arguments());
+      auto entered = cast_.Enter(kNames[i], Arguments());
       if (!entered) return std::unexpected(entered.error());
       tenants[i] = *entered;
     }
