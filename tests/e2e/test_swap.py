@@ -172,7 +172,7 @@ class Programs(SwapTest):
         mine = stays.ok("allocate", "alloc", self.PIECE)["id"]
         stays.ok("set", mine, 11)
         self.assertEqual(other.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
-        ids = [other.ok("allocate", "alloc", 192 * MIB)["id"] for _ in range(4)]  # more than is left
+        ids = [other.ok("allocate", "alloc", 64 * MIB)["id"] for _ in range(4)]  # more than is left
         for n in ids:
             other.ok("set", n, 1000 + n)
         for n in ids:
