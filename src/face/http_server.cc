@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "face/json.h"
+#include "face/metrics.h"
 #include "face/peer_stream.h"
 #include "server/log.h"
 #include "wire/protocol.h"
@@ -20,7 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr const char* kPaths =
-    "GET /healthz, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
+    "GET /healthz, /metrics, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
     "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
     "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
 
@@ -109,6 +110,12 @@ void HttpServer::Impl::AddRoutes() {
                      {"pid", getpid()},
                      {"embedded", control_.Embedded()}});
   });
+  Get("/metrics", [this](const Request& request, Response& response) {
+    const auto report = control_.All();
+    if (!report) return Refuse(response, report.error());
+    const MetricsFormat format = ChooseFormat(request.get_header_value("Accept"));
+    response.set_content(WriteMetrics(*report, format), ContentType(format));
+  });
   Get("/v1/gpus", [this](const Request&, Response& response) { ReplyList(response, "gpus", control_.Gpus()); });
   Get("/v1/vgpus", [this](const Request&, Response& response) { ReplyList(response, "vgpus", control_.VGpus()); });
   Get("/v1/processes",
@@ -173,8 +180,8 @@ void HttpServer::Impl::AddRefusals() {
   const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
     Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
   };
-  constexpr const char* kLists = "/healthz|/v1/(gpus|processes|vgpus)";
-  Post("/healthz|/v1/(gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
+  constexpr const char* kLists = "/healthz|/metrics|/v1/(gpus|processes|vgpus)";
+  Post("/healthz|/metrics|/v1/(gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
   Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);

@@ -67,6 +67,14 @@ Result<std::vector<ProcessReport>> Control::Processes() {
   return Run([this]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_); });
 }
 
+Result<WholeReport> Control::All() {
+  Measure();
+  return Run([this]() -> Result<WholeReport> {
+    return WholeReport{
+        .gpus = ReportGpus(daemon_), .vgpus = ReportVGpus(daemon_), .processes = ReportProcesses(daemon_)};
+  });
+}
+
 Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
   return Keep([this, request, uid]() -> Result<VGpuReport> {
     auto vgpu = daemon_.VGpus().Create(request, uid);

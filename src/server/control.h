@@ -24,6 +24,8 @@ class Control {
   Result<VGpuReport> VGpuNamed(const std::string& name);
   Result<std::vector<ProcessReport>> Processes();  // asks the devices, too
 
+  Result<WholeReport> All();                        // asks the devices once
+
   // What changes a vGPU or freezes something returns when it is written: if this daemon is killed, the next one knows.
   Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
   Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);

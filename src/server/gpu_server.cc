@@ -320,6 +320,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   process.vgpu = &vgpu;
   process.overdrawn = (channels_.Reasons(process.pid, index_) & static_cast<std::uint8_t>(FreezeReason::kMemory)) != 0;
   vgpu.processes.push_back(&process);
+  process.gate.waits = &vgpu.waits;
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   if (on_join_) on_join_(process);
@@ -337,6 +338,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
 void GpuServer::Leave(Process& process) {
   const Nanos now = MonotonicNow();
   time_->Leave(process.gate, now);
+  process.gate.waits = nullptr;
   memory_.Leave(process.memory);
   std::erase(process.vgpu->processes, &process);
   if (residency_) residency_->Leave(process);

@@ -7,13 +7,18 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "server/histogram.h"
 
 namespace tessera::server {
 
-// The durations of the last calls of a kind, for percentiles.
+// The durations of calls of a kind: of the last ones for percentiles, of all for a histogram.
 class Latency {
  public:
-  void Note(Nanos duration) { last_[count_++ % last_.size()] = duration; }
+  void Note(Nanos duration) {
+    last_[count_++ % last_.size()] = duration;
+    all_.Note(duration);
+  }
+  const Histogram& All() const { return all_; }
   std::uint64_t Count() const { return count_; }
 
   // The `percent`th percentile of the last 1024; 0 before the first.
@@ -29,6 +34,7 @@ class Latency {
  private:
   std::array<Nanos, 1024> last_{};
   std::size_t count_ = 0;
+  Histogram all_;
 };
 
 // How many calls were made in the last full second.

@@ -89,7 +89,9 @@ SwapReport ReportSwap(const ResidencyServer& residency) {
           .mover = figures.mover != 0 ? std::optional(figures.mover) : std::nullopt,
           .decision = std::move(figures.decision),
           .mode = figures.turns ? "turns" : "together",
-          .turn_us = Us(figures.turn)};
+          .turn_us = Us(figures.turn),
+          .moves_out = figures.moves_out,
+          .moves_in = figures.moves_in};
 }
 
 void ReportCalls(const ChannelServer& channels, GpuReport& report) {
@@ -104,6 +106,8 @@ void ReportCalls(const ChannelServer& channels, GpuReport& report) {
   report.freeze_p99_us = Us(channels.FreezeTimes().Percentile(99));
   report.thaw_p50_us = Us(channels.ThawTimes().Percentile(50));
   report.thaw_p99_us = Us(channels.ThawTimes().Percentile(99));
+  report.freeze_times = channels.FreezeTimes().All();
+  report.thaw_times = channels.ThawTimes().All();
 }
 
 GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
@@ -219,6 +223,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .compute_weight = vgpu.spec.compute.weight,
                     .compute_busy_us = usage.busy / kMicrosecond,
                     .compute_waited_us = usage.waited / kMicrosecond,
+                    .waits = vgpu.waits,
                     .token = NameOf(gpu.Time().StandingOf(vgpu.id))};
   report.compute_priority = vgpu.spec.compute.priority;
   report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "channel/object_table.h"
+#include "server/histogram.h"
 #include "server/pressure.h"
 
 namespace tessera::server {
@@ -27,6 +28,7 @@ struct SwapReport {
   std::string decision;           // for people
   const char* mode = "together";  // or "turns"
   std::int64_t turn_us = 0;       // of the turn that is under way, 0 if none is
+  Histogram moves_out, moves_in;  // of one process each
 };
 
 struct MovesReport {
@@ -48,6 +50,7 @@ struct GpuReport {
   std::uint64_t driver_calls = 0, freezes = 0, thaws = 0, slices = 0, call_failures = 0;
   double driver_calls_per_s = 0;
   std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;
+  Histogram freeze_times, thaw_times;
 };
 
 struct VGpuReport {
@@ -67,6 +70,7 @@ struct VGpuReport {
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;
+  Histogram waits;             // of submissions at a closed gate, for the GPU's time
   const char* token = "idle";  // "held", "waiting" or "idle"
   std::vector<pid_t> processes;
 };
@@ -111,6 +115,13 @@ struct CheckReport {
   std::string name;
   bool ok = false;
   std::string text, hint;
+};
+
+// All of it, as one moment saw it.
+struct WholeReport {
+  std::vector<GpuReport> gpus;
+  std::vector<VGpuReport> vgpus;
+  std::vector<ProcessReport> processes;
 };
 
 // On the event loop's thread.

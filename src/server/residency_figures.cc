@@ -162,7 +162,9 @@ ResidencyServer::Figures ResidencyServer::FiguresNow() const {
           .mover = MoverPid(),
           .decision = std::move(decision),
           .turns = was_pressed_ && policy_.CurrentMode() == sched::Residency::Mode::kTurns,
-          .turn = was_pressed_ ? policy_.TurnLength() : 0};
+          .turn = was_pressed_ ? policy_.TurnLength() : 0,
+          .moves_out = moves_out_,
+          .moves_in = moves_in_};
 }
 
 }  // namespace tessera::server

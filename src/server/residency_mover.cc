@@ -284,6 +284,7 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   residence.ordered = Less(residence.ordered, message.bytes);
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");
+  if (!settling) (residence.doing == Doing::kEvicting ? moves_out_ : moves_in_).Note(now - residence.ordered_at);
   if (residence.doing == Doing::kEvicting && message.error != 0 && message.error != ENODATA)
     residence.evict_error = message.error;
   residence.doing = Doing::kNothing;

@@ -71,6 +71,7 @@ class ResidencyServer {
     std::string decision;  // for people
     bool turns = false;
     Nanos turn = 0;
+    Histogram moves_out, moves_in;
   };
   Figures FiguresNow() const;
   std::uint64_t SwapMax() const { return swap_max_; }
@@ -173,7 +174,8 @@ class ResidencyServer {
   bool mover_ready_ = false;
   bool mover_gone_ = false;  // its object is destroyed at the next look
   Nanos next_start_ = 0;
-  Nanos last_moved_ = 0;  // when the mover last said that it had
+  Histogram moves_out_, moves_in_;  // how long it took until what was ordered of a process was done
+  Nanos last_moved_ = 0;            // when the mover last said that it had
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
   std::uint64_t file_used_ = 0;
   int file_error_ = 0;

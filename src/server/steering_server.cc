@@ -129,18 +129,18 @@ void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
   SteeredTurn& turn = *gate.steered;
   if (gate.held) {
     if (waits) {
-      gate.state = Gate::State::kWanting;
+      gate.Wants(now);
     } else {
-      Runs(gate, turn);
+      Runs(gate, turn, now);
     }
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
-    Runs(gate, turn);
+    Runs(gate, turn, now);
     if (turn.stopped && !sealed_) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
   } else if (turn.stopped) {
-    gate.state = Gate::State::kWanting;
+    gate.Wants(now);
   } else {
-    Runs(gate, turn);
+    Runs(gate, turn, now);
     Free(gate, turn, SharedPage::Bell::kWake);
   }
   Report(turn, now, now);
@@ -148,8 +148,9 @@ void SteeringServer::Wants(Gate& gate, Nanos now, bool waits) {
 }
 
 // The processes of a vGPU that run divide its slice.
-void SteeringServer::Runs(Gate& gate, const SteeredTurn& turn) {
-  const bool did = std::exchange(gate.state, Gate::State::kRunning) == Gate::State::kRunning;
+void SteeringServer::Runs(Gate& gate, const SteeredTurn& turn, Nanos now) {
+  const bool did = gate.state == Gate::State::kRunning;
+  gate.Runs(now);
   if (gate.slice == 0 || (!did && turn.gates.size() > 1)) slices_due_ = true;
 }
 
@@ -176,7 +177,7 @@ void SteeringServer::Hold(Gate& gate, bool held, Nanos now) {
   // Its channels are frozen, and what it would submit to new ones waits.
   if (held) Shut(gate);
   if (!held && !turn.stopped) {
-    if (gate.state == Gate::State::kWanting) Runs(gate, turn);
+    if (gate.state == Gate::State::kWanting) Runs(gate, turn, now);
     Free(gate, turn, SharedPage::Bell::kWake);
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.
@@ -261,7 +262,7 @@ void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos) {
     log::Error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
 }
 
-void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
+void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos now) {
   std::vector<pid_t> frozen;
   for (SteeredTurn* turn : turns) {
     turn->stopped = false;
@@ -277,7 +278,7 @@ void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos) {
   for (SteeredTurn* turn : turns) {
     for (Gate* gate : turn->gates) {
       if (gate->held || gate->state == Gate::State::kRunning) continue;
-      if (gate->state == Gate::State::kWanting) Runs(*gate, *turn);
+      if (gate->state == Gate::State::kWanting) Runs(*gate, *turn, now);
       Free(*gate, *turn, SharedPage::Bell::kWake);
     }
   }

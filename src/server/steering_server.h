@@ -53,7 +53,7 @@ class SteeringServer : public TimeServer {
   void Stop(const std::vector<SteeredTurn*>& turns, Nanos now);
   void Go(const std::vector<SteeredTurn*>& turns, Nanos now);
   void Report(SteeredTurn& turn, Nanos now, Nanos idle_since);
-  void Runs(Gate& gate, const SteeredTurn& turn);
+  void Runs(Gate& gate, const SteeredTurn& turn, Nanos now);
   void ApplySlices(Nanos now);
   Nanos QuotaOf(const sched::Shares& shares) const;
   Nanos PartOf(const SteeredTurn& turn) const;

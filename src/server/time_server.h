@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "sched/token_scheduler.h"
+#include "server/histogram.h"
 #include "server/shared_page.h"
 
 namespace tessera::server {
@@ -20,7 +21,18 @@ struct Gate {
   explicit Gate(SharedPage& page, pid_t pid = 0) : page(page), pid(pid) {}
   SharedPage& page;
   const pid_t pid;
+  // A submission waits at it from now on, or its work runs.
+  void Wants(Nanos now) {
+    if (state != State::kWanting) wants_since = now;
+    state = State::kWanting;
+  }
+  void Runs(Nanos now) {
+    if (waits && state != State::kRunning) waits->Note(state == State::kWanting ? now - wants_since : 0);
+    state = State::kRunning;
+  }
   State state = State::kParked;
+  Nanos wants_since = 0;
+  Histogram* waits = nullptr;       // its vGPU's, of waits for the GPU's time
   bool held = false;                // frozen by an operator, or for memory: it takes no part
   bool ungated = false;             // nobody waits at it: the program has no shim
   std::uint32_t closing_epoch = 0;  // of the order that closed it before kDraining

@@ -107,7 +107,7 @@ void TokenServer::Wants(Gate& gate, Nanos now, bool waits) {
   if (held && its_turn && !gate.held) {
     Open(gate, now);
   } else {
-    gate.state = Gate::State::kWanting;
+    gate.Wants(now);
     if (!held && !gate.held) scheduler_.Wants(turn.vgpu, now);
   }
   Execute(now);
@@ -160,7 +160,7 @@ TimeServer::Standing TokenServer::StandingOf(Id vgpu) const {
 
 void TokenServer::Open(Gate& gate, Nanos now) {
   if (gate.state != Gate::State::kRunning) gate.opened_at = now;
-  gate.state = Gate::State::kRunning;
+  gate.Runs(now);
   gate.page.Give(gate.turn->order);
 }
 

@@ -72,6 +72,7 @@ struct VGpu {
   bool removed = false;        // by force; stays until its last process is gone, because its memory does
   BusyHistory busy;
   sched::Usage usage_before;  // until another server took over its time
+  Histogram waits;            // for the GPU's time
   Pressure memory_pressure;   // of its processes together: at least one waits
   Moves moved_before;         // of processes that have left
   UniqueFd owner_fd;          // pidfd of a living owner
