@@ -3,11 +3,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <charconv>
+#include <atomic>
+#include <string>
 
 #include "face/json.h"
 #include "face/metrics.h"
 #include "face/peer_stream.h"
+#include "face/tcp.h"
 #include "server/log.h"
 #include "wire/protocol.h"
 
@@ -20,6 +22,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
+constexpr int kTcpThreads = 2;
+constexpr int kMostTcpWaiting = 32;  // connections; more are turned away
 constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
     "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
@@ -80,18 +84,40 @@ class HttpServer::Impl : private httplib::Server {
   ~Impl() override {
     eventfd_write(stop_fd_.Get(), 1);
     threads_.shutdown();
+    if (tcp_threads_) tcp_threads_->shutdown();
   }
 
   void Serve(UniqueFd socket) {
     // Shared, because httplib's queue wants tasks that can be copied.
-    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
-      PeerStream stream(std::move(*shared), stop_fd_.Get());
-      bool closed = false;
-      process_request(stream, /*close_connection=*/true, closed, nullptr);
+    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] { Answer(std::move(*shared)); });
+  }
+
+  void OpenTcp(std::string token) {
+    token_ = std::move(token);
+    tcp_threads_ = std::make_unique<httplib::ThreadPool>(kTcpThreads);
+  }
+  void ServeTcp(UniqueFd socket) {
+    if (tcp_waiting_.fetch_add(1) >= kMostTcpWaiting) {
+      tcp_waiting_.fetch_sub(1);
+      return;
+    }
+    tcp_threads_->enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
+      Answer(std::move(*shared));
+      tcp_waiting_.fetch_sub(1);
     });
   }
 
  private:
+  void Answer(UniqueFd socket) {
+    PeerStream stream(std::move(socket), stop_fd_.Get());
+    bool closed = false;
+    process_request(stream, /*close_connection=*/true, closed, nullptr);
+  }
+  // Who came by api.sock is known by its user; others show the token.
+  bool MayAsk(const Request& request) const {
+    return !request.remote_addr.empty() || request.path == "/healthz" ||
+           IsBearer(request.get_header_value("Authorization"), token_);
+  }
   void AddRoutes();
   void AddSteering();
   void AddRefusals();
@@ -99,6 +125,9 @@ class HttpServer::Impl : private httplib::Server {
   server::Control& control_;
   const UniqueFd stop_fd_;  // eventfd, readable from the end on
   httplib::ThreadPool threads_;
+  std::string token_;
+  std::unique_ptr<httplib::ThreadPool> tcp_threads_;
+  std::atomic<int> tcp_waiting_{0};
 };
 
 void HttpServer::Impl::AddRoutes() {
@@ -123,7 +152,7 @@ void HttpServer::Impl::AddRoutes() {
   Post("/v1/vgpus", [this](const Request& request, Response& response) {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
-    const auto uid = static_cast<uid_t>(std::strtoul(request.remote_addr.c_str(), nullptr, 10));
+    const uid_t uid = request.remote_addr.empty() ? geteuid() : static_cast<uid_t>(std::stoul(request.remote_addr));
     ReplyOne(response, control_.Create(*asked, uid), 201);
   });
   constexpr const char* kOneVGpu = "/v1/vgpus/([^/]+)";
@@ -185,8 +214,14 @@ void HttpServer::Impl::AddRefusals() {
   Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);
-  // Without a length, httplib would read on until the client, which waits for an answer, closes.
-  set_pre_routing_handler([](const Request& request, Response& response) {
+  // The first of all, so that nobody without the token learns what is there. Without a length, httplib would read on
+  // until the client, which waits for an answer, closes.
+  set_pre_routing_handler([this](const Request& request, Response& response) {
+    if (!MayAsk(request)) {
+      response.set_header("WWW-Authenticate", "Bearer");
+      Refuse(response, {EACCES, "this needs the token", "send the header Authorization: Bearer TOKEN"}, 401);
+      return HandlerResponse::Handled;
+    }
     const bool has_length = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
     if (request.method == "GET" || request.method == "DELETE" || has_length) return HandlerResponse::Unhandled;
     Refuse(response, {EINVAL, "the request has no body", "send a JSON object"});
@@ -202,7 +237,10 @@ void HttpServer::Impl::AddRefusals() {
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-HttpServer::~HttpServer() { acceptor_.reset(); }
+HttpServer::~HttpServer() {
+  acceptor_.reset();
+  tcp_acceptor_.reset();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, UniqueFd listener,
                                                       server::Control& control) {
@@ -213,6 +251,16 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, U
   if (!acceptor) return std::unexpected(acceptor.error());
   server->acceptor_ = std::move(*acceptor);
   return server;
+}
+
+Result<void> HttpServer::AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token) {
+  impl_->OpenTcp(std::move(token));
+  auto acceptor = server::Acceptor::Start(
+      loop, std::move(listener), [impl = impl_.get()](UniqueFd socket) { impl->ServeTcp(std::move(socket)); },
+      [](UniqueFd) {});
+  if (!acceptor) return std::unexpected(acceptor.error());
+  tcp_acceptor_ = std::move(*acceptor);
+  return {};
 }
 
 }  // namespace tessera::face

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/unique_fd.h"
 #include "server/acceptor.h"
@@ -8,14 +9,18 @@
 
 namespace tessera::face {
 
-// The HTTP API on api.sock. Connections are accepted on the event loop and served, one request each, by a few threads
-// of its own, so that a slow reader holds up other readers at most; what a request does to the daemon it does through
-// Control.
+// The HTTP API on api.sock, and by TCP. Connections are accepted on the event loop and served, one request each, by a
+// few threads of its own, so that a slow reader holds up other readers at most; what a request does to the daemon it
+// does through Control.
 class HttpServer {
  public:
   // Everything that is given outlives the server.
   static Result<std::unique_ptr<HttpServer>> Start(server::EventLoop& loop, UniqueFd listener,
                                                    server::Control& control);
+
+  // Serves TCP connections on `listener` as well, by threads of their own: nobody out there can hold up api.sock. But
+  // for GET /healthz, requests need "Authorization: Bearer TOKEN". Once.
+  Result<void> AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token);
 
   // Waits for the requests that are under way; the loop must have ended, so that none of them waits for it.
   ~HttpServer();
@@ -24,7 +29,7 @@ class HttpServer {
   class Impl;
   explicit HttpServer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
-  std::unique_ptr<server::Acceptor> acceptor_;
+  std::unique_ptr<server::Acceptor> acceptor_, tcp_acceptor_;
 };
 
 }  // namespace tessera::face

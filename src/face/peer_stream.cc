@@ -47,8 +47,11 @@ ssize_t PeerStream::write(const char* data, size_t size) {
 }
 
 void PeerStream::get_remote_ip_and_port(std::string& ip, int& port) const {
+  int family = AF_UNSPEC;
   ucred peer{};
-  socklen_t length = sizeof peer;
+  socklen_t length = sizeof family;
+  if (getsockopt(socket_.Get(), SOL_SOCKET, SO_DOMAIN, &family, &length) != 0 || family != AF_UNIX) return;
+  length = sizeof peer;
   if (getsockopt(socket_.Get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
   ip = std::to_string(peer.uid);
   port = peer.pid;

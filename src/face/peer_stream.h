@@ -14,8 +14,8 @@
 namespace tessera::face {
 
 // A Unix socket as httplib reads and writes it, for one request. Its "address" is the peer's user id and its "port" the
-// peer's process id, as the kernel says (SO_PEERCRED). It ends the conversation when that takes too long, when more
-// comes in than any request needs, or when `stop_fd` becomes readable.
+// peer's process id, as the kernel says (SO_PEERCRED); of a TCP socket both are empty. It ends the conversation when
+// that takes too long, when more comes in than any request needs, or when `stop_fd` becomes readable.
 class PeerStream : public httplib::Stream {
  public:
   PeerStream(UniqueFd socket, int stop_fd);

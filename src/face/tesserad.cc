@@ -11,6 +11,7 @@
 
 #include "base/run_dir.h"
 #include "face/http_server.h"
+#include "face/tcp.h"
 #include "server/control.h"
 #include "server/daemon.h"
 #include "server/listeners.h"
@@ -70,6 +71,17 @@ Steering OpenSteering(server::GpuDriver& driver, const server::Config& config, c
   return {.control = std::move(*control), .watchdog = std::move(*watchdog), .why_not = {}};
 }
 
+// The daemons that `tessera run` starts for users have none: the address is the node's.
+Result<void> OpenTcp(server::EventLoop& loop, face::HttpServer& http, const server::Config& config, bool embedded) {
+  if (config.api_listen.empty() || embedded) return {};
+  auto token = face::ReadToken(config.api_token_file);
+  if (!token) return std::unexpected(token.error());
+  auto listener = face::ListenTcp(config.api_listen);
+  if (!listener) return std::unexpected(listener.error());
+  server::log::Info("the API is served at http://{} as well", config.api_listen);
+  return http.AddTcp(loop, std::move(*listener), std::move(*token));
+}
+
 Result<void> Serve(const server::Options& options) {
   // First of all, so that the threads of a driver's library do not take the signals.
   auto loop = server::EventLoop::Create();
@@ -102,6 +114,7 @@ Result<void> Serve(const server::Options& options) {
   server::Control control(**loop, **daemon);
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
+  if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
   server::log::Info("serving {}", run_dir);
   dl_iterate_phdr(DropCode, nullptr);
   sd_notify(0, "READY=1");

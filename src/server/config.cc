@@ -120,6 +120,21 @@ const char* SetApiGroup(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetApiListen(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (!text->empty() && text->rfind(':') == std::string::npos))
+    return "an address with a port (\"127.0.0.1:9477\", \"[::1]:9477\"), or \"\" for none";
+  config.api_listen = *text;
+  return nullptr;
+}
+
+const char* SetApiTokenFile(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (!text->empty() && !text->starts_with('/'))) return "the path of a file from /";
+  config.api_token_file = *text;
+  return nullptr;
+}
+
 struct Key {
   const char* name;
   Set set;
@@ -145,6 +160,8 @@ const std::vector<Key>& Keys() {
       {"turn.min_ms", TurnLength(&sched::ResidencyConfig::turn_min)},
       {"turn.max_ms", TurnLength(&sched::ResidencyConfig::turn_max)},
       {"api.group", SetApiGroup},
+      {"api.listen", SetApiListen},
+      {"api.token_file", SetApiTokenFile},
   };
   return keys;
 }
@@ -198,6 +215,8 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
     return Fail(EINVAL, source + ": turn.min_ms is longer than turn.max_ms");
   if (!config.swap_file.empty() && config.swap_file_size.empty())
     return Fail(EINVAL, source + ": swap.file has no size", "set swap.file_size");
+  if (!config.api_listen.empty() && config.api_token_file.empty())
+    return Fail(EINVAL, source + ": api.listen needs a token", "set api.token_file");
   config.steering.shares = config.sched;
   return config;
 }

@@ -28,6 +28,8 @@ struct Config {
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
   std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
+  std::string api_listen;                   // api.listen: ADDRESS:PORT of the API by TCP; empty: api.sock alone
+  std::string api_token_file;               // api.token_file: path of the token that TCP needs
 };
 
 // Reads a TOML file. Anything that it does not know is refused with the nearest key that exists.

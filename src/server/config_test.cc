@@ -72,6 +72,9 @@ TEST(ConfigTest, WrongValuesSayWhatIsExpected) {
   EXPECT_THAT(ErrorOf("memory.reserve = \"much\"").message, HasSubstr("a size"));
   EXPECT_THAT(ErrorOf("sched = 3").message, HasSubstr("unknown key sched"));
   EXPECT_THAT(ErrorOf("sched.min_slice_ms = 200").message, HasSubstr("longer than"));
+  EXPECT_THAT(ErrorOf("api.listen = \"9477\"").message, HasSubstr("127.0.0.1:9477"));
+  EXPECT_THAT(ErrorOf("api.listen = \"localhost:9477\"").hint, HasSubstr("api.token_file"));
+  EXPECT_THAT(ErrorOf("api.token_file = \"token\"").message, HasSubstr("from /"));
 }
 
 TEST(ConfigTest, BrokenTomlNamesTheLine) { EXPECT_THAT(ErrorOf("\n[sched\n").message, HasSubstr("f.toml:2:")); }

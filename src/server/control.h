@@ -24,7 +24,7 @@ class Control {
   Result<VGpuReport> VGpuNamed(const std::string& name);
   Result<std::vector<ProcessReport>> Processes();  // asks the devices, too
 
-  Result<WholeReport> All();                        // asks the devices once
+  Result<WholeReport> All();  // asks the devices once
 
   // What changes a vGPU or freezes something returns when it is written: if this daemon is killed, the next one knows.
   Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
