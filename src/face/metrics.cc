@@ -278,7 +278,8 @@ constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, 
 MetricLabels LabelsOf(const GpuReport& gpu) { return {{"gpu", std::to_string(gpu.index)}}; }
 MetricLabels LabelsOf(const VGpuReport& vgpu) { return {{"vgpu", vgpu.name}, {"gpu", std::to_string(vgpu.gpu)}}; }
 MetricLabels LabelsOf(const ProcessReport& process) {
-  return {{"pid", std::to_string(process.pid)}, {"vgpu", process.vgpu.value_or("")}, {"gpu", std::to_string(process.gpu)}};
+  return {
+      {"pid", std::to_string(process.pid)}, {"vgpu", process.vgpu.value_or("")}, {"gpu", std::to_string(process.gpu)}};
 }
 
 template <typename Report>
