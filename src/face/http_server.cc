@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
 
 #include "face/json.h"
@@ -25,7 +26,7 @@ constexpr int kThreads = 4;
 constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // connections; more are turned away
 constexpr const char* kPaths =
-    "GET /healthz, /metrics, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes, POST /v1/vgpus, "
+    "GET /healthz, /metrics, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes[/PID], POST /v1/vgpus, "
     "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
     "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
 
@@ -51,7 +52,16 @@ void ReplyList(Response& response, const char* name, const Result<std::vector<Re
 
 void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int status = 200) {
   if (!report) return Refuse(response, report.error());
+  response.set_header("ETag", '"' + report->tag + '"');
   Reply(response, ToJson(*report), status);
+}
+
+// The tag that If-Match asks for; none where it is not there, or is *, which every vGPU matches.
+std::optional<std::string> TagAskedFor(const Request& request) {
+  const std::string value = request.get_header_value("If-Match");
+  if (value.empty() || value == "*") return std::nullopt;
+  const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
 void ReplyNothing(Response& response, const Result<void>& done) {
@@ -149,6 +159,15 @@ void HttpServer::Impl::AddRoutes() {
   Get("/v1/vgpus", [this](const Request&, Response& response) { ReplyList(response, "vgpus", control_.VGpus()); });
   Get("/v1/processes",
       [this](const Request&, Response& response) { ReplyList(response, "processes", control_.Processes()); });
+  // One process may use several GPUs.
+  Get("/v1/processes/([0-9]{1,9})", [this](const Request& request, Response& response) {
+    auto processes = control_.Processes();
+    const pid_t pid = std::stoi(request.matches[1]);
+    if (processes) std::erase_if(*processes, [pid](const server::ProcessReport& each) { return each.pid != pid; });
+    if (processes && processes->empty())
+      return Refuse(response, {ENOENT, "process " + std::to_string(pid) + " uses no GPU", "see 'tessera ps'"});
+    ReplyList(response, "processes", processes);
+  });
   Post("/v1/vgpus", [this](const Request& request, Response& response) {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
@@ -162,10 +181,11 @@ void HttpServer::Impl::AddRoutes() {
   Patch(kOneVGpu, [this](const Request& request, Response& response) {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
+    asked->if_tag = TagAskedFor(request);
     ReplyOne(response, control_.Change(request.matches[1], *asked));
   });
   Delete(kOneVGpu, [this](const Request& request, Response& response) {
-    auto removed = control_.Remove(request.matches[1], request.get_param_value("force") == "1");
+    auto removed = control_.Remove(request.matches[1], request.get_param_value("force") == "1", TagAskedFor(request));
     if (!removed) return Refuse(response, removed.error());
     response.status = 204;
   });

@@ -151,6 +151,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
   EXPECT_EQ(
       answer.body,
       json({{"name", "a"},
+            {"tag", answer.body.value("tag", "")},
             {"gpu", 1},
             {"gpu_uuid", "GPU-02020300-0000-0000-0000-000000000000"},
             {"uid", getuid()},
@@ -282,6 +283,38 @@ TEST_F(HttpServerTest, MemoryThatIsSwapped) {
                         {"decision", swap.at("decision")},
                         {"mode", "together"},
                         {"turn_us", 0}}));
+}
+
+TEST_F(HttpServerTest, AChangeOfWhatSomebodyElseChangedIsRefused) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0})").status, 201);
+  const auto tag = [&] { return client_.Get("/v1/vgpus/a")->get_header_value("ETag"); };
+  const auto change = [&](const std::string& if_match) {
+    return client_.Patch("/v1/vgpus/a", {{"If-Match", if_match}}, R"({"compute_weight":200})", "application/json");
+  };
+  const std::string first = tag();
+  EXPECT_EQ(first, '"' + Get("/v1/vgpus/a").body.at("tag").get<std::string>() + '"');
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"compute_limit":50})").status, 200) << "somebody else";
+  EXPECT_NE(tag(), first);
+  const auto refused = change(first);
+  EXPECT_EQ(refused->status, 412);
+  EXPECT_EQ(json::parse(refused->body).at("code"), "ESTALE");
+  EXPECT_EQ(Get("/v1/vgpus/a").body.at("compute_weight"), 100);
+  EXPECT_EQ(client_.Delete("/v1/vgpus/a", {{"If-Match", first}})->status, 412);
+  EXPECT_EQ(change("*")->status, 200);
+  const auto changed = change(tag());
+  EXPECT_EQ(changed->status, 200);
+  EXPECT_EQ(changed->get_header_value("ETag"), tag());
+  EXPECT_EQ(client_.Delete("/v1/vgpus/a", {{"If-Match", tag()}})->status, 204);
+}
+
+TEST_F(HttpServerTest, OneProcess) {
+  ASSERT_EQ(Post("/v1/vgpus", R"({"name":"a","gpu":0})").status, 201);
+  server::FakeClient client = daemon_.Connect("a");
+  const auto mine = Get("/v1/processes/" + std::to_string(getpid())).body.at("processes");
+  ASSERT_EQ(mine.size(), 1u);
+  EXPECT_EQ(mine[0].at("pid"), getpid());
+  EXPECT_EQ(Get("/v1/processes/1").status, 404);
+  EXPECT_EQ(Get("/v1/processes/x").status, 404);
 }
 
 TEST_F(HttpServerTest, ProblemsSayWhatToDo) {

@@ -23,7 +23,7 @@ constexpr std::array kErrnoNames = {
     ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
     ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
     ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},   ErrnoName{ENOSYS, "ENOSYS", 501},
-    ErrnoName{EAGAIN, "EAGAIN", 503},
+    ErrnoName{EAGAIN, "EAGAIN", 503},         ErrnoName{ESTALE, "ESTALE", 412},
 };
 
 const ErrnoName& Lookup(int code) {
@@ -48,6 +48,8 @@ const char* TitleOf(int status) {
       return "Method Not Allowed";
     case 409:
       return "Conflict";
+    case 412:
+      return "Precondition Failed";
     case 413:
       return "Payload Too Large";
     case 501:
@@ -178,6 +180,7 @@ json ToJson(const server::GpuReport& gpu) {
 
 json ToJson(const server::VGpuReport& vgpu) {
   return {{"name", vgpu.name},
+          {"tag", vgpu.tag},
           {"gpu", vgpu.gpu},
           {"gpu_uuid", vgpu.gpu_uuid},
           {"uid", vgpu.uid},

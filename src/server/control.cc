@@ -92,10 +92,11 @@ Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& r
   });
 }
 
-Result<void> Control::Remove(const std::string& name, bool force) {
-  return Keep([this, name, force]() -> Result<void> {
+Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {
+  return Keep([this, name, force, if_tag]() -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto same = VGpuTable::CheckTag(**vgpu, if_tag); !same) return same;
     return daemon_.VGpus().Remove(**vgpu, force);
   });
 }

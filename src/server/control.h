@@ -29,7 +29,8 @@ class Control {
   // What changes a vGPU or freezes something returns when it is written: if this daemon is killed, the next one knows.
   Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
   Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
-  Result<void> Remove(const std::string& name, bool force);
+  // Only if it has this tag still, if one is given.
+  Result<void> Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag = {});
 
   // Any process that uses a GPU, managed or not; a vGPU with all its processes, also those to come.
   Result<void> FreezeProcess(pid_t pid, bool frozen);

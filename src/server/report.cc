@@ -205,6 +205,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   const sched::Usage usage = gpu.UsageOf(vgpu, now);
   VGpuReport report{.name = vgpu.spec.name,
                     .gpu_uuid = FormatUuid(gpu.Info().uuid),
+                    .tag = TagOf(vgpu.spec),
                     .gpu = vgpu.gpu,
                     .uid = vgpu.spec.uid,
                     .ephemeral = vgpu.spec.ephemeral,

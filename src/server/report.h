@@ -55,6 +55,7 @@ struct GpuReport {
 
 struct VGpuReport {
   std::string name, gpu_uuid;
+  std::string tag;  // of its settings: see TagOf
   std::uint32_t gpu = 0;
   uid_t uid = 0;
   bool ephemeral = false;

@@ -31,10 +31,13 @@ struct VGpuSpec {
   sched::Shares compute;
 };
 
-// One program's use of one GPU. Belongs to its session.
+// A name for what a vGPU is set to: another one as soon as that is changed, and the same again with the next daemon.
+std::string TagOf(const VGpuSpec& spec);
+
 // What a process is kept from because of where its memory lies: from nothing, from new work, or from any.
 enum class MemoryHold { kNone, kGate, kFrozen };
 
+// One program's use of one GPU. Belongs to its session.
 struct Process {
   Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {
     memory.room = &residence.room;

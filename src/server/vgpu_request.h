@@ -24,6 +24,7 @@ struct VGpuRequest {
   std::optional<std::string> compute_priority;
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
+  std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)
 };
 
 // EINVAL unless `name` is [A-Za-z0-9._-]{1,63} and not all dots.

@@ -13,6 +13,18 @@
 
 namespace tessera::server {
 
+// FNV-1a of the settings as text.
+std::string TagOf(const VGpuSpec& spec) {
+  const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
+  const std::string settings =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, bytes(spec.memory.limit),
+                  bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct, spec.compute.limit_pct,
+                  spec.compute.weight, spec.compute.priority);
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return fmt::format("{:016x}", hash);
+}
+
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change)
     : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)) {}
 
@@ -79,11 +91,18 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
+  if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute); !ok) return ok;
   on_change_();
   return {};
+}
+
+Result<void> VGpuTable::CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag) {
+  if (!tag || *tag == TagOf(vgpu.spec)) return {};
+  return Fail(ESTALE, fmt::format("vGPU {} was changed since it was looked at", vgpu.spec.name),
+              "look at it again, and decide anew");
 }
 
 void VGpuTable::Freeze(VGpu& vgpu, bool frozen) {

@@ -24,8 +24,10 @@ class VGpuTable {
 
   // Each failure says what and why and changes nothing.
   Result<VGpu*> Create(const VGpuRequest& request, uid_t uid);
+  // ESTALE if somebody else has changed it: VGpuRequest::if_tag.
   Result<void> Change(VGpu& vgpu, const VGpuRequest& request);
   Result<void> Remove(VGpu& vgpu, bool force);
+  static Result<void> CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag);
   // An operator stops its processes, also those to come, or lets them go on.
   void Freeze(VGpu& vgpu, bool frozen);
   // Makes a vGPU again as a daemon before this one had it. ESRCH when its owner is gone.
