@@ -169,7 +169,7 @@ class Commands(SoftGpuTest):
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
                          (0, True, 4 * GIB, GIB, 128 * MIB, 64 * MIB, 1, 1))
         self.assertEqual(set(self.json("vgpu", "show", "team")), {
-            "name", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
+            "name", "tag", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
             "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
             "compute_waited_us", "slice_us", "frozen", "token", "processes", "memory_resident_bytes",
