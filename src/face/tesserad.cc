@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "base/run_dir.h"
+#include "face/file_mount.h"
 #include "face/http_server.h"
 #include "face/tcp.h"
 #include "server/control.h"
@@ -82,6 +83,20 @@ Result<void> OpenTcp(server::EventLoop& loop, face::HttpServer& http, const serv
   return http.AddTcp(loop, std::move(*listener), std::move(*token));
 }
 
+// The files, if there can be any here: everything else is served without them, too.
+std::unique_ptr<face::FileMount> MountFiles(server::Control& control, const server::Config& config,
+                                            const std::string& run_dir) {
+  // An embedded daemon comes and goes with its programs, too soon to be worth a mount.
+  if (!config.files || control.Embedded()) return {};
+  auto files = face::FileMount::Start(control, run_dir);
+  if (files) {
+    server::log::Info("files are at {}", (*files)->Path());
+    return std::move(*files);
+  }
+  server::log::Warn("there are no files: {}", files.error().Text());
+  return {};
+}
+
 Result<void> Serve(const server::Options& options) {
   // First of all, so that the threads of a driver's library do not take the signals.
   auto loop = server::EventLoop::Create();
@@ -115,6 +130,7 @@ Result<void> Serve(const server::Options& options) {
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
   if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
+  const auto files = MountFiles(control, *config, run_dir);
   server::log::Info("serving {}", run_dir);
   dl_iterate_phdr(DropCode, nullptr);
   sd_notify(0, "READY=1");

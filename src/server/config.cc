@@ -113,6 +113,13 @@ Set TurnLength(Nanos sched::ResidencyConfig::* field) {
   };
 }
 
+const char* SetFiles(const toml::node& node, Config& config) {
+  const auto value = node.value_exact<bool>();
+  if (!value) return "true or false";
+  config.files = *value;
+  return nullptr;
+}
+
 const char* SetApiGroup(const toml::node& node, Config& config) {
   const auto text = node.value<std::string>();
   if (!text) return "the name of a group, or \"\" for none";
@@ -162,6 +169,7 @@ const std::vector<Key>& Keys() {
       {"api.group", SetApiGroup},
       {"api.listen", SetApiListen},
       {"api.token_file", SetApiTokenFile},
+      {"files.enabled", SetFiles},
   };
   return keys;
 }

@@ -27,6 +27,7 @@ struct Config {
   std::string swap_file_size;               // swap.file_size: of all GPUs' files together
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
+  bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs
   std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
   std::string api_listen;                   // api.listen: ADDRESS:PORT of the API by TCP; empty: api.sock alone
   std::string api_token_file;               // api.token_file: path of the token that TCP needs

@@ -23,12 +23,14 @@ TEST(ConfigTest, EmptyIsTheDefault) {
   EXPECT_EQ(config->client_grace, 30 * kSecond);
   EXPECT_FALSE(config->block_on_daemon_loss);
   EXPECT_EQ(config->api_group, "tessera");
+  EXPECT_TRUE(config->files);
 }
 
 TEST(ConfigTest, EveryKey) {
   const auto config = ParseConfig(R"(
     memory.reserve = "3%"
     api = { group = "gpu" }
+    files.enabled = false
     swap = { size = "25%", floor = "4G", file = "/var/swap", file_size = "200G" }
     turn = { min_ms = 100, max_ms = 5000 }
     [sched]
@@ -54,6 +56,7 @@ TEST(ConfigTest, EveryKey) {
   EXPECT_EQ(config->residency.turn_min, 100 * kMillisecond);
   EXPECT_EQ(config->residency.turn_max, 5 * kSecond);
   EXPECT_EQ(config->api_group, "gpu");
+  EXPECT_FALSE(config->files);
 }
 
 TEST(ConfigTest, UnknownKeyNamesTheNearest) {
@@ -70,6 +73,7 @@ TEST(ConfigTest, WrongValuesSayWhatIsExpected) {
   EXPECT_THAT(ErrorOf("client.on_daemon_loss = \"panic\"").message, HasSubstr("\"continue\" or \"block\""));
   EXPECT_THAT(ErrorOf("sched.window_ms = 0").message, HasSubstr("10 to 10000"));
   EXPECT_THAT(ErrorOf("memory.reserve = \"much\"").message, HasSubstr("a size"));
+  EXPECT_THAT(ErrorOf("files.enabled = 1").message, HasSubstr("true or false"));
   EXPECT_THAT(ErrorOf("sched = 3").message, HasSubstr("unknown key sched"));
   EXPECT_THAT(ErrorOf("sched.min_slice_ms = 200").message, HasSubstr("longer than"));
   EXPECT_THAT(ErrorOf("api.listen = \"9477\"").message, HasSubstr("127.0.0.1:9477"));

@@ -64,6 +64,10 @@ Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
 
 Result<std::vector<ProcessReport>> Control::Processes() {
   Measure();
+  return KnownProcesses();
+}
+
+Result<std::vector<ProcessReport>> Control::KnownProcesses() {
   return Run([this]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_); });
 }
 

@@ -22,7 +22,8 @@ class Control {
   Result<std::vector<GpuReport>> Gpus();  // asks the devices, too, which may take milliseconds
   Result<std::vector<VGpuReport>> VGpus();
   Result<VGpuReport> VGpuNamed(const std::string& name);
-  Result<std::vector<ProcessReport>> Processes();  // asks the devices, too
+  Result<std::vector<ProcessReport>> Processes();       // asks the devices, too
+  Result<std::vector<ProcessReport>> KnownProcesses();  // as of the last time that they were asked
 
   Result<WholeReport> All();  // asks the devices once
 

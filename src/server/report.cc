@@ -215,6 +215,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .memory_peak = memory.peak,
                     .memory_available = memory.available,
                     .memory_swap_max = vgpu.spec.memory.swap,
+                    .gpu_memory = gpu.Memory().Ledger().Capacity(),
                     .moved = ReportMoves(ResidencyServer::MovesOf(vgpu, now)),
                     .memory_pressure = vgpu.memory_pressure.At(now),
                     .oom_events = memory.oom_events,

@@ -63,6 +63,7 @@ struct VGpuReport {
   std::uint64_t memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0, memory_available = 0;
   std::uint64_t memory_resident = 0, memory_swapped = 0;
   std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
+  std::uint64_t gpu_memory = 0;                  // of its GPU: a limit of that is none
   MovesReport moved;
   Pressure::Figures memory_pressure;
   std::uint64_t oom_events = 0;

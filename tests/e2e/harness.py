@@ -39,6 +39,12 @@ def wait_for(what, condition, deadline_s=DEADLINE_S):
     raise AssertionError(f"waited {deadline_s} s for {what}")
 
 
+def mounts(path):
+    """How often something is mounted there."""
+    lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    return sum(line.split()[4] == str(path) for line in lines)
+
+
 class Lines:
     """The lines that a process writes to stdout, as they come."""
 
@@ -175,6 +181,7 @@ class TesseraTest(unittest.TestCase):
                 child.kill()
             child.communicate()
         self.end_embedded_daemon()
+        self.unmount_files()
         shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def failed(self):
@@ -190,6 +197,12 @@ class TesseraTest(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
         except OSError:
             pass  # gone already
+
+    def unmount_files(self):
+        """What a daemon that was killed leaves mounted."""
+        helper = ["umount", "-l"] if os.getuid() == 0 else ["fusermount3", "-u", "-z"]
+        for _ in range(mounts(self.run_dir / "fs")):
+            subprocess.run([*helper, self.run_dir / "fs"], check=True)
 
     def spawn(self, *command, env=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
