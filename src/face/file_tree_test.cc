@@ -66,10 +66,10 @@ TEST_F(FileTreeTest, Directories) {
   EXPECT_THAT(List("/processes/" + pid + "/0"), ElementsAre("memory.limit", "memory.current", "memory.swap.current",
                                                             "compute.priority", "compute.freeze", "gcgroup.stat"));
   EXPECT_THAT(List("/vgpus"), ElementsAre("a"));
-  EXPECT_THAT(List("/vgpus/a"),
-              ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak",
-                          "memory.pressure", "memory.swap.current", "memory.swap.max", "compute.freeze", "compute.max",
-                          "compute.priority", "compute.request", "compute.stat", "compute.weight", "procs"));
+  EXPECT_THAT(List("/vgpus/a"), ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max",
+                                            "memory.peak", "memory.pressure", "memory.swap.current", "memory.swap.max",
+                                            "compute.freeze", "compute.max", "compute.pressure", "compute.priority",
+                                            "compute.request", "compute.stat", "compute.weight", "procs"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);
@@ -176,6 +176,8 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
            {"memory.swap.current", "0\n", "0\n"},
            {"memory.events", "oom 0\n", "oom 0\n"},
            {"memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"},
+           {"compute.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"},
            {"compute.request", "0\n", "12.5\n"},
            {"compute.max", "max\n", "60\n"},

@@ -198,6 +198,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"moved_in_bytes", vgpu.moved.in},
           {"moving_us", vgpu.moved.time_us},
           {"memory_pressure", ToJson(vgpu.memory_pressure)},
+          {"compute_pressure", ToJson(vgpu.compute_pressure)},
           {"oom_events", vgpu.oom_events},
           {"compute_request_pct", vgpu.compute_request_pct},
           {"compute_limit_pct", vgpu.compute_limit_pct},

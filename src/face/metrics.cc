@@ -180,6 +180,14 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
      .value = [](const VGpuReport& vgpu) -> std::optional<double> {
        return Seconds(static_cast<std::int64_t>(vgpu.memory_pressure.total / kMicrosecond));
      }},
+    {.family = {"tessera_vgpu_compute_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
+                "The part of that time in which it had work and was not let on the GPU. Slices do not count."},
+     .label = "window",
+     .values = kWindows,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       const auto& pressure = vgpu.compute_pressure;
+       return (i == 0 ? pressure.avg10 : i == 1 ? pressure.avg60 : pressure.avg300) / kPercent;
+     }},
     {.family = {"tessera_vgpu_oom_events", kCounter, "", "vgpu, gpu", "Allocations that memory.max refused."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.oom_events); }},
     {.family = {"tessera_vgpu_compute_request_ratio", kGauge, "ratio", "vgpu, gpu",

@@ -1,6 +1,7 @@
 #include "face/open_file.h"
 
 #include <poll.h>
+#include <pthread.h>
 
 #include <chrono>
 
@@ -128,6 +129,7 @@ unsigned OpenFiles::Poll(std::uint64_t id, fuse_pollhandle* handle) {
 }
 
 void OpenFiles::Watch() {
+  pthread_setname_np(pthread_self(), "files-watch");
   std::unique_lock lock(mutex_);
   while (!ending_ && !waited_.empty()) {
     changed_.wait_for(lock, kLookEvery, [this] { return ending_; });

@@ -64,8 +64,7 @@ std::string Processes(const VGpuReport& vgpu) {
 // In cgroup v2 manner, for as much as there is.
 std::string Bound(std::uint64_t bytes, bool bounded) { return bounded ? Line(bytes) : "max\n"; }
 
-std::string MemoryPressure(const VGpuReport& vgpu) {
-  const auto& some = vgpu.memory_pressure;
+std::string Line(const server::Pressure::Figures& some) {
   return fmt::format("some avg10={:.2f} avg60={:.2f} avg300={:.2f} total={}\n", some.avg10, some.avg60, some.avg300,
                      some.total / kMicrosecond);
 }
@@ -90,7 +89,7 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"memory.max", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.memory_max); },
      Set<&VGpuRequest::memory_max>},
     {"memory.peak", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_peak); }, nullptr},
-    {"memory.pressure", kReadOnly, MemoryPressure, nullptr},
+    {"memory.pressure", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_pressure); }, nullptr},
     {"memory.swap.current", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_swapped); }, nullptr},
     {"memory.swap.max", kReadWrite,
      [](const VGpuReport& vgpu) { return Bound(vgpu.memory_swap_max.value_or(0), vgpu.memory_swap_max.has_value()); },
@@ -99,6 +98,7 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"compute.max", kReadWrite,
      [](const VGpuReport& vgpu) { return vgpu.compute_limit_pct < 100 ? Line(vgpu.compute_limit_pct) : "max\n"; },
      SetComputeMax},
+    {"compute.pressure", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.compute_pressure); }, nullptr},
     {"compute.priority", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.compute_priority}); },
      Set<&VGpuRequest::compute_priority>},
     {"compute.request", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.compute_request_pct); },

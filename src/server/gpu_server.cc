@@ -141,6 +141,14 @@ std::uint64_t GpuServer::PinnedBytes(const Process& process) const {
 void GpuServer::AdvanceTo(Nanos now) {
   time_->Advance(now);
   SetTimer();
+  NoteWaits(now);
+}
+
+// What happened to one vGPU may let another one wait, or end its wait.
+void GpuServer::NoteWaits(Nanos now) {
+  for (VGpu* vgpu : vgpus_) {
+    vgpu->compute_pressure.Note(now, time_->StandingOf(vgpu->id) == TimeServer::Standing::kWaiting);
+  }
 }
 
 std::unique_ptr<TimeServer> GpuServer::MakeTime(bool steers) const {
@@ -503,6 +511,7 @@ sched::Usage GpuServer::UsageOf(const VGpu& vgpu, Nanos now) const {
 // After every event that may have changed who runs.
 void GpuServer::AfterEvent(VGpu& vgpu, Nanos now) {
   SetTimer();
+  NoteWaits(now);
   if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, UsageOf(vgpu, now).busy);
   if (residency_) residency_->Work();
   NoteActivity();

@@ -124,6 +124,7 @@ class GpuServer {
 
  private:
   void AfterEvent(VGpu& vgpu, Nanos now);
+  void NoteWaits(Nanos now);
   void NoteActivity();
   void SetTimer();
   ResidencyServer::Host ResidencyHost();

@@ -8,7 +8,7 @@
 
 namespace tessera::server {
 
-// How much time a vGPU loses because it waits for memory, as /proc/pressure/memory tells it of a control group:
+// How much time a vGPU loses because it waits, for memory say, as /proc/pressure/memory tells it of a control group:
 // averages over wall time that forget by and by, and a sum. It is told when a wait begins and ends, between which
 // nothing changes; so the averages are exact at any time, and nobody has to sample.
 class Pressure {
@@ -20,6 +20,7 @@ class Pressure {
 
   // From `now` on somebody waits, or nobody does. Times do not go backwards.
   void Note(Nanos now, bool waits) {
+    if (waits == waits_) return;
     Advance(now);
     waits_ = waits;
   }

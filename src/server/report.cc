@@ -218,6 +218,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .gpu_memory = gpu.Memory().Ledger().Capacity(),
                     .moved = ReportMoves(ResidencyServer::MovesOf(vgpu, now)),
                     .memory_pressure = vgpu.memory_pressure.At(now),
+                    .compute_pressure = vgpu.compute_pressure.At(now),
                     .oom_events = memory.oom_events,
                     .compute_request_pct = vgpu.spec.compute.request_pct,
                     .compute_limit_pct = vgpu.spec.compute.limit_pct,

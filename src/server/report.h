@@ -65,7 +65,7 @@ struct VGpuReport {
   std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
   std::uint64_t gpu_memory = 0;                  // of its GPU: a limit of that is none
   MovesReport moved;
-  Pressure::Figures memory_pressure;
+  Pressure::Figures memory_pressure, compute_pressure;
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;

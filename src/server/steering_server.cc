@@ -316,7 +316,9 @@ void SteeringServer::ApplySlices(Nanos now) {
 }
 
 TimeServer::Standing SteeringServer::StandingOf(Id vgpu) const {
-  const SteeredTurn& turn = *turns_.at(vgpu);
+  const auto found = turns_.find(vgpu);
+  if (found == turns_.end()) return Standing::kIdle;
+  const SteeredTurn& turn = *found->second;
   if (!turn.active) return Standing::kIdle;
   return turn.stopped ? Standing::kWaiting : Standing::kRunning;
 }

@@ -78,8 +78,8 @@ class TimeServer {
   virtual void Seal() = 0;  // from now on no gate changes
   virtual Nanos NextDeadline() const = 0;
 
-  virtual Standing StandingOf(Id vgpu) const = 0;
-  virtual Nanos SliceOf(Id) const { return 0; }  // of all its processes together; 0: the driver's default
+  virtual Standing StandingOf(Id vgpu) const = 0;  // kIdle: also one that is gone
+  virtual Nanos SliceOf(Id) const { return 0; }    // of all its processes together; 0: the driver's default
   virtual sched::Usage UsageOf(Id vgpu, Nanos now) const = 0;
   virtual std::optional<Id> Holder() const = 0;  // who runs, if it is one
   virtual bool AnyRunning() const = 0;

@@ -153,7 +153,9 @@ void TokenServer::Advance(Nanos now) {
 }
 
 TimeServer::Standing TokenServer::StandingOf(Id vgpu) const {
-  const Turn& turn = *turns_.at(vgpu);
+  const auto found = turns_.find(vgpu);
+  if (found == turns_.end()) return Standing::kIdle;
+  const Turn& turn = *found->second;
   if (turn.phase == Turn::Phase::kHeld) return Standing::kRunning;
   return turn.AnyWants() ? Standing::kWaiting : Standing::kIdle;
 }

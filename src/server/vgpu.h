@@ -77,6 +77,7 @@ struct VGpu {
   sched::Usage usage_before;  // until another server took over its time
   Histogram waits;            // for the GPU's time
   Pressure memory_pressure;   // of its processes together: at least one waits
+  Pressure compute_pressure;  // it has work, and is not let on the GPU
   Moves moved_before;         // of processes that have left
   UniqueFd owner_fd;          // pidfd of a living owner
   EventLoop::Watch owner_watch;

@@ -174,7 +174,7 @@ class Commands(SoftGpuTest):
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
             "compute_waited_us", "slice_us", "frozen", "token", "processes", "memory_resident_bytes",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_pressure"})
+            "memory_pressure", "compute_pressure"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",

@@ -93,6 +93,28 @@ class Scripts(FilesTest):
         wait_for("its directory to go", lambda: not (processes / str(shell.pid)).exists())
         self.assertEqual(run("cat $processes/list"), "PID\n")
 
+    def test_who_waits_for_a_higher_class_has_pressure(self):
+        self.start()
+        self.create("high", compute_priority=2)
+        self.create("low", compute_priority=9)
+
+        def total(name):
+            (line,) = self.read(f"vgpus/{name}/compute.pressure").splitlines()
+            self.assertRegex(line, r"^some avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+$")
+            return int(line.rpartition("=")[2])
+
+        low = self.tenant_in("low")
+        low.makes_progress()
+        self.assertEqual(total("low"), 0)
+        high = self.tenant_in("high")
+        high.makes_progress()
+        wait_for("the lower class to have waited", lambda: total("low") > 100_000)
+        self.assertEqual(total("high"), 0)
+        self.assertGreater(self.vgpu("low")["compute_pressure"]["some_total_us"], 100_000)
+        high.finish()
+        low.makes_progress()
+        low.finish()
+
     def test_vgpus_as_of_control_groups(self):
         self.start()
         vgpus = self.files / "vgpus"
@@ -226,14 +248,23 @@ class Events(FilesTest):
     def test_nobody_looks_while_nobody_polls(self):
         self.start()
         self.create("team")
-        threads = lambda: len(os.listdir(f"/proc/{self.daemon.pid}/task"))
-        before = threads()
+
+        def watches():
+            names = set()
+            for task in pathlib.Path(f"/proc/{self.daemon.pid}/task").iterdir():
+                try:
+                    names.add((task / "comm").read_text().strip())
+                except OSError:  # it has just ended
+                    continue
+            return "files-watch" in names
+
+        self.assertFalse(watches())
         with open(self.files / "vgpus/team/memory.events", "rb", buffering=0) as file:
             poll = select.poll()
             poll.register(file, select.POLLPRI)
             self.assertEqual(poll.poll(10), [])
-            wait_for("a thread that looks", lambda: threads() > before)
-        wait_for("that thread to end", lambda: threads() <= before)
+            wait_for("a thread that looks", watches)
+        wait_for("that thread to end", lambda: not watches())
 
 
 class Ends(FilesTest):
