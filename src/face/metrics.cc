@@ -212,8 +212,9 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
     {.family = {"tessera_vgpu_compute_waited_seconds", kCounter, "seconds", "vgpu, gpu",
                 "Time in which it had work and was not let on the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_waited_us); }},
-    {.family = {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
-                "How long programs that had rested, or had lost the token, waited until they were let on the GPU."},
+    {.family =
+         {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
+          "How long a program with work waited until it was let on the GPU, at its gate or frozen; 0: not at all."},
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
     {.family = {"tessera_vgpu_token_state", kGauge, "", "vgpu, gpu, state",
                 "1 for the state of its token: held, waiting or idle."},

@@ -24,9 +24,10 @@ constexpr Nanos kTurnsInAQuota = 2;
 struct SteeredTurn {
   sched::VgpuId vgpu;
   bool stopped = false;
-  bool active = false;  // as the scheduler was told
-  Nanos slice = 0;      // of all its processes together; 0: it had no competitor yet
-  Nanos quota = 0;      // what its limit lets it run in a window
+  Nanos stopped_at = 0;  // 0: since then it went on
+  bool active = false;   // as the scheduler was told
+  Nanos slice = 0;       // of all its processes together; 0: it had no competitor yet
+  Nanos quota = 0;       // what its limit lets it run in a window
   Nanos grace = kFirstGrace;
   std::vector<Gate*> gates;
 
@@ -245,10 +246,10 @@ void SteeringServer::Execute(Nanos now) {
   if (slices_due_ && now >= slices_at_) ApplySlices(now);
 }
 
-void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos) {
+void SteeringServer::Stop(const std::vector<SteeredTurn*>& turns, Nanos now) {
   std::vector<pid_t> running;
   for (SteeredTurn* turn : turns) {
-    turn->stopped = true;
+    if (!std::exchange(turn->stopped, true)) turn->stopped_at = now;
     for (Gate* gate : turn->gates) {
       if (gate->state == Gate::State::kRunning || gate->ungated) {
         running.push_back(gate->pid);
@@ -277,10 +278,15 @@ void SteeringServer::Go(const std::vector<SteeredTurn*>& turns, Nanos now) {
   }
   for (SteeredTurn* turn : turns) {
     for (Gate* gate : turn->gates) {
-      if (gate->held || gate->state == Gate::State::kRunning) continue;
+      if (gate->held) continue;
+      if (gate->state == Gate::State::kRunning) {
+        if (gate->waits && turn->stopped_at != 0) gate->waits->Note(now - turn->stopped_at);  // frozen, with its work
+        continue;
+      }
       if (gate->state == Gate::State::kWanting) Runs(*gate, *turn, now);
       Free(*gate, *turn, SharedPage::Bell::kWake);
     }
+    turn->stopped_at = 0;
   }
 }
 

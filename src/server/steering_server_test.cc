@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -63,6 +64,31 @@ TEST_F(SteeringServerTest, WhoHasNothingQueuedWaitsAtItsGateWithoutACall) {
   Rests(high);
   EXPECT_EQ(low.Order(), wire::Gate::kFree);
   EXPECT_EQ(low.process.gate.state, State::kRunning);
+}
+
+TEST_F(SteeringServerTest, WaitsAreCountedAtTheGateAndFrozen) {
+  const auto waits = [](const VGpu& vgpu) {
+    return std::accumulate(vgpu.waits.Buckets().begin(), vgpu.waits.Buckets().end(), std::uint64_t{0});
+  };
+  Member& low = Running(low_);
+  EXPECT_EQ(waits(low_), 1u) << "it was let on at once";
+  EXPECT_EQ(low_.waits.Sum(), 0);
+  Member& high = Running(high_);
+  ASSERT_TRUE(Frozen(low));
+  EXPECT_EQ(waits(low_), 1u) << "not over yet";
+  Rests(high);
+  EXPECT_EQ(waits(low_), 2u);
+  const Nanos frozen = low_.waits.Sum();
+  EXPECT_GT(frozen, 0);
+  Rests(low);
+  Works(high);
+  Works(low);
+  ASSERT_EQ(low.process.gate.state, State::kWanting);
+  Rests(high);
+  EXPECT_EQ(waits(low_), 3u);
+  EXPECT_GT(low_.waits.Sum(), frozen);
+  EXPECT_EQ(waits(high_), 2u);
+  EXPECT_EQ(high_.waits.Sum(), 0);
 }
 
 TEST_F(SteeringServerTest, WorkThatPassedAGateWhichWasJustClosedIsFrozen) {
