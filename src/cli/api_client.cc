@@ -115,6 +115,36 @@ Result<Json> ApiClient::Call(const std::string& method, const std::string& path,
 
 Result<Json> ApiClient::Get(const std::string& path) const { return Call("GET", path, ""); }
 
+Result<void> ApiClient::Follow(const std::string& path, const std::string& type,
+                               const std::function<void(std::string_view)>& take) const {
+  const auto socket = Connect(socket_path_);
+  if (!socket) return std::unexpected(socket.error());
+  const std::string request =
+      "GET " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\nAccept: " + type + "\r\n\r\n";
+  if (auto sent = SendAll(socket->Get(), request); !sent) return sent;
+  std::string head;
+  bool in_body = false;
+  char piece[16384];
+  for (;;) {
+    const ssize_t got = recv(socket->Get(), piece, sizeof piece, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
+    if (got <= 0) break;
+    if (in_body) {
+      take({piece, static_cast<std::size_t>(got)});
+      continue;
+    }
+    head.append(piece, static_cast<std::size_t>(got));
+    const std::size_t end = head.find("\r\n\r\n");
+    if (end == std::string::npos || head.find(" 200 ") > head.find('\r')) continue;
+    in_body = true;
+    take(std::string_view(head).substr(end + 4));
+  }
+  if (in_body) return {};
+  if (auto answer = ReadAnswer(head); !answer) return std::unexpected(answer.error());
+  return Fail(EPROTO, "the daemon does not tell what happens", "it is of another version; see 'tessera version'");
+}
+
 Result<Json> ApiClient::Post(const std::string& path, const Json& body) const {
   return Call("POST", path, body.dump());
 }

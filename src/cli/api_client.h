@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "cli/json.h"
@@ -22,6 +24,9 @@ class ApiClient {
   // The answer's JSON (null for an empty one). Codes of errors: ECONNREFUSED when no daemon answers there; what the
   // daemon's HTTP status says (ENOENT, EBUSY, EPERM …) with its own words when it refuses.
   Result<Json> Get(const std::string& path) const;
+  // Gives what comes, piece by piece, to `take`, until the daemon closes the connection. `type` is what is accepted.
+  Result<void> Follow(const std::string& path, const std::string& type,
+                      const std::function<void(std::string_view)>& take) const;
   Result<Json> Post(const std::string& path, const Json& body) const;
   Result<Json> Patch(const std::string& path, const Json& body) const;
   Result<Json> Delete(const std::string& path) const;

@@ -3,6 +3,7 @@
 #include "cli/command_line.h"
 #include "cli/demo.h"
 #include "cli/doctor.h"
+#include "cli/events.h"
 #include "cli/evict.h"
 #include "cli/list.h"
 #include "cli/output.h"
@@ -308,6 +309,23 @@ void AddVgpu(CommandLine& line) {
   AddVgpuChanges(line, vgpu);
 }
 
+void AddEvents(CommandLine& line) {
+  CLI::App& events = AddCommand(line.app, "events",
+                                "Show what happened: vGPUs made, programs that came and went, warnings\n"
+                                "The daemon keeps the last 2000. With --follow and --json: one object a line.",
+                                "Examples:\n"
+                                "  tessera events --last 20\n"
+                                "  tessera events -f\n"
+                                "  tessera events -f --json | jq 'select(.type == \"memory.refused\")'");
+  auto& choices = line.Keep<EventChoices>();
+  events.add_flag("-f,--follow", choices.follow, "go on with what happens, until interrupted");
+  events.add_option("--last", choices.last, "how many of the past ones (default 100, or 10 with\n--follow)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 2000).description(""));
+  AddCommon(events, line.common, kAll);
+  Does(line, events, [&line, &choices] { return ShowEvents(line.common, choices); });
+}
+
 void AddDoctor(CommandLine& line) {
   CLI::App& doctor = AddCommand(line.app, "doctor",
                                 "Say what this machine can and cannot enforce, and what to do\n"
@@ -397,6 +415,7 @@ void AddCommands(CommandLine& line) {
   AddLists(line);
   AddVgpu(line);
   AddSteering(line);
+  AddEvents(line);
   AddDoctor(line);
   AddDemo(line);
   AddVersion(line);

@@ -11,6 +11,9 @@ namespace tessera::cli {
 // Whether people read what goes to `fd`, so that colour and redrawing make sense. Never with NO_COLOR set.
 bool IsTerminal(int fd);
 
+// The text with "?" in place of what a terminal would obey: names of programs may be any bytes.
+std::string Printable(std::string text);
+
 void Print(const std::string& text);  // to stdout
 void Print(const Table& table);       // on a terminal with bold titles, and as wide as that
 void PrintJson(const Json& json);     // indented, with a newline

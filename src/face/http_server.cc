@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "face/event_streams.h"
 #include "face/json.h"
 #include "face/metrics.h"
 #include "face/peer_stream.h"
@@ -26,7 +27,8 @@ constexpr int kThreads = 4;
 constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // connections; more are turned away
 constexpr const char* kPaths =
-    "GET /healthz, /metrics, /v1/doctor, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes[/PID], POST /v1/vgpus, "
+    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes[/PID], POST "
+    "/v1/vgpus, "
     "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
     "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
 
@@ -68,6 +70,17 @@ void ReplyNothing(Response& response, const Result<void>& done) {
   if (!done) return Refuse(response, done.error());
   response.status = 204;
 }
+
+// How many of the last events are asked for; nullopt for nonsense.
+std::optional<std::uint64_t> LastAskedFor(const Request& request, std::uint64_t otherwise) {
+  if (!request.has_param("last")) return otherwise;
+  const std::string text = request.get_param_value("last");
+  if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return std::stoul(text);
+}
+
+// What the present request is answered with: from this thread's handler to Answer, which has the connection.
+thread_local std::optional<std::uint64_t> stream_after;
 
 // What httplib found wrong by itself.
 Error ErrorFor(const Request& request, int status) {
@@ -121,7 +134,9 @@ class HttpServer::Impl : private httplib::Server {
   void Answer(UniqueFd socket) {
     PeerStream stream(std::move(socket), stop_fd_.Get());
     bool closed = false;
+    stream_after.reset();
     process_request(stream, /*close_connection=*/true, closed, nullptr);
+    if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
   }
   // Who came by api.sock is known by its user; others show the token.
   bool MayAsk(const Request& request) const {
@@ -129,11 +144,13 @@ class HttpServer::Impl : private httplib::Server {
            IsBearer(request.get_header_value("Authorization"), token_);
   }
   void AddRoutes();
+  void AddEvents();
   void AddSteering();
   void AddRefusals();
 
   server::Control& control_;
   const UniqueFd stop_fd_;  // eventfd, readable from the end on
+  EventStreams streams_;
   httplib::ThreadPool threads_;
   std::string token_;
   std::unique_ptr<httplib::ThreadPool> tcp_threads_;
@@ -189,8 +206,34 @@ void HttpServer::Impl::AddRoutes() {
     if (!removed) return Refuse(response, removed.error());
     response.status = 204;
   });
+  AddEvents();
   AddSteering();
   AddRefusals();
+}
+
+void HttpServer::Impl::AddEvents() {
+  Get("/v1/events", [this](const Request& request, Response& response) {
+    constexpr std::uint64_t kListed = 100;
+    const bool follows = request.get_header_value("Accept").find("text/event-stream") != std::string::npos;
+    const auto last = LastAskedFor(request, follows ? 0 : kListed);
+    if (!last) return Refuse(response, {EINVAL, "last must be a number from 0 to 9999"});
+    const std::uint64_t newest = server::events::Last();
+    std::uint64_t after = newest - std::min(newest, *last);
+    if (!follows) {
+      json list = json::array();
+      for (const server::Event& event : server::events::After(after, server::events::kKept).events)
+        list.push_back(ToJson(event));
+      return Reply(response, {{"events", std::move(list)}});
+    }
+    if (!streams_.HasRoom())
+      return Refuse(response, {EAGAIN, "too many follow the events already", "end one of them, or ask now and then"},
+                    503);
+    if (request.has_header("Last-Event-ID")) after = NumberOfEventId(request.get_header_value("Last-Event-ID"));
+    stream_after = after;
+    response.set_header("Cache-Control", "no-store");
+    // Only the head is written here: the body is EventStreams'.
+    response.set_content_provider("text/event-stream", [](std::size_t, httplib::DataSink&) { return false; });
+  });
 }
 
 void HttpServer::Impl::AddSteering() {
@@ -229,8 +272,8 @@ void HttpServer::Impl::AddRefusals() {
   const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
     Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
   };
-  constexpr const char* kLists = "/healthz|/metrics|/v1/(gpus|processes|vgpus)";
-  Post("/healthz|/metrics|/v1/(gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
+  constexpr const char* kLists = "/healthz|/metrics|/v1/(events|gpus|processes|vgpus)";
+  Post("/healthz|/metrics|/v1/(events|gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
   Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);

@@ -266,6 +266,16 @@ json ToJson(const server::CheckReport& check) {
   return {{"name", check.name}, {"ok", check.ok}, {"text", check.text}, {"hint", check.hint}};
 }
 
+json ToJson(const server::Event& event) {
+  return {{"number", event.number},
+          {"time_us", event.time_us},
+          {"type", NameOf(event.type)},
+          {"gpu", OrNull(event.gpu)},
+          {"vgpu", event.vgpu.empty() ? json() : json(event.vgpu)},
+          {"pid", event.pid == 0 ? json() : json(event.pid)},
+          {"text", event.text}};
+}
+
 json ToProblem(const Error& error, int status) {
   return {{"type", "about:blank"},   {"title", TitleOf(status)}, {"status", status},
           {"detail", error.message}, {"hint", error.hint},       {"code", NameOfErrno(error.code)}};

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "server/events.h"
 #include "server/report.h"
 #include "server/vgpu_request.h"
 
@@ -15,6 +16,7 @@ nlohmann::json ToJson(const server::VGpuReport& vgpu);
 nlohmann::json ToJson(const server::ProcessReport& process);
 nlohmann::json ToJson(const server::EvictionReport& eviction);
 nlohmann::json ToJson(const server::CheckReport& check);
+nlohmann::json ToJson(const server::Event& event);
 
 // RFC 7807: {"type","title","status","detail","hint","code"}.
 nlohmann::json ToProblem(const Error& error, int status);

@@ -28,13 +28,16 @@ class PeerStream : public httplib::Stream {
   void get_local_ip_and_port(std::string& ip, int& port) const override;
   socket_t socket() const override { return socket_.Get(); }
 
+  // The socket, for who goes on with the conversation after the request was answered.
+  UniqueFd Release() && { return std::move(socket_); }
+
  private:
   bool WaitFor(short events) const;
 
   static constexpr Nanos kLongest = 10 * kSecond;       // of a request and its answer
   static constexpr std::size_t kMostBytes = 128 << 10;  // of a request with its headers
 
-  const UniqueFd socket_;
+  UniqueFd socket_;
   const int stop_fd_;
   const Nanos deadline_;
   std::size_t bytes_left_ = kMostBytes;

@@ -13,7 +13,7 @@ namespace tessera::face {
 namespace {
 
 // A path as /proc/self/mountinfo has it: blanks and the like in octal.
-std::string Escaped(const std::string& path) {
+std::string AsListed(const std::string& path) {
   std::string escaped;
   for (const char c : path) {
     switch (c) {
@@ -38,7 +38,7 @@ std::string Escaped(const std::string& path) {
 
 // The type of the topmost file system that is mounted at `path`, which is absolute and has no links.
 std::optional<std::string> MountedAt(const std::string& path) {
-  const std::string wanted = Escaped(path);
+  const std::string wanted = AsListed(path);
   std::optional<std::string> type;
   std::ifstream mounts("/proc/self/mountinfo");
   for (std::string line; std::getline(mounts, line);) {

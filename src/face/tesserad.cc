@@ -15,6 +15,7 @@
 #include "face/tcp.h"
 #include "server/control.h"
 #include "server/daemon.h"
+#include "server/events.h"
 #include "server/listeners.h"
 #include "server/log.h"
 #include "server/options.h"
@@ -132,6 +133,7 @@ Result<void> Serve(const server::Options& options) {
   if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
   const auto files = MountFiles(control, *config, run_dir);
   server::log::Info("serving {}", run_dir);
+  server::events::Note({.type = server::EventType::kDaemonStarted, .text = "tesserad " TESSERA_VERSION});
   dl_iterate_phdr(DropCode, nullptr);
   sd_notify(0, "READY=1");
   auto ran = (*loop)->Run();

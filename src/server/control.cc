@@ -4,11 +4,22 @@
 
 #include <algorithm>
 
+#include "base/size.h"
+#include "server/events.h"
+
 namespace tessera::server {
 namespace {
 
 EvictionReport ReportEviction(const Process& process) {
   return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = ResidencyServer::Evicting(process)};
+}
+
+void NoteEviction(const Process& process) {
+  events::Note({.type = EventType::kMemoryEvicted,
+                .gpu = process.vgpu->gpu,
+                .vgpu = process.vgpu->spec.name,
+                .pid = process.pid,
+                .text = FormatSize(ResidencyServer::Evicting(process)) + " are being brought to host memory"});
 }
 
 Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep) {
@@ -19,6 +30,7 @@ Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64
       if (found == vgpu->processes.end()) continue;
       if (auto pushed = gpu->Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
       evictions.push_back(ReportEviction(**found));
+      NoteEviction(**found);
     }
   }
   if (!evictions.empty()) return evictions;
@@ -106,7 +118,11 @@ Result<void> Control::Remove(const std::string& name, bool force, const std::opt
 }
 
 Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
-  return Keep([this, pid, frozen]() -> Result<void> { return daemon_.Guests().Freeze(pid, frozen); });
+  return Keep([this, pid, frozen]() -> Result<void> {
+    auto done = daemon_.Guests().Freeze(pid, frozen);
+    if (done) events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed, .pid = pid});
+    return done;
+  });
 }
 
 Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
@@ -114,6 +130,9 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     daemon_.VGpus().Freeze(**vgpu, frozen);
+    events::Note({.type = frozen ? EventType::kVGpuFrozen : EventType::kVGpuThawed,
+                  .gpu = (*vgpu)->gpu,
+                  .vgpu = (*vgpu)->spec.name});
     return {};
   });
 }
@@ -129,7 +148,10 @@ Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, 
     if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Evict(**vgpu, keep); !pushed)
       return std::unexpected(pushed.error());
     std::vector<EvictionReport> evictions;
-    for (const Process* process : (*vgpu)->processes) evictions.push_back(ReportEviction(*process));
+    for (const Process* process : (*vgpu)->processes) {
+      evictions.push_back(ReportEviction(*process));
+      NoteEviction(*process);
+    }
     return evictions;
   });
 }
@@ -140,6 +162,7 @@ Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu); !adopted) return std::unexpected(adopted.error());
+    events::Note({.type = EventType::kProcessAdopted, .gpu = (*vgpu)->gpu, .vgpu = name, .pid = pid});
     for (ProcessReport& report : ReportProcesses(daemon_)) {
       if (report.pid == pid) return std::move(report);
     }

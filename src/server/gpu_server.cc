@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "server/chunks.h"
+#include "server/events.h"
 #include "server/log.h"
 #include "server/steering_server.h"
 #include "server/token_server.h"
@@ -225,8 +226,10 @@ void GpuServer::SwitchTo(bool steers) {
   SetTimer();
   if (steers) {
     log::Info("GPU {}: time is shared by the channels' slices", index_);
+    events::Note({.type = EventType::kControlChanged, .gpu = index_, .text = "by the channels' slices"});
   } else {
     log::Info("GPU {}: time is shared by tokens: {}", index_, why_gate_);
+    events::Note({.type = EventType::kControlChanged, .gpu = index_, .text = "by tokens: " + why_gate_});
   }
 }
 
@@ -331,6 +334,11 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   process.gate.waits = &vgpu.waits;
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
+  events::Note({.type = EventType::kProcessStarted,
+                .gpu = index_,
+                .vgpu = vgpu.spec.name,
+                .pid = process.pid,
+                .text = process.program});
   if (on_join_) on_join_(process);
   if (residency_ && !process.guest) {
     channels_.Guard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
@@ -350,6 +358,11 @@ void GpuServer::Leave(Process& process) {
   memory_.Leave(process.memory);
   std::erase(process.vgpu->processes, &process);
   if (residency_) residency_->Leave(process);
+  events::Note({.type = EventType::kProcessEnded,
+                .gpu = index_,
+                .vgpu = process.vgpu->spec.name,
+                .pid = process.pid,
+                .text = process.program});
   AfterEvent(*process.vgpu, now);
   ChooseControl();
 }
@@ -378,7 +391,9 @@ void GpuServer::Released(Process& process, Nanos drained_at, std::uint32_t epoch
 
 std::uint64_t GpuServer::Reserve(Process& process, std::uint64_t bytes) {
   NoteActivity();
-  return memory_.Reserve(process.memory, bytes);
+  const std::uint64_t charged = memory_.Reserve(process.memory, bytes);
+  if (charged < bytes) NoteRefusal(process, bytes);
+  return charged;
 }
 
 void GpuServer::Return(Process& process, std::uint64_t bytes) {
@@ -402,7 +417,24 @@ void GpuServer::Collect(const VGpu& vgpu, std::uint64_t bytes) { memory_.Collect
 
 bool GpuServer::Hold(Process& process, std::uint64_t bytes) {
   NoteActivity();
-  return memory_.Hold(process.memory, bytes);
+  const bool held = memory_.Hold(process.memory, bytes);
+  if (!held) NoteRefusal(process, bytes);
+  return held;
+}
+
+// Those who try again and again are told of once in a while.
+void GpuServer::NoteRefusal(Process& process, std::uint64_t bytes) {
+  constexpr Nanos kSeldom = kSecond;
+  const Nanos now = MonotonicNow();
+  if (process.refusal_noted != 0 && now - process.refusal_noted < kSeldom) return;
+  process.refusal_noted = now;
+  const MemoryServer::Figures figures = memory_.FiguresOf(process.vgpu->id);
+  events::Note({.type = EventType::kMemoryRefused,
+                .gpu = index_,
+                .vgpu = process.vgpu->spec.name,
+                .pid = process.pid,
+                .text = fmt::format("{} asked for {}; {} of {} are free", process.program, FormatSize(bytes),
+                                    FormatSize(figures.available), FormatSize(figures.max))});
 }
 
 void GpuServer::HoldAnyway(Process& process, std::uint64_t bytes) {
@@ -423,7 +455,7 @@ void GpuServer::BeginMeasurement() {
 
 void GpuServer::Reconcile(const DeviceUse& measured) {
   std::uint64_t managed = 0;
-  unmanaged_by_process_ = measured.by_process;
+  const auto unmanaged_before = std::exchange(unmanaged_by_process_, measured.by_process);
   if (residency_) {  // the mover is nobody's program
     const auto mover = unmanaged_by_process_.extract(residency_->MoverPid());
     if (mover) managed += mover.mapped();
@@ -448,6 +480,11 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
     }
   }
   unmanaged_ = measured.used > managed ? measured.used - managed : 0;
+  for (const auto& [pid, bytes] : unmanaged_by_process_) {
+    if (!unmanaged_before.contains(pid))
+      events::Note(
+          {.type = EventType::kProcessUnmanaged, .gpu = index_, .pid = pid, .text = "it has " + FormatSize(bytes)});
+  }
   ChooseControl();
   SetTimer();
 }

@@ -126,6 +126,7 @@ class GpuServer {
   void AfterEvent(VGpu& vgpu, Nanos now);
   void NoteWaits(Nanos now);
   void NoteActivity();
+  void NoteRefusal(Process& process, std::uint64_t bytes);
   void SetTimer();
   ResidencyServer::Host ResidencyHost();
   std::uint64_t RoomCapacity() const;

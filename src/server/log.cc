@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "server/events.h"
+
 namespace tessera::server::log {
 namespace {
 
@@ -41,7 +43,11 @@ void SetUp(const std::string& level) {
 
 void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
   spdlog::logger& logger = *spdlog::default_logger_raw();
-  if (logger.should_log(LevelOf(level))) logger.log(LevelOf(level), fmt::vformat(format, arguments));
+  const bool tells = level == Level::kWarning || level == Level::kError;
+  if (!tells && !logger.should_log(LevelOf(level))) return;
+  std::string text = fmt::vformat(format, arguments);
+  logger.log(LevelOf(level), text);
+  if (tells) events::Note({.type = level == Level::kError ? EventType::kError : EventType::kWarning, .text = text});
 }
 
 void Silence(bool silent) { spdlog::set_level(silent ? spdlog::level::off : spdlog::level::info); }

@@ -56,6 +56,7 @@ struct Process {
   std::uint32_t excess_seen = 0;  // measurements in a row that said so
   Nanos seen_working = 0;         // a guest: when the device last said that it executed, or may have
   Nanos reached_seen = 0;         // the page's reached_ns at the last look
+  Nanos refusal_noted = 0;        // when an event last told that it got no memory; 0: never
   bool suspect = false;  // at the last look it had gone on while all of its channels that are known were frozen
   bool evades = false;   // it went on while all of its channels that are known were frozen
   SharedPage page;

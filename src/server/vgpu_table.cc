@@ -8,10 +8,22 @@
 #include <algorithm>
 #include <charconv>
 
-#include "server/log.h"
+#include "base/size.h"
+#include "server/events.h"
 #include "server/process_start.h"
 
 namespace tessera::server {
+namespace {
+
+// For people.
+std::string Settings(const VGpuSpec& spec) {
+  const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
+  return fmt::format("memory {}:{}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
+                     size(spec.memory.max), spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight,
+                     spec.compute.priority);
+}
+
+}  // namespace
 
 // FNV-1a of the settings as text.
 std::string TagOf(const VGpuSpec& spec) {
@@ -82,7 +94,8 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
   VGpu* placed = vgpu.get();
   by_name_[placed->spec.name] = placed;
   vgpus_[placed->id] = std::move(vgpu);
-  log::Debug("vGPU {} made on GPU {}", placed->spec.name, gpu);
+  events::Note(
+      {.type = EventType::kVGpuCreated, .gpu = gpu, .vgpu = placed->spec.name, .text = Settings(placed->spec)});
   on_change_();
   return placed;
 }
@@ -94,7 +107,12 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
+  const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute); !ok) return ok;
+  events::Note({.type = EventType::kVGpuChanged,
+                .gpu = vgpu.gpu,
+                .vgpu = vgpu.spec.name,
+                .text = Settings(vgpu.spec) + "; it had " + before});
   on_change_();
   return {};
 }
@@ -208,7 +226,7 @@ void VGpuTable::OwnerDied(VgpuId id) {
 
 // Its name is free from now on; what is left of it goes with its last program.
 void VGpuTable::Unlist(VGpu& vgpu) {
-  log::Debug("vGPU {} removed", vgpu.spec.name);
+  events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name});
   by_name_.erase(vgpu.spec.name);
   if (on_unlist_) on_unlist_(vgpu);
   vgpu.removed = true;

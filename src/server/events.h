@@ -1,0 +1,69 @@
+// What happened that people and scripts want to know: vGPUs made, programs that came and went, what an operator did,
+// what went wrong. The last ones are kept. Not what happens many times a second: that is in trace.h. As the log, from
+// any thread and with one place for the whole daemon, which the faces read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::server {
+
+enum class EventType {
+  kDaemonStarted,
+  kConfigReloaded,
+  kVGpuCreated,
+  kVGpuChanged,
+  kVGpuRemoved,
+  kVGpuFrozen,  // by an operator, as all that is frozen, thawed or evicted here
+  kVGpuThawed,
+  kProcessStarted,  // it uses a GPU from now on
+  kProcessEnded,
+  kProcessAdopted,
+  kProcessFrozen,
+  kProcessThawed,
+  kProcessUnmanaged,  // it uses a GPU, and nobody started it through Tessera
+  kMemoryRefused,     // a program asked for more than it may have
+  kMemoryEvicted,     // it is being brought out
+  kControlChanged,    // a GPU's time is divided in another way
+  kWarning,           // a line of the log
+  kError,
+};
+
+// "vgpu.created" and so on, as docs/reference/events.md has them.
+const char* NameOf(EventType type);
+
+struct Event {
+  std::uint64_t number = 0;  // from 1, without gaps
+  std::int64_t time_us = 0;  // of the wall clock
+  EventType type{};
+  std::optional<std::uint32_t> gpu;
+  std::string vgpu;  // empty: none
+  pid_t pid = 0;     // 0: none
+  std::string text;  // for people; one line
+};
+
+namespace events {
+
+inline constexpr std::size_t kKept = 2000;
+
+void Note(Event event);  // gives it number and time
+
+struct Batch {
+  std::vector<Event> events;  // in order
+  std::uint64_t lost = 0;     // of those after the number: too old to be kept
+};
+// At most `most` of those after `number`.
+Batch After(std::uint64_t number, std::size_t most);
+// The last one's number; 0 before the first.
+std::uint64_t Last();
+std::uint64_t Errors();  // how many of kError there were
+
+// Adds one to this eventfd at each Note, until it is called with another one; -1 for none.
+void WakeOnNote(int event_fd);
+
+}  // namespace events
+}  // namespace tessera::server
