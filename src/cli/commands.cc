@@ -1,4 +1,5 @@
 // What commands and options there are. Help, manual, completion and the messages about wrong usage are made from this.
+#include "base/duration.h"
 #include "base/size.h"
 #include "cli/command_line.h"
 #include "cli/demo.h"
@@ -11,6 +12,7 @@
 #include "cli/run.h"
 #include "cli/settings.h"
 #include "cli/steer.h"
+#include "cli/trace.h"
 #include "cli/version.h"
 #include "cli/vgpu.h"
 
@@ -326,6 +328,30 @@ void AddEvents(CommandLine& line) {
   Does(line, events, [&line, &choices] { return ShowEvents(line.common, choices); });
 }
 
+void AddTrace(CommandLine& line) {
+  CLI::App& trace =
+      AddCommand(line.app, "trace",
+                 "Write a timeline of the GPUs\n"
+                 "Who ran and who waited for what, freezes, moves of memory: for https://ui.perfetto.dev, and for\n"
+                 "chrome://tracing. The daemon keeps the last 65536 changes, a minute or more of a busy GPU. When\n"
+                 "it logs an error, or is killed, what it kept is saved for --last.",
+                 "Examples:\n"
+                 "  tessera trace --for 10s -o t.json\n"
+                 "  tessera trace --past 1min\n"
+                 "  tessera trace --last -o what-went-wrong.json");
+  auto& choices = line.Keep<TraceChoices>();
+  const auto is_span = Checked([](const std::string& text) { return ParseDuration(text); });
+  auto* lasts =
+      trace.add_option("--for", choices.lasts, "from now on: 500ms, 10s, 2min")->type_name("TIME")->check(is_span);
+  auto* past = trace.add_option("--past", choices.past, "until now (default 1min)")->type_name("TIME")->check(is_span);
+  trace.add_flag("--last", choices.last, "when something last went wrong")->excludes(lasts)->excludes(past);
+  lasts->excludes(past);
+  trace.add_option("-o,--output", choices.output, "where to (default tessera-trace.json; - for stdout)")
+      ->type_name("FILE");
+  AddCommon(trace, line.common, kDaemon);
+  Does(line, trace, [&line, &choices] { return WriteTrace(line.common, choices); });
+}
+
 void AddDoctor(CommandLine& line) {
   CLI::App& doctor = AddCommand(line.app, "doctor",
                                 "Say what this machine can and cannot enforce, and what to do\n"
@@ -416,6 +442,7 @@ void AddCommands(CommandLine& line) {
   AddVgpu(line);
   AddSteering(line);
   AddEvents(line);
+  AddTrace(line);
   AddDoctor(line);
   AddDemo(line);
   AddVersion(line);

@@ -12,6 +12,7 @@
 #include "face/metrics.h"
 #include "face/peer_stream.h"
 #include "face/tcp.h"
+#include "face/trace_json.h"
 #include "server/log.h"
 #include "wire/protocol.h"
 
@@ -27,7 +28,8 @@ constexpr int kThreads = 4;
 constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // connections; more are turned away
 constexpr const char* kPaths =
-    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/vgpus[/NAME] and /v1/processes[/PID], POST "
+    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
+    "POST "
     "/v1/vgpus, "
     "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
     "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
@@ -145,6 +147,7 @@ class HttpServer::Impl : private httplib::Server {
   }
   void AddRoutes();
   void AddEvents();
+  void AddTrace();
   void AddSteering();
   void AddRefusals();
 
@@ -207,8 +210,30 @@ void HttpServer::Impl::AddRoutes() {
     response.status = 204;
   });
   AddEvents();
+  AddTrace();
   AddSteering();
   AddRefusals();
+}
+
+void HttpServer::Impl::AddTrace() {
+  Get("/v1/trace", [this](const Request& request, Response& response) {
+    constexpr Nanos kMinute = 60 * kSecond;
+    const bool saved = request.get_param_value("saved") == "1";
+    const std::string text = request.get_param_value("past_ms");
+    if (text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
+      return Refuse(response, {EINVAL, "past_ms must be a number of milliseconds", ""});
+    const Nanos past = text.empty() ? kMinute : std::stol(text) * kMillisecond;
+    const auto trace = saved ? control_.LastTrace() : control_.Trace(past);
+    if (!trace) return Refuse(response, trace.error());
+    std::vector<server::Event> events;
+    if (!saved) {
+      events = server::events::After(0, server::events::kKept).events;
+      std::erase_if(events, [begin = (trace->now - past + trace->wall) / kMicrosecond](const server::Event& event) {
+        return event.time_us < begin;
+      });
+    }
+    response.set_content(WriteTrace(*trace, events), "application/json");
+  });
 }
 
 void HttpServer::Impl::AddEvents() {
@@ -272,8 +297,8 @@ void HttpServer::Impl::AddRefusals() {
   const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
     Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
   };
-  constexpr const char* kLists = "/healthz|/metrics|/v1/(events|gpus|processes|vgpus)";
-  Post("/healthz|/metrics|/v1/(events|gpus|processes)|/v1/vgpus/[^/]+", wrong_method);
+  constexpr const char* kLists = "/healthz|/metrics|/v1/(events|gpus|processes|trace|vgpus)";
+  Post("/healthz|/metrics|/v1/(events|gpus|processes|trace)|/v1/vgpus/[^/]+", wrong_method);
   Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);

@@ -19,6 +19,7 @@
 #include "server/listeners.h"
 #include "server/log.h"
 #include "server/options.h"
+#include "server/trace.h"
 
 namespace tessera {
 namespace {
@@ -114,6 +115,7 @@ Result<void> Serve(const server::Options& options) {
   auto driver = options.soft_spec ? server::OpenSoftDriver(*options.soft_spec) : server::OpenNvmlDriver();
   if (!driver) return std::unexpected(driver.error());
   Steering steering = OpenSteering(**driver, *config, run_dir);
+  server::trace::Begin(run_dir);
   auto listeners = server::Listeners::Open(run_dir, config->api_group);
   if (!listeners) return std::unexpected(listeners.error());
 
@@ -138,6 +140,7 @@ Result<void> Serve(const server::Options& options) {
   sd_notify(0, "READY=1");
   auto ran = (*loop)->Run();
   sd_notify(0, "STOPPING=1");
+  if (ran) server::trace::End();
   return ran;
 }
 

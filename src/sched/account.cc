@@ -127,6 +127,13 @@ void Account::CatchUp(double virtual_now) {
   virtual_time_ = std::max(virtual_time_, virtual_now - 0.5 * static_cast<double>(config_.window) / shares_.weight);
 }
 
+Nanos Account::Debt() const {
+  double least = 0;
+  if (limited()) least = std::min(least, limit_.balance());
+  if (shares_.request_pct > 0) least = std::min(least, request_.balance());
+  return static_cast<Nanos>(-least);
+}
+
 double Account::WindowPct() const { return 100 * window_.Used(settled_) / static_cast<double>(config_.window); }
 
 }  // namespace tessera::sched

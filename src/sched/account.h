@@ -64,6 +64,8 @@ class Account {
   Nanos Busy() const { return static_cast<Nanos>(busy_); }
   Nanos Waited(Nanos now) const { return waited_ + (waiting_ ? now - since_ : 0); }
   double WindowPct() const;
+  // What it ran beyond its limit or its request, and pays back by waiting.
+  Nanos Debt() const;
 
  private:
   bool limited() const { return shares_.limit_pct < 100; }

@@ -154,12 +154,17 @@ Nanos Steering::SliceOf(VgpuId id) const {
   return tenant == nullptr ? 0 : tenant->slice;
 }
 
+bool Steering::AtLimit(VgpuId id) const {
+  const Tenant* tenant = Find(id);
+  return tenant != nullptr && tenant->exhausted;
+}
+
 Usage Steering::UsageOf(VgpuId id, Nanos now) const {
   const Tenant* tenant = Find(id);
   if (tenant == nullptr) return {};
   Account account = tenant->account;  // settling the books themselves would bill who has been idle for a while
   account.Settle(now);
-  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct()};
+  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct(), account.Debt()};
 }
 
 Steering::Tenant* Steering::Find(VgpuId id) {

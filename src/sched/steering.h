@@ -75,6 +75,7 @@ class Steering {
 
   // False or 0 for an unknown id.
   bool Stopped(VgpuId id) const;  // by an order of this
+  bool AtLimit(VgpuId id) const;  // it has had what its limit permits
   bool Running(VgpuId id) const;  // active and neither stopped nor held
   // Somebody active would be stopped at once if an idle vGPU of a higher class became active: its news are urgent.
   bool Urgent() const;

@@ -84,7 +84,12 @@ Usage TokenScheduler::UsageOf(VgpuId id, Nanos now) const {
   if (found == accounts_.end()) return {};
   Account account = found->second;  // settling the books themselves would bill a holder that has been idle for a while
   account.Settle(now);
-  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct()};
+  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct(), account.Debt()};
+}
+
+bool TokenScheduler::AtLimit(VgpuId id) const {
+  const auto found = accounts_.find(id);
+  return found != accounts_.end() && !found->second.Eligible();
 }
 
 Account* TokenScheduler::Find(VgpuId id) {

@@ -39,6 +39,7 @@ struct Usage {
   Nanos busy = 0;         // billed execution time since it was added
   Nanos waited = 0;       // time in which it wanted the token and did not have it
   double window_pct = 0;  // billed time in the window that ends now, % of the window
+  Nanos debt = 0;         // what it ran beyond its limit or its request, and pays back by waiting
 };
 
 class TokenScheduler {
@@ -70,6 +71,9 @@ class TokenScheduler {
 
   // Decisions since the last call, in order.
   std::vector<Decision> TakeDecisions();
+
+  // It has had what its limit permits for now. False for an unknown id.
+  bool AtLimit(VgpuId id) const;
 
   // All zero for an unknown id.
   Usage UsageOf(VgpuId id, Nanos now) const;

@@ -9,6 +9,7 @@
 
 #include "server/log.h"
 #include "server/process_start.h"
+#include "server/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -359,6 +360,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     Reach reach;
   };
   Result<void> done;
+  Nanos took = 0;  // the last call
   for (const auto [freeze, reach] : {Step{true, Reach::kAll}, Step{true, Reach::kCompute}, Step{false, Reach::kAll}}) {
     std::vector<channel::Target> targets;
     for (const pid_t pid : pids) {
@@ -376,6 +378,7 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     const Nanos end = MonotonicNow();
     calls_.Note(end);
     (freeze ? freeze_times_ : thaw_times_).Note(end - begin);
+    took = end - begin;
     if (!result) done = result;
     if (!result) {
       // Some of it may be off: all of it runs again, and each is tried by itself. What cannot be thawed stays noted as
@@ -403,6 +406,13 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     Use& use = process.uses[gpu];
     const auto since = [&](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
     since(use.reasons != 0, use.frozen_at);
+    if (done && std::exchange(use.traced, use.reasons) != use.reasons)
+      trace::Note({.at = now,
+                   .took = took,
+                   .value = use.reasons,
+                   .pid = pid,
+                   .gpu = gpu,
+                   .kind = use.reasons != 0 ? TraceKind::kFrozen : TraceKind::kThawed});
     // Where nothing is known of it, or the freeze failed, nothing can be said.
     const bool known = control_->KnowsProcesses() || !use.off.empty();
     since(done && known && use.reasons != 0 && ReachOf(use.reasons) == Reach::kAll, use.still_at);
@@ -504,7 +514,14 @@ Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) 
   Process& process = Find(pid);
   if (!control_->KnowsProcesses() && !Verify(pid, process)) return Fail(EACCES, "its channels are not its own");
   calls_.Note(MonotonicNow());
-  return control_->SetSlice(gpu, TargetOf(pid, process, gpu), slice);
+  auto set = control_->SetSlice(gpu, TargetOf(pid, process, gpu), slice);
+  if (set)
+    trace::Note({.at = MonotonicNow(),
+                 .value = static_cast<std::uint64_t>(slice),
+                 .pid = pid,
+                 .gpu = gpu,
+                 .kind = TraceKind::kSlice});
+  return set;
 }
 
 }  // namespace tessera::server

@@ -110,6 +110,7 @@ class ChannelServer {
   using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
   struct Use {                                              // of one GPU
     std::uint8_t reasons = 0;
+    std::uint8_t traced = 0;  // of these, what the trace was told
     Nanos frozen_at = 0;
     Nanos still_at = 0;
     bool fresh = true;  // this daemon never steered it

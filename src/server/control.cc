@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "server/events.h"
+#include "server/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -168,6 +169,22 @@ Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
     }
     return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
   });
+}
+
+Result<TraceCopy> Control::Trace(Nanos past) {
+  return Run([this, past]() -> Result<TraceCopy> {
+    const Nanos since = MonotonicNow() - past;
+    TraceCopy copy = trace::Copy(since);
+    for (const auto& gpu : daemon_.Gpus()) gpu->TracePresent(copy, since);
+    return copy;
+  });
+}
+
+Result<TraceCopy> Control::LastTrace() {
+  auto loaded = TraceRing::Load(daemon_.RunDir() + trace::kLastFile);
+  if (loaded || loaded.error().code != ENOENT) return loaded;
+  return Fail(ENOENT, "no trace was saved, because nothing went wrong",
+              "tessera trace --past 1min -o FILE takes what happened in the last minute");
 }
 
 Result<std::vector<CheckReport>> Control::Checks() {

@@ -41,6 +41,10 @@ class Control {
   Result<std::vector<EvictionReport>> EvictProcess(pid_t pid, std::uint64_t keep);
   Result<std::vector<EvictionReport>> EvictVGpu(const std::string& name, std::uint64_t keep);
   Result<ProcessReport> Adopt(pid_t pid, const std::string& vgpu);
+  // What happened in the last `past` nanoseconds, as far as it is kept; or what was saved when something went wrong
+  // last (ENOENT: nothing was).
+  Result<TraceCopy> Trace(Nanos past);
+  Result<TraceCopy> LastTrace();
   // What the daemon can and cannot do here.
   Result<std::vector<CheckReport>> Checks();
 

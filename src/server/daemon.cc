@@ -10,8 +10,10 @@
 
 #include "base/size.h"
 #include "server/chunks.h"
+#include "server/events.h"
 #include "server/log.h"
 #include "server/swap_heir.h"
+#include "server/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -79,6 +81,7 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
       measuring_(loop),
       beat_timer_(loop, [this] { Beat(); }),
       testing_(loop),
+      saving_trace_(loop),
       saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
@@ -175,7 +178,22 @@ void Daemon::Beat() {
   channels_.Reap();
   channels_.Beat();
   channels_.RetryThaws();
+  SaveTraceIfWrong();
   beat_timer_.Arm(MonotonicNow() + kSecond);
+}
+
+// What led to an error of the log, and up to a second after it, is kept for 'tessera trace --last'.
+void Daemon::SaveTraceIfWrong() {
+  const std::uint64_t errors = events::Errors();
+  if (errors == errors_seen_ || saving_trace_.Busy()) return;
+  errors_seen_ = errors;
+  std::string bytes = trace::Bytes();
+  if (bytes.empty()) return;
+  saving_trace_.Start(
+      [this, bytes = std::move(bytes)] {
+        if (auto saved = trace::SaveLast(setup_.run_dir, bytes); !saved) log::Warn("{}", saved.error().Text());
+      },
+      [] {});
 }
 
 Result<void> Daemon::FindGpus() {

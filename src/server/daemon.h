@@ -45,6 +45,7 @@ class Daemon {
   const Config& Settings() const { return setup_.config; }
   bool Embedded() const { return setup_.exit_when_idle; }
   bool Soft() const { return driver_->IsSoft(); }
+  const std::string& RunDir() const { return setup_.run_dir; }
 
   // Asks all devices about their memory. The three are for whoever measures: begin on the loop's thread (false:
   // somebody measures already), ask on another, which may take milliseconds, and end on the loop's.
@@ -80,6 +81,7 @@ class Daemon {
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests);
   void Beat();
+  void SaveTraceIfWrong();
   void RestoreProcesses();
 
   EventLoop& loop_;
@@ -104,6 +106,8 @@ class Daemon {
   std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
   Background testing_;
+  std::uint64_t errors_seen_ = 0;  // of the log, until the trace was last saved
+  Background saving_trace_;
   StateSaver saver_;
   bool ending_ = false;
   bool restoring_ = false;  // the vGPUs of the daemon before

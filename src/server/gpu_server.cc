@@ -12,6 +12,7 @@
 #include "server/log.h"
 #include "server/steering_server.h"
 #include "server/token_server.h"
+#include "server/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -142,13 +143,76 @@ std::uint64_t GpuServer::PinnedBytes(const Process& process) const {
 void GpuServer::AdvanceTo(Nanos now) {
   time_->Advance(now);
   SetTimer();
-  NoteWaits(now);
+  NoteStandings(now);
 }
 
 // What happened to one vGPU may let another one wait, or end its wait.
-void GpuServer::NoteWaits(Nanos now) {
+void GpuServer::NoteStandings(Nanos now) {
   for (VGpu* vgpu : vgpus_) {
-    vgpu->compute_pressure.Note(now, time_->StandingOf(vgpu->id) == TimeServer::Standing::kWaiting);
+    const TimeServer::Standing standing = time_->StandingOf(vgpu->id);
+    const bool waits = standing == TimeServer::Standing::kWaiting;
+    const WaitReason why = waits ? time_->WhyWaiting(vgpu->id) : WaitReason::kNone;
+    vgpu->compute_pressure.Note(now, waits);
+    TraceMemory(*vgpu, now);
+    if (const auto before = vgpu->standing.Note(now, standing, why))
+      trace::Note({.at = now,
+                   .took = before->since == 0 ? 0 : now - before->since,
+                   .value = static_cast<std::uint64_t>(standing),
+                   .other = static_cast<std::uint64_t>(why),
+                   .vgpu = vgpu->id,
+                   .gpu = index_,
+                   .kind = TraceKind::kStanding,
+                   .old_value = static_cast<std::uint32_t>(before->standing),
+                   .old_other = static_cast<std::uint32_t>(before->why)});
+  }
+}
+
+// Where its memory lies, if that changed. No more often than a timeline can show.
+void GpuServer::TraceMemory(VGpu& vgpu, Nanos now) const {
+  constexpr Nanos kSeldom = 10 * kMillisecond;
+  if (now - vgpu.memory_traced < kSeldom) return;
+  std::pair<std::uint64_t, std::uint64_t> bytes{};
+  for (const Process* process : vgpu.processes) {
+    bytes.first += ResidentBytes(*process);
+    if (residency_) bytes.second += ResidencyServer::Swapped(*process);
+  }
+  if (bytes == std::exchange(vgpu.traced, bytes)) return;
+  vgpu.memory_traced = now;
+  trace::Note({.at = now,
+               .value = bytes.first,
+               .other = bytes.second,
+               .vgpu = vgpu.id,
+               .gpu = index_,
+               .kind = TraceKind::kMemory});
+}
+
+void GpuServer::TracePresent(TraceCopy& copy, Nanos since) const {
+  for (const VGpu* vgpu : vgpus_) {
+    const StandingLog::Period& present = vgpu->standing.Present();
+    if (present.since != 0 && present.since < since)
+      copy.records.push_back({.at = copy.now,
+                              .took = copy.now - present.since,
+                              .vgpu = vgpu->id,
+                              .gpu = index_,
+                              .kind = TraceKind::kStanding,
+                              .old_value = static_cast<std::uint32_t>(present.standing),
+                              .old_other = static_cast<std::uint32_t>(present.why)});
+    if (vgpu->memory_traced != 0 && vgpu->memory_traced < since)
+      copy.records.push_back({.at = copy.now,
+                              .value = vgpu->traced.first,
+                              .other = vgpu->traced.second,
+                              .vgpu = vgpu->id,
+                              .gpu = index_,
+                              .kind = TraceKind::kMemory});
+    for (const Process* process : vgpu->processes) {
+      const Nanos frozen = channels_.FrozenSince(process->pid, index_);
+      if (frozen != 0 && frozen < since)
+        copy.records.insert(copy.records.begin(), {.at = since,
+                                                   .value = channels_.Reasons(process->pid, index_),
+                                                   .pid = process->pid,
+                                                   .gpu = index_,
+                                                   .kind = TraceKind::kFrozen});
+    }
   }
 }
 
@@ -254,6 +318,7 @@ void GpuServer::Freeze(Process& process, bool frozen) {
 }
 
 void GpuServer::Freeze(VGpu& vgpu, bool frozen) {
+  if (frozen && !vgpu.spec.frozen) ++vgpu.freezes;
   vgpu.spec.frozen = frozen;
   for (Process* process : vgpu.processes) ApplyHold(*process);
 }
@@ -292,6 +357,7 @@ Result<void> GpuServer::Add(VGpu& vgpu) {
     return added;
   }
   vgpus_.push_back(&vgpu);
+  trace::NameVGpu(vgpu.id, vgpu.spec.name);
   if (residency_) residency_->Add(vgpu);
   return {};
 }
@@ -332,6 +398,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   process.overdrawn = (channels_.Reasons(process.pid, index_) & static_cast<std::uint8_t>(FreezeReason::kMemory)) != 0;
   vgpu.processes.push_back(&process);
   process.gate.waits = &vgpu.waits;
+  trace::NameProgram(process.pid, process.program);
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   events::Note({.type = EventType::kProcessStarted,
@@ -392,6 +459,7 @@ void GpuServer::Released(Process& process, Nanos drained_at, std::uint32_t epoch
 std::uint64_t GpuServer::Reserve(Process& process, std::uint64_t bytes) {
   NoteActivity();
   const std::uint64_t charged = memory_.Reserve(process.memory, bytes);
+  TraceMemory(*process.vgpu, MonotonicNow());
   if (charged < bytes) NoteRefusal(process, bytes);
   return charged;
 }
@@ -399,6 +467,7 @@ std::uint64_t GpuServer::Reserve(Process& process, std::uint64_t bytes) {
 void GpuServer::Return(Process& process, std::uint64_t bytes) {
   NoteActivity();
   memory_.Return(process.memory, bytes);
+  TraceMemory(*process.vgpu, MonotonicNow());
 }
 
 std::uint64_t GpuServer::AddContext(Process& process) {
@@ -548,7 +617,7 @@ sched::Usage GpuServer::UsageOf(const VGpu& vgpu, Nanos now) const {
 // After every event that may have changed who runs.
 void GpuServer::AfterEvent(VGpu& vgpu, Nanos now) {
   SetTimer();
-  NoteWaits(now);
+  NoteStandings(now);
   if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, UsageOf(vgpu, now).busy);
   if (residency_) residency_->Work();
   NoteActivity();

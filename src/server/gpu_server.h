@@ -16,6 +16,7 @@
 #include "server/swap_file.h"
 #include "server/swap_slots.h"
 #include "server/time_server.h"
+#include "server/trace_ring.h"
 #include "server/vgpu.h"
 
 namespace tessera::server {
@@ -114,6 +115,9 @@ class GpuServer {
   std::uint64_t ResidentBytes(const Process& process) const;
   std::uint64_t PinnedBytes(const Process& process) const;
 
+  // Adds what has not changed since then, so that no record of it is in the copy.
+  void TracePresent(TraceCopy& copy, Nanos since) const;
+
   MemoryServer& Memory() { return memory_; }
   const MemoryServer& Memory() const { return memory_; }
   const TimeServer& Time() const { return *time_; }
@@ -124,7 +128,8 @@ class GpuServer {
 
  private:
   void AfterEvent(VGpu& vgpu, Nanos now);
-  void NoteWaits(Nanos now);
+  void NoteStandings(Nanos now);
+  void TraceMemory(VGpu& vgpu, Nanos now) const;
   void NoteActivity();
   void NoteRefusal(Process& process, std::uint64_t bytes);
   void SetTimer();

@@ -50,7 +50,8 @@ struct Residence {
   std::uint64_t out = 0, in = 0;
   // Since it attached.
   std::uint64_t moved_out = 0, moved_in = 0;
-  Nanos moving = 0;       // time in which its memory was moved
+  std::uint64_t traced_out = 0, traced_in = 0;  // of these, what the trace has
+  Nanos moving = 0;                             // time in which its memory was moved
   Nanos waited = 0;       // time in which it had work, or wanted memory, and was stopped for its memory
   Nanos waits_since = 0;  // 0: it does not
 };

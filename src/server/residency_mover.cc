@@ -13,6 +13,7 @@
 #include "server/log.h"
 #include "server/residency_server.h"
 #include "server/residency_trace.h"
+#include "server/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -267,6 +268,21 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
   Work();
 }
 
+// What one order, with what was added to it, brought out or in; and where the vGPU's memory lies since then.
+void ResidencyServer::TraceMove(Process& process, Nanos now) const {
+  Residence& residence = process.residence;
+  const bool out = residence.doing == Doing::kEvicting;
+  std::uint64_t& traced = out ? residence.traced_out : residence.traced_in;
+  const std::uint64_t moved = out ? residence.moved_out : residence.moved_in;
+  trace::Note({.at = now,
+               .took = now - residence.ordered_at,
+               .value = moved - std::exchange(traced, moved),
+               .vgpu = process.vgpu->id,
+               .pid = process.pid,
+               .gpu = gpu_,
+               .kind = out ? TraceKind::kMovedOut : TraceKind::kMovedIn});
+}
+
 void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, Nanos now) {
   Residence& residence = process.residence;
   const bool settling = message.type == wire::MoverType::kSettled;
@@ -285,6 +301,7 @@ void ResidencyServer::Done(Process& process, const wire::MoverMessage& message, 
   if (residence.ordered > 0) return;  // more was ordered meanwhile
   Trace(process, settling ? "settled" : message.type == wire::MoverType::kLoaded ? "loaded" : "evicted");
   if (!settling) (residence.doing == Doing::kEvicting ? moves_out_ : moves_in_).Note(now - residence.ordered_at);
+  if (!settling) TraceMove(process, now);
   if (residence.doing == Doing::kEvicting && message.error != 0 && message.error != ENODATA)
     residence.evict_error = message.error;
   residence.doing = Doing::kNothing;

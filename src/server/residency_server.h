@@ -137,6 +137,7 @@ class ResidencyServer {
   void OnMover(const wire::MoverMessage* message);
   void Introduce(Process& process);
   void Done(Process& process, const wire::MoverMessage& message, Nanos now);
+  void TraceMove(Process& process, Nanos now) const;
   void Grant(Process& process, std::uint64_t bytes);
   Process* Find(std::uint64_t number) const;
   static void Abandon(Residence& residence);

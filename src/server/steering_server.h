@@ -42,6 +42,9 @@ class SteeringServer : public TimeServer {
   Nanos NextDeadline() const override;
 
   Standing StandingOf(Id vgpu) const override;
+  WaitReason WhyWaiting(Id vgpu) const override {
+    return steering_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kClass;
+  }
   Nanos SliceOf(Id vgpu) const override { return steering_.SliceOf(vgpu); }
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
   std::optional<Id> Holder() const override;

@@ -43,6 +43,14 @@ struct Gate {
   struct SteeredTurn* steered = nullptr;
 };
 
+// What keeps a vGPU with work from its GPU.
+enum class WaitReason : std::uint8_t {
+  kNone,
+  kTurn,   // somebody else has the token
+  kLimit,  // it has had what its limit permits
+  kClass,  // a higher class has work
+};
+
 // Shares the time of one GPU among the vGPUs on it: decides by a scheduler of src/sched, and acts on the gates of the
 // processes or on their channels. One of two serves a GPU at a time: TokenServer or SteeringServer.
 class TimeServer {
@@ -78,8 +86,9 @@ class TimeServer {
   virtual void Seal() = 0;  // from now on no gate changes
   virtual Nanos NextDeadline() const = 0;
 
-  virtual Standing StandingOf(Id vgpu) const = 0;  // kIdle: also one that is gone
-  virtual Nanos SliceOf(Id) const { return 0; }    // of all its processes together; 0: the driver's default
+  virtual Standing StandingOf(Id vgpu) const = 0;    // kIdle: also one that is gone
+  virtual WaitReason WhyWaiting(Id vgpu) const = 0;  // where it stands waiting
+  virtual Nanos SliceOf(Id) const { return 0; }      // of all its processes together; 0: the driver's default
   virtual sched::Usage UsageOf(Id vgpu, Nanos now) const = 0;
   virtual std::optional<Id> Holder() const = 0;  // who runs, if it is one
   virtual bool AnyRunning() const = 0;

@@ -39,6 +39,9 @@ class TokenServer : public TimeServer {
   Nanos NextDeadline() const override { return scheduler_.NextDeadline(); }
 
   Standing StandingOf(Id vgpu) const override;
+  WaitReason WhyWaiting(Id vgpu) const override {
+    return scheduler_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kTurn;
+  }
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return scheduler_.UsageOf(vgpu, now); }
   std::optional<Id> Holder() const override { return holder_; }
   bool AnyRunning() const override { return holder_.has_value(); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sched/token_scheduler.h"
@@ -15,6 +16,7 @@
 #include "server/pressure.h"
 #include "server/residence.h"
 #include "server/shared_page.h"
+#include "server/standing_log.h"
 #include "server/time_server.h"
 
 namespace tessera::server {
@@ -78,9 +80,13 @@ struct VGpu {
   sched::Usage usage_before;  // until another server took over its time
   Histogram waits;            // for the GPU's time
   Pressure memory_pressure;   // of its processes together: at least one waits
-  Pressure compute_pressure;  // it has work, and is not let on the GPU
-  Moves moved_before;         // of processes that have left
-  UniqueFd owner_fd;          // pidfd of a living owner
+  StandingLog standing;
+  Nanos memory_traced = 0;                           // when the trace was last told where its memory lies
+  std::pair<std::uint64_t, std::uint64_t> traced{};  // what it was told
+  std::uint64_t freezes = 0;                         // of all of it, by an operator
+  Pressure compute_pressure;                         // it has work, and is not let on the GPU
+  Moves moved_before;                                // of processes that have left
+  UniqueFd owner_fd;                                 // pidfd of a living owner
   EventLoop::Watch owner_watch;
 };
 

@@ -79,7 +79,8 @@ class OpenApi(SoftGpuTest):
             jsonschema.Draft202012Validator.check_schema(schema)
 
     def test_every_answer_is_as_it_says(self):
-        for path in ("/healthz", "/metrics", "/v1/events", "/v1/gpus", "/v1/vgpus", "/v1/processes", "/v1/doctor"):
+        for path in ("/healthz", "/metrics", "/v1/events", "/v1/gpus", "/v1/trace", "/v1/vgpus", "/v1/processes",
+                     "/v1/doctor"):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         request = {"name": "team", "gpu": 0, "memory_limit": "256M", "memory_max": GIB, "compute_request": 30,
                    "compute_weight": "200", "memory_swap_max": None}
@@ -88,7 +89,7 @@ class OpenApi(SoftGpuTest):
         self.assertEqual(self.ask("post", "/v1/vgpus", {"name": "a/b"})[0], 400)
         tenant = self.tenant_in("team", "--memory", "100M")
         tenant.makes_progress()
-        for path in ("/v1/events", "/v1/gpus", "/v1/vgpus", "/v1/processes"):
+        for path in ("/v1/events", "/v1/gpus", "/v1/trace", "/v1/vgpus", "/v1/processes"):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         vgpu, process = "/v1/vgpus/{name}", "/v1/processes/{pid}"
         status, told = self.ask("get", vgpu, name="team")
@@ -101,6 +102,8 @@ class OpenApi(SoftGpuTest):
         self.assertEqual((status, told["processes"][0]["vgpu"]), (200, "team"))
         self.assertEqual(self.ask("get", process, pid=1)[0], 404)
         self.assertEqual(self.ask("get", "/v1/events", query="?last=-1")[0], 400)
+        self.assertEqual(self.ask("get", "/v1/trace", query="?past_ms=x")[0], 400)
+        self.assertEqual(self.ask("get", "/v1/trace", query="?saved=1")[0], 404)
         self.assertEqual(self.ask("post", process + "/evict", {"to_bytes": 0}, pid=tenant.pid)[0], 202)
         self.assertEqual(self.ask("post", vgpu + "/evict", {}, name="team")[0], 202)
         for path, values in ((process, {"pid": tenant.pid}), (vgpu, {"name": "team"})):
