@@ -7,7 +7,7 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help packages build test unit sanitize lint format demo bench dist install clean
+.PHONY: help packages build test unit sanitize lint format demo bench dist deb install clean
 
 help:
 	@echo "make demo      programs share one GPU, for a minute (real GPU if there is one, else the soft one)"
@@ -15,6 +15,7 @@ help:
 	@echo "make build     binaries in $(RELEASE)/bin, libraries in $(RELEASE)/lib/tessera"
 	@echo "make bench     figures against a baseline of the same run"
 	@echo "make dist      one relocatable folder, dist/"
+	@echo "make deb       Debian packages, build/deb"
 	@echo "make install   into PREFIX=$(PREFIX)"
 	@echo "make lint      formatting and clang-tidy;  make format  mends the formatting"
 
@@ -51,6 +52,9 @@ bench: build
 
 dist: build
 	tools/dist.sh
+
+deb: build
+	@tools/deb.sh
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)
