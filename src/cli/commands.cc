@@ -9,6 +9,7 @@
 #include "cli/list.h"
 #include "cli/output.h"
 #include "cli/reference.h"
+#include "cli/reload.h"
 #include "cli/run.h"
 #include "cli/settings.h"
 #include "cli/steer.h"
@@ -328,6 +329,17 @@ void AddEvents(CommandLine& line) {
   Does(line, events, [&line, &choices] { return ShowEvents(line.common, choices); });
 }
 
+void AddReload(CommandLine& line) {
+  CLI::App& reload =
+      AddCommand(line.app, "reload",
+                 "Let the daemon read its configuration again, while programs run\n"
+                 "Shows what that changes: at once, or when the daemon starts again. Where the file has\n"
+                 "an error, nothing is changed. SIGHUP does the same, and the daemon's log has the answer.",
+                 "Examples:\n  tessera reload");
+  AddCommon(reload, line.common, kAll);
+  Does(line, reload, [&line] { return Reload(line.common); });
+}
+
 void AddTrace(CommandLine& line) {
   CLI::App& trace =
       AddCommand(line.app, "trace",
@@ -443,6 +455,7 @@ void AddCommands(CommandLine& line) {
   AddSteering(line);
   AddEvents(line);
   AddTrace(line);
+  AddReload(line);
   AddDoctor(line);
   AddDemo(line);
   AddVersion(line);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -31,8 +32,8 @@ constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
     "POST "
     "/v1/vgpus, "
-    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and POST "
-    "/v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
+    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, POST "
+    "/v1/processes/PID/freeze, /thaw, /evict and /adopt, and POST /v1/reload are there";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
   response.status = status;
@@ -118,8 +119,12 @@ class HttpServer::Impl : private httplib::Server {
   }
 
   void OpenTcp(std::string token) {
-    token_ = std::move(token);
+    SetToken(std::move(token));
     tcp_threads_ = std::make_unique<httplib::ThreadPool>(kTcpThreads);
+  }
+  void SetToken(std::string token) {
+    std::lock_guard lock(token_mutex_);
+    token_ = std::move(token);
   }
   void ServeTcp(UniqueFd socket) {
     if (tcp_waiting_.fetch_add(1) >= kMostTcpWaiting) {
@@ -141,9 +146,10 @@ class HttpServer::Impl : private httplib::Server {
     if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
   }
   // Who came by api.sock is known by its user; others show the token.
-  bool MayAsk(const Request& request) const {
-    return !request.remote_addr.empty() || request.path == "/healthz" ||
-           IsBearer(request.get_header_value("Authorization"), token_);
+  bool MayAsk(const Request& request) {
+    if (!request.remote_addr.empty() || request.path == "/healthz") return true;
+    std::lock_guard lock(token_mutex_);
+    return IsBearer(request.get_header_value("Authorization"), token_);
   }
   void AddRoutes();
   void AddEvents();
@@ -155,7 +161,8 @@ class HttpServer::Impl : private httplib::Server {
   const UniqueFd stop_fd_;  // eventfd, readable from the end on
   EventStreams streams_;
   httplib::ThreadPool threads_;
-  std::string token_;
+  std::mutex token_mutex_;
+  std::string token_;  // guarded by token_mutex_
   std::unique_ptr<httplib::ThreadPool> tcp_threads_;
   std::atomic<int> tcp_waiting_{0};
 };
@@ -262,6 +269,14 @@ void HttpServer::Impl::AddEvents() {
 }
 
 void HttpServer::Impl::AddSteering() {
+  Post("/v1/reload", [this](const Request&, Response& response) {
+    const auto changes = control_.Reload();
+    if (!changes) return Refuse(response, changes.error());
+    json list = json::array();
+    for (const server::ConfigChange& change : *changes)
+      list.push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}, {"live", change.live}});
+    Reply(response, {{"changes", std::move(list)}});
+  });
   Get("/v1/doctor", [this](const Request&, Response& response) { ReplyList(response, "checks", control_.Checks()); });
   for (const bool frozen : {true, false}) {
     const std::string action = frozen ? "/freeze" : "/thaw";
@@ -302,6 +317,7 @@ void HttpServer::Impl::AddRefusals() {
   Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);
+  Get("/v1/reload", wrong_method);
   // The first of all, so that nobody without the token learns what is there. Without a length, httplib would read on
   // until the client, which waits for an answer, closes.
   set_pre_routing_handler([this](const Request& request, Response& response) {
@@ -340,6 +356,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, U
   server->acceptor_ = std::move(*acceptor);
   return server;
 }
+
+void HttpServer::SetToken(std::string token) { impl_->SetToken(std::move(token)); }
 
 Result<void> HttpServer::AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token) {
   impl_->OpenTcp(std::move(token));

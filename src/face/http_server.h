@@ -22,6 +22,9 @@ class HttpServer {
   // for GET /healthz, requests need "Authorization: Bearer TOKEN". Once.
   Result<void> AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token);
 
+  // Another token from now on. Any thread; of no effect without TCP.
+  void SetToken(std::string token);
+
   // Waits for the requests that are under way; the loop must have ended, so that none of them waits for it.
   ~HttpServer();
 

@@ -8,11 +8,13 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 
 #include "base/run_dir.h"
 #include "face/file_mount.h"
 #include "face/http_server.h"
 #include "face/tcp.h"
+#include "server/background.h"
 #include "server/control.h"
 #include "server/daemon.h"
 #include "server/events.h"
@@ -47,6 +49,15 @@ int DropCode(dl_phdr_info* library, std::size_t, void*) {
             MADV_DONTNEED);
   }
   return 0;
+}
+
+// What TCP needs of a configuration that was read again.
+Result<void> TakeToken(face::HttpServer& http, const server::Config& config, bool embedded) {
+  if (config.api_listen.empty() || embedded) return {};
+  auto token = face::ReadToken(config.api_token_file);
+  if (!token) return std::unexpected(token.error());
+  http.SetToken(std::move(*token));
+  return {};
 }
 
 Result<server::Config> LoadConfig(const std::string& path) {
@@ -105,6 +116,11 @@ Result<void> Serve(const server::Options& options) {
   if (!loop) return std::unexpected(loop.error());
   auto signals = (*loop)->WatchTermination([&] { (*loop)->Stop(); });
   if (!signals) return std::unexpected(signals.error());
+  std::function<void()> reload;
+  auto hangup = (*loop)->WatchSignal(SIGHUP, [&reload] {
+    if (reload) reload();
+  });
+  if (!hangup) return std::unexpected(hangup.error());
 
   auto config = LoadConfig(options.config);
   if (!config) return std::unexpected(config.error());
@@ -133,6 +149,18 @@ Result<void> Serve(const server::Options& options) {
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
   if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
+  control.OnReload([&options] { return LoadConfig(options.config); },
+                   [&](const server::Config& read) { return TakeToken(**http, read, options.exit_when_idle); });
+  server::Background reloading(**loop);
+  reload = [&control, &reloading] {
+    if (reloading.Busy()) return;
+    reloading.Start(
+        [&control] {
+          if (auto done = control.Reload(); !done)
+            server::log::Error("the configuration stays as it is: {}", done.error().Text());
+        },
+        [] {});
+  };
   const auto files = MountFiles(control, *config, run_dir);
   server::log::Info("serving {}", run_dir);
   server::events::Note({.type = server::EventType::kDaemonStarted, .text = "tesserad " TESSERA_VERSION});

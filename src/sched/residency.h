@@ -46,6 +46,8 @@ class Residency {
   };
 
   explicit Residency(ResidencyConfig config = {});
+  // Other lengths of turns, from the next one on.
+  void Configure(ResidencyConfig config) { config_ = config; }
 
   // Bytes that all together may have resident.
   void SetCapacity(std::uint64_t bytes, Nanos now);
@@ -152,7 +154,7 @@ class Residency {
   void SettleTurn(Class& members);
   Nanos NextTurnEnd() const;
 
-  const ResidencyConfig config_;
+  ResidencyConfig config_;
   std::uint64_t capacity_ = 0;
   std::map<VgpuId, Member> members_;
   Mode mode_ = Mode::kTogether;

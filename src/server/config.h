@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -11,7 +14,7 @@
 
 namespace tessera::server {
 
-// What the operator may set. docs/config.md describes the keys.
+// What the operator may set. docs/reference/config.md describes the keys.
 struct Config {
   sched::Config sched;                 // sched.window_ms, sched.min_slice_ms
   Nanos in_flight = 2 * kMillisecond;  // sched.in_flight_ms: queued work while others wait
@@ -31,6 +34,8 @@ struct Config {
   std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
   std::string api_listen;                   // api.listen: ADDRESS:PORT of the API by TCP; empty: api.sock alone
   std::string api_token_file;               // api.token_file: path of the token that TCP needs
+
+  std::map<std::string, std::string> given;  // what the file says, key by key, as TOML
 };
 
 // Reads a TOML file. Anything that it does not know is refused with the nearest key that exists.
@@ -38,5 +43,15 @@ Result<Config> LoadConfig(const std::string& path);
 
 // The same for text; `source` names it in messages.
 Result<Config> ParseConfig(std::string_view text, const std::string& source);
+
+// A key whose value is another one, as TOML; the default where the file does not say it.
+struct ConfigChange {
+  std::string key, from, to;
+  bool live = false;  // it can take effect in a daemon that runs; else when one starts
+};
+std::vector<ConfigChange> Difference(const Config& before, const Config& after);
+
+// What runs, with what of `read` can take effect at once. An error where these do not go together.
+Result<Config> MergeLive(const Config& running, const Config& read);
 
 }  // namespace tessera::server

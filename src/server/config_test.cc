@@ -90,5 +90,42 @@ TEST(ConfigTest, AMissingFileIsNamed) {
   EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/t.toml"));
 }
 
+TEST(ConfigTest, UnknownSectionsAreRefusedToo) {
+  EXPECT_THAT(ErrorOf("[shed]\nwindow_ms = 50\n").Text(), HasSubstr("unknown key shed.window_ms"));
+  const Error error = ErrorOf("[shed]\n");
+  EXPECT_THAT(error.message, HasSubstr("f.toml:1: unknown section shed"));
+  EXPECT_EQ(error.hint, "did you mean sched?");
+  EXPECT_TRUE(ParseConfig("[sched]\n", "f.toml"));
+}
+
+TEST(ConfigTest, WhatDiffersIsToldWithItsDefault) {
+  const auto before = ParseConfig("sched.window_ms = 50\nswap.size = \"10%\"", "a");
+  const auto after = ParseConfig("[sched]\nwindow_ms = 50\nmin_slice_ms = 2\n[client]\ngrace_s = 5", "b");
+  ASSERT_TRUE(before && after);
+  const auto changes = Difference(*before, *after);
+  ASSERT_EQ(changes.size(), 2u) << "a default that is written out is no change";
+  EXPECT_EQ(changes[0].key, "client.grace_s");
+  EXPECT_EQ(changes[0].from, "30");
+  EXPECT_EQ(changes[0].to, "5");
+  EXPECT_TRUE(changes[0].live);
+  EXPECT_EQ(changes[1].key, "swap.size");
+  EXPECT_EQ(changes[1].to, "\"50%\"");
+  EXPECT_FALSE(changes[1].live);
+}
+
+TEST(ConfigTest, WhatIsReadAgainIsMergedWithWhatCannotChange) {
+  const auto running = ParseConfig("swap.size = '10%'\nsched.window_ms = 50\nclient.grace_s = 7", "a");
+  const auto read = ParseConfig("swap.size = '20%'\nsched.window_ms = 200\nfiles.enabled = false", "b");
+  ASSERT_TRUE(running && read);
+  const auto merged = MergeLive(*running, *read);
+  ASSERT_TRUE(merged) << merged.error().Text();
+  EXPECT_EQ(merged->swap_size, "10%");
+  EXPECT_TRUE(merged->files);
+  EXPECT_EQ(merged->sched.window, 200 * kMillisecond);
+  EXPECT_EQ(merged->steering.shares.window, 200 * kMillisecond);
+  EXPECT_EQ(merged->client_grace, 30 * kSecond) << "its default again";
+  EXPECT_EQ(Difference(*merged, *read).size(), 2u) << "of these it is still told";
+}
+
 }  // namespace
 }  // namespace tessera::server

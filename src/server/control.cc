@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "server/events.h"
+#include "server/log.h"
 #include "server/trace.h"
 
 namespace tessera::server {
@@ -185,6 +186,24 @@ Result<TraceCopy> Control::LastTrace() {
   if (loaded || loaded.error().code != ENOENT) return loaded;
   return Fail(ENOENT, "no trace was saved, because nothing went wrong",
               "tessera trace --past 1min -o FILE takes what happened in the last minute");
+}
+
+Result<std::vector<ConfigChange>> Control::Reload() {
+  if (!read_config_) return Fail(EOPNOTSUPP, "this daemon has no configuration to read");
+  std::lock_guard lock(reloading_);
+  const auto read = read_config_();
+  if (!read) return std::unexpected(read.error());
+  if (auto also = also_reload_(*read); !also) return std::unexpected(also.error());
+  auto changes = Run([this, &read]() -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read); });
+  if (!changes) return changes;
+  std::string text;
+  for (const ConfigChange& change : *changes)
+    text += fmt::format("{}{} {} -> {}{}", text.empty() ? "" : ", ", change.key, change.from, change.to,
+                        change.live ? "" : " (when the daemon starts again)");
+  if (text.empty()) text = "nothing changed";
+  log::Info("the configuration was read again: {}", text);
+  events::Note({.type = EventType::kConfigReloaded, .text = text});
+  return changes;
 }
 
 Result<std::vector<CheckReport>> Control::Checks() {

@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,15 @@ class Control {
   // last (ENOENT: nothing was).
   Result<TraceCopy> Trace(Nanos past);
   Result<TraceCopy> LastTrace();
+  // How the configuration is read again, and what else than the daemon takes something of it: that comes first, and an
+  // error of it keeps all as it is. Before there are threads.
+  void OnReload(std::function<Result<Config>()> read, std::function<Result<void>(const Config&)> also) {
+    read_config_ = std::move(read);
+    also_reload_ = std::move(also);
+  }
+  // Reads it, and says what that changed. Any error: nothing is changed.
+  Result<std::vector<ConfigChange>> Reload();
+
   // What the daemon can and cannot do here.
   Result<std::vector<CheckReport>> Checks();
 
@@ -61,6 +72,9 @@ class Control {
 
   EventLoop& loop_;
   Daemon& daemon_;
+  std::function<Result<Config>()> read_config_;
+  std::function<Result<void>(const Config&)> also_reload_;
+  std::mutex reloading_;
 };
 
 }  // namespace tessera::server

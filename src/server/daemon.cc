@@ -196,6 +196,22 @@ void Daemon::SaveTraceIfWrong() {
       [] {});
 }
 
+Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read) {
+  auto merged = MergeLive(setup_.config, read);
+  if (!merged) return std::unexpected(merged.error());
+  std::vector<ConfigChange> changes = Difference(setup_.config, read);
+  setup_.config = std::move(*merged);
+  const auto any = [&changes](std::string_view section) {
+    return std::ranges::any_of(changes,
+                               [&](const ConfigChange& each) { return each.live && each.key.starts_with(section); });
+  };
+  for (const auto& gpu : gpus_) {
+    if (any("sched.") || any("channels.") || any("priority.")) gpu->ScheduleAnew();
+    if (any("turn.") && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
+  }
+  return changes;
+}
+
 Result<void> Daemon::FindGpus() {
   auto found = driver_->List();
   if (!found) return std::unexpected(found.error());

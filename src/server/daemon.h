@@ -43,6 +43,9 @@ class Daemon {
   const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
   const VGpuTable::Gpus& Gpus() const { return gpus_; }
   const Config& Settings() const { return setup_.config; }
+  // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
+  // on.
+  Result<std::vector<ConfigChange>> Reload(const Config& read);
   bool Embedded() const { return setup_.exit_when_idle; }
   bool Soft() const { return driver_->IsSoft(); }
   const std::string& RunDir() const { return setup_.run_dir; }

@@ -54,23 +54,24 @@ Result<EventLoop::Watch> EventLoop::WatchReadable(int fd, std::function<void()> 
   return Own(added, source, std::move(owned));
 }
 
-Result<std::pair<EventLoop::Watch, EventLoop::Watch>> EventLoop::WatchTermination(
-    const std::function<void()>& callback) {
+Result<EventLoop::Watch> EventLoop::WatchSignal(int signal, std::function<void()> callback) {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::pair<Watch, Watch> watches;
-  for (auto [signal, watch] : {std::pair{SIGTERM, &watches.first}, std::pair{SIGINT, &watches.second}}) {
-    auto owned = std::make_unique<std::function<void()>>(callback);
-    sd_event_source* source = nullptr;
-    const int added = sd_event_add_signal(event_, &source, signal, OnSignal, owned.get());
-    auto watching = Own(added, source, std::move(owned));
-    if (!watching) return std::unexpected(watching.error());
-    *watch = std::move(*watching);
-  }
-  return watches;
+  auto owned = std::make_unique<std::function<void()>>(std::move(callback));
+  sd_event_source* source = nullptr;
+  const int added = sd_event_add_signal(event_, &source, signal, OnSignal, owned.get());
+  return Own(added, source, std::move(owned));
+}
+
+Result<std::pair<EventLoop::Watch, EventLoop::Watch>> EventLoop::WatchTermination(
+    const std::function<void()>& callback) {
+  auto terminate = WatchSignal(SIGTERM, callback);
+  if (!terminate) return std::unexpected(terminate.error());
+  auto interrupt = WatchSignal(SIGINT, callback);
+  if (!interrupt) return std::unexpected(interrupt.error());
+  return std::pair(std::move(*terminate), std::move(*interrupt));
 }
 
 Result<void> EventLoop::Run() {

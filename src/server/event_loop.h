@@ -55,7 +55,9 @@ class EventLoop {
   // Calls back whenever `fd` is readable or its peer hung up. The caller keeps the descriptor.
   Result<Watch> WatchReadable(int fd, std::function<void()> callback);
 
-  // Calls back for SIGTERM and SIGINT, which it blocks for the calling thread and for those started later.
+  // Calls back for a signal, which it blocks for the calling thread and for those started later.
+  Result<Watch> WatchSignal(int signal, std::function<void()> callback);
+  // The same for SIGTERM and SIGINT.
   Result<std::pair<Watch, Watch>> WatchTermination(const std::function<void()>& callback);
 
   // Runs until Stop. Answers the service manager's watchdog if there is one (sd_event_set_watchdog(3)).

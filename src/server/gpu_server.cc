@@ -288,13 +288,9 @@ void GpuServer::SwitchTo(bool steers) {
     }
   }
   SetTimer();
-  if (steers) {
-    log::Info("GPU {}: time is shared by the channels' slices", index_);
-    events::Note({.type = EventType::kControlChanged, .gpu = index_, .text = "by the channels' slices"});
-  } else {
-    log::Info("GPU {}: time is shared by tokens: {}", index_, why_gate_);
-    events::Note({.type = EventType::kControlChanged, .gpu = index_, .text = "by tokens: " + why_gate_});
-  }
+  const std::string by = steers ? "the channels' slices" : "tokens: " + why_gate_;
+  log::Info("GPU {}: time is shared by {}", index_, by);
+  events::Note({.type = EventType::kControlChanged, .gpu = index_, .text = "by " + by});
 }
 
 void GpuServer::ChannelsChanged(pid_t pid) {

@@ -80,6 +80,8 @@ class GpuServer {
   // Chooses anew between channels and gates: something that matters for it may have changed.
   void ChooseControl();
   void ChannelsChanged(pid_t pid);
+  // The configuration of who gets time has changed.
+  void ScheduleAnew() { SwitchTo(steers_); }
   bool Steers() const { return steers_; }
   const std::string& WhyGate() const { return why_gate_; }  // empty while the channels are steered
 

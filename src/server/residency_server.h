@@ -40,6 +40,8 @@ class ResidencyServer {
   ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, std::uint64_t swap_max,
                   std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host);
 
+  void Configure(const sched::ResidencyConfig& config) { policy_.Configure(config); }
+
   // vGPUs and processes; called after they were added and before they are removed. A process of which a kernel could
   // not touch everything stands still from Join on, until a mover has settled that.
   void Add(const VGpu& vgpu);

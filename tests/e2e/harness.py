@@ -45,6 +45,12 @@ def mounts(path):
     return sum(line.split()[4] == str(path) for line in lines)
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Lines:
     """The lines that a process writes to stdout, as they come."""
 

@@ -1,6 +1,5 @@
 """Events: what the daemon tells of what happens, by GET /v1/events and `tessera events`."""
 import json
-import subprocess
 import unittest
 
 from harness import BIN, GIB, MIB, SoftGpuTest, UnixConnection, wait_for, Lines

@@ -3,26 +3,19 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import DEADLINE_S, GIB, SoftGpuTest, UnixConnection, wait_for
+from harness import DEADLINE_S, GIB, SoftGpuTest, UnixConnection, free_port, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 TOKEN = "a-token-for-this-test-alone"
 # What Grafana puts in their places.
 VARIABLES = {"$gpu": ".*", "$vgpu": ".*", "$__rate_interval": "1m"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def promtool(*words, text=None):

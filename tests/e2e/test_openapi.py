@@ -103,6 +103,11 @@ class OpenApi(SoftGpuTest):
         self.assertEqual(self.ask("get", process, pid=1)[0], 404)
         self.assertEqual(self.ask("get", "/v1/events", query="?last=-1")[0], 400)
         self.assertEqual(self.ask("get", "/v1/trace", query="?past_ms=x")[0], 400)
+        config = self.run_dir / "config.toml"
+        config.write_text(config.read_text() + "[client]\ngrace_s = 5\n")
+        self.assertEqual(self.ask("post", "/v1/reload")[1]["changes"][0]["key"], "client.grace_s")
+        config.write_text("nonsense")
+        self.assertEqual(self.ask("post", "/v1/reload")[0], 400)
         self.assertEqual(self.ask("get", "/v1/trace", query="?saved=1")[0], 404)
         self.assertEqual(self.ask("post", process + "/evict", {"to_bytes": 0}, pid=tenant.pid)[0], 202)
         self.assertEqual(self.ask("post", vgpu + "/evict", {}, name="team")[0], 202)

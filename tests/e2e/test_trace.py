@@ -1,11 +1,9 @@
 """Traces: a timeline of what happened on the GPUs, as Perfetto opens it."""
 import json
-import os
 import signal
-import subprocess
 import unittest
 
-from harness import BIN, GIB, MIB, SoftGpuTest, wait_for
+from harness import MIB, SoftGpuTest, wait_for
 
 
 def spans(trace, name):

@@ -101,7 +101,7 @@ class Installed(unittest.TestCase):
         wait_for("the daemon's end", lambda: not os.path.exists(f"/proc/{daemon}"))
 
     def test_the_example_is_every_key_with_its_default(self):
-        table = (SOURCE / "docs" / "config.md").read_text().split("\n## ")[0]
+        table = (SOURCE / "docs" / "reference" / "config.md").read_text().split("\n## ")[0]
         documented = set(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE))
         example = self.machine.path / "usr/share/doc/tesserad/examples/tesserad.toml"
         keys, section, lines = set(), "", []
