@@ -176,7 +176,10 @@ const Json kVgpu = {{"name", "train"},
                     {"frozen", Json::array()},
                     {"compute_current_pct", 41.25},
                     {"compute_busy_us", 1000},
-                    {"compute_waited_us", 0},
+                    {"compute_waited_us", 3000},
+                    {"compute_throttled_us", 2000},
+                    {"throttled", 4},
+                    {"preempted", 5},
                     {"token", "held"},
                     {"processes", {4711, 4712}}};
 
@@ -192,6 +195,9 @@ TEST(Output, OneVgpuInLines) {
   const std::string text = VgpuText(kVgpu);
   EXPECT_NE(text.find("memory            1 GiB of 2 GiB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("memory limit      768 MiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("waited            3 ms, 2 ms of it for its limit, 4 times, taken off for others 5 times\n"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("lives             as long as process 4711\n"), std::string::npos) << text;
   EXPECT_NE(text.find("processes         4711 4712\n"), std::string::npos) << text;
   EXPECT_NE(text.find("compute priority  2\n"), std::string::npos) << text;

@@ -46,12 +46,21 @@ std::string Moved(const Json& vgpu) {
          FormatMicroseconds(IntegerField(vgpu, "moving_us"));
 }
 
-// How much of the time was lost by waiting for memory, as /proc/pressure has it.
-std::string Pressure(const Json& vgpu) {
-  const Json& pressure = Field(vgpu, "memory_pressure");
+// How much of the time was lost by waiting, as /proc/pressure has it.
+std::string Pressure(const Json& pressure) {
   return Percent(pressure, "some_avg10") + " % of the last 10 s, " + Percent(pressure, "some_avg60") + " % of 60 s, " +
          Percent(pressure, "some_avg300") + " % of 300 s; " +
          FormatMicroseconds(IntegerField(pressure, "some_total_us")) + " in all";
+}
+
+std::string Waited(const Json& vgpu) {
+  std::string text = FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"));
+  if (const std::uint64_t times = IntegerField(vgpu, "throttled"); times > 0)
+    text += ", " + FormatMicroseconds(IntegerField(vgpu, "compute_throttled_us")) + " of it for its limit, " +
+            std::to_string(times) + " times";
+  if (const std::uint64_t times = IntegerField(vgpu, "preempted"); times > 0)
+    text += ", taken off for others " + std::to_string(times) + " times";
+  return text;
 }
 
 std::string Processes(const Json& vgpu) {
@@ -104,7 +113,7 @@ std::string VgpuText(const Json& vgpu) {
       {"memory on GPU", Size(vgpu, "memory_resident_bytes")},
       {"memory swapped", Swapped(vgpu)},
       {"memory moved", Moved(vgpu)},
-      {"memory pressure", Pressure(vgpu)},
+      {"memory pressure", Pressure(Field(vgpu, "memory_pressure"))},
       {"out of memory", std::to_string(IntegerField(vgpu, "oom_events")) + " times"},
       {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
       {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
@@ -113,7 +122,8 @@ std::string VgpuText(const Json& vgpu) {
       {"compute slice", Slice(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
       {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
-      {"waited", FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"))},
+      {"compute pressure", Pressure(Field(vgpu, "compute_pressure"))},
+      {"waited", Waited(vgpu)},
       {"token", TextField(vgpu, "token")},
       {"frozen", Frozen(vgpu)},
       {"processes", Field(vgpu, "processes").empty() ? "none" : Processes(vgpu)},

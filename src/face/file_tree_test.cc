@@ -66,10 +66,11 @@ TEST_F(FileTreeTest, Directories) {
   EXPECT_THAT(List("/processes/" + pid + "/0"), ElementsAre("memory.limit", "memory.current", "memory.swap.current",
                                                             "compute.priority", "compute.freeze", "gcgroup.stat"));
   EXPECT_THAT(List("/vgpus"), ElementsAre("a"));
-  EXPECT_THAT(List("/vgpus/a"), ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max",
-                                            "memory.peak", "memory.pressure", "memory.swap.current", "memory.swap.max",
-                                            "compute.freeze", "compute.max", "compute.pressure", "compute.priority",
-                                            "compute.request", "compute.stat", "compute.weight", "procs"));
+  EXPECT_THAT(List("/vgpus/a"),
+              ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak",
+                          "memory.pressure", "memory.swap.current", "memory.swap.max", "compute.events",
+                          "compute.freeze", "compute.max", "compute.pressure", "compute.priority", "compute.request",
+                          "compute.stat", "compute.weight", "procs"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);
@@ -184,8 +185,8 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
            {"compute.weight", "100\n", "7\n"},
            {"compute.priority", "8\n", "3\n"},
            {"compute.freeze", "0\n", "0\n"},
-           {"compute.stat", "usage_usec 0\nwaited_usec 0\nslice_usec 0\n",
-            "usage_usec 0\nwaited_usec 0\nslice_usec 0\n"},
+           {"compute.stat", "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n",
+            "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n"},
            {"procs", "", ""},
        }) {
     EXPECT_EQ(Read(std::string("/vgpus/a/") + each.file), each.of_a) << each.file;

@@ -181,6 +181,11 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"compute_current_pct", 0.0},
            {"compute_busy_us", 0},
            {"compute_waited_us", 0},
+           {"compute_throttled_us", 0},
+           {"compute_debt_us", 0},
+           {"throttled", 0},
+           {"preempted", 0},
+           {"freezes", 0},
            {"token", "idle"},
            {"processes", json::array()}}));
   EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);

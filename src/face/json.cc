@@ -209,6 +209,11 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_current_pct", vgpu.compute_current_pct},
           {"compute_busy_us", vgpu.compute_busy_us},
           {"compute_waited_us", vgpu.compute_waited_us},
+          {"compute_throttled_us", vgpu.compute_throttled_us},
+          {"compute_debt_us", vgpu.compute_debt_us},
+          {"throttled", vgpu.throttled},
+          {"preempted", vgpu.preempted},
+          {"freezes", vgpu.freezes},
           {"token", vgpu.token},
           {"processes", vgpu.processes}};
 }

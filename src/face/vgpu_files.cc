@@ -70,8 +70,8 @@ std::string Line(const server::Pressure::Figures& some) {
 }
 
 std::string ComputeStat(const VGpuReport& vgpu) {
-  return fmt::format("usage_usec {}\nwaited_usec {}\nslice_usec {}\n", vgpu.compute_busy_us, vgpu.compute_waited_us,
-                     vgpu.slice_us);
+  return fmt::format("usage_usec {}\nwaited_usec {}\nthrottled_usec {}\nslice_usec {}\n", vgpu.compute_busy_us,
+                     vgpu.compute_waited_us, vgpu.compute_throttled_us, vgpu.slice_us);
 }
 
 // An operator's freeze alone: what policy does from moment to moment is not for scripts to undo.
@@ -94,6 +94,11 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"memory.swap.max", kReadWrite,
      [](const VGpuReport& vgpu) { return Bound(vgpu.memory_swap_max.value_or(0), vgpu.memory_swap_max.has_value()); },
      Set<&VGpuRequest::memory_swap_max>},
+    {"compute.events", kReadOnly,
+     [](const VGpuReport& vgpu) {
+       return fmt::format("throttled {}\npreempted {}\nfrozen {}\n", vgpu.throttled, vgpu.preempted, vgpu.freezes);
+     },
+     nullptr, true},
     {"compute.freeze", kReadWrite, Frozen, SetFrozen},
     {"compute.max", kReadWrite,
      [](const VGpuReport& vgpu) { return vgpu.compute_limit_pct < 100 ? Line(vgpu.compute_limit_pct) : "max\n"; },

@@ -229,6 +229,12 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .waits = vgpu.waits,
                     .token = NameOf(gpu.Time().StandingOf(vgpu.id))};
   report.compute_priority = vgpu.spec.compute.priority;
+  const StandingLog::Figures kept_off = vgpu.standing.At(now);
+  report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
+  report.compute_debt_us = usage.debt / kMicrosecond;
+  report.throttled = kept_off.throttled;
+  report.preempted = kept_off.preempted;
+  report.freezes = vgpu.freezes;
   report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
   std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
   for (const Process* process : vgpu.processes) {

@@ -72,8 +72,10 @@ struct VGpuReport {
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;
-  Histogram waits;             // of submissions at a closed gate, for the GPU's time
-  const char* token = "idle";  // "held", "waiting" or "idle"
+  std::int64_t compute_throttled_us = 0, compute_debt_us = 0;
+  std::uint64_t throttled = 0, preempted = 0, freezes = 0;  // how often, by its limit, by others and by an operator
+  Histogram waits;                                          // of submissions at a closed gate, for the GPU's time
+  const char* token = "idle";                               // "held", "waiting" or "idle"
   std::vector<pid_t> processes;
 };
 

@@ -172,7 +172,8 @@ class Commands(SoftGpuTest):
             "name", "tag", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
             "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
-            "compute_waited_us", "slice_us", "frozen", "token", "processes", "memory_resident_bytes",
+            "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
+            "freezes", "slice_us", "frozen", "token", "processes", "memory_resident_bytes",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_pressure", "compute_pressure"})
         process, = self.json("ps")["processes"]

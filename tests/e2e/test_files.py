@@ -236,6 +236,25 @@ class Events(FilesTest):
             self.assertRegex(text, rb"^oom [1-9]\d*\n$")
             self.assertEqual(poll.poll(0), [])
 
+    def test_what_keeps_a_vgpu_off_its_gpu_wakes_who_polls(self):
+        self.start()
+        self.create("team", compute_limit=20)
+        with open(self.files / "vgpus/team/compute.events", "rb", buffering=0) as file:
+            self.assertEqual(file.read(100), b"throttled 0\npreempted 0\nfrozen 0\n")
+            poll = select.poll()
+            poll.register(file, select.POLLPRI)
+            tenant = self.tenant_in("team", "--memory", "64M")
+            self.assertEqual(poll.poll(1000 * DEADLINE_S), [(file.fileno(), select.POLLPRI | select.POLLERR)])
+            file.seek(0)
+            self.assertRegex(file.read(100), rb"^throttled [1-9]\d*\n")
+            stat = dict(line.split() for line in self.read("vgpus/team/compute.stat").splitlines())
+            self.assertGreater(int(stat["throttled_usec"]), 0)
+            self.assertLessEqual(int(stat["throttled_usec"]), int(stat["waited_usec"]) + 100_000)
+            for frozen in ("1", "1", "0"):
+                (self.files / "vgpus/team/compute.freeze").write_text(frozen)
+            self.assertIn("frozen 1\n", self.read("vgpus/team/compute.events"))
+            tenant.finish()
+
     def test_whoever_waits_is_woken_when_the_vgpu_goes(self):
         self.start()
         self.create("team")
