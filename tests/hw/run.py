@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 
 from harness import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
 from harness import adopting, boundary, chaos, freezing, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
-from harness import swapping, swap_programs, swap_survival, two_gpus  # noqa: E402,F401  (in order of importance)
+from harness import swapping, swap_programs, swap_survival, two_gpus, faces  # noqa: E402,F401  (in order of importance)
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402

@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks", "swap")
+SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks", "swap", "faces")
 
 
 class Failed(Exception):

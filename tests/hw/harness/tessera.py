@@ -44,14 +44,14 @@ class Tessera:
 
     # The daemon
 
-    def start(self, limit_s=20, config=""):
-        """With a configuration, in the text of its file."""
+    def start(self, limit_s=20, config="", prefix=()):
+        """With a configuration, in the text of its file, and started by `prefix` if there is one."""
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self.run_dir.chmod(0o755)
         file = self.run_dir / "hw.toml"
         file.write_text(config)
         self.config = config
-        argv = [self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--config", file, "--log-level", "debug"]
+        argv = [*prefix, self.dist / "bin" / "tesserad", "--run-dir", self.run_dir, "--config", file, "--log-level", "debug"]
         if self.soft is not None:
             argv += ["--soft", self.soft]
         os.environ.pop("JOURNAL_STREAM", None)  # its log is to come here
@@ -130,6 +130,15 @@ class Tessera:
         if answer.status != 200:
             raise RuntimeError(f"GET {path}: {answer.status} {answer.get('detail', '')}")
         return answer
+
+    def raw(self, path):
+        """The text of an answer that is no JSON."""
+        connection = _UnixConnection(self.run_dir / "api.sock")
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
 
     def gpu(self):
         return self.get("/v1/gpus")["gpus"][0]
