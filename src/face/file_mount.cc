@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,11 +108,20 @@ Result<void> FileMount::Impl::Mount() {
 void FileMount::Impl::Serve() {
   fuse_session* session = fuse_get_session(fuse_);
   fuse_buf buffer{};
-  std::array<pollfd, 2> sources = {pollfd{.fd = stop_fd_.Get(), .events = POLLIN},
-                                   pollfd{.fd = fuse_session_fd(session), .events = POLLIN}};
+  // Each request wakes one thread.
+  const UniqueFd sources(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event stop{.events = EPOLLIN, .data = {.fd = stop_fd_.Get()}};
+  epoll_event request{.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = fuse_session_fd(session)}};
+  if (epoll_ctl(sources.Get(), EPOLL_CTL_ADD, stop.data.fd, &stop) != 0 ||
+      epoll_ctl(sources.Get(), EPOLL_CTL_ADD, request.data.fd, &request) != 0) {
+    server::log::Warn("the files are not served: {}", FailErrno("epoll_ctl").error().message);
+    return;
+  }
   while (!fuse_session_exited(session)) {
-    if (poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) break;
-    if (sources[0].revents != 0) break;
+    epoll_event ready;
+    const int count = epoll_wait(sources.Get(), &ready, 1, -1);
+    if (count < 0 && errno != EINTR) break;
+    if (count > 0 && ready.data.fd == stop_fd_.Get()) break;
     const int received = fuse_session_receive_buf(session, &buffer);
     if (received == -EINTR || received == -EAGAIN) continue;  // the other thread was faster
     if (received <= 0) break;                                 // somebody unmounted it

@@ -73,12 +73,12 @@ Result<Place> FindProcess(Control& control, std::span<const std::string_view> pa
     place.process_file = FileNamed(ProcessFiles(), parts[3]);
     if (!place.process_file) return NotThere(path);
   }
-  auto processes = control.KnownProcesses();
+  auto processes = control.KnownProcesses(*pid);
   if (!processes) return std::unexpected(processes.error());
   const auto gpu = parts.size() > 2 ? NumberOf<std::uint32_t>(parts[2]) : std::nullopt;
   if (parts.size() > 2 && !gpu) return NotThere(path);
   for (ProcessReport& process : *processes) {
-    if (process.pid == *pid && (!gpu || process.gpu == *gpu)) place.uses.push_back(std::move(process));
+    if (!gpu || process.gpu == *gpu) place.uses.push_back(std::move(process));
   }
   if (place.uses.empty()) return NotThere(path);
   return place;
@@ -98,7 +98,7 @@ Result<Place> FindVGpu(Control& control, std::span<const std::string_view> parts
   return place;
 }
 
-Result<Place> Find(Control& control, std::string_view path) {
+Result<Place> PlaceOf(Control& control, std::string_view path) {
   const auto parts = Split(path);
   if (parts.empty()) return Place{};
   if (parts.size() > kDeepest) return NotThere(path);
@@ -141,8 +141,26 @@ bool IsVGpuPath(std::string_view path) {
 
 }  // namespace
 
+// The kernel asks this for each component of each path, again and again.
 Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
-  auto place = Find(control_, path);
+  constexpr std::size_t kMostKnown = 10'000;
+  const std::uint64_t changes = control_.VGpuChanges();
+  {
+    const std::lock_guard lock(known_mutex_);
+    if (std::exchange(known_changes_, changes) != changes || known_.size() > kMostKnown) known_.clear();
+    if (const auto known = known_.find(path); known != known_.end()) return known->second;
+  }
+  auto attributes = Find(path);
+  // Of processes nobody tells when they end.
+  if (attributes && path.starts_with("/vgpus")) {
+    const std::lock_guard lock(known_mutex_);
+    if (known_changes_ == changes && control_.VGpuChanges() == changes) known_.emplace(path, *attributes);
+  }
+  return attributes;
+}
+
+Result<FileTree::Attributes> FileTree::Find(std::string_view path) {
+  auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
   const uid_t uid = OwnerOf(control_, *place);
   switch (place->kind) {
@@ -160,7 +178,7 @@ Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
 }
 
 Result<std::vector<std::string>> FileTree::List(std::string_view path) {
-  auto place = Find(control_, path);
+  auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
   switch (place->kind) {
     case Kind::kRoot:
@@ -184,7 +202,7 @@ Result<std::vector<std::string>> FileTree::List(std::string_view path) {
 }
 
 Result<std::string> FileTree::Read(std::string_view path) {
-  auto place = Find(control_, path);
+  auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
   switch (place->kind) {
     case Kind::kProcessList: {
@@ -202,7 +220,7 @@ Result<std::string> FileTree::Read(std::string_view path) {
 }
 
 Result<void> FileTree::Write(std::string_view path, std::string_view text) {
-  auto place = Find(control_, path);
+  auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
   const bool of_process = place->kind == Kind::kProcessFile, of_vgpu = place->kind == Kind::kVGpuFile;
   const bool can_be_written = (of_process && place->process_file->write) || (of_vgpu && place->vgpu_file->write);
@@ -226,7 +244,7 @@ Result<void> FileTree::MakeDirectory(std::string_view path, uid_t uid) {
 }
 
 Result<void> FileTree::RemoveDirectory(std::string_view path) {
-  auto place = Find(control_, path);
+  auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
   if (place->kind != Kind::kVGpu) return Fail(EPERM, "only a directory in vgpus can be removed", "that is a vGPU");
   return control_.Remove(place->vgpu.name, /*force=*/false);

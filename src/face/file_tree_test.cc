@@ -96,6 +96,18 @@ TEST_F(FileTreeTest, ModesAndOwners) {
   EXPECT_EQ(tree_.Look(ProcessPath() + "memory.limit")->uid, getuid());
 }
 
+// What is remembered of a name holds no longer than the vGPU.
+TEST_F(FileTreeTest, AnotherVGpuOfThatNameHasItsOwnOwner) {
+  ASSERT_TRUE(daemon_.Api().Create({.name = "x"}, 1001));
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
+  ASSERT_TRUE(daemon_.Api().Remove("x", false));
+  EXPECT_EQ(CodeOf(tree_.Look("/vgpus/x/memory.max")), "E2") << "ENOENT";
+  ASSERT_TRUE(daemon_.Api().Create({.name = "x"}, 1002));
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1002u);
+  EXPECT_EQ(tree_.Look("/vgpus/x")->uid, 1002u);
+}
+
 TEST_F(FileTreeTest, WhatIsNotThere) {
   const server::FakeClient client = daemon_.Connect("a");
   const std::string pid = std::to_string(getpid());

@@ -188,9 +188,8 @@ void HttpServer::Impl::AddRoutes() {
       [this](const Request&, Response& response) { ReplyList(response, "processes", control_.Processes()); });
   // One process may use several GPUs.
   Get("/v1/processes/([0-9]{1,9})", [this](const Request& request, Response& response) {
-    auto processes = control_.Processes();
     const pid_t pid = std::stoi(request.matches[1]);
-    if (processes) std::erase_if(*processes, [pid](const server::ProcessReport& each) { return each.pid != pid; });
+    const auto processes = control_.Processes(pid);
     if (processes && processes->empty())
       return Refuse(response, {ENOENT, "process " + std::to_string(pid) + " uses no GPU", "see 'tessera ps'"});
     ReplyList(response, "processes", processes);

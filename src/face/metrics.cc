@@ -75,6 +75,9 @@ const std::array kDaemonMetrics = std::to_array<Metric<GpuReport>>({
      .histogram = [](const GpuReport& gpu) { return &gpu.freeze_times; }},
     {.family = {"tessera_thaw_seconds", kHistogram, "seconds", "", "How long thawing channels took."},
      .histogram = [](const GpuReport& gpu) { return &gpu.thaw_times; }},
+    {.family = {"tessera_gpu_scheduler_late_seconds", kHistogram, "seconds", "gpu",
+                "How much later than it should the scheduler was called for what falls due by time."},
+     .histogram = [](const GpuReport& gpu) { return &gpu.lateness; }},
 });
 
 const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({

@@ -76,13 +76,13 @@ Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
   });
 }
 
-Result<std::vector<ProcessReport>> Control::Processes() {
+Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid) {
   Measure();
-  return KnownProcesses();
+  return KnownProcesses(pid);
 }
 
-Result<std::vector<ProcessReport>> Control::KnownProcesses() {
-  return Run([this]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_); });
+Result<std::vector<ProcessReport>> Control::KnownProcesses(std::optional<pid_t> pid) {
+  return Run([this, pid]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, pid); });
 }
 
 Result<WholeReport> Control::All() {
@@ -165,9 +165,7 @@ Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
     if (!vgpu) return std::unexpected(vgpu.error());
     if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu); !adopted) return std::unexpected(adopted.error());
     events::Note({.type = EventType::kProcessAdopted, .gpu = (*vgpu)->gpu, .vgpu = name, .pid = pid});
-    for (ProcessReport& report : ReportProcesses(daemon_)) {
-      if (report.pid == pid) return std::move(report);
-    }
+    for (ProcessReport& report : ReportProcesses(daemon_, pid)) return std::move(report);
     return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
   });
 }

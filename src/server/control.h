@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,11 @@ class Control {
   Result<std::vector<GpuReport>> Gpus();  // asks the devices, too, which may take milliseconds
   Result<std::vector<VGpuReport>> VGpus();
   Result<VGpuReport> VGpuNamed(const std::string& name);
-  Result<std::vector<ProcessReport>> Processes();       // asks the devices, too
-  Result<std::vector<ProcessReport>> KnownProcesses();  // as of the last time that they were asked
+  // What was found out about names of vGPUs and who made them holds as long as this is the same. Does not wait.
+  std::uint64_t VGpuChanges() const { return daemon_.VGpuChanges(); }
+  Result<std::vector<ProcessReport>> Processes(std::optional<pid_t> pid = {});  // asks the devices, too
+  // As of the last time that they were asked: all, or one, which may use several GPUs.
+  Result<std::vector<ProcessReport>> KnownProcesses(std::optional<pid_t> pid = {});
 
   Result<WholeReport> All();  // asks the devices once
 

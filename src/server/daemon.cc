@@ -88,6 +88,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
   if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
   daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
+    self->vgpu_changes_.fetch_add(1, std::memory_order_release);
     if (self->ending_ || self->restoring_) return;
     self->saver_.Changed();
     self->StayAwhile();

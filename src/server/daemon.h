@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ class Daemon {
   ~Daemon();
 
   VGpuTable& VGpus() { return *table_; }
+  // Another number whenever a vGPU was made, removed or set. Any thread.
+  std::uint64_t VGpuChanges() const { return vgpu_changes_.load(std::memory_order_acquire); }
   GuestServer& Guests() { return *guests_; }
   ChannelServer& Channels() { return channels_; }
   const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
@@ -94,6 +97,7 @@ class Daemon {
   std::string control_test_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
+  std::atomic<std::uint64_t> vgpu_changes_{0};
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<ClientServer> clients_;
   std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back

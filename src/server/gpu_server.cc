@@ -40,7 +40,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       time_(MakeTime(false)),
       memory_(Ledger(index, info_.memory_total, reserve, Settles(swap_), swap_.bytes + swap_.file.bytes),
               info_.context_bytes),
-      timer_(loop, [this] { AdvanceTo(MonotonicNow()); }) {
+      timer_(loop, [this] { OnTime(); }) {
   if (swap_.bytes > 0)
     residency_ = std::make_unique<ResidencyServer>(loop, index, config.residency, swap_.bytes, swap_.file.bytes, vgpus_,
                                                    ResidencyHost());
@@ -138,6 +138,13 @@ std::uint64_t GpuServer::ResidentBytes(const Process& process) const {
 std::uint64_t GpuServer::PinnedBytes(const Process& process) const {
   if (!residency_) return process.memory.Current();
   return ResidencyServer::Pinned(process) + Outside(process);
+}
+
+// The timer may come early, which is nobody's delay.
+void GpuServer::OnTime() {
+  const Nanos now = MonotonicNow(), due = time_->NextDeadline();
+  if (due <= now) lateness_.Note(now - due);
+  AdvanceTo(now);
 }
 
 void GpuServer::AdvanceTo(Nanos now) {

@@ -88,6 +88,9 @@ class GpuServer {
   // What is due by then is done; else the server's own timer does it.
   void AdvanceTo(Nanos now);
 
+  // How much later than it wanted to the scheduler was called for what falls due by time.
+  const Histogram& Lateness() const { return lateness_; }
+
   // Around a measurement of the device.
   void BeginMeasurement();
   void Reconcile(const DeviceUse& measured);
@@ -131,6 +134,7 @@ class GpuServer {
  private:
   void AfterEvent(VGpu& vgpu, Nanos now);
   void NoteStandings(Nanos now);
+  void OnTime();
   void TraceMemory(VGpu& vgpu, Nanos now) const;
   void NoteActivity();
   void NoteRefusal(Process& process, std::uint64_t bytes);
@@ -157,6 +161,7 @@ class GpuServer {
   std::unique_ptr<TimeServer> time_;
   MemoryServer memory_;
   EventLoop::Timer timer_;  // the scheduler's next deadline
+  Histogram lateness_;
   std::vector<VGpu*> vgpus_;
   bool samples_ = true;  // the device told who worked, the last time
   std::uint64_t unmanaged_ = 0;

@@ -134,6 +134,7 @@ GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
   }
   report.why_gate = gpu.WhyGate();
   ReportCalls(daemon.Channels(), report);
+  report.lateness = gpu.Lateness();
   return report;
 }
 
@@ -255,14 +256,17 @@ std::vector<VGpuReport> ReportVGpus(Daemon& daemon) {
   return reports;
 }
 
-std::vector<ProcessReport> ReportProcesses(Daemon& daemon) {
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only) {
   std::vector<ProcessReport> reports;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
-      for (const Process* process : vgpu->processes) reports.push_back(ReportProcess(daemon, *vgpu, *process));
+      for (const Process* process : vgpu->processes) {
+        if (!only || process->pid == *only) reports.push_back(ReportProcess(daemon, *vgpu, *process));
+      }
     }
   }
   for (const GuestServer::Unmanaged& process : daemon.Guests().List()) {
+    if (only && process.pid != *only) continue;
     reports.push_back({.pid = process.pid,
                        .name = process.name,
                        .complete = process.complete,

@@ -51,6 +51,7 @@ struct GpuReport {
   double driver_calls_per_s = 0;
   std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;
   Histogram freeze_times, thaw_times;
+  Histogram lateness;  // of the scheduler
 };
 
 struct VGpuReport {
@@ -132,7 +133,7 @@ struct WholeReport {
 std::vector<GpuReport> ReportGpus(Daemon& daemon);
 VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu);
 std::vector<VGpuReport> ReportVGpus(Daemon& daemon);
-std::vector<ProcessReport> ReportProcesses(Daemon& daemon);
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only = {});
 std::vector<CheckReport> ReportChecks(Daemon& daemon);
 
 }  // namespace tessera::server

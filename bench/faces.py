@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""What it costs to ask a daemon with many vGPUs and processes, and what that costs its scheduling. Nothing here passes or
+fails.
+
+  bench/faces.py --build build/release [--vgpus 64] [--processes 256] [--json FILE]
+
+The processes are idle but for two, which share a GPU's time by limits, so that the scheduler has something to do every
+few milliseconds. "late" is how much later than it should it was called for that.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+
+
+def percentile(values, percent):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def timed(action, count):
+    spans = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        action()
+        spans.append(1e6 * (time.perf_counter() - begin))
+    return spans
+
+
+class Faces:
+    def __init__(self, arguments):
+        self.bin, self.lib = arguments.build / "bin", arguments.build / "lib"
+        self.vgpus, self.processes = arguments.vgpus, arguments.processes
+        self.run_dir = pathlib.Path(tempfile.mkdtemp(prefix="tessera-bench-"))
+        self.name = uuid.uuid4().hex[:12]
+        self.spec = "1x32GiB,context=16MiB"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
+        self.env.update(TESSERA_RUN_DIR=str(self.run_dir), TESSERA_SOFT=self.spec, TESSERA_SOFT_NAME=self.name)
+        self.children, self.figures = [], {}
+
+    def __enter__(self):
+        self.daemon = subprocess.Popen([self.bin / "tesserad", f"--soft={self.spec}", "--run-dir", self.run_dir],
+                                       env=self.env, stderr=subprocess.DEVNULL)
+        while subprocess.run([self.bin / "tessera", "gpus"], env=self.env, capture_output=True).returncode != 0:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_):
+        for child in self.children:
+            child.kill()
+            child.wait()
+        self.daemon.terminate()
+        self.daemon.wait()
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+        for left in pathlib.Path("/dev/shm").glob(f"*{self.name}*"):
+            left.unlink()
+
+    def report(self, what, value, unit, baseline=""):
+        self.figures[what] = {"value": value, "unit": unit, "baseline": baseline}
+        print(f"{what:<58} {value:>10} {unit:<7} {baseline}", flush=True)
+
+    # ---- who is there ----
+
+    def start(self, vgpu, *command):
+        child = subprocess.Popen([self.bin / "tessera", "run", "--soft", "--vgpu", vgpu, "--", *map(str, command)], env=self.env,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.children.append(child)
+        return child
+
+    def populate(self):
+        for i in range(self.vgpus):
+            limit = ["--compute", "0:40"] if i < 2 else []
+            subprocess.run([self.bin / "tessera", "vgpu", "create", f"v{i}", "--memory", "max:400M", *limit], env=self.env, check=True,
+                           capture_output=True)
+        busy = [self.start(f"v{i}", self.lib / "tessera" / "tessera-tenant", "--report-every", "0") for i in range(2)]
+        idle = []
+        for i in range(self.processes - 2):
+            idle.append(self.start(f"v{i % self.vgpus}", self.bin / "driver_shell"))
+            idle[-1].stdin.write("init\ncontext\n")
+            idle[-1].stdin.flush()
+        for child in idle:
+            for _ in range(2):
+                answer = json.loads(child.stdout.readline())
+                if answer["result"] != 0:
+                    raise SystemExit(f"a program does not start: {answer}")
+        for child in busy:
+            child.stdout.readline()
+
+    # ---- questions ----
+
+    def ask(self, path, headers=""):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.run_dir / "api.sock"))
+            connection.sendall(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())
+            pieces = []
+            while piece := connection.recv(1 << 16):
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    def ps(self):
+        return subprocess.run([self.bin / "tessera", "ps", "--json"], env=self.env, capture_output=True, check=True).stdout
+
+    def commands(self):
+        listed = len(json.loads(self.ps())["processes"])
+        nothing = timed(lambda: subprocess.run([self.bin / "tessera", "--version"], env=self.env, capture_output=True), 30)
+        spans = timed(self.ps, 30)
+        self.report(f"tessera ps --json, {listed} processes, p50", round(percentile(spans, 50) / 1e3, 1), "ms",
+                    f"p99 {percentile(spans, 99) / 1e3:.1f}; tessera --version {percentile(nothing, 50) / 1e3:.1f} ms")
+
+    def scrape(self):
+        spans = timed(lambda: self.ask("/metrics"), 30)
+        self.report("scrape, p50", round(percentile(spans, 50) / 1e3, 1), "ms",
+                    f"p99 {percentile(spans, 99) / 1e3:.1f}; /healthz {percentile(timed(lambda: self.ask('/healthz'), 200), 50) / 1e3:.2f} ms")
+        self.report("scrape, size", round(len(self.ask("/metrics")) / 1024), "KiB")
+
+    def files(self):
+        def whole(path):
+            fd = os.open(path, os.O_RDONLY)
+            os.read(fd, 4096)
+            os.close(fd)
+
+        path = self.run_dir / "fs/vgpus/v5/memory.current"
+        baseline = percentile(timed(lambda: whole("/proc/self/stat"), 2000), 50)
+        spans = timed(lambda: whole(path), 2000)
+        self.report("open, read and close a vGPU's file, p50", round(percentile(spans, 50)), "us",
+                    f"p99 {percentile(spans, 99):.0f}; /proc/self/stat {baseline:.0f} us")
+        with open(path, "rb", buffering=0) as file:
+            spans = timed(lambda: os.pread(file.fileno(), 4096, 0), 2000)
+        self.report("read an open one, p50", round(percentile(spans, 50)), "us", f"p99 {percentile(spans, 99):.0f}")
+        pid = (self.run_dir / "fs/vgpus/v5/procs").read_text().split()[0]
+        spans = timed(lambda: whole(self.run_dir / f"fs/processes/{pid}/0/memory.current"), 500)
+        self.report("open, read and close a process's file, p50", round(percentile(spans, 50)), "us", f"p99 {percentile(spans, 99):.0f}")
+
+    def api(self):
+        end, count = time.monotonic() + 3, 0
+        while time.monotonic() < end:
+            self.ask("/v1/vgpus/v5")
+            count += 1
+        self.report("reads of a vGPU by the API, one client, a connection each", round(count / 3), "1/s")
+        size = len(self.ask("/v1/processes"))
+        spans = timed(lambda: self.ask("/v1/processes"), 30)
+        self.report("GET /v1/processes, p50", round(percentile(spans, 50) / 1e3, 1), "ms", f"{size / 1024:.0f} KiB")
+
+    # ---- the scheduler meanwhile ----
+
+    def late(self):
+        """How often it was called in time, by upper bound in seconds."""
+        text = self.ask("/metrics").decode()
+        return {float(bound): int(count) for bound, count in
+                re.findall(r'tessera_gpu_scheduler_late_seconds_bucket\{[^}]*le="([^"]+)"\} (\d+)', text)}
+
+    def scheduling(self, what, questions):
+        stop = threading.Event()
+
+        def again(action, pause):
+            while not stop.is_set():
+                action()
+                stop.wait(pause)
+
+        threads = [threading.Thread(target=again, args=question) for question in questions]
+        before = self.late()
+        for thread in threads:
+            thread.start()
+        time.sleep(5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        after = self.late()
+        counts = {bound: after[bound] - before[bound] for bound in after}
+        total = counts[float("inf")]
+        within = lambda bound: f"{100 * counts[bound] / max(total, 1):.1f} %"
+        most = min((bound for bound in counts if counts[bound] == total), default=float("inf"))
+        self.report(f"scheduler called no more than 100 us late, {what}", within(1e-4), "", f"1 ms {within(1e-3)}, all within {most * 1e3:g} ms, of {total}")
+
+    def all(self):
+        self.populate()
+        self.scheduling("nobody asks", [])
+        file = self.run_dir / "fs/vgpus/v5/memory.current"
+        self.scheduling("people ask", [(lambda: self.ask("/metrics"), 1), (self.ps, 0.5), (file.read_text, 0.01),
+                                       (lambda: self.ask("/v1/vgpus/v5"), 0.01)])
+        self.scheduling("without a pause", [(lambda: self.ask("/metrics"), 0), (lambda: self.ask("/v1/processes"), 0),
+                                            (file.read_text, 0), (lambda: self.ask("/v1/vgpus/v5"), 0)])
+        for child in self.children[:2]:
+            child.terminate()
+        for measure in (self.commands, self.scrape, self.files, self.api):
+            measure()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=lambda text: pathlib.Path(text).resolve(), default="build/release")
+    parser.add_argument("--vgpus", type=int, default=64)
+    parser.add_argument("--processes", type=int, default=256)
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with Faces(arguments) as faces:
+        faces.all()
+        if arguments.json:
+            arguments.json.write_text(json.dumps(faces.figures, indent=1) + "\n")
+
+
+main()
