@@ -1,6 +1,7 @@
 // What commands and options there are. Help, manual, completion and the messages about wrong usage are made from this.
 #include "base/duration.h"
 #include "base/size.h"
+#include "cli/cdi.h"
 #include "cli/command_line.h"
 #include "cli/demo.h"
 #include "cli/doctor.h"
@@ -364,6 +365,37 @@ void AddTrace(CommandLine& line) {
   Does(line, trace, [&line, &choices] { return WriteTrace(line.common, choices); });
 }
 
+void AddCdi(CommandLine& line) {
+  CLI::App& cdi = AddCommand(line.app, "cdi", "Describe vGPUs to container engines",
+                             "Examples:\n  tessera cdi generate --output /etc/cdi/tessera.json");
+  cdi.require_subcommand(1);
+  CLI::App& generate =
+      AddCommand(cdi, "generate",
+                 "Write a CDI specification, by which engines give vGPUs to containers\n"
+                 "Each vGPU is a device tessera.dev/vgpu=NAME. Write it again when vGPUs were made or removed.\n"
+                 "A container gets the shim, the daemon's socket and the vGPU's name. It gets the driver from\n"
+                 "elsewhere, such as nvidia.com/gpu=0 of the NVIDIA Container Toolkit, or with --driver from this.",
+                 "Examples:\n"
+                 "  tessera cdi generate --output /etc/cdi/tessera.json\n"
+                 "  podman run --device nvidia.com/gpu=0 --device tessera.dev/vgpu=team-a IMAGE");
+  auto& choices = line.Keep<CdiChoices>();
+  generate
+      .add_option(
+          "-o,--output", choices.output,
+          "the file, which is replaced whole: /etc/cdi/NAME.json,\nor /var/run/cdi/NAME.json until the next boot "
+          "(default -\nfor stdout)")
+      ->type_name("FILE");
+  generate
+      .add_option("--vgpu", choices.vgpus, "only these, separated by commas (default: all but those\nof 'tessera run')")
+      ->type_name("VGPU")
+      ->delimiter(',')
+      ->check(Checked(CheckName));
+  generate.add_flag("--driver", choices.driver,
+                    "with the NVIDIA driver's libraries and device nodes,\nfor engines that nobody else gives them");
+  AddCommon(generate, line.common, kDaemon);
+  Does(line, generate, [&line, &choices] { return GenerateCdi(line.common, choices); });
+}
+
 void AddDoctor(CommandLine& line) {
   CLI::App& doctor = AddCommand(line.app, "doctor",
                                 "Say what this machine can and cannot enforce, and what to do\n"
@@ -456,6 +488,7 @@ void AddCommands(CommandLine& line) {
   AddEvents(line);
   AddTrace(line);
   AddReload(line);
+  AddCdi(line);
   AddDoctor(line);
   AddDemo(line);
   AddVersion(line);

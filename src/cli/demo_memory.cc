@@ -16,7 +16,7 @@ constexpr std::array<const char*, 2> kNames = {"first", "second"};
 constexpr const char* kSmallGpu = "1x1GiB";
 constexpr std::uint64_t kWantedPercent = 70;  // of the GPU's memory, each
 constexpr const char* kSeconds = "2";         // of work, each
-constexpr Nanos kPatience = 30 * kSecond;
+constexpr Nanos kMemoryPatience = 30 * kSecond;
 constexpr Nanos kTellEvery = kSecond;
 // A large GPU's memory is not moved in seconds, and pinned host memory for it has to be made first.
 constexpr Nanos kMovePatience = 180 * kSecond;
@@ -85,7 +85,7 @@ class MemoryPlay {
       if (!entered) return std::unexpected(entered.error());
       tenants[i] = *entered;
       const auto settled = [&] { return tenants[i]->story().ready || tenants[i]->ended(); };
-      if (auto r = cast_.Wait(kPatience, settled); !r) return r;
+      if (auto r = cast_.Wait(kMemoryPatience, settled); !r) return r;
       iterations_ = std::max(iterations_, tenants[i]->story().iterations);
     }
     if (auto r = cast_.Finish(); !r) return r;

@@ -35,6 +35,11 @@ class FilesTest : public testing::Test {
     EXPECT_EQ(stat((dir_ + name).c_str(), &st), 0);
     return st.st_mode & 07777;
   }
+  ino_t InodeOf(const std::string& name) const {
+    struct stat st{};
+    EXPECT_EQ(stat((dir_ + name).c_str(), &st), 0);
+    return st.st_ino;
+  }
   std::string dir_;
 };
 
@@ -111,10 +116,26 @@ TEST_F(FilesTest, SocketsHaveTheirModesAndAreRemoved) {
     const auto listeners = Listeners::Open(dir_, "no-such-group");
     ASSERT_TRUE(listeners) << listeners.error().Text();
     EXPECT_EQ(ModeOf("/client.sock"), 0666u);
+    EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
+    EXPECT_EQ(ModeOf("/programs"), 0755u);
     EXPECT_EQ(ModeOf("/api.sock"), 0600u);
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/client.sock"));
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/api.sock"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_ + "/programs"));
+}
+
+// A container has the folder mounted: it must stay the same one, and hold the socket of the daemon that serves.
+TEST_F(FilesTest, TheFolderForContainersHoldsTheSocketOfTheDay) {
+  std::filesystem::create_directory(dir_ + "/programs");
+  std::ofstream(dir_ + "/programs/client.sock") << "left over";
+  const ino_t folder = InodeOf("/programs");
+  for (int daemon = 0; daemon < 2; ++daemon) {
+    const auto listeners = Listeners::Open(dir_, "");
+    ASSERT_TRUE(listeners) << listeners.error().Text();
+    EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
+    EXPECT_EQ(InodeOf("/programs"), folder);
+  }
 }
 
 // As sd_listen_fds(3) has it, in a child because the descriptors' numbers are fixed.

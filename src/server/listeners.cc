@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "base/clock.h"
+#include "server/log.h"
 
 namespace tessera::server {
 namespace {
@@ -40,6 +41,17 @@ Result<UniqueFd> Bind(const std::string& path, int type, mode_t mode, gid_t grou
     return FailErrno("cannot give " + path + " to its group");
   if (listen(fd.Get(), SOMAXCONN) != 0) return FailErrno("cannot listen on " + path);
   return fd;
+}
+
+// client.sock under a second name, in a folder with nothing else in it: what containers are given, who must not see
+// api.sock, and in which they find the socket of the next daemon. The folder itself stays when a daemon ends, or they
+// would keep looking into one that nobody else has.
+Result<void> LinkForContainers(const std::string& run_dir) {
+  const std::string folder = run_dir + "/programs", path = folder + "/client.sock";
+  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return FailErrno("cannot make " + folder);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
+  if (link((run_dir + "/client.sock").c_str(), path.c_str()) != 0) return FailErrno("cannot make " + path);
+  return {};
 }
 
 gid_t GroupOf(const std::string& name) {
@@ -88,7 +100,11 @@ Result<Listeners> Listeners::Open(const std::string& run_dir, const std::string&
     if (!bound) return std::unexpected(bound.error());
     listeners.client = std::move(*bound);
     listeners.client_path_ = run_dir + "/client.sock";
+    listeners.linked_path_ = run_dir + "/programs/client.sock";
   }
+  // Also to a socket of the service manager's.
+  if (auto linked = LinkForContainers(run_dir); !linked)
+    log::Warn("containers cannot be given the daemon's socket: {}", linked.error().Text());
   if (!listeners.api) {
     const gid_t group = GroupOf(api_group);
     auto bound = Bind(run_dir + "/api.sock", SOCK_STREAM, group == gid_t(-1) ? 0600 : 0660, group);
@@ -103,11 +119,13 @@ Listeners::Listeners(Listeners&& other) noexcept
     : client(std::move(other.client)),
       api(std::move(other.api)),
       client_path_(std::exchange(other.client_path_, {})),
+      linked_path_(std::exchange(other.linked_path_, {})),
       api_path_(std::exchange(other.api_path_, {})) {}
 
 Listeners::~Listeners() {
-  if (!client_path_.empty()) unlink(client_path_.c_str());
-  if (!api_path_.empty()) unlink(api_path_.c_str());
+  for (const std::string& path : {client_path_, linked_path_, api_path_}) {
+    if (!path.empty()) unlink(path.c_str());
+  }
 }
 
 Result<void> Listeners::TakeActivated() {

@@ -23,14 +23,14 @@ class Listeners {
   Listeners(Listeners&& other) noexcept;
   ~Listeners();
 
-  UniqueFd client;  // SOCK_SEQPACKET, everybody
+  UniqueFd client;  // SOCK_SEQPACKET, everybody; also as <run-dir>/programs/client.sock, for containers
   UniqueFd api;     // SOCK_STREAM
 
  private:
   Listeners() = default;
   Result<void> TakeActivated();
 
-  std::string client_path_, api_path_;  // to remove at the end; empty when they are not ours
+  std::string client_path_, linked_path_, api_path_;  // to remove at the end; empty when they are not ours
 };
 
 }  // namespace tessera::server

@@ -1,14 +1,10 @@
 #include "server/state_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "base/unique_fd.h"
+#include "base/whole_file.h"
 #include "server/gpu_driver.h"
 
 namespace tessera::server {
@@ -87,16 +83,6 @@ SavedProcess ProcessFrom(const json& entry) {
   return saved;
 }
 
-bool WriteAll(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string FormatState(const SavedState& state) {
@@ -138,13 +124,7 @@ Result<SavedState> LoadState(const std::string& path) {
 }
 
 Result<void> SaveState(const std::string& path, const std::string& text) {
-  const std::string next = path + ".new";
-  const std::string hint = "make room there; after a restart the daemon has the vGPUs of the last file";
-  UniqueFd file(open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file) return FailErrno("cannot write " + next, hint);
-  if (!WriteAll(file.Get(), text) || fsync(file.Get()) != 0) return FailErrno("cannot write " + next, hint);
-  if (rename(next.c_str(), path.c_str()) != 0) return FailErrno("cannot replace " + path, hint);
-  return {};
+  return ReplaceFile(path, text, 0600, "make room there; after a restart the daemon has the vGPUs of the last file");
 }
 
 }  // namespace tessera::server

@@ -1,11 +1,10 @@
 #include "server/trace.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
 
-#include "base/unique_fd.h"
+#include "base/whole_file.h"
 #include "server/log.h"
 
 namespace tessera::server::trace {
@@ -54,21 +53,7 @@ TraceCopy Copy(Nanos since) { return ring ? ring->Copy(since) : TraceCopy{.now =
 std::string Bytes() { return ring ? ring->Bytes() : ""; }
 
 Result<void> SaveLast(const std::string& run_dir, const std::string& bytes) {
-  const std::string path = run_dir + kLastFile, next = path + ".new";
-  const UniqueFd file(open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return FailErrno("cannot write " + next);
-  for (std::string_view left = bytes; !left.empty();) {
-    const ssize_t wrote = write(file.Get(), left.data(), left.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      Error error = FailErrno("cannot write " + next).error();
-      unlink(next.c_str());
-      return std::unexpected(std::move(error));
-    }
-    left.remove_prefix(static_cast<std::size_t>(wrote));
-  }
-  if (std::rename(next.c_str(), path.c_str()) != 0) return FailErrno("cannot replace " + path);
-  return {};
+  return ReplaceFile(run_dir + kLastFile, bytes, 0600, "");
 }
 
 }  // namespace tessera::server::trace

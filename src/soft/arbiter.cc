@@ -56,7 +56,7 @@ void Grant(SharedLayout& layout, int index) {
       if (next == nullptr || turn.ticket < next->ticket) next = &turn;
     }
     if (next == nullptr) break;
-    if (next->process.pid != getpid() && !next->process.Alive()) {
+    if (next->process.pid != getpid() && !next->process.Alive(layout.pid_namespace)) {
       next->process = {};
       continue;
     }
@@ -77,7 +77,7 @@ void GrantUnlessHeld(SharedLayout& layout, int index) {
   if (device.holder != kNobody) {
     SharedTurn& turn = device.turns[device.holder];
     // One that was killed in the middle of Leave has no turn any more.
-    const bool held = turn.process.pid != 0 && turn.process.Alive();
+    const bool held = turn.process.pid != 0 && turn.process.Alive(layout.pid_namespace);
     if (!held) {
       turn.process = {};
       device.holder = kNobody;

@@ -83,8 +83,8 @@ CUresult OpenIpcHandle(Context& context, const CUipcMemHandle& handle, CUdevicep
   const auto mapping = AddressMap::Get().Lookup(opened.block);
   if (!mapping || mapping->kind != MemoryKind::kImported) opened.times = 0;
   if (opened.times == 0) {
-    const std::string path = "/proc/" + std::to_string(memory.owner.pid) + "/fd/" + std::to_string(memory.file);
-    const UniqueFd file(memory.owner.Alive() ? open(path.c_str(), O_RDWR | O_CLOEXEC) : -1);
+    const std::string path = "/proc/" + std::to_string(memory.owner.Here()) + "/fd/" + std::to_string(memory.file);
+    const UniqueFd file(memory.owner.Alive(0) ? open(path.c_str(), O_RDWR | O_CLOEXEC) : -1);
     void* block = nullptr;
     const CUresult mapped =
         file ? AllocateHost(context, MemoryKind::kImported, memory.block_bytes, 0, &block, file.Get())

@@ -16,7 +16,7 @@
 
 namespace tessera::soft {
 
-inline constexpr std::uint64_t kSharedMagic = 0x0031304646545354;
+inline constexpr std::uint64_t kSharedMagic = 0x0032304646545354;
 inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kMaxHolds = 16384;
 
@@ -82,6 +82,7 @@ struct SharedDevice {
 struct SharedLayout {
   std::atomic<std::uint64_t> magic;  // written last: all else is valid
   std::uint64_t bytes;               // sizeof(SharedLayout) of who made it: other versions differ
+  std::uint32_t pid_namespace;       // of who made it: who uses it is in that one or inside, or is not noticed to end
   Spec spec;
   char uuid[kMaxDevices][16];
   SharedMutex mutex;         // guards the slots' owners, the holds and the decision whether an allocation fits

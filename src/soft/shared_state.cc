@@ -44,7 +44,7 @@ void Clear(SharedLayout& layout, SharedSlot& slot) {
 // Frees the slots of processes that have ended. With layout.mutex held.
 void Reap(SharedLayout& layout) {
   for (SharedSlot& slot : UsedSlots(layout)) {
-    if (slot.process.pid != 0 && !slot.process.Alive()) Clear(layout, slot);
+    if (slot.process.pid != 0 && !slot.process.Alive(layout.pid_namespace)) Clear(layout, slot);
   }
 }
 
@@ -83,6 +83,7 @@ Result<void> Format(int file, const std::string& path, const Spec& spec) {
   auto* layout = static_cast<SharedLayout*>(bytes);
   layout->bytes = sizeof(SharedLayout);
   layout->spec = spec;
+  layout->pid_namespace = ProcessId::Self().pid_namespace;
   layout->mutex.Initialize();
   // Not the numbers that another state gives: what is exported may get into the hands of its processes.
   if (getrandom(&layout->next_memory, sizeof layout->next_memory, 0) != sizeof layout->next_memory) {
@@ -276,7 +277,7 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   for (const SharedSlot& slot : UsedSlots(*layout_)) {
     const SharedUse& use = slot.use[device];
     const std::uint64_t bytes = use.bytes + HeldBytesOf(*layout_, IndexOf(*layout_, slot), device);
-    const ProcessUse process = {slot.process.pid, bytes, use.contexts, use.busy, use.frozen};
+    const ProcessUse process = {slot.process.Here(), bytes, use.contexts, use.busy, use.frozen};
     if (process.pid != 0 && (process.bytes != 0 || process.contexts != 0 || process.busy != 0)) {
       processes.push_back(process);
     }
@@ -289,7 +290,7 @@ Result<void> SharedState::ForUsesOf(int device, pid_t pid,
   bool found = false;
   const std::lock_guard lock(layout_->mutex);
   for (SharedSlot& slot : UsedSlots(*layout_)) {
-    if (slot.process.pid != pid || pid == 0 || !slot.process.Alive()) continue;
+    if (pid == 0 || slot.process.Here() != pid || !slot.process.Alive(layout_->pid_namespace)) continue;
     look(slot, slot.use[device]);
     found = true;
   }

@@ -1,6 +1,8 @@
 #include "soft/shared_state.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -276,6 +278,44 @@ TEST(SharedState, ASliceEndsWithItsProcess) {
   TestProcess second(attach);
   ASSERT_TRUE(second.Hear());
   EXPECT_EQ(state->Slice(0, second.pid()), 3 * kMillisecond);
+}
+
+// As a container is: with PIDs and a /proc of its own.
+TEST(SharedState, KnowsProcessesOfInnerPidNamespaces) {
+  if (geteuid() != 0) GTEST_SKIP() << "making a PID namespace needs root";
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path(), "1GiB");
+  ASSERT_TRUE(state->Charge(0, 5 * kMiB));
+  TestProcess outer([&](TestProcess::Peer& parent) {
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return;
+    const pid_t inner = fork();
+    if (inner == 0) {
+      const bool own_proc = mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                            mount("proc", "/proc", "proc", 0, nullptr) == 0;
+      const auto mine = own_proc ? MustAttach(scratch.path(), "") : nullptr;
+      // Whom it cannot see it must not take for dead.
+      if (mine && getpid() == 1 && mine->UsedBytes(0) == 5 * kMiB && mine->Charge(0, 7 * kMiB)) parent.Say();
+      parent.Hear();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(inner, &status, 0);
+    parent.Say();
+    parent.Hear();
+  });
+  if (!outer.Hear()) GTEST_SKIP() << "no PID namespace can be had here";
+  pid_t inner = 0;
+  for (const ProcessUse& use : state->Processes(0)) {
+    if (use.bytes == 7 * kMiB) inner = use.pid;
+  }
+  EXPECT_GT(inner, 1);
+  EXPECT_EQ(kill(inner, 0), 0);
+  EXPECT_EQ(state->UsedBytes(0), 12 * kMiB);
+  EXPECT_TRUE(state->SetSlice(0, inner, kMillisecond));
+  kill(inner, SIGKILL);
+  ASSERT_TRUE(outer.Hear());
+  EXPECT_EQ(state->UsedBytes(0), 5 * kMiB);
+  EXPECT_EQ(state->SetSlice(0, inner, kMillisecond).error().code, ESRCH);
 }
 
 TEST(SoftGpu, ListsDevicesAndTheirProcesses) {

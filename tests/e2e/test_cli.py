@@ -8,7 +8,7 @@ import unittest
 
 from harness import BIN, BUILD, GIB, MIB, TENANT, SoftGpuTest, Tenant, wait_for
 
-COMMANDS = ("run", "ps", "gpus", "vgpu", "doctor", "demo", "version")
+COMMANDS = ("run", "ps", "gpus", "vgpu", "cdi", "doctor", "demo", "version")
 VGPU_COMMANDS = ("ls", "show", "create", "set", "rm")
 
 
@@ -221,7 +221,7 @@ class Reference(unittest.TestCase):
         return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, **options).stdout
 
     def paths(self):
-        return [(c,) for c in COMMANDS if c != "vgpu"] + [("vgpu", c) for c in VGPU_COMMANDS]
+        return [(c,) for c in COMMANDS if c != "vgpu"] + [("vgpu", c) for c in VGPU_COMMANDS] + [("cdi", "generate")]
 
     def test_every_command_has_help_with_examples(self):
         for path in self.paths():

@@ -1,0 +1,97 @@
+#!/bin/bash
+# Slurm's Prolog: makes a vGPU on each GPU of the job, as its comment asks for (docs/slurm.md), owned by its user.
+#
+# A job that asks for what it cannot get must not drain the node: that is written down for the task prolog, which
+# tells the user.
+# shellcheck source=deploy/slurm/common.sh
+source "$(dirname "$(readlink -f "$0")")/common.sh"
+
+[[ ${SLURM_JOB_GPUS:-} ]] || exit 0  # a job without GPUs
+
+refuse() {
+  echo "refused $(tr -cd '[:print:]' <<< "$*")" > "$record"
+  exit 0
+}
+
+# "8G" in bytes; digits and a letter are what the patterns have left.
+bytes() {
+  local number=${1%[KMGT]} letter=${1##*[0-9]}
+  case $letter in
+    K) echo $((10#$number << 10)) ;;
+    M) echo $((10#$number << 20)) ;;
+    G) echo $((10#$number << 30)) ;;
+    T) echo $((10#$number << 40)) ;;
+    *) echo $((10#$number)) ;;
+  esac
+}
+
+# Sets memory and compute by the word "tessera:memory=8G,compute=30" of the comment.
+read_comment() {
+  local words word fields field
+  read -ra words -d '' <<< "${SLURM_JOB_COMMENT:-}" || true
+  for word in "${words[@]}"; do
+    [[ $word == tessera:* ]] || continue
+    IFS=, read -ra fields <<< "${word#tessera:}"
+    for field in "${fields[@]}"; do
+      if [[ $field =~ ^memory=([0-9]{1,6}[KMGT])$ ]]; then
+        memory=${BASH_REMATCH[1]}
+        if [[ $MAX_MEMORY ]] && (($(bytes "$memory") > $(bytes "$MAX_MEMORY"))); then
+          refuse "memory=$memory is more than the $MAX_MEMORY that a job may have here"
+        fi
+      elif [[ $field =~ ^compute=([0-9]{1,3})(:[0-9]{1,3})?$ ]]; then
+        compute=${field#compute=}
+        if ((10#${BASH_REMATCH[1]} > MAX_COMPUTE)); then
+          refuse "compute=$compute is more than the $MAX_COMPUTE % that a job may be promised here"
+        fi
+      else
+        refuse "'$field' in the comment is not understood; use --comment tessera:memory=8G,compute=30"
+      fi
+    done
+  done
+}
+
+# The GPUs' numbers of "0,2-3", a word each.
+gpus_of_job() {
+  local part
+  for part in ${SLURM_JOB_GPUS//,/ }; do
+    if [[ $part =~ ^([0-9]{1,3})-([0-9]{1,3})$ ]]; then
+      seq "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+    elif [[ $part =~ ^[0-9]{1,3}$ ]]; then
+      echo "$part"
+    else
+      return 1
+    fi
+  done
+}
+
+# As the job's user, so that no other user's programs may join the vGPU: with the group that may use api.sock, for this
+# one request. Where there is no such group only root may ask, and everybody may join.
+as_user() {
+  local mode group
+  read -r mode group < <(stat -c '%a %g' "$TESSERA_RUN_DIR/api.sock")
+  if [[ $SLURM_JOB_UID == 0 || $mode != 660 ]]; then
+    "$@"
+  else
+    setpriv --reuid="$SLURM_JOB_UID" --regid="$group" --clear-groups --inh-caps=-all -- "$@"
+  fi
+}
+
+[[ ${SLURM_JOB_UID:-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_UID is no number"
+gpus=$(gpus_of_job) || fail "SLURM_JOB_GPUS is no list of GPUs"
+umask 022
+mkdir -p "$JOBS"
+rm -f "$record"
+remove_vgpus || fail "tesserad does not answer in $TESSERA_RUN_DIR; see 'systemctl status tesserad'"  # of a job requeued
+
+memory=$DEFAULT_MEMORY compute=$DEFAULT_COMPUTE
+read_comment
+names=()
+for gpu in $gpus; do
+  if ! said=$(as_user tessera vgpu create "$prefix$gpu" --gpu "$gpu" --memory "$memory" --compute "$compute" \
+    --weight "$WEIGHT" --priority "$PRIORITY" 2>&1); then
+    remove_vgpus || fail "the job's vGPUs cannot be removed"
+    refuse "${said#tessera: }"
+  fi
+  names+=("$prefix$gpu")
+done
+(IFS=,; echo "vgpus ${names[*]}") > "$record"

@@ -1,0 +1,23 @@
+// The NVIDIA driver's files that a program in a container needs, for where nothing else gives them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/cdi_spec.h"
+
+namespace tessera::cli {
+
+struct DriverFiles {
+  std::map<std::string, std::string> node_of;  // by the GPU's UUID: /dev/nvidia0
+  std::vector<std::string> nodes;              // for all GPUs: /dev/nvidiactl ...
+  std::vector<CdiMount> libraries;             // to kContainerDriver, under the names that programs load
+};
+
+// What /proc/driver/nvidia, /dev and the library folders say. `root` stands before all paths that are read, for tests.
+// ENOENT where no driver is loaded, or its libcuda.so.1 is in no usual folder.
+Result<DriverFiles> FindDriverFiles(const std::string& root = "");
+
+}  // namespace tessera::cli
