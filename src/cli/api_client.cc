@@ -1,5 +1,6 @@
 #include "cli/api_client.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -16,7 +17,8 @@ constexpr std::size_t kMaxAnswerBytes = 64 << 20;
 
 std::string StartHint() { return "start a daemon with 'tesserad', or let 'tessera run' start one"; }
 
-Result<UniqueFd> Connect(const std::string& path) {
+// `wait_s`: for room in the socket's queue, and for what is sent to be taken.
+Result<UniqueFd> Connect(const std::string& path, int wait_s) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) {
     return Fail(ENAMETOOLONG, "the socket's path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
@@ -26,7 +28,8 @@ Result<UniqueFd> Connect(const std::string& path) {
   if (!fd) return FailErrno("cannot make a socket");
   const timeval limit = {.tv_sec = ApiClient::kAnswerSeconds, .tv_usec = 0};
   setsockopt(fd.Get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  setsockopt(fd.Get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  const timeval wait = {.tv_sec = wait_s, .tv_usec = 0};
+  setsockopt(fd.Get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
   if (connect(fd.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
   if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
     return Fail(ECONNREFUSED, "no daemon answers at " + path, StartHint());
@@ -34,6 +37,7 @@ Result<UniqueFd> Connect(const std::string& path) {
   if (errno == EACCES) {
     return FailErrno("cannot open " + path, "ask to be added to the group of that socket, or use another --run-dir");
   }
+  if (errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon at " + path + " does not take the connection");
   return FailErrno("cannot connect to " + path);
 }
 
@@ -48,14 +52,27 @@ Result<void> SendAll(int fd, std::string_view bytes) {
   return {};
 }
 
-Result<std::string> ReceiveAll(int fd) {
+// Until there is something to receive.
+Result<void> Await(int fd, int stop_fd) {
+  pollfd fds[] = {{fd, POLLIN, 0}, {stop_fd, POLLIN, 0}};
+  int ready = 0;
+  do {
+    ready = poll(fds, std::size(fds), ApiClient::kAnswerSeconds * 1000);
+  } while (ready < 0 && errno == EINTR);
+  if (ready < 0) return FailErrno("cannot wait for the daemon");
+  if (ready == 0) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
+  if (fds[1].revents != 0) return Fail(ECANCELED, "the daemon was not waited for");
+  return {};
+}
+
+Result<std::string> ReceiveAll(int fd, int stop_fd) {
   std::string all;
   char piece[16384];
   for (;;) {
+    if (auto there = Await(fd, stop_fd); !there) return std::unexpected(there.error());
     const ssize_t got = recv(fd, piece, sizeof piece, 0);
     if (got == 0 || (got < 0 && errno == ECONNRESET)) return all;
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
     if (got < 0) return FailErrno("cannot read from the daemon");
     all.append(piece, got);
     if (all.size() > kMaxAnswerBytes) return Fail(EMSGSIZE, "the daemon's answer has no end");
@@ -97,7 +114,7 @@ Result<Json> ReadAnswer(const std::string& answer) {
 }
 
 Result<Json> ApiClient::Call(const std::string& method, const std::string& path, const std::string& body) const {
-  const auto socket = Connect(socket_path_);
+  const auto socket = Connect(socket_path_, stop_fd_ < 0 ? kAnswerSeconds : kStopSeconds);
   if (!socket) return std::unexpected(socket.error());
   std::string request = method + " " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\n";
   if (!body.empty()) {
@@ -105,7 +122,7 @@ Result<Json> ApiClient::Call(const std::string& method, const std::string& path,
   }
   request += "\r\n" + body;
   if (auto sent = SendAll(socket->Get(), request); !sent) return std::unexpected(sent.error());
-  const auto answer = ReceiveAll(socket->Get());
+  const auto answer = ReceiveAll(socket->Get(), stop_fd_);
   if (!answer) return std::unexpected(answer.error());
   // A daemon that is just leaving closes what waits in its queue without a word.
   if (answer->empty())
@@ -117,7 +134,7 @@ Result<Json> ApiClient::Get(const std::string& path) const { return Call("GET", 
 
 Result<void> ApiClient::Follow(const std::string& path, const std::string& type,
                                const std::function<void(std::string_view)>& take) const {
-  const auto socket = Connect(socket_path_);
+  const auto socket = Connect(socket_path_, kAnswerSeconds);
   if (!socket) return std::unexpected(socket.error());
   const std::string request =
       "GET " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\nAccept: " + type + "\r\n\r\n";

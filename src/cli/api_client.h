@@ -18,8 +18,11 @@ namespace tessera::cli {
 class ApiClient {
  public:
   static constexpr int kAnswerSeconds = 30;
+  static constexpr int kStopSeconds = 1;
 
-  explicit ApiClient(const std::string& run_dir) : socket_path_(run_dir + "/api.sock") {}
+  // With a `stop_fd`, Get, Post, Patch and Delete end with ECANCELED within kStopSeconds once that can be read.
+  explicit ApiClient(const std::string& run_dir, int stop_fd = -1)
+      : socket_path_(run_dir + "/api.sock"), stop_fd_(stop_fd) {}
 
   // The answer's JSON (null for an empty one). Codes of errors: ECONNREFUSED when no daemon answers there; what the
   // daemon's HTTP status says (ENOENT, EBUSY, EPERM …) with its own words when it refuses.
@@ -37,6 +40,7 @@ class ApiClient {
   Result<Json> Call(const std::string& method, const std::string& path, const std::string& body) const;
 
   std::string socket_path_;
+  int stop_fd_;
 };
 
 // The status and body of an HTTP answer, and the JSON or error it means. Apart for tests.

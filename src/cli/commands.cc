@@ -13,7 +13,9 @@
 #include "cli/reload.h"
 #include "cli/run.h"
 #include "cli/settings.h"
+#include "cli/settings_options.h"
 #include "cli/steer.h"
+#include "cli/top.h"
 #include "cli/trace.h"
 #include "cli/version.h"
 #include "cli/vgpu.h"
@@ -47,49 +49,6 @@ CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description
 // What `command` does when it is chosen.
 void Does(CommandLine& line, CLI::App& command, const Action& action) {
   command.callback([&line, action] { line.action = action; });
-}
-
-// Makes an option's values pass `parse`, whose error is the message.
-template <typename Parse>
-CLI::Validator Checked(Parse parse) {
-  return CLI::Validator(
-      [parse](std::string& text) {
-        const auto result = parse(text);
-        return result ? std::string() : result.error().Text();
-      },
-      "");
-}
-
-CLI::Validator IsSetting(std::string VgpuSettings::* field) {
-  return Checked([field](const std::string& text) {
-    VgpuSettings settings;
-    settings.*field = text;
-    return CheckSettings(settings);
-  });
-}
-
-void AddSettings(CLI::App& app, VgpuSettings& settings) {
-  app.add_option("--memory", settings.memory,
-                 "most GPU memory: 20G, 512M, 25% (of the GPU),\nmax (what is left; default); 20G:40G for 20 GiB on\n"
-                 "the GPU and 40 GiB in all, the rest in host memory")
-      ->type_name("LIMIT[:MAX]")
-      ->check(IsSetting(&VgpuSettings::memory));
-  app.add_option("--swap-max", settings.swap_max,
-                 "most memory that may lie in host memory (default\nmax: what there is)")
-      ->type_name("SIZE")
-      ->check(IsSetting(&VgpuSettings::swap_max));
-  app.add_option("--compute", settings.compute,
-                 "share of the GPU's time: 30 for 30 %, never less\nwhen wanted and never more; 30:100 for at least\n"
-                 "30 % and what is idle besides (default 0:100)")
-      ->type_name("REQUEST[:LIMIT]")
-      ->check(IsSetting(&VgpuSettings::compute));
-  app.add_option("--weight", settings.weight, "share of the time that nobody was promised,\n1 to 10000 (default 100)")
-      ->type_name("WEIGHT")
-      ->check(IsSetting(&VgpuSettings::weight));
-  app.add_option("--priority", settings.priority,
-                 "0 to 15 (default 8): while a vGPU of a lower\nnumber has work, those of higher ones wait")
-      ->type_name("PRIORITY")
-      ->check(IsSetting(&VgpuSettings::priority));
 }
 
 CLI::Option* AddGpu(CLI::App& app, VgpuSettings& settings) {
@@ -166,6 +125,28 @@ void AddLists(CommandLine& line) {
                               "  tessera gpus --json | jq '.gpus[].uuid'");
   AddCommon(gpus, line.common, kAll);
   Does(line, gpus, [&line] { return ListGpus(line.common); });
+}
+
+void AddTop(CommandLine& line) {
+  CLI::App& top = AddCommand(line.app, "top",
+                             "Show GPUs, vGPUs and programs as they change\n"
+                             "On a terminal, until q is pressed; h shows what keys do: freeze and thaw, priorities,\n"
+                             "settings, eviction, order and filter. With --json: one object a line.",
+                             "Examples:\n"
+                             "  tessera top\n"
+                             "  tessera top --delay 0.5\n"
+                             "  tessera top --once\n"
+                             "  tessera top --json | jq -c '{time_us, busy: [.gpus[].compute_busy_pct]}'\n"
+                             "\n"
+                             "Exit status:\n"
+                             "  0 when it was left, or with --once all was shown; 1 when it was not.");
+  auto& choices = line.Keep<TopChoices>();
+  top.add_option("-d,--delay", choices.delay_s, "how long between two looks, 0.1 to 60 (default 1)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 60.0).description(""));
+  top.add_flag("--once", choices.once, "show it once as plain text, or with --json as one\nobject");
+  AddCommon(top, line.common, kAll);
+  Does(line, top, [&line, &choices] { return Top(line.common, choices); });
 }
 
 void AddFreeze(CommandLine& line, const char* name, const char* description, const char* footer,
@@ -473,7 +454,7 @@ void AddCommands(CommandLine& line) {
       "\n"
       "Environment:\n"
       "  TESSERA_RUN_DIR  folder of the daemon's sockets, where --run-dir does not name it\n"
-      "  NO_COLOR         no colours, no redrawing\n"
+      "  NO_COLOR         no colours; no redrawing, but of 'tessera top'\n"
       "\n"
       "Files:\n"
       "  /run/tessera              folder of root's daemon; api.sock is where this program asks\n"
@@ -483,6 +464,7 @@ void AddCommands(CommandLine& line) {
   AddCommon(line.app, line.common, kAll);
   AddRun(line);
   AddLists(line);
+  AddTop(line);
   AddVgpu(line);
   AddSteering(line);
   AddEvents(line);
