@@ -1,4 +1,4 @@
-// tessera(1) from the description of the commands.
+// tessera(1) and docs/reference/cli.md from the description of the commands.
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -80,6 +80,22 @@ std::string CommandSections(const CLI::App& app, const CLI::App& root) {
 }
 
 }  // namespace
+
+std::string CommandReference(const CLI::App& app) {
+  std::string text =
+      "# Commands\n\nWhat `--help` says of each, made from the commands' own description. "
+      "[The guide](../guide.md) shows how they are used together.\n\n```text\n" +
+      app.help() + "```\n";
+  const auto add = [&text](const auto& self, const CLI::App& parent) -> void {
+    for (const CLI::App* command : VisibleCommands(parent)) {
+      if (VisibleCommands(*command).empty())
+        text += "\n## " + CommandPath(*command) + "\n\n```text\n" + command->help() + "```\n";
+      self(self, *command);
+    }
+  };
+  add(add, app);
+  return text;
+}
 
 std::string ManPage(const CLI::App& app) {
   const std::string description = app.get_description();

@@ -21,6 +21,9 @@ class HelpFormatter : public CLI::FormatterBase {
 // The manual page tessera(1) as scdoc(5) text.
 std::string ManPage(const CLI::App& app);
 
+// docs/reference/cli.md: the help of every command.
+std::string CommandReference(const CLI::App& app);
+
 // A script for bash-completion.
 std::string BashCompletion(const CLI::App& app);
 

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 #include "cli/command_line.h"
 
 namespace tessera::cli {
@@ -51,6 +55,18 @@ TEST(Reference, ManualDescribesEveryOption) {
   for (const std::string heading : {"# EXAMPLES", "# EXIT STATUS", "# ENVIRONMENT", "# FILES"}) {
     EXPECT_THAT(page, HasSubstr("\n" + heading + "\n"));
   }
+}
+
+// TESSERA_UPDATE_DOCS=1 writes it.
+TEST(Reference, TheDocumentIsOfTheseCommands) {
+  CommandLine line;
+  AddCommands(line);
+  const std::string path = TESSERA_DOCS "/reference/cli.md";
+  if (std::getenv("TESSERA_UPDATE_DOCS")) std::ofstream(path) << CommandReference(line.app);
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), CommandReference(line.app))
+      << "TESSERA_UPDATE_DOCS=1 cli_test --gtest_filter='Reference.*' makes it anew";
 }
 
 TEST(Reference, WhatIsInternalIsNotShown) {
