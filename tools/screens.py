@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""screens.py [BUILD]: makes docs/screens/*.svg, pictures of the terminal, from real runs on the soft GPU."""
+"""screens.py [BUILD]: makes docs/screens/*.svg, pictures of the terminal and of a trace, from real runs on the soft GPU.
+
+screens.py --trace FILE: the picture of the trace alone, of a run elsewhere.
+"""
+import json
 import os
 import pathlib
 import sys
 from xml.sax.saxutils import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-os.environ["TESSERA_BUILD"] = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release").resolve())
+TRACE = sys.argv[2] if sys.argv[1:2] == ["--trace"] else None
+os.environ["TESSERA_BUILD"] = str(pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else ROOT / "build/release").resolve())
 sys.path.insert(0, str(ROOT / "tests/e2e"))
 
 from harness import BIN, GIB, SoftGpuTest  # noqa: E402 (it reads the environment)
@@ -48,6 +53,44 @@ def svg(screen):
     return "\n".join([*parts, "</svg>", ""])
 
 
+SPANS = {"runs": "#8fc379", "waits: turn": "#57606f", "waits: limit": "#e2bf78", "waits: priority": "#57606f",
+         "frozen: policy": "#3f6ea8", "frozen: operator": "#ef6b73", "memory out": "#c67bdc", "memory in": "#5ab5c1"}
+
+
+def timeline(trace, seconds=0.6, width=760, label=170):
+    """The middle of a trace as a picture: what Perfetto shows of it, without Perfetto."""
+    events = trace["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    spans = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) in tracks]
+    middle = (min(e["ts"] for e in spans) + max(e["ts"] + e["dur"] for e in spans)) / 2
+    begin, scale = middle - seconds * 5e5, (width - label - MARGIN) / (seconds * 1e6)
+    rows = {track: y for y, track in enumerate(sorted(tracks))}
+    height = 2 * MARGIN + LINE * (len(rows) + 3)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+             f'font-family="DejaVu Sans,Helvetica,sans-serif" font-size="12">',
+             f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>']
+
+    def text(x, y, words, ink=INK):
+        parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{ink}">{escape(words)}</text>')
+
+    for track, row in rows.items():
+        text(MARGIN, MARGIN + LINE * row + 13, tracks[track])
+    for e in spans:
+        left, right = max(e["ts"], begin), min(e["ts"] + e["dur"], begin + seconds * 1e6)
+        if left < right:
+            parts.append(f'<rect x="{label + (left - begin) * scale:.1f}" y="{MARGIN + LINE * rows[e["pid"], e["tid"]] + 2}" '
+                         f'width="{max((right - left) * scale, 0.5):.1f}" height="{LINE - 4}" fill="{SPANS.get(e["name"], INK)}"/>')
+    y = MARGIN + LINE * len(rows) + 13
+    for tenth in range(7):
+        text(label + tenth * 1e6 * seconds / 6 * scale - (18 if tenth == 6 else 0), y, f"{tenth * seconds / 6 * 1000:.0f} ms")
+    x = MARGIN
+    for name in sorted({e["name"] for e in spans} & set(SPANS)):
+        parts.append(f'<rect x="{x}" y="{y + LINE - 10}" width="12" height="12" fill="{SPANS[name]}"/>')
+        text(x + 17, y + LINE, name)
+        x += 30 + 7 * len(name)
+    return "\n".join([*parts, "</svg>", ""])
+
+
 class Stage(SoftGpuTest):
     """A daemon and programs, by the means of the end-to-end tests."""
 
@@ -76,6 +119,19 @@ class Stage(SoftGpuTest):
         return svg(terminal.screen)
 
 
+class TraceStage(Stage):
+    def trace(self):
+        """One with a limit, in front of one of a lower class."""
+        self.start_daemon()
+        self.create("batch", compute_priority=12)
+        self.create("service", compute_priority=2, compute_limit=30)
+        for name in ("batch", "service"):
+            self.tenant_in(name, "--memory", "100M").makes_progress()
+        path = self.run_dir / "trace.json"
+        self.tessera("trace", "--for", "3s", "-o", path)
+        return timeline(json.loads(path.read_text()))
+
+
 def watch(terminal, seconds):
     """Time that the picture is to tell of."""
     for _ in range(seconds * 20):
@@ -85,13 +141,16 @@ def watch(terminal, seconds):
 def main():
     folder = ROOT / "docs/screens"
     folder.mkdir(exist_ok=True)
-    stage = Stage("top")
-    stage.setUp()
-    try:
-        (folder / "top.svg").write_text(stage.top())
-    finally:
-        stage.doCleanups()
-        stage.tearDown()
+    if TRACE:
+        (folder / "trace.svg").write_text(timeline(json.loads(pathlib.Path(TRACE).read_text())))
+        return
+    for stage, picture in ((Stage("top"), "top"), (TraceStage("trace"), "trace")):
+        stage.setUp()
+        try:
+            (folder / f"{picture}.svg").write_text(getattr(stage, picture)())
+        finally:
+            stage.doCleanups()
+            stage.tearDown()
 
 
 if __name__ == "__main__":

@@ -45,15 +45,18 @@ Result<int> WriteTrace(const Common& common, const TraceChoices& choices) {
     if (!choices.lasts.empty()) std::this_thread::sleep_for(std::chrono::nanoseconds(*span));
     path = "/v1/trace?past_ms=" + std::to_string((*span + kMillisecond - 1) / kMillisecond);
   }
-  const auto trace = api.Get(path);
-  if (!trace) return std::unexpected(trace.error());
-  const std::string text = trace->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // As the daemon wrote it: a JSON library would shorten its times.
+  std::string text;
+  const auto got = api.Follow(path, "application/json", [&text](std::string_view piece) { text += piece; });
+  if (!got) return std::unexpected(got.error());
+  const Json trace = Json::parse(text, nullptr, false);
+  if (trace.is_discarded()) return Fail(EPROTO, "the daemon's answer is cut off or no JSON", "try again");
   if (choices.output == "-") {
     Print(text);
     return 0;
   }
   if (auto written = WriteFile(choices.output, text); !written) return std::unexpected(written.error());
-  Print(choices.output + ": " + Summary(*trace) + "; open it at https://ui.perfetto.dev\n");
+  Print(choices.output + ": " + Summary(trace) + "; open it at https://ui.perfetto.dev\n");
   return 0;
 }
 

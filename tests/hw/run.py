@@ -45,7 +45,7 @@ def parse_arguments():
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                         help="of a check: llm.mode (graphs, eager), llm.loads (30,60,85), llm.variants (solo, default, "
                         "static, mps, mps60, tessera), llm.seconds, llm.small; chaos.seconds, chaos.processes; "
-                        "freeze.count; swap.gib, swap.pool_gib, swap.seconds")
+                        "freeze.count; swap.gib, swap.pool_gib, swap.seconds; faces.keep (a folder for the trace)")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")
     return parser.parse_args()
 
