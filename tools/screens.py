@@ -63,7 +63,7 @@ def timeline(trace, seconds=0.6, width=760, label=170):
     tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
     spans = [e for e in events if e["ph"] == "X" and (e["pid"], e["tid"]) in tracks]
     middle = (min(e["ts"] for e in spans) + max(e["ts"] + e["dur"] for e in spans)) / 2
-    begin, scale = middle - seconds * 5e5, (width - label - MARGIN) / (seconds * 1e6)
+    begin, scale = middle - seconds * 5e5, (width - label - 2 * MARGIN) / (seconds * 1e6)
     rows = {track: y for y, track in enumerate(sorted(tracks))}
     height = 2 * MARGIN + LINE * (len(rows) + 3)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -82,12 +82,12 @@ def timeline(trace, seconds=0.6, width=760, label=170):
                          f'width="{max((right - left) * scale, 0.5):.1f}" height="{LINE - 4}" fill="{SPANS.get(e["name"], INK)}"/>')
     y = MARGIN + LINE * len(rows) + 13
     for tenth in range(7):
-        text(label + tenth * 1e6 * seconds / 6 * scale - (18 if tenth == 6 else 0), y, f"{tenth * seconds / 6 * 1000:.0f} ms")
+        text(label + tenth * 1e6 * seconds / 6 * scale - (24 if tenth == 6 else 0), y, f"{tenth * seconds / 6 * 1000:.0f} ms")
     x = MARGIN
     for name in sorted({e["name"] for e in spans} & set(SPANS)):
         parts.append(f'<rect x="{x}" y="{y + LINE - 10}" width="12" height="12" fill="{SPANS[name]}"/>')
         text(x + 17, y + LINE, name)
-        x += 30 + 7 * len(name)
+        x += 40 + 6.5 * len(name)
     return "\n".join([*parts, "</svg>", ""])
 
 

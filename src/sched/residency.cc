@@ -12,6 +12,7 @@ namespace {
 
 // Of the mean of moves, what the last one counts for.
 constexpr Nanos kMovesRemembered = 4;
+constexpr Nanos kSlowOnesRemembered = 2;
 
 // No time and no duration is longer, so that sums of two are times.
 constexpr Nanos kLongest = kNever / 4;
@@ -124,7 +125,9 @@ void Residency::Ready(VgpuId id, Nanos now, Nanos moving) {
   // What is loaded in the middle of a turn is no measure of what a turn costs.
   if (!member->started) {
     moving = std::max<Nanos>(moving, 0);
-    member->mean_move = member->measured ? member->mean_move + (moving - member->mean_move) / kMovesRemembered : moving;
+    // A first move, for which host memory is made, takes ten times as long as the next ones: that is soon forgotten.
+    const Nanos remembered = moving < member->mean_move ? kSlowOnesRemembered : kMovesRemembered;
+    member->mean_move = member->measured ? member->mean_move + (moving - member->mean_move) / remembered : moving;
     member->last_move = moving;
     member->measured = true;
   }

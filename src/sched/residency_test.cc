@@ -140,6 +140,19 @@ TEST_F(ResidencyTest, ATurnsLengthFollowsFromTheMeasuredMove) {
   EXPECT_EQ(policy_.TurnLength(), 30 * kSecond);
 }
 
+// The first move out waits for host memory to be made; the next ones do not.
+TEST_F(ResidencyTest, AMoveThatTookLongOnceIsSoonForgotten) {
+  AddActive(1, 30);
+  AddActive(2, 30);
+  Advance(250 * kMs);
+  Obey(5 * kSecond);
+  for (int turn = 0; turn < 6; ++turn) {
+    Advance(30 * kSecond);
+    Obey(100 * kMs);
+  }
+  EXPECT_LE(policy_.TurnLength(), 5 * kSecond) << "of 0.9 s for moves of 0.1 s, after three of each";
+}
+
 TEST_F(ResidencyTest, ATurnBeginsWhenAllIsLoaded) {
   AddActive(1, 30);
   AddActive(2, 30);

@@ -41,6 +41,7 @@ NOT_RUN = {
     "tessera adopt ": "programs that nobody manages are seen on real GPUs; tests/hw/run.py --only 'steer.adopt_*'",
     "tessera freeze 4711": "likewise",
     "tessera trace --last": "nothing has gone wrong; e2e.test_trace",
+    "tessera top$": "it has keys; e2e.test_top",
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",

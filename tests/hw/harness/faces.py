@@ -205,7 +205,7 @@ def service(bench):
         bench.cli("thaw", "hw-service")
         worker.moves(20)
         worker.result()
-        tenant = bench.start_inside([bench.tessera.tenant, "--memory", "512M", "--seconds", "4"], vgpu="hw-service")
+        tenant = bench.start_inside([bench.tessera.tenant, "--memory", "256M", "--seconds", "4"], vgpu="hw-service")
         bench.line(tenant)
         bench.cli("evict", "hw-service")
         moves = bench.tessera.vgpu("hw-service")["moved_out_bytes"]
