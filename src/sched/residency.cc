@@ -12,7 +12,6 @@ namespace {
 
 // Of the mean of moves, what the last one counts for.
 constexpr Nanos kMovesRemembered = 4;
-constexpr Nanos kSlowOnesRemembered = 2;
 
 // No time and no duration is longer, so that sums of two are times.
 constexpr Nanos kLongest = kNever / 4;
@@ -117,7 +116,7 @@ void Residency::Idle(VgpuId id, Nanos now) {
   Schedule();
 }
 
-void Residency::Ready(VgpuId id, Nanos now, Nanos moving) {
+void Residency::Ready(VgpuId id, Nanos now, Nanos moving, bool typical) {
   Member* member = Find(id);
   if (member == nullptr || !member->decided.runs || member->ready()) return;
   Take(now);
@@ -125,10 +124,12 @@ void Residency::Ready(VgpuId id, Nanos now, Nanos moving) {
   // What is loaded in the middle of a turn is no measure of what a turn costs.
   if (!member->started) {
     moving = std::max<Nanos>(moving, 0);
-    // A first move, for which host memory is made, takes ten times as long as the next ones: that is soon forgotten.
-    const Nanos remembered = moving < member->mean_move ? kSlowOnesRemembered : kMovesRemembered;
-    member->mean_move = member->measured ? member->mean_move + (moving - member->mean_move) / remembered : moving;
     member->last_move = moving;
+    // What is not typical stands in for a mean until there is one.
+    const bool first = !member->measured || member->rough;
+    if (first) member->mean_move = moving;
+    if (!first && typical) member->mean_move += (moving - member->mean_move) / kMovesRemembered;
+    member->rough = first && !typical;
     member->measured = true;
   }
   Schedule();

@@ -70,8 +70,9 @@ class Residency {
 
   // What was decided for it is true: it runs, with its target resident. Its turn begins. `moving`: time since the
   // decision, from which the turn's length follows. Owed once for every decision by which an active one may run that
-  // was stopped, or gets more than it had; if another follows before that is true, once that one is true.
-  void Ready(VgpuId id, Nanos now, Nanos moving);
+  // was stopped, or gets more than it had; if another follows before that is true, once that one is true. `typical`:
+  // other moves will take about as long.
+  void Ready(VgpuId id, Nanos now, Nanos moving, bool typical = true);
 
   void Advance(Nanos now);
   Nanos NextDeadline() const { return deadline_; }  // when Advance must be called at the latest; kNever
@@ -108,6 +109,7 @@ class Residency {
 
     // How long it took until it was ready.
     bool measured = false;
+    bool rough = false;  // by nothing typical yet
     Nanos last_move = 0;
     Nanos mean_move = 0;
 

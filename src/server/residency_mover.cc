@@ -231,6 +231,7 @@ void ResidencyServer::OnMover(const wire::MoverMessage* message) {
     return Work();
   }
   if (message->type == kPoolIs) {
+    if (message->bytes > pool_) pool_grew_at_ = now;
     pool_ = message->bytes;
     pool_used_ = message->other;
     return;

@@ -170,7 +170,7 @@ void ResidencyServer::LetRun(VGpu& vgpu, Nanos now) {
     Run(*process, now);
   }
   if ((!all && !overdue) || !Active(vgpu) || std::exchange(standing.ready, true)) return;
-  policy_.Ready(vgpu.id, now, all ? now - standing.since : 0);
+  policy_.Ready(vgpu.id, now, all ? now - standing.since : 0, /*typical=*/pool_grew_at_ <= standing.since);
 }
 
 // It stays stopped. What it has in host memory may go on to the file; the mover knows that already if it moved

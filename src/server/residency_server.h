@@ -180,6 +180,7 @@ class ResidencyServer {
   Histogram moves_out_, moves_in_;  // how long it took until what was ordered of a process was done
   Nanos last_moved_ = 0;            // when the mover last said that it had
   std::uint64_t pool_ = 0, pool_used_ = 0, pool_wanted_ = 0;
+  Nanos pool_grew_at_ = 0;  // a move that waits for that takes longer than others will
   std::uint64_t file_used_ = 0;
   int file_error_ = 0;
   Nanos pool_full_until_ = 0;  // host memory that was needed was not to be had
