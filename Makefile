@@ -49,6 +49,7 @@ demo: build
 
 bench: build
 	@python3 bench/run.py --build $(RELEASE)
+	@python3 bench/faces.py --build $(RELEASE)
 
 dist: build
 	tools/dist.sh

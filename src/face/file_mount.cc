@@ -92,6 +92,7 @@ Result<void> FileMount::Impl::Mount() {
   const char* arguments[] = {"tesserad", "-o", options.c_str()};
   fuse_args args = FUSE_ARGS_INIT(3, const_cast<char**>(arguments));
   fuse_ = fuse_new(&args, &FileOperations(), sizeof(fuse_operations), &service_);
+  fuse_opt_free_args(&args);  // what it left of them is its own copy
   if (!fuse_) return Fail(EINVAL, "libfuse refuses to start: " + LastMessage());
   if (fuse_mount(fuse_, path.c_str()) != 0) {
     const std::string why = LastMessage();  // empty: fusermount3 has written to stderr itself

@@ -14,6 +14,7 @@
 #include "face/peer_stream.h"
 #include "face/tcp.h"
 #include "face/trace_json.h"
+#include "face/waiting_room.h"
 #include "server/log.h"
 #include "wire/protocol.h"
 
@@ -27,7 +28,7 @@ using nlohmann::json;
 constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr int kTcpThreads = 2;
-constexpr int kMostTcpWaiting = 32;  // connections; more are turned away
+constexpr int kMostTcpWaiting = 32;  // requests; more are turned away
 constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
     "POST "
@@ -108,41 +109,47 @@ class HttpServer::Impl : private httplib::Server {
   }
 
   ~Impl() override {
+    waiting_.reset();
+    tcp_waiting_.reset();
     eventfd_write(stop_fd_.Get(), 1);
     threads_.shutdown();
     if (tcp_threads_) tcp_threads_->shutdown();
   }
 
-  void Serve(UniqueFd socket) {
-    // Shared, because httplib's queue wants tasks that can be copied.
-    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] { Answer(std::move(*shared)); });
-  }
+  void Serve(UniqueFd socket) { waiting_->Add(std::move(socket)); }
 
   void OpenTcp(std::string token) {
     SetToken(std::move(token));
     tcp_threads_ = std::make_unique<httplib::ThreadPool>(kTcpThreads);
+    tcp_waiting_ = std::make_unique<WaitingRoom>([this](UniqueFd socket) { EnqueueTcp(std::move(socket)); });
   }
   void SetToken(std::string token) {
     std::lock_guard lock(token_mutex_);
     token_ = std::move(token);
   }
-  void ServeTcp(UniqueFd socket) {
-    if (tcp_waiting_.fetch_add(1) >= kMostTcpWaiting) {
-      tcp_waiting_.fetch_sub(1);
+  void ServeTcp(UniqueFd socket) { tcp_waiting_->Add(std::move(socket)); }
+
+ private:
+  void Enqueue(UniqueFd socket) {
+    // Shared, because httplib's queue wants tasks that can be copied.
+    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] { Answer(std::move(*shared)); });
+  }
+  void EnqueueTcp(UniqueFd socket) {
+    if (tcp_requests_.fetch_add(1) >= kMostTcpWaiting) {
+      tcp_requests_.fetch_sub(1);
       return;
     }
     tcp_threads_->enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
       Answer(std::move(*shared));
-      tcp_waiting_.fetch_sub(1);
+      tcp_requests_.fetch_sub(1);
     });
   }
-
- private:
   void Answer(UniqueFd socket) {
     PeerStream stream(std::move(socket), stop_fd_.Get());
     bool closed = false;
     stream_after.reset();
-    process_request(stream, /*close_connection=*/true, closed, nullptr);
+    // No parts of answers: a request for a thousand, each the whole, would be answered at that length.
+    process_request(stream, /*close_connection=*/true, closed, [](Request& request) { request.ranges.clear(); });
     if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
   }
   // Who came by api.sock is known by its user; others show the token.
@@ -164,7 +171,10 @@ class HttpServer::Impl : private httplib::Server {
   std::mutex token_mutex_;
   std::string token_;  // guarded by token_mutex_
   std::unique_ptr<httplib::ThreadPool> tcp_threads_;
-  std::atomic<int> tcp_waiting_{0};
+  std::atomic<int> tcp_requests_{0};
+  std::unique_ptr<WaitingRoom> tcp_waiting_;
+  std::unique_ptr<WaitingRoom> waiting_{
+      std::make_unique<WaitingRoom>([this](UniqueFd socket) { Enqueue(std::move(socket)); })};
 };
 
 void HttpServer::Impl::AddRoutes() {
@@ -260,7 +270,7 @@ void HttpServer::Impl::AddEvents() {
       return Refuse(response, {EAGAIN, "too many follow the events already", "end one of them, or ask now and then"},
                     503);
     if (request.has_header("Last-Event-ID")) after = NumberOfEventId(request.get_header_value("Last-Event-ID"));
-    stream_after = after;
+    if (request.method == "GET") stream_after = after;
     response.set_header("Cache-Control", "no-store");
     // Only the head is written here: the body is EventStreams'.
     response.set_content_provider("text/event-stream", [](std::size_t, httplib::DataSink&) { return false; });
@@ -326,7 +336,8 @@ void HttpServer::Impl::AddRefusals() {
       return HandlerResponse::Handled;
     }
     const bool has_length = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
-    if (request.method == "GET" || request.method == "DELETE" || has_length) return HandlerResponse::Unhandled;
+    if (request.method == "GET" || request.method == "HEAD" || request.method == "DELETE" || has_length)
+      return HandlerResponse::Unhandled;
     Refuse(response, {EINVAL, "the request has no body", "send a JSON object"});
     return HandlerResponse::Handled;
   });

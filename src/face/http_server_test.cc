@@ -1,5 +1,6 @@
 #include "face/http_server.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -354,6 +355,16 @@ TEST_F(HttpServerTest, WrongRequestsAreRefusedByField) {
   EXPECT_THAT(refused(R"({"compute_weight":0})"), HasSubstr("weight"));
 }
 
+// Copying such a value takes a stack as deep, which threads need not have.
+TEST_F(HttpServerTest, DeeplyNestedValuesAreRefused) {
+  constexpr std::size_t kDepth = 12'000;
+  std::string nested;
+  for (std::size_t i = 0; i < kDepth; ++i) nested += R"({"":)";
+  nested += "1" + std::string(kDepth, '}');
+  for (const char* field : {"name", "gpu", "memory_max", "compute_weight", "ephemeral", "owner_pid", "none"})
+    EXPECT_EQ(Post("/v1/vgpus", fmt::format(R"({{"{}":{}}})", field, nested)).status, 400) << field;
+}
+
 TEST_F(HttpServerTest, WrongPathsAndMethods) {
   EXPECT_EQ(Get("/v2/gpus").status, 404);
   EXPECT_EQ(Get("/v2/gpus").body.at("code"), "ENOENT");
@@ -387,6 +398,37 @@ TEST_F(HttpServerTest, EndlessHeadersEndTheConnection) {
     chunk = "X: " + std::string(4000, 'x') + "\r\n";
   EXPECT_TRUE(errno == EPIPE || errno == ECONNRESET) << strerror(errno);
   EXPECT_EQ(Get("/healthz").status, 200);
+}
+
+// Served by a few threads, each of which would wait ten seconds for a silent one.
+TEST_F(HttpServerTest, SilentClientsHoldUpNobody) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 64; ++i) silent.push_back(Connect());
+  client_.set_read_timeout(30);
+  EXPECT_EQ(Get("/healthz").status, 200);
+}
+
+TEST_F(HttpServerTest, PartsAreNotServed) {
+  const auto whole = client_.Get("/healthz");
+  for (const char* range : {"bytes=0-5", "bytes=0-0,1-1,0-,0-,0-", "bytes=5000-", "bytes=-1"}) {
+    const auto answer = client_.Get("/healthz", {{"Range", range}});
+    ASSERT_TRUE(whole && answer) << range;
+    EXPECT_EQ(answer->status, 200) << range;
+    EXPECT_EQ(answer->body, whole->body) << range;
+  }
+}
+
+TEST_F(HttpServerTest, HeadIsGetWithoutABody) {
+  for (const char* path : {"/healthz", "/metrics", "/v1/gpus"}) {
+    const auto answer = client_.Head(path);
+    ASSERT_TRUE(answer) << path;
+    EXPECT_EQ(answer->status, 200) << path;
+    EXPECT_EQ(answer->body, "") << path;
+  }
+  EXPECT_EQ(client_.Head("/nothing")->status, 404);
+  const auto events = client_.Head("/v1/events", {{"Accept", "text/event-stream"}});
+  ASSERT_TRUE(events) << "the head alone, not a stream";
+  EXPECT_EQ(events->body, "");
 }
 
 TEST_F(HttpServerTest, SlowReadersHoldUpNoProgram) {

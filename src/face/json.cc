@@ -77,9 +77,11 @@ Result<void> Read(const std::string& key, const json& value, std::optional<std::
   return {};
 }
 
-// null lifts a bound.
+// null lifts a bound. (A value is never copied here: of one that is deeply nested, that would take a deep stack.)
 Result<void> ReadBound(const std::string& key, const json& value, std::optional<std::string>& field) {
-  return Read(key, value.is_null() ? json("max") : value, field);
+  if (!value.is_null()) return Read(key, value, field);
+  field = "max";
+  return {};
 }
 
 Result<void> ReadText(const std::string& key, const json& value, std::optional<std::string>& field) {

@@ -83,7 +83,7 @@ TEST_F(TcpTest, WhoHasTheTokenMayChangeThings) {
   EXPECT_EQ(daemon_.Report("a").uid, geteuid());
 }
 
-TEST_F(TcpTest, SilentClientsHoldUpNobodyOnTheSocket) {
+TEST_F(TcpTest, SilentClientsHoldUpNobody) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 80; ++i) {  // more than wait at most
     sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(port_))};
@@ -97,6 +97,7 @@ TEST_F(TcpTest, SilentClientsHoldUpNobodyOnTheSocket) {
   const auto answer = client.Get("/v1/gpus");
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(Status("/v1/gpus", Bearer(kToken)), 200) << "nor those who come by TCP as well";
 }
 
 TEST(Tcp, AddressesAreNumbers) {

@@ -63,8 +63,9 @@ gid_t GroupOf(const std::string& name) {
 
 Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   const std::string path = run_dir + "/tesserad.lock";
-  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd) return FailErrno("cannot open " + path, kElsewhere);
+  // Whoever can read it can lock it, and so keep the next daemon out; that of an earlier version everybody can read.
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd || fchmod(fd.Get(), 0600) != 0) return FailErrno("cannot open " + path, kElsewhere);
   if (flock(fd.Get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FailErrno("cannot lock " + path, kElsewhere);
     char text[32] = {};
