@@ -1,4 +1,5 @@
 """Files, metrics, events, traces and top on a real GPU: that they tell what the GPU does, and what it costs to ask."""
+import errno
 import json
 import os
 import pathlib
@@ -8,7 +9,7 @@ import time
 
 from harness.bench import GIB, MIB
 from harness.checks import Skipped, expect
-from harness.steering import HIGH, LOW, inside, percentile, ticker, watched
+from harness.steering import HIGH, LOW, inside, native, percentile, ticker, watched
 
 UNLIMITED = 18446744073709551615
 
@@ -75,6 +76,39 @@ def gvm(bench):
     figure = (f"{after['nr_submitted_kernels']} kernels, {current >> 20} MiB; frozen it moved {moved} (+{settled} at once); "
               f"echo 1 > compute.freeze {percentile(times, 50):.2f} ms p50, {max(times):.2f} most; results right")
     expect(moved == 0, figure)
+    return figure
+
+
+@watched("faces", limit_s=60)
+def procs(bench):
+    """A pid that is written into a vGPU's procs is there from then on, as in a control group."""
+    path = _files(bench) / "vgpus/hw-procs/procs"
+    bench.vgpu("hw-procs")
+    stray = native(bench, ticker(bench))
+    stray.moves(20)
+
+    def listed():
+        rows = bench.tessera.get("/v1/processes")["processes"]
+        return next((row for row in rows if row["pid"] == stray.pid and row["channels"]), None)
+
+    bench.until(listed, "it is seen with its channels", 15, 0.2)
+    path.write_text(f"{stray.pid}\n")
+    expect(path.read_text() == f"{stray.pid}\n", f"procs reads {path.read_text()!r}")
+    row = listed()
+    expect(row["adopted"] and row["vgpu"] == "hw-procs", f"it is not adopted: {row}")
+    try:
+        path.write_text(f"{stray.pid}\n")
+        again = "nothing"
+    except OSError as error:
+        again = os.strerror(error.errno)
+    (path.parent / "compute.freeze").write_text("1")
+    stray.moved_in(0.02)
+    moved = stray.moved_in(0.3)
+    (path.parent / "compute.freeze").write_text("0")
+    stray.moves(20)
+    stray.result()
+    figure = f"{row['channels']} channels; a second time: {again}; frozen with its vGPU it moved {moved}; results right"
+    expect(again == os.strerror(errno.EBUSY) and moved == 0, figure)
     return figure
 
 
