@@ -31,10 +31,8 @@ constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // requests; more are turned away
 constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
-    "POST "
-    "/v1/vgpus, "
-    "PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, POST "
-    "/v1/processes/PID/freeze, /thaw, /evict and /adopt, and POST /v1/reload are there";
+    "POST /v1/vgpus and /v1/reload, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
+    "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
   response.status = status;

@@ -51,7 +51,7 @@ int DropCode(dl_phdr_info* library, std::size_t, void*) {
   return 0;
 }
 
-// What TCP needs of a configuration that was read again.
+// The token may be another one; where it lies is as it was when the daemon began to listen.
 Result<void> TakeToken(face::HttpServer& http, const server::Config& config, bool embedded) {
   if (config.api_listen.empty() || embedded) return {};
   auto token = face::ReadToken(config.api_token_file);
@@ -150,7 +150,7 @@ Result<void> Serve(const server::Options& options) {
   if (!http) return std::unexpected(http.error());
   if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
   control.OnReload([&options] { return LoadConfig(options.config); },
-                   [&](const server::Config& read) { return TakeToken(**http, read, options.exit_when_idle); });
+                   [&] { return TakeToken(**http, *config, options.exit_when_idle); });
   server::Background reloading(**loop);
   reload = [&control, &reloading] {
     if (reloading.Busy()) return;

@@ -275,8 +275,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .values = "path of a file, from `/`",
        .meaning =
            "the token that requests by TCP must show: one line of 16 to 256 visible characters, in a file that its "
-           "owner alone may read. Whoever has it may do all that the API can",
-       .live = true,
+           "owner alone may read. Whoever has it may do all that the API can. `tessera reload` reads the token anew",
        .set = SetApiTokenFile},
       {.name = "files.enabled",
        .standard = "true",

@@ -191,7 +191,7 @@ Result<std::vector<ConfigChange>> Control::Reload() {
   std::lock_guard lock(reloading_);
   const auto read = read_config_();
   if (!read) return std::unexpected(read.error());
-  if (auto also = also_reload_(*read); !also) return std::unexpected(also.error());
+  if (auto also = also_reload_(); !also) return std::unexpected(also.error());
   auto changes = Run([this, &read]() -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read); });
   if (!changes) return changes;
   std::string text;

@@ -51,9 +51,9 @@ class Control {
   // last (ENOENT: nothing was).
   Result<TraceCopy> Trace(Nanos past);
   Result<TraceCopy> LastTrace();
-  // How the configuration is read again, and what else than the daemon takes something of it: that comes first, and an
-  // error of it keeps all as it is. Before there are threads.
-  void OnReload(std::function<Result<Config>()> read, std::function<Result<void>(const Config&)> also) {
+  // How the configuration is read again, and what else is: that comes first, and an error of it keeps all as it is.
+  // Before there are threads.
+  void OnReload(std::function<Result<Config>()> read, std::function<Result<void>()> also) {
     read_config_ = std::move(read);
     also_reload_ = std::move(also);
   }
@@ -77,7 +77,7 @@ class Control {
   EventLoop& loop_;
   Daemon& daemon_;
   std::function<Result<Config>()> read_config_;
-  std::function<Result<void>(const Config&)> also_reload_;
+  std::function<Result<void>()> also_reload_;
   std::mutex reloading_;
 };
 

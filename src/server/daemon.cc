@@ -185,9 +185,13 @@ void Daemon::Beat() {
 
 // What led to an error of the log, and up to a second after it, is kept for 'tessera trace --last'.
 void Daemon::SaveTraceIfWrong() {
+  constexpr Nanos kSeldom = 60 * kSecond;  // where one error follows the other, the first one tells most
   const std::uint64_t errors = events::Errors();
-  if (errors == errors_seen_ || saving_trace_.Busy()) return;
+  const Nanos now = MonotonicNow();
+  if (errors == errors_seen_ || saving_trace_.Busy() || (trace_saved_at_ != 0 && now - trace_saved_at_ < kSeldom))
+    return;
   errors_seen_ = errors;
+  trace_saved_at_ = now;
   std::string bytes = trace::Bytes();
   if (bytes.empty()) return;
   saving_trace_.Start(

@@ -114,6 +114,7 @@ class Daemon {
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
   Background testing_;
   std::uint64_t errors_seen_ = 0;  // of the log, until the trace was last saved
+  Nanos trace_saved_at_ = 0;       // 0: never
   Background saving_trace_;
   StateSaver saver_;
   bool ending_ = false;

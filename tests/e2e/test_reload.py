@@ -82,6 +82,11 @@ class Reload(SoftGpuTest):
         token.write_text("b" * 32)
         self.tessera("reload")
         self.assertEqual((status("a" * 32), status("b" * 32)), (401, 200))
+        # What is left out is another value when the daemon starts again, and until then it listens.
+        self.write("")
+        self.assertEqual({c["key"]: c["live"] for c in self.json("reload")["changes"]},
+                         {"api.listen": False, "api.token_file": False})
+        self.assertEqual(status("b" * 32), 200)
 
     def test_the_manual_has_every_option(self):
         scd = pathlib.Path(__file__).resolve().parents[2] / "src/server/tesserad.8.scd"

@@ -1,5 +1,6 @@
 """Traces: a timeline of what happened on the GPUs, as Perfetto opens it."""
 import json
+import os
 import signal
 import unittest
 
@@ -102,6 +103,20 @@ class Traces(SoftGpuTest):
         self.assertTrue(any(e["type"] == "daemon.warning" for e in self.json("events")["events"]))
         self.stop_daemon()
         self.assertFalse((self.run_dir / "trace.ring").exists(), "it ended in order")
+
+    def test_an_error_keeps_what_led_to_it(self):
+        self.start_daemon()
+        for name in ("one", "two"):
+            self.create(name)
+        tenants = [self.tenant_in(name, "--memory", "600M") for name in ("one", "two")]
+        for tenant in tenants:
+            tenant.makes_progress()
+        mover = self.json("gpus")["gpus"][0]["swap"]["mover_pid"]
+        os.kill(mover, signal.SIGKILL)
+        wait_for("the trace", lambda: (self.run_dir / "trace.last").exists())
+        self.assertTrue(any(e["type"] == "daemon.error" for e in self.json("events")["events"]))
+        self.assertGreater(len(spans(self.trace("--last"), "memory out")), 0)
+        self.assertEqual((self.run_dir / "trace.last").stat().st_mode & 0o777, 0o600)
 
     def test_wrong_usage_and_no_room(self):
         self.start_daemon()
