@@ -33,6 +33,7 @@ class Access(SoftGpuTest):
         token.touch(0o600)
         token.write_text(TOKEN)
         self.start_daemon(config=f'[api]\ngroup = "{GROUP.gr_name}"\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{token}"\n')
+        wait_for("the daemon to be complete, with its files", lambda: f"serving {self.run_dir}" in self.daemon_log())
         self.uuid = self.api("GET", "/v1/gpus")[2]["gpus"][0]["uuid"]
         # Made by root for everybody, by somebody of the group, and by somebody who was of the group then.
         self.create("everybodys", memory_limit="1G")

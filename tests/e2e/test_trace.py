@@ -105,7 +105,7 @@ class Traces(SoftGpuTest):
         self.assertFalse((self.run_dir / "trace.ring").exists(), "it ended in order")
 
     def test_an_error_keeps_what_led_to_it(self):
-        self.start_daemon()
+        self.start_daemon(config='[turn]\nmin_ms = 250\nmax_ms = 1000\n')
         for name in ("one", "two"):
             self.create(name)
         tenants = [self.tenant_in(name, "--memory", "600M") for name in ("one", "two")]
