@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,8 +62,16 @@ std::uint32_t NamespaceOf(const char* pid) {
   return stat(path, &status) == 0 ? static_cast<std::uint32_t>(status.st_ino) : 0;
 }
 
-// Not kept: a child may be in another one than its parent.
-std::uint32_t OwnNamespace() { return NamespaceOf("self"); }
+// Ours, which never changes; but a child may be in another one than its parent. Asked for each process of each
+// question.
+std::uint32_t OwnNamespace() {
+  static std::atomic<std::uint32_t> own = 0;
+  static const int forgotten_by_children = pthread_atfork(nullptr, nullptr, [] { own = 0; });
+  if (forgotten_by_children != 0) return NamespaceOf("self");
+  std::uint32_t known = own.load(std::memory_order_relaxed);
+  if (known == 0) own = known = NamespaceOf("self");
+  return known;
+}
 
 // The number of a process in the innermost namespace that it is in, the last one of its NSpid line; 0 if it has ended.
 pid_t InnermostPid(const char* pid) {
