@@ -190,7 +190,8 @@ for word; do
     *) words+=("$word") ;;
   esac
 done
-exec {podman} --root "$TEST/storage" --runroot "$TEST/state" --storage-driver vfs --cgroup-manager cgroupfs \\
+# In /run, which each of them has anew, podman would take what the others run for what was there before a boot.
+exec {podman} --root "$TEST/storage" --runroot "$TEST/state" --tmpdir "$TEST/tmp" --storage-driver vfs --cgroup-manager cgroupfs \\
   --events-backend file "${{words[@]}}"
 """
 
