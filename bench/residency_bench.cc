@@ -4,7 +4,7 @@
 #include <random>
 
 #include "base/size.h"
-#include "sched/residency.h"
+#include "sched/residency/residency.h"
 
 using namespace tessera;
 using namespace tessera::sched;

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Arrows point down only: checks the #includes of src/ against the layers of docs/architecture.md."""
+"""Arrows point down only: checks the #includes of src/ against the layers of docs/architecture.md.
+
+A part is a folder of src/. A part with folders of its own lists them from the bottom up: a file may include files of
+its own folder, of folders listed before it, and of the part's own top folder (".") where that stands in the list.
+"""
 import pathlib
 import re
 import sys
 
-MAY_USE = {
+# What a part may use beside itself.
+PARTS = {
     "base": set(),
     "cuda": set(),
     "wire": {"base"},
@@ -21,6 +26,54 @@ MAY_USE = {
     "cli": {"base", "cuda", "wire", "guard"},
 }
 
+# The folders of a part, from the bottom up.
+FOLDERS = {
+    "channel": ["rm", "control", "watchdog", "self_test"],
+    "face": ["text", "files", "http", "."],
+    "guard": ["request", "gate", "supervisor", "watch"],
+    "mover": ["pool", "program", "gpu", "."],
+    "sched": ["shares", "tokens", "steering", "residency", "."],
+    "server": ["record", "loop", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",
+               "daemon"],
+    "soft": ["ptx", "shared", "device", "module", "exec", "api"],
+    "soft/ptx": [".", "syntax", "run", "op", "parse"],
+}
+
+# Files that put together what lies above them, and why.
+JOINTS = {
+    "face/tesserad.cc": "the daemon's main",
+    "soft/device/context.cc": "a context makes the engine that executes its work",
+}
+
+
+def layer_of(folder, path):
+    """The folder of FOLDERS[folder] that `path` (relative to src/) lies in."""
+    rest = pathlib.PurePath(path).relative_to(folder).parts
+    return rest[0] if len(rest) > 1 else "."
+
+
+def fault(includer, included):
+    """Why the file `includer` may not include `included`, or None; both relative to src/."""
+    part, used = includer.split("/")[0], included.split("/")[0]
+    if used not in PARTS:
+        return None
+    if part != used:
+        return None if used in PARTS[part] else f"{part} may not use {used}"
+    if "test" in pathlib.PurePath(includer).stem or "/testing/" in includer or "fuzz" in includer or "bench" in includer:
+        return None
+    for folder, order in FOLDERS.items():
+        if not (includer.startswith(folder + "/") and included.startswith(folder + "/")):
+            continue
+        above, below = layer_of(folder, includer), layer_of(folder, included)
+        if above == below:
+            continue
+        for layer in (above, below):
+            if layer not in order:
+                return f"{folder}/{layer} has no place in the order of folders"
+        if order.index(below) > order.index(above):
+            return f"{folder}/{above} may not use {folder}/{below}, which lies above it"
+    return None
+
 
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
@@ -28,14 +81,13 @@ def main():
     for path in sorted(source.rglob("*")):
         if path.suffix not in (".cc", ".h"):
             continue
-        part = path.relative_to(source).parts[0]
+        includer = str(path.relative_to(source))
+        if includer in JOINTS:
+            continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            found = re.match(r'\s*#\s*include\s+"(\w+)/', line)
-            if found and found[1] in MAY_USE and found[1] != part and found[1] not in MAY_USE.get(part, set()):
-                # The daemon's main puts the parts together.
-                if path.name == "main.cc":
-                    continue
-                wrong.append(f"{path.relative_to(source.parent)}:{number}: {part} may not use {found[1]}")
+            found = re.match(r'\s*#\s*include\s+"([\w./]+)"', line)
+            if found and "/" in found[1] and (why := fault(includer, found[1])):
+                wrong.append(f"src/{includer}:{number}: {why}")
     print("\n".join(wrong) or "includes: all arrows point down")
     return 1 if wrong else 0
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "cli/nearest.h"
-#include "cli/reference.h"
+#include "cli/reference/reference.h"
 
 namespace tessera::cli {
 namespace {

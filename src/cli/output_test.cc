@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/demo_view.h"
+#include "cli/demo/demo_view.h"
 #include "cli/list.h"
 #include "cli/vgpu.h"
 

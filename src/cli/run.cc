@@ -10,7 +10,7 @@
 #include "cli/environment.h"
 #include "cli/guard.h"
 #include "cli/json_fields.h"
-#include "guard/filter.h"
+#include "guard/supervisor/filter.h"
 
 namespace tessera::cli {
 namespace {

@@ -11,17 +11,17 @@
 #include <functional>
 
 #include "base/run_dir.h"
-#include "face/file_mount.h"
-#include "face/http_server.h"
-#include "face/tcp.h"
-#include "server/background.h"
-#include "server/control.h"
-#include "server/daemon.h"
-#include "server/events.h"
-#include "server/listeners.h"
-#include "server/log.h"
-#include "server/options.h"
-#include "server/trace.h"
+#include "face/files/file_mount.h"
+#include "face/http/http_server.h"
+#include "face/http/tcp.h"
+#include "server/config/options.h"
+#include "server/daemon/control.h"
+#include "server/daemon/daemon.h"
+#include "server/loop/background.h"
+#include "server/loop/listeners.h"
+#include "server/record/events.h"
+#include "server/record/log.h"
+#include "server/record/trace.h"
 
 namespace tessera {
 namespace {

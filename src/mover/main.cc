@@ -22,10 +22,10 @@
 
 #include "base/seqpacket.h"
 #include "base/size.h"
-#include "mover/bequest.h"
-#include "mover/cuda_gpu.h"
-#include "mover/free_memory.h"
+#include "mover/gpu/cuda_gpu.h"
 #include "mover/mover.h"
+#include "mover/pool/free_memory.h"
+#include "mover/swap_handover.h"
 
 namespace tessera::mover {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "mover/grower.h"
-#include "mover/program.h"
+#include "mover/pool/grower.h"
+#include "mover/program/program.h"
 
 namespace tessera::mover {
 

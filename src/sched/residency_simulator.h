@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/residency.h"
+#include "sched/residency/residency.h"
 
 namespace tessera::sched {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/token_scheduler.h"
+#include "sched/tokens/token_scheduler.h"
 
 namespace tessera::sched {
 

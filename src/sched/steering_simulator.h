@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/steering.h"
+#include "sched/steering/steering.h"
 
 namespace tessera::sched {
 

@@ -108,8 +108,8 @@ class Attachment {
   void WaitForRing(std::uint32_t seen, Nanos timeout);
   // Some of what the program may work on lies in host memory, and is reached over the bus.
   bool HostBacked() const { return heap_swapped_.load(std::memory_order_relaxed) > 0; }
-  bool Bounds(wire::Gate order) const;
-  Nanos Window(wire::Gate order) const;
+  bool Bounds(wire::GateOrder order) const;
+  Nanos Window(wire::GateOrder order) const;
   bool WatchesEnds() const;
 
   // With mutex_ held:

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "channel/ioctl_event.h"
+#include "channel/rm/ioctl_event.h"
 #include "shim/session.h"
 
 namespace tessera::shim {

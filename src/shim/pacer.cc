@@ -117,12 +117,12 @@ void Attachment::NoteMoves() {
 
 // Whether the queue is kept short. A closed gate that is to drain must not wait for what many submissions read over the
 // bus. Where the gate is free the channels are steered: a freeze stops whatever runs, and nobody waits for an end.
-bool Attachment::Bounds(wire::Gate order) const {
-  return order == wire::Gate::kBounded || (order == wire::Gate::kOpen && HostBacked());
+bool Attachment::Bounds(wire::GateOrder order) const {
+  return order == wire::GateOrder::kBounded || (order == wire::GateOrder::kOpen && HostBacked());
 }
 
-Nanos Attachment::Window(wire::Gate order) const {
-  return order == wire::Gate::kOpen ? kHostWindow : Page()->window_ns.load(std::memory_order_relaxed);
+Nanos Attachment::Window(wire::GateOrder order) const {
+  return order == wire::GateOrder::kOpen ? kHostWindow : Page()->window_ns.load(std::memory_order_relaxed);
 }
 
 bool Attachment::Stuck(const Gate& gate, Nanos since, Nanos now) {
@@ -141,11 +141,11 @@ CUresult Attachment::Enter(Gate& gate) {
       wire::Page* page = Page();
       seen = page->doorbell.load(std::memory_order_acquire);
       const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
-      const wire::Gate order = page->gate.load(std::memory_order_acquire);
+      const wire::GateOrder order = page->gate.load(std::memory_order_acquire);
       if (stopped_) return CUDA_SUCCESS;
       NoteMoves();
       const bool granted = !wire::IsClosed(order) && wants_sent_ && epoch != wants_epoch_;
-      if (parked_ && (granted || order == wire::Gate::kFree)) {
+      if (parked_ && (granted || order == wire::GateOrder::kFree)) {
         // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
         // pacer sees that, and says it all to the next one.
         if (!granted) Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, gpu_));
@@ -182,7 +182,7 @@ CUresult Attachment::Enter(Gate& gate) {
           page->gate_waits.fetch_add(1, std::memory_order_relaxed);
         }
         // One submission, in time that is billed as overrun: the work did not drain when the gate closed.
-        if (!parked_ && order != wire::Gate::kStopped && Stuck(gate, waited_since, now)) {
+        if (!parked_ && order != wire::GateOrder::kStopped && Stuck(gate, waited_since, now)) {
           Give(gate, 1);
           page->gate_wait_ns.fetch_add(now - waited_since, std::memory_order_relaxed);
           return CUDA_SUCCESS;
@@ -208,7 +208,7 @@ CUresult Attachment::Enter(Gate& gate) {
 
 // The ends of work matter at once only while the queue is bounded.
 bool Attachment::WatchesEnds() const {
-  const wire::Gate order = Page()->gate.load(std::memory_order_relaxed);
+  const wire::GateOrder order = Page()->gate.load(std::memory_order_relaxed);
   return wire::IsClosed(order) || Bounds(order);
 }
 
@@ -326,12 +326,13 @@ Nanos Attachment::Tick(Nanos now) {
   if (parked_) return LookWhileParked(now);
   NoteMoves();
   const std::uint32_t epoch = page->epoch.load(std::memory_order_acquire);
-  const wire::Gate order = page->gate.load(std::memory_order_acquire);
+  const wire::GateOrder order = page->gate.load(std::memory_order_acquire);
   ObserveAll(now);
   if (wire::IsClosed(order)) {
     CloseAll();
     CoverAll(now, false);
-    if (!AllDrained()) return order == wire::Gate::kStopped ? kOpenTick : kDrainTick;  // nothing ends while all stands
+    if (!AllDrained())
+      return order == wire::GateOrder::kStopped ? kOpenTick : kDrainTick;  // nothing ends while all stands
     const Nanos ended = LastReached();
     Park();
     Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, gpu_));
@@ -341,7 +342,7 @@ Nanos Attachment::Tick(Nanos now) {
   const std::int64_t submitted = Submitted();
   const Nanos grace = page->idle_grace_ns.load(std::memory_order_relaxed);
   Nanos tick = Bounds(order) ? kBoundedTick : kOpenTick;
-  if (order == wire::Gate::kFree && grace < kOpenTick) tick = std::max(grace / kLooksInGrace, kBoundedTick);
+  if (order == wire::GateOrder::kFree && grace < kOpenTick) tick = std::max(grace / kLooksInGrace, kBoundedTick);
   if (submitted != tick_submitted_) {
     tick_submitted_ = submitted;
     last_activity_ = now;
@@ -458,7 +459,7 @@ void Attachment::MindDaemon(Nanos now) {
     page.memory_returned = attachment.memory_returned_.load();
     page.memory_credit_keep = UINT64_MAX >> 1;
     page.idle_grace_ns = kNever;
-    page.gate = block ? wire::Gate::kClosed : wire::Gate::kOpen;
+    page.gate = block ? wire::GateOrder::kClosed : wire::GateOrder::kOpen;
     page.epoch.fetch_add(2);
     attachment.Adopt(&page);
     if (block) {
@@ -476,7 +477,7 @@ void Attachment::Stop() {
   std::lock_guard lock(mutex_);
   stopped_ = true;
   // Threads that still submit while the process ends must not wait.
-  fallback_.gate = wire::Gate::kOpen;
+  fallback_.gate = wire::GateOrder::kOpen;
   fallback_.epoch.fetch_add(1);
 }
 

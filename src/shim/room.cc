@@ -67,13 +67,14 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
       std::lock_guard holding(holding_);
       if (!swaps_) continue;
       wire::Page* page = Page();
-      wire::Roomed answer;
+      wire::RoomGranted answer;
       wire::Header header;
       const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, gpu_), answer, header);
       // What the driver has left is the next mover's, without which nothing could make room. Once it is clear that no
       // daemon comes there is nobody to leave it to.
       const bool alone = !asked && page == &fallback_;
-      if (asked ? answer.bytes >= bytes : alone && page->gate.load(std::memory_order_relaxed) == wire::Gate::kOpen) {
+      if (asked ? answer.bytes >= bytes
+                : alone && page->gate.load(std::memory_order_relaxed) == wire::GateOrder::kOpen) {
         room_held_ += bytes;
         return true;
       }
@@ -91,7 +92,7 @@ bool Attachment::TakeRoom(std::uint64_t bytes) {
 
 bool Attachment::Recall() {
   if (!swaps_) return false;
-  wire::Roomed answer;
+  wire::RoomGranted answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = 0}, gpu_), answer, header);
   MindDaemon(MonotonicNow());
@@ -100,7 +101,7 @@ bool Attachment::Recall() {
 
 bool Attachment::AskForLine(UniqueFd* line) {
   if (!swaps_) return false;
-  wire::Lined answer;
+  wire::LineOpened answer;
   wire::Header header;
   return Session::Instance().Ask(wire::Make(wire::Line{}, gpu_), answer, header, {line, 1}) && *line;
 }

@@ -15,7 +15,7 @@ inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", 
 inline constexpr std::uint32_t kPageBytes = 4096;
 
 // What the gate in front of every submission does.
-enum class Gate : std::uint32_t {
+enum class GateOrder : std::uint32_t {
   kClosed = 0,   // wait for the token
   kBounded = 1,  // submit, but keep what is queued below Page::window_ns: others wait for the GPU, or a limit applies
   kOpen = 2,     // submit freely
@@ -23,7 +23,7 @@ enum class Gate : std::uint32_t {
   kStopped = 4,  // as kClosed, and nothing that waits is let through: the channels stand still, and memory may be moved
 };
 
-constexpr bool IsClosed(Gate gate) { return gate == Gate::kClosed || gate == Gate::kStopped; }
+constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
 struct Page {
   // Constant from the moment the daemon hands the page out.
@@ -34,7 +34,7 @@ struct Page {
   // Orders: written by the daemon, read in front of every submission. An order is complete when `epoch` changes:
   // the daemon stores the fields, then increments `epoch` (release), then `doorbell`, and wakes the futex on it.
   alignas(64) std::atomic<std::uint32_t> epoch{0};
-  std::atomic<Gate> gate{Gate::kClosed};
+  std::atomic<GateOrder> gate{GateOrder::kClosed};
   std::atomic<std::int64_t> window_ns{0};      // bound on the queued work while kBounded
   std::atomic<std::int64_t> idle_grace_ns{0};  // without work for this long: send Idle
 
@@ -82,7 +82,7 @@ struct Page {
 };
 
 static_assert(sizeof(Page) <= kPageBytes);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Gate>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<GateOrder>::is_always_lock_free);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, doorbell) == 128 && offsetof(Page, memory_max) == 192);
 static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 512);
 

@@ -31,8 +31,8 @@ enum class Type : std::uint16_t {
   kQuery = 9,      // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
   kObject = 10,    // what the process did to an object that leads to its channels; no answer. Needs kHello only
   kGuard = 11,     // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
-  kRoom = 13,      // GPU memory is needed that the process has no room for; answered by kRoomed
-  kLine = 14,      // the line to the mover broke: another one; answered by kLined
+  kRoom = 13,      // GPU memory is needed that the process has no room for; answered by kRoomGranted
+  kLine = 14,      // the line to the mover broke: another one; answered by kLineOpened
   kExport = 15,    // memory for other programs, with up to 16 of its descriptors; answered by kExported or kRefused
   kUnexport = 16,  // no more of it; answered by kExported
   kImport = 17,    // memory that another program exported; answered by kImported or kRefused
@@ -43,8 +43,8 @@ enum class Type : std::uint16_t {
   kAttached = 67,
   kReserved = 68,
   kView = 69,
-  kRoomed = 70,
-  kLined = 71,
+  kRoomGranted = 70,
+  kLineOpened = 71,
   kExported = 72,
   kImported = 73,
 };
@@ -129,8 +129,8 @@ struct Room {
   std::uint64_t bytes = 0;
 };
 
-struct Roomed {
-  static constexpr Type kType = Type::kRoomed;
+struct RoomGranted {
+  static constexpr Type kType = Type::kRoomGranted;
   std::uint64_t bytes = 0;  // what was asked for, or 0
   std::uint32_t wait =
       0;  // with 0 bytes: 1 if it is being made; then it comes as credit in the page, and the bell rings
@@ -141,8 +141,8 @@ struct Line {
   static constexpr Type kType = Type::kLine;
 };
 
-struct Lined {
-  static constexpr Type kType = Type::kLined;  // the line comes along (descriptor)
+struct LineOpened {
+  static constexpr Type kType = Type::kLineOpened;  // the line comes along (descriptor)
 };
 
 // The name of exported memory: random, and whoever of the user knows it gets the memory.
@@ -254,7 +254,7 @@ struct View {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
-static_assert(sizeof(Room) == 8 && sizeof(Roomed) == 16);
+static_assert(sizeof(Room) == 8 && sizeof(RoomGranted) == 16);
 static_assert(sizeof(Attach) == 48 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
 static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
               sizeof(Released) == 16);

@@ -71,7 +71,7 @@ TEST(Protocol, LongTextIsCutAndTerminated) {
 
 TEST(Page, StartsClosed) {
   Page page;
-  EXPECT_EQ(page.gate.load(), Gate::kClosed);
+  EXPECT_EQ(page.gate.load(), GateOrder::kClosed);
   EXPECT_EQ(page.magic, kPageMagic);
 }
 

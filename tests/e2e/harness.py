@@ -321,7 +321,7 @@ class SoftGpuTest(TesseraTest):
     """On a soft GPU that no other test sees."""
 
     SPEC = "1x4GiB"
-    CONTEXT_BYTES = 64 * MIB  # of each context on a soft GPU (soft/spec.h)
+    CONTEXT_BYTES = 64 * MIB  # of each context on a soft GPU (soft/shared/spec.h)
 
     RUN_FLAGS = ("--soft",)
 

@@ -1,5 +1,5 @@
 // Calls of NVIDIA's resource manager (RM) made by hand, past CUDA and past whatever is preloaded: what a hostile
-// program can do. Layouts and numbers are those of src/channel/driver_abi.h. C++20.
+// program can do. Layouts and numbers are those of src/channel/rm/driver_abi.h. C++20.
 #pragma once
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "channel/driver_abi.h"
+#include "channel/rm/driver_abi.h"
 
 namespace abi = tessera::channel::abi;
 

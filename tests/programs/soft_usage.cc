@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "base/clock.h"
-#include "soft/shared_state.h"
+#include "soft/shared/shared_state.h"
 
 int main() {
   using namespace tessera;

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "channel/driver_abi.h"
-#include "channel/object_table.h"
-#include "channel/rm_file.h"
+#include "channel/rm/driver_abi.h"
+#include "channel/rm/object_table.h"
+#include "channel/rm/rm_file.h"
 
 namespace tessera::channel {
 

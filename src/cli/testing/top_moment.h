@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/size.h"
-#include "cli/top_snapshot.h"
+#include "cli/top/top_snapshot.h"
 
 namespace tessera::cli::top {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "guard/requests.h"
+#include "guard/request/requests.h"
 
 namespace tessera::guard {
 namespace {

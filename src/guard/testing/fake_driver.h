@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "guard/kernel_boundary.h"
+#include "guard/gate/kernel_boundary.h"
 
 namespace tessera::guard {
 

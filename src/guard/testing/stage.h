@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "guard/supervisor.h"
+#include "guard/supervisor/supervisor.h"
 #include "guard/testing/fake_driver.h"
 #include "guard/testing/tenant.h"
 

@@ -12,7 +12,7 @@
 #include <cstdlib>
 
 #include "base/seqpacket.h"
-#include "guard/filter.h"
+#include "guard/supervisor/filter.h"
 
 namespace tessera::guard {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/unique_fd.h"
-#include "channel/driver_abi.h"
+#include "channel/rm/driver_abi.h"
 
 namespace tessera::guard {
 

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "mover/gpu.h"
+#include "mover/pool/gpu.h"
 #include "wire/line.h"
 
 namespace tessera::mover {

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "mover/cuda_library.h"
-#include "mover/swap_file.h"
+#include "mover/gpu/cuda_library.h"
+#include "mover/pool/swap_file.h"
 #include "wire/line.h"
 #include "wire/mover.h"
 

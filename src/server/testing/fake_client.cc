@@ -154,7 +154,7 @@ bool FakeClient::TakeToken() {
   Send(wire::Wants{});
   while (WaitForOrder(seen)) {
     seen = Epoch();
-    if (page_->gate.load() != wire::Gate::kClosed) return true;
+    if (page_->gate.load() != wire::GateOrder::kClosed) return true;
   }
   return false;
 }

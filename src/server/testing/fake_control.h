@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "channel/control.h"
+#include "channel/control/control.h"
 
 namespace tessera::server {
 

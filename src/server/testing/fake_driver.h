@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "base/size.h"
-#include "server/gpu_driver.h"
+#include "server/devices/gpu_driver.h"
 
 namespace tessera::server {
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "server/gpu_server.h"
+#include "server/gpu/gpu_server.h"
 #include "server/testing/fake_control.h"
 #include "server/testing/fake_driver.h"
 
@@ -20,7 +20,7 @@ class SteeredGpuTest : public testing::Test {
 
   struct Member {
     Member(pid_t pid, VGpu& vgpu) : process(std::move(*SharedPage::Create(0)), pid), vgpu(vgpu) {}
-    wire::Gate Order() const { return process.page->gate.load(); }
+    wire::GateOrder Order() const { return process.page->gate.load(); }
     Process process;
     VGpu& vgpu;
   };
@@ -84,7 +84,7 @@ class SteeredGpuTest : public testing::Test {
     return member;
   }
   // As a program does: where the gate is free it says so, else it asks.
-  void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::Gate::kFree); }
+  void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::GateOrder::kFree); }
   void Rests(Member& member) { gpu_.Idle(member.process, MonotonicNow()); }
 
   // Lets time pass until `holds`; false if that takes more than five seconds.

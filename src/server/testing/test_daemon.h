@@ -5,9 +5,9 @@
 #include <string>
 #include <thread>
 
-#include "server/control.h"
-#include "server/daemon.h"
-#include "server/listeners.h"
+#include "server/daemon/control.h"
+#include "server/daemon/daemon.h"
+#include "server/loop/listeners.h"
 #include "server/testing/fake_client.h"
 #include "server/testing/fake_driver.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "soft/ptx/half.h"
+#include "soft/ptx/op/half.h"
 #include "soft/ptx/testing.h"
 
 namespace tessera::soft::ptx::testing {

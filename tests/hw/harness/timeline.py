@@ -1,4 +1,4 @@
-"""How memory was moved, step by step, by what the daemon logs of it at debug level (src/server/residency_trace.h)."""
+"""How memory was moved, step by step, by what the daemon logs of it at debug level (src/server/swap/residency_trace.h)."""
 import re
 from typing import NamedTuple
 

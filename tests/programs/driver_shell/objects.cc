@@ -5,7 +5,7 @@
 
 #include <cstdarg>
 
-#include "channel/driver_abi.h"
+#include "channel/rm/driver_abi.h"
 #include "shell.h"
 
 namespace abi = tessera::channel::abi;

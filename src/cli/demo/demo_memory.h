@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "base/result.h"
+#include "cli/common.h"
+#include "cli/demo/demo_view.h"
+#include "cli/json.h"
+
+namespace tessera::cli {
+
+// The demo's act about memory: two programs that each want most of a GPU, first without Tessera, then with it.
+struct MemoryAct {
+  struct Program {
+    std::string died_of;  // without Tessera; empty: it finished
+    bool verified = false;
+    std::uint64_t moved_out_bytes = 0, moved_in_bytes = 0;
+    std::uint64_t moving_us = 0;
+  };
+
+  std::string skipped;  // why it was not played; empty: it was
+  std::string device;
+  std::uint64_t gpu_bytes = 0;
+  std::uint64_t wanted_bytes = 0;  // by each program
+  double seconds = 0;              // that both together took under Tessera
+  std::array<Program, 2> programs;
+
+  bool Right() const { return !skipped.empty() || (programs[0].verified && programs[1].verified); }
+};
+
+// On a GPU and with a daemon of its own; a soft GPU is a small one, so that everything is over in seconds.
+Result<MemoryAct> PlayMemory(Common common, DemoView& view);
+
+// Host memory for two programs that want so much each of `gpu`, one of GET /v1/gpus: all that the GPU does not hold of
+// that, of their contexts and the mover's, and some to move with. Bytes.
+std::uint64_t HostMemoryNeeded(const Json& gpu, std::uint64_t wanted);
+
+Json JsonOf(const MemoryAct& act);
+void PrintAct(const MemoryAct& act);
+
+}  // namespace tessera::cli

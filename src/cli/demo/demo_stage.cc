@@ -1,0 +1,105 @@
+#include "cli/demo/demo_stage.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/unique_fd.h"
+#include "cli/daemon.h"
+#include "cli/json_fields.h"
+#include "cli/nvml.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int kFarewellMilliseconds = 5000;
+
+// The node's own is not for the demo. Host memory is taken only as it is needed.
+constexpr const char* kConfig = "[swap]\nsize = \"90%\"\n";
+
+bool HasRealGpu() {
+  const auto nvml = AskNvml();
+  return nvml && !nvml->gpus.empty();
+}
+
+// A soft GPU of the demo's own, so that programs on the user's do not take part. The daemon and the tenants inherit it.
+std::string SoftName() { return "demo-" + std::to_string(getpid()); }
+
+void EndDaemon(int pid) {
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return;
+  kill(pid, SIGTERM);
+  pollfd end = {.fd = process.Get(), .events = POLLIN, .revents = 0};
+  if (poll(&end, 1, kFarewellMilliseconds) == 0) kill(pid, SIGKILL);
+}
+
+}  // namespace
+
+Result<DemoStage> DemoStage::Set(const Common& common) {
+  DemoStage stage;
+  stage.common_ = common;
+  stage.common_.soft = common.soft || !HasRealGpu();
+  if (stage.common_.soft) setenv("TESSERA_SOFT_NAME", SoftName().c_str(), 1);
+  std::string folder = (std::filesystem::temp_directory_path() / "tessera-demo-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    return FailErrno("cannot make a folder like " + folder, "set TMPDIR to one that can be written");
+  stage.common_.run_dir = folder;
+  if (auto started = stage.StartDaemon(); !started) return std::unexpected(started.error());
+  return stage;
+}
+
+DemoStage::DemoStage(DemoStage&& other) noexcept
+    : common_(std::exchange(other.common_, {})),
+      daemon_pid_(std::exchange(other.daemon_pid_, 0)),
+      device_name_(std::move(other.device_name_)),
+      device_uuid_(std::move(other.device_uuid_)),
+      memory_bytes_(other.memory_bytes_) {}
+
+DemoStage::~DemoStage() {
+  if (daemon_pid_ > 0) EndDaemon(daemon_pid_);
+  std::error_code ignored;
+  if (!common_.run_dir.empty()) std::filesystem::remove_all(common_.run_dir, ignored);
+  if (common_.soft) {
+    std::filesystem::remove("/dev/shm/tessera-soft-" + std::to_string(geteuid()) + "-" + SoftName(), ignored);
+  }
+}
+
+Result<void> DemoStage::StartDaemon() {
+  common_.config = common_.run_dir + "/demo.toml";
+  if (!(std::ofstream(common_.config) << kConfig << std::flush)) return FailErrno("cannot write " + common_.config);
+  const auto daemon = EnsureDaemon(common_);
+  if (!daemon) return std::unexpected(daemon.error());
+  daemon_pid_ = daemon->pid;
+  const auto answer = client().Get("/v1/gpus");
+  if (!answer) return std::unexpected(answer.error());
+  const Json& gpus = Field(*answer, "gpus");
+  if (gpus.empty()) return Fail(ENODEV, "the daemon has no GPU", "see 'tessera doctor'");
+  device_name_ = TextField(gpus[0], "name");
+  device_uuid_ = TextField(gpus[0], "uuid");
+  memory_bytes_ = IntegerField(gpus[0], "memory_total_bytes");
+  return {};
+}
+
+Variables DemoStage::WithoutTessera() const {
+  if (!common_.soft) return {};
+  const std::filesystem::path driver = Installation::Find().SoftDriver();
+  Variables variables = {{"LD_LIBRARY_PATH", driver.parent_path().string()}};
+  if (!common_.soft_spec.empty()) variables.emplace_back("TESSERA_SOFT", common_.soft_spec);
+  return variables;
+}
+
+ProgramPlace DemoStage::PlaceIn(const std::string& name) const {
+  return {.installation = Installation::Find(),
+          .run_dir = common_.run_dir,
+          .vgpus = {name},
+          .gpu_uuids = {device_uuid_},
+          .soft = common_.soft,
+          .soft_spec = common_.soft_spec};
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,158 @@
+#include "cli/doctor/doctor_steering.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cli/api_client.h"
+#include "cli/child.h"
+#include "cli/installation.h"
+#include "cli/json_fields.h"
+#include "cli/output.h"
+#include "guard/supervisor/filter.h"
+
+namespace tessera::cli {
+namespace {
+
+// As the daemon calls them.
+constexpr const char* kChannels = "channel control";
+constexpr const char* kKernelGate = "kernel gate";
+
+constexpr int kNoGpu = 2;  // exit status of the channel test
+
+bool Works(const std::vector<Finding>& findings, const std::string& subject) {
+  return std::ranges::any_of(
+      findings, [&](const Finding& finding) { return finding.subject == subject && finding.verdict == Verdict::kOk; });
+}
+
+void AskDaemonForFindings(std::vector<Finding>& findings, const Common& common) {
+  const auto answer = ApiClient(common.RunDirectory()).Get("/v1/doctor");
+  if (!answer) {
+    findings.push_back({Verdict::kWarn, kChannels, "the daemon does not say: " + answer.error().message,
+                        answer.error().hint.empty() ? "see its log" : answer.error().hint});
+    return;
+  }
+  for (Finding& finding : SteeringFindings(*answer)) findings.push_back(std::move(finding));
+}
+
+void TryChannels(std::vector<Finding>& findings, const Common& common) {
+  const Installation installation = Installation::Find();
+  std::vector<std::string> words = {installation.ChannelTest()};
+  // Not under a shim, should we be inside a vGPU ourselves.
+  Variables variables = {{"LD_PRELOAD", ""}};
+  if (common.soft) {
+    words.emplace_back("--soft");
+    variables.emplace_back("TESSERA_REAL_LIBCUDA", installation.SoftDriver());
+    if (!common.soft_spec.empty()) variables.emplace_back("TESSERA_SOFT", common.soft_spec);
+  }
+  auto test = Child::Start(words, variables);
+  if (!test) {
+    findings.push_back({Verdict::kWarn, kChannels, "not tried: " + test.error().message, "install Tessera anew"});
+    return;
+  }
+  const std::string line = LastLine(test->ReadToEnd());
+  findings.push_back(ChannelFinding(line, test->Wait()));
+}
+
+Finding NotEnforced(bool channels, bool kernel_gate) {
+  const std::string others = "OpenCL, Vulkan, programs that call the kernel driver themselves";
+  if (kernel_gate) {
+    return {Verdict::kWarn, "not enforced",
+            "memory of " + others + ", unless run with --enforce kernel" +
+                (channels ? "" : "; a kernel that runs is not interrupted"),
+            "run such programs with --enforce kernel"};
+  }
+  if (channels) {
+    return {Verdict::kWarn, "not enforced", "memory of " + others,
+            "do not give such programs the GPU, or leave memory for them"};
+  }
+  return {Verdict::kWarn, "not enforced", others + "; a kernel that runs is not interrupted",
+          "do not give such programs the GPU, or leave memory and time for them"};
+}
+
+}  // namespace
+
+std::vector<Finding> SteeringFindings(const Json& answer) {
+  std::vector<Finding> findings;
+  for (const Json& check : Field(answer, "checks")) {
+    const bool ok = BoolField(check, "ok");
+    const std::string hint = TextField(check, "hint");
+    findings.push_back({ok ? Verdict::kOk : Verdict::kWarn, TextField(check, "name", "daemon"),
+                        TextField(check, "text", "no details"),
+                        ok             ? ""
+                        : hint.empty() ? "see the daemon's log"
+                                       : hint});
+  }
+  return findings;
+}
+
+Finding ChannelFinding(const std::string& line, int status) {
+  const Json result = Json::parse(line, nullptr, false);
+  if (status == 0 && BoolField(result, "ok")) {
+    return {Verdict::kOk, kChannels,
+            "a program at work was taken off the GPU in " + FormatMicroseconds(IntegerField(result, "freeze_us")) +
+                ", and put back in " + FormatMicroseconds(IntegerField(result, "thaw_us")),
+            ""};
+  }
+  const std::string instead = "time is divided between kernels instead, by the gate";
+  if (status == kNoGpu) return {Verdict::kWarn, kChannels, "not tried: the channel test finds no GPU", instead};
+  const std::string step = TextField(result, "step");
+  const std::string why = TextField(result, "why", line.empty() ? "exit status " + std::to_string(status) : line);
+  return {Verdict::kWarn, kChannels, "does not work here" + (step.empty() ? "" : ", at " + step) + ": " + why, instead};
+}
+
+Finding TryKernelGate(const std::function<Result<UniqueFd>()>& install_filter) {
+  const std::string otherwise = "memory limits hold for programs that use the CUDA driver library only";
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {Verdict::kWarn, kKernelGate, "not tried: no pipe can be made", otherwise};
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const pid_t child = fork();
+  if (child < 0) return {Verdict::kWarn, kKernelGate, "not tried: no process can be started", otherwise};
+  if (child == 0) {
+    const auto listener = install_filter();
+    if (!listener) (void)!write(write_end.Get(), listener.error().message.data(), listener.error().message.size());
+    _exit(listener ? 0 : 1);
+  }
+  write_end.Reset();
+  // One piece: it is shorter than what a pipe takes at once, and there is nothing but the end after it.
+  char why[512];
+  const ssize_t length = read(read_end.Get(), why, sizeof why);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    return {Verdict::kOk, kKernelGate, "programs can be put behind it: tessera run --enforce kernel", ""};
+  }
+  return {Verdict::kWarn, kKernelGate, length > 0 ? std::string(why, length) : "the try ended without a word",
+          otherwise};
+}
+
+void CheckSteering(std::vector<Finding>& findings, const Common& common, bool daemon) {
+  if (daemon) {
+    AskDaemonForFindings(findings, common);
+  } else if (CanRun(findings)) {
+    TryChannels(findings, common);
+  } else {
+    return;  // without a device there is nothing to steer
+  }
+  // The soft GPU is no kernel driver.
+  const bool said = std::ranges::find(findings, kKernelGate, &Finding::subject) != findings.end();
+  if (!common.soft && !said) findings.push_back(TryKernelGate(guard::InstallFilter));
+}
+
+void CheckEnforcement(std::vector<Finding>& findings) {
+  const bool channels = Works(findings, kChannels);
+  const bool kernel_gate = Works(findings, kKernelGate);
+  findings.push_back({Verdict::kOk, "memory",
+                      "limits hold for programs that use the CUDA driver library, as all CUDA runtimes do", ""});
+  findings.push_back({Verdict::kOk, "compute",
+                      channels ? "shares, limits and priorities hold, also in the middle of a kernel"
+                               : "shares and limits hold for the same programs, between kernels",
+                      ""});
+  findings.push_back(NotEnforced(channels, kernel_gate));
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,122 @@
+#include "face/files/vgpu_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "face/files/file_value.h"
+
+namespace tessera::face {
+namespace {
+namespace of_vgpu {  // because the two kinds of files have much the same names
+
+using server::Control;
+using server::VGpuReport;
+using server::VGpuRequest;
+
+constexpr mode_t kReadOnly = 0444, kReadWrite = 0644;
+
+std::string Line(std::uint64_t number) { return fmt::format("{}\n", number); }
+
+// Percent, without decimals that are zero.
+std::string Line(double percent) { return fmt::format("{:.6g}\n", percent); }
+
+// A write of one field of a vGPU, in the words of the API.
+template <std::optional<std::string> VGpuRequest::* field>
+Result<void> Set(Control& control, const VGpuReport& vgpu, std::string_view value) {
+  VGpuRequest request;
+  request.*field = std::string(value);
+  if (auto changed = control.Change(vgpu.name, request); !changed) return std::unexpected(changed.error());
+  return {};
+}
+
+Result<void> SetComputeMax(Control& control, const VGpuReport& vgpu, std::string_view value) {
+  return Set<&VGpuRequest::compute_limit>(control, vgpu, value == "max" ? "100" : value);
+}
+
+Result<void> SetFrozen(Control& control, const VGpuReport& vgpu, std::string_view value) {
+  const auto frozen = OnOrOff(value);
+  if (!frozen) return std::unexpected(frozen.error());
+  return control.FreezeVGpu(vgpu.name, *frozen);
+}
+
+Result<void> Adopt(Control& control, const VGpuReport& vgpu, std::string_view value) {
+  const auto pid = WholeNumber(value);
+  if (!pid) return std::unexpected(pid.error());
+  if (*pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return Fail(EINVAL, "this is no process id");
+  auto adopted = control.Adopt(static_cast<pid_t>(*pid), vgpu.name);
+  if (adopted) return {};
+  // As of cgroup.procs: ENOENT would say that the file is not there, and ENOSYS that files cannot be written.
+  Error error = std::move(adopted.error());
+  if (error.code == ENOENT) error.code = ESRCH;
+  if (error.code == ENOSYS) error.code = EOPNOTSUPP;
+  return std::unexpected(std::move(error));
+}
+
+std::string Processes(const VGpuReport& vgpu) {
+  std::string text;
+  for (const pid_t pid : vgpu.processes) text += fmt::format("{}\n", pid);
+  return text;
+}
+
+// In cgroup v2 manner, for as much as there is.
+std::string Bound(std::uint64_t bytes, bool bounded) { return bounded ? Line(bytes) : "max\n"; }
+
+std::string Line(const server::Pressure::Figures& some) {
+  return fmt::format("some avg10={:.2f} avg60={:.2f} avg300={:.2f} total={}\n", some.avg10, some.avg60, some.avg300,
+                     some.total / kMicrosecond);
+}
+
+std::string ComputeStat(const VGpuReport& vgpu) {
+  return fmt::format("usage_usec {}\nwaited_usec {}\nthrottled_usec {}\nslice_usec {}\n", vgpu.compute_busy_us,
+                     vgpu.compute_waited_us, vgpu.compute_throttled_us, vgpu.slice_us);
+}
+
+// An operator's freeze alone: what policy does from moment to moment is not for scripts to undo.
+std::string Frozen(const VGpuReport& vgpu) {
+  return std::ranges::find(vgpu.frozen, std::string_view("operator")) != vgpu.frozen.end() ? "1\n" : "0\n";
+}
+
+constexpr auto kFiles = std::to_array<VGpuFile>({
+    {"memory.current", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_current); }, nullptr},
+    {"memory.events", kReadOnly, [](const VGpuReport& vgpu) { return fmt::format("oom {}\n", vgpu.oom_events); },
+     nullptr, true},
+    {"memory.limit", kReadWrite,
+     [](const VGpuReport& vgpu) { return Bound(vgpu.memory_limit, vgpu.memory_limit < vgpu.gpu_memory); },
+     Set<&VGpuRequest::memory_limit>},
+    {"memory.max", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.memory_max); },
+     Set<&VGpuRequest::memory_max>},
+    {"memory.peak", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_peak); }, nullptr},
+    {"memory.pressure", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_pressure); }, nullptr},
+    {"memory.swap.current", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_swapped); }, nullptr},
+    {"memory.swap.max", kReadWrite,
+     [](const VGpuReport& vgpu) { return Bound(vgpu.memory_swap_max.value_or(0), vgpu.memory_swap_max.has_value()); },
+     Set<&VGpuRequest::memory_swap_max>},
+    {"compute.events", kReadOnly,
+     [](const VGpuReport& vgpu) {
+       return fmt::format("throttled {}\npreempted {}\nfrozen {}\n", vgpu.throttled, vgpu.preempted, vgpu.freezes);
+     },
+     nullptr, true},
+    {"compute.freeze", kReadWrite, Frozen, SetFrozen},
+    {"compute.max", kReadWrite,
+     [](const VGpuReport& vgpu) { return vgpu.compute_limit_pct < 100 ? Line(vgpu.compute_limit_pct) : "max\n"; },
+     SetComputeMax},
+    {"compute.pressure", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.compute_pressure); }, nullptr},
+    {"compute.priority", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.compute_priority}); },
+     Set<&VGpuRequest::compute_priority>},
+    {"compute.request", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.compute_request_pct); },
+     Set<&VGpuRequest::compute_request>},
+    {"compute.stat", kReadOnly, ComputeStat, nullptr},
+    {"compute.weight", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.compute_weight}); },
+     Set<&VGpuRequest::compute_weight>},
+    {"procs", kReadWrite, Processes, Adopt},
+});
+
+}  // namespace of_vgpu
+}  // namespace
+
+std::span<const VGpuFile> VGpuFiles() { return of_vgpu::kFiles; }
+
+}  // namespace tessera::face

@@ -1,0 +1,94 @@
+#include "face/http/event_streams.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+namespace tessera::face {
+namespace {
+
+using server::EventType;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+void Note(const std::string& text) { server::events::Note({.type = EventType::kVGpuCreated, .text = text}); }
+
+class EventStreamsTest : public testing::Test {
+ protected:
+  // A client's end of a new stream.
+  UniqueFd Open(std::uint64_t after) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    streams_.Add(UniqueFd(ends[0]), after);
+    return UniqueFd(ends[1]);
+  }
+  // Until that was seen, or the stream ended.
+  static std::string ReadUntil(const UniqueFd& fd, const std::string& wanted) {
+    std::string text;
+    while (text.find(wanted) == std::string::npos) {
+      pollfd ready{fd.Get(), POLLIN, 0};
+      if (poll(&ready, 1, 20'000) <= 0) {
+        ADD_FAILURE() << "waited in vain for " << wanted << " after " << text;
+        break;
+      }
+      char piece[65536];
+      const ssize_t got = recv(fd.Get(), piece, sizeof piece, 0);
+      if (got <= 0) break;
+      text.append(piece, static_cast<std::size_t>(got));
+    }
+    return text;
+  }
+
+  EventStreams streams_;
+};
+
+TEST_F(EventStreamsTest, SendsWhatWasAndWhatComes) {
+  const std::uint64_t before = server::events::Last();
+  Note("old");
+  const UniqueFd client = Open(before);
+  EXPECT_THAT(ReadUntil(client, "old"), HasSubstr("event: vgpu.created\ndata: {"));
+  Note("new");
+  EXPECT_THAT(ReadUntil(client, "\"new\""), Not(HasSubstr("old")));
+}
+
+TEST_F(EventStreamsTest, OneThatReadsNothingHoldsUpNobody) {
+  const UniqueFd lazy = Open(server::events::Last());
+  const UniqueFd eager = Open(server::events::Last());
+  ReadUntil(eager, "retry");
+  for (std::size_t i = 0; i < 2 * server::events::kKept; ++i) Note(std::string(400, 'x'));
+  Note("the last one");
+  ReadUntil(eager, "the last one");
+  const std::string late = ReadUntil(lazy, "the last one");
+  EXPECT_THAT(late, HasSubstr("event: lost\ndata: {\"events\":")) << "more was noted than is kept";
+}
+
+TEST_F(EventStreamsTest, PlaceIsFreeAgainWhereSomebodyLeft) {
+  std::vector<UniqueFd> clients;
+  while (streams_.HasRoom()) clients.push_back(Open(server::events::Last()));
+  EXPECT_EQ(clients.size(), EventStreams::kMost);
+  const UniqueFd turned_away = Open(server::events::Last());
+  EXPECT_EQ(ReadUntil(turned_away, "retry"), "") << "closed at once";
+  clients.clear();
+  while (!streams_.HasRoom()) poll(nullptr, 0, 1);
+  const UniqueFd again = Open(server::events::Last());
+  EXPECT_THAT(ReadUntil(again, "retry"), StartsWith("retry: "));
+}
+
+TEST_F(EventStreamsTest, AnIdTellsWhereToGoOn) {
+  server::Event event{.number = 41, .type = EventType::kError, .vgpu = "a", .pid = 3, .text = "two\nlines \xff"};
+  const std::string text = ToSse(event);
+  EXPECT_THAT(text, EndsWith("\n\n"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4) << "a text is one line, whatever is in it: " << text;
+  const std::size_t end = text.find('\n');
+  EXPECT_EQ(NumberOfEventId(text.substr(4, end - 4)), 41u);
+  EXPECT_EQ(NumberOfEventId("1-41"), 0u) << "of another daemon";
+  EXPECT_EQ(NumberOfEventId(text.substr(4, end - 4) + "x"), 0u);
+  EXPECT_EQ(NumberOfEventId(""), 0u);
+}
+
+}  // namespace
+}  // namespace tessera::face

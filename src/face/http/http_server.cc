@@ -1,0 +1,380 @@
+#include "face/http/http_server.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "face/http/event_streams.h"
+#include "face/http/peer_stream.h"
+#include "face/http/pending_connections.h"
+#include "face/http/tcp.h"
+#include "face/text/json.h"
+#include "face/text/metrics.h"
+#include "face/text/trace_json.h"
+#include "server/record/log.h"
+#include "wire/protocol.h"
+
+namespace tessera::face {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+using nlohmann::json;
+
+constexpr std::size_t kMostBodyBytes = 64 << 10;
+constexpr int kThreads = 4;
+constexpr int kTcpThreads = 2;
+constexpr int kMostTcpWaiting = 32;  // requests; more are turned away
+constexpr const char* kPaths =
+    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
+    "POST /v1/vgpus and /v1/reload, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
+    "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
+
+void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
+  response.status = status;
+  // Names of programs may be any bytes.
+  response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", type);
+}
+
+void Refuse(Response& response, const Error& error, int status) {
+  Reply(response, ToProblem(error, status), status, "application/problem+json");
+}
+
+void Refuse(Response& response, const Error& error) { Refuse(response, error, StatusFor(error.code)); }
+
+template <typename Report>
+void ReplyList(Response& response, const char* name, const Result<std::vector<Report>>& reports, int status = 200) {
+  if (!reports) return Refuse(response, reports.error());
+  json list = json::array();
+  for (const Report& report : *reports) list.push_back(ToJson(report));
+  Reply(response, {{name, std::move(list)}}, status);
+}
+
+void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int status = 200) {
+  if (!report) return Refuse(response, report.error());
+  response.set_header("ETag", '"' + report->tag + '"');
+  Reply(response, ToJson(*report), status);
+}
+
+// The tag that If-Match asks for; none where it is not there, or is *, which every vGPU matches.
+std::optional<std::string> TagAskedFor(const Request& request) {
+  const std::string value = request.get_header_value("If-Match");
+  if (value.empty() || value == "*") return std::nullopt;
+  const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
+  return quoted ? value.substr(1, value.size() - 2) : value;
+}
+
+void ReplyNothing(Response& response, const Result<void>& done) {
+  if (!done) return Refuse(response, done.error());
+  response.status = 204;
+}
+
+// How many of the last events are asked for; nullopt for nonsense.
+std::optional<std::uint64_t> LastAskedFor(const Request& request, std::uint64_t otherwise) {
+  if (!request.has_param("last")) return otherwise;
+  const std::string text = request.get_param_value("last");
+  if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return std::stoul(text);
+}
+
+// What the present request is answered with: from this thread's handler to Answer, which has the connection.
+thread_local std::optional<std::uint64_t> stream_after;
+
+// What httplib found wrong by itself.
+Error ErrorFor(const Request& request, int status) {
+  switch (status) {
+    case 404:
+      return {ENOENT, "there is no " + request.path, kPaths};
+    case 413:
+      return {EMSGSIZE, "the request is too long", "a body may have 64 KiB"};
+    default:
+      return {EINVAL, "this is no request that the daemon understands", ""};
+  }
+}
+
+}  // namespace
+
+// httplib parses requests and finds their handlers; connections and threads are ours.
+class HttpServer::Impl : private httplib::Server {
+ public:
+  explicit Impl(server::Control& control) : control_(control), stop_fd_(eventfd(0, EFD_CLOEXEC)), threads_(kThreads) {
+    set_payload_max_length(kMostBodyBytes);
+    AddRoutes();
+  }
+
+  ~Impl() override {
+    waiting_.reset();
+    tcp_waiting_.reset();
+    eventfd_write(stop_fd_.Get(), 1);
+    threads_.shutdown();
+    if (tcp_threads_) tcp_threads_->shutdown();
+  }
+
+  void Serve(UniqueFd socket) { waiting_->Add(std::move(socket)); }
+
+  void OpenTcp(std::string token) {
+    SetToken(std::move(token));
+    tcp_threads_ = std::make_unique<httplib::ThreadPool>(kTcpThreads);
+    tcp_waiting_ = std::make_unique<WaitingRoom>([this](UniqueFd socket) { EnqueueTcp(std::move(socket)); });
+  }
+  void SetToken(std::string token) {
+    std::lock_guard lock(token_mutex_);
+    token_ = std::move(token);
+  }
+  void ServeTcp(UniqueFd socket) { tcp_waiting_->Add(std::move(socket)); }
+
+ private:
+  void Enqueue(UniqueFd socket) {
+    // Shared, because httplib's queue wants tasks that can be copied.
+    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] { Answer(std::move(*shared)); });
+  }
+  void EnqueueTcp(UniqueFd socket) {
+    if (tcp_requests_.fetch_add(1) >= kMostTcpWaiting) {
+      tcp_requests_.fetch_sub(1);
+      return;
+    }
+    tcp_threads_->enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
+      Answer(std::move(*shared));
+      tcp_requests_.fetch_sub(1);
+    });
+  }
+  void Answer(UniqueFd socket) {
+    PeerStream stream(std::move(socket), stop_fd_.Get());
+    bool closed = false;
+    stream_after.reset();
+    // No parts of answers: a request for a thousand, each the whole, would be answered at that length.
+    process_request(stream, /*close_connection=*/true, closed, [](Request& request) { request.ranges.clear(); });
+    if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
+  }
+  // Who came by api.sock is known by its user; others show the token.
+  bool MayAsk(const Request& request) {
+    if (!request.remote_addr.empty() || request.path == "/healthz") return true;
+    std::lock_guard lock(token_mutex_);
+    return IsBearer(request.get_header_value("Authorization"), token_);
+  }
+  void AddRoutes();
+  void AddEvents();
+  void AddTrace();
+  void AddSteering();
+  void AddRefusals();
+
+  server::Control& control_;
+  const UniqueFd stop_fd_;  // eventfd, readable from the end on
+  EventStreams streams_;
+  httplib::ThreadPool threads_;
+  std::mutex token_mutex_;
+  std::string token_;  // guarded by token_mutex_
+  std::unique_ptr<httplib::ThreadPool> tcp_threads_;
+  std::atomic<int> tcp_requests_{0};
+  std::unique_ptr<WaitingRoom> tcp_waiting_;
+  std::unique_ptr<WaitingRoom> waiting_{
+      std::make_unique<WaitingRoom>([this](UniqueFd socket) { Enqueue(std::move(socket)); })};
+};
+
+void HttpServer::Impl::AddRoutes() {
+  Get("/healthz", [this](const Request&, Response& response) {
+    Reply(response, {{"status", "ok"},
+                     {"version", TESSERA_VERSION},
+                     {"protocol", wire::kProtocolVersion},
+                     {"soft", control_.Soft()},
+                     {"pid", getpid()},
+                     {"embedded", control_.Embedded()}});
+  });
+  Get("/metrics", [this](const Request& request, Response& response) {
+    const auto report = control_.All();
+    if (!report) return Refuse(response, report.error());
+    const MetricsFormat format = ChooseFormat(request.get_header_value("Accept"));
+    response.set_content(WriteMetrics(*report, format), ContentType(format));
+  });
+  Get("/v1/gpus", [this](const Request&, Response& response) { ReplyList(response, "gpus", control_.Gpus()); });
+  Get("/v1/vgpus", [this](const Request&, Response& response) { ReplyList(response, "vgpus", control_.VGpus()); });
+  Get("/v1/processes",
+      [this](const Request&, Response& response) { ReplyList(response, "processes", control_.Processes()); });
+  // One process may use several GPUs.
+  Get("/v1/processes/([0-9]{1,9})", [this](const Request& request, Response& response) {
+    const pid_t pid = std::stoi(request.matches[1]);
+    const auto processes = control_.Processes(pid);
+    if (processes && processes->empty())
+      return Refuse(response, {ENOENT, "process " + std::to_string(pid) + " uses no GPU", "see 'tessera ps'"});
+    ReplyList(response, "processes", processes);
+  });
+  Post("/v1/vgpus", [this](const Request& request, Response& response) {
+    auto asked = ParseVGpuRequest(request.body);
+    if (!asked) return Refuse(response, asked.error());
+    const uid_t uid = request.remote_addr.empty() ? geteuid() : static_cast<uid_t>(std::stoul(request.remote_addr));
+    ReplyOne(response, control_.Create(*asked, uid), 201);
+  });
+  constexpr const char* kOneVGpu = "/v1/vgpus/([^/]+)";
+  Get(kOneVGpu, [this](const Request& request, Response& response) {
+    ReplyOne(response, control_.VGpuNamed(request.matches[1]));
+  });
+  Patch(kOneVGpu, [this](const Request& request, Response& response) {
+    auto asked = ParseVGpuRequest(request.body);
+    if (!asked) return Refuse(response, asked.error());
+    asked->if_tag = TagAskedFor(request);
+    ReplyOne(response, control_.Change(request.matches[1], *asked));
+  });
+  Delete(kOneVGpu, [this](const Request& request, Response& response) {
+    auto removed = control_.Remove(request.matches[1], request.get_param_value("force") == "1", TagAskedFor(request));
+    if (!removed) return Refuse(response, removed.error());
+    response.status = 204;
+  });
+  AddEvents();
+  AddTrace();
+  AddSteering();
+  AddRefusals();
+}
+
+void HttpServer::Impl::AddTrace() {
+  Get("/v1/trace", [this](const Request& request, Response& response) {
+    constexpr Nanos kMinute = 60 * kSecond;
+    const bool saved = request.get_param_value("saved") == "1";
+    const std::string text = request.get_param_value("past_ms");
+    if (text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
+      return Refuse(response, {EINVAL, "past_ms must be a number of milliseconds", ""});
+    const Nanos past = text.empty() ? kMinute : std::stol(text) * kMillisecond;
+    const auto trace = saved ? control_.LastTrace() : control_.Trace(past);
+    if (!trace) return Refuse(response, trace.error());
+    std::vector<server::Event> events;
+    if (!saved) {
+      events = server::events::After(0, server::events::kKept).events;
+      std::erase_if(events, [begin = (trace->now - past + trace->wall) / kMicrosecond](const server::Event& event) {
+        return event.time_us < begin;
+      });
+    }
+    response.set_content(WriteTrace(*trace, events), "application/json");
+  });
+}
+
+void HttpServer::Impl::AddEvents() {
+  Get("/v1/events", [this](const Request& request, Response& response) {
+    constexpr std::uint64_t kListed = 100;
+    const bool follows = request.get_header_value("Accept").find("text/event-stream") != std::string::npos;
+    const auto last = LastAskedFor(request, follows ? 0 : kListed);
+    if (!last) return Refuse(response, {EINVAL, "last must be a number from 0 to 9999"});
+    const std::uint64_t newest = server::events::Last();
+    std::uint64_t after = newest - std::min(newest, *last);
+    if (!follows) {
+      json list = json::array();
+      for (const server::Event& event : server::events::After(after, server::events::kKept).events)
+        list.push_back(ToJson(event));
+      return Reply(response, {{"events", std::move(list)}});
+    }
+    if (!streams_.HasRoom())
+      return Refuse(response, {EAGAIN, "too many follow the events already", "end one of them, or ask now and then"},
+                    503);
+    if (request.has_header("Last-Event-ID")) after = NumberOfEventId(request.get_header_value("Last-Event-ID"));
+    if (request.method == "GET") stream_after = after;
+    response.set_header("Cache-Control", "no-store");
+    // Only the head is written here: the body is EventStreams'.
+    response.set_content_provider("text/event-stream", [](std::size_t, httplib::DataSink&) { return false; });
+  });
+}
+
+void HttpServer::Impl::AddSteering() {
+  Post("/v1/reload", [this](const Request&, Response& response) {
+    const auto changes = control_.Reload();
+    if (!changes) return Refuse(response, changes.error());
+    json list = json::array();
+    for (const server::ConfigChange& change : *changes)
+      list.push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}, {"live", change.live}});
+    Reply(response, {{"changes", std::move(list)}});
+  });
+  Get("/v1/doctor", [this](const Request&, Response& response) { ReplyList(response, "checks", control_.Checks()); });
+  for (const bool frozen : {true, false}) {
+    const std::string action = frozen ? "/freeze" : "/thaw";
+    Post("/v1/processes/([0-9]{1,9})" + action, [this, frozen](const Request& request, Response& response) {
+      ReplyNothing(response, control_.FreezeProcess(std::stoi(request.matches[1]), frozen));
+    });
+    Post("/v1/vgpus/([^/]+)" + action, [this, frozen](const Request& request, Response& response) {
+      ReplyNothing(response, control_.FreezeVGpu(request.matches[1], frozen));
+    });
+  }
+  // Moving takes its time: the answer is what is under way.
+  Post("/v1/processes/([0-9]{1,9})/evict", [this](const Request& request, Response& response) {
+    const auto keep = ParseEviction(request.body);
+    if (!keep) return Refuse(response, keep.error());
+    ReplyList(response, "evictions", control_.EvictProcess(std::stoi(request.matches[1]), *keep), 202);
+  });
+  Post("/v1/vgpus/([^/]+)/evict", [this](const Request& request, Response& response) {
+    const auto keep = ParseEviction(request.body);
+    if (!keep) return Refuse(response, keep.error());
+    ReplyList(response, "evictions", control_.EvictVGpu(request.matches[1], *keep), 202);
+  });
+  Post("/v1/processes/([0-9]{1,9})/adopt", [this](const Request& request, Response& response) {
+    auto vgpu = ParseAdoption(request.body);
+    if (!vgpu) return Refuse(response, vgpu.error());
+    auto adopted = control_.Adopt(std::stoi(request.matches[1]), *vgpu);
+    if (!adopted) return Refuse(response, adopted.error());
+    Reply(response, ToJson(*adopted));
+  });
+}
+
+void HttpServer::Impl::AddRefusals() {
+  // httplib answers 404 for a known path with another method.
+  const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
+    Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
+  };
+  constexpr const char* kLists = "/healthz|/metrics|/v1/(events|gpus|processes|trace|vgpus)";
+  Post("/healthz|/metrics|/v1/(events|gpus|processes|trace)|/v1/vgpus/[^/]+", wrong_method);
+  Put(std::string(kLists) + "|/v1/vgpus/[^/]+", wrong_method);
+  Patch(kLists, wrong_method);
+  Delete(kLists, wrong_method);
+  Get("/v1/reload", wrong_method);
+  // The first of all, so that nobody without the token learns what is there. Without a length, httplib would read on
+  // until the client, which waits for an answer, closes.
+  set_pre_routing_handler([this](const Request& request, Response& response) {
+    if (!MayAsk(request)) {
+      response.set_header("WWW-Authenticate", "Bearer");
+      Refuse(response, {EACCES, "this needs the token", "send the header Authorization: Bearer TOKEN"}, 401);
+      return HandlerResponse::Handled;
+    }
+    const bool has_length = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
+    if (request.method == "GET" || request.method == "HEAD" || request.method == "DELETE" || has_length)
+      return HandlerResponse::Unhandled;
+    Refuse(response, {EINVAL, "the request has no body", "send a JSON object"});
+    return HandlerResponse::Handled;
+  });
+  set_error_handler([](const Request& request, Response& response) {
+    if (response.body.empty()) Refuse(response, ErrorFor(request, response.status), response.status);
+  });
+  set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
+    Refuse(response, {EIO, "the daemon could not answer", "see its log"});
+  });
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+HttpServer::~HttpServer() {
+  acceptor_.reset();
+  tcp_acceptor_.reset();
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, UniqueFd listener,
+                                                      server::Control& control) {
+  std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Impl>(control)));
+  auto acceptor = server::Acceptor::Start(
+      loop, std::move(listener), [impl = server->impl_.get()](UniqueFd socket) { impl->Serve(std::move(socket)); },
+      [](UniqueFd) { server::log::Warn("a request was turned away: no file descriptor is left; raise LimitNOFILE"); });
+  if (!acceptor) return std::unexpected(acceptor.error());
+  server->acceptor_ = std::move(*acceptor);
+  return server;
+}
+
+void HttpServer::SetToken(std::string token) { impl_->SetToken(std::move(token)); }
+
+Result<void> HttpServer::AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token) {
+  impl_->OpenTcp(std::move(token));
+  auto acceptor = server::Acceptor::Start(
+      loop, std::move(listener), [impl = impl_.get()](UniqueFd socket) { impl->ServeTcp(std::move(socket)); },
+      [](UniqueFd) {});
+  if (!acceptor) return std::unexpected(acceptor.error());
+  tcp_acceptor_ = std::move(*acceptor);
+  return {};
+}
+
+}  // namespace tessera::face

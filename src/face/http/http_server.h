@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "server/daemon/control.h"
+#include "server/loop/acceptor.h"
+
+namespace tessera::face {
+
+// The HTTP API on api.sock, and by TCP. Connections are accepted on the event loop, wait for their request in a
+// WaitingRoom, and are served, one request each, by a few threads of its own: silent clients hold up nobody, and slow
+// ones that have spoken other readers at most. What a request does to the daemon it does through Control.
+class HttpServer {
+ public:
+  // Everything that is given outlives the server.
+  static Result<std::unique_ptr<HttpServer>> Start(server::EventLoop& loop, UniqueFd listener,
+                                                   server::Control& control);
+
+  // Serves TCP connections on `listener` as well, by threads of their own: nobody out there can hold up api.sock. But
+  // for GET /healthz, requests need "Authorization: Bearer TOKEN". Once.
+  Result<void> AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token);
+
+  // Another token from now on. Any thread; of no effect without TCP.
+  void SetToken(std::string token);
+
+  // Waits for the requests that are under way; the loop must have ended, so that none of them waits for it.
+  ~HttpServer();
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<server::Acceptor> acceptor_, tcp_acceptor_;
+};
+
+}  // namespace tessera::face

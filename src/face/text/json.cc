@@ -1,0 +1,322 @@
+#include "face/text/json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+namespace tessera::face {
+namespace {
+
+using nlohmann::json;
+
+struct ErrnoName {
+  int code;
+  const char* name;
+  int status;
+};
+constexpr std::array kErrnoNames = {
+    ErrnoName{EINVAL, "EINVAL", 400},         ErrnoName{ERANGE, "ERANGE", 400},
+    ErrnoName{EPERM, "EPERM", 403},           ErrnoName{EACCES, "EACCES", 403},
+    ErrnoName{ENOENT, "ENOENT", 404},         ErrnoName{ENODEV, "ENODEV", 404},
+    ErrnoName{ESRCH, "ESRCH", 400},           ErrnoName{EBUSY, "EBUSY", 409},
+    ErrnoName{EEXIST, "EEXIST", 409},         ErrnoName{ENOSPC, "ENOSPC", 409},
+    ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
+    ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},   ErrnoName{ENOSYS, "ENOSYS", 501},
+    ErrnoName{EAGAIN, "EAGAIN", 503},         ErrnoName{ESTALE, "ESTALE", 412},
+};
+
+const ErrnoName& Lookup(int code) {
+  static constexpr ErrnoName kOther{EIO, "EIO", 500};
+  for (const ErrnoName& entry : kErrnoNames) {
+    if (entry.code == code) return entry;
+  }
+  return kOther;
+}
+
+const char* TitleOf(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 409:
+      return "Conflict";
+    case 412:
+      return "Precondition Failed";
+    case 413:
+      return "Payload Too Large";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Internal Server Error";
+  }
+}
+
+std::unexpected<Error> Wrong(const std::string& key, const char* expected) {
+  return Fail(EINVAL, fmt::format("{} must be {}", key, expected));
+}
+
+// A figure: a number or a text with a unit.
+Result<void> Read(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (value.is_string()) {
+    field = value.get<std::string>();
+  } else if (value.is_number() && !(value.is_number_integer() && value < 0)) {
+    field = value.dump();
+  } else {
+    return Wrong(key, "a number that is not negative, or a text such as \"20G\" or \"25%\"");
+  }
+  return {};
+}
+
+// null lifts a bound. (A value is never copied here: of one that is deeply nested, that would take a deep stack.)
+Result<void> ReadBound(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (!value.is_null()) return Read(key, value, field);
+  field = "max";
+  return {};
+}
+
+Result<void> ReadText(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (!value.is_string()) return Wrong(key, "a text");
+  field = value.get<std::string>();
+  return {};
+}
+
+Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
+  if (value.is_null() && !key.starts_with("memory_")) return {};  // as if it were not there
+  if (key == "name") return ReadText(key, value, request.name);
+  if (key == "program") return ReadText(key, value, request.program);
+  if (key == "gpu") return Read(key, value, request.gpu);
+  if (key == "memory_limit") return ReadBound(key, value, request.memory_limit);
+  if (key == "memory_max") return ReadBound(key, value, request.memory_max);
+  if (key == "memory_swap_max") return ReadBound(key, value, request.memory_swap_max);
+  if (key == "compute_request") return Read(key, value, request.compute_request);
+  if (key == "compute_limit") return Read(key, value, request.compute_limit);
+  if (key == "compute_weight") return Read(key, value, request.compute_weight);
+  if (key == "compute_priority") return Read(key, value, request.compute_priority);
+  if (key == "ephemeral") {
+    if (!value.is_boolean()) return Wrong(key, "true or false");
+    request.ephemeral = value.get<bool>();
+    return {};
+  }
+  if (key == "owner_pid") {
+    if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "the id of a process");
+    request.owner_pid = value.get<pid_t>();
+    return {};
+  }
+  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
+              "name, program, gpu, memory_limit, memory_max, memory_swap_max, compute_request, compute_limit, "
+              "compute_weight, compute_priority, ephemeral and owner_pid are known");
+}
+
+template <typename T>
+json OrNull(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+json ToJson(const server::SwapReport& swap) {
+  return {{"max_bytes", swap.max},
+          {"pool_bytes", swap.pool},
+          {"pool_used_bytes", swap.pool_used},
+          {"file_bytes", swap.file},
+          {"file_used_bytes", swap.file_used},
+          {"file_error", swap.file_error.empty() ? json() : json(swap.file_error)},
+          {"capacity_bytes", swap.capacity},
+          {"mover_pid", OrNull(swap.mover)},
+          {"decision", swap.decision},
+          {"mode", swap.mode},
+          {"turn_us", swap.turn_us}};
+}
+
+// Figures of pressure to the hundredth of a percent, as the kernel gives its own.
+double Hundredths(double percent) { return std::round(percent * 100) / 100; }
+
+json ToJson(const server::Pressure::Figures& pressure) {
+  return {{"some_avg10", Hundredths(pressure.avg10)},
+          {"some_avg60", Hundredths(pressure.avg60)},
+          {"some_avg300", Hundredths(pressure.avg300)},
+          {"some_total_us", pressure.total / kMicrosecond}};
+}
+
+}  // namespace
+
+json ToJson(const server::GpuReport& gpu) {
+  return {{"index", gpu.index},
+          {"uuid", gpu.uuid},
+          {"name", gpu.name},
+          {"soft", gpu.soft},
+          {"memory_total_bytes", gpu.memory_total},
+          {"memory_reserve_bytes", gpu.memory_reserve},
+          {"memory_used_bytes", gpu.memory_used},
+          {"memory_promised_bytes", gpu.memory_promised},
+          {"memory_unmanaged_bytes", gpu.memory_unmanaged},
+          {"context_bytes", gpu.context_bytes},
+          {"swap", gpu.swap ? ToJson(*gpu.swap) : json()},
+          {"compute_requested_pct", gpu.compute_requested_pct},
+          {"compute_busy_pct", gpu.compute_busy_pct},
+          {"vgpus", gpu.vgpus},
+          {"processes", gpu.processes},
+          {"holder", OrNull(gpu.holder)},
+          {"control",
+           {{"by", gpu.why_gate.empty() ? "channels" : "gate"},
+            {"why", gpu.why_gate},
+            {"driver_calls", gpu.driver_calls},
+            {"driver_calls_per_s", gpu.driver_calls_per_s},
+            {"freezes", gpu.freezes},
+            {"thaws", gpu.thaws},
+            {"slices", gpu.slices},
+            {"failures", gpu.call_failures},
+            {"freeze_p50_us", gpu.freeze_p50_us},
+            {"freeze_p99_us", gpu.freeze_p99_us},
+            {"thaw_p50_us", gpu.thaw_p50_us},
+            {"thaw_p99_us", gpu.thaw_p99_us}}}};
+}
+
+json ToJson(const server::VGpuReport& vgpu) {
+  return {{"name", vgpu.name},
+          {"tag", vgpu.tag},
+          {"gpu", vgpu.gpu},
+          {"gpu_uuid", vgpu.gpu_uuid},
+          {"uid", vgpu.uid},
+          {"ephemeral", vgpu.ephemeral},
+          {"owner_pid", OrNull(vgpu.owner_pid)},
+          {"memory_limit_bytes", vgpu.memory_limit},
+          {"memory_max_bytes", vgpu.memory_max},
+          {"memory_current_bytes", vgpu.memory_current},
+          {"memory_peak_bytes", vgpu.memory_peak},
+          {"memory_available_bytes", vgpu.memory_available},
+          {"memory_resident_bytes", vgpu.memory_resident},
+          {"memory_swap_current_bytes", vgpu.memory_swapped},
+          {"memory_swap_max_bytes", OrNull(vgpu.memory_swap_max)},
+          {"moved_out_bytes", vgpu.moved.out},
+          {"moved_in_bytes", vgpu.moved.in},
+          {"moving_us", vgpu.moved.time_us},
+          {"memory_pressure", ToJson(vgpu.memory_pressure)},
+          {"compute_pressure", ToJson(vgpu.compute_pressure)},
+          {"oom_events", vgpu.oom_events},
+          {"compute_request_pct", vgpu.compute_request_pct},
+          {"compute_limit_pct", vgpu.compute_limit_pct},
+          {"compute_weight", vgpu.compute_weight},
+          {"compute_priority", vgpu.compute_priority},
+          {"slice_us", vgpu.slice_us},
+          {"frozen", vgpu.frozen},
+          {"compute_current_pct", vgpu.compute_current_pct},
+          {"compute_busy_us", vgpu.compute_busy_us},
+          {"compute_waited_us", vgpu.compute_waited_us},
+          {"compute_throttled_us", vgpu.compute_throttled_us},
+          {"compute_debt_us", vgpu.compute_debt_us},
+          {"throttled", vgpu.throttled},
+          {"preempted", vgpu.preempted},
+          {"freezes", vgpu.freezes},
+          {"token", vgpu.token},
+          {"processes", vgpu.processes}};
+}
+
+json ToJson(const server::ProcessReport& process) {
+  json groups = json::array();
+  for (const auto& group : process.groups) {
+    groups.push_back(
+        {{"client", group.client}, {"handle", group.handle}, {"engine", group.engine}, {"channels", group.channels}});
+  }
+  // What only a shim tells is null where there is none.
+  const auto told = [&process](const auto& value) { return process.shim ? json(value) : json(); };
+  return {{"pid", process.pid},
+          {"name", process.name},
+          {"uid", OrNull(process.uid)},
+          {"vgpu", OrNull(process.vgpu)},
+          {"gpu", process.gpu},
+          {"managed", process.vgpu.has_value()},
+          {"adopted", process.adopted},
+          {"enforce", process.enforce},
+          {"complete", process.complete},
+          {"channels", process.channels},
+          {"groups", std::move(groups)},
+          {"frozen", process.frozen},
+          {"memory_bytes", process.memory},
+          {"memory_measured_bytes", OrNull(process.memory_measured)},
+          {"memory_resident_bytes", process.memory_resident},
+          {"memory_pinned_bytes", process.memory_pinned},
+          {"memory_exported_bytes", process.memory_exported},
+          {"memory_swapped_bytes", process.memory_swapped},
+          {"memory_hot_out_bytes", process.memory_hot_out},
+          {"memory_evicting_bytes", process.memory_evicting},
+          {"evict_error", process.evict_error.empty() ? json() : json(process.evict_error)},
+          {"moved_out_bytes", process.moved.out},
+          {"moved_in_bytes", process.moved.in},
+          {"moving_us", process.moved.time_us},
+          {"memory_waited_us", process.memory_waited_us},
+          {"room_waits", told(process.room_waits)},
+          {"contexts", told(process.contexts)},
+          {"compute_busy_us", told(process.compute_busy_us)},
+          {"submissions", told(process.submissions)},
+          {"gate_waits", told(process.gate_waits)},
+          {"gate_wait_us", told(process.gate_wait_us)},
+          {"window", told(process.window)},
+          {"oom_errors", told(process.oom_errors)},
+          {"state", told(process.state)},
+          {"started_us", OrNull(process.started_us)}};
+}
+
+json ToJson(const server::EvictionReport& eviction) {
+  return {{"pid", eviction.pid}, {"gpu", eviction.gpu}, {"evicting_bytes", eviction.evicting}};
+}
+
+json ToJson(const server::CheckReport& check) {
+  return {{"name", check.name}, {"ok", check.ok}, {"text", check.text}, {"hint", check.hint}};
+}
+
+json ToJson(const server::Event& event) {
+  return {{"number", event.number},
+          {"time_us", event.time_us},
+          {"type", NameOf(event.type)},
+          {"gpu", OrNull(event.gpu)},
+          {"vgpu", event.vgpu.empty() ? json() : json(event.vgpu)},
+          {"pid", event.pid == 0 ? json() : json(event.pid)},
+          {"text", event.text}};
+}
+
+json ToProblem(const Error& error, int status) {
+  return {{"type", "about:blank"},   {"title", TitleOf(status)}, {"status", status},
+          {"detail", error.message}, {"hint", error.hint},       {"code", NameOfErrno(error.code)}};
+}
+
+int StatusFor(int code) { return Lookup(code).status; }
+
+const char* NameOfErrno(int code) { return Lookup(code).name; }
+
+Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
+  server::VGpuRequest request;
+  for (const auto& [key, value] : fields.items()) {
+    if (auto read = ReadField(key, value, request); !read) return std::unexpected(read.error());
+  }
+  return request;
+}
+
+Result<std::uint64_t> ParseEviction(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
+  for (const auto& [key, value] : fields.items()) {
+    if (key != "to_bytes") return Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "to_bytes is known");
+    if (!value.is_number_unsigned()) return Wrong(key, "a whole number of bytes");
+  }
+  return fields.value("to_bytes", std::uint64_t{0});
+}
+
+Result<std::string> ParseAdoption(const std::string& body) {
+  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!fields.is_object() || fields.size() != 1 || !fields.contains("vgpu") || !fields["vgpu"].is_string())
+    return Fail(EINVAL, "the body is not a JSON object with the field vgpu alone", R"(send {"vgpu": "NAME"})");
+  return fields["vgpu"].get<std::string>();
+}
+
+}  // namespace tessera::face

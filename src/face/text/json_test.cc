@@ -1,0 +1,58 @@
+// docs/protocol.md names every field of the API.
+#include "face/text/json.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace tessera::face {
+namespace {
+
+using nlohmann::json;
+
+class Documented : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ifstream file(TESSERA_DOCS "/protocol.md");
+    ASSERT_TRUE(file);
+    std::ostringstream text;
+    text << file.rdbuf();
+    page_ = text.str();
+  }
+  void ExpectWord(const std::string& word) const { EXPECT_NE(page_.find("`" + word + "`"), std::string::npos) << word; }
+  void ExpectKeys(const json& value) const {
+    for (const auto& [key, inner] : value.items()) {
+      if (value.is_object()) ExpectWord(key);
+      if (inner.is_structured()) ExpectKeys(inner);
+    }
+  }
+  std::string page_;
+};
+
+TEST_F(Documented, WhatIsAnswered) {
+  ExpectKeys(ToJson(server::GpuReport{.swap = server::SwapReport{}}));
+  ExpectKeys(ToJson(server::VGpuReport{}));
+  ExpectKeys(ToJson(server::ProcessReport{.groups = {channel::Group{}}}));
+  ExpectKeys(ToJson(server::EvictionReport{}));
+  ExpectKeys(ToJson(server::CheckReport{}));
+  ExpectKeys(ToProblem({.code = EINVAL, .message = "", .hint = ""}, 400));
+}
+
+// The hint of a refusal lists them.
+TEST_F(Documented, WhatMayBeAsked) {
+  const auto refused = ParseVGpuRequest(R"({"no_field": 1})");
+  ASSERT_FALSE(refused);
+  std::istringstream words(refused.error().hint.substr(0, refused.error().hint.find(" are known")));
+  int fields = 0;
+  for (std::string word; words >> word;) {
+    if (word == "and") continue;
+    if (word.ends_with(',')) word.pop_back();
+    ExpectWord(word);
+    ++fields;
+  }
+  EXPECT_EQ(fields, 12);
+}
+
+}  // namespace
+}  // namespace tessera::face

@@ -1,0 +1,414 @@
+#include "face/text/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "face/text/metrics_text.h"
+
+namespace tessera::face {
+namespace {
+
+using server::GpuReport;
+using server::Histogram;
+using server::ProcessReport;
+using server::SwapReport;
+using server::VGpuReport;
+using enum MetricType;
+
+constexpr double kPercent = 100;
+
+double Seconds(std::int64_t us) { return static_cast<double>(us) / 1e6; }
+double Seconds(std::uint64_t us) { return static_cast<double>(us) / 1e6; }
+double Of(std::uint64_t number) { return static_cast<double>(number); }
+
+// A family, and what one report gives for it: nullopt, or a null histogram, where it has none.
+template <typename Report>
+struct Metric {
+  MetricFamily family;
+  std::optional<double> (*value)(const Report&) = nullptr;
+  const Histogram* (*histogram)(const Report&) = nullptr;
+  // One sample for each of these values of the label, by its position.
+  const char* label = nullptr;
+  std::span<const char* const> values = {};
+  std::optional<double> (*each)(const Report&, std::size_t) = nullptr;
+  const Histogram* (*each_histogram)(const Report&, std::size_t) = nullptr;
+};
+
+constexpr std::array kDirections = {"out", "in"};
+constexpr std::array kWindows = {"10s", "60s", "300s"};
+constexpr std::array kTokens = {"held", "waiting", "idle"};
+constexpr std::array kStates = {"active", "waiting", "idle"};
+constexpr std::array kReasons = {"operator", "policy", "memory", "move"};
+constexpr std::array kCalls = {"freeze", "thaw", "slice"};
+
+template <typename Value>
+std::optional<double> OfSwap(const GpuReport& gpu, Value SwapReport::* field) {
+  return gpu.swap ? std::optional(static_cast<double>((*gpu.swap).*field)) : std::nullopt;
+}
+
+bool HasReason(const std::vector<const char*>& reasons, const char* reason) {
+  return std::ranges::any_of(reasons, [reason](const char* each) { return std::strcmp(each, reason) == 0; });
+}
+
+double Is(const char* state, const char* one) { return std::strcmp(state, one) == 0 ? 1 : 0; }
+
+// ---- the table: every metric that there is, in the order in which they are written ----
+
+// Of the daemon: the channels of all GPUs are one server's, which tells the same with each GPU.
+const std::array kDaemonMetrics = std::to_array<Metric<GpuReport>>({
+    {.family = {"tessera_driver_calls", kCounter, "", "call",
+                "Calls to the driver that froze or thawed channels, or set their slices."},
+     .label = "call",
+     .values = kCalls,
+     .each = [](const GpuReport& gpu, std::size_t i) -> std::optional<double> {
+       return Of(i == 0 ? gpu.freezes : i == 1 ? gpu.thaws : gpu.slices);
+     }},
+    {.family = {"tessera_driver_call_failures", kCounter, "", "", "Calls of these that the driver refused."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.call_failures); }},
+    {.family = {"tessera_freeze_seconds", kHistogram, "seconds", "", "How long freezing channels took."},
+     .histogram = [](const GpuReport& gpu) { return &gpu.freeze_times; }},
+    {.family = {"tessera_thaw_seconds", kHistogram, "seconds", "", "How long thawing channels took."},
+     .histogram = [](const GpuReport& gpu) { return &gpu.thaw_times; }},
+    {.family = {"tessera_gpu_scheduler_late_seconds", kHistogram, "seconds", "gpu",
+                "How much later than it should the scheduler was called for what falls due by time."},
+     .histogram = [](const GpuReport& gpu) { return &gpu.lateness; }},
+});
+
+const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
+    {.family = {"tessera_gpu_memory_total_bytes", kGauge, "bytes", "gpu", "The GPU's memory."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_total); }},
+    {.family = {"tessera_gpu_memory_reserve_bytes", kGauge, "bytes", "gpu", "What no program is given."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_reserve); }},
+    {.family = {"tessera_gpu_memory_used_bytes", kGauge, "bytes", "gpu",
+                "What the programs in vGPUs have allocated, wherever it lies."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_used); }},
+    {.family = {"tessera_gpu_memory_promised_bytes", kGauge, "bytes", "gpu", "Limits that vGPUs may use up."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_promised); }},
+    {.family = {"tessera_gpu_memory_unmanaged_bytes", kGauge, "bytes", "gpu",
+                "What programs outside of vGPUs have, as the driver says."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_unmanaged); }},
+    {.family = {"tessera_gpu_compute_requested_ratio", kGauge, "ratio", "gpu",
+                "The part of the GPU's time that its vGPUs were guaranteed."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.compute_requested_pct / kPercent; }},
+    {.family = {"tessera_gpu_compute_busy_ratio", kGauge, "ratio", "gpu",
+                "The part of the last seconds in which programs in vGPUs used the GPU."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.compute_busy_pct / kPercent; }},
+    {.family = {"tessera_gpu_vgpus", kGauge, "", "gpu", "vGPUs on it."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.vgpus); }},
+    {.family = {"tessera_gpu_processes", kGauge, "", "gpu", "Processes in vGPUs that have the GPU open."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.processes); }},
+    {.family = {"tessera_gpu_steered", kGauge, "", "gpu",
+                "1 if channels are steered, 0 if the gate divides the time (tessera doctor says why)."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.why_gate.empty() ? 1 : 0; }},
+    {.family = {"tessera_gpu_swap_max_bytes", kGauge, "bytes", "gpu", "What its pool of host memory may become."},
+     .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::max); }},
+    {.family = {"tessera_gpu_swap_pool_bytes", kGauge, "bytes", "gpu", "Pinned host memory in the pool."},
+     .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool); }},
+    {.family = {"tessera_gpu_swap_pool_used_bytes", kGauge, "bytes", "gpu", "What of the pool holds memory."},
+     .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool_used); }},
+    {.family = {"tessera_gpu_swap_file_bytes", kGauge, "bytes", "gpu", "The size of the swap file; 0: there is none."},
+     .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::file); }},
+    {.family = {"tessera_gpu_swap_file_used_bytes", kGauge, "bytes", "gpu", "What of the swap file holds memory."},
+     .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::file_used); }},
+    {.family = {"tessera_gpu_swap_file_failed", kGauge, "", "gpu",
+                "1 if nothing more is written to the swap file because of an error."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> {
+       return gpu.swap ? std::optional(gpu.swap->file_error.empty() ? 0.0 : 1.0) : std::nullopt;
+     }},
+    {.family = {"tessera_gpu_memory_turns", kGauge, "", "gpu",
+                "1 while vGPUs take turns because not all that is in use fits."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> {
+       return gpu.swap ? std::optional(Is(gpu.swap->mode, "turns")) : std::nullopt;
+     }},
+    {.family = {"tessera_gpu_memory_turn_seconds", kGauge, "seconds", "gpu",
+                "How long such a turn is; 0: there is none."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> {
+       return gpu.swap ? std::optional(Seconds(gpu.swap->turn_us)) : std::nullopt;
+     }},
+    {.family = {"tessera_gpu_move_seconds", kHistogram, "seconds", "gpu, direction",
+                "How long it took to bring what was ordered of one program's memory out to host memory, or in."},
+     .label = "direction",
+     .values = kDirections,
+     .each_histogram = [](const GpuReport& gpu, std::size_t i) -> const Histogram* {
+       return gpu.swap ? (i == 0 ? &gpu.swap->moves_out : &gpu.swap->moves_in) : nullptr;
+     }},
+});
+
+const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
+    {.family = {"tessera_vgpu_memory_limit_bytes", kGauge, "bytes", "vgpu, gpu",
+                "memory.limit: what may be on the GPU."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_limit); }},
+    {.family = {"tessera_vgpu_memory_max_bytes", kGauge, "bytes", "vgpu, gpu", "memory.max: what may be allocated."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_max); }},
+    {.family = {"tessera_vgpu_memory_swap_max_bytes", kGauge, "bytes", "vgpu, gpu",
+                "memory.swap.max: what may be in host memory. Absent: as much as there is."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> {
+       return vgpu.memory_swap_max ? std::optional(Of(*vgpu.memory_swap_max)) : std::nullopt;
+     }},
+    {.family = {"tessera_vgpu_memory_current_bytes", kGauge, "bytes", "vgpu, gpu",
+                "What its programs have allocated, contexts included."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_current); }},
+    {.family = {"tessera_vgpu_memory_peak_bytes", kGauge, "bytes", "vgpu, gpu", "The most that they ever had."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_peak); }},
+    {.family = {"tessera_vgpu_memory_resident_bytes", kGauge, "bytes", "vgpu, gpu", "What of it is on the GPU."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_resident); }},
+    {.family = {"tessera_vgpu_memory_swap_bytes", kGauge, "bytes", "vgpu, gpu",
+                "What of it is in host memory or in the swap file."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_swapped); }},
+    {.family = {"tessera_vgpu_moved_bytes", kCounter, "bytes", "vgpu, gpu, direction",
+                "Memory that was brought out to host memory, or in."},
+     .label = "direction",
+     .values = kDirections,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       return Of(i == 0 ? vgpu.moved.out : vgpu.moved.in);
+     }},
+    {.family = {"tessera_vgpu_moving_seconds", kCounter, "seconds", "vgpu, gpu",
+                "Time in which memory of its programs was moved."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.moved.time_us); }},
+    {.family = {"tessera_vgpu_memory_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
+                "The part of that time in which a program of it had work, or wanted memory, and waited for memory."},
+     .label = "window",
+     .values = kWindows,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       const auto& pressure = vgpu.memory_pressure;
+       return (i == 0 ? pressure.avg10 : i == 1 ? pressure.avg60 : pressure.avg300) / kPercent;
+     }},
+    {.family = {"tessera_vgpu_memory_pressure_seconds", kCounter, "seconds", "vgpu, gpu", "All of that time."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> {
+       return Seconds(static_cast<std::int64_t>(vgpu.memory_pressure.total / kMicrosecond));
+     }},
+    {.family = {"tessera_vgpu_compute_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
+                "The part of that time in which it had work and was not let on the GPU. Slices do not count."},
+     .label = "window",
+     .values = kWindows,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       const auto& pressure = vgpu.compute_pressure;
+       return (i == 0 ? pressure.avg10 : i == 1 ? pressure.avg60 : pressure.avg300) / kPercent;
+     }},
+    {.family = {"tessera_vgpu_oom_events", kCounter, "", "vgpu, gpu", "Allocations that memory.max refused."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.oom_events); }},
+    {.family = {"tessera_vgpu_compute_request_ratio", kGauge, "ratio", "vgpu, gpu",
+                "compute.request: the part of the GPU's time that is guaranteed when it is wanted."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_request_pct / kPercent; }},
+    {.family = {"tessera_vgpu_compute_limit_ratio", kGauge, "ratio", "vgpu, gpu",
+                "compute.limit: never more than that."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_limit_pct / kPercent; }},
+    {.family = {"tessera_vgpu_compute_current_ratio", kGauge, "ratio", "vgpu, gpu",
+                "The part of the GPU's time that it had in the last seconds."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_current_pct / kPercent; }},
+    {.family = {"tessera_vgpu_compute_weight", kGauge, "", "vgpu, gpu", "compute.weight."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_weight; }},
+    {.family = {"tessera_vgpu_compute_priority", kGauge, "", "vgpu, gpu", "compute.priority; lower goes first."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_priority; }},
+    {.family = {"tessera_vgpu_compute_slice_seconds", kGauge, "seconds", "vgpu, gpu",
+                "The hardware slice of all its processes together; 0: the driver's default, or none."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.slice_us); }},
+    {.family = {"tessera_vgpu_compute_busy_seconds", kCounter, "seconds", "vgpu, gpu",
+                "Time on the GPU that it was billed."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_busy_us); }},
+    {.family = {"tessera_vgpu_compute_waited_seconds", kCounter, "seconds", "vgpu, gpu",
+                "Time in which it had work and was not let on the GPU."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_waited_us); }},
+    {.family = {"tessera_vgpu_throttled_seconds", kCounter, "seconds", "vgpu, gpu",
+                "Of that, time in which its limit kept it off."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_throttled_us); }},
+    {.family = {"tessera_vgpu_throttles", kCounter, "", "vgpu, gpu", "How often its limit did."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.throttled); }},
+    {.family = {"tessera_vgpu_preemptions", kCounter, "", "vgpu, gpu",
+                "How often it was taken off with work, because its turn ended or a higher class came."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.preempted); }},
+    {.family = {"tessera_vgpu_freezes", kCounter, "", "vgpu, gpu", "How often an operator froze it."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.freezes); }},
+    {.family = {"tessera_vgpu_debt_seconds", kGauge, "seconds", "vgpu, gpu",
+                "Time that it ran beyond its limit or its request, and pays back by waiting."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_debt_us); }},
+    {.family =
+         {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
+          "How long a program with work waited until it was let on the GPU, at its gate or frozen; 0: not at all."},
+     .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
+    {.family = {"tessera_vgpu_token_state", kGauge, "", "vgpu, gpu, state",
+                "1 for the state of its token: held, waiting or idle."},
+     .label = "state",
+     .values = kTokens,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> { return Is(vgpu.token, kTokens[i]); }},
+    {.family = {"tessera_vgpu_frozen", kGauge, "", "vgpu, gpu, reason",
+                "1 if it, or a program of it, is frozen for that reason."},
+     .label = "reason",
+     .values = kReasons,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       return HasReason(vgpu.frozen, kReasons[i]) ? 1 : 0;
+     }},
+    {.family = {"tessera_vgpu_processes", kGauge, "", "vgpu, gpu", "Processes in it that have the GPU open."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.processes.size()); }},
+});
+
+// Of a process with the shim; what only that tells is absent for others.
+template <auto Field>
+std::optional<double> Told(const ProcessReport& process) {
+  return process.shim ? std::optional(static_cast<double>(process.*Field)) : std::nullopt;
+}
+
+const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
+    {.family = {"tessera_process_memory_bytes", kGauge, "bytes", "pid, vgpu, gpu",
+                "What it has allocated, contexts included."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory); }},
+    {.family = {"tessera_process_memory_swap_bytes", kGauge, "bytes", "pid, vgpu, gpu",
+                "What of that is in host memory or in the swap file."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_swapped); }},
+    {.family = {"tessera_process_memory_pinned_bytes", kGauge, "bytes", "pid, vgpu, gpu",
+                "What of that cannot be moved."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_pinned); }},
+    {.family = {"tessera_process_memory_waited_seconds", kCounter, "seconds", "pid, vgpu, gpu",
+                "Time in which it had work, or wanted memory, and waited for memory."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Seconds(process.memory_waited_us); }},
+    {.family = {"tessera_process_compute_busy_seconds", kCounter, "seconds", "pid, vgpu, gpu",
+                "Time in which it had work on the GPU, as its markers tell."},
+     .value = [](const ProcessReport& process) -> std::optional<double> {
+       return process.shim ? std::optional(Seconds(process.compute_busy_us)) : std::nullopt;
+     }},
+    {.family = {"tessera_process_submissions", kCounter, "", "pid, vgpu, gpu",
+                "Launches, copies and the like that it made."},
+     .value = Told<&ProcessReport::submissions>},
+    {.family = {"tessera_process_gate_waits", kCounter, "", "pid, vgpu, gpu",
+                "Submissions that found the gate closed."},
+     .value = Told<&ProcessReport::gate_waits>},
+    {.family = {"tessera_process_gate_wait_seconds", kCounter, "seconds", "pid, vgpu, gpu", "How long those waited."},
+     .value = [](const ProcessReport& process) -> std::optional<double> {
+       return process.shim ? std::optional(Seconds(process.gate_wait_us)) : std::nullopt;
+     }},
+    {.family = {"tessera_process_oom_errors", kCounter, "", "pid, vgpu, gpu", "Allocations of it that were refused."},
+     .value = Told<&ProcessReport::oom_errors>},
+    {.family = {"tessera_process_state", kGauge, "", "pid, vgpu, gpu, state",
+                "1 for its state: active, waiting or idle."},
+     .label = "state",
+     .values = kStates,
+     .each = [](const ProcessReport& process, std::size_t i) -> std::optional<double> {
+       return process.shim ? std::optional(Is(process.state, kStates[i])) : std::nullopt;
+     }},
+});
+
+constexpr MetricFamily kBuild = {"tessera_build", kInfo, "", "version", "The daemon's version."};
+constexpr MetricFamily kGpuInfo = {"tessera_gpu", kInfo, "", "gpu, uuid, name", "The GPUs that it serves."};
+constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, "", "gpu",
+                                     "Processes that use the GPU and are in no vGPU."};
+
+// ---- writing ----
+
+MetricLabels LabelsOf(const GpuReport& gpu) { return {{"gpu", std::to_string(gpu.index)}}; }
+MetricLabels LabelsOf(const VGpuReport& vgpu) { return {{"vgpu", vgpu.name}, {"gpu", std::to_string(vgpu.gpu)}}; }
+MetricLabels LabelsOf(const ProcessReport& process) {
+  return {
+      {"pid", std::to_string(process.pid)}, {"vgpu", process.vgpu.value_or("")}, {"gpu", std::to_string(process.gpu)}};
+}
+
+template <typename Report>
+void WriteSamples(MetricsText& text, const Metric<Report>& metric, const Report& report, const MetricLabels& labels) {
+  if (metric.value) {
+    if (const auto value = metric.value(report)) text.Sample(labels, *value);
+  } else if (metric.histogram) {
+    if (const Histogram* histogram = metric.histogram(report)) text.Sample(labels, *histogram);
+  }
+  for (std::size_t i = 0; i < metric.values.size(); ++i) {
+    MetricLabels all = labels;
+    all.emplace_back(metric.label, metric.values[i]);
+    if (metric.each_histogram) {
+      if (const Histogram* histogram = metric.each_histogram(report, i)) text.Sample(all, *histogram);
+    } else if (const auto value = metric.each(report, i)) {
+      text.Sample(all, *value);
+    }
+  }
+}
+
+template <typename Report>
+void WriteAll(MetricsText& text, std::span<const Metric<Report>> metrics, const std::vector<Report>& reports) {
+  for (const Metric<Report>& metric : metrics) {
+    text.Begin(metric.family);
+    for (const Report& report : reports) WriteSamples(text, metric, report, LabelsOf(report));
+  }
+}
+
+// What every process of the same one has is told once; who is in no vGPU is counted only.
+std::vector<ProcessReport> Managed(const std::vector<ProcessReport>& processes) {
+  std::vector<ProcessReport> managed;
+  std::ranges::copy_if(processes, std::back_inserter(managed),
+                       [](const ProcessReport& process) { return process.vgpu.has_value(); });
+  return managed;
+}
+
+}  // namespace
+
+const char* ContentType(MetricsFormat format) {
+  return format == MetricsFormat::kOpenMetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                               : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+MetricsFormat ChooseFormat(const std::string& accept) {
+  return accept.find("application/openmetrics-text") != std::string::npos ? MetricsFormat::kOpenMetrics
+                                                                          : MetricsFormat::kPrometheus;
+}
+
+std::string WriteMetrics(const server::WholeReport& report, MetricsFormat format) {
+  MetricsText text(format);
+  text.Begin(kBuild);
+  text.Sample({{"version", TESSERA_VERSION}}, 1);
+  for (const auto& metric : kDaemonMetrics) {
+    text.Begin(metric.family);
+    if (!report.gpus.empty()) WriteSamples(text, metric, report.gpus.front(), {});
+  }
+  text.Begin(kGpuInfo);
+  for (const GpuReport& gpu : report.gpus)
+    text.Sample({{"gpu", std::to_string(gpu.index)}, {"uuid", gpu.uuid}, {"name", gpu.name}}, 1);
+  WriteAll<GpuReport>(text, kGpuMetrics, report.gpus);
+  text.Begin(kUnmanaged);
+  for (const GpuReport& gpu : report.gpus) {
+    const auto others = std::ranges::count_if(report.processes, [&](const ProcessReport& process) {
+      return !process.vgpu && process.gpu == gpu.index &&
+             !(gpu.swap && gpu.swap->mover && *gpu.swap->mover == process.pid);
+    });
+    text.Sample(LabelsOf(gpu), static_cast<double>(others));
+  }
+  WriteAll<VGpuReport>(text, kVGpuMetrics, report.vgpus);
+  WriteAll<ProcessReport>(text, kProcessMetrics, Managed(report.processes));
+  return std::move(text).End();
+}
+
+std::string MetricsReference() {
+  std::string text =
+      "# Metrics\n\n"
+      "`GET /metrics` on `api.sock`, in OpenMetrics 1.0.0 for who accepts that, else in Prometheus' text format. This "
+      "page\n"
+      "is made from the table in `src/face/text/metrics.cc`; a test compares them. Counters' names end in `_total`, "
+      "those "
+      "of\n"
+      "information in `_info`, histograms have `_bucket`, `_sum` and `_count`.\n";
+  const auto table = [&](const char* title) {
+    text += fmt::format("\n## {}\n\n| metric | type | labels | what it tells |\n|---|---|---|---|\n", title);
+  };
+  const auto row = [&](const MetricFamily& family) {
+    constexpr std::array kTypes = {"gauge", "counter", "histogram", "info"};
+    constexpr std::array kSuffixes = {"", "_total", "", "_info"};
+    const auto type = static_cast<std::size_t>(family.type);
+    text += fmt::format("| `{}{}` | {} | {} | {} |\n", family.name, kSuffixes[type], kTypes[type], family.labels,
+                        family.help);
+  };
+  table("The daemon");
+  row(kBuild);
+  for (const auto& metric : kDaemonMetrics) row(metric.family);
+  table("GPUs");
+  row(kGpuInfo);
+  for (const auto& metric : kGpuMetrics) row(metric.family);
+  row(kUnmanaged);
+  table("vGPUs");
+  for (const auto& metric : kVGpuMetrics) row(metric.family);
+  table("Processes in vGPUs");
+  for (const auto& metric : kProcessMetrics) row(metric.family);
+  return text;
+}
+
+}  // namespace tessera::face

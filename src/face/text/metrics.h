@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "server/daemon/report.h"
+
+namespace tessera::face {
+
+enum class MetricsFormat {
+  kPrometheus,   // text format 0.0.4
+  kOpenMetrics,  // 1.0.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
+};
+
+// The Content-Type of a format.
+const char* ContentType(MetricsFormat format);
+
+// What a scraper that sends this Accept header gets: OpenMetrics if it names that.
+MetricsFormat ChooseFormat(const std::string& accept);
+
+// All metrics. Labels are bounded by what there is: GPUs, vGPUs, processes that use a GPU.
+std::string WriteMetrics(const server::WholeReport& report, MetricsFormat format);
+
+// docs/reference/metrics.md: every metric with its type, labels and meaning, from the same table.
+std::string MetricsReference();
+
+}  // namespace tessera::face

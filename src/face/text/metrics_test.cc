@@ -1,0 +1,131 @@
+// What Prometheus gets. Its own parser judges in tests/e2e/test_metrics.py.
+#include "face/text/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "base/size.h"
+
+namespace tessera::face {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+server::WholeReport Report() {
+  server::WholeReport report;
+  server::GpuReport gpu{.index = 1, .uuid = "GPU-1", .name = "Fake \"GPU\"", .memory_total = 10 * kGiB};
+  gpu.freezes = 3;
+  gpu.freeze_times.Note(150 * kMicrosecond);
+  gpu.freeze_times.Note(600 * kMicrosecond);
+  gpu.freeze_times.Note(20 * kSecond);
+  gpu.swap = server::SwapReport{.max = kGiB, .mover = 77, .mode = "turns"};
+  gpu.swap->moves_in.Note(kSecond);
+  report.gpus = {gpu};
+  server::VGpuReport vgpu{.name = "team", .gpu = 1};
+  vgpu.compute_request_pct = 30;
+  vgpu.moved = {.out = 5, .in = 7, .time_us = 1'500'000};
+  vgpu.memory_pressure.avg10 = 12.5;
+  vgpu.frozen = {"move"};
+  vgpu.token = "waiting";
+  report.vgpus = {vgpu};
+  server::ProcessReport mine{.pid = 4, .name = "a", .vgpu = "team", .shim = true};
+  mine.gpu = 1;
+  mine.submissions = 9;
+  server::ProcessReport other{.pid = 5, .name = "b"};
+  other.gpu = 1;
+  server::ProcessReport mover{.pid = 77, .name = "tessera-mover"};
+  mover.gpu = 1;
+  report.processes = {mine, other, mover};
+  return report;
+}
+
+std::string Text(MetricsFormat format = MetricsFormat::kPrometheus) { return WriteMetrics(Report(), format); }
+
+TEST(Metrics, SayWhatTheReportsSay) {
+  const std::string text = Text();
+  for (const char* line :
+       {"tessera_gpu_info{gpu=\"1\",uuid=\"GPU-1\",name=\"Fake \\\"GPU\\\"\"} 1\n",
+        "tessera_gpu_memory_total_bytes{gpu=\"1\"} 10737418240\n", "tessera_driver_calls_total{call=\"freeze\"} 3\n",
+        "tessera_gpu_memory_turns{gpu=\"1\"} 1\n", "tessera_gpu_unmanaged_processes{gpu=\"1\"} 1\n",
+        "tessera_vgpu_compute_request_ratio{vgpu=\"team\",gpu=\"1\"} 0.3\n",
+        "tessera_vgpu_moved_bytes_total{vgpu=\"team\",gpu=\"1\",direction=\"in\"} 7\n",
+        "tessera_vgpu_moving_seconds_total{vgpu=\"team\",gpu=\"1\"} 1.5\n",
+        "tessera_vgpu_memory_pressure_ratio{vgpu=\"team\",gpu=\"1\",window=\"10s\"} 0.125\n",
+        "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"move\"} 1\n",
+        "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"policy\"} 0\n",
+        "tessera_vgpu_token_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
+        "tessera_process_submissions_total{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 9\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(text, Not(HasSubstr("pid=\"5\""))) << "who is in no vGPU is counted only";
+  EXPECT_THAT(text, Not(HasSubstr("tessera_vgpu_memory_swap_max_bytes{"))) << "there is no such maximum";
+}
+
+TEST(Metrics, BucketsOfHistogramsAreSummedUp) {
+  const std::string text = Text();
+  for (const char* line :
+       {"tessera_freeze_seconds_bucket{le=\"0.0001\"} 0\n", "_bucket{le=\"0.0002\"} 1\n", "_bucket{le=\"0.0005\"} 1\n",
+        "_bucket{le=\"0.001\"} 2\n", "_bucket{le=\"10\"} 2\n", "_bucket{le=\"+Inf\"} 3\n",
+        "tessera_freeze_seconds_count 3\n", "tessera_freeze_seconds_sum 20.00075\n",
+        "tessera_gpu_move_seconds_bucket{gpu=\"1\",direction=\"in\",le=\"1\"} 1\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+}
+
+TEST(Metrics, AFormatForEach) {
+  EXPECT_EQ(ChooseFormat(""), MetricsFormat::kPrometheus);
+  EXPECT_EQ(ChooseFormat("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"), MetricsFormat::kOpenMetrics);
+  const std::string plain = Text(), open = Text(MetricsFormat::kOpenMetrics);
+  EXPECT_THAT(plain, HasSubstr("# TYPE tessera_driver_calls_total counter\n"));
+  EXPECT_THAT(open, HasSubstr("# TYPE tessera_driver_calls counter\n"));
+  EXPECT_THAT(open, HasSubstr("\ntessera_driver_calls_total{"));
+  EXPECT_THAT(open, HasSubstr("# TYPE tessera_build info\n"));
+  EXPECT_THAT(open, HasSubstr("# UNIT tessera_freeze_seconds seconds\n"));
+  EXPECT_TRUE(open.ends_with("\n# EOF\n"));
+  EXPECT_THAT(plain, Not(HasSubstr("# EOF")));
+}
+
+TEST(Metrics, ALabelMayBeAnything) {
+  server::WholeReport report = Report();
+  report.gpus[0].name = "back\\slash \"quote\" new\nline \xff\x01";
+  EXPECT_THAT(WriteMetrics(report, MetricsFormat::kPrometheus),
+              HasSubstr("name=\"back\\\\slash \\\"quote\\\" new\\nline ??\""));
+}
+
+TEST(Metrics, EachFamilyIsThereOnceWithAllOfItsSamples) {
+  std::istringstream lines(Text());
+  std::set<std::string> seen;
+  std::string line, current;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("# HELP ")) {
+      current = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_TRUE(seen.insert(current).second) << current;
+    } else if (!line.starts_with("#")) {
+      EXPECT_TRUE(line.starts_with(current)) << line << " stands under " << current;
+    }
+  }
+  EXPECT_GT(seen.size(), 50u);
+}
+
+// Without a GPU, a vGPU or a program there are families without samples.
+TEST(Metrics, NothingIsNoError) {
+  EXPECT_THAT(WriteMetrics({}, MetricsFormat::kOpenMetrics), HasSubstr("tessera_build_info{version="));
+}
+
+// TESSERA_UPDATE_DOCS=1 writes it.
+TEST(Metrics, TheReferenceIsOfThisTable) {
+  const std::string path = TESSERA_DOCS "/reference/metrics.md";
+  if (std::getenv("TESSERA_UPDATE_DOCS")) std::ofstream(path) << MetricsReference();
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), MetricsReference())
+      << "TESSERA_UPDATE_DOCS=1 face_test --gtest_filter='Metrics.*' makes it anew";
+}
+
+}  // namespace
+}  // namespace tessera::face

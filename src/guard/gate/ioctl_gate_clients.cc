@@ -1,0 +1,147 @@
+// Whose clients the gate knows, and whether they are still there.
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "guard/gate/ioctl_gate.h"
+
+namespace tessera::guard {
+
+namespace abi = channel::abi;
+
+// RM tells a client's GPUs to the file that made it, and to nobody else. It changes nothing.
+bool IoctlGate::Answers(int file, std::uint32_t client) {
+  std::uint32_t ids[32];
+  abi::Control control{.client = client,
+                       .object = client,
+                       .command = abi::kGetAttachedIds,
+                       .flags = 0,
+                       .params = reinterpret_cast<std::uint64_t>(ids),
+                       .params_bytes = sizeof ids,
+                       .status = abi::kNotSupported};
+  const int result = boundary_.Execute(file, _IOWR(abi::kIoctlType, abi::kControl, abi::Control), &control);
+  return result == 0 && control.status == abi::kOk;
+}
+
+std::optional<pid_t> IoctlGate::OwnerOf(const Loan& loan, const Call& call, std::uint32_t client) {
+  const auto owner = memory_.ProcessOf(client);
+  if (owner == loan.pid) return owner;
+  if (client == 0 || !Answers(loan.file.Get(), client)) return {};
+  if (owner) {
+    // A child on its parent's file; or RM has given out the number of a client again whose file is gone.
+    // Where there is no telling, it stays counted as it was.
+    if (HolderAnswers(client).value_or(true)) return owner;
+    End(client);
+  }
+  if (memory_.ClientsOf(loan.pid).size() >= kMostClientsPerProcess) return {};
+  Apply(memory_.SetClient(client, loan.pid));
+  holders_[client] = {.file = {.pid = loan.pid, .fd = call.fd}, .tree = call.tree};
+  hooks_.object(loan.pid, {.kind = channel::ObjectEvent::Kind::kAlloc,
+                           .fd = call.fd,
+                           .client = client,
+                           .object = client,
+                           .cls = abi::kRootClient});
+  return loan.pid;
+}
+
+std::optional<bool> IoctlGate::HolderAnswers(std::uint32_t client) {
+  const auto holder = holders_.find(client);
+  if (holder == holders_.end()) return false;
+  const auto* process = processes_.Find(holder->second.file.pid);
+  if (!process) return false;
+  const UniqueFd file = Borrow(process->pidfd.Get(), holder->second.file.fd);
+  if (!file && IsShortage(errno)) return {};
+  return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl && Answers(file.Get(), client);
+}
+
+// Ends the clients whose file nobody holds any more, if that can be told; else they are suspects.
+void IoctlGate::CheckClients(std::vector<std::uint32_t> clients) {
+  std::erase_if(clients, [&](std::uint32_t client) {
+    return !holders_.contains(client) || HolderAnswers(client).value_or(false);
+  });
+  if (clients.empty()) return;
+  last_search_ = MonotonicNow();
+  // The file may have gone on to a forked child, or to another number.
+  const HeldFiles found = FindControlFiles(boundary_);
+  bool complete = found.complete;
+  for (const HeldFile& held : found.files) {
+    const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, held.pid, 0)));
+    const UniqueFd file = pidfd ? Borrow(pidfd.Get(), held.fd) : UniqueFd();
+    if (!file && IsShortage(errno)) complete = false;
+    if (!file || KindOf(boundary_, file.Get()) != KernelBoundary::File::kControl) continue;
+    std::erase_if(clients, [&](std::uint32_t client) {
+      const std::uint64_t tree = holders_.at(client).tree;
+      if (!Answers(file.Get(), client)) return false;
+      if (!processes_.Of(held.pid, tree)) {
+        if (IsShortage(errno)) complete = false;
+        return false;
+      }
+      holders_[client] = {.file = held, .tree = tree};
+      Apply(memory_.SetClient(client, held.pid));
+      return true;
+    });
+    if (clients.empty()) return;
+  }
+  if (complete) {
+    for (const std::uint32_t client : clients) End(client);
+    return;
+  }
+  // Somebody may hold their files where there was no looking, and their memory with them: the next search will tell.
+  suspects_.insert(suspects_.end(), clients.begin(), clients.end());
+  std::ranges::sort(suspects_);
+  const auto twice = std::ranges::unique(suspects_);
+  suspects_.erase(twice.begin(), twice.end());
+}
+
+void IoctlGate::TakeEnded() {
+  for (const pid_t pid : processes_.TakeEnded()) {
+    for (const std::uint32_t client : memory_.ClientsOf(pid)) suspects_.push_back(client);
+  }
+}
+
+void IoctlGate::CheckEnded() {
+  TakeEnded();
+  if (!suspects_.empty() && MonotonicNow() >= last_search_ + kSearchInterval)
+    CheckClients(std::exchange(suspects_, {}));
+}
+
+void IoctlGate::End(std::uint32_t client) {
+  if (const auto pid = memory_.ProcessOf(client)) {
+    hooks_.object(*pid, {.kind = channel::ObjectEvent::Kind::kFree, .client = client, .object = client});
+  }
+  Apply(memory_.Free(client, client));
+  holders_.erase(client);
+}
+
+bool IoctlGate::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+  if (bytes == 0) return true;
+  if (bytes > kMostMemoryBytes) return false;
+  if (hooks_.charge(pid, device, bytes)) return true;
+  // What was closed without being freed is noticed only when somebody looks.
+  TakeEnded();
+  const Nanos now = MonotonicNow();
+  if (suspects_.empty() && now < last_check_ + kCheckInterval) return false;
+  last_check_ = now;
+  suspects_.clear();
+  std::vector<std::uint32_t> clients;
+  for (const auto& [client, holder] : holders_) clients.push_back(client);
+  const std::size_t before = memory_.Memories();
+  CheckClients(std::move(clients));
+  return memory_.Memories() != before && hooks_.charge(pid, device, bytes);
+}
+
+void IoctlGate::Apply(const MemoryObjects::Changes& changes) {
+  for (const MemoryObjects::Change& change : changes) {
+    if (!change.charge) {
+      hooks_.give_back(change.process, change.device, change.bytes);
+    } else if (!hooks_.charge(change.process, change.device, change.bytes)) {
+      memory_.Unpaid(change.memory);  // it is over its limit by this much, and there is no way to take it back
+    }
+  }
+}
+
+}  // namespace tessera::guard

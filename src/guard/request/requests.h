@@ -1,0 +1,108 @@
+// What the kernel gate makes of a driver request: pure, from bytes that were copied out of the program once. The table
+// of controls that programs may not make is in requests.cc.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "channel/rm/driver_abi.h"
+
+namespace tessera::guard {
+
+// Escapes that only the gate looks at; the others are in channel::abi::Escape. [S] nv_escape.h, nv-ioctl-numbers.h
+inline constexpr std::uint32_t kAllocMemory = 0x27;  // NVOS02 with a descriptor: older allocations of memory
+inline constexpr std::uint32_t kAllocObject = 0x28;  // NVOS05: older allocations of objects, without parameters
+inline constexpr std::uint32_t kWrapped = 0xd3;  // NV_ESC_IOCTL_XFER_CMD: holds the number, size and address of another
+
+// An ioctl that the gate looks at. The driver takes a request by the number and the size in it and never looks at its
+// type or direction [S] nv.c, nvidia_ioctl: so neither does the gate, or 'G' in place of 'F' would walk around it.
+struct GuardedSize {
+  std::uint32_t number, bytes;
+};
+inline constexpr std::array<GuardedSize, 9> kGuardedSizes{{{channel::abi::kFree, sizeof(channel::abi::Free)},
+                                                           {channel::abi::kControl, sizeof(channel::abi::Control)},
+                                                           {channel::abi::kAlloc, sizeof(channel::abi::AllocShort)},
+                                                           {channel::abi::kAlloc, sizeof(channel::abi::Alloc)},
+                                                           {channel::abi::kDup, sizeof(channel::abi::Dup)},
+                                                           {channel::abi::kHeapControl, 184},
+                                                           {kAllocMemory, 56},
+                                                           {kAllocObject, 20},
+                                                           {kWrapped, 16}}};
+inline constexpr std::size_t kMostArgumentBytes = 184;
+
+// The parts of an ioctl's request that count.
+constexpr std::uint32_t NumberOf(std::uint64_t request) { return request & 0xff; }
+constexpr std::uint32_t BytesOf(std::uint64_t request) { return request >> 16 & 0x3fff; }
+
+// Whether the driver knows a guarded request of this number and size.
+constexpr bool IsGuarded(std::uint32_t number, std::uint32_t bytes) {
+  for (const GuardedSize& guarded : kGuardedSizes) {
+    if (guarded.number == number && guarded.bytes == bytes) return true;
+  }
+  return false;
+}
+
+// The argument of a guarded ioctl, decoded. Handles are as the program gave them: `object` 0 lets RM choose.
+struct Request {
+  enum class Kind {
+    kFree,
+    kControl,
+    kAlloc,
+    kDup,
+    kHeapAlloc,
+    kHeapFree,
+    kHeapOther,
+    kAllocMemory,
+    kAllocObject,
+    kWrapped
+  };
+  Kind kind = Kind::kWrapped;
+  std::uint32_t client = 0, parent = 0, object = 0;
+  std::uint32_t cls = 0;                               // kAlloc, kAllocMemory, kAllocObject: the class
+  std::uint32_t command = 0;                           // kControl: the command; kHeapOther: the function
+  std::uint32_t source_client = 0, source_object = 0;  // kDup
+  std::uint64_t params = 0;         // kAlloc, kControl: where the program's parameters are, in its memory
+  std::uint32_t params_bytes = 0;   // how many; of kAlloc 0 means "as the class has them"
+  std::uint64_t rights = 0;         // kAlloc: where a mask of rights is, in its memory; 0: none
+  std::uint64_t bytes = 0;          // kHeapAlloc: of GPU memory
+  std::uint32_t status_offset = 0;  // of the status in the argument
+  std::uint32_t object_offset = 0;  // of the handle that RM writes, in the argument
+};
+
+// Decodes an argument of kGuardedSizes; anything else comes back as kWrapped, which nobody may make.
+Request Decode(std::uint32_t number, std::span<const std::byte> argument);
+
+// What is to be done with a request.
+enum class Action {
+  kPass,         // let the kernel go on with it
+  kAnswer,       // write Decision::status into the program's argument and return 0, without doing it
+  kFail,         // return Decision::error
+  kMemory,       // takes GPU memory: charge it, and do it if it may
+  kObject,       // a device, channel group or channel: do it, and tell
+  kClient,       // a client: let it pass
+  kFree,         // do it, and give memory back
+  kDup,          // do it, and count the second handle
+  kOwnChannels,  // do it if all clients that it names are the program's own
+};
+
+struct Decision {
+  Action action = Action::kPass;
+  std::uint32_t status = 0;  // kAnswer: channel::abi::Status
+  int error = 0;             // kFail: errno value
+  std::string_view why;      // of what is refused, for people; empty otherwise
+};
+
+// How many bytes of a request's params Decide wants; 0 for most.
+std::size_t ParamsWanted(const Request& request);
+
+// `params`: the first ParamsWanted bytes of the params, or fewer where the program has fewer.
+Decision Decide(const Request& request, std::span<const std::byte> params);
+
+// Of kAlloc, from its params; 0 where they are too short.
+std::uint64_t MemoryBytes(std::span<const std::byte> params);                // of class kMemoryLocal
+std::uint32_t Detail(std::uint32_t cls, std::span<const std::byte> params);  // channel::ObjectEvent::detail
+
+}  // namespace tessera::guard

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "channel/rm/object_table.h"
+#include "guard/watch/watch_event.h"
+#include "guard/watch/watch_memory.h"
+
+namespace tessera::guard {
+
+// A GPU program of the node.
+struct WatchedProcess {
+  pid_t pid = 0, host_pid = 0;  // as in WatchEvent
+  std::string name;             // of the thread that used the GPU first
+  channel::ObjectTable objects;
+  WatchedMemory memory;
+  bool complete = true;  // false: it may have, or have freed, more than is known here
+};
+
+// What the GPU programs of the node have, made from the watch's events. Pure.
+//
+// Memory that several processes hold counts for each. After kLost everything is incomplete, and a process of which the
+// exit was lost stays until Remove.
+class WatchTable {
+ public:
+  void Apply(const WatchEvent& event);
+  // Forgets a process that the caller knows to be gone. `pid` in the daemon's namespace.
+  void Remove(pid_t pid);
+
+  // Null: no GPU program. Valid until the next Apply or Remove, as are those of All.
+  const WatchedProcess* Find(pid_t pid) const;
+  // Those that the daemon's PID namespace has, by pid, then the others.
+  std::vector<const WatchedProcess*> All() const;
+  std::size_t Size() const { return processes_.size(); }
+
+ private:
+  using Key = std::pair<bool, pid_t>;  // false and the pid in the daemon's namespace; true and the host's
+  static Key KeyOf(const WatchEvent& event);
+  WatchedProcess& Know(const WatchEvent& event);
+  void ApplyAlloc(WatchedProcess& process, const WatchEvent& event);
+  void ApplyDup(WatchedProcess& process, const WatchEvent& event);
+  WatchedMemory::Size FindMemory(const WatchedProcess& first, std::uint32_t client, std::uint32_t object) const;
+
+  std::map<Key, WatchedProcess> processes_;
+};
+
+}  // namespace tessera::guard

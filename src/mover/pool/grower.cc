@@ -1,0 +1,71 @@
+#include "mover/pool/grower.h"
+
+#include <sys/eventfd.h>
+
+#include <utility>
+
+#include "base/fault.h"
+
+namespace tessera::mover {
+
+Grower::Grower(Gpu& gpu, std::function<Result<void>()> may_make)
+    : gpu_(gpu),
+      may_make_(std::move(may_make)),
+      ended_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Run(); }) {}
+
+Grower::~Grower() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Grower::Start(Pool::Job job) {
+  busy_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    job_ = std::move(job);
+  }
+  wake_.notify_one();
+}
+
+std::optional<Grower::Outcome> Grower::Take() {
+  eventfd_t count;
+  eventfd_read(ended_fd_.Get(), &count);
+  const std::lock_guard lock(mutex_);
+  if (outcome_) busy_ = false;
+  return std::exchange(outcome_, std::nullopt);
+}
+
+void Grower::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stop_ || job_; });
+    if (stop_ || !job_) return;
+    Pool::Job job = std::move(*job_);
+    job_.reset();
+    lock.unlock();
+    Outcome outcome = Do(std::move(job));
+    lock.lock();
+    outcome_ = std::move(outcome);
+    eventfd_write(ended_fd_.Get(), 1);
+  }
+}
+
+Grower::Outcome Grower::Do(Pool::Job job) {
+  Outcome outcome = {.kind = job.kind};
+  if (job.kind == Pool::Job::Kind::kFree) {
+    gpu_.FreeHost(std::move(job.memory));
+  } else if (const auto may = may_make_(); !may) {
+    outcome.made = std::unexpected(may.error());
+  } else {
+    outcome.made = gpu_.MakeHost();
+    if (outcome.made) PassFault("mover.pool.grown");
+  }
+  return outcome;
+}
+
+}  // namespace tessera::mover

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "mover/pool/pool.h"
+
+namespace tessera::mover {
+
+class Program;
+
+// Chunks of one program that are copied together: those of one message.
+struct Batch {
+  struct Entry {
+    std::uint64_t chunk = 0;  // the program's name
+    Slot slot = 0;
+    bool dropped = false;  // the program needs it no more
+  };
+  Direction direction = Direction::kOut;
+  std::shared_ptr<Program> program;
+  std::vector<Entry> entries;
+  std::unique_ptr<Window> window;  // until the copy has ended
+};
+
+// The copies under way, in the order in which they end in each direction. Where both are busy, what goes out is
+// quicker: it would be done early, and what comes in have the link for itself at the end. So it waits when it is too
+// far ahead.
+class Copier {
+ public:
+  Copier(Gpu& gpu, const Pool& pool) : gpu_(gpu), pool_(pool) {}
+  ~Copier();
+  Copier(const Copier&) = delete;
+
+  Result<void> Start(const std::shared_ptr<Batch>& batch);
+  bool busy() const { return !under_way_[0].empty() || !under_way_[1].empty() || !held_.empty(); }
+  // Those that have ended since the last call.
+  Result<std::vector<std::shared_ptr<Batch>>> Finished();
+
+ private:
+  bool ComesIn() const { return !under_way_[static_cast<int>(Direction::kIn)].empty(); }
+  Result<void> StartNow(const std::shared_ptr<Batch>& batch);
+
+  Gpu& gpu_;
+  const Pool& pool_;
+  std::deque<std::shared_ptr<Batch>> under_way_[2];  // by Direction
+  std::deque<std::shared_ptr<Batch>> held_;          // that go out
+  std::size_t ahead_ = 0;                            // chunks that began to go out more than to come in
+};
+
+}  // namespace tessera::mover

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "mover/pool/pool.h"
+#include "mover/pool/swap_file.h"
+
+namespace tessera::mover {
+
+class Program;
+
+// A chunk of a program on its way between a slot and the swap file.
+struct FileMove {
+  Direction direction = Direction::kOut;  // kOut: to the file
+  std::uint64_t chunk = 0;                // the program's name
+  Slot slot = 0;
+  Place place = 0;
+  bool dropped = false;              // the program needs it no more
+  std::shared_ptr<Program> program;  // while the disk works at it
+};
+
+// The thread that writes and reads the swap file, one chunk after the other, so that the loop, and copies between GPU
+// and pool, wait for no disk.
+class Disk {
+ public:
+  struct Outcome {
+    std::shared_ptr<FileMove> move;
+    Result<void> result;
+  };
+
+  Disk(Gpu& gpu, const SwapFile& file);
+  // Waits for the chunk that is under way; forgets the others.
+  ~Disk();
+  Disk(const Disk&) = delete;
+
+  // `memory` is the slot's, and stays until the move has ended.
+  void Start(std::shared_ptr<FileMove> move, const HostMemory& memory);
+  // Readable when moves have ended.
+  int fd() const { return ended_fd_.Get(); }
+  std::vector<Outcome> Finished();
+
+ private:
+  struct Job {
+    std::shared_ptr<FileMove> move;
+    const HostMemory* memory = nullptr;
+  };
+  void Run();
+  Result<void> Do(const Job& job);
+
+  Gpu& gpu_;
+  const SwapFile& file_;
+  UniqueFd ended_fd_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;           // guarded by mutex_
+  std::vector<Outcome> outcomes_;  // guarded by mutex_
+  bool stop_ = false;              // guarded by mutex_
+  std::thread thread_;             // last: it uses all of the above
+};
+
+}  // namespace tessera::mover

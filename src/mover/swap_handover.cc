@@ -1,0 +1,79 @@
+#include "mover/swap_handover.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/fault.h"
+#include "base/seqpacket.h"
+#include "wire/mover.h"
+
+namespace tessera::mover {
+
+using wire::MoverMessage;
+using wire::MoverType;
+
+namespace {
+
+constexpr timeval kMostSilence = {.tv_sec = 5, .tv_usec = 0};  // of a daemon that hangs
+
+bool IsOurs(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
+}
+
+// True when the daemon says that it has all.
+bool Give(int socket, const Bequest& bequest) {
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &kMostSilence, sizeof kMostSilence);
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kMostSilence, sizeof kMostSilence);
+  const auto say = [&](MoverType type, std::uint64_t number, int fd) {
+    return SendPacket(socket, BytesOf(MoverMessage{.type = type, .bytes = number}), fd);
+  };
+  const MoverMessage first = {.type = MoverType::kSlotsTable, .other = wire::kBequestVersion};
+  if (!SendPacket(socket, BytesOf(first), bequest.slots_table)) return false;
+  if (bequest.file >= 0 &&
+      (!say(MoverType::kFile, 0, bequest.file) || !say(MoverType::kFileTable, 0, bequest.file_table)))
+    return false;
+  for (const auto& [number, fd] : bequest.slots) {
+    if (!say(MoverType::kSlotMade, number, fd)) return false;
+    PassFault("mover.bequest.given");
+  }
+  if (!say(MoverType::kAll, 0, -1)) return false;
+  std::byte answer[sizeof(MoverMessage)];
+  return ReceivePacket(socket, answer) == static_cast<ssize_t>(sizeof answer);
+}
+
+}  // namespace
+
+Result<UniqueFd> ListenForHeirs(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof address.sun_path) return Fail(ENAMETOOLONG, "the name " + path + " is too long");
+  std::ranges::copy(path, address.sun_path);
+  unlink(path.c_str());
+  UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const mode_t mask = umask(0077);
+  const bool bound = listener && bind(listener.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  umask(mask);
+  if (!bound || listen(listener.Get(), 8) != 0) return FailErrno("listen at " + path);
+  return listener;
+}
+
+bool GiveToHeir(int listener, const Bequest& bequest, Nanos patience, const std::function<bool()>& needed) {
+  for (const Nanos end = MonotonicNow() + patience; MonotonicNow() < end && needed();) {
+    pollfd poll = {.fd = listener, .events = POLLIN};
+    if (::poll(&poll, 1, 1000) <= 0) continue;
+    const UniqueFd heir(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (heir && IsOurs(heir.Get()) && Give(heir.Get(), bequest)) return true;
+  }
+  return false;
+}
+
+}  // namespace tessera::mover

@@ -1,0 +1,98 @@
+#pragma once
+
+#include "base/clock.h"
+#include "sched/shares/allowance.h"
+#include "sched/shares/shares.h"
+#include "sched/tokens/window.h"
+
+namespace tessera::sched {
+
+// The books of one vGPU: what its limit still permits, what its request is still owed, its place in the order by
+// weight, and what it used in the window. Everything is as of the last Settle; calls take times that never go back.
+class Account {
+ public:
+  // What a run is paid from: what the request is owed, into debt if the run overruns; or the surplus, what nobody was
+  // guaranteed, in virtual time (time / weight), so that it is shared by weight. Who runs alone pays from the request
+  // down to zero, so that it is owed nothing when others come, and the rest from the surplus.
+  enum class Pays { kRequest, kSurplus, kRequestFirst };
+
+  Account(const Shares& shares, const Config& config, Nanos now);
+
+  const Shares& shares() const { return shares_; }
+  void SetShares(const Shares& shares, Nanos now);
+
+  // Brings the books to `now`. Waiting and running vGPUs are settled by whoever compares them.
+  void Settle(Nanos now);
+
+  // Begins to wait. Time spent idle gives no credit in the order by weight, of which `virtual_now` is the present.
+  void BeginWait(Nanos now, double virtual_now);
+  // Ends the wait, if there is one, and starts to run or runs on.
+  void Run(Nanos now, Pays pays);
+  // From now on pays only this part of the time in which it runs, (0, 1], as others run with it.
+  void SetPart(Nanos now, double part);
+  void Stop(Nanos now);
+
+  bool waiting() const { return waiting_; }
+  bool running() const { return running_; }
+  Nanos waiting_since() const { return waiting_ ? since_ : kNever; }
+  Nanos settled() const { return settled_; }
+
+  // May run now: its limit permits a run that is worth a switch.
+  bool Eligible() const { return !limited() || limit_.ready(); }
+  // When a waiting vGPU becomes eligible.
+  Nanos EligibleAt() const;
+  // How long a run from now on may last by the limit; kNever without one.
+  Nanos Available() const;
+
+  // The request is owed a run that is worth a switch.
+  bool Owed() const { return shares_.request_pct > 0 && request_.ready(); }
+  // The longest run that the request still pays for.
+  double OwedRun() const { return request_.Lasts(); }
+  double request_quota() const { return request_.quota(); }
+  double OwedFraction() const { return request_.balance() / request_.quota(); }  // needs a request
+  // Part of the request that the window has not seen, [0, 1]; needs a request.
+  double UnmetFraction() const;
+
+  double virtual_time() const { return virtual_time_; }
+  // Takes part in the order by weight. So does for a window who stopped: a program that waits for its results is idle
+  // between the drain and its next launch, and busy in truth. Not so who is at its limit: its virtual time stands
+  // still.
+  bool Competes(Nanos now) const { return Eligible() && (waiting_ || (!running_ && !Rested(now))); }
+  // Whoever its limit held back has no more credit than half a window.
+  void CatchUp(double virtual_now);
+
+  Nanos Busy() const { return static_cast<Nanos>(busy_); }
+  Nanos Waited(Nanos now) const { return waited_ + (waiting_ ? now - since_ : 0); }
+  double WindowPct() const;
+  // What it ran beyond its limit or its request, and pays back by waiting.
+  Nanos Debt() const;
+
+ private:
+  bool limited() const { return shares_.limit_pct < 100; }
+  bool Rested(Nanos now) const { return now - since_ >= config_.window; }
+  double Ceiling() const;
+  // What an idle vGPU keeps: its first run then lasts for one window's quota, as it earns while it runs.
+  double IdleLimitCap() const { return limit_.quota() * (1 - limit_.rate()); }
+  double Cap(const Allowance& allowance, double idle_cap, Nanos now) const;
+  double FromRequest(double elapsed, double cost) const;
+  void Refresh();
+
+  const Config config_;
+  Shares shares_;
+  Allowance limit_;
+  Allowance request_;
+  UsageWindow window_;
+  double virtual_time_ = 0;
+
+  bool waiting_ = false;
+  bool running_ = false;
+  Pays pays_ = Pays::kRequestFirst;
+  double part_ = 1;
+
+  Nanos settled_;
+  Nanos since_;  // idle, waiting, or running under its present terms
+  Nanos waited_ = 0;
+  double busy_ = 0;
+};
+
+}  // namespace tessera::sched

@@ -1,0 +1,123 @@
+// Who may execute on one GPU, and until when: the token scheduler.
+//
+// A pure function of events: no clock, no thread, no I/O. The daemon feeds it real time, tests and planners feed it
+// virtual time; the same events give the same decisions. One instance serves one GPU. Not thread-safe.
+//
+// Billing. A vGPU pays from its grant until it is idle or drained, so both the time up to its first launch and the
+// drain after a revoke are its own. A holder that is still not drained `drain_timeout` after its revoke becomes a
+// straggler: the token moves on, and as the hardware then slices between them, all that run pay equal parts of the
+// time. docs/scheduler.md tells how the next holder is chosen.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "sched/shares/shares.h"
+#include "sched/tokens/account.h"
+#include "sched/tokens/policy.h"
+
+namespace tessera::sched {
+
+// What the GPU server must do now.
+struct Decision {
+  enum class Kind {
+    kGrant,   // open the gates of the vGPU's processes until `expires` (kNever: until revoked). For a vGPU that holds
+              // the token already it changes the terms: later, earlier, bounded or not
+    kRevoke,  // close them; answer with Released once what was submitted has drained
+  };
+  Kind kind;
+  VgpuId vgpu;
+  Nanos expires = kNever;  // for information: the end comes as a kRevoke
+  bool bounded = true;     // false: nobody else wants the GPU and no limit applies, so queued work needs no bound
+};
+
+// What a vGPU got so far.
+struct Usage {
+  Nanos busy = 0;         // billed execution time since it was added
+  Nanos waited = 0;       // time in which it wanted the token and did not have it
+  double window_pct = 0;  // billed time in the window that ends now, % of the window
+  Nanos debt = 0;         // what it ran beyond its limit or its request, and pays back by waiting
+};
+
+class TokenScheduler {
+ public:
+  explicit TokenScheduler(Config config = {});
+
+  // Admission: EINVAL or ERANGE for shares out of range, ENOSPC when the sum of requests would pass 100 %, EEXIST /
+  // ENOENT for a wrong id. Nothing changes on failure.
+  Result<void> Add(VgpuId id, Shares shares);
+  // Takes effect at once, for the holder too.
+  Result<void> Update(VgpuId id, Shares shares, Nanos now);
+  // The token of a holder is free at once: its processes are dead or their channels gone.
+  void Remove(VgpuId id, Nanos now);
+
+  // Events. `now` never goes backwards. Events that make no sense in the present state are ignored (clients may lie).
+
+  // Work waits at a closed gate. Must be said again after a revoke or an Idle when work waits then; says nothing while
+  // the vGPU holds the token.
+  void Wants(VgpuId id, Nanos now);
+  // The holder ran out of work at `idle_since` and gives the token back. Also ends a revoked holder's drain and a
+  // straggler. A vGPU that only waits cannot take its wish back: grant, then Idle, costs nothing and loses no wake-up.
+  void Idle(VgpuId id, Nanos now, Nanos idle_since);
+  // A revoked holder's work ended at `drained_at`. Both timestamps count as within [last change of its terms, now].
+  void Released(VgpuId id, Nanos now, Nanos drained_at);
+  void Advance(Nanos now);  // time passed
+
+  // When Advance must be called at the latest; kNever if nothing is pending.
+  Nanos NextDeadline() const { return deadline_; }
+
+  // Decisions since the last call, in order.
+  std::vector<Decision> TakeDecisions();
+
+  // It has had what its limit permits for now. False for an unknown id.
+  bool AtLimit(VgpuId id) const;
+
+  // All zero for an unknown id.
+  Usage UsageOf(VgpuId id, Nanos now) const;
+
+ private:
+  // The token of the GPU. `since` is when the holder got it, `term_since` when its terms changed last; `expires` is
+  // when the term ends or, once revoked, when the drain counts as too long.
+  struct Token {
+    enum class State { kFree, kHeld, kRevoked };
+    State state = State::kFree;
+    VgpuId holder = 0;
+    Account::Pays pays = Account::Pays::kSurplus;
+    Nanos since = 0;
+    Nanos term_since = 0;
+    Nanos expires = kNever;
+  };
+
+  using Accounts = std::map<VgpuId, Account>;
+
+  Account* Find(VgpuId id);
+  bool Holds(VgpuId id, Token::State state) const { return token_.state == state && token_.holder == id; }
+
+  void Schedule();
+  void EndTerm();
+  void CutTerm();
+  void StartTerm(VgpuId id, Account& account);
+  void Grant(Nanos expires);
+  void Revoke();
+  void Stop(VgpuId id, Account& account, Nanos end);
+
+  void SettleWaiting();
+  void AdvanceVirtualTime();
+  void SplitAmongRunning();
+  Accounts::iterator Next();
+  Competition OthersThan(const Account* account) const;
+  void UpdateDeadline();
+
+  Config config_;
+  Accounts accounts_;
+  Token token_;
+  Nanos now_ = 0;
+  Nanos deadline_ = kNever;
+  double virtual_now_ = 0;  // least virtual time of those that compete for the surplus; never goes back
+  std::vector<Decision> decisions_;
+};
+
+}  // namespace tessera::sched

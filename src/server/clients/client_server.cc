@@ -1,0 +1,128 @@
+#include "server/clients/client_server.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/seqpacket.h"
+#include "server/record/log.h"
+
+namespace tessera::server {
+namespace {
+
+// Half of the descriptors that the daemon may have: programs that come need some, too.
+std::size_t MostExported() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 2 : 0;
+}
+
+constexpr int kMostPacketsInASocket = 1024;  // net.unix.max_dgram_qlen is 512 at most by default
+
+}  // namespace
+
+Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, UniqueFd listener, VGpuTable& table,
+                                                          VGpuTable::Gpus& gpus, const Config& config,
+                                                          ChannelServer& channels, GuestServer& guests) {
+  std::unique_ptr<ClientServer> server(new ClientServer(loop, table, gpus, config, channels, guests));
+  auto acceptor = Acceptor::Start(
+      loop, std::move(listener), [self = server.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
+      [self = server.get()](UniqueFd socket) {
+        self->TurnAway(std::move(socket), "the daemon has no file descriptor left; raise LimitNOFILE");
+      });
+  if (!acceptor) return std::unexpected(acceptor.error());
+  server->acceptor_ = std::move(*acceptor);
+  return server;
+}
+
+ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config,
+                           ChannelServer& channels, GuestServer& guests)
+    : loop_(loop),
+      table_(table),
+      gpus_(gpus),
+      config_(config),
+      channels_(channels),
+      guests_(guests),
+      exports_(MostExported()) {
+  for (const auto& gpu : gpus_) {
+    gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu) { ReadPending(vgpu); });
+  }
+}
+
+ClientServer::~ClientServer() {
+  for (const auto& gpu : gpus_) gpu->Memory().OnShortage({});
+}
+
+void ClientServer::TurnAway(UniqueFd socket, const char* why) {
+  log::Warn("a program was turned away: {}", why);
+  wire::Refused refused{.code = EMFILE};
+  wire::SetText(refused.text, why);
+  SendPacket(socket.Get(), wire::BytesOf(wire::Make(refused)));
+}
+
+void ClientServer::Begin(UniqueFd socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (getsockopt(socket.Get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+  unsigned& count = per_user_[peer.uid];
+  if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
+  const std::uint64_t id = ++last_id_;
+  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_,
+                                                     guests_, exports_)};
+  if (auto watched = WatchClient(client, id); !watched) {
+    log::Warn("a program was turned away: {}", watched.error().Text());
+    return;
+  }
+  ++count;
+  sessions_.emplace(id, std::move(client));
+  log::Debug("process {} of user {} connected", peer.pid, peer.uid);
+}
+
+Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {
+  Session& session = *client.session;
+  auto socket_watch =
+      loop_.WatchReadable(session.Socket(), [this, id] { Act(id, [](Session& s) { s.ReadPending(); }); });
+  if (!socket_watch) return std::unexpected(socket_watch.error());
+  client.socket_watch = std::move(*socket_watch);
+  client.process_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, session.Peer().pid, 0)));
+  if (!client.process_fd) return {};  // of another PID namespace, or dead already: then the socket tells
+  auto process_watch =
+      loop_.WatchReadable(client.process_fd.Get(), [this, id] { Act(id, [](Session& s) { s.Close(); }); });
+  if (!process_watch) return std::unexpected(process_watch.error());
+  client.process_watch = std::move(*process_watch);
+  return {};
+}
+
+void ClientServer::Act(std::uint64_t id, void (*act)(Session&)) {
+  Session& session = *sessions_.at(id).session;
+  act(session);
+  if (session.Closed()) Reap();
+}
+
+// Before somebody is refused memory: the messages of those whose memory counts against the same limit.
+void ClientServer::ReadPending(std::optional<VgpuId> vgpu) {
+  bool closed = false;
+  for (auto& [id, client] : sessions_) {
+    if (vgpu && !client.session->Uses(*vgpu)) continue;
+    client.session->ReadPending(kMostPacketsInASocket);
+    closed |= client.session->Closed();
+  }
+  if (closed) Reap();
+}
+
+// Destroys closed sessions soon: not now, because this may be one's own callback.
+void ClientServer::Reap() {
+  if (std::exchange(reaping_, true)) return;
+  loop_.Post([this] {
+    reaping_ = false;
+    std::erase_if(sessions_, [this](auto& entry) {
+      const Session& session = *entry.second.session;
+      if (!session.Closed()) return false;
+      auto count = per_user_.find(session.Peer().uid);
+      if (--count->second == 0) per_user_.erase(count);
+      return true;
+    });
+    if (sessions_.empty() && on_empty_) on_empty_();
+  });
+}
+
+}  // namespace tessera::server

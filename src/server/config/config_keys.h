@@ -1,0 +1,30 @@
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/config/config.h"
+
+namespace tessera::server {
+
+// One key of the configuration. The reference, the manual page and the example are made from the table of them
+// (config_reference.h), so that what they say is so.
+struct ConfigKey {
+  // Puts the value into the configuration. Else what it must be, as the message says it.
+  using Set = std::function<const char*(const toml::node&, Config&)>;
+
+  const char* name;
+  const char* standard;                     // the default, as TOML
+  const char* standard_in_words = nullptr;  // where TOML does not say it; Markdown, as the next two
+  const char* values;
+  const char* meaning;
+  bool live = false;  // takes effect when the configuration is read again; else when the daemon starts
+  Set set;
+};
+
+const std::vector<ConfigKey>& ConfigKeys();
+
+}  // namespace tessera::server

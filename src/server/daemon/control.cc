@@ -1,0 +1,220 @@
+#include "server/daemon/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/size.h"
+#include "server/record/events.h"
+#include "server/record/log.h"
+#include "server/record/trace.h"
+
+namespace tessera::server {
+namespace {
+
+EvictionReport ReportEviction(const Process& process) {
+  return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = ResidencyServer::Evicting(process)};
+}
+
+void NoteEviction(const Process& process) {
+  events::Note({.type = EventType::kMemoryEvicted,
+                .gpu = process.vgpu->gpu,
+                .vgpu = process.vgpu->spec.name,
+                .pid = process.pid,
+                .text = FormatSize(ResidencyServer::Evicting(process)) + " are being brought to host memory"});
+}
+
+Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep) {
+  std::vector<EvictionReport> evictions;
+  for (const auto& gpu : daemon.Gpus()) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      const auto found = std::ranges::find(vgpu->processes, pid, &Process::pid);
+      if (found == vgpu->processes.end()) continue;
+      if (auto pushed = gpu->Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
+      evictions.push_back(ReportEviction(**found));
+      NoteEviction(**found);
+    }
+  }
+  if (!evictions.empty()) return evictions;
+  return Fail(ENOENT, fmt::format("process {} is in no vGPU, or does not use its GPU yet", pid),
+              "tessera ps lists those whose memory can be moved");
+}
+
+}  // namespace
+
+template <typename Task>
+std::invoke_result_t<Task> Control::Run(Task task) {
+  auto answer = loop_.Call([this, task = std::move(task)] {
+    daemon_.StayAwhile();
+    return task();
+  });
+  if (answer) return std::move(*answer);
+  return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
+}
+
+template <typename Task>
+std::invoke_result_t<Task> Control::Keep(Task task) {
+  auto answer = Run(std::move(task));
+  if (answer) daemon_.AwaitSaved();
+  return answer;
+}
+
+Result<std::vector<GpuReport>> Control::Gpus() {
+  Measure();
+  return Run([this]() -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_); });
+}
+
+Result<std::vector<VGpuReport>> Control::VGpus() {
+  return Run([this]() -> Result<std::vector<VGpuReport>> { return ReportVGpus(daemon_); });
+}
+
+Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
+  return Run([this, name]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid) {
+  Measure();
+  return KnownProcesses(pid);
+}
+
+Result<std::vector<ProcessReport>> Control::KnownProcesses(std::optional<pid_t> pid) {
+  return Run([this, pid]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, pid); });
+}
+
+Result<WholeReport> Control::All() {
+  Measure();
+  return Run([this]() -> Result<WholeReport> {
+    return WholeReport{
+        .gpus = ReportGpus(daemon_), .vgpus = ReportVGpus(daemon_), .processes = ReportProcesses(daemon_)};
+  });
+}
+
+Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
+  return Keep([this, request, uid]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Create(request, uid);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
+  return Keep([this, name, request]() -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto changed = daemon_.VGpus().Change(**vgpu, request); !changed) return std::unexpected(changed.error());
+    return ReportVGpu(daemon_, **vgpu);
+  });
+}
+
+Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {
+  return Keep([this, name, force, if_tag]() -> Result<void> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto same = VGpuTable::CheckTag(**vgpu, if_tag); !same) return same;
+    return daemon_.VGpus().Remove(**vgpu, force);
+  });
+}
+
+Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
+  return Keep([this, pid, frozen]() -> Result<void> {
+    auto done = daemon_.Guests().Freeze(pid, frozen);
+    if (done) events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed, .pid = pid});
+    return done;
+  });
+}
+
+Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
+  return Keep([this, name, frozen]() -> Result<void> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    daemon_.VGpus().Freeze(**vgpu, frozen);
+    events::Note({.type = frozen ? EventType::kVGpuFrozen : EventType::kVGpuThawed,
+                  .gpu = (*vgpu)->gpu,
+                  .vgpu = (*vgpu)->spec.name});
+    return {};
+  });
+}
+
+Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
+  return Run([this, pid, keep]() -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep); });
+}
+
+Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, std::uint64_t keep) {
+  return Run([this, name, keep]() -> Result<std::vector<EvictionReport>> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Evict(**vgpu, keep); !pushed)
+      return std::unexpected(pushed.error());
+    std::vector<EvictionReport> evictions;
+    for (const Process* process : (*vgpu)->processes) {
+      evictions.push_back(ReportEviction(*process));
+      NoteEviction(*process);
+    }
+    return evictions;
+  });
+}
+
+Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
+  Measure();
+  return Run([this, pid, name]() -> Result<ProcessReport> {
+    auto vgpu = daemon_.VGpus().Get(name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu); !adopted) return std::unexpected(adopted.error());
+    events::Note({.type = EventType::kProcessAdopted, .gpu = (*vgpu)->gpu, .vgpu = name, .pid = pid});
+    for (ProcessReport& report : ReportProcesses(daemon_, pid)) return std::move(report);
+    return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
+  });
+}
+
+Result<TraceCopy> Control::Trace(Nanos past) {
+  return Run([this, past]() -> Result<TraceCopy> {
+    const Nanos since = MonotonicNow() - past;
+    TraceCopy copy = trace::Copy(since);
+    for (const auto& gpu : daemon_.Gpus()) gpu->TracePresent(copy, since);
+    return copy;
+  });
+}
+
+Result<TraceCopy> Control::LastTrace() {
+  auto loaded = TraceRing::Load(daemon_.RunDir() + trace::kLastFile);
+  if (loaded || loaded.error().code != ENOENT) return loaded;
+  return Fail(ENOENT, "no trace was saved, because nothing went wrong",
+              "tessera trace --past 1min -o FILE takes what happened in the last minute");
+}
+
+Result<std::vector<ConfigChange>> Control::Reload() {
+  if (!read_config_) return Fail(EOPNOTSUPP, "this daemon has no configuration to read");
+  std::lock_guard lock(reloading_);
+  const auto read = read_config_();
+  if (!read) return std::unexpected(read.error());
+  if (auto also = also_reload_(); !also) return std::unexpected(also.error());
+  auto changes = Run([this, &read]() -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read); });
+  if (!changes) return changes;
+  std::string text;
+  for (const ConfigChange& change : *changes)
+    text += fmt::format("{}{} {} -> {}{}", text.empty() ? "" : ", ", change.key, change.from, change.to,
+                        change.live ? "" : " (when the daemon starts again)");
+  if (text.empty()) text = "nothing changed";
+  log::Info("the configuration was read again: {}", text);
+  events::Note({.type = EventType::kConfigReloaded, .text = text});
+  return changes;
+}
+
+Result<std::vector<CheckReport>> Control::Checks() {
+  return Run([this]() -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
+}
+
+// Brings what the devices say up to date, unless somebody is just doing that.
+void Control::Measure() {
+  if (!loop_.Call([this] { return daemon_.BeginMeasurement(); }).value_or(false)) return;
+  loop_.Call([this, measured = daemon_.AskDevices()] {
+    daemon_.EndMeasurement(measured);
+    return true;
+  });
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,357 @@
+#include "server/daemon/daemon.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/size.h"
+#include "server/model/chunks.h"
+#include "server/record/events.h"
+#include "server/record/log.h"
+#include "server/record/trace.h"
+#include "server/swap/swap_handover.h"
+
+namespace tessera::server {
+namespace {
+
+// Kept back for the driver's own needs unless memory.reserve says otherwise.
+std::uint64_t DefaultReserve(const GpuInfo& gpu, bool soft) {
+  return soft ? 0 : std::max(gpu.memory_total / 50, 256 * kMiB);
+}
+
+Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::string& setting) {
+  if (setting.empty()) return DefaultReserve(gpu, soft);
+  auto reserve = ParseSize(setting, gpu.memory_total);
+  if (reserve && *reserve >= gpu.memory_total) {
+    return Fail(ERANGE,
+                "memory.reserve of " + FormatSize(*reserve) + " leaves nothing of " + FormatSize(gpu.memory_total));
+  }
+  return reserve;
+}
+
+std::uint64_t FreeRam() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with("MemAvailable:")) return std::strtoull(line.c_str() + 13, nullptr, 10) * kKiB;
+  }
+  return 0;
+}
+
+// The pool of one GPU of so many.
+Result<std::uint64_t> SwapFor(const std::string& setting, std::uint64_t free, std::size_t gpus) {
+  auto size = ParseSize(setting.empty() ? "50%" : setting, free);
+  if (!size) return size;
+  return *size / std::max<std::size_t>(gpus, 1);
+}
+
+// In bytes, which is what a mover takes: a percentage is of what is free as the daemon starts.
+Result<std::string> FloorFor(const std::string& setting, std::uint64_t free) {
+  if (setting.empty()) return setting;
+  const auto floor = ParseSize(setting, free);
+  if (!floor) return std::unexpected(floor.error());
+  return std::to_string(*floor);
+}
+
+// The file of one GPU of so many.
+Result<SwapFile> SwapFileFor(const Config& config, std::uint32_t gpu, std::size_t gpus) {
+  if (config.swap_file.empty()) return SwapFile{};
+  if (config.swap_size == "0") return Fail(EINVAL, "swap.file is of no use without host memory", "raise swap.size");
+  const auto size = ParseSize(config.swap_file_size);
+  if (!size) return std::unexpected(size.error());
+  const std::uint64_t each = *size / std::max<std::size_t>(gpus, 1);
+  if (each < wire::kChunkBytes)
+    return Fail(EINVAL, "swap.file_size of " + FormatSize(each) + " for a GPU is less than a chunk",
+                "make it " + FormatSize(wire::kChunkBytes) + " or more for each GPU");
+  return MakeSwapFile(gpus > 1 ? config.swap_file + "." + std::to_string(gpu) : config.swap_file, each);
+}
+
+}  // namespace
+
+Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
+    : loop_(loop),
+      driver_(std::move(driver)),
+      setup_(std::move(setup)),
+      channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
+      linger_timer_(loop, [this] { EndIfIdle(); }),
+      measure_timer_(loop, [this] { Measure(); }),
+      measuring_(loop),
+      beat_timer_(loop, [this] { Beat(); }),
+      testing_(loop),
+      saving_trace_(loop),
+      saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
+
+Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
+  std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
+  if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
+  daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
+    self->vgpu_changes_.fetch_add(1, std::memory_order_release);
+    if (self->ending_ || self->restoring_) return;
+    self->saver_.Changed();
+    self->StayAwhile();
+  });
+  daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
+                                                  [self = daemon.get()] { self->saver_.Changed(); });
+  daemon->channels_.OnChange([self = daemon.get()](pid_t pid) {
+    for (const auto& gpu : self->gpus_) gpu->ChannelsChanged(pid);
+    if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
+  });
+  daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu) { self->guests_->Abandon(vgpu); });
+  // What is there must not be overwritten by the half of it that is restored already.
+  daemon->restoring_ = true;
+  daemon->RestoreVGpus();
+  daemon->restoring_ = false;
+  if (!daemon->table_->All().empty() || !daemon->unplaced_.empty()) daemon->saver_.Changed();
+  if (daemon->setup_.watch) daemon->guests_->StartWatch();
+  daemon->TestControl();
+  for (const auto& gpu : daemon->gpus_) gpu->ChooseControl();
+  daemon->Beat();
+  auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
+                                     daemon->setup_.config, daemon->channels_, *daemon->guests_);
+  if (!clients) return std::unexpected(clients.error());
+  daemon->clients_ = std::move(*clients);
+  daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(); });
+  if (daemon->setup_.exit_when_idle) {
+    daemon->linger_until_ = MonotonicNow() + kFirstLinger;
+    daemon->linger_timer_.Arm(daemon->linger_until_);
+  }
+  return daemon;
+}
+
+// What the next daemon finds is what there was before: the programs' last orders and the vGPUs of state.json.
+Daemon::~Daemon() {
+  ending_ = true;
+  for (const auto& gpu : gpus_) gpu->Seal();
+  saver_.Finish();
+  channels_.LetGo();
+  clients_.reset();  // before the timers that their leaving would set
+  guests_.reset();
+}
+
+// Channel control is used only after it was seen to work on this driver; until then, and otherwise, gates do it.
+void Daemon::TestControl() {
+  if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({});
+  std::vector<std::string> uuids;
+  for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
+  channels_.BeginTest();
+  testing_.Start(
+      [this, uuids] {
+        tests_.clear();
+        for (const std::string& uuid : uuids) tests_.push_back(channel::RunSelfTest(uuid));
+      },
+      [this] { ControlTested(tests_); });
+}
+
+void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) {
+  for (const auto& test : tests) {
+    if (test) {
+      control_test_ = fmt::format("works with driver {}: freeze {} us, thaw {} us", test->driver,
+                                  test->freeze / kMicrosecond, test->thaw / kMicrosecond);
+      continue;
+    }
+    log::Warn("channels are not steered: {}; time is shared by gates", test.error().Text());
+    channels_.SetAvailable(test.error().Text());
+    break;
+  }
+  if (driver_->IsSoft()) control_test_ = "the soft GPU needs no test";
+  if (setup_.why_no_control.empty() && std::ranges::all_of(tests, [](const auto& test) { return test.has_value(); }))
+    channels_.SetAvailable("");
+  RestoreProcesses();
+  for (const auto& gpu : gpus_) {
+    gpu->ApplyHolds();  // first, so that nobody runs who must not
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
+    }
+    gpu->ChooseControl();
+  }
+}
+
+void Daemon::RestoreProcesses() {
+  guests_->Restore(saved_processes_);
+  saved_processes_.clear();
+}
+
+// Tells the watchdog that this loop goes round.
+void Daemon::Beat() {
+  channels_.Reap();
+  channels_.Beat();
+  channels_.RetryThaws();
+  SaveTraceIfWrong();
+  beat_timer_.Arm(MonotonicNow() + kSecond);
+}
+
+// What led to an error of the log, and up to a second after it, is kept for 'tessera trace --last'.
+void Daemon::SaveTraceIfWrong() {
+  constexpr Nanos kSeldom = 60 * kSecond;  // where one error follows the other, the first one tells most
+  const std::uint64_t errors = events::Errors();
+  const Nanos now = MonotonicNow();
+  if (errors == errors_seen_ || saving_trace_.Busy() || (trace_saved_at_ != 0 && now - trace_saved_at_ < kSeldom))
+    return;
+  errors_seen_ = errors;
+  trace_saved_at_ = now;
+  std::string bytes = trace::Bytes();
+  if (bytes.empty()) return;
+  saving_trace_.Start(
+      [this, bytes = std::move(bytes)] {
+        if (auto saved = trace::SaveLast(setup_.run_dir, bytes); !saved) log::Warn("{}", saved.error().Text());
+      },
+      [] {});
+}
+
+Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read) {
+  auto merged = MergeLive(setup_.config, read);
+  if (!merged) return std::unexpected(merged.error());
+  std::vector<ConfigChange> changes = Difference(setup_.config, read);
+  setup_.config = std::move(*merged);
+  const auto any = [&changes](std::string_view section) {
+    return std::ranges::any_of(changes,
+                               [&](const ConfigChange& each) { return each.live && each.key.starts_with(section); });
+  };
+  for (const auto& gpu : gpus_) {
+    if (any("sched.") || any("channels.") || any("priority.")) gpu->ScheduleAnew();
+    if (any("turn.") && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
+  }
+  return changes;
+}
+
+Result<void> Daemon::FindGpus() {
+  auto found = driver_->List();
+  if (!found) return std::unexpected(found.error());
+  // The configuration is the node's as well: its file is for the daemon that serves the node.
+  if (setup_.exit_when_idle && !setup_.config.swap_file.empty()) {
+    log::Warn("swap.file is not used by a daemon that ends with its programs");
+    setup_.config.swap_file.clear();
+  }
+  const std::uint64_t free = FreeRam();
+  for (GpuInfo& info : *found) {
+    auto reserve = ReserveFor(info, driver_->IsSoft(), setup_.config.memory_reserve);
+    if (!reserve) return std::unexpected(reserve.error());
+    const auto index = static_cast<std::uint32_t>(gpus_.size());
+    log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
+    auto swap = SwapFor(setup_.config.swap_size, free, found->size());
+    if (!swap) return std::unexpected(swap.error());
+    auto floor = FloorFor(setup_.config.swap_floor, free);
+    if (!floor) return std::unexpected(floor.error());
+    auto setup = SwapSetupFor(info, index, found->size(), *swap);
+    if (!setup) return std::unexpected(setup.error());
+    setup->floor = std::move(*floor);
+    gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
+                                                std::move(*setup)));
+    gpus_.back()->OnJoin([this](Process& process) {
+      if (!process.guest) guests_->Attached(process);
+    });
+    gpus_.back()->OnActivity([this] { MeasureSoon(); });
+    gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
+  }
+  return {};
+}
+
+// What an earlier daemon's programs have in pool and file stays theirs: its file takes the place of the one that is
+// configured now.
+Result<SwapSetup> Daemon::SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus,
+                                       std::uint64_t bytes) const {
+  SwapSetup setup{.bytes = bytes, .soft = driver_->IsSoft()};
+  setup.bequeath = setup_.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
+  if (bytes == 0) return setup;
+  if (auto kept = TakeKeptSwap(setup.bequeath)) {
+    log::Info("GPU {}: {} of host memory were kept by the mover of an earlier daemon", index,
+              FormatSize(kept->slots.count() * wire::kChunkBytes));
+    kept->slots.Fit(bytes);
+    setup.slots = std::make_unique<SwapSlots>(std::move(kept->slots));
+    setup.file = std::move(kept->file);
+  }
+  if (setup.file.bytes > 0) return setup;
+  auto file = SwapFileFor(setup_.config, index, gpus);
+  if (!file) return std::unexpected(file.error());
+  setup.file = std::move(*file);
+  return setup;
+}
+
+void Daemon::RestoreVGpus() {
+  const std::string path = setup_.run_dir + "/state.json";
+  auto saved = LoadState(path);
+  if (!saved) {
+    log::Warn("{}; starting without its vGPUs, it is kept as state.json.bad", saved.error().message);
+    std::rename(path.c_str(), (path + ".bad").c_str());
+    return;
+  }
+  saved_processes_ = std::move(saved->processes);
+  for (SavedVGpu& entry : saved->vgpus) {
+    const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
+    if (gpu == gpus_.end()) {
+      log::Warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
+      unplaced_.push_back(std::move(entry));
+      continue;
+    }
+    const std::string name = entry.spec.name;
+    if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index()); !restored) {
+      log::Info("vGPU {} is not brought back: {}", name, restored.error().Text());
+    }
+  }
+}
+
+std::string Daemon::State() const {
+  SavedState state{.vgpus = unplaced_, .processes = saved_processes_};
+  for (const VGpu* vgpu : table_->All()) state.vgpus.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
+  for (SavedProcess& process : guests_->Saved()) state.processes.push_back(std::move(process));
+  return FormatState(state);
+}
+
+void Daemon::MeasureSoon() {
+  if (std::exchange(measure_due_, true)) return;
+  measure_timer_.Arm(MonotonicNow() + measure_after_);
+  measure_after_ = std::min(2 * measure_after_, kMeasureSeldom);
+}
+
+void Daemon::ContextsChanged() {
+  measure_after_ = kMeasureEvery;
+  measure_due_ = false;
+  MeasureSoon();
+}
+
+void Daemon::Measure() {
+  measure_due_ = false;
+  if (!BeginMeasurement()) return;
+  measuring_.Start([this] { measured_ = AskDevices(); }, [this] { EndMeasurement(measured_); });
+}
+
+bool Daemon::BeginMeasurement() {
+  if (std::exchange(measure_running_, true)) return false;
+  for (const auto& gpu : gpus_) gpu->BeginMeasurement();
+  return true;
+}
+
+Daemon::Measurement Daemon::AskDevices() const {
+  Measurement measured;
+  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) measured.push_back(driver_->Measure(gpu));
+  malloc_trim(0);  // NVML leaves megabytes of freed heap behind
+  return measured;
+}
+
+void Daemon::EndMeasurement(const Measurement& measured) {
+  measure_running_ = false;
+  for (const auto& gpu : gpus_) {
+    if (const auto& memory = measured[gpu->Index()]) gpu->Reconcile(*memory);  // else the last figures stand
+    if (gpu->NeedsWatching()) measure_after_ = kMeasureEvery;
+    if (gpu->Running() || gpu->NeedsWatching()) MeasureSoon();
+  }
+}
+
+void Daemon::StayAwhile() {
+  if (!setup_.exit_when_idle) return;
+  linger_until_ = MonotonicNow() + kLinger;
+  linger_timer_.Arm(linger_until_);
+}
+
+void Daemon::EndIfIdle() {
+  if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
+  if (guests_->Any()) return StayAwhile();
+  if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
+  log::Info("nobody is left to serve");
+  loop_.Stop();
+}
+
+}  // namespace tessera::server

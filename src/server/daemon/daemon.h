@@ -1,0 +1,124 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "channel/self_test/self_test.h"
+#include "channel/watchdog/watchdog.h"
+#include "server/channels/channel_server.h"
+#include "server/clients/client_server.h"
+#include "server/clients/guest_server.h"
+#include "server/config/config.h"
+#include "server/devices/gpu_driver.h"
+#include "server/gpu/gpu_server.h"
+#include "server/gpu/state_saver.h"
+#include "server/gpu/vgpu_table.h"
+#include "server/loop/background.h"
+#include "server/loop/event_loop.h"
+
+namespace tessera::server {
+
+// The daemon without its faces: GPU servers, vGPUs, programs, state file. Runs on the event loop's thread.
+class Daemon {
+ public:
+  struct Setup {
+    Config config;
+    std::string run_dir;  // where state.json is
+    UniqueFd client_listener;
+    std::unique_ptr<channel::Control> control;  // null: channels cannot be steered, for this reason:
+    std::string why_no_control;
+    std::unique_ptr<channel::Watchdog> watchdog;  // may be null
+    bool watch = false;                           // see the programs that nobody manages
+    bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
+  };
+
+  // Finds the GPUs, brings back the vGPUs of state.json and begins to serve programs. The loop outlives the daemon.
+  static Result<std::unique_ptr<Daemon>> Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
+  ~Daemon();
+
+  VGpuTable& VGpus() { return *table_; }
+  // Another number whenever a vGPU was made, removed or set. Any thread.
+  std::uint64_t VGpuChanges() const { return vgpu_changes_.load(std::memory_order_acquire); }
+  GuestServer& Guests() { return *guests_; }
+  ChannelServer& Channels() { return channels_; }
+  const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
+  const VGpuTable::Gpus& Gpus() const { return gpus_; }
+  const Config& Settings() const { return setup_.config; }
+  // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
+  // on.
+  Result<std::vector<ConfigChange>> Reload(const Config& read);
+  bool Embedded() const { return setup_.exit_when_idle; }
+  bool Soft() const { return driver_->IsSoft(); }
+  const std::string& RunDir() const { return setup_.run_dir; }
+
+  // Asks all devices about their memory. The three are for whoever measures: begin on the loop's thread (false:
+  // somebody measures already), ask on another, which may take milliseconds, and end on the loop's.
+  using Measurement = std::vector<Result<DeviceUse>>;
+  bool BeginMeasurement();
+  Measurement AskDevices() const;
+  void EndMeasurement(const Measurement& measured);
+
+  // Any thread but the loop's. Waits until what was changed before is in state.json (see StateSaver::Await).
+  void AwaitSaved() { saver_.Await(); }
+
+  // Somebody uses the daemon: an embedded one stays for a while longer.
+  void StayAwhile();
+
+  // Measures the GPUs without being asked to, only while programs are active: a second after contexts come and go, then
+  // less and less often, because asking the driver seems to cost the programs that run about 1 % of such a second
+  // (docs/hardware-log.md).
+  static constexpr Nanos kMeasureEvery = kSecond;
+  static constexpr Nanos kMeasureSeldom = 60 * kSecond;
+  static constexpr Nanos kLinger = 2 * kSecond;
+  static constexpr Nanos kFirstLinger = 10 * kSecond;  // until whoever started an embedded daemon has found it
+
+ private:
+  Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
+  Result<void> FindGpus();
+  Result<SwapSetup> SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus, std::uint64_t bytes) const;
+  void RestoreVGpus();
+  std::string State() const;
+  void MeasureSoon();
+  void ContextsChanged();
+  void Measure();
+  void EndIfIdle();
+  void TestControl();
+  void ControlTested(const std::vector<Result<channel::SelfTest>>& tests);
+  void Beat();
+  void SaveTraceIfWrong();
+  void RestoreProcesses();
+
+  EventLoop& loop_;
+  const std::unique_ptr<GpuDriver> driver_;
+  Setup setup_;
+  ChannelServer channels_;
+  std::string control_test_;
+  VGpuTable::Gpus gpus_;
+  std::unique_ptr<VGpuTable> table_;
+  std::atomic<std::uint64_t> vgpu_changes_{0};
+  std::unique_ptr<GuestServer> guests_;
+  std::unique_ptr<ClientServer> clients_;
+  std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back
+  EventLoop::Timer linger_timer_;
+  Nanos linger_until_ = 0;
+  EventLoop::Timer measure_timer_;
+  bool measure_due_ = false;  // the timer is set
+  Nanos measure_after_ = kMeasureEvery;
+  bool measure_running_ = false;
+  Measurement measured_;  // belongs to measuring_'s thread while there is one
+  Background measuring_;
+  EventLoop::Timer beat_timer_;
+  std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
+  std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
+  Background testing_;
+  std::uint64_t errors_seen_ = 0;  // of the log, until the trace was last saved
+  Nanos trace_saved_at_ = 0;       // 0: never
+  Background saving_trace_;
+  StateSaver saver_;
+  bool ending_ = false;
+  bool restoring_ = false;  // the vGPUs of the daemon before
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,266 @@
+#include "server/daemon/daemon.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/size.h"
+#include "server/model/process_start.h"
+#include "server/testing/test_daemon.h"
+
+namespace tessera::server {
+namespace {
+
+using testing::HasSubstr;
+
+// A process that does nothing until it is killed.
+class Bystander {
+ public:
+  Bystander() : pid_(fork()) {
+    if (pid_ == 0) {
+      for (;;) pause();
+    }
+  }
+  ~Bystander() { Kill(); }
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t Pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+class DaemonTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "daemon_XXXXXX";
+    run_dir_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(run_dir_); }
+  static Result<VGpuReport> Find(TestDaemon& daemon, const std::string& name) { return daemon.Api().VGpuNamed(name); }
+  std::string run_dir_;
+};
+
+TEST_F(DaemonTest, VGpusOutliveTheDaemon) {
+  Bystander owner;
+  {
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make(
+        {.name = "a", .memory_limit = "3G", .compute_request = "30", .compute_limit = "60", .compute_weight = "7"});
+    daemon.Make({.name = "b", .ephemeral = true, .owner_pid = owner.Pid()});
+    daemon.Make({.name = "gone"});
+    ASSERT_TRUE(daemon.Api().Remove("gone", false));
+  }
+  TestDaemon daemon({.run_dir = run_dir_});
+  const auto a = daemon.Report("a");
+  EXPECT_EQ(a.memory_limit, 3 * kGiB);
+  EXPECT_EQ(a.compute_request_pct, 30);
+  EXPECT_EQ(a.compute_limit_pct, 60);
+  EXPECT_EQ(a.compute_weight, 7u);
+  EXPECT_EQ(daemon.Report("b").owner_pid, owner.Pid());
+  EXPECT_FALSE(Find(daemon, "gone"));
+}
+
+TEST_F(DaemonTest, WhatWasAnsweredOutlivesAKill) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  const auto saved = [&] { return LoadState(run_dir_ + "/state.json").value().vgpus; };
+  for (int i = 0; i < 20; ++i) {
+    daemon.Make({.name = "a", .compute_weight = "7"});
+    ASSERT_EQ(saved().size(), 1U);
+    ASSERT_TRUE(daemon.Api().Change("a", {.compute_weight = "9"}));
+    ASSERT_EQ(saved().at(0).spec.compute.weight, 9);
+    ASSERT_TRUE(daemon.Api().Remove("a", false));
+    ASSERT_TRUE(saved().empty());
+  }
+}
+
+TEST_F(DaemonTest, AStateThatCannotBeWrittenHoldsUpNobody) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  std::filesystem::create_directory(run_dir_ + "/state.json.new");
+  daemon.Make({.name = "a"});
+  EXPECT_TRUE(Find(daemon, "a"));
+}
+
+TEST_F(DaemonTest, AnEphemeralVGpuWhoseOwnerDiedIsNotBroughtBack) {
+  {
+    Bystander owner;
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make({.name = "b", .ephemeral = true, .owner_pid = owner.Pid()});
+  }
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_FALSE(Find(daemon, "b"));
+}
+
+TEST_F(DaemonTest, AReusedPidIsNoOwner) {
+  const auto start = ProcessStart(getpid());
+  ASSERT_TRUE(start);
+  const SavedVGpu ours{.spec = {.name = "ours", .ephemeral = true, .owner_pid = getpid(), .owner_start = *start},
+                       .gpu = FakeDriver::UuidOf(0)};
+  SavedVGpu theirs = ours;
+  theirs.spec.name = "theirs";
+  theirs.spec.owner_start -= 1;
+  ASSERT_TRUE(SaveState(run_dir_ + "/state.json", FormatState({.vgpus = {ours, theirs}})));
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_TRUE(Find(daemon, "ours"));
+  EXPECT_FALSE(Find(daemon, "theirs"));
+}
+
+// It may have the node's configuration, whose file only the node's daemon can make.
+TEST_F(DaemonTest, OneThatEndsWithItsProgramsMakesNoSwapFile) {
+  Config config;
+  config.swap_size = "1G";
+  config.swap_file = run_dir_ + "/swap";
+  config.swap_file_size = "1T";
+  TestDaemon daemon({.config = config, .exit_when_idle = true, .run_dir = run_dir_});
+  EXPECT_EQ(daemon.Api().Gpus()->at(0).swap.value().file, 0u);
+}
+
+TEST_F(DaemonTest, VGpusOfAMissingGpuAreKept) {
+  {
+    TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
+    daemon.Make({.name = "a", .gpu = "1"});
+  }
+  {
+    TestDaemon daemon({.gpus = 1, .run_dir = run_dir_});
+    EXPECT_FALSE(Find(daemon, "a"));
+    daemon.Make({.name = "b"});
+  }
+  TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
+  EXPECT_EQ(daemon.Report("a").gpu, 1u);
+  EXPECT_EQ(daemon.Report("b").gpu, 0u);
+}
+
+TEST_F(DaemonTest, ABrokenStateFileStopsNobody) {
+  std::ofstream(run_dir_ + "/state.json") << "{\"version\":";
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_TRUE(daemon.Api().VGpus()->empty());
+  EXPECT_TRUE(std::filesystem::exists(run_dir_ + "/state.json.bad"));
+}
+
+TEST_F(DaemonTest, ProgramsReconnectWithWhatTheyHold) {
+  auto first = std::make_unique<TestDaemon>(TestDaemon::Setup{.run_dir = run_dir_});
+  first->Make({.name = "a", .memory_limit = "1G"});
+  FakeClient client = first->Connect("a");
+  ASSERT_EQ(client.Reserve(600 * kMiB).bytes, 600 * kMiB);
+  ASSERT_TRUE(client.TakeToken());
+  first.reset();
+  EXPECT_TRUE(client.ReadsEnd());
+  EXPECT_NE(client.Page().gate.load(), wire::GateOrder::kClosed);  // the last order stands
+
+  TestDaemon second({.run_dir = run_dir_});
+  FakeClient again(run_dir_);
+  again.Hello("a");
+  again.Attach(FakeDriver::UuidOf(0), 600 * kMiB, 1);
+  EXPECT_EQ(second.Report("a").memory_current, 600 * kMiB + FakeDriver::kContext);
+  EXPECT_EQ(again.Page().memory_available.load(), kGiB - 600 * kMiB - FakeDriver::kContext);
+  EXPECT_TRUE(again.TakeToken());
+}
+
+TEST_F(DaemonTest, AnEphemeralVGpuGoesWithItsOwner) {
+  TestDaemon daemon;
+  Bystander owner;
+  daemon.Make({.name = "a", .ephemeral = true, .owner_pid = owner.Pid()});
+  owner.Kill();
+  EXPECT_TRUE(daemon.Eventually([&] { return !Find(daemon, "a"); }));
+}
+
+TEST_F(DaemonTest, AnEphemeralVGpuWaitsForItsLastProgram) {
+  TestDaemon daemon;
+  Bystander owner;
+  daemon.Make({.name = "a", .ephemeral = true, .owner_pid = owner.Pid()});
+  FakeClient client = daemon.Connect("a");
+  owner.Kill();
+  EXPECT_TRUE(client.TakeToken());
+  EXPECT_TRUE(Find(daemon, "a"));
+  client.Disconnect();
+  EXPECT_TRUE(daemon.Eventually([&] { return !Find(daemon, "a"); }));
+}
+
+TEST_F(DaemonTest, RemovalNeedsForceWhileInUse) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a", .memory_limit = "1G"});
+  FakeClient client = daemon.Connect("a");
+  ASSERT_EQ(client.Reserve(kGiB).bytes, kGiB);
+  ASSERT_TRUE(client.TakeToken());
+  const auto refused = daemon.Api().Remove("a", false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EBUSY);
+  EXPECT_THAT(refused.error().message, HasSubstr("1 process"));
+
+  ASSERT_TRUE(daemon.Api().Remove("a", true));
+  EXPECT_FALSE(Find(daemon, "a"));
+  EXPECT_EQ(client.Page().gate.load(), wire::GateOrder::kClosed);
+  client.Send(wire::Wants{});
+  EXPECT_EQ(client.Reserve(1).bytes, 0u);
+  EXPECT_EQ(client.Page().gate.load(), wire::GateOrder::kClosed);
+  EXPECT_EQ(daemon.Api().Gpus()->at(0).memory_used, kGiB);  // it still has it
+  daemon.Make({.name = "a", .memory_limit = "9G"});         // its name is free, what it holds is not
+  const auto too_much = daemon.Api().Change("a", {.memory_limit = "10G"});
+  EXPECT_EQ(too_much.error().code, ENOSPC);
+  client.Disconnect();
+  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Api().Change("a", {.memory_limit = "10G"}).has_value(); }));
+}
+
+TEST_F(DaemonTest, ResizingReachesRunningPrograms) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a", .memory_limit = "1G"});
+  FakeClient client = daemon.Connect("a");
+  EXPECT_EQ(client.Reserve(2 * kGiB).bytes, 0u);
+  ASSERT_TRUE(daemon.Api().Change("a", {.memory_limit = "2G"}));
+  EXPECT_EQ(client.Page().memory_max.load(), 2 * kGiB);
+  EXPECT_EQ(client.Reserve(2 * kGiB).bytes, 2 * kGiB);
+}
+
+TEST_F(DaemonTest, WhatTheDeviceMeasuresIsCharged) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a", .memory_limit = "1G"});
+  FakeClient client = daemon.Connect("a");
+  ASSERT_EQ(client.Reserve(200 * kMiB).bytes, 200 * kMiB);
+  daemon.Driver().SetMeasured(0, {.used = 900 * kMiB, .by_process = {{getpid(), 500 * kMiB}}});
+  const auto processes = daemon.Api().Processes();
+  ASSERT_EQ(processes->size(), 1u);
+  EXPECT_EQ(processes->at(0).memory_measured, 500 * kMiB);
+  EXPECT_EQ(daemon.Report("a").memory_current, 500 * kMiB);
+  EXPECT_EQ(daemon.Api().Gpus()->at(0).memory_unmanaged, 400 * kMiB);
+  EXPECT_EQ(client.Reserve(600 * kMiB).bytes, 0u);
+}
+
+TEST_F(DaemonTest, ActiveProgramsAreMeasuredWithoutBeingAsked) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  daemon.Driver().SetMeasured(0, {.used = 300 * kMiB, .by_process = {{getpid(), 300 * kMiB}}});
+  FakeClient client = daemon.Connect("a");
+  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Report("a").memory_current == 300 * kMiB; }));
+}
+
+TEST_F(DaemonTest, AnEmbeddedDaemonEndsWithItsLastOwner) {
+  TestDaemon daemon({.exit_when_idle = true});
+  Bystander owner;
+  daemon.Make({.name = "a", .ephemeral = true, .owner_pid = owner.Pid()});
+  owner.Kill();
+  daemon.WaitEnd();
+}
+
+TEST_F(DaemonTest, AfterTheEndNobodyWaitsForAnAnswer) {
+  TestDaemon daemon;
+  daemon.Stop();
+  EXPECT_FALSE(daemon.Loop().Call([] { return true; }));
+}
+
+TEST_F(DaemonTest, AReserveThatLeavesNothingIsRefused) {
+  auto loop = std::move(*EventLoop::Create());
+  auto daemon =
+      Daemon::Start(*loop, std::make_unique<FakeDriver>(), {.config = {.memory_reserve = "100%"}, .run_dir = run_dir_});
+  ASSERT_FALSE(daemon);
+  EXPECT_THAT(daemon.error().message, HasSubstr("leaves nothing"));
+}
+
+}  // namespace
+}  // namespace tessera::server

@@ -1,0 +1,300 @@
+#include "server/daemon/report.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/size.h"
+#include "server/daemon/daemon.h"
+
+namespace tessera::server {
+namespace {
+
+const char* NameOf(Standing standing) {
+  switch (standing) {
+    case Standing::kRunning:
+      return "held";
+    case Standing::kWaiting:
+      return "waiting";
+    case Standing::kIdle:
+      break;
+  }
+  return "idle";
+}
+
+const char* NameOf(GateRecord::State state) {
+  switch (state) {
+    case GateRecord::State::kRunning:
+    case GateRecord::State::kDraining:
+      return "active";
+    case GateRecord::State::kWanting:
+      return "waiting";
+    case GateRecord::State::kParked:
+      break;
+  }
+  return "idle";
+}
+
+std::vector<const char*> NamesOf(std::uint8_t reasons) {
+  std::vector<const char*> names;
+  for (const auto& [reason, name] : {std::pair{FreezeReason::kOperator, "operator"},
+                                     {FreezeReason::kPolicy, "policy"},
+                                     {FreezeReason::kMove, "move"},
+                                     {FreezeReason::kMemory, "memory"}}) {
+    if (reasons & static_cast<std::uint8_t>(reason)) names.push_back(name);
+  }
+  return names;
+}
+
+std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
+  std::uint8_t reasons = daemon.Channels().Reasons(process.pid, process.vgpu->gpu);
+  // What waits at its gate needs no call to be kept off the GPU.
+  if (daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == GateRecord::State::kWanting)
+    reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
+  if (process.frozen || process.vgpu->spec.frozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
+  if (process.overdrawn) reasons |= static_cast<std::uint8_t>(FreezeReason::kMemory);
+  if (process.hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+  return reasons;
+}
+
+std::int64_t Us(Nanos time) { return time / kMicrosecond; }
+
+MovesReport ReportMoves(const Moves& moves) { return {.out = moves.out, .in = moves.in, .time_us = Us(moves.time)}; }
+
+std::string WhyNotEvicted(int error) {
+  switch (error) {
+    case 0:
+      return {};
+    case ENOMEM:
+      return "the host memory for it is full";
+    case EDQUOT:
+      return "no more of its vGPU may lie in host memory (memory.swap.max)";
+    case ECHILD:
+      return "the mover ended";
+    case EPIPE:
+      return "the program does not answer";
+    default:
+      return std::strerror(error);
+  }
+}
+
+SwapReport ReportSwap(const ResidencyServer& residency) {
+  ResidencyServer::Figures figures = residency.FiguresNow();
+  return {.max = figures.swap_max,
+          .pool = figures.pool,
+          .pool_used = figures.pool_used,
+          .file = figures.file,
+          .file_used = figures.file_used,
+          .file_error = figures.file_error == 0 ? "" : std::strerror(figures.file_error),
+          .capacity = figures.capacity,
+          .mover = figures.mover != 0 ? std::optional(figures.mover) : std::nullopt,
+          .decision = std::move(figures.decision),
+          .mode = figures.turns ? "turns" : "together",
+          .turn_us = Us(figures.turn),
+          .moves_out = figures.moves_out,
+          .moves_in = figures.moves_in};
+}
+
+void ReportCalls(const ChannelServer& channels, GpuReport& report) {
+  const channel::CallCounts calls = channels.Counts();
+  report.freezes = calls.freezes;
+  report.thaws = calls.thaws;
+  report.slices = calls.slices;
+  report.call_failures = calls.failures;
+  report.driver_calls = calls.freezes + calls.thaws + calls.slices;
+  report.driver_calls_per_s = channels.CallsPerSecond(MonotonicNow());
+  report.freeze_p50_us = Us(channels.FreezeTimes().Percentile(50));
+  report.freeze_p99_us = Us(channels.FreezeTimes().Percentile(99));
+  report.thaw_p50_us = Us(channels.ThawTimes().Percentile(50));
+  report.thaw_p99_us = Us(channels.ThawTimes().Percentile(99));
+  report.freeze_times = channels.FreezeTimes().All();
+  report.thaw_times = channels.ThawTimes().All();
+}
+
+GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
+  const Ledger& ledger = gpu.Memory().Ledger();
+  GpuReport report{.index = gpu.Index(),
+                   .uuid = FormatUuid(gpu.Info().uuid),
+                   .name = gpu.Info().name,
+                   .soft = daemon.Soft(),
+                   .memory_total = ledger.Capacity(),
+                   .memory_reserve = ledger.Reserve(),
+                   .memory_promised = ledger.Promised(),
+                   .memory_unmanaged = gpu.UnmanagedBytes(),
+                   .context_bytes = gpu.Memory().ContextBytes()};
+  if (gpu.Swaps()) report.swap = ReportSwap(gpu.Residency());
+  const Nanos now = MonotonicNow();
+  for (const VGpu* vgpu : gpu.VGpus()) {
+    report.memory_used += gpu.Memory().FiguresOf(vgpu->id).current;
+    report.processes += vgpu->processes.size();
+    if (vgpu->removed) continue;
+    ++report.vgpus;
+    report.compute_requested_pct += vgpu->spec.compute.request_pct;
+    report.compute_busy_pct += gpu.ComputePercent(*vgpu, now);
+    if (gpu.Time().Holder() == vgpu->id) report.holder = vgpu->spec.name;
+  }
+  report.why_gate = gpu.WhyGate();
+  ReportCalls(daemon.Channels(), report);
+  report.lateness = gpu.Lateness();
+  return report;
+}
+
+ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& process) {
+  const wire::Page& page = *process.page;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
+  const Nanos now = MonotonicNow();
+  return {.pid = process.pid,
+          .name = process.program,
+          .vgpu = vgpu.spec.name,
+          .uid = process.uid,
+          .shim = !process.guest,
+          .adopted = process.guest && !process.guarded,
+          .enforce = process.guarded ? "kernel"
+                     : process.guest ? "none"
+                                     : "shim",
+          .complete = daemon.Guests().Complete(process.pid) || !process.guest,
+          .channels = daemon.Channels().Channels(process.pid),
+          .groups = daemon.Channels().Groups(process.pid, vgpu.gpu),
+          .frozen = NamesOf(ReasonsOf(daemon, process)),
+          .gpu = vgpu.gpu,
+          .memory = process.memory.Current(),
+          .memory_measured = process.memory.measured,
+          .memory_resident = gpu.ResidentBytes(process),
+          .memory_pinned = gpu.PinnedBytes(process),
+          .memory_swapped = ResidencyServer::Swapped(process),
+          .memory_hot_out = ResidencyServer::HotOut(process),
+          .memory_evicting = ResidencyServer::Evicting(process),
+          .memory_exported = process.exported,
+          .evict_error = WhyNotEvicted(process.residence.evict_error),
+          .moved = ReportMoves(ResidencyServer::MovesOf(process, now)),
+          .memory_waited_us = Us(ResidencyServer::Waited(process, now)),
+          .contexts = process.memory.contexts,
+          .compute_busy_us = page.busy_ns.load(kRelaxed) / 1000,
+          .submissions = page.submissions.load(kRelaxed),
+          .gate_waits = page.gate_waits.load(kRelaxed),
+          .gate_wait_us = page.gate_wait_ns.load(kRelaxed) / 1000,
+          .window = page.window.load(kRelaxed),
+          .oom_errors = page.oom_errors.load(kRelaxed),
+          .room_waits = page.room_waits.load(kRelaxed),
+          .state = NameOf(process.gate.state),
+          .started_us = process.started_us};
+}
+
+CheckReport CheckSwap(const GpuServer& gpu) {
+  const std::string name = " for GPU " + std::to_string(gpu.Index());
+  if (!gpu.Swaps())
+    return {.name = "swap",
+            .text = "no host memory" + name + ": swap.size is 0, or no RAM was free at the daemon's start",
+            .hint = "programs that do not fit on it get out-of-memory errors"};
+  return {.name = "swap",
+          .ok = true,
+          .text = "at most " + FormatSize(gpu.Residency().SwapMax()) + " of host memory" + name};
+}
+
+}  // namespace
+
+std::vector<GpuReport> ReportGpus(Daemon& daemon) {
+  std::vector<GpuReport> reports;
+  for (const auto& gpu : daemon.Gpus()) reports.push_back(ReportGpu(daemon, *gpu));
+  return reports;
+}
+
+VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
+  const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
+  const auto memory = gpu.Memory().FiguresOf(vgpu.id);
+  const Nanos now = MonotonicNow();
+  const sched::Usage usage = gpu.UsageOf(vgpu, now);
+  VGpuReport report{.name = vgpu.spec.name,
+                    .gpu_uuid = FormatUuid(gpu.Info().uuid),
+                    .tag = TagOf(vgpu.spec),
+                    .gpu = vgpu.gpu,
+                    .uid = vgpu.spec.uid,
+                    .ephemeral = vgpu.spec.ephemeral,
+                    .memory_limit = vgpu.spec.memory.limit.value_or(gpu.Memory().Ledger().Capacity()),
+                    .memory_max = memory.max,
+                    .memory_current = memory.current,
+                    .memory_peak = memory.peak,
+                    .memory_available = memory.available,
+                    .memory_swap_max = vgpu.spec.memory.swap,
+                    .gpu_memory = gpu.Memory().Ledger().Capacity(),
+                    .moved = ReportMoves(ResidencyServer::MovesOf(vgpu, now)),
+                    .memory_pressure = vgpu.memory_pressure.At(now),
+                    .compute_pressure = vgpu.compute_pressure.At(now),
+                    .oom_events = memory.oom_events,
+                    .compute_request_pct = vgpu.spec.compute.request_pct,
+                    .compute_limit_pct = vgpu.spec.compute.limit_pct,
+                    .compute_current_pct = gpu.ComputePercent(vgpu, now),
+                    .compute_weight = vgpu.spec.compute.weight,
+                    .compute_busy_us = usage.busy / kMicrosecond,
+                    .compute_waited_us = usage.waited / kMicrosecond,
+                    .waits = vgpu.waits,
+                    .token = NameOf(gpu.Time().StandingOf(vgpu.id))};
+  report.compute_priority = vgpu.spec.compute.priority;
+  const StandingLog::Figures kept_off = vgpu.standing.At(now);
+  report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
+  report.compute_debt_us = usage.debt / kMicrosecond;
+  report.throttled = kept_off.throttled;
+  report.preempted = kept_off.preempted;
+  report.freezes = vgpu.freezes;
+  report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
+  std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
+  for (const Process* process : vgpu.processes) {
+    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & ~static_cast<std::uint8_t>(FreezeReason::kOperator);
+    if (process->hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+    report.memory_resident += gpu.ResidentBytes(*process);
+    report.memory_swapped += ResidencyServer::Swapped(*process);
+  }
+  report.frozen = NamesOf(reasons);
+  if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
+  for (const Process* process : vgpu.processes) report.processes.push_back(process->pid);
+  return report;
+}
+
+std::vector<VGpuReport> ReportVGpus(Daemon& daemon) {
+  std::vector<VGpuReport> reports;
+  for (const VGpu* vgpu : daemon.VGpus().All()) reports.push_back(ReportVGpu(daemon, *vgpu));
+  return reports;
+}
+
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only) {
+  std::vector<ProcessReport> reports;
+  for (const auto& gpu : daemon.Gpus()) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) {
+        if (!only || process->pid == *only) reports.push_back(ReportProcess(daemon, *vgpu, *process));
+      }
+    }
+  }
+  for (const GuestServer::Unmanaged& process : daemon.Guests().List()) {
+    if (only && process.pid != *only) continue;
+    reports.push_back({.pid = process.pid,
+                       .name = process.name,
+                       .complete = process.complete,
+                       .channels = daemon.Channels().Channels(process.pid),
+                       .groups = daemon.Channels().Groups(process.pid, process.gpu),
+                       .frozen = NamesOf(daemon.Channels().Reasons(process.pid, process.gpu)),
+                       .gpu = process.gpu,
+                       .memory = process.bytes,
+                       .memory_resident = process.bytes,
+                       .memory_pinned = process.bytes});
+  }
+  return reports;
+}
+
+std::vector<CheckReport> ReportChecks(Daemon& daemon) {
+  std::vector<CheckReport> checks;
+  const ChannelServer& channels = daemon.Channels();
+  checks.push_back({.name = "channel control",
+                    .ok = channels.Available(),
+                    .text = channels.Available() ? daemon.ControlTest() : channels.Why(),
+                    .hint = channels.Available() ? "" : "time is shared by gates instead, for programs with the shim"});
+  const std::string& watch = daemon.Guests().WhyNoWatch();
+  checks.push_back({.name = "watch",
+                    .ok = watch.empty(),
+                    .text = watch.empty() ? "GPU programs that nobody manages are seen" : watch,
+                    .hint = watch.empty() ? "" : "they cannot be listed with their channels, frozen or adopted"});
+  for (const auto& gpu : daemon.Gpus()) checks.push_back(CheckSwap(*gpu));
+  return checks;
+}
+
+}  // namespace tessera::server

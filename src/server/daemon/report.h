@@ -1,0 +1,139 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "channel/rm/object_table.h"
+#include "server/model/pressure.h"
+#include "server/record/histogram.h"
+
+namespace tessera::server {
+
+class Daemon;
+struct VGpu;
+
+// What the daemon tells about itself: copies that another thread may keep. Bytes and microseconds.
+
+// The host memory that holds what does not fit on a GPU, and what is done about that.
+struct SwapReport {
+  std::uint64_t max = 0, pool = 0, pool_used = 0;
+  std::uint64_t file = 0, file_used = 0;
+  std::string file_error;      // why nothing more is written to the file; empty: it is
+  std::uint64_t capacity = 0;  // of the GPU's memory, for programs' room
+  std::optional<pid_t> mover;
+  std::string decision;           // for people
+  const char* mode = "together";  // or "turns"
+  std::int64_t turn_us = 0;       // of the turn that is under way, 0 if none is
+  Histogram moves_out, moves_in;  // of one process each
+};
+
+struct MovesReport {
+  std::uint64_t out = 0, in = 0;
+  std::int64_t time_us = 0;
+};
+
+struct GpuReport {
+  std::uint32_t index = 0;
+  std::string uuid, name;
+  bool soft = false;
+  std::uint64_t memory_total = 0, memory_reserve = 0, memory_used = 0, memory_promised = 0, memory_unmanaged = 0;
+  std::uint64_t context_bytes = 0;
+  std::optional<SwapReport> swap;  // none: memory is not swapped
+  double compute_requested_pct = 0, compute_busy_pct = 0;
+  std::size_t vgpus = 0, processes = 0;
+  std::optional<std::string> holder;
+  std::string why_gate;  // empty: channels are steered
+  std::uint64_t driver_calls = 0, freezes = 0, thaws = 0, slices = 0, call_failures = 0;
+  double driver_calls_per_s = 0;
+  std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;
+  Histogram freeze_times, thaw_times;
+  Histogram lateness;  // of the scheduler
+};
+
+struct VGpuReport {
+  std::string name, gpu_uuid;
+  std::string tag;  // of its settings: see TagOf
+  std::uint32_t gpu = 0;
+  uid_t uid = 0;
+  bool ephemeral = false;
+  std::optional<pid_t> owner_pid;
+  std::uint64_t memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0, memory_available = 0;
+  std::uint64_t memory_resident = 0, memory_swapped = 0;
+  std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
+  std::uint64_t gpu_memory = 0;                  // of its GPU: a limit of that is none
+  MovesReport moved;
+  Pressure::Figures memory_pressure, compute_pressure;
+  std::uint64_t oom_events = 0;
+  double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
+  std::uint32_t compute_weight = 0, compute_priority = 0;
+  std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
+  std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
+  std::int64_t compute_busy_us = 0, compute_waited_us = 0;
+  std::int64_t compute_throttled_us = 0, compute_debt_us = 0;
+  std::uint64_t throttled = 0, preempted = 0, freezes = 0;  // how often, by its limit, by others and by an operator
+  Histogram waits;                                          // of submissions at a closed gate, for the GPU's time
+  const char* token = "idle";                               // "held", "waiting" or "idle"
+  std::vector<pid_t> processes;
+};
+
+struct ProcessReport {
+  pid_t pid = 0;
+  std::string name;
+  std::optional<std::string> vgpu;  // none: nobody started it through Tessera
+  std::optional<uid_t> uid;
+  bool shim = false;  // it speaks to the daemon itself; else the figures from `contexts` on are not known
+  bool adopted = false;
+  const char* enforce = "none";  // "shim", "kernel" or "none"
+  bool complete = true;          // false: it has, or had, more than is known
+  std::size_t channels = 0;      // on all GPUs
+  std::vector<channel::Group> groups;
+  std::vector<const char*> frozen;
+  std::uint32_t gpu = 0;
+  std::uint64_t memory = 0;
+  std::optional<std::uint64_t> memory_measured;
+  // What of it lies on the GPU; what of that cannot be moved; what lies in host memory; what an operator's evict has
+  // still to bring there.
+  std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_hot_out = 0, memory_evicting = 0;
+  std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
+  std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not
+  MovesReport moved;
+  std::int64_t memory_waited_us = 0;  // it had work, or wanted memory, and had to wait for memory
+  std::uint32_t contexts = 0;
+  std::uint64_t compute_busy_us = 0, submissions = 0, gate_waits = 0, gate_wait_us = 0, window = 0, oom_errors = 0;
+  std::uint64_t room_waits = 0;
+  const char* state = "idle";  // "active", "waiting" or "idle"
+  std::optional<std::int64_t> started_us;
+};
+
+// Memory that is being brought out of a GPU because somebody said so.
+struct EvictionReport {
+  pid_t pid = 0;
+  std::uint32_t gpu = 0;
+  std::uint64_t evicting = 0;  // still to be moved
+};
+
+struct CheckReport {
+  std::string name;
+  bool ok = false;
+  std::string text, hint;
+};
+
+// All of it, as one moment saw it.
+struct WholeReport {
+  std::vector<GpuReport> gpus;
+  std::vector<VGpuReport> vgpus;
+  std::vector<ProcessReport> processes;
+};
+
+// On the event loop's thread.
+std::vector<GpuReport> ReportGpus(Daemon& daemon);
+VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu);
+std::vector<VGpuReport> ReportVGpus(Daemon& daemon);
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only = {});
+std::vector<CheckReport> ReportChecks(Daemon& daemon);
+
+}  // namespace tessera::server

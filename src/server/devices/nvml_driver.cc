@@ -1,0 +1,248 @@
+// The machine's NVIDIA GPUs as NVML tells of them. The ABI is declared here as NVIDIA documents it (NVML API Reference,
+// "Device Queries" and "Initialization and Cleanup", release 580): no header of theirs is needed to build.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <mutex>
+
+#include "base/size.h"
+#include "channel/control/nvidia_control.h"
+#include "server/devices/gpu_driver.h"
+#include "server/devices/ld_cache.h"
+
+namespace tessera::server {
+namespace {
+
+using nvmlReturn_t = int;
+constexpr nvmlReturn_t NVML_SUCCESS = 0;
+constexpr nvmlReturn_t NVML_ERROR_NOT_FOUND = 6;
+constexpr nvmlReturn_t NVML_ERROR_INSUFFICIENT_SIZE = 7;
+using nvmlDevice_t = struct nvmlDevice_st*;
+
+struct nvmlMemory_v2_t {
+  unsigned version = sizeof(nvmlMemory_v2_t) | 2u << 24;
+  unsigned long long total, reserved, free, used;
+};
+struct nvmlProcessInfo_t {
+  unsigned pid;
+  unsigned long long usedGpuMemory;  // all ones: not known
+  unsigned gpuInstanceId, computeInstanceId;
+};
+struct nvmlProcessUtilizationSample_t {
+  unsigned pid;
+  unsigned long long timeStamp;                // of CLOCK_REALTIME, microseconds
+  unsigned smUtil, memUtil, encUtil, decUtil;  // percent
+};
+static_assert(sizeof(nvmlMemory_v2_t) == 40 && sizeof(nvmlProcessInfo_t) == 24);
+static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32);
+
+constexpr const char* kLibrary = "libnvidia-ml.so.1";
+constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64",
+                                    "/usr/lib/wsl/lib"};
+constexpr unsigned kUuidBytes = 96,
+                   kNameBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE
+
+// A first estimate: an H200 with driver 580 takes 526 MiB. Measurements raise it.
+constexpr std::uint64_t kContextBytes = 530 * kMiB;
+
+using ListProcesses = nvmlReturn_t (*)(nvmlDevice_t, unsigned*, nvmlProcessInfo_t*);
+
+struct Nvml {
+  nvmlReturn_t (*Init)();
+  nvmlReturn_t (*Shutdown)();
+  const char* (*ErrorString)(nvmlReturn_t);
+  nvmlReturn_t (*GetCount)(unsigned*);
+  nvmlReturn_t (*GetHandleByIndex)(unsigned, nvmlDevice_t*);
+  nvmlReturn_t (*GetUuid)(nvmlDevice_t, char*, unsigned);
+  nvmlReturn_t (*GetName)(nvmlDevice_t, char*, unsigned);
+  nvmlReturn_t (*GetMemory)(nvmlDevice_t, nvmlMemory_v2_t*);
+  ListProcesses GetComputeProcesses;
+  ListProcesses GetGraphicsProcesses;
+  // May be missing. Samples younger than the last argument; NVML_ERROR_NOT_FOUND where there are none.
+  nvmlReturn_t (*GetUtilization)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long);
+};
+
+template <typename Function>
+bool Resolve(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool ResolveAll(void* library, Nvml& nvml) {
+  return Resolve(library, "nvmlInit_v2", nvml.Init) && Resolve(library, "nvmlShutdown", nvml.Shutdown) &&
+         Resolve(library, "nvmlErrorString", nvml.ErrorString) &&
+         Resolve(library, "nvmlDeviceGetCount_v2", nvml.GetCount) &&
+         Resolve(library, "nvmlDeviceGetHandleByIndex_v2", nvml.GetHandleByIndex) &&
+         Resolve(library, "nvmlDeviceGetUUID", nvml.GetUuid) && Resolve(library, "nvmlDeviceGetName", nvml.GetName) &&
+         Resolve(library, "nvmlDeviceGetMemoryInfo_v2", nvml.GetMemory) &&
+         Resolve(library, "nvmlDeviceGetComputeRunningProcesses_v3", nvml.GetComputeProcesses) &&
+         Resolve(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", nvml.GetGraphicsProcesses);
+}
+
+class NvmlDriver : public GpuDriver {
+ public:
+  explicit NvmlDriver(const Nvml& nvml) : nvml_(nvml) {}
+  ~NvmlDriver() override { nvml_.Shutdown(); }
+
+  Result<std::vector<GpuInfo>> List() override {
+    unsigned count = 0;
+    if (auto r = Check("count the GPUs", nvml_.GetCount(&count)); !r) return std::unexpected(r.error());
+    std::vector<GpuInfo> gpus;
+    for (unsigned index = 0; index < count; ++index) {
+      auto gpu = Look(index);
+      if (!gpu) return std::unexpected(gpu.error());
+      gpus.push_back(std::move(*gpu));
+    }
+    uuids_.clear();
+    for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
+    if (gpus.empty()) return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
+    return gpus;
+  }
+
+  Result<DeviceUse> Measure(std::uint32_t gpu) override {
+    nvmlDevice_t device;
+    if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(gpu, &device)); !r) return std::unexpected(r.error());
+    nvmlMemory_v2_t memory;
+    if (auto r = Check("read a GPU's memory", nvml_.GetMemory(device, &memory)); !r) return std::unexpected(r.error());
+    DeviceUse measured{.used = memory.used};
+    for (const ListProcesses list : {nvml_.GetComputeProcesses, nvml_.GetGraphicsProcesses}) {
+      if (auto r = Collect(device, list, measured); !r) return std::unexpected(r.error());
+    }
+    measured.worked = Worked(gpu, device);
+    // In some containers the samples name processes as the host does, and the lists as the container does.
+    const auto listed = [&](pid_t pid) { return measured.by_process.contains(pid); };
+    if (measured.worked && !measured.worked->empty() && std::ranges::none_of(*measured.worked, listed))
+      measured.worked.reset();
+    return measured;
+  }
+
+  Result<std::unique_ptr<channel::Control>> OpenControl() override {
+    if (uuids_.empty()) {
+      if (auto listed = List(); !listed) return std::unexpected(listed.error());
+    }
+    return channel::OpenNvidiaControl(uuids_);
+  }
+
+  bool IsSoft() const override { return false; }
+
+ private:
+  Result<GpuInfo> Look(unsigned index) {
+    nvmlDevice_t device;
+    char uuid[kUuidBytes] = {}, name[kNameBytes] = {};
+    nvmlMemory_v2_t memory;
+    if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(index, &device)); !r) return std::unexpected(r.error());
+    if (auto r = Check("read a GPU's UUID", nvml_.GetUuid(device, uuid, kUuidBytes)); !r)
+      return std::unexpected(r.error());
+    if (auto r = Check("read a GPU's name", nvml_.GetName(device, name, kNameBytes)); !r)
+      return std::unexpected(r.error());
+    if (auto r = Check("read a GPU's memory", nvml_.GetMemory(device, &memory)); !r) return std::unexpected(r.error());
+    auto parsed = ParseUuid(uuid);
+    if (!parsed) return std::unexpected(parsed.error());
+    return GpuInfo{*parsed, name, memory.total - memory.reserved, kContextBytes};
+  }
+
+  Result<void> Collect(nvmlDevice_t device, ListProcesses list, DeviceUse& measured) {
+    std::vector<nvmlProcessInfo_t> processes(64);
+    for (;;) {
+      auto count = static_cast<unsigned>(processes.size());
+      const nvmlReturn_t r = list(device, &count, processes.data());
+      if (r == NVML_ERROR_INSUFFICIENT_SIZE) {
+        processes.resize(count + 16);  // some more may start meanwhile
+        continue;
+      }
+      if (auto ok = Check("list a GPU's processes", r); !ok) return ok;
+      processes.resize(count);
+      break;
+    }
+    for (const auto& process : processes) {
+      if (process.usedGpuMemory == ~0ull) continue;
+      // A process that does both kinds of work is in both lists, with the same figure.
+      auto& bytes = measured.by_process[static_cast<pid_t>(process.pid)];
+      bytes = std::max<std::uint64_t>(bytes, process.usedGpuMemory);
+    }
+    return {};
+  }
+
+  // The samples say who executed, but hardly how much: of two programs that shared the GPU 87 to 13 percent they told
+  // 80 and 20, and now and then only one of them (docs/hardware-log.md). Absent where the GPU does not sample.
+  std::optional<std::unordered_set<pid_t>> Worked(std::uint32_t gpu, nvmlDevice_t device) {
+    if (!nvml_.GetUtilization) return {};
+    std::lock_guard lock(mutex_);
+    unsigned long long& last = sampled_[gpu];
+    std::vector<nvmlProcessUtilizationSample_t> samples(128);
+    auto count = static_cast<unsigned>(samples.size());
+    nvmlReturn_t r = nvml_.GetUtilization(device, samples.data(), &count, last);
+    if (r == NVML_ERROR_INSUFFICIENT_SIZE) {
+      samples.resize(count + 16);  // some more may start meanwhile
+      count = static_cast<unsigned>(samples.size());
+      r = nvml_.GetUtilization(device, samples.data(), &count, last);
+    }
+    if (r != NVML_SUCCESS && r != NVML_ERROR_NOT_FOUND) return {};
+    // There are samples only of those that executed, says NVML's reference; but who did so last goes on being named,
+    // with figures of 0 (docs/hardware-log.md). Some drivers answer with places that nobody filled.
+    const unsigned long long now = static_cast<unsigned long long>(std::time(nullptr) + 1) * 1'000'000;
+    std::unordered_set<pid_t> worked;
+    if (last > now) last = 0;  // the clock was set back
+    unsigned long long youngest = last;
+    for (unsigned i = 0; r == NVML_SUCCESS && i < count; ++i) {
+      if (samples[i].timeStamp <= last || samples[i].timeStamp > now) continue;
+      youngest = std::max(youngest, samples[i].timeStamp);
+      const auto& sample = samples[i];
+      if (sample.smUtil | sample.memUtil | sample.encUtil | sample.decUtil)
+        worked.insert(static_cast<pid_t>(sample.pid));
+    }
+    last = youngest;
+    return worked;
+  }
+
+  Result<void> Check(const char* what, nvmlReturn_t r) const {
+    if (r == NVML_SUCCESS) return {};
+    return Fail(EIO, fmt::format("cannot {}: NVML says \"{}\"", what, nvml_.ErrorString(r)), "check nvidia-smi");
+  }
+
+  const Nvml nvml_;
+  std::vector<channel::GpuUuid> uuids_;  // of the last List
+  std::mutex mutex_;
+  std::map<std::uint32_t, unsigned long long> sampled_;  // by GPU: the youngest sample that was seen; guarded by mutex_
+};
+
+}  // namespace
+
+std::vector<std::string> NvmlPaths() {
+  if (const char* set = std::getenv("TESSERA_REAL_NVML"); set && *set) return {set};
+  std::vector<std::string> paths;
+  for (const char* folder : kFolders) paths.push_back(fmt::format("{}/{}", folder, kLibrary));
+  for (std::string& path : FindInLdCache(kLibrary)) paths.push_back(std::move(path));
+  return paths;
+}
+
+Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
+  const std::string hint =
+      "install NVIDIA's driver, name its library in TESSERA_REAL_NVML, or use the soft GPU with --soft";
+  std::string tried;
+  for (const std::string& path : NvmlPaths()) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      tried = dlerror();
+      continue;
+    }
+    Nvml nvml;
+    (void)Resolve(library, "nvmlDeviceGetProcessUtilization", nvml.GetUtilization);
+    if (!ResolveAll(library, nvml)) {
+      return Fail(ENOSYS, path + " lacks functions of NVML 12",
+                  "update NVIDIA's driver to 525 or newer, or use --soft");
+    }
+    if (const nvmlReturn_t r = nvml.Init(); r != NVML_SUCCESS) {
+      return Fail(ENODEV, fmt::format("{} does not start: {}", path, nvml.ErrorString(r)),
+                  "check nvidia-smi, or use the soft GPU with --soft");
+    }
+    return std::make_unique<NvmlDriver>(nvml);
+  }
+  return Fail(ENODEV, fmt::format("no NVIDIA driver here: {} is not found (last tried: {})", kLibrary, tried), hint);
+}
+
+}  // namespace tessera::server

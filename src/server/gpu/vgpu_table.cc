@@ -1,0 +1,243 @@
+#include "server/gpu/vgpu_table.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/size.h"
+#include "server/model/process_start.h"
+#include "server/record/events.h"
+
+namespace tessera::server {
+namespace {
+
+// For people.
+std::string Settings(const VGpuSpec& spec) {
+  const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
+  return fmt::format("memory {}:{}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
+                     size(spec.memory.max), spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight,
+                     spec.compute.priority);
+}
+
+}  // namespace
+
+// FNV-1a of the settings as text.
+std::string TagOf(const VGpuSpec& spec) {
+  const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
+  const std::string settings =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, bytes(spec.memory.limit),
+                  bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct, spec.compute.limit_pct,
+                  spec.compute.weight, spec.compute.priority);
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return fmt::format("{:016x}", hash);
+}
+
+VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change)
+    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)) {}
+
+Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid) {
+  VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
+  if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
+  if (Find(spec.name)) {
+    return Fail(EEXIST, fmt::format("there is a vGPU {} already", spec.name),
+                "choose another name, or change that one");
+  }
+  spec.ephemeral = request.ephemeral.value_or(false);
+  spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
+  if (spec.ephemeral && spec.owner_pid <= 0) {
+    return Fail(EINVAL, "an ephemeral vGPU needs an owner to live as long as", "give owner_pid");
+  }
+  if (spec.ephemeral) {
+    auto start = ProcessStart(spec.owner_pid);
+    if (!start) return std::unexpected(start.error());
+    spec.owner_start = *start;
+  }
+  auto candidates = Candidates(request.gpu);
+  if (!candidates) return std::unexpected(candidates.error());
+  Result<VGpu*> placed = Fail(ENODEV, "there is no GPU");
+  std::optional<Error> first;
+  for (const std::uint32_t gpu : *candidates) {
+    VGpuSpec fitted = spec;
+    if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok)
+      return std::unexpected(ok.error());
+    placed = Place(std::move(fitted), gpu);
+    if (placed) return placed;
+    if (!first) first = placed.error();
+  }
+  return std::unexpected(first.value_or(placed.error()));
+}
+
+Result<void> VGpuTable::Restore(VGpuSpec spec, std::uint32_t gpu) {
+  if (auto ok = CheckName(spec.name); !ok) return ok;
+  if (spec.ephemeral) {
+    auto start = ProcessStart(spec.owner_pid);
+    if (!start || *start != spec.owner_start) return Fail(ESRCH, "its owner is gone");
+  }
+  auto placed = Place(std::move(spec), gpu);
+  return placed ? Result<void>() : std::unexpected(placed.error());
+}
+
+Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
+  auto vgpu = std::make_unique<VGpu>();
+  vgpu->id = ++last_id_;
+  vgpu->gpu = gpu;
+  vgpu->spec = std::move(spec);
+  if (vgpu->spec.ephemeral) {
+    if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
+  }
+  if (auto added = gpus_[gpu]->Add(*vgpu); !added) return std::unexpected(added.error());
+  VGpu* placed = vgpu.get();
+  by_name_[placed->spec.name] = placed;
+  vgpus_[placed->id] = std::move(vgpu);
+  events::Note(
+      {.type = EventType::kVGpuCreated, .gpu = gpu, .vgpu = placed->spec.name, .text = Settings(placed->spec)});
+  on_change_();
+  return placed;
+}
+
+Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
+  if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
+    return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
+  }
+  if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
+  VGpuSpec changed = vgpu.spec;
+  if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
+  const std::string before = Settings(vgpu.spec);
+  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute); !ok) return ok;
+  events::Note({.type = EventType::kVGpuChanged,
+                .gpu = vgpu.gpu,
+                .vgpu = vgpu.spec.name,
+                .text = Settings(vgpu.spec) + "; it had " + before});
+  on_change_();
+  return {};
+}
+
+Result<void> VGpuTable::CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag) {
+  if (!tag || *tag == TagOf(vgpu.spec)) return {};
+  return Fail(ESTALE, fmt::format("vGPU {} was changed since it was looked at", vgpu.spec.name),
+              "look at it again, and decide anew");
+}
+
+void VGpuTable::Freeze(VGpu& vgpu, bool frozen) {
+  Gpu(vgpu).Freeze(vgpu, frozen);
+  on_change_();
+}
+
+Result<void> VGpuTable::Remove(VGpu& vgpu, bool force) {
+  if (!vgpu.processes.empty() && !force) {
+    return Fail(EBUSY,
+                fmt::format("vGPU {} is in use by {} process{}", vgpu.spec.name, vgpu.processes.size(),
+                            vgpu.processes.size() == 1 ? "" : "es"),
+                "end them first, or use force: they lose their GPU then");
+  }
+  Unlist(vgpu);
+  return {};
+}
+
+VGpu* VGpuTable::Find(std::string_view name) const {
+  auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+VGpu* VGpuTable::Find(VgpuId id) const {
+  auto found = vgpus_.find(id);
+  return found == vgpus_.end() ? nullptr : found->second.get();
+}
+
+Result<VGpu*> VGpuTable::Get(std::string_view name) const {
+  if (VGpu* vgpu = Find(name)) return vgpu;
+  return Fail(ENOENT, fmt::format("there is no vGPU {}", name), "tessera vgpu ls lists them");
+}
+
+std::vector<VGpu*> VGpuTable::All() const {
+  std::vector<VGpu*> all;
+  for (const auto& [name, vgpu] : by_name_) all.push_back(vgpu);
+  return all;
+}
+
+void VGpuTable::Left(VgpuId id) {
+  VGpu* vgpu = Find(id);
+  if (!vgpu) return;
+  --vgpu->sessions;
+  if (vgpu->sessions > 0) return;
+  if (vgpu->removed) {
+    Destroy(*vgpu);
+  } else if (vgpu->spec.ephemeral && !vgpu->owner_fd) {
+    Unlist(*vgpu);
+  }
+}
+
+bool VGpuTable::AnyLivingOwner() const {
+  return std::any_of(vgpus_.begin(), vgpus_.end(), [](const auto& entry) { return bool(entry.second->owner_fd); });
+}
+
+// Most free first, for "auto".
+Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std::string>& gpu) const {
+  std::vector<std::uint32_t> all;
+  for (const auto& server : gpus_) all.push_back(server->Index());
+  if (!gpu || *gpu == "auto") {
+    std::ranges::sort(all, std::ranges::greater(), [this](std::uint32_t gpu) {
+      return std::pair(gpus_[gpu]->Memory().Ledger().Unclaimed(), -static_cast<std::int64_t>(gpu));
+    });
+    return all;
+  }
+  if (auto uuid = ParseUuid(*gpu)) {
+    for (const auto& server : gpus_) {
+      if (server->Info().uuid == *uuid) return std::vector{server->Index()};
+    }
+  }
+  std::uint32_t index = 0;
+  const auto [end, error] = std::from_chars(gpu->data(), gpu->data() + gpu->size(), index);
+  if (error == std::errc() && end == gpu->data() + gpu->size() && index < gpus_.size()) return std::vector{index};
+  return Fail(ENOENT, fmt::format("there is no GPU {}", *gpu),
+              "tessera gpus lists them; \"auto\" takes the one with most room");
+}
+
+std::string VGpuTable::FreeName(std::string_view program) const {
+  for (unsigned n = 1;; ++n) {
+    std::string name = NameFor(program, n);
+    if (!Find(name)) return name;
+  }
+}
+
+Result<void> VGpuTable::WatchOwner(VGpu& vgpu) {
+  vgpu.owner_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, vgpu.spec.owner_pid, 0)));
+  if (!vgpu.owner_fd) return FailErrno(fmt::format("cannot watch the owner, process {}", vgpu.spec.owner_pid));
+  // Through Post, because a watch cannot end inside its own callback.
+  auto watch =
+      loop_.WatchReadable(vgpu.owner_fd.Get(), [this, id = vgpu.id] { loop_.Post([this, id] { OwnerDied(id); }); });
+  if (!watch) return std::unexpected(watch.error());
+  vgpu.owner_watch = std::move(*watch);
+  return {};
+}
+
+void VGpuTable::OwnerDied(VgpuId id) {
+  VGpu* vgpu = Find(id);
+  if (!vgpu) return;
+  vgpu->owner_watch = {};
+  vgpu->owner_fd.Reset();
+  if (vgpu->sessions == 0 && !vgpu->removed) Unlist(*vgpu);
+}
+
+// Its name is free from now on; what is left of it goes with its last program.
+void VGpuTable::Unlist(VGpu& vgpu) {
+  events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name});
+  by_name_.erase(vgpu.spec.name);
+  if (on_unlist_) on_unlist_(vgpu);
+  vgpu.removed = true;
+  Gpu(vgpu).Remove(vgpu);
+  if (vgpu.sessions == 0) Destroy(vgpu);
+  on_change_();
+}
+
+void VGpuTable::Destroy(VGpu& vgpu) {
+  Gpu(vgpu).Forget(vgpu);
+  vgpus_.erase(vgpu.id);
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "server/model/ledger.h"
+#include "server/model/memory_use.h"
+
+namespace tessera::server {
+
+// Serves the memory of one GPU to processes: reservations with credit, contexts, the view in their pages. The rules are
+// in docs/protocol.md, the figures in Ledger.
+class MemoryServer {
+ public:
+  struct Figures {
+    std::uint64_t max = 0, current = 0, peak = 0, available = 0, oom_events = 0;
+  };
+
+  // Reads the messages that wait on the sockets of the processes of this vGPU, or of all with nullopt. They may free
+  // memory; called before somebody is refused.
+  using ReadPending = std::function<void(std::optional<VgpuId>)>;
+
+  // `context_bytes` is what a context is charged until a measurement says that it is more.
+  MemoryServer(class Ledger ledger, std::uint64_t context_bytes);
+  void OnShortage(ReadPending read_pending) { read_pending_ = std::move(read_pending); }
+
+  Result<void> Open(VgpuId id, const MemoryTerms& terms);
+  Result<void> Change(VgpuId id, const MemoryTerms& terms);
+  void Close(VgpuId id);  // when no process is left
+
+  // `bytes` and `contexts` are what the process holds already, after a reconnect: accepted as it says, up to what
+  // GPU and swap hold together.
+  void Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts);
+  void Leave(MemoryUse& use);
+
+  // What a process asks. Returns what was charged: what was asked for, or 0.
+  std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes);
+  void Return(MemoryUse& use, std::uint64_t bytes);
+  std::uint64_t AddContext(MemoryUse& use);
+  void DropContext(MemoryUse& use);
+
+  // Before Hold: where the vGPU has no room for `bytes` more, reads what its programs have said of memory that they
+  // free. That may end any of them.
+  void Collect(VgpuId id, std::uint64_t bytes);
+  // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now.
+  // False if it may not have that; then nothing changes.
+  bool Hold(MemoryUse& use, std::uint64_t bytes);
+  // The same of what it has already, room or not.
+  void HoldAnyway(MemoryUse& use, std::uint64_t bytes);
+
+  // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
+  // that the process uses. More than it can have been charged is charged now.
+  static void BeginMeasurement(MemoryUse& use) {
+    use.most_charged = use.Known();
+    use.most_counted = use.counted;
+  }
+  void Reconcile(MemoryUse& use, std::uint64_t measured);
+
+  // A process behind the kernel gate has more than the gate counted and a driver needs for itself, and its vGPU is over
+  // its limit. Because of that: what was granted in it is not.
+  bool Exceeds(const MemoryUse& use) const;
+  bool GrantedTooMuch(VgpuId id) const;
+
+  Figures FiguresOf(VgpuId id) const;
+  std::uint64_t ContextBytes() const { return context_bytes_; }
+  const class Ledger& Ledger() const { return ledger_; }
+
+ private:
+  struct Account {
+    std::vector<MemoryUse*> uses;
+    std::uint64_t peak = 0;
+    std::uint64_t oom_events = 0;
+  };
+  bool Charge(VgpuId id, std::uint64_t bytes);
+  static std::uint64_t Beyond(const MemoryUse& use, std::uint64_t counted);
+  void Count(MemoryUse& use, std::uint64_t bytes);
+  void KeepCounted(MemoryUse& use);
+  void ReadWhatWaits(std::optional<VgpuId> only);
+  void TakeBackCredits(std::optional<VgpuId> only);
+  void Grown(MemoryUse& use);
+  void Publish(VgpuId id);
+
+  class Ledger ledger_;
+  const std::uint64_t first_context_bytes_;
+  std::uint64_t context_bytes_;
+  ReadPending read_pending_;
+  bool collecting_ = false;  // inside read_pending_
+  std::unordered_map<VgpuId, Account> accounts_;
+};
+
+}  // namespace tessera::server

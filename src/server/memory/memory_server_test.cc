@@ -1,0 +1,208 @@
+#include "server/memory/memory_server.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/size.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr std::uint64_t kCapacity = 10 * kGiB;
+constexpr std::uint64_t kContext = 100 * kMiB;
+
+struct Member {
+  SharedPage page = std::move(*SharedPage::Create(0));
+  MemoryUse use{page};
+};
+
+class MemoryServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(memory_.Open(1, {.limit = kGiB}));
+    ASSERT_TRUE(memory_.Open(2, {}));
+    Join(1, a_);
+    Join(1, b_);
+    Join(2, c_);
+  }
+  void Join(VgpuId id, Member& member) { memory_.Join(id, member.use, 0, 0); }
+
+  MemoryServer memory_{Ledger(0, kCapacity, 0), kContext};
+  Member a_, b_, c_;
+};
+
+TEST_F(MemoryServerTest, TheLimitIsExactForSeveralProcesses) {
+  EXPECT_EQ(memory_.Reserve(a_.use, 600 * kMiB), 600 * kMiB);
+  EXPECT_EQ(memory_.Reserve(b_.use, 425 * kMiB), 0u);
+  EXPECT_EQ(memory_.Reserve(b_.use, 424 * kMiB), 424 * kMiB);
+  EXPECT_EQ(memory_.Reserve(a_.use, 1), 0u);
+  const auto figures = memory_.FiguresOf(1);
+  EXPECT_EQ(figures.current, kGiB);
+  EXPECT_EQ(figures.peak, kGiB);
+  EXPECT_EQ(figures.available, 0u);
+  EXPECT_EQ(figures.oom_events, 2u);
+}
+
+TEST_F(MemoryServerTest, ASmallReservationComesWithCreditThatIsNotInUse) {
+  EXPECT_EQ(memory_.Reserve(c_.use, kMiB), kMiB);
+  EXPECT_EQ(c_.page->memory_credit.load(), static_cast<std::int64_t>(16 * kMiB));
+  EXPECT_EQ(c_.use.Current(), kMiB);
+  EXPECT_EQ(c_.use.Charged(), 17 * kMiB);
+  c_.page->memory_credit.fetch_sub(4 * kMiB);  // the program serves an allocation from it
+  EXPECT_EQ(c_.use.Current(), 5 * kMiB);
+}
+
+TEST_F(MemoryServerTest, NoCreditNearTheLimit) {
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 20 * kMiB), kGiB - 20 * kMiB);
+  EXPECT_EQ(memory_.Reserve(a_.use, kMiB), kMiB);
+  EXPECT_EQ(a_.page->memory_credit.load(), 0);
+  EXPECT_EQ(a_.page->memory_credit_keep.load(), 0u);
+}
+
+TEST_F(MemoryServerTest, CreditIsTakenBackBeforeASiblingIsRefused) {
+  ASSERT_EQ(memory_.Reserve(a_.use, kMiB), kMiB);
+  const std::int64_t credit = a_.page->memory_credit.load();
+  ASSERT_GT(credit, 0);
+  EXPECT_EQ(memory_.Reserve(b_.use, kGiB - kMiB), kGiB - kMiB);
+  EXPECT_EQ(a_.page->memory_credit.load(), 0);
+  EXPECT_EQ(memory_.FiguresOf(1).current, kGiB);
+}
+
+TEST_F(MemoryServerTest, AnUnpromisedVGpuGetsTheCreditOfOthers) {
+  ASSERT_TRUE(memory_.Open(3, {}));
+  Member d;
+  Join(3, d);
+  ASSERT_EQ(memory_.Reserve(d.use, kMiB), kMiB);
+  EXPECT_EQ(memory_.Reserve(c_.use, 9 * kGiB - kMiB), 9 * kGiB - kMiB);
+  EXPECT_EQ(d.page->memory_credit.load(), 0);
+  memory_.Leave(d.use);
+}
+
+TEST_F(MemoryServerTest, MessagesThatWaitAreReadBeforeARefusal) {
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB), kGiB);
+  std::optional<VgpuId> asked;
+  memory_.OnShortage([&](std::optional<VgpuId> vgpu) {
+    asked = vgpu;
+    memory_.Return(a_.use, 100 * kMiB);
+    EXPECT_EQ(memory_.Reserve(a_.use, kGiB), 0u);  // a shortage in there does not come here again
+  });
+  EXPECT_EQ(memory_.Reserve(b_.use, 100 * kMiB), 100 * kMiB);
+  EXPECT_EQ(asked, VgpuId{1});
+}
+
+TEST_F(MemoryServerTest, NonsenseInTheCreditIsClipped) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  a_.page->memory_credit.store(INT64_MAX);
+  EXPECT_EQ(a_.use.Current(), 0u);
+  EXPECT_EQ(memory_.Reserve(b_.use, kGiB), kGiB);  // takes it back: a hurts its own vGPU only
+  EXPECT_EQ(memory_.Ledger().Held(1), kGiB);
+  a_.page->memory_credit.store(INT64_MIN);
+  EXPECT_EQ(a_.use.Current(), 0u);
+  EXPECT_EQ(memory_.Reserve(b_.use, 1), 0u);
+  EXPECT_EQ(memory_.Ledger().Held(1), kGiB);
+}
+
+TEST_F(MemoryServerTest, ReturnOfMoreThanWasReservedGivesWhatWas) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  memory_.Return(a_.use, UINT64_MAX);
+  EXPECT_EQ(a_.use.reserved, 0u);
+  EXPECT_EQ(memory_.Ledger().Held(1), 0u);
+}
+
+// It took its memory through the kernel gate, and its shim says that it gave it back.
+TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 900 * kMiB), 900 * kMiB);
+  ASSERT_TRUE(memory_.Hold(a_.use, 900 * kMiB));
+  EXPECT_EQ(a_.use.other, 0u);
+  memory_.Return(a_.use, 900 * kMiB);
+  EXPECT_EQ(memory_.Ledger().Held(1), 900 * kMiB);
+  EXPECT_FALSE(memory_.Hold(a_.use, 900 * kMiB + kGiB));
+  ASSERT_TRUE(memory_.Hold(a_.use, 100 * kMiB));
+  EXPECT_EQ(memory_.Ledger().Held(1), 100 * kMiB);
+  memory_.HoldAnyway(a_.use, 2 * kGiB);
+  EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB);
+}
+
+// What it says after a restart of the daemon: it has more than the GPU, the rest in host memory.
+TEST(MemoryServerWithSwap, WhoComesBackIsChargedForWhatItHasInHostMemory) {
+  MemoryServer memory{Ledger(0, kCapacity, 0, 5 * kGiB, 8 * kGiB), kContext};
+  Member large, liar;
+  ASSERT_TRUE(memory.Open(1, {}));
+  memory.Join(1, large.use, 12 * kGiB, 0);
+  EXPECT_EQ(memory.Ledger().Held(1), 12 * kGiB);
+  ASSERT_TRUE(memory.Open(2, {}));
+  memory.Join(2, liar.use, UINT64_MAX, 0);
+  EXPECT_EQ(memory.Ledger().Held(2), 18 * kGiB) << "what GPU, pool and file hold";
+}
+
+TEST_F(MemoryServerTest, ContextsCostUntilTheyAreDropped) {
+  EXPECT_EQ(memory_.AddContext(a_.use), kContext);
+  EXPECT_EQ(memory_.AddContext(a_.use), kContext);
+  EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kContext);
+  memory_.DropContext(a_.use);
+  memory_.DropContext(a_.use);
+  memory_.DropContext(a_.use);  // one too many
+  EXPECT_EQ(memory_.FiguresOf(1).current, 0u);
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 50 * kMiB), kGiB - 50 * kMiB);
+  EXPECT_EQ(memory_.AddContext(a_.use), 0u);
+}
+
+TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
+  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
+  ASSERT_EQ(memory_.Reserve(a_.use, 200 * kMiB), 200 * kMiB);
+  MemoryServer::BeginMeasurement(a_.use);
+  memory_.Reconcile(a_.use, 450 * kMiB);
+  EXPECT_EQ(a_.use.other, 150 * kMiB);
+  EXPECT_EQ(memory_.FiguresOf(1).current, 450 * kMiB);
+  MemoryServer::BeginMeasurement(a_.use);
+  memory_.Reconcile(a_.use, 250 * kMiB);  // less than the charge: what was asked for stays charged
+  EXPECT_EQ(memory_.FiguresOf(1).current, 300 * kMiB);
+}
+
+TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
+  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
+  ASSERT_EQ(memory_.Reserve(a_.use, 500 * kMiB), 500 * kMiB);
+  MemoryServer::BeginMeasurement(a_.use);
+  memory_.Return(a_.use, 500 * kMiB);
+  memory_.Reconcile(a_.use, 600 * kMiB);
+  EXPECT_EQ(a_.use.other, 0u);
+}
+
+TEST_F(MemoryServerTest, AProcessWithNothingButAContextShowsItsPrice) {
+  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
+  MemoryServer::BeginMeasurement(a_.use);
+  memory_.Reconcile(a_.use, 60 * kMiB);  // perhaps still growing
+  EXPECT_EQ(memory_.ContextBytes(), kContext);
+  memory_.Reconcile(a_.use, 121 * kMiB);
+  EXPECT_EQ(memory_.ContextBytes(), 122 * kMiB);
+  memory_.Reconcile(a_.use, 8 * kGiB);  // hides memory from us
+  EXPECT_EQ(memory_.ContextBytes(), 2 * kContext);
+}
+
+TEST_F(MemoryServerTest, WhatAProcessHeldAtAReconnectIsAccepted) {
+  Member d;
+  memory_.Join(1, d.use, 2 * kGiB, 1);
+  EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB + kContext);
+  EXPECT_EQ(memory_.FiguresOf(1).available, 0u);
+  Member e;
+  memory_.Join(2, e.use, UINT64_MAX, UINT32_MAX);
+  EXPECT_LE(e.use.Charged(), 2 * kCapacity);
+  memory_.Leave(d.use);
+  memory_.Leave(e.use);
+  EXPECT_EQ(memory_.Ledger().Held(), 0u);
+}
+
+TEST_F(MemoryServerTest, PagesShowTheView) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  EXPECT_EQ(b_.page->memory_max.load(), kGiB);
+  EXPECT_EQ(b_.page->memory_available.load(), kGiB - 100 * kMiB);
+  EXPECT_EQ(c_.page->memory_max.load(), 9 * kGiB);
+  ASSERT_TRUE(memory_.Change(1, {.limit = 2 * kGiB}));
+  EXPECT_EQ(b_.page->memory_max.load(), 2 * kGiB);
+  EXPECT_EQ(c_.page->memory_available.load(), 8 * kGiB);
+  EXPECT_EQ(c_.page->memory_credit_keep.load(), 64 * kMiB);
+}
+
+}  // namespace
+}  // namespace tessera::server

@@ -1,0 +1,110 @@
+#include "server/model/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/size.h"
+
+namespace tessera::server {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kCapacity = 100 * kGiB;
+
+class LedgerTest : public testing::Test {
+ protected:
+  Ledger ledger_{0, kCapacity, 10 * kGiB};
+};
+
+TEST_F(LedgerTest, APromiseIsKeptWhateverOthersTake) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Open(2, {}));
+  EXPECT_EQ(ledger_.Available(2), 60 * kGiB);
+  EXPECT_TRUE(ledger_.Charge(2, 60 * kGiB));
+  EXPECT_FALSE(ledger_.Charge(2, 1));
+  EXPECT_TRUE(ledger_.Charge(1, 30 * kGiB));
+  EXPECT_FALSE(ledger_.Charge(1, 1));
+  EXPECT_EQ(ledger_.Held(), 90 * kGiB);
+  EXPECT_EQ(ledger_.Unclaimed(), 0u);
+}
+
+TEST_F(LedgerTest, TheUnpromisedShareWhatIsLeft) {
+  ASSERT_TRUE(ledger_.Open(1, {}));
+  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Charge(1, 50 * kGiB));
+  EXPECT_EQ(ledger_.Available(1), 40 * kGiB);
+  EXPECT_EQ(ledger_.Available(2), 40 * kGiB);
+  EXPECT_EQ(ledger_.Max(2), 90 * kGiB);
+  ledger_.GiveBack(1, 20 * kGiB);
+  EXPECT_EQ(ledger_.Available(2), 60 * kGiB);
+}
+
+TEST_F(LedgerTest, MaxBoundsWithoutPromising) {
+  ASSERT_TRUE(ledger_.Open(1, {.max = 5 * kGiB}));
+  EXPECT_EQ(ledger_.Max(1), 5 * kGiB);
+  EXPECT_EQ(ledger_.Promised(), 0u);
+  EXPECT_TRUE(ledger_.Charge(1, 5 * kGiB));
+  EXPECT_FALSE(ledger_.Charge(1, 1));
+}
+
+TEST_F(LedgerTest, RefusalNamesTheFigures) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Open(2, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Open(3, {}));
+  ASSERT_TRUE(ledger_.Charge(3, 8 * kGiB));
+  const auto refused = ledger_.Open(4, {.limit = 20 * kGiB});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ENOSPC);
+  EXPECT_EQ(refused.error().message,
+            "cannot promise 20 GiB: GPU 0 has 12 GiB left of 100 GiB (2 vGPUs hold promises, 8 GiB in use beyond "
+            "promises, 10 GiB kept back)");
+  EXPECT_THAT(refused.error().hint, HasSubstr("at most 12 GiB"));
+  EXPECT_EQ(ledger_.Promised(), 70 * kGiB);
+}
+
+TEST_F(LedgerTest, ChangeIsAllOrNothing) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Open(2, {.limit = 40 * kGiB}));
+  EXPECT_FALSE(ledger_.Change(1, {.limit = 51 * kGiB}));
+  EXPECT_EQ(ledger_.Max(1), 40 * kGiB);
+  EXPECT_TRUE(ledger_.Change(1, {.limit = 50 * kGiB}));
+  EXPECT_EQ(ledger_.Promised(), 90 * kGiB);
+}
+
+TEST_F(LedgerTest, ALimitMayFallBelowWhatIsHeld) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Charge(1, 40 * kGiB));
+  ASSERT_TRUE(ledger_.Change(1, {.limit = 10 * kGiB}));
+  EXPECT_EQ(ledger_.Available(1), 0u);
+  EXPECT_EQ(ledger_.Available(2), 50 * kGiB);  // what is held is not free, promised or not
+  ledger_.GiveBack(1, 35 * kGiB);
+  EXPECT_EQ(ledger_.Available(1), 5 * kGiB);
+  EXPECT_EQ(ledger_.Available(2), 80 * kGiB);
+  EXPECT_TRUE(ledger_.Change(1, {.limit = 40 * kGiB}));  // what it could have kept it can have again
+}
+
+TEST_F(LedgerTest, ChargesBeyondAllBoundsDoNotWrapAround) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = kGiB}));
+  ASSERT_TRUE(ledger_.Open(2, {}));
+  EXPECT_FALSE(ledger_.Charge(1, UINT64_MAX));
+  ledger_.ChargeAnyway(1, 200 * kGiB);
+  EXPECT_EQ(ledger_.Available(1), 0u);
+  EXPECT_EQ(ledger_.Available(2), 0u);
+  ledger_.GiveBack(1, UINT64_MAX);
+  EXPECT_EQ(ledger_.Held(), 0u);
+  EXPECT_EQ(ledger_.Unclaimed(), 89 * kGiB);
+}
+
+TEST_F(LedgerTest, ClosingGivesEverythingBack) {
+  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Charge(1, 10 * kGiB));
+  ledger_.Close(1);
+  EXPECT_EQ(ledger_.Unclaimed(), 90 * kGiB);
+  EXPECT_EQ(ledger_.Held(), 0u);
+  EXPECT_EQ(ledger_.Promised(), 0u);
+}
+
+}  // namespace
+}  // namespace tessera::server

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "wire/page.h"
+
+namespace tessera::server {
+
+// An order for the gate of one process (wire/page.h).
+struct Order {
+  wire::GateOrder gate = wire::GateOrder::kClosed;
+  Nanos window = 0;
+  Nanos idle_grace = 0;
+  bool operator==(const Order&) const = default;
+};
+
+// The daemon's end of the page that it shares with one process for one GPU: a memfd that nobody can shrink, so that no
+// program makes the daemon fault. What the program writes into it is read as a claim; the daemon's own counters live
+// here.
+class SharedPage {
+ public:
+  static Result<SharedPage> Create(std::uint32_t gpu);
+  SharedPage(SharedPage&& other) noexcept;
+  SharedPage& operator=(SharedPage&&) = delete;
+  ~SharedPage();
+
+  int Fd() const { return fd_.Get(); }
+  wire::Page& operator*() const { return *page_; }
+  wire::Page* operator->() const { return page_; }
+
+  // Writes an order. kWake also wakes who waits for one; kQuiet suits a process that has nothing waiting.
+  enum class Bell { kWake, kQuiet };
+  void Give(const Order& order, Bell bell = Bell::kWake);
+
+  // Wakes who waits for something else in the page.
+  void Ring();
+
+  // Changes how long the process is without work before it says Idle; no order for its threads.
+  void SetIdleGrace(Nanos grace) { page_->idle_grace_ns.store(grace, std::memory_order_relaxed); }
+
+  // Number of the last order, 0 before the first.
+  std::uint32_t Epoch() const { return epoch_; }
+
+ private:
+  SharedPage(UniqueFd fd, wire::Page* page) : fd_(std::move(fd)), page_(page) {}
+  UniqueFd fd_;
+  wire::Page* page_;
+  std::uint32_t epoch_ = 0;
+};
+
+}  // namespace tessera::server

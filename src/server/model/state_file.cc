@@ -1,0 +1,130 @@
+#include "server/model/state_file.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/whole_file.h"
+#include "server/devices/gpu_driver.h"
+
+namespace tessera::server {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+
+json ToJson(const SavedVGpu& saved) {
+  const VGpuSpec& spec = saved.spec;
+  json entry = {{"name", spec.name},
+                {"gpu_uuid", FormatUuid(saved.gpu)},
+                {"uid", spec.uid},
+                {"ephemeral", spec.ephemeral},
+                {"owner_pid", spec.owner_pid},
+                {"owner_start", spec.owner_start},
+                {"compute_request_pct", spec.compute.request_pct},
+                {"compute_limit_pct", spec.compute.limit_pct},
+                {"compute_weight", spec.compute.weight},
+                {"compute_priority", spec.compute.priority},
+                {"frozen", spec.frozen}};
+  if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
+  if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
+  if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
+  return entry;
+}
+
+std::optional<std::uint64_t> Bytes(const json& entry, const char* key) {
+  return entry.contains(key) ? std::optional(entry.at(key).get<std::uint64_t>()) : std::nullopt;
+}
+
+// Throws json::exception for what is missing or of another type.
+Result<SavedVGpu> FromJson(const json& entry) {
+  auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
+  if (!gpu) return std::unexpected(gpu.error());
+  return SavedVGpu{.spec = {.name = entry.at("name"),
+                            .uid = entry.at("uid"),
+                            .ephemeral = entry.at("ephemeral"),
+                            .owner_pid = entry.at("owner_pid"),
+                            .owner_start = entry.at("owner_start"),
+                            .frozen = entry.value("frozen", false),
+                            .memory = {.limit = Bytes(entry, "memory_limit"),
+                                       .max = Bytes(entry, "memory_max"),
+                                       .swap = Bytes(entry, "memory_swap_max")},
+                            .compute = {.request_pct = entry.at("compute_request_pct"),
+                                        .limit_pct = entry.at("compute_limit_pct"),
+                                        .weight = entry.at("compute_weight"),
+                                        .priority = entry.value("compute_priority", sched::Shares{}.priority)}},
+                   .gpu = *gpu};
+}
+
+json ToJson(const SavedProcess& saved) {
+  json objects = json::array();
+  for (const channel::ObjectEvent& object : saved.objects)
+    objects.push_back({object.fd, object.client, object.parent, object.object, object.cls, object.detail});
+  return {{"pid", saved.pid},
+          {"start", saved.start},
+          {"vgpu", saved.vgpu},
+          {"frozen", saved.frozen},
+          {"objects", std::move(objects)}};
+}
+
+// Throws json::exception likewise.
+SavedProcess ProcessFrom(const json& entry) {
+  SavedProcess saved{
+      .pid = entry.at("pid"), .start = entry.at("start"), .vgpu = entry.at("vgpu"), .frozen = entry.at("frozen")};
+  for (const json& object : entry.at("objects")) {
+    saved.objects.push_back({.fd = object.at(0),
+                             .client = object.at(1),
+                             .parent = object.at(2),
+                             .object = object.at(3),
+                             .cls = object.at(4),
+                             .detail = object.at(5)});
+  }
+  return saved;
+}
+
+}  // namespace
+
+std::string FormatState(const SavedState& state) {
+  json vgpus = json::array(), processes = json::array();
+  for (const SavedVGpu& saved : state.vgpus) vgpus.push_back(ToJson(saved));
+  for (const SavedProcess& saved : state.processes) processes.push_back(ToJson(saved));
+  return json{{"version", kVersion}, {"vgpus", std::move(vgpus)}, {"processes", std::move(processes)}}.dump(1) + "\n";
+}
+
+Result<SavedState> ParseState(const std::string& text) {
+  try {
+    const json parsed = json::parse(text);
+    if (const int version = parsed.at("version"); version != kVersion) {
+      return Fail(EBADMSG,
+                  "it is of version " + std::to_string(version) + ", this daemon reads " + std::to_string(kVersion));
+    }
+    SavedState state;
+    for (const json& entry : parsed.at("vgpus")) {
+      auto saved = FromJson(entry);
+      if (!saved) return Fail(EBADMSG, saved.error().message);
+      state.vgpus.push_back(std::move(*saved));
+    }
+    for (const json& entry : parsed.value("processes", json::array())) state.processes.push_back(ProcessFrom(entry));
+    return state;
+  } catch (const json::exception& error) {
+    return Fail(EBADMSG, error.what());
+  }
+}
+
+Result<SavedState> LoadState(const std::string& path) {
+  std::ifstream file(path);
+  if (!file && errno == ENOENT) return {};
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return FailErrno("cannot read " + path);
+  auto state = ParseState(text.str());
+  if (!state) state.error().message = path + ": " + state.error().message;
+  return state;
+}
+
+Result<void> SaveState(const std::string& path, const std::string& text) {
+  return ReplaceFile(path, text, 0600, "make room there; after a restart the daemon has the vGPUs of the last file");
+}
+
+}  // namespace tessera::server

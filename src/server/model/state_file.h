@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "channel/rm/object_event.h"
+#include "server/model/vgpu.h"
+#include "wire/protocol.h"
+
+namespace tessera::server {
+
+// state.json: the vGPUs, so that a daemon that starts again has them. Version 1 is
+//   {"version":1,"vgpus":[{"name","gpu_uuid","uid","ephemeral","owner_pid","owner_start","memory_limit","memory_max",
+//    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","frozen"}],
+//    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}]}
+// with bytes as integers and absent limits left out; what came later than the first release may be absent.
+struct SavedVGpu {
+  VGpuSpec spec;
+  wire::Uuid gpu;
+};
+
+// A process that an operator adopted or froze.
+struct SavedProcess {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  // ProcessStart
+  std::string vgpu;         // adopted by; empty: not adopted
+  bool frozen = false;
+  std::vector<channel::ObjectEvent> objects;  // by which its channels are known
+};
+
+struct SavedState {
+  std::vector<SavedVGpu> vgpus;
+  std::vector<SavedProcess> processes;
+};
+
+std::string FormatState(const SavedState& state);
+
+// EBADMSG with the reason for anything else than what FormatState writes.
+Result<SavedState> ParseState(const std::string& text);
+
+// Reads the file; a missing one is empty.
+Result<SavedState> LoadState(const std::string& path);
+
+// Replaces the file: whoever reads it, even after a power failure, sees the old or the new one, whole.
+Result<void> SaveState(const std::string& path, const std::string& text);
+
+}  // namespace tessera::server

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/model/vgpu.h"
+
+namespace tessera::server {
+
+// What somebody asks a vGPU to be, in the words of the API: absent fields stay as they are, or take their defaults.
+struct VGpuRequest {
+  std::optional<std::string> name;  // generated from `program` if absent
+  std::optional<std::string> program;
+  std::optional<std::string> gpu;  // "auto", index or UUID
+  // Size, percentage of the GPU, or "max" for none.
+  std::optional<std::string> memory_limit, memory_max, memory_swap_max;
+  std::optional<std::string> compute_request, compute_limit;  // percent
+  std::optional<std::string> compute_weight;
+  std::optional<std::string> compute_priority;
+  std::optional<bool> ephemeral;
+  std::optional<pid_t> owner_pid;
+  std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)
+};
+
+// EINVAL unless `name` is [A-Za-z0-9._-]{1,63} and not all dots.
+Result<void> CheckName(std::string_view name);
+
+// A name for the Nth vGPU of a program: "train.py-2". What names may not contain becomes "-".
+std::string NameFor(std::string_view program, unsigned n);
+
+// Puts the request's figures into `spec`, for a GPU of `capacity` bytes whose memory is swapped, or is not. EINVAL or
+// ERANGE with the field's name.
+Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bool swaps, VGpuSpec& spec);
+
+}  // namespace tessera::server

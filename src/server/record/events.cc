@@ -1,0 +1,117 @@
+#include "server/record/events.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <mutex>
+
+namespace tessera::server {
+namespace {
+
+// Of a text: messages quote what programs say, which may be long.
+constexpr std::size_t kMostText = 500;
+
+struct Kept {
+  std::mutex mutex;
+  std::deque<Event> events;
+  std::uint64_t last = 0, errors = 0;
+  int wake_fd = -1;
+};
+
+// Never destroyed: threads may note something while the daemon exits.
+Kept& All() {
+  static auto* const kept = new Kept;
+  return *kept;
+}
+
+}  // namespace
+
+const char* NameOf(EventType type) {
+  switch (type) {
+    case EventType::kDaemonStarted:
+      return "daemon.started";
+    case EventType::kConfigReloaded:
+      return "config.reloaded";
+    case EventType::kVGpuCreated:
+      return "vgpu.created";
+    case EventType::kVGpuChanged:
+      return "vgpu.changed";
+    case EventType::kVGpuRemoved:
+      return "vgpu.removed";
+    case EventType::kVGpuFrozen:
+      return "vgpu.frozen";
+    case EventType::kVGpuThawed:
+      return "vgpu.thawed";
+    case EventType::kProcessStarted:
+      return "process.started";
+    case EventType::kProcessEnded:
+      return "process.ended";
+    case EventType::kProcessAdopted:
+      return "process.adopted";
+    case EventType::kProcessFrozen:
+      return "process.frozen";
+    case EventType::kProcessThawed:
+      return "process.thawed";
+    case EventType::kProcessUnmanaged:
+      return "process.unmanaged";
+    case EventType::kMemoryRefused:
+      return "memory.refused";
+    case EventType::kMemoryEvicted:
+      return "memory.evicted";
+    case EventType::kControlChanged:
+      return "gpu.control";
+    case EventType::kWarning:
+      return "daemon.warning";
+    case EventType::kError:
+      break;
+  }
+  return "daemon.error";
+}
+
+namespace events {
+
+void Note(Event event) {
+  using namespace std::chrono;
+  event.time_us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+  if (event.text.size() > kMostText) event.text.resize(kMostText);
+  Kept& all = All();
+  std::lock_guard lock(all.mutex);
+  event.number = ++all.last;
+  if (event.type == EventType::kError) ++all.errors;
+  if (all.events.size() == kKept) all.events.pop_front();
+  all.events.push_back(std::move(event));
+  if (all.wake_fd >= 0) eventfd_write(all.wake_fd, 1);
+}
+
+Batch After(std::uint64_t number, std::size_t most) {
+  Kept& all = All();
+  std::lock_guard lock(all.mutex);
+  Batch batch;
+  const std::uint64_t before_first = all.last - all.events.size();
+  if (number < before_first) batch.lost = before_first - number;
+  const std::uint64_t skipped = std::clamp(number, before_first, all.last) - before_first;
+  const auto begin = all.events.begin() + static_cast<std::ptrdiff_t>(skipped);
+  const auto left = static_cast<std::size_t>(all.events.end() - begin);
+  batch.events.assign(begin, begin + static_cast<std::ptrdiff_t>(std::min(left, most)));
+  return batch;
+}
+
+std::uint64_t Last() {
+  std::lock_guard lock(All().mutex);
+  return All().last;
+}
+
+std::uint64_t Errors() {
+  std::lock_guard lock(All().mutex);
+  return All().errors;
+}
+
+void WakeOnNote(int event_fd) {
+  std::lock_guard lock(All().mutex);
+  All().wake_fd = event_fd;
+}
+
+}  // namespace events
+}  // namespace tessera::server

@@ -1,0 +1,380 @@
+// What memory.swap.max does to a vGPU without a limit: with a mover that says what the test wants.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "server/model/chunks.h"
+#include "server/swap/residency_server.h"
+
+namespace tessera::server {
+namespace {
+
+using State = GateRecord::State;
+using wire::MoverMessage;
+using wire::MoverType;
+
+constexpr std::uint64_t kChunk = wire::kChunkBytes;
+
+struct Ordered {
+  MoverType type{};
+  std::uint64_t program = 0;
+  std::uint64_t chunks = 0;
+};
+
+class FakeMover : public Mover {
+ public:
+  explicit FakeMover(std::vector<Ordered>& orders) : orders_(orders) {}
+  bool Send(const MoverMessage& message, int) override {
+    if (message.type == MoverType::kEvict || message.type == MoverType::kLoad || message.type == MoverType::kSettle)
+      orders_.push_back({message.type, message.program, message.bytes / kChunk});
+    return true;
+  }
+  pid_t Pid() const override { return 1; }
+  bool Ended() override { return true; }
+
+ private:
+  std::vector<Ordered>& orders_;
+};
+
+// A GPU of ten chunks, and programs that say where their memory is as the shim does.
+class BoundsTest : public testing::Test {
+ protected:
+  explicit BoundsTest(std::uint64_t file = 0) : file_(file) {}
+
+  struct Member {
+    explicit Member(pid_t pid) : process(SharedPage::Create(0).value(), pid) {}
+    VGpu vgpu;
+    Process process;
+  };
+
+  // In a vGPU of its own. It has `chunks` on the GPU, and no work.
+  Member& Idle(std::uint64_t chunks, std::optional<std::uint64_t> swap_max = {}) {
+    Member& member = *members_.emplace_back(std::make_unique<Member>(static_cast<pid_t>(100 + members_.size())));
+    member.vgpu.id = static_cast<VgpuId>(members_.size());
+    if (swap_max) member.vgpu.spec.memory.swap = *swap_max * kChunk;
+    vgpus_.push_back(&member.vgpu);
+    residency_.Add(member.vgpu);
+    member.process.vgpu = &member.vgpu;
+    member.vgpu.processes.push_back(&member.process);
+    EXPECT_TRUE(residency_.MakeLine(member.process));
+    if (chunks > 0) {
+      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk), RoomAnswer::kGranted);
+      Allocated(member, chunks);
+    }
+    return member;
+  }
+  // It takes the room that it was granted for this.
+  static void Allocated(Member& member, std::uint64_t chunks) { member.process.memory.reserved += chunks * kChunk; }
+  static void TakeCredit(Member& member) {
+    Allocated(member, ResidencyServer::Credit(member.process) / kChunk);
+    member.process.page->room_credit.store(0);
+  }
+
+  RoomAnswer Ask(Member& member, std::uint64_t chunks) { return residency_.Ask(member.process, chunks * kChunk); }
+
+  void Hear(MoverMessage message) { on_mover_(&message); }
+  // Does what the mover was told last, all of it, as program and mover do. What it was.
+  Ordered Carry() {
+    if (orders_.empty()) return {};
+    const Ordered order = orders_.front();
+    orders_.erase(orders_.begin());
+    for (const auto& member : members_) {
+      if (member->process.residence.number != order.program) continue;
+      Process& process = member->process;
+      const std::uint64_t bytes = order.chunks * kChunk;
+      MoverMessage moved = {.type = MoverType::kMoved,
+                            .program = order.program,
+                            .bytes = process.residence.out,
+                            .other = process.residence.in};
+      if (order.type == MoverType::kEvict) {
+        process.page->swapped += bytes;
+        moved.bytes += bytes;
+        Hear(moved);
+        Hear({.type = MoverType::kEvicted, .program = order.program});
+      } else if (order.type == MoverType::kLoad) {
+        process.page->swapped -= bytes;
+        moved.other += bytes;
+        Hear(moved);
+        Hear({.type = MoverType::kLoaded, .program = order.program});
+      } else {
+        Hear({.type = MoverType::kSettled, .program = order.program});
+      }
+    }
+    return order;
+  }
+  // How many chunks were brought out until nothing is left to do.
+  std::uint64_t CarryAll() {
+    std::uint64_t out = 0;
+    for (int i = 0; i < 100 && !orders_.empty(); ++i) {
+      const Ordered order = Carry();
+      out += order.type == MoverType::kEvict ? order.chunks : 0;
+    }
+    EXPECT_TRUE(orders_.empty());
+    return out;
+  }
+  // Runs the loop until then, for 10 s at most.
+  void RunUntil(const std::function<bool()>& is_so) {
+    const Nanos end = MonotonicNow() + 10 * kSecond;
+    EventLoop::Timer look(*loop_, [&] {
+      if (is_so() || MonotonicNow() > end) return loop_->Stop();
+      look.Arm(MonotonicNow() + 5 * kMillisecond);
+    });
+    look.Arm(MonotonicNow());
+    EXPECT_TRUE(loop_->Run());
+  }
+  static std::uint64_t Out(const Member& member) { return ResidencyServer::Swapped(member.process) / kChunk; }
+  static std::uint64_t On(const Member& member) { return ResidencyServer::Movable(member.process) / kChunk; }
+
+  std::unique_ptr<EventLoop> loop_ = EventLoop::Create().value();
+  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<VGpu*> vgpus_;
+  std::vector<Ordered> orders_;
+  std::function<void(const MoverMessage*)> on_mover_;
+  int starts_ = 0;
+  const std::uint64_t file_;
+  ResidencyServer residency_{*loop_,
+                             0,
+                             {},
+                             100 * kChunk,
+                             file_,
+                             vgpus_,
+                             {.capacity = [] { return 10 * kChunk; },
+                              .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },
+                              .hold = [](Process& process, MemoryHold hold) { process.hold = hold; },
+                              .still = [](const Process&) { return true; },
+                              .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
+                                on_mover_ = on_message;
+                                ++starts_;
+                                return std::make_unique<FakeMover>(orders_);
+                              }}};
+
+  void SetUp() override {
+    Idle(0);  // which has the mover started
+    EXPECT_EQ(Ask(*members_.front(), 8), RoomAnswer::kGranted);
+    residency_.Work();
+    ASSERT_TRUE(on_mover_);
+    Hear({.type = MoverType::kReady});
+    members_.front()->process.residence.room = 0;
+    members_.front()->process.page->room_credit.store(0);
+  }
+};
+
+TEST_F(BoundsTest, OneWithoutABoundGivesWayWholly) {
+  Member& first = Idle(8);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 8), RoomAnswer::kWait);
+  EXPECT_EQ(CarryAll(), 6u);  // what is in the way
+  EXPECT_EQ(Out(first), 6u);
+  TakeCredit(second);
+  EXPECT_EQ(On(second), 8u);
+}
+
+TEST_F(BoundsTest, NoMoreGoesOutThanItsSwapMax) {
+  Member& first = Idle(8, 2);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait);
+  EXPECT_EQ(CarryAll(), 2u);
+  EXPECT_EQ(Out(first), 2u);
+  TakeCredit(second);
+  EXPECT_EQ(On(second), 4u);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever) << "six chunks of ten stay where they are";
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait) << "it has to move its own for that";
+  EXPECT_EQ(CarryAll(), 4u);
+  EXPECT_EQ(Out(first), 2u);
+  EXPECT_EQ(Out(second), 4u);
+}
+
+TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
+  Member& kept = Idle(6, 0);
+  kept.process.gate.state = State::kRunning;
+  Member& other = Idle(4);
+  other.process.gate.state = State::kRunning;
+  Member& third = Idle(0);
+  EXPECT_EQ(Ask(third, 4), RoomAnswer::kWait);
+  CarryAll();
+  EXPECT_EQ(Out(kept), 0u);
+  EXPECT_EQ(On(kept), 6u);
+  EXPECT_FALSE(kept.process.residence.stopped);
+  const std::string why = residency_.FiguresNow().decision;
+  EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
+}
+
+TEST_F(BoundsTest, FiguresAreOfNow) {
+  Member& first = Idle(8);
+  EXPECT_EQ(residency_.FiguresNow().decision, "all that is in use fits: 512 MiB of 640 MiB");
+  Member& second = Idle(2);
+  first.process.gate.state = second.process.gate.state = State::kRunning;
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait);
+  EXPECT_TRUE(residency_.FiguresNow().turns);
+  // Nothing is out yet, and the one that wanted more ends.
+  second.vgpu.processes.clear();
+  residency_.Leave(second.process);
+  CarryAll();
+  first.process.page->swapped = 0;
+  residency_.Work();
+  EXPECT_FALSE(residency_.FiguresNow().turns);
+  EXPECT_EQ(residency_.FiguresNow().turn, 0);
+  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u);
+  on_mover_(nullptr);
+  residency_.Work();
+  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u) << "it is of no use now";
+}
+
+TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
+  Member& first = Idle(6, 0);
+  Member& second = Idle(0, 1);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever) << "there are four chunks, and all at once have to be there";
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kGranted);
+  Allocated(second, 4);
+  EXPECT_EQ(Ask(second, 2), RoomAnswer::kNever) << "one may be out, and four may stay";
+  EXPECT_EQ(Ask(second, 1), RoomAnswer::kWait);
+  EXPECT_EQ(CarryAll(), 1u);
+  EXPECT_EQ(Out(first), 0u);
+  EXPECT_EQ(Out(second), 1u);
+}
+
+TEST_F(BoundsTest, APromiseIsNotMovedAwayForAnybody) {
+  Member& first = Idle(0);
+  first.vgpu.spec.memory.limit = 6 * kChunk;
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever);
+  EXPECT_EQ(Ask(second, 4), RoomAnswer::kGranted);
+}
+
+TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {
+  Member& member = Idle(8, 3);
+  EXPECT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  EXPECT_EQ(CarryAll(), 3u);
+  EXPECT_EQ(Out(member), 3u);
+  EXPECT_EQ(member.process.residence.evict_error, EDQUOT);
+  EXPECT_EQ(ResidencyServer::Evicting(member.process), 0u);
+  EXPECT_TRUE(residency_.Push(member.process, kChunk));
+  EXPECT_EQ(CarryAll(), 0u);
+  EXPECT_EQ(member.process.residence.evict_error, EDQUOT);
+  EXPECT_EQ(ResidencyServer::Evicting(member.process), 0u);
+  member.vgpu.spec.memory.swap = 4 * kChunk;
+  residency_.Update(member.vgpu);
+  EXPECT_TRUE(residency_.Push(member.process, kChunk));
+  EXPECT_EQ(CarryAll(), 1u);
+  EXPECT_EQ(member.process.residence.evict_error, 0);
+}
+
+TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
+  Member& member = Idle(8);
+  Member& other = Idle(0);
+  EXPECT_EQ(Ask(other, 8), RoomAnswer::kWait);
+  EXPECT_EQ(CarryAll(), 6u);
+  TakeCredit(other);
+  member.vgpu.spec.memory.swap = 2 * kChunk;
+  residency_.Update(member.vgpu);
+  EXPECT_EQ(Out(member), 6u) << "nobody needs it";
+  member.process.gate.state = State::kRunning;
+  residency_.Work();
+  CarryAll();
+  EXPECT_LE(Out(member), 2u);
+  EXPECT_EQ(On(member) + Out(member), 8u);
+  EXPECT_EQ(On(other) + Out(other), 8u);
+}
+
+TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) {
+  Member& first = Idle(8);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 8), RoomAnswer::kWait);
+  CarryAll();
+  TakeCredit(second);
+  ASSERT_EQ(starts_, 1);
+  on_mover_(nullptr);
+  EXPECT_EQ(Out(first), 6u) << "it has no line for the moment, and its memory is where it was";
+  EXPECT_EQ(starts_, 1) << "not at once: the first one was started a moment ago";
+  RunUntil([this] { return starts_ == 2; });
+  EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(BoundsTest, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
+  on_mover_(nullptr);
+  EXPECT_EQ(Ask(*members_.front(), 8), RoomAnswer::kGranted);
+  RunUntil([this] { return starts_ == 2; });
+  EXPECT_EQ(starts_, 2);
+}
+
+TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
+  Member& liar = Idle(2, 0);
+  liar.process.page->swapped.store(1000 * kChunk);
+  EXPECT_EQ(Out(liar), 0u);
+  Member& other = Idle(0);
+  EXPECT_EQ(Ask(other, 9), RoomAnswer::kNever);
+  EXPECT_EQ(Ask(other, 8), RoomAnswer::kGranted);
+}
+
+// The program says what went out before the mover does; until then it must not look as if it had that twice.
+TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
+  Member& first = Idle(8, 3);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  ASSERT_EQ(orders_.size(), 1u);
+  for (int moved = 1; moved <= 3; ++moved) {
+    first.process.page->moved_out += kChunk;
+    first.process.page->swapped += kChunk;
+    EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait) << moved << " are out";
+    EXPECT_EQ(Ask(second, 6), RoomAnswer::kNever);
+  }
+}
+
+TEST_F(BoundsTest, WhatALostLineHidIsFound) {
+  Member& first = Idle(8);
+  Member& second = Idle(0);
+  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  ASSERT_EQ(orders_.size(), 1u);
+  const Ordered order = orders_.front();
+  first.process.page->moved_out += kChunk;
+  first.process.page->swapped += kChunk;
+  Hear({.type = MoverType::kEvicted, .error = EPIPE, .program = order.program, .bytes = order.chunks * kChunk});
+  EXPECT_EQ(On(first), 8u);
+  first.process.residence.next_line = 0;
+  EXPECT_TRUE(residency_.MakeLine(first.process));
+  EXPECT_EQ(On(first), 7u);
+  EXPECT_EQ(Out(first), 1u);
+}
+
+// Seen on a real GPU: a program was frozen while a thread of it waited in cuCtxSynchronize, and said then that it had
+// nothing to do, as all that it had submitted was done. What the driver waited for was not.
+TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
+  Member& member = Idle(8);
+  member.process.gate.state = State::kRunning;
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  ASSERT_FALSE(orders_.empty());
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it is moved";
+  member.process.gate.state = State::kParked;
+  CarryAll();
+  EXPECT_EQ(Out(member), 8u);
+  member.process.page->guard.unsafe = 1;  // as after a move
+  RunUntil([&] { return !orders_.empty(); });
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "until all addresses are valid";
+  EXPECT_EQ(orders_.front().type, MoverType::kSettle);
+  member.process.page->guard.unsafe = 0;
+  CarryAll();
+  EXPECT_EQ(member.process.hold, MemoryHold::kGate);
+  member.process.gate.state = State::kWanting;
+  residency_.Work();
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it comes back";
+  CarryAll();
+  EXPECT_EQ(Out(member), 0u);
+  EXPECT_EQ(member.process.hold, MemoryHold::kNone);
+}
+
+class FileTest : public BoundsTest {
+ protected:
+  FileTest() : BoundsTest(100 * kChunk) {}
+};
+
+TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
+  Member& member = Idle(8);
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  CarryAll();
+  EXPECT_EQ(Out(member), 8u);
+  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen);
+}
+
+}  // namespace
+}  // namespace tessera::server

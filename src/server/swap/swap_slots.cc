@@ -1,0 +1,62 @@
+#include "server/swap/swap_slots.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "server/model/chunks.h"
+#include "server/swap/swap_file.h"
+#include "wire/mover.h"
+
+namespace tessera::server {
+namespace {
+
+std::uint64_t kept = 0;  // of all GPUs
+
+bool MayKeepMore() {
+  rlimit limit;
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && kept < limit.rlim_cur / 4;
+}
+
+}  // namespace
+
+Result<SwapSlots> SwapSlots::Make(std::uint64_t bytes) {
+  UniqueFd table(memfd_create("tessera-swap-slots", MFD_CLOEXEC));
+  const std::uint64_t entries = UpToChunks(bytes) / wire::kChunkBytes;
+  if (!table || ftruncate(table.Get(), static_cast<off_t>(entries * wire::kTableEntryBytes)) != 0)
+    return FailErrno("make the table of the swap pool");
+  SwapSlots slots = Over(std::move(table));
+  if (slots.table() < 0) return FailErrno("make the table of the swap pool");
+  return slots;
+}
+
+SwapSlots SwapSlots::Over(UniqueFd table) {
+  SwapSlots slots;
+  slots.table_ = OutOfTheWay(std::move(table));
+  return slots;
+}
+
+void SwapSlots::Fit(std::uint64_t bytes) {
+  struct stat status{};
+  const auto wanted = static_cast<off_t>(UpToChunks(bytes) / wire::kChunkBytes * wire::kTableEntryBytes);
+  if (fstat(table_.Get(), &status) == 0 && status.st_size < wanted) (void)!ftruncate(table_.Get(), wanted);
+}
+
+SwapSlots::~SwapSlots() { kept -= slots_.size(); }
+
+void SwapSlots::Keep(std::uint64_t number, UniqueFd memory) {
+  if (memory && MayKeepMore() && slots_.emplace(number, std::move(memory)).second) ++kept;
+}
+
+void SwapSlots::Forget(std::uint64_t number) { kept -= slots_.erase(number); }
+
+std::optional<SwapSlots::Slot> SwapSlots::After(std::uint64_t number) const {
+  const auto found = slots_.upper_bound(number);
+  if (found == slots_.end()) return {};
+  return Slot{.number = found->first, .memory = found->second.Get()};
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sched/steering/steering.h"
+#include "server/channels/channel_server.h"
+#include "server/time/time_server.h"
+
+namespace tessera::server {
+
+struct SteeringState;
+
+// Executes the orders of one GPU's Steering on the channels of the processes, and tells it what the processes of each
+// vGPU do together. The gates stay open: a process submits when it likes, and its Wants is news. Only one that has
+// nothing queued is kept out by its gate, which costs no call to the driver.
+class SteeringServer : public TimeServer {
+ public:
+  // The channels outlive the server.
+  SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels);
+  ~SteeringServer() override;
+
+  Result<void> Add(Id vgpu, const sched::Shares& shares, Nanos now) override;
+  Result<void> Update(Id vgpu, const sched::Shares& shares, Nanos now) override;
+  void Remove(Id vgpu, Nanos now) override;
+
+  void Join(Id vgpu, GateRecord& gate, Nanos now) override;
+  void Leave(GateRecord& gate, Nanos now) override;
+  void Abandon(Nanos now) override;
+
+  void Wants(GateRecord& gate, Nanos now, bool waits) override;
+  void Idle(GateRecord& gate, Nanos now, Nanos since) override;
+  void Released(GateRecord& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) override;
+  void Hold(GateRecord& gate, bool held, Nanos now) override;
+
+  void ChannelsChanged(GateRecord& gate, Nanos now) override;
+
+  void Advance(Nanos now) override;
+  void Seal() override { sealed_ = true; }
+  Nanos NextDeadline() const override;
+
+  Standing StandingOf(Id vgpu) const override;
+  WaitReason WhyWaiting(Id vgpu) const override {
+    return steering_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kClass;
+  }
+  Nanos SliceOf(Id vgpu) const override { return steering_.SliceOf(vgpu); }
+  sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
+  std::optional<Id> Holder() const override;
+  bool AnyRunning() const override;
+  bool Urgent() const override { return steering_.Urgent(); }
+
+ private:
+  void Execute(Nanos now);
+  void Stop(const std::vector<SteeringState*>& turns, Nanos now);
+  void Go(const std::vector<SteeringState*>& turns, Nanos now);
+  void Report(SteeringState& turn, Nanos now, Nanos idle_since);
+  void Runs(GateRecord& gate, const SteeringState& turn, Nanos now);
+  void ApplySlices(Nanos now);
+  Nanos QuotaOf(const sched::Shares& shares) const;
+  Nanos PartOf(const SteeringState& turn) const;
+  static void Shut(GateRecord& gate);
+  void Free(GateRecord& gate, const SteeringState& turn, SharedPage::Bell bell);
+
+  const std::uint32_t gpu_;
+  const sched::SteeringConfig config_;
+  sched::Steering steering_;
+  ChannelServer& channels_;
+  std::map<Id, std::unique_ptr<SteeringState>> turns_;
+  bool sealed_ = false;
+  bool slices_due_ = false;
+  bool slices_fail_ = false;  // said once
+  Nanos slices_at_ = 0;       // no sooner
+};
+
+}  // namespace tessera::server

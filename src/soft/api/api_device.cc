@@ -1,0 +1,160 @@
+// cuInit, devices, errors.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/errors.h"
+#include "soft/api/api.h"
+#include "soft/shared/soft_gpu.h"
+
+namespace tessera::soft {
+
+using namespace cuda;  // NOLINT: the driver's own names
+
+namespace {
+
+CUresult GiveText(char* out, int bytes, const std::string& text) {
+  if (out == nullptr || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
+  std::snprintf(out, static_cast<std::size_t>(bytes), "%s", text.c_str());
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+TESSERA_CUDA_API cuInit(unsigned flags) { return flags != 0 ? CUDA_ERROR_INVALID_VALUE : InitDriver(); }
+
+TESSERA_CUDA_API cuDriverGetVersion(int* version) { return Give(version, CUDA_VERSION); }
+
+TESSERA_CUDA_API cuGetErrorName(CUresult error, const char** name) {
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *name = ResultName(error);
+  return *name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+TESSERA_CUDA_API cuGetErrorString(CUresult error, const char** text) {
+  if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *text = ResultText(error);
+  return *text == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+TESSERA_CUDA_API cuDeviceGetCount(int* count) {
+  const CUresult state = DriverState();
+  if (state == CUDA_ERROR_NO_DEVICE) return Give(count, 0);
+  return state != CUDA_SUCCESS ? state : Give(count, Devices().size());
+}
+
+TESSERA_CUDA_API cuDeviceGet(CUdevice* device, int ordinal) {
+  return WithDevice(ordinal, [&](Device& found) { return Give(device, found.index()); });
+}
+
+TESSERA_CUDA_API cuDeviceGetName(char* name, int bytes, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device&) { return GiveText(name, bytes, kDeviceName); });
+}
+
+TESSERA_CUDA_API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) {
+    if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::ranges::copy(device.state().Uuid(device.shared_index()), uuid->bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+TESSERA_CUDA_API cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) { return cuDeviceGetUuid_v2(uuid, ordinal); }
+
+TESSERA_CUDA_API cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) { return Give(bytes, device.spec().memory_bytes); });
+}
+
+// The first version of the driver API counted in 32 bits.
+TESSERA_CUDA_API cuDeviceTotalMem(unsigned* bytes, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) {
+    return Give(bytes, std::min<std::uint64_t>(device.spec().memory_bytes, UINT32_MAX));
+  });
+}
+
+TESSERA_CUDA_API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) {
+    if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+    return Give(value, device.Attribute(attribute));
+  });
+}
+
+TESSERA_CUDA_API cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) {
+    const CUresult result = Give(major, device.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+    if (result != CUDA_SUCCESS) return result;
+    return Give(minor, device.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  });
+}
+
+TESSERA_CUDA_API cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) {
+    const auto get = [&](CUdevice_attribute attribute) { return device.Attribute(attribute); };
+    const CUdevprop answer = {
+        .maxThreadsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+        .maxThreadsDim = {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+                          get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+        .maxGridSize = {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+                        get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+        .sharedMemPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+        .totalConstantMemory = get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+        .SIMDWidth = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+        .memPitch = get(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+        .regsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+        .clockRate = get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        .textureAlign = get(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
+    };
+    return Give(properties, answer);
+  });
+}
+
+TESSERA_CUDA_API cuDeviceGetPCIBusId(char* text, int bytes, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) { return GiveText(text, bytes, device.BusId()); });
+}
+
+TESSERA_CUDA_API cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* text) {
+  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::string wanted = text;
+  const auto found = std::ranges::find_if(Devices(), [&](const auto& device) {
+    const std::string id = device->BusId();
+    // Domain and function may be left out.
+    return strcasecmp(id.c_str(), text) == 0 || strcasecmp(id.substr(5).c_str(), text) == 0 ||
+           strcasecmp(id.substr(5, 5).c_str(), text) == 0;
+  });
+  return found == Devices().end() ? CUDA_ERROR_INVALID_DEVICE : Give(ordinal, (*found)->index());
+}
+
+// Devices of one process share its address space, so each can access the others.
+TESSERA_CUDA_API cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
+  return WithDevice(ordinal,
+                    [&](Device&) { return WithDevice(peer, [&](Device&) { return Give(can, ordinal != peer); }); });
+}
+
+TESSERA_CUDA_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice peer) {
+  return WithDevice(source, [&](Device&) {
+    return WithDevice(peer, [&](Device&) {
+      if (source == peer) return CUDA_ERROR_INVALID_DEVICE;
+      switch (attribute) {
+        case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+        case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+        case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+          return Give(value, 1);
+        case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+        case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
+          return Give(value, 0);
+      }
+      return CUDA_ERROR_INVALID_VALUE;
+    });
+  });
+}
+
+TESSERA_CUDA_API cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device&) { return Give(supported, 0); });
+}
+
+TESSERA_CUDA_API cuDeviceGetTexture1DLinearMaxWidth(std::size_t* width, CUarray_format, unsigned, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device&) { return Give(width, 0); });  // there are no textures
+}
+
+}  // namespace tessera::soft

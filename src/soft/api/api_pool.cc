@@ -1,0 +1,174 @@
+// Stream-ordered memory: pools, cuMemAllocAsync and its kin.
+#include "soft/api/api.h"
+#include "soft/api/stream_variants.h"
+#include "soft/device/pool.h"
+#include "soft/exec/capture.h"
+#include "soft/exec/graph_memory.h"
+#include "soft/exec/submit.h"
+
+namespace tessera::soft {
+
+using namespace cuda;  // NOLINT: the driver's own names
+
+namespace {
+
+using Pools = Handles<Pool, CUmemoryPool>;
+
+template <typename Function>
+CUresult WithPool(CUmemoryPool handle, Function&& function) {
+  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  Pool* pool = Pool::FromHandle(handle);
+  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : function(*pool);
+}
+
+bool IsDevice(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && DeviceOf(location.id) != nullptr;
+}
+
+}  // namespace
+
+// ---- pools --------------------------------------------------------------------------------------------------------
+
+TESSERA_CUDA_API cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) { return Give(pool, device.default_pool().handle()); });
+}
+
+TESSERA_CUDA_API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+  return WithDevice(ordinal, [&](Device& device) { return Give(pool, device.pool().handle()); });
+}
+
+TESSERA_CUDA_API cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+  return WithDevice(ordinal, [&](Device& device) {
+    return WithPool(handle, [&](Pool& pool) {
+      if (&pool.device() != &device) return CUDA_ERROR_INVALID_DEVICE;
+      device.set_pool(pool);
+      return CUDA_SUCCESS;
+    });
+  });
+}
+
+// The calls of CUDA 13 that name a location instead of a device.
+TESSERA_CUDA_API cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType) {
+  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceGetDefaultMemPool(pool, location->id);
+}
+
+TESSERA_CUDA_API cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType) {
+  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceGetMemPool(pool, location->id);
+}
+
+TESSERA_CUDA_API cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType, CUmemoryPool pool) {
+  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuDeviceSetMemPool(location->id, pool);
+}
+
+TESSERA_CUDA_API cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
+  if (handle == nullptr || properties == nullptr || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Pools that other processes can import, and pools of host memory.
+  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  return WithDevice(properties->location.id, [&](Device& device) {
+    *handle = Pools::Get().Add(std::make_shared<Pool>(device, properties->maxSize));
+    return CUDA_SUCCESS;
+  });
+}
+
+TESSERA_CUDA_API cuMemPoolDestroy(CUmemoryPool handle) {
+  return WithPool(handle, [&](Pool& pool) {
+    if (&pool == &pool.device().default_pool()) return CUDA_ERROR_NOT_PERMITTED;
+    if (&pool.device().pool() == &pool) pool.device().set_pool(pool.device().default_pool());
+    Pool::Destroy(handle);
+    return CUDA_SUCCESS;
+  });
+}
+
+TESSERA_CUDA_API cuMemPoolTrimTo(CUmemoryPool handle, std::size_t keep) {
+  return WithPool(handle, [&](Pool& pool) {
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
+    pool.Trim(keep);
+    return CUDA_SUCCESS;
+  });
+}
+
+TESSERA_CUDA_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithPool(handle, [&](Pool& pool) { return pool.Get(attribute, value); });
+}
+
+TESSERA_CUDA_API cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WithPool(handle, [&](Pool& pool) { return pool.Set(attribute, value); });
+}
+
+// All devices of a process can access all pools.
+TESSERA_CUDA_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* accesses, std::size_t count) {
+  return WithPool(handle, [&](Pool&) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!IsDevice(accesses[i].location)) return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+TESSERA_CUDA_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+  return WithPool(handle, [&](Pool&) {
+    if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_INVALID_VALUE;
+    return Give(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  });
+}
+
+// ---- allocations --------------------------------------------------------------------------------------------------
+
+namespace {
+
+CUresult AllocateAsync(Pool& pool, CUdeviceptr* address, std::size_t bytes, CUstream stream_handle) {
+  return WithStream(stream_handle, [&](const std::shared_ptr<Stream>& stream) {
+    if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (IsCaptured(stream)) {
+      const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .location = {CU_MEM_LOCATION_TYPE_DEVICE, pool.device().index()}};
+      return CaptureAllocation(stream, properties, bytes, address);
+    }
+    if (const CUresult captured = CheckUnsafeCall(); captured != CUDA_SUCCESS) return captured;
+    // Nothing to wait for: what a pool hands out is not in use any more.
+    return pool.Allocate(bytes, address);
+  });
+}
+
+}  // namespace
+
+TESSERA_CUDA_API cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUstream stream) {
+  return WithContext([&](Context& context) { return AllocateAsync(context.device().pool(), address, bytes, stream); });
+}
+
+TESSERA_CUDA_API cuMemAllocFromPoolAsync(CUdeviceptr* address, std::size_t bytes, CUmemoryPool handle,
+                                         CUstream stream) {
+  return WithPool(handle, [&](Pool& pool) { return AllocateAsync(pool, address, bytes, stream); });
+}
+
+TESSERA_CUDA_API cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle) {
+  return WithStream(stream_handle, [&](const std::shared_ptr<Stream>& stream) {
+    if (address == 0) return CUDA_SUCCESS;
+    if (IsCaptured(stream)) return CaptureFree(stream, address);
+    const bool of_graph = FindGraphMemory(address) != nullptr;
+    const auto mapping = AddressMap::Get().Lookup(address);
+    const bool of_pool = mapping && mapping->address == address && mapping->pool != nullptr;
+    if (!of_graph && !of_pool) return CUDA_ERROR_INVALID_VALUE;
+    return SubmitCall(stream, [=] { return of_graph ? FreeGraphMemory(address) : FreeToPool(address); });
+  });
+}
+
+TESSERA_EXPORT_PTSZ(cuMemAllocAsync)
+TESSERA_EXPORT_PTSZ(cuMemAllocFromPoolAsync)
+TESSERA_EXPORT_PTSZ(cuMemFreeAsync)
+
+// ---- memory of graphs: taken when a node is made, given back when its last graph goes -----------------------------
+
+TESSERA_CUDA_API cuDeviceGraphMemTrim(CUdevice ordinal) {
+  return WithDevice(ordinal, [](Device&) { return CUDA_SUCCESS; });
+}
+
+}  // namespace tessera::soft

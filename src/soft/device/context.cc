@@ -1,0 +1,133 @@
+#include "soft/device/context.h"
+
+#include <mutex>
+#include <vector>
+
+#include "soft/device/address_map.h"
+#include "soft/device/array.h"
+#include "soft/device/heap.h"
+#include "soft/device/host_memory.h"
+#include "soft/exec/engine.h"
+
+namespace tessera::soft {
+namespace {
+
+using namespace cuda;
+
+std::atomic<std::uint64_t> next_context_id = 1;
+
+// All contexts there ever were. Never destroyed, like what it holds.
+struct Registry {
+  std::mutex mutex;
+  std::set<const Context*> known;
+  std::vector<std::unique_ptr<Context>> made;
+};
+
+Registry& TheRegistry() {
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+thread_local std::vector<Context*> current_stack;
+
+constexpr std::array<std::size_t, CU_LIMIT_MAX> kDefaultLimits = [] {
+  std::array<std::size_t, CU_LIMIT_MAX> limits = {};
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  return limits;
+}();
+
+}  // namespace
+
+Context::Context(Device& device, bool primary) : device_(device), primary_(primary) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.known.insert(this);
+}
+
+Context::~Context() = default;
+
+CUresult Context::Open(unsigned flags) {
+  if (!device_.Charge(device_.spec().context_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  device_.state().AddContexts(device_.shared_index(), 1);
+  id_ = next_context_id++;
+  flags_ = flags;
+  limits_ = kDefaultLimits;
+  sticky_ = CUDA_SUCCESS;
+  heap_ = std::make_unique<Heap>(device_, this);
+  engine_ = std::make_unique<Engine>(*this);
+  open_ = true;
+  return CUDA_SUCCESS;
+}
+
+const std::shared_ptr<Heap>& Context::code_heap() { return engine_->heap(); }
+
+void Context::Close() {
+  if (!open_.exchange(false)) return;
+  engine_.reset();
+  ForgetArraysOf(*this);
+  heap_.reset();
+  for (const Mapping& mapping : AddressMap::Get().OfContext(this)) FreeMapping(mapping.address, mapping.kind);
+  device_.state().AddContexts(device_.shared_index(), -1);
+  device_.Uncharge(device_.spec().context_bytes);
+}
+
+void Context::SetSticky(CUresult fault) {
+  CUresult none = CUDA_SUCCESS;
+  sticky_.compare_exchange_strong(none, fault);
+}
+
+bool Context::AddPeer(const Context& peer) {
+  const std::lock_guard lock(peers_mutex_);
+  return peers_.insert(&peer).second;
+}
+
+bool Context::RemovePeer(const Context& peer) {
+  const std::lock_guard lock(peers_mutex_);
+  return peers_.erase(&peer) != 0;
+}
+
+Context* Context::FromHandle(CUcontext handle) {
+  auto* context = reinterpret_cast<Context*>(handle);
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  return registry.known.contains(context) ? context : nullptr;
+}
+
+Context& Context::Make(Device& device) {
+  auto context = std::make_unique<Context>(device, /*primary=*/false);
+  Context& made = *context;
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.made.push_back(std::move(context));
+  return made;
+}
+
+Context* CurrentContext() { return current_stack.empty() ? nullptr : current_stack.back(); }
+
+void SetCurrentContext(Context* context) {
+  if (!current_stack.empty()) current_stack.pop_back();
+  if (context != nullptr) current_stack.push_back(context);
+}
+
+void PushContext(Context& context) { current_stack.push_back(&context); }
+
+Context* PopContext() {
+  Context* top = CurrentContext();
+  if (top != nullptr) current_stack.pop_back();
+  return top;
+}
+
+CUresult UseCurrent(Context*& context) {
+  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  context = CurrentContext();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->open()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return context->sticky();
+}
+
+}  // namespace tessera::soft

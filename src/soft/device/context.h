@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "cuda/cuda_abi.h"
+#include "soft/device/device.h"
+
+namespace tessera::soft {
+
+class Engine;  // engine.h: the streams of a context and the threads that execute them
+class Heap;    // heap.h: device memory in granules of 2 MiB
+
+// A CUDA context. The object lives as long as the process, so that a stale handle finds out that it is one; what it
+// holds (engine, memory) lives from Open to Close. A primary context may be opened again.
+class Context {
+ public:
+  Context(Device& device, bool primary);
+  ~Context();
+  Context(const Context&) = delete;
+
+  // Takes the context's overhead from the device and makes the engine. CUDA_ERROR_OUT_OF_MEMORY if it does not fit.
+  cuda::CUresult Open(unsigned flags);
+  // Waits for the work, then frees all that belongs to the context. No-op if closed.
+  void Close();
+
+  Device& device() { return device_; }
+  Engine& engine() { return *engine_; }  // only while open
+  Heap& heap() { return *heap_; }        // only while open
+  // Memory of code and of graphs, which may outlast the context; only while open.
+  const std::shared_ptr<Heap>& code_heap();
+  bool open() const { return open_; }
+  bool primary() const { return primary_; }
+  std::uint64_t id() const { return id_; }  // unique in the process, new with each Open
+  unsigned flags() const { return flags_; }
+  void set_flags(unsigned flags) { flags_ = flags; }
+  std::array<std::size_t, cuda::CU_LIMIT_MAX>& limits() { return limits_; }
+
+  // Peer access is enabled: false if it was so already, or was not.
+  bool AddPeer(const Context& peer);
+  bool RemovePeer(const Context& peer);
+
+  // The first fault of a kernel stays: every later call in this context returns it. Thread-safe.
+  void SetSticky(cuda::CUresult fault);
+  cuda::CUresult sticky() const { return sticky_; }
+
+  cuda::CUcontext handle() { return reinterpret_cast<cuda::CUcontext>(this); }
+  // Null if `handle` is no context of this process; it may be closed.
+  static Context* FromHandle(cuda::CUcontext handle);
+  // A new context that is not primary.
+  static Context& Make(Device& device);
+
+ private:
+  Device& device_;
+  const bool primary_;
+  std::atomic<bool> open_ = false;
+  std::atomic<cuda::CUresult> sticky_ = cuda::CUDA_SUCCESS;
+  std::uint64_t id_ = 0;
+  unsigned flags_ = 0;
+  std::array<std::size_t, cuda::CU_LIMIT_MAX> limits_ = {};
+  std::mutex peers_mutex_;
+  std::set<const Context*> peers_;  // guarded by peers_mutex_
+  std::unique_ptr<Heap> heap_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// The calling thread's current context: the top of its stack. Null if there is none.
+Context* CurrentContext();
+void SetCurrentContext(Context* context);  // replaces the top; null pops it
+void PushContext(Context& context);
+Context* PopContext();
+
+// The checks with which almost every call begins: driver initialized, not forked, a context current, open and without
+// a fault. On success `context` is it.
+cuda::CUresult UseCurrent(Context*& context);
+
+template <typename Function>
+cuda::CUresult WithContext(Function&& function) {
+  Context* context = nullptr;
+  if (const cuda::CUresult result = UseCurrent(context); result != cuda::CUDA_SUCCESS) return result;
+  return function(*context);
+}
+
+}  // namespace tessera::soft

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/cuda_abi.h"
+#include "soft/shared/shared_state.h"
+
+namespace tessera::soft {
+
+class Context;
+class Pool;
+
+// A soft GPU as this process sees it.
+class Device {
+ public:
+  // `index` is the number that the program knows, `shared_index` that of the machine: they differ where
+  // CUDA_VISIBLE_DEVICES says so.
+  Device(SharedState& state, int index, int shared_index);
+  ~Device();
+
+  int index() const { return index_; }
+  int shared_index() const { return shared_index_; }
+  const Spec& spec() const { return state_.spec(); }
+  SharedState& state() { return state_; }
+  Context& primary() { return *primary_; }
+  // What cuMemAllocAsync takes from, for life.
+  Pool& default_pool() { return *default_pool_; }
+  Pool& pool() { return *pool_; }
+  void set_pool(Pool& pool) { pool_ = &pool; }
+
+  // False if the device has less than `bytes` left.
+  bool Charge(std::uint64_t bytes) { return state_.Charge(shared_index_, bytes); }
+  void Uncharge(std::uint64_t bytes) { state_.Uncharge(shared_index_, bytes); }
+  std::uint64_t FreeBytes();
+  // When a transfer that begins now ends; see SharedState.
+  Nanos ReserveTransfer(CopyDirection direction, std::uint64_t bytes) {
+    return state_.ReserveTransfer(shared_index_, direction, bytes);
+  }
+
+  // What cuDeviceGetAttribute answers; 0 for what the soft GPU does not have.
+  int Attribute(cuda::CUdevice_attribute attribute) const;
+  // "0000:5f:00.0"
+  std::string BusId() const;
+
+ private:
+  SharedState& state_;
+  const int index_;
+  const int shared_index_;
+  std::unique_ptr<Context> primary_;
+  std::unique_ptr<Pool> default_pool_;
+  Pool* pool_;  // the current one
+};
+
+// Attaches to the shared state, once per process: the answer stays the same.
+cuda::CUresult InitDriver();
+// CUDA_SUCCESS, or CUDA_ERROR_NOT_INITIALIZED before InitDriver and in a child forked after it.
+cuda::CUresult DriverState();
+// After InitDriver only.
+const std::vector<std::unique_ptr<Device>>& Devices();
+// Null if there is no device of this number.
+Device* DeviceOf(cuda::CUdevice ordinal);
+
+}  // namespace tessera::soft

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/cuda_abi.h"
+#include "soft/exec/dispatcher.h"
+#include "soft/shared/handles.h"
+
+namespace tessera::soft {
+
+class Context;
+struct Capture;
+struct Node;
+
+// Guards what decides where submitted work goes: the tails of streams, the recordings of events, captures. One for the
+// process, since events tie contexts together. Never held while waiting or while a program's code runs; the
+// dispatchers' lock is taken inside it.
+std::mutex& SubmissionMutex();
+
+// A queue of work. Handles of streams are found with FindStream, which knows the default streams too.
+struct Stream {
+  Context& context;
+  const unsigned flags;
+  const int priority;
+  const std::uint64_t id;  // unique in the process
+  const bool legacy;       // the context's legacy default stream
+
+  // Synchronizes implicitly with the legacy default stream.
+  bool blocking() const { return !legacy && !(flags & cuda::CU_STREAM_NON_BLOCKING); }
+
+  // Guarded by SubmissionMutex.
+  OpRef last;                        // what was submitted last
+  std::deque<OpRef> window;          // the last kernels, to bound how many are queued
+  std::shared_ptr<Capture> capture;  // null unless the stream is captured
+  std::vector<Node*> frontier;       // what the next captured node depends on
+};
+
+using Streams = Handles<Stream, cuda::CUstream>;
+
+}  // namespace tessera::soft

@@ -1,0 +1,82 @@
+#include "soft/exec/submit.h"
+
+#include "soft/exec/capture.h"
+#include "soft/exec/engine.h"
+#include "soft/exec/graph_memory.h"
+
+namespace tessera::soft {
+
+using namespace cuda;  // NOLINT: the driver's own names
+
+namespace {
+
+// Whether `stream` takes work now, captured or not. Called with SubmissionMutex held.
+CUresult CheckStream(const Stream& stream) {
+  if (stream.legacy) return CheckLegacyUse(stream.context);
+  return stream.capture ? CheckCapture(stream) : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+std::shared_ptr<Stream> FindStream(Context& context, CUstream handle) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return context.engine().legacy();
+  if (handle == CU_STREAM_PER_THREAD) return context.engine().PerThread();
+  return Streams::Get().Find(handle);
+}
+
+CUresult Submit(const std::shared_ptr<Stream>& stream, Work work, OpRef* op) {
+  if (op) *op = nullptr;
+  std::lock_guard lock(SubmissionMutex());
+  if (const CUresult result = CheckStream(*stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture) {
+    AddToCapture(*stream, std::move(work));
+    return CUDA_SUCCESS;
+  }
+  const OpRef submitted = stream->context.engine().Append(*stream, work);
+  if (op) *op = submitted;
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitCall(const std::shared_ptr<Stream>& stream, std::function<CUresult()> body, OpRef* op) {
+  if (op) *op = nullptr;
+  std::lock_guard lock(SubmissionMutex());
+  if (const CUresult result = CheckStream(*stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = RefuseInCapture(*stream); result != CUDA_SUCCESS) return result;
+  const OpRef submitted = stream->context.engine().Append(*stream, Task{Lane::kMemory, std::move(body)});
+  if (op) *op = submitted;
+  return CUDA_SUCCESS;
+}
+
+CUresult WaitFor(const OpRef& op, Context& context) {
+  Dispatcher::Wait(op);
+  return context.sticky();
+}
+
+CUresult RefuseWork(const std::shared_ptr<Stream>& stream, CUresult error) {
+  std::lock_guard lock(SubmissionMutex());
+  RefuseInCapture(*stream);
+  return error;
+}
+
+bool IsCaptured(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(SubmissionMutex());
+  return stream->capture != nullptr;
+}
+
+CUresult CaptureAllocation(const std::shared_ptr<Stream>& stream, const CUmemPoolProps& pool, std::size_t bytes,
+                           CUdeviceptr* address) {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.poolProps = pool, .bytesize = bytes};
+  std::shared_ptr<GraphMemory> memory;
+  if (const CUresult result = MakeGraphMemory(stream->context, &parameters, &memory); result != CUDA_SUCCESS) {
+    return result;
+  }
+  *address = parameters.dptr;
+  return Submit(stream, AllocWork{std::move(memory)});
+}
+
+CUresult CaptureFree(const std::shared_ptr<Stream>& stream, CUdeviceptr address) {
+  auto memory = FindGraphMemory(address);
+  return memory ? Submit(stream, FreeWork{std::move(memory)}) : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace tessera::soft

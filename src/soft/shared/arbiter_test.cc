@@ -1,0 +1,298 @@
+#include "soft/shared/arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "soft/shared/shared_layout.h"
+#include "soft/shared/test_process.h"
+#include "soft/shared/wait.h"
+
+namespace tessera::soft {
+namespace {
+
+// A million instructions a second: one instruction is a microsecond.
+constexpr const char* kSpec = "1GiB,speed=1M,slice=1ms";
+
+std::unique_ptr<SharedState> MustAttach(const std::string& path) {
+  auto state = SharedState::Attach(path, kSpec);
+  EXPECT_TRUE(state) << state.error().Text();
+  return state ? std::move(*state) : nullptr;
+}
+
+void WaitFor(const std::function<bool()>& condition) {
+  while (!condition()) std::this_thread::yield();
+}
+
+Nanos BusyOf(SharedState& state, pid_t pid) {
+  const auto processes = state.Processes(0);
+  const auto found = std::ranges::find(processes, pid, &ProcessUse::pid);
+  return found == processes.end() ? 0 : found->busy;
+}
+
+TEST(Arbiter, ChargeLastsAsLongAsModelled) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  const Nanos begin = MonotonicNow();
+  arbiter.Acquire();
+  const Nanos before = MonotonicNow();
+  arbiter.Charge(3000);
+  arbiter.Charge(1500);
+  arbiter.WaitForEnd();
+  EXPECT_GE(MonotonicNow(), before + 4500 * kMicrosecond - kMillisecond);
+  EXPECT_GE(MonotonicNow(), arbiter.end());
+  // And what the host lagged, but no moment twice.
+  EXPECT_GE(BusyOf(*state, getpid()), 4500 * kMicrosecond);
+  EXPECT_LE(BusyOf(*state, getpid()), std::max(arbiter.end(), MonotonicNow()) - begin);
+}
+
+TEST(Arbiter, FractionsOfANanosecondAreNotLost) {
+  const ScratchState scratch;
+  auto state = SharedState::Attach(scratch.path(), "1GiB,speed=3G");
+  ASSERT_TRUE(state);
+  Arbiter arbiter(**state, 0);
+  arbiter.Acquire();
+  for (int i = 0; i < 3000; ++i) arbiter.Charge(1);
+  EXPECT_GE(BusyOf(**state, getpid()), 999);  // and what the host lagged
+}
+
+TEST(Arbiter, OnlyOneExecutes) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  std::atomic<int> inside = 0;
+  const auto work = [&] {
+    Arbiter arbiter(*state, 0);
+    for (int i = 0; i < 50; ++i) {
+      arbiter.Acquire();
+      EXPECT_EQ(++inside, 1);
+      arbiter.Charge(20);
+      --inside;
+      if (i % 2 == 0) arbiter.Yield();
+      arbiter.Release();
+    }
+  };
+  const Nanos begin = MonotonicNow();
+  std::thread threads[] = {std::thread(work), std::thread(work), std::thread(work)};
+  for (std::thread& thread : threads) thread.join();
+  // What was charged and what the host lagged, but no moment twice.
+  EXPECT_GE(BusyOf(*state, getpid()), 150 * 20 * kMicrosecond);
+  EXPECT_LE(BusyOf(*state, getpid()), MonotonicNow() - begin);
+}
+
+TEST(Arbiter, AloneItNeverYields) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  arbiter.Charge(5000);
+  EXPECT_FALSE(arbiter.ShouldYield());
+}
+
+TEST(Arbiter, WaiterGetsItAfterTheSlice) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  std::atomic<bool> other_ran = false;
+  std::thread other([&] {
+    Arbiter theirs(*state, 0);
+    theirs.Acquire();
+    other_ran = true;
+  });
+  WaitFor([&] { return arbiter.ShouldYield(); });
+  EXPECT_GE(MonotonicNow(), state->device(0).slice_end.load());
+  EXPECT_FALSE(other_ran);
+  arbiter.Yield();
+  EXPECT_TRUE(other_ran);
+  other.join();
+}
+
+TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  ASSERT_TRUE(state->SetSlice(0, getpid(), 40 * kMillisecond));
+  Arbiter arbiter(*state, 0);
+  const Nanos before = MonotonicNow();
+  arbiter.Acquire();
+  const Nanos after = MonotonicNow();
+  EXPECT_GE(state->device(0).slice_end.load(), before + 40 * kMillisecond);
+  EXPECT_LE(state->device(0).slice_end.load(), after + 40 * kMillisecond);
+  // 0 is the spec's again, from the next turn on.
+  ASSERT_TRUE(state->SetSlice(0, getpid(), 0));
+  arbiter.Yield();
+  EXPECT_LE(state->device(0).slice_end.load(), MonotonicNow() + kMillisecond);
+}
+
+TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess other([&](TestProcess::Peer& parent) {
+    const auto theirs = MustAttach(scratch.path());
+    Arbiter arbiter(*theirs, 0);
+    parent.Hear();
+    arbiter.Acquire();
+    arbiter.Release();
+    parent.Hear();
+  });
+  const SharedDevice& device = state->device(0);
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  // Nobody is harmed by what is too long while nobody waits.
+  const Nanos alone_until = device.slice_end + kMillisecond;
+  WaitUntil(alone_until);
+  other.Say();
+  WaitFor([&] { return arbiter.ShouldYield(); });
+  EXPECT_GE(device.slice_end, alone_until);
+  WaitUntil(device.slice_end + kMillisecond);
+  arbiter.Yield();
+  // Its slice is a millisecond; half of that is left to who owes more.
+  EXPECT_EQ(device.slice_end - device.turns[device.holder].granted_at, kMillisecond / 2);
+  EXPECT_GE(state->slot().use[0].overrun, kMillisecond / 2);
+  other.Say();
+}
+
+// Three processes that always have work, each for as many slices as it gets.
+TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  const auto busy_loop = [&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    parent.Hear();
+    for (arbiter.Acquire();;) {
+      arbiter.Charge(100);
+      if (arbiter.ShouldYield()) arbiter.Yield();
+    }
+  };
+  TestProcess children[] = {TestProcess(busy_loop), TestProcess(busy_loop), TestProcess(busy_loop)};
+  for (const TestProcess& child : children) child.Say();
+  Nanos least = 0, most = 0;
+  WaitFor([&] {
+    Nanos busy[3];
+    std::ranges::transform(children, busy, [&](const TestProcess& child) { return BusyOf(*state, child.pid()); });
+    std::tie(least, most) = std::pair(*std::ranges::min_element(busy), *std::ranges::max_element(busy));
+    return least >= 20 * kMillisecond;
+  });
+  // Start-up differs by at most a few slices; without turns one of them would have had it all.
+  EXPECT_LT(most, 3 * least);
+}
+
+TEST(Arbiter, DeadHolderIsReplaced) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess child([&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    arbiter.Acquire();
+    parent.Say();
+    parent.Hear();
+  });
+  ASSERT_TRUE(child.Hear());
+  Arbiter arbiter(*state, 0);
+  std::thread waiter([&] { arbiter.Acquire(); });
+  WaitFor([&] { return state->device(0).waiting == 1; });
+  child.Kill();
+  waiter.join();
+  EXPECT_FALSE(arbiter.ShouldYield());
+}
+
+TEST(Arbiter, DeadWaiterIsPassedOver) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  TestProcess child([&](TestProcess::Peer&) {
+    const auto mine = MustAttach(scratch.path());
+    Arbiter theirs(*mine, 0);
+    theirs.Acquire();
+  });
+  WaitFor([&] { return state->device(0).waiting == 1; });
+  child.Kill();
+  arbiter.Yield();
+  EXPECT_EQ(state->device(0).waiting, 0u);
+}
+
+TEST(Arbiter, KilledInsideTheLockHarmsNobody) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess child([&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    mine->device(0).mutex.lock();
+    mine->layout().mutex.lock();
+    parent.Say();
+    parent.Hear();
+  });
+  ASSERT_TRUE(child.Hear());
+  child.Kill();
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  EXPECT_TRUE(state->Charge(0, kMiB));
+}
+
+TEST(Arbiter, FrozenProcessDoesNotExecute) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kKernels));
+  EXPECT_TRUE(arbiter.ShouldYield());
+  std::atomic<bool> back = false;
+  std::thread yielder([&] {
+    arbiter.Yield();
+    back = true;
+  });
+  // The device is free for others while this process is frozen.
+  TestProcess other([&](TestProcess::Peer&) {
+    const auto mine = MustAttach(scratch.path());
+    Arbiter theirs(*mine, 0);
+    theirs.Acquire();
+  });
+  EXPECT_EQ(other.Wait(), 0);
+  EXPECT_FALSE(back);
+  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kNothing));
+  yielder.join();
+  EXPECT_FALSE(arbiter.ShouldYield());
+  EXPECT_EQ(state->SetFrozen(0, 1 << 30, Frozen::kAll).error().code, ESRCH);
+}
+
+// Who freezes a process may move its memory as soon as he is told that it is frozen.
+TEST(Arbiter, FreezingWaitsForStepsThatHaveBegun) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  TestProcess child([&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    SharedUse& use = mine->slot().use[0];
+    use.copy_steps = 1;
+    parent.Say();
+    WaitFor([&] { return use.frozen == Frozen::kAll; });
+    use.copy_steps = 0;
+    parent.Hear();
+    use.kernel_steps = 1;
+    parent.Say();
+    parent.Hear();
+  });
+  ASSERT_TRUE(child.Hear());
+  const auto steps = [&] { return state->layout().slots[1].use[0].copy_steps.load(); };
+  // Copies go on.
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
+  EXPECT_EQ(steps(), 1u);
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kAll));
+  EXPECT_EQ(steps(), 0u);
+  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kNothing));
+  child.Say();
+  ASSERT_TRUE(child.Hear());
+  const Nanos before = MonotonicNow();
+  EXPECT_EQ(state->SetFrozen(0, child.pid(), Frozen::kAll).error().code, ETIMEDOUT);
+  EXPECT_GE(MonotonicNow(), before + SharedState::kStandstill);
+  // A program in the background of a shell must not hold up the scheduler.
+  child.Signal(SIGSTOP);
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
+  EXPECT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
+}
+
+}  // namespace
+}  // namespace tessera::soft

@@ -1,0 +1,105 @@
+// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, arbiter.cc and
+// memory_steps.cc look inside.
+//
+// Whatever a process leaves half done when it is killed must not matter to the others: counters belong to one process
+// each, sums are made when they are asked for, and what is in use is marked last.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+
+#include "soft/shared/process_id.h"
+#include "soft/shared/spec.h"
+
+namespace tessera::soft {
+
+inline constexpr std::uint64_t kSharedMagic = 0x0032304646545354;
+inline constexpr int kMaxProcesses = 1024;
+inline constexpr int kMaxHolds = 16384;
+
+enum class Frozen : std::uint32_t;  // shared_state.h
+
+// A mutex between processes that outlives its owners. lock() of what a dead process held succeeds.
+class SharedMutex {
+ public:
+  void Initialize();
+  void lock();
+  void unlock() { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  pthread_mutex_t mutex_;
+};
+
+// What one process uses of one device. Written by that process, except `frozen` and `slice`.
+struct SharedUse {
+  std::atomic<std::uint64_t> bytes;
+  std::atomic<Nanos> busy;
+  std::atomic<std::uint32_t> contexts;
+  std::atomic<Frozen> frozen;
+  std::atomic<Nanos> slice;    // of its contexts; 0: the spec's
+  std::atomic<Nanos> overrun;  // how much longer the last turn was than its slice, for the next to make up for
+  std::atomic<std::uint32_t> kernel_steps;  // how many are being executed: see memory_steps.h
+  std::atomic<std::uint32_t> copy_steps;
+};
+
+struct SharedSlot {
+  ProcessId process;  // pid 0: free
+  SharedUse use[kMaxDevices];
+};
+
+// One hold on memory that several processes may have: see shared_holds.h.
+struct SharedHold {
+  std::uint64_t memory;  // 0: free
+  std::uint64_t bytes;
+  std::uint32_t slot;
+  std::uint16_t device;
+  std::uint16_t charged;  // 1 for one of the holds on the same memory
+};
+
+// A context that executes kernels or waits for that. `granted` is a futex word: 1 once it is its turn.
+struct SharedTurn {
+  ProcessId process;  // pid 0: free
+  std::uint64_t ticket;
+  std::uint32_t slot;
+  std::atomic<std::uint32_t> granted;
+  Nanos granted_at;  // CLOCK_MONOTONIC; written before granted
+};
+
+struct SharedDevice {
+  SharedMutex mutex;  // guards the turns and who holds the device
+  std::int32_t holder;
+  std::uint32_t turn_count;  // turns beyond were never used
+  std::uint64_t next_ticket;
+  std::atomic<Nanos> slice_end;        // of the holder
+  std::atomic<std::uint32_t> waiting;  // contexts that could execute if the holder left
+  std::atomic<Nanos> link_free[2];     // by CopyDirection: when the link has nothing reserved any more
+  SharedTurn turns[kMaxProcesses];
+};
+
+struct SharedLayout {
+  std::atomic<std::uint64_t> magic;  // written last: all else is valid
+  std::uint64_t bytes;               // sizeof(SharedLayout) of who made it: other versions differ
+  std::uint32_t pid_namespace;       // of who made it: who uses it is in that one or inside, or is not noticed to end
+  Spec spec;
+  char uuid[kMaxDevices][16];
+  SharedMutex mutex;         // guards the slots' owners, the holds and the decision whether an allocation fits
+  std::uint32_t slot_count;  // slots beyond were never used
+  SharedSlot slots[kMaxProcesses];
+  SharedDevice devices[kMaxDevices];
+  // Guarded by `mutex`.
+  std::uint64_t next_memory;
+  std::uint32_t hold_count;  // holds beyond were never used
+  SharedHold holds[kMaxHolds];
+};
+
+// Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
+static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 48 && sizeof(SharedTurn) == 40);
+static_assert(sizeof(SharedHold) == 24);
+static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
+static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+}  // namespace tessera::soft

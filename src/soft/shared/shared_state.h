@@ -1,0 +1,106 @@
+// What all processes of a user know about the soft GPUs, in /dev/shm/tessera-soft-UID[-NAME].
+//
+// Whoever comes first makes it, after $TESSERA_SOFT; once nobody is left the next one makes it anew. Each process has
+// a slot with what it holds; the sum over the slots of living processes is what is in use, so nothing has to be given
+// back by who dies. Layout in shared_layout.h.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "soft/shared/shared_holds.h"
+#include "soft/shared/spec.h"
+
+namespace tessera::soft {
+
+struct SharedLayout;
+struct SharedDevice;
+struct SharedSlot;
+struct SharedUse;
+
+// What of a process's work on a device stands still until it is thawed: what is running, too, between two instructions
+// of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
+enum class Frozen : std::uint32_t { kNothing = 0, kKernels = 1, kAll = 2 };
+
+// What a living process has on one device.
+struct ProcessUse {
+  pid_t pid = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t contexts = 0;
+  Nanos busy = 0;  // time for which its kernels had the device, since it attached; all that the host lagged is in it
+  Frozen frozen = Frozen::kNothing;
+};
+
+enum class CopyDirection { kToDevice = 0, kToHost = 1 };
+
+class SharedState {
+ public:
+  // Where the state lies for this user and $TESSERA_SOFT_NAME.
+  static std::string DefaultPath();
+
+  // Attaches this process, with a slot of its own. An empty `spec` takes what is there. Fails with EEXIST when others
+  // use the state with another spec, ENOSPC when /dev/shm is full or all slots are taken.
+  static Result<std::unique_ptr<SharedState>> Attach(const std::string& path, const std::string& spec);
+  ~SharedState();
+  SharedState(const SharedState&) = delete;
+
+  const Spec& spec() const;
+  std::array<char, 16> Uuid(int device) const;
+
+  // Memory of this process. Charge returns false, and changes nothing, when the device does not have `bytes` left.
+  bool Charge(int device, std::uint64_t bytes);
+  void Uncharge(int device, std::uint64_t bytes);
+  // Memory that other processes can hold, too: a number for it, never 0, that no other has. It is charged once, to one
+  // of those who hold it, for as long as one of them lives and does not let go. Hold returns what LetGo takes, or
+  // kNoHold where the memory is in use by nobody yet and the device does not have `bytes` left.
+  std::uint64_t NewMemory();
+  std::int32_t Hold(int device, std::uint64_t memory, std::uint64_t bytes);
+  void LetGo(std::int32_t hold);
+  void AddContexts(int device, int count);
+  std::uint64_t UsedBytes(int device);  // by all processes
+
+  // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.
+  std::vector<ProcessUse> Processes(int device);
+  // Returns once the process stands still as far as `frozen` says: from then on, nothing of it touches memory. ESRCH if
+  // no living process of that pid is attached; ETIMEDOUT if it is frozen, but does not stand still within kStandstill.
+  // So it is where a signal has stopped a process in the middle of a step, which it ends when it is continued. Its
+  // kernels are said to stand still all the same: where only they are frozen, nobody means to touch their memory.
+  static constexpr Nanos kStandstill = kSecond;
+  Result<void> SetFrozen(int device, pid_t pid, Frozen frozen);
+  // How long contexts of a process execute before they hand over to one that waits; from its next turn on. ESRCH as
+  // above.
+  Result<void> SetSlice(int device, pid_t pid, Nanos slice);
+  Result<Nanos> Slice(int device, pid_t pid);
+
+  // Reserves the next free span for a transfer on the link of a device, which all processes share; returns when it
+  // ends (MonotonicNow). The caller waits until then.
+  Nanos ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes);
+
+  // For the arbiter.
+  SharedDevice& device(int index);
+  SharedSlot& slot() { return *slot_; }
+  SharedLayout& layout() { return *layout_; }
+
+ private:
+  SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
+  Result<void> TakeSlot();
+  // Whether the device has `bytes` left. With the layout's mutex held.
+  bool Fits(int device, std::uint64_t bytes);
+  Result<void> AwaitStandstill(int device, pid_t pid, Frozen frozen);
+  // Calls `look` with the use of each slot of a living process, under the layout's mutex.
+  Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(const SharedSlot&, SharedUse&)>& look);
+
+  UniqueFd file_;  // with a shared flock(2) for as long as this process may touch the state
+  SharedLayout* layout_;
+  SharedSlot* slot_ = nullptr;
+};
+
+}  // namespace tessera::soft

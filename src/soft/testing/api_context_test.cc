@@ -1,0 +1,127 @@
+#include <thread>
+
+#include "soft/testing/test_api.h"
+
+namespace tessera::soft {
+
+using namespace cuda;  // NOLINT: the driver's own names
+
+namespace {
+
+using ApiContext = SoftApiTest;
+
+TEST_F(ApiContext, TakesItsOverheadAndGivesItBack) {
+  EXPECT_EQ(FreeBytes(), kTestMemory - kTestContext);
+  CUcontext second = nullptr;
+  ASSERT_OK(cuCtxCreate_v4(&second, nullptr, 0, 0));
+  EXPECT_EQ(FreeBytes(), kTestMemory - 2 * kTestContext);
+  EXPECT_OK(cuCtxDestroy_v2(second));
+  EXPECT_OK(cuCtxSetCurrent(context_));
+  EXPECT_EQ(FreeBytes(), kTestMemory - kTestContext);
+}
+
+TEST_F(ApiContext, DestroyFreesItsMemory) {
+  CUcontext second = nullptr;
+  ASSERT_OK(cuCtxCreate_v4(&second, nullptr, 0, 0));
+  CUdeviceptr memory = 0;
+  void* host = nullptr;
+  EXPECT_OK(cuMemAlloc_v2(&memory, 64 << 20));
+  EXPECT_OK(cuMemHostAlloc(&host, 4096, 0));
+  EXPECT_OK(cuCtxDestroy_v2(second));
+  EXPECT_OK(cuCtxSetCurrent(context_));
+  EXPECT_EQ(FreeBytes(), kTestMemory - kTestContext);
+  CUdeviceptr base = 0;
+  EXPECT_EQ(cuMemGetAddressRange_v2(&base, nullptr, memory), CUDA_ERROR_NOT_FOUND);
+}
+
+TEST_F(ApiContext, DoesNotFit) {
+  CUdeviceptr memory = 0;
+  ASSERT_OK(cuMemAlloc_v2(&memory, kTestMemory - kTestContext));
+  CUcontext second = nullptr;
+  EXPECT_EQ(cuCtxCreate_v4(&second, nullptr, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_OK(cuMemFree_v2(memory));
+  EXPECT_OK(cuCtxCreate_v4(&second, nullptr, 0, 0));
+  EXPECT_OK(cuCtxDestroy_v2(second));
+}
+
+TEST_F(ApiContext, PrimaryIsCounted) {
+  CUcontext again = nullptr;
+  EXPECT_OK(cuDevicePrimaryCtxRetain(&again, 0));
+  EXPECT_EQ(again, context_);
+  EXPECT_OK(cuDevicePrimaryCtxRelease_v2(0));
+  int active = 0;
+  unsigned flags = 0;
+  EXPECT_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 1);
+  EXPECT_OK(cuDevicePrimaryCtxRelease_v2(0));
+  EXPECT_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 0);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&memory, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxDestroy_v2(context_), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_F(ApiContext, ResetStartsAnew) {
+  unsigned long long before = 0;
+  EXPECT_OK(cuCtxGetId(context_, &before));
+  EXPECT_OK(cuDevicePrimaryCtxReset_v2(0));
+  EXPECT_OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_YIELD));
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&context_, 0));
+  unsigned long long after = 0;
+  unsigned flags = 0;
+  EXPECT_OK(cuCtxGetId(context_, &after));
+  EXPECT_NE(before, after);
+  EXPECT_OK(cuCtxGetFlags(&flags));
+  EXPECT_EQ(flags, static_cast<unsigned>(CU_CTX_SCHED_YIELD));
+  EXPECT_OK(cuDevicePrimaryCtxSetFlags_v2(0, 0));
+}
+
+TEST_F(ApiContext, EachThreadHasAStack) {
+  std::thread([&] {
+    CUcontext current = context_;
+    EXPECT_OK(cuCtxGetCurrent(&current));
+    EXPECT_EQ(current, nullptr);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(cuCtxPopCurrent_v2(&current), CUDA_ERROR_INVALID_CONTEXT);
+  }).join();
+  CUcontext second = nullptr;
+  ASSERT_OK(cuCtxCreate_v4(&second, nullptr, 0, 1));
+  CUdevice device = -1;
+  EXPECT_OK(cuCtxGetDevice(&device));
+  EXPECT_EQ(device, 1);
+  EXPECT_OK(cuCtxPushCurrent_v2(context_));
+  CUcontext top = nullptr;
+  EXPECT_OK(cuCtxPopCurrent_v2(&top));
+  EXPECT_EQ(top, context_);
+  EXPECT_OK(cuCtxDestroy_v2(second));
+  EXPECT_OK(cuCtxGetCurrent(&top));
+  EXPECT_EQ(top, context_);
+  EXPECT_EQ(cuCtxPushCurrent_v2(second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&second)), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(ApiContext, LimitsAreKept) {
+  EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+  std::size_t value = 0;
+  EXPECT_OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+  EXPECT_EQ(value, 4096u);
+  EXPECT_EQ(cuCtxGetLimit(&value, CU_LIMIT_MAX), CUDA_ERROR_UNSUPPORTED_LIMIT);
+}
+
+TEST_F(ApiContext, PeerAccessIsBookkeeping) {
+  CUcontext peer = nullptr;
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&peer, 1));
+  int can = 0;
+  EXPECT_OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  EXPECT_EQ(can, 1);
+  EXPECT_OK(cuCtxEnablePeerAccess(peer, 0));
+  EXPECT_EQ(cuCtxEnablePeerAccess(peer, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  EXPECT_OK(cuCtxDisablePeerAccess(peer));
+  EXPECT_EQ(cuCtxDisablePeerAccess(peer), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  EXPECT_EQ(cuCtxEnablePeerAccess(context_, 0), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+}  // namespace
+}  // namespace tessera::soft

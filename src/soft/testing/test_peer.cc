@@ -1,0 +1,109 @@
+// A program of the driver API for tests that need another process. Usage:
+//   soft_test_peer hold BYTES   allocates, answers "held" or the error, keeps it until standard input ends
+//   soft_test_peer make BYTES   makes memory that can be exported, answers the descriptor of it, keeps it likewise
+//   soft_test_peer import ""     imports descriptor kPeerFile, answers "held", keeps it likewise
+//   soft_test_peer copy BYTES   copies from the memory of descriptor kPeerFile to that of the next one
+//   soft_test_peer open HANDLE  opens an IPC handle given in hex, answers the first byte and sets it to 99
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "soft/testing/test_api.h"
+
+namespace {
+
+using namespace tessera::cuda;
+
+void Check(CUresult result) {
+  if (result == CUDA_SUCCESS) return;
+  std::puts(ResultName(result));
+  std::exit(1);
+}
+
+// Says something, and keeps what it has until it is let go.
+void Hold(const std::string& said) {
+  std::puts(said.c_str());
+  std::fflush(stdout);
+  char byte;
+  while (read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+void Allocate(std::size_t bytes) {
+  CUdeviceptr memory = 0;
+  Check(cuMemAlloc_v2(&memory, bytes));
+  Hold("held");
+}
+
+CUmemGenericAllocationHandle Import(int file) {
+  CUmemGenericAllocationHandle memory = 0;
+  Check(cuMemImportFromShareableHandle(&memory, reinterpret_cast<void*>(static_cast<std::intptr_t>(file)),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  return memory;
+}
+
+// Says which descriptor it has for the memory.
+void Make(std::size_t bytes) {
+  const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                          .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                          .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemGenericAllocationHandle memory = 0;
+  Check(cuMemCreate(&memory, bytes, &properties, 0));
+  int file = -1;
+  Check(cuMemExportToShareableHandle(&file, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  Hold(std::to_string(file));
+}
+
+// From the memory of its first descriptor to that of its second.
+void CopyImported(std::size_t bytes) {
+  constexpr CUmemAccessDesc kAccess = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUdeviceptr address = 0;
+  Check(cuMemAddressReserve(&address, 2 * bytes, 0, 0, 0));
+  Check(cuMemMap(address, bytes, 0, Import(tessera::soft::kPeerFile), 0));
+  Check(cuMemMap(address + bytes, bytes, 0, Import(tessera::soft::kPeerFile + 1), 0));
+  Check(cuMemSetAccess(address, 2 * bytes, &kAccess, 1));
+  Check(cuMemcpyDtoD_v2(address + bytes, address, bytes));
+  Check(cuCtxSynchronize());
+  std::puts("copied");
+}
+
+void Open(const std::string& hex) {
+  CUipcMemHandle handle = {};
+  for (std::size_t i = 0; i < sizeof handle.reserved; ++i) {
+    handle.reserved[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  }
+  CUdeviceptr memory = 0;
+  Check(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  CUdeviceptr again = 0;
+  Check(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  unsigned char value = 0;
+  Check(cuMemcpyDtoH_v2(&value, memory, 1));
+  Check(cuMemsetD8_v2(memory, 99, 1));
+  Check(cuIpcCloseMemHandle(memory));
+  Check(cuIpcCloseMemHandle(again));
+  if (cuIpcCloseMemHandle(memory) == CUDA_SUCCESS) std::puts("closed too often");
+  std::printf("%d\n", value);
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  Check(cuInit(0));
+  CUcontext context = nullptr;
+  Check(cuDevicePrimaryCtxRetain(&context, 0));
+  Check(cuCtxSetCurrent(context));
+  const std::string command = arguments[1];
+  const std::string argument = arguments[2];
+  const std::size_t bytes = std::strtoull(argument.c_str(), nullptr, 10);
+  if (command == "hold") Allocate(bytes);
+  if (command == "open") Open(argument);
+  if (command == "make") Make(bytes);
+  if (command == "copy") CopyImported(bytes);
+  if (command == "import") {
+    Import(tessera::soft::kPeerFile);
+    Hold("held");
+  }
+}
