@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the shim looks for the driver (shim/real.cc).
+// As the shim looks for the driver (shim/load/real.cc).
 constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
                                     "/usr/local/nvidia/lib", "/usr/lib"};
 constexpr const char* kNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};

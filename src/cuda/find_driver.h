@@ -9,7 +9,7 @@
 
 namespace tessera::cuda {
 
-// As the shim looks for it (src/shim/real.cc), after where the linker would.
+// As the shim looks for it (src/shim/load/real.cc), after where the linker would.
 inline constexpr const char* kDriverPlaces[] = {
     "libcuda.so.1",
     "/usr/lib/x86_64-linux-gnu/libcuda.so.1",

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <optional>
 
-#include "shim/driver_library.h"
+#include "shim/load/driver_library.h"
+#include "shim/load/real.h"
 #include "shim/nvml/nvml_abi.h"
-#include "shim/real.h"
-#include "shim/session.h"
+#include "shim/session/session.h"
 
 namespace tessera::shim {
 

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "shim/device/current.h"
+#include "shim/process/uncancelled.h"
+
+namespace tessera::shim {
+
+// While one lives the calling thread counts as one that is inside of a call that may wait for the GPU. A program that
+// was stopped, and of which every marker is reached, would wait there for good if nobody knew that it needs the GPU. A
+// thread that were cancelled inside would be counted for good.
+class InCall {
+ public:
+  InCall() {
+    const Gate* gate = ThreadGate();
+    attachment_ = gate ? gate->attachment : CurrentAttachment();
+    if (attachment_) attachment_->NoteCalls(1);
+  }
+  ~InCall() {
+    if (attachment_) attachment_->NoteCalls(-1);
+  }
+  InCall(const InCall&) = delete;
+
+ private:
+  const Uncancelled uncancelled_;
+  Attachment* attachment_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,30 @@
+// The stream captures of the process, in a table. While one runs, the shim may not touch any stream.
+#pragma once
+
+#include "cuda/cuda_abi.h"
+
+namespace tessera::shim {
+
+// Whether any stream of the process captures. Exact under the attachments' mutexes, which beginning a capture takes.
+bool AnyCapture();
+
+// `stream` is never null here: the calling thread's own default stream has a name, and the legacy one cannot capture.
+void AddCapture(cuda::CUstream stream, cuda::CUcontext context);
+void RemoveCapture(cuda::CUstream stream);
+// A context that has ended takes its captures along.
+void ForgetCapturesOf(cuda::CUcontext context);
+
+// While it lives, the calling thread may make driver calls that another thread's capture would otherwise forbid
+// (cuThreadExchangeStreamCaptureMode).
+class RelaxedCapture {
+ public:
+  RelaxedCapture();
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cuda::CUstreamCaptureMode before_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,78 @@
+// Markers: events behind all that a context was given, so that the end of work is seen without waiting for it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "cuda/cuda_abi.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/window.h"
+
+namespace tessera::shim {
+
+// The markers of one context. Not thread-safe: its attachment's mutex guards it, and its context must be the calling
+// thread's current one where something is placed or observed. A marker is a cuCtxRecordEvent (driver 555 and newer):
+// it covers every stream of the context, those of other threads and destroyed ones too, holds none of them up, and
+// costs 0.3 to 1.5 µs, as a look at it does (docs/hardware-log.md). The driver refuses it while any stream of the
+// context captures, and ends that capture: none is placed while one of the process does.
+class Markers {
+ public:
+  explicit Markers(Gate& gate) : gate_(gate) {}
+
+  // Places a marker behind what the context was given so far. `learn`: the window bounds the queue now, so how long the
+  // GPU takes to get there says something about it.
+  void Place(Nanos now, bool learn);
+
+  // Looks which markers were reached, and lets the window learn from them.
+  void Observe(Nanos now, Nanos target);
+
+  // All submissions are covered by markers / and all of these were reached.
+  bool Covered() const { return last_count_ == gate_.Submitted(); }
+  bool Drained() const { return !AnyPending() && Covered(); }
+  // Whether that says anything: else work is taken as finished when it is submitted.
+  bool Tell() const { return !unusable_; }
+
+  // Submissions that may still be unfinished, as far as markers tell.
+  std::int64_t InFlight() const { return gate_.Submitted() - finished_; }
+  std::int64_t Window() const { return window_.Size(); }
+  std::int64_t SinceLastMarker() const { return gate_.Submitted() - last_count_; }
+  bool AnyPending() const { return first_ != next_; }
+  void NoteLimited() { limited_ = true; }
+  // What the window learned does not hold any more.
+  void Relearn() { window_.Restart(); }
+
+  // When the last marker that was reached was seen.
+  Nanos LastReached() const { return last_reached_; }
+  // The youngest work that is known to have ended was submitted then, or later. A marker alone is no proof: the driver
+  // calls one behind work that has ended reached, whatever keeps the GPU from executing more.
+  Nanos YoungestReached() const { return youngest_reached_; }
+
+  // The context is gone, and with it the events and all work.
+  void Reset();
+
+ private:
+  struct Marker {
+    cuda::CUevent event;  // made at the place's first use, owned by the context
+    std::int64_t count;   // submissions before it
+    Nanos submitted;
+    Nanos work_since;  // some of the work before it was submitted after that; 0: none since the marker before it
+    bool learn;
+  };
+  static constexpr unsigned kRing = 64;
+
+  bool Record(Marker& marker);
+
+  Gate& gate_;
+  bool unusable_ = false;  // the driver has no such events
+  Marker ring_[kRing] = {};
+  unsigned first_ = 0, next_ = 0;  // pending markers, modulo kRing
+  std::int64_t finished_ = 0;      // submissions that every marker up to here says are done
+  std::int64_t last_count_ = 0;    // submissions before the last marker
+  Nanos last_placed_ = 0;
+  Nanos last_reached_ = 0;
+  Nanos youngest_reached_ = 0;
+  bool limited_ = false;  // the window held a submission back since the last marker
+  shim::Window window_;
+};
+
+}  // namespace tessera::shim

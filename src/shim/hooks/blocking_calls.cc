@@ -1,0 +1,21 @@
+// Calls that may wait for what the driver itself submits, of which no marker tells: code that it uploads, the pieces of
+// a copy.
+#include "shim/device/in_call.h"
+
+using Word = std::uintptr_t;
+
+// Arguments beyond those that a function has are whatever lies there, and are passed on unread.
+#define TESSERA_BLOCKS(name)                                                                  \
+  TESSERA_HOOK name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i) { \
+    const tessera::shim::InCall in_call;                                                      \
+    return REAL(name)(a, b, c, d, e, f, g, h, i);                                             \
+  }
+#define TESSERA_COPY(name)                                                                                       \
+  extern "C" tessera::cuda::CUresult tessera_gated_##name(Word, Word, Word, Word, Word, Word, Word, Word, Word); \
+  TESSERA_HOOK name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i) {                    \
+    const tessera::shim::InCall in_call;                                                                         \
+    return tessera_gated_##name(a, b, c, d, e, f, g, h, i);                                                      \
+  }
+#include "blocking_calls.inc"
+#undef TESSERA_COPY
+#undef TESSERA_BLOCKS

@@ -1,0 +1,184 @@
+// Contexts: their own memory counts, and a thread's gate follows its current context.
+#include <map>
+#include <mutex>
+
+#include "shim/device/current.h"
+#include "shim/gate/capture.h"
+#include "shim/memory/imports.h"
+#include "shim/memory/ledger.h"
+#include "shim/memory/paging.h"
+
+namespace tessera::shim {
+
+void StopAtExit();
+
+namespace {
+
+using namespace cuda;
+
+std::mutex uses_mutex;
+
+// How often a context was attached to beside its making (cuCtxAttach, of CUDA 3).
+std::map<CUcontext, int>& ExtraUses() {
+  static auto* uses = new std::map<CUcontext, int>;
+  return *uses;
+}
+
+void Attached(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  ++ExtraUses()[context];
+}
+
+// Takes one extra use away; false if there is none.
+bool Detached(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  const auto at = ExtraUses().find(context);
+  if (at == ExtraUses().end()) return false;
+  if (--at->second == 0) ExtraUses().erase(at);
+  return true;
+}
+
+void ForgetUses(CUcontext context) {
+  std::lock_guard lock(uses_mutex);
+  ExtraUses().erase(context);
+}
+
+// Makes a context if the vGPU has room for it.
+template <typename Create>
+CUresult CountedCreate(CUdevice device, Create create) {
+  ForgetThreadGate();
+  Attachment* attachment = Attachment::Of(device);
+  if (!attachment && Session::Instance().Managed()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (attachment && !attachment->AddContext()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = create();
+  if (result == CUDA_SUCCESS) {
+    if (attachment) StopAtExit();
+  } else if (attachment) {
+    attachment->DropContext();
+  }
+  return result;
+}
+
+CUdevice DeviceOf(CUcontext context) {
+  CUdevice device = -1;
+  CUcontext before = nullptr;
+  REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context);
+  if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) device = -1;
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+  return device;
+}
+
+// What the pager allocates from now on may be in another context at the same address.
+std::uint64_t NextIdOf(Attachment& attachment) { return attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0; }
+
+template <typename Destroy>
+CUresult CountedDestroy(CUcontext context, Destroy destroy) {
+  ForgetThreadGate();
+  Attachment* attachment = Session::Instance().Managed() && context ? Attachment::Of(DeviceOf(context)) : nullptr;
+  if (!attachment) return destroy();
+  CUresult result = CUDA_SUCCESS;
+  const std::uint64_t below = NextIdOf(*attachment);
+  attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
+  if (result == CUDA_SUCCESS) {
+    GiveBackOf(context);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(context, below);
+    CloseImportsOf(context);
+    ForgetCapturesOf(context);
+    ForgetUses(context);
+    attachment->DropContext();
+  }
+  return result;
+}
+
+bool PrimaryActive(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  REAL_AS(cuDevicePrimaryCtxGetState, CUdevice, unsigned*, int*)(device, &flags, &active);
+  return active != 0;
+}
+
+// The primary context of a device, which may or may not end with `end`.
+template <typename End>
+CUresult EndPrimary(CUdevice device, End end) {
+  ForgetThreadGate();
+  Attachment* attachment = Attachment::Of(device);
+  if (!attachment || !PrimaryActive(device)) return end();
+  CUcontext primary = nullptr;
+  REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device);
+  REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
+  CUresult result = CUDA_SUCCESS;
+  bool ended = false;
+  const std::uint64_t below = NextIdOf(*attachment);
+  attachment->EndContext(primary, [&] {
+    result = end();
+    return ended = !PrimaryActive(device);
+  });
+  if (ended) {
+    GiveBackOf(primary);
+    if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary, below);
+    CloseImportsOf(primary);
+    ForgetCapturesOf(primary);
+    attachment->DropContext();
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace tessera::shim
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+#define CTX_CREATE(name)                                                              \
+  TESSERA_HOOK name(CUcontext* context, unsigned flags, CUdevice device) {            \
+    return CountedCreate(device, [=] { return REAL(name)(context, flags, device); }); \
+  }
+CTX_CREATE(cuCtxCreate)
+CTX_CREATE(cuCtxCreate_v2)
+
+TESSERA_HOOK cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count, unsigned flags,
+                            CUdevice device) {
+  return CountedCreate(device, [=] { return REAL(cuCtxCreate_v3)(context, params, count, flags, device); });
+}
+
+TESSERA_HOOK cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigned flags, CUdevice device) {
+  return CountedCreate(device, [=] { return REAL(cuCtxCreate_v4)(context, params, flags, device); });
+}
+
+#define CTX_DESTROY(name)                                                \
+  TESSERA_HOOK name(CUcontext context) {                                 \
+    return CountedDestroy(context, [=] { return REAL(name)(context); }); \
+  }
+CTX_DESTROY(cuCtxDestroy)
+CTX_DESTROY(cuCtxDestroy_v2)
+
+TESSERA_HOOK cuCtxAttach(CUcontext* context, unsigned flags) {
+  ForgetThreadGate();
+  const CUresult result = REAL(cuCtxAttach)(context, flags);
+  if (result == CUDA_SUCCESS && context) Attached(*context);
+  return result;
+}
+
+// The last one ends the context.
+TESSERA_HOOK cuCtxDetach(CUcontext context) {
+  const auto detach = [=] { return REAL(cuCtxDetach)(context); };
+  if (!Detached(context)) return CountedDestroy(context, detach);
+  ForgetThreadGate();
+  return detach();
+}
+
+TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  static std::mutex mutex;  // between the look at the state and the call
+  std::lock_guard lock(mutex);
+  const auto retain = [=] { return REAL(cuDevicePrimaryCtxRetain)(context, device); };
+  return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+}
+
+#define PRIMARY_END(name)                                          \
+  TESSERA_HOOK name(CUdevice device) {                             \
+    return EndPrimary(device, [=] { return REAL(name)(device); }); \
+  }
+PRIMARY_END(cuDevicePrimaryCtxRelease)
+PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
+PRIMARY_END(cuDevicePrimaryCtxReset)
+PRIMARY_END(cuDevicePrimaryCtxReset_v2)

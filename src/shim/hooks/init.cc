@@ -1,0 +1,51 @@
+// Start and end of a process's use of the GPU.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "shim/device/current.h"
+#include "shim/memory/exports.h"
+#include "shim/memory/imports.h"
+#include "shim/session/objects.h"
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+namespace tessera::shim {
+
+void StopAtExit();
+
+namespace {
+
+void StopAll() {
+  Attachment::ForEach([](Attachment& attachment) { attachment.Stop(); });
+}
+
+void AfterForkInChild() {
+  ForgetThreadGate();
+  Session::Instance().AbandonAfterFork();
+  AbandonObjectsAfterFork();
+  AbandonExportsAfterFork();
+  AbandonImportsAfterFork();
+  Attachment::ForEach([](Attachment& attachment) { attachment.AbandonAfterFork(); });
+}
+
+}  // namespace
+
+// Handlers run in reverse order: ours must come before the driver's own, which it registers whenever it likes. So this
+// is called again after each context that is made; stopping twice is harmless.
+void StopAtExit() { atexit(StopAll); }
+
+}  // namespace tessera::shim
+
+TESSERA_HOOK cuInit(unsigned flags) {
+  if (!LoadReal()) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+  Session::Instance().OnWelcome(TellObjects);
+  if (const CUresult opened = Session::Instance().Open(); opened != CUDA_SUCCESS) return opened;
+  const CUresult result = REAL(cuInit)(flags);
+  static const int registered = [] {
+    StopAtExit();
+    return pthread_atfork(nullptr, nullptr, AfterForkInChild);
+  }();
+  (void)registered;
+  return result;
+}

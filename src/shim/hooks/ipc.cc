@@ -1,0 +1,74 @@
+// CUDA's IPC handles. The driver makes and opens those of its own allocations; of memory in the pager's heap they name
+// what the daemon passes from program to program. And the descriptors (dma-buf) by which devices reach memory, which
+// are the driver's always.
+#include <string.h>
+
+#include "shim/device/current.h"
+#include "shim/memory/exports.h"
+#include "shim/memory/imports.h"
+#include "shim/memory/paging.h"
+#include "shim/process/say.h"
+
+using namespace tessera;
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+namespace {
+
+// A handle of ours: these bytes, which none of the driver's begins with, a key, and nothing.
+constexpr char kMagic[16] = "tessera memory\n";
+
+struct Handle {
+  char magic[sizeof kMagic];
+  wire::ExportKey key;
+  char nothing[32];
+};
+static_assert(sizeof(Handle) == sizeof(CUipcMemHandle));
+
+bool IsOurs(const CUipcMemHandle& handle) { return memcmp(handle.reserved, kMagic, sizeof kMagic) == 0; }
+
+// The base address of the memory of one of our handles.
+CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle) {
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
+  if (!Session::Instance().Managed()) {
+    Say("an IPC handle cannot be opened: its memory belongs to a program under Tessera, and this one is not");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Handle ours;
+  memcpy(&ours, &handle, sizeof ours);
+  if (IsExport(ours.key)) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver says of a process's own
+  return ImportMemory(ours.key, address);
+}
+
+}  // namespace
+
+TESSERA_HOOK cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  Paging* paging = handle ? Paging::Of(address) : nullptr;
+  if (!paging) return REAL(cuIpcGetMemHandle)(handle, address);
+  Handle ours{};
+  const CUresult result = ExportMemory(*paging, address, &ours.key);
+  if (result != CUDA_SUCCESS) return result;
+  memcpy(ours.magic, kMagic, sizeof kMagic);
+  memcpy(handle, &ours, sizeof ours);
+  return CUDA_SUCCESS;
+}
+
+TESSERA_HOOK cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return IsOurs(handle) ? Open(address, handle) : REAL(cuIpcOpenMemHandle)(address, handle, flags);
+}
+
+TESSERA_HOOK cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return IsOurs(handle) ? Open(address, handle) : REAL(cuIpcOpenMemHandle_v2)(address, handle, flags);
+}
+
+TESSERA_HOOK cuIpcCloseMemHandle(CUdeviceptr address) {
+  return CloseImport(address) ? CUDA_SUCCESS : REAL(cuIpcCloseMemHandle)(address);
+}
+
+TESSERA_HOOK cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
+                                           unsigned long long flags) {
+  if (Paging* paging = Paging::Of(address)) {
+    if (const CUresult pinned = PinForDevice(*paging, address, bytes); pinned != CUDA_SUCCESS) return pinned;
+  }
+  return REAL(cuMemGetHandleForAddressRange)(handle, address, bytes, type, flags);
+}

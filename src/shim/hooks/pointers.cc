@@ -1,0 +1,114 @@
+// What the driver would say of memory that the pager's heap holds, or another program's, if it were its own: the
+// program must not see chunks, nor where they lie.
+#include "shim/device/current.h"
+#include "shim/memory/imports.h"
+#include "shim/memory/paging.h"
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+namespace {
+
+// Memory that the driver does not know as the program does.
+struct Seen {
+  std::optional<tessera::pager::Block> block;  // none: an address of ours that is nobody's
+  CUdevice device = 0;
+  bool imported = false;
+};
+
+std::optional<Seen> SeenAt(CUdeviceptr address) {
+  if (Paging* paging = Paging::Of(address)) return Seen{paging->Heap().Find(address), paging->Device()};
+  CUdevice device = 0;
+  if (const auto block = ImportAt(address, &device)) return Seen{block, device, true};
+  return std::nullopt;
+}
+
+// One attribute of a block. False: the driver's own answer is right.
+bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr address, void* data) {
+  if (!seen.block) return false;
+  const tessera::pager::Block& block = *seen.block;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(data) = block.context;
+      return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned*>(data) = CU_MEMORYTYPE_DEVICE;  // also while it is in host memory
+      return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *static_cast<CUdeviceptr*>(data) = address;
+      return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *static_cast<unsigned long long*>(data) = block.id;
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned char*>(data) = 0;
+      return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(data) = seen.device;
+      return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<unsigned char*>(data) = !seen.imported;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      *static_cast<CUdeviceptr*>(data) = block.begin;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      *static_cast<std::size_t*>(data) = block.bytes;
+      return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      *static_cast<unsigned char*>(data) = 1;
+      return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      *static_cast<unsigned long long*>(data) = 0;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+TESSERA_HOOK cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (const auto seen = data ? SeenAt(address) : std::nullopt) {
+    if (!seen->block) return CUDA_ERROR_INVALID_VALUE;
+    if (AttributeOf(*seen, attribute, address, data)) return CUDA_SUCCESS;
+  }
+  return REAL(cuPointerGetAttribute)(data, attribute, address);
+}
+
+TESSERA_HOOK cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data, CUdeviceptr address) {
+  // The driver fills in all that it knows, also about addresses that it does not know; then what it cannot know is set
+  // right.
+  const CUresult result = REAL(cuPointerGetAttributes)(count, attributes, data, address);
+  const auto seen = result == CUDA_SUCCESS && attributes && data ? SeenAt(address) : std::nullopt;
+  for (unsigned i = 0; seen && seen->block && i < count; ++i) {
+    if (data[i]) AttributeOf(*seen, attributes[i], address, data[i]);
+  }
+  return result;
+}
+
+TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+  const auto seen = SeenAt(address);
+  if (!seen) return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
+  if (!seen->block) return CUDA_ERROR_NOT_FOUND;
+  if (base) *base = seen->block->begin;
+  if (bytes) *bytes = seen->block->bytes;
+  return CUDA_SUCCESS;
+}
+
+// Memory of another device of this process becomes reachable: the driver does that for its own allocations, and for
+// the heap's it must be told. Without a word to the program: it is the peer that lets the current context in.
+TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  const CUresult result = REAL(cuCtxEnablePeerAccess)(peer, flags);
+  CUdevice own = -1, other = -1;
+  CUcontext before = nullptr;
+  if (result != CUDA_SUCCESS || REAL_AS(cuCtxGetDevice, CUdevice*)(&own) != CUDA_SUCCESS) return result;
+  if (REAL_AS(cuCtxPushCurrent_v2, CUcontext)(peer) != CUDA_SUCCESS) return result;
+  const CUresult got = REAL_AS(cuCtxGetDevice, CUdevice*)(&other);
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+  Attachment* attachment = got == CUDA_SUCCESS ? Attachment::Of(other) : nullptr;
+  if (!attachment || !attachment->Pager() || own == other) return result;
+  return attachment->Pager()->Heap().AddPeer(own);
+}

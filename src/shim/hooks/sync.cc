@@ -1,0 +1,38 @@
+// Waiting for work: the program sees the end of it here, and so do we.
+#include "shim/device/in_call.h"
+#include "shim/gate/capture.h"
+
+namespace tessera::shim {
+namespace {
+
+template <typename Wait>
+cuda::CUresult Synchronise(Wait wait) {
+  const InCall in_call;  // the driver may submit what tells it of the end
+  Gate* gate = ThreadGate();
+  if (!gate || !gate->attachment) return wait();
+  gate->attachment->BeforeSync(*gate);
+  const cuda::CUresult result = wait();
+  gate->attachment->AfterSync(*gate);
+  return result;
+}
+
+}  // namespace
+}  // namespace tessera::shim
+
+using namespace tessera::cuda;
+using namespace tessera::shim;
+
+TESSERA_HOOK cuCtxSynchronize() {
+  return Synchronise([] { return REAL(cuCtxSynchronize)(); });
+}
+
+#define STREAM_SYNCHRONIZE(name)                            \
+  TESSERA_HOOK name(CUstream stream) {                      \
+    return Synchronise([=] { return REAL(name)(stream); }); \
+  }
+STREAM_SYNCHRONIZE(cuStreamSynchronize)
+STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz)
+
+TESSERA_HOOK cuEventSynchronize(CUevent event) {
+  return Synchronise([=] { return REAL(cuEventSynchronize)(event); });
+}

@@ -1,0 +1,189 @@
+#include "shim/memory/exports.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <new>
+
+#include "base/seqpacket.h"
+#include "shim/device/attachment.h"
+#include "shim/process/say.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+// Making place may mean to wait for a turn, as in Attachment::TakeRoom.
+constexpr Nanos kLongestWait = 120 * kSecond;
+constexpr unsigned kLookAgainUs = 1'000;
+
+struct Export {
+  wire::ExportKey key;
+  pager::Exported memory;
+  Paging* paging = nullptr;
+  bool told = false;  // the daemon knows it
+};
+
+// Taken before the heap's and the session's; nothing that waits for memory is done under it.
+std::mutex mutex;
+
+// By the begin of the block.
+std::map<CUdeviceptr, Export>& Exports() {
+  static auto* exports = new std::map<CUdeviceptr, Export>;
+  return *exports;
+}
+
+std::uint32_t GpuOf(const Export& each) { return Attachment::Of(each.paging->Device())->Gpu(); }
+
+// Sends all descriptors of the memory. CUDA_SUCCESS also if no daemon is there to take them: the next one is told.
+CUresult Tell(Export& each) {
+  const pager::Exported& memory = each.memory;
+  for (std::uint32_t first = 0; first < memory.chunks; first += kMostDescriptors) {
+    int fds[kMostDescriptors];
+    const auto part = std::span(fds).first(std::min<std::size_t>(kMostDescriptors, memory.chunks - first));
+    const CUresult shared = each.paging->Heap().Share(memory, first, part);
+    if (shared != CUDA_SUCCESS) return shared;
+    const wire::Export message{.key = each.key,
+                               .bytes = memory.block.bytes,
+                               .offset = memory.offset,
+                               .chunk_bytes = memory.chunk_bytes,
+                               .chunks = memory.chunks,
+                               .first = first};
+    wire::Exported answer;
+    wire::Header header{};
+    const bool taken = Session::Instance().Ask(wire::Make(message, GpuOf(each)), answer, header, {}, part);
+    for (const int fd : part) close(fd);
+    if (!taken) return header.type == wire::Refused::kType ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  }
+  each.told = true;
+  return CUDA_SUCCESS;
+}
+
+void Untell(const Export& each) {
+  wire::Exported answer;
+  wire::Header header;
+  Session::Instance().Ask(wire::Make(wire::Unexport{.key = each.key}, GpuOf(each)), answer, header);
+}
+
+// Pins memory by `pin`, and waits until all of it is on the GPU.
+template <typename Pin>
+CUresult Await(Paging& paging, Pin pin) {
+  Attachment& attachment = *Attachment::Of(paging.Device());
+  const Nanos since = MonotonicNow();
+  for (Nanos next_ask = since;;) {
+    const CUresult result = pin();
+    if (result != CUDA_ERROR_NOT_READY) return result;
+    const Nanos now = MonotonicNow();
+    const bool late = now - since > kLongestWait;
+    if (late || (now >= next_ask && !attachment.Recall())) {
+      Say("memory cannot be given to another program, or to a device: it is in host memory, and there is no place on "
+          "the GPU for it%s",
+          late ? " after two minutes" : "");
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (now >= next_ask) next_ask = now + kReconnectEvery;
+    usleep(kLookAgainUs);
+  }
+}
+
+// With mutex held. What another thread has exported meanwhile stays pinned.
+void UnpinIfUnknown(Paging& paging, const pager::Block& block) {
+  const auto at = Exports().find(block.begin);
+  if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Unpin(block);
+}
+
+// With mutex held.
+CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportKey* key) {
+  Export made{.key = {}, .memory = memory, .paging = &paging};
+  if (getrandom(made.key.bytes, sizeof made.key.bytes, 0) != sizeof made.key.bytes) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (const CUresult told = Tell(made); told != CUDA_SUCCESS) {
+    Untell(made);  // of what went before it failed
+    return told;
+  }
+  *key = made.key;
+  Exports().insert_or_assign(memory.block.begin, made);
+  // A program that frees what it exports may have done so before there was anything to take back.
+  const auto now = paging.Heap().Find(memory.block.begin);
+  if (now && now->id == memory.block.id) return CUDA_SUCCESS;
+  Exports().erase(memory.block.begin);
+  Untell(made);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key) {
+  for (;;) {
+    pager::Exported memory;
+    CUresult result = Await(paging, [&] { return paging.Heap().Pin(address, &memory); });
+    std::lock_guard lock(mutex);
+    if (result == CUDA_SUCCESS) {
+      const auto at = Exports().find(memory.block.begin);
+      if (at != Exports().end() && at->second.memory.block.id == memory.block.id) {
+        *key = at->second.key;
+        return CUDA_SUCCESS;
+      }
+      // Another thread's export of it may have failed, and let go of it.
+      result = paging.Heap().Pin(address, &memory);
+      if (result == CUDA_ERROR_NOT_READY) continue;
+      if (result == CUDA_SUCCESS) result = MakeExport(paging, memory, key);
+    }
+    if (result != CUDA_SUCCESS) UnpinIfUnknown(paging, memory.block);
+    return result;
+  }
+}
+
+CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) {
+  return Await(paging, [&] { return paging.Heap().PinForDevice(address, bytes); });
+}
+
+bool IsExport(const wire::ExportKey& key) {
+  std::lock_guard lock(mutex);
+  return std::any_of(Exports().begin(), Exports().end(), [&](const auto& entry) { return entry.second.key == key; });
+}
+
+void Unexport(const pager::Block& block) {
+  std::lock_guard lock(mutex);
+  const auto at = Exports().find(block.begin);
+  if (at == Exports().end() || at->second.memory.block.id != block.id) return;
+  if (at->second.told) Untell(at->second);
+  Exports().erase(at);
+}
+
+void UnexportAllOf(CUcontext context, std::uint64_t below) {
+  std::lock_guard lock(mutex);
+  for (auto at = Exports().begin(); at != Exports().end();) {
+    const pager::Block& block = at->second.memory.block;
+    if (block.context != context || block.id >= below) {
+      ++at;
+      continue;
+    }
+    if (at->second.told) Untell(at->second);
+    at = Exports().erase(at);
+  }
+}
+
+void ForgetToldExports() {
+  std::lock_guard lock(mutex);
+  for (auto& [begin, each] : Exports()) each.told = false;
+}
+
+void TellExports() {
+  std::lock_guard lock(mutex);
+  for (auto& [begin, each] : Exports()) {
+    if (!each.told && Tell(each) != CUDA_SUCCESS)
+      Say("other programs cannot open an IPC handle of this one any more: the new daemon does not take its memory");
+  }
+}
+
+void AbandonExportsAfterFork() {
+  new (&mutex) std::mutex;
+  new (&Exports()) std::map<CUdeviceptr, Export>;  // another thread may have been changing the old one
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,231 @@
+#include "shim/memory/imports.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/seqpacket.h"
+#include "shim/device/attachment.h"
+#include "shim/device/current.h"
+#include "shim/gate/capture.h"
+#include "shim/memory/paging.h"
+#include "shim/process/say.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+// Buffer ids of imports; the heap's and the driver's own count up from 1.
+constexpr std::uint64_t kFirstId = 1ull << 62;
+
+struct Import {
+  wire::ExportKey key;
+  pager::Block block;
+  CUdevice device = 0;
+  CUdeviceptr reserved = 0;  // addresses, in whole chunks
+  std::uint64_t chunk_bytes = 0;
+  std::uint32_t chunks = 0;  // that are mapped
+  int uses = 0;              // 0: it is to be unmapped as soon as that may be
+};
+
+std::mutex opening;  // one at a time maps; taken before `mutex`
+std::mutex mutex;    // guards the table
+std::atomic<std::size_t> count{0};
+
+// By the begin of the reservation.
+std::map<CUdeviceptr, Import>& Imports() {
+  static auto* imports = new std::map<CUdeviceptr, Import>;
+  return *imports;
+}
+
+void Unmap(const Import& import, std::uint64_t reserved_bytes) {
+  const pager::Driver& driver = RealDriver();
+  for (std::uint32_t n = 0; n < import.chunks; ++n)
+    driver.Unmap(import.reserved + n * import.chunk_bytes, import.chunk_bytes);
+  driver.AddressFree(import.reserved, reserved_bytes);
+}
+
+// Maps one chunk's memory behind those that are mapped.
+CUresult MapNext(Import& import, const UniqueFd& fd) {
+  const pager::Driver& driver = RealDriver();
+  pager::Driver::Handle handle = 0;
+  CUresult result = driver.Import(&handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd.Get())),
+                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.Map(import.reserved + import.chunks * import.chunk_bytes, import.chunk_bytes, 0, handle, 0);
+  driver.Release(handle);  // the mapping keeps the memory
+  if (result == CUDA_SUCCESS) ++import.chunks;
+  return result;
+}
+
+// Lets the current context's device and the memory's own reach it.
+CUresult SetAccess(const Import& import, CUdevice current) {
+  CUmemAccessDesc access[2] = {};
+  for (CUmemAccessDesc& each : access) {
+    each.location = {CU_MEM_LOCATION_TYPE_DEVICE, current};
+    each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  access[1].location.id = import.device;
+  return RealDriver().SetAccess(import.reserved, import.chunks * import.chunk_bytes, access,
+                                import.device == current ? 1 : 2);
+}
+
+// The memory's descriptors from `first` on, as many as come at once.
+CUresult Ask(const wire::ExportKey& key, std::uint32_t first, std::uint32_t gpu, wire::Imported* terms,
+             wire::Header* header, std::span<UniqueFd> fds) {
+  *header = {};
+  const auto message = wire::Make(wire::Import{.key = key, .first = first}, gpu);
+  if (Session::Instance().Ask(message, *terms, *header, fds)) return CUDA_SUCCESS;
+  if (header->type == wire::Refused::kType) return CUDA_ERROR_INVALID_VALUE;
+  Say("an IPC handle cannot be opened: the daemon, which has its memory, is gone");
+  return CUDA_ERROR_MAP_FAILED;
+}
+
+CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::span<UniqueFd> fds) {
+  for (;;) {
+    for (UniqueFd& fd : fds.first(std::min<std::size_t>(fds.size(), terms.count))) {
+      if (!fd) {
+        Say("an IPC handle cannot be opened: this program has no file descriptor left");
+        return CUDA_ERROR_OPERATING_SYSTEM;
+      }
+      if (const CUresult result = MapNext(import, fd); result != CUDA_SUCCESS) return result;
+      fd.Reset();
+    }
+    if (import.chunks >= terms.chunks || terms.count == 0) break;
+    const std::uint32_t chunks = terms.chunks;
+    wire::Header header;
+    const CUresult result = Ask(import.key, import.chunks, gpu, &terms, &header, fds);
+    if (result != CUDA_SUCCESS) return result;
+    if (terms.chunks != chunks) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return import.chunks == terms.chunks ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUdevice DeviceOf(std::uint32_t gpu, CUdevice otherwise) {
+  Attachment::ForEach([&](Attachment& attachment) {
+    if (attachment.Gpu() == gpu) otherwise = attachment.Device();
+  });
+  return otherwise;
+}
+
+// With `opening` held.
+CUresult Map(Attachment& attachment, const wire::ExportKey& key, Import* made) {
+  wire::Imported terms;
+  wire::Header header;
+  UniqueFd fds[kMostDescriptors];
+  CUresult result = Ask(key, 0, attachment.Gpu(), &terms, &header, fds);
+  if (result != CUDA_SUCCESS) return result;
+  static std::uint64_t next_id = kFirstId;
+  Import import{.key = key, .block = {}, .device = DeviceOf(header.gpu, attachment.Device())};
+  import.chunk_bytes = terms.chunk_bytes;
+  import.uses = 1;
+  const std::uint64_t bytes = terms.chunks * terms.chunk_bytes;
+  result = RealDriver().AddressReserve(&import.reserved, bytes, 0, 0, 0);
+  if (result != CUDA_SUCCESS) return result;
+  import.block = {
+      .begin = import.reserved + terms.offset, .bytes = terms.bytes, .context = CurrentContext(), .id = next_id++};
+  result = MapAll(import, attachment.Gpu(), terms, fds);
+  if (result == CUDA_SUCCESS) result = SetAccess(import, attachment.Device());
+  if (result != CUDA_SUCCESS) {
+    Unmap(import, bytes);
+    return result;
+  }
+  *made = import;
+  return CUDA_SUCCESS;
+}
+
+// Takes those out of the table that `is` says.
+template <typename Is>
+std::vector<Import> TakeOut(Is is) {
+  std::vector<Import> taken;
+  std::lock_guard lock(mutex);
+  for (auto at = Imports().begin(); at != Imports().end();) {
+    if (!is(at->second)) {
+      ++at;
+      continue;
+    }
+    taken.push_back(at->second);
+    at = Imports().erase(at);
+  }
+  count = Imports().size();
+  return taken;
+}
+
+void UnmapUnused() {
+  if (count == 0 || AnyCapture()) return;
+  for (const Import& import : TakeOut([](const Import& each) { return each.uses == 0; })) {
+    Settle(import.block.context);
+    Unmap(import, import.chunks * import.chunk_bytes);
+  }
+}
+
+}  // namespace
+
+CUresult ImportMemory(const wire::ExportKey& key, CUdeviceptr* address) {
+  Attachment* attachment = CurrentAttachment();
+  if (!attachment) return CUDA_ERROR_INVALID_CONTEXT;
+  UnmapUnused();
+  std::lock_guard one(opening);
+  {
+    std::lock_guard lock(mutex);
+    for (auto& [begin, import] : Imports()) {
+      if (import.key != key) continue;
+      ++import.uses;
+      *address = import.block.begin;
+      return CUDA_SUCCESS;
+    }
+  }
+  Import import;
+  if (const CUresult result = Map(*attachment, key, &import); result != CUDA_SUCCESS) return result;
+  std::lock_guard lock(mutex);
+  Imports().emplace(import.reserved, import);
+  count = Imports().size();
+  *address = import.block.begin;
+  return CUDA_SUCCESS;
+}
+
+bool CloseImport(CUdeviceptr address) {
+  if (count == 0) return false;
+  {
+    std::lock_guard lock(mutex);
+    const auto at = std::find_if(Imports().begin(), Imports().end(), [&](const auto& entry) {
+      return entry.second.block.begin == address && entry.second.uses > 0;
+    });
+    if (at == Imports().end()) return false;
+    --at->second.uses;
+  }
+  UnmapUnused();
+  return true;
+}
+
+void CloseImportsOf(CUcontext context) {
+  if (count == 0) return;
+  for (const Import& import : TakeOut([=](const Import& each) { return each.block.context == context; }))
+    Unmap(import, import.chunks * import.chunk_bytes);
+}
+
+std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
+  if (count == 0) return std::nullopt;
+  std::lock_guard lock(mutex);
+  auto at = Imports().upper_bound(address);
+  if (at == Imports().begin()) return std::nullopt;
+  const Import& import = (--at)->second;
+  if (import.uses == 0 || address - import.block.begin >= import.block.bytes) return std::nullopt;
+  *device = import.device;
+  return import.block;
+}
+
+void AbandonImportsAfterFork() {
+  new (&opening) std::mutex;
+  new (&mutex) std::mutex;
+  new (&Imports()) std::map<CUdeviceptr, Import>;  // another thread may have been changing the old one
+  count = 0;
+}
+
+}  // namespace tessera::shim

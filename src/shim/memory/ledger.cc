@@ -1,0 +1,62 @@
+#include "shim/memory/ledger.h"
+
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+namespace tessera::shim {
+namespace {
+
+constexpr std::uint64_t kPage = 2u << 20;
+constexpr std::uint64_t kUnit = 512;
+
+std::mutex mutex;
+
+std::unordered_map<std::uint64_t, Entry>& Entries() {
+  static auto* entries = new std::unordered_map<std::uint64_t, Entry>;  // outlives the program's own destructors
+  return *entries;
+}
+
+}  // namespace
+
+std::uint64_t ChargeOf(std::uint64_t bytes) {
+  const std::uint64_t unit = bytes >= kPage ? kPage : kUnit;
+  // A size so large that rounding would wrap stays as it is: no limit admits it.
+  return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
+}
+
+void Remember(std::uint64_t key, const Entry& entry) {
+  Entry old;
+  {
+    std::lock_guard lock(mutex);
+    old = std::exchange(Entries()[key], entry);
+  }
+  GiveBack(old);
+}
+
+Entry Forget(std::uint64_t key) {
+  std::lock_guard lock(mutex);
+  const auto node = Entries().extract(key);
+  return node ? node.mapped() : Entry{};
+}
+
+void GiveBack(const Entry& entry) {
+  if (entry.attachment) entry.attachment->GivePinned(entry.charge);
+}
+
+void GiveBackOf(cuda::CUcontext context) {
+  Attachment* attachment = nullptr;  // all of a context's allocations are on its device
+  std::uint64_t sum = 0;
+  {
+    std::lock_guard lock(mutex);
+    std::erase_if(Entries(), [&](const auto& at) {
+      if (at.second.context != context) return false;
+      attachment = at.second.attachment;
+      sum += at.second.charge;
+      return true;
+    });
+  }
+  if (attachment) attachment->GivePinned(sum);
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,75 @@
+// What this process has allocated: so that a free gives back what the allocation took.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_abi.h"
+
+namespace tessera::shim {
+
+class Attachment;
+
+// What an allocation of `bytes` is charged as. The driver takes device memory in 2 MiB pages; smaller allocations share
+// pages, in units of 512 bytes (measured: docs/hardware-log.md).
+std::uint64_t ChargeOf(std::uint64_t bytes);
+
+// An allocation as it was charged. `context`: the one whose end frees the allocation, null for what outlives contexts.
+struct Entry {
+  Attachment* attachment = nullptr;
+  std::uint64_t charge = 0;
+  cuda::CUcontext context = nullptr;
+};
+
+// Device pointers, arrays and memory handles live in one table: their values never collide, each is an address or an
+// opaque word of the driver's. An older entry under `key` is of memory that somehow ended unseen: it is given back.
+void Remember(std::uint64_t key, const Entry& entry);
+// Takes the entry out; an empty one if `key` is unknown (memory of other processes, made before, not counted).
+Entry Forget(std::uint64_t key);
+void GiveBack(const Entry& entry);
+
+// Gives back what a context that has ended takes along.
+void GiveBackOf(cuda::CUcontext context);
+
+// Allocates by `make` what is charged as `charge` to `attachment` (null: not managed), and remembers it under what
+// `key()` says afterwards. CUDA_ERROR_OUT_OF_MEMORY without calling the driver if it would pass memory.max.
+template <typename Make, typename Key>
+cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uint64_t charge, Make make, Key key);
+
+// Frees by `free` what is remembered under `key`. Its charge is given back after the driver has freed it, so that two
+// of the vGPU's processes never hold one byte; its entry goes before, because another thread may be given the same
+// address as soon as it is free.
+template <typename Free>
+cuda::CUresult CountedFree(std::uint64_t key, Free free);
+
+}  // namespace tessera::shim
+
+#include "shim/device/attachment.h"
+
+namespace tessera::shim {
+
+template <typename Make, typename Key>
+cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
+  if (!attachment || charge == 0) return make();
+  if (!attachment->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
+  const cuda::CUresult result = make();
+  if (result == cuda::CUDA_SUCCESS) {
+    Remember(key(), {attachment, charge, context});
+  } else {
+    attachment->GivePinned(charge);
+  }
+  return result;
+}
+
+template <typename Free>
+cuda::CUresult CountedFree(std::uint64_t key, Free free) {
+  const Entry entry = Forget(key);
+  const cuda::CUresult result = free();
+  if (result == cuda::CUDA_SUCCESS) {
+    GiveBack(entry);
+  } else if (entry.attachment) {
+    Remember(key, entry);
+  }
+  return result;
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,341 @@
+#include "shim/memory/paging.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/seqpacket.h"
+#include "shim/device/attachment.h"
+#include "shim/device/current.h"
+#include "shim/gate/capture.h"
+#include "shim/memory/exports.h"
+#include "shim/memory/ledger.h"
+#include "shim/process/say.h"
+#include "shim/process/thread.h"
+#include "wire/line.h"
+
+TESSERA_HOOK cuCtxSynchronize();
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+// GPU memory that nobody uses any more stays this long: a program that frees often allocates again, and what it has
+// already costs it no call to the driver.
+constexpr Nanos kKeepEmpty = 100 * kMillisecond;
+// Address space, as a multiple of the GPU's memory: what is freed in one place leaves gaps in another.
+constexpr std::uint64_t kSpans = 8;
+// A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
+constexpr Nanos kLongestStop = 5 * kSecond;
+
+template <typename Function>
+void Fill(Function& function, unsigned symbol) {
+  function = reinterpret_cast<Function>(tessera_real_table[symbol]);
+}
+
+bool Has(CUdevice device, CUdevice_attribute attribute) {
+  int value = 0;
+  return REAL_AS(cuDeviceGetAttribute, int*, CUdevice_attribute, CUdevice)(&value, attribute, device) == CUDA_SUCCESS &&
+         value != 0;
+}
+
+}  // namespace
+
+const pager::Driver& RealDriver() {
+  static const pager::Driver* driver = [] {
+    auto* made = new pager::Driver;
+    Fill(made->AddressReserve, k_cuMemAddressReserve);
+    Fill(made->AddressFree, k_cuMemAddressFree);
+    Fill(made->Create, k_cuMemCreate);
+    Fill(made->Release, k_cuMemRelease);
+    Fill(made->Map, k_cuMemMap);
+    Fill(made->Unmap, k_cuMemUnmap);
+    Fill(made->SetAccess, k_cuMemSetAccess);
+    Fill(made->Export, k_cuMemExportToShareableHandle);
+    Fill(made->Import, k_cuMemImportFromShareableHandle);
+    return made;
+  }();
+  return *driver;
+}
+
+void Settle(CUcontext context) {
+  if (CurrentContext() == context) {
+    cuCtxSynchronize();  // the hook: the end of the work is seen at once
+    return;
+  }
+  // Not the hook: the thread's gate is that of another context.
+  if (REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context) != CUDA_SUCCESS) return;
+  CUcontext before = nullptr;
+  REAL(cuCtxSynchronize)();
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+}
+
+Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
+  if (!Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+      !Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+    Say("GPU memory of this program cannot be swapped: the driver has no virtual memory management for it");
+    return nullptr;
+  }
+  auto* paging = new Paging(attachment, device);
+  paging->heap_ = pager::Heap::Make(RealDriver(), device, kSpans * attachment.MemoryTotal(),
+                                    Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), *paging);
+  paging->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!paging->heap_ || !paging->wake_) {
+    Say("GPU memory of this program cannot be swapped: no address space, or no descriptor, is left");
+    delete paging;
+    return nullptr;
+  }
+  paging->agent_.reset(new pager::LineAgent(*paging->heap_));
+  paging->line_ = std::move(line);
+  const int failed = StartThread("tessera-pager", ThreadMain, paging);
+  if (failed) {
+    Say("GPU memory of this program cannot be swapped: cannot start a thread (error %d)", failed);
+    delete paging;
+    return nullptr;
+  }
+  return paging;
+}
+
+Paging* Paging::Of(CUdeviceptr address) {
+  Paging* owner = nullptr;
+  Attachment::ForEach([&](Attachment& attachment) {
+    Paging* paging = attachment.Pager();
+    if (paging && paging->Owns(address)) owner = paging;
+  });
+  return owner;
+}
+
+// ---- allocations ----
+
+bool Paging::Take(std::uint64_t bytes) { return attachment_.TakeRoom(bytes); }
+void Paging::Give(std::uint64_t bytes) { attachment_.GiveRoom(bytes); }
+void Paging::Holds(const pager::HeapFigures& figures) { attachment_.HeapHolds(figures); }
+bool Paging::Released() const { return attachment_.Guard().released != 0; }
+
+CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
+  if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUcontext context = CurrentContext();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  FreeUnsettled();
+  const std::uint64_t charge = ChargeOf(bytes);
+  if (!attachment_.TakeMemory(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = heap_->Allocate(bytes, context, address);
+  if (result != CUDA_SUCCESS) attachment_.GiveMemory(charge);
+  return result;
+}
+
+// What was freed must not be used by whoever gets it next while work on it is left, as for the driver's own memory. A
+// stream that captures forbids to wait: then what is freed is kept until one may.
+CUresult Paging::Free(CUdeviceptr address) {
+  const auto block = heap_->Find(address);
+  if (!block || block->begin != address) return CUDA_ERROR_INVALID_VALUE;
+  {
+    std::lock_guard lock(mutex_);
+    const auto same = [&](const pager::Block& each) { return each.id == block->id; };
+    if (std::any_of(unsettled_.begin(), unsettled_.end(), same)) return CUDA_ERROR_INVALID_VALUE;
+    if (AnyCapture()) {
+      unsettled_.push_back(*block);
+      return CUDA_SUCCESS;
+    }
+  }
+  FreeUnsettled();
+  FreeNow(*block);
+  return CUDA_SUCCESS;
+}
+
+void Paging::FreeUnsettled() {
+  std::vector<pager::Block> freed;
+  {
+    std::lock_guard lock(mutex_);
+    if (AnyCapture()) return;
+    freed = std::exchange(unsettled_, {});
+  }
+  for (const pager::Block& block : freed) FreeNow(block);
+}
+
+// One whose context has ended is gone, and another may lie there now, or while its work is waited for.
+void Paging::FreeNow(const pager::Block& block) {
+  const auto at = heap_->Find(block.begin);
+  if (!at || at->id != block.id) return;
+  Settle(at->context);
+  if (at->exported) Unexport(*at);
+  if (heap_->Free(block.begin, block.id)) attachment_.GiveMemory(ChargeOf(block.bytes));
+  Wake();
+}
+
+bool Paging::Trim() {
+  const std::uint64_t before = heap_->Figures().resident;
+  heap_->Trim(kNever);
+  return heap_->Figures().resident < before;
+}
+
+void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
+  UnexportAllOf(context, below);
+  // The charges first: afterwards nothing tells what the blocks were.
+  attachment_.GiveMemory(heap_->FreeAllOf(context, ChargeOf, below));
+  Wake();
+}
+
+// ---- the thread ----
+
+void Paging::Wake() {
+  if (sleeps_.exchange(false)) eventfd_write(wake_.Get(), 1);
+}
+
+void* Paging::ThreadMain(void* self) {
+  static_cast<Paging*>(self)->Serve();
+  return nullptr;
+}
+
+void Paging::Serve() {
+  Nanos next_ask = 0;
+  for (bool busy = false; !stopped_;) {
+    if (!line_ && MonotonicNow() >= next_ask) {
+      AskForLine();
+      next_ask = MonotonicNow() + kSecond;
+    }
+    RetreatIfAsked();
+    {
+      std::lock_guard lock(mutex_);
+      if (next_line_) {
+        line_ = std::move(next_line_);
+        agent_->Lost();
+        std::vector<pager::LineAgent::Answer> answers;
+        agent_->Adopt(&answers);
+        Send(answers);
+      }
+    }
+    sleeps_ = true;  // whoever frees from here on wakes the thread: what it freed may not be seen below
+    std::vector<pager::LineAgent::Answer> dropped;
+    agent_->TakeDropped(&dropped);
+    Send(dropped);
+    // While much is asked there is no time for small things.
+    Nanos due = kNever;
+    if (!busy) {
+      const Nanos now = MonotonicNow();
+      if (const Nanos oldest = heap_->Trim(now - kKeepEmpty); oldest != kNever) due = oldest + kKeepEmpty;
+    }
+    pollfd waits[2] = {{.fd = wake_.Get(), .events = POLLIN, .revents = 0},
+                       {.fd = line_.Get(), .events = POLLIN, .revents = 0}};
+    if (!line_) due = std::min(due, next_ask);
+    int timeout = busy ? 1 : -1;
+    if (due != kNever) timeout = static_cast<int>(std::max<Nanos>(0, due - MonotonicNow()) / kMillisecond) + 1;
+    if (timeout >= 0) sleeps_ = false;
+    const int ready = poll(waits, 2, timeout);
+    sleeps_ = false;
+    if (ready < 0 && errno != EINTR) break;
+    eventfd_t count;
+    if (waits[0].revents) eventfd_read(wake_.Get(), &count);
+    busy = waits[1].revents != 0;
+    if (busy && !Answer()) LoseLine();
+  }
+  // Nobody waits for an answer that does not come, and nothing of the program's for memory that does not.
+  LoseLine();
+  std::lock_guard lock(mutex_);
+  next_line_.Reset();
+  serves_ = false;
+  pthread_cond_broadcast(&retreated_);
+}
+
+bool Paging::Answer() {
+  alignas(8) std::byte packet[sizeof(wire::LineMessage)];
+  UniqueFd fds[wire::kMostChunks];
+  std::size_t received = 0;
+  const ssize_t length = ReceivePacket(line_.Get(), packet, fds, received);
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (length <= 0) return false;
+  const auto message = wire::ReadLine({packet, static_cast<std::size_t>(length)});
+  std::vector<pager::LineAgent::Answer> answers;
+  // Where room is short, none is kept for later.
+  if (message && message->type == wire::LineType::kEvict) heap_->Trim(kNever);
+  return message && agent_->On(*message, std::span(fds, received), &answers) && Send(answers);
+}
+
+bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
+  for (auto& answer : answers) {
+    int fds[wire::kMostChunks];
+    std::transform(answer.fds.begin(), answer.fds.end(), fds, [](const UniqueFd& fd) { return fd.Get(); });
+    if (!SendPacket(line_.Get(), wire::BytesOf(answer.message), std::span<const int>(fds, answer.fds.size())))
+      return false;
+  }
+  return true;
+}
+
+// A daemon that is there may have lost its mover only; where there is none, the next one sends a line by itself.
+void Paging::AskForLine() {
+  UniqueFd line;
+  if (attachment_.AskForLine(&line)) Follow(std::move(line));
+}
+
+// The mover, or the daemon, is gone. What lies in host memory is ours still, and whoever thaws this program next finds
+// every address valid, but of what is in the mover's file, or cannot be mapped.
+void Paging::LoseLine() {
+  const bool lost = static_cast<bool>(line_);
+  line_.Reset();
+  agent_->Lost();
+  std::vector<pager::LineAgent::Answer> answers;
+  agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
+  if (const std::uint64_t unsafe = heap_->Figures().unsafe; lost && unsafe > 0 && !stopped_)
+    Say("%llu MiB of GPU memory cannot be reached until a mover is back",
+        static_cast<unsigned long long>(unsafe >> 20));
+}
+
+void Paging::Retreat() {
+  std::lock_guard lock(mutex_);  // released while it waits
+  retreats_ = true;
+  eventfd_write(wake_.Get(), 1);
+  while (retreats_ && serves_) pthread_cond_wait(&retreated_, mutex_.native_handle());
+}
+
+void Paging::RetreatIfAsked() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!retreats_) return;
+    next_line_.Reset();
+  }
+  LoseLine();
+  std::lock_guard lock(mutex_);
+  retreats_ = false;
+  pthread_cond_broadcast(&retreated_);
+}
+
+void Paging::Follow(UniqueFd line) {
+  {
+    std::lock_guard lock(mutex_);
+    next_line_ = std::move(line);
+  }
+  eventfd_write(wake_.Get(), 1);
+}
+
+void Paging::Stop() {
+  stopped_ = true;
+  eventfd_write(wake_.Get(), 1);
+  {
+    timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += kLongestStop / kSecond;
+    std::lock_guard lock(mutex_);  // released while it waits
+    while (serves_ && pthread_cond_timedwait(&retreated_, mutex_.native_handle(), &until) == 0) continue;
+  }
+  heap_->Stop();
+}
+
+void Paging::AbandonAfterFork() {
+  new (&mutex_) std::mutex;
+  stopped_ = true;
+  serves_ = false;
+  line_.Reset();
+  heap_->AbandonAfterFork();
+}
+
+}  // namespace tessera::shim

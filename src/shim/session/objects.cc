@@ -1,0 +1,110 @@
+// What this process does to the resource manager's objects that lead to its channels: the driver's library calls
+// ioctl(2), and as the shim is preloaded, it calls ours. The daemon needs the handles to steer the channels.
+#include "shim/session/objects.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "channel/rm/ioctl_event.h"
+
+namespace tessera::shim {
+namespace {
+
+constexpr auto kMade = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::kAlloc);
+constexpr auto kFreed = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::kFree);
+
+std::mutex& Mutex() {
+  static std::mutex* mutex = new std::mutex;  // threads may still call ioctl at exit
+  return *mutex;
+}
+
+// Those that exist now, for a daemon that comes later; guarded by Mutex().
+std::vector<wire::Object>& Objects() {
+  static auto* objects = new std::vector<wire::Object>;
+  return *objects;
+}
+
+bool missed = false;  // the daemon does not know of something; guarded by Mutex()
+
+void TellAll(Session& session) {
+  missed = false;
+  for (const wire::Object& object : Objects()) missed |= !session.Tell(wire::Make(object));
+}
+
+void Tell(const wire::Object& object) {
+  Session& session = Session::Instance();
+  if (!session.Managed()) return;
+  if (missed) TellAll(session);
+  missed |= !session.Tell(wire::Make(object));
+}
+
+void Made(const wire::Object& object) {
+  std::lock_guard lock(Mutex());
+  Objects().push_back(object);
+  Tell(object);
+}
+
+// With an object goes all that was made under it. The driver's library also frees 0, which is nothing; and 0 is what a
+// client has for a parent.
+void Freed(std::uint32_t client, std::uint32_t handle) {
+  if (handle == 0) return;
+  std::lock_guard lock(Mutex());
+  auto& objects = Objects();
+  const std::size_t before = objects.size();
+  std::vector<std::uint32_t> gone{handle};
+  for (std::size_t i = 0; i < gone.size(); ++i) {
+    std::erase_if(objects, [&](const wire::Object& object) {
+      const bool goes =
+          object.client == client && (client == handle || object.object == gone[i] || object.parent == gone[i]);
+      if (goes && object.object != gone[i]) gone.push_back(object.object);
+      return goes;
+    });
+  }
+  if (objects.size() != before) Tell({.kind = kFreed, .client = client, .object = handle});
+}
+
+void Note(const channel::ObjectEvent& event) {
+  if (event.kind == channel::ObjectEvent::Kind::kFree) return Freed(event.client, event.object);
+  Made({.kind = kMade,
+        .fd = event.fd,
+        .client = event.client,
+        .parent = event.parent,
+        .object = event.object,
+        .cls = event.cls,
+        .detail = event.detail});
+}
+
+}  // namespace
+
+void TellObjects(Session& session) {
+  std::lock_guard lock(Mutex());
+  TellAll(session);
+}
+
+void AbandonObjectsAfterFork() { new (&Mutex()) std::mutex; }
+
+}  // namespace tessera::shim
+
+// Every program's ioctl passes here: one compare for what is not the resource manager's.
+extern "C" [[gnu::visibility("default")]] int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  const long result = syscall(SYS_ioctl, fd, request, argument);
+  using namespace tessera;
+  if (result == 0 && _IOC_TYPE(request) == channel::abi::kIoctlType) {
+    const int before = errno;
+    if (const auto event = channel::EventOfIoctl(fd, request, argument)) shim::Note(*event);
+    errno = before;
+  }
+  return static_cast<int>(result);
+}

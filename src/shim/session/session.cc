@@ -1,0 +1,181 @@
+#include "shim/session/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <string>
+
+#include "base/run_dir.h"
+#include "base/seqpacket.h"
+#include "shim/process/say.h"
+#include "shim/process/uncancelled.h"
+
+namespace tessera::shim {
+namespace {
+
+// A daemon that does not answer for so long is as good as gone; it answers within microseconds.
+constexpr int kAnswerTimeoutMs = 10'000;
+// And one that reads nothing for so long that some hundred messages fill the socket: the sender holds mutexes.
+constexpr int kSendTimeoutMs = 1'000;
+
+}  // namespace
+
+Session& Session::Instance() {
+  static Session* session = new Session;  // outlives everything: threads may still use it at exit
+  return *session;
+}
+
+cuda::CUresult Session::Open(bool observer) {
+  static std::mutex opening;
+  std::lock_guard lock(opening);
+  static bool done = false;
+  if (done) return opened_;
+  observer_ = observer;
+  const char* vgpus = getenv("TESSERA_VGPU");
+  if (!vgpus || !*vgpus) {
+    done = true;
+    return opened_;
+  }
+  // Kept: a reconnect comes at any time, and the program may change its environment meanwhile.
+  path_ = RunDir("", false) + "/client.sock";
+  vgpus_ = vgpus;
+  if (SayHello(true)) {
+    managed_.store(true, std::memory_order_release);
+    opened_ = cuda::CUDA_SUCCESS;
+    done = true;
+  } else {
+    // Without a daemon the next cuInit may have better luck; a refusal stands.
+    opened_ = socket_ ? cuda::CUDA_ERROR_NO_DEVICE : cuda::CUDA_ERROR_SYSTEM_NOT_READY;
+    done = static_cast<bool>(socket_);
+  }
+  return opened_;
+}
+
+// Connects and introduces the process. On a refusal the socket stays, so that the caller can tell the two apart.
+bool Session::SayHello(bool loud) {
+  const Uncancelled uncancelled;
+  UniqueFd socket = ConnectSeqpacket(path_.c_str(), kSendTimeoutMs);
+  if (!socket) {
+    if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path_.c_str(), strerror(errno));
+    return false;
+  }
+  wire::Hello hello{.pid = getpid(), .observer = observer_};
+  wire::SetText(hello.vgpus, vgpus_);
+  wire::SetText(hello.program, program_invocation_short_name);
+  wire::Welcome welcome;
+  wire::Header header;
+  {
+    std::lock_guard lock(mutex_);
+    socket_ = std::move(socket);
+  }
+  if (!Ask(wire::Make(hello), welcome, header)) return false;
+  {
+    std::lock_guard lock(mutex_);
+    welcome_ = welcome;
+    lost_since_ = 0;
+  }
+  if (on_welcome_) on_welcome_(*this);
+  return true;
+}
+
+void Session::EndReconnect(bool stands, Nanos lost_since) {
+  std::lock_guard lock(mutex_);
+  if (stands) {
+    complaint_.clear();
+  } else {
+    socket_.Reset();
+    lost_since_ = lost_since;
+  }
+}
+
+std::size_t Session::Exchange(std::span<const std::byte> request, std::span<const int> along,
+                              std::span<std::byte> packet, wire::Header& header, std::span<UniqueFd> fds) {
+  if (!MayWait()) return 0;
+  const Uncancelled uncancelled;
+  std::lock_guard lock(mutex_);
+  if (!MaySpeak()) return 0;
+  ssize_t length = -1;
+  if (SendPacket(socket_.Get(), request, along)) {
+    pollfd wait{.fd = socket_.Get(), .events = POLLIN, .revents = 0};
+    int ready;
+    do {
+      ready = poll(&wait, 1, kAnswerTimeoutMs);
+    } while (ready < 0 && errno == EINTR);
+    std::size_t received;
+    if (ready > 0) length = ReceivePacket(socket_.Get(), packet, fds, received);
+  }
+  if (length <= 0) {
+    LoseLocked();
+    return 0;
+  }
+  const std::span<const std::byte> received = packet.first(length);
+  switch (wire::ReadHeader(received, header)) {
+    case wire::Fault::kNone:
+      break;
+    case wire::Fault::kOtherVersion: {
+      char text[128];
+      snprintf(text, sizeof text,
+               "the daemon speaks protocol %u and this program's shim %u; restart the older of the two",
+               unsigned{header.version}, unsigned{wire::kProtocolVersion});
+      ComplainLocked(text);
+      return 0;
+    }
+    default:
+      ComplainLocked("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
+      LoseLocked();
+      return 0;
+  }
+  if (const auto refused = wire::ReadBody<wire::Refused>(header, received)) {
+    ComplainLocked(wire::TextOf(refused->text));
+    return 0;
+  }
+  return length;
+}
+
+void Session::Complain(std::string_view text) {
+  std::lock_guard lock(mutex_);
+  ComplainLocked(text);
+}
+
+void Session::ComplainLocked(std::string_view text) {
+  if (text != complaint_) Say("%.*s", static_cast<int>(text.size()), text.data());
+  complaint_ = text;
+}
+
+bool Session::Send(std::span<const std::byte> message) {
+  if (!MayWait()) return false;
+  const Uncancelled uncancelled;
+  std::lock_guard lock(mutex_);
+  if (!MaySpeak()) return false;
+  if (SendPacket(socket_.Get(), message)) return true;
+  LoseLocked();
+  return false;
+}
+
+void Session::LoseLocked() {
+  socket_.Reset();
+  Nanos never = 0;
+  lost_since_.compare_exchange_strong(never, MonotonicNow());
+}
+
+bool Session::Lost() {
+  std::lock_guard lock(mutex_);
+  if (!socket_) return lost_since_ != 0;
+  pollfd wait{.fd = socket_.Get(), .events = 0, .revents = 0};
+  if (poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLERR))) LoseLocked();
+  return lost_since_ != 0;
+}
+
+void Session::AbandonAfterFork() {
+  // Another thread of the parent may have held the mutex; the child has only this thread, so it may be made anew.
+  new (&mutex_) std::mutex;
+  socket_.Reset();
+  managed_ = false;
+}
+
+}  // namespace tessera::shim
