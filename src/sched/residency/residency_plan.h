@@ -1,0 +1,74 @@
+// The output of ResidencyPlanner: what to do now about the memory of the programs on one GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "sched/residency/residency_state.h"
+
+namespace tessera::sched {
+
+enum class ResidencyActionKind {
+  kStop,          // nothing of the process may run
+  kRun,           // the process runs again
+  kThaw,          // a process that rests stays stopped by its gate, but is not frozen
+  kMoveOut,       // the mover brings `bytes` of the process out
+  kMoveIn,        // the process gets `bytes` of room, and the mover brings so much of it in
+  kSettle,        // the mover makes every address of the process valid
+  kRest,          // what the process has in host memory may go on to the file
+  kGrant,         // the process gets `bytes` of room as credit: what it waited for
+  kRevokeCredit,  // the process loses its credit
+  kDropWish,      // the process no longer repeats what it waited for
+  kGrowPool,      // the mover's pool is to have `bytes`; no process
+  kRefusePush,    // nothing, or no more, of what an operator wanted out may go
+};
+
+struct ResidencyAction {
+  ResidencyActionKind kind{};
+  ProcessId process = 0;
+  std::uint64_t bytes = 0;
+  bool operator==(const ResidencyAction&) const = default;
+};
+
+// What is to be made true of one vGPU: so much of it may be resident, and it runs or does not.
+struct VGpuGoal {
+  VgpuId vgpu = 0;
+  std::uint64_t target = 0;
+  bool runs = true;
+  bool operator==(const VGpuGoal&) const = default;
+};
+
+struct ResidencyPlan {
+  // To be carried out in this order. One that fails, because its process or the mover has just ended, is left out: the
+  // next state shows that.
+  std::vector<ResidencyAction> actions;
+  std::vector<VGpuGoal> changed;  // goals that differ from the last plan's, for a log
+  bool needs_mover = false;       // one is to be started, if none runs
+  bool pressed = false;           // somebody waits, is stopped, or has memory out: turns and moves are planned
+  Nanos look_at = kNever;         // when to plan again if nothing happens before
+  bool operator==(const ResidencyPlan&) const = default;
+};
+
+// Answer to a process that asks for room.
+struct RoomAnswer {
+  enum class Kind {
+    kGrant,   // it has the room now
+    kWait,    // it is to be told later: the room must be made first
+    kRefuse,  // never, as things stand
+  };
+  enum class Reason {
+    kNone,
+    kPinned,          // with what is pinned of its own vGPU it is more than the vGPU can have on the GPU at once
+    kKeptByOthers,    // what others have for good leaves no such place on the GPU
+    kSwapBound,       // it is beyond the limit, and memory.swap.max lets nothing more of the vGPU out
+    kHostMemoryFull,  // host memory was needed a moment ago, and could not be had
+    kNoMover,         // nothing can be moved: movers do not start
+  };
+  Kind kind{};
+  Reason reason = Reason::kNone;  // of a refusal
+  std::uint64_t credit = 0;       // with a grant: room in advance, so that the next allocation costs no question
+  bool operator==(const RoomAnswer&) const = default;
+};
+
+}  // namespace tessera::sched

@@ -1,0 +1,111 @@
+// The input of ResidencyPlanner: where the memory of the programs on one GPU lies at one moment, in plain numbers.
+//
+// Sizes are bytes, times are nanoseconds of the caller's clock. The caller has checked what programs claim: what stands
+// here is believed. Memory moves in chunks; what cannot be moved is pinned.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "sched/shares/shares.h"
+
+namespace tessera::sched {
+
+// Names a program's use of one GPU. Never used for another one.
+using ProcessId = std::uint64_t;
+
+// What the mover was told to do with a process and has not finished.
+enum class Moving {
+  kNothing,
+  kOut,       // brings memory to host memory
+  kIn,        // brings memory back to the GPU
+  kSettling,  // makes every address valid, by host memory where a chunk is out
+};
+
+// One process. Room is the right to have memory on the GPU; credit is room that was granted and is not used.
+struct ProcessResidence {
+  ProcessId id = 0;
+
+  // On the GPU.
+  std::uint64_t room = 0;    // all it may have: what it has, what is on its way in, and its credit
+  std::uint64_t credit = 0;  // of `room`
+  std::uint64_t pinned = 0;  // of `room`; credit and pinned memory together are at most `room`
+  std::uint64_t empty = 0;   // of `room`: chunks with nothing in them, which the program gives up when asked
+  // In host memory.
+  std::uint64_t swapped = 0;
+  std::uint64_t hot_out =
+      0;  // of `swapped`: used so much more than memory on the GPU that the two should change places
+  std::uint64_t recalled = 0;  // of `swapped`: has to come back, whoever runs
+  // Allocated, wherever it lies.
+  std::uint64_t allocated = 0;
+
+  // What somebody waits for.
+  std::uint64_t wanted = 0;  // room that the process waits for
+  Nanos wanted_at = 0;       // when it last said so
+  Nanos granted_at = 0;      // when it last got room that it had waited for; it finds that in its credit
+  std::uint64_t push = 0;    // an operator wants so much of it out
+
+  // The mover.
+  bool has_line = false;  // the mover can reach it
+  Moving moving = Moving::kNothing;
+  std::uint64_t ordered = 0;         // of the mover, and not reported as done
+  std::uint64_t done = 0;            // of `ordered`: done all the same, as the program says
+  Nanos moved_for = 0;               // time in which its memory was moved, over its whole life
+  Nanos stuck_until = 0;             // the mover can do nothing with it before then
+  bool no_memory_to_settle = false;  // the last attempt to settle it failed because host memory is full
+  bool may_be_in_file = false;       // the mover may bring to the file what the process has in host memory
+
+  // Whether it runs.
+  bool works = false;    // it has work, and no operator has frozen it
+  bool stopped = false;  // it does not run, because of its memory
+  bool thawed = false;   // stopped by its closed gate only, not frozen
+  bool still = false;    // nothing of it can execute; read where `stopped` only
+  bool unsafe = false;   // some addresses are not valid: it must not run before it is settled
+
+  // Memory on the GPU that could be moved out.
+  std::uint64_t Movable() const { return room - credit - pinned; }
+  // What is still on its way in. `room` includes it.
+  std::uint64_t Coming() const { return moving == Moving::kIn ? ordered - done : 0; }
+  bool operator==(const ProcessResidence&) const = default;
+};
+
+struct VGpuResidence {
+  VgpuId id = 0;
+  std::uint32_t weight = 100;
+  std::uint32_t priority = 8;  // lower numbers go first
+  // memory.limit, and what of it room may be granted of: the rest went to contexts. A vGPU with a limit takes no turns.
+  std::optional<std::uint64_t> limit;
+  std::optional<std::uint64_t> promise;  // set if and only if `limit` is
+  std::optional<std::uint64_t> max;      // memory.max, if it was set
+  std::optional<std::uint64_t> swap;     // memory.swap.max, if it was set
+  std::vector<ProcessResidence> processes;
+  bool operator==(const VGpuResidence&) const = default;
+};
+
+// The mover's pool of pinned host memory.
+struct PoolResidence {
+  std::uint64_t size = 0;    // what it has
+  std::uint64_t used = 0;    // of `size`
+  std::uint64_t wanted = 0;  // what the mover was last told to have
+  std::uint64_t most = 0;    // what it may have; 0: memory is not swapped
+  Nanos grew_at = 0;         // when it last became larger
+  Nanos full_until = 0;      // host memory was needed and could not be had; nobody asks for more before then
+  bool operator==(const PoolResidence&) const = default;
+};
+
+struct ResidencyState {
+  std::uint64_t capacity = 0;  // of the GPU's memory, what room may be granted of, promises included
+  std::uint64_t chunk = 64ull << 20;
+  std::uint64_t file = 0;  // bytes that the swap file may hold; 0: there is none
+  PoolResidence pool;
+  bool mover_ready = false;
+  bool mover_hopeless = false;  // several movers in a row could not start
+  Nanos last_moved = 0;         // when the mover last reported that it moved something
+  std::vector<VGpuResidence> vgpus;
+  bool operator==(const ResidencyState&) const = default;
+};
+
+}  // namespace tessera::sched
