@@ -1,4 +1,5 @@
-# The commands of the project; `make help` lists them. Missing Debian packages are installed (tools/packages.txt).
+# The commands of the project; `make help` lists them. Missing Debian packages are installed, by group
+# (tools/packages.txt).
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -7,54 +8,75 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help packages build test unit sanitize lint format demo bench dist deb install clean
+.PHONY: help build demo test lint sanitize check format bench dist deb install clean
+# The recipes themselves use all processors.
+.NOTPARALLEL:
 
 help:
-	@echo "make demo      programs share one GPU, for a minute (real GPU if there is one, else the soft one)"
-	@echo "make test      everything that a machine without a GPU can check"
-	@echo "make build     binaries in $(RELEASE)/bin, libraries in $(RELEASE)/lib/tessera"
-	@echo "make bench     figures against a baseline of the same run"
-	@echo "make dist      one relocatable folder, dist/"
-	@echo "make deb       Debian packages, build/deb"
-	@echo "make install   into PREFIX=$(PREFIX)"
-	@echo "make lint      formatting and clang-tidy;  make format  mends the formatting"
+	@echo "                                                                     packages installed if missing"
+	@echo "make demo      programs share one GPU, for a minute: a real one if   build"
+	@echo "               there is one, else the soft one"
+	@echo "make build     binaries in $(RELEASE)/bin, libraries in lib/tessera   build"
+	@echo "make install   into PREFIX=$(PREFIX)                                build"
+	@echo "make dist      one relocatable folder, dist/                         build dist"
+	@echo "make deb       Debian packages, build/deb                            build deb"
+	@echo "make test      builds and runs all tests that need no GPU            build deb test e2e"
+	@echo "make lint      formatting, includes, clang-tidy                      build lint"
+	@echo "make sanitize  unit tests with AddressSanitizer and ThreadSanitizer  build test sanitize"
+	@echo "make check     test, lint and sanitize, as continuous integration    all of these three"
+	@echo "make bench     figures against a baseline of the same run            build test bench"
+	@echo "make format    mends the formatting                                  lint"
 
-packages:
-	@tools/install_packages.sh
+# $(call configure,OPTIONS): prints nothing unless it fails.
+configure = @mkdir -p $(RELEASE) && cmake --preset release -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+  -DCMAKE_C_COMPILER_LAUNCHER=ccache $(1) >$(RELEASE)/configure.log 2>&1 || { cat $(RELEASE)/configure.log; exit 1; }
+compile = @cmake --build --preset release -j $(JOBS)
 
-build: packages
-	@cmake --preset release -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >build-configure.log 2>&1 \
-	  || { cat build-configure.log; rm -f build-configure.log; exit 1; }; rm -f build-configure.log
-	@cmake --build --preset release -j $(JOBS)
-
-# Most tests wait most of their time.
-unit: build
-	ctest --preset release -j $$((2 * $(JOBS)))
-
-# Parsers and protocols under AddressSanitizer, what has threads under ThreadSanitizer.
-sanitize: packages
-	tools/sanitize.sh asan
-	tools/sanitize.sh tsan
-
-lint: packages
-	tools/lint.sh
-
-format: packages
-	git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format-19 -i
-
-test: lint unit sanitize
+build:
+	@tools/install_packages.sh build
+	$(call configure)
+	$(compile) --target tessera-product
 
 demo: build
 	@$(RELEASE)/bin/tessera demo
 
-bench: build
+# Most tests wait most of their time.
+test:
+	@tools/install_packages.sh build deb test e2e
+	$(call configure,-DTESSERA_TESTS=ON)
+	$(compile)
+	ctest --preset release -j $$((2 * $(JOBS)))
+
+lint:
+	@tools/install_packages.sh build lint
+	tools/lint.sh
+
+# Parsers and protocols under AddressSanitizer, what has threads under ThreadSanitizer.
+sanitize:
+	@tools/install_packages.sh build test sanitize
+	tools/sanitize.sh asan
+	tools/sanitize.sh tsan
+
+check: test lint sanitize
+
+format:
+	@tools/install_packages.sh lint
+	git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format-19 -i
+
+bench:
+	@tools/install_packages.sh build test bench
+	$(call configure,-DTESSERA_TESTS=ON)
+	$(compile)
 	@python3 bench/run.py --build $(RELEASE)
 	@python3 bench/faces.py --build $(RELEASE)
 
 dist: build
+	@tools/install_packages.sh dist
+	$(compile) --target swap_churn
 	tools/dist.sh
 
 deb: build
+	@tools/install_packages.sh deb
 	@tools/deb.sh
 
 install: build

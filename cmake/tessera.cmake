@@ -11,8 +11,25 @@ function(tessera_part name)
   set_target_properties(tessera_${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY})
 endfunction()
 
+# Tests and benches need GoogleTest and RapidCheck; what is installed needs neither. AUTO: they are configured where both
+# are found.
+set(TESSERA_TESTS AUTO CACHE STRING "configure tests and benches: ON, OFF or AUTO")
+if(TESSERA_TESTS STREQUAL "AUTO")
+  find_package(GTest QUIET)
+  find_package(rapidcheck QUIET)
+  set(TESSERA_TESTS OFF)
+  if(GTest_FOUND AND rapidcheck_FOUND)
+    set(TESSERA_TESTS ON)
+  endif()
+elseif(TESSERA_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(rapidcheck REQUIRED)
+endif()
+if(NOT TESSERA_TESTS)
+  return()
+endif()
+
 # Every test reads GoogleTest's headers, which take longer than the test itself: they are compiled once for all.
-find_package(GTest REQUIRED)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "")
 add_executable(tessera_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
 target_compile_options(tessera_test_headers PRIVATE -O0)

@@ -1,11 +1,21 @@
 #!/usr/bin/env bash
-# Installs the packages of tools/packages.txt that are missing, as root or through sudo, and says which.
+# install_packages.sh GROUP...: installs the packages of these groups of tools/packages.txt that are missing, as root or
+# through sudo, and says which.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+[[ $# -gt 0 ]] || { echo "usage: install_packages.sh GROUP... ($(grep -o '^\[.*\]' tools/packages.txt | tr '\n' ' '))" >&2; exit 2; }
+for group; do
+  grep -qxF "[$group]" tools/packages.txt || { echo "install_packages.sh: tools/packages.txt has no group '$group'" >&2; exit 2; }
+done
 missing=()
-while read -r package; do
-  [[ -z $package || $package == \#* ]] && continue
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+group=
+while read -r line; do
+  case $line in
+    '' | \#*) continue ;;
+    \[*\]) group=${line//[\[\]]/}; continue ;;
+  esac
+  [[ " $* " == *" $group "* ]] || continue
+  dpkg-query -W -f='${Status}' "$line" 2>/dev/null | grep -q 'ok installed' || missing+=("$line")
 done <tools/packages.txt
 [[ ${#missing[@]} -eq 0 ]] && exit 0
 if ! command -v apt-get >/dev/null; then
@@ -18,6 +28,5 @@ if [[ $EUID -ne 0 ]]; then
   sudo=(sudo)
 fi
 echo "installing: ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
 "${sudo[@]}" apt-get update -qq
-"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
