@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "server/channels/channel_server.h"
+#include "server/model/freeze_reason.h"
 #include "server/time/time_server.h"
 
 namespace tessera::face {
@@ -46,11 +46,8 @@ const char* NameOf(WaitReason why) {
 
 std::string NamesOf(std::uint64_t reasons) {
   std::string names;
-  for (const auto& [reason, name] :
-       {std::pair{FreezeReason::kOperator, "operator"}, std::pair{FreezeReason::kPolicy, "policy"},
-        std::pair{FreezeReason::kMove, "move"}, std::pair{FreezeReason::kMemory, "memory"}}) {
-    if (reasons & static_cast<std::uint64_t>(reason)) names += (names.empty() ? "" : ", ") + std::string(name);
-  }
+  for (const char* name : server::NamesOf(static_cast<FreezeReason>(reasons)))
+    names += (names.empty() ? "" : ", ") + std::string(name);
   return names;
 }
 

@@ -14,14 +14,13 @@
 namespace tessera::server {
 namespace {
 
-constexpr std::uint8_t Bit(FreezeReason reason) { return static_cast<std::uint8_t>(reason); }
 constexpr std::uint32_t kMostGpus = 64;
 constexpr std::size_t kMostFalseClaims = 256;  // of one program: that many contexts may end while we look
 
 // An operator stops all that a process does, as does memory that it must not have, and a move, under which nothing may
 // touch memory; the other reasons stop what computes.
-channel::Reach ReachOf(std::uint8_t reasons) {
-  return (reasons & ~Bit(FreezeReason::kPolicy)) != 0 ? channel::Reach::kAll : channel::Reach::kCompute;
+channel::Reach ReachOf(FreezeReason reasons) {
+  return Any(reasons - FreezeReason::kPolicy) ? channel::Reach::kAll : channel::Reach::kCompute;
 }
 
 // Computing first: a process without such a group has nothing to steer.
@@ -45,7 +44,7 @@ void ChannelServer::LetGo() {
       std::vector<pid_t> frozen;
       for (const auto& [pid, process] : processes_) {
         const auto use = process.uses.find(gpu);
-        if (use == process.uses.end() || !(use->second.reasons & Bit(reason))) continue;
+        if (use == process.uses.end() || !Has(use->second.reasons, reason)) continue;
         if (reason != FreezeReason::kMove || use->second.MayRun()) frozen.push_back(pid);
       }
       if (!frozen.empty()) (void)Thaw(gpu, frozen, reason);  // what fails now the watchdog does
@@ -97,7 +96,7 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
   for (auto& [gpu, use] : process.uses) {
     // Only by a free: a program that tells a new daemon of a group again does not end its channels.
     if (event.kind == channel::ObjectEvent::Kind::kFree) Prune(pid, gpu, use);
-    if (use.reasons == 0 && use.off.empty()) continue;
+    if (!Any(use.reasons) && use.off.empty()) continue;
     if (control_ && !control_->KnowsProcesses() && !Verify(pid, process)) continue;  // a neighbour's, perhaps
     if (auto settled = Settle(gpu, {&pid, 1}); !settled)
       log::Warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
@@ -162,7 +161,7 @@ std::vector<channel::ObjectEvent> ChannelServer::Objects(pid_t pid) const {
 void ChannelServer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
   Process& process = Find(pid);
   // Who cannot go on yet will be stopped, and goes on when that ends.
-  if (Use& use = process.uses[gpu]; use.reasons == 0 && (!use.guard || use.guard->Safe())) TakeOver(gpu, pid, process);
+  if (Use& use = process.uses[gpu]; !Any(use.reasons) && (!use.guard || use.guard->Safe())) TakeOver(gpu, pid, process);
 }
 
 // RM counts: what is off already must not be taken off twice, and nobody can ask whether it is. So who could go on is
@@ -191,9 +190,8 @@ void ChannelServer::Release(pid_t pid) {
   const bool alive = Available() && Alive(found->second);
   for (auto& [gpu, use] : found->second.uses) {
     use.waits = alive && !use.MayRun();
-    const std::uint8_t stay =
-        Bit(FreezeReason::kOperator) | Bit(FreezeReason::kMemory) | (use.waits ? Bit(FreezeReason::kMove) : 0);
-    use.reasons = alive ? use.reasons & stay : 0;
+    const FreezeReason stay = FreezeReason::kOperator | FreezeReason::kMemory | If(use.waits, FreezeReason::kMove);
+    use.reasons = If(alive, use.reasons & stay);
     if (alive) {
       (void)Settle(gpu, {&pid, 1});
     } else if (watchdog_) {
@@ -206,7 +204,7 @@ void ChannelServer::Forget(pid_t pid) {
   Release(pid);
   const auto found = processes_.find(pid);
   if (let_go_ || found == processes_.end()) return;
-  const auto frozen = [](const auto& use) { return use.second.reasons != 0; };
+  const auto frozen = [](const auto& use) { return Any(use.second.reasons); };
   if (std::ranges::any_of(found->second.uses, frozen)) {
     left_.insert(pid);
   } else {
@@ -315,10 +313,10 @@ Result<void> ChannelServer::Change(std::uint32_t gpu, std::span<const pid_t> pid
     Process& process = Find(pid);
     if (!control_->KnowsProcesses() && !Verify(pid, process)) continue;
     Use& use = process.uses[gpu];
-    const std::uint8_t before = use.reasons;
-    use.reasons = frozen ? before | Bit(reason) : before & ~Bit(reason);
+    const FreezeReason before = use.reasons;
+    use.reasons = frozen ? before | reason : before - reason;
     if (use.reasons == before) continue;
-    if (frozen && before == 0) TakeOver(gpu, pid, process);
+    if (frozen && !Any(before)) TakeOver(gpu, pid, process);
     changed.push_back(pid);
     if (frozen) Note(pid, gpu, process, use);  // first: this daemon may be killed in the middle
   }
@@ -330,14 +328,14 @@ channel::Target ChannelServer::Difference(pid_t pid, const Process& process, std
                                           bool freeze) const {
   channel::Target target = TargetOf(pid, process, gpu);
   if (control_->KnowsProcesses()) {
-    const auto wanted = use.reasons != 0 ? std::optional(ReachOf(use.reasons)) : std::nullopt;
+    const auto wanted = Any(use.reasons) ? std::optional(ReachOf(use.reasons)) : std::nullopt;
     if (wanted.has_value() != freeze || wanted == use.reach) target.pid = 0;
     return target;
   }
   std::set<Channel> wanted;
   for (const channel::Group& group : target.groups) {
     for (const std::uint32_t handle : group.channels) {
-      if (use.reasons != 0 && (ReachOf(use.reasons) == channel::Reach::kAll || Computes(group)))
+      if (Any(use.reasons) && (ReachOf(use.reasons) == channel::Reach::kAll || Computes(group)))
         wanted.emplace(group.client, handle);
     }
   }
@@ -405,17 +403,17 @@ Result<void> ChannelServer::Settle(std::uint32_t gpu, std::span<const pid_t> pid
     Process& process = processes_.at(pid);
     Use& use = process.uses[gpu];
     const auto since = [&](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
-    since(use.reasons != 0, use.frozen_at);
+    since(Any(use.reasons), use.frozen_at);
     if (done && std::exchange(use.traced, use.reasons) != use.reasons)
       trace::Note({.at = now,
                    .took = took,
-                   .value = use.reasons,
+                   .value = static_cast<std::uint64_t>(use.reasons),
                    .pid = pid,
                    .gpu = gpu,
-                   .kind = use.reasons != 0 ? TraceKind::kFrozen : TraceKind::kThawed});
+                   .kind = Any(use.reasons) ? TraceKind::kFrozen : TraceKind::kThawed});
     // Where nothing is known of it, or the freeze failed, nothing can be said.
     const bool known = control_->KnowsProcesses() || !use.off.empty();
-    since(done && known && use.reasons != 0 && ReachOf(use.reasons) == Reach::kAll, use.still_at);
+    since(done && known && Any(use.reasons) && ReachOf(use.reasons) == Reach::kAll, use.still_at);
     Note(pid, gpu, process, use);
   }
   return done;
@@ -447,8 +445,8 @@ Result<void> ChannelServer::PutBack(std::uint32_t gpu, std::span<const channel::
 // The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
 void ChannelServer::Note(pid_t pid, std::uint32_t gpu, const Process& process, const Use& use) {
   if (!watchdog_) return;
-  const bool off = use.reasons != 0 || !use.off.empty() || use.reach;
-  if (off && !(use.reasons & Bit(FreezeReason::kOperator))) {
+  const bool off = Any(use.reasons) || !use.off.empty() || use.reach;
+  if (off && !Has(use.reasons, FreezeReason::kOperator)) {
     watchdog_->NoteFrozen(pid, gpu, TargetOf(pid, process, gpu));
   } else {
     watchdog_->NoteThawed(pid, gpu);
@@ -480,9 +478,9 @@ void ChannelServer::RetryThaws() {
     for (auto& [gpu, use] : process.uses) {
       if (use.waits && use.MayRun()) {
         use.waits = false;
-        use.reasons &= static_cast<std::uint8_t>(~Bit(FreezeReason::kMove));
+        use.reasons -= FreezeReason::kMove;
       }
-      if (use.reasons == 0 && (!use.off.empty() || use.reach)) (void)Settle(gpu, {&pid, 1});
+      if (!Any(use.reasons) && (!use.off.empty() || use.reach)) (void)Settle(gpu, {&pid, 1});
     }
   }
 }
@@ -494,9 +492,9 @@ const ChannelServer::Use* ChannelServer::UseOf(pid_t pid, std::uint32_t gpu) con
   return use == found->second.uses.end() ? nullptr : &use->second;
 }
 
-std::uint8_t ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {
+FreezeReason ChannelServer::Reasons(pid_t pid, std::uint32_t gpu) const {
   const Use* use = UseOf(pid, gpu);
-  return use ? use->reasons : 0;
+  return use ? use->reasons : FreezeReason::kNone;
 }
 
 Nanos ChannelServer::FrozenSince(pid_t pid, std::uint32_t gpu) const {

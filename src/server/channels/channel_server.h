@@ -18,17 +18,10 @@
 #include "channel/rm/object_table.h"
 #include "channel/watchdog/guard_page.h"
 #include "channel/watchdog/watchdog.h"
+#include "server/model/freeze_reason.h"
 #include "server/record/latency.h"
 
 namespace tessera::server {
-
-// Why a process is frozen. Each reason stands for itself: it runs when none is left.
-enum class FreezeReason : std::uint8_t {
-  kOperator = 1,
-  kPolicy = 2,
-  kMove = 4,    // its memory is being moved
-  kMemory = 8,  // it has memory that it must not have
-};
 
 // Which channels each GPU process of this machine has, and which processes are frozen, for which reasons. Runs on the
 // event loop's thread; its calls to the driver take 0.3 to 0.7 ms there (docs/hardware-log.md), so they are few.
@@ -93,8 +86,8 @@ class ChannelServer {
   // Several at once cost one call. ENOTSUP if nothing can be steered; then nothing changes.
   Result<void> Freeze(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason);
   Result<void> Thaw(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason);
-  std::uint8_t Reasons(pid_t pid, std::uint32_t gpu) const;  // bits of FreezeReason
-  Nanos FrozenSince(pid_t pid, std::uint32_t gpu) const;     // when the driver said so; 0: it is not frozen
+  FreezeReason Reasons(pid_t pid, std::uint32_t gpu) const;
+  Nanos FrozenSince(pid_t pid, std::uint32_t gpu) const;  // when the driver said so; 0: it is not frozen
   // Since when nothing of it that is known here can execute, copies included; 0: something may.
   Nanos StillSince(pid_t pid, std::uint32_t gpu) const;
 
@@ -109,8 +102,8 @@ class ChannelServer {
  private:
   using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
   struct Use {                                              // of one GPU
-    std::uint8_t reasons = 0;
-    std::uint8_t traced = 0;  // of these, what the trace was told
+    FreezeReason reasons = FreezeReason::kNone;
+    FreezeReason traced = FreezeReason::kNone;  // of these, what the trace was told
     Nanos frozen_at = 0;
     Nanos still_at = 0;
     bool fresh = true;  // this daemon never steered it
@@ -120,9 +113,7 @@ class ChannelServer {
     std::optional<channel::Reach> reach;  // of the freeze, where the control finds the channels itself
     std::optional<channel::GuardPage> guard;
     bool waits = false;  // it was released, but could not go on yet
-    bool MayRun() const {
-      return !(reasons & static_cast<std::uint8_t>(FreezeReason::kMove)) || !guard || guard->Release();
-    }
+    bool MayRun() const { return !Has(reasons, FreezeReason::kMove) || !guard || guard->Release(); }
   };
   struct Process {
     UniqueFd fd;  // pidfd

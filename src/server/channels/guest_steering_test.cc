@@ -19,12 +19,12 @@ TEST_F(GuestTest, AGuestThatTheDeviceDoesNotSeeWorkingLetsLowerOnesRun) {
   EXPECT_TRUE(gpu_.NeedsWatching());
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_TRUE(Frozen(low)) << "samples have gaps";
-  guest.process.seen_working -= 3 * kSecond;
+  guest.process.work.seen_at -= 3 * kSecond;
   gpu_.Reconcile({});
   EXPECT_TRUE(Frozen(low)) << "where the device does not tell it counts as active";
   EXPECT_FALSE(gpu_.NeedsWatching());
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
-  guest.process.seen_working -= 3 * kSecond;
+  guest.process.work.seen_at -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_FALSE(Frozen(low));
   gpu_.Reconcile({.worked = std::unordered_set{guest.process.pid}});
@@ -35,7 +35,7 @@ TEST_F(GuestTest, AnIdleGuestIsFrozenAllTheSame) {
   Member& guest = Guest(low_);
   EXPECT_FALSE(gpu_.NeedsWatching());  // it keeps nobody from running
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
-  guest.process.seen_working -= 3 * kSecond;
+  guest.process.work.seen_at -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning) << "so nobody looks often, and its limit must hold at any time";
   gpu_.Idle(guest.process, MonotonicNow());
@@ -47,7 +47,7 @@ TEST_F(GuestTest, AnIdleGuestIsFrozenAllTheSame) {
   ASSERT_TRUE(gpu_.NeedsWatching());
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning);
-  guest.process.seen_working -= 3 * kSecond;
+  guest.process.work.seen_at -= 3 * kSecond;
   gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning);
   Rests(high);
@@ -57,7 +57,7 @@ TEST_F(GuestTest, AnIdleGuestIsFrozenAllTheSame) {
 
 TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
   Member& guest = Guest(low_);
-  guest.process.guarded = true;
+  guest.process.who.guarded = true;
   const pid_t pid = guest.process.pid;
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
   ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB - 50 * kMiB));  // nearly all that it may have
@@ -82,7 +82,7 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
 
 TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
   Member& guest = Guest(low_);
-  guest.process.guarded = true;
+  guest.process.who.guarded = true;
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
   ASSERT_TRUE(gpu_.Hold(guest.process, kGiB));
   Measure({{guest.process.pid, 3 * kGiB}});
@@ -97,7 +97,7 @@ TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
 
 TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
   Member& guest = Guest(low_);
-  guest.process.guarded = true;
+  guest.process.who.guarded = true;
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
   ASSERT_TRUE(gpu_.Hold(guest.process, 3 * kGiB));
   const auto measure = [&] { Measure({{guest.process.pid, 3 * kGiB + 5 * kContext}}); };
@@ -110,7 +110,7 @@ TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
 
 TEST_F(GuestTest, WhatADriverTakesForItselfIsNoOffence) {
   Member& guest = Guest(low_);
-  guest.process.guarded = true;
+  guest.process.who.guarded = true;
   ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
   ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB));
   for (int i = 0; i < 3; ++i) Measure({{guest.process.pid, 2 * kGiB + kContext}});

@@ -135,7 +135,7 @@ void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::Obje
     if (!vgpu || vgpu->removed || !channels_.IsDevice(vgpu->gpu, event.detail)) continue;
     Process* process = Find(pid, vgpu->gpu);
     if (!process) process = Join(pid, **guest, *vgpu);
-    if (process) process->guarded = true;
+    if (process) process->who.guarded = true;
   }
 }
 
@@ -166,7 +166,7 @@ bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t devic
   // A program that attached to another vGPU by itself still pays here, and cannot.
   if (!process || process->vgpu != vgpu) return false;
   if (!gpus_[vgpu->gpu]->Hold(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes)) return false;
-  process->guarded = true;
+  process->who.guarded = true;
   counted_.Add(pid, device, vgpu->gpu, bytes);
   return true;
 }
@@ -175,7 +175,7 @@ void GuestServer::OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t byte
   const auto gpu = counted_.GpuOf(pid, device);
   if (!gpu) return;
   counted_.Take(pid, device, bytes);
-  if (Process* process = Find(pid, *gpu); process && process->guarded)
+  if (Process* process = Find(pid, *gpu); process && process->who.guarded)
     (void)gpus_[*gpu]->Hold(*process, counted_.On(pid, *gpu).value_or(0));  // less: cannot fail
 }
 
@@ -209,7 +209,7 @@ void GuestServer::Settle(pid_t pid, Guest& guest) {
     Process* process = Find(pid, vgpu->gpu);
     if (!process) {
       Join(pid, guest, *vgpu);
-    } else if (process->guest && process->gate.state == GateRecord::State::kParked) {
+    } else if (process->who.guest && process->gate.state == GateRecord::State::kParked) {
       gpus_[vgpu->gpu]->Wants(*process, false);  // its memory came before its channels, or it makes new ones
     }
   }
@@ -223,13 +223,13 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
     return nullptr;
   }
   auto process = std::make_unique<Process>(std::move(*page), pid);
-  process->uid = OwnerOf(pid);
-  process->program = guest.name;
-  process->guest = true;
+  process->who.uid = OwnerOf(pid);
+  process->who.program = guest.name;
+  process->who.guest = true;
   process->gate.ungated = true;
   Process* joined = process.get();
   guest.processes[vgpu.gpu] = std::move(process);
-  joined->frozen = WasFrozen(pid);  // it may have been there with a shim until now
+  joined->freeze.by_operator = WasFrozen(pid);  // it may have been there with a shim until now
   GpuServer& gpu = *gpus_[vgpu.gpu];
   gpu.Join(vgpu, *joined, 0, 0);
   Recount(*joined);
@@ -255,7 +255,7 @@ void GuestServer::Attached(Process& process) {
 void GuestServer::Recount(Process& process) {
   const auto counted = counted_.On(process.pid, process.vgpu->gpu);
   if (!counted) return;
-  process.guarded = true;
+  process.who.guarded = true;
   gpus_[process.vgpu->gpu]->HoldAnyway(process, *counted);
 }
 
@@ -269,7 +269,7 @@ bool GuestServer::WasFrozen(pid_t pid) const {
 void GuestServer::Closing(const Process& process) {
   std::erase_if(frozen_, [&](const auto& entry) { return !WasFrozen(entry.first); });
   const auto start = ProcessStart(process.pid);
-  if (process.frozen && start) frozen_[process.pid] = *start;
+  if (process.freeze.by_operator && start) frozen_[process.pid] = *start;
 }
 
 void GuestServer::Closed(pid_t pid) {
@@ -350,7 +350,7 @@ void GuestServer::Abandon(const VGpu& vgpu) {
     for (auto& [gpu, process] : guest.processes) {
       Closing(*process);
       gpus_[gpu]->Leave(*process);
-      if (!process->frozen) (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
+      if (!process->freeze.by_operator) (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
     }
     channels_.Release(pid);
     guests_.erase(pid);
@@ -368,7 +368,7 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
       gpu->Freeze(*process, frozen);
       found = true;
     } else if (channels_.Knows(pid, gpu->Index()) &&
-               (watched_.Find(pid) || channels_.Reasons(pid, gpu->Index()) != 0)) {
+               (watched_.Find(pid) || Any(channels_.Reasons(pid, gpu->Index())))) {
       auto done = frozen ? channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
                          : channels_.Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       if (!done) return done;
@@ -416,7 +416,7 @@ bool GuestServer::Keeps(pid_t pid) const {
   const auto guest = guests_.find(pid);
   const auto frozen = [&](const auto& gpu) {
     const Process* process = Find(pid, gpu->Index());
-    return process && process->frozen;
+    return process && process->freeze.by_operator;
   };
   return frozen_.contains(pid) || (guest != guests_.end() && !guest->second.adopted.empty()) ||
          std::ranges::any_of(gpus_, frozen);
@@ -432,7 +432,7 @@ std::vector<SavedProcess> GuestServer::Saved() const {
   };
   for (const auto& [pid, guest] : guests_) {
     if (guest.adopted.empty()) continue;
-    for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->frozen);
+    for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->freeze.by_operator);
   }
   for (const auto& [pid, start] : frozen_) {
     if (WasFrozen(pid)) save(pid, "", true);
@@ -440,7 +440,7 @@ std::vector<SavedProcess> GuestServer::Saved() const {
   for (const auto& gpu : gpus_) {
     for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) {
-        if (process->frozen && !process->guest) save(process->pid, "", true);
+        if (process->freeze.by_operator && !process->who.guest) save(process->pid, "", true);
       }
     }
   }

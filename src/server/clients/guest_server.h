@@ -70,7 +70,7 @@ class GuestServer {
   bool Complete(pid_t pid) const;
 
   // Whether there is a program that only this daemon can serve: one behind the kernel gate, or an adopted one.
-  bool Any() const {
+  bool NeedsDaemon() const {
     return !trees_.empty() ||
            std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
   }

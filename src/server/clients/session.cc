@@ -254,9 +254,9 @@ Result<Process*> Session::Attach(const wire::Attach& attach) {
   auto page = SharedPage::Create(vgpu->gpu);
   if (!page) return std::unexpected(page.error());
   slot = std::make_unique<Process>(std::move(*page), peer_.pid);
-  slot->uid = peer_.uid;
-  slot->program = program_;
-  slot->started_us = WallClockUs();
+  slot->who.uid = peer_.uid;
+  slot->who.program = program_;
+  slot->who.started_us = WallClockUs();
   slot->residence.room = std::min(attach.room_bytes, table_.Gpu(*vgpu).Info().memory_total);
   slot->page->guard.unsafe = attach.unsafe_bytes;
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts);

@@ -241,7 +241,7 @@ Result<void> Daemon::FindGpus() {
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
                                                 std::move(*setup)));
     gpus_.back()->OnJoin([this](Process& process) {
-      if (!process.guest) guests_->Attached(process);
+      if (!process.who.guest) guests_->Attached(process);
     });
     gpus_.back()->OnActivity([this] { MeasureSoon(); });
     gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
@@ -348,7 +348,7 @@ void Daemon::StayAwhile() {
 
 void Daemon::EndIfIdle() {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
-  if (guests_->Any()) return StayAwhile();
+  if (guests_->NeedsDaemon()) return StayAwhile();
   if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
   log::Info("nobody is left to serve");
   loop_.Stop();

@@ -34,26 +34,11 @@ const char* NameOf(GateRecord::State state) {
   return "idle";
 }
 
-std::vector<const char*> NamesOf(std::uint8_t reasons) {
-  std::vector<const char*> names;
-  for (const auto& [reason, name] : {std::pair{FreezeReason::kOperator, "operator"},
-                                     {FreezeReason::kPolicy, "policy"},
-                                     {FreezeReason::kMove, "move"},
-                                     {FreezeReason::kMemory, "memory"}}) {
-    if (reasons & static_cast<std::uint8_t>(reason)) names.push_back(name);
-  }
-  return names;
-}
-
-std::uint8_t ReasonsOf(Daemon& daemon, const Process& process) {
-  std::uint8_t reasons = daemon.Channels().Reasons(process.pid, process.vgpu->gpu);
-  // What waits at its gate needs no call to be kept off the GPU.
-  if (daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == GateRecord::State::kWanting)
-    reasons |= static_cast<std::uint8_t>(FreezeReason::kPolicy);
-  if (process.frozen || process.vgpu->spec.frozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kOperator);
-  if (process.overdrawn) reasons |= static_cast<std::uint8_t>(FreezeReason::kMemory);
-  if (process.hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
-  return reasons;
+FreezeReason ReasonsOf(Daemon& daemon, const Process& process) {
+  // A process that waits at its gate is kept off the GPU without a call.
+  const bool waits = daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == GateRecord::State::kWanting;
+  return daemon.Channels().Reasons(process.pid, process.vgpu->gpu) | process.WantedFreezes() |
+         If(waits, FreezeReason::kPolicy);
 }
 
 std::int64_t Us(Nanos time) { return time / kMicrosecond; }
@@ -144,15 +129,15 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
   const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
   const Nanos now = MonotonicNow();
   return {.pid = process.pid,
-          .name = process.program,
+          .name = process.who.program,
           .vgpu = vgpu.spec.name,
-          .uid = process.uid,
-          .shim = !process.guest,
-          .adopted = process.guest && !process.guarded,
-          .enforce = process.guarded ? "kernel"
-                     : process.guest ? "none"
-                                     : "shim",
-          .complete = daemon.Guests().Complete(process.pid) || !process.guest,
+          .uid = process.who.uid,
+          .shim = !process.who.guest,
+          .adopted = process.who.guest && !process.who.guarded,
+          .enforce = process.who.guarded ? "kernel"
+                     : process.who.guest ? "none"
+                                         : "shim",
+          .complete = daemon.Guests().Complete(process.pid) || !process.who.guest,
           .channels = daemon.Channels().Channels(process.pid),
           .groups = daemon.Channels().Groups(process.pid, vgpu.gpu),
           .frozen = NamesOf(ReasonsOf(daemon, process)),
@@ -177,7 +162,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .oom_errors = page.oom_errors.load(kRelaxed),
           .room_waits = page.room_waits.load(kRelaxed),
           .state = NameOf(process.gate.state),
-          .started_us = process.started_us};
+          .started_us = process.who.started_us};
 }
 
 CheckReport CheckSwap(const GpuServer& gpu) {
@@ -237,10 +222,10 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
   report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
-  std::uint8_t reasons = vgpu.spec.frozen ? static_cast<std::uint8_t>(FreezeReason::kOperator) : 0;
+  FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
   for (const Process* process : vgpu.processes) {
-    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) & ~static_cast<std::uint8_t>(FreezeReason::kOperator);
-    if (process->hold == MemoryHold::kFrozen) reasons |= static_cast<std::uint8_t>(FreezeReason::kMove);
+    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) - FreezeReason::kOperator;
+    reasons |= process->WantedFreezes() & FreezeReason::kMove;
     report.memory_resident += gpu.ResidentBytes(*process);
     report.memory_swapped += ResidencyServer::Swapped(*process);
   }

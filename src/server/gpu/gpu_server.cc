@@ -59,7 +59,7 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
       },
       .hold =
           [this](Process& process, MemoryHold hold) {
-            process.hold = hold;
+            process.freeze.by_residency = hold;
             ApplyHold(process);
           },
       .still =
@@ -99,7 +99,7 @@ ResidencyServer::Host GpuServer::ResidencyHost() {
 // shim that is all.
 std::uint64_t GpuServer::Outside(const Process& process) const {
   const MemoryUse& use = process.memory;
-  return use.context_bytes + use.other + (process.guest ? use.reserved : 0);
+  return use.context_bytes + use.other + (process.who.guest ? use.reserved : 0);
 }
 
 std::uint64_t GpuServer::RoomCapacity() const {
@@ -171,10 +171,11 @@ void GpuServer::SetTimer() {
 std::string GpuServer::WhyUnsteerable() const {
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
-      if (process->evades)
-        return fmt::format("process {} ({}) went on while its channels were frozen", process->pid, process->program);
-      if (process->worked && !channels_.Knows(process->pid, index_))
-        return fmt::format("the channels of process {} ({}) are not known", process->pid, process->program);
+      if (process->freeze.evades)
+        return fmt::format("process {} ({}) went on while its channels were frozen", process->pid,
+                           process->who.program);
+      if (process->work.worked && !channels_.Knows(process->pid, index_))
+        return fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
     }
   }
   return {};
@@ -187,12 +188,12 @@ std::string GpuServer::WhyUnsteerable() const {
 void GpuServer::CheckFreeze(Process& process) {
   const Nanos since = channels_.StillSince(process.pid, index_);
   const Nanos reached = process.page->reached_ns.load(std::memory_order_relaxed);
-  const bool went_on = since != 0 && reached > since && reached != process.reached_seen;
-  process.reached_seen = reached;
-  if (!std::exchange(process.suspect, went_on) || !went_on || process.evades) return;
-  process.evades = true;
+  const bool went_on = since != 0 && reached > since && reached != process.freeze.reached_seen;
+  process.freeze.reached_seen = reached;
+  if (!std::exchange(process.freeze.suspect, went_on) || !went_on || process.freeze.evades) return;
+  process.freeze.evades = true;
   log::Error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", index_,
-             process.pid, process.program);
+             process.pid, process.who.program);
 }
 
 void GpuServer::ChooseControl() {
@@ -218,7 +219,7 @@ void GpuServer::SwitchTo(bool steers) {
       // A free gate lets work that was on its way go on without a word. At a closed one it drains, and says so.
       const bool works =
           before[process] == GateRecord::State::kRunning || before[process] == GateRecord::State::kDraining;
-      if (process->guest || works) {
+      if (process->who.guest || works) {
         time_->Wants(process->gate, now, false);
       } else if (steers && before[process] == GateRecord::State::kWanting) {
         time_->Wants(process->gate, now, true);  // to it the free gate is an answer, so it says nothing more
@@ -237,7 +238,7 @@ void GpuServer::ChannelsChanged(pid_t pid) {
       if (process->pid != pid) continue;
       time_->ChannelsChanged(process->gate, MonotonicNow());
       // A context's end: what it has no channels for it does not do. When it works again we see what it has then.
-      if (!channels_.Knows(pid, index_)) process->worked = false;
+      if (!channels_.Knows(pid, index_)) process->work.worked = false;
     }
   }
   ChooseControl();
@@ -247,7 +248,7 @@ void GpuServer::ChannelsChanged(pid_t pid) {
 // ---- freezing by an operator ----
 
 void GpuServer::Freeze(Process& process, bool frozen) {
-  process.frozen = frozen;
+  process.freeze.by_operator = frozen;
   ApplyHold(process);
 }
 
@@ -266,19 +267,16 @@ void GpuServer::ApplyHolds() {
 }
 
 void GpuServer::ApplyHold(Process& process) {
-  const bool frozen = process.frozen || process.vgpu->spec.frozen;
-  const bool held = frozen || process.overdrawn || process.hold != MemoryHold::kNone;
+  const FreezeReason wanted = process.WantedFreezes();
   if (channels_.Available()) {
-    for (const auto& [reason, wanted] :
-         {std::pair{FreezeReason::kOperator, frozen}, std::pair{FreezeReason::kMemory, process.overdrawn},
-          std::pair{FreezeReason::kMove, process.hold == MemoryHold::kFrozen}}) {
-      const auto done = wanted ? channels_.Freeze(index_, {&process.pid, 1}, reason)
-                               : channels_.Thaw(index_, {&process.pid, 1}, reason);
+    for (const FreezeReason reason : {FreezeReason::kOperator, FreezeReason::kMemory, FreezeReason::kMove}) {
+      const auto done = Has(wanted, reason) ? channels_.Freeze(index_, {&process.pid, 1}, reason)
+                                            : channels_.Thaw(index_, {&process.pid, 1}, reason);
       if (!done) log::Error("process {}: {}", process.pid, done.error().Text());
     }
   }
   const Nanos now = MonotonicNow();
-  if (process.gate.held != held) time_->Hold(process.gate, held, now);
+  if (process.gate.held != process.MustStand()) time_->Hold(process.gate, process.MustStand(), now);
   AfterEvent(*process.vgpu, now);
 }
 
@@ -308,7 +306,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
   vgpu.spec.compute = compute;
   if (residency_) residency_->Update(vgpu);
   for (Process* process : vgpu.processes) {
-    if (process->overdrawn) CheckMemory(*process, true);
+    if (process->freeze.overdrawn) CheckMemory(*process, true);
   }
   if (NeedsWatching() && on_contexts_changed_) on_contexts_changed_();
   AfterEvent(vgpu, now);
@@ -329,27 +327,27 @@ void GpuServer::Forget(VGpu& vgpu) {
 
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts) {
   process.vgpu = &vgpu;
-  process.overdrawn = (channels_.Reasons(process.pid, index_) & static_cast<std::uint8_t>(FreezeReason::kMemory)) != 0;
+  process.freeze.overdrawn = Has(channels_.Reasons(process.pid, index_), FreezeReason::kMemory);
   vgpu.processes.push_back(&process);
   process.gate.waits = &vgpu.waits;
-  trace::NameProgram(process.pid, process.program);
+  trace::NameProgram(process.pid, process.who.program);
   time_->Join(vgpu.id, process.gate, MonotonicNow());
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   events::Note({.type = EventType::kProcessStarted,
                 .gpu = index_,
                 .vgpu = vgpu.spec.name,
                 .pid = process.pid,
-                .text = process.program});
+                .text = process.who.program});
   if (on_join_) on_join_(process);
-  if (residency_ && !process.guest) {
+  if (residency_ && !process.who.guest) {
     channels_.Guard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
     residency_->Join(process, bytes);
   }
   // What it is frozen for may be of another vGPU, or of before.
-  if (vgpu.spec.frozen || process.frozen || process.overdrawn || channels_.StillSince(process.pid, index_) != 0)
+  if (process.FrozenByOperator() || process.freeze.overdrawn || channels_.StillSince(process.pid, index_) != 0)
     ApplyHold(process);
   NoteActivity();
-  if (process.guest && on_contexts_changed_) on_contexts_changed_();
+  if (process.who.guest && on_contexts_changed_) on_contexts_changed_();
 }
 
 void GpuServer::Leave(Process& process) {
@@ -363,7 +361,7 @@ void GpuServer::Leave(Process& process) {
                 .gpu = index_,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
-                .text = process.program});
+                .text = process.who.program});
   AfterEvent(*process.vgpu, now);
   ChooseControl();
 }
@@ -371,8 +369,8 @@ void GpuServer::Leave(Process& process) {
 void GpuServer::Wants(Process& process, bool waits) {
   const Nanos now = MonotonicNow();
   time_->Wants(process.gate, now, waits);
-  if (!process.worked && !process.guest) {
-    process.worked = true;
+  if (!process.work.worked && !process.who.guest) {
+    process.work.worked = true;
     ChooseControl();
   }
   AfterEvent(*process.vgpu, now);
@@ -413,7 +411,7 @@ void GpuServer::DropContext(Process& process) {
   if (on_contexts_changed_) on_contexts_changed_();
   memory_.DropContext(process.memory);
   // Without a context it has no channels, and nothing to do on the GPU.
-  if (process.memory.contexts == 0) process.worked = false;
+  if (process.memory.contexts == 0) process.work.worked = false;
 }
 
 void GpuServer::Collect(const VGpu& vgpu, std::uint64_t bytes) { memory_.Collect(vgpu.id, bytes); }
@@ -461,9 +459,9 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
         memory_.Reconcile(process->memory, found->second);
       }
       CheckFreeze(*process);
-      if (process->guarded) CheckMemory(*process, listed);
+      if (process->who.guarded) CheckMemory(*process, listed);
       // Nobody looks often where nobody is kept waiting: there it is active, so that its limit holds at any time.
-      if (process->guest && channels_.Knows(process->pid, index_))
+      if (process->who.guest && channels_.Knows(process->pid, index_))
         CheckWork(*process, !watches || !samples_ || measured.worked->contains(process->pid), now);
     }
   }
@@ -481,16 +479,16 @@ void GpuServer::Reconcile(const DeviceUse& measured) {
 // too much by it, the program stops until that is no longer so: an operator raises memory.max, or ends it.
 void GpuServer::CheckMemory(Process& process, bool listed) {
   // Twice in a row: what is freed while the device is asked is still in its answer. Whom it does not list has nothing.
-  process.excess_seen = listed && memory_.Exceeds(process.memory) ? process.excess_seen + 1 : 0;
+  process.work.excess_seen = listed && memory_.Exceeds(process.memory) ? process.work.excess_seen + 1 : 0;
   // A limit that was lowered below what the gate granted accuses nobody, and acquits nobody.
-  const bool may_begin = process.overdrawn || !memory_.GrantedTooMuch(process.vgpu->id);
-  const bool overdrawn = process.excess_seen >= 2 && may_begin;
-  if (overdrawn == process.overdrawn) return;
-  process.overdrawn = overdrawn;
+  const bool may_begin = process.freeze.overdrawn || !memory_.GrantedTooMuch(process.vgpu->id);
+  const bool overdrawn = process.work.excess_seen >= 2 && may_begin;
+  if (overdrawn == process.freeze.overdrawn) return;
+  process.freeze.overdrawn = overdrawn;
   if (overdrawn) {
     log::Error("process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
-               process.pid, process.program, FormatSize(process.memory.measured.value_or(0)), process.vgpu->spec.name,
-               FormatSize(memory_.FiguresOf(process.vgpu->id).max),
+               process.pid, process.who.program, FormatSize(process.memory.measured.value_or(0)),
+               process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
                channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
                                      : "it cannot be frozen: " + channels_.Why());
   }
@@ -499,13 +497,13 @@ void GpuServer::CheckMemory(Process& process, bool listed) {
 
 // A guest tells nobody when it has work. The device's samples do, a second or two late.
 void GpuServer::CheckWork(Process& process, bool worked, Nanos now) {
-  const bool frozen = channels_.Reasons(process.pid, index_) != 0;
-  if (worked || frozen || process.seen_working == 0) {
-    process.seen_working = now;
+  const bool frozen = Any(channels_.Reasons(process.pid, index_));
+  if (worked || frozen || process.work.seen_at == 0) {
+    process.work.seen_at = now;
     // One that is frozen may have work: nobody can know.
     if ((worked || frozen) && process.gate.state == GateRecord::State::kParked) time_->Wants(process.gate, now, false);
-  } else if (process.gate.state == GateRecord::State::kRunning && now - process.seen_working > kGuestIdle) {
-    time_->Idle(process.gate, now, process.seen_working);
+  } else if (process.gate.state == GateRecord::State::kRunning && now - process.work.seen_at > kGuestIdle) {
+    time_->Idle(process.gate, now, process.work.seen_at);
   }
 }
 
@@ -513,9 +511,9 @@ bool GpuServer::NeedsWatching() const {
   std::uint32_t highest_guest = UINT32_MAX, lowest = 0;
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
-      if (process->suspect && !process->evades) return true;
+      if (process->freeze.suspect && !process->freeze.evades) return true;
       if (vgpu->removed) continue;
-      if (process->guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
+      if (process->who.guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
       lowest = std::max(lowest, vgpu->spec.compute.priority);
     }
   }

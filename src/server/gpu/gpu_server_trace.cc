@@ -34,20 +34,17 @@ void GpuServer::NoteStandings(Nanos now) {
 // Where its memory lies, if that changed. No more often than a timeline can show.
 void GpuServer::TraceMemory(VGpu& vgpu, Nanos now) const {
   constexpr Nanos kSeldom = 10 * kMillisecond;
-  if (now - vgpu.memory_traced < kSeldom) return;
-  std::pair<std::uint64_t, std::uint64_t> bytes{};
+  TracedMemory& traced = vgpu.traced;
+  if (now - traced.at < kSeldom) return;
+  std::uint64_t resident = 0, swapped = 0;
   for (const Process* process : vgpu.processes) {
-    bytes.first += ResidentBytes(*process);
-    if (residency_) bytes.second += ResidencyServer::Swapped(*process);
+    resident += ResidentBytes(*process);
+    if (residency_) swapped += ResidencyServer::Swapped(*process);
   }
-  if (bytes == std::exchange(vgpu.traced, bytes)) return;
-  vgpu.memory_traced = now;
-  trace::Note({.at = now,
-               .value = bytes.first,
-               .other = bytes.second,
-               .vgpu = vgpu.id,
-               .gpu = index_,
-               .kind = TraceKind::kMemory});
+  if (resident == traced.resident && swapped == traced.swapped) return;
+  traced = {now, resident, swapped};
+  trace::Note(
+      {.at = now, .value = resident, .other = swapped, .vgpu = vgpu.id, .gpu = index_, .kind = TraceKind::kMemory});
 }
 
 void GpuServer::TracePresent(TraceCopy& copy, Nanos since) const {
@@ -61,21 +58,22 @@ void GpuServer::TracePresent(TraceCopy& copy, Nanos since) const {
                               .kind = TraceKind::kStanding,
                               .old_value = static_cast<std::uint32_t>(present.standing),
                               .old_other = static_cast<std::uint32_t>(present.why)});
-    if (vgpu->memory_traced != 0 && vgpu->memory_traced < since)
+    if (vgpu->traced.at != 0 && vgpu->traced.at < since)
       copy.records.push_back({.at = copy.now,
-                              .value = vgpu->traced.first,
-                              .other = vgpu->traced.second,
+                              .value = vgpu->traced.resident,
+                              .other = vgpu->traced.swapped,
                               .vgpu = vgpu->id,
                               .gpu = index_,
                               .kind = TraceKind::kMemory});
     for (const Process* process : vgpu->processes) {
       const Nanos frozen = channels_.FrozenSince(process->pid, index_);
       if (frozen != 0 && frozen < since)
-        copy.records.insert(copy.records.begin(), {.at = since,
-                                                   .value = channels_.Reasons(process->pid, index_),
-                                                   .pid = process->pid,
-                                                   .gpu = index_,
-                                                   .kind = TraceKind::kFrozen});
+        copy.records.insert(copy.records.begin(),
+                            {.at = since,
+                             .value = static_cast<std::uint64_t>(channels_.Reasons(process->pid, index_)),
+                             .pid = process->pid,
+                             .gpu = index_,
+                             .kind = TraceKind::kFrozen});
     }
   }
 }
@@ -84,14 +82,14 @@ void GpuServer::TracePresent(TraceCopy& copy, Nanos since) const {
 void GpuServer::NoteRefusal(Process& process, std::uint64_t bytes) {
   constexpr Nanos kSeldom = kSecond;
   const Nanos now = MonotonicNow();
-  if (process.refusal_noted != 0 && now - process.refusal_noted < kSeldom) return;
-  process.refusal_noted = now;
+  if (process.work.refusal_reported_at != 0 && now - process.work.refusal_reported_at < kSeldom) return;
+  process.work.refusal_reported_at = now;
   const MemoryServer::Figures figures = memory_.FiguresOf(process.vgpu->id);
   events::Note({.type = EventType::kMemoryRefused,
                 .gpu = index_,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
-                .text = fmt::format("{} asked for {}; {} of {} are free", process.program, FormatSize(bytes),
+                .text = fmt::format("{} asked for {}; {} of {} are free", process.who.program, FormatSize(bytes),
                                     FormatSize(figures.available), FormatSize(figures.max))});
 }
 

@@ -167,13 +167,13 @@ void VGpuTable::Left(VgpuId id) {
   if (vgpu->sessions > 0) return;
   if (vgpu->removed) {
     Destroy(*vgpu);
-  } else if (vgpu->spec.ephemeral && !vgpu->owner_fd) {
+  } else if (vgpu->spec.ephemeral && !vgpu->owner.fd) {
     Unlist(*vgpu);
   }
 }
 
 bool VGpuTable::AnyLivingOwner() const {
-  return std::any_of(vgpus_.begin(), vgpus_.end(), [](const auto& entry) { return bool(entry.second->owner_fd); });
+  return std::any_of(vgpus_.begin(), vgpus_.end(), [](const auto& entry) { return bool(entry.second->owner.fd); });
 }
 
 // Most free first, for "auto".
@@ -206,21 +206,21 @@ std::string VGpuTable::FreeName(std::string_view program) const {
 }
 
 Result<void> VGpuTable::WatchOwner(VGpu& vgpu) {
-  vgpu.owner_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, vgpu.spec.owner_pid, 0)));
-  if (!vgpu.owner_fd) return FailErrno(fmt::format("cannot watch the owner, process {}", vgpu.spec.owner_pid));
+  vgpu.owner.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, vgpu.spec.owner_pid, 0)));
+  if (!vgpu.owner.fd) return FailErrno(fmt::format("cannot watch the owner, process {}", vgpu.spec.owner_pid));
   // Through Post, because a watch cannot end inside its own callback.
   auto watch =
-      loop_.WatchReadable(vgpu.owner_fd.Get(), [this, id = vgpu.id] { loop_.Post([this, id] { OwnerDied(id); }); });
+      loop_.WatchReadable(vgpu.owner.fd.Get(), [this, id = vgpu.id] { loop_.Post([this, id] { OwnerDied(id); }); });
   if (!watch) return std::unexpected(watch.error());
-  vgpu.owner_watch = std::move(*watch);
+  vgpu.owner.watch = std::move(*watch);
   return {};
 }
 
 void VGpuTable::OwnerDied(VgpuId id) {
   VGpu* vgpu = Find(id);
   if (!vgpu) return;
-  vgpu->owner_watch = {};
-  vgpu->owner_fd.Reset();
+  vgpu->owner.watch = {};
+  vgpu->owner.fd.Reset();
   if (vgpu->sessions == 0 && !vgpu->removed) Unlist(*vgpu);
 }
 

@@ -141,7 +141,7 @@ class BoundsTest : public testing::Test {
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
                               .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },
-                              .hold = [](Process& process, MemoryHold hold) { process.hold = hold; },
+                              .hold = [](Process& process, MemoryHold hold) { process.freeze.by_residency = hold; },
                               .still = [](const Process&) { return true; },
                               .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                                 on_mover_ = on_message;
@@ -344,23 +344,23 @@ TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
   member.process.gate.state = State::kRunning;
   ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
   ASSERT_FALSE(orders_.empty());
-  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it is moved";
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen) << "while it is moved";
   member.process.gate.state = State::kParked;
   CarryAll();
   EXPECT_EQ(Out(member), 8u);
   member.process.page->guard.unsafe = 1;  // as after a move
   RunUntil([&] { return !orders_.empty(); });
-  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "until all addresses are valid";
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen) << "until all addresses are valid";
   EXPECT_EQ(orders_.front().type, MoverType::kSettle);
   member.process.page->guard.unsafe = 0;
   CarryAll();
-  EXPECT_EQ(member.process.hold, MemoryHold::kGate);
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kGate);
   member.process.gate.state = State::kWanting;
   residency_.Work();
-  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen) << "while it comes back";
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen) << "while it comes back";
   CarryAll();
   EXPECT_EQ(Out(member), 0u);
-  EXPECT_EQ(member.process.hold, MemoryHold::kNone);
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kNone);
 }
 
 class FileTest : public BoundsTest {
@@ -373,7 +373,7 @@ TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
   ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
   CarryAll();
   EXPECT_EQ(Out(member), 8u);
-  EXPECT_EQ(member.process.hold, MemoryHold::kFrozen);
+  EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen);
 }
 
 }  // namespace

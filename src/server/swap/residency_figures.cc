@@ -97,9 +97,9 @@ Nanos ResidencyServer::Waited(const Process& process, Nanos now) {
 
 // One that an operator froze has nothing to do until it is thawed, whatever waits: its memory need not be on the GPU.
 bool ResidencyServer::Active(const Process& process) {
-  const bool frozen = process.frozen || process.vgpu->spec.frozen;
   return process.residence.wanted > 0 || Granted(process) > 0 || Recalled(process) > 0 ||
-         (!frozen && (process.gate.state != GateRecord::State::kParked || process.page->calls.load() > 0));
+         (!process.FrozenByOperator() &&
+          (process.gate.state != GateRecord::State::kParked || process.page->calls.load() > 0));
 }
 
 bool ResidencyServer::Active(const VGpu& vgpu) {

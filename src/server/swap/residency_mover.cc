@@ -35,7 +35,7 @@ std::uint64_t DomainOf(const Process& process) {
   struct stat status{};
   const std::string path = fmt::format("/proc/{}/ns/pid", process.pid);
   if (stat(path.c_str(), &status) != 0) return (std::uint64_t{1} << 63) | static_cast<std::uint64_t>(process.pid);
-  return (std::uint64_t{process.uid} << 32) ^ status.st_ino;
+  return (std::uint64_t{process.who.uid} << 32) ^ status.st_ino;
 }
 
 std::string WhyNotSettled(int error) {

@@ -53,7 +53,7 @@ class SteeredGpuTest : public testing::Test {
   // A program without a shim that made a context.
   Member& Guest(VGpu& vgpu) {
     Member& member = Join(vgpu);
-    member.process.guest = member.process.gate.ungated = true;
+    member.process.who.guest = member.process.gate.ungated = true;
     MakeContext(member, ChannelServer::Source::kGuard);
     gpu_.Wants(member.process, false);
     return member;

@@ -269,8 +269,7 @@ void SteeringServer::Go(const std::vector<SteeringState*>& turns, Nanos now) {
   for (SteeringState* turn : turns) {
     turn->stopped = false;
     for (GateRecord* gate : turn->gates) {
-      if (channels_.Reasons(gate->pid, gpu_) & static_cast<std::uint8_t>(FreezeReason::kPolicy))
-        frozen.push_back(gate->pid);
+      if (Has(channels_.Reasons(gate->pid, gpu_), FreezeReason::kPolicy)) frozen.push_back(gate->pid);
     }
   }
   if (!frozen.empty()) {

@@ -387,7 +387,7 @@ TEST_F(SteeringServerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses
   channels_.Forget(pid);
   channels_.Reap();
   EXPECT_THAT(control_->frozen, SizeIs(1));
-  EXPECT_EQ(channels_.Reasons(pid, 0), static_cast<std::uint8_t>(FreezeReason::kOperator));
+  EXPECT_EQ(channels_.Reasons(pid, 0), FreezeReason::kOperator);
   ASSERT_TRUE(channels_.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_THAT(control_->frozen, IsEmpty());
   ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));

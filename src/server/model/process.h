@@ -1,0 +1,75 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/model/freeze_reason.h"
+#include "server/model/gate_record.h"
+#include "server/model/memory_use.h"
+#include "server/model/residence.h"
+#include "server/model/shared_page.h"
+
+namespace tessera::server {
+
+// Who a process is, beside its pid. Set by the session or the guest server before it joins.
+struct ProcessIdentity {
+  uid_t uid = 0;
+  std::string program;
+  std::int64_t started_us = 0;  // when it attached, wall clock; 0: nobody knows
+  bool guest = false;           // it has no shim: started under the kernel gate, or adopted
+  bool guarded = false;         // the kernel gate counts its memory; may become true at any time
+};
+
+// Whether a process may run while its memory is where it is: it may, it gets no new work, or nothing of it runs.
+enum class MemoryHold { kNone, kGate, kFrozen };
+
+// What forbids a process to run, apart from the policy, and whether its freezes were seen to hold. Belongs to Freezes.
+struct FreezeState {
+  bool by_operator = false;  // this process by itself; its vGPU may be frozen as well
+  MemoryHold by_residency = MemoryHold::kNone;
+  bool overdrawn = false;  // it has more than the kernel gate granted, and its vGPU more than its limit
+  bool suspect = false;    // at the last look it had gone on although all of its known channels were frozen
+  bool evades = false;     // it went on at two looks in a row: some of its channels are not known
+  Nanos reached_seen = 0;  // the page's reached_ns at the last look
+};
+
+// What is known of a process's work on the GPU beside its gate.
+struct WorkState {
+  bool worked = false;            // it used the GPU since it made its first context
+  Nanos seen_at = 0;              // a guest: when the device last said that it executed, or may have
+  std::uint32_t excess_seen = 0;  // measurements in a row that said it has more memory than was granted
+  Nanos refusal_reported_at = 0;  // when an event last said that it got no memory; 0: never
+};
+
+// One program's use of one GPU. Belongs to its session, or to the guest server. Each part has one owner.
+struct Process {
+  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {
+    memory.room = &residence.room;
+  }
+
+  bool FrozenByOperator() const;
+  // The reasons that it must be frozen for now, those of policy apart: SteeringServer decides those.
+  FreezeReason WantedFreezes() const {
+    return If(FrozenByOperator(), FreezeReason::kOperator) | If(freeze.overdrawn, FreezeReason::kMemory) |
+           If(freeze.by_residency == MemoryHold::kFrozen, FreezeReason::kMove);
+  }
+  // Whether its gate stays closed whatever the policy decides.
+  bool MustStand() const { return Any(WantedFreezes()) || freeze.by_residency != MemoryHold::kNone; }
+
+  const pid_t pid;
+  ProcessIdentity who;
+  struct VGpu* vgpu = nullptr;  // null before it joined
+  FreezeState freeze;
+  WorkState work;
+  SharedPage page;
+  GateRecord gate;             // belongs to the time server
+  MemoryUse memory;            // belongs to the memory server
+  Residence residence;         // belongs to the residency server
+  std::uint64_t exported = 0;  // bytes that other programs may map by IPC handles
+};
+
+}  // namespace tessera::server
