@@ -1,4 +1,4 @@
-// Properties of Residency that hold for all vGPUs, programs and messages. The cases are the same on every run;
+// Properties of Residency that hold for all vGPUs and messages. The cases are the same on every run;
 // RC_PARAMS="seed=..." or "max_success=..." in the environment looks further.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -7,8 +7,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/size.h"
-#include "sched/residency_simulator.h"
+#include "sched/residency/residency.h"
 
 namespace tessera::sched {
 namespace {
@@ -217,76 +216,6 @@ RC_GTEST_PROP(ResidencyProperty, SurvivesAnyEvents, ()) {
   Obey(world);
   world.Tell([&](Residency& policy) { policy.Advance(world.now); });
   RC_ASSERT(Obey(world).empty());
-}
-
-void RequireLawful(const ResidencySimulator& gpu) {
-  if (!gpu.violations().empty()) RC_FAIL(gpu.violations().front());
-}
-
-constexpr std::uint64_t kCapacity = 40 * kGiB;
-
-// Busy ones of which no two fit together.
-RC_GTEST_PROP(ResidencyProperty, TimeIsInProportionToWeightAndMovesAreFew, ()) {
-  const double rate = *rc::gen::element(10e9, 20e9, 50e9);
-  ResidencySimulator gpu(kCapacity, {.bytes_per_second = static_cast<std::uint64_t>(rate), .chunk = 8 * kGiB});
-  const auto count = Number<VgpuId>(2, 5);
-  std::vector<std::uint32_t> weights(count);
-  double sum = 0;
-  std::uint32_t most = 0;
-  for (VgpuId id = 0; id < count; ++id) {
-    weights[id] = Number(10u, 199u);
-    gpu.Add(id, {{.bytes = Bytes(21, 60) * kGiB}}, weights[id]);
-    sum += weights[id];
-    most = std::max(most, weights[id]);
-  }
-  gpu.Run(200 * kSecond);
-  const Nanos turn = gpu.LongestTurn();
-  gpu.StartMeasuring();
-  gpu.Run(40 * count * turn);
-  RequireLawful(gpu);
-  double ran = 0;
-  for (VgpuId id = 0; id < count; ++id) ran += gpu.RanPct(id);
-  for (VgpuId id = 0; id < count; ++id) {
-    const double due = ran * weights[id] / sum;
-    RC_ASSERT(std::abs(gpu.RanPct(id) - due) <= 0.1 * due);
-  }
-  // Once no turn would have to be longer than turn_max.
-  const double longest = 9 * static_cast<double>(gpu.LongestMove()) * most / (sum / count);
-  if (longest <= 30e9) RC_ASSERT(gpu.StalledPct() <= 10.5);
-}
-
-std::vector<Phase> AnyProgram() {
-  if (Number(0, 2) == 0) return {{.bytes = Bytes(1, 50) * kGiB}};
-  std::vector<Phase> phases(static_cast<std::size_t>(Number(1, 3)));
-  for (Phase& phase : phases) {
-    phase = {Bytes(0, 50) * kGiB, Duration(kMs, 10 * kSecond), Duration(0, 10 * kSecond)};
-  }
-  return phases;
-}
-
-RC_GTEST_PROP(ResidencyProperty, NobodyWaitsForMoreThanTheTurnsOfTheOthers, ()) {
-  ResidencySimulator gpu(kCapacity, {.chunk = 4 * kGiB});
-  const auto count = Number<VgpuId>(1, 6);
-  for (VgpuId id = 0; id < count; ++id) {
-    gpu.Add(id, AnyProgram(), Number(10u, 199u), 8, Duration(0, 10 * kSecond));
-  }
-  gpu.Run(500 * kSecond);
-  RequireLawful(gpu);
-  // Each comes into the way with a move and a turn, and its own memory has to come.
-  const Nanos most = (count - 1) * (gpu.LongestTurn() + gpu.LongestMove()) + gpu.LongestMove();
-  for (VgpuId id = 0; id < count; ++id) RC_ASSERT(gpu.LongestWait(id) <= most);
-}
-
-// Lower classes are there as far as room is concerned that nobody else wants.
-RC_GTEST_PROP(ResidencyProperty, AHigherClassDoesNotWaitForLowerOnes, ()) {
-  ResidencySimulator gpu(kCapacity, {.chunk = 4 * kGiB});
-  gpu.Add(0, AnyProgram(), 100, 2);
-  const auto lower = Number<VgpuId>(1, 5);
-  for (VgpuId id = 1; id <= lower; ++id) gpu.Add(id, AnyProgram(), 100, Number(3u, 5u));
-  gpu.Run(300 * kSecond);
-  RequireLawful(gpu);
-  // 40 GiB out and in at once, behind a chunk that was under way in each direction.
-  RC_ASSERT(gpu.LongestWait(0) <= static_cast<Nanos>(1.3 * kCapacity / 50e9 * kSecond));
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+// What things cost on a simulated GPU, and how it is shared. The defaults are an H200's (docs/hardware-log.md).
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "sched/residency/residency.h"
+#include "sched/shares/shares.h"
+#include "sched/steering/steering.h"
+
+namespace tessera::plan {
+
+// How the GPU's time is divided.
+enum class TimeBy {
+  kTokens,    // the token scheduler: one vGPU at a time, by gates
+  kSteering,  // slices and freezes
+  kNobody,    // all run at once, each as fast as alone: for questions of memory only
+};
+
+struct TokenCosts {
+  Nanos hand_over = 300 * kMicrosecond;   // from a grant to the first work, if another vGPU ran last
+  Nanos idle_grace = 200 * kMicrosecond;  // without work for so long, a program says that it is idle
+  Nanos lateness = 100 * kMicrosecond;    // of the daemon's timer, at most
+};
+
+struct SteeringCosts {
+  Nanos switch_cost = 140 * kMicrosecond;  // between two vGPUs; no work runs then
+  bool switch_in_slice = false;            // a switch takes its time off the slice that follows it
+  Nanos freeze = 450 * kMicrosecond;       // a driver call each; one carries SteeringConfig::vgpus_per_call vGPUs
+  Nanos thaw = 260 * kMicrosecond;
+  Nanos set_slice = 300 * kMicrosecond;
+  Nanos message = 50 * kMicrosecond;   // from a program to the daemon, at most
+  Nanos lateness = 50 * kMicrosecond;  // of the daemon's timer, at most
+};
+
+// The way to host memory: one chunk at a time in each direction, both directions at once.
+struct MoveCosts {
+  double out_bytes_per_second = 50e9;
+  double in_bytes_per_second = 50e9;
+  std::uint64_t chunk = 1ull << 30;  // moved without a break
+  std::uint64_t context = 0;         // bytes of each program that are always on the GPU
+};
+
+struct GpuSpec {
+  std::uint64_t memory = 0;  // bytes; 0: as much as all need, so that nothing is ever moved
+  TimeBy time_by = TimeBy::kSteering;
+
+  TokenCosts token_costs;
+  SteeringCosts steering_costs;
+  MoveCosts moves;
+
+  sched::Config tokens;
+  sched::SteeringConfig steering;
+  sched::ResidencyConfig residency;
+};
+
+}  // namespace tessera::plan

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace tessera::plan {
+
+// What a scheduler did that it must never do, each with its time. The first one ends a simulation.
+class Violations {
+ public:
+  void Require(bool holds, const char* what, Nanos now) {
+    if (!holds) all_.push_back(what + (" at " + std::to_string(now) + " ns"));
+  }
+  const std::vector<std::string>& all() const { return all_; }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+}  // namespace tessera::plan

@@ -1,0 +1,99 @@
+// What programs get of a GPU whose memory they take turns to use.
+#include <gtest/gtest.h>
+
+#include "base/size.h"
+#include "plan/testing/one_gpu.h"
+
+namespace tessera::plan {
+namespace {
+
+// Who may run is looked at here, not who executes: all that run do so at full speed.
+const GpuSpec kGpu = {.memory = 40 * kGiB, .time_by = TimeBy::kNobody};
+
+Program Uses(std::uint64_t bytes, Nanos burst = kNever, Nanos gap = 0) {
+  return {.phases = {{.memory = bytes, .burst = burst, .gap = Span::Exactly(gap)}}};
+}
+const Program kBusy30 = Uses(30 * kGiB);
+
+TEST(ResidencyShares, NothingMovesOnceWhatFitsIsLoaded) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, Uses(20 * kGiB));
+  gpu.Add(2, {}, Uses(20 * kGiB, kSecond, kSecond));
+  gpu.Measure(10 * kSecond, 100 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_EQ(gpu.OfGpu().bytes_in, 0u);
+  EXPECT_EQ(gpu.ExecutedPct(1), 100);
+}
+
+TEST(ResidencyShares, TwoThatDoNotFitHalveTheTimeAndMoveForATenthOfIt) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, kBusy30);
+  gpu.Add(2, {}, kBusy30);
+  gpu.Measure(20 * kSecond, 1000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(gpu.ExecutedPct(1), 45, 1);
+  EXPECT_NEAR(gpu.ExecutedPct(2), 45, 1);
+  EXPECT_LE(gpu.OfGpu().MovingPct(), 10.1);
+  // Only what does not fit beside the other moves.
+  EXPECT_LE(static_cast<double>(gpu.OfGpu().longest_move), 1.1 * 20 * kGiB / 50e9 * kSecond);
+}
+
+TEST(ResidencyShares, TimeIsInProportionToWeight) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, kBusy30);
+  gpu.Add(2, {.weight = 200}, kBusy30);
+  gpu.Add(3, {.weight = 600}, kBusy30);
+  gpu.Measure(100 * kSecond, 3000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(gpu.ExecutedPct(2) / gpu.ExecutedPct(1), 2, 0.1);
+  EXPECT_NEAR(gpu.ExecutedPct(3) / gpu.ExecutedPct(1), 6, 0.3);
+}
+
+TEST(ResidencyShares, AHigherClassWaitsForItsOwnMemoryOnly) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, kBusy30);
+  gpu.Add(2, {}, kBusy30);
+  gpu.Add(3, {.priority = 2}, Uses(25 * kGiB, kSecond, 5 * kSecond));
+  gpu.Run(2000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_LE(gpu.Of(3).longest_wait, 700 * kMillisecond) << "25 GiB at 50 GB/s, and those that leave first";
+  EXPECT_GE(gpu.ExecutedPct(1), 25);
+  EXPECT_NEAR(gpu.ExecutedPct(1), gpu.ExecutedPct(2), 3);
+}
+
+TEST(ResidencyShares, ShortGapsCauseNoMoves) {
+  OneGpu gpu(kGpu);
+  for (OneGpu::Id id : {1, 2}) {
+    gpu.Add(id, {}, Uses(30 * kGiB, 50 * kMillisecond, 50 * kMillisecond));
+  }
+  gpu.Measure(20 * kSecond, 1000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(gpu.ExecutedPct(1), 22.5, 1) << "half of its half";
+  EXPECT_NEAR(gpu.ExecutedPct(2), 22.5, 1);
+}
+
+TEST(ResidencyShares, OneThatRunsAlongLeavesTheOthersTheirHalves) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, kBusy30);
+  gpu.Add(2, {}, kBusy30);
+  gpu.Add(3, {}, Uses(5 * kGiB));
+  gpu.Measure(20 * kSecond, 1000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_GE(gpu.ExecutedPct(3), 99);
+  EXPECT_NEAR(gpu.ExecutedPct(1), gpu.ExecutedPct(2), 2);
+  // The third has never moved, and counts in the mean of the moves from which turns follow: they are a third shorter.
+  EXPECT_NEAR(gpu.ExecutedPct(1), 42.8, 0.5);
+}
+
+TEST(ResidencyShares, OneLargerThanTheGpuGetsItsTurns) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, Uses(60 * kGiB));
+  gpu.Add(2, {}, kBusy30);
+  gpu.Measure(20 * kSecond, 1000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(gpu.ExecutedPct(1), 45, 2);
+  EXPECT_NEAR(gpu.ExecutedPct(2), 45, 2);
+}
+
+}  // namespace
+}  // namespace tessera::plan

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/clock.h"
+#include "plan/gpu.h"
+#include "plan/model/figures.h"
+#include "plan/model/part.h"
+#include "plan/model/random.h"
+#include "plan/model/workload.h"
+
+namespace tessera::plan {
+
+// A program that runs: goes through its phases and bursts, gives its GPUs work, and sees when that has ended. A program
+// on several GPUs gives all of them the same work, which goes on only while it executes on all of them at once, as that
+// of programs which wait for one another in each step does.
+class Runner {
+ public:
+  // `gpus` outlive it; they do not know its parts yet.
+  Runner(Program program, std::vector<Gpu*> gpus, sched::VgpuId id, const sched::Shares& shares, std::uint64_t seed,
+         Nanos now);
+
+  const std::vector<Gpu*>& gpus() const { return gpus_; }
+  std::vector<Part>& parts() { return parts_; }
+  const std::vector<Part>& parts() const { return parts_; }
+
+  Nanos NextEvent(Nanos now) const;
+  // Ends the work that is done, and begins what is due.
+  void Step(Nanos now);
+  // The GPUs have decided who executes: how fast the work goes on follows from that.
+  void SetPace();
+  void Elapse(Nanos elapsed);
+
+  void StartMeasuring() { figures_ = {.finished_at = figures_.finished_at}; }
+  const BurstFigures& figures() const { return figures_; }
+
+ private:
+  const Phase& phase() const { return program_.phases[phase_]; }
+  bool WorkDone() const;
+  void BeginPhase(Nanos now);
+  void EndPhase(Nanos now);
+  void Arrive(Nanos now);
+  void BeginBurst(Nanos now);
+  void BeginStep(Nanos now);
+  void EndStep(Nanos now);
+  void EndBurst(Nanos now);
+  void Allocate(std::uint64_t bytes, Nanos now);
+
+  const Program program_;
+  const std::vector<Gpu*> gpus_;
+  std::vector<Part> parts_;  // in the order of gpus_
+  Random random_;
+
+  std::size_t phase_ = 0;
+  std::uint32_t repeats_left_;
+  std::uint32_t to_arrive_ = 0;  // bursts of the phase that have not arrived
+  std::uint32_t to_end_ = 0;     // that have not ended
+  std::deque<Nanos> waiting_;    // when bursts arrived that wait for the one that is under way
+  bool in_burst_ = false;
+  bool has_work_ = false;      // a step is with the GPUs
+  Nanos arrived_at_ = 0;       // of the burst that is under way
+  Nanos burst_left_ = 0;       // GPU time of it after the present step; kNever
+  Nanos phase_at_ = kNever;    // the next phase begins
+  Nanos arrival_at_ = kNever;  // the next burst arrives
+  Nanos step_at_ = kNever;     // the next step begins
+  BurstFigures figures_;
+};
+
+}  // namespace tessera::plan

@@ -1,0 +1,109 @@
+#include "plan/simulator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::plan {
+
+Simulator::Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed) : seed_(seed) {
+  for (const GpuSpec& spec : gpus) {
+    gpus_.push_back(std::make_unique<Gpu>(spec, seed + gpus_.size(), violations_));
+  }
+}
+
+Result<void> Simulator::Add(sched::VgpuId id, const sched::Shares& shares, Program program,
+                            const std::vector<std::size_t>& gpus) {
+  if (runners_.contains(id)) return Fail(EEXIST, "program " + std::to_string(id) + " exists already");
+  if (gpus.empty() || program.phases.empty()) return Fail(EINVAL, "a program needs a GPU and a phase");
+  std::vector<Gpu*> on;
+  for (const std::size_t gpu : gpus) {
+    if (gpu >= gpus_.size()) return Fail(ENODEV, "there is no GPU " + std::to_string(gpu));
+    on.push_back(gpus_[gpu].get());
+  }
+  constexpr std::uint64_t kSpread = 1'000'003;  // so that no program has the random numbers of a GPU or of another
+  auto runner = std::make_unique<Runner>(std::move(program), on, id, shares, seed_ * kSpread + id + 1, now_);
+  for (std::size_t i = 0; i < on.size(); ++i) {
+    if (auto added = on[i]->Add(runner->parts()[i], now_); !added) {
+      while (i-- > 0) on[i]->Remove(runner->parts()[i], now_);
+      return added;
+    }
+  }
+  runners_[id] = std::move(runner);
+  return {};
+}
+
+Result<void> Simulator::Update(sched::VgpuId id, const sched::Shares& shares) {
+  const auto found = runners_.find(id);
+  if (found == runners_.end()) return Fail(ENOENT, "program " + std::to_string(id) + " does not exist");
+  Runner& runner = *found->second;
+  for (std::size_t i = 0; i < runner.gpus().size(); ++i) {
+    const sched::Shares before = runner.parts()[i].shares;
+    auto updated = runner.gpus()[i]->Update(runner.parts()[i], shares, now_);
+    if (updated) continue;
+    // Those that took it go back to what they had, which fitted.
+    while (i-- > 0) (void)runner.gpus()[i]->Update(runner.parts()[i], before, now_);
+    return updated;
+  }
+  return {};
+}
+
+void Simulator::Remove(sched::VgpuId id) {
+  const auto found = runners_.find(id);
+  if (found == runners_.end()) return;
+  Runner& runner = *found->second;
+  for (std::size_t i = 0; i < runner.gpus().size(); ++i) runner.gpus()[i]->Remove(runner.parts()[i], now_);
+  runners_.erase(found);
+}
+
+void Simulator::Run(Nanos duration) {
+  const Nanos end = now_ + duration;
+  while (violations().empty()) {
+    Settle();
+    const Nanos next = std::max(now_, NextEvent());
+    if (next > end) break;
+    constexpr int kMostSteps = 10'000;
+    steps_without_time_ = next == now_ ? steps_without_time_ + 1 : 0;
+    violations_.Require(steps_without_time_ < kMostSteps, "time stands still", now_);
+    Elapse(next);
+    for (auto& gpu : gpus_) gpu->Step(now_);
+    for (auto& [_, runner] : runners_) runner->Step(now_);
+  }
+  if (violations().empty()) Elapse(end);
+}
+
+Nanos Simulator::NextEvent() const {
+  Nanos next = window_end_;
+  for (const auto& gpu : gpus_) next = std::min(next, gpu->NextEvent());
+  for (const auto& [_, runner] : runners_) next = std::min(next, runner->NextEvent(now_));
+  return next;
+}
+
+void Simulator::Settle() {
+  for (auto& gpu : gpus_) gpu->Settle(now_);
+  for (auto& [_, runner] : runners_) runner->SetPace();
+}
+
+void Simulator::Elapse(Nanos until) {
+  if (until > now_) {
+    for (auto& gpu : gpus_) gpu->Elapse(now_, until);
+    for (auto& [_, runner] : runners_) runner->Elapse(until - now_);
+  }
+  now_ = until;
+  if (now_ < window_end_) return;
+  for (auto& gpu : gpus_) gpu->EndWindow(window_);
+  window_end_ += window_;
+}
+
+void Simulator::StartMeasuring(Nanos window) {
+  window_ = window;
+  window_end_ = window > 0 ? now_ + window : kNever;
+  for (auto& gpu : gpus_) gpu->StartMeasuring(now_);
+  for (auto& [_, runner] : runners_) runner->StartMeasuring();
+}
+
+PartFigures Simulator::Of(sched::VgpuId id, std::size_t gpu) const {
+  const Runner& runner = *runners_.at(id);
+  return runner.gpus().at(gpu)->FiguresOf(runner.parts().at(gpu), now_);
+}
+
+}  // namespace tessera::plan

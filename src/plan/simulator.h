@@ -1,0 +1,66 @@
+// What programs get of GPUs that they share: a simulation in virtual time.
+//
+// It drives the very schedulers of src/sched that the daemon runs, time and memory together, with the costs of a real
+// GPU. The same input gives the same figures. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "plan/gpu.h"
+#include "plan/model/costs.h"
+#include "plan/model/figures.h"
+#include "plan/model/violations.h"
+#include "plan/model/workload.h"
+#include "plan/runner.h"
+
+namespace tessera::plan {
+
+class Simulator {
+ public:
+  explicit Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed = 1);
+
+  // A program in a vGPU of its own, on these GPUs (at least one). An error if the shares are wrong or do not fit, or
+  // the id or a GPU's number is.
+  Result<void> Add(sched::VgpuId id, const sched::Shares& shares, Program program,
+                   const std::vector<std::size_t>& gpus = {0});
+  Result<void> Update(sched::VgpuId id, const sched::Shares& shares);
+  void Remove(sched::VgpuId id);
+
+  // Ends early after a violation.
+  void Run(Nanos duration);
+  Nanos now() const { return now_; }
+
+  // Figures are of the time since the last call of this. `window`: of PartFigures::windows; 0: none.
+  void StartMeasuring(Nanos window = 0);
+  PartFigures Of(sched::VgpuId id, std::size_t gpu = 0) const;  // `gpu`: the how manieth of the program's
+  const BurstFigures& BurstsOf(sched::VgpuId id) const { return runners_.at(id)->figures(); }
+  GpuFigures OfGpu(std::size_t gpu = 0) const { return gpus_.at(gpu)->Figures(); }
+  const Gpu& gpu(std::size_t gpu = 0) const { return *gpus_.at(gpu); }
+
+  // What the schedulers did that they must never do: two holders of a token, an order twice, a limit exceeded, an idle
+  // GPU while a program waits, more memory promised or resident than there is, a deadline in the past, time that stands
+  // still.
+  const std::vector<std::string>& violations() const { return violations_.all(); }
+
+ private:
+  Nanos NextEvent() const;
+  void Settle();
+  void Elapse(Nanos until);
+
+  const std::uint64_t seed_;
+  Violations violations_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::map<sched::VgpuId, std::unique_ptr<Runner>> runners_;
+  Nanos now_ = 0;
+  int steps_without_time_ = 0;
+  Nanos window_ = 0;
+  Nanos window_end_ = kNever;
+};
+
+}  // namespace tessera::plan
