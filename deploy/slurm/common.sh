@@ -1,5 +1,5 @@
-# What Slurm's scripts of Tessera share. Sourced, by bash, with the configuration as its argument or at its usual place.
-# Everything that a user chose (the comment of a job) is read by strict patterns and never evaluated.
+# Shared by Tessera's scripts for Slurm. Sourced by bash, with the configuration as its argument or at its usual place.
+# Text that a user chose (the comment of a job) is matched against strict patterns and never evaluated.
 # shellcheck shell=bash disable=SC2034
 set -euof pipefail
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin  # Slurm sets none
@@ -22,14 +22,14 @@ export TESSERA_RUN_DIR
 
 say() { echo "tessera: $*" >&2; }
 
-# Something is wrong with the node, not with the job: slurmd drains it.
+# The fault is the node's, not the job's: slurmd drains the node.
 fail() {
   say "$*"
   exit 1
 }
 
 [[ ${SLURM_JOB_ID:-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_ID is no number; run this as a script of Slurm's"
-# What is Slurm's in the names of vGPUs is followed by the job's and the GPU's number.
+# Names of vGPUs: slurm-JOB-GPU.
 prefix=slurm-$SLURM_JOB_ID-
 record=$JOBS/$SLURM_JOB_ID
 

@@ -1,8 +1,7 @@
 #!/bin/bash
 # Slurm's Prolog: makes a vGPU on each GPU of the job, as its comment asks for (docs/slurm.md), owned by its user.
 #
-# A job that asks for what it cannot get must not drain the node: that is written down for the task prolog, which
-# tells the user.
+# A request that cannot be met must not drain the node: the prolog writes it down, and the task prolog tells the user.
 # shellcheck source=deploy/slurm/common.sh
 source "$(dirname "$(readlink -f "$0")")/common.sh"
 
@@ -13,7 +12,7 @@ refuse() {
   exit 0
 }
 
-# "8G" in bytes; digits and a letter are what the patterns have left.
+# "8G" in bytes. The patterns have let only digits and one letter through.
 bytes() {
   local number=${1%[KMGT]} letter=${1##*[0-9]}
   case $letter in
@@ -64,8 +63,8 @@ gpus_of_job() {
   done
 }
 
-# As the job's user, so that no other user's programs may join the vGPU: with the group that may use api.sock, for this
-# one request. Where there is no such group only root may ask, and everybody may join.
+# Runs a command as the job's user, so that no other user's programs may join the vGPU, with the group that may use
+# api.sock for this one request. If there is no such group, only root may ask, and everybody may join.
 as_user() {
   local mode group
   read -r mode group < <(stat -c '%a %g' "$TESSERA_RUN_DIR/api.sock")

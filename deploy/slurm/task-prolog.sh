@@ -1,12 +1,12 @@
 #!/bin/bash
-# Slurm's TaskProlog, as the job's user: what it prints puts each task of the job into the job's vGPUs.
+# Slurm's TaskProlog, as the job's user: its output puts each task of the job into the job's vGPUs.
 # shellcheck source=deploy/slurm/common.sh
 source "$(dirname "$(readlink -f "$0")")/common.sh"
 
 [[ -e $record ]] || exit 0  # a job without GPUs
 read -r what rest < "$record"
-# A job that was refused gets a vGPU that is not there: should Slurm start its tasks nonetheless (older versions do),
-# they have no GPU rather than one without limits.
+# A refused job gets a vGPU that does not exist: if Slurm starts its tasks nonetheless (older versions do), they have no
+# GPU, rather than one without limits.
 status=0
 if [[ $what != vgpus ]]; then
   status=1
