@@ -10,9 +10,6 @@
 namespace tessera::sched {
 namespace {
 
-// Of the mean of moves, what the last one counts for.
-constexpr Nanos kMovesRemembered = 4;
-
 // No time and no duration is longer, so that sums of two are times.
 constexpr Nanos kLongest = kNever / 4;
 
@@ -34,16 +31,16 @@ std::string FormatSeconds(Nanos time) {
 
 }  // namespace
 
-Residency::Residency(ResidencyConfig config)
-    : config_([&] {
-        config.turn_min = std::clamp<Nanos>(config.turn_min, 1, kLongest);
-        config.turn_max = std::clamp<Nanos>(config.turn_max, config.turn_min, kLongest);
-        config.most_moving = Within(config.most_moving, 0.001, 0.999);
-        config.comfort = Within(config.comfort, 0, 1);
-        config.settle = std::clamp<Nanos>(config.settle, 0, kLongest);
-        config.grace = std::clamp<Nanos>(config.grace, 0, kLongest);
-        return config;
-      }()) {}
+void Residency::Configure(ResidencyConfig config) {
+  config.turn_min = std::clamp<Nanos>(config.turn_min, 1, kLongest);
+  config.turn_max = std::clamp<Nanos>(config.turn_max, config.turn_min, kLongest);
+  config.most_moving = Within(config.most_moving, 0.001, 0.999);
+  config.comfort = Within(config.comfort, 0, 1);
+  config.settle = std::clamp<Nanos>(config.settle, 0, kLongest);
+  config.grace = std::clamp<Nanos>(config.grace, 0, kLongest);
+  config_ = config;
+  turns_.Configure(config);
+}
 
 void Residency::SetCapacity(std::uint64_t bytes, Nanos now) {
   if (bytes == capacity_) return;
@@ -68,7 +65,7 @@ void Residency::Update(VgpuId id, std::uint32_t weight, std::uint32_t priority, 
   if (member == nullptr) return;
   Take(now);
   member->weight = std::max(weight, 1u);
-  if (std::exchange(member->priority, priority) != priority) Enqueue(*member);
+  if (std::exchange(member->priority, priority) != priority) turns_.Enqueue(*member);
   Schedule();
 }
 
@@ -100,9 +97,7 @@ void Residency::Active(VgpuId id, Nanos now) {
   if (member == nullptr || (member->active && member->leaves_at == kNever)) return;
   Take(now);
   EndGraces();
-  member->leaves_at = kNever;
-  member->changed_at = now_;
-  if (!std::exchange(member->active, true)) Enqueue(*member);
+  BecomeActive(*member);
   Schedule();
 }
 
@@ -110,28 +105,53 @@ void Residency::Idle(VgpuId id, Nanos now) {
   Member* member = Find(id);
   if (member == nullptr || !member->active || member->leaves_at != kNever) return;
   Take(now);
-  member->changed_at = now_;
-  const bool in_the_way = mode_ == Mode::kTurns && !fits_ && member->started;
-  member->leaves_at = in_the_way ? now_ + std::min(config_.grace, member->move()) : now_;
+  BecomeIdle(*member);
   Schedule();
+}
+
+void Residency::BecomeActive(Member& member) {
+  if (member.active && member.leaves_at == kNever) return;
+  member.leaves_at = kNever;
+  member.changed_at = now_;
+  if (!std::exchange(member.active, true)) turns_.Enqueue(member);
+}
+
+void Residency::BecomeIdle(Member& member) {
+  if (!member.active || member.leaves_at != kNever) return;
+  member.changed_at = now_;
+  const bool in_the_way = mode_ == Mode::kTurns && !fits_ && member.started;
+  member.leaves_at = in_the_way ? now_ + std::min(config_.grace, member.Move()) : now_;
+}
+
+std::span<const ResidencyDecision> Residency::Observe(std::span<const ResidencyFacts> facts, std::uint64_t capacity,
+                                                      Nanos now) {
+  Take(now);
+  EndGraces();
+  capacity_ = capacity;
+  for (const ResidencyFacts& fact : facts) {
+    Member* member = Find(fact.vgpu);
+    if (member == nullptr) continue;
+    member->demand = fact.demand;
+    member->resident = fact.resident;
+    fact.active ? BecomeActive(*member) : BecomeIdle(*member);
+  }
+  Schedule();
+  observed_.clear();
+  for (const ResidencyFacts& fact : facts) {
+    Member* member = Find(fact.vgpu);
+    if (member != nullptr) member->Tell();
+    observed_.push_back(DecisionFor(fact.vgpu));
+  }
+  return observed_;
 }
 
 void Residency::Ready(VgpuId id, Nanos now, Nanos moving, bool typical) {
   Member* member = Find(id);
-  if (member == nullptr || !member->decided.runs || member->ready()) return;
+  if (member == nullptr || !member->decided.runs || member->Ready()) return;
   Take(now);
   member->ready_with = member->decided.target;
   // What is loaded in the middle of a turn is no measure of what a turn costs.
-  if (!member->started) {
-    moving = std::max<Nanos>(moving, 0);
-    member->last_move = moving;
-    // What is not typical stands in for a mean until there is one.
-    const bool first = !member->measured || member->rough;
-    if (first) member->mean_move = moving;
-    if (!first && typical) member->mean_move += (moving - member->mean_move) / kMovesRemembered;
-    member->rough = first && !typical;
-    member->measured = true;
-  }
+  if (!member->started) member->NoteMove(moving, typical);
   Schedule();
 }
 
@@ -143,17 +163,7 @@ void Residency::Advance(Nanos now) {
 std::vector<ResidencyDecision> Residency::TakeDecisions() {
   std::vector<ResidencyDecision> changed;
   for (auto& [_, member] : members_) {
-    const ResidencyDecision& decided = member.decided;
-    const ResidencyDecision before = std::exchange(member.told, decided);
-    if (before == decided) continue;
-    changed.push_back(decided);
-    if (!decided.runs) {
-      member.ready_with.reset();
-    } else if (!member.active) {
-      member.ready_with = decided.target;  // it has that: nothing is loaded for idle ones
-    } else if (member.ready_with) {
-      member.ready_with = std::min(*member.ready_with, decided.target);  // what goes has to come back
-    }
+    if (member.Tell()) changed.push_back(member.decided);
   }
   return changed;
 }
@@ -167,14 +177,15 @@ std::string Residency::Why() const {
   const std::string use = FormatSize(in_use_) + " of " + FormatSize(capacity_);
   if (mode_ == Mode::kTogether) return "all that is in use fits: " + use;
   if (fits_) return "all that is in use fits for now: " + use;
-  if (queue_.size() == 1) return "1 active vGPU uses " + use + ": it runs partly from host memory";
-  const std::string turns = FormatSeconds(Length(classes_.front(), *queue_.front()));
-  return std::to_string(queue_.size()) + " active vGPUs use " + use + ": turns of " + turns;
+  if (turns_.Queue().size() == 1) return "1 active vGPU uses " + use + ": it runs partly from host memory";
+  const std::string active = std::to_string(turns_.Queue().size()) + " active vGPUs use ";
+  return active + use + ": turns of " + FormatSeconds(turns_.FirstLength());
 }
 
 Nanos Residency::TurnLength() const {
-  if (mode_ == Mode::kTogether || queue_.empty() || !queue_.front()->started) return 0;
-  return TurnEnd(classes_.front(), *queue_.front()) - queue_.front()->had_before;
+  const auto queue = turns_.Queue();
+  if (mode_ == Mode::kTogether || queue.empty() || !queue.front()->started) return 0;
+  return turns_.FirstTurn();
 }
 
 Residency::Member* Residency::Find(VgpuId id) {
@@ -188,13 +199,6 @@ void Residency::Take(Nanos now) {
   for (auto& [_, member] : members_) {
     if (member.started) member.had += elapsed;
   }
-}
-
-// To the back.
-void Residency::Enqueue(Member& member) {
-  member.place = next_place_++;
-  member.had = member.had_before = 0;
-  member.leads = member.kept = false;
 }
 
 void Residency::SetTarget(Member& member, bool runs, std::uint64_t target) {
@@ -227,24 +231,20 @@ void Residency::EndGraces() {
 }
 
 void Residency::UpdateQueue() {
-  queue_.clear();
+  turns_.Clear();
   idle_.clear();
   in_use_ = 0;
   fits_ = true;
   for (auto& [_, member] : members_) {
-    (member.active ? queue_ : idle_).push_back(&member);
-    if (!member.active) continue;
+    if (!member.active) {
+      idle_.push_back(&member);
+      continue;
+    }
+    turns_.Add(member);
     fits_ &= member.demand <= capacity_ && in_use_ <= capacity_ - member.demand;
     in_use_ = member.demand > UINT64_MAX - in_use_ ? UINT64_MAX : in_use_ + member.demand;
   }
-  SortQueue();
-  classes_.clear();
-  for (auto first = queue_.begin(); first != queue_.end();) {
-    const auto last =
-        std::find_if(first, queue_.end(), [&](const Member* member) { return member->priority != (*first)->priority; });
-    MeasureClass(classes_.emplace_back(Class{.queue = {first, last}}));
-    first = last;
-  }
+  turns_.Measure();
 }
 
 void Residency::UpdateMode() {
@@ -252,11 +252,7 @@ void Residency::UpdateMode() {
     if (fits_) return;
     mode_ = Mode::kTurns;
     comfortable_since_ = kNever;
-    for (Member* member : queue_) {
-      member->had = 0;
-      member->leads = member->kept = false;
-    }
-    SortQueue();
+    turns_.Restart();
     return;
   }
   if (!fits_ || in_use_ > PartOf(capacity_, config_.comfort)) {
@@ -268,10 +264,21 @@ void Residency::UpdateMode() {
 }
 
 void Residency::ShareTogether() {
-  for (Member* member : queue_) SetTarget(*member, true, member->demand);
+  for (Member* member : turns_.Queue()) SetTarget(*member, true, member->demand);
 }
 
-// Nothing is loaded for idle ones, and what nobody else needs stays where it is.
+void Residency::ShareInTurns() {
+  turns_.Choose(capacity_);
+  for (Member* member : turns_.Queue()) {
+    if (member->chosen) SetTarget(*member, true, member->demand);
+  }
+  // Those that run soonest keep most.
+  for (Member* member : turns_.Queue()) {
+    if (!member->chosen) SetTarget(*member, false, member->resident);
+  }
+}
+
+// Nothing is loaded for idle ones, and memory stays where it is as long as nobody else needs the place.
 void Residency::KeepIdle() {
   std::ranges::sort(idle_, [](const Member* a, const Member* b) {
     if (a->changed_at != b->changed_at) return a->changed_at > b->changed_at;
@@ -283,17 +290,17 @@ void Residency::KeepIdle() {
 
 void Residency::StartTurns() {
   for (auto& [_, member] : members_) {
-    member.started = member.active && member.decided.runs && (member.started || member.ready());
+    member.started = member.active && member.decided.runs && (member.started || member.Ready());
   }
 }
 
 void Residency::UpdateDeadline() {
   Nanos deadline = kNever;
   if (mode_ == Mode::kTurns) {
-    deadline = NextTurnEnd();
+    deadline = turns_.NextEnd(now_);
     if (comfortable_since_ != kNever) deadline = std::min(deadline, comfortable_since_ + config_.settle);
   }
-  for (const Member* member : queue_) deadline = std::min(deadline, member->leaves_at);
+  for (const Member* member : turns_.Queue()) deadline = std::min(deadline, member->leaves_at);
   deadline_ = std::max(deadline, now_ + 1);
 }
 

@@ -1,43 +1,30 @@
 // Whose memory is resident on one GPU, and who may run: the residency policy.
 //
 // A pure function of events, as TokenScheduler is: no clock, no thread, no I/O; the same events give the same
-// decisions. One instance serves one GPU. Not thread-safe. It knows bytes that can be moved only: what cannot be moved
-// is taken off the capacity by its caller. docs/memory.md tells the rules.
+// decisions. One instance serves one GPU. Not thread-safe. It knows bytes that can be moved only: the caller takes off
+// the capacity what cannot be moved. docs/memory.md explains the rules.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "sched/shares/shares.h"
+#include "sched/residency/residency_turns.h"
 
 namespace tessera::sched {
 
-struct ResidencyConfig {
-  Nanos turn_min = 250 * kMillisecond;  // bounds of a turn's length
-  Nanos turn_max = 30 * kSecond;
-  double most_moving = 0.10;   // of the time may go into moving: a turn's length follows from the measured move
-  double comfort = 0.95;       // of the capacity must be enough for all before turns end
-  Nanos settle = 2 * kSecond;  // and has to have been for so long
-  // While others wait, one that becomes idle keeps its turn for as long as its move took, at most so long: a gap that
-  // is shorter than what it would cost is none.
-  Nanos grace = 100 * kMillisecond;
-};
-
-// What is to be made true of one vGPU, all of it at once. For those that stop, memory may go; what they are promised
-// here is what they keep meanwhile. Who runs and has less than `target` is stopped until it has that.
-struct ResidencyDecision {
+// All that an observer of the vGPUs can say of one of them at one moment.
+struct ResidencyFacts {
   VgpuId vgpu = 0;
-  std::uint64_t target = 0;  // bytes: what may be resident of it
-  bool runs = true;
-  bool operator==(const ResidencyDecision&) const = default;
+  std::uint64_t demand = 0;    // bytes that it wants to have resident when it runs
+  std::uint64_t resident = 0;  // and has
+  bool active = false;         // it has work, or wants memory that it does not have
 };
 
+// The residency policy of one GPU.
 class Residency {
  public:
   enum class Mode {
@@ -45,9 +32,10 @@ class Residency {
     kTurns,     // it does not: they take turns
   };
 
-  explicit Residency(ResidencyConfig config = {});
+  // Nonsense in `config` is mended: what is out of range becomes the nearest that is not.
+  explicit Residency(ResidencyConfig config = {}) { Configure(config); }
   // Other lengths of turns, from the next one on.
-  void Configure(ResidencyConfig config) { config_ = config; }
+  void Configure(ResidencyConfig config);
 
   // Bytes that all together may have resident.
   void SetCapacity(std::uint64_t bytes, Nanos now);
@@ -74,6 +62,11 @@ class Residency {
   // other moves will take about as long.
   void Ready(VgpuId id, Nanos now, Nanos moving, bool typical = true);
 
+  // SetCapacity, Demand, Resident, Active or Idle of all of these, and Advance, as one event: no decision follows from
+  // half of it. Returns what stands decided for each, in this order; the caller knows of that then, as after
+  // TakeDecisions. The result holds until the next call.
+  std::span<const ResidencyDecision> Observe(std::span<const ResidencyFacts> facts, std::uint64_t capacity, Nanos now);
+
   void Advance(Nanos now);
   Nanos NextDeadline() const { return deadline_; }  // when Advance must be called at the latest; kNever
 
@@ -88,49 +81,12 @@ class Residency {
   Nanos TurnLength() const;  // of the turn that is under way, 0 if none is
 
  private:
-  struct Member {
-    // What events said.
-    std::uint32_t weight = 1;
-    std::uint32_t priority = 0;
-    std::uint64_t demand = 0;
-    std::uint64_t resident = 0;
-    bool active = false;       // or within its grace
-    Nanos leaves_at = kNever;  // within its grace: it becomes idle then
-    Nanos changed_at = 0;      // became active or idle
-
-    // Its turns, while it is active.
-    std::uint64_t place = 0;  // in the queue of its class: the least is first
-    Nanos had = 0;            // ran so long since it got this place
-    Nanos had_before = 0;     // of that, before it began to lead
-    bool leads = false;       // the turn of its class is its own
-    bool chosen = false;      // runs in this turn, as the one that leads or along with it
-    bool kept = false;        // was chosen, and the turn is still the same
-    bool started = false;     // has been ready since it was chosen
-
-    // How long it took until it was ready.
-    bool measured = false;
-    bool rough = false;  // by nothing typical yet
-    Nanos last_move = 0;
-    Nanos mean_move = 0;
-
-    // What is decided, and what the caller knows of it.
-    ResidencyDecision decided;
-    ResidencyDecision told;
-    std::optional<std::uint64_t> ready_with = 0;  // it runs and has this resident, by what the caller was told and said
-
-    Nanos move() const { return std::max(last_move, mean_move); }
-    bool ready() const { return decided.runs && ready_with && decided.target <= *ready_with; }
-  };
-
-  // The active ones of a priority, in the order of their turns, and what the length of these follows from.
-  struct Class {
-    std::span<Member*> queue;
-    double time_per_weight = 0;
-  };
+  using Member = ResidencyMember;
 
   Member* Find(VgpuId id);
   void Take(Nanos now);
-  void Enqueue(Member& member);
+  void BecomeActive(Member& member);
+  void BecomeIdle(Member& member);
   void SetTarget(Member& member, bool runs, std::uint64_t target);
 
   // One pass over everything; each step sees what those before it decided.
@@ -144,34 +100,21 @@ class Residency {
   void StartTurns();
   void UpdateDeadline();
 
-  // Turns (residency_turns.cc).
-  void SortQueue();
-  void MeasureClass(Class& members) const;
-  Nanos Length(const Class& members, const Member& member) const;
-  Nanos TurnEnd(const Class& members, const Member& leader) const;
-  bool Waits(const Class& members) const;
-  Member* Leader(const Class& members) const;
-  void Choose();
-  bool Rotate(Class& members);
-  void SettleTurn(Class& members);
-  Nanos NextTurnEnd() const;
-
   ResidencyConfig config_;
   std::uint64_t capacity_ = 0;
   std::map<VgpuId, Member> members_;
+  ResidencyTurns turns_;  // of the active ones
   Mode mode_ = Mode::kTogether;
   Nanos comfortable_since_ = kNever;  // in turns: all active demands fit with room to spare
-  std::uint64_t next_place_ = 0;
   Nanos now_ = 0;
   Nanos deadline_ = kNever;
 
   // As of the last event. Kept for their memory, too: an event allocates nothing once they are large enough.
-  std::vector<Member*> queue_;  // the active ones by class, in the order of their turns
-  std::vector<Class> classes_;  // of queue_
-  std::vector<Member*> idle_;   // the last to lose memory first
-  std::uint64_t in_use_ = 0;    // sum of the active demands, or as much of it as the type holds
-  bool fits_ = true;            // that
-  std::uint64_t left_ = 0;      // of the capacity, while it is handed out
+  std::vector<Member*> idle_;                // the last to lose memory first
+  std::vector<ResidencyDecision> observed_;  // what Observe returned
+  std::uint64_t in_use_ = 0;                 // sum of the active demands, or as much of it as the type holds
+  bool fits_ = true;                         // that
+  std::uint64_t left_ = 0;                   // of the capacity, while it is handed out
 };
 
 }  // namespace tessera::sched

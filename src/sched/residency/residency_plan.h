@@ -18,18 +18,23 @@ enum class ResidencyActionKind {
   kSettle,        // the mover makes every address of the process valid
   kRest,          // what the process has in host memory may go on to the file
   kGrant,         // the process gets `bytes` of room as credit: what it waited for
-  kRevokeCredit,  // the process loses its credit
+  kRevokeCredit,  // the process loses its credit, as far as it has not taken it by now
   kDropWish,      // the process no longer repeats what it waited for
   kGrowPool,      // the mover's pool is to have `bytes`; no process
-  kRefusePush,    // nothing, or no more, of what an operator wanted out may go
+  kEndPush,       // an operator's wish is over; `bytes` of what it could have brought out must not go
 };
 
+// `process` is 0 for kGrowPool.
 struct ResidencyAction {
   ResidencyActionKind kind{};
   ProcessId process = 0;
   std::uint64_t bytes = 0;
   bool operator==(const ResidencyAction&) const = default;
 };
+
+// What the action changes of its process at once, before the mover has done anything. `file`: there is a swap file. For
+// plans in the making, and for those who carry them out in a simulation.
+void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence& process);
 
 // What is to be made true of one vGPU: so much of it may be resident, and it runs or does not.
 struct VGpuGoal {
@@ -59,11 +64,12 @@ struct RoomAnswer {
   };
   enum class Reason {
     kNone,
-    kPinned,          // with what is pinned of its own vGPU it is more than the vGPU can have on the GPU at once
-    kKeptByOthers,    // what others have for good leaves no such place on the GPU
-    kSwapBound,       // it is beyond the limit, and memory.swap.max lets nothing more of the vGPU out
-    kHostMemoryFull,  // host memory was needed a moment ago, and could not be had
-    kNoMover,         // nothing can be moved: movers do not start
+    kUnknown,         // there is no such process
+    kPinned,          // beside what is pinned of its own vGPU it is more than the vGPU can have on the GPU at once
+    kKeptByOthers,    // it, or what has to stay on the GPU with it, is more than others leave who have theirs for good
+    kSwapBound,       // it is beyond the limit, and no more of the vGPU may lie in host memory
+    kHostMemoryFull,  // it does not fit, and host memory could not be had a moment ago
+    kNoMover,         // it does not fit, and nothing can be moved: movers do not start
   };
   Kind kind{};
   Reason reason = Reason::kNone;  // of a refusal

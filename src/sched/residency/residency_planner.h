@@ -7,37 +7,64 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "sched/residency/residency.h"
+#include "sched/residency/residency_pass.h"
 #include "sched/residency/residency_plan.h"
+#include "sched/residency/residency_records.h"
 #include "sched/residency/residency_state.h"
 
 namespace tessera::sched {
 
 class ResidencyPlanner {
  public:
-  explicit ResidencyPlanner(ResidencyConfig config = {});
+  explicit ResidencyPlanner(ResidencyConfig config = {}) : policy_(config) {}
   // Other lengths of turns, from the next one on.
-  void Configure(ResidencyConfig config);
+  void Configure(const ResidencyConfig& config) { policy_.Configure(config); }
 
-  // What to do now. `now` must not go back. The reference holds until the next call.
+  // What to do now. `now` does not go back. The reference holds until the next call.
   const ResidencyPlan& Plan(const ResidencyState& state, Nanos now);
 
   // The process asks for `bytes` of room; 0: it asks for what it must have back (`recalled`). Where it has to wait, the
-  // caller notes the wish in the state and plans. A grant is not in `state` yet: the caller adds it.
+  // caller notes the wish in the state and plans. A grant is not in `state`: the caller adds it.
   RoomAnswer Ask(const ResidencyState& state, ProcessId process, std::uint64_t bytes, Nanos now) const;
 
   // As of the last plan.
-  bool TakesTurns() const;
-  Nanos TurnLength() const;  // of the turn that is under way; 0 if none is
-  std::string Why() const;   // for people
+  bool TakesTurns() const { return plan_.pressed && policy_.CurrentMode() == Residency::Mode::kTurns; }
+  Nanos TurnLength() const { return plan_.pressed ? policy_.TurnLength() : 0; }  // 0: none is under way
+  // For people; `state` is as it is now.
+  std::string Why(const ResidencyState& state) const;
 
  private:
+  struct PlannedVGpu {
+    VGpuResidence* now;
+    VGpuRecord* record;
+    std::size_t first;  // of its processes in processes_
+    VGpuGoal goal;
+  };
+
+  void KnowVGpus(const ResidencyState& state, Nanos now);
+  bool MustStopOnArrival(const ProcessResidence& process) const;
+  void Copy(const ResidencyState& state);
+  void PlanPool(const ResidencyState& state);
+  void SetGoals(Nanos now);
+  void Serve(ResidencyPass& pass, bool runs);
+  void SetNextLook(const ResidencyPass& pass, Nanos now);
+
   Residency policy_;
+  std::uint64_t plans_ = 0;
+  std::unordered_map<VgpuId, VGpuRecord> vgpu_records_;
+  std::unordered_map<ProcessId, ProcessRecord> process_records_;
+
+  // Of the plan in the making, and kept for their memory.
+  ResidencyState state_;  // as it would be after the plan's actions
+  std::vector<PlannedVGpu> vgpus_;
+  std::vector<PlannedProcess> processes_;
+  std::vector<PlannedProcess> arrived_;  // those that must not run as they came
+  std::vector<ResidencyFacts> facts_;
   ResidencyPlan plan_;
 };
-
-// What an action changes at once, before the mover has done anything: for whoever carries plans out in a simulation.
-void Apply(const ResidencyAction& action, Nanos now, ResidencyState& state);
 
 }  // namespace tessera::sched

@@ -10,9 +10,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "sched/residency/bytes.h"
 #include "sched/shares/shares.h"
 
 namespace tessera::sched {
+
+// A program that got the room it waited for has so long to take it.
+inline constexpr Nanos kTimeToTake = kSecond;
 
 // Names a program's use of one GPU. Never used for another one.
 using ProcessId = std::uint64_t;
@@ -45,8 +49,9 @@ struct ProcessResidence {
   // What somebody waits for.
   std::uint64_t wanted = 0;  // room that the process waits for
   Nanos wanted_at = 0;       // when it last said so
-  Nanos granted_at = 0;      // when it last got room that it had waited for; it finds that in its credit
-  std::uint64_t push = 0;    // an operator wants so much of it out
+  // When it last got room that it had waited for; it finds that in its credit.
+  Nanos granted_at = -kTimeToTake;
+  std::uint64_t push = 0;  // an operator wants so much of it out
 
   // The mover.
   bool has_line = false;  // the mover can reach it
@@ -67,8 +72,18 @@ struct ProcessResidence {
 
   // Memory on the GPU that could be moved out.
   std::uint64_t Movable() const { return room - credit - pinned; }
-  // What is still on its way in. `room` includes it.
+  // Still on its way in. `room` includes it.
   std::uint64_t Coming() const { return moving == Moving::kIn ? ordered - done : 0; }
+  // Everything that can be moved, wherever it lies. At most `most_out` of it is believed to be out.
+  std::uint64_t All(std::uint64_t most_out = UINT64_MAX) const;
+  // In host memory, or on its way there.
+  std::uint64_t OutSoon() const { return swapped + (moving == Moving::kOut ? ordered - done : 0); }
+  // Credit that it waited for and has not taken yet.
+  std::uint64_t Granted(Nanos now) const;
+  // It has something to do, or waits for memory.
+  bool Active(Nanos now) const { return works || wanted > 0 || recalled > 0 || Granted(now) > 0; }
+  // The mover can be given an order for it.
+  bool Reachable(Nanos now) const { return has_line && now >= stuck_until; }
   bool operator==(const ProcessResidence&) const = default;
 };
 
@@ -82,6 +97,12 @@ struct VGpuResidence {
   std::optional<std::uint64_t> max;      // memory.max, if it was set
   std::optional<std::uint64_t> swap;     // memory.swap.max, if it was set
   std::vector<ProcessResidence> processes;
+
+  std::uint64_t Pinned() const;
+  std::uint64_t Room() const;
+  // What it takes of the GPU, granted to it or not: its promise, or its room where that is more.
+  std::uint64_t Claim() const { return std::max(promise.value_or(0), Room()); }
+  bool Active(Nanos now) const;
   bool operator==(const VGpuResidence&) const = default;
 };
 
@@ -105,6 +126,11 @@ struct ResidencyState {
   bool mover_hopeless = false;  // several movers in a row could not start
   Nanos last_moved = 0;         // when the mover last reported that it moved something
   std::vector<VGpuResidence> vgpus;
+
+  std::uint64_t Claimed() const;  // by all vGPUs
+  std::uint64_t Used() const;     // room that is in use
+  // Memory beyond this is the sign that a mover may soon be needed: neither it nor its pool can be had in an instant.
+  bool MoverMayBeNeeded() const { return pool.most > 0 && Used() > capacity / 2; }
   bool operator==(const ResidencyState&) const = default;
 };
 

@@ -1,33 +1,93 @@
-// Turns: who runs when not all fits. Every class has its own: its first one leads, those that fit beside it run along.
-// The first of the highest class runs whatever it needs; lower classes share what is left by the same rules.
+#include "sched/residency/residency_turns.h"
+
 #include <algorithm>
 #include <tuple>
-
-#include "sched/residency/residency.h"
+#include <utility>
 
 namespace tessera::sched {
+namespace {
 
-// By class; in a class whose turn it is, who runs along with it (that changes with the turn only), then the queue.
-void Residency::SortQueue() {
-  std::ranges::sort(queue_, {}, [](const Member* member) {
+// Of the mean of moves, what the last one counts for.
+constexpr Nanos kMovesRemembered = 4;
+
+}  // namespace
+
+Nanos ResidencyMember::Move() const { return std::max(last_move, mean_move); }
+
+// A move that is not typical stands in for a mean until there is one.
+void ResidencyMember::NoteMove(Nanos moving, bool typical) {
+  moving = std::max<Nanos>(moving, 0);
+  last_move = moving;
+  const bool first = !measured || rough;
+  if (first) mean_move = moving;
+  if (!first && typical) mean_move += (moving - mean_move) / kMovesRemembered;
+  rough = first && !typical;
+  measured = true;
+}
+
+bool ResidencyMember::Tell() {
+  if (std::exchange(told, decided) == decided) return false;
+  if (!decided.runs) {
+    ready_with.reset();
+  } else if (!active) {
+    ready_with = decided.target;  // it has that: nothing is loaded for idle ones
+  } else if (ready_with) {
+    ready_with = std::min(*ready_with, decided.target);  // memory that goes has to come back
+  }
+  return true;
+}
+
+void ResidencyTurns::Clear() {
+  queue_.clear();
+  classes_.clear();
+}
+
+void ResidencyTurns::Measure() {
+  Sort();
+  classes_.clear();
+  for (auto first = queue_.begin(); first != queue_.end();) {
+    const auto last = std::find_if(
+        first, queue_.end(), [&](const ResidencyMember* member) { return member->priority != (*first)->priority; });
+    MeasureClass(classes_.emplace_back(Class{.queue = {first, last}}));
+    first = last;
+  }
+}
+
+void ResidencyTurns::Enqueue(ResidencyMember& member) {
+  member.place = next_place_++;
+  member.had = member.had_before = 0;
+  member.leads = member.kept = false;
+}
+
+void ResidencyTurns::Restart() {
+  for (ResidencyMember* member : queue_) {
+    member->had = 0;
+    member->leads = member->kept = false;
+  }
+  Sort();
+}
+
+// In a class whose turn it is, those that run along with it come next: that changes with the turn only.
+void ResidencyTurns::Sort() {
+  std::ranges::sort(queue_, {}, [](const ResidencyMember* member) {
     return std::tuple(member->priority, !member->leads, !member->kept, member->place);
   });
 }
 
 // A turn's length in proportion to its weight: so long on average that moves take `most_moving` of the time of a round,
 // but none is too short, and none too long as far as the weights allow it.
-void Residency::MeasureClass(Class& members) const {
+void ResidencyTurns::MeasureClass(Class& members) const {
   double moves = 0;
   double measured = 0;
   double weights = 0;
   std::uint32_t least = UINT32_MAX;
   std::uint32_t most = 0;
-  for (const Member* member : members.queue) {
+  for (const ResidencyMember* member : members.queue) {
     weights += member->weight;
     least = std::min(least, member->weight);
     most = std::max(most, member->weight);
     if (!member->measured) continue;
-    moves += static_cast<double>(member->move());
+    moves += static_cast<double>(member->Move());
     ++measured;
   }
   const double mean_weight = weights / static_cast<double>(members.queue.size());
@@ -37,7 +97,7 @@ void Residency::MeasureClass(Class& members) const {
                                      static_cast<double>(config_.turn_min) / least);
 }
 
-Nanos Residency::Length(const Class& members, const Member& member) const {
+Nanos ResidencyTurns::Length(const Class& members, const ResidencyMember& member) const {
   const double length = members.time_per_weight * member.weight;
   if (length >= static_cast<double>(config_.turn_max)) return config_.turn_max;
   return std::max(static_cast<Nanos>(length), config_.turn_min);
@@ -45,56 +105,54 @@ Nanos Residency::Length(const Class& members, const Member& member) const {
 
 // Its turn is over when it had so much. What it had before it began to lead, along with others or until a higher class
 // came, counts for half a turn at most: a shorter turn is not worth its move.
-Nanos Residency::TurnEnd(const Class& members, const Member& leader) const {
+Nanos ResidencyTurns::TurnEnd(const Class& members, const ResidencyMember& leader) const {
   const Nanos length = Length(members, leader);
   return std::max(length, leader.had_before + std::max(length / 2, config_.turn_min));
 }
 
-bool Residency::Waits(const Class& members) const {
-  return std::ranges::any_of(members.queue, [](const Member* member) { return !member->chosen; });
+Nanos ResidencyTurns::FirstLength() const { return Length(classes_.front(), *queue_.front()); }
+
+Nanos ResidencyTurns::FirstTurn() const {
+  return TurnEnd(classes_.front(), *queue_.front()) - queue_.front()->had_before;
 }
 
-Residency::Member* Residency::Leader(const Class& members) const {
-  const auto leader = std::ranges::find_if(members.queue, &Member::leads);
+bool ResidencyTurns::Waits(const Class& members) {
+  return std::ranges::any_of(members.queue, [](const ResidencyMember* member) { return !member->chosen; });
+}
+
+ResidencyMember* ResidencyTurns::Leader(const Class& members) {
+  const auto leader = std::ranges::find_if(members.queue, &ResidencyMember::leads);
   return leader == members.queue.end() ? nullptr : *leader;
 }
 
-void Residency::ShareInTurns() {
-  Choose();
-  // What one class gives up or takes may make others wait: at most one turn of each ends here.
+// The end of one class's turn may make others wait: at most one turn of each class ends here.
+void ResidencyTurns::Choose(std::uint64_t capacity) {
   const auto rotate_all = [&] {
     bool rotated = false;
     for (Class& members : classes_) rotated |= Rotate(members);
     return rotated;
   };
+  ChooseThoseThatFit(capacity);
   while (rotate_all()) {
-    SortQueue();
-    Choose();
+    Sort();
+    ChooseThoseThatFit(capacity);
   }
   for (Class& members : classes_) SettleTurn(members);
-  SortQueue();
-  for (Member* member : queue_) {
-    if (member->chosen) SetTarget(*member, true, member->demand);
-  }
-  // Who runs soonest keeps most.
-  for (Member* member : queue_) {
-    if (!member->chosen) SetTarget(*member, false, member->resident);
-  }
+  Sort();
 }
 
-void Residency::Choose() {
-  std::uint64_t left = capacity_;
-  for (Member* member : queue_) {
-    member->chosen = member->demand <= left || member == queue_.front();
-    if (member->chosen) left -= std::min(member->demand, left);
+void ResidencyTurns::ChooseThoseThatFit(std::uint64_t capacity) {
+  for (ResidencyMember* member : queue_) {
+    member->chosen = member->demand <= capacity || member == queue_.front();
+    if (member->chosen) capacity -= std::min(member->demand, capacity);
   }
 }
 
 // Ends the turn of a class if it is over and somebody waits for it. Whoever had a turn's time in it goes to the back.
-bool Residency::Rotate(Class& members) {
-  Member* leader = Leader(members);
+bool ResidencyTurns::Rotate(Class& members) {
+  ResidencyMember* leader = Leader(members);
   if (leader == nullptr || !leader->chosen || leader->had < TurnEnd(members, *leader) || !Waits(members)) return false;
-  for (Member* member : members.queue) {
+  for (ResidencyMember* member : members.queue) {
     if (member == leader || (member->chosen && member->had >= Length(members, *member))) Enqueue(*member);
     member->kept = false;
   }
@@ -102,9 +160,9 @@ bool Residency::Rotate(Class& members) {
 }
 
 // What is chosen becomes a turn: a new one, or the one that is under way.
-void Residency::SettleTurn(Class& members) {
-  Member* leader = nullptr;
-  for (Member* member : members.queue) {
+void ResidencyTurns::SettleTurn(Class& members) {
+  ResidencyMember* leader = nullptr;
+  for (ResidencyMember* member : members.queue) {
     member->kept = member->chosen;
     if (member->chosen && leader == nullptr) {
       leader = member;
@@ -117,12 +175,12 @@ void Residency::SettleTurn(Class& members) {
   }
 }
 
-Nanos Residency::NextTurnEnd() const {
+Nanos ResidencyTurns::NextEnd(Nanos now) const {
   Nanos next = kNever;
   for (const Class& members : classes_) {
-    const Member* leader = Leader(members);
+    const ResidencyMember* leader = Leader(members);
     if (leader == nullptr || !leader->started || !Waits(members)) continue;
-    next = std::min(next, now_ + TurnEnd(members, *leader) - leader->had);
+    next = std::min(next, now + TurnEnd(members, *leader) - leader->had);
   }
   return next;
 }

@@ -1,0 +1,317 @@
+#include "sched/residency/residency_pass.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "sched/residency/swap_bounds.h"
+
+namespace tessera::sched {
+namespace {
+
+using Kind = ResidencyActionKind;
+
+// Programs repeat a wish; one that is not repeated for so long has no owner any more.
+constexpr Nanos kWishLasts = 2 * kSecond;
+// Where nothing was moved for so long nothing will be: somebody else has stopped a program, or a disk or the mover
+// hangs.
+constexpr Nanos kLongestMove = 10 * kSecond;
+// A process that does nothing for so long may well do so for longer.
+constexpr Nanos kRests = kSecond;
+
+// The least that is ordered where memory comes in while other memory goes out: so much that the mover always has some
+// batches under way, and so little that both directions are busy most of the time.
+std::uint64_t StepOf(const ResidencyState& state) {
+  return std::clamp<std::uint64_t>(state.capacity / 64 / state.chunk, 2, 4) * state.chunk;
+}
+
+}  // namespace
+
+ResidencyPass::ResidencyPass(ResidencyState& state, Residency& policy, ResidencyPlan& plan, Nanos now)
+    : state_(state), policy_(policy), plan_(plan), now_(now), claimed_(state.Claimed()) {}
+
+void ResidencyPass::CollectCredit(const PlannedProcess& process) {
+  const ProcessResidence& its = *process.now;
+  if (its.wanted > 0 && now_ - its.wanted_at > kWishLasts) Note(process, Kind::kDropWish, 0);
+  if (its.credit > 0 && its.Granted(now_) == 0) Note(process, Kind::kRevokeCredit, 0);
+}
+
+void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<const PlannedProcess> processes,
+                          const VGpuGoal& goal) {
+  served_ = {.vgpu = &vgpu, .record = &record, .processes = processes, .goal = goal};
+  for (const ProcessResidence& process : vgpu.processes) {
+    served_.room += process.room;
+    served_.resident += process.Movable();
+    served_.wanted += process.wanted;
+  }
+  NoteGoal();
+  if (!state_.mover_ready) {
+    LetAllRun();
+    if (goal.runs) GrantWishes();
+    return;
+  }
+  for (const PlannedProcess& process : processes) {
+    process.record->leaves = false;
+    if (goal.runs) {
+      BeginExchange(process);
+    } else if (!process.now->thawed) {
+      Stop(process);
+    }
+  }
+  Evict(Less(Needed(), goal.target));
+  if (!goal.runs) {
+    for (const PlannedProcess& process : processes) LetRest(process);
+    return;
+  }
+  GrantWishes();
+  Load();
+  LetRun();
+}
+
+void ResidencyPass::NoteGoal() {
+  VGpuRecord& record = *served_.record;
+  const VGpuGoal& goal = served_.goal;
+  const VGpuGoal before = std::exchange(record.goal, goal);
+  if (goal != before) plan_.changed.push_back(goal);
+  // Until the goal is reached it is the same move, however the target changes on the way.
+  const bool begins = goal.runs && (!before.runs || (record.ready && goal.target > before.target));
+  if (begins) record.since = now_;
+  if (begins || !goal.runs) record.ready = false;
+}
+
+// What it would have on the GPU. Memory that must come back takes the place of other memory of the vGPU, if need be;
+// what is on its way in has its room already.
+std::uint64_t ResidencyPass::Needed() const {
+  std::uint64_t needed = served_.resident;
+  if (!served_.goal.runs) return needed;
+  for (const ProcessResidence& process : served_.vgpu->processes)
+    needed += process.wanted + Less(process.recalled, process.moving == Moving::kIn ? process.ordered : 0);
+  return needed;
+}
+
+// While nothing can be moved nobody gains if others stand still.
+void ResidencyPass::LetAllRun() {
+  for (const PlannedProcess& process : served_.processes) {
+    if (process.now->stopped && !process.now->unsafe) Run(process);
+  }
+}
+
+// A process that has all it may have on the GPU, and would rather have other memory there: what it uses least goes out,
+// and then there is room for what it uses most. Host memory for that must be there already: making it takes longer.
+void ResidencyPass::BeginExchange(const PlannedProcess& process) {
+  const ProcessResidence& its = *process.now;
+  ProcessRecord& record = *process.record;
+  if (its.stopped || its.moving != Moving::kNothing || its.wanted > 0 || its.push > 0 || !its.Reachable(now_) ||
+      !its.Active(now_))
+    return;
+  std::uint64_t bytes =
+      std::min({record.exchange.Bytes(its.hot_out, now_), its.Movable(), Less(state_.pool.size, state_.pool.used)});
+  if (served_.vgpu->swap) bytes = std::min(bytes, SwapLeft(state_, *served_.vgpu));
+  record.colder = DownTo(state_.chunk, bytes);
+  if (record.colder == 0) return;
+  record.exchanging = true;
+  record.moved_before = its.moved_for;
+}
+
+// Those without work lose memory first, and of these the largest.
+std::vector<PlannedProcess>& ResidencyPass::Victims() {
+  victims_.assign(served_.processes.begin(), served_.processes.end());
+  std::ranges::sort(victims_, {}, [this](const PlannedProcess& process) {
+    return std::tuple(process.now->Active(now_), UINT64_MAX - process.now->Movable(), process.now->id);
+  });
+  return victims_;
+}
+
+// A process that was stopped just now is expected to come to a stand and to give what it is asked for. One that was
+// stopped before and still does something may take long: another one is asked as well.
+void ResidencyPass::Evict(std::uint64_t excess) {
+  std::uint64_t going = 0;
+  bool asked = false;  // by an operator, or for an exchange
+  for (const PlannedProcess& process : served_.processes) {
+    if (process.now->moving == Moving::kOut) going += process.now->ordered;
+    asked |= process.now->push > 0 || process.record->colder > 0;
+  }
+  excess = Less(excess, going);
+  if (excess == 0 && !asked) return;
+  const std::uint64_t chunk = state_.chunk;
+  std::uint64_t may_go = MaySwap(state_, *served_.vgpu), may_be_pushed = SwapLeft(state_, *served_.vgpu);
+  for (const PlannedProcess& process : Victims()) {
+    const ProcessResidence& its = *process.now;
+    ProcessRecord& record = *process.record;
+    if (its.moving != Moving::kNothing || !its.Reachable(now_)) continue;
+    const std::uint64_t movable = DownTo(chunk, its.Movable());
+    const std::uint64_t pushed = std::min(UpTo(chunk, its.push), movable);
+    const std::uint64_t bytes =
+        std::max({std::min({UpTo(chunk, excess), movable, DownTo(chunk, may_go)}),
+                  std::min(pushed, DownTo(chunk, may_be_pushed)), std::min(record.colder, movable)});
+    if (bytes == 0) {
+      if (its.push > 0) Do(process, Kind::kEndPush, pushed);
+      continue;
+    }
+    record.leaves = true;
+    if (!Stop(process)) {
+      if (!its.still) continue;
+      Do(process, Kind::kMoveOut, bytes);
+      if (bytes < pushed) Do(process, Kind::kEndPush, pushed - bytes);
+      record.colder = 0;
+    }
+    excess = Less(excess, bytes);
+    may_go = Less(may_go, bytes);
+    may_be_pushed = Less(may_be_pushed, bytes);
+  }
+}
+
+void ResidencyPass::GrantWishes() {
+  for (const PlannedProcess& process : served_.processes) {
+    const ProcessResidence& its = *process.now;
+    if (its.wanted == 0 || served_.resident + its.wanted > served_.goal.target) continue;
+    if (its.wanted <= Free()) {
+      Do(process, Kind::kGrant, its.wanted);
+    } else if (its.Granted(now_) > 0 && its.wanted <= Free() + its.credit) {
+      Do(process, Kind::kRevokeCredit);  // it waits for more than that, and nobody else is in its way
+    }
+  }
+}
+
+void ResidencyPass::Load() {
+  if (!served_.vgpu->Active(now_)) return;  // it comes when it is needed
+  const std::uint64_t chunk = state_.chunk;
+  std::uint64_t expected = 0;  // of processes that were stopped just now for that
+  for (const PlannedProcess& process : served_.processes) {
+    const ProcessResidence& its = *process.now;
+    const std::uint64_t out = Less(its.swapped, its.Coming());
+    const bool free_to_move = its.moving == Moving::kNothing || its.moving == Moving::kIn;
+    if (out == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
+    const std::uint64_t lacks = DownTo(chunk, Less(served_.goal.target, served_.resident + served_.wanted + expected));
+    const std::uint64_t bytes = std::min({out, lacks, DownTo(chunk, Less(Free(), expected))});
+    if (bytes == 0 || (bytes < StepOf(state_) && bytes < out && bytes < lacks)) continue;
+    if ((!its.stopped || its.thawed) && Overdue()) {
+      // It goes on without that memory, because it did not come to a stand in time. It is tried again, so seldom that
+      // the process runs at least half of the time.
+      if (now_ - served_.record->tried_at < 2 * kLongestMove) continue;
+      served_.record->tried_at = now_;
+    }
+    if (Stop(process)) {
+      expected += bytes;
+    } else if (its.still) {
+      Do(process, Kind::kMoveIn, bytes);
+    }
+  }
+}
+
+// After this time the processes that can run do, from host memory if need be, and have their turn like everybody.
+bool ResidencyPass::Overdue() const {
+  const VGpuRecord& record = *served_.record;
+  return now_ - std::max({record.since, record.tried_at, state_.last_moved}) > kLongestMove;
+}
+
+// Lets those go on whose memory is where it is to be.
+void ResidencyPass::LetRun() {
+  VGpuRecord& record = *served_.record;
+  const bool overdue = Overdue();
+  bool all = true;
+  for (const PlannedProcess& process : served_.processes) {
+    if (process.now->wanted > 0) all = false;  // its room is still being made: the turn has not begun
+    if (process.now->stopped && GoesOn(process, overdue, all)) Run(process);
+  }
+  if ((!all && !overdue) || !served_.vgpu->Active(now_) || std::exchange(record.ready, true)) return;
+  policy_.Ready(served_.vgpu->id, now_, all ? now_ - record.since : 0,
+                /*typical=*/state_.pool.grew_at <= record.since);
+  told_policy_ = true;
+}
+
+// Whether a stopped process runs from now on. If not, does what is missing; `all` becomes false if the turn of its vGPU
+// has not begun because of that.
+bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& all) {
+  const ProcessResidence& its = *process.now;
+  const bool active = its.Active(now_);
+  const bool more = !overdue && its.swapped > 0 && its.Reachable(now_) &&
+                    Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk;
+  if (its.moving != Moving::kNothing || process.record->leaves || its.push > 0 || more) {
+    all &= !active;
+    LetRest(process);
+    return false;
+  }
+  if (its.swapped > 0 && !active) {  // nobody needs it now
+    LetRest(process);
+    return false;
+  }
+  // A program whose line broke makes its addresses valid by itself.
+  if (its.unsafe || its.may_be_in_file) {
+    if (its.Reachable(now_) && its.still) Do(process, Kind::kSettle);
+    if (its.no_memory_to_settle) LetRest(process);  // its own memory may be what is in the way
+    all = false;
+    return false;
+  }
+  return true;
+}
+
+// It stays stopped. What it has in host memory may go on to the file; the mover knows that already if it moved
+// something out of it.
+//
+// Without a file a process that has rested for a while is not kept frozen, but its addresses are made valid and it is
+// thawed behind its closed gate: one of its threads may be inside the driver, and wait for what the driver itself
+// submits, of which nobody else knows. That ends in host memory.
+void ResidencyPass::LetRest(const PlannedProcess& process) {
+  const ProcessResidence& its = *process.now;
+  ProcessRecord& record = *process.record;
+  if (!its.stopped || its.thawed || its.moving != Moving::kNothing) return;
+  const bool could_be_moved = its.Reachable(now_) && its.still;
+  if (state_.file > 0) {
+    if (!its.may_be_in_file && could_be_moved && its.swapped > 0) Do(process, Kind::kRest);
+    return;
+  }
+  if (record.leaves || its.push > 0 || its.Active(now_)) {
+    record.rests_since = kNever;
+    return;
+  }
+  if (record.rests_since == kNever) record.rests_since = now_;
+  if (now_ - record.rests_since < kRests) return;
+  if (!its.unsafe) {
+    Do(process, Kind::kThaw);
+  } else if (could_be_moved) {
+    Do(process, Kind::kSettle);
+  }
+}
+
+// False: it was stopped before.
+bool ResidencyPass::Stop(const PlannedProcess& process) {
+  if (process.now->stopped && !process.now->thawed) return false;
+  Do(process, Kind::kStop);
+  return true;
+}
+
+void ResidencyPass::Run(const PlannedProcess& process) {
+  ProcessRecord& record = *process.record;
+  if (std::exchange(record.exchanging, false)) record.exchange.Done(process.now->moved_for - record.moved_before, now_);
+  record.colder = 0;
+  Do(process, Kind::kRun);
+}
+
+void ResidencyPass::Do(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
+  const ProcessResidence& its = *process.now;
+  const std::uint64_t promise = served_.vgpu->promise.value_or(0);
+  const std::uint64_t room = its.room, resident = its.Movable(), wanted = its.wanted;
+  claimed_ -= std::max(promise, served_.room);
+  Note(process, kind, bytes);
+  served_.room += its.room - room;
+  served_.resident += its.Movable() - resident;
+  served_.wanted += its.wanted - wanted;
+  claimed_ += std::max(promise, served_.room);
+}
+
+void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
+  plan_.actions.push_back({.kind = kind, .process = process.now->id, .bytes = bytes});
+  if (kind == Kind::kRevokeCredit) return;
+  if (kind == Kind::kStop || kind == Kind::kMoveOut || kind == Kind::kMoveIn || kind == Kind::kRest)
+    process.record->rests_since = kNever;
+  Apply(plan_.actions.back(), now_, state_.file > 0, *process.now);
+}
+
+// Room that the vGPU could be granted now.
+std::uint64_t ResidencyPass::Free() const {
+  const auto& promise = served_.vgpu->promise;
+  return promise ? Less(*promise, served_.room) : Less(state_.capacity, claimed_);
+}
+
+}  // namespace tessera::sched

@@ -1,0 +1,60 @@
+#include "sched/residency/residency_plan.h"
+
+#include <utility>
+
+namespace tessera::sched {
+
+void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence& process) {
+  using enum ResidencyActionKind;
+  switch (action.kind) {
+    case kStop:
+      process.stopped = true;
+      process.thawed = process.still = false;
+      break;
+    case kRun:
+      process.stopped = process.thawed = false;
+      break;
+    case kThaw:
+      process.thawed = true;
+      break;
+    case kMoveOut:
+      process.moving = Moving::kOut;
+      process.ordered += action.bytes;
+      process.push = 0;
+      process.may_be_in_file = file;
+      break;
+    case kMoveIn:
+      process.room += action.bytes;
+      process.moving = Moving::kIn;
+      process.ordered += action.bytes;
+      process.may_be_in_file = false;
+      break;
+    case kSettle:
+      process.moving = Moving::kSettling;
+      process.may_be_in_file = false;
+      break;
+    case kRest:
+      process.moving = Moving::kOut;
+      process.may_be_in_file = true;
+      break;
+    case kGrant:
+      process.room += action.bytes;
+      process.credit += action.bytes;
+      process.wanted = 0;
+      process.granted_at = now;
+      break;
+    case kRevokeCredit:
+      process.room -= std::exchange(process.credit, 0);
+      break;
+    case kDropWish:
+      process.wanted = 0;
+      break;
+    case kEndPush:
+      process.push = 0;
+      break;
+    case kGrowPool:
+      break;
+  }
+}
+
+}  // namespace tessera::sched

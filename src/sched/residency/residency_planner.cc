@@ -1,0 +1,162 @@
+#include "sched/residency/residency_planner.h"
+
+#include <algorithm>
+
+#include "base/size.h"
+#include "sched/residency/pool_growth.h"
+#include "sched/residency/room_admission.h"
+#include "sched/residency/swap_bounds.h"
+
+namespace tessera::sched {
+namespace {
+
+// How often plans are made while somebody waits or has memory out, and how often while a process that is stopped still
+// has something to do on the GPU: nothing tells when it has come to a stand.
+constexpr Nanos kLookWhilePressed = 100 * kMillisecond;
+constexpr Nanos kLookForStill = kMillisecond;
+
+bool Pressed(const ProcessResidence& process, Nanos now) {
+  return process.wanted > 0 || process.Granted(now) > 0 || process.stopped || process.push > 0 ||
+         process.moving != Moving::kNothing || process.swapped > 0;
+}
+
+}  // namespace
+
+const ResidencyPlan& ResidencyPlanner::Plan(const ResidencyState& state, Nanos now) {
+  ++plans_;
+  plan_.actions.clear();
+  plan_.changed.clear();
+  plan_.look_at = kNever;
+  KnowVGpus(state, now);
+  plan_.pressed = std::ranges::any_of(state.vgpus, [&](const VGpuResidence& vgpu) {
+    return std::ranges::any_of(vgpu.processes, [&](const ProcessResidence& process) {
+      return Pressed(process, now) || MustStopOnArrival(process);
+    });
+  });
+  plan_.needs_mover = plan_.pressed ? state.pool.most > 0 : state.MoverMayBeNeeded();
+  if (!plan_.pressed) {
+    PlanPool(state);
+    return plan_;
+  }
+  Copy(state);
+  ResidencyPass pass(state_, policy_, plan_, now);
+  for (const PlannedProcess& process : arrived_) pass.StopOnArrival(process);
+  for (const PlannedProcess& process : processes_) pass.CollectCredit(process);
+  PlanPool(state_);
+  SetGoals(now);
+  Serve(pass, /*runs=*/false);  // these make room for the others
+  Serve(pass, /*runs=*/true);
+  SetNextLook(pass, now);
+  return plan_;
+}
+
+// Tells the policy which vGPUs there are.
+void ResidencyPlanner::KnowVGpus(const ResidencyState& state, Nanos now) {
+  for (const VGpuResidence& vgpu : state.vgpus) {
+    const auto [found, is_new] = vgpu_records_.try_emplace(vgpu.id);
+    VGpuRecord& record = found->second;
+    if (is_new) policy_.Add(vgpu.id, vgpu.weight, vgpu.priority, now);
+    if (!is_new && (record.weight != vgpu.weight || record.priority != vgpu.priority))
+      policy_.Update(vgpu.id, vgpu.weight, vgpu.priority, now);
+    record.weight = vgpu.weight;
+    record.priority = vgpu.priority;
+    record.plan = plans_;
+  }
+  if (vgpu_records_.size() == state.vgpus.size()) return;
+  std::erase_if(vgpu_records_, [&](const auto& entry) {
+    if (entry.second.plan == plans_) return false;
+    policy_.Remove(entry.first, now);
+    return true;
+  });
+}
+
+// A program may come with addresses that are not valid: the mover of an earlier daemon had not settled it.
+bool ResidencyPlanner::MustStopOnArrival(const ProcessResidence& process) const {
+  return process.unsafe && !process.stopped && !process_records_.contains(process.id);
+}
+
+// Copies the state, and finds what is remembered of each process.
+void ResidencyPlanner::Copy(const ResidencyState& state) {
+  state_ = state;
+  vgpus_.clear();
+  processes_.clear();
+  arrived_.clear();
+  for (VGpuResidence& vgpu : state_.vgpus) {
+    vgpus_.push_back({.now = &vgpu, .record = &vgpu_records_.at(vgpu.id), .first = processes_.size()});
+    for (ProcessResidence& process : vgpu.processes) {
+      const bool stops = MustStopOnArrival(process);
+      ProcessRecord& record = process_records_[process.id];
+      record.plan = plans_;
+      processes_.push_back({&process, &record});
+      if (stops) arrived_.push_back(processes_.back());
+    }
+  }
+  if (process_records_.size() > processes_.size())
+    std::erase_if(process_records_, [this](const auto& entry) { return entry.second.plan != plans_; });
+}
+
+void ResidencyPlanner::PlanPool(const ResidencyState& state) {
+  if (!state.mover_ready) return;
+  const std::uint64_t needed = PoolNeeded(state);
+  if (needed > state.pool.wanted) plan_.actions.push_back({.kind = ResidencyActionKind::kGrowPool, .bytes = needed});
+}
+
+// A vGPU with a promise takes no turns: it has what it was promised, and goes on with that. Memory of others that must
+// not go out takes no turns either.
+void ResidencyPlanner::SetGoals(Nanos now) {
+  std::uint64_t taken = 0;
+  facts_.clear();
+  for (PlannedVGpu& planned : vgpus_) {
+    const VGpuResidence& vgpu = *planned.now;
+    const std::uint64_t kept = Kept(state_, vgpu, now);
+    taken += HasForGood(state_, vgpu, now);
+    planned.goal = {.vgpu = vgpu.id, .target = kept, .runs = true};
+    ResidencyFacts fact{.vgpu = vgpu.id, .active = vgpu.Active(now)};
+    if (vgpu.promise) {
+      planned.goal.target = Less(*vgpu.promise, vgpu.Pinned());
+    } else {
+      for (const ProcessResidence& process : vgpu.processes) {
+        fact.demand += process.All() + process.wanted + process.Granted(now);
+        fact.resident += process.Movable();
+      }
+      fact.demand = Less(fact.demand, kept);
+      fact.resident = Less(fact.resident, kept);
+    }
+    facts_.push_back(fact);
+  }
+  const auto decisions = policy_.Observe(facts_, Less(state_.capacity, taken), now);
+  for (std::size_t i = 0; i < vgpus_.size(); ++i) {
+    if (vgpus_[i].now->promise) continue;
+    vgpus_[i].goal.target += decisions[i].target;
+    vgpus_[i].goal.runs = decisions[i].runs;
+  }
+}
+
+void ResidencyPlanner::Serve(ResidencyPass& pass, bool runs) {
+  for (PlannedVGpu& vgpu : vgpus_) {
+    if (vgpu.goal.runs != runs) continue;
+    pass.Serve(*vgpu.now, *vgpu.record, std::span(processes_).subspan(vgpu.first, vgpu.now->processes.size()),
+               vgpu.goal);
+  }
+}
+
+void ResidencyPlanner::SetNextLook(const ResidencyPass& pass, Nanos now) {
+  plan_.look_at = std::min(policy_.NextDeadline(), now + kLookWhilePressed);
+  const bool awaits_still = std::ranges::any_of(processes_, [](const PlannedProcess& process) {
+    return process.now->stopped && !process.now->thawed && !process.now->still;
+  });
+  if (awaits_still) plan_.look_at = now + kLookForStill;
+  if (pass.ToldPolicy()) plan_.look_at = now;
+}
+
+RoomAnswer ResidencyPlanner::Ask(const ResidencyState& state, ProcessId process, std::uint64_t bytes, Nanos now) const {
+  return AnswerRoom(state, process, bytes, plan_.pressed, now);
+}
+
+// While nothing is pressed the policy hears of nothing.
+std::string ResidencyPlanner::Why(const ResidencyState& state) const {
+  if (plan_.pressed) return policy_.Why();
+  return "all that is in use fits: " + FormatSize(state.Used()) + " of " + FormatSize(state.capacity);
+}
+
+}  // namespace tessera::sched

@@ -1,0 +1,34 @@
+// What ResidencyPlanner remembers of vGPUs and processes from one plan to the next.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "sched/residency/exchange.h"
+#include "sched/residency/residency_plan.h"
+
+namespace tessera::sched {
+
+struct ProcessRecord {
+  std::uint64_t plan = 0;  // number of the last plan that saw it
+  Exchange exchange;
+  bool exchanging = false;   // it is stopped so that colder memory of it makes place for hotter
+  std::uint64_t colder = 0;  // what is to go out for that, and was not ordered yet
+  Nanos moved_before = 0;    // its `moved_for` when that began
+  bool leaves = false;       // memory of it is to go: it stays stopped until that has begun. Holds within one plan
+  // Since when it has been stopped without being moved and without anything to do; kNever: it is not so.
+  Nanos rests_since = kNever;
+};
+
+struct VGpuRecord {
+  std::uint64_t plan = 0;
+  std::uint32_t weight = 0;
+  std::uint32_t priority = 0;
+  VGpuGoal goal{.runs = false};
+  Nanos since = 0;     // when the move to that goal began
+  bool ready = false;  // the policy has heard that the goal is reached
+  // When a process was last stopped so that memory comes in, though it ran without that memory for long.
+  Nanos tried_at = -kNever / 2;
+};
+
+}  // namespace tessera::sched

@@ -1,0 +1,19 @@
+// What a program is answered when it asks for room on the GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "sched/residency/residency_plan.h"
+#include "sched/residency/residency_state.h"
+
+namespace tessera::sched {
+
+// The answer to a process that asks for `bytes` of room; 0: for what it must have back, which it can only wait for.
+// `pressed`: others wait or are stopped, so that nobody gets room out of turn. A process that `state` does not know is
+// refused.
+RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId process, std::uint64_t bytes, bool pressed, Nanos now);
+
+// A sentence without a subject, for people: "is more than ...".
+const char* Text(RoomAnswer::Reason reason);
+
+}  // namespace tessera::sched
