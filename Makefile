@@ -40,12 +40,16 @@ build:
 demo: build
 	@$(RELEASE)/bin/tessera demo
 
-# Most tests wait most of their time.
+# Most tests wait most of their time, hence twice as many at a time as there are processors. A test that is skipped
+# without a reason fails, too.
 test:
 	@tools/install_packages.sh build deb test e2e
 	$(call configure,-DTESSERA_TESTS=ON)
 	$(compile)
-	ctest --preset release -j $$((2 * $(JOBS)))
+	@rm -f $(RELEASE)/tests.xml
+	@status=0; \
+	ctest --preset release -j $$((2 * $(JOBS))) --output-junit tests.xml --test-output-size-passed 1000000 || status=1; \
+	tools/check_skips.py --whole $(RELEASE)/tests.xml || status=1; exit $$status
 
 lint:
 	@tools/install_packages.sh build lint

@@ -210,6 +210,18 @@ class TesseraTest(unittest.TestCase):
         for _ in range(mounts(self.run_dir / "fs")):
             subprocess.run([*helper, self.run_dir / "fs"], check=True)
 
+    def build_for_everybody(self):
+        """A copy of the programs and libraries that every user can reach. The build may lie below a folder that only its
+        owner may enter, as home directories are on Debian."""
+        copy = pathlib.Path(tempfile.mkdtemp(prefix="tessera-build-"))
+        self.addCleanup(shutil.rmtree, copy)
+        (copy / "bin").mkdir()
+        for program in ("tessera", "tesserad"):
+            shutil.copy(BIN / program, copy / "bin")
+        shutil.copytree(LIB / "tessera", copy / "lib" / "tessera", symlinks=True)
+        subprocess.run(["chmod", "-R", "a+rX", copy], check=True)
+        return copy
+
     def spawn(self, *command, env=None, **options):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)

@@ -161,11 +161,14 @@ class UserNamespace(SoftGpuTest):
             self.skipTest("users may make no user namespace here")
         group = grp.getgrgid(65534).gr_name
         self.start_daemon(config=f'[api]\ngroup = "{group}"\n')
-        made = self.as_user(self.OWNER, BIN / "tessera", "vgpu", "create", "team-a")
+        build = self.build_for_everybody()
+        lib = build / "lib" / "tessera"
+        made = self.as_user(self.OWNER, build / "bin" / "tessera", "vgpu", "create", "team-a")
         self.assertEqual(made.returncode, 0, made.stderr)
-        preload = {"LD_PRELOAD": str(SHIM), "TESSERA_VGPU": "team-a", "TESSERA_REAL_LIBCUDA": str(SOFT),
-                   "TESSERA_RUN_DIR": str(self.run_dir / "programs")}
-        done = self.as_user(self.OTHER, "unshare", "--map-root-user", "sh", "-c", f"id -u; {TENANT} --kernels 1", **preload)
+        preload = {"LD_PRELOAD": str(lib / SHIM.name), "TESSERA_VGPU": "team-a",
+                   "TESSERA_REAL_LIBCUDA": str(lib / "soft" / SOFT.name), "TESSERA_RUN_DIR": str(self.run_dir / "programs")}
+        done = self.as_user(self.OTHER, "unshare", "--map-root-user", "sh", "-c", f"id -u; {lib / TENANT.name} --kernels 1",
+                            **preload)
         self.assertEqual(done.stdout.splitlines()[0], "0")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(f"vGPU team-a belongs to user {self.OWNER}", done.stderr)

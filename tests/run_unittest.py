@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""run_unittest.py FILE [ARGUMENT...]: runs a Python test file as CTest does.
+
+The file runs as if it were called itself. Its last line is a report for tools/check_skips.py: which tests ran, which of
+them failed and which were skipped and why, in JSON.
+"""
+import functools
+import json
+import pathlib
+import runpy
+import sys
+import unittest
+
+REPORT = "unittest-report: "
+
+
+def name(test):
+    """Class.method, without the module, which is always __main__."""
+    return test.id().removeprefix("__main__.")
+
+
+class Result(unittest.TextTestResult):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.ran = []
+
+    def startTest(self, test):
+        self.ran.append(name(test))
+        super().startTest(test)
+
+    def report(self):
+        failed = {name(getattr(test, "test_case", test)) for test, _ in self.failures + self.errors}
+        failed |= {name(test) for test in self.unexpectedSuccesses}
+        skipped = {name(getattr(test, "test_case", test)): why for test, why in self.skipped}
+        return {"ran": self.ran, "failed": sorted(failed), "skipped": skipped}
+
+
+class Runner(unittest.TextTestRunner):
+    resultclass = Result
+
+    def run(self, test):
+        result = super().run(test)
+        sys.stderr.flush()
+        print(REPORT + json.dumps(result.report()), flush=True)
+        return result
+
+
+if __name__ == "__main__":
+    file = pathlib.Path(sys.argv[1]).resolve()
+    sys.argv[:] = [str(file), *sys.argv[2:]]
+    sys.path[0] = str(file.parent)
+    unittest.main = functools.partial(unittest.main, testRunner=Runner)
+    runpy.run_path(str(file), run_name="__main__")
