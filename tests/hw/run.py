@@ -2,8 +2,8 @@
 """Real programs under Tessera on a real GPU: compatibility, abuse and figures, in one call.
 
 Starts a tesserad of its own in a temporary run directory, and compares each program with a run without Tessera. Prints a
-table last; full logs and results.json go to --out. Needs a dist folder (`make dist`), nvcc for the programs of this
-folder, and PyTorch, transformers, JAX and CuPy for the frameworks; what is missing is skipped. --soft uses the soft GPU.
+table last; full logs and results.json go to --out. Needs a dist folder (`make dist`), nvcc for the programs in
+programs/, and PyTorch, transformers, JAX and CuPy for the frameworks; what is missing is skipped. --soft uses the soft GPU.
 
   tests/hw/run.py --dist dist --out /tmp/hw
   tests/hw/run.py --only figures,programs.oom
@@ -22,9 +22,9 @@ import time
 
 sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 
-from harness import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
-from harness import adopting, boundary, chaos, freezing, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
-from harness import swapping, swap_programs, swap_survival, two_gpus, faces  # noqa: E402,F401  (in order of importance)
+from cases import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
+from cases import adopting, boundary, chaos, freezing, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
+from cases import swapping, swap_programs, swap_survival, two_gpus, faces  # noqa: E402,F401  (in order of importance)
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402

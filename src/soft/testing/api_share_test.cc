@@ -144,7 +144,7 @@ TEST_F(ApiShare, ImportedIsAsGoodAsMade) {
   for (const auto each : {memory, imported}) EXPECT_OK(cuMemRelease(each));
 }
 
-// As with driver 580: tests/hw/reexport.cu.
+// As with driver 580: tests/hw/programs/runtime/reexport.cu.
 TEST_F(ApiShare, ImportedIsNotExported) {
   const auto memory = Make(kShared);
   const UniqueFd file = Export(memory);

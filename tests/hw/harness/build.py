@@ -1,4 +1,4 @@
-"""Builds the programs of this folder, each once, when a check first asks for it."""
+"""Builds the programs of tests/hw/programs, each once, when a check first asks for it."""
 import os
 import pathlib
 import re
@@ -9,6 +9,8 @@ from harness import processes
 from harness.checks import Failed, Skipped
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS = HERE / "programs"
+SHARED = PROGRAMS / "shared"
 SOURCES = HERE.parent.parent / "src"  # whose layouts of the driver's calls the .cpp programs use
 DEFAULT_ARCH = "sm_90"  # Hopper, where there is no GPU to ask
 
@@ -32,6 +34,12 @@ def _cuda_libraries(nvcc):
     return next((p for p in places if (p / "stubs" / "libcuda.so").exists()), places[0])
 
 
+def source_path(name):
+    """Where a source file is: each name is in one folder of programs/ only."""
+    path, = PROGRAMS.glob(f"*/{name}")
+    return path
+
+
 class Builder:
     def __init__(self, folder, on_real_gpu):
         self._folder = pathlib.Path(folder)
@@ -53,9 +61,10 @@ class Builder:
         return target
 
     def all(self):
-        """Every source file of the folder, with the flags that the checks use."""
-        built = [self.program(s.name) for s in sorted([*HERE.glob("*.cc"), *HERE.glob("*.cpp"), *HERE.glob("*.c")])]
-        for source in sorted(HERE.glob("*.cu")):
+        """Every program, with the flags that the checks use."""
+        sources = sorted(path for ending in ("cc", "cpp", "c") for path in PROGRAMS.glob(f"*/*.{ending}"))
+        built = [self.program(source.name) for source in sources]
+        for source in sorted(PROGRAMS.glob("*/*.cu")):
             built += [self.program(source.name, f"-cudart={kind}") for kind in ("static", "shared")]
         built.append(self.program("threads.cu", "-cudart=shared", "--default-stream=per-thread"))
         return built
@@ -80,22 +89,23 @@ class Builder:
     def _ptx(self, target):
         # The oldest target that nvcc 13 has: the driver, like the soft GPU, compiles it for what it is.
         half = target.with_suffix(".new")
-        self._run([self._need_nvcc(), "-x", "cu", "-ptx", "-arch=compute_75", "-o", half, HERE / "kernels.cuh"])
+        self._run([self._need_nvcc(), "-x", "cu", "-ptx", "-arch=compute_75", "-o", half, SHARED / "kernels.cuh"])
         half.rename(target)
 
     def _compile(self, target, source, flags):
         half = target.with_suffix(".new")
+        path = source_path(source)
         if source.endswith(".c"):
-            self._run([shutil.which("cc") or "gcc", "-O2", "-pthread", "-o", half, HERE / source, "-ldl"])
+            self._run([shutil.which("cc") or "gcc", "-O2", "-pthread", f"-I{SHARED}", "-o", half, path, "-ldl"])
         elif source.endswith(".cpp"):
             # Exports its symbols, so that it may stand in front of the C library's.
             toolkit = self._need_nvcc().resolve().parent.parent / "include"
-            self._run([shutil.which("c++") or "g++", "-O2", "-std=c++20", "-pthread", "-rdynamic", f"-I{SOURCES}",
-                       f"-I{toolkit}", *flags, "-o", half, HERE / source, "-ldl"])
+            self._run([shutil.which("c++") or "g++", "-O2", "-std=c++20", "-pthread", "-rdynamic", f"-I{SHARED}",
+                       f"-I{SOURCES}", f"-I{toolkit}", *flags, "-o", half, path, "-ldl"])
         else:
             nvcc = self._need_nvcc()
             lib = _cuda_libraries(nvcc)
             kind = ["-cudart=none"] if source.endswith(".cc") else [f"-arch={self._arch}"]
-            self._run([nvcc, "-O2", "-std=c++17", *kind, *flags, "-o", half, HERE / source, f"-L{lib}/stubs", "-lcuda",
-                       "-Xlinker", f"-rpath={lib}"])
+            self._run([nvcc, "-O2", "-std=c++17", f"-I{SHARED}", *kind, *flags, "-o", half, path, f"-L{lib}/stubs",
+                       "-lcuda", "-Xlinker", f"-rpath={lib}"])
         half.rename(target)

@@ -2,16 +2,11 @@
 // memory and back. Prints "checkpoint OUT IN", seconds; status 77 where the driver has no such thing.
 #include <cuda.h>
 #include <dlfcn.h>
-#include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
 
-static double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
+#include "clock.h"
 
 static void* Find(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -7,12 +7,7 @@
 int main(int argc, char** argv) {
   const double kernel_us = argc > 1 ? std::atof(argv[1]) : 500;
   const unsigned steps = argc > 2 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 0;
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  UseDevice();
   Stepper stepper(1);
   if (steps != 0)
     stepper.SetSteps(steps);

@@ -1,8 +1,8 @@
 """Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
-from harness import frameworks
+from cases import frameworks
 from harness.bench import GIB, MIB, compare, last_words, must_succeed
 from harness.checks import Skipped, expect
-from harness.figures import torch_ratios
+from cases.figures import torch_ratios
 from harness.steering import Worker
 from harness.swap_ground import Evictor, Large, copies, evict, load, pool_stands, quiet, swap
 from harness.timeline import GB

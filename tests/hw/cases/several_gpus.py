@@ -3,7 +3,7 @@ import sys
 
 from harness.bench import compare, last_words
 from harness.checks import Skipped, expect
-from harness.frameworks import FOLDER, need
+from cases.frameworks import FOLDER, need
 from harness.steering import HIGH, LOW, inside, steer, ticker
 
 HELD = 4 << 30  # bytes

@@ -2,15 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <ctime>
 
+#include "clock.h"
 #include "driver.h"
-
-inline double NowUs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
-}
+#include "stepped.h"
 
 class Stepper {
  public:
@@ -53,15 +48,8 @@ class Stepper {
     Wait();
     std::vector<uint32_t> host(words_);
     CU(cuMemcpyDtoH(host.data(), state_, Bytes()));
-    // x -> a x + c, as often as all launches stepped, by squaring.
-    uint32_t a = 1, c = 0, step_a = 1664525u, step_c = 1013904223u;
-    for (unsigned long long n = launches_ * steps_; n != 0; n >>= 1) {
-      if (n & 1) a = step_a * a, c = step_a * c + step_c;
-      step_c = step_a * step_c + step_c;
-      step_a *= step_a;
-    }
     for (size_t i = 0; i < words_; ++i) {
-      if (host[i] != a * static_cast<uint32_t>(i) + c) return false;
+      if (host[i] != Stepped(static_cast<uint32_t>(i), launches_ * steps_)) return false;
     }
     return true;
   }

@@ -128,12 +128,7 @@ int main(int argc, char** argv) {
   const uint64_t block = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : kGiB;
   const uint64_t stride = argc > 3 ? std::strtoull(argv[3], nullptr, 0) : 1;
   const double begin = Now();
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  const CUdevice device = UseDevice();
   Memory memory(bytes, block, stride);
   std::printf("ready %d %.6f\n", getpid(), Now() - begin);
   char line[256];

@@ -92,12 +92,7 @@ class Kinds {
 int main(int argc, char** argv) {
   const size_t bytes = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 64 * kMiB;
   const uint64_t words = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 8192;
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  UseDevice();
   Kinds kinds(bytes, words);
   const unsigned long long sum = kinds.Round();
   std::printf("sum %016llx\n", sum);

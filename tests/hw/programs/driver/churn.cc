@@ -17,12 +17,7 @@ static uint32_t Expected(uint32_t i, uint32_t seed) {
 int main(int argc, char** argv) {
   const size_t most = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 64 * kMiB;
   uint32_t random = argc > 2 ? static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10)) : 1;
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  UseDevice();
   Kernels kernels;
   TakeOrders(0);
   unsigned long long wrong = 0;

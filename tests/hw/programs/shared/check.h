@@ -1,4 +1,4 @@
-// What every program in this folder uses. Its standard output must be the same with and without Tessera, except for
+// For every program of CUDA here. Its standard output must be the same with and without Tessera, except for
 // lines that start with "# ": they hold what depends on the vGPU, as "# name value", for run.py to judge.
 #pragma once
 

@@ -13,6 +13,28 @@ inline std::string BesideMe(const char* file) {
   return folder.substr(0, folder.rfind('/') + 1) + file;
 }
 
+// Starts the driver and makes the primary context of a GPU current.
+inline CUdevice UseDevice(int number = 0) {
+  CUdevice device;
+  CUcontext context;
+  CU(cuInit(0));
+  CU(cuDeviceGet(&device, number));
+  CU(cuDevicePrimaryCtxRetain(&context, device));
+  CU(cuCtxSetCurrent(context));
+  return device;
+}
+
+// A context of its own, which becomes current.
+inline CUcontext CreateContext(CUdevice device) {
+  CUcontext context;
+#if CUDA_VERSION >= 13000
+  CU(cuCtxCreate(&context, nullptr, 0, device));
+#else
+  CU(cuCtxCreate(&context, 0, device));
+#endif
+  return context;
+}
+
 // The kernels of kernels.cuh in the current context.
 struct Kernels {
   Kernels() {

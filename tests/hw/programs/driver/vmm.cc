@@ -12,12 +12,7 @@ static CUmemGenericAllocationHandle Create(const CUmemAllocationProp& prop) {
 }
 
 int main() {
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  const CUdevice device = UseDevice();
   Kernels kernels;
 
   CUmemAllocationProp prop = {};

@@ -1,13 +1,15 @@
 /* Vulkan without headers or a loader at link time, which Tessera's shim does not see:
- *   vulkan_limit limit MOST_BYTES  device-local memory until some is refused: "got BYTES", "refused RESULT" (0: it had
- * all it wanted); held until a line on standard input, then freed and had again: "again BYTES" vulkan_limit busy STEPS
- * compute dispatches that step words so often, one after the other; ordered about as orders.h says, one count is one
- * dispatch Ends with 77 where there is no Vulkan on a GPU; VULKAN_LIMIT_ON_CPU=1 lets it take a device on the CPU. */
+ *   vulkan_limit limit MOST_BYTES  takes device-local memory until some is refused: "got BYTES", "refused RESULT" (0:
+ *     it had all it wanted); holds it until a line on standard input, then frees it and takes it again: "again BYTES"
+ *   vulkan_limit busy STEPS  compute dispatches that step words so often, one after the other; ordered about as
+ *     orders.h says, one count is one dispatch
+ * Ends with 77 where there is no Vulkan on a GPU; VULKAN_LIMIT_ON_CPU=1 lets it take a device on the CPU. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
 #include "orders.h"
 #include "step_spirv.h"
+#include "stepped.h"
 #include "vulkan_abi.h"
 
 enum { kMiB = 1 << 20, kMostPieces = 4000, kThreads = 128, kGroups = 32, kWords = kThreads * kGroups };
@@ -129,17 +131,6 @@ static int Limit(uint64_t most) {
   const uint64_t again = Take(most, &refused);
   printf("again %llu\nworks\n", (unsigned long long)again);
   return again == 0;
-}
-
-/* What so many steps make of a word. */
-static uint32_t Stepped(uint32_t word, unsigned long long steps) {
-  uint32_t a = 1664525u, c = 1013904223u;
-  for (; steps != 0; steps >>= 1) {
-    if (steps & 1) word = word * a + c;
-    c = a * c + c;
-    a *= a;
-  }
-  return word;
 }
 
 /* A buffer of zeros that the host sees. */
@@ -282,15 +273,7 @@ static int Busy(uint32_t steps) {
     Check(VK("vkResetFences", int32_t, VkDevice, uint32_t, const VkFence*)(device, 1, &fence), "vkResetFences");
     CountWork(1);
   }
-  int right = 1;
-  for (int i = 0; i < kWords; ++i) right = right && words[i] == Stepped(0, WorkDone() * steps);
-  return ReportDone(right);
+  return ReportDone(AllStepped(words, kWords, WorkDone() * steps));
 }
 
-int main(int argc, char** argv) {
-  if (argc < 3) return 2;
-  Open();
-  if (strcmp(argv[1], "limit") == 0) return Limit(strtoull(argv[2], NULL, 10));
-  if (strcmp(argv[1], "busy") == 0) return Busy((uint32_t)strtoul(argv[2], NULL, 10));
-  return 2;
-}
+int main(int argc, char** argv) { return LimitOrBusy(argc, argv, Open, Limit, Busy); }

@@ -1,16 +1,10 @@
 // What a call of the resource manager costs, in ns: "ioctl_cost COUNT". A control that does nothing but answer, and a
 // client made and freed again; median and p99 of each, as "# name value".
 #include <algorithm>
-#include <ctime>
 #include <vector>
 
+#include "clock.h"
 #include "rm.h"
-
-static double NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1e9 + now.tv_nsec;
-}
 
 template <typename Call>
 void Measure(const char* name, int count, Call call) {

@@ -21,12 +21,7 @@ int main() {
   bool right = true;
   TakeOrders(0);
   while (!OrderedToEnd()) {
-    CUcontext context;
-#if CUDA_VERSION >= 13000
-    CU(cuCtxCreate(&context, nullptr, 0, device));
-#else
-    CU(cuCtxCreate(&context, 0, device));
-#endif
+    const CUcontext context = CreateContext(device);
     const unsigned long long sum = Work();
     if (first == 0) first = sum;
     right = right && sum == first;

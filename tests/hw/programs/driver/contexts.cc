@@ -1,16 +1,6 @@
 // Several contexts on one GPU: each has its own modules and memory, and what it held goes with it.
 #include "driver.h"
 
-static CUcontext Create(CUdevice device) {
-  CUcontext context;
-#if CUDA_VERSION >= 13000
-  CU(cuCtxCreate(&context, nullptr, 0, device));
-#else
-  CU(cuCtxCreate(&context, 0, device));
-#endif
-  return context;
-}
-
 // Work in the current context; the memory is left to the context.
 static unsigned long long Work(uint32_t seed) {
   Kernels kernels;
@@ -23,16 +13,13 @@ static unsigned long long Work(uint32_t seed) {
 }
 
 int main() {
-  CUdevice device;
+  const CUdevice device = UseDevice();
   CUcontext primary;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&primary, device));
-  CU(cuCtxSetCurrent(primary));
+  CU(cuCtxGetCurrent(&primary));
   std::printf("primary %016llx\n", Work(1));
   const size_t free_before = FreeBytes();
 
-  CUcontext a = Create(device), b = Create(device);  // each becomes current
+  CUcontext a = CreateContext(device), b = CreateContext(device);  // each becomes current
   std::printf("b %016llx\n", Work(2));
   CU(cuCtxPushCurrent(a));
   std::printf("a %016llx\n", Work(3));
@@ -48,7 +35,7 @@ int main() {
   CU(cuCtxSetCurrent(primary));
 
   for (uint32_t i = 0; i < 6; ++i) {
-    CUcontext passing = Create(device);
+    CUcontext passing = CreateContext(device);
     std::printf("passing %016llx\n", Work(10 + i));
     CU(cuCtxDestroy(passing));
   }

@@ -2,16 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <ctime>
 
 #include "check.h"
-
-// Seconds of CLOCK_MONOTONIC.
-inline double Now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
+#include "clock.h"
 
 // Prints "copies OUT IN BOTH": pinned copies of so many bytes to the host, to the device, both at once; bytes a second,
 // the best of three.

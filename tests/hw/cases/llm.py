@@ -4,10 +4,10 @@ import re
 import sys
 import time
 
-from harness import mps
+from cases import mps
 from harness.build import HERE
 from harness.checks import Failed, Skipped, expect
-from harness.figures import torch_ratios
+from cases.figures import torch_ratios
 from harness.steering import steer
 
 FOLDER = HERE / "frameworks"

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,4 +58,13 @@ static inline int ReportDone(int right) {
   printf("done %llu %s\n", WorkDone(), right ? "right" : "WRONG");
   fflush(stdout);
   return right ? 0 : 1;
+}
+
+/* main of a program that is called with "limit MOST_BYTES" or "busy STEPS": `open` first, then what was asked for. */
+static inline int LimitOrBusy(int argc, char** argv, void (*open)(void), int (*limit)(size_t), int (*busy)(uint32_t)) {
+  if (argc < 3) return 2;
+  open();
+  if (strcmp(argv[1], "limit") == 0) return limit(strtoull(argv[2], NULL, 10));
+  if (strcmp(argv[1], "busy") == 0) return busy((uint32_t)strtoul(argv[2], NULL, 10));
+  return 2;
 }

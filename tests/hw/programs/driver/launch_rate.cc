@@ -3,17 +3,11 @@
 //              median over the batches of the time per call
 //   wakes N    N single launches, each after 20 ms without work (when a vGPU's token is given back): median and p99
 #include <algorithm>
-#include <ctime>
 
+#include "clock.h"
 #include "driver.h"
 
 constexpr int kBatch = 256;
-
-static double NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1e9 + now.tv_nsec;
-}
 
 struct Launcher {
   CUfunction empty;
@@ -41,12 +35,7 @@ struct Launcher {
 };
 
 int main() {
-  CUdevice device;
-  CUcontext context;
-  CU(cuInit(0));
-  CU(cuDeviceGet(&device, 0));
-  CU(cuDevicePrimaryCtxRetain(&context, device));
-  CU(cuCtxSetCurrent(context));
+  UseDevice();
   Kernels kernels;
   Launcher launcher = {kernels.empty, nullptr};
   CU(cuStreamCreate(&launcher.stream, CU_STREAM_NON_BLOCKING));

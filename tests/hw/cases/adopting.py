@@ -2,7 +2,7 @@
 import json
 import time
 
-from harness.boundary import opencl_environment, vulkan_environment
+from cases.boundary import opencl_environment, vulkan_environment
 from harness.checks import expect
 from harness.steering import HIGH, LOW, inside, latencies, latency, native, percentile, steer, ticker
 
