@@ -24,11 +24,14 @@ PARTS = {
     "tenant": {"base", "cuda"},
     "server": {"base", "cuda", "wire", "sched", "soft", "channel", "guard"},
     "face": {"base", "server", "wire"},
-    "cli": {"base", "cuda", "wire", "guard"},
+    "client": {"base"},
+    "cdi": {"base"},
+    "cli": {"base", "wire", "guard", "client", "cdi"},
 }
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
+    "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "gate", "supervisor", "watch"],

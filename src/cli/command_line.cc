@@ -1,10 +1,10 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "cli/nearest.h"
 #include "cli/reference/reference.h"
+#include "cli/terminal/output.h"
 
 namespace tessera::cli {
 namespace {
@@ -31,8 +31,6 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
 }
 
 }  // namespace
-
-void PrintError(const Error& error) { std::fprintf(stderr, "tessera: %s\n", error.Text().c_str()); }
 
 std::size_t ProgramBegin(const CLI::App& command, const std::vector<std::string>& words, std::size_t begin) {
   std::size_t i = begin;

@@ -1,4 +1,4 @@
-// How a command is chosen, refused or run. What commands there are is in commands.cc.
+// How a command is chosen, refused or run. The commands are in commands.h.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/common.h"
+#include "cli/launch/common.h"
 
 namespace tessera::cli {
 
@@ -55,8 +55,5 @@ void AddCommands(CommandLine& line);
 // The index in `words`, from `begin` on, of the first that is neither an option of `command` nor the value of one:
 // where the program begins in "run --memory 2G python --help". words.size() if there is none.
 std::size_t ProgramBegin(const CLI::App& command, const std::vector<std::string>& words, std::size_t begin);
-
-// One line on stderr: "tessera: what: why; what to do".
-void PrintError(const Error& error);
 
 }  // namespace tessera::cli

@@ -11,10 +11,13 @@
 #include "cli/demo/demo_cast.h"
 #include "cli/demo/demo_memory.h"
 #include "cli/demo/demo_view.h"
-#include "cli/json_fields.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::IntegerField;
+using client::Json;
+
 namespace {
 
 // A part in the play. Memory in units that fit any GPU (UnitBytes).

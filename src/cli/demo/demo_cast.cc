@@ -6,9 +6,11 @@
 
 #include <algorithm>
 
-#include "cli/json_fields.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::Json;
+
 namespace {
 
 constexpr Nanos kFinishLimit = 20 * kSecond;

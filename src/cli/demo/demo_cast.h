@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "cli/demo/demo_stage.h"
 #include "cli/demo/demo_tenant.h"
-#include "cli/json.h"
+#include "client/json.h"
 
 namespace tessera::cli {
 
@@ -18,15 +18,15 @@ class DemoCast {
   explicit DemoCast(const DemoStage& stage) : stage_(stage) {}
 
   // Makes the vGPU `name` with `settings` (fields of the API). While there is one, the stage's daemon stays.
-  Result<void> Make(const std::string& name, Json settings);
+  Result<void> Make(const std::string& name, client::Json settings);
   // Starts a tenant with `arguments` in the vGPU `name`. Both are there until Dismiss.
   Result<DemoTenant*> Enter(const std::string& name, const std::vector<std::string>& arguments);
   // Starts a tenant beside Tessera: on the GPU as it is. It may end as it likes.
   Result<DemoTenant*> EnterWithoutTessera(const std::string& name, const std::vector<std::string>& arguments);
   // Changes a vGPU, also while its tenant runs.
-  Result<void> Set(const std::string& name, const Json& settings) const;
+  Result<void> Set(const std::string& name, const client::Json& settings) const;
   // What the daemon says about a vGPU.
-  Result<Json> Ask(const std::string& name) const;
+  Result<client::Json> Ask(const std::string& name) const;
 
   // Listens to the tenants until `until()` holds, asking again whenever one said something and at least every 50 ms.
   // EINTR when the user wants to stop, EIO when a tenant ended before its time, ETIMEDOUT after `limit`.

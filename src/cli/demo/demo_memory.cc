@@ -6,10 +6,14 @@
 
 #include "base/size.h"
 #include "cli/demo/demo_cast.h"
-#include "cli/json_fields.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::Field;
+using client::IntegerField;
+using client::Json;
+
 namespace {
 
 constexpr std::array<const char*, 2> kNames = {"first", "second"};

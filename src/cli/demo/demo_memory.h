@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/common.h"
 #include "cli/demo/demo_view.h"
-#include "cli/json.h"
+#include "cli/launch/common.h"
+#include "client/json.h"
 
 namespace tessera::cli {
 
@@ -34,9 +34,9 @@ Result<MemoryAct> PlayMemory(Common common, DemoView& view);
 
 // Host memory for two programs that want so much each of `gpu`, one of GET /v1/gpus: all that the GPU does not hold of
 // that, of their contexts and the mover's, and some to move with. Bytes.
-std::uint64_t HostMemoryNeeded(const Json& gpu, std::uint64_t wanted);
+std::uint64_t HostMemoryNeeded(const client::Json& gpu, std::uint64_t wanted);
 
-Json JsonOf(const MemoryAct& act);
+client::Json JsonOf(const MemoryAct& act);
 void PrintAct(const MemoryAct& act);
 
 }  // namespace tessera::cli

@@ -7,6 +7,8 @@
 #include "base/size.h"
 
 namespace tessera::cli {
+using client::Json;
+
 namespace {
 
 TEST(HostMemoryNeeded, IsWhatTheGpuDoesNotHold) {

@@ -10,11 +10,16 @@
 #include <fstream>
 
 #include "base/unique_fd.h"
-#include "cli/daemon.h"
-#include "cli/json_fields.h"
-#include "cli/nvml.h"
+#include "cli/doctor/nvml.h"
+#include "cli/launch/daemon.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::TextField;
+
 namespace {
 
 constexpr int kFarewellMilliseconds = 5000;

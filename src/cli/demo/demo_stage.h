@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/api_client.h"
-#include "cli/common.h"
-#include "cli/environment.h"
+#include "cli/launch/common.h"
+#include "cli/launch/environment.h"
+#include "client/api_client.h"
 
 namespace tessera::cli {
 
@@ -19,7 +19,7 @@ class DemoStage {
   DemoStage& operator=(DemoStage&&) = delete;
   ~DemoStage();
 
-  ApiClient client() const { return ApiClient(common_.run_dir); }
+  client::ApiClient client() const { return client::ApiClient(common_.run_dir); }
   // For a program in the vGPU `name`.
   ProgramPlace PlaceIn(const std::string& name) const;
   // For a program that has nothing to do with Tessera: the GPU as it is.

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
-#include "cli/json_fields.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::BoolField;
+using client::IntegerField;
+using client::Json;
+using client::TextField;
+
 namespace {
 
 // Kernels completed at `time_us`, on a straight line between the samples around it; `samples` must reach that far.

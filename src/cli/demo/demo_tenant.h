@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/child.h"
+#include "cli/launch/child.h"
 
 namespace tessera::cli {
 

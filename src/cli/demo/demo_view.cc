@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "base/size.h"
-#include "cli/output.h"
-#include "cli/table.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/table.h"
 
 namespace tessera::cli {
 namespace {

@@ -7,10 +7,12 @@
 
 #include "cli/doctor/doctor_checks.h"
 #include "cli/doctor/doctor_steering.h"
-#include "cli/json_fields.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli {
+using client::Json;
+
 namespace {
 
 struct Label {

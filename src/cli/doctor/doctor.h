@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/common.h"
+#include "cli/launch/common.h"
 
 namespace tessera::cli {
 

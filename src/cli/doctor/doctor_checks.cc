@@ -9,12 +9,14 @@
 
 #include "base/run_dir.h"
 #include "base/size.h"
-#include "cli/child.h"
-#include "cli/daemon.h"
-#include "cli/environment.h"
-#include "cli/nvml.h"
+#include "cli/doctor/nvml.h"
+#include "cli/launch/child.h"
+#include "cli/launch/daemon.h"
+#include "cli/launch/environment.h"
 
 namespace tessera::cli {
+using client::ApiClient;
+
 namespace {
 
 using std::filesystem::path;

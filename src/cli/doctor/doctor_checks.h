@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/common.h"
 #include "cli/doctor/doctor.h"
+#include "cli/launch/common.h"
 
 namespace tessera::cli {
 

@@ -6,14 +6,21 @@
 
 #include <algorithm>
 
-#include "cli/api_client.h"
-#include "cli/child.h"
-#include "cli/installation.h"
-#include "cli/json_fields.h"
-#include "cli/output.h"
+#include "base/installation.h"
+#include "cli/launch/child.h"
+#include "cli/terminal/output.h"
+#include "client/api_client.h"
+#include "client/json_fields.h"
 #include "guard/supervisor/filter.h"
 
 namespace tessera::cli {
+using client::ApiClient;
+using client::BoolField;
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::TextField;
+
 namespace {
 
 // As the daemon calls them.

@@ -6,9 +6,9 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "cli/common.h"
 #include "cli/doctor/doctor.h"
-#include "cli/json.h"
+#include "cli/launch/common.h"
+#include "client/json.h"
 
 namespace tessera::cli {
 
@@ -21,7 +21,7 @@ void CheckSteering(std::vector<Finding>& findings, const Common& common, bool da
 void CheckEnforcement(std::vector<Finding>& findings);
 
 // What the daemon found, as in GET /v1/doctor. What does not work is a warning: programs run without it.
-std::vector<Finding> SteeringFindings(const Json& answer);
+std::vector<Finding> SteeringFindings(const client::Json& answer);
 
 // Tries in a child process whether a program can be put behind the kernel gate. `install_filter` is
 // guard::InstallFilter, but for tests.

@@ -11,6 +11,8 @@
 #include "cli/doctor/doctor_steering.h"
 
 namespace tessera::cli {
+using client::Json;
+
 namespace {
 
 using testing::HasSubstr;

@@ -11,12 +11,14 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cli/api_client.h"
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "cli/top/top_daemon.h"
 #include "cli/top/top_terminal.h"
+#include "client/api_client.h"
 
 namespace tessera::cli {
+using client::ApiClient;
+using client::Json;
 namespace top {
 namespace {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "cli/common.h"
+#include "cli/launch/common.h"
 
 namespace tessera::cli {
 

@@ -6,9 +6,12 @@
 #include <chrono>
 #include <iterator>
 
-#include "cli/json_fields.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli::top {
+using client::ApiClient;
+using client::Field;
+using client::Json;
 
 Result<Json> Ask(const ApiClient& client) {
   using std::chrono::duration_cast, std::chrono::microseconds, std::chrono::system_clock;
@@ -31,59 +34,67 @@ Daemon::Daemon(const std::string& run_dir, Nanos delay)
       stop_fd_(eventfd(0, EFD_CLOEXEC)),
       news_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       client_(run_dir, stop_fd_.Get()),
-      asking_([this](std::stop_token stop) { AskAgainAndAgain(std::move(stop)); }),
-      working_([this](std::stop_token stop) { WorkOff(std::move(stop)); }) {}
+      asking_([this] { AskAgainAndAgain(); }),
+      working_([this] { WorkOff(); }) {}
 
 Daemon::~Daemon() {
-  asking_.request_stop();
-  working_.request_stop();
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.NotifyAll();
   eventfd_write(stop_fd_.Get(), 1);
+  asking_.join();
+  working_.join();
 }
 
 void Daemon::Do(Order order) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   orders_.push_back(std::move(order));
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Daemon::News Daemon::Take() {
   eventfd_t count = 0;
   eventfd_read(news_fd_.Get(), &count);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(news_, {});
 }
 
 void Daemon::Tell() const { eventfd_write(news_fd_.Get(), 1); }
 
-void Daemon::AskAgainAndAgain(std::stop_token stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
+void Daemon::AskAgainAndAgain() {
+  MutexLock lock(mutex_);
+  while (!stopping_) {
     auto done = std::exchange(done_, {});
-    lock.unlock();
+    lock.Unlock();
+    const auto next = std::chrono::steady_clock::now() + std::chrono::nanoseconds(delay_);
     const Nanos begin = MonotonicNow();
     auto answer = Ask(client_);
-    lock.lock();
+    lock.Lock();
     news_.at = begin;
     news_.answer = std::move(answer);
     std::ranges::move(done, std::back_inserter(news_.done));
     Tell();
-    const std::chrono::nanoseconds left(begin + delay_ - MonotonicNow());
-    changed_.wait_for(lock, stop, left, [this] { return !done_.empty(); });
+    while (!stopping_ && done_.empty() && changed_.WaitUntil(mutex_, next)) {
+    }
   }
 }
 
-void Daemon::WorkOff(std::stop_token stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return !orders_.empty(); })) {
+void Daemon::WorkOff() {
+  MutexLock lock(mutex_);
+  for (;;) {
+    while (!stopping_ && orders_.empty()) changed_.Wait(mutex_);
+    if (orders_.empty()) return;
     const Order order = std::move(orders_.front());
     orders_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     auto answer =
         order.method == "PATCH" ? client_.Patch(order.path, order.body) : client_.Post(order.path, order.body);
-    lock.lock();
+    lock.Lock();
     done_.emplace_back(order, std::move(answer));
-    changed_.notify_all();
-    if (stop.stop_requested()) return;
+    changed_.NotifyAll();
+    if (stopping_) return;
   }
 }
 

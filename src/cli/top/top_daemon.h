@@ -1,8 +1,6 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -11,55 +9,58 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "cli/api_client.h"
-#include "cli/json.h"
 #include "cli/top/top_session.h"
+#include "client/api_client.h"
+#include "client/json.h"
 
 namespace tessera::cli::top {
 
 // {"time_us", "gpus", "vgpus", "processes"}: all that the daemon tells, and when (wall clock).
-Result<Json> Ask(const ApiClient& client);
+Result<client::Json> Ask(const client::ApiClient& client);
 
-// Asks the daemon again and again and brings it orders, in two threads, so that neither keys nor figures wait for an
-// order that takes long, nor anything for a daemon that hangs. Used by one thread.
+// Polls the daemon and sends it orders, in two threads, so that neither keys nor figures wait for a slow order, and
+// nothing waits for a daemon that hangs. Used by one thread.
 class Daemon {
  public:
   Daemon(const std::string& run_dir, Nanos delay);
-  ~Daemon();  // leaves what is under way, within ApiClient::kStopSeconds
+  ~Daemon();  // cancels requests that are under way, within ApiClient::kStopSeconds
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // One after the other. Each is followed by a question, so that whoever is told that it is done sees it done.
+  // Orders are carried out one after the other. Each is followed by a question, so that its effect is visible when News
+  // says that it is done.
   void Do(Order order);
 
   struct News {
-    std::optional<Result<Json>> answer;                // the newest
-    Nanos at = 0;                                      // when it was asked for
-    std::vector<std::pair<Order, Result<Json>>> done;  // before that
+    std::optional<Result<client::Json>> answer;                // the newest
+    Nanos at = 0;                                              // when it was asked for
+    std::vector<std::pair<Order, Result<client::Json>>> done;  // before that
   };
-  // What came since the last call.
+  // The news since the last call.
   News Take();
-  // Can be read when there are news.
+  // Readable when there are news.
   int news_fd() const { return news_fd_.Get(); }
 
  private:
-  void AskAgainAndAgain(std::stop_token stop);
-  void WorkOff(std::stop_token stop);
+  void AskAgainAndAgain();
+  void WorkOff();
   void Tell() const;
 
   const Nanos delay_;
   const UniqueFd stop_fd_, news_fd_;
-  const ApiClient client_;
+  const client::ApiClient client_;
 
-  std::mutex mutex_;  // guards the rest
-  std::condition_variable_any changed_;
-  std::deque<Order> orders_;
-  std::vector<std::pair<Order, Result<Json>>> done_;  // since it was last asked
-  News news_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::deque<Order> orders_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<std::pair<Order, Result<client::Json>>> done_ TESSERA_GUARDED_BY(mutex_);  // since the last question
+  News news_ TESSERA_GUARDED_BY(mutex_);
 
-  std::jthread asking_, working_;  // last, so that they end first
+  std::thread asking_, working_;
 };
 
 }  // namespace tessera::cli::top

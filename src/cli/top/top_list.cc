@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "cli/top/top_columns.h"
 #include "cli/top/top_draw.h"
 

@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "cli/json_fields.h"
-#include "cli/settings_options.h"
+#include "cli/vgpu/settings_options.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli::top {
+using client::Field;
+using client::IntegerField;
+using client::Json;
+
 namespace {
 
 std::string PathOf(const Subject& subject) {

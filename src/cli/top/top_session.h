@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/json.h"
 #include "cli/top/top_model.h"
+#include "client/json.h"
 
 namespace tessera::cli::top {
 
@@ -23,7 +23,7 @@ struct Key {
 struct Order {
   std::string method;  // POST or PATCH
   std::string path;
-  Json body;
+  client::Json body;
   std::string done;     // what is said when it is done
   std::string renices;  // the vGPU whose priority it changes, if any
 };
@@ -37,7 +37,7 @@ class Session {
   // What it asks of the daemon, if anything.
   std::optional<Order> Press(const Key& key);
   // What became of that. What was asked for later is to be taken before.
-  void Done(const Order& order, const Result<Json>& answer);
+  void Done(const Order& order, const Result<client::Json>& answer);
   // The daemon's figures, or why there are none.
   void Take(Snapshot snapshot);
   void Lost(const Error& error);

@@ -6,6 +6,8 @@
 #include "cli/top/top_screen.h"
 
 namespace tessera::cli::top {
+using client::Json;
+
 namespace {
 
 class SessionTest : public testing::Test {

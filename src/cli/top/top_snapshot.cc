@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/json_fields.h"
+#include "client/json_fields.h"
 
 namespace tessera::cli::top {
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::NumberField;
+using client::TextField;
+
 namespace {
 
 int Whole(const Json& object, const char* name) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/json.h"
+#include "client/json.h"
 
 namespace tessera::cli::top {
 
@@ -58,6 +58,6 @@ struct Snapshot {
 };
 
 // Of {"time_us", "gpus", "vgpus", "processes"}, as --json prints it; `at` is when it was asked for.
-Snapshot Read(const Json& answers, Nanos at);
+Snapshot Read(const client::Json& answers, Nanos at);
 
 }  // namespace tessera::cli::top

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 namespace tessera::cli::top {
+using client::Json;
+
 namespace {
 
 TEST(Read, WhatIsMissingOrOddIsNought) {

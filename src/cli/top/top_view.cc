@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "cli/output.h"
+#include "cli/terminal/output.h"
 #include "cli/top/top_draw.h"
 #include "cli/top/top_list.h"
 

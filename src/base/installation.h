@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+// The folders that Tessera lies in: <prefix>/bin and <prefix>/lib/tessera, wherever that is.
+struct Installation {
+  std::string prefix;  // absolute, without symbolic links
+
+  // Found from where this program lies.
+  static Installation Find();
+
+  std::string Daemon() const { return prefix + "/bin/tesserad"; }
+  std::string Libraries() const { return prefix + "/lib/tessera"; }
+  std::string Shim() const { return Libraries() + "/libcuda.so.1"; }
+  std::string SoftDriver() const { return Libraries() + "/soft/libcuda.so.1"; }
+  std::string Tenant() const { return Libraries() + "/tessera-tenant"; }
+  std::string ChannelTest() const { return Libraries() + "/tessera-channel-test"; }
+};
+
+}  // namespace tessera

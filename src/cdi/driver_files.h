@@ -1,0 +1,27 @@
+// The NVIDIA driver's files that a program in a container needs, for where nothing else gives them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cdi/spec.h"
+
+namespace tessera::cdi {
+
+struct DriverFiles {
+  std::map<std::string, std::string> node_of;  // by the GPU's UUID: /dev/nvidia0
+  std::vector<std::string> nodes;              // for all GPUs: /dev/nvidiactl ...
+  std::vector<Mount> libraries;                // to kContainerDriver, under the names that programs load
+};
+
+// What /proc/driver/nvidia, /dev and the library folders say. `root` stands before all paths that are read, for tests.
+// ENOENT where no driver is loaded, or its libcuda.so.1 is in no usual folder.
+Result<DriverFiles> FindDriverFiles(const std::string& root = "");
+
+// Adds the driver's libraries, and to each device the node of its GPU. ENOENT as above, or for a GPU that the driver
+// does not know.
+Result<void> AddDriver(SpecFacts& facts, const std::string& root = "");
+
+}  // namespace tessera::cdi

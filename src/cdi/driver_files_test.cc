@@ -1,0 +1,67 @@
+#include "cdi/driver_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tessera::cdi {
+namespace {
+
+// A machine's files as the driver has them, in a folder.
+class DriverFilesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = "/tmp/tessera-cdi-test-XXXXXX";
+    root_ = mkdtemp(folder.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void Put(const std::string& path, const std::string& text = "") {
+    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  void Link(const std::string& path, const std::string& to) { std::filesystem::create_symlink(to, root_ + path); }
+
+  std::string root_;
+};
+
+TEST_F(DriverFilesTest, IsFoundByGpu) {
+  Put("/proc/driver/nvidia/gpus/0000:1b:00.0/information",
+      "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-aaaa\nDevice Minor: \t 3\n");
+  for (const char* node : {"/dev/nvidiactl", "/dev/nvidia-uvm"}) Put(node);
+  Put("/usr/lib64/libcuda.so.550.54.15");
+  Put("/usr/lib64/libnvidia-gpucomp.so.550.54.15");
+  Link("/usr/lib64/libcuda.so.1", "libcuda.so.550.54.15");
+  const auto files = FindDriverFiles(root_);
+  ASSERT_TRUE(files) << files.error().Text();
+  EXPECT_EQ(files->node_of.at("GPU-aaaa"), "/dev/nvidia3");
+  EXPECT_EQ(files->nodes, (std::vector<std::string>{"/dev/nvidiactl", "/dev/nvidia-uvm"}));
+  ASSERT_EQ(files->libraries.size(), 2u);
+  EXPECT_EQ(files->libraries[0].host, root_ + "/usr/lib64/libcuda.so.550.54.15");
+  EXPECT_EQ(files->libraries[0].container, "/opt/tessera/driver/libcuda.so.1");
+  EXPECT_EQ(files->libraries[1].container, "/opt/tessera/driver/libnvidia-gpucomp.so.550.54.15");
+
+  SpecFacts facts;
+  facts.devices = {{.vgpu = "a", .gpu_uuid = "GPU-aaaa", .nodes = {}}};
+  ASSERT_TRUE(AddDriver(facts, root_));
+  EXPECT_TRUE(facts.driver);
+  EXPECT_EQ(facts.mounts.size(), 2u);
+  EXPECT_EQ(facts.devices[0].nodes, std::vector<std::string>{"/dev/nvidia3"});
+  facts.devices[0].gpu_uuid = "GPU-bbbb";
+  EXPECT_EQ(AddDriver(facts, root_).error().code, ENOENT);
+}
+
+TEST_F(DriverFilesTest, IsMissedWithAWordOfWhatToDo) {
+  const auto none = FindDriverFiles(root_);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().Text().find("nvidia.com/gpu"), std::string::npos);
+  Put("/proc/driver/nvidia/gpus/0/information", "GPU UUID: \t GPU-aaaa\nDevice Minor: \t 0\n");
+  const auto no_library = FindDriverFiles(root_);
+  ASSERT_FALSE(no_library);
+  EXPECT_NE(no_library.error().message.find("libcuda.so.1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::cdi

@@ -1,0 +1,14 @@
+// The commands, by subject. Help, manual, completion and the messages about wrong usage come from these descriptions.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace tessera::cli {
+
+void AddProgramCommands(CommandLine& line);   // run, ps, gpus, top
+void AddSteeringCommands(CommandLine& line);  // freeze, thaw, evict, adopt
+void AddVgpuCommands(CommandLine& line);      // vgpu ls, show, create, set, rm
+void AddDaemonCommands(CommandLine& line);    // events, trace, reload
+void AddMachineCommands(CommandLine& line);   // cdi, doctor, demo, version
+
+}  // namespace tessera::cli

@@ -1,0 +1,105 @@
+#include "cli/commands/evict.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "cli/commands/steer.h"
+#include "cli/terminal/output.h"
+#include "client/api_client.h"
+#include "client/json_fields.h"
+
+namespace tessera::cli {
+using client::ApiClient;
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::TextField;
+
+namespace {
+
+constexpr std::chrono::milliseconds kAskAgain(100);
+
+// Until what the daemon began has come to its end.
+Result<void> Await(const ApiClient& client, const std::string& target, const Json& evictions) {
+  Patience patience;
+  for (;;) {
+    const auto processes = client.Get("/v1/processes");
+    if (!processes) return std::unexpected(processes.error());
+    const auto [left, error] = StandingOf(evictions, Field(*processes, "processes"));
+    if (left == 0 && error.empty()) return {};
+    if (left == 0)
+      return Fail(ENOMEM, "not all memory of " + target + " could be moved: " + error,
+                  "see 'tessera gpus' and the daemon's log");
+    if (!patience.Lasts(left, MonotonicNow()))
+      return Fail(ETIMEDOUT, FormatSize(left) + " of " + target + " are still to be moved, and nothing was for 30 s",
+                  "see 'tessera gpus' and the daemon's log");
+    std::this_thread::sleep_for(kAskAgain);
+  }
+}
+
+Result<Json> Begin(const ApiClient& client, const std::string& target, std::uint64_t keep) {
+  const auto path = TargetPath(target);
+  if (!path) return std::unexpected(path.error());
+  auto answer = client.Post(*path + "/evict", Json{{"to_bytes", keep}});
+  if (!answer) return std::unexpected(answer.error());
+  return Field(*answer, "evictions");
+}
+
+}  // namespace
+
+EvictionStanding StandingOf(const Json& evictions, const Json& processes) {
+  EvictionStanding standing;
+  for (const Json& eviction : evictions) {
+    const auto found = std::ranges::find_if(processes, [&](const Json& process) {
+      return IntegerField(process, "pid") == IntegerField(eviction, "pid") &&
+             IntegerField(process, "gpu") == IntegerField(eviction, "gpu");
+    });
+    if (found == processes.end()) continue;
+    if (const std::uint64_t left = IntegerField(*found, "memory_evicting_bytes"); left > 0) {
+      standing.left += left;
+      continue;
+    }
+    if (const std::string error = TextField(*found, "evict_error"); !error.empty()) standing.error = error;
+  }
+  return standing;
+}
+
+bool Patience::Lasts(std::uint64_t left, Nanos now) {
+  if (left < left_) ends_ = now + kPatience;
+  left_ = left;
+  return now < ends_;
+}
+
+Result<int> Evict(const Common& common, const std::vector<std::string>& targets, const std::string& keep) {
+  const auto bytes = ParseSize(keep);
+  if (!bytes) return std::unexpected(bytes.error());
+  const ApiClient client(common.RunDirectory());
+  Json all = Json::array();
+  std::vector<std::pair<std::string, Json>> begun;
+  int status = 0;
+  const auto fails = [&](const Error& error) {
+    PrintError(error);
+    status = 1;
+  };
+  for (const std::string& target : targets) {
+    auto evictions = Begin(client, target, *bytes);
+    // Without a daemon the others could only fail with the same words.
+    if (!evictions && evictions.error().code == ECONNREFUSED) return std::unexpected(evictions.error());
+    if (!evictions) {
+      fails(evictions.error());
+      continue;
+    }
+    for (const Json& eviction : *evictions) all.push_back(eviction);
+    begun.emplace_back(target, std::move(*evictions));
+  }
+  for (const auto& [target, evictions] : begun) {
+    if (auto done = Await(client, target, evictions); !done) fails(done.error());
+  }
+  if (common.json) PrintJson(Json{{"evictions", all}});
+  return status;
+}
+
+}  // namespace tessera::cli

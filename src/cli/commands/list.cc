@@ -1,0 +1,174 @@
+#include "cli/commands/list.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "base/size.h"
+#include "cli/terminal/output.h"
+#include "client/api_client.h"
+#include "client/json_fields.h"
+
+namespace tessera::cli {
+using client::ApiClient;
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::NumberField;
+using client::TextField;
+using client::TextsField;
+
+namespace {
+
+// Cells. What the daemon does not know is null and an empty cell, not a nought.
+std::string Count(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : std::to_string(IntegerField(object, name));
+}
+
+std::string Size(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatSize(IntegerField(object, name));
+}
+
+std::string Percent(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatPercent(NumberField(object, name));
+}
+
+std::string Time(const Json& object, const char* name) {
+  return Field(object, name).is_null() ? "" : FormatMicroseconds(IntegerField(object, name));
+}
+
+// Nobody started it through Tessera, and nobody adopted it. A daemon that does not tell knows only its own.
+bool Unmanaged(const Json& process) {
+  const Json& managed = Field(process, "managed");
+  return managed.is_boolean() && !managed.get<bool>() && !Field(process, "vgpu").is_string();
+}
+
+std::string State(const Json& process) {
+  if (!TextsField(process, "frozen").empty()) return "frozen";
+  return Unmanaged(process) ? "unmanaged" : TextField(process, "state");
+}
+
+bool AnySwapped(const Json& processes) {
+  return std::ranges::any_of(processes,
+                             [](const Json& process) { return IntegerField(process, "memory_swapped_bytes") > 0; });
+}
+
+// Those that are ours first, each kind in the daemon's order.
+std::vector<Json> InOrder(const Json& processes) {
+  std::vector<Json> ordered;
+  for (const bool unmanaged : {false, true}) {
+    for (const Json& process : processes) {
+      if (Unmanaged(process) == unmanaged) ordered.push_back(process);
+    }
+  }
+  return ordered;
+}
+
+Result<int> List(const Common& common, const std::string& path, const char* array,
+                 const std::function<void(const Json&)>& print) {
+  const auto answer = ApiClient(common.RunDirectory()).Get(path);
+  if (!answer) return std::unexpected(answer.error());
+  if (common.json) {
+    PrintJson(*answer);
+  } else {
+    print(Field(*answer, array));
+  }
+  return 0;
+}
+
+std::string FileNote(const Json& swap) {
+  if (IntegerField(swap, "file_bytes") == 0) return "";
+  const std::string error = TextField(swap, "file_error");
+  return ", " + Size(swap, "file_used_bytes") + " of " + Size(swap, "file_bytes") + " in the file" +
+         (error.empty() ? "" : " (it takes no more: " + error + ")");
+}
+
+// Where programs have more than their GPU has, and what is done about it.
+std::string SwapNotes(const Json& gpus) {
+  std::string text;
+  for (const Json& gpu : gpus) {
+    const Json& swap = Field(gpu, "swap");
+    if (IntegerField(swap, "max_bytes") == 0) continue;
+    const std::string decision = TextField(swap, "decision");
+    text += "  GPU " + Count(gpu, "index") + ": " + Size(swap, "pool_used_bytes") + " of at most " +
+            Size(swap, "max_bytes") + " in use" + FileNote(swap) + (decision.empty() ? "" : "; " + decision) + "\n";
+  }
+  return text.empty() ? "" : "\nWhat does not fit lies in host memory:\n" + text;
+}
+
+}  // namespace
+
+Table ProcessTable(const Json& processes) {
+  const bool swaps = AnySwapped(processes);
+  std::vector<Column> columns = {{"PID", Align::kRight},
+                                 {"PROGRAM", Align::kLeft, /*shortens=*/true},
+                                 {"VGPU"},
+                                 {"GPU", Align::kRight},
+                                 {"STATE"},
+                                 {"MEMORY", Align::kRight},
+                                 {"GPU TIME", Align::kRight},
+                                 {"WAITED", Align::kRight},
+                                 {"OOM", Align::kRight}};
+  constexpr std::ptrdiff_t kAfterMemory = 6;
+  if (swaps) columns.insert(columns.begin() + kAfterMemory, {"SWAPPED", Align::kRight});
+  Table table(columns);
+  for (const Json& process : InOrder(processes)) {
+    std::vector<std::string> cells = {Count(process, "pid"),
+                                      TextField(process, "name"),
+                                      TextField(process, "vgpu"),
+                                      Count(process, "gpu"),
+                                      State(process),
+                                      Size(process, "memory_bytes"),
+                                      Time(process, "compute_busy_us"),
+                                      Time(process, "gate_wait_us"),
+                                      Count(process, "oom_errors")};
+    if (swaps) cells.insert(cells.begin() + kAfterMemory, Size(process, "memory_swapped_bytes"));
+    table.Add(std::move(cells));
+  }
+  return table;
+}
+
+Table GpuTable(const Json& gpus) {
+  Table table({{"GPU", Align::kRight},
+               {"NAME"},
+               {"MEMORY", Align::kRight},
+               {"USED", Align::kRight},
+               {"PROMISED", Align::kRight},
+               {"BUSY %", Align::kRight},
+               {"REQUESTED %", Align::kRight},
+               {"VGPUS", Align::kRight},
+               {"PROCESSES", Align::kRight},
+               {"CONTROL"},
+               {"UUID"}});
+  for (const Json& gpu : gpus) {
+    table.Add({Count(gpu, "index"), TextField(gpu, "name"), Size(gpu, "memory_total_bytes"),
+               Size(gpu, "memory_used_bytes"), Size(gpu, "memory_promised_bytes"), Percent(gpu, "compute_busy_pct"),
+               Percent(gpu, "compute_requested_pct"), Count(gpu, "vgpus"), Count(gpu, "processes"),
+               TextField(Field(gpu, "control"), "by"), TextField(gpu, "uuid")});
+  }
+  return table;
+}
+
+std::string GpuNotes(const Json& gpus) {
+  std::string text;
+  for (const Json& gpu : gpus) {
+    const Json& control = Field(gpu, "control");
+    const std::string why = TextField(control, "why");
+    if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
+  }
+  if (!text.empty()) text = "\nTime is divided between kernels, because channels are not steered:\n" + text;
+  return text + SwapNotes(gpus);
+}
+
+Result<int> ListProcesses(const Common& common) {
+  return List(common, "/v1/processes", "processes", [](const Json& processes) { Print(ProcessTable(processes)); });
+}
+
+Result<int> ListGpus(const Common& common) {
+  return List(common, "/v1/gpus", "gpus", [](const Json& gpus) {
+    Print(GpuTable(gpus));
+    Print(GpuNotes(gpus));
+  });
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,146 @@
+#include "cli/commands/list.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/testing/json_with.h"
+
+namespace tessera::cli {
+using client::Json;
+
+namespace {
+
+const Json kProcess = {{"pid", 4711},
+                       {"name", "python"},
+                       {"vgpu", "train"},
+                       {"gpu", 1},
+                       {"memory_bytes", 2147483648},
+                       {"compute_busy_us", 1500000},
+                       {"gate_wait_us", 2000},
+                       {"oom_errors", 2},
+                       {"state", "active"}};
+
+TEST(List, ProcessesAsATable) {
+  EXPECT_EQ(ProcessTable(Json::array({kProcess})).Text(false),
+            " PID  PROGRAM  VGPU   GPU  STATE   MEMORY  GPU TIME  WAITED  OOM\n"
+            "4711  python   train    1  active   2 GiB     1.5 s    2 ms    2\n");
+}
+
+TEST(List, WhatIsSwappedHasAColumnWhereThereIsAny) {
+  const Json none = With(kProcess, "memory_swapped_bytes", 0);
+  EXPECT_EQ(ProcessTable(Json::array({none})).Text(false).find("SWAPPED"), std::string::npos);
+  const Json some = With(kProcess, "memory_swapped_bytes", 1073741824);
+  EXPECT_EQ(ProcessTable(Json::array({some, kProcess})).Text(false),
+            " PID  PROGRAM  VGPU   GPU  STATE   MEMORY  SWAPPED  GPU TIME  WAITED  OOM\n"
+            "4711  python   train    1  active   2 GiB    1 GiB     1.5 s    2 ms    2\n"
+            "4711  python   train    1  active   2 GiB        -     1.5 s    2 ms    2\n");
+}
+
+// As the daemon tells of one that nobody started through Tessera.
+const Json kUnmanaged = {{"pid", 1234567},
+                         {"name", "Xorg"},
+                         {"uid", 0},
+                         {"vgpu", nullptr},
+                         {"gpu", 0},
+                         {"memory_bytes", 67108864},
+                         {"contexts", nullptr},
+                         {"compute_busy_us", nullptr},
+                         {"window", nullptr},
+                         {"gate_wait_us", nullptr},
+                         {"state", nullptr},
+                         {"oom_errors", nullptr},
+                         {"managed", false},
+                         {"adopted", false},
+                         {"channels", nullptr},
+                         {"frozen", Json::array()},
+                         {"enforce", "none"},
+                         {"complete", false}};
+
+TEST(List, UnmanagedProcessesComeLast) {
+  EXPECT_EQ(ProcessTable(Json::array({kUnmanaged, With(kProcess, "managed", true)})).Text(false),
+            "    PID  PROGRAM  VGPU   GPU  STATE      MEMORY  GPU TIME  WAITED  OOM\n"
+            "   4711  python   train    1  active      2 GiB     1.5 s    2 ms    2\n"
+            "1234567  Xorg     -        0  unmanaged  64 MiB         -       -    -\n");
+}
+
+TEST(List, FrozenComesBeforeEveryOtherState) {
+  const Json by = Json::array({"operator", "policy"});
+  for (const Json& process : {kProcess, kUnmanaged, With(kUnmanaged, "state", "idle")}) {
+    EXPECT_NE(ProcessTable(Json::array({With(process, "frozen", by)})).Text(false).find("  frozen  "),
+              std::string::npos);
+  }
+}
+
+TEST(List, AnAdoptedProcessIsNoLongerUnmanaged) {
+  const Json adopted = With(With(kUnmanaged, "adopted", true), "vgpu", "train");
+  for (const bool managed : {false, true}) {
+    const std::string text = ProcessTable(Json::array({With(adopted, "managed", managed)})).Text(false);
+    EXPECT_NE(text.find("train"), std::string::npos) << text;
+    EXPECT_EQ(text.find("unmanaged"), std::string::npos) << text;
+  }
+}
+
+TEST(List, ProcessesFitATerminal) {
+  Json busy = With(With(kProcess, "name", "tessera-tenant"), "vgpu", "inference");
+  busy = With(With(busy, "compute_busy_us", 7'500'000'000), "memory_bytes", 25'232'932'864);
+  busy = With(With(busy, "gate_wait_us", 59'900'000), "oom_errors", 123);
+  std::istringstream lines(ProcessTable(Json::array({busy, kUnmanaged})).Text(false, 80));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(std::ranges::count_if(line, [](unsigned char c) { return (c & 0xc0) != 0x80; }), 80) << line;
+  }
+}
+
+TEST(List, NothingIsATableOfTitles) {
+  EXPECT_EQ(ProcessTable(Json::array()).Text(false), "PID  PROGRAM  VGPU  GPU  STATE  MEMORY  GPU TIME  WAITED  OOM\n");
+}
+
+TEST(List, GpusAsATable) {
+  const Json gpu = {{"index", 0},
+                    {"uuid", "GPU-1"},
+                    {"name", "Soft"},
+                    {"memory_total_bytes", 17179869184},
+                    {"memory_used_bytes", 1073741824},
+                    {"memory_promised_bytes", 0},
+                    {"compute_busy_pct", 49.96},
+                    {"compute_requested_pct", 50.0},
+                    {"vgpus", 3},
+                    {"processes", 2}};
+  EXPECT_EQ(GpuTable(Json::array({gpu})).Text(false),
+            "GPU  NAME  MEMORY   USED  PROMISED  BUSY %  REQUESTED %  VGPUS  PROCESSES  CONTROL  UUID\n"
+            "  0  Soft  16 GiB  1 GiB       0 B      50           50      3          2  -        GPU-1\n");
+  const Json by_gate = With(gpu, "control", {{"by", "gate"}, {"why", "the driver is too old"}});
+  const Json by_channels = With(gpu, "control", {{"by", "channels"}, {"why", ""}, {"driver_calls", 12}});
+  EXPECT_NE(GpuTable(Json::array({by_gate})).Text(false).find("  gate     GPU-1\n"), std::string::npos);
+  EXPECT_NE(GpuTable(Json::array({by_channels})).Text(false).find("  channels  GPU-1\n"), std::string::npos);
+  EXPECT_NE(GpuNotes(Json::array({by_channels, by_gate})).find("  GPU 0: the driver is too old\n"), std::string::npos);
+  EXPECT_EQ(GpuNotes(Json::array({by_channels, gpu, Json(), With(gpu, "control", "gate")})), "");
+}
+
+TEST(List, GpusTellWhereTheRestOfTheMemoryIs) {
+  const Json swap = {{"max_bytes", 8589934592}, {"pool_used_bytes", 1073741824}, {"decision", "turns of 4.1 s"}};
+  Json with_file = swap;
+  with_file["file_bytes"] = 4294967296;
+  with_file["file_used_bytes"] = 2147483648;
+  EXPECT_NE(
+      GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("in use, 2 GiB of 4 GiB in the file; turns"),
+      std::string::npos);
+  with_file["file_error"] = "Input/output error";
+  EXPECT_NE(GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("(it takes no more: Input/output error)"),
+            std::string::npos);
+  EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
+            "\nWhat does not fit lies in host memory:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
+}
+
+TEST(List, AnswersOfAnotherVersionDoNotCrash) {
+  const Json odd = {{"pid", "x"}, {"managed", 3}, {"frozen", "operator"}, {"control", 5}, {"state", 7}};
+  EXPECT_NE(ProcessTable(Json::array({odd, Json(), Json(3), Json("x")})).Text(false), "");
+  EXPECT_EQ(ProcessTable(Json()).Text(false), ProcessTable(Json::array()).Text(false));
+  EXPECT_NE(GpuTable(Json::array({odd, Json()})).Text(false), "");
+  EXPECT_EQ(GpuNotes(Json::array({odd, Json()})), "");
+}
+
+}  // namespace
+}  // namespace tessera::cli

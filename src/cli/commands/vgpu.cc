@@ -1,0 +1,206 @@
+#include "cli/commands/vgpu.h"
+
+#include "base/size.h"
+#include "cli/terminal/output.h"
+#include "client/api_client.h"
+#include "client/json_fields.h"
+
+namespace tessera::cli {
+using client::ApiClient;
+using client::BoolField;
+using client::Field;
+using client::IntegerField;
+using client::Json;
+using client::NumberField;
+using client::TextField;
+using client::TextsField;
+
+namespace {
+
+std::string Percent(const Json& vgpu, const char* name) { return FormatPercent(NumberField(vgpu, name)); }
+
+std::string Size(const Json& vgpu, const char* name) { return FormatSize(IntegerField(vgpu, name)); }
+
+// "30:60", as --compute takes it.
+std::string Compute(const Json& vgpu) {
+  return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
+}
+
+// What holds the token, waits for it or neither; or that it may not run at all.
+std::string Token(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "token") : "frozen"; }
+
+std::string Priority(const Json& vgpu) {
+  return Field(vgpu, "compute_priority").is_null() ? "" : std::to_string(IntegerField(vgpu, "compute_priority"));
+}
+
+std::string Slice(const Json& vgpu) {
+  const std::uint64_t slice_us = IntegerField(vgpu, "slice_us");
+  return slice_us > 0 ? FormatMicroseconds(slice_us) : "none";
+}
+
+std::string Frozen(const Json& vgpu) {
+  const std::string by = TextsField(vgpu, "frozen");
+  return by.empty() ? "no" : "by " + by;
+}
+
+// "2 GiB of at most 8 GiB"
+std::string Swapped(const Json& vgpu) {
+  const Json& max = Field(vgpu, "memory_swap_max_bytes");
+  return Size(vgpu, "memory_swap_current_bytes") +
+         (max.is_null() ? "" : " of at most " + Size(vgpu, "memory_swap_max_bytes"));
+}
+
+std::string Moved(const Json& vgpu) {
+  return Size(vgpu, "moved_out_bytes") + " out, " + Size(vgpu, "moved_in_bytes") + " in, in " +
+         FormatMicroseconds(IntegerField(vgpu, "moving_us"));
+}
+
+// How much of the time was lost by waiting, as /proc/pressure has it.
+std::string Pressure(const Json& pressure) {
+  return Percent(pressure, "some_avg10") + " % of the last 10 s, " + Percent(pressure, "some_avg60") + " % of 60 s, " +
+         Percent(pressure, "some_avg300") + " % of 300 s; " +
+         FormatMicroseconds(IntegerField(pressure, "some_total_us")) + " in all";
+}
+
+std::string Waited(const Json& vgpu) {
+  std::string text = FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"));
+  if (const std::uint64_t times = IntegerField(vgpu, "throttled"); times > 0)
+    text += ", " + FormatMicroseconds(IntegerField(vgpu, "compute_throttled_us")) + " of it for its limit, " +
+            std::to_string(times) + " times";
+  if (const std::uint64_t times = IntegerField(vgpu, "preempted"); times > 0)
+    text += ", taken off for others " + std::to_string(times) + " times";
+  return text;
+}
+
+std::string Processes(const Json& vgpu) {
+  std::string text;
+  for (const Json& pid : Field(vgpu, "processes")) text += (text.empty() ? "" : " ") + pid.dump();
+  return text;
+}
+
+// The path of a vGPU in the API.
+Result<std::string> PathOf(const std::string& name) {
+  if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
+  return "/v1/vgpus/" + name;
+}
+
+}  // namespace
+
+Table VgpuTable(const Json& vgpus) {
+  Table table({{"NAME"},
+               {"GPU", Align::kRight},
+               {"MEMORY", Align::kRight},
+               {"MAX", Align::kRight},
+               {"PEAK", Align::kRight},
+               {"COMPUTE", Align::kRight},
+               {"WEIGHT", Align::kRight},
+               {"PRIORITY", Align::kRight},
+               {"NOW %", Align::kRight},
+               {"TOKEN"},
+               {"PROCESSES", Align::kRight}});
+  for (const Json& vgpu : vgpus) {
+    table.Add({TextField(vgpu, "name"), std::to_string(IntegerField(vgpu, "gpu")), Size(vgpu, "memory_current_bytes"),
+               Size(vgpu, "memory_max_bytes"), Size(vgpu, "memory_peak_bytes"), Compute(vgpu),
+               std::to_string(IntegerField(vgpu, "compute_weight")), Priority(vgpu),
+               Percent(vgpu, "compute_current_pct"), Token(vgpu), std::to_string(Field(vgpu, "processes").size())});
+  }
+  return table;
+}
+
+std::string VgpuText(const Json& vgpu) {
+  const bool ephemeral = BoolField(vgpu, "ephemeral");
+  const std::string owner = std::to_string(IntegerField(vgpu, "owner_pid"));
+  const std::pair<const char*, std::string> lines[] = {
+      {"name", TextField(vgpu, "name")},
+      {"gpu", std::to_string(IntegerField(vgpu, "gpu")) + " (" + TextField(vgpu, "gpu_uuid") + ")"},
+      {"user", std::to_string(IntegerField(vgpu, "uid"))},
+      {"lives", ephemeral ? "as long as process " + owner : "until it is removed"},
+      {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
+      {"memory limit", Size(vgpu, "memory_limit_bytes")},
+      {"memory peak", Size(vgpu, "memory_peak_bytes")},
+      {"memory available", Size(vgpu, "memory_available_bytes")},
+      {"memory on GPU", Size(vgpu, "memory_resident_bytes")},
+      {"memory swapped", Swapped(vgpu)},
+      {"memory moved", Moved(vgpu)},
+      {"memory pressure", Pressure(Field(vgpu, "memory_pressure"))},
+      {"out of memory", std::to_string(IntegerField(vgpu, "oom_events")) + " times"},
+      {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
+      {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
+      {"compute weight", std::to_string(IntegerField(vgpu, "compute_weight"))},
+      {"compute priority", Priority(vgpu)},
+      {"compute slice", Slice(vgpu)},
+      {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
+      {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
+      {"compute pressure", Pressure(Field(vgpu, "compute_pressure"))},
+      {"waited", Waited(vgpu)},
+      {"token", TextField(vgpu, "token")},
+      {"frozen", Frozen(vgpu)},
+      {"processes", Field(vgpu, "processes").empty() ? "none" : Processes(vgpu)},
+  };
+  std::string text;
+  for (const auto& [title, value] : lines) {
+    text += title + std::string(18 - std::string_view(title).size(), ' ') + value + "\n";
+  }
+  return text;
+}
+
+Result<int> ListVgpus(const Common& common, bool quiet) {
+  const auto answer = ApiClient(common.RunDirectory()).Get("/v1/vgpus");
+  if (!answer) return std::unexpected(answer.error());
+  const Json& vgpus = Field(*answer, "vgpus");
+  if (quiet) {
+    for (const Json& vgpu : vgpus) Print(TextField(vgpu, "name") + "\n");
+  } else if (common.json) {
+    PrintJson(*answer);
+  } else {
+    Print(VgpuTable(vgpus));
+  }
+  return 0;
+}
+
+Result<int> ShowVgpu(const Common& common, const std::string& name) {
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto vgpu = ApiClient(common.RunDirectory()).Get(*path);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) {
+    PrintJson(*vgpu);
+  } else {
+    Print(VgpuText(*vgpu));
+  }
+  return 0;
+}
+
+Result<int> CreateVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
+  if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
+  auto body = RequestBody(settings);
+  if (!body) return std::unexpected(body.error());
+  (*body)["name"] = name;
+  const auto vgpu = ApiClient(common.RunDirectory()).Post("/v1/vgpus", *body);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) PrintJson(*vgpu);
+  return 0;
+}
+
+Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
+  if (settings.Empty())
+    return Fail(EINVAL, "nothing to set", "use --memory, --swap-max, --compute, --weight or --priority");
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto body = RequestBody(settings);
+  if (!body) return std::unexpected(body.error());
+  const auto vgpu = ApiClient(common.RunDirectory()).Patch(*path, *body);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (common.json) PrintJson(*vgpu);
+  return 0;
+}
+
+Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force) {
+  const auto path = PathOf(name);
+  if (!path) return std::unexpected(path.error());
+  const auto gone = ApiClient(common.RunDirectory()).Delete(*path + (force ? "?force=1" : ""));
+  if (!gone) return std::unexpected(gone.error());
+  return 0;
+}
+
+}  // namespace tessera::cli

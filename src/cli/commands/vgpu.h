@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cli/launch/common.h"
+#include "cli/terminal/table.h"
+#include "cli/vgpu/settings.h"
+#include "client/json.h"
+
+namespace tessera::cli {
+
+// tessera vgpu ls|show|create|set|rm.
+Result<int> ListVgpus(const Common& common, bool quiet);
+Result<int> ShowVgpu(const Common& common, const std::string& name);
+Result<int> CreateVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
+Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
+Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force);
+
+// The table of `ls`, of the array in GET /v1/vgpus, and the lines of `show`, of one of its elements.
+Table VgpuTable(const client::Json& vgpus);
+std::string VgpuText(const client::Json& vgpu);
+
+}  // namespace tessera::cli

@@ -1,0 +1,87 @@
+#include "cli/commands/vgpu.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/testing/json_with.h"
+
+namespace tessera::cli {
+using client::Json;
+
+namespace {
+
+const Json kVgpu = {{"name", "train"},
+                    {"gpu", 0},
+                    {"gpu_uuid", "GPU-1"},
+                    {"uid", 1000},
+                    {"ephemeral", true},
+                    {"owner_pid", 4711},
+                    {"memory_limit_bytes", 805306368},
+                    {"memory_max_bytes", 2147483648},
+                    {"memory_current_bytes", 1073741824},
+                    {"memory_peak_bytes", 1610612736},
+                    {"memory_available_bytes", 1073741824},
+                    {"oom_events", 1},
+                    {"compute_request_pct", 30.0},
+                    {"compute_limit_pct", 60.0},
+                    {"compute_weight", 100},
+                    {"compute_priority", 2},
+                    {"slice_us", 0},
+                    {"frozen", Json::array()},
+                    {"compute_current_pct", 41.25},
+                    {"compute_busy_us", 1000},
+                    {"compute_waited_us", 3000},
+                    {"compute_throttled_us", 2000},
+                    {"throttled", 4},
+                    {"preempted", 5},
+                    {"token", "held"},
+                    {"processes", {4711, 4712}}};
+
+TEST(Vgpu, VgpusAsATable) {
+  EXPECT_EQ(VgpuTable(Json::array({kVgpu})).Text(false),
+            "NAME   GPU  MEMORY    MAX     PEAK  COMPUTE  WEIGHT  PRIORITY  NOW %  TOKEN  PROCESSES\n"
+            "train    0   1 GiB  2 GiB  1.5 GiB    30:60     100         2   41.3  held           2\n");
+  EXPECT_NE(VgpuTable(Json::array({With(kVgpu, "frozen", {"policy"})})).Text(false).find("  frozen  "),
+            std::string::npos);
+}
+
+TEST(Vgpu, OneVgpuInLines) {
+  const std::string text = VgpuText(kVgpu);
+  EXPECT_NE(text.find("memory            1 GiB of 2 GiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("memory limit      768 MiB\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("waited            3 ms, 2 ms of it for its limit, 4 times, taken off for others 5 times\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("lives             as long as process 4711\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("processes         4711 4712\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute priority  2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute slice     none\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("frozen            no\n"), std::string::npos) << text;
+  Json swapped = With(With(kVgpu, "memory_swap_current_bytes", 1073741824), "moved_out_bytes", 2147483648);
+  swapped = With(With(swapped, "moved_in_bytes", 1073741824), "moving_us", 350000);
+  swapped["memory_pressure"] = {
+      {"some_avg10", 12.5}, {"some_avg60", 3}, {"some_avg300", 0.61}, {"some_total_us", 1200000}};
+  const std::string told = VgpuText(With(swapped, "memory_resident_bytes", 536870912));
+  EXPECT_NE(told.find("memory on GPU     512 MiB\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory swapped    1 GiB\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory moved      2 GiB out, 1 GiB in, in 350 ms\n"), std::string::npos) << told;
+  EXPECT_NE(told.find("memory pressure   12.5 % of the last 10 s, 3 % of 60 s, 0.6 % of 300 s; 1.2 s in all\n"),
+            std::string::npos)
+      << told;
+  EXPECT_NE(VgpuText(With(swapped, "memory_swap_max_bytes", 2147483648)).find("1 GiB of at most 2 GiB\n"),
+            std::string::npos);
+  const std::string steered =
+      VgpuText(With(With(kVgpu, "slice_us", 3500), "frozen", Json::array({"operator", "policy"})));
+  EXPECT_NE(steered.find("compute slice     3 ms\n"), std::string::npos) << steered;
+  EXPECT_NE(steered.find("frozen            by operator, policy\n"), std::string::npos) << steered;
+}
+
+TEST(Vgpu, AnswersOfAnotherVersionDoNotCrash) {
+  const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"token", true}};
+  EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);
+  EXPECT_NE(VgpuTable(Json::array({odd, Json(), Json(3)})).Text(false), "");
+}
+
+}  // namespace
+}  // namespace tessera::cli

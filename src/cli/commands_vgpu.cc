@@ -1,0 +1,72 @@
+#include "cli/command_options.h"
+#include "cli/commands.h"
+#include "cli/commands/vgpu.h"
+#include "cli/vgpu/settings_options.h"
+
+namespace tessera::cli {
+namespace {
+
+void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
+  CLI::App& ls = AddCommand(vgpu, "ls", "List vGPUs", "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
+  auto& quiet = line.Keep<bool>();
+  ls.add_flag("-q,--quiet", quiet, "names only");
+  AddCommon(ls, line.common, kAll);
+  Does(line, ls, [&line, &quiet] { return ListVgpus(line.common, quiet); });
+
+  CLI::App& show = AddCommand(vgpu, "show", "Show one vGPU", "Examples:\n  tessera vgpu show team-a");
+  auto& name = line.Keep<std::string>();
+  AddVgpuName(show, name);
+  AddCommon(show, line.common, kAll);
+  Does(line, show, [&line, &name] { return ShowVgpu(line.common, name); });
+}
+
+void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
+  auto& name = line.Keep<std::string>();
+  auto& settings = line.Keep<VgpuSettings>();
+
+  CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until it is removed",
+                                "Examples:\n"
+                                "  tessera vgpu create team-a --memory 20G --compute 30\n"
+                                "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10\n"
+                                "  tessera vgpu create service --priority 2");
+  AddVgpuName(create, name)->type_name("NAME");
+  AddGpu(create, settings);
+  AddSettings(create, settings);
+  AddCommon(create, line.common, kAll);
+  Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
+
+  CLI::App& set = AddCommand(vgpu, "set",
+                             "Change a vGPU, also while programs run in it\n"
+                             "What is not given stays as it is.",
+                             "Examples:\n"
+                             "  tessera vgpu set team-a --memory 40G\n"
+                             "  tessera vgpu set team-a --compute 50:100");
+  AddVgpuName(set, name);
+  AddSettings(set, settings);
+  AddCommon(set, line.common, kAll);
+  Does(line, set, [&line, &name, &settings] { return SetVgpu(line.common, name, settings); });
+
+  CLI::App& rm =
+      AddCommand(vgpu, "rm", "Remove a vGPU", "Examples:\n  tessera vgpu rm team-a\n  tessera vgpu rm --force team-a");
+  auto& force = line.Keep<bool>();
+  AddVgpuName(rm, name);
+  rm.add_flag("-f,--force", force, "also while programs run in it: they lose the GPU\nfor good");
+  AddCommon(rm, line.common, kDaemon);
+  Does(line, rm, [&line, &name, &force] { return RemoveVgpu(line.common, name, force); });
+}
+
+void AddVgpu(CommandLine& line) {
+  CLI::App& vgpu = AddCommand(line.app, "vgpu", "List, make, change and remove vGPUs",
+                              "Examples:\n"
+                              "  tessera vgpu create team-a --memory 20G --compute 30\n"
+                              "  tessera vgpu set team-a --compute 50");
+  vgpu.require_subcommand(1);
+  AddVgpuLists(line, vgpu);
+  AddVgpuChanges(line, vgpu);
+}
+
+}  // namespace
+
+void AddVgpuCommands(CommandLine& line) { AddVgpu(line); }
+
+}  // namespace tessera::cli

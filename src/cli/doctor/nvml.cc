@@ -1,0 +1,89 @@
+#include "cli/doctor/nvml.h"
+
+#include <dlfcn.h>
+
+namespace tessera::cli {
+namespace {
+
+// Where distributions and containers put the driver. Full paths, because inside a vGPU the name alone leads to ours.
+constexpr const char* kDirectories[] = {
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",    "/usr/lib",
+};
+
+using Device = struct nvmlDevice_st*;
+constexpr int kComputeModeExclusiveThread = 1;  // NVML's values: 0 is shared by any number of processes
+
+// The functions that we need of it; any may be missing.
+struct Library {
+  int (*Init)();
+  int (*Shutdown)();
+  int (*DriverVersion)(char* text, unsigned length);
+  int (*Count)(unsigned* count);
+  int (*Handle)(unsigned index, Device* device);
+  int (*Name)(Device device, char* text, unsigned length);
+  int (*Minor)(Device device, unsigned* minor);
+  int (*ComputeMode)(Device device, int* mode);
+
+  explicit Library(void* handle) {
+    Load(Init, handle, "nvmlInit_v2");
+    Load(Shutdown, handle, "nvmlShutdown");
+    Load(DriverVersion, handle, "nvmlSystemGetDriverVersion");
+    Load(Count, handle, "nvmlDeviceGetCount_v2");
+    Load(Handle, handle, "nvmlDeviceGetHandleByIndex_v2");
+    Load(Name, handle, "nvmlDeviceGetName");
+    Load(Minor, handle, "nvmlDeviceGetMinorNumber");
+    Load(ComputeMode, handle, "nvmlDeviceGetComputeMode");
+  }
+  bool Complete() const { return Init && Shutdown && DriverVersion && Count && Handle && Name && Minor && ComputeMode; }
+
+ private:
+  template <typename F>
+  static void Load(F& function, void* handle, const char* name) {
+    function = reinterpret_cast<F>(dlsym(handle, name));
+  }
+};
+
+NvmlGpu Describe(const Library& nvml, unsigned index) {
+  NvmlGpu gpu;
+  Device device = nullptr;
+  char name[128] = "unknown";
+  int mode = 0;
+  if (nvml.Handle(index, &device) != 0) return gpu;
+  nvml.Name(device, name, sizeof name);
+  nvml.Minor(device, &gpu.minor);
+  nvml.ComputeMode(device, &mode);
+  gpu.name = name;
+  gpu.exclusive = mode >= kComputeModeExclusiveThread;
+  return gpu;
+}
+
+}  // namespace
+
+Result<NvmlFacts> AskNvml() {
+  NvmlFacts facts;
+  void* handle = nullptr;
+  for (const char* directory : kDirectories) {
+    facts.library = std::string(directory) + "/libnvidia-ml.so.1";
+    handle = dlopen(facts.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle) break;
+  }
+  if (!handle) return Fail(ENOENT, "libnvidia-ml.so.1 is not installed", "install the NVIDIA driver's libraries");
+  const Library nvml(handle);
+  if (!nvml.Complete())
+    return Fail(EIO, facts.library + " is not NVIDIA's", "install the NVIDIA driver's libraries anew");
+  if (const int error = nvml.Init(); error != 0) {
+    return Fail(EIO, facts.library + " cannot reach the driver (NVML error " + std::to_string(error) + ")",
+                "see whether nvidia-smi works; libraries and kernel module must be of one version");
+  }
+  char version[80] = "";
+  unsigned count = 0;
+  nvml.DriverVersion(version, sizeof version);
+  nvml.Count(&count);
+  facts.driver_version = version;
+  for (unsigned i = 0; i < count; ++i) facts.gpus.push_back(Describe(nvml, i));
+  nvml.Shutdown();
+  return facts;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,17 @@
+#include "cli/launch/common.h"
+
+#include <filesystem>
+
+#include "base/run_dir.h"
+
+namespace tessera::cli {
+
+std::string Common::RunDirectory() const {
+  // Absolute, because daemon and program may have another working directory than we.
+  std::error_code error;
+  const std::string path = RunDir(run_dir, soft);
+  const auto absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "client/json.h"
+
+namespace tessera::cli {
+
+// What a vGPU is to be like, as given on the command line; empty: not given.
+struct VgpuSettings {
+  std::string gpu;       // "auto", index or UUID
+  std::string memory;    // "20G" (limit and max), "20G:40G" (limit:max), "25%", "max"
+  std::string swap_max;  // "20G", "0", "max"
+  std::string compute;   // "30" (request and limit) or "30:60" (request:limit), percent
+  std::string weight;    // 1 to 10000
+  std::string priority;  // 0 to 15, lower goes first
+
+  bool Empty() const {
+    return gpu.empty() && memory.empty() && swap_max.empty() && compute.empty() && weight.empty() && priority.empty();
+  }
+};
+
+struct ComputeShare {
+  double request_pct = 0;
+  double limit_pct = 100;
+};
+
+struct MemoryTerms {
+  std::string limit;               // "max": what is left
+  std::optional<std::string> max;  // none: the limit
+};
+
+// EINVAL or ERANGE, in words that name the text.
+Result<MemoryTerms> ParseMemory(const std::string& text);
+Result<ComputeShare> ParseCompute(const std::string& text);
+Result<int> ParseWeight(const std::string& text);
+Result<int> ParsePriority(const std::string& text);
+// Names as the daemon takes them: up to 63 letters, digits, '.', '_' and '-', not only dots.
+Result<void> CheckName(const std::string& name);
+
+// EINVAL or ERANGE for the first setting that makes no sense.
+Result<void> CheckSettings(const VgpuSettings& settings);
+
+// The fields of a request to make or change a vGPU. The daemon reads sizes itself: only it knows what 25 % is of.
+Result<client::Json> RequestBody(const VgpuSettings& settings);
+
+}  // namespace tessera::cli

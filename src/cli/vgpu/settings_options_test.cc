@@ -1,0 +1,32 @@
+#include "cli/vgpu/settings_options.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+TEST(ReadSettings, TakesTheWordsOfVgpuSet) {
+  const auto settings = ReadSettings("  --memory 4G:8G --compute=20:40  --priority 2 ");
+  ASSERT_TRUE(settings) << settings.error().Text();
+  EXPECT_EQ(settings->memory, "4G:8G");
+  EXPECT_EQ(settings->compute, "20:40");
+  EXPECT_EQ(settings->priority, "2");
+  EXPECT_TRUE(settings->weight.empty());
+}
+
+TEST(ReadSettings, SaysWhatIsWrong) {
+  const auto text = [](const std::string& line) {
+    const auto settings = ReadSettings(line);
+    return settings ? std::string("nothing") : settings.error().Text();
+  };
+  EXPECT_NE(text("--memroy 4G").find("'--memroy' is no setting; use --memory"), std::string::npos)
+      << text("--memroy 4G");
+  EXPECT_NE(text("4G").find("'4G' is no setting"), std::string::npos) << text("4G");
+  EXPECT_NE(text("--weight 0").find("from 1 to 10000"), std::string::npos) << text("--weight 0");
+  EXPECT_NE(text("--help").find("is no setting"), std::string::npos) << text("--help");
+  EXPECT_NE(text("").find("nothing to set"), std::string::npos) << text("");
+  EXPECT_NE(text("--memory").find("--memory"), std::string::npos) << text("--memory");
+}
+
+}  // namespace
+}  // namespace tessera::cli
