@@ -17,6 +17,7 @@
 #include <fuse.h>
 #include <fuse_lowlevel.h>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "face/files/file_service.h"
 #include "server/record/log.h"
@@ -27,8 +28,8 @@ namespace {
 // One for requests that wait, for the state file say, and one for those that need not.
 constexpr int kFileThreads = 2;
 
-std::mutex said_mutex;
-std::string said;  // by libfuse, last: one line; guarded by said_mutex
+Mutex said_mutex;
+std::string said TESSERA_GUARDED_BY(said_mutex);  // by libfuse, last: one line
 
 void NoteMessage(fuse_log_level, const char* format, va_list arguments) {
   char text[256];
@@ -36,12 +37,12 @@ void NoteMessage(fuse_log_level, const char* format, va_list arguments) {
   std::string line = text;
   while (line.ends_with('\n')) line.pop_back();
   server::log::Debug("{}", line);
-  const std::lock_guard lock(said_mutex);
+  const MutexLock lock(said_mutex);
   said = std::move(line);
 }
 
 std::string LastMessage() {
-  const std::lock_guard lock(said_mutex);
+  const MutexLock lock(said_mutex);
   return said;
 }
 

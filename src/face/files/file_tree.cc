@@ -146,14 +146,14 @@ Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
   constexpr std::size_t kMostKnown = 10'000;
   const std::uint64_t changes = control_.VGpuChanges();
   {
-    const std::lock_guard lock(known_mutex_);
+    const MutexLock lock(known_mutex_);
     if (std::exchange(known_changes_, changes) != changes || known_.size() > kMostKnown) known_.clear();
     if (const auto known = known_.find(path); known != known_.end()) return known->second;
   }
   auto attributes = Find(path);
   // Of processes nobody tells when they end.
   if (attributes && path.starts_with("/vgpus")) {
-    const std::lock_guard lock(known_mutex_);
+    const MutexLock lock(known_mutex_);
     if (known_changes_ == changes && control_.VGpuChanges() == changes) known_.emplace(path, *attributes);
   }
   return attributes;

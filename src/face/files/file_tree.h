@@ -5,19 +5,19 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/daemon/control.h"
 
 namespace tessera::face {
 
 // The tree of files through which scripts see and steer vGPUs and processes (docs/files.md), without a file system
-// under it: FileMount shows it to the kernel. Paths begin with "/". Nothing is kept here: each call asks Control, and
-// waits for the event loop, but for what
-// names there are in vgpus/, which is remembered as long as it holds. Any thread but the loop's, several at once.
+// under it: FileMount shows it to the kernel. Paths begin with "/". Each call asks Control and waits for the event
+// loop; only the names in vgpus/ are cached, until Control says that they changed. Any thread but the loop's, several
+// at once.
 //
 // An error's code is the errno that the caller's system call fails with; nothing was changed then. ENOENT for paths
 // that are not there, which may be so from one call to the next.
@@ -51,9 +51,10 @@ class FileTree {
   Result<Attributes> Find(std::string_view path);
 
   server::Control& control_;
-  std::mutex known_mutex_;
-  std::uint64_t known_changes_ = 0;                       // Control::VGpuChanges, when these were looked up
-  std::map<std::string, Attributes, std::less<>> known_;  // of paths in vgpus
+  Mutex known_mutex_;
+  // Attributes of paths in vgpus, and Control::VGpuChanges when they were looked up.
+  std::map<std::string, Attributes, std::less<>> known_ TESSERA_GUARDED_BY(known_mutex_);
+  std::uint64_t known_changes_ TESSERA_GUARDED_BY(known_mutex_) = 0;
 };
 
 }  // namespace tessera::face

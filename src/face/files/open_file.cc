@@ -38,7 +38,7 @@ Result<std::string> OpenFile::Now() {
 }
 
 Result<std::string> OpenFile::Read(std::size_t size, std::uint64_t offset) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (offset == 0) {
     auto text = Now();
     if (!text) return text;
@@ -63,21 +63,21 @@ bool OpenFile::Changed() {
 unsigned OpenFile::Poll(fuse_pollhandle* handle) {
   std::unique_ptr<fuse_pollhandle, FreeHandle> waiter(handle);
   if (!tells_) return kAlways;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Changed()) return kAlways | kEvent;
   if (waiter) waiter_ = std::move(waiter);
   return kAlways;
 }
 
 void OpenFile::NotifyIfChanged() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!waiter_ || !Changed()) return;
   fuse_notify_poll(waiter_.get());
   waiter_.reset();
 }
 
 bool OpenFile::Waits() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return waiter_ != nullptr;
 }
 
@@ -86,29 +86,29 @@ bool OpenFile::Waits() {
 void OpenFiles::End() {
   std::thread watcher;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
     watcher = std::move(watcher_);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (watcher.joinable()) watcher.join();
 }
 
 std::uint64_t OpenFiles::Open(const std::string& path, bool tells) {
   auto file = std::make_shared<OpenFile>(tree_, path, tells);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_[++last_id_] = std::move(file);
   return last_id_;
 }
 
 std::shared_ptr<OpenFile> OpenFiles::Find(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = open_.find(id);
   return found == open_.end() ? nullptr : found->second;
 }
 
 void OpenFiles::Close(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_.erase(id);
   waited_.erase(id);
 }
@@ -118,7 +118,7 @@ unsigned OpenFiles::Poll(std::uint64_t id, fuse_pollhandle* handle) {
   if (!file) return POLLERR;
   const unsigned events = file->Poll(handle);
   if (!file->Waits()) return events;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ending_ || !open_.contains(id)) return events;
   waited_[id] = file;
   if (watching_) return events;
@@ -130,14 +130,16 @@ unsigned OpenFiles::Poll(std::uint64_t id, fuse_pollhandle* handle) {
 
 void OpenFiles::Watch() {
   pthread_setname_np(pthread_self(), "files-watch");
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!ending_ && !waited_.empty()) {
-    changed_.wait_for(lock, kLookEvery, [this] { return ending_; });
+    const auto next = std::chrono::steady_clock::now() + kLookEvery;
+    while (!ending_ && changed_.WaitUntil(mutex_, next)) {
+    }
     if (ending_) break;
     const auto waited = waited_;
-    lock.unlock();
+    lock.Unlock();
     for (const auto& [id, file] : waited) file->NotifyIfChanged();
-    lock.lock();
+    lock.Lock();
     // Who was told may have polled again already, and waits then.
     std::erase_if(waited_, [](const auto& entry) { return !entry.second->Waits(); });
   }

@@ -1,25 +1,25 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "face/files/file_tree.h"
 
 struct fuse_pollhandle;
 
 namespace tessera::face {
 
-// A file that somebody has open. What is read from its begin on is one snapshot, however many reads it takes, and a
-// read at the begin takes a new one, as of the kernel's own files. Any thread.
+// A file that a process has open. A read at offset 0 takes a snapshot of the text, and later reads continue in it, as
+// in the kernel's own files. Any thread.
 class OpenFile {
  public:
-  // `tells`: poll(2) waits until the text is another than what was read last, or than at the opening.
+  // `tells`: poll(2) waits until the text differs from what was read last, or from what it was when the file was
+  // opened.
   OpenFile(FileTree& tree, std::string path, bool tells);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
@@ -28,10 +28,10 @@ class OpenFile {
   Result<std::string> Read(std::size_t size, std::uint64_t offset);
   Result<void> Write(std::string_view text);
 
-  // The events of poll(2) now. `handle`, which may be null, belongs to this from now on; where it waits for an event,
-  // it is told of it once.
+  // The events of poll(2) now. Takes ownership of `handle`, which may be null, and notifies it once when it waits for
+  // an event that comes.
   unsigned Poll(fuse_pollhandle* handle);
-  // Tells whoever waits if the text has changed.
+  // Notifies the handle that waits, if the text has changed.
   void NotifyIfChanged();
   bool Waits();
 
@@ -41,24 +41,24 @@ class OpenFile {
   };
 
   Result<std::string> Now();
-  bool Changed();
+  bool Changed() TESSERA_REQUIRES(mutex_);
 
   FileTree& tree_;
   const std::string path_;
   const bool tells_;
-  std::mutex mutex_;
-  std::string text_;                                     // the snapshot; guarded by mutex_
-  std::unique_ptr<fuse_pollhandle, FreeHandle> waiter_;  // guarded by mutex_
+  Mutex mutex_;
+  std::string text_ TESSERA_GUARDED_BY(mutex_);  // the snapshot
+  std::unique_ptr<fuse_pollhandle, FreeHandle> waiter_ TESSERA_GUARDED_BY(mutex_);
 };
 
-// All files that are open. Whether one that is waited for has changed is looked at once a second, by a thread that is
-// there only while somebody waits. Any thread.
+// All files that are open. A thread checks those that a poll(2) waits for once a second; it exists only while there are
+// any. Any thread.
 class OpenFiles {
  public:
   explicit OpenFiles(FileTree& tree) : tree_(tree) {}
   ~OpenFiles() { End(); }
 
-  // Nobody who waits is told any more; while there still is a mount.
+  // Ends all notifications. To be called while the mount still exists.
   void End();
 
   std::uint64_t Open(const std::string& path, bool tells);
@@ -70,14 +70,14 @@ class OpenFiles {
   void Watch();
 
   FileTree& tree_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t last_id_ = 0;                                  // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<OpenFile>> open_;    // guarded by mutex_
-  std::map<std::uint64_t, std::shared_ptr<OpenFile>> waited_;  // guarded by mutex_: somebody waits for a change
-  bool watching_ = false;                                      // guarded by mutex_: watcher_ runs, and will look again
-  bool ending_ = false;                                        // guarded by mutex_
-  std::thread watcher_;                                        // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  std::uint64_t last_id_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, std::shared_ptr<OpenFile>> open_ TESSERA_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::shared_ptr<OpenFile>> waited_ TESSERA_GUARDED_BY(mutex_);  // a poll(2) waits for these
+  bool watching_ TESSERA_GUARDED_BY(mutex_) = false;  // watcher_ runs and will look again
+  bool ending_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::thread watcher_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::face

@@ -46,7 +46,7 @@ EventStreams::EventStreams() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { (
 
 EventStreams::~EventStreams() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   server::events::WakeOnNote(-1);
@@ -55,12 +55,12 @@ EventStreams::~EventStreams() {
 }
 
 bool EventStreams::HasRoom() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return wake_ && count_ < kMost;
 }
 
 void EventStreams::Add(UniqueFd socket, std::uint64_t number) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ending_ || !wake_ || count_ >= kMost) return;
   fcntl(socket.Get(), F_SETFL, fcntl(socket.Get(), F_GETFL) | O_NONBLOCK);
   ++count_;
@@ -80,7 +80,7 @@ void EventStreams::Run() {
     eventfd_t count;
     eventfd_read(wake_.Get(), &count);
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ending_) return;
       count_ -= std::erase_if(streams, [](const Stream& stream) { return stream.gone; });
       streams.splice(streams.end(), added_);

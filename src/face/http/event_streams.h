@@ -2,41 +2,41 @@
 
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "server/record/events.h"
 
 namespace tessera::face {
 
-// One event as server-sent events have it (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+// An event in the format of server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 std::string ToSse(const server::Event& event);
 
-// The id of an event in streams: "STARTED-NUMBER", where STARTED tells this daemon's events from those of the one
-// before it. The number that a client last saw; 0 for another daemon's, or nonsense: all that is kept is new to it.
+// The number in the id of an event, "STARTED-NUMBER". STARTED distinguishes this daemon's events from those of an
+// earlier one. 0 for an id of another daemon or a malformed one: then all events that are kept are new to the client.
 std::uint64_t NumberOfEventId(const std::string& id);
 
-// Connections that get events as they happen. One thread writes to all of them and never waits for one: who reads too
-// slowly is behind, and is told how many it missed when they are kept no more. Any thread.
+// Connections that receive events as they happen. One thread writes to all of them and never blocks on one: a client
+// that reads too slowly falls behind, and is told how many events it missed once they are no longer kept. Any thread.
 class EventStreams {
  public:
   static constexpr std::size_t kMost = 64;
-  static constexpr Nanos kKeepAlive = 15 * kSecond;  // something is sent at least so often, to learn who is gone
-
-  static constexpr Nanos kPatience = 60 * kSecond;  // with one that takes nothing of what there is
+  static constexpr Nanos kKeepAlive = 15 * kSecond;  // longest time without sending, so that dead peers are noticed
+  static constexpr Nanos kPatience = 60 * kSecond;   // a client that takes no data for so long is disconnected
 
   EventStreams();
   // Closes all of them.
   ~EventStreams();
   EventStreams(const EventStreams&) = delete;
 
-  // Whether there is place for one more.
+  // Whether there is room for one more.
   bool HasRoom();
-  // The head of the answer was written. Sends what comes after `number`. Closes it where there is no room any more.
+  // Sends the events after `number` to a connection to which the head of the answer was written. Closes it when there
+  // is no room any more.
   void Add(UniqueFd socket, std::uint64_t number);
 
  private:
@@ -52,11 +52,11 @@ class EventStreams {
   static void Fill(Stream& stream, Nanos now);
 
   const UniqueFd wake_;  // eventfd: news, or a new stream, or the end
-  std::mutex mutex_;
-  std::list<Stream> added_;  // guarded by mutex_, as the two below
-  std::size_t count_ = 0;    // with those that Run has
-  bool ending_ = false;
-  std::thread thread_;  // from the first stream on
+  Mutex mutex_;
+  std::list<Stream> added_ TESSERA_GUARDED_BY(mutex_);  // Run has not taken these yet
+  std::size_t count_ TESSERA_GUARDED_BY(mutex_) = 0;    // of all, with those that Run has
+  bool ending_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::thread thread_ TESSERA_GUARDED_BY(mutex_);  // from the first stream on
 };
 
 }  // namespace tessera::face

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "face/http/event_streams.h"
 #include "face/http/peer_stream.h"
 #include "face/http/pending_connections.h"
@@ -107,25 +107,25 @@ class HttpServer::Impl : private httplib::Server {
   }
 
   ~Impl() override {
-    waiting_.reset();
-    tcp_waiting_.reset();
+    pending_.reset();
+    tcp_pending_.reset();
     eventfd_write(stop_fd_.Get(), 1);
     threads_.shutdown();
     if (tcp_threads_) tcp_threads_->shutdown();
   }
 
-  void Serve(UniqueFd socket) { waiting_->Add(std::move(socket)); }
+  void Serve(UniqueFd socket) { pending_->Add(std::move(socket)); }
 
   void OpenTcp(std::string token) {
     SetToken(std::move(token));
     tcp_threads_ = std::make_unique<httplib::ThreadPool>(kTcpThreads);
-    tcp_waiting_ = std::make_unique<WaitingRoom>([this](UniqueFd socket) { EnqueueTcp(std::move(socket)); });
+    tcp_pending_ = std::make_unique<PendingConnections>([this](UniqueFd socket) { EnqueueTcp(std::move(socket)); });
   }
   void SetToken(std::string token) {
-    std::lock_guard lock(token_mutex_);
+    const MutexLock lock(token_mutex_);
     token_ = std::move(token);
   }
-  void ServeTcp(UniqueFd socket) { tcp_waiting_->Add(std::move(socket)); }
+  void ServeTcp(UniqueFd socket) { tcp_pending_->Add(std::move(socket)); }
 
  private:
   void Enqueue(UniqueFd socket) {
@@ -153,7 +153,7 @@ class HttpServer::Impl : private httplib::Server {
   // Who came by api.sock is known by its user; others show the token.
   bool MayAsk(const Request& request) {
     if (!request.remote_addr.empty() || request.path == "/healthz") return true;
-    std::lock_guard lock(token_mutex_);
+    const MutexLock lock(token_mutex_);
     return IsBearer(request.get_header_value("Authorization"), token_);
   }
   void AddRoutes();
@@ -166,13 +166,13 @@ class HttpServer::Impl : private httplib::Server {
   const UniqueFd stop_fd_;  // eventfd, readable from the end on
   EventStreams streams_;
   httplib::ThreadPool threads_;
-  std::mutex token_mutex_;
-  std::string token_;  // guarded by token_mutex_
+  Mutex token_mutex_;
+  std::string token_ TESSERA_GUARDED_BY(token_mutex_);
   std::unique_ptr<httplib::ThreadPool> tcp_threads_;
   std::atomic<int> tcp_requests_{0};
-  std::unique_ptr<WaitingRoom> tcp_waiting_;
-  std::unique_ptr<WaitingRoom> waiting_{
-      std::make_unique<WaitingRoom>([this](UniqueFd socket) { Enqueue(std::move(socket)); })};
+  std::unique_ptr<PendingConnections> tcp_pending_;
+  std::unique_ptr<PendingConnections> pending_{
+      std::make_unique<PendingConnections>([this](UniqueFd socket) { Enqueue(std::move(socket)); })};
 };
 
 void HttpServer::Impl::AddRoutes() {

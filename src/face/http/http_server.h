@@ -9,9 +9,9 @@
 
 namespace tessera::face {
 
-// The HTTP API on api.sock, and by TCP. Connections are accepted on the event loop, wait for their request in a
-// WaitingRoom, and are served, one request each, by a few threads of its own: silent clients hold up nobody, and slow
-// ones that have spoken other readers at most. What a request does to the daemon it does through Control.
+// The HTTP API on api.sock and on TCP. Connections are accepted on the event loop, stay in a PendingConnections until
+// their request arrives, and are served, one request each, by a few threads of its own: a silent client blocks nobody,
+// and a slow one at most other requests. Requests act on the daemon through Control only.
 class HttpServer {
  public:
   // Everything that is given outlives the server.

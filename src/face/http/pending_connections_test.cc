@@ -5,14 +5,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <condition_variable>
 #include <string>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace tessera::face {
 namespace {
 
-class WaitingRoomTest : public testing::Test {
+class PendingConnectionsTest : public testing::Test {
  protected:
   // A client's end of a connection that waits, if it has not spoken.
   UniqueFd Arrive(const std::string& said = {}) {
@@ -20,7 +21,7 @@ class WaitingRoomTest : public testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     UniqueFd client(ends[0]);
     Say(client, said);
-    room_.Add(UniqueFd(ends[1]));
+    pending_.Add(UniqueFd(ends[1]));
     return client;
   }
   static void Say(const UniqueFd& client, const std::string& text) {
@@ -32,37 +33,37 @@ class WaitingRoomTest : public testing::Test {
   }
   // Waits until so many have been taken, and says what the last of them holds.
   std::string Taken(std::size_t count) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return taken_.size() >= count; })) return "none";
+    const MutexLock lock(mutex_);
+    while (taken_.size() < count) changed_.Wait(mutex_);
     char text[32 << 10];
     const ssize_t length = recv(taken_[count - 1].Get(), text, sizeof text, 0);
     return length < 0 ? "nothing to read" : std::string(text, static_cast<std::size_t>(length));
   }
   std::size_t TakenNow() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return taken_.size();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<UniqueFd> taken_;
-  WaitingRoom room_{[this](UniqueFd socket) {
-    const std::lock_guard lock(mutex_);
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<UniqueFd> taken_ TESSERA_GUARDED_BY(mutex_);
+  PendingConnections pending_{[this](UniqueFd socket) {
+    const MutexLock lock(mutex_);
     taken_.push_back(std::move(socket));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }};
 };
 
-TEST_F(WaitingRoomTest, WhoHasSpokenDoesNotWait) {
+TEST_F(PendingConnectionsTest, WhoHasSpokenDoesNotWait) {
   const UniqueFd client = Arrive("GET / HTTP/1.1\r\n\r\n");
   EXPECT_EQ(TakenNow(), 1u) << "by the thread that added it";
   EXPECT_EQ(Taken(1), "GET / HTTP/1.1\r\n\r\n");
 }
 
-TEST_F(WaitingRoomTest, AHeadThatComesByAndByIsTakenWhole) {
+TEST_F(PendingConnectionsTest, AHeadThatComesByAndByIsTakenWhole) {
   const UniqueFd client = Arrive("GET / HT");
   for (const char* piece : {"TP/1.1\r", "\nHost: x\r\n", "\r"}) Say(client, piece);
-  // Another one that comes and goes says that the room has seen these pieces.
+  // Another one that comes and goes shows that these pieces were seen.
   const UniqueFd other = Arrive();
   Say(other, "\r\n\r\n");
   EXPECT_EQ(Taken(1), "\r\n\r\n");
@@ -71,7 +72,7 @@ TEST_F(WaitingRoomTest, AHeadThatComesByAndByIsTakenWhole) {
   EXPECT_EQ(Taken(2), "GET / HTTP/1.1\r\nHost: x\r\n\r\nbody");
 }
 
-TEST_F(WaitingRoomTest, WhoSendsNoMoreIsServedIfItHasSaidAnything) {
+TEST_F(PendingConnectionsTest, WhoSendsNoMoreIsServedIfItHasSaidAnything) {
   const UniqueFd silent = Arrive();
   shutdown(silent.Get(), SHUT_WR);
   pollfd closed{silent.Get(), POLLIN, 0};
@@ -82,14 +83,14 @@ TEST_F(WaitingRoomTest, WhoSendsNoMoreIsServedIfItHasSaidAnything) {
   EXPECT_EQ(Taken(1), "GET / HT") << "it waits for an answer";
 }
 
-TEST_F(WaitingRoomTest, MoreThanAHeadHasIsTaken) {
+TEST_F(PendingConnectionsTest, MoreThanAHeadHasIsTaken) {
   const UniqueFd client = Arrive(std::string(16 << 10, 'x'));
   EXPECT_EQ(Taken(1).size(), 16u << 10);
 }
 
-TEST_F(WaitingRoomTest, TheOldestMakesRoom) {
+TEST_F(PendingConnectionsTest, TheOldestMakesRoom) {
   std::vector<UniqueFd> silent;
-  for (std::size_t i = 0; i < WaitingRoom::kMost; ++i) silent.push_back(Arrive());
+  for (std::size_t i = 0; i < PendingConnections::kMost; ++i) silent.push_back(Arrive());
   EXPECT_FALSE(IsClosed(silent[0]));
   const UniqueFd late = Arrive();
   EXPECT_TRUE(IsClosed(silent[0]));

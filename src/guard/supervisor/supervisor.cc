@@ -92,7 +92,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorHooks hooks, Sup
 Supervisor::~Supervisor() {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   Wake();
@@ -104,7 +104,7 @@ std::uint64_t Supervisor::Add(UniqueFd listener) {
   ioctl(listener.Get(), SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
   std::uint64_t id;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     id = ++last_id_;
     added_.emplace_back(id, std::move(listener));
   }
@@ -114,7 +114,7 @@ std::uint64_t Supervisor::Add(UniqueFd listener) {
 
 void Supervisor::Remove(std::uint64_t listener) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     removed_.push_back(listener);
   }
   Wake();
@@ -165,7 +165,7 @@ bool Supervisor::TakeRequests() {
   std::vector<std::pair<std::uint64_t, UniqueFd>> added;
   std::vector<std::uint64_t> removed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_) return false;
     added.swap(added_);
     removed.swap(removed_);

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "guard/gate/hooks.h"
@@ -71,11 +71,11 @@ class Supervisor {
   std::vector<Listener> listeners_;
   std::vector<pollfd> watched_;  // wake_, the gate's, and listeners_ in their order
 
-  std::mutex mutex_;
-  std::vector<std::pair<std::uint64_t, UniqueFd>> added_;  // guarded by mutex_
-  std::vector<std::uint64_t> removed_;                     // guarded by mutex_
-  std::uint64_t last_id_ = 0;                              // guarded by mutex_
-  bool stop_ = false;                                      // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::pair<std::uint64_t, UniqueFd>> added_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> removed_ TESSERA_GUARDED_BY(mutex_);
+  std::uint64_t last_id_ TESSERA_GUARDED_BY(mutex_) = 0;
+  bool stop_ TESSERA_GUARDED_BY(mutex_) = false;
 
   std::atomic<std::uint64_t> passed_{0}, executed_{0}, refused_{0}, out_of_memory_{0};
   std::thread thread_;

@@ -125,7 +125,7 @@ void FakeDriver::Control(void* argument, int file) {
 }
 
 int FakeDriver::Execute(int file, std::uint64_t request, void* argument) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   switch (NumberOf(request)) {
     case abi::kAlloc:
       if (BytesOf(request) == sizeof(abi::Alloc)) {
@@ -155,29 +155,29 @@ int FakeDriver::Execute(int file, std::uint64_t request, void* argument) {
 }
 
 std::uint64_t FakeDriver::BytesInUse() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t used = 0;
   for (const auto& [id, memory] : memories_) used += memory.bytes;
   return used;
 }
 
 std::uint64_t FakeDriver::MostBytesInUse() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return most_;
 }
 
 std::size_t FakeDriver::Objects() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return objects_.size();
 }
 
 std::size_t FakeDriver::ChannelsStopped() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopped_;
 }
 
 void FakeDriver::FailAllocations(std::uint32_t status) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fail_with_ = status;
 }
 

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "guard/gate/kernel_boundary.h"
 
 namespace tessera::guard {
@@ -35,27 +35,30 @@ class FakeDriver : public KernelBoundary {
     std::uint32_t parent = 0;
     std::uint64_t memory = 0;
   };
-  bool OwnedBy(std::uint32_t client, int file);
-  std::uint32_t Insert(std::uint32_t client, std::uint32_t parent, std::uint32_t* object, std::uint64_t memory);
-  void Erase(const Key& key);
-  void Free(std::uint32_t client, std::uint32_t object);
+  bool OwnedBy(std::uint32_t client, int file) TESSERA_REQUIRES(mutex_);
+  std::uint32_t Insert(std::uint32_t client, std::uint32_t parent, std::uint32_t* object, std::uint64_t memory)
+      TESSERA_REQUIRES(mutex_);
+  void Erase(const Key& key) TESSERA_REQUIRES(mutex_);
+  void Free(std::uint32_t client, std::uint32_t object) TESSERA_REQUIRES(mutex_);
   template <typename Struct>
-  void Alloc(Struct& request, int file);
-  void Dup(void* argument, int file);
-  void Heap(void* argument, int file);
-  void Control(void* argument, int file);
+  void Alloc(Struct& request, int file) TESSERA_REQUIRES(mutex_);
+  void Dup(void* argument, int file) TESSERA_REQUIRES(mutex_);
+  void Heap(void* argument, int file) TESSERA_REQUIRES(mutex_);
+  void Control(void* argument, int file) TESSERA_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::map<std::uint32_t, std::uint64_t> clients_;  // inode of the file
-  std::map<Key, Object> objects_;
+  mutable Mutex mutex_;
+  std::map<std::uint32_t, std::uint64_t> clients_ TESSERA_GUARDED_BY(mutex_);  // inode of the file
+  std::map<Key, Object> objects_ TESSERA_GUARDED_BY(mutex_);
   struct Memory {
     std::uint64_t bytes = 0;
     int handles = 0;
   };
-  std::map<std::uint64_t, Memory> memories_;
-  std::uint64_t last_memory_ = 0, most_ = 0;
-  std::uint32_t next_handle_ = 0xd0000000, fail_with_ = 0;
-  std::size_t stopped_ = 0;
+  std::map<std::uint64_t, Memory> memories_ TESSERA_GUARDED_BY(mutex_);
+  std::uint64_t last_memory_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t most_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint32_t next_handle_ TESSERA_GUARDED_BY(mutex_) = 0xd0000000;
+  std::uint32_t fail_with_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::size_t stopped_ TESSERA_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tessera::guard

@@ -9,16 +9,16 @@ Stage::Stage(std::uint64_t limit, SupervisorOptions options) : limit_(limit) {
   hooks.charge = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { return Charge(pid, device, bytes); };
   hooks.give_back = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { GiveBack(pid, device, bytes); };
   hooks.object = [this](pid_t pid, const channel::ObjectEvent& event) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     events_[pid].push_back(event);
   };
   hooks.ended = [this](std::uint64_t listener) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_.push_back(listener);
-    changed_.notify_all();
+    changed_.NotifyAll();
   };
   hooks.refused = [this](pid_t, std::string what) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     refused_.push_back(std::move(what));
   };
   auto fake = std::make_unique<FakeDriver>();
@@ -41,13 +41,13 @@ int Stage::Run(Tenant& tenant) {
 }
 
 void Stage::WaitUntilEnded(std::uint64_t listener) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return std::find(ended_.begin(), ended_.end(), listener) != ended_.end(); });
+  const MutexLock lock(mutex_);
+  while (std::find(ended_.begin(), ended_.end(), listener) == ended_.end()) changed_.Wait(mutex_);
 }
 
 bool Stage::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (on_charge) on_charge();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t sum = bytes;
   for (const auto& [process, held] : held_) sum += held;
   if (sum > limit_) return false;
@@ -60,7 +60,7 @@ bool Stage::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
 }
 
 void Stage::GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t& on_device = on_device_[device].first;
   if (held_[pid] < bytes || on_device < bytes) {
     ADD_FAILURE() << "process " << pid << " gives back " << bytes << " of " << held_[pid] << ", device " << device
@@ -72,37 +72,37 @@ void Stage::GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
 }
 
 std::uint64_t Stage::Held(pid_t pid) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = held_.find(pid);
   return found == held_.end() ? 0 : found->second;
 }
 
 std::uint64_t Stage::Held() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t sum = 0;
   for (const auto& [pid, held] : held_) sum += held;
   return sum;
 }
 
 std::uint64_t Stage::MostHeldOn(std::uint32_t device) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = on_device_.find(device);
   return found == on_device_.end() ? 0 : found->second.second;
 }
 
 std::uint64_t Stage::MostHeld() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return most_;
 }
 
 std::vector<channel::ObjectEvent> Stage::Events(pid_t pid) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = events_.find(pid);
   return found == events_.end() ? std::vector<channel::ObjectEvent>() : found->second;
 }
 
 std::vector<std::string> Stage::Refused() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return refused_;
 }
 

@@ -2,16 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "guard/supervisor/supervisor.h"
 #include "guard/testing/fake_driver.h"
 #include "guard/testing/tenant.h"
@@ -48,14 +47,15 @@ class Stage {
   void GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
 
   const std::uint64_t limit_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<pid_t, std::uint64_t> held_;
-  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> on_device_;  // held now, and the most
-  std::uint64_t most_ = 0;
-  std::map<pid_t, std::vector<channel::ObjectEvent>> events_;
-  std::vector<std::string> refused_;
-  std::vector<std::uint64_t> ended_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::map<pid_t, std::uint64_t> held_ TESSERA_GUARDED_BY(mutex_);
+  // By device: held now, and the most.
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> on_device_ TESSERA_GUARDED_BY(mutex_);
+  std::uint64_t most_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::map<pid_t, std::vector<channel::ObjectEvent>> events_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<std::string> refused_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> ended_ TESSERA_GUARDED_BY(mutex_);
 };
 
 // A test of programs behind the gate.
