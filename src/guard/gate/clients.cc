@@ -1,4 +1,6 @@
-// Whose clients the gate knows, and whether they are still there.
+#include "guard/gate/clients.h"
+
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,14 +9,61 @@
 #include <cerrno>
 #include <utility>
 
-#include "guard/gate/ioctl_gate.h"
-
 namespace tessera::guard {
+namespace {
 
 namespace abi = channel::abi;
 
+#ifndef PIDFD_THREAD
+constexpr unsigned kPidfdThread = O_EXCL;  // Linux 6.9
+#else
+constexpr unsigned kPidfdThread = PIDFD_THREAD;
+#endif
+
+}  // namespace
+
+Result<Clients> Clients::Create(SupervisorHooks hooks, KernelBoundary& boundary) {
+  auto processes = Processes::Create();
+  if (!processes) return std::unexpected(processes.error());
+  return Clients(std::move(hooks), boundary, std::move(*processes));
+}
+
+const Processes::Process* Clients::Caller(const GateCall& call) {
+  const auto* process = processes_.Of(call.tid, call.tree);
+  if (!process && errno == EAGAIN) {
+    Check();
+    process = processes_.Of(call.tid, call.tree);
+  }
+  return process;
+}
+
+Clients::Loan Clients::Borrow(const GateCall& call, const StillWaits& waits) {
+  Loan loan;
+  const auto* caller = Caller(call);
+  if (!caller) {
+    loan.error = errno;
+    return loan;
+  }
+  loan.pid = caller->pid;
+  loan.file = guard::Borrow(caller->pidfd.Get(), call.fd);
+  if (!loan.file && errno == ESRCH) {
+    // The first thread of the process has ended, and its descriptors with it.
+    const UniqueFd thread(static_cast<int>(syscall(SYS_pidfd_open, call.tid, kPidfdThread)));
+    if (thread) loan.file = guard::Borrow(thread.Get(), call.fd);
+  }
+  if (!loan.file) {
+    loan.error = errno;
+  } else if (!waits()) {
+    loan.error = ESRCH;  // whoever has this number now, it is not the caller
+  } else if (const auto kind = KindOf(boundary_, loan.file.Get()); kind != KernelBoundary::File::kControl) {
+    // As the driver and other files answer. Not "let it pass": the number may be another file's by then.
+    loan.error = kind == KernelBoundary::File::kDevice ? EINVAL : ENOTTY;
+  }
+  return loan;
+}
+
 // RM tells a client's GPUs to the file that made it, and to nobody else. It changes nothing.
-bool IoctlGate::Answers(int file, std::uint32_t client) {
+bool Clients::Answers(int file, std::uint32_t client) {
   std::uint32_t ids[32];
   abi::Control control{.client = client,
                        .object = client,
@@ -27,8 +76,8 @@ bool IoctlGate::Answers(int file, std::uint32_t client) {
   return result == 0 && control.status == abi::kOk;
 }
 
-std::optional<pid_t> IoctlGate::OwnerOf(const Loan& loan, const Call& call, std::uint32_t client) {
-  const auto owner = memory_.ProcessOf(client);
+std::optional<pid_t> Clients::OwnerOf(const Loan& loan, const GateCall& call, std::uint32_t client) {
+  const auto owner = objects_.ProcessOf(client);
   if (owner == loan.pid) return owner;
   if (client == 0 || !Answers(loan.file.Get(), client)) return {};
   if (owner) {
@@ -37,8 +86,8 @@ std::optional<pid_t> IoctlGate::OwnerOf(const Loan& loan, const Call& call, std:
     if (HolderAnswers(client).value_or(true)) return owner;
     End(client);
   }
-  if (memory_.ClientsOf(loan.pid).size() >= kMostClientsPerProcess) return {};
-  Apply(memory_.SetClient(client, loan.pid));
+  if (objects_.ClientsOf(loan.pid).size() >= kMostPerProcess) return {};
+  Apply(objects_.SetClient(client, loan.pid));
   holders_[client] = {.file = {.pid = loan.pid, .fd = call.fd}, .tree = call.tree};
   hooks_.object(loan.pid, {.kind = channel::ObjectEvent::Kind::kAlloc,
                            .fd = call.fd,
@@ -48,18 +97,22 @@ std::optional<pid_t> IoctlGate::OwnerOf(const Loan& loan, const Call& call, std:
   return loan.pid;
 }
 
-std::optional<bool> IoctlGate::HolderAnswers(std::uint32_t client) {
+bool Clients::IsOwn(std::uint32_t client, pid_t pid) {
+  return objects_.ProcessOf(client) == pid && HolderAnswers(client).value_or(false);
+}
+
+std::optional<bool> Clients::HolderAnswers(std::uint32_t client) {
   const auto holder = holders_.find(client);
   if (holder == holders_.end()) return false;
   const auto* process = processes_.Find(holder->second.file.pid);
   if (!process) return false;
-  const UniqueFd file = Borrow(process->pidfd.Get(), holder->second.file.fd);
+  const UniqueFd file = guard::Borrow(process->pidfd.Get(), holder->second.file.fd);
   if (!file && IsShortage(errno)) return {};
   return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl && Answers(file.Get(), client);
 }
 
 // Ends the clients whose file nobody holds any more, if that can be told; else they are suspects.
-void IoctlGate::CheckClients(std::vector<std::uint32_t> clients) {
+void Clients::CheckClients(std::vector<std::uint32_t> clients) {
   std::erase_if(clients, [&](std::uint32_t client) {
     return !holders_.contains(client) || HolderAnswers(client).value_or(false);
   });
@@ -70,7 +123,7 @@ void IoctlGate::CheckClients(std::vector<std::uint32_t> clients) {
   bool complete = found.complete;
   for (const HeldFile& held : found.files) {
     const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, held.pid, 0)));
-    const UniqueFd file = pidfd ? Borrow(pidfd.Get(), held.fd) : UniqueFd();
+    const UniqueFd file = pidfd ? guard::Borrow(pidfd.Get(), held.fd) : UniqueFd();
     if (!file && IsShortage(errno)) complete = false;
     if (!file || KindOf(boundary_, file.Get()) != KernelBoundary::File::kControl) continue;
     std::erase_if(clients, [&](std::uint32_t client) {
@@ -81,7 +134,7 @@ void IoctlGate::CheckClients(std::vector<std::uint32_t> clients) {
         return false;
       }
       holders_[client] = {.file = held, .tree = tree};
-      Apply(memory_.SetClient(client, held.pid));
+      Apply(objects_.SetClient(client, held.pid));
       return true;
     });
     if (clients.empty()) return;
@@ -97,27 +150,40 @@ void IoctlGate::CheckClients(std::vector<std::uint32_t> clients) {
   suspects_.erase(twice.begin(), twice.end());
 }
 
-void IoctlGate::TakeEnded() {
+void Clients::TakeEnded() {
   for (const pid_t pid : processes_.TakeEnded()) {
-    for (const std::uint32_t client : memory_.ClientsOf(pid)) suspects_.push_back(client);
+    for (const std::uint32_t client : objects_.ClientsOf(pid)) suspects_.push_back(client);
   }
 }
 
-void IoctlGate::CheckEnded() {
+void Clients::Check() {
   TakeEnded();
   if (!suspects_.empty() && MonotonicNow() >= last_search_ + kSearchInterval)
     CheckClients(std::exchange(suspects_, {}));
 }
 
-void IoctlGate::End(std::uint32_t client) {
-  if (const auto pid = memory_.ProcessOf(client)) {
+void Clients::EndClosed(const GateCall& call) {
+  if (const auto* caller = Caller(call)) CheckClients(objects_.ClientsOf(caller->pid));
+}
+
+void Clients::TreeEnded(std::uint64_t tree) {
+  std::vector<std::uint32_t> clients;
+  for (const auto& [client, holder] : holders_) {
+    if (holder.tree == tree) clients.push_back(client);
+  }
+  for (const std::uint32_t client : clients) End(client);
+  for (const pid_t pid : processes_.OfTree(tree)) processes_.Forget(pid);
+}
+
+void Clients::End(std::uint32_t client) {
+  if (const auto pid = objects_.ProcessOf(client)) {
     hooks_.object(*pid, {.kind = channel::ObjectEvent::Kind::kFree, .client = client, .object = client});
   }
-  Apply(memory_.Free(client, client));
+  Apply(objects_.Free(client, client));
   holders_.erase(client);
 }
 
-bool IoctlGate::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+bool Clients::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (bytes == 0) return true;
   if (bytes > kMostMemoryBytes) return false;
   if (hooks_.charge(pid, device, bytes)) return true;
@@ -129,17 +195,37 @@ bool IoctlGate::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   suspects_.clear();
   std::vector<std::uint32_t> clients;
   for (const auto& [client, holder] : holders_) clients.push_back(client);
-  const std::size_t before = memory_.Memories();
+  const std::size_t before = objects_.Memories();
   CheckClients(std::move(clients));
-  return memory_.Memories() != before && hooks_.charge(pid, device, bytes);
+  return objects_.Memories() != before && hooks_.charge(pid, device, bytes);
 }
 
-void IoctlGate::Apply(const MemoryObjects::Changes& changes) {
+void Clients::GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+  if (bytes > 0) hooks_.give_back(pid, device, bytes);
+}
+
+void Clients::Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device) {
+  Apply(objects_.Add(request.client, request.parent, object, bytes, device));
+}
+
+void Clients::Dup(const Request& request, MemoryObjects::Handle object) {
+  Apply(objects_.Dup(request.client, request.parent, object, request.source_client, request.source_object));
+}
+
+void Clients::Freed(std::uint32_t client, std::uint32_t object) {
+  if (object == client) return End(client);
+  if (const auto pid = objects_.ProcessOf(client); pid && !objects_.HoldsMemory(client, object)) {
+    hooks_.object(*pid, {.kind = channel::ObjectEvent::Kind::kFree, .client = client, .object = object});
+  }
+  Apply(objects_.Free(client, object));
+}
+
+void Clients::Apply(const MemoryObjects::Changes& changes) {
   for (const MemoryObjects::Change& change : changes) {
     if (!change.charge) {
       hooks_.give_back(change.process, change.device, change.bytes);
     } else if (!hooks_.charge(change.process, change.device, change.bytes)) {
-      memory_.Unpaid(change.memory);  // it is over its limit by this much, and there is no way to take it back
+      objects_.Unpaid(change.memory);  // it is over its limit by this much, and there is no way to take it back
     }
   }
 }
