@@ -57,7 +57,7 @@ class World {
       case 11:
         return Export();
       default:
-        if (Block* block = AnyBlock()) heap_->Touch(block->begin + block->bytes / 2, Number(0, 100) * kSecond);
+        if (Block* block = AnyBlock()) heap_->Heat().Touch(block->begin + block->bytes / 2, Number(0, 100) * kSecond);
         heap_->Trim(MonotonicNow() - Number(0, 2) * kSecond);
     }
   }
@@ -134,9 +134,9 @@ class World {
   void Export() {
     const Block* block = AnyBlock();
     Exported exported;
-    if (!block || heap_->Pin(block->begin, &exported) != CUDA_SUCCESS) return;
+    if (!block || heap_->Pins().Pin(block->begin, &exported) != CUDA_SUCCESS) return;
     std::vector<int> fds(exported.chunks);
-    if (heap_->Share(exported, 0, fds) != CUDA_SUCCESS) return;
+    if (heap_->Pins().Share(exported, 0, fds) != CUDA_SUCCESS) return;
     for (std::uint64_t n = 0; n < fds.size(); ++n) {
       const std::uint64_t from = n * exported.chunk_bytes;
       others_.push_back({.file = UniqueFd(fds[n]),

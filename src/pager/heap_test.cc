@@ -271,7 +271,7 @@ TEST_F(HeapTest, FreesNoBlockThatCameLater) {
 
 TEST_F(HeapTest, PeersReachWhatIsThereAndWhatComes) {
   const CUdeviceptr before = Allocate(kChunk), small = Allocate(1), out = Allocate(kChunk);
-  heap->Touch(before, MonotonicNow() + UseHistory::kInterval);
+  heap->Heat().Touch(before, MonotonicNow() + UseHistory::kInterval);
   ASSERT_EQ(mover.Evict(1), 1u);
   EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);
   EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);
@@ -300,10 +300,10 @@ class ExportTest : public HeapTest {
   // Pins the block around `address` and takes descriptors of all its chunks.
   CUresult Export(CUdeviceptr address) {
     Close();
-    CUresult result = heap->Pin(address, &exported);
+    CUresult result = heap->Pins().Pin(address, &exported);
     if (result != CUDA_SUCCESS) return result;
     fds.resize(exported.chunks);
-    result = heap->Share(exported, 0, fds);
+    result = heap->Pins().Share(exported, 0, fds);
     if (result != CUDA_SUCCESS) fds.clear();
     return result;
   }
@@ -360,9 +360,9 @@ TEST_F(ExportTest, WhatIsOutComesBackFirstAndStays) {
   const CUdeviceptr address = Allocate(2 * kChunk);
   AllocateChunks(2);
   ASSERT_EQ(mover.Evict(4), 4u);
-  EXPECT_EQ(heap->Pin(address, &exported), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Pins().Pin(address, &exported), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
-  heap->Touch(address + 3 * kChunk, MonotonicNow());  // hot, but nobody needs it there
+  heap->Heat().Touch(address + 3 * kChunk, MonotonicNow());  // hot, but nobody needs it there
   EXPECT_EQ(mover.Load(1), 1u);
   EXPECT_EQ(heap->Figures().recalled, kChunk);
   EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
@@ -379,7 +379,7 @@ TEST_F(ExportTest, WhatIsOnItsWayOutGoesAndComesBack) {
   driver.Write(address, 5);
   ASSERT_EQ(mover.Ask(wire::LineType::kEvict, 1), 1u);
   EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
-  EXPECT_EQ(heap->Share(exported, 0, std::span(fds = {-1})), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, std::span(fds = {-1})), CUDA_ERROR_NOT_READY);
   fds.clear();
   mover.FinishOut();
   EXPECT_EQ(heap->Figures().recalled, kChunk);
@@ -390,10 +390,10 @@ TEST_F(ExportTest, WhatIsOnItsWayOutGoesAndComesBack) {
 
 TEST_F(ExportTest, WhatIsUnpinnedMovesAgain) {
   const CUdeviceptr address = Allocate(kChunk);
-  ASSERT_EQ(heap->Pin(address, &exported), CUDA_SUCCESS);
+  ASSERT_EQ(heap->Pins().Pin(address, &exported), CUDA_SUCCESS);
   EXPECT_EQ(mover.Evict(1), 0u);
-  heap->Unpin(exported.block);
-  heap->Unpin(exported.block);
+  heap->Pins().Unpin(exported.block);
+  heap->Pins().Unpin(exported.block);
   EXPECT_EQ(heap->Figures().pinned, 0u);
   EXPECT_EQ(mover.Evict(1), 1u);
   EXPECT_EQ(heap->Figures().recalled, 0u);
@@ -405,15 +405,15 @@ TEST_F(ExportTest, WhatADeviceHasStaysWhereItIs) {
   driver.Write(second, 5);
   ASSERT_EQ(mover.Evict(3), 3u);
   ASSERT_EQ(mover.Settle(), CUDA_SUCCESS);
-  EXPECT_EQ(heap->PinForDevice(second + 4096, kMiB), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Pins().PinForDevice(second + 4096, kMiB), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
   ASSERT_EQ(mover.Load(2), 2u);
-  EXPECT_EQ(heap->PinForDevice(second + 4096, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Pins().PinForDevice(second + 4096, kMiB), CUDA_SUCCESS);
   EXPECT_EQ(mover.Load(8), 1u);
   EXPECT_EQ(mover.Evict(8), 1u);
   EXPECT_FALSE(driver.Valid(first));
   EXPECT_EQ(driver.Read(second), 5u);
-  heap->Unpin(*heap->Find(second));  // as when it could not be exported as well
+  heap->Pins().Unpin(*heap->Find(second));  // as when it could not be exported as well
   EXPECT_EQ(mover.Evict(8), 0u);
   heap->Free(second);
   EXPECT_EQ(heap->Figures().resident, 0u) << "no other block gets it";
@@ -422,11 +422,11 @@ TEST_F(ExportTest, WhatADeviceHasStaysWhereItIs) {
 
 TEST_F(ExportTest, ADevicesMemoryMayBeSeveralBlocks) {
   const auto blocks = AllocateChunks(3);
-  EXPECT_EQ(heap->PinForDevice(blocks[1] - 4096, 4096 + kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[1] - 4096, 4096 + kChunk), CUDA_SUCCESS);
   EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
-  EXPECT_EQ(heap->PinForDevice(blocks[2] + kChunk, kChunk), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
-  EXPECT_EQ(heap->PinForDevice(blocks[0], ~std::uint64_t{0}), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(heap->PinForDevice(blocks[0], 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[2] + kChunk, kChunk), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], ~std::uint64_t{0}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {
@@ -469,10 +469,10 @@ TEST_F(ExportTest, AChunkThatHasMovedIsNobodyElsesAnyMore) {
 
 TEST_F(ExportTest, AFailureLeavesNoDescriptors) {
   const CUdeviceptr address = Allocate(3 * kChunk);
-  ASSERT_EQ(heap->Pin(address, &exported), CUDA_SUCCESS);
+  ASSERT_EQ(heap->Pins().Pin(address, &exported), CUDA_SUCCESS);
   driver.FailCall(2);
   std::vector<int> some(3, -1);
-  EXPECT_EQ(heap->Share(exported, 0, some), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, some), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(fcntl(some[0], F_GETFD), -1);
   heap->Free(address);
   EXPECT_EQ(heap->Figures().empty, 3 * kChunk);  // nobody has got it
@@ -484,11 +484,11 @@ TEST_F(ExportTest, WhatIsNotThereIsInvalid) {
   EXPECT_EQ(Export(0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(Export(address), CUDA_SUCCESS);
   std::vector<int> more(2, -1);
-  EXPECT_EQ(heap->Share(exported, 0, more), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(heap->Share(exported, 2, {}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, more), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().Share(exported, 2, {}), CUDA_ERROR_INVALID_VALUE);
   heap->Free(address);
   Allocate(kMiB);  // another one at that address
-  EXPECT_EQ(heap->Share(exported, 0, std::span(more).first(1)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, std::span(more).first(1)), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(HeapTest, OneThatIsStoppedCallsTheDriverNoMore) {

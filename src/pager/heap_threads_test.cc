@@ -24,7 +24,7 @@ class HeapThreadsTest : public HeapFixture {
       std::swap(blocks[random() % blocks.size()], blocks.back());
       const auto block = heap->Find(blocks.back() + 1);
       if (!block || block->begin != blocks.back()) ++wrong;
-      heap->Touch(blocks.back(), MonotonicNow());
+      heap->Heat().Touch(blocks.back(), MonotonicNow());
       if (random() % 4 == 0) Share(blocks.back());
       if (!heap->Free(blocks.back())) ++wrong;
       blocks.pop_back();
@@ -34,9 +34,9 @@ class HeapThreadsTest : public HeapFixture {
 
   void Share(CUdeviceptr block) {
     Exported exported;
-    if (heap->Pin(block, &exported) != CUDA_SUCCESS) return;
+    if (heap->Pins().Pin(block, &exported) != CUDA_SUCCESS) return;
     std::vector<int> fds(exported.chunks);
-    if (heap->Share(exported, 0, fds) != CUDA_SUCCESS) ++wrong;  // what is pinned here does not go
+    if (heap->Pins().Share(exported, 0, fds) != CUDA_SUCCESS) ++wrong;  // what is pinned here does not go
     for (const int fd : fds) close(fd);
   }
 
@@ -61,7 +61,7 @@ class HeapThreadsTest : public HeapFixture {
           break;
         case 6:
           mover.Settle();
-          if (heap->HotOut(MonotonicNow()) > heap->Figures().swapped + 8 * kChunk) ++wrong;
+          if (heap->Heat().HotOut(MonotonicNow()) > heap->Figures().swapped + 8 * kChunk) ++wrong;
           break;
         default:
           if (random() % 20 == 0) mover.Restart();

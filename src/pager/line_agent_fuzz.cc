@@ -72,7 +72,7 @@ class Run {
         }
         break;
       case 5:
-        heap_->Touch(base_ + (std::uint64_t{Next()} << 20), MonotonicNow() + Next() * UseHistory::kInterval);
+        heap_->Heat().Touch(base_ + (std::uint64_t{Next()} << 20), MonotonicNow() + Next() * UseHistory::kInterval);
         break;
       default:
         Say();

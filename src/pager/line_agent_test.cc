@@ -141,9 +141,9 @@ TEST_F(LineAgentTest, WhatStaysOutCanBeReachedOnceItIsSettled) {
 TEST_F(LineAgentTest, TheColdestGoFirstAndTheHottestComeFirst) {
   const auto blocks = AllocateChunks(3);
   const Nanos now = MonotonicNow();
-  heap->Touch(blocks[0], now + UseHistory::kInterval);
-  heap->Touch(blocks[2] + 5, now + 2 * UseHistory::kInterval);
-  heap->Touch(123, now);  // nobody's
+  heap->Heat().Touch(blocks[0], now + UseHistory::kInterval);
+  heap->Heat().Touch(blocks[2] + 5, now + 2 * UseHistory::kInterval);
+  heap->Heat().Touch(123, now);  // nobody's
   ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 2}));
   EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[1], blocks[0]));
   ASSERT_TRUE(Say(Naming(LineType::kKeep, {blocks[0], blocks[1]})));
@@ -335,7 +335,7 @@ INSTANTIATE_TEST_SUITE_P(Mapped, LoadFailure, testing::Bool());
 
 TEST_P(LoadFailure, ChunksAreLoadedAllOrNone) {
   const auto blocks = AllocateChunks(4);
-  heap->Touch(blocks[2], MonotonicNow() + UseHistory::kInterval);  // stays: two runs of neighbours
+  heap->Heat().Touch(blocks[2], MonotonicNow() + UseHistory::kInterval);  // stays: two runs of neighbours
   EXPECT_EQ(mover.Evict(3), 3u);
   bool failed = true;
   for (std::uint64_t number = 1; failed; ++number) {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/uncancelled.h"
 #include "shim/device/current.h"
-#include "shim/process/uncancelled.h"
 
 namespace tessera::shim {
 

@@ -1,10 +1,10 @@
 #include <errno.h>
 
+#include "base/uncancelled.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
 #include "shim/gate/gate.h"
 #include "shim/memory/operands.h"
-#include "shim/process/uncancelled.h"
 
 // The one thread-local of the shim; read by the trampolines.
 extern "C" {
@@ -56,7 +56,7 @@ CUcontext CurrentContext() {
 extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CUstream stream,
                                                                const std::uint64_t* call) {
   using namespace tessera::shim;
-  const Uncancelled uncancelled;
+  const tessera::Uncancelled uncancelled;
   const int before = errno;
   int result = tessera::cuda::CUDA_SUCCESS;
   if (!LoadReal() || !Session::Instance().Managed()) {

@@ -46,7 +46,7 @@ CUresult Tell(Export& each) {
   for (std::uint32_t first = 0; first < memory.chunks; first += kMostDescriptors) {
     int fds[kMostDescriptors];
     const auto part = std::span(fds).first(std::min<std::size_t>(kMostDescriptors, memory.chunks - first));
-    const CUresult shared = each.paging->Heap().Share(memory, first, part);
+    const CUresult shared = each.paging->Heap().Pins().Share(memory, first, part);
     if (shared != CUDA_SUCCESS) return shared;
     const wire::Export message{.key = each.key,
                                .bytes = memory.block.bytes,
@@ -94,7 +94,7 @@ CUresult Await(Paging& paging, Pin pin) {
 // With mutex held. What another thread has exported meanwhile stays pinned.
 void UnpinIfUnknown(Paging& paging, const pager::Block& block) {
   const auto at = Exports().find(block.begin);
-  if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Unpin(block);
+  if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Pins().Unpin(block);
 }
 
 // With mutex held.
@@ -120,7 +120,7 @@ CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportK
 CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key) {
   for (;;) {
     pager::Exported memory;
-    CUresult result = Await(paging, [&] { return paging.Heap().Pin(address, &memory); });
+    CUresult result = Await(paging, [&] { return paging.Heap().Pins().Pin(address, &memory); });
     std::lock_guard lock(mutex);
     if (result == CUDA_SUCCESS) {
       const auto at = Exports().find(memory.block.begin);
@@ -129,7 +129,7 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
         return CUDA_SUCCESS;
       }
       // Another thread's export of it may have failed, and let go of it.
-      result = paging.Heap().Pin(address, &memory);
+      result = paging.Heap().Pins().Pin(address, &memory);
       if (result == CUDA_ERROR_NOT_READY) continue;
       if (result == CUDA_SUCCESS) result = MakeExport(paging, memory, key);
     }
@@ -139,7 +139,7 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
 }
 
 CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) {
-  return Await(paging, [&] { return paging.Heap().PinForDevice(address, bytes); });
+  return Await(paging, [&] { return paging.Heap().Pins().PinForDevice(address, bytes); });
 }
 
 bool IsExport(const wire::ExportKey& key) {

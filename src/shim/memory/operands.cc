@@ -21,7 +21,7 @@ void TouchWords(const void* bytes, std::size_t count, pager::Heap& heap, Nanos n
   for (std::size_t i = 0; i + sizeof(CUdeviceptr) <= count; i += sizeof(CUdeviceptr)) {
     CUdeviceptr word;
     memcpy(&word, at + i, sizeof word);
-    heap.Touch(word, now);
+    heap.Heat().Touch(word, now);
   }
 }
 
@@ -89,7 +89,7 @@ void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
       return TouchLaunch(call.Argument(1), call.Argument(2), call.Argument(3), heap, now);
     default:
       // Copies and memsets have their addresses there; what others have there are no addresses of the heap.
-      for (const std::size_t i : {0, 1, 2}) heap.Touch(call.Argument(i), now);
+      for (const std::size_t i : {0, 1, 2}) heap.Heat().Touch(call.Argument(i), now);
   }
 }
 

@@ -47,7 +47,7 @@ class OperandsTest : public pager::HeapFixture {
     words.insert(words.end(), arguments.begin() + 6, arguments.end());
     Nanos now = MonotonicNow() + 100 * pager::UseHistory::kInterval * ++calls;
     for (int i = 0; i < 5; ++i) TouchOperands({words.data()}, *heap, now += pager::UseHistory::kInterval);
-    return heap->HotOut(now) > 0;
+    return heap->Heat().HotOut(now) > 0;
   }
   bool LaunchUses(std::vector<const void*> arguments, std::uint64_t function = kFunction) {
     return Uses(k_cuLaunchKernel, {function, 1, 1, 1, 1, 1, 1, 0, 0, AsWord(arguments.data()), 0});

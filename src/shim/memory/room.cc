@@ -155,7 +155,7 @@ void Attachment::NoteUse(const GatedCall& call) {
 void Attachment::ReportHot(Nanos now) {
   if (now < next_hot_) return;
   next_hot_ = now + pager::UseHistory::kInterval / 2;
-  Page()->hot_out.store(HostBacked() ? paging_->Heap().HotOut(now) : 0, std::memory_order_relaxed);
+  Page()->hot_out.store(HostBacked() ? paging_->Heap().Heat().HotOut(now) : 0, std::memory_order_relaxed);
 }
 
 }  // namespace tessera::shim

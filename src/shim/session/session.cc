@@ -12,8 +12,8 @@
 
 #include "base/run_dir.h"
 #include "base/seqpacket.h"
+#include "base/uncancelled.h"
 #include "shim/process/say.h"
-#include "shim/process/uncancelled.h"
 
 namespace tessera::shim {
 namespace {

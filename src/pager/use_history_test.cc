@@ -1,4 +1,4 @@
-#include "pager/use.h"
+#include "pager/use_history.h"
 
 #include <gtest/gtest.h>
 

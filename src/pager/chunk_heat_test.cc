@@ -12,9 +12,9 @@ class HeapUseTest : public HeapFixture {
  protected:
   // Something names the address in each of so many intervals.
   void Use(CUdeviceptr address, int intervals) {
-    for (int i = 1; i <= intervals; ++i) heap->Touch(address, now + i * UseHistory::kInterval);
+    for (int i = 1; i <= intervals; ++i) heap->Heat().Touch(address, now + i * UseHistory::kInterval);
   }
-  std::uint64_t HotOut() { return heap->HotOut(now + 32 * UseHistory::kInterval) / kChunk; }
+  std::uint64_t HotOut() { return heap->Heat().HotOut(now + 32 * UseHistory::kInterval) / kChunk; }
   bool IsOut(CUdeviceptr address) { return !driver.Valid(address); }
 
   const Nanos now = MonotonicNow();
@@ -107,7 +107,7 @@ TEST_F(HeapUseTest, PinnedAndEmptyChunksMakeNoRoom) {
   mover.Evict(1);
   Use(blocks[0], 20);
   Exported pinned;
-  ASSERT_EQ(heap->Pin(blocks[1], &pinned), CUDA_SUCCESS);
+  ASSERT_EQ(heap->Pins().Pin(blocks[1], &pinned), CUDA_SUCCESS);
   EXPECT_EQ(HotOut(), 1u);
   heap->Free(blocks[2]);
   EXPECT_EQ(HotOut(), 0u);
@@ -117,8 +117,8 @@ TEST_F(HeapUseTest, WhatWasUsedLongAgoIsColdAgain) {
   const auto blocks = AllocateChunks(2);
   mover.Evict(1);
   Use(blocks[0], 20);
-  EXPECT_EQ(heap->HotOut(now + 30 * UseHistory::kInterval), kChunk);
-  EXPECT_EQ(heap->HotOut(now + 90 * UseHistory::kInterval), 0u);
+  EXPECT_EQ(heap->Heat().HotOut(now + 30 * UseHistory::kInterval), kChunk);
+  EXPECT_EQ(heap->Heat().HotOut(now + 90 * UseHistory::kInterval), 0u);
 }
 
 }  // namespace
