@@ -43,6 +43,8 @@ Heap::Heap(const Driver& driver, CUdevice device, bool rdma, Room& room, const C
 // ---- allocations ----
 
 CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  // Else a thread that is cancelled while it waits for room would keep `growing_` locked, and the room that it had.
+  const Uncancelled uncancelled;
   if (bytes > chunks_.large_range.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   bool small = false;
   {
@@ -155,6 +157,7 @@ std::uint64_t Heap::Vacate(const Block& block) {
 }
 
 std::optional<Block> Heap::Free(CUdeviceptr address, std::uint64_t id) {
+  const Uncancelled uncancelled;
   Block block;
   std::uint64_t room;
   {
@@ -170,6 +173,7 @@ std::optional<Block> Heap::Free(CUdeviceptr address, std::uint64_t id) {
 }
 
 std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes), std::uint64_t below) {
+  const Uncancelled uncancelled;
   std::uint64_t sum = 0, room = 0;
   {
     const UncancelledLock lock(chunks_.mutex());
@@ -231,6 +235,7 @@ std::uint64_t Heap::TrimLocked(Nanos since, Nanos* next) {
 }
 
 Nanos Heap::Trim(Nanos since) {
+  const Uncancelled uncancelled;
   Nanos next = kNever;
   std::uint64_t bytes;
   {

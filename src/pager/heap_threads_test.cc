@@ -1,4 +1,5 @@
 // Threads that allocate and free while a mover moves: for the thread sanitizer, and for what is left afterwards.
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -84,6 +85,42 @@ TEST_F(HeapThreadsTest, NothingIsLostBetweenThreads) {
   moves.join();
   EXPECT_EQ(wrong, 0);
   ExpectRightFigures();
+}
+
+// pthread_cancel while an allocation waits for room: it takes effect when the allocation is over.
+TEST(HeapCancelled, AnAllocationThatWaitsEndsFirst) {
+  FakeDriver driver;
+  FakeRoom room(0);
+  room.SetWaits(true);
+  const auto heap = Heap::Make(driver.Functions(), 0, kGiB, false, room);
+  struct Waiting {
+    Heap& heap;
+    CUdeviceptr address = 0;
+  } waiting{.heap = *heap};
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(
+                &thread, nullptr,
+                [](void* arg) -> void* {
+                  auto& self = *static_cast<Waiting*>(arg);
+                  EXPECT_EQ(self.heap.Allocate(kMiB, kContext, &self.address), CUDA_SUCCESS);
+                  pthread_testcancel();
+                  return arg;
+                },
+                &waiting),
+            0);
+  room.UntilSomebodyWaits();
+  pthread_cancel(thread);
+  room.Add(kGiB);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_TRUE(heap->Free(waiting.address)) << "it was cancelled inside";
+  room.SetWaits(false);
+  CUdeviceptr next = 0;
+  EXPECT_EQ(heap->Allocate(kMiB, kContext, &next), CUDA_SUCCESS);
+  heap->Free(next);
+  heap->Trim(kNever);
+  EXPECT_EQ(room.Taken(), 0u);
 }
 
 }  // namespace
