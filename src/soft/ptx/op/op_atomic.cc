@@ -186,16 +186,16 @@ Instruction::Handler HandlerFor(int which, Space space, Type type) {
 
 template <bool returns>
 void DecodeAtomic(Decoder& d) {
-  d.Ignore({{"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz"}});
+  d.modifiers().Ignore({{"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz"}});
   const Space space = d.TakeSpace();
-  const int which = d.TakeOneOf(kOperations, -1);
-  const Type type = d.TakeType();
+  const int which = d.modifiers().TakeOneOf(kOperations, -1);
+  const Type type = d.modifiers().TakeType();
   const std::size_t first = returns ? 1 : 0;  // the address
-  d.ExpectOperands(first + (which == kCas ? 3 : 2));
-  const Decoder::Place place = d.Address(d.Syntax(first), space);
-  const Operand b = d.Source(first + 1, type);
-  const Operand c = which == kCas ? d.Source(first + 2, type) : b;
-  const Operand result = returns ? d.Destination(0) : d.NewRegister();
+  d.operands().ExpectCount(first + (which == kCas ? 3 : 2));
+  const Place place = d.operands().Address(d.operands().Syntax(first), space);
+  const Operand b = d.operands().Source(first + 1, type);
+  const Operand c = which == kCas ? d.operands().Source(first + 2, type) : b;
+  const Operand result = returns ? d.operands().Destination(0) : d.operands().NewRegister();
   const auto handler = HandlerFor(which, place.space, type);
   if (handler == nullptr) return d.Refuse();
   Instruction& in = d.Emit(handler);

@@ -53,8 +53,8 @@ void WaitForWarp(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 // bar.sync a{, b}: the operands from `first` on.
 Instruction& EmitArrival(Decoder& d, Instruction::Handler handler, std::size_t first, std::size_t last) {
-  const Operand barrier = first < last ? d.Source(first, Type::kU32) : d.Constant(0);
-  const Operand expected = first + 1 < last ? d.Source(first + 1, Type::kU32) : barrier;
+  const Operand barrier = first < last ? d.operands().Source(first, Type::kU32) : d.operands().Constant(0);
+  const Operand expected = first + 1 < last ? d.operands().Source(first + 1, Type::kU32) : barrier;
   Instruction& in = d.Emit(handler);
   in.operand[1] = barrier;
   in.operand[2] = expected;
@@ -64,14 +64,18 @@ Instruction& EmitArrival(Decoder& d, Instruction::Handler handler, std::size_t f
 }
 
 void DecodeReduction(Decoder& d) {
-  const Reduction reduction = d.Take("popc") ? kPopulation : d.Take("and") ? kAll : d.Take("or") ? kAny : kNoReduction;
-  const Type type = d.TakeType();
+  const Reduction reduction = d.modifiers().Take("popc")  ? kPopulation
+                              : d.modifiers().Take("and") ? kAll
+                              : d.modifiers().Take("or")  ? kAny
+                                                          : kNoReduction;
+  const Type type = d.modifiers().TakeType();
   if (reduction == kNoReduction || type != (reduction == kPopulation ? Type::kU32 : Type::kPred)) return d.Refuse();
-  d.ExpectOperands(3, 4);
-  const Predicate vote = d.SourcePredicate(d.Syntax(d.operands() - 1));
-  const Operand result = reduction == kPopulation ? d.Destination(0) : 0;
-  const Predicate truth = reduction == kPopulation ? d.NewPredicate() : d.DestinationPredicate(d.Syntax(0));
-  Instruction& in = EmitArrival(d, &Wait, 1, d.operands() - 1);
+  d.operands().ExpectCount(3, 4);
+  const Predicate vote = d.operands().SourcePredicate(d.operands().Syntax(d.operands().Count() - 1));
+  const Operand result = reduction == kPopulation ? d.operands().Destination(0) : 0;
+  const Predicate truth = reduction == kPopulation ? d.operands().NewPredicate()
+                                                   : d.operands().DestinationPredicate(d.operands().Syntax(0));
+  Instruction& in = EmitArrival(d, &Wait, 1, d.operands().Count() - 1);
   in.operand[0] = result;
   in.predicate[0] = truth;
   in.predicate[1] = vote;
@@ -79,19 +83,19 @@ void DecodeReduction(Decoder& d) {
 }
 
 void DecodeBarrier(Decoder& d) {
-  d.Ignore({{"cta", "aligned"}});
-  if (d.Take("warp")) {
-    if (!d.Take("sync")) d.Refuse();
-    d.ExpectOperands(1);
-    const Operand mask = d.Source(0, Type::kB32);
+  d.modifiers().Ignore({{"cta", "aligned"}});
+  if (d.modifiers().Take("warp")) {
+    if (!d.modifiers().Take("sync")) d.Refuse();
+    d.operands().ExpectCount(1);
+    const Operand mask = d.operands().Source(0, Type::kB32);
     d.Emit(&WaitForWarp).operand[1] = mask;
     return;
   }
-  if (d.Take("red")) return DecodeReduction(d);
-  const bool arrive = d.Take("arrive");
-  if (!arrive && !d.Take("sync")) return d.Refuse();
-  d.ExpectOperands(arrive ? 2 : 0, 2);
-  EmitArrival(d, arrive ? &Arrive : &Wait, 0, d.operands());
+  if (d.modifiers().Take("red")) return DecodeReduction(d);
+  const bool arrive = d.modifiers().Take("arrive");
+  if (!arrive && !d.modifiers().Take("sync")) return d.Refuse();
+  d.operands().ExpectCount(arrive ? 2 : 0, 2);
+  EmitArrival(d, arrive ? &Arrive : &Wait, 0, d.operands().Count());
 }
 
 }  // namespace

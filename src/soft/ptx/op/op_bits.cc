@@ -48,35 +48,36 @@ void PredicateLogic(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 template <typename Operation>
 void DecodeLogic(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   if (type != Type::kPred) {
     d.EmitSimple(SelectBits(type, []<typename T>() { return &Binary<T, Operation>; }), type, 2);
     return;
   }
-  d.ExpectOperands(3);
-  const Predicate a = d.SourcePredicate(d.Syntax(1)), b = d.SourcePredicate(d.Syntax(2));
+  d.operands().ExpectCount(3);
+  const Predicate a = d.operands().SourcePredicate(d.operands().Syntax(1)),
+                  b = d.operands().SourcePredicate(d.operands().Syntax(2));
   Instruction& in = d.Emit(&PredicateLogic<Operation>);
-  in.predicate[0] = d.DestinationPredicate(d.Syntax(0));
+  in.predicate[0] = d.operands().DestinationPredicate(d.operands().Syntax(0));
   in.predicate[1] = a;
   in.predicate[2] = b;
 }
 
 void DecodeNot(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   if (type != Type::kPred) {
     d.EmitSimple(SelectBits(type, []<typename T>() { return &Unary<T, Not>; }), type, 1);
     return;
   }
-  d.ExpectOperands(2);
-  const Predicate a = d.SourcePredicate(d.Syntax(1));
+  d.operands().ExpectCount(2);
+  const Predicate a = d.operands().SourcePredicate(d.operands().Syntax(1));
   Instruction& in = d.Emit(&PredicateLogic<Xor>);
-  in.predicate[0] = d.DestinationPredicate(d.Syntax(0));
+  in.predicate[0] = d.operands().DestinationPredicate(d.operands().Syntax(0));
   in.predicate[1] = a;
   in.predicate[2] = kTrue;
 }
 
 void DecodeLogicalNot(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectBits(type, []<typename T>() { return &Unary<T, LogicalNot>; }), type, 1);
 }
 
@@ -106,12 +107,12 @@ void ShiftRight(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeShiftLeft(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectBits(type, []<typename T>() { return &ShiftLeft<T>; }), Type::kB64, 2);
 }
 
 void DecodeShiftRight(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type, []<typename T>() { return &ShiftRight<T>; }), Type::kB64, 2);
 }
 
@@ -126,11 +127,11 @@ struct Funnel {
 };
 
 void DecodeFunnel(Decoder& d) {
-  const bool left = d.Take("l");
-  if (!left && !d.Take("r")) d.Refuse();
-  const bool wrap = d.Take("wrap");
-  if (!wrap && !d.Take("clamp")) d.Refuse();
-  if (d.TakeType() != Type::kB32) d.Refuse();
+  const bool left = d.modifiers().Take("l");
+  if (!left && !d.modifiers().Take("r")) d.Refuse();
+  const bool wrap = d.modifiers().Take("wrap");
+  if (!wrap && !d.modifiers().Take("clamp")) d.Refuse();
+  if (d.modifiers().TakeType() != Type::kB32) d.Refuse();
   using U = std::uint32_t;
   d.EmitSimple(left ? (wrap ? &Ternary<U, Funnel<true, true>> : &Ternary<U, Funnel<true, false>>)
                     : (wrap ? &Ternary<U, Funnel<false, true>> : &Ternary<U, Funnel<false, false>>),
@@ -154,12 +155,13 @@ void Lookup3(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeLookup3(Decoder& d) {
-  if (d.TakeType() != Type::kB32) d.Refuse();
-  d.ExpectOperands(5);
-  const Operand a = d.Source(1, Type::kB32), b = d.Source(2, Type::kB32), c = d.Source(3, Type::kB32);
-  const auto table = static_cast<std::int64_t>(d.Integer(4));
+  if (d.modifiers().TakeType() != Type::kB32) d.Refuse();
+  d.operands().ExpectCount(5);
+  const Operand a = d.operands().Source(1, Type::kB32), b = d.operands().Source(2, Type::kB32),
+                c = d.operands().Source(3, Type::kB32);
+  const auto table = static_cast<std::int64_t>(d.operands().Integer(4));
   Instruction& in = d.Emit(&Lookup3);
-  in.operand[0] = d.Destination(0);
+  in.operand[0] = d.operands().Destination(0);
   in.operand[1] = a;
   in.operand[2] = b;
   in.operand[3] = c;
@@ -210,7 +212,7 @@ template <typename T>
 constexpr bool kWord = sizeof(T) >= 4;
 
 void DecodeExtractField(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type,
                              []<typename T>() -> Instruction::Handler {
                                if constexpr (kWord<T>)
@@ -222,7 +224,7 @@ void DecodeExtractField(Decoder& d) {
 }
 
 void DecodeInsertField(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectBits(type,
                           []<typename T>() -> Instruction::Handler {
                             if constexpr (kWord<T>)
@@ -274,7 +276,7 @@ void Count(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 template <typename Operation>
 void DecodeCount(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type,
                              []<typename T>() -> Instruction::Handler {
                                if constexpr (kWord<T>)
@@ -286,7 +288,7 @@ void DecodeCount(Decoder& d) {
 }
 
 void DecodeFindHighest(Decoder& d) {
-  return d.Take("shiftamt") ? DecodeCount<ShiftOfHighest>(d) : DecodeCount<FindHighest>(d);
+  return d.modifiers().Take("shiftamt") ? DecodeCount<ShiftOfHighest>(d) : DecodeCount<FindHighest>(d);
 }
 
 struct Reverse {
@@ -300,7 +302,7 @@ struct Reverse {
 };
 
 void DecodeReverse(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectBits(type, []<typename T>() { return &Unary<T, Reverse>; }), type, 1);
 }
 
@@ -320,7 +322,7 @@ struct Permute {
 };
 
 void DecodePermute(Decoder& d) {
-  if (d.TakeType() != Type::kB32) d.Refuse();
+  if (d.modifiers().TakeType() != Type::kB32) d.Refuse();
   d.EmitSimple(&Ternary<std::uint32_t, Permute>, Type::kB32, 3);
 }
 

@@ -105,10 +105,10 @@ void EmitComparison(Decoder& d, int comparison, Type type, std::uint32_t mxcsr, 
     if (IsSigned(type) || IsFloat(type)) d.Refuse();
     comparison -= kFirstUnsigned - 2;
   }
-  const int combination = d.TakeOneOf(kCombinations, -1) + 1;
-  d.ExpectOperands(combination == kPlain ? 3 : 4);
-  const Operand a = d.Source(1, type), b = d.Source(2, type);
-  const Predicate c = combination == kPlain ? kFalse : d.SourcePredicate(d.Syntax(3));
+  const int combination = d.modifiers().TakeOneOf(kCombinations, -1) + 1;
+  d.operands().ExpectCount(combination == kPlain ? 3 : 4);
+  const Operand a = d.operands().Source(1, type), b = d.operands().Source(2, type);
+  const Predicate c = combination == kPlain ? kFalse : d.operands().SourcePredicate(d.operands().Syntax(3));
   const auto handler = HandlerFor(comparison, type, std::make_integer_sequence<int, kFirstUnsigned>());
   if (handler == nullptr) return d.Refuse();
   Instruction& in = d.Emit(handler);
@@ -122,12 +122,13 @@ void EmitComparison(Decoder& d, int comparison, Type type, std::uint32_t mxcsr, 
 }
 
 void DecodeSetPredicate(Decoder& d) {
-  const std::uint32_t mxcsr = d.Take("ftz") ? kFlushSubnormals : 0;
-  const int comparison = d.TakeOneOf(kComparisons, -1);
-  const Type type = d.TakeType();
-  const OperandSyntax& pair = d.Syntax(0);
-  const Predicate p = d.DestinationPredicate(pair);
-  const Predicate q = pair.partner.empty() ? d.NewPredicate() : d.DestinationPredicate(pair.partner[0]);
+  const std::uint32_t mxcsr = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
+  const int comparison = d.modifiers().TakeOneOf(kComparisons, -1);
+  const Type type = d.modifiers().TakeType();
+  const OperandSyntax& pair = d.operands().Syntax(0);
+  const Predicate p = d.operands().DestinationPredicate(pair);
+  const Predicate q =
+      pair.partner.empty() ? d.operands().NewPredicate() : d.operands().DestinationPredicate(pair.partner[0]);
   EmitComparison(d, comparison, type, mxcsr, p, q);
 }
 
@@ -149,36 +150,37 @@ void EmitSelect(Decoder& d, Operand result, Operand a, Operand b, Predicate choi
 
 // set: like setp, but into a register as all ones or 1.0.
 void DecodeSet(Decoder& d) {
-  const std::uint32_t mxcsr = d.Take("ftz") ? kFlushSubnormals : 0;
-  const int comparison = d.TakeOneOf(kComparisons, -1);
-  const Type to = d.TakeType(), from = d.TakeType();
+  const std::uint32_t mxcsr = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
+  const int comparison = d.modifiers().TakeOneOf(kComparisons, -1);
+  const Type to = d.modifiers().TakeType(), from = d.modifiers().TakeType();
   if (BytesOf(to) != 4) d.Refuse();
-  const Predicate result = d.NewPredicate();
-  EmitComparison(d, comparison, from, mxcsr, result, d.NewPredicate());
-  EmitSelect(d, d.Destination(0), d.Constant(to == Type::kF32 ? 0x3f800000 : 0xffffffff), d.Constant(0), result);
+  const Predicate result = d.operands().NewPredicate();
+  EmitComparison(d, comparison, from, mxcsr, result, d.operands().NewPredicate());
+  EmitSelect(d, d.operands().Destination(0), d.operands().Constant(to == Type::kF32 ? 0x3f800000 : 0xffffffff),
+             d.operands().Constant(0), result);
 }
 
 void DecodeSelect(Decoder& d) {
-  const Type type = d.TakeType();
-  d.ExpectOperands(4);
-  const Operand a = d.Source(1, type), b = d.Source(2, type);
-  EmitSelect(d, d.Destination(0), a, b, d.SourcePredicate(d.Syntax(3)));
+  const Type type = d.modifiers().TakeType();
+  d.operands().ExpectCount(4);
+  const Operand a = d.operands().Source(1, type), b = d.operands().Source(2, type);
+  EmitSelect(d, d.operands().Destination(0), a, b, d.operands().SourcePredicate(d.operands().Syntax(3)));
 }
 
 // slct: a where c is not negative, else b.
 void DecodeSelectBySign(Decoder& d) {
-  d.Take("ftz");
-  const Type type = d.TakeType(), of = d.TakeType();
+  d.modifiers().Take("ftz");
+  const Type type = d.modifiers().TakeType(), of = d.modifiers().TakeType();
   if (of != Type::kS32 && of != Type::kF32) d.Refuse();
-  d.ExpectOperands(4);
-  const Operand a = d.Source(1, type), b = d.Source(2, type), c = d.Source(3, of);
-  const Predicate choice = d.NewPredicate();
+  d.operands().ExpectCount(4);
+  const Operand a = d.operands().Source(1, type), b = d.operands().Source(2, type), c = d.operands().Source(3, of);
+  const Predicate choice = d.operands().NewPredicate();
   Instruction& in = d.Emit(of == Type::kS32 ? HandlerFor<5>(of) : HandlerFor<5>(Type::kF32));
   in.operand[1] = c;
-  in.operand[2] = d.Constant(0);
+  in.operand[2] = d.operands().Constant(0);
   in.predicate[0] = choice;
-  in.predicate[1] = d.NewPredicate();
-  EmitSelect(d, d.Destination(0), a, b, choice);
+  in.predicate[1] = d.operands().NewPredicate();
+  EmitSelect(d, d.operands().Destination(0), a, b, choice);
 }
 
 }  // namespace

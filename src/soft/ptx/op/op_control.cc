@@ -1,4 +1,5 @@
 // Branches, calls and ends (PTX ISA 9.7.12).
+#include <algorithm>
 #include <bit>
 
 #include "soft/ptx/op/decoder.h"
@@ -21,9 +22,9 @@ LaneMask Agreeing(const Slot* values, LaneMask lanes) {
 void Branch(Warp& warp, const Instruction& in, LaneMask lanes) { warp.Branch(lanes, in.target); }
 
 void DecodeBranch(Decoder& d) {
-  d.Take("uni");
-  d.ExpectOperands(1);
-  const OperandSyntax& label = d.Syntax(0);
+  d.modifiers().Take("uni");
+  d.operands().ExpectCount(1);
+  const OperandSyntax& label = d.operands().Syntax(0);
   if (label.kind != OperandSyntax::kName) return d.Wrong("a branch to something that is no label");
   d.Emit(&Branch);
   d.BranchTo(label.name);
@@ -43,12 +44,12 @@ void IndexedBranch(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeIndexedBranch(Decoder& d) {
-  d.Take("uni");
-  if (!d.Take("idx")) d.Refuse();
-  d.ExpectOperands(2);
-  const Operand index = d.Source(0, Type::kU32);
-  const OperandSyntax& targets = d.Syntax(1);
-  const auto symbol = d.Find(targets, Symbol::kBranchTargets);
+  d.modifiers().Take("uni");
+  if (!d.modifiers().Take("idx")) d.Refuse();
+  d.operands().ExpectCount(2);
+  const Operand index = d.operands().Source(0, Type::kU32);
+  const OperandSyntax& targets = d.operands().Syntax(1);
+  const auto symbol = d.operands().Find(targets, Symbol::kBranchTargets);
   Instruction& in = d.Emit(&IndexedBranch);
   in.operand[0] = index;
   in.target = symbol ? symbol->index : 0;
@@ -93,7 +94,7 @@ void CallPointer(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 bool ReadFrameSlots(Decoder& d, const std::vector<OperandSyntax>& names, std::vector<FrameSlot>& slots) {
   for (const OperandSyntax& name : names) {
-    const auto symbol = d.Find(name, Symbol::kFrame);
+    const auto symbol = d.operands().Find(name, Symbol::kFrame);
     if (!symbol) return false;  // also registers: nvcc passes everything in .param variables
     slots.push_back({symbol->index, symbol->bytes});
   }
@@ -101,14 +102,14 @@ bool ReadFrameSlots(Decoder& d, const std::vector<OperandSyntax>& names, std::ve
 }
 
 void DecodeCall(Decoder& d) {
-  d.Take("uni");
+  d.modifiers().Take("uni");
   CallSite site = {.caller = d.scopes().function_index()};
   const StatementSyntax& statement = d.statement();
   if (!ReadFrameSlots(d, statement.results, site.results)) return;
   if (!ReadFrameSlots(d, statement.arguments, site.arguments)) return;
   const auto symbol = d.scopes().Find(statement.callee.name);
   const bool direct = symbol && symbol->kind == Symbol::kFunction;
-  const Operand pointer = direct ? 0 : d.Source(statement.callee, Type::kU64);
+  const Operand pointer = direct ? 0 : d.operands().Source(statement.callee, Type::kU64);
   if (direct) site.function = symbol->index;
   Program& program = d.program();
   Instruction& in = d.Emit(direct ? &CallFunction : &CallPointer);
@@ -128,20 +129,21 @@ void Exit(Warp& warp, const Instruction&, LaneMask lanes) { warp.Exit(lanes); }
 
 void Trap(Warp& warp, const Instruction& in, LaneMask lanes) { warp.Raise(in, FirstOf(lanes), Fault::kTrap, "trap"); }
 
-void Yield(Warp& warp, const Instruction&, LaneMask) { warp.Stop(); }
+// Ends the quantum.
+void Yield(Warp& warp, const Instruction&, LaneMask) { warp.Charge(std::max<std::int64_t>(warp.budget, 0)); }
 
 template <Instruction::Handler handler>
 void DecodePlain(Decoder& d) {
-  d.Take("uni");
-  d.ExpectOperands(0);
+  d.modifiers().Take("uni");
+  d.operands().ExpectCount(0);
   d.Emit(handler);
 }
 
 // It may sleep for any time up to twice the one given, so none will do; what matters is that others get on.
 void DecodeSleep(Decoder& d) {
-  if (d.TakeType() != Type::kU32) d.Refuse();
-  d.ExpectOperands(1);
-  d.Source(0, Type::kU32);
+  if (d.modifiers().TakeType() != Type::kU32) d.Refuse();
+  d.operands().ExpectCount(1);
+  d.operands().Source(0, Type::kU32);
   d.Emit(&Yield);
 }
 

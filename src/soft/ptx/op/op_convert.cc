@@ -161,11 +161,11 @@ Instruction::Handler SelectAny(Type type, Make make) {
 void DecodeConvert(Decoder& d) {
   constexpr std::array<std::string_view, 4> kWholeModes = {"rni", "rzi", "rmi", "rpi"};
   Mode mode;
-  mode.whole = static_cast<ToWhole>(d.TakeOneOf(kWholeModes, -1) + 1);
-  mode.saturate = d.Take("sat");
-  mode.relu = d.Take("relu");
-  const std::uint32_t mxcsr = d.TakeRounding();
-  const Type to = d.TakeType(), from = d.TakeType();
+  mode.whole = static_cast<ToWhole>(d.modifiers().TakeOneOf(kWholeModes, -1) + 1);
+  mode.saturate = d.modifiers().Take("sat");
+  mode.relu = d.modifiers().Take("relu");
+  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const Type to = d.modifiers().TakeType(), from = d.modifiers().TakeType();
   const bool pair = to == Type::kF16x2 || to == Type::kBF16x2;
   if (pair || to == Type::kF16 || to == Type::kBF16) {
     // The host's rounding bits do not reach the formats that we round ourselves.

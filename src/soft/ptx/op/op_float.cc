@@ -134,10 +134,10 @@ constexpr Instruction::Handler HandlerFor(Type type) {
 
 template <typename Operation, int sources>
 void DecodeArithmetic(Decoder& d) {
-  d.Ignore({{"approx", "full"}});
-  const std::uint32_t mxcsr = d.TakeRounding();
-  const bool saturate = d.Take("sat");
-  const Type type = d.TakeType();
+  d.modifiers().Ignore({{"approx", "full"}});
+  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const bool saturate = d.modifiers().Take("sat");
+  const Type type = d.modifiers().TakeType();
   if (saturate && type != Type::kF32) d.Refuse();
   d.EmitSimple(HandlerFor<Operation, sources>(type), type, sources, mxcsr);
   if (saturate) EmitSaturate(d);
@@ -145,15 +145,15 @@ void DecodeArithmetic(Decoder& d) {
 
 template <typename Operation>
 void DecodeApproximation(Decoder& d) {
-  if (!d.Take("approx")) d.Refuse();
-  const std::uint32_t mxcsr = d.TakeRounding();
-  const Type type = d.TakeType();
+  if (!d.modifiers().Take("approx")) d.Refuse();
+  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(type == Type::kF32 ? &Unary<float, Operation> : nullptr, type, 1, mxcsr);
 }
 
 template <bool smaller>
 void DecodeExtreme(Decoder& d) {
-  const bool keep_nan = d.Take("NaN");
+  const bool keep_nan = d.modifiers().Take("NaN");
   return keep_nan ? DecodeArithmetic<Extreme<smaller, true>, 2>(d) : DecodeArithmetic<Extreme<smaller, false>, 2>(d);
 }
 
@@ -175,14 +175,14 @@ void TestClass(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeTestClass(Decoder& d) {
-  const int which = d.TakeOneOf(kClasses, -1);
-  const Type type = d.TakeType();
+  const int which = d.modifiers().TakeOneOf(kClasses, -1);
+  const Type type = d.modifiers().TakeType();
   const auto handler = SelectFloat(type, []<typename T>() { return &TestClass<T>; });
   if (which < 0 || handler == nullptr) return d.Refuse();
-  d.ExpectOperands(2);
-  const Operand a = d.Source(1, type);
+  d.operands().ExpectCount(2);
+  const Operand a = d.operands().Source(1, type);
   Instruction& in = d.Emit(handler);
-  in.predicate[0] = d.DestinationPredicate(d.Syntax(0));
+  in.predicate[0] = d.operands().DestinationPredicate(d.operands().Syntax(0));
   in.operand[1] = a;
   in.immediate = which;
 }

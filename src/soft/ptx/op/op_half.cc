@@ -68,9 +68,9 @@ void Compute(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 template <typename Operation, unsigned sources>
 void Decode(Decoder& d) {
-  d.Ignore({{"rn", "ftz", "approx"}});  // flushing subnormal f16 numbers would only lose precision
-  const Clamp clamp = d.Take("sat") ? kSaturate : d.Take("relu") ? kRelu : kNoClamp;
-  const Type type = d.TakeType();
+  d.modifiers().Ignore({{"rn", "ftz", "approx"}});  // flushing subnormal f16 numbers would only lose precision
+  const Clamp clamp = d.modifiers().Take("sat") ? kSaturate : d.modifiers().Take("relu") ? kRelu : kNoClamp;
+  const Type type = d.modifiers().TakeType();
   Instruction::Handler handler = nullptr;
   switch (type) {
     case Type::kF16:

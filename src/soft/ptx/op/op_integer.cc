@@ -179,7 +179,7 @@ void Carry(Warp& warp, const Instruction& in, LaneMask lanes) {
 
 template <CarryKind kind>
 void DecodeCarry(Decoder& d, bool carry_in, bool carry_out) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   Instruction::Handler handler = SelectInteger(type, []<typename T>() -> Instruction::Handler {
     if constexpr (sizeof(T) == 2)
       return nullptr;
@@ -192,38 +192,38 @@ void DecodeCarry(Decoder& d, bool carry_in, bool carry_out) {
 
 template <typename Operation>
 void DecodeBinary(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type, []<typename T>() { return &Binary<T, Operation>; }), type, 2);
 }
 
 template <typename Operation>
 void DecodeUnary(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   if (!IsSigned(type)) d.Refuse();
   d.EmitSimple(SelectInteger(type, []<typename T>() { return &Unary<T, Operation>; }), type, 1);
 }
 
 template <typename Operation, typename Saturating, CarryKind kind>
 void DecodeSum(Decoder& d) {
-  if (d.Take("cc")) return DecodeCarry<kind>(d, false, true);
-  if (!d.Take("sat")) return DecodeBinary<Operation>(d);
-  const Type type = d.TakeType();
+  if (d.modifiers().Take("cc")) return DecodeCarry<kind>(d, false, true);
+  if (!d.modifiers().Take("sat")) return DecodeBinary<Operation>(d);
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(type == Type::kS32 ? &Binary<std::int32_t, Saturating> : nullptr, type, 2);
 }
 
 template <CarryKind kind>
 void DecodeSumWithCarry(Decoder& d) {
-  const bool out = d.Take("cc");
+  const bool out = d.modifiers().Take("cc");
   DecodeCarry<kind>(d, true, out);
 }
 
 void DecodeMul(Decoder& d) {
-  if (d.Take("hi")) return DecodeBinary<MulHigh>(d);
-  if (!d.Take("wide")) {
-    if (!d.Take("lo")) d.Refuse();
+  if (d.modifiers().Take("hi")) return DecodeBinary<MulHigh>(d);
+  if (!d.modifiers().Take("wide")) {
+    if (!d.modifiers().Take("lo")) d.Refuse();
     return DecodeBinary<MulLow>(d);
   }
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type,
                              []<typename T>() -> Instruction::Handler {
                                if constexpr (sizeof(T) == 8)
@@ -235,13 +235,13 @@ void DecodeMul(Decoder& d) {
 }
 
 void DecodeMad(Decoder& d) {
-  const bool high = d.Take("hi");
-  if (d.Take("cc")) {
-    if (!high) d.Take("lo");
+  const bool high = d.modifiers().Take("hi");
+  if (d.modifiers().Take("cc")) {
+    if (!high) d.modifiers().Take("lo");
     return high ? DecodeCarry<kMadHigh>(d, false, true) : DecodeCarry<kMadLow>(d, false, true);
   }
-  if (d.Take("wide")) {
-    const Type type = d.TakeType();
+  if (d.modifiers().Take("wide")) {
+    const Type type = d.modifiers().TakeType();
     d.EmitSimple(SelectInteger(type,
                                []<typename T>() -> Instruction::Handler {
                                  if constexpr (sizeof(T) == 8)
@@ -252,22 +252,22 @@ void DecodeMad(Decoder& d) {
                  type, 3);
     return;
   }
-  if (!high && !d.Take("lo")) d.Refuse();
-  const Type type = d.TakeType();
+  if (!high && !d.modifiers().Take("lo")) d.Refuse();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(high ? SelectInteger(type, []<typename T>() { return &Ternary<T, MulAdd<MulHigh>>; })
                     : SelectInteger(type, []<typename T>() { return &Ternary<T, MulAdd<MulLow>>; }),
                type, 3);
 }
 
 void DecodeMadWithCarry(Decoder& d) {
-  const bool out = d.Take("cc");
-  if (d.Take("hi")) return DecodeCarry<kMadHigh>(d, true, out);
-  if (!d.Take("lo")) d.Refuse();
+  const bool out = d.modifiers().Take("cc");
+  if (d.modifiers().Take("hi")) return DecodeCarry<kMadHigh>(d, true, out);
+  if (!d.modifiers().Take("lo")) d.Refuse();
   DecodeCarry<kMadLow>(d, true, out);
 }
 
 void DecodeSad(Decoder& d) {
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   d.EmitSimple(SelectInteger(type, []<typename T>() { return &Ternary<T, SumOfDifference>; }), type, 3);
 }
 

@@ -108,25 +108,26 @@ Instruction::Handler StoreHandler(Type type) {
 // Whether the access is one that a waiting loop would make. What caches should do with it is of no interest.
 bool TakeOrder(Decoder& d) {
   bool waits = false;
-  for (std::string_view order : {"volatile", "relaxed", "acquire", "mmio"}) waits |= d.Take(order);
-  d.Ignore({{"weak", "release", "cta", "cluster", "gpu", "sys", "unified"}});
-  d.Ignore({{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"}});
-  d.Ignore({{"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"}});
-  d.Ignore({{"L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B", "L2::128B", "L2::256B"}});
+  for (std::string_view order : {"volatile", "relaxed", "acquire", "mmio"}) waits |= d.modifiers().Take(order);
+  d.modifiers().Ignore({{"weak", "release", "cta", "cluster", "gpu", "sys", "unified"}});
+  d.modifiers().Ignore({{"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"}});
+  d.modifiers().Ignore(
+      {{"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"}});
+  d.modifiers().Ignore({{"L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B", "L2::128B", "L2::256B"}});
   return waits;
 }
 
-unsigned TakeVector(Decoder& d) { return d.Take("v2") ? 2 : d.Take("v4") ? 4 : 1; }
+unsigned TakeVector(Decoder& d) { return d.modifiers().Take("v2") ? 2 : d.modifiers().Take("v4") ? 4 : 1; }
 
 // {a, b} or a.
 void ReadElements(Decoder& d, const OperandSyntax& syntax, unsigned count, bool load, Type type, Operand* operands) {
   if (count == 1) {
-    operands[0] = load ? d.Destination(syntax) : d.Source(syntax, type);
+    operands[0] = load ? d.operands().Destination(syntax) : d.operands().Source(syntax, type);
     return;
   }
   if (syntax.elements.size() != count) return d.Wrong("a vector of another size than the instruction's");
   for (unsigned i = 0; i < count; ++i) {
-    operands[i] = load ? d.Destination(syntax.elements[i]) : d.Source(syntax.elements[i], type);
+    operands[i] = load ? d.operands().Destination(syntax.elements[i]) : d.operands().Source(syntax.elements[i], type);
   }
 }
 
@@ -135,11 +136,11 @@ void DecodeAccess(Decoder& d) {
   const bool waits = TakeOrder(d);
   const unsigned count = TakeVector(d);
   const Space space = d.TakeSpace();
-  const Type type = d.TakeType();
-  d.ExpectOperands(2);
+  const Type type = d.modifiers().TakeType();
+  d.operands().ExpectCount(2);
   Operand operands[5] = {};
-  ReadElements(d, d.Syntax(load ? 0 : 1), count, load, type, operands);
-  const Decoder::Place place = d.Address(d.Syntax(load ? 1 : 0), space);
+  ReadElements(d, d.operands().Syntax(load ? 0 : 1), count, load, type, operands);
+  const Place place = d.operands().Address(d.operands().Syntax(load ? 1 : 0), space);
   operands[4] = place.base;
   const auto handler = SelectSpace(
       place.space, [type]<Space space>() { return load ? LoadHandler<space>(type) : StoreHandler<space>(type); });
@@ -154,15 +155,15 @@ void DecodeAccess(Decoder& d) {
 
 // prefetch, and the like: nothing to do, whatever it says.
 void DecodeHint(Decoder& d) {
-  for (std::string_view modifier : d.statement().modifiers) d.Take(modifier);
+  for (std::string_view modifier : d.statement().modifiers) d.modifiers().Take(modifier);
 }
 
 // What is left to order between acquires and releases is a store before a load.
 void Fence(Warp&, const Instruction&, LaneMask) { _mm_mfence(); }
 
 void DecodeFence(Decoder& d) {
-  d.Ignore({{"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"}});
-  d.ExpectOperands(0);
+  d.modifiers().Ignore({{"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"}});
+  d.operands().ExpectCount(0);
   d.Emit(&Fence);
 }
 

@@ -43,13 +43,13 @@ void UnpackVector(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeVectorMove(Decoder& d, Type type) {
-  const bool pack = d.Syntax(1).kind == OperandSyntax::kVector;
-  const std::vector<OperandSyntax>& elements = d.Syntax(pack ? 1 : 0).elements;
+  const bool pack = d.operands().Syntax(1).kind == OperandSyntax::kVector;
+  const std::vector<OperandSyntax>& elements = d.operands().Syntax(pack ? 1 : 0).elements;
   const std::size_t count = elements.size();
   if ((count != 2 && count != 4) || BytesOf(type) < count) return d.Refuse();
-  Operand operands[5] = {pack ? d.Destination(0) : d.Source(1, type)};
+  Operand operands[5] = {pack ? d.operands().Destination(0) : d.operands().Source(1, type)};
   for (std::size_t i = 0; i < count; ++i) {
-    operands[1 + i] = pack ? d.Source(elements[i], Type::kB64) : d.Destination(elements[i]);
+    operands[1 + i] = pack ? d.operands().Source(elements[i], Type::kB64) : d.operands().Destination(elements[i]);
   }
   Instruction& in = d.Emit(pack ? &PackVector : &UnpackVector);
   std::copy(operands, operands + 5, in.operand);
@@ -58,27 +58,27 @@ void DecodeVectorMove(Decoder& d, Type type) {
 }
 
 void DecodeMove(Decoder& d) {
-  const Type type = d.TakeType();
-  d.ExpectOperands(2);
+  const Type type = d.modifiers().TakeType();
+  d.operands().ExpectCount(2);
   if (type == Type::kPred) {
-    const Predicate a = d.SourcePredicate(d.Syntax(1));
+    const Predicate a = d.operands().SourcePredicate(d.operands().Syntax(1));
     Instruction& in = d.Emit(&MovePredicate);
-    in.predicate[0] = d.DestinationPredicate(d.Syntax(0));
+    in.predicate[0] = d.operands().DestinationPredicate(d.operands().Syntax(0));
     in.predicate[1] = a;
     return;
   }
-  if (d.Syntax(0).kind == OperandSyntax::kVector || d.Syntax(1).kind == OperandSyntax::kVector) {
+  if (d.operands().Syntax(0).kind == OperandSyntax::kVector || d.operands().Syntax(1).kind == OperandSyntax::kVector) {
     return DecodeVectorMove(d, type);
   }
   const std::size_t emitted = d.program().code.size();
-  const Operand a = d.Source(1, type);
+  const Operand a = d.operands().Source(1, type);
   // What fetches a special register can put it where it is wanted right away.
   if (d.program().code.size() > emitted) {
-    d.program().code.back().operand[0] = d.Destination(0);
+    d.program().code.back().operand[0] = d.operands().Destination(0);
     return;
   }
   Instruction& in = d.Emit(&Move);
-  in.operand[0] = d.Destination(0);
+  in.operand[0] = d.operands().Destination(0);
   in.operand[1] = a;
 }
 
@@ -97,9 +97,9 @@ std::uint64_t WindowOf(Space space) {
 }
 
 void DecodeToAddress(Decoder& d) {
-  const bool to = d.Take("to");
+  const bool to = d.modifiers().Take("to");
   const Space space = d.TakeSpace();
-  const Type type = d.TakeType();
+  const Type type = d.modifiers().TakeType();
   if (BytesOf(type) != 8 || space == Space::kGeneric) d.Refuse();
   Instruction& in = d.EmitSimple(&Move, type, 1);
   in.immediate = static_cast<std::int64_t>(to ? 0 - WindowOf(space) : WindowOf(space));
@@ -117,10 +117,10 @@ void IsSpace(Warp& warp, const Instruction& in, LaneMask lanes) {
 void DecodeIsSpace(Decoder& d) {
   const Space space = d.TakeSpace();
   if (space == Space::kGeneric) return d.Refuse();
-  d.ExpectOperands(2);
-  const Operand a = d.Source(1, Type::kB64);
+  d.operands().ExpectCount(2);
+  const Operand a = d.operands().Source(1, Type::kB64);
   Instruction& in = d.Emit(&IsSpace);
-  in.predicate[0] = d.DestinationPredicate(d.Syntax(0));
+  in.predicate[0] = d.operands().DestinationPredicate(d.operands().Syntax(0));
   in.operand[1] = a;
   in.immediate = static_cast<std::int64_t>(WindowOf(space));
 }

@@ -71,14 +71,15 @@ void Shuffle(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeShuffle(Decoder& d) {
-  const int mode = d.TakeOneOf(kShuffleModes, -1);
-  if (!d.Take("sync") || mode < 0 || d.TakeType() != Type::kB32) return d.Refuse();
-  d.ExpectOperands(5);
+  const int mode = d.modifiers().TakeOneOf(kShuffleModes, -1);
+  if (!d.modifiers().Take("sync") || mode < 0 || d.modifiers().TakeType() != Type::kB32) return d.Refuse();
+  d.operands().ExpectCount(5);
   Operand operands[5];
-  for (std::size_t i = 1; i < 5; ++i) operands[i] = d.Source(i, Type::kB32);
-  const OperandSyntax& pair = d.Syntax(0);
-  operands[0] = d.Destination(pair);
-  const Predicate in_range = pair.partner.empty() ? d.NewPredicate() : d.DestinationPredicate(pair.partner[0]);
+  for (std::size_t i = 1; i < 5; ++i) operands[i] = d.operands().Source(i, Type::kB32);
+  const OperandSyntax& pair = d.operands().Syntax(0);
+  operands[0] = d.operands().Destination(pair);
+  const Predicate in_range =
+      pair.partner.empty() ? d.operands().NewPredicate() : d.operands().DestinationPredicate(pair.partner[0]);
   Instruction& in = d.Emit(&Shuffle);
   std::ranges::copy(operands, in.operand);
   in.predicate[0] = in_range;
@@ -103,14 +104,16 @@ void Vote(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeVote(Decoder& d) {
-  const int mode = d.TakeOneOf(kVoteModes, -1);
-  const Type type = d.TakeType();
-  if (!d.Take("sync") || mode < 0 || type != (mode == kBallot ? Type::kB32 : Type::kPred)) return d.Refuse();
-  d.ExpectOperands(3);
-  const Predicate vote = d.SourcePredicate(d.Syntax(1));
-  const Operand mask = d.Source(2, Type::kB32);
-  const Operand ballot = mode == kBallot ? d.Destination(0) : 0;
-  const Predicate result = mode == kBallot ? d.NewPredicate() : d.DestinationPredicate(d.Syntax(0));
+  const int mode = d.modifiers().TakeOneOf(kVoteModes, -1);
+  const Type type = d.modifiers().TakeType();
+  if (!d.modifiers().Take("sync") || mode < 0 || type != (mode == kBallot ? Type::kB32 : Type::kPred))
+    return d.Refuse();
+  d.operands().ExpectCount(3);
+  const Predicate vote = d.operands().SourcePredicate(d.operands().Syntax(1));
+  const Operand mask = d.operands().Source(2, Type::kB32);
+  const Operand ballot = mode == kBallot ? d.operands().Destination(0) : 0;
+  const Predicate result =
+      mode == kBallot ? d.operands().NewPredicate() : d.operands().DestinationPredicate(d.operands().Syntax(0));
   Instruction& in = d.Emit(&Vote);
   in.operand[0] = ballot;
   in.operand[4] = mask;
@@ -125,9 +128,9 @@ void ActiveMask(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeActiveMask(Decoder& d) {
-  if (d.TakeType() != Type::kB32) d.Refuse();
-  d.ExpectOperands(1);
-  const Operand result = d.Destination(0);
+  if (d.modifiers().TakeType() != Type::kB32) d.Refuse();
+  d.operands().ExpectCount(1);
+  const Operand result = d.operands().Destination(0);
   d.Emit(&ActiveMask).operand[0] = result;
 }
 
@@ -152,16 +155,17 @@ void Match(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeMatch(Decoder& d) {
-  const bool all = d.Take("all");
-  if (!all && !d.Take("any")) d.Refuse();
-  const Type type = d.TakeType();
+  const bool all = d.modifiers().Take("all");
+  if (!all && !d.modifiers().Take("any")) d.Refuse();
+  const Type type = d.modifiers().TakeType();
   const bool wide = type == Type::kB64;
-  if (!d.Take("sync") || (!wide && type != Type::kB32)) return d.Refuse();
-  d.ExpectOperands(3);
-  const OperandSyntax& pair = d.Syntax(0);
-  const Operand a = d.Source(1, type), mask = d.Source(2, Type::kB32);
-  const Operand result = d.Destination(pair);
-  const Predicate agreed = pair.partner.empty() ? d.NewPredicate() : d.DestinationPredicate(pair.partner[0]);
+  if (!d.modifiers().Take("sync") || (!wide && type != Type::kB32)) return d.Refuse();
+  d.operands().ExpectCount(3);
+  const OperandSyntax& pair = d.operands().Syntax(0);
+  const Operand a = d.operands().Source(1, type), mask = d.operands().Source(2, Type::kB32);
+  const Operand result = d.operands().Destination(pair);
+  const Predicate agreed =
+      pair.partner.empty() ? d.operands().NewPredicate() : d.operands().DestinationPredicate(pair.partner[0]);
   Instruction& in = d.Emit(wide ? (all ? &Match<std::uint64_t, true> : &Match<std::uint64_t, false>)
                                 : (all ? &Match<std::uint32_t, true> : &Match<std::uint32_t, false>));
   in.operand[0] = result;
@@ -203,12 +207,12 @@ void Reduce(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeReduce(Decoder& d) {
-  const int mode = d.TakeOneOf(kReduceModes, -1);
-  const Type type = d.TakeType();
-  if (!d.Take("sync") || mode < 0 || !IsInteger(type) || BytesOf(type) != 4) return d.Refuse();
-  d.ExpectOperands(3);
-  const Operand a = d.Source(1, type), mask = d.Source(2, Type::kB32);
-  const Operand result = d.Destination(0);
+  const int mode = d.modifiers().TakeOneOf(kReduceModes, -1);
+  const Type type = d.modifiers().TakeType();
+  if (!d.modifiers().Take("sync") || mode < 0 || !IsInteger(type) || BytesOf(type) != 4) return d.Refuse();
+  d.operands().ExpectCount(3);
+  const Operand a = d.operands().Source(1, type), mask = d.operands().Source(2, Type::kB32);
+  const Operand result = d.operands().Destination(0);
   Instruction& in = d.Emit(IsSigned(type) ? &Reduce<std::int32_t> : &Reduce<std::uint32_t>);
   in.operand[0] = result;
   in.operand[1] = a;
@@ -227,12 +231,13 @@ void Elect(Warp& warp, const Instruction& in, LaneMask lanes) {
 }
 
 void DecodeElect(Decoder& d) {
-  if (!d.Take("sync")) return d.Refuse();
-  d.ExpectOperands(2);
-  const OperandSyntax& pair = d.Syntax(0);
-  const Operand mask = d.Source(1, Type::kB32);
-  const Operand leader = d.Destination(pair);
-  const Predicate elected = pair.partner.empty() ? d.NewPredicate() : d.DestinationPredicate(pair.partner[0]);
+  if (!d.modifiers().Take("sync")) return d.Refuse();
+  d.operands().ExpectCount(2);
+  const OperandSyntax& pair = d.operands().Syntax(0);
+  const Operand mask = d.operands().Source(1, Type::kB32);
+  const Operand leader = d.operands().Destination(pair);
+  const Predicate elected =
+      pair.partner.empty() ? d.operands().NewPredicate() : d.operands().DestinationPredicate(pair.partner[0]);
   Instruction& in = d.Emit(&Elect);
   in.operand[0] = leader;
   in.operand[4] = mask;

@@ -87,7 +87,6 @@ struct Warp {
   void CompleteReduction(const Path& path, std::uint32_t votes, std::uint32_t threads);
   void Reschedule();  // goes on with the path whose turn it is
   void Charge(std::int64_t instructions) { budget -= instructions, penalty += instructions; }
-  void Stop() { Charge(budget > 0 ? budget : 0); }  // ends the quantum
 
   void Raise(const Instruction& in, unsigned lane, Fault::Kind kind, std::string what);
 

@@ -1,10 +1,8 @@
-// Variables: .reg, .local, .param, .shared, .global and .const, with initial values.
+#include "soft/ptx/parse/variable_parser.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
-
-#include "soft/ptx/parse/parser.h"
 
 namespace tessera::soft::ptx {
 namespace {
@@ -21,90 +19,91 @@ std::uint64_t AlignUp(std::uint64_t value, std::uint64_t alignment) {
 
 }  // namespace
 
-bool Parser::ParseVariables(std::string_view space, bool external) {
+bool VariableParser::Parse(std::string_view space, bool external) {
   Declaration declaration;
   if (!ParseDeclaration(declaration)) return false;
   do {
     Declarator declarator;
     if (!ParseDeclarator(declaration, declarator) || !Declare(space, external, declaration, declarator)) return false;
-  } while (Accept(','));
-  return Expect(';');
+  } while (tokens_.Accept(','));
+  return tokens_.Expect(';');
 }
 
 // .align 8 .v2 .f32, and what else stands before the names.
-bool Parser::ParseDeclaration(Declaration& declaration) {
+bool VariableParser::ParseDeclaration(Declaration& declaration) {
   std::uint64_t elements = 1;
-  while (token_.kind == Token::kDirective) {
-    const std::string_view word = token_.text;
+  while (tokens_.Current().kind == Token::kDirective) {
+    const std::string_view word = tokens_.Current().text;
     if (const Type type = ParseType(word); type != Type::kNone) {
       declaration.type = type;
-      Advance();
-    } else if (Accept("align")) {
-      if (!ExpectInteger(declaration.alignment, 1 << 16)) return false;
-      if (!std::has_single_bit(declaration.alignment)) return Failed("an alignment has to be a power of two");
-    } else if (Accept("v2")) {
+      tokens_.Advance();
+    } else if (tokens_.Accept("align")) {
+      if (!tokens_.ExpectInteger(declaration.alignment, 1 << 16)) return false;
+      if (!std::has_single_bit(declaration.alignment)) return tokens_.Failed("an alignment has to be a power of two");
+    } else if (tokens_.Accept("v2")) {
       elements = 2;
-    } else if (Accept("v4")) {
+    } else if (tokens_.Accept("v4")) {
       elements = 4;
-    } else if (Accept("attribute")) {
+    } else if (tokens_.Accept("attribute")) {
       declaration.managed = true;
-      if (!Expect('(') || !Accept("managed") || !Expect(')')) return Unsupported("this attribute");
-    } else if (Accept("ptr")) {
+      if (!tokens_.Expect('(') || !tokens_.Accept("managed") || !tokens_.Expect(')'))
+        return tokens_.Unsupported("this attribute");
+    } else if (tokens_.Accept("ptr")) {
       // What a pointer parameter points to: .ptr .global .align 16
-      Accept("global") || Accept("const") || Accept("shared") || Accept("local");
+      tokens_.Accept("global") || tokens_.Accept("const") || tokens_.Accept("shared") || tokens_.Accept("local");
       std::uint64_t ignored = 0;
-      if (Accept("align") && !ExpectInteger(ignored, 1 << 16)) return false;
+      if (tokens_.Accept("align") && !tokens_.ExpectInteger(ignored, 1 << 16)) return false;
     } else {
-      return Unsupported("'." + std::string(word) + "'");
+      return tokens_.Unsupported("'." + std::string(word) + "'");
     }
   }
-  if (declaration.type == Type::kNone) return Failed("a type is missing");
+  if (declaration.type == Type::kNone) return tokens_.Failed("a type is missing");
   declaration.element_bytes = BytesOf(declaration.type) * elements;
   declaration.alignment = std::max<std::uint64_t>({declaration.alignment, declaration.element_bytes, 1});
   return true;
 }
 
 // name, name<4>, name[2][3] or name[]
-bool Parser::ParseDeclarator(const Declaration& declaration, Declarator& declarator) {
-  if (!ExpectName(declarator.name)) return false;
-  if (Accept('<')) {
+bool VariableParser::ParseDeclarator(const Declaration& declaration, Declarator& declarator) {
+  if (!tokens_.ExpectName(declarator.name)) return false;
+  if (tokens_.Accept('<')) {
     std::uint64_t count = 0;
-    if (!ExpectInteger(count, kMaxRegisters)) return false;
-    if (count == 0) return Failed("a range of no registers");
+    if (!tokens_.ExpectInteger(count, kMaxRegisters)) return false;
+    if (count == 0) return tokens_.Failed("a range of no registers");
     declarator.registers = static_cast<std::uint32_t>(count);
-    return Expect('>');
+    return tokens_.Expect('>');
   }
-  while (Accept('[')) {
-    if (Accept(']')) {
+  while (tokens_.Accept('[')) {
+    if (tokens_.Accept(']')) {
       declarator.unsized = true;
       declarator.elements = 0;
       continue;
     }
     std::uint64_t count = 0;
-    if (!ExpectInteger(count, kMaxVariableBytes) || !Expect(']')) return false;
+    if (!tokens_.ExpectInteger(count, kMaxVariableBytes) || !tokens_.Expect(']')) return false;
     const std::uint64_t most = kMaxVariableBytes / std::max<std::uint64_t>(declaration.element_bytes, 1);
-    if (count != 0 && declarator.elements > most / count) return Failed("a variable of more than a terabyte");
+    if (count != 0 && declarator.elements > most / count) return tokens_.Failed("a variable of more than a terabyte");
     declarator.elements *= count;
   }
   return true;
 }
 
-bool Parser::DeclareRegisters(const Declaration& declaration, const Declarator& declarator) {
+bool VariableParser::DeclareRegisters(const Declaration& declaration, const Declarator& declarator) {
   Function& function = scopes_.function();
   const bool predicate = declaration.type == Type::kPred;
   std::uint32_t& used = predicate ? function.predicates : function.registers;
   const std::uint32_t count = std::max(declarator.registers, 1u);
-  if (declaration.element_bytes > 8) return Unsupported("a vector register");
-  if (used + count > kMaxRegisters) return Failed("more than " + std::to_string(kMaxRegisters) + " registers");
+  if (declaration.element_bytes > 8) return tokens_.Unsupported("a vector register");
+  if (used + count > kMaxRegisters) return tokens_.Failed("more than " + std::to_string(kMaxRegisters) + " registers");
   const Symbol symbol = {
       .kind = predicate ? Symbol::kPredicate : Symbol::kRegister, .index = used, .count = declarator.registers};
   used += count;
   register_words_ += predicate ? 0 : count * (declaration.element_bytes == 8 ? 2 : 1);
   return scopes_.Declare(declarator.name, symbol) ||
-         Failed("'" + std::string(declarator.name) + "' is declared already");
+         tokens_.Failed("'" + std::string(declarator.name) + "' is declared already");
 }
 
-bool Parser::DeclareShared(bool external, const Declaration& declaration, const Declarator& declarator) {
+bool VariableParser::DeclareShared(bool external, const Declaration& declaration, const Declarator& declarator) {
   Symbol symbol;
   if (external || declarator.unsized) {
     symbol.kind = Symbol::kDynamicShared;
@@ -116,42 +115,42 @@ bool Parser::DeclareShared(bool external, const Declaration& declaration, const 
     const std::uint64_t offset = AlignUp(used, declaration.alignment);
     const std::uint64_t end = offset + declarator.Bytes(declaration);
     if (end > kMaxSharedBytes)
-      return Failed("more than " + std::to_string(kMaxSharedBytes) + " bytes of shared memory");
+      return tokens_.Failed("more than " + std::to_string(kMaxSharedBytes) + " bytes of shared memory");
     symbol.kind = own ? Symbol::kKernelShared : Symbol::kShared;
     symbol.index = static_cast<std::uint32_t>(offset);
     used = static_cast<std::uint32_t>(end);
   }
   return scopes_.Declare(declarator.name, symbol) ||
-         Failed("'" + std::string(declarator.name) + "' is declared already");
+         tokens_.Failed("'" + std::string(declarator.name) + "' is declared already");
 }
 
-bool Parser::Declare(std::string_view space, bool external, const Declaration& declaration,
-                     const Declarator& declarator) {
+bool VariableParser::Declare(std::string_view space, bool external, const Declaration& declaration,
+                             const Declarator& declarator) {
   if (space == "reg") return DeclareRegisters(declaration, declarator);
   if (declarator.registers != 0 || declaration.type == Type::kPred) {
-    return Failed("'" + std::string(declarator.name) + "' cannot be in memory");
+    return tokens_.Failed("'" + std::string(declarator.name) + "' cannot be in memory");
   }
   if (space == "shared") return DeclareShared(external, declaration, declarator);
   if (space == "local" || space == "param") {
     const std::uint64_t bytes = declarator.Bytes(declaration);
     if (bytes > kMaxFrameBytes || scopes_.function().frame_bytes > kMaxFrameBytes) {
-      return Failed("more than " + std::to_string(kMaxFrameBytes) + " bytes of local memory");
+      return tokens_.Failed("more than " + std::to_string(kMaxFrameBytes) + " bytes of local memory");
     }
     const std::uint32_t offset = scopes_.AllocateFrame(bytes, std::min<std::uint64_t>(declaration.alignment, 16));
     const Symbol symbol = {.kind = Symbol::kFrame, .index = offset, .bytes = static_cast<std::uint32_t>(bytes)};
     return scopes_.Declare(declarator.name, symbol) ||
-           Failed("'" + std::string(declarator.name) + "' is declared already");
+           tokens_.Failed("'" + std::string(declarator.name) + "' is declared already");
   }
   if (external)
-    return Unsupported("linking with a variable of another module ('" + std::string(declarator.name) + "')");
+    return tokens_.Unsupported("linking with a variable of another module ('" + std::string(declarator.name) + "')");
   VariableImage image;
   std::uint64_t elements = declarator.elements;
   const auto index = static_cast<std::uint32_t>(variables_.size());
   if (!scopes_.Declare(declarator.name, {.kind = Symbol::kGlobal, .index = index})) {
-    return Failed("'" + std::string(declarator.name) + "' is declared already");
+    return tokens_.Failed("'" + std::string(declarator.name) + "' is declared already");
   }
-  if (Accept('=') && !ParseInitialiser(declaration, image, elements)) return false;
-  if (declarator.unsized && elements == 0) return Failed("'" + std::string(declarator.name) + "' has no size");
+  if (tokens_.Accept('=') && !ParseInitialiser(declaration, image, elements)) return false;
+  if (declarator.unsized && elements == 0) return tokens_.Failed("'" + std::string(declarator.name) + "' has no size");
   variables_.push_back({.name = std::string(declarator.name),
                         .bytes = elements * declaration.element_bytes,
                         .alignment = declaration.alignment,
@@ -162,38 +161,38 @@ bool Parser::Declare(std::string_view space, bool external, const Declaration& d
 }
 
 // A value or {a, b, …}; `elements` grows from 0 with the list where the declaration gives no size.
-bool Parser::ParseInitialiser(const Declaration& declaration, VariableImage& image, std::uint64_t& elements) {
+bool VariableParser::ParseInitialiser(const Declaration& declaration, VariableImage& image, std::uint64_t& elements) {
   const std::uint64_t element = BytesOf(declaration.type);
   const bool unsized = elements == 0;
   const std::uint64_t room = unsized ? kMaxVariableBytes / element : elements * (declaration.element_bytes / element);
-  if (!Accept('{')) return ParseElement(declaration, image, 0);
+  if (!tokens_.Accept('{')) return ParseElement(declaration, image, 0);
   std::uint64_t count = 0;
-  while (!Accept('}')) {
-    if (token_.Is('{')) return Unsupported("an initial value in braces of its own");
-    if (count == room) return Failed("more initial values than elements");
+  while (!tokens_.Accept('}')) {
+    if (tokens_.Current().Is('{')) return tokens_.Unsupported("an initial value in braces of its own");
+    if (count == room) return tokens_.Failed("more initial values than elements");
     if (!ParseElement(declaration, image, count++ * element)) return false;
-    if (!token_.Is('}') && !Expect(',')) return false;
+    if (!tokens_.Current().Is('}') && !tokens_.Expect(',')) return false;
   }
   if (unsized) elements = count * element / declaration.element_bytes;
   return true;
 }
 
 // A number, an address, or with 0xff00(variable) one byte of an address.
-bool Parser::ParseElement(const Declaration& declaration, VariableImage& image, std::uint64_t offset) {
+bool VariableParser::ParseElement(const Declaration& declaration, VariableImage& image, std::uint64_t offset) {
   const std::uint64_t bytes = BytesOf(declaration.type);
-  if (token_.kind == Token::kName) return ParseAddressElement(image, offset, bytes, 0);
-  const bool negative = Accept('-');
-  const Token number = token_;
-  if (number.kind == Token::kBad) return Failed({});
-  Advance();
+  if (tokens_.Current().kind == Token::kName) return ParseAddressElement(image, offset, bytes, 0);
+  const bool negative = tokens_.Accept('-');
+  const Token number = tokens_.Current();
+  if (number.kind == Token::kBad) return tokens_.Failed({});
+  tokens_.Advance();
   std::uint64_t bits = number.bits;
   switch (number.kind) {
     case Token::kInteger:
-      if (token_.Is('(')) {
+      if (tokens_.Current().Is('(')) {
         const auto shift = static_cast<std::uint8_t>(std::countr_zero(bits) & 63);
-        if (bits >> shift != 0xff || bytes != 1) return Unsupported("this part of an address");
-        Advance();
-        return ParseAddressElement(image, offset, bytes, shift) && Expect(')');
+        if (bits >> shift != 0xff || bytes != 1) return tokens_.Unsupported("this part of an address");
+        tokens_.Advance();
+        return ParseAddressElement(image, offset, bytes, shift) && tokens_.Expect(')');
       }
       if (declaration.type == Type::kF32) bits = std::bit_cast<std::uint32_t>(static_cast<float>(bits));
       if (declaration.type == Type::kF64) bits = std::bit_cast<std::uint64_t>(static_cast<double>(bits));
@@ -209,7 +208,7 @@ bool Parser::ParseElement(const Declaration& declaration, VariableImage& image, 
       }
       break;
     default:
-      return Failed("an initial value is missing");
+      return tokens_.Failed("an initial value is missing");
   }
   if (negative) {
     if (declaration.type == Type::kF32)
@@ -224,14 +223,15 @@ bool Parser::ParseElement(const Declaration& declaration, VariableImage& image, 
   return true;
 }
 
-bool Parser::ParseAddressElement(VariableImage& image, std::uint64_t offset, std::uint64_t bytes, std::uint8_t shift) {
+bool VariableParser::ParseAddressElement(VariableImage& image, std::uint64_t offset, std::uint64_t bytes,
+                                         std::uint8_t shift) {
   std::string_view name;
   std::int64_t addend = 0;
-  if (!ExpectName(name)) return false;
-  const bool generic = name == "generic" && Accept('(');
-  if (generic && !ExpectName(name)) return false;
-  if (generic && !Expect(')')) return false;
-  if (!ParseOffset(addend)) return false;
+  if (!tokens_.ExpectName(name)) return false;
+  const bool generic = name == "generic" && tokens_.Accept('(');
+  if (generic && !tokens_.ExpectName(name)) return false;
+  if (generic && !tokens_.Expect(')')) return false;
+  if (!tokens_.ExpectOffset(addend)) return false;
   const auto symbol = scopes_.Find(name);
   Relocation relocation = {.at = offset,
                            .addend = static_cast<std::uint64_t>(addend),
@@ -243,9 +243,9 @@ bool Parser::ParseAddressElement(VariableImage& image, std::uint64_t offset, std
     relocation.variable = Relocation::kNoVariable;
     relocation.addend += FunctionAddress(symbol->index);
   } else {
-    return Failed("'" + std::string(name) + "' is not declared or has no address");
+    return tokens_.Failed("'" + std::string(name) + "' is not declared or has no address");
   }
-  if (shift == 0 && bytes != 8 && bytes != 1) return Failed("an address does not fit here");
+  if (shift == 0 && bytes != 8 && bytes != 1) return tokens_.Failed("an address does not fit here");
   if (image.bytes.size() < offset + bytes) image.bytes.resize(offset + bytes);
   image.pointers.push_back(relocation);
   return true;
