@@ -117,8 +117,9 @@ struct Warp {
   std::size_t running = kNone;
 
  private:
-  std::size_t Best(Path::State state) const;  // of the paths in that state; kNone if there is none
-  std::size_t Starved() const;                // a path that waits for too long; kNone if there is none
+  void Stop() { Charge(budget > 0 ? budget : 0); }  // ends the quantum
+  std::size_t Best(Path::State state) const;        // of the paths in that state; kNone if there is none
+  std::size_t Starved() const;                      // a path that waits for too long; kNone if there is none
   void Enter(std::size_t path);
   void Leave();
   void MergeInto(std::size_t path);
