@@ -103,12 +103,13 @@ void Gpu::Elapse(Nanos from, Nanos to) {
 }
 
 // What is billed since a limit was given may not pass what it permits by more than a constant. (What is executed may,
-// under steering, beside programs that pause: docs/scheduler.md.)
+// under steering, beside programs that pause: docs/scheduler.md. A kernel that waits for another GPU may run for as
+// long as it likes when its gate closes.)
 void Gpu::CheckLimits(Nanos now) {
   constexpr double kTolerancePct = 0.5;
   check_limits_at_ = now + kSecond;
   for (const Part* part : parts_) {
-    if (part->shares.limit_pct >= 100) continue;
+    if (part->shares.limit_pct >= 100 || part->coupled) continue;
     const double permitted =
         (part->shares.limit_pct + kTolerancePct) / 100 * static_cast<double>(now - part->limited_since);
     violations_.Require(

@@ -9,7 +9,11 @@ Runner::Runner(Program program, std::vector<Gpu*> gpus, sched::VgpuId id, const 
                std::uint64_t seed, Nanos now)
     : program_(std::move(program)),
       gpus_(std::move(gpus)),
-      parts_(gpus_.size(), {.vgpu = id, .shares = shares, .queue = program_.in_flight, .sync = program_.sync}),
+      parts_(gpus_.size(), {.vgpu = id,
+                            .shares = shares,
+                            .queue = program_.in_flight,
+                            .sync = program_.sync,
+                            .coupled = gpus_.size() > 1}),
       random_(seed),
       repeats_left_(program_.repeats) {
   phase_at_ = now + random_.Of(program_.start);

@@ -16,6 +16,7 @@ struct Part {
   sched::Shares shares;
   Nanos queue = 0;  // Program::in_flight and Program::sync
   Nanos sync = 0;
+  bool coupled = false;  // its work waits for parts on other GPUs
 
   Nanos work = 0;            // GPU time that the program waits for; kNever: without end
   Nanos in_flight = kNever;  // of that, what still executes although its gate is closed; kNever: the gate is open
