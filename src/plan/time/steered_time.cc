@@ -18,11 +18,14 @@ Result<void> SteeredTime::Add(Part& part, Nanos now) {
   if (auto added = steering_.Add(part.vgpu, part.shares, now); !added) return added;
   clients_[part.vgpu] = {.part = &part, .grace = config_.least_grace};
   groups_[part.vgpu] = {.part = &part};
+  Obey(now);
   return {};
 }
 
 Result<void> SteeredTime::Update(Part& part, const sched::Shares& shares, Nanos now) {
-  return steering_.Update(part.vgpu, shares, now);
+  auto updated = steering_.Update(part.vgpu, shares, now);
+  Obey(now);
+  return updated;
 }
 
 void SteeredTime::Remove(Part& part, Nanos now) {
@@ -31,6 +34,7 @@ void SteeredTime::Remove(Part& part, Nanos now) {
   groups_.erase(part.vgpu);
   clients_.erase(part.vgpu);
   steering_.Remove(part.vgpu, now);
+  Obey(now);
 }
 
 void SteeredTime::Submits(Part& part, Nanos now) {
@@ -71,6 +75,7 @@ void SteeredTime::Report(Client& client, Nanos now, Nanos idle_since) {
   } else {
     steering_.Idle(client.part->vgpu, now, idle_since);
   }
+  Obey(now);
 }
 
 // The program's gate closes, and what it has on the GPU is frozen; or back.
@@ -105,6 +110,7 @@ void SteeredTime::Step(Nanos now) {
   if (timer_.Rings(now)) {
     steering_.Advance(now);
     violations_.Require(steering_.NextDeadline() > now, "a deadline in the past", now);
+    Obey(now);
   }
   while (!effects_.empty() && effects_.begin()->first <= now) {
     const Effect effect = effects_.extract(effects_.begin()).mapped();
@@ -144,12 +150,11 @@ void SteeredTime::Apply(const Effect& effect, Nanos now) {
 }
 
 void SteeredTime::Settle(Nanos now) {
-  Obey(now);
   hardware_.Dispatch(groups_, now);
   timer_.Set(steering_.NextDeadline(), now, random_);
 }
 
-// As the daemon: first all freezes, then all thaws, then slices. Gates close and open at once.
+// As the daemon does after each event: first all freezes, then all thaws, then slices. Gates close and open at once.
 void SteeredTime::Obey(Nanos now) {
   const auto orders = steering_.TakeOrders();
   Nanos done = std::max(now, driver_free_);

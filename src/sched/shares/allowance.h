@@ -22,6 +22,7 @@ class Allowance {
   double balance() const { return balance_; }
   // What one window earns, but at least a slice: tiny rates save up for several windows.
   double quota() const { return quota_; }
+  double Fraction() const { return balance_ / quota_; }  // needs a rate > 0
   void SetBalance(double balance) { balance_ = balance; }
 
   // Time passed of which `cost` was used. No more than `cap` is kept.

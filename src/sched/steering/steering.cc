@@ -1,7 +1,6 @@
 #include "sched/steering/steering.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "sched/shares/admission.h"
@@ -16,10 +15,6 @@ constexpr Nanos kCyclesPerThaw = 8;
 constexpr Nanos kRelaxedGrace = 5 * kMillisecond;
 constexpr Nanos kRecently = kSecond;
 constexpr double kGraceTolerance = 0.1;
-// What is earned in a second, and saved up, of the calls a second: all of both may be spent in one second, and freezes
-// that cannot wait come on top.
-constexpr double kBudgetRate = 0.85;
-constexpr double kBudgetBurst = 0.1;
 
 }  // namespace
 
@@ -28,40 +23,31 @@ Steering::Steering(SteeringConfig config)
         config.shares.min_slice = std::min(config.shares.min_slice, config.shares.window / 8);
         return config;
       }()),
-      budget_(kBudgetRate * config_.calls_per_second,
-              std::max(kCallsForSlice, kBudgetBurst * config_.calls_per_second)),
+      orders_(config_),
+      limits_(config_),
+      slices_(config_),
       min_share_(config_.fixed_slices ? 0 : config_.min_share_pct) {}
 
 Result<void> Steering::Add(VgpuId id, Shares shares, Nanos now) {
-  if (auto ok = Validate(shares); !ok) return ok;
-  if (tenants_.contains(id)) return Fail(EEXIST, "vGPU " + std::to_string(id) + " exists already");
-  double others = 0;
-  for (const auto& [_, tenant] : tenants_) others += tenant.shares().request_pct;
-  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
-
+  if (auto ok = AdmitNew(vgpus_, id, shares); !ok) return ok;
   Take(now);
   const Grace grace(config_.least_grace, config_.most_grace, kCyclesPerThaw * config_.cycle_cost);
-  Tenant& tenant =
-      tenants_.emplace(id, Tenant{.account = Account(shares, config_.shares, now_), .grace = grace}).first->second;
-  if (config_.fixed_slices) FixSlice(id, tenant);
+  const Account account(shares, config_.shares, now_);
+  SteeredVgpu& vgpu = vgpus_.emplace(id, SteeredVgpu{.id = id, .account = account, .grace = grace}).first->second;
+  if (config_.fixed_slices) slices_.Fix(vgpu, orders_, now_);
   Schedule();
   return {};
 }
 
 Result<void> Steering::Update(VgpuId id, Shares shares, Nanos now) {
-  if (auto ok = Validate(shares); !ok) return ok;
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr) return Fail(ENOENT, "vGPU " + std::to_string(id) + " does not exist");
-  double others = -tenant->shares().request_pct;
-  for (const auto& [_, other] : tenants_) others += other.shares().request_pct;
-  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
-
+  if (auto ok = AdmitChange(vgpus_, id, shares); !ok) return ok;
   Take(now);
-  tenant->account.SetShares(shares, now_);
-  if (tenant->exhausted) tenant->back_at = now_;
-  tenant->check_at = now_;
-  slices_at_once_ = true;
-  if (config_.fixed_slices) FixSlice(id, *tenant);
+  SteeredVgpu& vgpu = *Find(id);
+  vgpu.account.SetShares(shares, now_);
+  if (vgpu.exhausted) vgpu.back_at = now_;
+  vgpu.check_at = now_;
+  slices_.ChangeAtOnce();
+  if (config_.fixed_slices) slices_.Fix(vgpu, orders_, now_);
   Schedule();
   return {};
 }
@@ -69,54 +55,37 @@ Result<void> Steering::Update(VgpuId id, Shares shares, Nanos now) {
 void Steering::Remove(VgpuId id, Nanos now) {
   if (Find(id) == nullptr) return;
   Take(now);
-  std::erase_if(running_, [&](const auto& entry) { return entry.first == id; });
-  std::erase_if(orders_, [&](const Order& order) { return order.vgpu == id; });
-  tenants_.erase(id);
+  std::erase(running_, Find(id));
+  orders_.Forget(id);
+  vgpus_.erase(id);
   Schedule();
 }
 
 void Steering::Active(VgpuId id, Nanos now) {
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr || tenant->active) return;
+  SteeredVgpu* vgpu = Find(id);
+  if (vgpu == nullptr || vgpu->active) return;
   Take(now);
-  tenant->active = true;
-  tenant->active_since = now_;
-  if (tenant->idle_since != kNever) tenant->grace.Learn(now_ - tenant->idle_since, tenant->grace_ordered, now_);
-  if (tenant->stopped) tenant->account.BeginWait(now_, 0);
+  vgpu->active = true;
+  vgpu->active_since = now_;
+  if (vgpu->idle_since != kNever) vgpu->grace.Learn(now_ - vgpu->idle_since, vgpu->grace_ordered, now_);
+  if (vgpu->stopped) vgpu->account.BeginWait(now_, 0);
   Schedule();
 }
 
 void Steering::Idle(VgpuId id, Nanos now, Nanos idle_since) {
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr || !tenant->active) return;
+  SteeredVgpu* vgpu = Find(id);
+  if (vgpu == nullptr || !vgpu->active) return;
   Take(now);
-  tenant->active = false;
-  tenant->seen_active = now_;
-  // What the operator held back says nothing about the program's own gaps.
-  tenant->idle_since = tenant->held ? kNever : std::clamp(idle_since, tenant->active_since, now_);
-  EndRun(*tenant, std::min(idle_since, now_));
-  EndWait(*tenant);
-  Schedule();
-}
-
-void Steering::Hold(VgpuId id, bool held, Nanos now) {
-  Tenant* tenant = Find(id);
-  if (tenant == nullptr || tenant->held == held) return;
-  Take(now);
-  tenant->held = held;
-  tenant->idle_since = kNever;
-  if (held) {
-    EndRun(*tenant, now_ + FreezeTime());
-    EndWait(*tenant);
-  } else if (tenant->stopped && tenant->active) {
-    tenant->frozen = true;  // whoever held it leaves the thaw to us
-    tenant->account.BeginWait(now_, 0);
-  }
+  vgpu->active = false;
+  vgpu->seen_active = now_;
+  vgpu->idle_since = std::clamp(idle_since, vgpu->active_since, now_);
+  EndRun(*vgpu, std::min(idle_since, now_));
+  EndWait(*vgpu);
   Schedule();
 }
 
 void Steering::Ungated(VgpuId id, bool ungated) {
-  if (Tenant* tenant = Find(id)) tenant->ungated = ungated;
+  if (SteeredVgpu* vgpu = Find(id)) vgpu->ungated = ungated;
 }
 
 void Steering::Advance(Nanos now) {
@@ -124,67 +93,59 @@ void Steering::Advance(Nanos now) {
   Schedule();
 }
 
-std::vector<Order> Steering::TakeOrders() {
-  budget_.Spend(now_, CallsFor(orders_));
-  return std::exchange(orders_, {});
-}
-
 bool Steering::Stopped(VgpuId id) const {
-  const Tenant* tenant = Find(id);
-  return tenant != nullptr && tenant->stopped;
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu != nullptr && vgpu->stopped;
 }
 
 bool Steering::Running(VgpuId id) const {
-  const Tenant* tenant = Find(id);
-  return tenant != nullptr && tenant->runs();
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu != nullptr && vgpu->runs();
 }
 
 bool Steering::Urgent() const {
   if (config_.fixed_slices) return false;
   std::uint32_t lowest = 0;
-  for (const auto& [_, tenant] : running_) lowest = std::max(lowest, tenant->shares().priority);
-  return std::ranges::any_of(tenants_, [&](const auto& entry) {
-    const Tenant& tenant = entry.second;
-    return !tenant.active && !tenant.held && !tenant.exhausted && !tenant.ungated && tenant.shares().priority < lowest;
+  for (const SteeredVgpu* vgpu : running_) lowest = std::max(lowest, vgpu->shares().priority);
+  return std::ranges::any_of(vgpus_, [&](const auto& entry) {
+    const SteeredVgpu& vgpu = entry.second;
+    return !vgpu.active && !vgpu.exhausted && !vgpu.ungated && vgpu.shares().priority < lowest;
   });
 }
 
 Nanos Steering::SliceOf(VgpuId id) const {
-  const Tenant* tenant = Find(id);
-  return tenant == nullptr ? 0 : tenant->slice;
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu == nullptr ? 0 : vgpu->slice;
 }
 
 bool Steering::AtLimit(VgpuId id) const {
-  const Tenant* tenant = Find(id);
-  return tenant != nullptr && tenant->exhausted;
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu != nullptr && vgpu->exhausted;
 }
 
 Usage Steering::UsageOf(VgpuId id, Nanos now) const {
-  const Tenant* tenant = Find(id);
-  if (tenant == nullptr) return {};
-  Account account = tenant->account;  // settling the books themselves would bill who has been idle for a while
-  account.Settle(now);
-  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct(), account.Debt()};
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu == nullptr ? Usage{} : vgpu->account.UsageAt(now, now_);
 }
 
-Steering::Tenant* Steering::Find(VgpuId id) {
-  const auto found = tenants_.find(id);
-  return found == tenants_.end() ? nullptr : &found->second;
+SteeredVgpu* Steering::Find(VgpuId id) {
+  const auto found = vgpus_.find(id);
+  return found == vgpus_.end() ? nullptr : &found->second;
 }
 
-const Steering::Tenant* Steering::Find(VgpuId id) const {
-  const auto found = tenants_.find(id);
-  return found == tenants_.end() ? nullptr : &found->second;
+const SteeredVgpu* Steering::Find(VgpuId id) const {
+  const auto found = vgpus_.find(id);
+  return found == vgpus_.end() ? nullptr : &found->second;
 }
 
 void Steering::Schedule() {
   min_share_.Pass(now_);
-  UpdateLimits();
+  limits_.Update(vgpus_, orders_, now_);
   top_ = config_.fixed_slices ? kNoClass : TopClass();
   StopAndGo();
   UpdateRunning();
-  UpdateSlices();
-  UpdateParts();
+  slices_.Update(running_, orders_, now_);
+  slices_.UpdateParts(running_, limits_, now_);
   UpdateMinShare();
   UpdateGraces();
   UpdateDeadline();
@@ -192,167 +153,112 @@ void Steering::Schedule() {
 
 std::uint32_t Steering::TopClass() const {
   std::uint32_t top = kNoClass;
-  for (const auto& [_, tenant] : tenants_) {
-    if (tenant.claims()) top = std::min(top, tenant.shares().priority);
+  for (const auto& [_, vgpu] : vgpus_) {
+    if (vgpu.claims()) top = std::min(top, vgpu.shares().priority);
   }
   return top;
 }
 
-bool Steering::MustStop(const Tenant& tenant) const {
-  return tenant.exhausted || (tenant.shares().priority > top_ && !min_share_.open());
+bool Steering::MustStop(const SteeredVgpu& vgpu) const {
+  return vgpu.exhausted || (vgpu.shares().priority > top_ && !min_share_.open());
 }
 
-// Stops first and at once, so that who is in the way leaves the GPU. What lets somebody go waits for the budget, who
-// has waited the longest first.
+// Stops first and at once, so that a vGPU that is in the way leaves the GPU. A thaw waits for the budget; the vGPU that
+// has waited the longest comes first.
 void Steering::StopAndGo() {
   go_due_ = kNever;
-  std::vector<std::pair<VgpuId, Tenant*>> goes;
-  for (auto& [id, tenant] : tenants_) {
-    if (MustStop(tenant) == tenant.stopped) continue;
-    if (tenant.stopped) {
-      goes.emplace_back(id, &tenant);
+  std::vector<SteeredVgpu*> goes;
+  for (auto& [_, vgpu] : vgpus_) {
+    if (MustStop(vgpu) == vgpu.stopped) continue;
+    if (vgpu.stopped) {
+      goes.push_back(&vgpu);
     } else {
-      Stop(id, tenant);
+      Stop(vgpu);
     }
   }
-  std::ranges::sort(goes, {}, [](const auto& entry) { return std::pair(entry.second->stopped_at, entry.first); });
-  for (auto& [id, tenant] : goes) {
-    if (!tenant->frozen || tenant->held || tenant->admitted || MayCallForGo(id)) {
-      Go(id, *tenant);
+  std::ranges::sort(goes, {}, [](const SteeredVgpu* vgpu) { return std::pair(vgpu->stopped_at, vgpu->id); });
+  for (SteeredVgpu* vgpu : goes) {
+    if (!vgpu->frozen || vgpu->admitted || orders_.HasForGo(now_)) {
+      Go(*vgpu);
     } else {
-      go_due_ = budget_.When(now_, kCallsForGo);
+      go_due_ = orders_.When(now_, OrderList::kCallsForGo);
     }
   }
-  for (auto& [_, tenant] : tenants_) tenant.admitted = false;
+  for (auto& [_, vgpu] : vgpus_) vgpu.admitted = false;
 }
 
-void Steering::Stop(VgpuId id, Tenant& tenant) {
-  tenant.stopped = true;
-  tenant.stopped_at = now_;
-  if (Push({Order::Kind::kStop, id})) {
-    tenant.frozen = (tenant.active || tenant.ungated) && !tenant.held;
-  }
-  EndRun(tenant, now_ + FreezeTime());
-  if (tenant.active && !tenant.held) tenant.account.BeginWait(now_, 0);
+void Steering::Stop(SteeredVgpu& vgpu) {
+  vgpu.stopped = true;
+  vgpu.stopped_at = now_;
+  const bool freezes = vgpu.active || vgpu.ungated;
+  if (orders_.Push({Order::Kind::kStop, vgpu.id}, freezes)) vgpu.frozen = freezes;
+  EndRun(vgpu, now_ + config_.FreezeTime());
+  if (vgpu.active) vgpu.account.BeginWait(now_, 0);
 }
 
-void Steering::Go(VgpuId id, Tenant& tenant) {
-  tenant.stopped = false;
-  const bool thaws = Push({Order::Kind::kGo, id}) && tenant.frozen && !tenant.held;
-  if (thaws) tenant.account.Settle(now_ + ThawTime());
+void Steering::Go(SteeredVgpu& vgpu) {
+  vgpu.stopped = false;
+  const bool thaws = orders_.Push({Order::Kind::kGo, vgpu.id}, vgpu.frozen) && vgpu.frozen;
+  if (thaws) vgpu.account.Settle(now_ + config_.ThawTime());
 }
 
 void Steering::UpdateRunning() {
-  std::vector<std::pair<VgpuId, Tenant*>> running;
-  for (auto& [id, tenant] : tenants_) {
-    if (!tenant.runs()) continue;
-    running.emplace_back(id, &tenant);
-    if (!tenant.account.running()) {
-      // Not before the thaw is done, to which Go has settled the books.
-      tenant.account.Run(std::max(now_, tenant.account.settled()), Account::Pays::kSurplus);
-      tenant.check_at = now_;
-    }
+  running_.clear();
+  for (auto& [_, vgpu] : vgpus_) {
+    if (!vgpu.runs()) continue;
+    running_.push_back(&vgpu);
+    if (vgpu.account.running()) continue;
+    // Not before the thaw is done, to which Go has settled the books.
+    vgpu.account.Run(std::max(now_, vgpu.account.settled()), Account::Pays::kSurplus);
+    vgpu.check_at = now_;
   }
-  running_ = std::move(running);
 }
 
 void Steering::UpdateMinShare() {
   bool starved = false;
   double part = 0;
-  for (const auto& [_, tenant] : tenants_) {
-    if (tenant.shares().priority <= top_) continue;
-    starved |= tenant.claims();
-    if (tenant.runs()) part += tenant.part;
+  for (const auto& [_, vgpu] : vgpus_) {
+    if (vgpu.shares().priority <= top_) continue;
+    starved |= vgpu.claims();
+    if (vgpu.runs()) part += vgpu.part;
   }
   min_share_.Set(starved, part);
 }
 
 void Steering::UpdateGraces() {
   std::uint32_t lowest = 0;  // class that has had work lately
-  for (const auto& [_, tenant] : tenants_) {
-    const bool lately = tenant.active || (tenant.seen_active != kNever && now_ - tenant.seen_active < kRecently);
-    if (lately) lowest = std::max(lowest, tenant.shares().priority);
+  for (const auto& [_, vgpu] : vgpus_) {
+    const bool lately = vgpu.active || (vgpu.seen_active != kNever && now_ - vgpu.seen_active < kRecently);
+    if (lately) lowest = std::max(lowest, vgpu.shares().priority);
   }
-  for (auto& [id, tenant] : tenants_) {
-    Nanos grace = tenant.grace.value();
-    const bool matters = !config_.fixed_slices && tenant.shares().priority < lowest;
+  for (auto& [id, vgpu] : vgpus_) {
+    Nanos grace = vgpu.grace.value();
+    const bool matters = !config_.fixed_slices && vgpu.shares().priority < lowest;
     if (!matters) grace = std::max(grace, std::min(kRelaxedGrace, config_.most_grace));
-    const auto change = static_cast<double>(std::abs(grace - tenant.grace_ordered));
-    if (change <= kGraceTolerance * static_cast<double>(tenant.grace_ordered)) continue;
-    tenant.grace_ordered = grace;
-    Push({Order::Kind::kGrace, id, grace});
+    const auto change = static_cast<double>(std::abs(grace - vgpu.grace_ordered));
+    if (change <= kGraceTolerance * static_cast<double>(vgpu.grace_ordered)) continue;
+    vgpu.grace_ordered = grace;
+    orders_.Push({Order::Kind::kGrace, id, grace});
   }
 }
 
 void Steering::UpdateDeadline() {
-  Nanos deadline = std::min(go_due_, min_share_.Deadline());
-  if (running_.size() > 1) deadline = std::min(deadline, slices_due_);
-  for (auto& [_, tenant] : tenants_) {
-    if (tenant.exhausted && tenant.back_at == kNever) {
-      tenant.back_at = BackAt(tenant);
-    }
-    if (tenant.exhausted && tenant.active && !tenant.held) deadline = std::min(deadline, tenant.back_at);
-    if (tenant.limited() && tenant.runs()) deadline = std::min(deadline, tenant.check_at);
-  }
+  Nanos deadline = std::min({go_due_, min_share_.Deadline(), limits_.Deadline(vgpus_, now_)});
+  if (running_.size() > 1) deadline = std::min(deadline, slices_.Due());
   deadline_ = std::max(deadline, now_ + 1);
 }
 
 // Bills a run until `end`, which is what a client says and may be anything, or when a freeze will be done.
-void Steering::EndRun(Tenant& tenant, Nanos end) {
-  if (!tenant.account.running()) return;
-  tenant.ran_until = std::max(end, tenant.account.settled());
-  tenant.account.Stop(tenant.ran_until);
+void Steering::EndRun(SteeredVgpu& vgpu, Nanos end) {
+  if (!vgpu.account.running()) return;
+  vgpu.ran_until = std::max(end, vgpu.account.settled());
+  vgpu.account.Stop(vgpu.ran_until);
 }
 
-void Steering::EndWait(Tenant& tenant) {
-  if (!tenant.account.waiting()) return;
-  tenant.account.Run(now_, Account::Pays::kSurplus);
-  tenant.account.Stop(now_);
-}
-
-// False if an order that nobody took yet was taken back instead.
-bool Steering::Push(const Order& order) {
-  using Kind = Order::Kind;
-  const bool stop_or_go = order.kind == Kind::kStop || order.kind == Kind::kGo;
-  const auto outstanding = std::ranges::find_if(orders_, [&](const Order& other) {
-    if (other.vgpu != order.vgpu) return false;
-    return stop_or_go ? other.kind == Kind::kStop || other.kind == Kind::kGo : other.kind == order.kind;
-  });
-  if (outstanding == orders_.end()) {
-    orders_.push_back(order);
-  } else if (stop_or_go) {
-    orders_.erase(outstanding);
-    return false;
-  } else {
-    outstanding->time = order.time;
-  }
-  return true;
-}
-
-// The driver calls that a list costs.
-double Steering::CallsFor(const std::vector<Order>& orders) const {
-  std::uint32_t stops = 0;
-  std::uint32_t goes = 0;
-  std::uint32_t slices = 0;
-  for (const Order& order : orders) {
-    const Tenant& tenant = *Find(order.vgpu);
-    const bool frozen = tenant.frozen && !tenant.held;
-    if (order.kind == Order::Kind::kStop && frozen) ++stops;
-    if (order.kind == Order::Kind::kGo && frozen) ++goes;
-    if (order.kind == Order::Kind::kSlice) ++slices;
-  }
-  const auto batches = [&](std::uint32_t vgpus) {
-    return (vgpus + config_.vgpus_per_call - 1) / config_.vgpus_per_call;
-  };
-  return batches(stops) + batches(goes) + slices;
-}
-
-// One more thaw needs no call of its own, or there are calls left for it and for the freeze that ends it.
-bool Steering::MayCallForGo(VgpuId id) {
-  std::vector<Order> orders = orders_;
-  orders.push_back({Order::Kind::kGo, id});
-  const double before = CallsFor(orders_);
-  return CallsFor(orders) == before || budget_.Has(now_, before + kCallsForGo);
+void Steering::EndWait(SteeredVgpu& vgpu) {
+  if (!vgpu.account.waiting()) return;
+  vgpu.account.Run(now_, Account::Pays::kSurplus);
+  vgpu.account.Stop(now_);
 }
 
 }  // namespace tessera::sched

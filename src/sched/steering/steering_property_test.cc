@@ -25,7 +25,7 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
   Steering steering(config);
   Nanos now = 0;
   struct Known {
-    bool active = false, held = false, stopped = false;
+    bool active = false, stopped = false;
     std::uint32_t priority = 0;
     bool limited = false;
   };
@@ -46,12 +46,12 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
     RC_ASSERT(steering.NextDeadline() > now);
     for (const auto& [id, vgpu] : known) {
       RC_ASSERT(steering.Stopped(id) == vgpu.stopped);
-      RC_ASSERT(steering.Running(id) == (vgpu.active && !vgpu.held && !vgpu.stopped));
+      RC_ASSERT(steering.Running(id) == (vgpu.active && !vgpu.stopped));
       // The highest class runs, and without min_share nobody below who runs.
       if (config.fixed_slices) RC_ASSERT(vgpu.limited || !vgpu.stopped);
       if (config.fixed_slices || config.min_share_pct > 0 || !steering.Running(id)) continue;
       for (const auto& [_, other] : known) {
-        if (other.active && !other.held && !other.limited) RC_ASSERT(vgpu.priority <= other.priority);
+        if (other.active && !other.limited) RC_ASSERT(vgpu.priority <= other.priority);
       }
     }
   };
@@ -82,9 +82,7 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
         break;
       case 4:
       case 5:
-        if (known.contains(id)) known[id].held = i % 2 == 0;
         steering.Ungated(id, i % 3 == 0);
-        steering.Hold(id, i % 2 == 0, now);
         break;
       case 6:
       case 7:

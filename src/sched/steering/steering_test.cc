@@ -96,7 +96,6 @@ TEST_F(SteeringTest, EventsThatMakeNoSenseAreIgnored) {
   Add(1);
   steering_.Active(7, 0);
   steering_.Idle(7, 0, 0);
-  steering_.Hold(7, true, 0);
   steering_.Remove(7, 0);
   steering_.Idle(1, 0, 0);
   EXPECT_THAT(Take(), IsEmpty());
@@ -170,21 +169,6 @@ TEST_F(SteeringTest, AChangeOfPriorityTakesEffectAtOnce) {
   EXPECT_THAT(Take(), ElementsAre(StopOf(1)));
   ASSERT_TRUE(steering_.Update(2, {.priority = 9}, 2 * kMs));
   EXPECT_THAT(Take(), ElementsAre(StopOf(2), GoOf(1)));
-}
-
-TEST_F(SteeringTest, WhoIsHeldKeepsNobodyFromRunning) {
-  Add(1, {.priority = 2});
-  Add(2);
-  steering_.Active(1, 0);
-  steering_.Active(2, 0);
-  Take();
-  steering_.Hold(1, true, kMs);
-  EXPECT_THAT(Take(), ElementsAre(GoOf(2)));
-  EXPECT_FALSE(steering_.Running(1));
-  EXPECT_FALSE(steering_.Urgent());
-  steering_.Hold(1, false, 5 * kMs);
-  EXPECT_THAT(Take(), ElementsAre(StopOf(2)));
-  EXPECT_TRUE(steering_.Running(1));
 }
 
 TEST_F(SteeringTest, NewsOfAHigherClassAreUrgentWhileALowerRuns) {
@@ -344,19 +328,6 @@ TEST_F(SteeringTest, GracesFollowTheGaps) {
   ASSERT_EQ(graces.size(), 1u);
   EXPECT_GT(graces[0].time, 3 * kMs);
   EXPECT_LT(graces[0].time, 4 * kMs);
-}
-
-TEST_F(SteeringTest, WhatTheOperatorHeldIsNoGap) {
-  Add(1, {.priority = 2});
-  Add(2);
-  steering_.Active(2, 0);
-  steering_.Active(1, 0);
-  TakeGraces();
-  steering_.Hold(1, true, kMs);
-  steering_.Idle(1, 11 * kMs, 10 * kMs);
-  steering_.Hold(1, false, 12 * kMs);
-  steering_.Active(1, 13 * kMs);
-  EXPECT_THAT(TakeGraces(), IsEmpty());
 }
 
 // The other modes.

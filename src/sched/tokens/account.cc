@@ -32,7 +32,8 @@ void Account::SetShares(const Shares& shares, Nanos now) {
   Refresh();
 }
 
-void Account::Settle(Nanos now) {
+void Account::Settle(Nanos now, double virtual_now) {
+  virtual_time_ = std::max(virtual_time_, virtual_now - 0.5 * static_cast<double>(config_.window) / shares_.weight);
   if (now <= settled_) return;
   const double elapsed = static_cast<double>(now - settled_);
   const double cost = running_ ? part_ * elapsed : 0;
@@ -123,10 +124,6 @@ Nanos Account::EligibleAt() const {
 
 double Account::UnmetFraction() const { return std::clamp(1 - window_.Used(settled_) / request_.quota(), 0.0, 1.0); }
 
-void Account::CatchUp(double virtual_now) {
-  virtual_time_ = std::max(virtual_time_, virtual_now - 0.5 * static_cast<double>(config_.window) / shares_.weight);
-}
-
 Nanos Account::Debt() const {
   double least = 0;
   if (limited()) least = std::min(least, limit_.balance());
@@ -134,6 +131,11 @@ Nanos Account::Debt() const {
   return static_cast<Nanos>(-least);
 }
 
-double Account::WindowPct() const { return 100 * window_.Used(settled_) / static_cast<double>(config_.window); }
+Usage Account::UsageAt(Nanos now, Nanos present) const {
+  Account settled = *this;
+  settled.Settle(now);
+  const double window_pct = 100 * settled.window_.Used(settled.settled_) / static_cast<double>(config_.window);
+  return {static_cast<Nanos>(settled.busy_), settled.Waited(std::max(now, present)), window_pct, settled.Debt()};
+}
 
 }  // namespace tessera::sched

@@ -7,6 +7,14 @@
 
 namespace tessera::sched {
 
+// What a vGPU got so far.
+struct Usage {
+  Nanos busy = 0;         // billed execution time since it was added
+  Nanos waited = 0;       // time in which it wanted to run and was kept from it
+  double window_pct = 0;  // billed time in the window that ends now, % of the window
+  Nanos debt = 0;         // what it ran beyond its limit or its request, and pays back by waiting
+};
+
 // The books of one vGPU: what its limit still permits, what its request is still owed, its place in the order by
 // weight, and what it used in the window. Everything is as of the last Settle; calls take times that never go back.
 class Account {
@@ -21,8 +29,10 @@ class Account {
   const Shares& shares() const { return shares_; }
   void SetShares(const Shares& shares, Nanos now);
 
-  // Brings the books to `now`. Waiting and running vGPUs are settled by whoever compares them.
-  void Settle(Nanos now);
+  // Brings the books to `now`. Waiting and running vGPUs are settled before they are compared. `virtual_now`: the
+  // present of the order by weight, for a vGPU that waits: one that its limit held back keeps no more credit than half
+  // a window.
+  void Settle(Nanos now, double virtual_now = 0);
 
   // Begins to wait. Time spent idle gives no credit in the order by weight, of which `virtual_now` is the present.
   void BeginWait(Nanos now, double virtual_now);
@@ -46,10 +56,8 @@ class Account {
 
   // The request is owed a run that is worth a switch.
   bool Owed() const { return shares_.request_pct > 0 && request_.ready(); }
-  // The longest run that the request still pays for.
-  double OwedRun() const { return request_.Lasts(); }
-  double request_quota() const { return request_.quota(); }
-  double OwedFraction() const { return request_.balance() / request_.quota(); }  // needs a request
+  // What the request still pays for.
+  const Allowance& request() const { return request_; }
   // Part of the request that the window has not seen, [0, 1]; needs a request.
   double UnmetFraction() const;
 
@@ -58,16 +66,14 @@ class Account {
   // between the drain and its next launch, and busy in truth. Not so who is at its limit: its virtual time stands
   // still.
   bool Competes(Nanos now) const { return Eligible() && (waiting_ || (!running_ && !Rested(now))); }
-  // Whoever its limit held back has no more credit than half a window.
-  void CatchUp(double virtual_now);
 
-  Nanos Busy() const { return static_cast<Nanos>(busy_); }
-  Nanos Waited(Nanos now) const { return waited_ + (waiting_ ? now - since_ : 0); }
-  double WindowPct() const;
-  // What it ran beyond its limit or its request, and pays back by waiting.
-  Nanos Debt() const;
+  // As if it were settled now, which it is not: that would bill a vGPU which has been idle for a while and has not said
+  // so. `present`: of whoever keeps the books; waits are counted until then at least.
+  Usage UsageAt(Nanos now, Nanos present) const;
 
  private:
+  Nanos Waited(Nanos now) const { return waited_ + (waiting_ ? now - since_ : 0); }
+  Nanos Debt() const;
   bool limited() const { return shares_.limit_pct < 100; }
   bool Rested(Nanos now) const { return now - since_ >= config_.window; }
   double Ceiling() const;

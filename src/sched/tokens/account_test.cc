@@ -62,7 +62,7 @@ TEST(Account, OnOffUseCannotBeatTheWindow) {
     account.Stop(now + 5 * kMs);
     account.Settle(now += 15 * kMs);
   }
-  EXPECT_NEAR(account.WindowPct(), 30, 0.1);
+  EXPECT_NEAR(account.UsageAt(now, now).window_pct, 30, 0.1);
   EXPECT_LE(account.Available(), 7.5 * kMs) << "the allowance alone has earned more meanwhile";
 }
 
@@ -73,13 +73,13 @@ TEST(Account, GuaranteedRunsSpendWhatTheRequestIsOwed) {
   account.Run(0, Pays::kRequest);
   account.Settle(10 * kMs);
   EXPECT_DOUBLE_EQ(account.UnmetFraction(), 0.5);
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), 0.6);
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), 0.6);
   account.Stop(30 * kMs);
   EXPECT_FALSE(account.Owed());
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), -0.2) << "an overrun is debt";
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), -0.2) << "an overrun is debt";
   EXPECT_DOUBLE_EQ(account.virtual_time(), 0);
   account.Settle(10 * kSecond);
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), 1) << "no more than a window's worth while idle";
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), 1) << "no more than a window's worth while idle";
 }
 
 TEST(Account, SurplusIsPaidInVirtualTime) {
@@ -95,7 +95,7 @@ TEST(Account, WhoRanAloneIsOwedNothingAndOwesNothing) {
   account.Run(0, Pays::kRequestFirst);
   account.Stop(3600 * kSecond);
   EXPECT_FALSE(account.Owed());
-  EXPECT_NEAR(account.OwedFraction(), 0, 1e-9);
+  EXPECT_NEAR(account.request().Fraction(), 0, 1e-9);
   EXPECT_NEAR(account.virtual_time(), 0.8 * 3600 * kSecond / 100, kMs);
   account.Settle(3600 * kSecond + 100 * kMs);
   EXPECT_TRUE(account.Owed());
@@ -119,24 +119,24 @@ TEST(Account, WhatWasSavedWhileWaitingIsNotLostAtOnce) {
   Account account({.request_pct = 10, .limit_pct = 30}, {}, 0);
   account.BeginWait(0, 0);
   account.Settle(100 * kMs);
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), 2);
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), 2);
   const Nanos available = account.Available();
   EXPECT_GT(available, 40 * kMs);
   account.Run(100 * kMs, Pays::kRequest);
   account.Stop(100 * kMs);
   account.Settle(150 * kMs);
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), 2);
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), 2);
   EXPECT_EQ(account.Available(), available);
   account.Settle(200 * kMs);
-  EXPECT_DOUBLE_EQ(account.OwedFraction(), 1);
+  EXPECT_DOUBLE_EQ(account.request().Fraction(), 1);
   EXPECT_NEAR(account.Available(), 30 * kMs, 10);
 }
 
 TEST(Account, CreditIsBounded) {
   Account account({.weight = 10}, {}, 0);
-  account.CatchUp(100.0 * kSecond);
+  account.Settle(0, 100.0 * kSecond);
   EXPECT_DOUBLE_EQ(account.virtual_time(), 100.0 * kSecond - 50.0 * kMs / 10);
-  account.CatchUp(50.0 * kSecond);
+  account.Settle(0, 50.0 * kSecond);
   EXPECT_DOUBLE_EQ(account.virtual_time(), 100.0 * kSecond - 50.0 * kMs / 10);
 }
 
@@ -166,7 +166,7 @@ TEST(Account, PaysItsPartWhenOthersRunWithIt) {
   account.Run(0, Pays::kSurplus);
   account.SetPart(10 * kMs, 0.5);
   account.Stop(30 * kMs);
-  EXPECT_EQ(account.Busy(), 20 * kMs);
+  EXPECT_EQ(account.UsageAt(0, 0).busy, 20 * kMs);
 }
 
 }  // namespace

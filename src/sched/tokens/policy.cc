@@ -9,7 +9,7 @@ bool Precedes(const Account& a, const Account& b) {
   if (a.Owed() != b.Owed()) return a.Owed();
   if (a.Owed()) {
     const auto key = [](const Account& x) {
-      return std::tuple(-x.UnmetFraction(), -x.OwedFraction(), x.waiting_since());
+      return std::tuple(-x.UnmetFraction(), -x.request().Fraction(), x.waiting_since());
     };
     return key(a) < key(b);
   }
@@ -26,7 +26,7 @@ namespace {
 // The request's part of the window, but no more than half of it: nobody whose request is unmet waits for longer.
 Nanos GuaranteedSlice(const Config& config, const Account& holder) {
   const double half_window = static_cast<double>(config.window) / 2;
-  const double slice = std::min({holder.OwedRun(), holder.request_quota(), half_window});
+  const double slice = std::min({holder.request().Lasts(), holder.request().quota(), half_window});
   return std::max(static_cast<Nanos>(slice), config.min_slice);
 }
 

@@ -27,7 +27,7 @@ TEST(Precedes, OfThoseWhoTheWindowSawLeastOf) {
   busy.BeginWait(20 * kMs, 0);
   busy.Settle(80 * kMs);
   fresh.Settle(80 * kMs);
-  EXPECT_GT(busy.OwedFraction(), fresh.OwedFraction()) << "it waited and saved";
+  EXPECT_GT(busy.request().Fraction(), fresh.request().Fraction()) << "it waited and saved";
   EXPECT_TRUE(Precedes(fresh, busy)) << "but had half of its request in this window";
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "sched/shares/admission.h"
@@ -14,25 +13,15 @@ TokenScheduler::TokenScheduler(Config config) : config_(config) {
 }
 
 Result<void> TokenScheduler::Add(VgpuId id, Shares shares) {
-  if (auto ok = Validate(shares); !ok) return ok;
-  if (accounts_.contains(id)) return Fail(EEXIST, "vGPU " + std::to_string(id) + " exists already");
-  double others = 0;
-  for (const auto& [_, account] : accounts_) others += account.shares().request_pct;
-  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
+  if (auto ok = AdmitNew(accounts_, id, shares); !ok) return ok;
   accounts_.emplace(id, Account(shares, config_, now_));
   return {};
 }
 
 Result<void> TokenScheduler::Update(VgpuId id, Shares shares, Nanos now) {
-  if (auto ok = Validate(shares); !ok) return ok;
-  Account* account = Find(id);
-  if (account == nullptr) return Fail(ENOENT, "vGPU " + std::to_string(id) + " does not exist");
-  double others = -account->shares().request_pct;
-  for (const auto& [_, other] : accounts_) others += other.shares().request_pct;
-  if (auto ok = CheckRequests(others, shares.request_pct); !ok) return ok;
-
+  if (auto ok = AdmitChange(accounts_, id, shares); !ok) return ok;
   now_ = std::max(now_, now);
-  account->SetShares(shares, now_);
+  Find(id)->SetShares(shares, now_);
   if (Holds(id, Token::State::kHeld)) token_.expires = now_;  // a new term under the new shares, or none
   Schedule();
   return {};
@@ -81,10 +70,7 @@ std::vector<Decision> TokenScheduler::TakeDecisions() { return std::exchange(dec
 
 Usage TokenScheduler::UsageOf(VgpuId id, Nanos now) const {
   const auto found = accounts_.find(id);
-  if (found == accounts_.end()) return {};
-  Account account = found->second;  // settling the books themselves would bill a holder that has been idle for a while
-  account.Settle(now);
-  return {account.Busy(), account.Waited(std::max(now, now_)), account.WindowPct(), account.Debt()};
+  return found == accounts_.end() ? Usage{} : found->second.UsageAt(now, now_);
 }
 
 bool TokenScheduler::AtLimit(VgpuId id) const {
@@ -183,8 +169,7 @@ void TokenScheduler::SettleWaiting() {
   for (auto& [id, account] : accounts_) {
     // A revoked holder may have drained a while ago; it will say when.
     if (!account.waiting() || Holds(id, Token::State::kRevoked)) continue;
-    account.Settle(now_);
-    account.CatchUp(virtual_now_);
+    account.Settle(now_, virtual_now_);
   }
 }
 

@@ -34,14 +34,6 @@ struct Decision {
   bool bounded = true;     // false: nobody else wants the GPU and no limit applies, so queued work needs no bound
 };
 
-// What a vGPU got so far.
-struct Usage {
-  Nanos busy = 0;         // billed execution time since it was added
-  Nanos waited = 0;       // time in which it wanted the token and did not have it
-  double window_pct = 0;  // billed time in the window that ends now, % of the window
-  Nanos debt = 0;         // what it ran beyond its limit or its request, and pays back by waiting
-};
-
 class TokenScheduler {
  public:
   explicit TokenScheduler(Config config = {});

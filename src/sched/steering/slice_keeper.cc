@@ -1,0 +1,105 @@
+#include "sched/steering/slice_keeper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "sched/steering/slices.h"
+
+namespace tessera::sched {
+namespace {
+
+constexpr double kSliceTolerance = 0.02;
+// The mean slice may be this many times what is configured, if others' slices need not change for that.
+constexpr double kLeastScale = 0.5;
+constexpr double kMostScale = 4;
+constexpr double kTurnsInAWindow = 6;
+
+}  // namespace
+
+// The slices that are due, scaled to those in force: only ratios matter, so that vGPUs which have slices keep them if
+// they fit.
+std::vector<Nanos> SliceKeeper::Wanted(const Running& running) const {
+  std::vector<Shares> shares;
+  for (const SteeredVgpu* vgpu : running) shares.push_back(vgpu->shares());
+  const std::vector<double> due = DueParts(shares);
+  // If all have limits and the sum is less than the GPU, they are stopped once a window: each must have had several
+  // turns by then.
+  const double sum = std::accumulate(due.begin(), due.end(), 0.0);
+  Nanos mean = config_.mean_slice;
+  double most_scale = kMostScale;
+  if (sum < 1 - kSliceTolerance) {
+    const double round = sum * static_cast<double>(config_.shares.window) / kTurnsInAWindow;
+    mean = std::min(mean, static_cast<Nanos>(round / static_cast<double>(due.size())));
+    most_scale = 1;
+  }
+  std::vector<Nanos> slices = SlicesFor(due, {mean, config_.least_slice, config_.most_slice});
+
+  double ordered = 0;
+  double wanted = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (running[i]->slice == 0) continue;
+    ordered += static_cast<double>(running[i]->slice);
+    wanted += static_cast<double>(slices[i]);
+  }
+  double scale = wanted > 0 ? ordered / wanted : 1;
+  const auto shortest = static_cast<double>(std::ranges::min(slices));
+  if (scale < kLeastScale || scale > most_scale || scale * shortest < static_cast<double>(config_.least_slice))
+    scale = 1;
+  for (Nanos& slice : slices) {
+    slice = std::clamp(static_cast<Nanos>(scale * static_cast<double>(slice)), config_.least_slice, config_.most_slice);
+  }
+  return slices;
+}
+
+void SliceKeeper::Update(const Running& running, OrderList& orders, Nanos now) {
+  const bool at_once = std::exchange(at_once_, false);
+  if (config_.fixed_slices || running.size() < 2) return;
+  const std::vector<Nanos> slices = Wanted(running);
+  Nanos next = kNever;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    SteeredVgpu& vgpu = *running[i];
+    const double change = static_cast<double>(std::abs(slices[i] - vgpu.slice));
+    if (change <= kSliceTolerance * static_cast<double>(vgpu.slice)) {
+      vgpu.wrong_since = kNever;
+      continue;
+    }
+    // Since it was first seen to be wrong, also if it was stopped meanwhile: one at its limit seldom runs for long.
+    vgpu.wrong_since = std::min(vgpu.wrong_since, now);
+    const Nanos may_at = std::max(vgpu.wrong_since, vgpu.sliced_at) + config_.slice_interval;
+    if (vgpu.slice == 0 || at_once || (may_at <= now && orders.Has(now, OrderList::kCallsForSlice))) {
+      Give(vgpu, slices[i], orders, now);
+    } else {
+      next = std::min(next, may_at > now ? may_at : orders.When(now, OrderList::kCallsForSlice));
+    }
+  }
+  due_ = next;
+}
+
+void SliceKeeper::Give(SteeredVgpu& vgpu, Nanos slice, OrderList& orders, Nanos now) {
+  vgpu.slice = slice;
+  vgpu.sliced_at = now;
+  vgpu.wrong_since = kNever;
+  orders.Push({Order::Kind::kSlice, vgpu.id, slice});
+}
+
+void SliceKeeper::Fix(SteeredVgpu& vgpu, OrderList& orders, Nanos now) const {
+  const Nanos slice = (Nanos{524'288} >> vgpu.shares().priority) * kMicrosecond;
+  if (slice != vgpu.slice) Give(vgpu, slice, orders, now);
+}
+
+// By the slices that are in force, not by those that are due.
+void SliceKeeper::UpdateParts(const Running& running, const LimitKeeper& limits, Nanos now) const {
+  double sum = 0;
+  for (const SteeredVgpu* vgpu : running) sum += static_cast<double>(vgpu->slice);
+  for (SteeredVgpu* vgpu : running) {
+    const double part = running.size() < 2 ? 1 : static_cast<double>(vgpu->slice) / sum;
+    if (part == vgpu->part && vgpu->check_at > now) continue;
+    vgpu->part = part;
+    vgpu->account.SetPart(now, part);
+    limits.PartChanged(*vgpu, now);
+  }
+}
+
+}  // namespace tessera::sched

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+
+#include "base/clock.h"
+#include "sched/shares/shares.h"
+#include "sched/steering/grace.h"
+#include "sched/tokens/account.h"
+
+namespace tessera::sched {
+
+// State of a vGPU under Steering: what events said of it, and what is ordered.
+struct SteeredVgpu {
+  VgpuId id;
+  Account account;
+  Grace grace;
+
+  // Said by events.
+  bool active = false;
+  bool ungated = false;  // it has processes that no gate keeps from submitting
+  Nanos active_since = 0;
+  Nanos idle_since = kNever;   // kNever: no gap to learn from
+  Nanos seen_active = kNever;  // it was active until then
+
+  // Ordered.
+  bool stopped = false;
+  bool frozen = false;  // stopped with work on the GPU: to let it go takes a driver call
+  Nanos stopped_at = 0;
+  Nanos slice = 0;  // 0: none yet
+  Nanos sliced_at = 0;
+  Nanos wrong_since = kNever;  // the slice was seen to be wrong
+  Nanos grace_ordered = 0;
+  double part = 1;  // of the GPU's time while it runs
+
+  // The limit (LimitKeeper).
+  Nanos ran_until = kNever / -2;  // its last run is billed until then
+  bool exhausted = false;         // it has had what its limit permits
+  bool admitted = false;          // it had until now, and the driver call that lets it go is paid
+  Nanos back_at = kNever;         // exhausted: until then
+  Nanos check_at = kNever;        // it runs: what its limit permits lasts until then at least
+
+  const Shares& shares() const { return account.shares(); }
+  bool limited() const { return shares().limit_pct < 100; }
+  bool runs() const { return active && !stopped; }
+  bool claims() const { return active && !exhausted; }
+};
+
+using SteeredVgpus = std::map<VgpuId, SteeredVgpu>;
+
+}  // namespace tessera::sched
