@@ -9,7 +9,6 @@
 namespace tessera::sched {
 namespace {
 
-using Kind = RoomAnswer::Kind;
 using Reason = RoomAnswer::Reason;
 
 // Room in advance where there is plenty: at most so much, and this part of what is free.
@@ -58,7 +57,7 @@ std::uint64_t CouldBeFreed(const ResidencyState& state, const VGpuResidence& vgp
   return bytes;
 }
 
-RoomAnswer Refuse(Reason reason) { return {.kind = Kind::kRefuse, .reason = reason}; }
+RoomAnswer Refuse(Reason reason) { return {.kind = RoomAnswer::Kind::kRefuse, .reason = reason}; }
 
 }  // namespace
 
@@ -71,7 +70,7 @@ RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId id, std::uint64_t b
   const std::uint64_t pinned = vgpu.Pinned() + asker->Process().recalled;
   const std::uint64_t most = vgpu.promise.value_or(state.capacity);
   if (pinned > most || bytes > most - pinned) return Refuse(Reason::kPinned);
-  if (bytes == 0) return {.kind = Kind::kWait};
+  if (bytes == 0) return {.kind = RoomAnswer::Kind::kWait};
   if (!vgpu.promise && std::max(bytes, KeptWith(state, *asker, bytes, now)) >
                            Less(state.capacity, pinned + KeptByOthers(state, vgpu, now)))
     return Refuse(Reason::kKeptByOthers);
@@ -80,11 +79,11 @@ RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId id, std::uint64_t b
   if (vgpu.promise && bytes > free && CouldBeFreed(state, vgpu) < bytes - free) return Refuse(Reason::kSwapBound);
   if (!asker->Process().stopped && !pressed && bytes <= free) {
     const std::uint64_t credit = std::min(kMostCredit, (free - bytes) / kCreditPart);
-    return {.kind = Kind::kGrant, .credit = DownTo(state.chunk, credit)};
+    return {.kind = RoomAnswer::Kind::kGrant, .credit = DownTo(state.chunk, credit)};
   }
   if (bytes > free && state.mover_hopeless) return Refuse(Reason::kNoMover);
   if (bytes > free && now < state.pool.full_until) return Refuse(Reason::kHostMemoryFull);
-  return {.kind = Kind::kWait};
+  return {.kind = RoomAnswer::Kind::kWait};
 }
 
 const char* Text(RoomAnswer::Reason reason) {
