@@ -16,11 +16,11 @@ bool IsMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-// Runs `function(stream, capture)` under the lock, for questions about a capture, which may be null.
+// Runs `function(stream, capture)` with submission_mutex held, for questions about a capture, which may be null.
 template <typename Function>
 CUresult WithCapture(CUstream handle, Function&& function) {
   return WithStream(handle, [&](const std::shared_ptr<Stream>& stream) {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     if (stream->legacy) {
       const CUresult implicit = CheckLegacyUse(stream->context, /*invalidate=*/false);
       if (implicit != CUDA_SUCCESS) return implicit;
@@ -29,7 +29,7 @@ CUresult WithCapture(CUstream handle, Function&& function) {
   });
 }
 
-CUstreamCaptureStatus StatusOf(const Capture* capture) {
+CUstreamCaptureStatus StatusOf(const Capture* capture) TESSERA_REQUIRES(submission_mutex) {
   if (capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
   return capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
@@ -45,7 +45,7 @@ TESSERA_CUDA_API cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 TESSERA_CUDA_API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
   return WithStream(handle, [&](const auto& stream) {
     if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     return BeginCapture(stream, mode, nullptr, {});
   });
 }
@@ -63,7 +63,7 @@ TESSERA_CUDA_API cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_hand
     std::vector<Node*> nodes;
     if (!graph || !IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = FindNodes(*graph, dependencies, count, &nodes); result != CUDA_SUCCESS) return result;
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     return BeginCapture(stream, mode, graph, nodes);
   });
 }
@@ -73,7 +73,7 @@ TESSERA_CUDA_API cuStreamEndCapture(CUstream handle, CUgraph* graph_handle) {
   return WithStream(handle, [&](const auto& stream) {
     if (graph_handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Graph> graph;
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     const CUresult result = EndCapture(*stream, &graph);
     *graph_handle = graph ? Graphs::Of(*graph) : nullptr;
     return result;
@@ -82,14 +82,15 @@ TESSERA_CUDA_API cuStreamEndCapture(CUstream handle, CUgraph* graph_handle) {
 TESSERA_EXPORT_PTSZ(cuStreamEndCapture)
 
 TESSERA_CUDA_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return WithCapture(handle, [&](Stream&, const Capture* capture) { return Give(status, StatusOf(capture)); });
+  return WithCapture(handle, [&](Stream&, const Capture* capture)
+                                 TESSERA_REQUIRES(submission_mutex) { return Give(status, StatusOf(capture)); });
 }
 TESSERA_EXPORT_PTSZ(cuStreamIsCapturing)
 
 TESSERA_CUDA_API cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, std::uint64_t* id,
                                            CUgraph* graph, const CUgraphNode** dependencies,
                                            const CUgraphEdgeData** edges, std::size_t* count) {
-  return WithCapture(handle, [&](Stream& stream, const Capture* capture) {
+  return WithCapture(handle, [&](Stream& stream, const Capture* capture) TESSERA_REQUIRES(submission_mutex) {
     if (const CUresult result = Give(status, StatusOf(capture)); result != CUDA_SUCCESS) return result;
     if (capture == nullptr || capture->invalidated) return CUDA_SUCCESS;
     // Lent until the next call that changes the capture, as the API says. A handle is the address of its node.
@@ -119,7 +120,7 @@ TESSERA_EXPORT_PTSZ(cuStreamGetCaptureInfo)
 
 TESSERA_CUDA_API cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* dependencies,
                                                       const CUgraphEdgeData*, std::size_t count, unsigned flags) {
-  return WithCapture(handle, [&](Stream& stream, const Capture* capture) {
+  return WithCapture(handle, [&](Stream& stream, const Capture* capture) TESSERA_REQUIRES(submission_mutex) {
     if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;

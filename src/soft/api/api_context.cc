@@ -1,5 +1,4 @@
 // Contexts: primary ones, others, the stack of each thread, settings.
-#include <mutex>
 
 #include "soft/api/api.h"
 #include "soft/exec/capture.h"
@@ -11,24 +10,20 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-// How many retained the primary contexts, and with which flags they are made. Guarded by `mutex`.
+// How many retained the primary context of a device, and with which flags it is made.
 struct Primary {
   int users = 0;
   unsigned flags = 0;
 };
 
-std::mutex mutex;
-
-Primary& PrimaryOf(const Device& device) {
-  static Primary primaries[kMaxDevices];
-  return primaries[device.index()];
-}
+constinit Mutex mutex;
+Primary primaries[kMaxDevices] TESSERA_GUARDED_BY(mutex);
 
 template <typename Function>
 CUresult WithPrimary(CUdevice ordinal, Function&& function) {
   return WithDevice(ordinal, [&](Device& device) {
-    const std::lock_guard lock(mutex);
-    return function(device.primary(), PrimaryOf(device));
+    const MutexLock lock(mutex);
+    return function(device.primary(), primaries[device.index()]);
   });
 }
 

@@ -26,7 +26,7 @@ CUresult WithEvent(CUevent handle, Function&& function) {
 // What to wait for, or to ask about, if that makes sense for `event`.
 CUresult RecordingOf(Event& event, OpRef* recording) {
   {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     if (event.captured) {
       const auto capture = event.capture.lock();
       if (!capture) return CUDA_ERROR_INVALID_VALUE;  // it has ended, and the event says nothing any more
@@ -66,7 +66,7 @@ TESSERA_CUDA_API cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, 
         return IsCaptured(stream) ? Submit(stream, EventRecordWork{event}) : CUDA_ERROR_ILLEGAL_STATE;
       }
       {
-        std::lock_guard lock(SubmissionMutex());
+        const MutexLock lock(submission_mutex);
         if (stream->capture) {
           if (const CUresult result = CheckCapture(*stream); result != CUDA_SUCCESS) return result;
           RecordInCapture(*stream, *event);
@@ -94,7 +94,7 @@ TESSERA_CUDA_API cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
   const std::shared_ptr<Event> event = Events::Get().Find(event_handle);
   if (!event || &event->context != context) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult captured = CheckSynchronize(*context); captured != CUDA_SUCCESS) return captured;
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   context->engine().RecordAll(*event);
   return CUDA_SUCCESS;
 }
@@ -120,7 +120,7 @@ TESSERA_CUDA_API cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle
     return WithEvent(end_handle, [&](const auto& end) {
       OpRef first, last;
       {
-        std::lock_guard lock(SubmissionMutex());
+        const MutexLock lock(submission_mutex);
         if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
         first = start->recording;
         last = end->recording;
@@ -142,7 +142,7 @@ TESSERA_CUDA_API cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
         return IsCaptured(stream) ? Submit(stream, EventWaitWork{event}) : CUDA_ERROR_ILLEGAL_STATE;
       }
       {
-        std::lock_guard lock(SubmissionMutex());
+        const MutexLock lock(submission_mutex);
         if (stream->capture || event->captured) return WaitInCapture(stream, *event);
       }
       return Submit(stream, EventWaitWork{event});

@@ -26,11 +26,11 @@ CUresult WithExec(CUgraphExec handle, Function&& function) {
   return exec ? function(exec) : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Runs `function(stream)` with SubmissionMutex held, for a stream that may take a graph now: captured ones may not.
+// Runs `function(stream)` with submission_mutex held, for a stream that may take a graph now: captured ones may not.
 template <typename Function>
 CUresult WithStreamForGraph(CUstream handle, Function&& function) {
   return WithStream(handle, [&](const auto& stream) {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     if (stream->legacy) {
       if (const CUresult result = CheckLegacyUse(stream->context); result != CUDA_SUCCESS) return result;
     }
@@ -106,7 +106,7 @@ TESSERA_CUDA_API cuGraphExecGetFlags(CUgraphExec handle, std::uint64_t* flags) {
 
 TESSERA_CUDA_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   return WithExec(handle, [&](const auto& exec) {
-    return WithStreamForGraph(stream_handle, [&](Stream& stream) {
+    return WithStreamForGraph(stream_handle, [&](Stream& stream) TESSERA_REQUIRES(submission_mutex) {
       if (const CUresult result = CheckAllocations(*exec); result != CUDA_SUCCESS) return result;
       stream.context.engine().Append(stream, *exec);
       return CUDA_SUCCESS;

@@ -4,6 +4,8 @@
 
 #include "soft/api/api.h"
 #include "soft/exec/capture.h"
+#include "soft/exec/engine.h"
+#include "soft/exec/submit.h"
 #include "soft/module/jit_options.h"
 #include "soft/module/library.h"
 

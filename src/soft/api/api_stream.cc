@@ -21,7 +21,7 @@ constexpr int kGreatestPriority = -5;
 // What a call that waits for a stream, or asks whether it is idle, must not do while streams are captured.
 CUresult CheckWait(Stream& stream) {
   {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
     if (stream.legacy) {
       if (const CUresult result = CheckLegacyUse(stream.context); result != CUDA_SUCCESS) return result;
@@ -31,7 +31,7 @@ CUresult CheckWait(Stream& stream) {
 }
 
 OpRef LastOf(const Stream& stream) {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   return stream.last;
 }
 
@@ -95,7 +95,7 @@ TESSERA_EXPORT_PTSZ(cuStreamGetPriority)
 
 TESSERA_CUDA_API cuStreamGetFlags(CUstream handle, unsigned* flags) {
   return WithStream(handle, [&](const auto& stream) {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     const CUresult captured = RefuseInCapture(*stream);
     return captured != CUDA_SUCCESS ? captured : Give(flags, stream->flags);
   });
@@ -104,7 +104,7 @@ TESSERA_EXPORT_PTSZ(cuStreamGetFlags)
 
 TESSERA_CUDA_API cuStreamGetId(CUstream handle, unsigned long long* id) {
   return WithStream(handle, [&](const auto& stream) {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     const CUresult captured = RefuseInCapture(*stream);
     return captured != CUDA_SUCCESS ? captured : Give(id, stream->id);
   });
@@ -186,7 +186,7 @@ TESSERA_EXPORT_PTSZ(cuLaunchHostFunc)
 TESSERA_CUDA_API cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags) {
   return WithStream(handle, [&](const auto& stream) {
     if (callback == nullptr || flags != 0) return RefuseWork(stream, CUDA_ERROR_INVALID_VALUE);
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     if (stream->legacy) {
       if (const CUresult result = CheckLegacyUse(stream->context); result != CUDA_SUCCESS) return result;
     }

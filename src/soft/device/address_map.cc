@@ -1,6 +1,5 @@
 #include "soft/device/address_map.h"
 
-#include <mutex>
 #include <thread>
 
 namespace tessera::soft {
@@ -22,21 +21,21 @@ AddressMap& AddressMap::Get() {
 }
 
 ptx::Range AddressMap::Find(std::uint64_t address) {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = Containing(mappings_, address);
   if (found == mappings_.end()) return {};
   return {found->second.address, found->second.address + found->second.bytes};
 }
 
 std::optional<Mapping> AddressMap::Lookup(std::uint64_t address) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = Containing(mappings_, address);
   if (found == mappings_.end()) return std::nullopt;
   return found->second;
 }
 
 bool AddressMap::Covers(std::uint64_t address, std::uint64_t bytes) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   while (bytes > 0) {
     const auto found = Containing(mappings_, address);
     if (found == mappings_.end()) return false;
@@ -49,7 +48,7 @@ bool AddressMap::Covers(std::uint64_t address, std::uint64_t bytes) const {
 }
 
 bool AddressMap::Insert(Mapping mapping) {
-  const std::lock_guard lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto next = mappings_.lower_bound(mapping.address);
   if (next != mappings_.end() && next->second.address - mapping.address < mapping.bytes) return false;
   if (Containing(mappings_, mapping.address) != mappings_.end()) return false;
@@ -59,14 +58,14 @@ bool AddressMap::Insert(Mapping mapping) {
 }
 
 std::optional<Mapping> AddressMap::Remove(std::uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto node = mappings_.extract(address);
   if (!node) return std::nullopt;
   return node.mapped();
 }
 
 std::vector<Mapping> AddressMap::OfContext(const Context* context) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<Mapping> owned;
   for (const auto& [address, mapping] : mappings_) {
     if (mapping.context == context) owned.push_back(mapping);
@@ -78,18 +77,18 @@ AddressMap::Kernels::Kernels() {
   AddressMap& map = Get();
   // The lock itself would let kernels that come and go keep a change out for ever.
   while (map.changes_wanted_ > 0) std::this_thread::yield();
-  map.running_.lock_shared();
+  map.running_.LockShared();
 }
 
-AddressMap::Kernels::~Kernels() { Get().running_.unlock_shared(); }
+AddressMap::Kernels::~Kernels() { Get().running_.UnlockShared(); }
 
 AddressMap::Changes::Changes() {
   ++Get().changes_wanted_;
-  Get().running_.lock();
+  Get().running_.Lock();
 }
 
 AddressMap::Changes::~Changes() {
-  Get().running_.unlock();
+  Get().running_.Unlock();
   --Get().changes_wanted_;
 }
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <shared_mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/ptx/ptx.h"
 
@@ -62,22 +62,24 @@ class AddressMap : public ptx::AddressSpace {
   // Changes while it does, so that no kernel touches what is gone. Changes waits for steps, never for whole work.
   class Kernels {
    public:
-    Kernels();
-    ~Kernels();
+    // No analysis: what one function locks the other unlocks.
+    Kernels() TESSERA_NO_THREAD_SAFETY_ANALYSIS;
+    ~Kernels() TESSERA_NO_THREAD_SAFETY_ANALYSIS;
     Kernels(const Kernels&) = delete;
   };
   class Changes {
    public:
-    Changes();
-    ~Changes();
+    Changes() TESSERA_NO_THREAD_SAFETY_ANALYSIS;
+    ~Changes() TESSERA_NO_THREAD_SAFETY_ANALYSIS;
   };
 
  private:
-  mutable std::shared_mutex mutex_;  // guards mappings_
-  std::map<std::uint64_t, Mapping> mappings_;
-  std::uint64_t next_id_ = 1;
+  mutable SharedMutex mutex_;
+  std::map<std::uint64_t, Mapping> mappings_ TESSERA_GUARDED_BY(mutex_);
+  std::uint64_t next_id_ TESSERA_GUARDED_BY(mutex_) = 1;
 
-  std::shared_mutex running_;            // shared: a kernel runs; exclusive: memory goes away
+  // Guards the memory itself. Shared: a kernel runs; exclusive: memory goes away.
+  SharedMutex running_;
   std::atomic<int> changes_wanted_ = 0;  // kernels let changes go first
 };
 

@@ -1,6 +1,5 @@
 #include "soft/device/context.h"
 
-#include <mutex>
 #include <vector>
 
 #include "soft/device/address_map.h"
@@ -18,9 +17,9 @@ std::atomic<std::uint64_t> next_context_id = 1;
 
 // All contexts there ever were. Never destroyed, like what it holds.
 struct Registry {
-  std::mutex mutex;
-  std::set<const Context*> known;
-  std::vector<std::unique_ptr<Context>> made;
+  Mutex mutex;
+  std::set<const Context*> known TESSERA_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Context>> made TESSERA_GUARDED_BY(mutex);
 };
 
 Registry& TheRegistry() {
@@ -45,7 +44,7 @@ constexpr std::array<std::size_t, CU_LIMIT_MAX> kDefaultLimits = [] {
 
 Context::Context(Device& device, bool primary) : device_(device), primary_(primary) {
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   registry.known.insert(this);
 }
 
@@ -82,19 +81,19 @@ void Context::SetSticky(CUresult fault) {
 }
 
 bool Context::AddPeer(const Context& peer) {
-  const std::lock_guard lock(peers_mutex_);
+  const MutexLock lock(peers_mutex_);
   return peers_.insert(&peer).second;
 }
 
 bool Context::RemovePeer(const Context& peer) {
-  const std::lock_guard lock(peers_mutex_);
+  const MutexLock lock(peers_mutex_);
   return peers_.erase(&peer) != 0;
 }
 
 Context* Context::FromHandle(CUcontext handle) {
   auto* context = reinterpret_cast<Context*>(handle);
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   return registry.known.contains(context) ? context : nullptr;
 }
 
@@ -102,7 +101,7 @@ Context& Context::Make(Device& device) {
   auto context = std::make_unique<Context>(device, /*primary=*/false);
   Context& made = *context;
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   registry.made.push_back(std::move(context));
   return made;
 }

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/device/device.h"
 
@@ -62,8 +62,8 @@ class Context {
   std::uint64_t id_ = 0;
   unsigned flags_ = 0;
   std::array<std::size_t, cuda::CU_LIMIT_MAX> limits_ = {};
-  std::mutex peers_mutex_;
-  std::set<const Context*> peers_;  // guarded by peers_mutex_
+  Mutex peers_mutex_;
+  std::set<const Context*> peers_ TESSERA_GUARDED_BY(peers_mutex_);
   std::unique_ptr<Heap> heap_;
   std::unique_ptr<Engine> engine_;
 };

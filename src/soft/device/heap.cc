@@ -71,7 +71,7 @@ CUresult Heap::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > device_.spec().memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t taken = RoundUp(bytes, kAlignment);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
 
   const auto fitting_gap = [&](Block& block) {
     return std::ranges::find_if(block.gaps, [&](const auto& gap) { return gap.second >= taken; });
@@ -102,7 +102,7 @@ CUresult Heap::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
 
 CUresult Heap::Free(CUdeviceptr address) {
   const AddressMap::Changes changes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto allocation = allocations_.extract(address);
   if (!allocation) return CUDA_ERROR_INVALID_VALUE;
   AddressMap::Get().Remove(address);
@@ -130,19 +130,19 @@ CUresult Heap::Free(CUdeviceptr address) {
 
 void Heap::Trim(std::uint64_t keep) {
   const AddressMap::Changes changes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto block = blocks_.begin(); block != blocks_.end() && reserved_ > keep;) {
     block = block->second.used == 0 ? ReleaseBlock(block) : std::next(block);
   }
 }
 
 std::uint64_t Heap::used() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_;
 }
 
 std::uint64_t Heap::reserved() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return reserved_;
 }
 
@@ -150,7 +150,7 @@ std::uint64_t Heap::reserved() const {
 // one descriptor for each allocation from the start would run into the limit of open files.
 CUresult Heap::Share(CUdeviceptr address, SharedBlock* shared) {
   const AddressMap::Changes changes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto block = BlockOf(address);
   if (block == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto& [begin, state] = *block;

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/device/address_map.h"
 
@@ -51,18 +51,18 @@ class Heap {
   };
   using Blocks = std::map<std::uint64_t, Block>;
 
-  Blocks::iterator AddBlock(std::uint64_t bytes);  // end() if the device is full
-  Blocks::iterator ReleaseBlock(Blocks::iterator block);
-  Blocks::iterator BlockOf(std::uint64_t address);
+  Blocks::iterator AddBlock(std::uint64_t bytes) TESSERA_REQUIRES(mutex_);  // end() if the device is full
+  Blocks::iterator ReleaseBlock(Blocks::iterator block) TESSERA_REQUIRES(mutex_);
+  Blocks::iterator BlockOf(std::uint64_t address) TESSERA_REQUIRES(mutex_);
 
   Device& device_;
   Context* const context_;
   const cuda::CUmemoryPool pool_;
-  mutable std::mutex mutex_;  // guards what follows
-  Blocks blocks_;
-  std::map<std::uint64_t, std::uint64_t> allocations_;  // address -> bytes taken
-  std::uint64_t used_ = 0;
-  std::uint64_t reserved_ = 0;
+  mutable Mutex mutex_;
+  Blocks blocks_ TESSERA_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::uint64_t> allocations_ TESSERA_GUARDED_BY(mutex_);  // address -> bytes taken
+  std::uint64_t used_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t reserved_ TESSERA_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tessera::soft

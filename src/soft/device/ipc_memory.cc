@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -39,8 +38,8 @@ struct Opened {
 };
 
 struct Registry {
-  std::mutex mutex;
-  std::map<IpcMemory, Opened> opened;
+  Mutex mutex;
+  std::map<IpcMemory, Opened> opened TESSERA_GUARDED_BY(mutex);
 };
 
 Registry& TheRegistry() {
@@ -77,7 +76,7 @@ CUresult OpenIpcHandle(Context& context, const CUipcMemHandle& handle, CUdevicep
   if (memory.owner == ProcessId::Self()) return CUDA_ERROR_INVALID_CONTEXT;
 
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   Opened& opened = registry.opened[memory];
   // The context in which it was opened may have gone, and the mapping with it.
   const auto mapping = AddressMap::Get().Lookup(opened.block);
@@ -102,7 +101,7 @@ CUresult OpenIpcHandle(Context& context, const CUipcMemHandle& handle, CUdevicep
 
 CUresult CloseIpcHandle(CUdeviceptr address) {
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
+  const MutexLock lock(registry.mutex);
   for (auto& [memory, opened] : registry.opened) {
     if (opened.block + memory.offset != address) continue;
     if (--opened.times > 0) return CUDA_SUCCESS;

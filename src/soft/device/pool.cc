@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "soft/device/device.h"
 
@@ -15,8 +14,8 @@ using Pools = Handles<Pool, CUmemoryPool>;
 
 // Pools that were destroyed with memory in use, often by frees that are still queued.
 struct Destroyed {
-  std::mutex mutex;
-  std::map<CUmemoryPool, std::shared_ptr<Pool>> pools;
+  Mutex mutex;
+  std::map<CUmemoryPool, std::shared_ptr<Pool>> pools TESSERA_GUARDED_BY(mutex);
 
   static Destroyed& Get() {
     static Destroyed& destroyed = *new Destroyed;
@@ -110,7 +109,7 @@ Pool* Pool::FromHandle(CUmemoryPool handle) {
 
 void Pool::Destroy(CUmemoryPool handle) {
   Destroyed& destroyed = Destroyed::Get();
-  const std::lock_guard lock(destroyed.mutex);
+  const MutexLock lock(destroyed.mutex);
   std::shared_ptr<Pool> pool = Pools::Get().Remove(handle);
   if (pool != nullptr && !pool->empty()) destroyed.pools.emplace(handle, std::move(pool));
 }
@@ -119,7 +118,7 @@ CUresult FreeToPool(CUdeviceptr address) {
   const auto mapping = AddressMap::Get().Lookup(address);
   if (!mapping || mapping->pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Destroyed& destroyed = Destroyed::Get();
-  const std::lock_guard lock(destroyed.mutex);  // no pool goes meanwhile
+  const MutexLock lock(destroyed.mutex);  // no pool goes meanwhile
   if (Pool* pool = Pool::FromHandle(mapping->pool)) return pool->Free(address);
   const auto dying = destroyed.pools.find(mapping->pool);
   if (dying == destroyed.pools.end()) return CUDA_ERROR_INVALID_VALUE;

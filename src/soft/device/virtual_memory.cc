@@ -35,7 +35,7 @@ class ProcessFile {
   }
   int fd() const { return fd_.Get(); }
   bool Take(std::uint64_t bytes, std::uint64_t* offset) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!fd_ || ftruncate(fd_.Get(), static_cast<off_t>(end_ + bytes)) != 0) return false;
     *offset = std::exchange(end_, end_ + bytes);
     return true;
@@ -48,9 +48,9 @@ class ProcessFile {
  private:
   ProcessFile() : fd_(memfd_create("tessera-soft", MFD_CLOEXEC)) {}
 
-  std::mutex mutex_;
+  Mutex mutex_;
   const UniqueFd fd_;
-  std::uint64_t end_ = 0;
+  std::uint64_t end_ TESSERA_GUARDED_BY(mutex_) = 0;
 };
 
 // The name of an exported file tells the importer what it is: see memfd_create(2) and /proc/self/fd.
@@ -107,7 +107,7 @@ CUresult VirtualMemory::Reserve(std::uint64_t bytes, std::uint64_t alignment, CU
     void* wished =
         mmap(Pointer(hint), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (wished == Pointer(hint)) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       reservations_.emplace(hint, bytes);
       *address = hint;
       return CUDA_SUCCESS;
@@ -120,14 +120,14 @@ CUresult VirtualMemory::Reserve(std::uint64_t bytes, std::uint64_t alignment, CU
   const std::uint64_t aligned = (begin + unit - 1) / unit * unit;
   if (aligned != begin) munmap(memory, aligned - begin);
   munmap(Pointer(aligned + bytes), begin + unit - aligned);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reservations_.emplace(aligned, bytes);
   *address = aligned;
   return CUDA_SUCCESS;
 }
 
 CUresult VirtualMemory::Free(CUdeviceptr address, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto reservation = reservations_.find(address);
   if (reservation == reservations_.end() || reservation->second != bytes) return CUDA_ERROR_INVALID_VALUE;
   const auto mapped = mappings_.lower_bound(address);
@@ -184,7 +184,7 @@ std::shared_ptr<PhysicalMemory> VirtualMemory::Find(CUmemGenericAllocationHandle
 }
 
 CUresult VirtualMemory::Release(CUmemGenericAllocationHandle handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto memory = Find(handle);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (--memory->handles == 0) Memories::Get().Remove(handle);
@@ -192,7 +192,7 @@ CUresult VirtualMemory::Release(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult VirtualMemory::Retain(CUdeviceptr address, CUmemGenericAllocationHandle* handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto mapped = mappings_.upper_bound(address);
   if (mapped == mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
   --mapped;
@@ -253,7 +253,7 @@ CUresult VirtualMemory::Map(CUdeviceptr address, std::uint64_t bytes, std::uint6
   if (memory == nullptr || bytes == 0 || !Granular(address) || !Granular(bytes) || !Granular(offset))
     return CUDA_ERROR_INVALID_VALUE;
   if (offset != 0 || bytes != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!InReservation(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto next = mappings_.lower_bound(address);
   const bool overlaps_next = next != mappings_.end() && next->first < address + bytes;
@@ -283,7 +283,7 @@ std::vector<VirtualMemory::Mappings::iterator> VirtualMemory::WholeMappings(std:
 
 CUresult VirtualMemory::Unmap(CUdeviceptr address, std::uint64_t bytes) {
   const AddressMap::Changes changes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto whole = WholeMappings(address, bytes);
   if (whole.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& mapped : whole) {
@@ -301,7 +301,7 @@ CUresult VirtualMemory::SetAccess(CUdeviceptr address, std::uint64_t bytes, cons
   if (!host && device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const bool give = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   const AddressMap::Changes changes;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto whole = WholeMappings(address, bytes);
   if (whole.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& mapped : whole) {
@@ -330,7 +330,7 @@ CUresult VirtualMemory::SetAccess(CUdeviceptr address, std::uint64_t bytes, cons
 }
 
 CUresult VirtualMemory::GetAccess(CUdeviceptr address, const CUmemLocation& location, unsigned long long* flags) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto next = mappings_.upper_bound(address);
   if (next == mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
   const auto& [begin, state] = *std::prev(next);
@@ -341,7 +341,7 @@ CUresult VirtualMemory::GetAccess(CUdeviceptr address, const CUmemLocation& loca
 }
 
 bool VirtualMemory::RangeOf(CUdeviceptr address, CUdeviceptr* begin, std::uint64_t* bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto reservation = reservations_.upper_bound(address);
   if (reservation == reservations_.begin()) return false;
   --reservation;

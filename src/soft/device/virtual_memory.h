@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "cuda/cuda_abi.h"
 #include "soft/shared/handles.h"
-#include "soft/shared/shared_holds.h"
+#include "soft/shared/shared_state.h"
 
 namespace tessera::soft {
 
@@ -18,7 +18,8 @@ class Device;
 inline constexpr std::uint64_t kVirtualGranule = 2 << 20;
 
 // Memory of cuMemCreate: without an address until it is mapped. It lives as long as a handle or a mapping names it.
-// That of the device takes up some of it: what can be exported as a hold on it (shared_holds.h), the rest as a charge.
+// That of the device takes up some of it: what can be exported as a hold on it (SharedState::Hold), the rest as a
+// charge.
 struct PhysicalMemory {
   cuda::CUmemAllocationProp properties = {};
   std::uint64_t bytes = 0;
@@ -76,12 +77,12 @@ class VirtualMemory {
 
   VirtualMemory() = default;
   // The mappings that make up the range without gaps; empty if they do not.
-  std::vector<Mappings::iterator> WholeMappings(std::uint64_t address, std::uint64_t bytes);
-  bool InReservation(std::uint64_t address, std::uint64_t bytes) const;
+  std::vector<Mappings::iterator> WholeMappings(std::uint64_t address, std::uint64_t bytes) TESSERA_REQUIRES(mutex_);
+  bool InReservation(std::uint64_t address, std::uint64_t bytes) const TESSERA_REQUIRES(mutex_);
 
-  std::mutex mutex_;                                     // guards what follows
-  std::map<std::uint64_t, std::uint64_t> reservations_;  // address -> bytes
-  Mappings mappings_;
+  Mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> reservations_ TESSERA_GUARDED_BY(mutex_);  // address -> bytes
+  Mappings mappings_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::soft

@@ -14,8 +14,8 @@ namespace {
 
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-// All captures that have not ended. Guarded by SubmissionMutex; never destroyed.
-std::vector<std::shared_ptr<Capture>>& Captures() {
+// All captures that have not ended. Never destroyed.
+std::vector<std::shared_ptr<Capture>>& Captures() TESSERA_REQUIRES(submission_mutex) {
   static auto& captures = *new std::vector<std::shared_ptr<Capture>>;
   return captures;
 }
@@ -28,7 +28,7 @@ bool Forbids(const Capture& capture) {
 }
 
 template <typename Predicate>
-CUresult RefuseIfAny(CUresult error, bool invalidate, const Predicate& predicate) {
+CUresult RefuseIfAny(CUresult error, bool invalidate, const Predicate& predicate) TESSERA_REQUIRES(submission_mutex) {
   CUresult result = CUDA_SUCCESS;
   for (const auto& capture : Captures()) {
     if (!predicate(*capture)) continue;
@@ -38,8 +38,16 @@ CUresult RefuseIfAny(CUresult error, bool invalidate, const Predicate& predicate
   return result;
 }
 
+template <typename Predicate>
+bool HasStream(const Capture& capture, const Predicate& predicate) TESSERA_REQUIRES(submission_mutex) {
+  for (const auto& stream : capture.streams) {
+    if (predicate(*stream)) return true;
+  }
+  return false;
+}
+
 // Nodes of `capture` that some stream of it ends with, but that the origin does not wait for.
-bool HasUnjoinedWork(const Capture& capture) {
+bool HasUnjoinedWork(const Capture& capture) TESSERA_REQUIRES(submission_mutex) {
   std::set<const Node*> joined;
   std::vector<const Node*> open(capture.origin->frontier.begin(), capture.origin->frontier.end());
   while (!open.empty()) {
@@ -48,12 +56,15 @@ bool HasUnjoinedWork(const Capture& capture) {
     if (!joined.insert(node).second) continue;
     open.insert(open.end(), node->dependencies.begin(), node->dependencies.end());
   }
-  return std::ranges::any_of(capture.streams, [&](const auto& stream) {
-    return std::ranges::any_of(stream->frontier, [&](const Node* node) { return !joined.contains(node); });
-  });
+  for (const auto& stream : capture.streams) {
+    for (const Node* node : stream->frontier) {
+      if (!joined.contains(node)) return true;
+    }
+  }
+  return false;
 }
 
-void Close(const std::shared_ptr<Capture>& capture) {
+void Close(const std::shared_ptr<Capture>& capture) TESSERA_REQUIRES(submission_mutex) {
   for (const auto& stream : capture->streams) {
     stream->capture = nullptr;
     stream->frontier.clear();
@@ -70,30 +81,26 @@ void Discard(const Capture& capture) {
 
 }  // namespace
 
-std::mutex& SubmissionMutex() {
-  static std::mutex& mutex = *new std::mutex;
-  return mutex;
-}
-
 CUstreamCaptureMode ExchangeThreadCaptureMode(CUstreamCaptureMode mode) { return std::exchange(thread_mode, mode); }
 
 CUresult CheckUnsafeCall() {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   return RefuseIfAny(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, true, Forbids);
 }
 
 CUresult CheckSynchronize(Context& context) {
-  std::lock_guard lock(SubmissionMutex());
-  return RefuseIfAny(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, true, [&](const Capture& capture) {
-    return std::ranges::any_of(capture.streams, [&](const auto& stream) { return &stream->context == &context; });
-  });
+  const MutexLock lock(submission_mutex);
+  return RefuseIfAny(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, true,
+                     [&](const Capture& capture) TESSERA_REQUIRES(submission_mutex) {
+                       return HasStream(capture, [&](const Stream& stream) { return &stream.context == &context; });
+                     });
 }
 
 CUresult CheckLegacyUse(Context& context, bool invalidate) {
-  return RefuseIfAny(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, invalidate, [&](const Capture& capture) {
-    return std::ranges::any_of(capture.streams,
-                               [&](const auto& stream) { return &stream->context == &context && stream->blocking(); });
-  });
+  const auto matches = [&](const Stream& stream) { return &stream.context == &context && stream.blocking(); };
+  return RefuseIfAny(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, invalidate,
+                     [&](const Capture& capture)
+                         TESSERA_REQUIRES(submission_mutex) { return HasStream(capture, matches); });
 }
 
 CUresult RefuseInCapture(Stream& stream) {

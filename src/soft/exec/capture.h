@@ -24,9 +24,8 @@ struct Capture {
   const std::uint64_t id;
   bool into_existing = false;  // of cuStreamBeginCaptureToGraph: the graph stays the program's
 
-  // Guarded by SubmissionMutex.
-  bool invalidated = false;
-  std::vector<std::shared_ptr<Stream>> streams;  // origin first
+  bool invalidated TESSERA_GUARDED_BY(submission_mutex) = false;
+  std::vector<std::shared_ptr<Stream>> streams TESSERA_GUARDED_BY(submission_mutex);  // origin first
 };
 
 // The calling thread's mode, which cuThreadExchangeStreamCaptureMode changes.
@@ -40,28 +39,27 @@ cuda::CUresult CheckUnsafeCall();
 // For cuCtxSynchronize and cuCtxRecordEvent: no stream of the context may be captured.
 cuda::CUresult CheckSynchronize(Context& context);
 
-// What follows is called with SubmissionMutex held.
-
 // For every use of the legacy default stream: it would wait for blocking streams that are captured, which CUDA refuses.
 // A mere look at the stream does not `invalidate` their captures.
-cuda::CUresult CheckLegacyUse(Context& context, bool invalidate = true);
+cuda::CUresult CheckLegacyUse(Context& context, bool invalidate = true) TESSERA_REQUIRES(submission_mutex);
 // For what makes no sense in a captured stream: invalidates its capture. CUDA_SUCCESS if it is not captured.
-cuda::CUresult RefuseInCapture(Stream& stream);
+cuda::CUresult RefuseInCapture(Stream& stream) TESSERA_REQUIRES(submission_mutex);
 // Whether a node can be added: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED if not.
-cuda::CUresult CheckCapture(const Stream& stream);
+cuda::CUresult CheckCapture(const Stream& stream) TESSERA_REQUIRES(submission_mutex);
 
 // Adds `work` to the captured `stream`.
-Node* AddToCapture(Stream& stream, Work work);
+Node* AddToCapture(Stream& stream, Work work) TESSERA_REQUIRES(submission_mutex);
 // Records a place in the capture of `stream`.
-void RecordInCapture(Stream& stream, Event& event);
+void RecordInCapture(Stream& stream, Event& event) TESSERA_REQUIRES(submission_mutex);
 // Makes `stream` wait for an event that was recorded in a capture; brings the stream into that capture.
-cuda::CUresult WaitInCapture(const std::shared_ptr<Stream>& stream, Event& event);
+cuda::CUresult WaitInCapture(const std::shared_ptr<Stream>& stream, Event& event) TESSERA_REQUIRES(submission_mutex);
 
 cuda::CUresult BeginCapture(const std::shared_ptr<Stream>& stream, cuda::CUstreamCaptureMode mode,
-                            std::shared_ptr<Graph> into, std::span<Node* const> frontier);
+                            std::shared_ptr<Graph> into, std::span<Node* const> frontier)
+    TESSERA_REQUIRES(submission_mutex);
 // `graph` is null unless the result is CUDA_SUCCESS.
-cuda::CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
+cuda::CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph) TESSERA_REQUIRES(submission_mutex);
 // For a stream that is being destroyed: its capture ends without a graph.
-void AbandonCapture(Stream& stream);
+void AbandonCapture(Stream& stream) TESSERA_REQUIRES(submission_mutex);
 
 }  // namespace tessera::soft

@@ -27,29 +27,26 @@ std::thread StartWithoutSignals(std::function<void()> body) {
 
 }  // namespace
 
-struct Dispatcher::Board {
-  std::mutex mutex;
-  std::condition_variable ended;  // some operation has ended
-};
-
 // Never destroyed: at exit threads may still wait on it, and destroying a condition variable waits for them.
-Dispatcher::Board& Dispatcher::board() {
-  static Board& board = *new Board;
-  return board;
+CondVar& Dispatcher::Ended() {
+  static CondVar& ended = *new CondVar;
+  return ended;
 }
 
 void Dispatcher::Stop() {
   aborting_ = true;
+  std::vector<std::thread> threads;
   {
-    std::lock_guard lock(board().mutex);
-    stopping_ = true;
-    for (LaneState& lane : lanes_) lane.wake.notify_all();
+    const MutexLock lock(dispatcher_mutex);
+    stopping_ = true;  // from now on no lane starts a thread
+    for (LaneState& lane : lanes_) {
+      lane.wake.NotifyAll();
+      if (lane.thread.joinable()) threads.push_back(std::move(lane.thread));
+    }
   }
-  for (LaneState& lane : lanes_) {
-    if (lane.thread.joinable()) lane.thread.join();
-  }
+  for (std::thread& thread : threads) thread.join();
   std::vector<Task> ended;  // dies after the lock is free
-  std::lock_guard lock(board().mutex);
+  const MutexLock lock(dispatcher_mutex);
   // What still waits, for another context's work say, counts as ended so that nobody waits for it in turn.
   while (!unfinished_.empty()) Finish({*unfinished_.begin()}, ended, Lane::kNone);
 }
@@ -59,7 +56,7 @@ OpRef Dispatcher::Submit(Task task, std::span<const OpRef> after) {
   op->dispatcher = this;
   op->task = std::move(task);
   std::vector<Task> ended;
-  std::lock_guard lock(board().mutex);
+  const MutexLock lock(dispatcher_mutex);
   for (const OpRef& earlier : after) {
     if (!earlier || earlier->done) continue;
     earlier->followers.push_back(op);
@@ -76,45 +73,47 @@ OpRef Dispatcher::Submit(Task task, std::span<const OpRef> after) {
 
 void Dispatcher::Wait(const OpRef& op) {
   if (!op) return;
-  std::unique_lock lock(board().mutex);
-  board().ended.wait(lock, [&] { return op->done; });
+  const MutexLock lock(dispatcher_mutex);
+  while (!op->done) Ended().Wait(dispatcher_mutex);
 }
 
 bool Dispatcher::Done(const OpRef& op) {
   if (!op) return true;
-  std::lock_guard lock(board().mutex);
+  const MutexLock lock(dispatcher_mutex);
   return op->done;
 }
 
 Nanos Dispatcher::FinishedAt(const OpRef& op) {
   if (!op) return 0;
-  std::lock_guard lock(board().mutex);
+  const MutexLock lock(dispatcher_mutex);
   return op->finished_at;
 }
 
 void Dispatcher::Synchronize() {
-  std::unique_lock lock(board().mutex);
+  const MutexLock lock(dispatcher_mutex);
   const std::vector<OpRef> before(unfinished_.begin(), unfinished_.end());
-  for (const OpRef& op : before) board().ended.wait(lock, [&] { return op->done; });
+  for (const OpRef& op : before) {
+    while (!op->done) Ended().Wait(dispatcher_mutex);
+  }
 }
 
 // Runs on the lane's own thread until Stop. What is ready by then is dropped.
 void Dispatcher::RunLane(Lane which) {
+  MutexLock lock(dispatcher_mutex);
   LaneState& lane = StateOf(which);
-  std::unique_lock lock(board().mutex);
   while (!stopping_) {
     if (lane.ready.empty()) {
       if (which == Lane::kCompute) {
-        lock.unlock();
+        lock.Unlock();
         callbacks_.on_compute_idle();
-        lock.lock();
+        lock.Lock();
       }
-      lane.wake.wait(lock, [&] { return stopping_ || !lane.ready.empty(); });
+      while (!stopping_ && lane.ready.empty()) lane.wake.Wait(dispatcher_mutex);
       continue;
     }
     const OpRef op = lane.ready.front();
     lane.ready.pop_front();
-    lock.unlock();
+    lock.Unlock();
     const bool skipped = aborting() && !op->task.even_after_error;
     const CUresult result = skipped ? cuda::CUDA_SUCCESS : op->task.body();
     const bool failed = result != cuda::CUDA_SUCCESS && result != cuda::CUDA_ERROR_NOT_READY;
@@ -122,20 +121,20 @@ void Dispatcher::RunLane(Lane which) {
       callbacks_.on_error(result);
       aborting_ = true;
     }
-    lock.lock();
+    lock.Lock();
     if (result == cuda::CUDA_ERROR_NOT_READY && stopping_) break;
     if (result == cuda::CUDA_ERROR_NOT_READY) {
       op->task.lane = Lane::kMemory;
       op->task.brief = false;
       Enqueue(op);
-      if (which == Lane::kMemory) lane.wake.wait_for(lock, kMemoryWaitInterval);
+      if (which == Lane::kMemory) lane.wake.WaitFor(dispatcher_mutex, kMemoryWaitInterval);
       continue;
     }
     std::vector<Task> ended;  // dies without the lock: a task may own memory or a module
     Finish({op}, ended, which);
-    lock.unlock();
+    lock.Unlock();
     ended.clear();
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -154,7 +153,7 @@ void Dispatcher::Enqueue(const OpRef& op) {
   LaneState& lane = StateOf(op->task.lane);
   op->task.brief ? lane.ready.push_front(op) : lane.ready.push_back(op);
   if (!lane.thread.joinable()) lane.thread = StartWithoutSignals([this, which = op->task.lane] { RunLane(which); });
-  lane.wake.notify_one();
+  lane.wake.NotifyOne();
 }
 
 // Ends operations and all that become ready and have nothing to do thereby. Their tasks move to `ended`, for the caller
@@ -171,7 +170,7 @@ void Dispatcher::Finish(std::vector<OpRef> finished, std::vector<Task>& ended, L
     }
     op->dispatcher->unfinished_.erase(op);
   }
-  board().ended.notify_all();
+  Ended().NotifyAll();
 }
 
 }  // namespace tessera::soft

@@ -1,13 +1,12 @@
 // Executes what a context submits: operations that wait for one another, each run by the thread of its lane.
 //
 // Streams, events and graphs are ways to say which operation waits for which; the dispatcher knows only that.
-// Operations of different contexts may wait for one another, so one lock of the process guards the bookkeeping of all
-// dispatchers. The work itself runs outside that lock.
+// Operations of different contexts may wait for one another, so one mutex of the process guards the bookkeeping of all
+// dispatchers. The work itself runs without it.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "cuda/abi_types.h"
 
 namespace tessera::soft {
@@ -38,14 +38,17 @@ struct Task {
 
 class Dispatcher;
 
-// One submitted operation. Its fields are guarded by the dispatchers' lock.
+inline constinit Mutex dispatcher_mutex;
+
+// One submitted operation.
 struct Op {
   Dispatcher* dispatcher = nullptr;
-  Task task;
-  std::size_t blockers = 0;  // operations that have to end before this one begins
-  std::vector<std::shared_ptr<Op>> followers;
-  bool done = false;
-  Nanos finished_at = 0;
+  Task task;  // changed with the mutex held while the operation waits; read by its lane's thread while it runs
+  // Operations that have to end before this one begins.
+  std::size_t blockers TESSERA_GUARDED_BY(dispatcher_mutex) = 0;
+  std::vector<std::shared_ptr<Op>> followers TESSERA_GUARDED_BY(dispatcher_mutex);
+  bool done TESSERA_GUARDED_BY(dispatcher_mutex) = false;
+  Nanos finished_at TESSERA_GUARDED_BY(dispatcher_mutex) = 0;
 };
 using OpRef = std::shared_ptr<Op>;
 
@@ -85,26 +88,24 @@ class Dispatcher {
  private:
   struct LaneState {
     std::deque<OpRef> ready;
-    std::condition_variable wake;
+    CondVar wake;
     std::thread thread;
   };
-  struct Board;  // what all dispatchers of the process share
+  static CondVar& Ended();  // some operation of some dispatcher has ended
 
-  static Board& board();
-  LaneState& StateOf(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
+  LaneState& StateOf(Lane lane) TESSERA_REQUIRES(dispatcher_mutex) { return lanes_[static_cast<std::size_t>(lane)]; }
   void RunLane(Lane which);
-  void Enqueue(const OpRef& op);
+  void Enqueue(const OpRef& op) TESSERA_REQUIRES(dispatcher_mutex);
   // `here`: the lane of this dispatcher whose thread calls; kNone for another thread.
-  void MakeReady(const OpRef& op, std::vector<OpRef>& finished, Lane here);
-  void Finish(std::vector<OpRef> finished, std::vector<Task>& ended, Lane here);
+  void MakeReady(const OpRef& op, std::vector<OpRef>& finished, Lane here) TESSERA_REQUIRES(dispatcher_mutex);
+  void Finish(std::vector<OpRef> finished, std::vector<Task>& ended, Lane here) TESSERA_REQUIRES(dispatcher_mutex);
 
   const Callbacks callbacks_;
   std::atomic<bool> aborting_ = false;
 
-  // Guarded by the board's lock.
-  bool stopping_ = false;
-  std::array<LaneState, kLanes> lanes_;
-  std::unordered_set<OpRef> unfinished_;
+  bool stopping_ TESSERA_GUARDED_BY(dispatcher_mutex) = false;
+  std::array<LaneState, kLanes> lanes_ TESSERA_GUARDED_BY(dispatcher_mutex);
+  std::unordered_set<OpRef> unfinished_ TESSERA_GUARDED_BY(dispatcher_mutex);
 };
 
 }  // namespace tessera::soft

@@ -15,7 +15,7 @@ class DispatcherTest : public testing::Test {
   // A task that appends `name` to `trace`.
   Task Trace(Lane lane, char name) {
     return {lane, [this, name] {
-              std::lock_guard lock(mutex_);
+              const MutexLock lock(mutex_);
               trace_ += name;
               return cuda::CUDA_SUCCESS;
             }};
@@ -30,14 +30,14 @@ class DispatcherTest : public testing::Test {
   }
 
   std::string trace() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return trace_;
   }
 
   OpRef Submit(Task task, std::vector<OpRef> after = {}) { return dispatcher_.Submit(std::move(task), after); }
 
-  std::mutex mutex_;
-  std::string trace_;
+  Mutex mutex_;
+  std::string trace_ TESSERA_GUARDED_BY(mutex_);
   std::atomic<int> errors_ = 0;
   std::atomic<CUresult> last_error_ = cuda::CUDA_SUCCESS;
   Dispatcher dispatcher_{{.on_error =

@@ -47,7 +47,7 @@ Engine::~Engine() {
   dispatcher_.Stop();
   const auto here = [this](const auto& object) { return &object.context == &context_; };
   {
-    std::lock_guard lock(SubmissionMutex());
+    const MutexLock lock(submission_mutex);
     for (const auto& stream : streams_) AbandonCapture(*stream);
     for (const auto& stream : Streams::Get().RemoveIf(here)) AbandonCapture(*stream);
   }
@@ -58,7 +58,7 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Stream> Engine::PerThread() {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   // A thread that gets the identity of one that has ended gets its stream too, which is harmless.
   std::shared_ptr<Stream>& stream = per_thread_[std::this_thread::get_id()];
   if (!stream) {
@@ -70,13 +70,13 @@ std::shared_ptr<Stream> Engine::PerThread() {
 
 std::shared_ptr<Stream> Engine::AddStream(unsigned flags, int priority) {
   auto stream = MakeStream(context_, flags, priority, /*legacy=*/false);
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   streams_.push_back(stream);
   return stream;
 }
 
 void Engine::RemoveStream(const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   AbandonCapture(*stream);
   if (std::erase(streams_, stream) == 0) return;
   for (auto& tails : retired_) std::erase_if(tails, Dispatcher::Done);
@@ -87,7 +87,7 @@ void Engine::WaitForRoom(Stream& stream) {
   for (;;) {
     OpRef oldest;
     {
-      std::lock_guard lock(SubmissionMutex());
+      const MutexLock lock(submission_mutex);
       DropEnded(stream.window);
       if (stream.window.size() < kQueueDepth) return;
       oldest = stream.window.front();

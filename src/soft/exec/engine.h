@@ -47,20 +47,20 @@ class Engine {
   const std::shared_ptr<Heap>& heap() const { return heap_; }
 
   // Appends to `stream`, in the implicit order between the legacy default stream and blocking streams; returns the
-  // operation that ends with the work. Called with SubmissionMutex held.
-  OpRef Append(Stream& stream, const Work& work);
-  OpRef Append(Stream& stream, Task task);
-  OpRef Append(Stream& stream, GraphExec& exec);
-  // Records what all streams were given so far. Called likewise.
-  void RecordAll(Event& event);
+  // operation that ends with the work.
+  OpRef Append(Stream& stream, const Work& work) TESSERA_REQUIRES(submission_mutex);
+  OpRef Append(Stream& stream, Task task) TESSERA_REQUIRES(submission_mutex);
+  OpRef Append(Stream& stream, GraphExec& exec) TESSERA_REQUIRES(submission_mutex);
+  // Records what all streams were given so far.
+  void RecordAll(Event& event) TESSERA_REQUIRES(submission_mutex);
 
  private:
   // What the next operation of `stream` waits for.
-  std::vector<OpRef> Tails(const Stream& stream);
-  OpRef Submit(const Work& work, std::vector<OpRef> after);
-  static void Record(Event& event, OpRef op);
+  std::vector<OpRef> Tails(const Stream& stream) TESSERA_REQUIRES(submission_mutex);
+  OpRef Submit(const Work& work, std::vector<OpRef> after) TESSERA_REQUIRES(submission_mutex);
+  static void Record(Event& event, OpRef op) TESSERA_REQUIRES(submission_mutex);
   // Submits the nodes of a graph behind `begin`; the result ends with the last of them.
-  OpRef SubmitGraph(const Graph& graph, const OpRef& begin);
+  OpRef SubmitGraph(const Graph& graph, const OpRef& begin) TESSERA_REQUIRES(submission_mutex);
   // The task that does `work`; an empty one for work that is about order only.
   Task TaskOf(const Work& work);
   // Of copies and what else stands still only where all does.
@@ -72,10 +72,11 @@ class Engine {
   const std::shared_ptr<Stream> legacy_;
   std::shared_ptr<Heap> heap_;
 
-  // Guarded by SubmissionMutex.
-  std::vector<std::shared_ptr<Stream>> streams_;  // all but the legacy default stream
-  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_;
-  std::vector<OpRef> retired_[2];  // tails of streams that were removed; [1]: of blocking ones
+  // All but the legacy default stream.
+  std::vector<std::shared_ptr<Stream>> streams_ TESSERA_GUARDED_BY(submission_mutex);
+  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread_ TESSERA_GUARDED_BY(submission_mutex);
+  // Tails of streams that were removed; [1]: of blocking ones.
+  std::vector<OpRef> retired_[2] TESSERA_GUARDED_BY(submission_mutex);
 
   Dispatcher dispatcher_;  // last: its threads use all of the above
 };

@@ -5,6 +5,7 @@
 
 #include "cuda/cuda_abi.h"
 #include "soft/exec/dispatcher.h"
+#include "soft/exec/stream.h"
 #include "soft/shared/handles.h"
 
 namespace tessera::soft {
@@ -20,11 +21,11 @@ struct Event {
 
   bool timed() const { return !(flags & cuda::CU_EVENT_DISABLE_TIMING); }
 
-  // Guarded by SubmissionMutex.
-  OpRef recording;                 // null if never recorded
-  std::weak_ptr<Capture> capture;  // of a record in a captured stream
-  bool captured = false;           // the last record was captured, even if the capture has ended
-  std::vector<Node*> frontier;     // where in the capture
+  OpRef recording TESSERA_GUARDED_BY(submission_mutex);                 // null if never recorded
+  std::weak_ptr<Capture> capture TESSERA_GUARDED_BY(submission_mutex);  // of a record in a captured stream
+  // The last record was captured, even if the capture has ended.
+  bool captured TESSERA_GUARDED_BY(submission_mutex) = false;
+  std::vector<Node*> frontier TESSERA_GUARDED_BY(submission_mutex);  // where in the capture
 };
 
 using Events = Handles<Event, cuda::CUevent>;

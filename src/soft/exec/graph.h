@@ -32,7 +32,7 @@ struct Node {
 
 using NodeCopies = std::map<std::uint64_t, Node*>;  // by the id of the original
 
-// Not thread-safe, as CUDA's are not; captures add nodes under SubmissionMutex.
+// Not thread-safe, as CUDA's are not; captures add nodes under submission_mutex.
 class Graph {
  public:
   // In the order in which they were added.

@@ -6,6 +6,7 @@
 #include "cuda/cuda_abi.h"
 #include "soft/exec/dispatcher.h"
 #include "soft/exec/graph.h"
+#include "soft/exec/stream.h"
 #include "soft/shared/handles.h"
 
 namespace tessera::soft {
@@ -18,7 +19,7 @@ struct GraphExec {
   const unsigned long long flags;
   std::shared_ptr<Graph> graph;
   NodeCopies copies;
-  OpRef last;  // end of the last launch, guarded by SubmissionMutex: launches follow one another
+  OpRef last TESSERA_GUARDED_BY(submission_mutex);  // end of the last launch: launches follow one another
 
   // The copy of `node`; null if it was not in the graph.
   Node* Find(const Node& node) const;

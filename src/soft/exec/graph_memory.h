@@ -22,7 +22,8 @@ class GraphMemory {
 
   const cuda::CUDA_MEM_ALLOC_NODE_PARAMS& parameters() const { return parameters_; }
 
-  // Whether a launch has allocated it and nobody freed it since. Guarded by SubmissionMutex.
+  // Whether a launch has allocated it and nobody freed it since. Reads and writes need submission_mutex, except in the
+  // destructor.
   bool allocated() const { return allocated_; }
   void SetAllocated(bool allocated);
 

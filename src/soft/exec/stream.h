@@ -2,9 +2,9 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/exec/dispatcher.h"
 #include "soft/shared/handles.h"
@@ -18,7 +18,7 @@ struct Node;
 // Guards what decides where submitted work goes: the tails of streams, the recordings of events, captures. One for the
 // process, since events tie contexts together. Never held while waiting or while a program's code runs; the
 // dispatchers' lock is taken inside it.
-std::mutex& SubmissionMutex();
+inline constinit Mutex submission_mutex;
 
 // A queue of work. Handles of streams are found with FindStream, which knows the default streams too.
 struct Stream {
@@ -31,11 +31,10 @@ struct Stream {
   // Synchronizes implicitly with the legacy default stream.
   bool blocking() const { return !legacy && !(flags & cuda::CU_STREAM_NON_BLOCKING); }
 
-  // Guarded by SubmissionMutex.
-  OpRef last;                        // what was submitted last
-  std::deque<OpRef> window;          // the last kernels, to bound how many are queued
-  std::shared_ptr<Capture> capture;  // null unless the stream is captured
-  std::vector<Node*> frontier;       // what the next captured node depends on
+  OpRef last TESSERA_GUARDED_BY(submission_mutex);                        // what was submitted last
+  std::deque<OpRef> window TESSERA_GUARDED_BY(submission_mutex);          // the last kernels, to bound how many wait
+  std::shared_ptr<Capture> capture TESSERA_GUARDED_BY(submission_mutex);  // null unless the stream is captured
+  std::vector<Node*> frontier TESSERA_GUARDED_BY(submission_mutex);       // what the next captured node depends on
 };
 
 using Streams = Handles<Stream, cuda::CUstream>;

@@ -10,8 +10,8 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-// Whether `stream` takes work now, captured or not. Called with SubmissionMutex held.
-CUresult CheckStream(const Stream& stream) {
+// Whether `stream` takes work now, captured or not.
+CUresult CheckStream(const Stream& stream) TESSERA_REQUIRES(submission_mutex) {
   if (stream.legacy) return CheckLegacyUse(stream.context);
   return stream.capture ? CheckCapture(stream) : CUDA_SUCCESS;
 }
@@ -26,7 +26,7 @@ std::shared_ptr<Stream> FindStream(Context& context, CUstream handle) {
 
 CUresult Submit(const std::shared_ptr<Stream>& stream, Work work, OpRef* op) {
   if (op) *op = nullptr;
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   if (const CUresult result = CheckStream(*stream); result != CUDA_SUCCESS) return result;
   if (stream->capture) {
     AddToCapture(*stream, std::move(work));
@@ -39,7 +39,7 @@ CUresult Submit(const std::shared_ptr<Stream>& stream, Work work, OpRef* op) {
 
 CUresult SubmitCall(const std::shared_ptr<Stream>& stream, std::function<CUresult()> body, OpRef* op) {
   if (op) *op = nullptr;
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   if (const CUresult result = CheckStream(*stream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = RefuseInCapture(*stream); result != CUDA_SUCCESS) return result;
   const OpRef submitted = stream->context.engine().Append(*stream, Task{Lane::kMemory, std::move(body)});
@@ -53,13 +53,13 @@ CUresult WaitFor(const OpRef& op, Context& context) {
 }
 
 CUresult RefuseWork(const std::shared_ptr<Stream>& stream, CUresult error) {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   RefuseInCapture(*stream);
   return error;
 }
 
 bool IsCaptured(const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(SubmissionMutex());
+  const MutexLock lock(submission_mutex);
   return stream->capture != nullptr;
 }
 

@@ -29,14 +29,14 @@ CUresult Library::ParseLocked() {
 }
 
 CUresult Library::ListKernels(std::vector<std::shared_ptr<Kernel>>* kernels) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const CUresult result = ParseLocked(); result != CUDA_SUCCESS) return result;
   for (Kernel& kernel : kernels_) kernels->emplace_back(shared_from_this(), &kernel);
   return CUDA_SUCCESS;
 }
 
 CUresult Library::ModuleIn(Context& context, std::shared_ptr<Module>* module) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<Module>& loaded = modules_[&context];
   if (!loaded) {
     if (image_error_ != CUDA_SUCCESS) return image_error_;
@@ -62,7 +62,7 @@ CUresult Library::SetAttribute(Context& context, const Kernel& kernel, CUfunctio
   std::shared_ptr<Function> function;
   if (const CUresult result = FunctionIn(context, kernel, &function); result != CUDA_SUCCESS) return result;
   if (const CUresult result = function->SetAttribute(attribute, value); result != CUDA_SUCCESS) return result;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   attributes_[{kernel.code.name, attribute}] = value;
   for (const auto& [other, module] : modules_) module->Find(kernel.code.name)->SetAttribute(attribute, value);
   return CUDA_SUCCESS;
@@ -70,12 +70,12 @@ CUresult Library::SetAttribute(Context& context, const Kernel& kernel, CUfunctio
 
 void Library::Forget(const Context& context) {
   std::shared_ptr<Module> module;  // dies outside the lock
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto node = modules_.extract(&context)) module = node.mapped();
 }
 
 void Library::RemoveHandles() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Kernel& kernel : kernels_) Kernels::Get().Remove(Kernels::Of(kernel));
   for (const auto& [context, module] : modules_) {
     for (const auto& function : module->functions()) Functions::Get().Remove(Functions::Of(*function));

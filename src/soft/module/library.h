@@ -2,11 +2,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/device/context.h"
 #include "soft/module/module.h"
@@ -39,15 +39,15 @@ class Library : public std::enable_shared_from_this<Library> {
   void RemoveHandles();
 
  private:
-  cuda::CUresult ParseLocked();
+  cuda::CUresult ParseLocked() TESSERA_REQUIRES(mutex_);
 
-  std::mutex mutex_;  // guards all that follows
-  std::string text_;  // PTX; empty if the image has none
-  cuda::CUresult image_error_ = cuda::CUDA_SUCCESS;
-  std::unique_ptr<ptx::Module> code_;  // in no context: names and sizes
-  std::vector<Kernel> kernels_;
-  std::map<const Context*, std::shared_ptr<Module>> modules_;
-  std::map<std::pair<std::string, cuda::CUfunction_attribute>, int> attributes_;
+  Mutex mutex_;
+  std::string text_ TESSERA_GUARDED_BY(mutex_);  // PTX; empty if the image has none
+  cuda::CUresult image_error_ TESSERA_GUARDED_BY(mutex_) = cuda::CUDA_SUCCESS;
+  std::unique_ptr<ptx::Module> code_ TESSERA_GUARDED_BY(mutex_);  // in no context: names and sizes
+  std::vector<Kernel> kernels_ TESSERA_GUARDED_BY(mutex_);
+  std::map<const Context*, std::shared_ptr<Module>> modules_ TESSERA_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, cuda::CUfunction_attribute>, int> attributes_ TESSERA_GUARDED_BY(mutex_);
 };
 
 using Libraries = Handles<Library, cuda::CUlibrary>;

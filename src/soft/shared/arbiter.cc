@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <span>
 
 #include "soft/shared/shared_layout.h"
@@ -20,17 +19,18 @@ constexpr Nanos kCatchUp = kMillisecond;
 // Shorter waits cost more than they make up for.
 constexpr Nanos kShortestWait = 100 * kMicrosecond;
 
-std::span<SharedTurn> UsedTurns(SharedDevice& device) { return {device.turns, device.turn_count}; }
+std::span<SharedTurn> UsedTurns(SharedDevice& device) TESSERA_REQUIRES(device.mutex) {
+  return {device.turns, device.turn_count};
+}
 
 bool MayNotRun(const SharedLayout& layout, int device, const SharedTurn& turn) {
   return layout.slots[turn.slot].use[device].frozen != Frozen::kNothing;
 }
 
-// What follows up to Arbiter is called with the device's mutex held.
+// `device` is layout.devices[index] in what follows.
 
 // Also gives the holder until now, if somebody waits only since its slice was over.
-void CountWaiting(SharedLayout& layout, int index) {
-  SharedDevice& device = layout.devices[index];
+void CountWaiting(const SharedLayout& layout, SharedDevice& device, int index) TESSERA_REQUIRES(device.mutex) {
   const auto waiting = std::ranges::count_if(UsedTurns(device), [&](const SharedTurn& turn) {
     return turn.process.pid != 0 && turn.granted == 0 && !MayNotRun(layout, index, turn);
   });
@@ -47,8 +47,7 @@ Nanos TurnOf(SharedUse& use, Nanos slice) {
 }
 
 // Lets the one execute who has waited longest, if nobody does.
-void Grant(SharedLayout& layout, int index) {
-  SharedDevice& device = layout.devices[index];
+void Grant(SharedLayout& layout, SharedDevice& device, int index) TESSERA_REQUIRES(device.mutex) {
   while (device.holder == kNobody) {
     SharedTurn* next = nullptr;
     for (SharedTurn& turn : UsedTurns(device)) {
@@ -68,12 +67,11 @@ void Grant(SharedLayout& layout, int index) {
     next->granted = 1;
     syscall(SYS_futex, &next->granted, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
-  CountWaiting(layout, index);
+  CountWaiting(layout, device, index);
 }
 
 // Grant for those who wait: a holder that died cannot hand over itself.
-void GrantUnlessHeld(SharedLayout& layout, int index) {
-  SharedDevice& device = layout.devices[index];
+void GrantUnlessHeld(SharedLayout& layout, SharedDevice& device, int index) TESSERA_REQUIRES(device.mutex) {
   if (device.holder != kNobody) {
     SharedTurn& turn = device.turns[device.holder];
     // One that was killed in the middle of Leave has no turn any more.
@@ -83,11 +81,12 @@ void GrantUnlessHeld(SharedLayout& layout, int index) {
       device.holder = kNobody;
     }
   }
-  Grant(layout, index);
+  Grant(layout, device, index);
 }
 
 // Joins the queue. kNobody if it is full.
-std::int32_t Enqueue(SharedDevice& device, std::uint32_t slot, const ProcessId& process) {
+std::int32_t Enqueue(SharedDevice& device, std::uint32_t slot, const ProcessId& process)
+    TESSERA_REQUIRES(device.mutex) {
   const auto used = UsedTurns(device);
   const auto free = std::ranges::find(used, 0, [](const SharedTurn& turn) { return turn.process.pid; });
   if (free == used.end() && used.size() == std::size(device.turns)) return kNobody;
@@ -108,9 +107,9 @@ void Arbiter::Acquire() {
   const auto slot = static_cast<std::uint32_t>(&state_.slot() - layout.slots);
   for (;;) {
     {
-      const std::lock_guard lock(device.mutex);
+      const RobustLock lock(device.mutex);
       turn_ = Enqueue(device, slot, state_.slot().process);
-      GrantUnlessHeld(layout, device_);
+      GrantUnlessHeld(layout, device, device_);
     }
     if (turn_ != kNobody) break;
     WaitUntil(MonotonicNow() + kDeathCheck);  // more contexts wait than there are turns
@@ -120,8 +119,8 @@ void Arbiter::Acquire() {
   while (turn.granted == 0) {
     syscall(SYS_futex, &turn.granted, FUTEX_WAIT, 0, &death_check, nullptr, 0);
     if (turn.granted != 0) break;
-    const std::lock_guard lock(device.mutex);
-    GrantUnlessHeld(layout, device_);
+    const RobustLock lock(device.mutex);
+    GrantUnlessHeld(layout, device, device_);
   }
   end_ = turn.granted_at;
 }
@@ -136,12 +135,12 @@ bool Arbiter::ShouldYield() const {
 void Arbiter::Leave() {
   SharedLayout& layout = state_.layout();
   SharedDevice& device = layout.devices[device_];
-  const std::lock_guard lock(device.mutex);
+  const RobustLock lock(device.mutex);
   if (device.waiting != 0) state_.slot().use[device_].overrun += std::max(Nanos{0}, end_ - device.slice_end);
   device.turns[turn_].process = {};
   device.holder = kNobody;
   turn_ = kNobody;
-  Grant(layout, device_);
+  Grant(layout, device, device_);
 }
 
 void Arbiter::Yield() {
@@ -178,8 +177,9 @@ Result<void> SharedState::SetFrozen(int device, pid_t pid, Frozen frozen) {
   if (auto found = ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { use.frozen = frozen; }); !found)
     return found;
   {
-    const std::lock_guard lock(layout_->devices[device].mutex);
-    Grant(*layout_, device);
+    SharedDevice& shared = layout_->devices[device];
+    const RobustLock lock(shared.mutex);
+    Grant(*layout_, shared, device);
   }
   return AwaitStandstill(device, pid, frozen);
 }

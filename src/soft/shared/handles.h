@@ -1,9 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace tessera::soft {
 
@@ -20,28 +21,28 @@ class Handles {
 
   Handle Add(std::shared_ptr<Object> object) {
     const Handle handle = Of(*object);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     objects_[handle] = std::move(object);
     return handle;
   }
 
   // Null if `handle` is not one that Add returned and nobody removed.
   std::shared_ptr<Object> Find(Handle handle) const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = objects_.find(handle);
     return found == objects_.end() ? nullptr : found->second;
   }
 
   // As Find; the handle is invalid from now on.
   std::shared_ptr<Object> Remove(Handle handle) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto node = objects_.extract(handle);
     return node ? std::move(node.mapped()) : nullptr;
   }
 
   std::vector<std::shared_ptr<Object>> All() const {
     std::vector<std::shared_ptr<Object>> all;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [handle, object] : objects_) all.push_back(object);
     return all;
   }
@@ -50,7 +51,7 @@ class Handles {
   template <typename Predicate>
   std::vector<std::shared_ptr<Object>> RemoveIf(Predicate&& predicate) {
     std::vector<std::shared_ptr<Object>> removed;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto it = objects_.begin(); it != objects_.end();) {
       if (predicate(*it->second)) {
         removed.push_back(std::move(it->second));
@@ -67,8 +68,8 @@ class Handles {
  private:
   Handles() = default;
 
-  mutable std::mutex mutex_;
-  std::unordered_map<Handle, std::shared_ptr<Object>> objects_;
+  mutable Mutex mutex_;
+  std::unordered_map<Handle, std::shared_ptr<Object>> objects_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::soft

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace tessera::soft {
@@ -96,15 +96,19 @@ pid_t Find(const ProcessId& process) {
   return 0;
 }
 
-// Find, which is slow, once for each.
+// What Find, which is slow, found for each process.
+struct FoundPids {
+  Mutex mutex;
+  std::map<std::tuple<std::uint32_t, pid_t, std::uint64_t>, pid_t> pids TESSERA_GUARDED_BY(mutex);
+};
+
 pid_t Found(const ProcessId& process) {
-  static std::mutex mutex;
-  static auto& found = *new std::map<std::tuple<std::uint32_t, pid_t, std::uint64_t>, pid_t>;
-  const std::lock_guard lock(mutex);
-  pid_t& pid = found[{process.pid_namespace, process.pid, process.start_time}];
+  static FoundPids& found = *new FoundPids;
+  const MutexLock lock(found.mutex);
+  pid_t& pid = found.pids[{process.pid_namespace, process.pid, process.start_time}];
   if (pid == 0 || ReadStat(pid).start_time != process.start_time) pid = Find(process);
   const pid_t here = pid;
-  if (here == 0) found.erase({process.pid_namespace, process.pid, process.start_time});
+  if (here == 0) found.pids.erase({process.pid_namespace, process.pid, process.start_time});
   return here;
 }
 

@@ -5,16 +5,18 @@
 #include <span>
 #include <utility>
 
-#include "soft/shared/shared_layout.h"
-
 namespace tessera::soft {
 namespace {
 
-std::span<SharedHold> UsedHolds(SharedLayout& layout) { return {layout.holds, layout.hold_count}; }
-std::span<const SharedHold> UsedHolds(const SharedLayout& layout) { return {layout.holds, layout.hold_count}; }
+std::span<SharedHold> UsedHolds(SharedLayout& layout) TESSERA_REQUIRES(layout.mutex) {
+  return {layout.holds, layout.hold_count};
+}
+std::span<const SharedHold> UsedHolds(const SharedLayout& layout) TESSERA_REQUIRES(layout.mutex) {
+  return {layout.holds, layout.hold_count};
+}
 
 // Two holds on a memory are charged only if somebody was killed while the charge passed from one to the other.
-void PassCharge(SharedLayout& layout, const SharedHold& from) {
+void PassCharge(SharedLayout& layout, const SharedHold& from) TESSERA_REQUIRES(layout.mutex) {
   SharedHold* heir = nullptr;
   for (SharedHold& hold : UsedHolds(layout)) {
     if (&hold == &from || hold.memory != from.memory) continue;

@@ -7,23 +7,19 @@
 
 #include <cstdint>
 
+#include "soft/shared/shared_layout.h"
+#include "soft/shared/shared_state.h"
+
 namespace tessera::soft {
 
-struct SharedLayout;
-struct SharedHold;
-
-inline constexpr std::int32_t kNoHold = -1;
-
-// What follows is called with the layout's mutex held.
-
-bool IsHeld(const SharedLayout& layout, std::uint64_t memory);
+bool IsHeld(const SharedLayout& layout, std::uint64_t memory) TESSERA_REQUIRES(layout.mutex);
 // Charged if nobody else holds the memory, `hold.charged` does not matter. kNoHold if there are too many.
-std::int32_t AddHold(SharedLayout& layout, SharedHold hold);
-void DropHold(SharedLayout& layout, std::int32_t index);
-void DropHoldsOf(SharedLayout& layout, std::uint32_t slot);
+std::int32_t AddHold(SharedLayout& layout, SharedHold hold) TESSERA_REQUIRES(layout.mutex);
+void DropHold(SharedLayout& layout, std::int32_t index) TESSERA_REQUIRES(layout.mutex);
+void DropHoldsOf(SharedLayout& layout, std::uint32_t slot) TESSERA_REQUIRES(layout.mutex);
 
 // What is charged on a device: to everybody, to one slot.
-std::uint64_t HeldBytes(const SharedLayout& layout, int device);
-std::uint64_t HeldBytesOf(const SharedLayout& layout, std::uint32_t slot, int device);
+std::uint64_t HeldBytes(const SharedLayout& layout, int device) TESSERA_REQUIRES(layout.mutex);
+std::uint64_t HeldBytesOf(const SharedLayout& layout, std::uint32_t slot, int device) TESSERA_REQUIRES(layout.mutex);
 
 }  // namespace tessera::soft

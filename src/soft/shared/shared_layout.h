@@ -5,13 +5,12 @@
 // each, sums are made when they are asked for, and what is in use is marked last.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
 
 #include "soft/shared/process_id.h"
+#include "soft/shared/robust_mutex.h"
 #include "soft/shared/spec.h"
 
 namespace tessera::soft {
@@ -21,17 +20,6 @@ inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kMaxHolds = 16384;
 
 enum class Frozen : std::uint32_t;  // shared_state.h
-
-// A mutex between processes that outlives its owners. lock() of what a dead process held succeeds.
-class SharedMutex {
- public:
-  void Initialize();
-  void lock();
-  void unlock() { pthread_mutex_unlock(&mutex_); }
-
- private:
-  pthread_mutex_t mutex_;
-};
 
 // What one process uses of one device. Written by that process, except `frozen` and `slice`.
 struct SharedUse {
@@ -69,10 +57,10 @@ struct SharedTurn {
 };
 
 struct SharedDevice {
-  SharedMutex mutex;  // guards the turns and who holds the device
-  std::int32_t holder;
-  std::uint32_t turn_count;  // turns beyond were never used
-  std::uint64_t next_ticket;
+  RobustMutex mutex;  // guards the turns and who holds the device
+  std::int32_t holder TESSERA_GUARDED_BY(mutex);
+  std::uint32_t turn_count TESSERA_GUARDED_BY(mutex);  // turns beyond were never used
+  std::uint64_t next_ticket TESSERA_GUARDED_BY(mutex);
   std::atomic<Nanos> slice_end;        // of the holder
   std::atomic<std::uint32_t> waiting;  // contexts that could execute if the holder left
   std::atomic<Nanos> link_free[2];     // by CopyDirection: when the link has nothing reserved any more
@@ -85,14 +73,13 @@ struct SharedLayout {
   std::uint32_t pid_namespace;       // of who made it: who uses it is in that one or inside, or is not noticed to end
   Spec spec;
   char uuid[kMaxDevices][16];
-  SharedMutex mutex;         // guards the slots' owners, the holds and the decision whether an allocation fits
-  std::uint32_t slot_count;  // slots beyond were never used
+  RobustMutex mutex;  // guards the slots' owners, the holds and the decision whether an allocation fits
+  std::uint32_t slot_count TESSERA_GUARDED_BY(mutex);  // slots beyond were never used
   SharedSlot slots[kMaxProcesses];
   SharedDevice devices[kMaxDevices];
-  // Guarded by `mutex`.
-  std::uint64_t next_memory;
-  std::uint32_t hold_count;  // holds beyond were never used
-  SharedHold holds[kMaxHolds];
+  std::uint64_t next_memory TESSERA_GUARDED_BY(mutex);
+  std::uint32_t hold_count TESSERA_GUARDED_BY(mutex);  // holds beyond were never used
+  SharedHold holds[kMaxHolds] TESSERA_GUARDED_BY(mutex);
 };
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <span>
 
 #include "soft/shared/shared_holds.h"
@@ -19,14 +18,16 @@
 namespace tessera::soft {
 namespace {
 
-std::span<SharedSlot> UsedSlots(SharedLayout& layout) { return {layout.slots, layout.slot_count}; }
+std::span<SharedSlot> UsedSlots(SharedLayout& layout) TESSERA_REQUIRES(layout.mutex) {
+  return {layout.slots, layout.slot_count};
+}
 
 std::uint32_t IndexOf(const SharedLayout& layout, const SharedSlot& slot) {
   return static_cast<std::uint32_t>(&slot - layout.slots);
 }
 
 // The owner goes last: as long as it is there, the next one to look finishes what was left half done.
-void Clear(SharedLayout& layout, SharedSlot& slot) {
+void Clear(SharedLayout& layout, SharedSlot& slot) TESSERA_REQUIRES(layout.mutex) {
   DropHoldsOf(layout, IndexOf(layout, slot));
   for (SharedUse& use : slot.use) {
     use.bytes = 0;
@@ -41,19 +42,30 @@ void Clear(SharedLayout& layout, SharedSlot& slot) {
   slot.process = {};
 }
 
-// Frees the slots of processes that have ended. With layout.mutex held.
-void Reap(SharedLayout& layout) {
+// Frees the slots of processes that have ended.
+void Reap(SharedLayout& layout) TESSERA_REQUIRES(layout.mutex) {
   for (SharedSlot& slot : UsedSlots(layout)) {
     if (slot.process.pid != 0 && !slot.process.Alive(layout.pid_namespace)) Clear(layout, slot);
   }
 }
 
-std::uint64_t UsedOn(SharedLayout& layout, int device) {
+std::uint64_t UsedOn(SharedLayout& layout, int device) TESSERA_REQUIRES(layout.mutex) {
   std::uint64_t used = HeldBytes(layout, device);
   for (const SharedSlot& slot : UsedSlots(layout)) {
     if (slot.process.pid != 0) used += slot.use[device].bytes;
   }
   return used;
+}
+
+// Whether the device has `bytes` left.
+bool Fits(SharedLayout& layout, int device, std::uint64_t bytes) TESSERA_REQUIRES(layout.mutex) {
+  const std::uint64_t capacity = layout.spec.memory_bytes;
+  for (const bool reaped : {false, true}) {
+    if (reaped) Reap(layout);
+    const std::uint64_t used = UsedOn(layout, device);
+    if (used <= capacity && bytes <= capacity - used) return true;
+  }
+  return false;
 }
 
 // 16 bytes that look random and are the same whenever the same state is made again (FNV-1a).
@@ -68,8 +80,8 @@ void MakeUuid(const std::string& path, int device, char* uuid) {
   }
 }
 
-// Makes the file anew. The caller holds it exclusively; a crash leaves magic 0.
-Result<void> Format(int file, const std::string& path, const Spec& spec) {
+// Makes the file anew. The caller has locked it exclusively, so no mutex in it is held; a crash leaves magic 0.
+Result<void> Format(int file, const std::string& path, const Spec& spec) TESSERA_NO_THREAD_SAFETY_ANALYSIS {
   if (ftruncate(file, 0) != 0) return FailErrno("soft GPU: empty " + path);
   // Without the reservation a full /dev/shm would show up as SIGBUS at some later access.
   if (const int error = posix_fallocate(file, 0, sizeof(SharedLayout)); error != 0) {
@@ -133,19 +145,6 @@ Result<SharedLayout*> MapFile(int file, const std::string& path) {
 
 }  // namespace
 
-void SharedMutex::Initialize() {
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&mutex_, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-}
-
-void SharedMutex::lock() {
-  if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
-}
-
 std::string SharedState::DefaultPath() {
   const char* name = std::getenv("TESSERA_SOFT_NAME");
   std::string path = "/dev/shm/tessera-soft-" + std::to_string(geteuid());
@@ -190,7 +189,7 @@ Result<std::unique_ptr<SharedState>> SharedState::Attach(const std::string& path
 
 Result<void> SharedState::TakeSlot() {
   const ProcessId self = ProcessId::Self();
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   Reap(*layout_);
   const auto used = UsedSlots(*layout_);
   const auto free = std::ranges::find(used, 0, [](const SharedSlot& slot) { return slot.process.pid; });
@@ -206,7 +205,7 @@ Result<void> SharedState::TakeSlot() {
 SharedState::~SharedState() {
   // A forked child has its parent's object, but not its slot.
   if (slot_ != nullptr && slot_->process.pid == getpid()) {
-    const std::lock_guard lock(layout_->mutex);
+    const RobustLock lock(layout_->mutex);
     Clear(*layout_, *slot_);
   }
   munmap(layout_, sizeof(SharedLayout));
@@ -220,20 +219,9 @@ std::array<char, 16> SharedState::Uuid(int device) const {
   return uuid;
 }
 
-bool SharedState::Fits(int device, std::uint64_t bytes) {
-  const std::uint64_t capacity = spec().memory_bytes;
-  const auto fits = [&] {
-    const std::uint64_t used = UsedOn(*layout_, device);
-    return used <= capacity && bytes <= capacity - used;
-  };
-  if (fits()) return true;
-  Reap(*layout_);
-  return fits();
-}
-
 bool SharedState::Charge(int device, std::uint64_t bytes) {
-  const std::lock_guard lock(layout_->mutex);
-  if (!Fits(device, bytes)) return false;
+  const RobustLock lock(layout_->mutex);
+  if (!Fits(*layout_, device, bytes)) return false;
   slot_->use[device].bytes += bytes;
   return true;
 }
@@ -241,14 +229,14 @@ bool SharedState::Charge(int device, std::uint64_t bytes) {
 void SharedState::Uncharge(int device, std::uint64_t bytes) { slot_->use[device].bytes -= bytes; }
 
 std::uint64_t SharedState::NewMemory() {
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   if (++layout_->next_memory == 0) ++layout_->next_memory;
   return layout_->next_memory;
 }
 
 std::int32_t SharedState::Hold(int device, std::uint64_t memory, std::uint64_t bytes) {
-  const std::lock_guard lock(layout_->mutex);
-  if (!IsHeld(*layout_, memory) && !Fits(device, bytes)) return kNoHold;
+  const RobustLock lock(layout_->mutex);
+  if (!IsHeld(*layout_, memory) && !Fits(*layout_, device, bytes)) return kNoHold;
   return AddHold(*layout_, {.memory = memory,
                             .bytes = bytes,
                             .slot = IndexOf(*layout_, *slot_),
@@ -256,7 +244,7 @@ std::int32_t SharedState::Hold(int device, std::uint64_t memory, std::uint64_t b
 }
 
 void SharedState::LetGo(std::int32_t hold) {
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   DropHold(*layout_, hold);
 }
 
@@ -265,13 +253,13 @@ void SharedState::AddContexts(int device, int count) {
 }
 
 std::uint64_t SharedState::UsedBytes(int device) {
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   Reap(*layout_);
   return UsedOn(*layout_, device);
 }
 
 std::vector<ProcessUse> SharedState::Processes(int device) {
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   Reap(*layout_);
   std::vector<ProcessUse> processes;
   for (const SharedSlot& slot : UsedSlots(*layout_)) {
@@ -288,7 +276,7 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
 Result<void> SharedState::ForUsesOf(int device, pid_t pid,
                                     const std::function<void(const SharedSlot&, SharedUse&)>& look) {
   bool found = false;
-  const std::lock_guard lock(layout_->mutex);
+  const RobustLock lock(layout_->mutex);
   for (SharedSlot& slot : UsedSlots(*layout_)) {
     if (pid == 0 || slot.process.Here() != pid || !slot.process.Alive(layout_->pid_namespace)) continue;
     look(slot, slot.use[device]);

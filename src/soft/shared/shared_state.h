@@ -16,10 +16,11 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "soft/shared/shared_holds.h"
 #include "soft/shared/spec.h"
 
 namespace tessera::soft {
+
+inline constexpr std::int32_t kNoHold = -1;
 
 struct SharedLayout;
 struct SharedDevice;
@@ -92,8 +93,6 @@ class SharedState {
  private:
   SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
   Result<void> TakeSlot();
-  // Whether the device has `bytes` left. With the layout's mutex held.
-  bool Fits(int device, std::uint64_t bytes);
   Result<void> AwaitStandstill(int device, pid_t pid, Frozen frozen);
   // Calls `look` with the use of each slot of a living process, under the layout's mutex.
   Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(const SharedSlot&, SharedUse&)>& look);
