@@ -78,7 +78,7 @@ ChannelServer::Process& ChannelServer::Find(pid_t pid) {
   return process;
 }
 
-void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source) {
+void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source, Nanos now) {
   Beat();
   Process& process = Find(pid);
   if (source != Source::kGuard && process.guarded) return;
@@ -101,7 +101,7 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
     if (auto settled = Settle(gpu, {&pid, 1}); !settled)
       log::Warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
   }
-  if (on_change_) on_change_(pid);
+  if (on_change_) on_change_(pid, now);
 }
 
 // Forgets channels that are no more: their handles may come back as others'.

@@ -48,7 +48,7 @@ class ChannelServer {
 
   // A process did something to its objects. What is new of a frozen process is frozen. From the shim it is a claim:
   // believed only if the file in the process is the one that made the client.
-  void Observe(pid_t pid, const channel::ObjectEvent& event, Source source);
+  void Observe(pid_t pid, const channel::ObjectEvent& event, Source source, Nanos now);
   // It ended, or is nobody's any more: then what is frozen of it by policy is thawed, because nobody would do that
   // later. What an operator froze stays, and the process is known until it ends.
   void Forget(pid_t pid);
@@ -68,7 +68,7 @@ class ChannelServer {
   }
   std::size_t Channels(pid_t pid) const;
   // Called when Knows may answer otherwise.
-  void OnChange(std::function<void(pid_t)> callback) { on_change_ = std::move(callback); }
+  void OnChange(std::function<void(pid_t, Nanos now)> callback) { on_change_ = std::move(callback); }
   // Tells the watchdog that this daemon does not hang. If it did, and everybody was thawed: freezes again. Also done
   // before any other change, which must not take for frozen who is not.
   void Beat();
@@ -148,7 +148,7 @@ class ChannelServer {
   const std::uint64_t started_;  // this daemon, as ProcessStart tells
   std::map<pid_t, Process> processes_;
   std::set<pid_t> left_;  // forgotten or of an earlier daemon, but frozen by an operator
-  std::function<void(pid_t)> on_change_;
+  std::function<void(pid_t, Nanos)> on_change_;
   Latency freeze_times_, thaw_times_;
   CallRate calls_;
 };

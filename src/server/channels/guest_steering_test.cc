@@ -16,42 +16,42 @@ TEST_F(GuestTest, AGuestThatTheDeviceDoesNotSeeWorkingLetsLowerOnesRun) {
   Member& low = Running(low_);
   Member& guest = Guest(high_);
   EXPECT_TRUE(Frozen(low));
-  EXPECT_TRUE(gpu_.NeedsWatching());
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_TRUE(gpu_.Measurement().NeedsWatching());
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_TRUE(Frozen(low)) << "samples have gaps";
   guest.process.work.seen_at -= 3 * kSecond;
-  gpu_.Reconcile({});
+  Reconcile({});
   EXPECT_TRUE(Frozen(low)) << "where the device does not tell it counts as active";
-  EXPECT_FALSE(gpu_.NeedsWatching());
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_FALSE(gpu_.Measurement().NeedsWatching());
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   guest.process.work.seen_at -= 3 * kSecond;
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_FALSE(Frozen(low));
-  gpu_.Reconcile({.worked = std::unordered_set{guest.process.pid}});
+  Reconcile({.worked = std::unordered_set{guest.process.pid}});
   EXPECT_TRUE(Frozen(low));
 }
 
 TEST_F(GuestTest, AnIdleGuestIsFrozenAllTheSame) {
   Member& guest = Guest(low_);
-  EXPECT_FALSE(gpu_.NeedsWatching());  // it keeps nobody from running
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  EXPECT_FALSE(gpu_.Measurement().NeedsWatching());  // it keeps nobody from running
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   guest.process.work.seen_at -= 3 * kSecond;
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning) << "so nobody looks often, and its limit must hold at any time";
-  gpu_.Idle(guest.process, MonotonicNow());
+  Rests(guest);
   ASSERT_EQ(guest.process.gate.state, State::kParked);
   Member& high = Running(high_);
   EXPECT_TRUE(Frozen(guest)) << "no gate would stop its next work";
   // As long as it is frozen it cannot be seen to work: it may have some.
   Member& other = Guest(high_);
-  ASSERT_TRUE(gpu_.NeedsWatching());
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  ASSERT_TRUE(gpu_.Measurement().NeedsWatching());
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning);
   guest.process.work.seen_at -= 3 * kSecond;
-  gpu_.Reconcile({.worked = std::unordered_set<pid_t>()});
+  Reconcile({.worked = std::unordered_set<pid_t>()});
   EXPECT_EQ(guest.process.gate.state, State::kRunning);
   Rests(high);
-  gpu_.Idle(other.process, MonotonicNow());
+  Rests(other);
   EXPECT_FALSE(Frozen(guest));
 }
 
@@ -59,8 +59,8 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
   const pid_t pid = guest.process.pid;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
-  ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB - 50 * kMiB));  // nearly all that it may have
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Requests().Count(guest.process, 2 * kGiB - 50 * kMiB, Now()));  // nearly all that it may have
   const auto measure = [&](std::uint64_t bytes) { Measure({{pid, bytes}}); };
   measure(2 * kGiB - kMiB);  // more than was counted, but no more than it may have
   measure(2 * kGiB - kMiB);
@@ -70,12 +70,12 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
   measure(3 * kGiB);
   EXPECT_TRUE(Frozen(guest));
   EXPECT_TRUE(Frozen(guest, 20));
-  gpu_.Freeze(guest.process, true);
-  gpu_.Freeze(guest.process, false);
+  Freeze(guest.process, true);
+  Freeze(guest.process, false);
   EXPECT_TRUE(Frozen(guest)) << "an operator's thaw does not undo it";
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, Now()));
   EXPECT_TRUE(Frozen(guest));
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, Now()));
   EXPECT_FALSE(Frozen(guest));
   EXPECT_FALSE(Frozen(guest, 20));
 }
@@ -83,8 +83,8 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
 TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
-  ASSERT_TRUE(gpu_.Hold(guest.process, kGiB));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Requests().Count(guest.process, kGiB, Now()));
   Measure({{guest.process.pid, 3 * kGiB}});
   Measure({});
   EXPECT_FALSE(Frozen(guest));
@@ -98,11 +98,11 @@ TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
 TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute));
-  ASSERT_TRUE(gpu_.Hold(guest.process, 3 * kGiB));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Requests().Count(guest.process, 3 * kGiB, Now()));
   const auto measure = [&] { Measure({{guest.process.pid, 3 * kGiB + 5 * kContext}}); };
   measure();
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, Now()));
   measure();
   measure();
   EXPECT_FALSE(Frozen(guest));
@@ -111,8 +111,8 @@ TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
 TEST_F(GuestTest, WhatADriverTakesForItselfIsNoOffence) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute));
-  ASSERT_TRUE(gpu_.Hold(guest.process, 2 * kGiB));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Requests().Count(guest.process, 2 * kGiB, Now()));
   for (int i = 0; i < 3; ++i) Measure({{guest.process.pid, 2 * kGiB + kContext}});
   EXPECT_FALSE(Frozen(guest));
 }

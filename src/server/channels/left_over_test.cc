@@ -20,7 +20,7 @@ class LeftOver : public SteeredGpuTest {
  protected:
   void LeftFrozen() {
     const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-      channels_.Observe(pid_, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard);
+      channels_.Observe(pid_, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard, Now());
     };
     made(0, 1, abi::kRootClient, 0);
     made(1, 2, abi::kDevice, 0);

@@ -44,7 +44,7 @@ ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& g
       guests_(guests),
       exports_(MostExported()) {
   for (const auto& gpu : gpus_) {
-    gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu) { ReadPending(vgpu); });
+    gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu, Nanos now) { ReadPending(vgpu, now); });
   }
 }
 
@@ -85,8 +85,8 @@ Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {
   client.socket_watch = std::move(*socket_watch);
   client.process_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, session.Peer().pid, 0)));
   if (!client.process_fd) return {};  // of another PID namespace, or dead already: then the socket tells
-  auto process_watch =
-      loop_.WatchReadable(client.process_fd.Get(), [this, id] { Act(id, [](Session& s) { s.Close(); }); });
+  auto process_watch = loop_.WatchReadable(client.process_fd.Get(),
+                                           [this, id] { Act(id, [](Session& s) { s.Close(MonotonicNow()); }); });
   if (!process_watch) return std::unexpected(process_watch.error());
   client.process_watch = std::move(*process_watch);
   return {};
@@ -99,11 +99,11 @@ void ClientServer::Act(std::uint64_t id, void (*act)(Session&)) {
 }
 
 // Before somebody is refused memory: the messages of those whose memory counts against the same limit.
-void ClientServer::ReadPending(std::optional<VgpuId> vgpu) {
+void ClientServer::ReadPending(std::optional<VgpuId> vgpu, Nanos now) {
   bool closed = false;
   for (auto& [id, client] : sessions_) {
     if (vgpu && !client.session->Uses(*vgpu)) continue;
-    client.session->ReadPending(kMostPacketsInASocket);
+    client.session->ReadPending(kMostPacketsInASocket, now);
     closed |= client.session->Closed();
   }
   if (closed) Reap();

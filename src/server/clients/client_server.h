@@ -47,7 +47,7 @@ class ClientServer {
   void Begin(UniqueFd socket);
   Result<void> WatchClient(Client& client, std::uint64_t id);
   void Act(std::uint64_t id, void (*act)(Session&));
-  void ReadPending(std::optional<VgpuId> vgpu);
+  void ReadPending(std::optional<VgpuId> vgpu, Nanos now);
   void Reap();
 
   EventLoop& loop_;

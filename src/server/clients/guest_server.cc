@@ -37,7 +37,7 @@ GuestServer::~GuestServer() {
   trees_.clear();
   while (!guests_.empty()) {
     Guest& guest = guests_.begin()->second;
-    for (auto& [gpu, process] : guest.processes) gpus_[gpu]->Leave(*process);
+    for (auto& [gpu, process] : guest.processes) gpus_[gpu]->Leave(*process, MonotonicNow());
     guests_.erase(guests_.begin());
   }
 }
@@ -45,7 +45,7 @@ GuestServer::~GuestServer() {
 // ---- the watch ----
 
 void GuestServer::StartWatch() {
-  auto watch = guard::Watch::Start([this](const guard::WatchEvent& event) { OnWatch(event); });
+  auto watch = guard::Watch::Start([this](const guard::WatchEvent& event) { OnWatch(event, MonotonicNow()); });
   if (!watch) {
     why_no_watch_ = watch.error().Text();
     log::Info("programs that were not started through Tessera are not seen: {}", why_no_watch_);
@@ -62,7 +62,7 @@ void GuestServer::StartWatch() {
   why_no_watch_.clear();
 }
 
-void GuestServer::OnWatch(const guard::WatchEvent& event) {
+void GuestServer::OnWatch(const guard::WatchEvent& event, Nanos now) {
   watched_.Apply(event);
   using Kind = guard::WatchEvent::Kind;
   if (event.kind == Kind::kExit) {
@@ -81,8 +81,8 @@ void GuestServer::OnWatch(const guard::WatchEvent& event) {
       .object = event.object,
       .cls = event.cls,
       .detail = event.detail};
-  channels_.Observe(event.pid, object, ChannelServer::Source::kWatch);
-  if (const auto guest = guests_.find(event.pid); guest != guests_.end()) Settle(event.pid, guest->second);
+  channels_.Observe(event.pid, object, ChannelServer::Source::kWatch, now);
+  if (const auto guest = guests_.find(event.pid); guest != guests_.end()) Settle(event.pid, guest->second, now);
 }
 
 bool GuestServer::Complete(pid_t pid) const {
@@ -92,19 +92,20 @@ bool GuestServer::Complete(pid_t pid) const {
 
 // ---- the kernel gate ----
 
-Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program) {
+Result<void> GuestServer::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid,
+                                    const std::string& program) {
   const std::uint64_t id = ++last_tree_;
   guard::SupervisorHooks hooks;
   hooks.charge = [this, id](pid_t process, std::uint32_t device, std::uint64_t bytes) {
-    return loop_.Call([=, this] { return OnCharge(id, process, device, bytes); }).value_or(false);
+    return loop_.Call([=, this] { return OnCharge(id, process, device, bytes, MonotonicNow()); }).value_or(false);
   };
   hooks.give_back = [this](pid_t process, std::uint32_t device, std::uint64_t bytes) {
-    loop_.Post([=, this] { OnGiveBack(process, device, bytes); });
+    loop_.Post([=, this] { OnGiveBack(process, device, bytes, MonotonicNow()); });
   };
   hooks.object = [this, id](pid_t process, const channel::ObjectEvent& event) {
-    loop_.Post([this, id, process, event] { OnObject(id, process, event); });
+    loop_.Post([this, id, process, event] { OnObject(id, process, event, MonotonicNow()); });
   };
-  hooks.ended = [this, id](std::uint64_t) { loop_.Post([this, id] { OnTreeEnded(id); }); };
+  hooks.ended = [this, id](std::uint64_t) { loop_.Post([this, id] { OnTreeEnded(id, MonotonicNow()); }); };
   hooks.refused = [this](pid_t process, const std::string& what) {
     loop_.Post([process, what] { log::Warn("process {}: {} was refused", process, what); });
   };
@@ -120,13 +121,13 @@ Result<void> GuestServer::Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pi
   return {};
 }
 
-void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event) {
+void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now) {
   const auto tree = trees_.find(tree_id);
   if (tree == trees_.end()) return;
   auto guest = Know(pid, tree->second.vgpus);
   if (!guest) return;  // it has ended, and what it had was forgotten
-  channels_.Observe(pid, event, ChannelServer::Source::kGuard);
-  Settle(pid, **guest);
+  channels_.Observe(pid, event, ChannelServer::Source::kGuard, now);
+  Settle(pid, **guest, now);
   if (event.kind != channel::ObjectEvent::Kind::kAlloc || event.cls != channel::abi::kDevice) return;
   // From its first device on, what the driver says that it has is measured against what the gate granted, also if that
   // is nothing.
@@ -134,7 +135,7 @@ void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::Obje
     VGpu* vgpu = table_.Find(id);
     if (!vgpu || vgpu->removed || !channels_.IsDevice(vgpu->gpu, event.detail)) continue;
     Process* process = Find(pid, vgpu->gpu);
-    if (!process) process = Join(pid, **guest, *vgpu);
+    if (!process) process = Join(pid, **guest, *vgpu, now);
     if (process) process->who.guarded = true;
   }
 }
@@ -152,39 +153,40 @@ VGpu* GuestServer::PayerOf(pid_t pid, std::uint32_t device, const std::vector<Vg
   return charged ? nullptr : first;
 }
 
-bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now) {
   const auto tree = trees_.find(tree_id);
   if (tree == trees_.end()) return false;
   VGpu* vgpu = PayerOf(pid, device, tree->second.vgpus);
   if (!vgpu) return false;
-  gpus_[vgpu->gpu]->Collect(*vgpu, bytes);  // before anything is looked up: it may end any program's session
+  gpus_[vgpu->gpu]->Requests().Collect(*vgpu, bytes,
+                                       now);  // before anything is looked up: it may end any program's session
   Process* process = Find(pid, vgpu->gpu);
   if (!process) {
     auto guest = Know(pid, tree->second.vgpus);
-    if (guest) process = Join(pid, **guest, *vgpu);
+    if (guest) process = Join(pid, **guest, *vgpu, now);
   }
   // A program that attached to another vGPU by itself still pays here, and cannot.
   if (!process || process->vgpu != vgpu) return false;
-  if (!gpus_[vgpu->gpu]->Hold(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes)) return false;
+  if (!gpus_[vgpu->gpu]->Requests().Count(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes, now)) return false;
   process->who.guarded = true;
   counted_.Add(pid, device, vgpu->gpu, bytes);
   return true;
 }
 
-void GuestServer::OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+void GuestServer::OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now) {
   const auto gpu = counted_.GpuOf(pid, device);
   if (!gpu) return;
   counted_.Take(pid, device, bytes);
   if (Process* process = Find(pid, *gpu); process && process->who.guarded)
-    (void)gpus_[*gpu]->Hold(*process, counted_.On(pid, *gpu).value_or(0));  // less: cannot fail
+    (void)gpus_[*gpu]->Requests().Count(*process, counted_.On(pid, *gpu).value_or(0), now);  // less: cannot fail
 }
 
-void GuestServer::OnTreeEnded(std::uint64_t tree_id) {
+void GuestServer::OnTreeEnded(std::uint64_t tree_id, Nanos now) {
   const auto tree = trees_.find(tree_id);
   if (tree == trees_.end()) return;
   const auto vgpus = std::move(tree->second.vgpus);
   trees_.erase(tree);
-  for (const VgpuId id : vgpus) table_.Left(id);
+  for (const VgpuId id : vgpus) table_.Left(id, now);
 }
 
 // ---- guests ----
@@ -195,28 +197,30 @@ Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuI
   Guest guest{.name = NameOf(pid), .vgpus = vgpus};
   guest.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!guest.fd) return FailErrno(fmt::format("process {}", pid));
-  auto watch = loop_.WatchReadable(guest.fd.Get(), [this, pid] { loop_.Post([this, pid] { Ended(pid); }); });
+  auto watch =
+      loop_.WatchReadable(guest.fd.Get(), [this, pid] { loop_.Post([this, pid] { Ended(pid, MonotonicNow()); }); });
   if (!watch) return std::unexpected(watch.error());
   guest.watch = std::move(*watch);
   return &guests_.emplace(pid, std::move(guest)).first->second;
 }
 
 // Gives the guest a process on each GPU of its vGPUs that it has channels on and no shim for.
-void GuestServer::Settle(pid_t pid, Guest& guest) {
+void GuestServer::Settle(pid_t pid, Guest& guest, Nanos now) {
   for (const VgpuId id : guest.vgpus) {
     VGpu* vgpu = table_.Find(id);
     if (!vgpu || vgpu->removed || !channels_.Knows(pid, vgpu->gpu)) continue;
     Process* process = Find(pid, vgpu->gpu);
     if (!process) {
-      Join(pid, guest, *vgpu);
+      Join(pid, guest, *vgpu, now);
     } else if (process->who.guest && process->gate.state == GateRecord::State::kParked) {
-      gpus_[vgpu->gpu]->Wants(*process, false);  // its memory came before its channels, or it makes new ones
+      gpus_[vgpu->gpu]->Time().Wants(*process, false,
+                                     now);  // its memory came before its channels, or it makes new ones
     }
   }
 }
 
 // It may have work at any time and says nothing of it: it counts as active until the device says otherwise.
-Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
+Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now) {
   auto page = SharedPage::Create(vgpu.gpu);
   if (!page) {
     log::Warn("process {} is not in vGPU {}: {}", pid, vgpu.spec.name, page.error().Text());
@@ -231,24 +235,24 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu) {
   guest.processes[vgpu.gpu] = std::move(process);
   joined->freeze.by_operator = WasFrozen(pid);  // it may have been there with a shim until now
   GpuServer& gpu = *gpus_[vgpu.gpu];
-  gpu.Join(vgpu, *joined, 0, 0);
+  gpu.Join(vgpu, *joined, 0, 0, now);
   Recount(*joined);
-  if (channels_.Knows(pid, vgpu.gpu)) gpu.Wants(*joined, false);
+  if (channels_.Knows(pid, vgpu.gpu)) gpu.Time().Wants(*joined, false, now);
   return joined;
 }
 
-void GuestServer::Attached(Process& process) {
+void GuestServer::Attached(Process& process, Nanos now) {
   const auto found = guests_.find(process.pid);
   if (found != guests_.end()) {
     auto& processes = found->second.processes;
     const auto guest = processes.find(process.vgpu->gpu);
     if (guest != processes.end() && guest->second.get() != &process) {
-      gpus_[process.vgpu->gpu]->Leave(*guest->second);
+      gpus_[process.vgpu->gpu]->Leave(*guest->second, now);
       processes.erase(guest);
     }
   }
   Recount(process);
-  if (WasFrozen(process.pid)) gpus_[process.vgpu->gpu]->Freeze(process, true);
+  if (WasFrozen(process.pid)) gpus_[process.vgpu->gpu]->Freezes().SetByOperator(process, true, now);
 }
 
 // What the kernel gate counted of a program stays counted, whoever speaks for it now.
@@ -256,7 +260,7 @@ void GuestServer::Recount(Process& process) {
   const auto counted = counted_.On(process.pid, process.vgpu->gpu);
   if (!counted) return;
   process.who.guarded = true;
-  gpus_[process.vgpu->gpu]->HoldAnyway(process, *counted);
+  gpus_[process.vgpu->gpu]->Requests().CountAnyway(process, *counted);
 }
 
 bool GuestServer::WasFrozen(pid_t pid) const {
@@ -272,24 +276,24 @@ void GuestServer::Closing(const Process& process) {
   if (process.freeze.by_operator && start) frozen_[process.pid] = *start;
 }
 
-void GuestServer::Closed(pid_t pid) {
+void GuestServer::Closed(pid_t pid, Nanos now) {
   const auto guest = guests_.find(pid);
   if (guest == guests_.end()) return channels_.Forget(pid);
   channels_.Release(pid);
-  Settle(pid, guest->second);
+  Settle(pid, guest->second, now);
 }
 
-void GuestServer::Ended(pid_t pid) {
+void GuestServer::Ended(pid_t pid, Nanos now) {
   const auto found = guests_.find(pid);
   if (found == guests_.end()) return;
-  for (auto& [gpu, process] : found->second.processes) gpus_[gpu]->Leave(*process);
+  for (auto& [gpu, process] : found->second.processes) gpus_[gpu]->Leave(*process, now);
   const auto adopted = std::move(found->second.adopted);
   guests_.erase(found);
   counted_.Forget(pid);
   channels_.Forget(pid);
   watched_.Remove(pid);
   if (adopted.empty()) return;
-  for (const VgpuId id : adopted) table_.Left(id);
+  for (const VgpuId id : adopted) table_.Left(id, now);
   on_change_();
 }
 
@@ -306,11 +310,12 @@ bool GuestServer::Managed(pid_t pid) const {
          std::ranges::any_of(gpus_, [&](const auto& gpu) { return Find(pid, gpu->Index()) != nullptr; });
 }
 
-Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
+Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
   if (Process* process = Find(pid, vgpu.gpu)) {
     return Fail(EBUSY, fmt::format("process {} is in vGPU {} already", pid, process->vgpu->spec.name));
   }
-  const bool uses = !channels_.Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Unmanaged().contains(pid);
+  const bool uses =
+      !channels_.Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Measurement().Unmanaged().contains(pid);
   if (!uses || !channels_.Knows(pid, vgpu.gpu)) {
     if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
     if (uses && !why_no_watch_.empty())
@@ -326,9 +331,9 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
   (*guest)->adopted.push_back(vgpu.id);
   if (std::ranges::find((*guest)->vgpus, vgpu.id) == (*guest)->vgpus.end()) (*guest)->vgpus.push_back(vgpu.id);
   table_.Joined(vgpu);
-  Process* process = Join(pid, **guest, vgpu);
+  Process* process = Join(pid, **guest, vgpu, now);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
-  gpus_[vgpu.gpu]->NoteMeasured(*process, BytesOf(pid, vgpu.gpu));
+  gpus_[vgpu.gpu]->Requests().NoteMeasured(*process, BytesOf(pid, vgpu.gpu));
   on_change_();
   return {};
 }
@@ -336,11 +341,12 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu) {
 // The watch sees an allocation at once, and NVML's figure has all of them, also those that the watch cannot see.
 std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
   const guard::WatchedProcess* seen = watched_.Find(pid);
-  const auto measured = gpus_[gpu]->Unmanaged().find(pid);
-  return std::max(seen ? seen->memory.Bytes() : 0, measured == gpus_[gpu]->Unmanaged().end() ? 0 : measured->second);
+  const auto measured = gpus_[gpu]->Measurement().Unmanaged().find(pid);
+  return std::max(seen ? seen->memory.Bytes() : 0,
+                  measured == gpus_[gpu]->Measurement().Unmanaged().end() ? 0 : measured->second);
 }
 
-void GuestServer::Abandon(const VGpu& vgpu) {
+void GuestServer::Abandon(const VGpu& vgpu, Nanos now) {
   std::vector<pid_t> adopted;
   for (const auto& [pid, guest] : guests_) {
     if (std::ranges::find(guest.adopted, vgpu.id) != guest.adopted.end()) adopted.push_back(pid);
@@ -349,23 +355,23 @@ void GuestServer::Abandon(const VGpu& vgpu) {
     Guest& guest = guests_.at(pid);
     for (auto& [gpu, process] : guest.processes) {
       Closing(*process);
-      gpus_[gpu]->Leave(*process);
+      gpus_[gpu]->Leave(*process, now);
       if (!process->freeze.by_operator) (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
     }
     channels_.Release(pid);
     guests_.erase(pid);
-    table_.Left(vgpu.id);
+    table_.Left(vgpu.id, now);
   }
 }
 
 // ---- freezing ----
 
-Result<void> GuestServer::Freeze(pid_t pid, bool frozen) {
+Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {
   bool found = false;
   if (!frozen) frozen_.erase(pid);
   for (const auto& gpu : gpus_) {
     if (Process* process = Find(pid, gpu->Index())) {
-      gpu->Freeze(*process, frozen);
+      gpu->Freezes().SetByOperator(*process, frozen, now);
       found = true;
     } else if (channels_.Knows(pid, gpu->Index()) &&
                (watched_.Find(pid) || Any(channels_.Reasons(pid, gpu->Index())))) {
@@ -395,8 +401,9 @@ std::vector<GuestServer::Unmanaged> GuestServer::List() const {
     if (process->pid == 0) continue;
     for (const auto& gpu : gpus_) {
       const std::uint32_t index = gpu->Index();
-      const auto measured = gpu->Unmanaged().find(process->pid);
-      const bool uses = !channels_.Groups(process->pid, index).empty() || measured != gpu->Unmanaged().end();
+      const auto measured = gpu->Measurement().Unmanaged().find(process->pid);
+      const bool uses =
+          !channels_.Groups(process->pid, index).empty() || measured != gpu->Measurement().Unmanaged().end();
       if (!uses || Find(process->pid, index)) continue;
       list.push_back({process->pid, process->name, index, BytesOf(process->pid, index), process->complete,
                       frozen_.contains(process->pid)});
@@ -404,7 +411,7 @@ std::vector<GuestServer::Unmanaged> GuestServer::List() const {
     }
   }
   for (const auto& gpu : gpus_) {
-    for (const auto& [pid, bytes] : gpu->Unmanaged()) {
+    for (const auto& [pid, bytes] : gpu->Measurement().Unmanaged()) {
       if (Find(pid, gpu->Index()) || !listed.emplace(pid, gpu->Index()).second) continue;
       list.push_back({pid, NameOf(pid), gpu->Index(), bytes, false, false});
     }
@@ -447,14 +454,15 @@ std::vector<SavedProcess> GuestServer::Saved() const {
   return saved;
 }
 
-void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
+void GuestServer::Restore(const std::vector<SavedProcess>& saved, Nanos now) {
   for (const SavedProcess& entry : saved) {
     const auto start = ProcessStart(entry.pid);
     if (!start || *start != entry.start) continue;
     channels_.Restore(entry.pid, entry.objects, entry.frozen);
     if (entry.frozen) frozen_[entry.pid] = entry.start;
     for (const auto& gpu : gpus_) {
-      if (Process* process = Find(entry.pid, gpu->Index()); process && entry.frozen) gpu->Freeze(*process, true);
+      if (Process* process = Find(entry.pid, gpu->Index()); process && entry.frozen)
+        gpu->Freezes().SetByOperator(*process, true, now);
       if (!channels_.Knows(entry.pid, gpu->Index())) continue;
       // An earlier daemon may have left it frozen by policy; what an operator said stands.
       const pid_t pid = entry.pid;
@@ -466,7 +474,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved) {
     }
     VGpu* vgpu = entry.vgpu.empty() ? nullptr : table_.Find(entry.vgpu);
     if (!vgpu) continue;
-    if (auto adopted = Adopt(entry.pid, *vgpu); !adopted)
+    if (auto adopted = Adopt(entry.pid, *vgpu, now); !adopted)
       log::Info("process {} is not adopted again: {}", entry.pid, adopted.error().Text());
   }
 }

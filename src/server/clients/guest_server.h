@@ -38,24 +38,24 @@ class GuestServer {
   const std::string& WhyNoWatch() const { return why_no_watch_; }  // empty: it watches
 
   // Serves the seccomp listener of a program that is about to start in these vGPUs.
-  Result<void> Guard(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program);
+  Result<void> Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program);
 
   // A program attached by its shim: it is a guest no more.
-  void Attached(Process& process);
+  void Attached(Process& process, Nanos now);
 
   // Its connection is about to close, and has closed. If it lives on all the same, an operator's freeze stands, and one
   // behind the kernel gate is a guest.
   void Closing(const Process& process);
-  void Closed(pid_t pid);
+  void Closed(pid_t pid, Nanos now);
 
   // Puts a running program that nobody manages into a vGPU. ENOENT: no such program on the vGPU's GPU. EBUSY: it is in
   // one already.
-  Result<void> Adopt(pid_t pid, VGpu& vgpu);
+  Result<void> Adopt(pid_t pid, VGpu& vgpu, Nanos now);
 
   // Any process that uses a GPU.
-  Result<void> Freeze(pid_t pid, bool frozen);
+  Result<void> Freeze(pid_t pid, bool frozen, Nanos now);
   // The vGPU is about to be removed: its guests are nobody's then.
-  void Abandon(const VGpu& vgpu);
+  void Abandon(const VGpu& vgpu, Nanos now);
 
   // A process on a GPU that is in no vGPU.
   struct Unmanaged {
@@ -80,7 +80,7 @@ class GuestServer {
 
   // What the next daemon must know, and what one before this knew.
   std::vector<SavedProcess> Saved() const;
-  void Restore(const std::vector<SavedProcess>& saved);
+  void Restore(const std::vector<SavedProcess>& saved, Nanos now);
 
  private:
   // A program without a shim, with a process on each GPU that it uses.
@@ -97,16 +97,16 @@ class GuestServer {
     std::unique_ptr<guard::Supervisor> supervisor;
   };
 
-  void OnWatch(const guard::WatchEvent& event);
-  void OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event);
+  void OnWatch(const guard::WatchEvent& event, Nanos now);
+  void OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now);
   VGpu* PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const;
-  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes);
-  void OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
-  void OnTreeEnded(std::uint64_t tree_id);
+  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
+  void OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
+  void OnTreeEnded(std::uint64_t tree_id, Nanos now);
   Result<Guest*> Know(pid_t pid, const std::vector<VgpuId>& vgpus);
-  void Settle(pid_t pid, Guest& guest);
-  Process* Join(pid_t pid, Guest& guest, VGpu& vgpu);
-  void Ended(pid_t pid);
+  void Settle(pid_t pid, Guest& guest, Nanos now);
+  Process* Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now);
+  void Ended(pid_t pid, Nanos now);
   Process* Find(pid_t pid, std::uint32_t gpu) const;
   bool Managed(pid_t pid) const;  // it is in a vGPU
   bool WasFrozen(pid_t pid) const;

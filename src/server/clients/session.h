@@ -10,10 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/seqpacket.h"
 #include "base/unique_fd.h"
 #include "server/channels/channel_server.h"
 #include "server/clients/guest_server.h"
+#include "server/clients/process_messages.h"
+#include "server/clients/replies.h"
 #include "server/config/config.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/vgpu_table.h"
@@ -22,8 +25,8 @@
 
 namespace tessera::server {
 
-// One connection to client.sock: a program and what it uses. Reads its packets, checks every field, and acts on the GPU
-// servers. Whatever comes in, the worst that happens is that this connection ends.
+// One connection to client.sock: a program, its greeting, and its processes on the GPUs. Reads its packets and checks
+// every field. The worst that a packet can do is to end this connection.
 class Session {
  public:
   // `peer` is who the kernel says that it is. All that is given outlives the session.
@@ -32,11 +35,12 @@ class Session {
   ~Session();
 
   // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
-  // re-entrant: a call while one is under way does nothing.
-  void ReadPending(int most = 64);
+  // re-entrant: a call while one is under way does nothing. Without `now` each packet has the time at which it is read;
+  // a caller that is in the middle of an event gives the time of that event.
+  void ReadPending(int most = 64, std::optional<Nanos> now = {});
 
   // Gives back all that the program had, at once. The socket stays open until the session is destroyed.
-  void Close();
+  void Close(Nanos now);
   bool Closed() const { return closed_; }
 
   int Socket() const { return socket_.Get(); }
@@ -47,36 +51,18 @@ class Session {
   bool Uses(VgpuId vgpu) const;
 
  private:
-  // Each returns why the packet ends the connection, null if it does not.
-  using Complaint = const char*;
-  Complaint Act(std::span<const std::byte> packet);
+  Complaint Act(std::span<const std::byte> packet, Nanos now);
   bool TakesPrompt();
   Complaint On(const wire::Hello& hello);
-  Complaint On(const wire::Attach& attach);
-  Complaint On(const wire::Query& query);
-  Complaint On(const wire::Object& object);
   Complaint On(const wire::Guard& guard);
   Complaint OnListener();
-  Complaint OnProcess(const wire::Header& header, std::span<const std::byte> packet);
-  Complaint On(Process& process, const wire::Reserve& reserve);
-  Complaint On(Process& process, const wire::Return& returned);
-  Complaint On(Process& process, const wire::Context& context);
-  Complaint On(Process& process, const wire::Room& room);
-  Complaint On(Process& process, const wire::Line& line);
-  Complaint On(Process& process, const wire::Export& part);
-  Complaint On(Process& process, const wire::Unexport& unexport);
-  Complaint On(Process& process, const wire::Import& import);
-  Complaint On(Process& process, const wire::Wants& wants);
-  Complaint On(Process& process, const wire::Idle& idle);
-  Complaint On(Process& process, const wire::Released& released);
-
-  Result<std::vector<VGpu*>> Choose(std::string_view names) const;
-  Result<Process*> Attach(const wire::Attach& attach);
+  Complaint On(const wire::Object& object, Nanos now);
+  Complaint On(const wire::Attach& attach, Nanos now);
+  Complaint On(const wire::Query& query, Nanos now);
+  Complaint Welcome() const;
+  Result<Process*> Attach(const wire::Attach& attach, Nanos now);
   GpuServer* FindGpu(const wire::Uuid& uuid) const;
-  GpuServer& Gpu(const Process& process) const { return *gpus_[process.vgpu->gpu]; }
-  Complaint Refuse(const Error& error);
-  template <typename Body>
-  Complaint Send(const Body& body, std::uint32_t gpu = 0, std::span<const int> fds = {});
+  VGpu* JoinedOn(const GpuServer* gpu) const;
 
   const std::uint64_t id_;
   const UniqueFd socket_;
@@ -96,8 +82,10 @@ class Session {
   bool greeted_ = false;
   bool observer_ = false;
   std::string program_;
-  std::vector<VgpuId> joined_;                       // by GPU; 0: none there
-  std::vector<std::unique_ptr<Process>> processes_;  // by GPU; null until attached
+  std::vector<VgpuId> joined_;  // by GPU; 0: none there
+  ProcessMessages::Processes processes_;
+  const Replies replies_{socket_.Get()};
+  ProcessMessages messages_;
 };
 
 }  // namespace tessera::server

@@ -22,6 +22,7 @@ constexpr std::uint8_t kRaw = 0x80;       // opcode: the bytes are the packet
 constexpr std::uint8_t kHangUp = 0x40;    // opcode: close the connection after it
 constexpr std::uint8_t kWithFile = 0x20;  // opcode: a descriptor comes along
 constexpr std::size_t kClients = 4;
+constexpr int kMostPackets = 64;
 
 // The daemon without its event loop: sessions are read when the script says so.
 class Stage {
@@ -35,8 +36,8 @@ class Stage {
     guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, [] {});
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});
-    gpus_[0]->Memory().OnShortage([this](auto) { ReadAll(); });
-    gpus_[1]->Memory().OnShortage([this](auto) { ReadAll(); });
+    gpus_[0]->Memory().OnShortage([this](auto, Nanos now) { ReadAll(now); });
+    gpus_[1]->Memory().OnShortage([this](auto, Nanos now) { ReadAll(now); });
   }
 
   void Send(std::size_t client, std::span<const std::byte> packet, bool with_file = false) {
@@ -69,7 +70,7 @@ class Stage {
       if (gpu->Memory().Ledger().Held() != 0) return false;
       for (const VGpu* vgpu : gpu->VGpus()) {
         if (!vgpu->processes.empty() || vgpu->sessions != 0) return false;
-        if (gpu->Time().StandingOf(vgpu->id) != Standing::kIdle) return false;
+        if (gpu->Time().FiguresOf(*vgpu, MonotonicNow()).standing != Standing::kIdle) return false;
       }
     }
     return table_->All().size() == 2;
@@ -82,14 +83,14 @@ class Stage {
     Send(0, wire::BytesOf(wire::Make(wire::Attach{.gpu = FakeDriver::UuidOf(0)})));
     Send(0, wire::BytesOf(wire::Make(wire::Reserve{kGiB})));
     Send(0, wire::BytesOf(wire::Make(wire::Wants{})));
-    const VgpuId a = table_->Find("a")->id;
-    const bool gets_all =
-        gpus_[0]->Memory().Ledger().Held(a) == kGiB && gpus_[0]->Time().StandingOf(a) == Standing::kRunning;
+    const VGpu& a = *table_->Find("a");
+    const bool gets_all = gpus_[0]->Memory().Ledger().Held(a.id) == kGiB &&
+                          gpus_[0]->Time().FiguresOf(a, MonotonicNow()).standing == Standing::kRunning;
     HangUp(0);
     return gets_all;
   }
 
-  void Make(const VGpuRequest& request) { (void)table_->Create(request, getuid()); }
+  void Make(const VGpuRequest& request) { (void)table_->Create(request, getuid(), MonotonicNow()); }
 
   // The connection of that number, made anew if the daemon ended it.
   Connection& At(std::size_t client) {
@@ -104,9 +105,9 @@ class Stage {
     return connection;
   }
 
-  void ReadAll() {
+  void ReadAll(Nanos now) {
     for (Connection& connection : connections_) {
-      if (connection.session) connection.session->ReadPending();
+      if (connection.session) connection.session->ReadPending(kMostPackets, now);
     }
   }
 

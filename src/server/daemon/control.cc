@@ -30,7 +30,7 @@ Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64
     for (const VGpu* vgpu : gpu->VGpus()) {
       const auto found = std::ranges::find(vgpu->processes, pid, &Process::pid);
       if (found == vgpu->processes.end()) continue;
-      if (auto pushed = gpu->Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
+      if (auto pushed = gpu->Placement().Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
       evictions.push_back(ReportEviction(**found));
       NoteEviction(**found);
     }
@@ -43,17 +43,18 @@ Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64
 }  // namespace
 
 template <typename Task>
-std::invoke_result_t<Task> Control::Run(Task task) {
+std::invoke_result_t<Task, Nanos> Control::Run(Task task) {
   auto answer = loop_.Call([this, task = std::move(task)] {
-    daemon_.StayAwhile();
-    return task();
+    const Nanos now = MonotonicNow();
+    daemon_.StayAwhile(now);
+    return task(now);
   });
   if (answer) return std::move(*answer);
   return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
 }
 
 template <typename Task>
-std::invoke_result_t<Task> Control::Keep(Task task) {
+std::invoke_result_t<Task, Nanos> Control::Keep(Task task) {
   auto answer = Run(std::move(task));
   if (answer) daemon_.AwaitSaved();
   return answer;
@@ -61,18 +62,18 @@ std::invoke_result_t<Task> Control::Keep(Task task) {
 
 Result<std::vector<GpuReport>> Control::Gpus() {
   Measure();
-  return Run([this]() -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_); });
+  return Run([this](Nanos now) -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_, now); });
 }
 
 Result<std::vector<VGpuReport>> Control::VGpus() {
-  return Run([this]() -> Result<std::vector<VGpuReport>> { return ReportVGpus(daemon_); });
+  return Run([this](Nanos now) -> Result<std::vector<VGpuReport>> { return ReportVGpus(daemon_, now); });
 }
 
 Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
-  return Run([this, name]() -> Result<VGpuReport> {
+  return Run([this, name](Nanos now) -> Result<VGpuReport> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    return ReportVGpu(daemon_, **vgpu);
+    return ReportVGpu(daemon_, **vgpu, now);
   });
 }
 
@@ -82,56 +83,58 @@ Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid) 
 }
 
 Result<std::vector<ProcessReport>> Control::KnownProcesses(std::optional<pid_t> pid) {
-  return Run([this, pid]() -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, pid); });
+  return Run(
+      [this, pid](Nanos now) -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, now, pid); });
 }
 
 Result<WholeReport> Control::All() {
   Measure();
-  return Run([this]() -> Result<WholeReport> {
-    return WholeReport{
-        .gpus = ReportGpus(daemon_), .vgpus = ReportVGpus(daemon_), .processes = ReportProcesses(daemon_)};
+  return Run([this](Nanos now) -> Result<WholeReport> {
+    return WholeReport{.gpus = ReportGpus(daemon_, now),
+                       .vgpus = ReportVGpus(daemon_, now),
+                       .processes = ReportProcesses(daemon_, now)};
   });
 }
 
 Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
-  return Keep([this, request, uid]() -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Create(request, uid);
+  return Keep([this, request, uid](Nanos now) -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Create(request, uid, now);
     if (!vgpu) return std::unexpected(vgpu.error());
-    return ReportVGpu(daemon_, **vgpu);
+    return ReportVGpu(daemon_, **vgpu, now);
   });
 }
 
 Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
-  return Keep([this, name, request]() -> Result<VGpuReport> {
+  return Keep([this, name, request](Nanos now) -> Result<VGpuReport> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto changed = daemon_.VGpus().Change(**vgpu, request); !changed) return std::unexpected(changed.error());
-    return ReportVGpu(daemon_, **vgpu);
+    if (auto changed = daemon_.VGpus().Change(**vgpu, request, now); !changed) return std::unexpected(changed.error());
+    return ReportVGpu(daemon_, **vgpu, now);
   });
 }
 
 Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {
-  return Keep([this, name, force, if_tag]() -> Result<void> {
+  return Keep([this, name, force, if_tag](Nanos now) -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     if (auto same = VGpuTable::CheckTag(**vgpu, if_tag); !same) return same;
-    return daemon_.VGpus().Remove(**vgpu, force);
+    return daemon_.VGpus().Remove(**vgpu, force, now);
   });
 }
 
 Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
-  return Keep([this, pid, frozen]() -> Result<void> {
-    auto done = daemon_.Guests().Freeze(pid, frozen);
+  return Keep([this, pid, frozen](Nanos now) -> Result<void> {
+    auto done = daemon_.Guests().Freeze(pid, frozen, now);
     if (done) events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed, .pid = pid});
     return done;
   });
 }
 
 Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
-  return Keep([this, name, frozen]() -> Result<void> {
+  return Keep([this, name, frozen](Nanos now) -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    daemon_.VGpus().Freeze(**vgpu, frozen);
+    daemon_.VGpus().Freeze(**vgpu, frozen, now);
     events::Note({.type = frozen ? EventType::kVGpuFrozen : EventType::kVGpuThawed,
                   .gpu = (*vgpu)->gpu,
                   .vgpu = (*vgpu)->spec.name});
@@ -140,14 +143,14 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
 }
 
 Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
-  return Run([this, pid, keep]() -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep); });
+  return Run([this, pid, keep](Nanos) -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep); });
 }
 
 Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, std::uint64_t keep) {
-  return Run([this, name, keep]() -> Result<std::vector<EvictionReport>> {
+  return Run([this, name, keep](Nanos) -> Result<std::vector<EvictionReport>> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Evict(**vgpu, keep); !pushed)
+    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Placement().Evict(**vgpu, keep); !pushed)
       return std::unexpected(pushed.error());
     std::vector<EvictionReport> evictions;
     for (const Process* process : (*vgpu)->processes) {
@@ -160,21 +163,21 @@ Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, 
 
 Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
   Measure();
-  return Run([this, pid, name]() -> Result<ProcessReport> {
+  return Run([this, pid, name](Nanos now) -> Result<ProcessReport> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu); !adopted) return std::unexpected(adopted.error());
+    if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu, now); !adopted) return std::unexpected(adopted.error());
     events::Note({.type = EventType::kProcessAdopted, .gpu = (*vgpu)->gpu, .vgpu = name, .pid = pid});
-    for (ProcessReport& report : ReportProcesses(daemon_, pid)) return std::move(report);
+    for (ProcessReport& report : ReportProcesses(daemon_, now, pid)) return std::move(report);
     return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
   });
 }
 
 Result<TraceCopy> Control::Trace(Nanos past) {
-  return Run([this, past]() -> Result<TraceCopy> {
-    const Nanos since = MonotonicNow() - past;
+  return Run([this, past](Nanos now) -> Result<TraceCopy> {
+    const Nanos since = now - past;
     TraceCopy copy = trace::Copy(since);
-    for (const auto& gpu : daemon_.Gpus()) gpu->TracePresent(copy, since);
+    for (const auto& gpu : daemon_.Gpus()) gpu->Trace().CopyPresent(copy, since);
     return copy;
   });
 }
@@ -192,7 +195,8 @@ Result<std::vector<ConfigChange>> Control::Reload() {
   const auto read = read_config_();
   if (!read) return std::unexpected(read.error());
   if (auto also = also_reload_(); !also) return std::unexpected(also.error());
-  auto changes = Run([this, &read]() -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read); });
+  auto changes =
+      Run([this, &read](Nanos now) -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read, now); });
   if (!changes) return changes;
   std::string text;
   for (const ConfigChange& change : *changes)
@@ -205,14 +209,14 @@ Result<std::vector<ConfigChange>> Control::Reload() {
 }
 
 Result<std::vector<CheckReport>> Control::Checks() {
-  return Run([this]() -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
+  return Run([this](Nanos) -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
 }
 
 // Brings what the devices say up to date, unless somebody is just doing that.
 void Control::Measure() {
   if (!loop_.Call([this] { return daemon_.BeginMeasurement(); }).value_or(false)) return;
   loop_.Call([this, measured = daemon_.AskDevices()] {
-    daemon_.EndMeasurement(measured);
+    daemon_.EndMeasurement(measured, MonotonicNow());
     return true;
   });
 }

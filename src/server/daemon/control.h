@@ -67,11 +67,12 @@ class Control {
   bool Embedded() const { return daemon_.Embedded(); }
 
  private:
+  // Runs the task on the loop, with the time at which it begins.
   template <typename Task>
-  std::invoke_result_t<Task> Run(Task task);
+  std::invoke_result_t<Task, Nanos> Run(Task task);
   // As Run, and waits until what it changed is written.
   template <typename Task>
-  std::invoke_result_t<Task> Keep(Task task);
+  std::invoke_result_t<Task, Nanos> Keep(Task task);
   void Measure();
 
   EventLoop& loop_;

@@ -76,10 +76,10 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
       driver_(std::move(driver)),
       setup_(std::move(setup)),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
-      linger_timer_(loop, [this] { EndIfIdle(); }),
+      linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
       measure_timer_(loop, [this] { Measure(); }),
       measuring_(loop),
-      beat_timer_(loop, [this] { Beat(); }),
+      beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
       testing_(loop),
       saving_trace_(loop),
       saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
@@ -91,29 +91,29 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     self->vgpu_changes_.fetch_add(1, std::memory_order_release);
     if (self->ending_ || self->restoring_) return;
     self->saver_.Changed();
-    self->StayAwhile();
+    self->StayAwhile(MonotonicNow());
   });
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   [self = daemon.get()] { self->saver_.Changed(); });
-  daemon->channels_.OnChange([self = daemon.get()](pid_t pid) {
-    for (const auto& gpu : self->gpus_) gpu->ChannelsChanged(pid);
+  daemon->channels_.OnChange([self = daemon.get()](pid_t pid, Nanos now) {
+    for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
   });
-  daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu) { self->guests_->Abandon(vgpu); });
+  daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu, Nanos now) { self->guests_->Abandon(vgpu, now); });
   // What is there must not be overwritten by the half of it that is restored already.
   daemon->restoring_ = true;
-  daemon->RestoreVGpus();
+  daemon->RestoreVGpus(MonotonicNow());
   daemon->restoring_ = false;
   if (!daemon->table_->All().empty() || !daemon->unplaced_.empty()) daemon->saver_.Changed();
   if (daemon->setup_.watch) daemon->guests_->StartWatch();
   daemon->TestControl();
-  for (const auto& gpu : daemon->gpus_) gpu->ChooseControl();
-  daemon->Beat();
+  for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
+  daemon->Beat(MonotonicNow());
   auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
                                      daemon->setup_.config, daemon->channels_, *daemon->guests_);
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
-  daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(); });
+  daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });
   if (daemon->setup_.exit_when_idle) {
     daemon->linger_until_ = MonotonicNow() + kFirstLinger;
     daemon->linger_timer_.Arm(daemon->linger_until_);
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
 // What the next daemon finds is what there was before: the programs' last orders and the vGPUs of state.json.
 Daemon::~Daemon() {
   ending_ = true;
-  for (const auto& gpu : gpus_) gpu->Seal();
+  for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
   channels_.LetGo();
   clients_.reset();  // before the timers that their leaving would set
@@ -133,7 +133,7 @@ Daemon::~Daemon() {
 
 // Channel control is used only after it was seen to work on this driver; until then, and otherwise, gates do it.
 void Daemon::TestControl() {
-  if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({});
+  if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({}, MonotonicNow());
   std::vector<std::string> uuids;
   for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
   channels_.BeginTest();
@@ -142,10 +142,10 @@ void Daemon::TestControl() {
         tests_.clear();
         for (const std::string& uuid : uuids) tests_.push_back(channel::RunSelfTest(uuid));
       },
-      [this] { ControlTested(tests_); });
+      [this] { ControlTested(tests_, MonotonicNow()); });
 }
 
-void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) {
+void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now) {
   for (const auto& test : tests) {
     if (test) {
       control_test_ = fmt::format("works with driver {}: freeze {} us, thaw {} us", test->driver,
@@ -159,35 +159,34 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests) 
   if (driver_->IsSoft()) control_test_ = "the soft GPU needs no test";
   if (setup_.why_no_control.empty() && std::ranges::all_of(tests, [](const auto& test) { return test.has_value(); }))
     channels_.SetAvailable("");
-  RestoreProcesses();
+  RestoreProcesses(now);
   for (const auto& gpu : gpus_) {
-    gpu->ApplyHolds();  // first, so that nobody runs who must not
+    gpu->Freezes().ApplyAll(now);  // first, so that none runs that must not
     for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
     }
-    gpu->ChooseControl();
+    gpu->Time().Choose(now);
   }
 }
 
-void Daemon::RestoreProcesses() {
-  guests_->Restore(saved_processes_);
+void Daemon::RestoreProcesses(Nanos now) {
+  guests_->Restore(saved_processes_, now);
   saved_processes_.clear();
 }
 
 // Tells the watchdog that this loop goes round.
-void Daemon::Beat() {
+void Daemon::Beat(Nanos now) {
   channels_.Reap();
   channels_.Beat();
   channels_.RetryThaws();
-  SaveTraceIfWrong();
-  beat_timer_.Arm(MonotonicNow() + kSecond);
+  SaveTraceIfWrong(now);
+  beat_timer_.Arm(now + kSecond);
 }
 
 // What led to an error of the log, and up to a second after it, is kept for 'tessera trace --last'.
-void Daemon::SaveTraceIfWrong() {
+void Daemon::SaveTraceIfWrong(Nanos now) {
   constexpr Nanos kSeldom = 60 * kSecond;  // where one error follows the other, the first one tells most
   const std::uint64_t errors = events::Errors();
-  const Nanos now = MonotonicNow();
   if (errors == errors_seen_ || saving_trace_.Busy() || (trace_saved_at_ != 0 && now - trace_saved_at_ < kSeldom))
     return;
   errors_seen_ = errors;
@@ -201,7 +200,7 @@ void Daemon::SaveTraceIfWrong() {
       [] {});
 }
 
-Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read) {
+Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) {
   auto merged = MergeLive(setup_.config, read);
   if (!merged) return std::unexpected(merged.error());
   std::vector<ConfigChange> changes = Difference(setup_.config, read);
@@ -211,7 +210,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read) {
                                [&](const ConfigChange& each) { return each.live && each.key.starts_with(section); });
   };
   for (const auto& gpu : gpus_) {
-    if (any("sched.") || any("channels.") || any("priority.")) gpu->ScheduleAnew();
+    if (any("sched.") || any("channels.") || any("priority.")) gpu->Time().Restart(now);
     if (any("turn.") && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
   return changes;
@@ -240,11 +239,12 @@ Result<void> Daemon::FindGpus() {
     setup->floor = std::move(*floor);
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
                                                 std::move(*setup)));
-    gpus_.back()->OnJoin([this](Process& process) {
-      if (!process.who.guest) guests_->Attached(process);
-    });
-    gpus_.back()->OnActivity([this] { MeasureSoon(); });
-    gpus_.back()->OnContextsChanged([this] { ContextsChanged(); });
+    gpus_.back()->SetHooks({.activity = [this] { MeasureSoon(); },
+                            .contexts_changed = [this] { ContextsChanged(); },
+                            .joined =
+                                [this](Process& process, Nanos now) {
+                                  if (!process.who.guest) guests_->Attached(process, now);
+                                }});
   }
   return {};
 }
@@ -270,7 +270,7 @@ Result<SwapSetup> Daemon::SwapSetupFor(const GpuInfo& info, std::uint32_t index,
   return setup;
 }
 
-void Daemon::RestoreVGpus() {
+void Daemon::RestoreVGpus(Nanos now) {
   const std::string path = setup_.run_dir + "/state.json";
   auto saved = LoadState(path);
   if (!saved) {
@@ -287,7 +287,7 @@ void Daemon::RestoreVGpus() {
       continue;
     }
     const std::string name = entry.spec.name;
-    if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index()); !restored) {
+    if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index(), now); !restored) {
       log::Info("vGPU {} is not brought back: {}", name, restored.error().Text());
     }
   }
@@ -302,7 +302,7 @@ std::string Daemon::State() const {
 
 void Daemon::MeasureSoon() {
   if (std::exchange(measure_due_, true)) return;
-  measure_timer_.Arm(MonotonicNow() + measure_after_);
+  measure_timer_.ArmIn(measure_after_);
   measure_after_ = std::min(2 * measure_after_, kMeasureSeldom);
 }
 
@@ -315,12 +315,12 @@ void Daemon::ContextsChanged() {
 void Daemon::Measure() {
   measure_due_ = false;
   if (!BeginMeasurement()) return;
-  measuring_.Start([this] { measured_ = AskDevices(); }, [this] { EndMeasurement(measured_); });
+  measuring_.Start([this] { measured_ = AskDevices(); }, [this] { EndMeasurement(measured_, MonotonicNow()); });
 }
 
 bool Daemon::BeginMeasurement() {
   if (std::exchange(measure_running_, true)) return false;
-  for (const auto& gpu : gpus_) gpu->BeginMeasurement();
+  for (const auto& gpu : gpus_) gpu->Measurement().Begin();
   return true;
 }
 
@@ -331,25 +331,27 @@ Daemon::Measurement Daemon::AskDevices() const {
   return measured;
 }
 
-void Daemon::EndMeasurement(const Measurement& measured) {
+void Daemon::EndMeasurement(const Measurement& measured, Nanos now) {
   measure_running_ = false;
   for (const auto& gpu : gpus_) {
-    if (const auto& memory = measured[gpu->Index()]) gpu->Reconcile(*memory);  // else the last figures stand
-    if (gpu->NeedsWatching()) measure_after_ = kMeasureEvery;
-    if (gpu->Running() || gpu->NeedsWatching()) MeasureSoon();
+    if (const auto& memory = measured[gpu->Index()])
+      gpu->Measurement().Reconcile(*memory, now);  // else the last figures stand
+    const bool watches = gpu->Measurement().NeedsWatching();
+    if (watches) measure_after_ = kMeasureEvery;
+    if (gpu->Time().AnyRunning() || watches) MeasureSoon();
   }
 }
 
-void Daemon::StayAwhile() {
+void Daemon::StayAwhile(Nanos now) {
   if (!setup_.exit_when_idle) return;
-  linger_until_ = MonotonicNow() + kLinger;
+  linger_until_ = now + kLinger;
   linger_timer_.Arm(linger_until_);
 }
 
-void Daemon::EndIfIdle() {
+void Daemon::EndIfIdle(Nanos now) {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
-  if (guests_->NeedsDaemon()) return StayAwhile();
-  if (MonotonicNow() < linger_until_) return linger_timer_.Arm(linger_until_);
+  if (guests_->NeedsDaemon()) return StayAwhile(now);
+  if (now < linger_until_) return linger_timer_.Arm(linger_until_);
   log::Info("nobody is left to serve");
   loop_.Stop();
 }

@@ -48,7 +48,7 @@ class Daemon {
   const Config& Settings() const { return setup_.config; }
   // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
   // on.
-  Result<std::vector<ConfigChange>> Reload(const Config& read);
+  Result<std::vector<ConfigChange>> Reload(const Config& read, Nanos now);
   bool Embedded() const { return setup_.exit_when_idle; }
   bool Soft() const { return driver_->IsSoft(); }
   const std::string& RunDir() const { return setup_.run_dir; }
@@ -58,13 +58,13 @@ class Daemon {
   using Measurement = std::vector<Result<DeviceUse>>;
   bool BeginMeasurement();
   Measurement AskDevices() const;
-  void EndMeasurement(const Measurement& measured);
+  void EndMeasurement(const Measurement& measured, Nanos now);
 
   // Any thread but the loop's. Waits until what was changed before is in state.json (see StateSaver::Await).
   void AwaitSaved() { saver_.Await(); }
 
   // Somebody uses the daemon: an embedded one stays for a while longer.
-  void StayAwhile();
+  void StayAwhile(Nanos now);
 
   // Measures the GPUs without being asked to, only while programs are active: a second after contexts come and go, then
   // less and less often, because asking the driver seems to cost the programs that run about 1 % of such a second
@@ -78,17 +78,17 @@ class Daemon {
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
   Result<SwapSetup> SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus, std::uint64_t bytes) const;
-  void RestoreVGpus();
+  void RestoreVGpus(Nanos now);
   std::string State() const;
   void MeasureSoon();
   void ContextsChanged();
   void Measure();
-  void EndIfIdle();
+  void EndIfIdle(Nanos now);
   void TestControl();
-  void ControlTested(const std::vector<Result<channel::SelfTest>>& tests);
-  void Beat();
-  void SaveTraceIfWrong();
-  void RestoreProcesses();
+  void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
+  void Beat(Nanos now);
+  void SaveTraceIfWrong(Nanos now);
+  void RestoreProcesses(Nanos now);
 
   EventLoop& loop_;
   const std::unique_ptr<GpuDriver> driver_;

@@ -36,7 +36,8 @@ const char* NameOf(GateRecord::State state) {
 
 FreezeReason ReasonsOf(Daemon& daemon, const Process& process) {
   // A process that waits at its gate is kept off the GPU without a call.
-  const bool waits = daemon.Gpus()[process.vgpu->gpu]->Steers() && process.gate.state == GateRecord::State::kWanting;
+  const bool waits =
+      daemon.Gpus()[process.vgpu->gpu]->Time().FreezesChannels() && process.gate.state == GateRecord::State::kWanting;
   return daemon.Channels().Reasons(process.pid, process.vgpu->gpu) | process.WantedFreezes() |
          If(waits, FreezeReason::kPolicy);
 }
@@ -79,14 +80,14 @@ SwapReport ReportSwap(const ResidencyServer& residency) {
           .moves_in = figures.moves_in};
 }
 
-void ReportCalls(const ChannelServer& channels, GpuReport& report) {
+void ReportCalls(const ChannelServer& channels, GpuReport& report, Nanos now) {
   const channel::CallCounts calls = channels.Counts();
   report.freezes = calls.freezes;
   report.thaws = calls.thaws;
   report.slices = calls.slices;
   report.call_failures = calls.failures;
   report.driver_calls = calls.freezes + calls.thaws + calls.slices;
-  report.driver_calls_per_s = channels.CallsPerSecond(MonotonicNow());
+  report.driver_calls_per_s = channels.CallsPerSecond(now);
   report.freeze_p50_us = Us(channels.FreezeTimes().Percentile(50));
   report.freeze_p99_us = Us(channels.FreezeTimes().Percentile(99));
   report.thaw_p50_us = Us(channels.ThawTimes().Percentile(50));
@@ -95,7 +96,7 @@ void ReportCalls(const ChannelServer& channels, GpuReport& report) {
   report.thaw_times = channels.ThawTimes().All();
 }
 
-GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
+GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   const Ledger& ledger = gpu.Memory().Ledger();
   GpuReport report{.index = gpu.Index(),
                    .uuid = FormatUuid(gpu.Info().uuid),
@@ -104,30 +105,33 @@ GpuReport ReportGpu(Daemon& daemon, const GpuServer& gpu) {
                    .memory_total = ledger.Capacity(),
                    .memory_reserve = ledger.Reserve(),
                    .memory_promised = ledger.Promised(),
-                   .memory_unmanaged = gpu.UnmanagedBytes(),
+                   .memory_unmanaged = gpu.Measurement().UnmanagedBytes(),
                    .context_bytes = gpu.Memory().ContextBytes()};
   if (gpu.Swaps()) report.swap = ReportSwap(gpu.Residency());
-  const Nanos now = MonotonicNow();
+  std::size_t running = 0;
   for (const VGpu* vgpu : gpu.VGpus()) {
     report.memory_used += gpu.Memory().FiguresOf(vgpu->id).current;
     report.processes += vgpu->processes.size();
     if (vgpu->removed) continue;
     ++report.vgpus;
     report.compute_requested_pct += vgpu->spec.compute.request_pct;
-    report.compute_busy_pct += gpu.ComputePercent(*vgpu, now);
-    if (gpu.Time().Holder() == vgpu->id) report.holder = vgpu->spec.name;
+    const TimeControl::Figures time = gpu.Time().FiguresOf(*vgpu, now);
+    report.compute_busy_pct += time.percent;
+    if (time.standing != Standing::kRunning) continue;
+    ++running;
+    report.holder = vgpu->spec.name;
   }
-  report.why_gate = gpu.WhyGate();
-  ReportCalls(daemon.Channels(), report);
-  report.lateness = gpu.Lateness();
+  if (running != 1) report.holder.reset();
+  report.why_gate = gpu.Time().WhyNot(Divider::kChannels);
+  ReportCalls(daemon.Channels(), report, now);
+  report.lateness = gpu.Time().Lateness();
   return report;
 }
 
-ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& process) {
+ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& process, Nanos now) {
   const wire::Page& page = *process.page;
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
-  const Nanos now = MonotonicNow();
+  GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
   return {.pid = process.pid,
           .name = process.who.program,
           .vgpu = vgpu.spec.name,
@@ -144,8 +148,8 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .gpu = vgpu.gpu,
           .memory = process.memory.Current(),
           .memory_measured = process.memory.measured,
-          .memory_resident = gpu.ResidentBytes(process),
-          .memory_pinned = gpu.PinnedBytes(process),
+          .memory_resident = gpu.Placement().ResidentBytes(process),
+          .memory_pinned = gpu.Placement().PinnedBytes(process),
           .memory_swapped = ResidencyServer::Swapped(process),
           .memory_hot_out = ResidencyServer::HotOut(process),
           .memory_evicting = ResidencyServer::Evicting(process),
@@ -165,7 +169,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .started_us = process.who.started_us};
 }
 
-CheckReport CheckSwap(const GpuServer& gpu) {
+CheckReport CheckSwap(GpuServer& gpu) {
   const std::string name = " for GPU " + std::to_string(gpu.Index());
   if (!gpu.Swaps())
     return {.name = "swap",
@@ -178,17 +182,16 @@ CheckReport CheckSwap(const GpuServer& gpu) {
 
 }  // namespace
 
-std::vector<GpuReport> ReportGpus(Daemon& daemon) {
+std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now) {
   std::vector<GpuReport> reports;
-  for (const auto& gpu : daemon.Gpus()) reports.push_back(ReportGpu(daemon, *gpu));
+  for (const auto& gpu : daemon.Gpus()) reports.push_back(ReportGpu(daemon, *gpu, now));
   return reports;
 }
 
-VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
-  const GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
+VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
+  GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
   const auto memory = gpu.Memory().FiguresOf(vgpu.id);
-  const Nanos now = MonotonicNow();
-  const sched::Usage usage = gpu.UsageOf(vgpu, now);
+  const TimeControl::Figures time = gpu.Time().FiguresOf(vgpu, now);
   VGpuReport report{.name = vgpu.spec.name,
                     .gpu_uuid = FormatUuid(gpu.Info().uuid),
                     .tag = TagOf(vgpu.spec),
@@ -208,25 +211,25 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
                     .oom_events = memory.oom_events,
                     .compute_request_pct = vgpu.spec.compute.request_pct,
                     .compute_limit_pct = vgpu.spec.compute.limit_pct,
-                    .compute_current_pct = gpu.ComputePercent(vgpu, now),
+                    .compute_current_pct = time.percent,
                     .compute_weight = vgpu.spec.compute.weight,
-                    .compute_busy_us = usage.busy / kMicrosecond,
-                    .compute_waited_us = usage.waited / kMicrosecond,
+                    .compute_busy_us = time.usage.busy / kMicrosecond,
+                    .compute_waited_us = time.usage.waited / kMicrosecond,
                     .waits = vgpu.waits,
-                    .token = NameOf(gpu.Time().StandingOf(vgpu.id))};
+                    .token = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
-  report.compute_debt_us = usage.debt / kMicrosecond;
+  report.compute_debt_us = time.usage.debt / kMicrosecond;
   report.throttled = kept_off.throttled;
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
-  report.slice_us = gpu.Time().SliceOf(vgpu.id) / kMicrosecond;
+  report.slice_us = time.slice / kMicrosecond;
   FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
   for (const Process* process : vgpu.processes) {
     reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) - FreezeReason::kOperator;
     reasons |= process->WantedFreezes() & FreezeReason::kMove;
-    report.memory_resident += gpu.ResidentBytes(*process);
+    report.memory_resident += gpu.Placement().ResidentBytes(*process);
     report.memory_swapped += ResidencyServer::Swapped(*process);
   }
   report.frozen = NamesOf(reasons);
@@ -235,18 +238,18 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu) {
   return report;
 }
 
-std::vector<VGpuReport> ReportVGpus(Daemon& daemon) {
+std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now) {
   std::vector<VGpuReport> reports;
-  for (const VGpu* vgpu : daemon.VGpus().All()) reports.push_back(ReportVGpu(daemon, *vgpu));
+  for (const VGpu* vgpu : daemon.VGpus().All()) reports.push_back(ReportVGpu(daemon, *vgpu, now));
   return reports;
 }
 
-std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only) {
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optional<pid_t> only) {
   std::vector<ProcessReport> reports;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) {
-        if (!only || process->pid == *only) reports.push_back(ReportProcess(daemon, *vgpu, *process));
+        if (!only || process->pid == *only) reports.push_back(ReportProcess(daemon, *vgpu, *process, now));
       }
     }
   }

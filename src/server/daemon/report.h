@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "channel/rm/object_table.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
@@ -130,10 +131,10 @@ struct WholeReport {
 };
 
 // On the event loop's thread.
-std::vector<GpuReport> ReportGpus(Daemon& daemon);
-VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu);
-std::vector<VGpuReport> ReportVGpus(Daemon& daemon);
-std::vector<ProcessReport> ReportProcesses(Daemon& daemon, std::optional<pid_t> only = {});
+std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now);
+VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now);
+std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now);
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optional<pid_t> only = {});
 std::vector<CheckReport> ReportChecks(Daemon& daemon);
 
 }  // namespace tessera::server

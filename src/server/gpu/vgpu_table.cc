@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <ranges>
 
 #include "base/size.h"
 #include "server/model/process_start.h"
@@ -40,7 +41,7 @@ std::string TagOf(const VGpuSpec& spec) {
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change)
     : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)) {}
 
-Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid) {
+Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now) {
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
   if (Find(spec.name)) {
@@ -65,24 +66,24 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid) {
     VGpuSpec fitted = spec;
     if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok)
       return std::unexpected(ok.error());
-    placed = Place(std::move(fitted), gpu);
+    placed = Place(std::move(fitted), gpu, now);
     if (placed) return placed;
     if (!first) first = placed.error();
   }
   return std::unexpected(first.value_or(placed.error()));
 }
 
-Result<void> VGpuTable::Restore(VGpuSpec spec, std::uint32_t gpu) {
+Result<void> VGpuTable::Restore(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   if (auto ok = CheckName(spec.name); !ok) return ok;
   if (spec.ephemeral) {
     auto start = ProcessStart(spec.owner_pid);
     if (!start || *start != spec.owner_start) return Fail(ESRCH, "its owner is gone");
   }
-  auto placed = Place(std::move(spec), gpu);
+  auto placed = Place(std::move(spec), gpu, now);
   return placed ? Result<void>() : std::unexpected(placed.error());
 }
 
-Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
+Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   auto vgpu = std::make_unique<VGpu>();
   vgpu->id = ++last_id_;
   vgpu->gpu = gpu;
@@ -90,7 +91,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
-  if (auto added = gpus_[gpu]->Add(*vgpu); !added) return std::unexpected(added.error());
+  if (auto added = gpus_[gpu]->Add(*vgpu, now); !added) return std::unexpected(added.error());
   VGpu* placed = vgpu.get();
   by_name_[placed->spec.name] = placed;
   vgpus_[placed->id] = std::move(vgpu);
@@ -100,7 +101,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu) {
   return placed;
 }
 
-Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
+Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
@@ -108,7 +109,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request) {
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
   const std::string before = Settings(vgpu.spec);
-  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute); !ok) return ok;
+  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,
@@ -123,19 +124,19 @@ Result<void> VGpuTable::CheckTag(const VGpu& vgpu, const std::optional<std::stri
               "look at it again, and decide anew");
 }
 
-void VGpuTable::Freeze(VGpu& vgpu, bool frozen) {
-  Gpu(vgpu).Freeze(vgpu, frozen);
+void VGpuTable::Freeze(VGpu& vgpu, bool frozen, Nanos now) {
+  Gpu(vgpu).Freezes().SetByOperator(vgpu, frozen, now);
   on_change_();
 }
 
-Result<void> VGpuTable::Remove(VGpu& vgpu, bool force) {
+Result<void> VGpuTable::Remove(VGpu& vgpu, bool force, Nanos now) {
   if (!vgpu.processes.empty() && !force) {
     return Fail(EBUSY,
                 fmt::format("vGPU {} is in use by {} process{}", vgpu.spec.name, vgpu.processes.size(),
                             vgpu.processes.size() == 1 ? "" : "es"),
                 "end them first, or use force: they lose their GPU then");
   }
-  Unlist(vgpu);
+  Unlist(vgpu, now);
   return {};
 }
 
@@ -154,13 +155,35 @@ Result<VGpu*> VGpuTable::Get(std::string_view name) const {
   return Fail(ENOENT, fmt::format("there is no vGPU {}", name), "tessera vgpu ls lists them");
 }
 
+Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view names, uid_t uid) const {
+  std::vector<VGpu*> chosen;
+  for (auto part : std::views::split(names, ',')) {
+    auto vgpu = Get(std::string_view(part.begin(), part.end()));
+    if (!vgpu) return std::unexpected(vgpu.error());
+    if (!MayJoin((*vgpu)->spec, uid)) {
+      return Fail(EACCES, fmt::format("vGPU {} belongs to user {}", (*vgpu)->spec.name, (*vgpu)->spec.uid),
+                  "make one of your own, or let root make one for everybody");
+    }
+    const auto same_gpu = std::ranges::find(chosen, (*vgpu)->gpu, &VGpu::gpu);
+    if (same_gpu != chosen.end()) {
+      return Fail(EINVAL,
+                  fmt::format("vGPUs {} and {} are on the same GPU", (*same_gpu)->spec.name, (*vgpu)->spec.name),
+                  "name one for each GPU");
+    }
+    chosen.push_back(*vgpu);
+  }
+  if (chosen.empty())
+    return Fail(EINVAL, "no vGPU is named", "set TESSERA_VGPU, or start the program with tessera run");
+  return chosen;
+}
+
 std::vector<VGpu*> VGpuTable::All() const {
   std::vector<VGpu*> all;
   for (const auto& [name, vgpu] : by_name_) all.push_back(vgpu);
   return all;
 }
 
-void VGpuTable::Left(VgpuId id) {
+void VGpuTable::Left(VgpuId id, Nanos now) {
   VGpu* vgpu = Find(id);
   if (!vgpu) return;
   --vgpu->sessions;
@@ -168,7 +191,7 @@ void VGpuTable::Left(VgpuId id) {
   if (vgpu->removed) {
     Destroy(*vgpu);
   } else if (vgpu->spec.ephemeral && !vgpu->owner.fd) {
-    Unlist(*vgpu);
+    Unlist(*vgpu, now);
   }
 }
 
@@ -209,28 +232,28 @@ Result<void> VGpuTable::WatchOwner(VGpu& vgpu) {
   vgpu.owner.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, vgpu.spec.owner_pid, 0)));
   if (!vgpu.owner.fd) return FailErrno(fmt::format("cannot watch the owner, process {}", vgpu.spec.owner_pid));
   // Through Post, because a watch cannot end inside its own callback.
-  auto watch =
-      loop_.WatchReadable(vgpu.owner.fd.Get(), [this, id = vgpu.id] { loop_.Post([this, id] { OwnerDied(id); }); });
+  auto watch = loop_.WatchReadable(vgpu.owner.fd.Get(),
+                                   [this, id = vgpu.id] { loop_.Post([this, id] { OwnerDied(id, MonotonicNow()); }); });
   if (!watch) return std::unexpected(watch.error());
   vgpu.owner.watch = std::move(*watch);
   return {};
 }
 
-void VGpuTable::OwnerDied(VgpuId id) {
+void VGpuTable::OwnerDied(VgpuId id, Nanos now) {
   VGpu* vgpu = Find(id);
   if (!vgpu) return;
   vgpu->owner.watch = {};
   vgpu->owner.fd.Reset();
-  if (vgpu->sessions == 0 && !vgpu->removed) Unlist(*vgpu);
+  if (vgpu->sessions == 0 && !vgpu->removed) Unlist(*vgpu, now);
 }
 
 // Its name is free from now on; what is left of it goes with its last program.
-void VGpuTable::Unlist(VGpu& vgpu) {
+void VGpuTable::Unlist(VGpu& vgpu, Nanos now) {
   events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name});
   by_name_.erase(vgpu.spec.name);
-  if (on_unlist_) on_unlist_(vgpu);
+  if (on_unlist_) on_unlist_(vgpu, now);
   vgpu.removed = true;
-  Gpu(vgpu).Remove(vgpu);
+  Gpu(vgpu).Remove(vgpu, now);
   if (vgpu.sessions == 0) Destroy(vgpu);
   on_change_();
 }

@@ -21,7 +21,7 @@ class VGpuTableTest : public testing::Test {
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [this] { ++changes_; });
   }
-  Result<VGpu*> Make(const VGpuRequest& request) { return table_->Create(request, 1000); }
+  Result<VGpu*> Make(const VGpuRequest& request) { return table_->Create(request, 1000, 0); }
   Error Refused(const VGpuRequest& request) {
     auto made = Make(request);
     EXPECT_FALSE(made);
@@ -104,13 +104,13 @@ TEST_F(VGpuTableTest, ARefusedChangeChangesNothing) {
   VGpu* a = *Make({.name = "a", .gpu = "0", .memory_limit = "2G", .compute_request = "30"});
   ASSERT_TRUE(Make({.name = "b", .gpu = "0", .compute_request = "60"}));
   const int changes = changes_;
-  EXPECT_FALSE(table_->Change(*a, {.memory_limit = "3G", .compute_request = "50"}));
+  EXPECT_FALSE(table_->Change(*a, {.memory_limit = "3G", .compute_request = "50"}, 0));
   EXPECT_EQ(a->spec.memory.limit, 2 * kGiB);
   EXPECT_EQ(a->spec.compute.request_pct, 30);
   EXPECT_EQ(gpus_[0]->Memory().Ledger().Max(a->id), 2 * kGiB);
-  EXPECT_EQ(table_->Change(*a, {.gpu = "1"}).error().code, EINVAL);
+  EXPECT_EQ(table_->Change(*a, {.gpu = "1"}, 0).error().code, EINVAL);
   EXPECT_EQ(changes_, changes);
-  ASSERT_TRUE(table_->Change(*a, {.memory_limit = "max", .compute_request = "40"}));
+  ASSERT_TRUE(table_->Change(*a, {.memory_limit = "max", .compute_request = "40"}, 0));
   EXPECT_FALSE(a->spec.memory.limit);
   EXPECT_EQ(changes_, changes + 1);
 }

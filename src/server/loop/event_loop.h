@@ -41,6 +41,7 @@ class EventLoop {
     Timer(EventLoop& loop, std::function<void()> callback);
     Timer(const Timer&) = delete;
     void Arm(Nanos at);
+    void ArmIn(Nanos delay) { Arm(MonotonicNow() + delay); }
 
    private:
     static int OnTime(sd_event_source*, std::uint64_t, void* self);
@@ -64,9 +65,9 @@ class EventLoop {
   Result<void> Run();
   void Stop();
 
-  // Does not sleep until then: an event that must be acted on within microseconds may come, and waking up takes longer
+  // Does not sleep for so long: an event that must be acted on within microseconds may come, and waking up takes longer
   // on many machines (docs/hardware-log.md). Costs a core while it lasts.
-  void SpinUntil(Nanos until) { spin_until_ = std::max(spin_until_, until); }
+  void SpinFor(Nanos time) { spin_until_ = std::max(spin_until_, MonotonicNow() + time); }
 
   // Any thread. Runs `task` on the loop's thread; false when the loop has ended.
   bool Post(std::function<void()> task);

@@ -58,8 +58,8 @@ void MemoryServer::Leave(MemoryUse& use) {
   Publish(use.vgpu);
 }
 
-std::uint64_t MemoryServer::Reserve(MemoryUse& use, std::uint64_t bytes) {
-  if (!Charge(use.vgpu, bytes)) return 0;
+std::uint64_t MemoryServer::Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now) {
+  if (!Charge(use.vgpu, bytes, now)) return 0;
   use.reserved += bytes;
   if (const std::uint64_t credit = CreditFor(ledger_.Available(use.vgpu));
       bytes <= credit && ledger_.Charge(use.vgpu, credit)) {
@@ -80,9 +80,9 @@ void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
   Publish(use.vgpu);
 }
 
-std::uint64_t MemoryServer::AddContext(MemoryUse& use) {
+std::uint64_t MemoryServer::AddContext(MemoryUse& use, Nanos now) {
   const std::uint64_t price = context_bytes_;
-  if (!Charge(use.vgpu, price)) return 0;
+  if (!Charge(use.vgpu, price, now)) return 0;
   ++use.contexts;
   use.context_bytes += price;
   Grown(use);
@@ -99,7 +99,7 @@ void MemoryServer::DropContext(MemoryUse& use) {
   Publish(use.vgpu);
 }
 
-bool MemoryServer::Hold(MemoryUse& use, std::uint64_t bytes) {
+bool MemoryServer::Count(MemoryUse& use, std::uint64_t bytes) {
   for (bool collected = false;; collected = true) {
     const std::uint64_t other = Beyond(use, bytes);
     if (other <= use.other || ledger_.Charge(use.vgpu, other - use.other)) break;
@@ -109,14 +109,14 @@ bool MemoryServer::Hold(MemoryUse& use, std::uint64_t bytes) {
     }
     TakeBackCredits(ledger_.HasPromise(use.vgpu) ? std::optional(use.vgpu) : std::nullopt);
   }
-  Count(use, bytes);
+  SetCounted(use, bytes);
   return true;
 }
 
-void MemoryServer::HoldAnyway(MemoryUse& use, std::uint64_t bytes) {
+void MemoryServer::CountAnyway(MemoryUse& use, std::uint64_t bytes) {
   if (const std::uint64_t other = Beyond(use, bytes); other > use.other)
     ledger_.ChargeAnyway(use.vgpu, other - use.other);
-  Count(use, bytes);
+  SetCounted(use, bytes);
 }
 
 // What is counted of it beyond what it is charged for by itself.
@@ -126,7 +126,7 @@ std::uint64_t MemoryServer::Beyond(const MemoryUse& use, std::uint64_t counted) 
 }
 
 // What is more is charged already.
-void MemoryServer::Count(MemoryUse& use, std::uint64_t bytes) {
+void MemoryServer::SetCounted(MemoryUse& use, std::uint64_t bytes) {
   const std::uint64_t other = Beyond(use, bytes);
   if (other < use.other) ledger_.GiveBack(use.vgpu, use.other - other);
   use.other = other;
@@ -183,11 +183,11 @@ MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {
 }
 
 // Exact: nobody is refused while a message that frees memory waits unread or credit lies unused.
-bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes) {
+bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes, Nanos now) {
   if (ledger_.Charge(id, bytes)) return true;
   if (bytes <= ledger_.Max(id)) {
     const auto only = ledger_.HasPromise(id) ? std::optional(id) : std::nullopt;
-    ReadWhatWaits(only);
+    ReadWhatWaits(only, now);
     TakeBackCredits(only);
     if (ledger_.Charge(id, bytes)) return true;
   }
@@ -195,15 +195,15 @@ bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes) {
   return false;
 }
 
-void MemoryServer::Collect(VgpuId id, std::uint64_t bytes) {
+void MemoryServer::Collect(VgpuId id, std::uint64_t bytes, Nanos now) {
   if (bytes > ledger_.Available(id) && bytes <= ledger_.Max(id))
-    ReadWhatWaits(ledger_.HasPromise(id) ? std::optional(id) : std::nullopt);
+    ReadWhatWaits(ledger_.HasPromise(id) ? std::optional(id) : std::nullopt, now);
 }
 
-void MemoryServer::ReadWhatWaits(std::optional<VgpuId> only) {
+void MemoryServer::ReadWhatWaits(std::optional<VgpuId> only, Nanos now) {
   if (!read_pending_ || collecting_) return;
   collecting_ = true;
-  read_pending_(only);
+  read_pending_(only, now);
   collecting_ = false;
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/model/ledger.h"
 #include "server/model/memory_use.h"
 
@@ -21,7 +22,7 @@ class MemoryServer {
 
   // Reads the messages that wait on the sockets of the processes of this vGPU, or of all with nullopt. They may free
   // memory; called before somebody is refused.
-  using ReadPending = std::function<void(std::optional<VgpuId>)>;
+  using ReadPending = std::function<void(std::optional<VgpuId>, Nanos now)>;
 
   // `context_bytes` is what a context is charged until a measurement says that it is more.
   MemoryServer(class Ledger ledger, std::uint64_t context_bytes);
@@ -37,19 +38,19 @@ class MemoryServer {
   void Leave(MemoryUse& use);
 
   // What a process asks. Returns what was charged: what was asked for, or 0.
-  std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes);
+  std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now);
   void Return(MemoryUse& use, std::uint64_t bytes);
-  std::uint64_t AddContext(MemoryUse& use);
+  std::uint64_t AddContext(MemoryUse& use, Nanos now);
   void DropContext(MemoryUse& use);
 
-  // Before Hold: where the vGPU has no room for `bytes` more, reads what its programs have said of memory that they
+  // Before Count: where the vGPU has no room for `bytes` more, reads what its programs have said of memory that they
   // free. That may end any of them.
-  void Collect(VgpuId id, std::uint64_t bytes);
+  void Collect(VgpuId id, std::uint64_t bytes, Nanos now);
   // The kernel gate counts `bytes` of the process in all: what that is more than it is charged for is charged now.
   // False if it may not have that; then nothing changes.
-  bool Hold(MemoryUse& use, std::uint64_t bytes);
+  bool Count(MemoryUse& use, std::uint64_t bytes);
   // The same of what it has already, room or not.
-  void HoldAnyway(MemoryUse& use, std::uint64_t bytes);
+  void CountAnyway(MemoryUse& use, std::uint64_t bytes);
 
   // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
   // that the process uses. More than it can have been charged is charged now.
@@ -74,11 +75,11 @@ class MemoryServer {
     std::uint64_t peak = 0;
     std::uint64_t oom_events = 0;
   };
-  bool Charge(VgpuId id, std::uint64_t bytes);
+  bool Charge(VgpuId id, std::uint64_t bytes, Nanos now);
   static std::uint64_t Beyond(const MemoryUse& use, std::uint64_t counted);
-  void Count(MemoryUse& use, std::uint64_t bytes);
+  void SetCounted(MemoryUse& use, std::uint64_t bytes);
   void KeepCounted(MemoryUse& use);
-  void ReadWhatWaits(std::optional<VgpuId> only);
+  void ReadWhatWaits(std::optional<VgpuId> only, Nanos now);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);
   void Publish(VgpuId id);

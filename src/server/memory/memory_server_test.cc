@@ -33,10 +33,10 @@ class MemoryServerTest : public testing::Test {
 };
 
 TEST_F(MemoryServerTest, TheLimitIsExactForSeveralProcesses) {
-  EXPECT_EQ(memory_.Reserve(a_.use, 600 * kMiB), 600 * kMiB);
-  EXPECT_EQ(memory_.Reserve(b_.use, 425 * kMiB), 0u);
-  EXPECT_EQ(memory_.Reserve(b_.use, 424 * kMiB), 424 * kMiB);
-  EXPECT_EQ(memory_.Reserve(a_.use, 1), 0u);
+  EXPECT_EQ(memory_.Reserve(a_.use, 600 * kMiB, 0), 600 * kMiB);
+  EXPECT_EQ(memory_.Reserve(b_.use, 425 * kMiB, 0), 0u);
+  EXPECT_EQ(memory_.Reserve(b_.use, 424 * kMiB, 0), 424 * kMiB);
+  EXPECT_EQ(memory_.Reserve(a_.use, 1, 0), 0u);
   const auto figures = memory_.FiguresOf(1);
   EXPECT_EQ(figures.current, kGiB);
   EXPECT_EQ(figures.peak, kGiB);
@@ -45,7 +45,7 @@ TEST_F(MemoryServerTest, TheLimitIsExactForSeveralProcesses) {
 }
 
 TEST_F(MemoryServerTest, ASmallReservationComesWithCreditThatIsNotInUse) {
-  EXPECT_EQ(memory_.Reserve(c_.use, kMiB), kMiB);
+  EXPECT_EQ(memory_.Reserve(c_.use, kMiB, 0), kMiB);
   EXPECT_EQ(c_.page->memory_credit.load(), static_cast<std::int64_t>(16 * kMiB));
   EXPECT_EQ(c_.use.Current(), kMiB);
   EXPECT_EQ(c_.use.Charged(), 17 * kMiB);
@@ -54,17 +54,17 @@ TEST_F(MemoryServerTest, ASmallReservationComesWithCreditThatIsNotInUse) {
 }
 
 TEST_F(MemoryServerTest, NoCreditNearTheLimit) {
-  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 20 * kMiB), kGiB - 20 * kMiB);
-  EXPECT_EQ(memory_.Reserve(a_.use, kMiB), kMiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 20 * kMiB, 0), kGiB - 20 * kMiB);
+  EXPECT_EQ(memory_.Reserve(a_.use, kMiB, 0), kMiB);
   EXPECT_EQ(a_.page->memory_credit.load(), 0);
   EXPECT_EQ(a_.page->memory_credit_keep.load(), 0u);
 }
 
 TEST_F(MemoryServerTest, CreditIsTakenBackBeforeASiblingIsRefused) {
-  ASSERT_EQ(memory_.Reserve(a_.use, kMiB), kMiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, kMiB, 0), kMiB);
   const std::int64_t credit = a_.page->memory_credit.load();
   ASSERT_GT(credit, 0);
-  EXPECT_EQ(memory_.Reserve(b_.use, kGiB - kMiB), kGiB - kMiB);
+  EXPECT_EQ(memory_.Reserve(b_.use, kGiB - kMiB, 0), kGiB - kMiB);
   EXPECT_EQ(a_.page->memory_credit.load(), 0);
   EXPECT_EQ(memory_.FiguresOf(1).current, kGiB);
 }
@@ -73,38 +73,38 @@ TEST_F(MemoryServerTest, AnUnpromisedVGpuGetsTheCreditOfOthers) {
   ASSERT_TRUE(memory_.Open(3, {}));
   Member d;
   Join(3, d);
-  ASSERT_EQ(memory_.Reserve(d.use, kMiB), kMiB);
-  EXPECT_EQ(memory_.Reserve(c_.use, 9 * kGiB - kMiB), 9 * kGiB - kMiB);
+  ASSERT_EQ(memory_.Reserve(d.use, kMiB, 0), kMiB);
+  EXPECT_EQ(memory_.Reserve(c_.use, 9 * kGiB - kMiB, 0), 9 * kGiB - kMiB);
   EXPECT_EQ(d.page->memory_credit.load(), 0);
   memory_.Leave(d.use);
 }
 
 TEST_F(MemoryServerTest, MessagesThatWaitAreReadBeforeARefusal) {
-  ASSERT_EQ(memory_.Reserve(a_.use, kGiB), kGiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB, 0), kGiB);
   std::optional<VgpuId> asked;
-  memory_.OnShortage([&](std::optional<VgpuId> vgpu) {
+  memory_.OnShortage([&](std::optional<VgpuId> vgpu, Nanos) {
     asked = vgpu;
     memory_.Return(a_.use, 100 * kMiB);
-    EXPECT_EQ(memory_.Reserve(a_.use, kGiB), 0u);  // a shortage in there does not come here again
+    EXPECT_EQ(memory_.Reserve(a_.use, kGiB, 0), 0u);  // a shortage in there does not come here again
   });
-  EXPECT_EQ(memory_.Reserve(b_.use, 100 * kMiB), 100 * kMiB);
+  EXPECT_EQ(memory_.Reserve(b_.use, 100 * kMiB, 0), 100 * kMiB);
   EXPECT_EQ(asked, VgpuId{1});
 }
 
 TEST_F(MemoryServerTest, NonsenseInTheCreditIsClipped) {
-  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB, 0), 100 * kMiB);
   a_.page->memory_credit.store(INT64_MAX);
   EXPECT_EQ(a_.use.Current(), 0u);
-  EXPECT_EQ(memory_.Reserve(b_.use, kGiB), kGiB);  // takes it back: a hurts its own vGPU only
+  EXPECT_EQ(memory_.Reserve(b_.use, kGiB, 0), kGiB);  // takes it back: a hurts its own vGPU only
   EXPECT_EQ(memory_.Ledger().Held(1), kGiB);
   a_.page->memory_credit.store(INT64_MIN);
   EXPECT_EQ(a_.use.Current(), 0u);
-  EXPECT_EQ(memory_.Reserve(b_.use, 1), 0u);
+  EXPECT_EQ(memory_.Reserve(b_.use, 1, 0), 0u);
   EXPECT_EQ(memory_.Ledger().Held(1), kGiB);
 }
 
 TEST_F(MemoryServerTest, ReturnOfMoreThanWasReservedGivesWhatWas) {
-  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB, 0), 100 * kMiB);
   memory_.Return(a_.use, UINT64_MAX);
   EXPECT_EQ(a_.use.reserved, 0u);
   EXPECT_EQ(memory_.Ledger().Held(1), 0u);
@@ -112,15 +112,15 @@ TEST_F(MemoryServerTest, ReturnOfMoreThanWasReservedGivesWhatWas) {
 
 // It took its memory through the kernel gate, and its shim says that it gave it back.
 TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
-  ASSERT_EQ(memory_.Reserve(a_.use, 900 * kMiB), 900 * kMiB);
-  ASSERT_TRUE(memory_.Hold(a_.use, 900 * kMiB));
+  ASSERT_EQ(memory_.Reserve(a_.use, 900 * kMiB, 0), 900 * kMiB);
+  ASSERT_TRUE(memory_.Count(a_.use, 900 * kMiB));
   EXPECT_EQ(a_.use.other, 0u);
   memory_.Return(a_.use, 900 * kMiB);
   EXPECT_EQ(memory_.Ledger().Held(1), 900 * kMiB);
-  EXPECT_FALSE(memory_.Hold(a_.use, 900 * kMiB + kGiB));
-  ASSERT_TRUE(memory_.Hold(a_.use, 100 * kMiB));
+  EXPECT_FALSE(memory_.Count(a_.use, 900 * kMiB + kGiB));
+  ASSERT_TRUE(memory_.Count(a_.use, 100 * kMiB));
   EXPECT_EQ(memory_.Ledger().Held(1), 100 * kMiB);
-  memory_.HoldAnyway(a_.use, 2 * kGiB);
+  memory_.CountAnyway(a_.use, 2 * kGiB);
   EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB);
 }
 
@@ -137,20 +137,20 @@ TEST(MemoryServerWithSwap, WhoComesBackIsChargedForWhatItHasInHostMemory) {
 }
 
 TEST_F(MemoryServerTest, ContextsCostUntilTheyAreDropped) {
-  EXPECT_EQ(memory_.AddContext(a_.use), kContext);
-  EXPECT_EQ(memory_.AddContext(a_.use), kContext);
+  EXPECT_EQ(memory_.AddContext(a_.use, 0), kContext);
+  EXPECT_EQ(memory_.AddContext(a_.use, 0), kContext);
   EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kContext);
   memory_.DropContext(a_.use);
   memory_.DropContext(a_.use);
   memory_.DropContext(a_.use);  // one too many
   EXPECT_EQ(memory_.FiguresOf(1).current, 0u);
-  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 50 * kMiB), kGiB - 50 * kMiB);
-  EXPECT_EQ(memory_.AddContext(a_.use), 0u);
+  ASSERT_EQ(memory_.Reserve(a_.use, kGiB - 50 * kMiB, 0), kGiB - 50 * kMiB);
+  EXPECT_EQ(memory_.AddContext(a_.use, 0), 0u);
 }
 
 TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
-  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
-  ASSERT_EQ(memory_.Reserve(a_.use, 200 * kMiB), 200 * kMiB);
+  ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
+  ASSERT_EQ(memory_.Reserve(a_.use, 200 * kMiB, 0), 200 * kMiB);
   MemoryServer::BeginMeasurement(a_.use);
   memory_.Reconcile(a_.use, 450 * kMiB);
   EXPECT_EQ(a_.use.other, 150 * kMiB);
@@ -161,8 +161,8 @@ TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
 }
 
 TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
-  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
-  ASSERT_EQ(memory_.Reserve(a_.use, 500 * kMiB), 500 * kMiB);
+  ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
+  ASSERT_EQ(memory_.Reserve(a_.use, 500 * kMiB, 0), 500 * kMiB);
   MemoryServer::BeginMeasurement(a_.use);
   memory_.Return(a_.use, 500 * kMiB);
   memory_.Reconcile(a_.use, 600 * kMiB);
@@ -170,7 +170,7 @@ TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
 }
 
 TEST_F(MemoryServerTest, AProcessWithNothingButAContextShowsItsPrice) {
-  ASSERT_EQ(memory_.AddContext(a_.use), kContext);
+  ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
   MemoryServer::BeginMeasurement(a_.use);
   memory_.Reconcile(a_.use, 60 * kMiB);  // perhaps still growing
   EXPECT_EQ(memory_.ContextBytes(), kContext);
@@ -194,7 +194,7 @@ TEST_F(MemoryServerTest, WhatAProcessHeldAtAReconnectIsAccepted) {
 }
 
 TEST_F(MemoryServerTest, PagesShowTheView) {
-  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB), 100 * kMiB);
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB, 0), 100 * kMiB);
   EXPECT_EQ(b_.page->memory_max.load(), kGiB);
   EXPECT_EQ(b_.page->memory_available.load(), kGiB - 100 * kMiB);
   EXPECT_EQ(c_.page->memory_max.load(), 9 * kGiB);

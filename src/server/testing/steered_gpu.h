@@ -26,13 +26,13 @@ class SteeredGpuTest : public testing::Test {
   };
 
   void SetUp() override {
-    channels_.OnChange([this](pid_t pid) { gpu_.ChannelsChanged(pid); });
+    channels_.OnChange([this](pid_t pid, Nanos now) { gpu_.Time().ChannelsChanged(pid, now); });
     Make(high_, 1, 2);
     Make(low_, 2, 12);
   }
   void TearDown() override {
     for (auto& member : members_) {
-      gpu_.Leave(member->process);
+      gpu_.Leave(member->process, Now());
       channels_.Forget(member->process.pid);
     }
   }
@@ -40,13 +40,13 @@ class SteeredGpuTest : public testing::Test {
   void Make(VGpu& vgpu, VgpuId id, std::uint32_t priority) {
     vgpu.id = id;
     vgpu.spec.compute.priority = priority;
-    ASSERT_TRUE(gpu_.Add(vgpu));
+    ASSERT_TRUE(gpu_.Add(vgpu, Now()));
   }
 
   Member& Join(VGpu& vgpu) {
     const auto pid = static_cast<pid_t>(500'000'000 + members_.size());  // beyond any that exists
     members_.push_back(std::make_unique<Member>(pid, vgpu));
-    gpu_.Join(vgpu, members_.back()->process, 0, 1);
+    gpu_.Join(vgpu, members_.back()->process, 0, 1, Now());
     return *members_.back();
   }
 
@@ -55,7 +55,7 @@ class SteeredGpuTest : public testing::Test {
     Member& member = Join(vgpu);
     member.process.who.guest = member.process.gate.ungated = true;
     MakeContext(member, ChannelServer::Source::kGuard);
-    gpu_.Wants(member.process, false);
+    gpu_.Time().Wants(member.process, false, Now());
     return member;
   }
 
@@ -66,7 +66,7 @@ class SteeredGpuTest : public testing::Test {
     const std::uint32_t client = ClientOf(member);
     const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
       channels_.Observe(member.process.pid,
-                        {channel::ObjectEvent::Kind::kAlloc, 5, client, parent, object, cls, detail}, source);
+                        {channel::ObjectEvent::Kind::kAlloc, 5, client, parent, object, cls, detail}, source, Now());
     };
     made(0, client, channel::abi::kRootClient, 0);
     made(client, 2, channel::abi::kDevice, 0);
@@ -84,14 +84,16 @@ class SteeredGpuTest : public testing::Test {
     return member;
   }
   // As a program does: where the gate is free it says so, else it asks.
-  void Works(Member& member) { gpu_.Wants(member.process, member.Order() != wire::GateOrder::kFree); }
-  void Rests(Member& member) { gpu_.Idle(member.process, MonotonicNow()); }
+  void Works(Member& member) { gpu_.Time().Wants(member.process, member.Order() != wire::GateOrder::kFree, Now()); }
+  void Rests(Member& member) { gpu_.Time().Idle(member.process, now_, Now()); }
 
+  // The test's own time: a microsecond later at each event.
+  Nanos Now() { return now_ += kMicrosecond; }
+  void Pass(Nanos time) { gpu_.Time().AdvanceTo(now_ += time); }
   // Lets time pass until `holds`; false if that takes more than five seconds.
   template <typename Condition>
   bool Becomes(Condition holds) {
-    const Nanos end = MonotonicNow() + 5 * kSecond;
-    while (!holds() && MonotonicNow() < end) gpu_.AdvanceTo(MonotonicNow());
+    for (const Nanos end = now_ + 5 * kSecond; !holds() && now_ < end;) Pass(kMillisecond);
     return holds();
   }
   bool HasSlice(const Member& member, Nanos slice) {
@@ -100,9 +102,16 @@ class SteeredGpuTest : public testing::Test {
 
   // The device says, once, what each process has.
   void Measure(std::unordered_map<pid_t, std::uint64_t> by_process) {
-    gpu_.BeginMeasurement();
-    gpu_.Reconcile({.by_process = std::move(by_process)});
+    gpu_.Measurement().Begin();
+    Reconcile({.by_process = std::move(by_process)});
   }
+  void Reconcile(const DeviceUse& measured) { gpu_.Measurement().Reconcile(measured, Now()); }
+
+  template <typename Subject>
+  void Freeze(Subject& subject, bool frozen) {
+    gpu_.Freezes().SetByOperator(subject, frozen, Now());
+  }
+  bool Steers() { return gpu_.Time().FreezesChannels(); }
 
   bool Frozen(const Member& member, std::uint32_t channel = 10) const {
     return control_->frozen.contains({ClientOf(member), channel});
@@ -115,6 +124,7 @@ class SteeredGpuTest : public testing::Test {
   ChannelServer channels_{std::move(owned_control_), "", nullptr};
   GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
   VGpu high_, low_;
+  Nanos now_ = MonotonicNow();
   std::vector<std::unique_ptr<Member>> members_;
 };
 

@@ -49,14 +49,13 @@ SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& c
 
 SteeringServer::~SteeringServer() = default;
 
-Result<void> SteeringServer::Add(Id vgpu, const sched::Shares& shares, Nanos now) {
-  if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
-  turns_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares)});
-  Execute(now);
-  return {};
-}
-
-Result<void> SteeringServer::Update(Id vgpu, const sched::Shares& shares, Nanos now) {
+Result<void> SteeringServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
+  if (!turns_.contains(vgpu)) {
+    if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
+    turns_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares)});
+    Execute(now);
+    return {};
+  }
   auto updated = steering_.Update(vgpu, shares, now);
   if (updated) turns_.at(vgpu)->quota = QuotaOf(shares);
   slices_due_ = true;
@@ -103,7 +102,7 @@ void SteeringServer::Leave(GateRecord& gate, Nanos now) {
 }
 
 void SteeringServer::Abandon(Nanos) {
-  sealed_ = true;
+  Seal();
   std::vector<pid_t> frozen;
   for (const auto& [id, turn] : turns_) {
     for (GateRecord* gate : turn->gates) {
@@ -138,7 +137,7 @@ void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
     Runs(gate, turn, now);
-    if (turn.stopped && !sealed_) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+    if (turn.stopped && !Sealed()) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
   } else if (turn.stopped) {
     gate.Wants(now);
   } else {
@@ -218,7 +217,7 @@ Nanos SteeringServer::NextDeadline() const {
 
 // Those of one kind together, because several processes cost one call.
 void SteeringServer::Execute(Nanos now) {
-  if (sealed_) return;
+  if (Sealed()) return;
   std::vector<SteeringState*> stop, go;
   for (const sched::Order& order : steering_.TakeOrders()) {
     const auto found = turns_.find(order.vgpu);
@@ -321,26 +320,15 @@ void SteeringServer::ApplySlices(Nanos now) {
   }
 }
 
-Standing SteeringServer::StandingOf(Id vgpu) const {
+TimeServer::State SteeringServer::StateOf(Id vgpu) const {
   const auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return Standing::kIdle;
+  if (found == turns_.end()) return {};
   const SteeringState& turn = *found->second;
-  if (!turn.active) return Standing::kIdle;
-  return turn.stopped ? Standing::kWaiting : Standing::kRunning;
-}
-
-std::optional<TimeServer::Id> SteeringServer::Holder() const {
-  std::optional<Id> holder;
-  for (const auto& [id, turn] : turns_) {
-    if (!turn->active || turn->stopped) continue;
-    if (holder) return {};
-    holder = id;
-  }
-  return holder;
-}
-
-bool SteeringServer::AnyRunning() const {
-  return std::ranges::any_of(turns_, [](const auto& entry) { return entry.second->active && !entry.second->stopped; });
+  State state{.slice = steering_.SliceOf(vgpu)};
+  if (turn.active) state.standing = turn.stopped ? Standing::kWaiting : Standing::kRunning;
+  if (state.standing == Standing::kWaiting)
+    state.why = steering_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kClass;
+  return state;
 }
 
 }  // namespace tessera::server

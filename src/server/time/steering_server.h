@@ -2,7 +2,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "sched/steering/steering.h"
@@ -22,8 +21,7 @@ class SteeringServer : public TimeServer {
   SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels);
   ~SteeringServer() override;
 
-  Result<void> Add(Id vgpu, const sched::Shares& shares, Nanos now) override;
-  Result<void> Update(Id vgpu, const sched::Shares& shares, Nanos now) override;
+  Result<void> Set(Id vgpu, const sched::Shares& shares, Nanos now) override;
   void Remove(Id vgpu, Nanos now) override;
 
   void Join(Id vgpu, GateRecord& gate, Nanos now) override;
@@ -38,18 +36,11 @@ class SteeringServer : public TimeServer {
   void ChannelsChanged(GateRecord& gate, Nanos now) override;
 
   void Advance(Nanos now) override;
-  void Seal() override { sealed_ = true; }
   Nanos NextDeadline() const override;
-
-  Standing StandingOf(Id vgpu) const override;
-  WaitReason WhyWaiting(Id vgpu) const override {
-    return steering_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kClass;
-  }
-  Nanos SliceOf(Id vgpu) const override { return steering_.SliceOf(vgpu); }
-  sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
-  std::optional<Id> Holder() const override;
-  bool AnyRunning() const override;
   bool Urgent() const override { return steering_.Urgent(); }
+
+  State StateOf(Id vgpu) const override;
+  sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
 
  private:
   void Execute(Nanos now);
@@ -68,7 +59,6 @@ class SteeringServer : public TimeServer {
   sched::Steering steering_;
   ChannelServer& channels_;
   std::map<Id, std::unique_ptr<SteeringState>> turns_;
-  bool sealed_ = false;
   bool slices_due_ = false;
   bool slices_fail_ = false;  // said once
   Nanos slices_at_ = 0;       // no sooner

@@ -27,14 +27,14 @@ using State = GateRecord::State;
 using SteeringServerTest = SteeredGpuTest;
 
 TEST_F(SteeringServerTest, SteersOnceTheChannelsAreKnown) {
-  gpu_.ChooseControl();
-  EXPECT_TRUE(gpu_.Steers());  // nobody is there whose channels could be unknown
+  gpu_.Time().Choose(Now());
+  EXPECT_TRUE(Steers());  // nobody is there whose channels could be unknown
   Member& member = Join(low_);
   Works(member);
-  EXPECT_FALSE(gpu_.Steers());
-  EXPECT_THAT(gpu_.WhyGate(), testing::HasSubstr("not known"));
+  EXPECT_FALSE(Steers());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("not known"));
   MakeContext(member);
-  EXPECT_TRUE(gpu_.Steers());
+  EXPECT_TRUE(Steers());
   EXPECT_EQ(member.Order(), wire::GateOrder::kFree);
 }
 
@@ -96,7 +96,7 @@ TEST_F(SteeringServerTest, WorkThatPassedAGateWhichWasJustClosedIsFrozen) {
   MakeContext(low);
   Running(high_);
   EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
-  gpu_.Wants(low.process, false);
+  gpu_.Time().Wants(low.process, false, Now());
   EXPECT_TRUE(Frozen(low));
 }
 
@@ -104,11 +104,11 @@ TEST_F(SteeringServerTest, WorkThatPassedAGateWhichWasJustClosedIsFrozen) {
 TEST_F(SteeringServerTest, WhoRanByTokenRunsOnWhenChannelsTakeOver) {
   channels_.BeginTest();
   Member& low = Running(low_);
-  ASSERT_FALSE(gpu_.Steers());
+  ASSERT_FALSE(Steers());
   ASSERT_EQ(low.process.gate.state, State::kRunning);
   channels_.SetAvailable("");
-  gpu_.ChooseControl();
-  ASSERT_TRUE(gpu_.Steers());
+  gpu_.Time().Choose(Now());
+  ASSERT_TRUE(Steers());
   EXPECT_EQ(low.process.gate.state, State::kRunning);
   Running(high_);
   EXPECT_TRUE(Frozen(low));
@@ -119,7 +119,7 @@ TEST_F(SteeringServerTest, WhoWasFrozenIsThawedWhenGatesTakeOver) {
   Running(high_);
   ASSERT_TRUE(Frozen(low));
   Works(Join(high_));  // one whose channels nobody knows
-  EXPECT_FALSE(gpu_.Steers());
+  EXPECT_FALSE(Steers());
   EXPECT_FALSE(Frozen(low));
   EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
   EXPECT_EQ(low.process.gate.state, State::kDraining);  // what was frozen runs
@@ -128,28 +128,28 @@ TEST_F(SteeringServerTest, WhoWasFrozenIsThawedWhenGatesTakeOver) {
 TEST_F(SteeringServerTest, EachReasonStandsForItself) {
   Member& low = Running(low_);
   Member& high = Running(high_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   EXPECT_TRUE(Frozen(low, 20));  // an operator stops its copies too
   Rests(high);
   EXPECT_TRUE(Frozen(low));
-  gpu_.Freeze(low.process, false);
+  Freeze(low.process, false);
   EXPECT_FALSE(Frozen(low));
   EXPECT_FALSE(Frozen(low, 20));
 }
 
 TEST_F(SteeringServerTest, AnOperatorsThawDoesNotUndoThePolicy) {
   Member& low = Running(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   Running(high_);
-  gpu_.Freeze(low.process, false);
+  Freeze(low.process, false);
   EXPECT_TRUE(Frozen(low));
 }
 
 TEST_F(SteeringServerTest, NewChannelsOfAFrozenProcessAreFrozen) {
   Member& low = Running(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   const std::uint32_t client = ClientOf(low);
-  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim, Now());
   EXPECT_TRUE(Frozen(low, 12));
 }
 
@@ -157,31 +157,32 @@ TEST_F(SteeringServerTest, NewChannelsOfAFrozenProcessAreFrozen) {
 TEST_F(SteeringServerTest, NoChannelIsTakenOffTwice) {
   Member& low = Running(low_);
   Running(high_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   const std::uint32_t client = ClientOf(low);
-  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim, Now());
   MakeContext(low);  // as to a new daemon
   EXPECT_TRUE(Frozen(low, 12));
   EXPECT_FALSE(control_->twice);
-  gpu_.Freeze(low.process, false);
+  Freeze(low.process, false);
   EXPECT_TRUE(Frozen(low, 10));
   EXPECT_FALSE(Frozen(low, 20));  // the policy stops what computes only
 }
 
 TEST_F(SteeringServerTest, AHandleThatCameBackIsAnotherChannel) {
   Member& low = Running(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   const std::uint32_t client = ClientOf(low);
-  channels_.Observe(low.process.pid, {.kind = Kind::kFree, .fd = 5, .client = client, .object = 11}, Source::kShim);
+  channels_.Observe(low.process.pid, {.kind = Kind::kFree, .fd = 5, .client = client, .object = 11}, Source::kShim,
+                    Now());
   control_->frozen.erase({client, 11});
-  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 11, abi::kAnyChannel, 0}, Source::kShim);
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 11, abi::kAnyChannel, 0}, Source::kShim, Now());
   EXPECT_TRUE(Frozen(low, 11));
 }
 
 TEST_F(SteeringServerTest, WhatAnEarlierDaemonFrozeIsThawedOnce) {
   Member& low = Running(low_);
   const pid_t pid = low.process.pid;
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   const auto objects = channels_.Objects(pid);
   auto control = std::make_unique<FakeControl>();
   FakeControl& after = *control;
@@ -201,7 +202,7 @@ TEST_F(SteeringServerTest, ClaimsToAnothersChannelsAreNotBelieved) {
   Works(liar);
   Running(high_);
   EXPECT_THAT(control_->frozen, IsEmpty());
-  EXPECT_FALSE(gpu_.Steers());  // its time is shared by its gate
+  EXPECT_FALSE(Steers());  // its time is shared by its gate
 }
 
 TEST_F(SteeringServerTest, AFrozenOnesClaimsToAnothersChannelsAreNotBelievedEither) {
@@ -211,7 +212,8 @@ TEST_F(SteeringServerTest, AFrozenOnesClaimsToAnothersChannelsAreNotBelievedEith
   const std::uint32_t neighbour = 0xc1d0ffff;
   control_->foreign.insert(neighbour);
   const auto claim = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-    channels_.Observe(liar.process.pid, {Kind::kAlloc, 5, neighbour, parent, object, cls, detail}, Source::kShim);
+    channels_.Observe(liar.process.pid, {Kind::kAlloc, 5, neighbour, parent, object, cls, detail}, Source::kShim,
+                      Now());
   };
   claim(0, neighbour, abi::kRootClient, 0);
   claim(neighbour, 2, abi::kDevice, 0);
@@ -222,8 +224,8 @@ TEST_F(SteeringServerTest, AFrozenOnesClaimsToAnothersChannelsAreNotBelievedEith
 
 TEST_F(SteeringServerTest, WhatTheKernelGateTellsNoShimUndoes) {
   Member& guest = Guest(low_);
-  channels_.Observe(guest.process.pid, {Kind::kAlloc, 5, 0xc1d0ffff, 0, 0xc1d0ffff, abi::kRootClient, 0},
-                    Source::kShim);
+  channels_.Observe(guest.process.pid, {Kind::kAlloc, 5, 0xc1d0ffff, 0, 0xc1d0ffff, abi::kRootClient, 0}, Source::kShim,
+                    Now());
   control_->foreign.insert(0xc1d0ffff);
   Running(high_);
   EXPECT_TRUE(Frozen(guest));
@@ -247,10 +249,10 @@ TEST_F(SteeringServerTest, WhoIsLeftOfAVgpuHasItsWholeSlice) {
   EXPECT_TRUE(becomes(1));
   Works(two);
   EXPECT_TRUE(becomes(0.5));
-  gpu_.Leave(rival.process);
+  gpu_.Leave(rival.process, Now());
   channels_.Forget(rival.process.pid);
   members_.pop_back();
-  gpu_.Remove(other);
+  gpu_.Remove(other, Now());
   gpu_.Forget(other);
 }
 
@@ -271,7 +273,7 @@ TEST_F(SteeringServerTest, WhoComesWhileItsVgpuIsStoppedGetsItsPartWhenThatGoes)
   MakeContext(two);
   Works(two);
   ASSERT_EQ(two.process.gate.state, State::kWanting);
-  gpu_.AdvanceTo(MonotonicNow() + 150 * kMillisecond);  // what its context changed is applied
+  Pass(150 * kMillisecond);  // what its context changed is applied
   Rests(high);
   ASSERT_EQ(two.process.gate.state, State::kRunning);
   EXPECT_TRUE(HasSlice(one, 10 * kMillisecond));
@@ -286,61 +288,61 @@ TEST_F(SteeringServerTest, ProcessesOfAVgpuShareItsSlice) {
   Member& rival = Running(other);
   ASSERT_GT(control_->slices[rival.process.pid], 0);
   EXPECT_TRUE(HasSlice(one, control_->slices[rival.process.pid] / 2));
-  gpu_.Leave(rival.process);
+  gpu_.Leave(rival.process, Now());
   channels_.Forget(rival.process.pid);
   members_.pop_back();
-  gpu_.Remove(other);
+  gpu_.Remove(other, Now());
   gpu_.Forget(other);
 }
 
 TEST_F(SteeringServerTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
   Member& low = Running(low_);
   const Nanos before = MonotonicNow();
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   low.process.page->reached_ns = before;  // as it was submitted before, it may well have ended
-  gpu_.Reconcile({});
-  gpu_.Reconcile({});
-  EXPECT_TRUE(gpu_.Steers());
+  Reconcile({});
+  Reconcile({});
+  EXPECT_TRUE(Steers());
   low.process.page->reached_ns = MonotonicNow();
-  gpu_.Reconcile({});
-  EXPECT_TRUE(gpu_.Steers()) << "the news of new channels may be under way";
-  EXPECT_TRUE(gpu_.NeedsWatching());
-  gpu_.Reconcile({});
-  EXPECT_TRUE(gpu_.Steers()) << "some submissions need no channel";
+  Reconcile({});
+  EXPECT_TRUE(Steers()) << "the news of new channels may be under way";
+  EXPECT_TRUE(gpu_.Measurement().NeedsWatching());
+  Reconcile({});
+  EXPECT_TRUE(Steers()) << "some submissions need no channel";
   low.process.page->reached_ns = MonotonicNow();
-  gpu_.Reconcile({});
-  EXPECT_TRUE(gpu_.Steers());
+  Reconcile({});
+  EXPECT_TRUE(Steers());
   low.process.page->reached_ns = MonotonicNow();
-  gpu_.Reconcile({});
-  EXPECT_FALSE(gpu_.Steers());
-  EXPECT_THAT(gpu_.WhyGate(), testing::HasSubstr("went on while its channels were frozen"));
+  Reconcile({});
+  EXPECT_FALSE(Steers());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("went on while its channels were frozen"));
   EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
-  gpu_.Freeze(low.process, false);
+  Freeze(low.process, false);
   EXPECT_THAT(control_->frozen, IsEmpty());
-  EXPECT_FALSE(gpu_.Steers());
+  EXPECT_FALSE(Steers());
   channels_.Forget(low.process.pid);
-  gpu_.Leave(low.process);
+  gpu_.Leave(low.process, Now());
   members_.pop_back();
-  EXPECT_TRUE(gpu_.Steers());
+  EXPECT_TRUE(Steers());
 }
 
 TEST_F(SteeringServerTest, WorkThatEndedBeforeNewChannelsWereFrozenTooIsNoOffence) {
   Member& low = Running(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   low.process.page->reached_ns = MonotonicNow();
-  gpu_.Reconcile({});
+  Reconcile({});
   const std::uint32_t client = ClientOf(low);
   low.process.page->reached_ns = MonotonicNow();
-  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim);
-  gpu_.Reconcile({});
-  gpu_.Reconcile({});
-  EXPECT_TRUE(gpu_.Steers());
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, abi::kAnyChannel, 0}, Source::kShim, Now());
+  Reconcile({});
+  Reconcile({});
+  EXPECT_TRUE(Steers());
 }
 
 TEST_F(SteeringServerTest, AFreezeThatFailedAccusesNobody) {
   Member& low = Running(low_);
   control_->fails = true;
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   low.process.page->reached_ns = MonotonicNow();
   EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
   control_->fails = false;
@@ -361,7 +363,7 @@ TEST_F(SteeringServerTest, OneThatCannotBeFrozenKeepsNobodyElseRunning) {
 
 TEST_F(SteeringServerTest, NobodyIsStillWhoseChannelsAreNotKnown) {
   Member& low = Join(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
 }
 
@@ -371,17 +373,17 @@ TEST_F(SteeringServerTest, WorkThatEndsUnderAPolicysFreezeIsNoOffence) {
   Running(high_);
   for (int look = 0; look < 3; ++look) {
     low.process.page->reached_ns = MonotonicNow();
-    gpu_.Reconcile({});
+    Reconcile({});
   }
-  EXPECT_TRUE(gpu_.Steers());
+  EXPECT_TRUE(Steers());
 }
 
 TEST_F(SteeringServerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses) {
   const pid_t pid = getpid();  // one that lives
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
   ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   channels_.Forget(pid);
@@ -400,10 +402,10 @@ TEST_F(SteeringServerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGo
   const pid_t pid = getpid();  // one that lives
   auto page = SharedPage::Create(0);
   ASSERT_TRUE(page);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard);
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
+  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
   channels_.Guard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
   (*page)->guard.unsafe = 1;
   ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kMove));
@@ -423,18 +425,18 @@ TEST_F(SteeringServerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGo
 TEST_F(SteeringServerTest, WhoWasFrozenWhileThatCouldNotBeDoneIsFrozenLater) {
   Member& low = Running(low_);
   channels_.BeginTest();
-  gpu_.ChooseControl();
-  gpu_.Freeze(low_, true);
+  gpu_.Time().Choose(Now());
+  Freeze(low_, true);
   EXPECT_FALSE(Frozen(low));
   channels_.SetAvailable("");
-  gpu_.ChooseControl();
-  gpu_.ApplyHolds();
+  gpu_.Time().Choose(Now());
+  gpu_.Freezes().ApplyAll(Now());
   EXPECT_TRUE(Frozen(low));
 }
 
 TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {
   Member& low = Running(low_);
-  gpu_.Remove(low_);
+  gpu_.Remove(low_, Now());
   EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
   EXPECT_TRUE(Frozen(low));
 }
@@ -442,16 +444,16 @@ TEST_F(SteeringServerTest, AVgpuThatIsRemovedStopsItsPrograms) {
 // The driver refuses a thaw once.
 TEST_F(SteeringServerTest, AThawThatFailedIsTriedAgain) {
   Member& low = Running(low_);
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   ASSERT_TRUE(Frozen(low));
   control_->thaw_fails = true;
-  gpu_.Freeze(low.process, false);
+  Freeze(low.process, false);
   channels_.RetryThaws();
   EXPECT_TRUE(Frozen(low));
   control_->thaw_fails = false;
   channels_.RetryThaws();
   EXPECT_FALSE(Frozen(low));
-  gpu_.Freeze(low.process, true);
+  Freeze(low.process, true);
   EXPECT_FALSE(control_->twice);
 }
 
@@ -464,14 +466,14 @@ TEST_F(SteeringServerTest, WhoWaitedForTheTokenRunsWhenChannelsTakeOver) {
   Member& waiting = Running(other);
   ASSERT_EQ(waiting.process.gate.state, State::kWanting);
   channels_.SetAvailable("");
-  gpu_.ChooseControl();
-  ASSERT_TRUE(gpu_.Steers());
+  gpu_.Time().Choose(Now());
+  ASSERT_TRUE(Steers());
   EXPECT_EQ(waiting.process.gate.state, State::kRunning);
   EXPECT_GT(control_->slices[waiting.process.pid], 0);
-  gpu_.Leave(waiting.process);
+  gpu_.Leave(waiting.process, Now());
   channels_.Forget(waiting.process.pid);
   members_.pop_back();
-  gpu_.Remove(other);
+  gpu_.Remove(other, Now());
   gpu_.Forget(other);
 }
 
@@ -507,7 +509,7 @@ class HangingDaemonTest : public testing::Test {
   // As a program does whose client is `client`: channel 10.
   void MakeChannel(pid_t pid, std::uint32_t client) {
     const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-      channels_->Observe(pid, {Kind::kAlloc, 5, client, parent, object, cls, detail}, Source::kGuard);
+      channels_->Observe(pid, {Kind::kAlloc, 5, client, parent, object, cls, detail}, Source::kGuard, 0);
     };
     made(0, client, abi::kRootClient, 0);
     made(client, 2, abi::kDevice, 0);

@@ -48,13 +48,12 @@ TokenServer::TokenServer(const sched::Config& config, Nanos in_flight) : schedul
 
 TokenServer::~TokenServer() = default;
 
-Result<void> TokenServer::Add(Id vgpu, const sched::Shares& shares, Nanos) {
-  if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
-  turns_[vgpu] = std::make_unique<TokenState>(TokenState{.vgpu = vgpu});
-  return {};
-}
-
-Result<void> TokenServer::Update(Id vgpu, const sched::Shares& shares, Nanos now) {
+Result<void> TokenServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
+  if (!turns_.contains(vgpu)) {
+    if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
+    turns_[vgpu] = std::make_unique<TokenState>(TokenState{.vgpu = vgpu});
+    return {};
+  }
   auto updated = scheduler_.Update(vgpu, shares, now);
   Execute(now);
   return updated;
@@ -69,7 +68,6 @@ void TokenServer::Remove(Id vgpu, Nanos now) {
     gate->turn = nullptr;
   }
   turns_.erase(found);
-  if (holder_ == vgpu) holder_.reset();
   scheduler_.Remove(vgpu, now);
   Execute(now);
 }
@@ -80,7 +78,7 @@ void TokenServer::Join(Id vgpu, GateRecord& gate, Nanos) {
 }
 
 void TokenServer::Abandon(Nanos) {
-  sealed_ = true;
+  Seal();
   for (const auto& [id, turn] : turns_) {
     for (GateRecord* gate : turn->gates) {
       gate->page.Give({});
@@ -156,12 +154,13 @@ void TokenServer::Advance(Nanos now) {
   Execute(now);
 }
 
-Standing TokenServer::StandingOf(Id vgpu) const {
+TimeServer::State TokenServer::StateOf(Id vgpu) const {
   const auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return Standing::kIdle;
+  if (found == turns_.end()) return {};
   const TokenState& turn = *found->second;
-  if (turn.phase == TokenState::Phase::kHeld) return Standing::kRunning;
-  return turn.AnyWants() ? Standing::kWaiting : Standing::kIdle;
+  if (turn.phase == TokenState::Phase::kHeld) return {.standing = Standing::kRunning};
+  if (!turn.AnyWants()) return {};
+  return {.standing = Standing::kWaiting, .why = scheduler_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kTurn};
 }
 
 void TokenServer::Open(GateRecord& gate, Nanos now) {
@@ -203,7 +202,6 @@ void TokenServer::OpenNext(TokenState& turn, Nanos now) {
 void TokenServer::Settle(TokenState& turn, Nanos now) {
   if (turn.phase == TokenState::Phase::kHeld && !turn.Any(GateRecord::State::kRunning)) {
     turn.phase = TokenState::Phase::kNone;
-    if (holder_ == turn.vgpu) holder_.reset();
     scheduler_.Idle(turn.vgpu, now, turn.work_ended);
   } else if (turn.phase == TokenState::Phase::kRevoked && !turn.AnyDrains()) {
     turn.phase = TokenState::Phase::kNone;
@@ -219,7 +217,6 @@ void TokenServer::Grant(TokenState& turn, const sched::Decision& decision, Nanos
   if (turn.phase != TokenState::Phase::kHeld) turn.work_ended = now;
   turn.phase = TokenState::Phase::kHeld;
   turn.order = order;
-  holder_ = turn.vgpu;
   for (GateRecord* gate : turn.gates) {
     if (gate->state == GateRecord::State::kRunning ||
         (gate->state == GateRecord::State::kWanting && !gate->held && turn.Shared()))
@@ -232,7 +229,6 @@ void TokenServer::Grant(TokenState& turn, const sched::Decision& decision, Nanos
 void TokenServer::Revoke(TokenState& turn, Nanos now) {
   if (turn.phase != TokenState::Phase::kHeld) return;
   turn.phase = TokenState::Phase::kRevoked;
-  if (holder_ == turn.vgpu) holder_.reset();
   for (GateRecord* gate : turn.gates) {
     if (gate->state == GateRecord::State::kRunning) Close(*gate);
   }
@@ -240,7 +236,7 @@ void TokenServer::Revoke(TokenState& turn, Nanos now) {
 }
 
 void TokenServer::Execute(Nanos now) {
-  if (sealed_) return;
+  if (Sealed()) return;
   for (auto decisions = scheduler_.TakeDecisions(); !decisions.empty(); decisions = scheduler_.TakeDecisions()) {
     for (const sched::Decision& decision : decisions) {
       auto found = turns_.find(decision.vgpu);

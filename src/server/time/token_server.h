@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,8 +20,7 @@ class TokenServer : public TimeServer {
   TokenServer(const sched::Config& config, Nanos in_flight);
   ~TokenServer() override;
 
-  Result<void> Add(Id vgpu, const sched::Shares& shares, Nanos now) override;
-  Result<void> Update(Id vgpu, const sched::Shares& shares, Nanos now) override;
+  Result<void> Set(Id vgpu, const sched::Shares& shares, Nanos now) override;
   void Remove(Id vgpu, Nanos now) override;
 
   void Join(Id vgpu, GateRecord& gate, Nanos now) override;
@@ -35,16 +33,10 @@ class TokenServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void Advance(Nanos now) override;
-  void Seal() override { sealed_ = true; }
   Nanos NextDeadline() const override { return scheduler_.NextDeadline(); }
 
-  Standing StandingOf(Id vgpu) const override;
-  WaitReason WhyWaiting(Id vgpu) const override {
-    return scheduler_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kTurn;
-  }
+  State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return scheduler_.UsageOf(vgpu, now); }
-  std::optional<Id> Holder() const override { return holder_; }
-  bool AnyRunning() const override { return holder_.has_value(); }
 
  private:
   void Open(GateRecord& gate, Nanos now);
@@ -59,8 +51,6 @@ class TokenServer : public TimeServer {
   sched::TokenScheduler scheduler_;
   const Nanos in_flight_;
   std::unordered_map<Id, std::unique_ptr<TokenState>> turns_;
-  bool sealed_ = false;
-  std::optional<Id> holder_;  // who was granted the token last, until it is idle or revoked
 };
 
 }  // namespace tessera::server

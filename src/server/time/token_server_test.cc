@@ -19,8 +19,8 @@ struct Member {
 class TokenServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(tokens_.Add(1, {}, 0));
-    ASSERT_TRUE(tokens_.Add(2, {}, 0));
+    ASSERT_TRUE(tokens_.Set(1, {}, 0));
+    ASSERT_TRUE(tokens_.Set(2, {}, 0));
     tokens_.Join(1, a_.gate, 0);
     tokens_.Join(1, b_.gate, 0);
     tokens_.Join(2, c_.gate, 0);
@@ -48,7 +48,7 @@ TEST_F(TokenServerTest, WantsOpensTheGateOfAFreeGpu) {
   EXPECT_EQ(a_.page->epoch.load(), 1u);
   EXPECT_EQ(a_.page->doorbell.load(), 1u);
   EXPECT_GT(a_.page->idle_grace_ns.load(), 0);
-  EXPECT_EQ(tokens_.Holder(), TokenServer::Id{1});
+  EXPECT_EQ(tokens_.StateOf(1).standing, Standing::kRunning);
   EXPECT_EQ(tokens_.NextDeadline(), kNever);  // nothing to do while nobody else wants
 }
 
@@ -90,7 +90,7 @@ TEST_F(TokenServerTest, EveryWantsOfTheHolderGetsAFreshOrder) {
 TEST_F(TokenServerTest, CompetitionBoundsTheHolderAndThenRevokes) {
   Wants(a_);
   Wants(c_);
-  EXPECT_EQ(tokens_.StandingOf(2), Standing::kWaiting);
+  EXPECT_EQ(tokens_.StateOf(2).standing, Standing::kWaiting);
   EXPECT_FALSE(c_.Open());
   if (a_.Open()) {
     EXPECT_EQ(a_.Order(), wire::GateOrder::kBounded);
@@ -102,7 +102,7 @@ TEST_F(TokenServerTest, CompetitionBoundsTheHolderAndThenRevokes) {
   EXPECT_FALSE(c_.Open());
   Released(a_);
   EXPECT_TRUE(c_.Open());
-  EXPECT_EQ(tokens_.Holder(), TokenServer::Id{2});
+  EXPECT_EQ(tokens_.StateOf(2).standing, Standing::kRunning);
 }
 
 TEST_F(TokenServerTest, TheStandingOfAVGpuIsFreeWhenAllItsProcessesAreDone) {
@@ -247,12 +247,12 @@ TEST_F(TokenServerTest, TheLastWorkOfAllProcessesIsBilled) {
 }
 
 TEST_F(TokenServerTest, ProcessesTakeTurnsWithinABoundedToken) {
-  ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 50}, now_));
+  ASSERT_TRUE(tokens_.Set(1, {.limit_pct = 50}, now_));
   Wants(a_);
   ASSERT_EQ(a_.Order(), wire::GateOrder::kBounded);
   Wants(b_);
   EXPECT_FALSE(b_.Open());
-  EXPECT_EQ(tokens_.StandingOf(1), Standing::kRunning);
+  EXPECT_EQ(tokens_.StateOf(1).standing, Standing::kRunning);
   Idle(a_);
   EXPECT_TRUE(b_.Open());  // gets the rest of the token
   EXPECT_FALSE(a_.Open());
@@ -265,14 +265,14 @@ TEST_F(TokenServerTest, ProcessesTakeTurnsWithinABoundedToken) {
 }
 
 TEST_F(TokenServerTest, DeathPassesTheRestOfTheTokenOn) {
-  ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 50}, now_));
+  ASSERT_TRUE(tokens_.Set(1, {.limit_pct = 50}, now_));
   Wants(a_);
   Wants(b_);
   tokens_.Leave(a_.gate, now_);
   EXPECT_TRUE(b_.Open());
   tokens_.Leave(b_.gate, now_);
-  EXPECT_EQ(tokens_.StandingOf(1), Standing::kIdle);
-  EXPECT_FALSE(tokens_.Holder());
+  EXPECT_EQ(tokens_.StateOf(1).standing, Standing::kIdle);
+  EXPECT_EQ(tokens_.StateOf(2).standing, Standing::kIdle);
 }
 
 TEST_F(TokenServerTest, FrozenGatesKeepTheirLastOrder) {
@@ -316,7 +316,7 @@ TEST_F(TokenServerTest, WhoSaysTwiceThatItWorksDrainsStill) {
 }
 
 TEST_F(TokenServerTest, ALimitClosesTheGateWithoutCompetition) {
-  ASSERT_TRUE(tokens_.Update(1, {.limit_pct = 10}, now_));
+  ASSERT_TRUE(tokens_.Set(1, {.limit_pct = 10}, now_));
   Wants(a_);
   EXPECT_EQ(a_.Order(), wire::GateOrder::kBounded);
   PassDeadline();

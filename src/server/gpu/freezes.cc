@@ -1,0 +1,76 @@
+#include "server/gpu/freezes.h"
+
+#include <utility>
+
+#include "server/record/log.h"
+
+namespace tessera::server {
+
+void Freezes::SetByOperator(Process& process, bool frozen, Nanos now) {
+  process.freeze.by_operator = frozen;
+  Apply(process, now);
+}
+
+void Freezes::SetByOperator(VGpu& vgpu, bool frozen, Nanos now) {
+  if (frozen && !vgpu.spec.frozen) ++vgpu.freezes;
+  vgpu.spec.frozen = frozen;
+  for (Process* process : vgpu.processes) Apply(*process, now);
+}
+
+void Freezes::SetByResidency(Process& process, MemoryHold hold, Nanos now) {
+  process.freeze.by_residency = hold;
+  Apply(process, now);
+}
+
+void Freezes::SetOverdrawn(Process& process, bool overdrawn, Nanos now) {
+  process.freeze.overdrawn = overdrawn;
+  Apply(process, now);
+}
+
+void Freezes::Joining(Process& process) const {
+  process.freeze.overdrawn = Has(channels_.Reasons(process.pid, gpu_), FreezeReason::kMemory);
+}
+
+// The reasons that its channels are frozen for may be of another vGPU, or of an earlier daemon.
+void Freezes::Joined(Process& process, Nanos now) {
+  if (process.FrozenByOperator() || process.freeze.overdrawn || channels_.StillSince(process.pid, gpu_) != 0)
+    Apply(process, now);
+}
+
+void Freezes::ApplyAll(Nanos now) {
+  for (VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      if (process->gate.held) Apply(*process, now);
+    }
+  }
+}
+
+void Freezes::Apply(Process& process, Nanos now) {
+  const FreezeReason wanted = process.WantedFreezes();
+  if (channels_.Available()) {
+    for (const FreezeReason reason : {FreezeReason::kOperator, FreezeReason::kMemory, FreezeReason::kMove}) {
+      const auto done = Has(wanted, reason) ? channels_.Freeze(gpu_, {&process.pid, 1}, reason)
+                                            : channels_.Thaw(gpu_, {&process.pid, 1}, reason);
+      if (!done) log::Error("process {}: {}", process.pid, done.error().Text());
+    }
+  }
+  time_.Hold(process, now);
+}
+
+// A freeze is believed because it is seen: work that was submitted after it must not end as long as it lasts. It takes
+// two looks, because the news of new channels may be under way, and because there are submissions that need no channel
+// (of nothing, of host functions). The process itself says what has ended. A liar gains no more by that than by hiding
+// a channel: it is left to tokens.
+void Freezes::Check(Process& process) const {
+  FreezeState& freeze = process.freeze;
+  const Nanos since = channels_.StillSince(process.pid, gpu_);
+  const Nanos reached = process.page->reached_ns.load(std::memory_order_relaxed);
+  const bool went_on = since != 0 && reached > since && reached != freeze.reached_seen;
+  freeze.reached_seen = reached;
+  if (!std::exchange(freeze.suspect, went_on) || !went_on || freeze.evades) return;
+  freeze.evades = true;
+  log::Error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", gpu_,
+             process.pid, process.who.program);
+}
+
+}  // namespace tessera::server

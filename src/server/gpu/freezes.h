@@ -1,0 +1,48 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "server/channels/channel_server.h"
+#include "server/model/vgpu.h"
+#include "server/time/time_control.h"
+
+namespace tessera::server {
+
+// Makes processes of one GPU stand still whatever the policy decides: for an operator, while their memory is moved, and
+// when they have memory that they must not have. Freezes their channels where those are known, and holds their gates.
+// Watches whether freezes hold. Owns Process::freeze. Runs on the loop's thread.
+class Freezes {
+ public:
+  // The vGPUs, the channels and the time control outlive the object.
+  Freezes(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, ChannelServer& channels, TimeControl& time)
+      : gpu_(gpu), vgpus_(vgpus), channels_(channels), time_(time) {}
+
+  void SetByOperator(Process& process, bool frozen, Nanos now);
+  void SetByOperator(VGpu& vgpu, bool frozen, Nanos now);
+  void SetByResidency(Process& process, MemoryHold hold, Nanos now);
+  void SetOverdrawn(Process& process, bool overdrawn, Nanos now);
+
+  // A process begins to join: an earlier daemon may have frozen it for memory. And it has joined: it may be frozen
+  // already, or must be.
+  void Joining(Process& process) const;
+  void Joined(Process& process, Nanos now);
+  // Freezes those again that must stand still: that may have been impossible when it was ordered.
+  void ApplyAll(Nanos now);
+
+  // Looks whether the process went on while all of its channels that are known were frozen. Process::freeze.evades says
+  // what comes of it.
+  void Check(Process& process) const;
+
+ private:
+  void Apply(Process& process, Nanos now);
+
+  const std::uint32_t gpu_;
+  const std::vector<VGpu*>& vgpus_;
+  ChannelServer& channels_;
+  TimeControl& time_;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,57 @@
+#include "server/gpu/gpu_trace.h"
+
+#include "server/record/trace.h"
+
+namespace tessera::server {
+
+void GpuTrace::NoteMemory(Nanos now) const {
+  for (VGpu* vgpu : vgpus_) NoteMemory(*vgpu, now);
+}
+
+void GpuTrace::NoteMemory(VGpu& vgpu, Nanos now) const {
+  constexpr Nanos kSeldom = 10 * kMillisecond;
+  TracedMemory& traced = vgpu.traced;
+  if (now - traced.at < kSeldom) return;
+  std::uint64_t resident = 0, swapped = 0;
+  for (const Process* process : vgpu.processes) {
+    resident += placement_.ResidentBytes(*process);
+    if (placement_.Swaps()) swapped += ResidencyServer::Swapped(*process);
+  }
+  if (resident == traced.resident && swapped == traced.swapped) return;
+  traced = {now, resident, swapped};
+  trace::Note(
+      {.at = now, .value = resident, .other = swapped, .vgpu = vgpu.id, .gpu = gpu_, .kind = TraceKind::kMemory});
+}
+
+void GpuTrace::CopyPresent(TraceCopy& copy, Nanos since) const {
+  for (const VGpu* vgpu : vgpus_) {
+    const StandingLog::Period& present = vgpu->standing.Present();
+    if (present.since != 0 && present.since < since)
+      copy.records.push_back({.at = copy.now,
+                              .took = copy.now - present.since,
+                              .vgpu = vgpu->id,
+                              .gpu = gpu_,
+                              .kind = TraceKind::kStanding,
+                              .old_value = static_cast<std::uint32_t>(present.standing),
+                              .old_other = static_cast<std::uint32_t>(present.why)});
+    if (vgpu->traced.at != 0 && vgpu->traced.at < since)
+      copy.records.push_back({.at = copy.now,
+                              .value = vgpu->traced.resident,
+                              .other = vgpu->traced.swapped,
+                              .vgpu = vgpu->id,
+                              .gpu = gpu_,
+                              .kind = TraceKind::kMemory});
+    for (const Process* process : vgpu->processes) {
+      const Nanos frozen = channels_.FrozenSince(process->pid, gpu_);
+      if (frozen != 0 && frozen < since)
+        copy.records.insert(copy.records.begin(),
+                            {.at = since,
+                             .value = static_cast<std::uint64_t>(channels_.Reasons(process->pid, gpu_)),
+                             .pid = process->pid,
+                             .gpu = gpu_,
+                             .kind = TraceKind::kFrozen});
+    }
+  }
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,124 @@
+#include "server/gpu/measurement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/size.h"
+#include "server/model/chunks.h"
+#include "server/record/events.h"
+#include "server/record/log.h"
+
+namespace tessera::server {
+namespace {
+
+// A program without a shim counts as idle after so long without a sample of work. Samples of a program that works have
+// gaps.
+constexpr Nanos kGuestIdle = 2 * kSecond;
+
+}  // namespace
+
+Measurement::Measurement(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, ChannelServer& channels,
+                         MemoryServer& memory, TimeControl& time, Freezes& freezes, const Placement& placement)
+    : gpu_(gpu),
+      vgpus_(vgpus),
+      channels_(channels),
+      memory_(memory),
+      time_(time),
+      freezes_(freezes),
+      placement_(placement) {}
+
+void Measurement::Begin() {
+  for (VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) MemoryServer::BeginMeasurement(process->memory);
+  }
+}
+
+void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
+  std::uint64_t managed = 0;
+  const auto unmanaged_before = std::exchange(unmanaged_by_process_, measured.by_process);
+  if (placement_.Swaps()) {  // the mover is the daemon's own
+    const auto mover = unmanaged_by_process_.extract(placement_.Residency().MoverPid());
+    if (mover) managed += mover.mapped();
+  }
+  const bool watches = NeedsWatching();
+  samples_ = measured.worked.has_value();
+  for (VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      const auto found = measured.by_process.find(process->pid);
+      const bool listed = found != measured.by_process.end();
+      if (listed) {
+        managed += found->second;
+        unmanaged_by_process_.erase(process->pid);
+        memory_.Reconcile(process->memory, found->second);
+      }
+      freezes_.Check(*process);
+      if (process->who.guarded) CheckMemory(*process, listed, now);
+      // A guest that keeps nobody waiting is not looked at often. It counts as active there, so that its limit holds at
+      // any time.
+      if (process->who.guest && channels_.Knows(process->pid, gpu_))
+        CheckWork(*process, !watches || !samples_ || measured.worked->contains(process->pid), now);
+    }
+  }
+  unmanaged_ = Less(measured.used, managed);
+  for (const auto& [pid, bytes] : unmanaged_by_process_) {
+    if (!unmanaged_before.contains(pid))
+      events::Note(
+          {.type = EventType::kProcessUnmanaged, .gpu = gpu_, .pid = pid, .text = "it has " + FormatSize(bytes)});
+  }
+  time_.Choose(now);
+}
+
+void Measurement::LimitChanged(const VGpu& vgpu, Nanos now) {
+  for (Process* process : vgpu.processes) {
+    if (process->freeze.overdrawn) CheckMemory(*process, true, now);
+  }
+}
+
+// A thread that races the kernel gate may get memory past it. That is charged like all memory, and where the vGPU has
+// too much by it, the program stops until that is no longer so: an operator raises memory.max, or ends it.
+void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
+  // It takes two measurements in a row: memory that is freed while the device is asked is still in its answer. A
+  // process that the device does not list has nothing.
+  std::uint32_t& excess_seen = process.work.excess_seen;
+  excess_seen = listed && memory_.Exceeds(process.memory) ? excess_seen + 1 : 0;
+  // A limit that was lowered below what the gate granted accuses nobody, and acquits nobody.
+  const bool may_begin = process.freeze.overdrawn || !memory_.GrantedTooMuch(process.vgpu->id);
+  const bool overdrawn = excess_seen >= 2 && may_begin;
+  if (overdrawn == process.freeze.overdrawn) return;
+  if (overdrawn) {
+    log::Error("process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
+               process.pid, process.who.program, FormatSize(process.memory.measured.value_or(0)),
+               process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
+               channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
+                                     : "it cannot be frozen: " + channels_.Why());
+  }
+  freezes_.SetOverdrawn(process, overdrawn, now);
+}
+
+// A guest tells nobody when it has work. The device's samples do, a second or two late.
+void Measurement::CheckWork(Process& process, bool worked, Nanos now) {
+  const GateRecord::State state = process.gate.state;
+  const bool frozen = Any(channels_.Reasons(process.pid, gpu_));
+  if (worked || frozen || process.work.seen_at == 0) {
+    process.work.seen_at = now;
+    // A frozen guest may have work: nobody can know.
+    if ((worked || frozen) && state == GateRecord::State::kParked) time_.Sampled(process, true, now, now);
+  } else if (state == GateRecord::State::kRunning && now - process.work.seen_at > kGuestIdle) {
+    time_.Sampled(process, false, process.work.seen_at, now);
+  }
+}
+
+bool Measurement::NeedsWatching() const {
+  std::uint32_t highest_guest = UINT32_MAX, lowest = 0;
+  for (const VGpu* vgpu : vgpus_) {
+    for (const Process* process : vgpu->processes) {
+      if (process->freeze.suspect && !process->freeze.evades) return true;
+      if (vgpu->removed) continue;
+      if (process->who.guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
+      lowest = std::max(lowest, vgpu->spec.compute.priority);
+    }
+  }
+  return time_.FreezesChannels() && samples_ && highest_guest < lowest;
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "server/channels/channel_server.h"
+#include "server/devices/gpu_driver.h"
+#include "server/gpu/freezes.h"
+#include "server/gpu/placement.h"
+#include "server/memory/memory_server.h"
+#include "server/model/vgpu.h"
+#include "server/time/time_control.h"
+
+namespace tessera::server {
+
+// Compares what one GPU says of its processes with what the daemon knows: charges memory that nobody told of, finds
+// processes that evade a freeze or the kernel gate, and learns whether programs without a shim work. Runs on the loop's
+// thread.
+class Measurement {
+ public:
+  // Everything that is given outlives the object.
+  Measurement(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, ChannelServer& channels, MemoryServer& memory,
+              TimeControl& time, Freezes& freezes, const Placement& placement);
+
+  // Before the device is asked, which takes its time while programs go on; and what it said.
+  void Begin();
+  void Reconcile(const DeviceUse& measured, Nanos now);
+
+  // A vGPU may have more memory now, or less.
+  void LimitChanged(const VGpu& vgpu, Nanos now);
+
+  // Whether it is worth asking the device often: a program that does not tell when it works keeps others from running,
+  // or one seems to evade its freeze.
+  bool NeedsWatching() const;
+
+  // Memory on the GPU that belongs to no vGPU, in all and as far as the device names processes.
+  std::uint64_t UnmanagedBytes() const { return unmanaged_; }
+  const std::unordered_map<pid_t, std::uint64_t>& Unmanaged() const { return unmanaged_by_process_; }
+
+ private:
+  void CheckMemory(Process& process, bool listed, Nanos now);
+  void CheckWork(Process& process, bool worked, Nanos now);
+
+  const std::uint32_t gpu_;
+  const std::vector<VGpu*>& vgpus_;
+  ChannelServer& channels_;
+  MemoryServer& memory_;
+  TimeControl& time_;
+  Freezes& freezes_;
+  const Placement& placement_;
+  bool samples_ = true;  // the device told who worked, the last time
+  std::uint64_t unmanaged_ = 0;
+  std::unordered_map<pid_t, std::uint64_t> unmanaged_by_process_;
+};
+
+}  // namespace tessera::server

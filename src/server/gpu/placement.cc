@@ -1,0 +1,122 @@
+#include "server/gpu/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/model/chunks.h"
+
+namespace tessera::server {
+namespace {
+
+// Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
+// without a shim that is all.
+std::uint64_t Outside(const Process& process) {
+  const MemoryUse& use = process.memory;
+  return use.context_bytes + use.other + (process.who.guest ? use.reserved : 0);
+}
+
+std::unexpected<Error> NotSwapped() {
+  return Fail(ENOSYS, "memory is not swapped here", "set swap.size in the daemon's configuration");
+}
+
+}  // namespace
+
+std::uint64_t SwapSetup::RunnableOut() const { return file.bytes == 0 ? bytes : Less(bytes, wire::kChunkBytes); }
+
+Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host)
+    : loop_(loop), swap_(std::move(swap)), host_(std::move(host)) {
+  if (swap_.bytes > 0)
+    residency_ = std::make_unique<ResidencyServer>(loop, host_.gpu, config.residency, swap_.bytes, swap_.file.bytes,
+                                                   host_.vgpus, ResidencyHost());
+}
+
+ResidencyServer::Host Placement::ResidencyHost() {
+  return {
+      .capacity = [this] { return RoomCapacity(); },
+      .promise = [this](const VGpu& vgpu) { return PromisedRoom(vgpu); },
+      .hold = [this](Process& process,
+                     MemoryHold hold) { host_.freezes.SetByResidency(process, hold, MonotonicNow()); },
+      .still = [this](const Process& process) { return Still(process); },
+      .start_mover =
+          [this](std::function<void(const wire::MoverMessage*)> on_message) {
+            return MakeMover(std::move(on_message));
+          },
+  };
+}
+
+Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wire::MoverMessage*)> on_message) {
+  if (!swap_.slots) {
+    auto made = SwapSlots::Make(swap_.bytes);
+    if (!made) return std::unexpected(made.error());
+    swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
+  }
+  return StartMover(loop_,
+                    {.gpu_uuid = FormatUuid(host_.info.uuid),
+                     .soft = swap_.soft,
+                     .floor = swap_.floor,
+                     .slots = swap_.slots.get(),
+                     .file = swap_.file.file.Get(),
+                     .table = swap_.file.table.Get(),
+                     .bequeath = swap_.bequeath,
+                     .another = std::exchange(mover_started_, true)},
+                    std::move(on_message));
+}
+
+// Whether nothing of the process can execute: its channels are frozen, or its work has drained.
+bool Placement::Still(const Process& process) const {
+  if (host_.time.FreezesChannels()) {
+    host_.channels.Beat();  // if this daemon hung, frozen processes ran
+    return host_.channels.StillSince(process.pid, host_.gpu) != 0 || !host_.channels.Knows(process.pid, host_.gpu);
+  }
+  // A drained gate is not as safe as a freeze: while channels are being tested, a freeze may soon be possible.
+  if (host_.channels.Testing()) return false;
+  const bool parked =
+      process.gate.state == GateRecord::State::kParked || process.gate.state == GateRecord::State::kWanting;
+  return parked && process.page->rests.load(std::memory_order_acquire) != 0;
+}
+
+std::uint64_t Placement::RoomCapacity() const {
+  // The mover's context counts also while there is no mover: one that finds no place for it cannot start.
+  std::uint64_t taken = host_.memory.Ledger().Reserve() + host_.unmanaged() + host_.memory.ContextBytes();
+  for (const VGpu* vgpu : host_.vgpus) {
+    if (vgpu->spec.memory.limit) continue;  // within its promise
+    for (const Process* process : vgpu->processes) taken += Outside(*process);
+  }
+  return Less(host_.info.memory_total, taken);
+}
+
+std::optional<std::uint64_t> Placement::PromisedRoom(const VGpu& vgpu) const {
+  if (!vgpu.spec.memory.limit) return std::nullopt;
+  std::uint64_t outside = 0;
+  for (const Process* process : vgpu.processes) outside += Outside(*process);
+  return Less(*vgpu.spec.memory.limit, outside);
+}
+
+std::uint64_t Placement::ResidentBytes(const Process& process) const {
+  if (!residency_) return process.memory.Current();
+  return ResidencyServer::Taken(process) + Outside(process);
+}
+
+std::uint64_t Placement::PinnedBytes(const Process& process) const {
+  if (!residency_) return process.memory.Current();
+  return ResidencyServer::Pinned(process) + Outside(process);
+}
+
+Result<void> Placement::Evict(Process& process, std::uint64_t keep) {
+  if (!residency_) return NotSwapped();
+  return residency_->Push(process, std::min(ResidencyServer::Movable(process), Less(ResidentBytes(process), keep)));
+}
+
+Result<void> Placement::Evict(VGpu& vgpu, std::uint64_t keep) {
+  if (!residency_) return NotSwapped();
+  for (Process* process : vgpu.processes) {
+    const std::uint64_t stays = std::min(keep, ResidentBytes(*process));
+    keep -= stays;
+    // A process without movable memory does not stop the eviction of the others.
+    if (vgpu.processes.size() > 1 && ResidencyServer::Movable(*process) == 0) continue;
+    if (auto pushed = Evict(*process, stays); !pushed) return pushed;
+  }
+  return {};
+}
+
+}  // namespace tessera::server

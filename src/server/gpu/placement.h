@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/channels/channel_server.h"
+#include "server/config/config.h"
+#include "server/devices/gpu_driver.h"
+#include "server/gpu/freezes.h"
+#include "server/loop/event_loop.h"
+#include "server/memory/memory_server.h"
+#include "server/model/vgpu.h"
+#include "server/swap/residency_server.h"
+#include "server/swap/swap_file.h"
+#include "server/swap/swap_slots.h"
+#include "server/time/time_control.h"
+
+namespace tessera::server {
+
+// The host memory, and the file, that hold what does not fit on a GPU.
+struct SwapSetup {
+  std::uint64_t bytes = 0;           // of host memory; 0: memory is not swapped
+  std::string floor;                 // host memory that stays free, bytes; empty: the mover's default
+  bool soft = false;                 // the GPU is a soft one
+  SwapFile file;                     // may hold more, if it has bytes
+  std::unique_ptr<SwapSlots> slots;  // the memory of an earlier daemon's programs, if there is any
+  std::string bequeath;              // the name of the socket at which movers give it to the next one
+
+  // Bytes of one vGPU that may be out while it runs: nothing in the file, and the last chunk of the pool is for memory
+  // that comes back from there.
+  std::uint64_t RunnableOut() const;
+};
+
+// Knows where the memory of one GPU's processes lies, and has the residency server that moves it if there is swap. Runs
+// on the loop's thread.
+class Placement {
+ public:
+  // What a placement needs of the rest of its GPU; it outlives the placement.
+  struct Host {
+    std::uint32_t gpu = 0;
+    const GpuInfo& info;
+    const std::vector<VGpu*>& vgpus;
+    ChannelServer& channels;
+    MemoryServer& memory;
+    TimeControl& time;
+    Freezes& freezes;
+    std::function<std::uint64_t()> unmanaged;  // bytes on the GPU that belong to no vGPU
+  };
+  Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host);
+  Placement(const Placement&) = delete;
+
+  bool Swaps() const { return residency_ != nullptr; }
+  ResidencyServer& Residency() { return *residency_; }  // requires Swaps()
+  const ResidencyServer& Residency() const { return *residency_; }
+
+  // Bytes of the process on the GPU, and those of them that cannot be moved; contexts are both.
+  std::uint64_t ResidentBytes(const Process& process) const;
+  std::uint64_t PinnedBytes(const Process& process) const;
+
+  // Brings a process's, or all of a vGPU's memory out until `keep` bytes of it are left on the GPU. It comes back when
+  // it is used. ENOSYS where nothing is swapped.
+  Result<void> Evict(Process& process, std::uint64_t keep);
+  Result<void> Evict(VGpu& vgpu, std::uint64_t keep);
+
+ private:
+  ResidencyServer::Host ResidencyHost();
+  Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
+  bool Still(const Process& process) const;
+  std::uint64_t RoomCapacity() const;
+  std::optional<std::uint64_t> PromisedRoom(const VGpu& vgpu) const;
+
+  EventLoop& loop_;
+  SwapSetup swap_;
+  const Host host_;
+  bool mover_started_ = false;
+  std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped
+};
+
+}  // namespace tessera::server

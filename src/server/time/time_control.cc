@@ -1,0 +1,253 @@
+#include "server/time/time_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/record/events.h"
+#include "server/record/log.h"
+#include "server/record/trace.h"
+#include "server/time/steering_server.h"
+#include "server/time/token_server.h"
+
+namespace tessera::server {
+
+// Best first. The last one can always serve.
+const std::vector<TimeControl::Way>& TimeControl::Ways() {
+  static const std::vector<Way> ways = {
+      {.divider = Divider::kChannels,
+       .name = "the channels' slices",
+       .freezes_channels = true,
+       .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
+       .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
+         return std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.channels_);
+       }},
+      {.divider = Divider::kGates,
+       .name = "tokens",
+       .freezes_channels = false,
+       .why_not = [](const TimeControl&) { return std::string(); },
+       .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
+         return std::make_unique<TokenServer>(time.config_.sched, time.config_.in_flight);
+       }},
+  };
+  return ways;
+}
+
+TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& config, ChannelServer& channels,
+                         const std::vector<VGpu*>& vgpus, Hooks hooks)
+    : loop_(loop),
+      gpu_(gpu),
+      config_(config),
+      channels_(channels),
+      vgpus_(vgpus),
+      hooks_(std::move(hooks)),
+      way_(&Ways().back()),
+      server_(way_->make(*this)),
+      timer_(loop, [this] { OnTimer(MonotonicNow()); }) {}
+
+// ---- the choice ----
+
+// The channel server's reason, or that there is a process which uses the GPU and does not obey; empty: neither.
+std::string TimeControl::WhyUnsteerable() const {
+  if (!channels_.Why().empty()) return channels_.Why();
+  for (const VGpu* vgpu : vgpus_) {
+    for (const Process* process : vgpu->processes) {
+      if (process->freeze.evades)
+        return fmt::format("process {} ({}) went on while its channels were frozen", process->pid,
+                           process->who.program);
+      if (process->work.worked && !channels_.Knows(process->pid, gpu_))
+        return fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
+    }
+  }
+  return {};
+}
+
+std::string TimeControl::WhyNot(Divider divider) const {
+  const auto found = passed_over_.find(divider);
+  return found == passed_over_.end() ? std::string() : found->second;
+}
+
+void TimeControl::Choose(Nanos now) {
+  passed_over_.clear();
+  for (const Way& way : Ways()) {
+    std::string why = way.why_not(*this);
+    if (!why.empty()) {
+      passed_over_[way.divider] = std::move(why);
+      continue;
+    }
+    if (&way != way_) SwitchTo(way, now);
+    return;
+  }
+}
+
+void TimeControl::SwitchTo(const Way& way, Nanos now) {
+  std::map<const Process*, GateRecord::State> before;
+  for (VGpu* vgpu : vgpus_) {
+    vgpu->usage_before = UsageOf(*vgpu, now);
+    for (const Process* process : vgpu->processes) before[process] = process->gate.state;
+  }
+  server_->Abandon(now);
+  way_ = &way;
+  server_ = way.make(*this);
+  for (VGpu* vgpu : vgpus_) {
+    if (vgpu->removed) continue;
+    (void)server_->Set(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
+    for (Process* process : vgpu->processes) {
+      server_->Join(vgpu->id, process->gate, now);
+      // A free gate lets work that was on its way go on without a word. At a closed one it drains, and says so.
+      const bool works =
+          before[process] == GateRecord::State::kRunning || before[process] == GateRecord::State::kDraining;
+      if (process->who.guest || works) {
+        server_->Wants(process->gate, now, false);
+      } else if (way.freezes_channels && before[process] == GateRecord::State::kWanting) {
+        server_->Wants(process->gate, now, true);  // the open gate is its answer, so it says nothing more
+      }
+    }
+  }
+  SetTimer();
+  std::string by = way.name;
+  for (const auto& [better, why] : passed_over_) by += ": " + why;
+  log::Info("GPU {}: time is shared by {}", gpu_, by);
+  events::Note({.type = EventType::kControlChanged, .gpu = gpu_, .text = "by " + by});
+}
+
+// ---- vGPUs and processes ----
+
+Result<void> TimeControl::Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now) {
+  return server_->Set(vgpu.id, shares, now);
+}
+
+void TimeControl::Remove(const VGpu& vgpu, Nanos now) {
+  server_->Remove(vgpu.id, now);
+  SetTimer();
+}
+
+void TimeControl::Join(Process& process, Nanos now) {
+  process.gate.waits = &process.vgpu->waits;
+  server_->Join(process.vgpu->id, process.gate, now);
+}
+
+void TimeControl::Leave(Process& process, Nanos now) {
+  server_->Leave(process.gate, now);
+  process.gate.waits = nullptr;
+}
+
+void TimeControl::Wants(Process& process, bool waits, Nanos now) {
+  server_->Wants(process.gate, now, waits);
+  if (!process.work.worked && !process.who.guest) {
+    process.work.worked = true;
+    Choose(now);
+  }
+  AfterEvent(*process.vgpu, now);
+}
+
+void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
+  server_->Idle(process.gate, now, since);
+  AfterEvent(*process.vgpu, now);
+}
+
+void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
+  server_->Released(process.gate, now, drained_at, epoch);
+  AfterEvent(*process.vgpu, now);
+}
+
+void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) {
+  if (works) {
+    server_->Wants(process.gate, now, false);
+  } else {
+    server_->Idle(process.gate, now, since);
+  }
+  SetTimer();
+}
+
+void TimeControl::Hold(Process& process, Nanos now) {
+  if (process.gate.held != process.MustStand()) server_->Hold(process.gate, process.MustStand(), now);
+  AfterEvent(*process.vgpu, now);
+}
+
+void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
+  for (const VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      if (process->pid != pid) continue;
+      server_->ChannelsChanged(process->gate, now);
+      // A context ended. Without channels it does nothing; when it works again we see what it has then.
+      if (!channels_.Knows(pid, gpu_)) process->work.worked = false;
+    }
+  }
+  Choose(now);
+  SetTimer();
+}
+
+// ---- time that passes ----
+
+// The timer may come early; that is no delay.
+void TimeControl::OnTimer(Nanos now) {
+  const Nanos due = server_->NextDeadline();
+  if (due <= now) lateness_.Note(now - due);
+  AdvanceTo(now);
+}
+
+void TimeControl::AdvanceTo(Nanos now) {
+  server_->Advance(now);
+  SetTimer();
+  NoteStandings(now);
+}
+
+// While a vGPU that goes before those that run may become active any moment, the loop does not sleep: waking up would
+// cost as much as the freeze itself.
+void TimeControl::SetTimer() {
+  timer_.Arm(server_->NextDeadline());
+  if (server_->Urgent()) loop_.SpinFor(config_.priority_spin);
+}
+
+void TimeControl::AfterEvent(VGpu& vgpu, Nanos now) {
+  SetTimer();
+  NoteStandings(now);
+  if (!vgpu.removed && vgpu.busy.Due(now)) vgpu.busy.Note(now, UsageOf(vgpu, now).busy);
+  hooks_.event_over(now);
+}
+
+// An event of one vGPU may make another one wait, or end its wait.
+void TimeControl::NoteStandings(Nanos now) {
+  for (VGpu* vgpu : vgpus_) {
+    const TimeServer::State state = server_->StateOf(vgpu->id);
+    const bool waits = state.standing == Standing::kWaiting;
+    const WaitReason why = waits ? state.why : WaitReason::kNone;
+    vgpu->compute_pressure.Note(now, waits);
+    if (const auto before = vgpu->standing.Note(now, state.standing, why))
+      trace::Note({.at = now,
+                   .took = before->since == 0 ? 0 : now - before->since,
+                   .value = static_cast<std::uint64_t>(state.standing),
+                   .other = static_cast<std::uint64_t>(why),
+                   .vgpu = vgpu->id,
+                   .gpu = gpu_,
+                   .kind = TraceKind::kStanding,
+                   .old_value = static_cast<std::uint32_t>(before->standing),
+                   .old_other = static_cast<std::uint32_t>(before->why)});
+  }
+  hooks_.looked(now);
+}
+
+// ---- figures ----
+
+sched::Usage TimeControl::UsageOf(const VGpu& vgpu, Nanos now) const {
+  sched::Usage usage = server_->UsageOf(vgpu.id, now);
+  usage.busy += vgpu.usage_before.busy;
+  usage.waited += vgpu.usage_before.waited;
+  return usage;
+}
+
+TimeControl::Figures TimeControl::FiguresOf(const VGpu& vgpu, Nanos now) const {
+  const TimeServer::State state = server_->StateOf(vgpu.id);
+  const sched::Usage usage = UsageOf(vgpu, now);
+  return {
+      .standing = state.standing, .slice = state.slice, .usage = usage, .percent = vgpu.busy.Percent(now, usage.busy)};
+}
+
+bool TimeControl::AnyRunning() const {
+  return std::ranges::any_of(
+      vgpus_, [this](const VGpu* vgpu) { return server_->StateOf(vgpu->id).standing == Standing::kRunning; });
+}
+
+}  // namespace tessera::server

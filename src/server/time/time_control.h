@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/channels/channel_server.h"
+#include "server/config/config.h"
+#include "server/loop/event_loop.h"
+#include "server/model/vgpu.h"
+#include "server/record/histogram.h"
+#include "server/time/time_server.h"
+
+namespace tessera::server {
+
+// The ways to divide a GPU's time among its vGPUs, best first.
+enum class Divider : std::uint8_t {
+  kChannels,  // slices and freezes of channels: SteeringServer
+  kGates,     // a token that opens the gates of one vGPU at a time: TokenServer
+};
+
+// Chooses how the time of one GPU is divided, and has the time server that does it: hands it what the processes say,
+// wakes it at its deadlines, and notes who waits. A new way is a row of `kWays`. Runs on the loop's thread.
+class TimeControl {
+ public:
+  struct Hooks {
+    std::function<void(Nanos)> looked;      // who runs and who waits was noted
+    std::function<void(Nanos)> event_over;  // after an event of a process that may have changed that
+  };
+  struct Figures {
+    Standing standing = Standing::kIdle;
+    Nanos slice = 0;  // of all its processes together; 0: the driver's default
+    sched::Usage usage;
+    double percent = 0;  // of the last second in which it was busy
+  };
+
+  // Everything that is given outlives the object. `config` is read again when a server is made.
+  TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& config, ChannelServer& channels,
+              const std::vector<VGpu*>& vgpus, Hooks hooks);
+  TimeControl(const TimeControl&) = delete;
+
+  // Adds the vGPU, or changes its shares. A failure changes nothing.
+  Result<void> Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now);
+  // Closes the gates of the processes that are left, for good.
+  void Remove(const VGpu& vgpu, Nanos now);
+
+  // A vGPU's shares and memory were changed, or a process of it is gone: after all parts have heard of it.
+  void Changed(VGpu& vgpu, Nanos now) { AfterEvent(vgpu, now); }
+
+  void Join(Process& process, Nanos now);
+  void Leave(Process& process, Nanos now);
+
+  // What processes say; docs/protocol.md.
+  void Wants(Process& process, bool waits, Nanos now);
+  void Idle(Process& process, Nanos since, Nanos now);
+  void Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now);
+  // The device's samples of a process without a shim: it works, or has not since then.
+  void Sampled(Process& process, bool works, Nanos since, Nanos now);
+  // What forbids the process to run may have changed: Process::MustStand.
+  void Hold(Process& process, Nanos now);
+  // The process made or lost channels.
+  void ChannelsChanged(pid_t pid, Nanos now);
+
+  // Chooses the way again, because what permits one may have changed.
+  void Choose(Nanos now);
+  // Makes the time server again, because the configuration has changed.
+  void Restart(Nanos now) { SwitchTo(*way_, now); }
+  // Whether the present way leaves gates open and stops vGPUs by freezing their channels.
+  bool FreezesChannels() const { return way_->freezes_channels; }
+  // Why this way was passed over; empty: it was not.
+  std::string WhyNot(Divider divider) const;
+
+  // Does what is due by then; the object's own timer calls it, too.
+  void AdvanceTo(Nanos now);
+  // Changes no gate from now on: programs keep their last orders until the next daemon is there.
+  void Seal() { server_->Seal(); }
+
+  Figures FiguresOf(const VGpu& vgpu, Nanos now) const;
+  bool AnyRunning() const;
+  // Delay from a deadline of the scheduler to its execution.
+  const Histogram& Lateness() const { return lateness_; }
+
+ private:
+  struct Way {
+    Divider divider;
+    const char* name;  // as log and events say it
+    bool freezes_channels;
+    std::string (*why_not)(const TimeControl&);  // empty: it can serve now
+    std::unique_ptr<TimeServer> (*make)(const TimeControl&);
+  };
+  static const std::vector<Way>& Ways();
+
+  std::string WhyUnsteerable() const;
+  void SwitchTo(const Way& way, Nanos now);
+  void OnTimer(Nanos now);
+  void SetTimer();
+  void AfterEvent(VGpu& vgpu, Nanos now);
+  void NoteStandings(Nanos now);
+  sched::Usage UsageOf(const VGpu& vgpu, Nanos now) const;
+
+  EventLoop& loop_;
+  const std::uint32_t gpu_;
+  const Config& config_;
+  ChannelServer& channels_;
+  const std::vector<VGpu*>& vgpus_;
+  const Hooks hooks_;
+  const Way* way_;
+  std::map<Divider, std::string> passed_over_;  // better ways, and why they cannot serve
+  std::unique_ptr<TimeServer> server_;
+  EventLoop::Timer timer_;  // the server's next deadline
+  Histogram lateness_;
+};
+
+}  // namespace tessera::server
