@@ -17,11 +17,6 @@ struct Channel {
   pid_t pid;
 };
 
-bool IsCompute(const Group& group) {
-  // Of an engine that nobody told we assume the worst.
-  return group.handle == 0 || group.engine == 0 || group.engine == abi::kEngineGraphics;
-}
-
 std::vector<Channel> ChannelsOf(std::span<const Target> targets, Reach reach) {
   std::vector<Channel> channels;
   for (const Target& target : targets) {

@@ -117,6 +117,24 @@ std::vector<Group> ObjectTable::Groups(std::uint32_t device) const {
   return groups;
 }
 
+std::vector<ObjectEvent> ObjectTable::Events() const {
+  std::map<std::uint64_t, Key> ordered;  // a parent before its children
+  for (const auto& [key, object] : objects_) ordered.emplace(object.order, key);
+  std::vector<ObjectEvent> events;
+  for (const auto& [order, key] : ordered) {
+    const auto [client, handle] = key;
+    const Object& object = *Find(client, handle);
+    events.push_back({.kind = ObjectEvent::Kind::kAlloc,
+                      .fd = Find(client, client)->fd,
+                      .client = client,
+                      .parent = object.parent,
+                      .object = handle,
+                      .cls = object.cls,
+                      .detail = object.detail});
+  }
+  return events;
+}
+
 std::size_t ObjectTable::Channels() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(objects_, [](const auto& entry) { return abi::IsChannel(entry.second.cls); }));

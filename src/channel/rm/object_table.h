@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "channel/rm/driver_abi.h"
 #include "channel/rm/object_event.h"
 
 namespace tessera::channel {
 
-// A channel group of a process: what is given a slice, and frozen channel by channel.
+// A channel group (TSG; RM: KEPLER_CHANNEL_GROUP_A) of a process. It has one time slice; a freeze takes its channels
+// off one by one.
 struct Group {
   std::int32_t fd = -1;  // the process's descriptor of the file that made it; -1: unknown, no slices then
   std::uint32_t client = 0;
@@ -20,6 +22,11 @@ struct Group {
   std::vector<std::uint32_t> channels;  // handles
   bool operator==(const Group&) const = default;
 };
+
+// Whether the group's channels compute. Of a group whose engine nobody told, the worst is assumed.
+inline bool IsCompute(const Group& group) {
+  return group.handle == 0 || group.engine == 0 || group.engine == abi::kEngineGraphics;
+}
 
 // The objects of one process that lead to channels. Pure: fed with events, in any order that a process may cause and
 // with any nonsense that a hostile one may claim; what makes no sense is ignored: a parent must be known, and be of the
@@ -39,6 +46,8 @@ class ObjectTable {
   // A group's fd is that of its client.
   std::vector<Group> Groups(std::uint32_t device) const;
   std::size_t Channels() const;  // on all GPUs
+  // Allocations that make the same objects in another table.
+  std::vector<ObjectEvent> Events() const;
   std::size_t Objects() const { return objects_.size(); }
   bool Empty() const { return objects_.empty(); }
 

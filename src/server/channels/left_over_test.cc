@@ -28,7 +28,7 @@ class LeftOver : public SteeredGpuTest {
     made(3, 10, abi::kAnyChannel, 0);
     control_->frozen.insert({1, 10});
   }
-  void Guard() { channels_.Guard(pid_, 0, page_->Fd(), offsetof(wire::Page, guard)); }
+  void Guard() { channels_.Freezer().HeedMoveGuard(pid_, 0, page_->Fd(), offsetof(wire::Page, guard)); }
   void SetUnsafe(bool unsafe) { (*page_)->guard.unsafe = unsafe ? 1 : 0; }
 
   const pid_t pid_ = 1;  // older than this "daemon", by more than the clock ticks that such times are told in
@@ -38,10 +38,10 @@ class LeftOver : public SteeredGpuTest {
 // RM counts. One daemon froze it, the next one is told to, by a vGPU that is frozen.
 TEST_F(LeftOver, WhatADaemonBeforeFrozeIsNotTakenOffTwice) {
   LeftFrozen();
-  ASSERT_TRUE(channels_.Freeze(0, {&pid_, 1}, FreezeReason::kOperator));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid_, 1}, FreezeReason::kOperator));
   EXPECT_FALSE(control_->twice);
   EXPECT_THAT(control_->frozen, SizeIs(1));
-  ASSERT_TRUE(channels_.Thaw(0, {&pid_, 1}, FreezeReason::kOperator));
+  ASSERT_TRUE(channels_.Freezer().Thaw(0, {&pid_, 1}, FreezeReason::kOperator));
   EXPECT_THAT(control_->frozen, IsEmpty());
   channels_.Forget(pid_);
 }
@@ -51,15 +51,15 @@ TEST_F(LeftOver, WhoADaemonBeforeFrozeInTheMiddleOfAMoveDoesNotRunMeanwhile) {
   LeftFrozen();
   SetUnsafe(true);
   Guard();
-  channels_.ThawLeftOver(0, pid_);
-  ASSERT_TRUE(channels_.Freeze(0, {&pid_, 1}, FreezeReason::kMove));
+  channels_.Freezer().ThawLeftOver(0, pid_);
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->thawed, IsEmpty());
   EXPECT_THAT(control_->frozen, testing::Not(IsEmpty()));
-  EXPECT_NE(channels_.StillSince(pid_, 0), 0);
+  EXPECT_NE(channels_.Freezer().StatusOf(pid_, 0).still_since, 0);
   SetUnsafe(false);
-  ASSERT_TRUE(channels_.Thaw(0, {&pid_, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freezer().Thaw(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, IsEmpty());
-  ASSERT_TRUE(channels_.Freeze(0, {&pid_, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, SizeIs(1));
   channels_.Forget(pid_);
 }
@@ -70,13 +70,13 @@ TEST_F(LeftOver, WhoIsMovedByGatesAndNotFrozenIsFrozenWhenChannelsTakeOver) {
   control_->frozen.clear();  // the watchdog thawed it
   channels_.BeginTest();
   Guard();
-  channels_.ThawLeftOver(0, pid_);
+  channels_.Freezer().ThawLeftOver(0, pid_);
   SetUnsafe(true);
   channels_.SetAvailable("");
-  ASSERT_TRUE(channels_.Freeze(0, {&pid_, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, SizeIs(1));
   SetUnsafe(false);
-  ASSERT_TRUE(channels_.Thaw(0, {&pid_, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freezer().Thaw(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, IsEmpty());
   channels_.Forget(pid_);
 }

@@ -133,7 +133,7 @@ void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::Obje
   // is nothing.
   for (const VgpuId id : tree->second.vgpus) {
     VGpu* vgpu = table_.Find(id);
-    if (!vgpu || vgpu->removed || !channels_.IsDevice(vgpu->gpu, event.detail)) continue;
+    if (!vgpu || vgpu->removed || !channels_.Table().IsDevice(vgpu->gpu, event.detail)) continue;
     Process* process = Find(pid, vgpu->gpu);
     if (!process) process = Join(pid, **guest, *vgpu, now);
     if (process) process->who.guarded = true;
@@ -147,7 +147,7 @@ VGpu* GuestServer::PayerOf(pid_t pid, std::uint32_t device, const std::vector<Vg
   for (const VgpuId id : vgpus) {
     VGpu* vgpu = table_.Find(id);
     if (!vgpu || vgpu->removed) continue;
-    if (charged ? vgpu->gpu == *charged : channels_.IsDevice(vgpu->gpu, device)) return vgpu;
+    if (charged ? vgpu->gpu == *charged : channels_.Table().IsDevice(vgpu->gpu, device)) return vgpu;
     if (!first) first = vgpu;
   }
   return charged ? nullptr : first;
@@ -279,7 +279,7 @@ void GuestServer::Closing(const Process& process) {
 void GuestServer::Closed(pid_t pid, Nanos now) {
   const auto guest = guests_.find(pid);
   if (guest == guests_.end()) return channels_.Forget(pid);
-  channels_.Release(pid);
+  channels_.Freezer().Release(pid);
   Settle(pid, guest->second, now);
 }
 
@@ -315,7 +315,7 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
     return Fail(EBUSY, fmt::format("process {} is in vGPU {} already", pid, process->vgpu->spec.name));
   }
   const bool uses =
-      !channels_.Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Measurement().Unmanaged().contains(pid);
+      !channels_.Table().Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Measurement().Unmanaged().contains(pid);
   if (!uses || !channels_.Knows(pid, vgpu.gpu)) {
     if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
     if (uses && !why_no_watch_.empty())
@@ -356,9 +356,9 @@ void GuestServer::Abandon(const VGpu& vgpu, Nanos now) {
     for (auto& [gpu, process] : guest.processes) {
       Closing(*process);
       gpus_[gpu]->Leave(*process, now);
-      if (!process->freeze.by_operator) (void)channels_.Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
+      if (!process->freeze.by_operator) (void)channels_.Freezer().Thaw(gpu, {&pid, 1}, FreezeReason::kOperator);
     }
-    channels_.Release(pid);
+    channels_.Freezer().Release(pid);
     guests_.erase(pid);
     table_.Left(vgpu.id, now);
   }
@@ -374,9 +374,9 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {
       gpu->Freezes().SetByOperator(*process, frozen, now);
       found = true;
     } else if (channels_.Knows(pid, gpu->Index()) &&
-               (watched_.Find(pid) || Any(channels_.Reasons(pid, gpu->Index())))) {
-      auto done = frozen ? channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
-                         : channels_.Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
+               (watched_.Find(pid) || Any(channels_.Freezer().StatusOf(pid, gpu->Index()).reasons))) {
+      auto done = frozen ? channels_.Freezer().Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
+                         : channels_.Freezer().Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       if (!done) return done;
       const auto start = ProcessStart(pid);
       if (frozen && start) frozen_[pid] = *start;
@@ -403,7 +403,7 @@ std::vector<GuestServer::Unmanaged> GuestServer::List() const {
       const std::uint32_t index = gpu->Index();
       const auto measured = gpu->Measurement().Unmanaged().find(process->pid);
       const bool uses =
-          !channels_.Groups(process->pid, index).empty() || measured != gpu->Measurement().Unmanaged().end();
+          !channels_.Table().Groups(process->pid, index).empty() || measured != gpu->Measurement().Unmanaged().end();
       if (!uses || Find(process->pid, index)) continue;
       list.push_back({process->pid, process->name, index, BytesOf(process->pid, index), process->complete,
                       frozen_.contains(process->pid)});
@@ -435,7 +435,7 @@ std::vector<SavedProcess> GuestServer::Saved() const {
   const auto save = [&](pid_t pid, std::string vgpu, bool frozen) {
     const auto start = ProcessStart(pid);
     if (start && told.insert(pid).second)
-      saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Objects(pid)});
+      saved.push_back({pid, *start, std::move(vgpu), frozen, channels_.Table().Objects(pid).Events()});
   };
   for (const auto& [pid, guest] : guests_) {
     if (guest.adopted.empty()) continue;
@@ -467,9 +467,9 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved, Nanos now) {
       // An earlier daemon may have left it frozen by policy; what an operator said stands.
       const pid_t pid = entry.pid;
       if (entry.frozen) {
-        (void)channels_.Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
+        (void)channels_.Freezer().Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       } else {
-        channels_.ThawLeftOver(gpu->Index(), pid);
+        channels_.Freezer().ThawLeftOver(gpu->Index(), pid);
       }
     }
     VGpu* vgpu = entry.vgpu.empty() ? nullptr : table_.Find(entry.vgpu);

@@ -219,7 +219,8 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->residence.room = std::min(attach.room_bytes, table_.Gpu(*vgpu).Info().memory_total);
   slot->page->guard.unsafe = attach.unsafe_bytes;
   table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts, now);
-  channels_.ThawLeftOver(vgpu->gpu, peer_.pid);  // a daemon before this one may have been killed while it was frozen
+  channels_.Freezer().ThawLeftOver(vgpu->gpu,
+                                   peer_.pid);  // a daemon before this one may have been killed while it was frozen
   if (attach.works != 0) table_.Gpu(*vgpu).Time().Wants(*slot, false, now);
   return slot.get();
 }

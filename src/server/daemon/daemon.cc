@@ -126,7 +126,7 @@ Daemon::~Daemon() {
   ending_ = true;
   for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
-  channels_.LetGo();
+  channels_.Freezer().LetGo();
   clients_.reset();  // before the timers that their leaving would set
   guests_.reset();
 }
@@ -163,7 +163,7 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests, 
   for (const auto& gpu : gpus_) {
     gpu->Freezes().ApplyAll(now);  // first, so that none runs that must not
     for (const VGpu* vgpu : gpu->VGpus()) {
-      for (const Process* process : vgpu->processes) channels_.ThawLeftOver(gpu->Index(), process->pid);
+      for (const Process* process : vgpu->processes) channels_.Freezer().ThawLeftOver(gpu->Index(), process->pid);
     }
     gpu->Time().Choose(now);
   }
@@ -176,9 +176,7 @@ void Daemon::RestoreProcesses(Nanos now) {
 
 // Tells the watchdog that this loop goes round.
 void Daemon::Beat(Nanos now) {
-  channels_.Reap();
-  channels_.Beat();
-  channels_.RetryThaws();
+  channels_.Tick();
   SaveTraceIfWrong(now);
   beat_timer_.Arm(now + kSecond);
 }

@@ -38,7 +38,7 @@ FreezeReason ReasonsOf(Daemon& daemon, const Process& process) {
   // A process that waits at its gate is kept off the GPU without a call.
   const bool waits =
       daemon.Gpus()[process.vgpu->gpu]->Time().FreezesChannels() && process.gate.state == GateRecord::State::kWanting;
-  return daemon.Channels().Reasons(process.pid, process.vgpu->gpu) | process.WantedFreezes() |
+  return daemon.Channels().Freezer().StatusOf(process.pid, process.vgpu->gpu).reasons | process.WantedFreezes() |
          If(waits, FreezeReason::kPolicy);
 }
 
@@ -87,13 +87,13 @@ void ReportCalls(const ChannelServer& channels, GpuReport& report, Nanos now) {
   report.slices = calls.slices;
   report.call_failures = calls.failures;
   report.driver_calls = calls.freezes + calls.thaws + calls.slices;
-  report.driver_calls_per_s = channels.CallsPerSecond(now);
-  report.freeze_p50_us = Us(channels.FreezeTimes().Percentile(50));
-  report.freeze_p99_us = Us(channels.FreezeTimes().Percentile(99));
-  report.thaw_p50_us = Us(channels.ThawTimes().Percentile(50));
-  report.thaw_p99_us = Us(channels.ThawTimes().Percentile(99));
-  report.freeze_times = channels.FreezeTimes().All();
-  report.thaw_times = channels.ThawTimes().All();
+  report.driver_calls_per_s = channels.Calls().rate.PerSecond(now);
+  report.freeze_p50_us = Us(channels.Calls().freezes.Percentile(50));
+  report.freeze_p99_us = Us(channels.Calls().freezes.Percentile(99));
+  report.thaw_p50_us = Us(channels.Calls().thaws.Percentile(50));
+  report.thaw_p99_us = Us(channels.Calls().thaws.Percentile(99));
+  report.freeze_times = channels.Calls().freezes.All();
+  report.thaw_times = channels.Calls().thaws.All();
 }
 
 GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
@@ -142,8 +142,8 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
                      : process.who.guest ? "none"
                                          : "shim",
           .complete = daemon.Guests().Complete(process.pid) || !process.who.guest,
-          .channels = daemon.Channels().Channels(process.pid),
-          .groups = daemon.Channels().Groups(process.pid, vgpu.gpu),
+          .channels = daemon.Channels().Table().Objects(process.pid).Channels(),
+          .groups = daemon.Channels().Table().Groups(process.pid, vgpu.gpu),
           .frozen = NamesOf(ReasonsOf(daemon, process)),
           .gpu = vgpu.gpu,
           .memory = process.memory.Current(),
@@ -227,7 +227,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.slice_us = time.slice / kMicrosecond;
   FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
   for (const Process* process : vgpu.processes) {
-    reasons |= daemon.Channels().Reasons(process->pid, vgpu.gpu) - FreezeReason::kOperator;
+    reasons |= daemon.Channels().Freezer().StatusOf(process->pid, vgpu.gpu).reasons - FreezeReason::kOperator;
     reasons |= process->WantedFreezes() & FreezeReason::kMove;
     report.memory_resident += gpu.Placement().ResidentBytes(*process);
     report.memory_swapped += ResidencyServer::Swapped(*process);
@@ -258,9 +258,9 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
     reports.push_back({.pid = process.pid,
                        .name = process.name,
                        .complete = process.complete,
-                       .channels = daemon.Channels().Channels(process.pid),
-                       .groups = daemon.Channels().Groups(process.pid, process.gpu),
-                       .frozen = NamesOf(daemon.Channels().Reasons(process.pid, process.gpu)),
+                       .channels = daemon.Channels().Table().Objects(process.pid).Channels(),
+                       .groups = daemon.Channels().Table().Groups(process.pid, process.gpu),
+                       .frozen = NamesOf(daemon.Channels().Freezer().StatusOf(process.pid, process.gpu).reasons),
                        .gpu = process.gpu,
                        .memory = process.bytes,
                        .memory_resident = process.bytes,

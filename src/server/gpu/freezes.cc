@@ -28,12 +28,13 @@ void Freezes::SetOverdrawn(Process& process, bool overdrawn, Nanos now) {
 }
 
 void Freezes::Joining(Process& process) const {
-  process.freeze.overdrawn = Has(channels_.Reasons(process.pid, gpu_), FreezeReason::kMemory);
+  process.freeze.overdrawn = Has(channels_.Freezer().StatusOf(process.pid, gpu_).reasons, FreezeReason::kMemory);
 }
 
 // The reasons that its channels are frozen for may be of another vGPU, or of an earlier daemon.
 void Freezes::Joined(Process& process, Nanos now) {
-  if (process.FrozenByOperator() || process.freeze.overdrawn || channels_.StillSince(process.pid, gpu_) != 0)
+  if (process.FrozenByOperator() || process.freeze.overdrawn ||
+      channels_.Freezer().StatusOf(process.pid, gpu_).still_since != 0)
     Apply(process, now);
 }
 
@@ -49,8 +50,8 @@ void Freezes::Apply(Process& process, Nanos now) {
   const FreezeReason wanted = process.WantedFreezes();
   if (channels_.Available()) {
     for (const FreezeReason reason : {FreezeReason::kOperator, FreezeReason::kMemory, FreezeReason::kMove}) {
-      const auto done = Has(wanted, reason) ? channels_.Freeze(gpu_, {&process.pid, 1}, reason)
-                                            : channels_.Thaw(gpu_, {&process.pid, 1}, reason);
+      const auto done = Has(wanted, reason) ? channels_.Freezer().Freeze(gpu_, {&process.pid, 1}, reason)
+                                            : channels_.Freezer().Thaw(gpu_, {&process.pid, 1}, reason);
       if (!done) log::Error("process {}: {}", process.pid, done.error().Text());
     }
   }
@@ -63,7 +64,7 @@ void Freezes::Apply(Process& process, Nanos now) {
 // a channel: it is left to tokens.
 void Freezes::Check(Process& process) const {
   FreezeState& freeze = process.freeze;
-  const Nanos since = channels_.StillSince(process.pid, gpu_);
+  const Nanos since = channels_.Freezer().StatusOf(process.pid, gpu_).still_since;
   const Nanos reached = process.page->reached_ns.load(std::memory_order_relaxed);
   const bool went_on = since != 0 && reached > since && reached != freeze.reached_seen;
   freeze.reached_seen = reached;

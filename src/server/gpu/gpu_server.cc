@@ -91,7 +91,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
                 .text = process.who.program});
   hooks_.joined(process, now);
   if (Swaps() && !process.who.guest) {
-    channels_.Guard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
+    channels_.Freezer().HeedMoveGuard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
     Residency().Join(process, bytes);
   }
   freezes_.Joined(process, now);

@@ -42,14 +42,15 @@ void GpuTrace::CopyPresent(TraceCopy& copy, Nanos since) const {
                               .gpu = gpu_,
                               .kind = TraceKind::kMemory});
     for (const Process* process : vgpu->processes) {
-      const Nanos frozen = channels_.FrozenSince(process->pid, gpu_);
+      const Nanos frozen = channels_.Freezer().StatusOf(process->pid, gpu_).frozen_since;
       if (frozen != 0 && frozen < since)
-        copy.records.insert(copy.records.begin(),
-                            {.at = since,
-                             .value = static_cast<std::uint64_t>(channels_.Reasons(process->pid, gpu_)),
-                             .pid = process->pid,
-                             .gpu = gpu_,
-                             .kind = TraceKind::kFrozen});
+        copy.records.insert(
+            copy.records.begin(),
+            {.at = since,
+             .value = static_cast<std::uint64_t>(channels_.Freezer().StatusOf(process->pid, gpu_).reasons),
+             .pid = process->pid,
+             .gpu = gpu_,
+             .kind = TraceKind::kFrozen});
     }
   }
 }

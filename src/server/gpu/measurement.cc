@@ -98,7 +98,7 @@ void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
 // A guest tells nobody when it has work. The device's samples do, a second or two late.
 void Measurement::CheckWork(Process& process, bool worked, Nanos now) {
   const GateRecord::State state = process.gate.state;
-  const bool frozen = Any(channels_.Reasons(process.pid, gpu_));
+  const bool frozen = Any(channels_.Freezer().StatusOf(process.pid, gpu_).reasons);
   if (worked || frozen || process.work.seen_at == 0) {
     process.work.seen_at = now;
     // A frozen guest may have work: nobody can know.

@@ -65,8 +65,9 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
 // Whether nothing of the process can execute: its channels are frozen, or its work has drained.
 bool Placement::Still(const Process& process) const {
   if (host_.time.FreezesChannels()) {
-    host_.channels.Beat();  // if this daemon hung, frozen processes ran
-    return host_.channels.StillSince(process.pid, host_.gpu) != 0 || !host_.channels.Knows(process.pid, host_.gpu);
+    host_.channels.Freezer().Beat();  // if this daemon hung, frozen processes ran
+    return host_.channels.Freezer().StatusOf(process.pid, host_.gpu).still_since != 0 ||
+           !host_.channels.Knows(process.pid, host_.gpu);
   }
   // A drained gate is not as safe as a freeze: while channels are being tested, a freeze may soon be possible.
   if (host_.channels.Testing()) return false;

@@ -41,7 +41,7 @@ class Latency {
 class CallRate {
  public:
   void Note(Nanos now) {
-    TokenState(now);
+    Advance(now);
     ++now_;
   }
   double PerSecond(Nanos now) const {
@@ -51,7 +51,7 @@ class CallRate {
   }
 
  private:
-  void TokenState(Nanos now) {
+  void Advance(Nanos now) {
     const Nanos second = now / kSecond;
     if (second == second_) return;
     before_ = second == second_ + 1 ? now_ : 0;

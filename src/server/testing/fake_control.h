@@ -60,7 +60,7 @@ class FakeControl : public channel::Control {
   static void Each(std::span<const channel::Target> targets, channel::Reach reach, Act act) {
     for (const channel::Target& target : targets) {
       for (const channel::Group& group : target.groups) {
-        if (reach == channel::Reach::kCompute && group.engine != channel::abi::kEngineGraphics) continue;
+        if (reach == channel::Reach::kCompute && !channel::IsCompute(group)) continue;
         for (const std::uint32_t handle : group.channels) act({group.client, handle});
       }
     }

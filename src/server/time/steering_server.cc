@@ -73,7 +73,7 @@ void SteeringServer::Remove(Id vgpu, Nanos now) {
     gate->steered = nullptr;
   }
   // Their work must not run on without a share; their channels stay frozen until they end.
-  if (!pids.empty()) (void)channels_.Freeze(gpu_, pids, FreezeReason::kPolicy);
+  if (!pids.empty()) (void)channels_.Freezer().Freeze(gpu_, pids, FreezeReason::kPolicy);
   turns_.erase(found);
   steering_.Remove(vgpu, now);
   Execute(now);
@@ -113,7 +113,7 @@ void SteeringServer::Abandon(Nanos) {
     }
     turn->gates.clear();
   }
-  if (!frozen.empty()) (void)channels_.Thaw(gpu_, frozen, FreezeReason::kPolicy);
+  if (!frozen.empty()) (void)channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy);
 }
 
 void SteeringServer::Free(GateRecord& gate, const SteeringState& turn, SharedPage::Bell bell) {
@@ -137,7 +137,7 @@ void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
     Runs(gate, turn, now);
-    if (turn.stopped && !Sealed()) (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+    if (turn.stopped && !Sealed()) (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
   } else if (turn.stopped) {
     gate.Wants(now);
   } else {
@@ -183,7 +183,7 @@ void SteeringServer::Hold(GateRecord& gate, bool held, Nanos now) {
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.
   if (!held && turn.stopped && gate.state == GateRecord::State::kRunning)
-    (void)channels_.Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+    (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
   Report(turn, now, now);
   Execute(now);
 }
@@ -259,7 +259,7 @@ void SteeringServer::Stop(const std::vector<SteeringState*>& turns, Nanos now) {
     }
   }
   if (running.empty()) return;
-  if (auto frozen = channels_.Freeze(gpu_, running, FreezeReason::kPolicy); !frozen)
+  if (auto frozen = channels_.Freezer().Freeze(gpu_, running, FreezeReason::kPolicy); !frozen)
     log::Error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
 }
 
@@ -268,11 +268,12 @@ void SteeringServer::Go(const std::vector<SteeringState*>& turns, Nanos now) {
   for (SteeringState* turn : turns) {
     turn->stopped = false;
     for (GateRecord* gate : turn->gates) {
-      if (Has(channels_.Reasons(gate->pid, gpu_), FreezeReason::kPolicy)) frozen.push_back(gate->pid);
+      if (Has(channels_.Freezer().StatusOf(gate->pid, gpu_).reasons, FreezeReason::kPolicy))
+        frozen.push_back(gate->pid);
     }
   }
   if (!frozen.empty()) {
-    if (auto thawed = channels_.Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
+    if (auto thawed = channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
       log::Error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
   }
   for (SteeringState* turn : turns) {

@@ -183,15 +183,15 @@ TEST_F(SteeringServerTest, WhatAnEarlierDaemonFrozeIsThawedOnce) {
   Member& low = Running(low_);
   const pid_t pid = low.process.pid;
   Freeze(low.process, true);
-  const auto objects = channels_.Objects(pid);
+  const auto objects = channels_.Table().Objects(pid).Events();
   auto control = std::make_unique<FakeControl>();
   FakeControl& after = *control;
   after.frozen = control_->frozen;
   ChannelServer next(std::move(control), "", nullptr);
   next.Restore(pid, objects, true);
-  EXPECT_TRUE(next.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_TRUE(next.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_FALSE(after.twice);
-  EXPECT_TRUE(next.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_TRUE(next.Freezer().Thaw(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_THAT(after.frozen, IsEmpty());
 }
 
@@ -344,7 +344,7 @@ TEST_F(SteeringServerTest, AFreezeThatFailedAccusesNobody) {
   control_->fails = true;
   Freeze(low.process, true);
   low.process.page->reached_ns = MonotonicNow();
-  EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
+  EXPECT_EQ(channels_.Freezer().StatusOf(low.process.pid, 0).still_since, 0);
   control_->fails = false;
   Running(high_);  // tried again with the next reason
   EXPECT_TRUE(Frozen(low));
@@ -364,7 +364,7 @@ TEST_F(SteeringServerTest, OneThatCannotBeFrozenKeepsNobodyElseRunning) {
 TEST_F(SteeringServerTest, NobodyIsStillWhoseChannelsAreNotKnown) {
   Member& low = Join(low_);
   Freeze(low.process, true);
-  EXPECT_EQ(channels_.StillSince(low.process.pid, 0), 0);
+  EXPECT_EQ(channels_.Freezer().StatusOf(low.process.pid, 0).still_since, 0);
 }
 
 // Its copies go on when policy freezes it, so what has ended says nothing.
@@ -384,15 +384,15 @@ TEST_F(SteeringServerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
-  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
-  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   channels_.Forget(pid);
-  channels_.Reap();
+  channels_.Tick();
   EXPECT_THAT(control_->frozen, SizeIs(1));
-  EXPECT_EQ(channels_.Reasons(pid, 0), FreezeReason::kOperator);
-  ASSERT_TRUE(channels_.Thaw(0, {&pid, 1}, FreezeReason::kOperator));
+  EXPECT_EQ(channels_.Freezer().StatusOf(pid, 0).reasons, FreezeReason::kOperator);
+  ASSERT_TRUE(channels_.Freezer().Thaw(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_THAT(control_->frozen, IsEmpty());
-  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   channels_.Forget(pid);
   EXPECT_THAT(control_->frozen, IsEmpty()) << "nobody would undo what a policy did";
   EXPECT_FALSE(channels_.Knows(pid, 0));
@@ -406,16 +406,16 @@ TEST_F(SteeringServerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGo
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
   channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
-  channels_.Guard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
+  channels_.Freezer().HeedMoveGuard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
   (*page)->guard.unsafe = 1;
-  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kMove));
-  ASSERT_TRUE(channels_.Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kMove));
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   channels_.Forget(pid);
-  channels_.RetryThaws();
+  channels_.Freezer().RetryThaws();
   EXPECT_THAT(control_->frozen, SizeIs(1));
   EXPECT_EQ((*page)->guard.released, 1u);
   (*page)->guard.unsafe = 0;
-  channels_.RetryThaws();
+  channels_.Freezer().RetryThaws();
   EXPECT_THAT(control_->frozen, IsEmpty());
   // It ends, and nothing is left of it.
   channels_.Forget(pid);
@@ -448,10 +448,10 @@ TEST_F(SteeringServerTest, AThawThatFailedIsTriedAgain) {
   ASSERT_TRUE(Frozen(low));
   control_->thaw_fails = true;
   Freeze(low.process, false);
-  channels_.RetryThaws();
+  channels_.Freezer().RetryThaws();
   EXPECT_TRUE(Frozen(low));
   control_->thaw_fails = false;
-  channels_.RetryThaws();
+  channels_.Freezer().RetryThaws();
   EXPECT_FALSE(Frozen(low));
   Freeze(low.process, true);
   EXPECT_FALSE(control_->twice);
@@ -530,10 +530,10 @@ class HangingDaemonTest : public testing::Test {
 TEST_F(HangingDaemonTest, AnOperatorsFreezeTakesNoFreezeForDoneThatTheWatchdogUndid) {
   const pid_t pid = getpid();
   MakeChannel(pid, 1);
-  ASSERT_TRUE(channels_->Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
+  ASSERT_TRUE(channels_->Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   Hang();
   control_->frozen.clear();  // which the watchdog did
-  ASSERT_TRUE(channels_->Freeze(0, {&pid, 1}, FreezeReason::kOperator));
+  ASSERT_TRUE(channels_->Freezer().Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   EXPECT_THAT(control_->frozen, SizeIs(1));
   EXPECT_FALSE(control_->twice);
   channels_->Forget(pid);
@@ -549,18 +549,18 @@ TEST_F(HangingDaemonTest, WhomTheWatchdogLeftInTheMiddleOfAMoveIsNotThawedAfterw
   auto page = SharedPage::Create(0);
   ASSERT_TRUE(page);
   (*page)->guard.unsafe = 1;
-  channels_->Guard(pids[1], 0, page->Fd(), offsetof(wire::Page, guard));
+  channels_->Freezer().HeedMoveGuard(pids[1], 0, page->Fd(), offsetof(wire::Page, guard));
   MakeChannel(pids[0], 1);
   MakeChannel(pids[1], 8);
-  ASSERT_TRUE(channels_->Freeze(0, pids, FreezeReason::kMove));
+  ASSERT_TRUE(channels_->Freezer().Freeze(0, pids, FreezeReason::kMove));
   Hang();
   control_->frozen.erase({1, 10});  // which the watchdog did
-  channels_->Beat();
+  channels_->Freezer().Beat();
   EXPECT_THAT(control_->frozen, SizeIs(2));
   EXPECT_FALSE(control_->thawed.contains(pids[1]));
   EXPECT_FALSE(control_->twice);
   (*page)->guard.unsafe = 0;
-  ASSERT_TRUE(channels_->Thaw(0, pids, FreezeReason::kMove));
+  ASSERT_TRUE(channels_->Freezer().Thaw(0, pids, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, IsEmpty());
   for (const pid_t pid : pids) channels_->Forget(pid);
   kill(child, SIGKILL);

@@ -1,0 +1,81 @@
+#include "server/channels/channel_table.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "channel/rm/driver_abi.h"
+#include "server/model/process_start.h"
+#include "server/record/log.h"
+
+namespace tessera::server {
+
+ChannelTable::ChannelTable(channel::Control* control)
+    : control_(control), started_(ProcessStart(getpid()).value_or(0)) {}
+
+ChannelTable::Entry& ChannelTable::At(pid_t pid) {
+  Entry& entry = processes_[pid];
+  if (!entry.fd) {
+    entry.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    const auto start = ProcessStart(pid);
+    entry.older = start && *start < started_;
+  }
+  return entry;
+}
+
+bool ChannelTable::Apply(pid_t pid, const channel::ObjectEvent& event, Source source) {
+  return At(pid).objects.Apply(event, source);
+}
+
+void ChannelTable::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events) {
+  At(pid).objects.Restore(events);
+}
+
+bool ChannelTable::Alive(pid_t pid) const {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || !found->second.fd) return false;
+  pollfd end{.fd = found->second.fd.Get(), .events = POLLIN, .revents = 0};
+  return poll(&end, 1, 0) == 0;
+}
+
+bool ChannelTable::IsOlder(pid_t pid) { return At(pid).older; }
+
+std::vector<channel::Group> ChannelTable::Groups(pid_t pid, std::uint32_t gpu) const {
+  if (!control_) return {};
+  return Objects(pid).Groups(control_->DeviceInstance(gpu));
+}
+
+channel::Target ChannelTable::TargetOn(pid_t pid, std::uint32_t gpu) {
+  const Entry& entry = At(pid);
+  return entry.objects.TargetOn(*control_, gpu, pid, entry.fd.Get());
+}
+
+const channel::ObjectTable& ChannelTable::Objects(pid_t pid) const {
+  static const channel::ObjectTable kNone;
+  const auto found = processes_.find(pid);
+  return found == processes_.end() ? kNone : found->second.objects.Table();
+}
+
+bool ChannelTable::Verify(pid_t pid) {
+  if (!control_) return false;
+  Entry& entry = At(pid);
+  const bool refused = entry.objects.Refused();
+  const bool verified = entry.objects.Verify(*control_, pid, entry.fd.Get());
+  if (entry.objects.Refused() && !refused)
+    log::Warn("process {} claims channels that are not its own; they are not steered", pid);
+  return verified;
+}
+
+bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
+  if (!control_) return false;
+  if (control_->KnowsProcesses()) return true;
+  return std::ranges::any_of(Groups(pid, gpu), channel::IsCompute) && Verify(pid);
+}
+
+bool ChannelTable::IsDevice(std::uint32_t gpu, std::uint32_t instance) const {
+  return control_ && instance != channel::abi::kNoGpu && control_->DeviceInstance(gpu) == instance;
+}
+
+}  // namespace tessera::server

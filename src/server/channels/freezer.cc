@@ -1,0 +1,238 @@
+#include "server/channels/freezer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/record/log.h"
+#include "server/record/trace.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr std::uint32_t kMostGpus = 64;
+
+// An operator stops all that a process does, as does memory that it must not have, and a move, under which nothing may
+// touch memory. A policy stops what computes.
+std::optional<channel::Reach> ReachOf(FreezeReason reasons) {
+  if (!Any(reasons)) return {};
+  return Any(reasons - FreezeReason::kPolicy) ? channel::Reach::kAll : channel::Reach::kCompute;
+}
+
+}  // namespace
+
+Freezer::Freezer(channel::Control* control, const std::string& why, channel::Watchdog* watchdog, ChannelTable& table,
+                 DriverCalls& calls)
+    : control_(control), why_(why), watchdog_(watchdog), table_(table), calls_(calls) {
+  if (!control_) return;
+  account_.emplace(*control_, [this](bool freeze, Nanos took, Nanos ended) {
+    calls_.rate.Note(ended);
+    (freeze ? calls_.freezes : calls_.thaws).Note(took);
+  });
+}
+
+const Freezer::Use* Freezer::Find(pid_t pid, std::uint32_t gpu) const {
+  const auto process = uses_.find(pid);
+  if (process == uses_.end()) return nullptr;
+  const auto use = process->second.find(gpu);
+  return use == process->second.end() ? nullptr : &use->second;
+}
+
+Freezer::Status Freezer::StatusOf(pid_t pid, std::uint32_t gpu) const {
+  const Use* use = Find(pid, gpu);
+  return use ? Status{use->reasons, use->frozen_at, use->still_at} : Status{};
+}
+
+// ---- freezes and thaws ----
+
+Result<void> Freezer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
+  if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
+  if (let_go_) return {};
+  Beat();
+  std::vector<pid_t> changed;
+  for (const pid_t pid : pids) {
+    if (!table_.Verify(pid)) continue;
+    Use& use = uses_[pid][gpu];
+    const FreezeReason before = use.reasons;
+    use.reasons = frozen ? before | reason : before - reason;
+    if (use.reasons == before) continue;
+    if (frozen && !Any(before)) TakeOverLeftOver(gpu, pid);
+    changed.push_back(pid);
+    if (frozen) Note(gpu, pid, use);  // first: this daemon may be killed in the middle
+  }
+  return Settle(gpu, changed);
+}
+
+// Makes the GPU do what the reasons say.
+Result<void> Freezer::Settle(std::uint32_t gpu, std::span<const pid_t> pids) {
+  if (!account_) return {};
+  std::vector<channel::FreezeAccount::Wish> wishes;
+  for (const pid_t pid : pids) wishes.push_back({table_.TargetOn(pid, gpu), ReachOf(uses_[pid][gpu].reasons)});
+  const auto outcomes = account_->Settle(gpu, wishes);
+  Result<void> done;
+  const Nanos now = MonotonicNow();  // when the driver has done it
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    Settled(gpu, pids[i], outcomes[i], now);
+    if (!outcomes[i].done) done = outcomes[i].done;
+  }
+  return done;
+}
+
+void Freezer::Settled(std::uint32_t gpu, pid_t pid, const channel::FreezeAccount::Outcome& outcome, Nanos now) {
+  Use& use = uses_[pid][gpu];
+  const auto since = [now](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
+  since(Any(use.reasons), use.frozen_at);
+  if (outcome.done && std::exchange(use.traced, use.reasons) != use.reasons)
+    trace::Note({.at = now,
+                 .took = outcome.took,
+                 .value = static_cast<std::uint64_t>(use.reasons),
+                 .pid = pid,
+                 .gpu = gpu,
+                 .kind = Any(use.reasons) ? TraceKind::kFrozen : TraceKind::kThawed});
+  if (outcome.froze) use.still_at = 0;  // until now something of it could execute
+  // Where nothing is known of it, or the freeze failed, nothing can be said.
+  const bool still = outcome.done && account_->AnyOff(pid, gpu) && ReachOf(use.reasons) == channel::Reach::kAll;
+  since(still, use.still_at);
+  Note(gpu, pid, use);
+}
+
+// The watchdog thaws what policy froze when this daemon cannot; what an operator froze stays.
+void Freezer::Note(std::uint32_t gpu, pid_t pid, const Use& use) {
+  if (!watchdog_) return;
+  const bool off = Any(use.reasons) || account_->AnyOff(pid, gpu);
+  if (off && !Has(use.reasons, FreezeReason::kOperator)) {
+    watchdog_->NoteFrozen(pid, gpu, table_.TargetOn(pid, gpu));
+  } else {
+    watchdog_->NoteThawed(pid, gpu);
+  }
+}
+
+// ---- processes that come, change and go ----
+
+void Freezer::HeedMoveGuard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset) {
+  if (let_go_) return;
+  Use& use = uses_[pid][gpu];
+  use.guard.emplace(file, offset);
+  use.waits = false;
+  if (watchdog_) watchdog_->Guard(pid, gpu, file, offset);
+}
+
+void Freezer::ChannelsChanged(pid_t pid, bool freed) {
+  Beat();
+  const auto found = uses_.find(pid);
+  if (found == uses_.end() || !account_) return;
+  for (auto& [gpu, use] : found->second) {
+    // Only by a free: a program that tells a new daemon of a group again does not end its channels.
+    if (freed) account_->KeepOnly(pid, gpu, table_.Groups(pid, gpu));
+    if (!Any(use.reasons) && !account_->AnyOff(pid, gpu)) continue;
+    if (!table_.Verify(pid)) continue;  // a neighbour's, perhaps
+    if (auto settled = Settle(gpu, {&pid, 1}); !settled)
+      log::Warn("new channels of process {} are not frozen: {}", pid, settled.error().Text());
+  }
+}
+
+void Freezer::TakeOver(pid_t pid, const channel::ObjectTable& frozen) {
+  if (!account_) return;
+  for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
+    const auto groups = frozen.Groups(control_->DeviceInstance(gpu));
+    if (groups.empty()) continue;
+    uses_[pid][gpu].fresh = false;
+    account_->TakeOver(gpu, {.pid = pid, .groups = groups});
+  }
+}
+
+void Freezer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
+  // A process that cannot go on yet will be stopped, and goes on when that ends.
+  if (const Use& use = uses_[pid][gpu]; !Any(use.reasons) && (!use.guard || use.guard->Safe()))
+    TakeOverLeftOver(gpu, pid);
+}
+
+// Channels that are off already must not be taken off twice, and nobody can ask whether they are (FreezeAccount). So a
+// process that could go on is thawed; its channels that were not off are as they were. A process whose memory is not
+// where its kernels would find it must not run for a moment, whether it stands still since an earlier daemon or is
+// being moved by gates: it is taken off, and put back twice.
+void Freezer::TakeOverLeftOver(std::uint32_t gpu, pid_t pid) {
+  if (!Available() || !table_.IsOlder(pid) || !uses_[pid][gpu].fresh || !table_.Verify(pid)) return;
+  Use& use = uses_[pid][gpu];
+  use.fresh = false;
+  const channel::Target target = table_.TargetOn(pid, gpu);
+  if (use.guard && !use.guard->Safe()) return account_->MayBeOff(gpu, target);
+  calls_.rate.Note(MonotonicNow());
+  (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
+}
+
+void Freezer::Release(pid_t pid) {
+  const auto found = uses_.find(pid);
+  if (let_go_ || found == uses_.end()) return;
+  Beat();
+  const bool alive = Available() && table_.Alive(pid);
+  for (auto& [gpu, use] : found->second) {
+    use.waits = alive && !use.MayRun();
+    const FreezeReason stay = FreezeReason::kOperator | FreezeReason::kMemory | If(use.waits, FreezeReason::kMove);
+    use.reasons = If(alive, use.reasons & stay);
+    if (alive) {
+      (void)Settle(gpu, {&pid, 1});
+    } else if (watchdog_) {
+      watchdog_->NoteThawed(pid, gpu);
+    }
+  }
+}
+
+bool Freezer::Forget(pid_t pid) {
+  Release(pid);
+  const auto found = uses_.find(pid);
+  if (found == uses_.end()) return true;
+  if (let_go_ || std::ranges::any_of(found->second, [](const auto& use) { return Any(use.second.reasons); }))
+    return false;
+  for (const auto& [gpu, use] : found->second) {
+    if (use.guard && watchdog_) watchdog_->Unguard(pid, gpu);
+  }
+  uses_.erase(found);
+  if (account_) account_->Forget(pid);
+  return true;
+}
+
+// ---- the daemon's own life ----
+
+void Freezer::Beat() {
+  if (!watchdog_ || !watchdog_->Beat()) return;
+  log::Error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
+  for (auto& [pid, uses] : uses_) {
+    for (auto& [gpu, use] : uses) {
+      // It leaves processes frozen that cannot go on. It may have failed for some of the channels.
+      if (!watchdog_->Undid(pid, gpu)) continue;
+      account_->Undone(gpu, table_.TargetOn(pid, gpu));
+      use.still_at = 0;
+      (void)Settle(gpu, {&pid, 1});
+    }
+  }
+}
+
+void Freezer::RetryThaws() {
+  if (!Available() || let_go_) return;
+  for (auto& [pid, uses] : uses_) {
+    for (auto& [gpu, use] : uses) {
+      if (use.waits && use.MayRun()) {
+        use.waits = false;
+        use.reasons -= FreezeReason::kMove;
+      }
+      if (!Any(use.reasons) && account_->AnyOff(pid, gpu)) (void)Settle(gpu, {&pid, 1});
+    }
+  }
+}
+
+void Freezer::LetGo() {
+  for (std::uint32_t gpu = 0; gpu < kMostGpus; ++gpu) {
+    for (const FreezeReason reason : {FreezeReason::kPolicy, FreezeReason::kMove, FreezeReason::kMemory}) {
+      std::vector<pid_t> frozen;
+      for (const auto& [pid, uses] : uses_) {
+        const auto use = uses.find(gpu);
+        if (use == uses.end() || !Has(use->second.reasons, reason)) continue;
+        if (reason != FreezeReason::kMove || use->second.MayRun()) frozen.push_back(pid);
+      }
+      if (!frozen.empty()) (void)Thaw(gpu, frozen, reason);  // what fails now the watchdog does
+    }
+  }
+  let_go_ = true;
+}
+
+}  // namespace tessera::server
