@@ -36,12 +36,12 @@ Gpu::Gpu(const GpuSpec& spec, std::uint64_t seed, Violations& violations)
   if (spec.memory > 0) memory_.emplace(spec, violations);
 }
 
-Result<void> Gpu::Add(Part& part, Nanos now) {
+Result<void> Gpu::Add(Part& part, const MemoryTerms& terms, Nanos now) {
   if (auto added = time_->Add(part, now); !added) return added;
   parts_.push_back(&part);
   part.limited_since = now;
   part.billed_then = 0;
-  if (memory_) memory_->Add(part, now);
+  if (memory_) memory_->Add(part, terms);
   return {};
 }
 
@@ -50,18 +50,18 @@ Result<void> Gpu::Update(Part& part, const sched::Shares& shares, Nanos now) {
   part.shares = shares;
   part.limited_since = now;
   part.billed_then = Billed(part, now);
-  if (memory_) memory_->Update(part, now);
+  if (memory_) memory_->Update(part);
   return {};
 }
 
 void Gpu::Remove(Part& part, Nanos now) {
-  if (memory_) memory_->Remove(part, now);
+  if (memory_) memory_->Remove(part);
   time_->Remove(part, now);
   std::erase(parts_, &part);
 }
 
 void Gpu::Allocate(Part& part, std::uint64_t bytes, Nanos now) {
-  if (memory_) memory_->Allocate(part, bytes, now);
+  if (memory_) memory_->Allocate(part, bytes, *time_, now);
 }
 
 Nanos Gpu::NextEvent() const {

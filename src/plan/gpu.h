@@ -18,7 +18,7 @@ class Gpu {
   Gpu(const GpuSpec& spec, std::uint64_t seed, Violations& violations);
 
   // The part outlives its stay here.
-  Result<void> Add(Part& part, Nanos now);
+  Result<void> Add(Part& part, const MemoryTerms& terms, Nanos now);
   Result<void> Update(Part& part, const sched::Shares& shares, Nanos now);
   void Remove(Part& part, Nanos now);
 

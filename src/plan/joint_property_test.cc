@@ -27,7 +27,7 @@ GpuSpec AnyGpu() {
                .time_by = *rc::gen::element(TimeBy::kTokens, TimeBy::kSteering)};
   spec.moves = {.out_bytes_per_second = Number(5, 100) * 1e9,
                 .in_bytes_per_second = Number(5, 100) * 1e9,
-                .chunk = 64 * kMiB << Number(0, 5),
+                .batch = 64 * kMiB << Number(0, 5),
                 .context = Number<std::uint64_t>(0, 1) * kGiB};
   spec.steering.min_share_pct = *rc::gen::element(0, 0, 10);
   return spec;

@@ -32,7 +32,7 @@ constexpr std::uint64_t kCapacity = 40 * kGiB;
 GpuSpec Gpu40(std::uint64_t chunk, double bytes_per_second = 50e9) {
   return {.memory = kCapacity,
           .time_by = TimeBy::kNobody,
-          .moves = {.out_bytes_per_second = bytes_per_second, .in_bytes_per_second = bytes_per_second, .chunk = chunk}};
+          .moves = {.out_bytes_per_second = bytes_per_second, .in_bytes_per_second = bytes_per_second, .batch = chunk}};
 }
 
 // Busy ones of which no two fit together.
@@ -100,8 +100,8 @@ RC_GTEST_PROP(MemoryProperty, AHigherClassDoesNotWaitForLowerOnes, ()) {
   for (OneGpu::Id id = 1; id <= lower; ++id) gpu.Add(id, {.priority = Number(3u, 5u)}, AnyProgram());
   gpu.Run(300 * kSecond);
   RequireLawful(gpu);
-  // 40 GiB out and in at once, behind a chunk that was under way in each direction.
-  RC_ASSERT(gpu.Of(0).longest_wait <= static_cast<Nanos>(1.3 * kCapacity / 50e9 * kSecond));
+  // 40 GiB out and in at once, after what the mover had been ordered to do before; turns of others are far longer.
+  RC_ASSERT(gpu.Of(0).longest_wait <= static_cast<Nanos>(3.0 * kCapacity / 50e9 * kSecond));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ class Runner {
   Runner(Program program, std::vector<Gpu*> gpus, sched::VgpuId id, const sched::Shares& shares, std::uint64_t seed,
          Nanos now);
 
+  const MemoryTerms& terms() const { return program_.terms; }
   const std::vector<Gpu*>& gpus() const { return gpus_; }
   std::vector<Part>& parts() { return parts_; }
   const std::vector<Part>& parts() const { return parts_; }

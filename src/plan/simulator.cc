@@ -23,7 +23,7 @@ Result<void> Simulator::Add(sched::VgpuId id, const sched::Shares& shares, Progr
   constexpr std::uint64_t kSpread = 1'000'003;  // so that no program has the random numbers of a GPU or of another
   auto runner = std::make_unique<Runner>(std::move(program), on, id, shares, seed_ * kSpread + id + 1, now_);
   for (std::size_t i = 0; i < on.size(); ++i) {
-    if (auto added = on[i]->Add(runner->parts()[i], now_); !added) {
+    if (auto added = on[i]->Add(runner->parts()[i], runner->terms(), now_); !added) {
       while (i-- > 0) on[i]->Remove(runner->parts()[i], now_);
       return added;
     }

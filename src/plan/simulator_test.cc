@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "base/size.h"
+
 namespace tessera::plan {
 namespace {
 
@@ -110,9 +112,9 @@ TEST(Simulator, WhatIsWrongIsRefusedAndChangesNothing) {
 
 TEST(Simulator, AProgramThatIsRemovedLeavesTheGpuToTheOthers) {
   for (const TimeBy by : {TimeBy::kTokens, TimeBy::kSteering}) {
-    Simulator gpu({{.memory = 100, .time_by = by}});
-    ASSERT_TRUE(gpu.Add(1, {.priority = 1}, {.phases = {{.memory = 80}}}));
-    ASSERT_TRUE(gpu.Add(2, {}, {.phases = {{.memory = 80}}}));
+    Simulator gpu({{.memory = 100 * kGiB, .time_by = by}});
+    ASSERT_TRUE(gpu.Add(1, {.priority = 1}, {.phases = {{.memory = 80 * kGiB}}}));
+    ASSERT_TRUE(gpu.Add(2, {}, {.phases = {{.memory = 80 * kGiB}}}));
     gpu.Run(1234 * kMs);
     gpu.Remove(1);
     gpu.Remove(1);

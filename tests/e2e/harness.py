@@ -347,25 +347,3 @@ class SoftGpuTest(TesseraTest):
         super().tearDown()
         for left in pathlib.Path("/dev/shm").glob(f"*{self.soft_name}*"):
             left.unlink()
-
-
-class Usage:
-    """The soft GPUs' own account of who executed for how long (tests/programs/soft_usage.cc)."""
-
-    def __init__(self, test):
-        self.child = test.spawn(BIN / "soft_usage", stdin=subprocess.PIPE)
-        self.lines = Lines(self.child)
-
-    def take(self):
-        """(CLOCK_MONOTONIC ns, {pid: ns})."""
-        self.child.stdin.write("\n")
-        self.child.stdin.flush()
-        now = json.loads(self.lines.next())
-        return now["time_ns"], {int(pid): busy for pid, busy in now["busy_ns"].items()}
-
-    def shares(self, pids, seconds):
-        """Percent of a GPU's time that each process used in so many seconds from now."""
-        begin, before = self.take()
-        time.sleep(seconds)  # the length of the measurement, which is not a wait for anything
-        end, after = self.take()
-        return [100 * (after.get(pid, 0) - before.get(pid, 0)) / (end - begin) for pid in pids]

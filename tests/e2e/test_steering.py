@@ -2,23 +2,28 @@
 import os
 import signal
 import subprocess
-import time
 import unittest
 
-from harness import BIN, SOFT, SUCCESS, Shell, SoftGpuTest, Usage, wait_for
+from gpu_account import GpuAccount
+from harness import BIN, SOFT, SUCCESS, TENANT, Shell, SoftGpuTest, Tenant, wait_for
 
 GATE = "[channels]\ncontrol = 'off'\n"
+WITNESSED_S = 0.2  # of GPU time: a hundred slices of the soft GPU
 FAULT_SPINS = 400_000  # over two seconds: a marker waits behind it, and others are seen to stand still
 
 
 class SteeringTest(SoftGpuTest):
-    SPEC = "1x1GiB,speed=4M"
+    SPEC = "2x1GiB,speed=4M"  # the second is the witness's
     CONFIG = None
 
     def setUp(self):
         super().setUp()
         self.start_daemon(config=self.CONFIG)
-        self.usage = Usage(self)
+        self.account = GpuAccount(self)
+        self.witness = None
+
+    def create(self, name, **fields):
+        return super().create(name, gpu=0, **fields)
 
     def busy(self, vgpu, kernel_us=500):
         tenant = self.tenant_in(vgpu, "--kernel-us", kernel_us, "--report-every", "10")
@@ -26,18 +31,19 @@ class SteeringTest(SoftGpuTest):
         tenant.makes_progress()
         return tenant
 
-    def busy_ns(self, pid):
-        return self.usage.take()[1].get(pid, 0)
-
-    def stands_still(self, pid, seconds=0.3):
-        """Whether the GPU executes nothing of it for so long; time it got is the soft GPU's own account."""
-        before = self.busy_ns(pid)
-        time.sleep(seconds)  # the length of the observation
-        return self.busy_ns(pid) == before
+    def stands_still(self, pid):
+        """Whether one GPU executes nothing of it while another executes a good deal of a program that nobody manages."""
+        if not self.witness:
+            env = {"LD_LIBRARY_PATH": SOFT.parent, "CUDA_VISIBLE_DEVICES": "1"}
+            self.witness = Tenant(self.spawn(TENANT, "--kernel-us", "500", "--report-every", "10", env=env))
+            self.witness.until("ready")
+        before = self.account.busy_of(pid)
+        self.account.used([self.witness.pid], WITNESSED_S)
+        return self.account.busy_of(pid) == before
 
     def runs(self, pid):
-        before = self.busy_ns(pid)
-        wait_for(f"process {pid} to run", lambda: self.busy_ns(pid) > before)
+        before = self.account.busy_of(pid)
+        wait_for(f"process {pid} to run", lambda: self.account.busy_of(pid) > before)
 
     def stops(self, pid):
         wait_for(f"process {pid} to stand still", lambda: self.stands_still(pid))
@@ -90,7 +96,10 @@ class Freeze(SteeringTest):
         first, second = self.busy("a"), self.busy("b")
         self.tessera("freeze", "a")
         self.stops(first.pid)
-        wait_for("the other to get all", lambda: self.usage.shares([second.pid], 0.5)[0] > 90)
+        # As fast as one that is alone on its GPU; with half of the time or less it would fall behind at once.
+        self.assertTrue(self.stands_still(first.pid))
+        second_ns, witness_ns = self.account.used([second.pid, self.witness.pid], 1)
+        self.assertGreater(second_ns / witness_ns, 0.7)
         self.tessera("thaw", "a")
         first.makes_progress(20)
         self.finish(first, second)
@@ -260,7 +269,7 @@ class Priority(SteeringTest):
     def test_work_on_a_destroyed_stream_counts(self):
         low, shell = self.busy("low"), self.shell_with_context("high")
         shell.ok("drop_stream", 1, 300_000)  # some seconds
-        self.assertFalse(self.stands_still(shell.pid, 0.1))
+        self.runs(shell.pid)
         self.assertTrue(self.stands_still(low.pid))
         shell.ok("sync")
         self.runs(low.pid)
@@ -320,12 +329,14 @@ class MinShare(SteeringTest):
     CONFIG = "[priority]\nmin_share = 20\n"
 
     def test_a_lower_class_is_not_starved(self):
+        """It gets 20 %. Starved it would get nothing, without classes a half, and most if they were the wrong way round. How
+        exactly the 20 % are held is tested in virtual time, in src/plan."""
         self.create("low", compute_priority=12)
         self.create("high", compute_priority=2)
         low, high = self.busy("low"), self.busy("high")
-        share = self.usage.shares([low.pid], 3)[0]
-        self.assertGreater(share, 10)
-        self.assertLess(share, 35)
+        share = self.account.shares([low.pid, high.pid], 3)[0]
+        self.assertGreater(share, 5)
+        self.assertLess(share, 38)
         self.finish(low, high)
 
 

@@ -1,117 +1,89 @@
-"""Shares of the GPU's time, as the soft GPU itself counts them.
-
-Where others keep the host's processors busy, the soft GPU lags and is slower for that while, which it bills to whoever has
-it: shares of its time stay what they are. Still it needs a little of the machine at the right moment, so all of it runs
-before other programs where that is permitted, and a figure that is off is measured again, twice, before it counts. What
-the scheduler decides is tested exactly, in virtual time, beside src/sched.
+"""Who gets the GPU's time, end to end: programs, shim, daemon and soft GPU. What schedulers decide is tested exactly, in
+virtual time, in src/plan; how exactly shares hold on this machine is measured by bench/shares.py. Here stands whether they
+hold at all, with margins that a busy host does not cross and a scheduler that does nothing, or the contrary, must.
 """
-import contextlib
-import os
 import signal
 import unittest
 
-from harness import SoftGpuTest, Usage, wait_for
+from gpu_account import GpuAccount
+from harness import SoftGpuTest, wait_for
 
-SECONDS = 3
-ATTEMPTS = 3
-
-
-def run_first():
-    """This process and all that it starts run before ordinary ones, if that is permitted."""
-    with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
-
-run_first()
+GPU_SECONDS = 2
 
 
 class Shares:
     """What holds whoever enforces it."""
 
     CONFIG = None
-    # One GPU for each limit.
-    SPEC = "4x1GiB,speed=64M"
+    SPEC = "1x1GiB,speed=64M"
 
     def setUp(self):
         super().setUp()
         self.start_daemon(config=self.CONFIG)
-        self.usage = Usage(self)
+        self.account = GpuAccount(self)
 
-    def measured(self, pids, groups, holds):
-        """Fails unless `holds` for the shares of the groups of processes, in percent of a GPU's time."""
-        for attempt in range(ATTEMPTS):
-            of_pid = dict(zip(pids, self.usage.shares(pids, SECONDS)))
-            shares = [sum(of_pid[pid] for pid in group) for group in groups]
-            if holds(shares):
-                return
-        self.fail("shares of the GPU's time: " + " ".join(f"{share:.2f}" for share in shares))
-
-    def limited(self, pids, groups, limits):
-        """None gets more than its limit; how much less the host's lag makes it is not ours to test."""
-        self.measured(pids, groups, lambda shares: all(limit * 0.75 - 1 <= share <= limit + 1.5
-                                                       for share, limit in zip(shares, limits)))
-
-    def divided(self, pids, groups, parts, tolerance):
-        """They have most of the GPU's time (a host that steals the processors' makes the changes between them long), and
-        divide what they have like `parts`."""
-        def holds(shares):
-            if sum(shares) < 75:
-                return False
-            off = max(abs(100 * share / sum(shares) - 100 * part / sum(parts)) for share, part in zip(shares, parts))
-            return off <= tolerance
-        self.measured(pids, groups, holds)
-
-    def busy(self, vgpu, *flags):
+    def busy(self, vgpu):
         # Enough is queued that a host that lags does not leave the GPU without work in the middle of a turn.
-        tenant = self.tenant_in(vgpu, "--kernel-us", "500", "--depth", "40", "--ahead", "4", *flags)
+        tenant = self.tenant_in(vgpu, "--kernel-us", "500", "--depth", "40", "--ahead", "4")
         tenant.until("ready")
         tenant.makes_progress()
         return tenant
 
-    def groups(self, *tenants):
-        return [t.pid for t in tenants], [[t.pid] for t in tenants]
+    def shares(self, *tenants):
+        return self.account.shares([tenant.pid for tenant in tenants], GPU_SECONDS)
 
     def finish(self, *tenants):
         for tenant in tenants:
             self.assertGreater(tenant.finish(), 0)
 
-    def test_a_limit_holds_for_one_busy_program(self):
-        limits = (10, 20, 30, 50)
-        for gpu, limit in enumerate(limits):
-            self.create(f"limit{limit}", gpu=gpu, compute_limit=limit)
-        tenants = [self.busy(f"limit{limit}") for limit in limits]
-        self.limited(*self.groups(*tenants), limits)
+    def test_limit_and_weights_hold_beside_each_other(self):
+        """                          limited  heavy  light
+        right                            10     80     10
+        without the limit                40     53      7
+        without weights                  10     45     45
+        weights the wrong way round      10     10     80
+        all alike                        33     33     33
+        only one ever runs              0 or 100
+        """
+        self.create("limited", compute_limit=10, compute_weight=600)
+        self.create("heavy", compute_weight=800)
+        self.create("light", compute_weight=100)
+        tenants = [self.busy(name) for name in ("limited", "heavy", "light")]
+        limited, heavy, light = shares = self.shares(*tenants)
+        self.assertLess(limited, 22, shares)
+        self.assertGreater(heavy / light, 3, shares)
+        self.assertGreater(min(shares), 2, shares)
         self.finish(*tenants)
 
-    def test_requests_are_met_and_little_is_left_over(self):
-        requests = (50, 30, 20)
-        for request in requests:
-            self.create(f"request{request}", gpu=0, compute_request=request)
-        tenants = [self.busy(f"request{request}") for request in requests]
-        self.divided(*self.groups(*tenants), requests, 2.5)
+    def test_a_request_is_met_beside_a_program_that_has_none(self):
+        """80 % and half of the rest, 90 : 10. Without requests 50 : 50, of the wrong one 10 : 90."""
+        self.create("promised", compute_request=80)
+        self.create("rest")
+        tenants = [self.busy("promised"), self.busy("rest")]
+        shares = self.shares(*tenants)
+        self.assertGreater(shares[0], 70, shares)
+        self.assertGreater(shares[1], 2, shares)
         self.finish(*tenants)
 
     def test_processes_of_one_vgpu_share_its_limit(self):
-        self.create("team", gpu=0, compute_limit=30)
-        tenants = [self.busy("team") for _ in range(3)]
-        pids = [tenant.pid for tenant in tenants]
-        self.limited(pids, [pids], [30])
-        self.finish(*tenants)
-
-    def test_weights_share_what_nobody_was_promised(self):
-        self.create("heavy", gpu=0, compute_weight=200)
-        self.create("light", gpu=0, compute_weight=100)
-        tenants = [self.busy("heavy"), self.busy("light")]
-        self.divided(*self.groups(*tenants), [2, 1], 2.5)
+        """Three of them have 15 % together; each by itself would have 15, and so all 45; without a limit 50 or more."""
+        self.create("team", compute_limit=15)
+        self.create("other")
+        tenants = [self.busy("team") for _ in range(3)] + [self.busy("other")]
+        shares = self.shares(*tenants)
+        self.assertLess(sum(shares[:3]), 30, shares)
+        self.assertGreater(min(shares), 1, shares)
         self.finish(*tenants)
 
     def test_a_vgpu_that_is_resized_while_it_runs_follows(self):
-        self.create("team", gpu=0, compute_limit=20)
-        tenant = self.busy("team")
-        self.limited(*self.groups(tenant), [20])
-        self.change("team", compute_limit=60)
-        self.limited(*self.groups(tenant), [60])
-        self.finish(tenant)
+        """10 %, then half. If nothing changes, 10 twice."""
+        self.create("team", compute_limit=10)
+        self.create("other")
+        tenants = [self.busy("team"), self.busy("other")]
+        self.assertLess(self.shares(*tenants)[0], 25)
+        self.change("team", compute_limit=100)
+        self.assertGreater(self.shares(*tenants)[0], 33)
+        self.finish(*tenants)
 
 
 class SharesByGates(Shares, SoftGpuTest):
@@ -120,13 +92,6 @@ class SharesByGates(Shares, SoftGpuTest):
 
 class SharesByChannels(Shares, SoftGpuTest):
     CONFIG = "[channels]\ncontrol = 'auto'\n"
-
-    def test_seven_to_one(self):
-        self.create("seven", gpu=0, compute_weight=700)
-        self.create("one", gpu=0, compute_weight=100)
-        tenants = [self.busy("seven"), self.busy("one")]
-        self.divided(*self.groups(*tenants), [7, 1], 2.5)
-        self.finish(*tenants)
 
 
 class Token(SoftGpuTest):

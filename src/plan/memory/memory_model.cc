@@ -4,184 +4,210 @@
 #include <utility>
 
 namespace tessera::plan {
-namespace {
-
-Nanos Takes(std::uint64_t bytes, double bytes_per_second) {
-  return static_cast<Nanos>(static_cast<double>(bytes) / bytes_per_second * kSecond) + 1;
-}
-
-}  // namespace
 
 MemoryModel::MemoryModel(const GpuSpec& spec, Violations& violations)
-    : costs_(spec.moves), policy_(spec.residency), violations_(violations), capacity_(spec.memory) {
-  policy_.SetCapacity(capacity_, 0);
+    : costs_(spec.moves),
+      violations_(violations),
+      planner_(spec.residency),
+      out_(costs_.out_bytes_per_second, costs_.batch),
+      in_(costs_.in_bytes_per_second, costs_.batch) {
+  state_.capacity = spec.memory;
+  state_.chunk = costs_.chunk;
+  state_.pool.most = costs_.host_memory;
+  state_.mover_ready = true;
 }
 
-void MemoryModel::Add(Part& part, Nanos now) {
-  Member& member = members_[part.vgpu];
-  member.part = &part;
-  member.decision.vgpu = part.vgpu;
-  policy_.Add(part.vgpu, part.shares.weight, part.shares.priority, now);
-  capacity_ -= std::min(capacity_, costs_.context);
-  policy_.SetCapacity(capacity_, now);
+void MemoryModel::Add(Part& part, const MemoryTerms& terms) {
+  members_[part.vgpu] = {.part = &part, .vgpu = state_.vgpus.size()};
+  state_.vgpus.push_back({.id = part.vgpu,
+                          .weight = part.shares.weight,
+                          .priority = part.shares.priority,
+                          .limit = terms.limit,
+                          .promise = terms.limit,
+                          .max = terms.max,
+                          .swap = terms.swap});
+  state_.vgpus.back().processes.push_back(
+      {.id = ++last_process_, .room = costs_.context, .pinned = costs_.context, .has_line = true});
+  changed_ = true;
 }
 
-void MemoryModel::Update(const Part& part, Nanos now) {
-  policy_.Update(part.vgpu, part.shares.weight, part.shares.priority, now);
+void MemoryModel::Update(const Part& part) {
+  sched::VGpuResidence& vgpu = state_.vgpus[members_.at(part.vgpu).vgpu];
+  vgpu.weight = part.shares.weight;
+  vgpu.priority = part.shares.priority;
+  changed_ = true;
 }
 
-void MemoryModel::Remove(const Part& part, Nanos now) {
-  if (in_ && in_->vgpu == part.vgpu) in_.reset();
-  if (out_ && out_->vgpu == part.vgpu) out_.reset();
+void MemoryModel::Remove(const Part& part) {
+  const std::size_t gone = members_.at(part.vgpu).vgpu;
+  out_.Forget(state_.vgpus[gone].processes.front().id);
+  in_.Forget(state_.vgpus[gone].processes.front().id);
+  state_.vgpus.erase(state_.vgpus.begin() + static_cast<std::ptrdiff_t>(gone));
   members_.erase(part.vgpu);
-  policy_.Remove(part.vgpu, now);
-  capacity_ += costs_.context;
-  policy_.SetCapacity(capacity_, now);
+  for (auto& [_, member] : members_) member.vgpu -= member.vgpu > gone ? 1 : 0;
+  changed_ = true;
 }
 
-void MemoryModel::Allocate(const Part& part, std::uint64_t bytes, Nanos now) {
+MemoryModel::Member& MemoryModel::MemberOf(sched::ProcessId process) {
+  return std::ranges::find_if(
+             members_,
+             [&](const auto& entry) { return state_.vgpus[entry.second.vgpu].processes.front().id == process; })
+      ->second;
+}
+
+void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nanos now) {
   Member& member = members_.at(part.vgpu);
-  member.allocated = bytes;
-  member.resident = std::min(member.resident, bytes);
-  member.out = std::min(member.out, bytes - member.resident);
-  policy_.Demand(part.vgpu, bytes, now);
-  policy_.Resident(part.vgpu, member.resident, now);
+  sched::ProcessResidence& process = ProcessOf(member);
+  changed_ = true;
+  process.wanted = 0;
+  member.allocates = bytes;
+  if (bytes <= process.allocated) {
+    // What is out goes first: what is used lies on the GPU.
+    std::uint64_t freed = process.allocated - bytes;
+    const std::uint64_t out = std::min(freed, process.swapped - process.Coming());
+    process.swapped -= out;
+    process.room -= freed - out;
+    if (process.moving == sched::Moving::kOut) process.ordered = std::min(process.ordered, process.Movable());
+    process.allocated = bytes;
+    return;
+  }
+  Ask(member, now);
+  HoldOrLetGo(time, now);
 }
 
-Nanos MemoryModel::NextEvent() const {
-  Nanos next = policy_.NextDeadline();
-  if (in_) next = std::min(next, in_->done);
-  if (out_) next = std::min(next, out_->done);
-  return next;
+// Asks for the next piece: programs allocate an eighth of the GPU at a time.
+void MemoryModel::Ask(Member& member, Nanos now) {
+  sched::ProcessResidence& process = ProcessOf(member);
+  const std::uint64_t piece = std::max(state_.capacity / 8, std::uint64_t{1});
+  while (process.allocated < member.allocates) {
+    const std::uint64_t more = std::min(piece, member.allocates - process.allocated);
+    switch (planner_.Ask(state_, process.id, more, now).kind) {
+      case sched::RoomAnswer::Kind::kGrant:
+        process.room += more;
+        process.allocated += more;
+        continue;
+      case sched::RoomAnswer::Kind::kWait:
+        process.wanted = more;
+        process.wanted_at = now;
+        return;
+      case sched::RoomAnswer::Kind::kRefuse:
+        ++member.part->figures.refused;
+        member.allocates = process.allocated;
+        return;
+    }
+  }
 }
+
+Nanos MemoryModel::NextEvent() const { return std::min({look_at_, out_.NextEvent(), in_.NextEvent()}); }
 
 void MemoryModel::Step(Nanos now) {
-  if (policy_.NextDeadline() <= now) {
-    policy_.Advance(now);
-    violations_.Require(policy_.NextDeadline() > now, "a deadline of residency in the past", now);
+  if (const auto move = out_.End(now)) EndMove(*move, false);
+  if (const auto move = in_.End(now)) EndMove(*move, true);
+  if (look_at_ <= now) changed_ = true;
+}
+
+void MemoryModel::EndMove(const Move& move, bool in) {
+  Member& member = MemberOf(move.process);
+  sched::ProcessResidence& process = ProcessOf(member);
+  // What was freed meanwhile has arrived nowhere.
+  const std::uint64_t bytes = std::min({move.bytes, process.ordered, in ? process.swapped : process.Movable()});
+  if (in) {
+    process.swapped -= bytes;
+    member.part->figures.bytes_in += bytes;
+  } else {
+    process.room -= bytes;
+    process.swapped += bytes;
+    member.part->figures.bytes_out += bytes;
   }
-  EndMove(in_, true, now);
-  EndMove(out_, false, now);
+  process.ordered -= bytes;
+  if (process.ordered == 0 || bytes < move.bytes) {
+    process.ordered = 0;
+    process.moving = sched::Moving::kNothing;
+    (in ? in_ : out_).Forget(process.id);
+  }
+  process.unsafe = process.swapped > 0;
+  changed_ = true;
 }
 
 void MemoryModel::Settle(TimeModel& time, Nanos now) {
-  // Who is held or let go may be active or idle by that.
-  for (bool again = true; again;) {
-    Inform(time, now);
-    Obey(now);
-    MakeNew(now);
-    TellReady(now);
-    again = HoldOrLetGo(time, now);
-  }
-  if (!out_) out_ = NextOut(time, now);
-  if (!in_) in_ = NextIn(time, now);
-  longest_turn_ = std::max(longest_turn_, policy_.TurnLength());
+  if (Observe(time, now)) Plan(time, now);
+  out_.Begin(now);
+  in_.Begin(now);
+  longest_turn_ = std::max(longest_turn_, planner_.TurnLength());
 }
 
-void MemoryModel::Inform(const TimeModel& time, Nanos now) {
-  for (auto& [id, member] : members_) {
-    const bool active = time.Active(*member.part) || member.fresh() > 0;
-    if (std::exchange(member.active, active) == active) continue;
-    active ? policy_.Active(id, now) : policy_.Idle(id, now);
-  }
-}
-
-bool MemoryModel::HoldOrLetGo(TimeModel& time, Nanos now) {
-  bool changed = false;
+// Whether there is something new to plan for.
+bool MemoryModel::Observe(const TimeModel& time, Nanos now) {
   for (auto& [_, member] : members_) {
-    if (Holds(member) == member.part->held) continue;
-    member.part->held = !member.part->held;
-    time.Hold(*member.part, now);
-    changed = true;
+    sched::ProcessResidence& process = ProcessOf(member);
+    const bool works = time.Active(*member.part);
+    const bool still = time.Still(*member.part);
+    changed_ |= std::exchange(process.works, works) != works;
+    changed_ |= process.stopped && process.still != still;
+    process.still = process.stopped && still;
+    if (process.wanted > 0) process.wanted_at = now;  // programs repeat what they wait for
   }
-  return changed;
+  return std::exchange(changed_, false);
 }
 
-void MemoryModel::Obey(Nanos now) {
-  for (const sched::ResidencyDecision& decision : policy_.TakeDecisions()) {
-    Member& member = members_.at(decision.vgpu);
-    const bool better = decision.runs && (!member.decision.runs || decision.target > member.decision.target);
-    if (!decision.runs) member.owed_since = kNever;
-    if (better && member.active) member.owed_since = std::min(member.owed_since, now);
-    member.decision = decision;
+void MemoryModel::Plan(TimeModel& time, Nanos now) {
+  constexpr int kMostPlans = 1000;
+  for (int i = 0; i < kMostPlans; ++i) {
+    const sched::ResidencyPlan& plan = planner_.Plan(state_, now);
+    look_at_ = plan.look_at;
+    for (const sched::VGpuGoal& goal : plan.changed) members_.at(goal.vgpu).runs = goal.runs;
+    for (const sched::ResidencyAction& action : plan.actions) CarryOut(action, now);
+    HoldOrLetGo(time, now);
+    const bool again = Observe(time, now);
+    std::uint64_t room = 0;
+    for (const sched::VGpuResidence& vgpu : state_.vgpus) room += vgpu.Claim();
+    violations_.Require(room <= state_.capacity, "more memory is on the GPU, or promised, than there is", now);
+    if (plan.actions.empty() && plan.look_at > now && !again) return;
   }
-  std::uint64_t sum = 0;
-  for (const auto& [_, member] : members_) sum += member.decision.target;
-  violations_.Require(sum <= capacity_, "more memory is promised than there is", now);
+  violations_.Require(false, "plans for memory follow each other without end", now);
 }
 
-// New memory is made where there is room for it.
-void MemoryModel::MakeNew(Nanos now) {
-  for (auto& [id, member] : members_) {
-    if (!member.decision.runs || member.resident >= member.decision.target) continue;
-    const std::uint64_t bytes = std::min({member.fresh(), member.decision.target - member.resident, Free()});
-    if (bytes == 0) continue;
-    member.resident += bytes;
-    policy_.Resident(id, member.resident, now);
+void MemoryModel::CarryOut(const sched::ResidencyAction& action, Nanos now) {
+  using Kind = sched::ResidencyActionKind;
+  if (action.kind == Kind::kGrowPool) {
+    state_.pool.size = state_.pool.wanted = action.bytes;
+    return;
+  }
+  Member& member = MemberOf(action.process);
+  sched::ProcessResidence& process = ProcessOf(member);
+  sched::Apply(action, now, /*file=*/false, process);
+  switch (action.kind) {
+    case Kind::kMoveOut:
+      process.unsafe = true;
+      out_.Order(process.id, action.bytes);
+      break;
+    case Kind::kMoveIn:
+      in_.Order(process.id, action.bytes);
+      break;
+    case Kind::kSettle:  // takes no time worth mention
+      process.moving = sched::Moving::kNothing;
+      process.unsafe = false;
+      break;
+    case Kind::kGrant:  // the program takes it, and asks for more
+      process.allocated += std::exchange(process.credit, 0);
+      Ask(member, now);
+      break;
+    default:
+      break;
   }
 }
 
-void MemoryModel::TellReady(Nanos now) {
-  for (auto& [id, member] : members_) {
-    if (member.owed_since == kNever || member.resident < member.decision.target) continue;
-    const Nanos moving = now - member.owed_since;
-    longest_move_ = std::max(longest_move_, moving);
-    member.owed_since = kNever;
-    policy_.Ready(id, now, moving);
+void MemoryModel::HoldOrLetGo(TimeModel& time, Nanos now) {
+  for (auto& [_, member] : members_) {
+    const sched::ProcessResidence& process = ProcessOf(member);
+    const bool held = process.stopped || process.wanted > 0;
+    if (std::exchange(member.part->held, held) != held) time.Hold(*member.part, now);
+    if (held && member.runs && process.Active(now)) {
+      member.begins = std::min(member.begins, now);
+    } else if (const Nanos began = std::exchange(member.begins, kNever); !held && began != kNever) {
+      longest_move_ = std::max(longest_move_, now - began);
+    }
   }
-  Obey(now);
-}
-
-bool MemoryModel::Holds(const Member& member) const {
-  if (Moves(member.part->vgpu)) return true;
-  if (!member.active) return member.out > 0;
-  return !member.decision.runs || member.owed_since != kNever || member.resident > member.decision.target;
-}
-
-std::optional<MemoryModel::Move> MemoryModel::NextOut(const TimeModel& time, Nanos now) const {
-  for (const auto& [id, member] : members_) {
-    if (member.resident <= member.decision.target || (in_ && in_->vgpu == id)) continue;
-    if (member.active && !time.Still(*member.part)) continue;
-    const std::uint64_t bytes = std::min(costs_.chunk, member.resident - member.decision.target);
-    return Move{id, bytes, now + Takes(bytes, costs_.out_bytes_per_second)};
-  }
-  return {};
-}
-
-// For the program that has waited the longest, once there is room for it.
-std::optional<MemoryModel::Move> MemoryModel::NextIn(const TimeModel& time, Nanos now) const {
-  const Member* next = nullptr;
-  for (const auto& [id, member] : members_) {
-    if (!member.active || !member.decision.runs || member.resident >= member.decision.target || member.out == 0)
-      continue;
-    if ((out_ && out_->vgpu == id) || !time.Still(*member.part)) continue;
-    if (next == nullptr || member.owed_since < next->owed_since) next = &member;
-  }
-  if (next == nullptr) return {};
-  const std::uint64_t bytes = std::min({costs_.chunk, next->decision.target - next->resident, next->out});
-  if (bytes > Free()) return {};
-  return Move{next->decision.vgpu, bytes, now + Takes(bytes, costs_.in_bytes_per_second)};
-}
-
-void MemoryModel::EndMove(std::optional<Move>& move, bool in, Nanos now) {
-  if (!move || move->done > now) return;
-  Member& member = members_.at(move->vgpu);
-  // What was freed meanwhile has arrived nowhere.
-  const std::uint64_t bytes = std::min(move->bytes, in ? member.out : member.resident);
-  member.resident = in ? member.resident + bytes : member.resident - bytes;
-  member.out = in ? member.out - bytes : member.out + bytes;
-  (in ? member.part->figures.bytes_in : member.part->figures.bytes_out) += bytes;
-  policy_.Resident(move->vgpu, member.resident, now);
-  move.reset();
-  std::uint64_t sum = 0;
-  for (const auto& [_, each] : members_) sum += each.resident;
-  violations_.Require(sum <= capacity_, "more memory is resident than there is", now);
-}
-
-std::uint64_t MemoryModel::Free() const {
-  std::uint64_t used = in_ ? in_->bytes : 0;
-  for (const auto& [_, member] : members_) used += member.resident;
-  return capacity_ - std::min(capacity_, used);
 }
 
 void MemoryModel::Count(GpuFigures& figures) const {

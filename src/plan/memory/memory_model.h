@@ -2,40 +2,41 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "base/clock.h"
+#include "plan/memory/move_link.h"
 #include "plan/model/costs.h"
 #include "plan/model/part.h"
 #include "plan/model/violations.h"
+#include "plan/model/workload.h"
 #include "plan/time/time_model.h"
-#include "sched/residency/residency.h"
+#include "sched/residency/residency_planner.h"
 
 namespace tessera::plan {
 
-// The memory of one simulated GPU: the residency policy decides whose is on it, a mover copies it to host memory and
-// back, one chunk at a time in each direction. A program is held while its memory is not where it is to be. The one
-// place of this library that knows how the policy is asked.
+// The memory of one simulated GPU: does what the daemon does with the plans of sched::ResidencyPlanner. A program is
+// held while it is stopped because of its memory, and while it waits for room. The one place of this library that knows
+// the planner.
 class MemoryModel {
  public:
   MemoryModel(const GpuSpec& spec, Violations& violations);
 
-  void Add(Part& part, Nanos now);
-  void Update(const Part& part, Nanos now);
-  void Remove(const Part& part, Nanos now);
+  void Add(Part& part, const MemoryTerms& terms);
+  void Update(const Part& part);
+  void Remove(const Part& part);
 
-  // The program has so much allocated from now on. What it frees is gone at once; what is new costs no move, but room.
-  void Allocate(const Part& part, std::uint64_t bytes, Nanos now);
+  // The program has so much allocated from now on; what it frees is gone at once. If there is no room it waits for it,
+  // or is refused and goes on with what it has.
+  void Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nanos now);
 
   // When Step has to be called at the latest; kNever.
   Nanos NextEvent() const;
-  // Ends the moves that are due, and lets the policy do what is due.
+  // Ends the moves that are due.
   void Step(Nanos now);
-  // All events of this moment are told: asks the policy, holds programs and lets them go, and begins moves.
+  // All events of this moment are told: plans, if something has changed, and carries the plans out.
   void Settle(TimeModel& time, Nanos now);
 
-  std::uint64_t ResidentOf(const Part& part) const { return members_.at(part.vgpu).resident; }
-  const sched::Residency& policy() const { return policy_; }
+  const sched::ResidencyPlanner& planner() const { return planner_; }
   // Adds what it counted since Reset.
   void Count(GpuFigures& figures) const;
   void Reset() { longest_turn_ = longest_move_ = 0; }
@@ -43,40 +44,31 @@ class MemoryModel {
  private:
   struct Member {
     Part* part = nullptr;
-    std::uint64_t allocated = 0;
-    std::uint64_t resident = 0;
-    std::uint64_t out = 0;  // in host memory; the rest of `allocated` is new and waits for room
-    bool active = false;
-    sched::ResidencyDecision decision;
-    Nanos owed_since = kNever;  // the policy is to hear when its decision is true
-
-    std::uint64_t fresh() const { return allocated - resident - out; }
-  };
-  struct Move {
-    sched::VgpuId vgpu;
-    std::uint64_t bytes;
-    Nanos done;
+    std::size_t vgpu = 0;         // of state_
+    std::uint64_t allocates = 0;  // what it has allocated once it has the room that it waits for
+    bool runs = true;             // by the last plan
+    Nanos begins = kNever;        // it is to run, and cannot yet: since then
   };
 
-  void Inform(const TimeModel& time, Nanos now);
-  void Obey(Nanos now);
-  void MakeNew(Nanos now);
-  void TellReady(Nanos now);
-  bool Holds(const Member& member) const;
-  bool HoldOrLetGo(TimeModel& time, Nanos now);  // whether any
-  std::optional<Move> NextOut(const TimeModel& time, Nanos now) const;
-  std::optional<Move> NextIn(const TimeModel& time, Nanos now) const;
-  void EndMove(std::optional<Move>& move, bool in, Nanos now);
-  bool Moves(sched::VgpuId vgpu) const { return (in_ && in_->vgpu == vgpu) || (out_ && out_->vgpu == vgpu); }
-  std::uint64_t Free() const;
+  sched::ProcessResidence& ProcessOf(const Member& member) { return state_.vgpus[member.vgpu].processes.front(); }
+  Member& MemberOf(sched::ProcessId process);
+  void Ask(Member& member, Nanos now);
+  bool Observe(const TimeModel& time, Nanos now);
+  void Plan(TimeModel& time, Nanos now);
+  void CarryOut(const sched::ResidencyAction& action, Nanos now);
+  void HoldOrLetGo(TimeModel& time, Nanos now);
+  void EndMove(const Move& move, bool in);
 
   const MoveCosts costs_;
-  sched::Residency policy_;
   Violations& violations_;
-  std::uint64_t capacity_;
+  sched::ResidencyPlanner planner_;
+  sched::ResidencyState state_;  // each vGPU has one process
   std::map<sched::VgpuId, Member> members_;
-  std::optional<Move> in_;
-  std::optional<Move> out_;
+  sched::ProcessId last_process_ = 0;
+  MoveLink out_;
+  MoveLink in_;
+  bool changed_ = false;  // since the last plan
+  Nanos look_at_ = kNever;
   Nanos longest_turn_ = 0;
   Nanos longest_move_ = 0;
 };

@@ -33,12 +33,14 @@ struct SteeringCosts {
   Nanos lateness = 50 * kMicrosecond;  // of the daemon's timer, at most
 };
 
-// The way to host memory: one chunk at a time in each direction, both directions at once.
+// The way to host memory: one batch at a time in each direction, both directions at once.
 struct MoveCosts {
   double out_bytes_per_second = 50e9;
   double in_bytes_per_second = 50e9;
-  std::uint64_t chunk = 1ull << 30;  // moved without a break
-  std::uint64_t context = 0;         // bytes of each program that are always on the GPU
+  std::uint64_t batch = 256ull << 20;      // moved without a break
+  std::uint64_t chunk = 64ull << 20;       // memory is moved in whole chunks
+  std::uint64_t host_memory = 4ull << 40;  // bytes that may lie there
+  std::uint64_t context = 0;               // bytes of each program that are always on the GPU
 };
 
 struct GpuSpec {

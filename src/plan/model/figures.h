@@ -24,6 +24,7 @@ struct PartFigures {
   double window_pct = 0;  // of that, in the scheduler's window that ends now
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_in = 0;
+  std::int64_t refused = 0;     // allocations: out of memory
   std::vector<double> windows;  // percent executed of each whole window, in order
 
   double ExecutedPct() const { return Percent(executed, measured); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,6 +34,13 @@ struct Phase {
   Span pause;                       // between two steps, in which it gives the GPU no work
 };
 
+// memory.limit, memory.max and memory.swap.max of a program's vGPU; docs/memory.md tells what they mean.
+struct MemoryTerms {
+  std::optional<std::uint64_t> limit;
+  std::optional<std::uint64_t> max;
+  std::optional<std::uint64_t> swap;
+};
+
 struct Program {
   std::vector<Phase> phases = {Phase{}};  // at least one; the default keeps the GPU busy without end
   std::uint32_t repeats = kEndless;       // of all phases; then its memory is freed and it does nothing more
@@ -41,6 +49,7 @@ struct Program {
   // long the program looks at its results after that was done.
   Nanos in_flight = 0;
   Nanos sync = 0;
+  MemoryTerms terms;
 };
 
 }  // namespace tessera::plan
