@@ -11,11 +11,11 @@
 
 namespace tessera::guard {
 
-// A duplicate of descriptor `fd` of the process behind `pidfd`, or empty with errno set (EBADF: it has none of that
-// number; ESRCH: the process is gone). To be closed at once: it would keep a dead process's GPU memory.
+// A duplicate of descriptor `fd` of the process behind `pidfd`, or empty with errno set (EBADF: no such descriptor;
+// ESRCH: the process is gone). To be closed soon: it would keep the GPU memory of a dead process.
 UniqueFd Borrow(int pidfd, int fd);
 
-// What kind of file a descriptor of this process is.
+// The kind of file of a descriptor of this process.
 KernelBoundary::File KindOf(const KernelBoundary& boundary, int fd);
 
 // A field of /proc/PID/status, as "Tgid" or "Seccomp": its number, or -1 (and a shortage in errno). `pid` may
@@ -30,15 +30,15 @@ struct HeldFile {
 
 struct HeldFiles {
   std::vector<HeldFile> files;
-  bool complete = true;  // false: there was no looking everywhere (no /proc, no free descriptor), so there may be more
+  bool complete = true;  // false: the search failed in part (no /proc, no free descriptor), so there may be more
 };
 
-// Whether errno says that this process or the machine had no more descriptors or memory: another time it may go well.
+// Whether an errno value reports a shortage of descriptors or memory: a later try may succeed.
 bool IsShortage(int error);
 
-// All of those held by processes behind a seccomp filter, whichever made them: forked children hold their parent's.
-// Looks at every process of the machine that this user may look at: milliseconds. No server of a network file system is
-// asked, which may never answer.
+// Finds such files of all processes behind a seccomp filter, whichever process opened them: forked children hold their
+// parent's. Looks at every process that this user may examine, which takes milliseconds. Asks no file system, which
+// might never answer.
 HeldFiles FindControlFiles(const KernelBoundary& boundary);
 
 }  // namespace tessera::guard

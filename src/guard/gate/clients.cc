@@ -82,7 +82,7 @@ std::optional<pid_t> Clients::OwnerOf(const Loan& loan, const GateCall& call, st
   if (client == 0 || !Answers(loan.file.Get(), client)) return {};
   if (owner) {
     // A child on its parent's file; or RM has given out the number of a client again whose file is gone.
-    // Where there is no telling, it stays counted as it was.
+    // If that cannot be determined, its account does not change.
     if (HolderAnswers(client).value_or(true)) return owner;
     End(client);
   }
@@ -187,7 +187,7 @@ bool Clients::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (bytes == 0) return true;
   if (bytes > kMostMemoryBytes) return false;
   if (hooks_.charge(pid, device, bytes)) return true;
-  // What was closed without being freed is noticed only when somebody looks.
+  // Files that were closed without a free are noticed only by a search.
   TakeEnded();
   const Nanos now = MonotonicNow();
   if (suspects_.empty() && now < last_check_ + kCheckInterval) return false;

@@ -50,7 +50,7 @@ class Clients {
   // Of what was charged, before it was added.
   void GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
 
-  // What programs made and freed, by the rules of MemoryObjects. `bytes` were charged.
+  // Record what programs made and freed, by the rules of MemoryObjects. `bytes` were charged.
   void Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device);
   void Dup(const Request& request, MemoryObjects::Handle object);
   void Freed(std::uint32_t client, std::uint32_t object);

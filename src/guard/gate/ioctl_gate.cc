@@ -32,9 +32,9 @@ Result<IoctlGate> IoctlGate::Create(SupervisorHooks hooks, SupervisorOptions opt
 
 IoctlGate::Answer IoctlGate::Serve(const Call& call, const StillWaits& waits) {
   made_.reset();
-  if (call.foreign) return Refuse(call, EPERM, "a request of a 32-bit program");
+  if (call.foreign) return Refuse(call, EPERM, "a request by a 32-bit program");
   const std::uint32_t number = NumberOf(call.request), bytes = BytesOf(call.request);
-  if (!IsGuarded(number, bytes)) return Refuse(call, EINVAL, "a request of a size that is not known");
+  if (!IsGuarded(number, bytes)) return Refuse(call, EINVAL, "a request of unknown size");
   std::array<std::byte, kMostArgumentBytes> buffer;
   const Argument argument = std::span(buffer).first(bytes);
   if (!ReadTenant(call.tid, call.address, argument)) {

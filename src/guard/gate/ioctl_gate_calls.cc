@@ -13,7 +13,7 @@ namespace abi = channel::abi;
 
 bool InArgument(const Request& request) { return request.kind == Request::Kind::kHeapAlloc; }
 
-// What an allocation of memory asks for, or after Execute what it got: the driver rounds up.
+// Bytes that an allocation of memory asks for, or after Execute the bytes that it got: the driver rounds up.
 std::uint64_t BytesAskedFor(const ProxiedCall& proxied) {
   return InArgument(proxied.request()) ? proxied.HeapBytes() : MemoryBytes(proxied.params());
 }
@@ -33,7 +33,7 @@ IoctlGate::Answer IoctlGate::Allocate(ProxiedCall& proxied, bool is_memory) {
   if (loan.error != 0) return {.result = -loan.error};
   const auto owner = clients_.OwnerOf(loan, proxied.call(), request.client);
   if (!owner) return proxied.WriteStatus(abi::kInvalidClient);
-  // Where RM does not get to see the call before it is counted, it has to say now that the client is still this one.
+  // If the call is counted before RM sees it, RM must confirm now that the client still belongs to this file.
   const bool execute = is_memory ? options_.execute_memory_calls : options_.execute_channel_calls;
   if (!execute && !clients_.Answers(loan.file.Get(), request.client)) {
     return proxied.WriteStatus(abi::kInvalidClient);

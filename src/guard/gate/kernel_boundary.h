@@ -6,7 +6,7 @@
 
 namespace tessera::guard {
 
-// What the gate asks the kernel driver itself. Tests put a driver of their own here.
+// The gate's own calls to the kernel driver. Tests replace it by a driver of their own.
 class KernelBoundary {
  public:
   enum class File {
@@ -19,7 +19,7 @@ class KernelBoundary {
 
   virtual File Kind(const struct stat& file) const;
 
-  // ioctl(2) on a file of kControl: what it returned, or the negative errno value.
+  // ioctl(2) on a file of kControl. Returns its result, or the negative errno value.
   virtual int Execute(int file, std::uint64_t request, void* argument);
 };
 

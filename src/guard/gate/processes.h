@@ -11,7 +11,7 @@
 
 namespace tessera::guard {
 
-// The processes whose GPU objects the gate counts. One thread.
+// Table of the processes whose GPU objects the gate counts. One thread.
 class Processes {
  public:
   struct Process {
@@ -20,14 +20,14 @@ class Processes {
     std::uint64_t tree = 0;  // the listener that it was first seen behind
   };
 
-  // So that a hostile program cannot take all the daemon's descriptors by forking.
+  // Keeps a hostile program from using up the daemon's descriptors by forking.
   static constexpr std::size_t kMostPerTree = 2048;
 
   static Result<Processes> Create();
 
-  // The process of a thread that waits behind the gate, remembered until it ends; null with errno set when it is gone
-  // (ESRCH), cannot be looked at now (IsShortage), or the tree has too many or its ends were not taken
-  // (EAGAIN). The pointer is good until the next call.
+  // The process of a thread that waits behind the gate; it is kept until it ends. Null with errno set if it is gone
+  // (ESRCH), there is a shortage (IsShortage), or the tree has too many processes or ends that were not taken (EAGAIN).
+  // The pointer is valid until the next call.
   const Process* Of(pid_t tid, std::uint64_t tree);
   const Process* Find(pid_t pid) const;
   std::vector<pid_t> OfTree(std::uint64_t tree) const;
@@ -35,7 +35,7 @@ class Processes {
 
   // Readable when one has ended.
   int EndedFd() const { return ends_.Get(); }
-  // Those that have ended since the last call; they are forgotten.
+  // Takes the processes that have ended since the last call out of the table.
   std::vector<pid_t> TakeEnded();
   void Forget(pid_t pid);
 

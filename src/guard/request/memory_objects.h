@@ -14,24 +14,24 @@
 
 namespace tessera::guard {
 
-// Who pays for GPU memory: the objects of the resource manager that hold it, of all programs behind the gate. Figures
-// only; pure. One thread.
+// Account of GPU memory: the objects of the resource manager that hold memory, of all programs behind the gate, and the
+// processes that pay for them. Pure; one thread.
 //
-// Memory has one handle when it is made, and more by dups, in any client; it is there until the last one is freed. The
-// process whose client made it pays for it until it has none of the handles any more; then the process of the oldest
-// handle that is left does.
+// Memory has one handle when it is made, and may get more in any client (NV_ESC_RM_DUP_OBJECT); it exists until the
+// last one is freed. The process whose client made it pays for it until that process has no handle of it any more; then
+// the process of the oldest remaining handle pays.
 class MemoryObjects {
  public:
-  // Bounds on what hostile programs can make us remember. 2 MiB chunks of a 141 GiB GPU are 72192 objects.
+  // Bounds the memory that a hostile program can make the daemon use. A GPU of 141 GiB has 72192 chunks of 2 MiB.
   static constexpr std::size_t kMostObjectsPerProcess = 262144;
 
-  // Beyond the handles of RM, which are 32 bits wide: an object of which the handle is not known.
+  // Wider than RM's handles, which have 32 bits: larger values stand for objects whose handle is not known.
   using Handle = std::uint64_t;
 
-  // RM's instance of a GPU. Of memory whose parent was not told it is not known.
+  // RM's instance of a GPU. It is unknown for memory whose parent is unknown.
   static constexpr std::uint32_t kUnknownDevice = UINT32_MAX;
 
-  // Money that changes hands: `charge` true: `process` is to pay for `bytes` on `device` from now on, else no longer.
+  // A payment that begins (`charge`) or ends: `process` pays for `bytes` on `device`.
   struct Change {
     pid_t process = 0;
     std::uint32_t device = kUnknownDevice;
@@ -42,7 +42,7 @@ class MemoryObjects {
   };
   using Changes = std::vector<Change>;
 
-  // A client and its process. A client that moves (its file is held by a forked child alone) takes its handles along.
+  // Sets the process of a client. Its handles move along, when only a forked child still holds its file.
   Changes SetClient(std::uint32_t client, pid_t process);
   std::optional<pid_t> ProcessOf(std::uint32_t client) const;
   std::vector<std::uint32_t> ClientsOf(pid_t process) const;
@@ -50,16 +50,16 @@ class MemoryObjects {
   // Whether the client's process may hold one more object.
   bool HasRoom(std::uint32_t client) const;
 
-  // A new object: with memory that its client's process has paid for, or (bytes 0) one that has other objects under
-  // it. An object of that handle that was there before is gone: RM gives a handle out once. Unknown clients are
-  // ignored. `device` is for an object that is one; all under it are its.
+  // Adds an object: with memory that its client's process has paid for, or (bytes 0) with other objects under it. It
+  // replaces an earlier object with that handle, which must be gone: RM gives out a handle once. Unknown clients are
+  // ignored. `device` is given for a device; the objects under it belong to it.
   Changes Add(std::uint32_t client, Handle parent, Handle object, std::uint64_t bytes,
               std::uint32_t device = kUnknownDevice);
 
-  // A second handle for a known object that holds memory; others are ignored.
+  // Adds a second handle for a known object with memory; others are ignored.
   Changes Dup(std::uint32_t client, Handle parent, Handle object, std::uint32_t source_client, Handle source_object);
 
-  // Frees an object and all under it; of a client (object == client), all of it.
+  // Frees an object and all objects under it; for a client (object == client), all its objects.
   Changes Free(std::uint32_t client, Handle object);
 
   // Whether a free of it would change anything.
@@ -67,10 +67,10 @@ class MemoryObjects {
 
   bool HoldsMemory(std::uint32_t client, Handle object) const;
 
-  // Whose an object is, or would be that has it as its parent.
+  // The device of an object, and of objects that would be made under it.
   std::uint32_t DeviceOf(std::uint32_t client, Handle object) const;
 
-  // A charge was refused, so nobody pays for this memory, and nobody is given anything back for it.
+  // Marks memory as paid by no process, after a charge was refused: nothing is given back for it either.
   void Unpaid(std::uint64_t memory);
 
   std::uint64_t Held(pid_t process) const;  // bytes that it pays for

@@ -11,26 +11,26 @@
 
 namespace tessera::guard {
 
-// Which refusals people are told of: a hostile program makes a hundred thousand a second, and each would be a line of
-// the log. Each program gets a few a second; the others are counted. Pure; one thread.
+// Limiter for messages about refusals: a hostile program can cause a hundred thousand a second, and each would be a
+// line of the log. Each program gets a few lines a second; further refusals are counted. Pure; one thread.
 class Refusals {
  public:
   static constexpr unsigned kMostPerSecond = 5;
 
-  // What was not told of a program since its last lines. `process` had the last of those.
+  // Refusals of a program that got no line. `process` is named in the program's last line.
   struct LeftOut {
     pid_t process = 0;
     std::uint64_t count = 0;
     bool operator==(const LeftOut&) const = default;
   };
 
-  // A refusal of the program behind `tree`. Where to put the process that its line names; null: it gets no line. The
-  // pointer is good until the next call.
+  // Notes a refusal of the program behind `tree`. Returns where to store the process that its line names; null if it
+  // gets no line. The pointer is valid until the next call.
   pid_t* Admit(std::uint64_t tree, Nanos now);
 
-  // Of the programs whose second is over. Until it was taken, they get no more lines.
+  // Takes the counts of programs whose second is over. Until then they get no more lines.
   std::vector<LeftOut> TakeDue(Nanos now);
-  // When there is something to be taken; kNever.
+  // When TakeDue has something; kNever.
   Nanos NextDue() const { return next_due_; }
 
   // The program has ended.

@@ -10,16 +10,16 @@ namespace {
 
 namespace abi = channel::abi;
 
-// Classes of which the gate knows more than channel::abi needs. [S] class/cl*.h
+// Classes that only the gate needs, beside those of channel::abi. [S] class/cl*.h
 //
 // The GPU's registers (NV01_MEMORY_LOCAL_PRIVILEGED), which take no memory: RM makes a handle of the size of BAR 0 and
-// looks at no size in the request. The Vulkan driver wants two when it starts. RM lets nobody map them who has not
-// CAP_SYS_ADMIN; a program that has it is not held by the gate in other ways either. [S] reg_mem.c, mapping_cpu.c
+// ignores the size in the request. The Vulkan driver makes two when it starts. RM lets only processes with
+// CAP_SYS_ADMIN map them; the gate does not hold such a process in other ways either. [S] reg_mem.c, mapping_cpu.c
 constexpr std::uint32_t kRegisters = 0x3f;
-// All of the GPU's memory in one handle, the neighbours' too (NV01_MEMORY_LOCAL_PHYSICAL). [S] phys_mem.c
+// All of the GPU's memory in one handle, that of others too (NV01_MEMORY_LOCAL_PHYSICAL). [S] phys_mem.c
 constexpr std::uint32_t kMemoryPhysical = 0xc2;
 constexpr std::uint32_t kMemoryVirtual = 0x70;       // addresses only
-constexpr std::uint32_t kMemoryOsDescriptor = 0x71;  // memory of the program itself
+constexpr std::uint32_t kMemoryOsDescriptor = 0x71;  // NV01_MEMORY_SYSTEM_OS_DESCRIPTOR: the program's own memory
 
 // NVOS32_PARAMETERS. [S] nvos.h
 constexpr std::size_t kHeapFunction = 8, kHeapStatus = 20, kHeapData = 40;
@@ -37,12 +37,12 @@ T At(std::span<const std::byte> bytes, std::size_t offset) {
 
 // ---- controls that programs may not make ----
 
-// What is done with a control. Everything that is not in the table passes.
+// The rule for a control. A control that is not in the table passes.
 enum class Policy {
-  kRefuse,   // it reaches other programs' channels, or the order of all
-  kPretend,  // its own channels' time is Tessera's to set; a library that sets it while it makes a context goes on
+  kRefuse,   // it affects other programs' channels, or the order of all
+  kPretend,  // answered with success and not made: Tessera sets the time of channels, and libraries set it, too
   kEnable,   // a flag in the first byte: 1 passes, 0 is pretended
-  kOwnOnly,  // of its own channels, and only off: what stops itself hurts nobody
+  kOwnOnly,  // allowed for its own channels, and only to stop them, which hurts no other program
 };
 
 struct ControlPolicy {
@@ -66,7 +66,7 @@ constexpr ControlPolicy kControls[] = {
     {0x2080012d, Policy::kRefuse, "GPU_INITIALIZE_CTX: names other clients' channels"},
     {0x20801103, Policy::kRefuse, "FIFO_BIND_ENGINES: names other clients' channels"},
     {0x2080110a, Policy::kRefuse, "FIFO_CHANNEL_PREEMPTIVE_REMOVAL: ends a channel"},
-    // libcuda's users stop their own channels with it when they tear down.
+    // libcuda stops its own channels with it at the end.
     {abi::kDisableChannels, Policy::kOwnOnly, "FIFO_DISABLE_CHANNELS: freezes and thaws anybody"},
     {0x20801113, Policy::kRefuse, "FIFO_CLEAR_FAULTED_BIT: names channels by their hardware number"},
     {0x20801115, Policy::kRefuse, "FIFO_RUNLIST_SET_SCHED_POLICY: sets the order for everybody"},
@@ -100,7 +100,7 @@ Decision Answer(std::uint32_t status, std::string_view why = {}) {
   return {.action = Action::kAnswer, .status = status, .why = why};
 }
 
-// Channels off, without an event that would be signalled for us.
+// Whether it only stops channels, without an event that would be signalled on our behalf.
 bool OnlyStops(std::span<const std::byte> params) {
   if (params.size() < sizeof(abi::DisableChannels)) return false;
   return At<std::uint8_t>(params, offsetof(abi::DisableChannels, disable)) == 1 &&

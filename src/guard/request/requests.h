@@ -1,5 +1,5 @@
-// What the kernel gate makes of a driver request: pure, from bytes that were copied out of the program once. The table
-// of controls that programs may not make is in requests.cc.
+// Decisions of the kernel gate about driver requests. Pure, from bytes that were copied out of the program once. The
+// table of controls that programs may not make is in requests.cc.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@
 
 namespace tessera::guard {
 
-// Escapes that only the gate looks at; the others are in channel::abi::Escape. [S] nv_escape.h, nv-ioctl-numbers.h
-inline constexpr std::uint32_t kAllocMemory = 0x27;  // NVOS02 with a descriptor: older allocations of memory
-inline constexpr std::uint32_t kAllocObject = 0x28;  // NVOS05: older allocations of objects, without parameters
+// Escapes that only the gate needs; the others are in channel::abi::Escape. [S] nv_escape.h, nv-ioctl-numbers.h
+inline constexpr std::uint32_t kAllocMemory = 0x27;  // NV_ESC_RM_ALLOC_MEMORY (NVOS02 with a descriptor)
+inline constexpr std::uint32_t kAllocObject = 0x28;  // NV_ESC_RM_ALLOC_OBJECT (NVOS05), without parameters
 inline constexpr std::uint32_t kWrapped = 0xd3;  // NV_ESC_IOCTL_XFER_CMD: holds the number, size and address of another
 
-// An ioctl that the gate looks at. The driver takes a request by the number and the size in it and never looks at its
-// type or direction [S] nv.c, nvidia_ioctl: so neither does the gate, or 'G' in place of 'F' would walk around it.
+// A guarded ioctl. The driver identifies a request by its number and size, and ignores its type and direction ([S]
+// nv.c, nvidia_ioctl). So does the gate: otherwise 'G' in place of 'F' would bypass it.
 struct GuardedSize {
   std::uint32_t number, bytes;
 };
@@ -72,33 +72,33 @@ struct Request {
   std::uint32_t object_offset = 0;  // of the handle that RM writes, in the argument
 };
 
-// Decodes an argument of kGuardedSizes; anything else comes back as kWrapped, which nobody may make.
+// Decodes an argument of kGuardedSizes; anything else becomes kWrapped, which no program may make.
 Request Decode(std::uint32_t number, std::span<const std::byte> argument);
 
-// What is to be done with a request.
+// The gate's reaction to a request.
 enum class Action {
   kPass,         // let the kernel go on with it
   kAnswer,       // write Decision::status into the program's argument and return 0, without doing it
-  kFail,         // return Decision::error
-  kMemory,       // takes GPU memory: charge it, and do it if it may
-  kObject,       // a device, channel group or channel: do it, and tell
-  kClient,       // a client: let it pass
-  kFree,         // do it, and give memory back
-  kDup,          // do it, and count the second handle
-  kOwnChannels,  // do it if all clients that it names are the program's own
+  kFail,         // return Decision::error from the ioctl
+  kMemory,       // allocates GPU memory: charge it, and make the call if that is granted
+  kObject,       // makes a device, channel group or channel: make the call, and tell the owner
+  kClient,       // makes a client: let it pass
+  kFree,         // make the call, and give memory back
+  kDup,          // make the call, and count the second handle
+  kOwnChannels,  // make the call if all clients that it names are the program's own
 };
 
 struct Decision {
   Action action = Action::kPass;
   std::uint32_t status = 0;  // kAnswer: channel::abi::Status
   int error = 0;             // kFail: errno value
-  std::string_view why;      // of what is refused, for people; empty otherwise
+  std::string_view why;      // reason of a refusal, for people; empty otherwise
 };
 
-// How many bytes of a request's params Decide wants; 0 for most.
+// How many bytes of a request's parameters Decide needs; 0 for most.
 std::size_t ParamsWanted(const Request& request);
 
-// `params`: the first ParamsWanted bytes of the params, or fewer where the program has fewer.
+// `params`: the first ParamsWanted bytes of the parameters, or fewer if the program gave fewer.
 Decision Decide(const Request& request, std::span<const std::byte> params);
 
 // Of kAlloc, from its params; 0 where they are too short.

@@ -101,7 +101,7 @@ Result<UniqueFd> InstallFilter() {
   if (listener < 0 && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) listener = Install(flags);
   if (listener >= 0) return UniqueFd(listener);
   if (errno == EBUSY) {
-    return Fail(EBUSY, "this program is behind a kernel gate already, its own or a container's",
+    return Fail(EBUSY, "this program is already behind a kernel gate, its own or its container's",
                 "leave --enforce kernel away inside 'tessera run --enforce kernel'");
   }
   if (errno == EINVAL || errno == ENOSYS) {

@@ -18,29 +18,29 @@
 
 namespace tessera::guard {
 
-// Serves the listeners of the programs behind the gate (InstallFilter) on a thread of its own, "tessera-guard". A
-// program's call waits until it is answered, so nothing here waits but the `charge` hook.
+// Server of the listeners of programs behind the gate (InstallFilter), with a thread of its own, "tessera-guard". A
+// program's call waits until it is answered, so nothing here blocks except the `charge` hook.
 //
-// The thread gives up CAP_SYS_ADMIN: the driver goes by the rights of whoever makes a call, and what is made in a
-// program's place must not be made with more than any program has.
+// The thread gives up CAP_SYS_ADMIN: the driver checks the rights of the process that makes a call, and a call in a
+// program's place must not have more rights than a program.
 //
-// When it ends, what waits and all later calls of those programs fail with ENOSYS: they get no more memory, and
-// nothing else happens to them.
+// After its end, pending and later calls of those programs fail with ENOSYS: they get no more memory, and continue to
+// run otherwise.
 class Supervisor {
  public:
   // `boundary` is for tests; null: the real driver.
   static Result<std::unique_ptr<Supervisor>> Start(SupervisorHooks hooks, SupervisorOptions options,
                                                    std::unique_ptr<KernelBoundary> boundary = nullptr);
 
-  // Ends the thread. It may be in the `charge` hook, so whoever that waits for must not be the one who destroys.
+  // Ends the thread. It may be in the `charge` hook: the thread that this hook waits for must not call the destructor.
   ~Supervisor();
 
-  // Any thread. Serves the listener from now on; returns its number, which is never used again.
+  // Any thread. Serves the listener from now on. Returns its number, which is never reused.
   std::uint64_t Add(UniqueFd listener);
-  // Any thread. Stops serving it; `ended` is not called for it once this has been seen.
+  // Any thread. Stops serving the listener, soon after the call; then `ended` is not called for it.
   void Remove(std::uint64_t listener);
 
-  // Any thread; since the start.
+  // Any thread. Counts since the start.
   IoctlGate::Counts Counts() const;
 
  private:

@@ -21,8 +21,10 @@ namespace {
 
 namespace abi = channel::abi;
 
-TEST(SupervisorHostileTest, NoWayAround) {
-  Tenant tenant([] {
+class SupervisorHostileTest : public GatedProgramTest {};
+
+TEST_F(SupervisorHostileTest, NoWayAround) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     abi::MemoryParams params{};
     params.size = 20 * kMiB;
@@ -39,11 +41,8 @@ TEST(SupervisorHostileTest, NoWayAround) {
     TENANT_CHECK(none.Memory(1, 1) == -EBADF);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.driver->Objects(), 0u);
-  EXPECT_EQ(stage.Refused().size(), 2u);
+  EXPECT_EQ(stage->driver->Objects(), 0u);
+  EXPECT_EQ(stage->Refused().size(), 2u);
 }
 
 #ifdef __x86_64__
@@ -57,27 +56,24 @@ int Ioctl32(int file, std::uint32_t request, const void* argument) {
   return result;
 }
 
-TEST(SupervisorHostileTest, ThirtyTwoBitProgramsAreRefused) {
+TEST_F(SupervisorHostileTest, ThirtyTwoBitProgramsAreRefused) {
   const pid_t probe = fork();
   if (probe == 0) _exit(Ioctl32(-1, 0, nullptr) == -EBADF ? 0 : 1);
   int status = -1;
   waitpid(probe, &status, 0);
   if (status != 0) GTEST_SKIP() << "this kernel runs no 32-bit system calls";
-  Tenant tenant([] {
+  RunTenant([] {
     auto* low = static_cast<abi::AllocShort*>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0));
     TENANT_CHECK(Ioctl32(FakeDriver::Open(), _IOWR('F', 0x2b, abi::AllocShort), low) == -EPERM);
     TENANT_CHECK(Ioctl32(-1, _IOWR('F', 0x4e, abi::AllocShort), low) == -EBADF);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 #endif
 
-TEST(SupervisorHostileTest, GarbageIsAnsweredAndHurtsNobody) {
-  Tenant tenant([] {
+TEST_F(SupervisorHostileTest, GarbageIsAnsweredAndHurtsNobody) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     void* const nowhere = reinterpret_cast<void*>(0x10);
     TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0x2b, abi::Alloc), nowhere) == -1 && errno == EFAULT);
@@ -101,14 +97,11 @@ TEST(SupervisorHostileTest, GarbageIsAnsweredAndHurtsNobody) {
     TENANT_CHECK(rm.Memory(3, 8 * kMiB) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
-TEST(SupervisorHostileTest, TheLogIsNotFlooded) {
+TEST_F(SupervisorHostileTest, TheLogIsNotFlooded) {
   constexpr std::uint64_t kRefusals = 2000;
-  Tenant tenant([] {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     std::uint8_t stop = 1;
     for (std::uint64_t i = 0; i < kRefusals; ++i) {
@@ -116,12 +109,9 @@ TEST(SupervisorHostileTest, TheLogIsNotFlooded) {
     }
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
   // However long it took: each is told of or counted.
   std::uint64_t told = 0, left_out = 0;
-  for (const std::string& line : stage.Refused()) {
+  for (const std::string& line : stage->Refused()) {
     unsigned long more = 0;
     if (std::sscanf(line.c_str(), "each of %lu more requests", &more) == 1) {
       left_out += more;
@@ -132,10 +122,10 @@ TEST(SupervisorHostileTest, TheLogIsNotFlooded) {
   EXPECT_EQ(told + left_out, kRefusals);
   EXPECT_GE(told, 1u);
   EXPECT_LT(told, kRefusals / 2);
-  EXPECT_EQ(stage.supervisor->Counts().refused, kRefusals);
+  EXPECT_EQ(stage->supervisor->Counts().refused, kRefusals);
 }
 
-TEST(SupervisorHostileTest, OthersClientsAreNotItsOwn) {
+TEST_F(SupervisorHostileTest, OthersClientsAreNotItsOwn) {
   // Both go by the same client, which the driver knows on the first one's file.
   int go[2];
   ASSERT_EQ(pipe(go), 0);
@@ -160,7 +150,6 @@ TEST(SupervisorHostileTest, OthersClientsAreNotItsOwn) {
     TENANT_CHECK(rm.Control(1, abi::kDisableChannels, &channels, sizeof channels) == abi::kInsufficientPermissions);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(first);
   Stage stage(10 * kMiB);
   stage.Serve(first);
   const pid_t pid = second.Pid();
@@ -171,13 +160,12 @@ TEST(SupervisorHostileTest, OthersClientsAreNotItsOwn) {
   close(go[1]);
 }
 
-TEST(SupervisorHostileTest, KilledInTheMiddleOfACall) {
+TEST_F(SupervisorHostileTest, KilledInTheMiddleOfACall) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
     rm.Memory(1, 4 * kMiB);
     return __LINE__;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   // It is gone before its memory is made, and the answer finds nobody.
   stage.on_charge = [&] {
@@ -190,9 +178,7 @@ TEST(SupervisorHostileTest, KilledInTheMiddleOfACall) {
   EXPECT_EQ(stage.driver->BytesInUse(), 0u) << "nobody was left to free it";
 }
 
-TEST(SupervisorHostileTest, NothingIsWrittenForACallerThatIsGone) {
-  const Tenant probe([] { return 0; });
-  SKIP_UNLESS_PERMITTED(probe);
+TEST_F(SupervisorHostileTest, NothingIsWrittenForACallerThatIsGone) {
   FakeDriver driver;
   SupervisorHooks hooks;
   hooks.charge = [](pid_t, std::uint32_t, std::uint64_t) { return true; };
@@ -241,8 +227,8 @@ TEST(SupervisorHostileTest, NothingIsWrittenForACallerThatIsGone) {
   EXPECT_EQ(driver.BytesInUse(), 0u);
 }
 
-TEST(SupervisorHostileTest, WithoutItsFirstThread) {
-  Tenant tenant([] {
+TEST_F(SupervisorHostileTest, WithoutItsFirstThread) {
+  RunTenant([] {
     static const Rm rm{FakeDriver::Open()};
     const pid_t child = fork();
     if (child != 0) {
@@ -261,15 +247,12 @@ TEST(SupervisorHostileTest, WithoutItsFirstThread) {
     syscall(SYS_exit, 0);
     return __LINE__;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.MostHeld(), 2 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u);
+  EXPECT_EQ(stage->MostHeld(), 2 * kMiB);
+  EXPECT_EQ(stage->Held(), 0u);
 }
 
-TEST(SupervisorHostileTest, AThreadThatChangesTheArgumentsGainsNothing) {
-  Tenant tenant([] {
+TEST_F(SupervisorHostileTest, AThreadThatChangesTheArgumentsGainsNothing) {
+  RunTenant([] {
     static const Rm rm{FakeDriver::Open()};
     static abi::MemoryParams params{};
     static std::uint32_t spin_until = 0;
@@ -297,13 +280,10 @@ TEST(SupervisorHostileTest, AThreadThatChangesTheArgumentsGainsNothing) {
     pthread_join(thread, nullptr);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_LE(stage.driver->MostBytesInUse(), 10 * kMiB);
-  EXPECT_LE(stage.MostHeld(), 10 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u);
-  EXPECT_EQ(stage.driver->BytesInUse(), 0u);
+  EXPECT_LE(stage->driver->MostBytesInUse(), 10 * kMiB);
+  EXPECT_LE(stage->MostHeld(), 10 * kMiB);
+  EXPECT_EQ(stage->Held(), 0u);
+  EXPECT_EQ(stage->driver->BytesInUse(), 0u);
 }
 
 }  // namespace

@@ -25,8 +25,10 @@ namespace {
 namespace abi = channel::abi;
 using Kind = channel::ObjectEvent::Kind;
 
-TEST(SupervisorTest, MemoryOverTheLimitIsRefused) {
-  Tenant tenant([] {
+class SupervisorTest : public GatedProgramTest {};
+
+TEST_F(SupervisorTest, MemoryOverTheLimitIsRefused) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     TENANT_CHECK(rm.Memory(1, 6 * kMiB) == 0);
     TENANT_CHECK(rm.Memory(2, 6 * kMiB) == abi::kNoMemory);
@@ -37,40 +39,36 @@ TEST(SupervisorTest, MemoryOverTheLimitIsRefused) {
     TENANT_CHECK(rm.Memory(4, UINT64_MAX) == abi::kNoMemory);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.MostHeld(), 10 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u) << "the process has ended";
-  EXPECT_EQ(stage.supervisor->Counts().out_of_memory, 3u);
+  EXPECT_EQ(stage->MostHeld(), 10 * kMiB);
+  EXPECT_EQ(stage->Held(), 0u) << "the process has ended";
+  EXPECT_EQ(stage->supervisor->Counts().out_of_memory, 3u);
 }
 
-TEST(SupervisorTest, WhatTheDriverWritesReachesTheProgram) {
-  Tenant tenant([] {
-    const Rm rm{FakeDriver::Open()};
-    abi::MemoryParams params{};
-    params.size = 1;
-    std::uint32_t object = 0;
-    TENANT_CHECK(rm.Alloc(0x80, &object, abi::kMemoryLocal, &params, sizeof params) == 0);
-    TENANT_CHECK(object == 0xd0000001);
-    TENANT_CHECK(params.size == FakeDriver::kGranularity);
-    TENANT_CHECK(params.limit == FakeDriver::kGranularity - 1);
-    // The older form, and a size that only the driver knows.
-    object = 0;
-    params.size = 3 * kMiB;
-    TENANT_CHECK(rm.AllocShort(0x80, &object, abi::kMemoryLocal, &params, 0) == 0);
-    TENANT_CHECK(object == 0xd0000002);
-    TENANT_CHECK(params.size == 4 * kMiB);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(100 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.MostHeld(), 6 * kMiB) << "what the driver made of it";
+TEST_F(SupervisorTest, WhatTheDriverWritesReachesTheProgram) {
+  RunTenant(
+      [] {
+        const Rm rm{FakeDriver::Open()};
+        abi::MemoryParams params{};
+        params.size = 1;
+        std::uint32_t object = 0;
+        TENANT_CHECK(rm.Alloc(0x80, &object, abi::kMemoryLocal, &params, sizeof params) == 0);
+        TENANT_CHECK(object == 0xd0000001);
+        TENANT_CHECK(params.size == FakeDriver::kGranularity);
+        TENANT_CHECK(params.limit == FakeDriver::kGranularity - 1);
+        // The older form, and a size that only the driver knows.
+        object = 0;
+        params.size = 3 * kMiB;
+        TENANT_CHECK(rm.AllocShort(0x80, &object, abi::kMemoryLocal, &params, 0) == 0);
+        TENANT_CHECK(object == 0xd0000002);
+        TENANT_CHECK(params.size == 4 * kMiB);
+        return 0;
+      },
+      100 * kMiB);
+  EXPECT_EQ(stage->MostHeld(), 6 * kMiB) << "what the driver made of it";
 }
 
-TEST(SupervisorTest, SaysOnWhichGpuMemoryIs) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, SaysOnWhichGpuMemoryIs) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     abi::DeviceParams device{.device = 3};
     std::uint32_t object = 0x80;
@@ -81,33 +79,28 @@ TEST(SupervisorTest, SaysOnWhichGpuMemoryIs) {
     TENANT_CHECK(rm.Dup(4, rm.client, 2) == 0 && rm.Free(2) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.MostHeldOn(3), 6 * kMiB);
-  EXPECT_EQ(stage.MostHeldOn(MemoryObjects::kUnknownDevice), 2 * kMiB);
-  EXPECT_EQ(stage.Held(), 0u);
+  EXPECT_EQ(stage->MostHeldOn(3), 6 * kMiB);
+  EXPECT_EQ(stage->MostHeldOn(MemoryObjects::kUnknownDevice), 2 * kMiB);
+  EXPECT_EQ(stage->Held(), 0u);
 }
 
-TEST(SupervisorTest, WhatTheDriverRoundsUpMustFitToo) {
-  Tenant tenant([] {
-    const Rm rm{FakeDriver::Open()};
-    TENANT_CHECK(rm.Memory(1, 1) == abi::kNoMemory);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.driver->BytesInUse(), 0u);
+TEST_F(SupervisorTest, WhatTheDriverRoundsUpMustFitToo) {
+  RunTenant(
+      [] {
+        const Rm rm{FakeDriver::Open()};
+        TENANT_CHECK(rm.Memory(1, 1) == abi::kNoMemory);
+        return 0;
+      },
+      kMiB);
+  EXPECT_EQ(stage->driver->BytesInUse(), 0u);
 }
 
-TEST(SupervisorTest, TheDriversRefusalIsNotCharged) {
+TEST_F(SupervisorTest, TheDriversRefusalIsNotCharged) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
     TENANT_CHECK(rm.Memory(1, 2 * kMiB) == 0x1f);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   stage.driver->FailAllocations(0x1f);
   EXPECT_EQ(stage.Run(tenant), 0);
@@ -115,8 +108,8 @@ TEST(SupervisorTest, TheDriversRefusalIsNotCharged) {
   EXPECT_EQ(stage.Held(), 0u);
 }
 
-TEST(SupervisorTest, HeapsOfOlderDriversCount) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, HeapsOfOlderDriversCount) {
+  RunTenant([] {
     const int file = FakeDriver::Open();
     std::array<std::uint32_t, 46> heap{0xc1d00001, 0x80, 2};
     heap[11] = 5;
@@ -132,14 +125,11 @@ TEST(SupervisorTest, HeapsOfOlderDriversCount) {
     TENANT_CHECK(ask() == 0 && heap[5] == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.Held(), 0u);
+  EXPECT_EQ(stage->Held(), 0u);
 }
 
-TEST(SupervisorTest, OtherRequestsAreLeftAlone) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, OtherRequestsAreLeftAlone) {
+  RunTenant([] {
     int pipe_fds[2], bytes = 0;
     TENANT_CHECK(pipe(pipe_fds) == 0 && write(pipe_fds[1], "abc", 3) == 3);
     TENANT_CHECK(ioctl(pipe_fds[0], FIONREAD, &bytes) == 0 && bytes == 3);
@@ -152,14 +142,11 @@ TEST(SupervisorTest, OtherRequestsAreLeftAlone) {
     TENANT_CHECK(rm.Free(77) == -ENOTTY);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.supervisor->Counts().passed, 3u);
+  EXPECT_EQ(stage->supervisor->Counts().passed, 3u);
 }
 
-TEST(SupervisorTest, TheVulkanDriversRegistersPass) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, TheVulkanDriversRegistersPass) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     // NVOS02_PARAMETERS and a descriptor; flags: nothing is allocated.
     std::array<std::uint32_t, 14> words{rm.client, 0x80, 1, 0x3f, 0x10000};
@@ -176,16 +163,13 @@ TEST(SupervisorTest, TheVulkanDriversRegistersPass) {
     TENANT_CHECK(rm.Alloc(0x80, &object, 0xc2, nullptr, 0) == abi::kInsufficientPermissions);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.MostHeld(), 0u) << "registers take no memory";
-  EXPECT_EQ(stage.supervisor->Counts().passed, 3u);
-  EXPECT_EQ(stage.Refused().size(), 2u);
+  EXPECT_EQ(stage->MostHeld(), 0u) << "registers take no memory";
+  EXPECT_EQ(stage->supervisor->Counts().passed, 3u);
+  EXPECT_EQ(stage->Refused().size(), 2u);
 }
 
-TEST(SupervisorTest, OldRequestsMakeNoDevices) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, OldRequestsMakeNoDevices) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     std::array<std::uint32_t, 5> words{rm.client, rm.client, 0x80, abi::kDevice, 0xffff};
     const auto ask = [&] { return ioctl(rm.file, _IOWR('F', 0x28, words), words.data()); };
@@ -194,15 +178,12 @@ TEST(SupervisorTest, OldRequestsMakeNoDevices) {
     TENANT_CHECK(ask() == -1 && errno == ENOTTY);  // of the fake's memfd: it passed
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.driver->Objects(), 0u);
-  EXPECT_EQ(stage.Refused().size(), 1u);
+  EXPECT_EQ(stage->driver->Objects(), 0u);
+  EXPECT_EQ(stage->Refused().size(), 1u);
 }
 
-TEST(SupervisorTest, ControlsAreRefusedOrPretended) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, ControlsAreRefusedOrPretended) {
+  RunTenant([] {
     const Rm rm{FakeDriver::Open()};
     std::uint64_t slice = 1000000;
     TENANT_CHECK(rm.Control(1, abi::kGroupSetSlice, &slice, sizeof slice) == 0);
@@ -226,14 +207,11 @@ TEST(SupervisorTest, ControlsAreRefusedOrPretended) {
     TENANT_CHECK(disable() == abi::kInsufficientPermissions);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.driver->ChannelsStopped(), 1u);
-  EXPECT_EQ(stage.Refused().size(), 4u);
+  EXPECT_EQ(stage->driver->ChannelsStopped(), 1u);
+  EXPECT_EQ(stage->Refused().size(), 4u);
 }
 
-TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
+TEST_F(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
     TENANT_CHECK(rm.file == 100 || dup2(rm.file, 100) == 100);
@@ -252,7 +230,6 @@ TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
     TENANT_CHECK(its.Free(object) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   const pid_t pid = tenant.Pid();
   EXPECT_EQ(stage.Run(tenant), 0);
@@ -269,7 +246,7 @@ TEST(SupervisorTest, TellsOfTheObjectsThatLeadToChannels) {
   EXPECT_TRUE(events[5].kind == Kind::kFree && events[5].object == events[5].client) << "its end";
 }
 
-TEST(SupervisorTest, OnlyCounting) {
+TEST_F(SupervisorTest, OnlyCounting) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
     TENANT_CHECK(rm.Memory(1, 6 * kMiB) == -ENOTTY);  // it passed
@@ -284,7 +261,6 @@ TEST(SupervisorTest, OnlyCounting) {
     TENANT_CHECK(rm.Alloc(0x80, &object, abi::kChannelGroup, &group, sizeof group) == -ENOTTY);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB, {.execute_memory_calls = false, .execute_channel_calls = false});
   const pid_t pid = tenant.Pid();
   EXPECT_EQ(stage.Run(tenant), 0);
@@ -295,14 +271,13 @@ TEST(SupervisorTest, OnlyCounting) {
   EXPECT_EQ(events[1].cls, abi::kChannelGroup);
 }
 
-TEST(SupervisorTest, TheGateStaysAcrossExec) {
+TEST_F(SupervisorTest, TheGateStaysAcrossExec) {
   const int file = FakeDriver::Open();
   Tenant tenant([&] {
     const std::string number = std::to_string(dup(file));
     execl(TESSERA_EXEC_TENANT, "exec_tenant", number.c_str(), "20", nullptr);
     return __LINE__;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   const std::uint64_t id = stage.Serve(tenant);
   int status = 0;
@@ -313,18 +288,15 @@ TEST(SupervisorTest, TheGateStaysAcrossExec) {
   close(file);
 }
 
-TEST(SupervisorTest, OneGateOnly) {
-  Tenant tenant([] {
+TEST_F(SupervisorTest, OneGateOnly) {
+  RunTenant([] {
     const auto again = InstallFilter();
     TENANT_CHECK(!again && again.error().code == EBUSY && !again.error().hint.empty());
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
-TEST(SupervisorTest, WithoutASupervisorRequestsFail) {
+TEST_F(SupervisorTest, WithoutASupervisorRequestsFail) {
   Tenant tenant([] {
     const Rm rm{FakeDriver::Open()};
     TENANT_CHECK(rm.Memory(1, 1) == -ENOSYS);
@@ -333,7 +305,6 @@ TEST(SupervisorTest, WithoutASupervisorRequestsFail) {
     TENANT_CHECK(pipe(pipe_fds) == 0 && ioctl(pipe_fds[0], FIONREAD, &bytes) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   auto stage = std::make_unique<Stage>(10 * kMiB);
   const std::uint64_t id = stage->supervisor->Add(tenant.TakeListener());
   stage->supervisor->Remove(id);
@@ -342,7 +313,7 @@ TEST(SupervisorTest, WithoutASupervisorRequestsFail) {
   EXPECT_EQ(tenant.Wait(), 0);
 }
 
-TEST(SupervisorTest, TheSupervisorsEndEndsAWait) {
+TEST_F(SupervisorTest, TheSupervisorsEndEndsAWait) {
   int busy[2];
   ASSERT_EQ(pipe(busy), 0);
   Tenant tenant([&] {
@@ -355,7 +326,6 @@ TEST(SupervisorTest, TheSupervisorsEndEndsAWait) {
       if (round == 100) TENANT_CHECK(write(busy[1], "x", 1) == 1);
     }
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   auto stage = std::make_unique<Stage>(10 * kMiB);
   stage->Serve(tenant);
   char byte;
@@ -366,13 +336,13 @@ TEST(SupervisorTest, TheSupervisorsEndEndsAWait) {
   close(busy[1]);
 }
 
-TEST(SupervisorTest, WhatIsNoListenerEnds) {
+TEST_F(SupervisorTest, WhatIsNoListenerEnds) {
   Stage stage(10 * kMiB);
   // Always readable, and it knows no requests.
   stage.WaitUntilEnded(stage.supervisor->Add(UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC))));
 }
 
-TEST(SupervisorTest, TellsListenersFromOtherFiles) {
+TEST_F(SupervisorTest, TellsListenersFromOtherFiles) {
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC)), memory(FakeDriver::Open());
   const UniqueFd other(epoll_create1(EPOLL_CLOEXEC));  // nameless, as listeners are
   EXPECT_FALSE(IsListener(-1));
@@ -380,23 +350,21 @@ TEST(SupervisorTest, TellsListenersFromOtherFiles) {
   EXPECT_FALSE(IsListener(memory.Get()));
   EXPECT_FALSE(IsListener(other.Get()));
   Tenant tenant([] { return 0; });
-  SKIP_UNLESS_PERMITTED(tenant);
   const UniqueFd listener = tenant.TakeListener();
   EXPECT_TRUE(IsListener(listener.Get()));
 }
 
-TEST(SupervisorTest, FindsTheFilesOfProgramsBehindFilters) {
+TEST_F(SupervisorTest, FindsTheFilesOfProgramsBehindFilters) {
   FakeDriver driver;
   const UniqueFd file(FakeDriver::Open());
   Tenant tenant([] { return 0; });  // a child, so it has the file too
-  SKIP_UNLESS_PERMITTED(tenant);
   const HeldFiles held = FindControlFiles(driver);
   EXPECT_TRUE(held.complete);
   EXPECT_TRUE(std::ranges::any_of(
       held.files, [&](const HeldFile& its) { return its.pid == tenant.Pid() && its.fd == file.Get(); }));
 }
 
-TEST(SupervisorTest, SaysThatASearchWasNotComplete) {
+TEST(BorrowedFileTest, SaysThatASearchWasNotComplete) {
   FakeDriver driver;
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -15,6 +15,8 @@ namespace {
 
 namespace abi = channel::abi;
 
+class SupervisorTreeTest : public GatedProgramTest {};
+
 // Runs `body` in a child of a body; its result.
 template <typename Body>
 int InChild(const Body& body) {
@@ -25,8 +27,8 @@ int InChild(const Body& body) {
   return status;
 }
 
-TEST(SupervisorTreeTest, SharedMemoryStaysUntilTheLastHandle) {
-  Tenant tenant([] {
+TEST_F(SupervisorTreeTest, SharedMemoryStaysUntilTheLastHandle) {
+  RunTenant([] {
     const Rm parent{FakeDriver::Open(), 0xc1d00001};
     TENANT_CHECK(parent.Memory(1, 6 * kMiB) == 0);
     const int status = InChild([&] {
@@ -42,14 +44,11 @@ TEST(SupervisorTreeTest, SharedMemoryStaysUntilTheLastHandle) {
     TENANT_CHECK(parent.Memory(1, 10 * kMiB) == 0);  // the child's went with it
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.Held(), 0u);
+  EXPECT_EQ(stage->Held(), 0u);
 }
 
-TEST(SupervisorTreeTest, WhatWasClosedIsFoundBeforeARefusal) {
-  Tenant tenant([] {
+TEST_F(SupervisorTreeTest, WhatWasClosedIsFoundBeforeARefusal) {
+  RunTenant([] {
     const Rm first{FakeDriver::Open(), 0xc1d00001};
     TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
     close(first.file);
@@ -57,12 +56,9 @@ TEST(SupervisorTreeTest, WhatWasClosedIsFoundBeforeARefusal) {
     TENANT_CHECK(second.Memory(1, 8 * kMiB) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
-TEST(SupervisorTreeTest, ASearchWithoutDescriptorsEndsNobody) {
+TEST_F(SupervisorTreeTest, ASearchWithoutDescriptorsEndsNobody) {
   int said[2], go[2];
   ASSERT_EQ(pipe(said), 0);
   ASSERT_EQ(pipe(go), 0);
@@ -78,7 +74,6 @@ TEST(SupervisorTreeTest, ASearchWithoutDescriptorsEndsNobody) {
     return 0;
   });
   close(said[1]);
-  SKIP_UNLESS_PERMITTED(tenant);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   Stage stage(10 * kMiB);
@@ -104,8 +99,8 @@ TEST(SupervisorTreeTest, ASearchWithoutDescriptorsEndsNobody) {
   close(go[1]);
 }
 
-TEST(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
-  Tenant tenant([] {
+TEST_F(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
+  RunTenant([] {
     const Rm first{FakeDriver::Open(), 0xc1d00001};
     TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
     TENANT_CHECK(dup2(first.file, 200) == 200);
@@ -114,12 +109,9 @@ TEST(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
     TENANT_CHECK(second.Memory(1, 8 * kMiB) == abi::kNoMemory);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
-TEST(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {
+TEST_F(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {
   // The child lives on with the file when its parent has ended.
   int done[2];
   ASSERT_EQ(pipe(done), 0);
@@ -138,7 +130,6 @@ TEST(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {
     }
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
   Stage stage(10 * kMiB);
   const std::uint64_t id = stage.Serve(tenant);
   EXPECT_EQ(tenant.Wait(), 0);
@@ -151,48 +142,44 @@ TEST(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {
   close(done[1]);
 }
 
-TEST(SupervisorTreeTest, AClientsNumberIsGivenOutAgain) {
-  Tenant tenant([] {
+TEST_F(SupervisorTreeTest, AClientsNumberIsGivenOutAgain) {
+  RunTenant([] {
     const Rm first{FakeDriver::Open(), 0xc1d00001};
     TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
     TENANT_CHECK(first.Free(first.client) == 0);
     TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
     return 0;
   });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(10 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
 }
 
-TEST(SupervisorTreeTest, ThreeHundredProcesses) {
+TEST_F(SupervisorTreeTest, ThreeHundredProcesses) {
   constexpr int kProcesses = 300;
-  Tenant tenant([] {
-    auto* failures =
-        static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    for (int i = 0; i < kProcesses; ++i) {
-      if (fork() != 0) continue;
-      const Rm rm{FakeDriver::Open(), 0xc1d00000 + static_cast<std::uint32_t>(getpid())};
-      for (int round = 0; round < 10; ++round) {
-        if (rm.Memory(1, 2 * kMiB) != 0) ++*failures;
-        if (rm.Control(1, abi::kGroupGetSlice, nullptr, 0) != -ENOTTY) ++*failures;
-        if (rm.Free(1) != 0) ++*failures;
-      }
-      if (rm.Memory(2, 2 * kMiB) != 0) ++*failures;
-      _exit(0);
-    }
-    while (wait(nullptr) > 0) {
-    }
-    TENANT_CHECK(*failures == 0);
-    return 0;
-  });
-  SKIP_UNLESS_PERMITTED(tenant);
-  Stage stage(kProcesses * 2 * kMiB);
-  EXPECT_EQ(stage.Run(tenant), 0);
-  EXPECT_EQ(stage.Held(), 0u);
-  EXPECT_GE(stage.supervisor->Counts().executed, kProcesses * 21u);
+  RunTenant(
+      [] {
+        auto* failures = static_cast<std::atomic<int>*>(
+            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+        for (int i = 0; i < kProcesses; ++i) {
+          if (fork() != 0) continue;
+          const Rm rm{FakeDriver::Open(), 0xc1d00000 + static_cast<std::uint32_t>(getpid())};
+          for (int round = 0; round < 10; ++round) {
+            if (rm.Memory(1, 2 * kMiB) != 0) ++*failures;
+            if (rm.Control(1, abi::kGroupGetSlice, nullptr, 0) != -ENOTTY) ++*failures;
+            if (rm.Free(1) != 0) ++*failures;
+          }
+          if (rm.Memory(2, 2 * kMiB) != 0) ++*failures;
+          _exit(0);
+        }
+        while (wait(nullptr) > 0) {
+        }
+        TENANT_CHECK(*failures == 0);
+        return 0;
+      },
+      kProcesses * 2 * kMiB);
+  EXPECT_EQ(stage->Held(), 0u);
+  EXPECT_GE(stage->supervisor->Counts().executed, kProcesses * 21u);
 }
 
-TEST(SupervisorTreeTest, ManyListeners) {
+TEST_F(SupervisorTreeTest, ManyListeners) {
   constexpr int kListeners = 20;
   std::vector<std::unique_ptr<Tenant>> tenants;
   for (int i = 0; i < kListeners; ++i) {
@@ -202,7 +189,6 @@ TEST(SupervisorTreeTest, ManyListeners) {
       TENANT_CHECK(rm.Memory(2, 2 * kMiB * kListeners) == abi::kNoMemory);
       return 0;
     }));
-    SKIP_UNLESS_PERMITTED(*tenants.back());
   }
   Stage stage(kListeners * 2 * kMiB);
   std::vector<std::uint64_t> ids;

@@ -106,4 +106,14 @@ std::vector<std::string> Stage::Refused() const {
   return refused_;
 }
 
+void GatedProgramTest::SetUp() {
+  if (!Tenant([] { return 0; }).Permitted()) GTEST_SKIP() << "seccomp user notification is not permitted here";
+}
+
+void GatedProgramTest::RunTenant(const std::function<int()>& body, std::uint64_t limit, SupervisorOptions options) {
+  Tenant tenant(body);  // forked before the supervisor has a thread
+  stage = std::make_unique<Stage>(limit, options);
+  EXPECT_EQ(stage->Run(tenant), 0);
+}
+
 }  // namespace tessera::guard

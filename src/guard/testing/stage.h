@@ -58,8 +58,16 @@ class Stage {
   std::vector<std::uint64_t> ended_ TESSERA_GUARDED_BY(mutex_);
 };
 
-// A test of programs behind the gate.
-#define SKIP_UNLESS_PERMITTED(tenant) \
-  if (!(tenant).Permitted()) GTEST_SKIP() << "seccomp user notification is not permitted here"
+// Fixture of tests with programs behind a real filter. Skips them where the kernel or a container permits no seccomp
+// user notification.
+class GatedProgramTest : public testing::Test {
+ protected:
+  void SetUp() override;
+
+  // Runs a program with this body (see Tenant) to its end, and expects that it returns 0. `stage` is there afterwards.
+  void RunTenant(const std::function<int()>& body, std::uint64_t limit = 10 * kMiB, SupervisorOptions options = {});
+
+  std::unique_ptr<Stage> stage;
+};
 
 }  // namespace tessera::guard

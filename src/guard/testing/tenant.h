@@ -22,7 +22,7 @@ class Tenant {
   bool Permitted() const { return static_cast<bool>(listener_); }
   UniqueFd TakeListener() { return std::move(listener_); }
   void Go();
-  // What the body returned; -1 when it was killed.
+  // Waits for its end. The body's result; -1 if it was killed.
   int Wait();
   void Kill() const;
   pid_t Pid() const { return pid_; }

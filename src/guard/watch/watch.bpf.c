@@ -6,7 +6,7 @@
 //
 // The end of the call is enough: on x86-64 the registers still hold the arguments then, RM has written back the handles
 // that it chose, and the status says whether it did anything. Raw tracepoints need neither tracefs nor the kernel's
-// type information. What is read is the program's own memory: a hostile one can claim what is not so.
+// type information. It reads the program's own memory: a hostile program can claim anything.
 
 #include <linux/bpf.h>
 // After linux/bpf.h, whose types they use.
@@ -209,7 +209,7 @@ static __always_inline int TellExit(void) {
   return 0;
 }
 
-// What tells the last thread of a process, where the kernel has type information to say where it is.
+// Detects the last thread of a process, if the kernel has type information for it.
 struct signal_struct {
   struct {
     int counter;

@@ -20,7 +20,7 @@ namespace {
 
 namespace abi = channel::abi;
 
-// What watch.bpf.c says on its own, because it is C.
+// Constants that watch.bpf.c repeats, because it is C.
 static_assert(abi::kIoctlType << 8 == 0x4600 && abi::kFree == 0x29 && abi::kAlloc == 0x2b && abi::kDup == 0x34);
 static_assert(abi::kRoot == 0 && abi::kRootNonPrivileged == 1 && abi::kRootClient == 0x41 && abi::kDevice == 0x80 &&
               abi::kMemoryLocal == 0x40 && abi::kChannelGroup == 0xa06c);
@@ -35,7 +35,7 @@ static_assert(offsetof(abi::DeviceParams, device) == 0 && offsetof(abi::GroupPar
 // The part of the ring that only exits may use: without them processes that are gone would be listed for ever.
 constexpr std::uint32_t kKeptForExitsPart = 8;
 
-// What a record takes in the ring: a header, and a multiple of 8.
+// Bytes of a record in the ring: a header, and a multiple of 8.
 constexpr std::uint32_t kRecordInRing = 8 + (sizeof(watch_record) + 7) / 8 * 8;
 
 constexpr ino_t kInitialPidNamespace = 0xeffffffc;  // PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h
@@ -47,11 +47,11 @@ std::unexpected<Error> FailWatch(int code, const std::string& what) {
   if (code == EPERM || code == EACCES)
     return Fail(EPERM, why, std::string("run the daemon as root or give it CAP_BPF and CAP_PERFMON") + kElse);
   if (code == ENOSYS || code == EINVAL || code == EOPNOTSUPP)
-    return Fail(ENOSYS, why, std::string("it takes Linux 5.8 or newer with BPF on x86-64") + kElse);
+    return Fail(ENOSYS, why, std::string("use Linux 5.8 or newer with BPF on x86-64") + kElse);
   return Fail(code, why, std::string("the watch is off") + kElse);
 }
 
-// Where the kernel says how its structures look; then the last thread of a process can be told.
+// The kernel's type information (BTF). With it the program can detect the last thread of a process.
 bool KernelHasTypes() { return access("/sys/kernel/btf/vmlinux", R_OK) == 0; }
 
 Result<void> Configure(watch_bpf& skeleton, const WatchOptions& options) {

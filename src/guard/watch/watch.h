@@ -18,25 +18,25 @@ struct WatchOptions {
   bool report_failures = false;        // for tests without a driver: tell also what ended with ENOTTY
 };
 
-// Sees what every GPU program of the node does to the objects of NVIDIA's resource manager that matter to us, whoever
-// started it: BPF programs on the raw tracepoints sys_exit, sched_process_exit and sched_process_exec. It only looks,
-// and believes what a program's own memory says: a hostile one can claim handles that are another's, hide what it has,
-// or fill the ring. So this is for finding programs, never for refusing them something.
+// Observer of all GPU programs of the node: reports the clients, devices, channel groups, channels and memory that they
+// make and free in NVIDIA's resource manager. It uses BPF programs on the raw tracepoints sys_exit, sched_process_exit
+// and sched_process_exec. It only observes, and believes a program's own memory: a hostile program can claim handles of
+// others, hide its own, or fill the ring. So it serves to find programs, never to refuse them something.
 //
-// Needs Linux 5.8 and root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to find the programs of other users that run
-// already). The whole node is seen, from inside a container too; there a process of another PID namespace has pid 0.
-// While it exists every system call of the machine takes 15-40 ns more (docs/hardware-log.md).
+// Needs Linux 5.8 and root, or CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE to find running programs of other users). It
+// sees the whole node, even from inside a container; there a process of another PID namespace has pid 0. While it
+// exists, every system call of the machine takes 15-40 ns more (docs/hardware-log.md).
 //
-// Not seen: 32-bit programs, memory that graphics drivers allocate by NVOS32, managed memory (nvidia-uvm makes it), and
-// the end of a client by close(2) of its file: what it had stays until the process exits.
+// It does not see 32-bit programs, memory that graphics drivers allocate by NVOS32, managed memory (of nvidia-uvm), and
+// the end of a client by close(2) of its file: objects of that client stay until the process exits.
 //
 // One thread.
 class Watch {
  public:
   using Callback = std::function<void(const WatchEvent&)>;
 
-  // Begins to watch. Calls `callback` for the programs that use the GPU already (kExisting), and later from Read.
-  // Nothing is told of the calling process. EPERM without the rights, ENOSYS where the kernel lacks it.
+  // Begins to watch. Calls `callback` for programs that use the GPU already (kExisting), and later from Read. Does not
+  // report the calling process. EPERM without the rights, ENOSYS if the kernel lacks a feature.
   static Result<std::unique_ptr<Watch>> Start(Callback callback, const WatchOptions& options = {});
   ~Watch();
   Watch(const Watch&) = delete;
@@ -44,10 +44,10 @@ class Watch {
 
   // Readable while there are events; the watch keeps it.
   int Fd() const;
-  // Calls back for the events that are there, in their order. Never blocks, and ends even if programs make events as
-  // fast as it reads: Fd is readable still, then.
+  // Calls back for the present events, in order. Never blocks. Returns even if programs make events as fast as it
+  // reads; Fd stays readable then.
   void Read();
-  // Events that were not told so far, because nobody read or a program's memory could not be.
+  // Number of events that were lost so far, because the ring was full or a program's memory could not be read.
   std::uint64_t Lost() const;
 
  private:

@@ -7,15 +7,15 @@
 
 namespace tessera::guard {
 
-// Something that a GPU program of the node did, as the watch saw it. Only what succeeded.
+// An action of a GPU program of the node, as the watch saw it. Only successful ones are reported.
 struct WatchEvent {
   enum class Kind {
-    kAlloc,     // of a client, a device, a channel group, a channel or GPU memory; other objects are not told
-    kFree,      // of anything; what hangs below it is gone as well
-    kDup,       // of anything
+    kAlloc,     // of a client, a device, a channel group, a channel or GPU memory; others are not reported
+    kFree,      // of any object; objects below it are gone as well
+    kDup,       // of any object
     kExit,      // the program is about to end: its process exits, or executes another program
-    kExisting,  // the process used the GPU before the watch began: what it has is not known
-    kLost,      // events before this one were not told: `lost` of them
+    kExisting,  // the process used the GPU before the watch began: its objects are not known
+    kLost,      // `lost` events before this one were lost
   };
   Kind kind = Kind::kAlloc;
   std::uint64_t sequence = 0;  // numbers the watch's events, from 1
@@ -25,7 +25,7 @@ struct WatchEvent {
   pid_t host_pid = 0;  // in the initial PID namespace; 0 in kExisting if the daemon is not in that one
   std::string name;    // of the thread, at most 15 bytes; of the process in kExisting
 
-  // What was done: kAlloc, kFree, kDup.
+  // The action's details: for kAlloc, kFree, kDup.
   std::int32_t fd = -1;                                // of /dev/nvidiactl in the process
   std::uint32_t client = 0, parent = 0, object = 0;    // handles; of a client, object == client
   std::uint32_t cls = 0;                               // kAlloc: channel::abi::Class

@@ -9,8 +9,8 @@
 
 namespace tessera::guard {
 
-// The GPU memory that a process holds, by what it asked the resource manager for. What several handles name counts
-// once. Pure: fed with whatever a process may claim.
+// GPU memory of a process, as it asked the resource manager for it. Memory with several handles counts once. Pure; its
+// input may be anything that a hostile process claims.
 class WatchedMemory {
  public:
   // So that a hostile process cannot take the daemon's memory.
@@ -19,9 +19,9 @@ class WatchedMemory {
   // Bytes of a piece of memory. Its handles share it, in other processes too; its address is its identity.
   using Size = std::shared_ptr<const std::uint64_t>;
 
-  // A handle that is there is replaced. False when there are too many: the memory is not counted then.
+  // Replaces an existing handle. False if there are too many; then the memory is not counted.
   bool Add(std::uint32_t client, std::uint32_t parent, std::uint32_t object, Size size);
-  // Frees an object, which need not be memory, and the memory right below it; of a client (object == client) all.
+  // Frees an object, which need not be memory, and memory right below it. For a client (object == client), frees all.
   void Free(std::uint32_t client, std::uint32_t object);
   Size Find(std::uint32_t client, std::uint32_t object) const;  // null: no memory of this process
 

@@ -1,4 +1,4 @@
-// What the watch's BPF program (watch.bpf.c) tells the daemon (watch.cc): plain C, because both are compiled with it.
+// Record from the watch's BPF program (watch.bpf.c) to the daemon (watch.cc). Plain C, because both include it.
 #pragma once
 
 #include <linux/types.h>

@@ -7,9 +7,9 @@
 
 namespace tessera::guard {
 
-// The processes that have /dev/nvidiactl open, in ascending order. Sees those only whose descriptors the caller may
-// look at: all for root, its own user's for others (ptrace(2), PTRACE_MODE_READ). Reads every process's descriptors,
-// about a microsecond each: for once at the start. `proc` is where proc(5) is mounted.
+// The processes that have /dev/nvidiactl open, in ascending order. It sees processes whose descriptors the caller may
+// read: all for root, those of its own user for others (ptrace(2), PTRACE_MODE_READ). Reads the descriptors of every
+// process, about a microsecond each, so it is for the start only. `proc` is where proc(5) is mounted.
 std::vector<pid_t> FindGpuProcesses(const std::string& proc = "/proc");
 
 // The name of a process, at most 15 bytes; empty if there is none.

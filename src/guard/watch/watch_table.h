@@ -19,22 +19,22 @@ struct WatchedProcess {
   std::string name;             // of the thread that used the GPU first
   channel::ObjectTable objects;
   WatchedMemory memory;
-  bool complete = true;  // false: it may have, or have freed, more than is known here
+  bool complete = true;  // false: it may have made or freed objects that are not known here
 };
 
-// What the GPU programs of the node have, made from the watch's events. Pure.
+// Table of the node's GPU programs and their objects, made from the watch's events. Pure.
 //
-// Memory that several processes hold counts for each. After kLost everything is incomplete, and a process of which the
-// exit was lost stays until Remove.
+// Memory that several processes hold counts for each. After kLost all entries are incomplete, and a process whose exit
+// was lost stays until Remove.
 class WatchTable {
  public:
   void Apply(const WatchEvent& event);
   // Forgets a process that the caller knows to be gone. `pid` in the daemon's namespace.
   void Remove(pid_t pid);
 
-  // Null: no GPU program. Valid until the next Apply or Remove, as are those of All.
+  // Null if it is no GPU program. Pointers are valid until the next Apply or Remove.
   const WatchedProcess* Find(pid_t pid) const;
-  // Those that the daemon's PID namespace has, by pid, then the others.
+  // Processes in the daemon's PID namespace, by pid, then the others.
   std::vector<const WatchedProcess*> All() const;
   std::size_t Size() const { return processes_.size(); }
 
