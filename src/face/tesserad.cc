@@ -26,10 +26,11 @@
 namespace tessera {
 namespace {
 
-constexpr Nanos kWatchdogTimeout = 5 * kSecond;  // of a daemon that hangs, until what it froze is thawed
+constexpr Nanos kWatchdogTimeout =
+    5 * kSecond;  // after so long without a sign of life, the watchdog thaws what the daemon froze
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
 
-// Each program takes three descriptors, and what is swapped or shared many more; the default of 1024 would be few.
+// Each program takes three descriptors, and swapped or shared memory many more; the default of 1024 is too few.
 void RaiseFileLimit() {
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -37,8 +38,8 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Lets go of the code that only starting up needed, a good part of it in libraries (OpenSSL under httplib, NVML): what
-// is used again comes back from the page cache. Only segments that are never written, so nothing can be lost.
+// Drops code pages that only starting up needed, many of them in libraries (OpenSSL under httplib, NVML). Code that is
+// used again comes back from the page cache. Only read-only segments are dropped, so nothing can be lost.
 int DropCode(dl_phdr_info* library, std::size_t, void*) {
   const auto page = static_cast<std::uintptr_t>(getpagesize());
   for (int i = 0; i < library->dlpi_phnum; ++i) {
@@ -51,7 +52,7 @@ int DropCode(dl_phdr_info* library, std::size_t, void*) {
   return 0;
 }
 
-// The token may be another one; where it lies is as it was when the daemon began to listen.
+// The token may have changed; the path of its file is fixed when the daemon begins to listen.
 Result<void> TakeToken(face::HttpServer& http, const server::Config& config, bool embedded) {
   if (config.api_listen.empty() || embedded) return {};
   auto token = face::ReadToken(config.api_token_file);
@@ -65,7 +66,7 @@ Result<server::Config> LoadConfig(const std::string& path) {
   return access(kDefaultConfig, F_OK) == 0 ? server::LoadConfig(kDefaultConfig) : server::Config();
 }
 
-// What makes channels obey; empty with a reason where that is not possible or not wanted.
+// The control of channels; empty, with a reason, where that is impossible or not wanted.
 struct Steering {
   std::unique_ptr<channel::Control> control;
   std::unique_ptr<channel::Watchdog> watchdog;
@@ -85,33 +86,33 @@ Steering OpenSteering(server::GpuDriver& driver, const server::Config& config, c
   return {.control = std::move(*control), .watchdog = std::move(*watchdog), .why_not = {}};
 }
 
-// The daemons that `tessera run` starts for users have none: the address is the node's.
+// Embedded daemons have no TCP: the address belongs to the node's daemon.
 Result<void> OpenTcp(server::EventLoop& loop, face::HttpServer& http, const server::Config& config, bool embedded) {
   if (config.api_listen.empty() || embedded) return {};
   auto token = face::ReadToken(config.api_token_file);
   if (!token) return std::unexpected(token.error());
   auto listener = face::ListenTcp(config.api_listen);
   if (!listener) return std::unexpected(listener.error());
-  server::log::Info("the API is served at http://{} as well", config.api_listen);
+  server::log::Info("the API is also served at http://{}", config.api_listen);
   return http.AddTcp(loop, std::move(*listener), std::move(*token));
 }
 
-// The files, if there can be any here: everything else is served without them, too.
+// Mounts the files where that is possible. The daemon works without them.
 std::unique_ptr<face::FileMount> MountFiles(server::Control& control, const server::Config& config,
                                             const std::string& run_dir) {
-  // An embedded daemon comes and goes with its programs, too soon to be worth a mount.
+  // An embedded daemon is too short-lived to be worth a mount.
   if (!config.files || control.Embedded()) return {};
   auto files = face::FileMount::Start(control, run_dir);
   if (files) {
-    server::log::Info("files are at {}", (*files)->Path());
+    server::log::Info("the files are mounted at {}", (*files)->Path());
     return std::move(*files);
   }
-  server::log::Warn("there are no files: {}", files.error().Text());
+  server::log::Warn("the files are not available: {}", files.error().Text());
   return {};
 }
 
 Result<void> Serve(const server::Options& options) {
-  // First of all, so that the threads of a driver's library do not take the signals.
+  // Before everything else, so that threads of the driver's library do not receive the signals.
   auto loop = server::EventLoop::Create();
   if (!loop) return std::unexpected(loop.error());
   auto signals = (*loop)->WatchTermination([&] { (*loop)->Stop(); });
@@ -157,7 +158,7 @@ Result<void> Serve(const server::Options& options) {
     reloading.Start(
         [&control] {
           if (auto done = control.Reload(); !done)
-            server::log::Error("the configuration stays as it is: {}", done.error().Text());
+            server::log::Error("configuration not reloaded: {}", done.error().Text());
         },
         [] {});
   };

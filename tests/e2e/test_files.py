@@ -28,10 +28,10 @@ class FilesTest(SoftGpuTest):
     def start(self, **options):
         self.start_daemon(**options)
         log = self.daemon_log()
-        if "there are no files: " in log:
+        if "the files are not available: " in log:
             self.assertEqual(mounts(self.files), 0)
-            self.skipTest(log[log.index("there are no files: "):].splitlines()[0])
-        self.assertIn(f"files are at {self.files}", log)
+            self.skipTest(log[log.index("the files are not available: "):].splitlines()[0])
+        self.assertIn(f"files are mounted at {self.files}", log)
         self.assertEqual(mounts(self.files), 1)
 
     def refused(self, code, action, *arguments):
@@ -367,7 +367,7 @@ class NoFiles(FilesTest):
                 "unshare", "-m", "sh", "-c", 'mount --bind /dev/null /dev/fuse && exec "$0" "$@"', BIN / "tesserad",
                 *self.DAEMON_FLAGS, "--run-dir", self.run_dir, stderr=log)
         wait_for("the daemon", lambda: self.daemon.poll() is not None or self.answers())
-        self.assertRegex(self.daemon_log(), "warning: there are no files: cannot mount .*/fs")
+        self.assertRegex(self.daemon_log(), "warning: the files are not available: cannot mount .*/fs")
         self.create("team")
         self.assertEqual(mounts(self.files), 0)
         self.stop_daemon()

@@ -149,7 +149,7 @@ class Metrics(SoftGpuTest):
     def test_the_daemon_does_not_start_without_a_secret_token(self):
         token = self.run_dir / "token"
         config = f'[api]\nlisten = "127.0.0.1:{free_port()}"\ntoken_file = "{token}"\n'
-        for text, mode, why in ((None, 0, "No such file"), (TOKEN, 0o644, "others may read"), ("short", 0o600, "no token")):
+        for text, mode, why in ((None, 0, "No such file"), (TOKEN, 0o644, "other users may read"), ("short", 0o600, "no valid token")):
             if text is not None:
                 token.write_text(text)
                 token.chmod(mode)

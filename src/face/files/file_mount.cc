@@ -25,7 +25,7 @@
 namespace tessera::face {
 namespace {
 
-// One for requests that wait, for the state file say, and one for those that need not.
+// One may wait, for the state file for example, while the other serves requests that need not.
 constexpr int kFileThreads = 2;
 
 Mutex said_mutex;
@@ -46,7 +46,7 @@ std::string LastMessage() {
   return said;
 }
 
-// What mountinfo will call it: absolute and without links.
+// The path as mountinfo has it: absolute and without links.
 Result<std::string> RealPath(const std::string& path) {
   char* real = realpath(path.c_str(), nullptr);
   if (!real) return FailErrno("cannot look at " + path);
@@ -57,9 +57,9 @@ Result<std::string> RealPath(const std::string& path) {
 
 }  // namespace
 
-// libfuse's high-level interface, which speaks in paths as the tree does; the low-level one speaks in inodes, and would
-// need numbers that last for things that come and go. Its own loops do not end while a client keeps a file open, where
-// the daemon may not force the kernel. So threads wait for the kernel and for the end here.
+// Uses libfuse's high-level interface, which has paths as the tree does; the low-level one has inodes, and would need
+// lasting numbers for things that come and go. libfuse's own loops do not end while a client keeps a file open and the
+// daemon may not force the kernel, so threads of this class wait for the kernel and for the end.
 class FileMount::Impl {
  public:
   Impl(server::Control& control, const std::string& run_dir, std::string path)
@@ -87,14 +87,14 @@ Result<void> FileMount::Impl::Mount() {
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return FailErrno("cannot make " + path);
   made_directory_ = true;
   fuse_set_log_func(NoteMessage);
-  // The kernel keeps other users out, but for those that the tree's modes let in: root alone may open it to them.
+  // The kernel lets other users in only as the tree's modes say, and only if root mounts it.
   const std::string options =
       std::string("default_permissions,fsname=tesserad,subtype=tessera") + (geteuid() == 0 ? ",allow_other" : "");
   const char* arguments[] = {"tesserad", "-o", options.c_str()};
   fuse_args args = FUSE_ARGS_INIT(3, const_cast<char**>(arguments));
   fuse_ = fuse_new(&args, &FileOperations(), sizeof(fuse_operations), &service_);
   fuse_opt_free_args(&args);  // what it left of them is its own copy
-  if (!fuse_) return Fail(EINVAL, "libfuse refuses to start: " + LastMessage());
+  if (!fuse_) return Fail(EINVAL, "libfuse does not start: " + LastMessage());
   if (fuse_mount(fuse_, path.c_str()) != 0) {
     const std::string why = LastMessage();  // empty: fusermount3 has written to stderr itself
     return Fail(EPERM, fmt::format("cannot mount {}{}{}", path, why.empty() ? "" : ": ", why),
@@ -116,7 +116,7 @@ void FileMount::Impl::Serve() {
   epoll_event request{.events = EPOLLIN | EPOLLEXCLUSIVE, .data = {.fd = fuse_session_fd(session)}};
   if (epoll_ctl(sources.Get(), EPOLL_CTL_ADD, stop.data.fd, &stop) != 0 ||
       epoll_ctl(sources.Get(), EPOLL_CTL_ADD, request.data.fd, &request) != 0) {
-    server::log::Warn("the files are not served: {}", FailErrno("epoll_ctl").error().message);
+    server::log::Warn("cannot serve the files: {}", FailErrno("epoll_ctl").error().message);
     return;
   }
   while (!fuse_session_exited(session)) {
@@ -126,13 +126,13 @@ void FileMount::Impl::Serve() {
     if (count > 0 && ready.data.fd == stop_fd_.Get()) break;
     const int received = fuse_session_receive_buf(session, &buffer);
     if (received == -EINTR || received == -EAGAIN) continue;  // the other thread was faster
-    if (received <= 0) break;                                 // somebody unmounted it
+    if (received <= 0) break;                                 // it was unmounted from outside
     fuse_session_process_buf(session, &buffer);
   }
   free(buffer.mem);
 }
 
-// Closing the descriptor, as fuse_unmount does, ends whatever clients wait for, and what they have open.
+// fuse_unmount closes the descriptor, which ends the requests that clients wait for and the files that they have open.
 FileMount::Impl::~Impl() {
   eventfd_write(stop_fd_.Get(), 1);
   for (std::thread& thread : threads_) {

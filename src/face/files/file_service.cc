@@ -11,7 +11,7 @@
 namespace tessera::face {
 namespace {
 
-// Each of these answers one kind of request: 0 or more, or a negative errno.
+// Each of these serves one kind of request. They return 0 or more, or a negative errno value.
 
 FileService& Service() { return *static_cast<FileService*>(fuse_get_context()->private_data); }
 
@@ -24,7 +24,7 @@ int Refused(const char* what, const char* path, const Error& error) {
 }
 
 void* OnBegin(fuse_conn_info*, fuse_config* config) {
-  // What is there changes by itself at any time, and sizes are not known before the text is.
+  // Contents change at any time, and a size is known only with the text.
   config->entry_timeout = config->attr_timeout = config->negative_timeout = 0;
   config->direct_io = 1;
   return fuse_get_context()->private_data;
@@ -69,7 +69,7 @@ int OnRemoveDirectory(const char* path) {
 
 bool MayBeWritten(const FileTree::Attributes& attributes) { return (attributes.mode & 0200) != 0; }
 
-// Root may write whatever its mode says, as far as the kernel cares.
+// For root the kernel does not check modes, so this does.
 int OnOpen(const char* path, fuse_file_info* file) {
   const auto attributes = Service().tree.Look(path);
   if (!attributes) return Negative(attributes.error());
@@ -114,7 +114,7 @@ int OnPoll(const char*, fuse_file_info* file, fuse_pollhandle* waiter, unsigned*
 
 int OnSetTimes(const char*, const timespec*, fuse_file_info*) { return 0; }
 
-// What nobody may do, with the errors that it has in a control group.
+// Operations that are not supported, with the errors that a control group has for them.
 int OnCreate(const char*, mode_t, fuse_file_info*) { return -EACCES; }
 int OnMakeNode(const char*, mode_t, dev_t) { return -EACCES; }
 int OnUnlink(const char*) { return -EPERM; }

@@ -11,16 +11,16 @@ struct fuse_operations;
 
 namespace tessera::face {
 
-// Who may do with the files what their modes let their owners do: also these others.
+// Users beside a file's owner who may do with it what its mode lets the owner do.
 struct FileAccess {
   gid_t gid = 0;
   bool group = false, others = false;
 
-  // As it is with a socket. Its owner alone, where it cannot be looked at.
+  // Those who may use a socket. The owner alone if the socket cannot be examined.
   static FileAccess Of(const std::string& socket);
 };
 
-// What answers the kernel's requests about the tree. Any thread.
+// The state behind the kernel's requests about the tree. Any thread.
 struct FileService {
   FileTree tree;
   FileAccess access;

@@ -23,7 +23,7 @@ constexpr mode_t kReadOnlyDirectory = S_IFDIR | 0555, kDirectory = S_IFDIR | 075
 constexpr std::size_t kDeepest = 4;
 
 std::unexpected<Error> NotThere(std::string_view path) {
-  return Fail(ENOENT, fmt::format("there is no {}", path), "docs/files.md lists what is there");
+  return Fail(ENOENT, fmt::format("no such file: {}", path), "docs/files.md lists the files");
 }
 
 // The components of a path, none of them empty.
@@ -37,7 +37,7 @@ std::vector<std::string_view> Split(std::string_view path) {
   return parts;
 }
 
-// A number in its one spelling, as directories are named: not "007".
+// A number as directories spell it: "7", not "007".
 template <typename Number>
 std::optional<Number> NumberOf(std::string_view text) {
   Number number = 0;
@@ -54,7 +54,7 @@ const File* FileNamed(std::span<const File> files, std::string_view name) {
 
 enum class Kind { kRoot, kProcesses, kProcessList, kProcess, kGpu, kProcessFile, kVGpus, kVGpu, kVGpuFile };
 
-// What a path leads to, with what is known of it now.
+// The thing that a path names, with its present state.
 struct Place {
   Kind kind = Kind::kRoot;
   std::vector<ProcessReport> uses;  // kProcess: on each GPU; kGpu, kProcessFile: the one
@@ -125,7 +125,7 @@ Result<std::vector<std::string>> NamesOf(const Result<std::vector<Report>>& repo
   return names;
 }
 
-// Who made the vGPU; else whose daemon this is.
+// The user who made the vGPU; the daemon's user for other things.
 uid_t OwnerOf(Control& control, const Place& place) {
   if (place.kind == Kind::kVGpu || place.kind == Kind::kVGpuFile) return place.vgpu.uid;
   const std::optional<std::string> name = place.uses.empty() ? std::nullopt : place.uses[0].vgpu;
@@ -151,7 +151,7 @@ Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
     if (const auto known = known_.find(path); known != known_.end()) return known->second;
   }
   auto attributes = Find(path);
-  // Of processes nobody tells when they end.
+  // Nothing notifies this class of the end of a process, so those are not cached.
   if (attributes && path.starts_with("/vgpus")) {
     const MutexLock lock(known_mutex_);
     if (known_changes_ == changes && control_.VGpuChanges() == changes) known_.emplace(path, *attributes);
@@ -227,7 +227,7 @@ Result<void> FileTree::Write(std::string_view path, std::string_view text) {
   if (!can_be_written) {
     const auto attributes = Look(path);
     const bool directory = attributes && S_ISDIR(attributes->mode);
-    return Fail(directory ? EISDIR : EACCES, fmt::format("{} can only be read", path));
+    return Fail(directory ? EISDIR : EACCES, fmt::format("{} is read-only", path));
   }
   const auto value = OneValue(text);
   if (!value) return std::unexpected(value.error());
@@ -236,8 +236,8 @@ Result<void> FileTree::Write(std::string_view path, std::string_view text) {
 }
 
 Result<void> FileTree::MakeDirectory(std::string_view path, uid_t uid) {
-  if (Look(path)) return Fail(EEXIST, fmt::format("there is {} already", path));
-  if (!IsVGpuPath(path)) return Fail(EPERM, "a directory can only be made in vgpus", "there it makes a vGPU");
+  if (Look(path)) return Fail(EEXIST, fmt::format("{} already exists", path));
+  if (!IsVGpuPath(path)) return Fail(EPERM, "directories can be made only in vgpus", "each makes a vGPU there");
   auto made = control_.Create({.name = std::string(Split(path)[1])}, uid);
   if (!made) return std::unexpected(made.error());
   return {};
@@ -246,7 +246,7 @@ Result<void> FileTree::MakeDirectory(std::string_view path, uid_t uid) {
 Result<void> FileTree::RemoveDirectory(std::string_view path) {
   auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
-  if (place->kind != Kind::kVGpu) return Fail(EPERM, "only a directory in vgpus can be removed", "that is a vGPU");
+  if (place->kind != Kind::kVGpu) return Fail(EPERM, "only directories in vgpus can be removed", "each is a vGPU");
   return control_.Remove(place->vgpu.name, /*force=*/false);
 }
 

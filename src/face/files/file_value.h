@@ -7,9 +7,9 @@
 
 namespace tessera::face {
 
-// What one write to a file of the tree may be: one value, with one newline behind it or none. Any thread.
+// Parsing of values that are written to files of the tree: one value, with at most one newline after it. Any thread.
 
-// The value. EINVAL for nothing, for more than one, for other white space, and for what is longer than any value.
+// The value. EINVAL if it is empty, too long, more than one, or has other white space.
 Result<std::string_view> OneValue(std::string_view text);
 
 // Decimal digits and nothing else, as GVM's files take them. EINVAL, or ERANGE beyond 64 bits.

@@ -14,7 +14,7 @@ namespace tessera::face {
 namespace {
 
 constexpr std::chrono::seconds kLookEvery{1};
-// As the kernel's own files that can be waited for: they can be read and written at any time, and an event is this.
+// As in the kernel's own files that support poll(2): reading and writing are always possible, and these mark an event.
 constexpr unsigned kAlways = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM, kEvent = POLLPRI | POLLERR;
 
 }  // namespace
@@ -54,7 +54,7 @@ Result<void> OpenFile::Write(std::string_view text) {
   return written;
 }
 
-// A file that is gone has changed: whoever waits for it would wait for ever.
+// A file that is gone counts as changed: a poll(2) on it would never end.
 bool OpenFile::Changed() {
   const auto text = Now();
   return !text || *text != text_;
@@ -122,7 +122,7 @@ unsigned OpenFiles::Poll(std::uint64_t id, fuse_pollhandle* handle) {
   if (ending_ || !open_.contains(id)) return events;
   waited_[id] = file;
   if (watching_) return events;
-  if (watcher_.joinable()) watcher_.join();  // it has said that it looks no more
+  if (watcher_.joinable()) watcher_.join();  // it has cleared watching_, so it ends
   watching_ = true;
   watcher_ = std::thread([this] { Watch(); });
   return events;
@@ -140,7 +140,7 @@ void OpenFiles::Watch() {
     lock.Unlock();
     for (const auto& [id, file] : waited) file->NotifyIfChanged();
     lock.Lock();
-    // Who was told may have polled again already, and waits then.
+    // A client that was notified may have polled again already.
     std::erase_if(waited_, [](const auto& entry) { return !entry.second->Waits(); });
   }
   watching_ = false;

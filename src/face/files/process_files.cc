@@ -17,15 +17,15 @@ using server::ProcessReport;
 using server::VGpuReport;
 using server::VGpuRequest;
 
-// What GVM has of the formats: the table and the examples of its README (github.com/ovg-project/GVM), and where that
-// says nothing gvm_debugfs.c of its driver, which writes the files.
+// Formats are GVM's: from the table and the examples of its README (github.com/ovg-project/GVM), and where those are
+// silent from gvm_debugfs.c of its driver, which writes the files.
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 constexpr mode_t kReadOnly = 0444, kReadWrite = 0644;
 
 Result<VGpuReport> VGpuOf(Control& control, const ProcessReport& process, int code_if_none) {
   if (process.vgpu) return control.VGpuNamed(*process.vgpu);
   return Fail(code_if_none, fmt::format("process {} is in no vGPU", process.pid),
-              "write its pid into the file procs of one");
+              "write its PID to the file procs of a vGPU");
 }
 
 Result<void> Change(Control& control, const ProcessReport& process, const VGpuRequest& request) {
@@ -42,7 +42,7 @@ Result<std::string> MemoryLimit(Control& control, const ProcessReport& process) 
   return fmt::format("{}\n", vgpu->memory_limit < vgpu->gpu_memory ? vgpu->memory_limit : kUnlimited);
 }
 
-// GVM takes any number; one that no GPU has bounds nothing there, and is no promise that could be kept here.
+// GVM accepts any number. A number beyond the GPU's memory is no limit there, and would be an impossible promise here.
 Result<void> SetMemoryLimit(Control& control, const ProcessReport& process, std::string_view value) {
   const auto bytes = WholeNumber(value);
   if (!bytes) return std::unexpected(bytes.error());
@@ -52,10 +52,10 @@ Result<void> SetMemoryLimit(Control& control, const ProcessReport& process, std:
                 {.memory_limit = *bytes < vgpu->gpu_memory ? std::to_string(*bytes) : std::string("max")});
 }
 
-// On the GPU, as in GVM: what is swapped counts there only.
+// Memory on the GPU, as in GVM: swapped memory is counted separately.
 Result<std::string> MemoryCurrent(Control& control, const ProcessReport& process) {
   if (process.vgpu) return fmt::format("{}\n", process.memory_resident);
-  // Nobody tells what the others use: the device is asked.
+  // Unmanaged processes do not report their memory: ask the device.
   const auto measured = control.Processes();
   if (!measured) return std::unexpected(measured.error());
   const auto same = [&](const ProcessReport& other) { return other.pid == process.pid && other.gpu == process.gpu; };
@@ -68,7 +68,7 @@ Result<std::string> SwapCurrent(Control&, const ProcessReport& process) {
   return fmt::format("{}\n", process.memory_swapped);
 }
 
-// GVM's README: "0-15. lower is higher priority", 8 at first. Ours mean the same, so that none is mapped to another.
+// GVM's README: "0-15. lower is higher priority", 8 at first. Ours have the same meaning, so values are not mapped.
 Result<std::string> Priority(Control& control, const ProcessReport& process) {
   const auto vgpu = VGpuOf(control, process, ENODATA);
   if (!vgpu) return std::unexpected(vgpu.error());
@@ -80,7 +80,7 @@ Result<void> SetPriority(Control& control, const ProcessReport& process, std::st
   return Change(control, process, {.compute_priority = std::string(value)});
 }
 
-// An operator's freeze alone, as GVM reads what was written.
+// Only the operator's freeze: GVM reads back what was written.
 Result<std::string> Frozen(Control&, const ProcessReport& process) {
   return std::ranges::find(process.frozen, std::string_view("operator")) != process.frozen.end() ? "1\n" : "0\n";
 }
@@ -91,11 +91,12 @@ Result<void> SetFrozen(Control& control, const ProcessReport& process, std::stri
   return control.FreezeProcess(process.pid, *frozen);
 }
 
-// Submissions are what passes the gate: launches, copies, memsets, graphs. How many of them have ended is known for
-// certain when the process is parked or waits at its gate: all. Of one that is active nobody tells how many; it counts
-// as one that is pending, which says that it is busy and no more.
+// Submissions are launches, copies, memsets and graphs that pass the gate. All of them have ended when the process is
+// parked or waits at its gate. Of an active process the number is not known: one counts as pending, which only says
+// that the process is busy.
 Result<std::string> Statistics(Control&, const ProcessReport& process) {
-  if (!process.shim) return Fail(ENODATA, fmt::format("nobody counts what process {} submits", process.pid));
+  if (!process.shim)
+    return Fail(ENODATA, fmt::format("the submissions of process {} are not counted: it has no shim", process.pid));
   const bool active = process.state == std::string_view("active");
   const std::uint64_t pending = active ? std::min<std::uint64_t>(process.submissions, 1) : 0;
   return fmt::format("nr_submitted_kernels: {}\nnr_ended_kernels: {}\nnr_pending_kernels: {}\n", process.submissions,

@@ -10,7 +10,7 @@
 
 namespace tessera::face {
 
-// One file of processes/<pid>/<gpu>/. Its vGPU is what carries the figures that GVM keeps for each process.
+// One file of processes/<pid>/<gpu>/. Figures that GVM keeps for each process belong to its vGPU here.
 struct ProcessFile {
   const char* name;
   mode_t mode;

@@ -12,7 +12,7 @@
 namespace tessera::face {
 namespace {
 
-// A path as /proc/self/mountinfo has it: blanks and the like in octal.
+// Decodes a path of /proc/self/mountinfo, which has blanks and the like in octal.
 std::string AsListed(const std::string& path) {
   std::string escaped;
   for (const char c : path) {
@@ -53,7 +53,7 @@ std::optional<std::string> MountedAt(const std::string& path) {
   return type;
 }
 
-// Users may not unmount, but for what their FUSE helper mounted.
+// A user may unmount only what the FUSE helper mounted.
 bool UnmountByHelper(const std::string& path) {
   const char* arguments[] = {"fusermount3", "-u", "-q", "-z", "--", path.c_str(), nullptr};
   pid_t child = 0;
@@ -66,16 +66,16 @@ bool UnmountByHelper(const std::string& path) {
 }  // namespace
 
 Result<void> RemoveStaleMount(const std::string& path) {
-  constexpr int kMost = 16;  // one on another, where daemons could not tell
+  constexpr int kMost = 16;  // stacked mounts, by daemons that could not detect the ones below
   for (int i = 0; i < kMost; ++i) {
     const auto type = MountedAt(path);
     if (!type) return {};
-    if (*type != "fuse.tessera") return Fail(EBUSY, path + " has a file system of another kind (" + *type + ")");
+    if (*type != "fuse.tessera") return Fail(EBUSY, "another file system (" + *type + ") is mounted at " + path);
     if (umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) continue;
     if (geteuid() == 0 || !UnmountByHelper(path))
-      return Fail(EBUSY, "what an earlier daemon mounted at " + path + " cannot be unmounted", "umount -l " + path);
+      return Fail(EBUSY, "cannot unmount what an earlier daemon mounted at " + path, "umount -l " + path);
   }
-  return Fail(EBUSY, path + " is mounted again and again");
+  return Fail(EBUSY, "something keeps mounting a file system at " + path);
 }
 
 }  // namespace tessera::face

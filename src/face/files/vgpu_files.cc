@@ -23,7 +23,7 @@ std::string Line(std::uint64_t number) { return fmt::format("{}\n", number); }
 // Percent, without decimals that are zero.
 std::string Line(double percent) { return fmt::format("{:.6g}\n", percent); }
 
-// A write of one field of a vGPU, in the words of the API.
+// Sets one field of a vGPU, with a value as the API takes it.
 template <std::optional<std::string> VGpuRequest::* field>
 Result<void> Set(Control& control, const VGpuReport& vgpu, std::string_view value) {
   VGpuRequest request;
@@ -45,10 +45,10 @@ Result<void> SetFrozen(Control& control, const VGpuReport& vgpu, std::string_vie
 Result<void> Adopt(Control& control, const VGpuReport& vgpu, std::string_view value) {
   const auto pid = WholeNumber(value);
   if (!pid) return std::unexpected(pid.error());
-  if (*pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return Fail(EINVAL, "this is no process id");
+  if (*pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return Fail(EINVAL, "invalid process ID");
   auto adopted = control.Adopt(static_cast<pid_t>(*pid), vgpu.name);
   if (adopted) return {};
-  // As of cgroup.procs: ENOENT would say that the file is not there, and ENOSYS that files cannot be written.
+  // As in cgroup.procs: ENOENT would mean that the file is missing, and ENOSYS that files cannot be written.
   Error error = std::move(adopted.error());
   if (error.code == ENOENT) error.code = ESRCH;
   if (error.code == ENOSYS) error.code = EOPNOTSUPP;
@@ -61,7 +61,7 @@ std::string Processes(const VGpuReport& vgpu) {
   return text;
 }
 
-// In cgroup v2 manner, for as much as there is.
+// As cgroup v2 writes it: "max" for no bound.
 std::string Bound(std::uint64_t bytes, bool bounded) { return bounded ? Line(bytes) : "max\n"; }
 
 std::string Line(const server::Pressure::Figures& some) {
@@ -74,7 +74,7 @@ std::string ComputeStat(const VGpuReport& vgpu) {
                      vgpu.compute_waited_us, vgpu.compute_throttled_us, vgpu.slice_us);
 }
 
-// An operator's freeze alone: what policy does from moment to moment is not for scripts to undo.
+// Only the operator's freeze: scripts must not undo the policy's, which come and go by themselves.
 std::string Frozen(const VGpuReport& vgpu) {
   return std::ranges::find(vgpu.frozen, std::string_view("operator")) != vgpu.frozen.end() ? "1\n" : "0\n";
 }

@@ -16,10 +16,10 @@
 namespace tessera::face {
 namespace {
 
-// Of events in one go, so that one stream's past holds up nobody.
+// Most events that are written to one stream in one go, so that its backlog does not delay the others.
 constexpr std::size_t kBatch = 100;
 
-// What tells this daemon's events from another's: when it began to have any.
+// The start of this daemon's events, in milliseconds since 1970. Distinguishes them from another daemon's.
 std::int64_t Started() {
   using namespace std::chrono;
   static const std::int64_t started =
@@ -118,7 +118,7 @@ void EventStreams::Serve(Stream& stream, Nanos now) {
   }
 }
 
-// What comes next, if there is anything.
+// Appends the next events, if there are any.
 void EventStreams::Fill(Stream& stream, Nanos now) {
   const auto batch = server::events::After(stream.number, kBatch);
   if (batch.lost > 0) stream.unsent += fmt::format("event: lost\ndata: {{\"events\":{}}}\n\n", batch.lost);

@@ -28,15 +28,15 @@ using nlohmann::json;
 constexpr std::size_t kMostBodyBytes = 64 << 10;
 constexpr int kThreads = 4;
 constexpr int kTcpThreads = 2;
-constexpr int kMostTcpWaiting = 32;  // requests; more are turned away
+constexpr int kMostTcpWaiting = 32;  // requests; further ones are closed
 constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
     "POST /v1/vgpus and /v1/reload, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
-    "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt are there";
+    "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt exist";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
   response.status = status;
-  // Names of programs may be any bytes.
+  // Names of programs may hold any bytes.
   response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", type);
 }
 
@@ -60,7 +60,7 @@ void ReplyOne(Response& response, const Result<server::VGpuReport>& report, int 
   Reply(response, ToJson(*report), status);
 }
 
-// The tag that If-Match asks for; none where it is not there, or is *, which every vGPU matches.
+// The tag in If-Match. None when there is no such header or it is "*", which every vGPU matches.
 std::optional<std::string> TagAskedFor(const Request& request) {
   const std::string value = request.get_header_value("If-Match");
   if (value.empty() || value == "*") return std::nullopt;
@@ -73,7 +73,7 @@ void ReplyNothing(Response& response, const Result<void>& done) {
   response.status = 204;
 }
 
-// How many of the last events are asked for; nullopt for nonsense.
+// The parameter `last`: how many of the past events to answer with. nullopt if it is malformed.
 std::optional<std::uint64_t> LastAskedFor(const Request& request, std::uint64_t otherwise) {
   if (!request.has_param("last")) return otherwise;
   const std::string text = request.get_param_value("last");
@@ -81,24 +81,24 @@ std::optional<std::uint64_t> LastAskedFor(const Request& request, std::uint64_t 
   return std::stoul(text);
 }
 
-// What the present request is answered with: from this thread's handler to Answer, which has the connection.
+// Set by a handler to the number of the event after which a stream starts; read by Answer, which has the connection.
 thread_local std::optional<std::uint64_t> stream_after;
 
-// What httplib found wrong by itself.
+// The error for a request that httplib itself refuses.
 Error ErrorFor(const Request& request, int status) {
   switch (status) {
     case 404:
-      return {ENOENT, "there is no " + request.path, kPaths};
+      return {ENOENT, "no such path: " + request.path, kPaths};
     case 413:
-      return {EMSGSIZE, "the request is too long", "a body may have 64 KiB"};
+      return {EMSGSIZE, "the request is too long", "send a body of at most 64 KiB"};
     default:
-      return {EINVAL, "this is no request that the daemon understands", ""};
+      return {EINVAL, "unrecognised request", ""};
   }
 }
 
 }  // namespace
 
-// httplib parses requests and finds their handlers; connections and threads are ours.
+// The API's requests and their handlers. httplib parses and dispatches; connections and threads are managed here.
 class HttpServer::Impl : private httplib::Server {
  public:
   explicit Impl(server::Control& control) : control_(control), stop_fd_(eventfd(0, EFD_CLOEXEC)), threads_(kThreads) {
@@ -146,11 +146,12 @@ class HttpServer::Impl : private httplib::Server {
     PeerStream stream(std::move(socket), stop_fd_.Get());
     bool closed = false;
     stream_after.reset();
-    // No parts of answers: a request for a thousand, each the whole, would be answered at that length.
+    // Range is ignored: a request for a thousand ranges, each of the whole, would get an answer a thousand times as
+    // long.
     process_request(stream, /*close_connection=*/true, closed, [](Request& request) { request.ranges.clear(); });
     if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
   }
-  // Who came by api.sock is known by its user; others show the token.
+  // Clients on api.sock are identified by their user; clients on TCP need the token.
   bool MayAsk(const Request& request) {
     if (!request.remote_addr.empty() || request.path == "/healthz") return true;
     const MutexLock lock(token_mutex_);
@@ -235,7 +236,7 @@ void HttpServer::Impl::AddTrace() {
     const bool saved = request.get_param_value("saved") == "1";
     const std::string text = request.get_param_value("past_ms");
     if (text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
-      return Refuse(response, {EINVAL, "past_ms must be a number of milliseconds", ""});
+      return Refuse(response, {EINVAL, "invalid past_ms", "send a number of milliseconds"});
     const Nanos past = text.empty() ? kMinute : std::stol(text) * kMillisecond;
     const auto trace = saved ? control_.LastTrace() : control_.Trace(past);
     if (!trace) return Refuse(response, trace.error());
@@ -255,7 +256,7 @@ void HttpServer::Impl::AddEvents() {
     constexpr std::uint64_t kListed = 100;
     const bool follows = request.get_header_value("Accept").find("text/event-stream") != std::string::npos;
     const auto last = LastAskedFor(request, follows ? 0 : kListed);
-    if (!last) return Refuse(response, {EINVAL, "last must be a number from 0 to 9999"});
+    if (!last) return Refuse(response, {EINVAL, "invalid last", "send a number from 0 to 9999"});
     const std::uint64_t newest = server::events::Last();
     std::uint64_t after = newest - std::min(newest, *last);
     if (!follows) {
@@ -265,12 +266,12 @@ void HttpServer::Impl::AddEvents() {
       return Reply(response, {{"events", std::move(list)}});
     }
     if (!streams_.HasRoom())
-      return Refuse(response, {EAGAIN, "too many follow the events already", "end one of them, or ask now and then"},
+      return Refuse(response, {EAGAIN, "too many clients follow the events", "end one of them, or poll /v1/events"},
                     503);
     if (request.has_header("Last-Event-ID")) after = NumberOfEventId(request.get_header_value("Last-Event-ID"));
     if (request.method == "GET") stream_after = after;
     response.set_header("Cache-Control", "no-store");
-    // Only the head is written here: the body is EventStreams'.
+    // Only the head is written here; EventStreams writes the body.
     response.set_content_provider("text/event-stream", [](std::size_t, httplib::DataSink&) { return false; });
   });
 }
@@ -294,7 +295,7 @@ void HttpServer::Impl::AddSteering() {
       ReplyNothing(response, control_.FreezeVGpu(request.matches[1], frozen));
     });
   }
-  // Moving takes its time: the answer is what is under way.
+  // Moving takes long: the answer lists what was begun.
   Post("/v1/processes/([0-9]{1,9})/evict", [this](const Request& request, Response& response) {
     const auto keep = ParseEviction(request.body);
     if (!keep) return Refuse(response, keep.error());
@@ -317,7 +318,7 @@ void HttpServer::Impl::AddSteering() {
 void HttpServer::Impl::AddRefusals() {
   // httplib answers 404 for a known path with another method.
   const httplib::Server::Handler wrong_method = [](const Request& request, Response& response) {
-    Refuse(response, {EOPNOTSUPP, request.method + " cannot be done to " + request.path, kPaths});
+    Refuse(response, {EOPNOTSUPP, "method " + request.method + " is not allowed for " + request.path, kPaths});
   };
   constexpr const char* kLists = "/healthz|/metrics|/v1/(events|gpus|processes|trace|vgpus)";
   Post("/healthz|/metrics|/v1/(events|gpus|processes|trace)|/v1/vgpus/[^/]+", wrong_method);
@@ -325,12 +326,12 @@ void HttpServer::Impl::AddRefusals() {
   Patch(kLists, wrong_method);
   Delete(kLists, wrong_method);
   Get("/v1/reload", wrong_method);
-  // The first of all, so that nobody without the token learns what is there. Without a length, httplib would read on
-  // until the client, which waits for an answer, closes.
+  // Checked before routing, so that a client without the token cannot probe for paths. Without a length, httplib would
+  // read until the client closes, while the client waits for the answer.
   set_pre_routing_handler([this](const Request& request, Response& response) {
     if (!MayAsk(request)) {
       response.set_header("WWW-Authenticate", "Bearer");
-      Refuse(response, {EACCES, "this needs the token", "send the header Authorization: Bearer TOKEN"}, 401);
+      Refuse(response, {EACCES, "token missing or wrong", "send the header Authorization: Bearer TOKEN"}, 401);
       return HandlerResponse::Handled;
     }
     const bool has_length = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
@@ -343,7 +344,7 @@ void HttpServer::Impl::AddRefusals() {
     if (response.body.empty()) Refuse(response, ErrorFor(request, response.status), response.status);
   });
   set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
-    Refuse(response, {EIO, "the daemon could not answer", "see its log"});
+    Refuse(response, {EIO, "internal error", "see the daemon's log"});
   });
 }
 
@@ -359,7 +360,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(server::EventLoop& loop, U
   std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Impl>(control)));
   auto acceptor = server::Acceptor::Start(
       loop, std::move(listener), [impl = server->impl_.get()](UniqueFd socket) { impl->Serve(std::move(socket)); },
-      [](UniqueFd) { server::log::Warn("a request was turned away: no file descriptor is left; raise LimitNOFILE"); });
+      [](UniqueFd) { server::log::Warn("connection refused: no file descriptor is left; raise LimitNOFILE"); });
   if (!acceptor) return std::unexpected(acceptor.error());
   server->acceptor_ = std::move(*acceptor);
   return server;

@@ -18,14 +18,14 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> Start(server::EventLoop& loop, UniqueFd listener,
                                                    server::Control& control);
 
-  // Serves TCP connections on `listener` as well, by threads of their own: nobody out there can hold up api.sock. But
-  // for GET /healthz, requests need "Authorization: Bearer TOKEN". Once.
+  // Serves TCP connections on `listener` too, by threads of their own, so that remote clients cannot block api.sock.
+  // Requests other than GET /healthz need "Authorization: Bearer TOKEN". To be called once.
   Result<void> AddTcp(server::EventLoop& loop, UniqueFd listener, std::string token);
 
-  // Another token from now on. Any thread; of no effect without TCP.
+  // Replaces the token. Any thread; no effect without TCP.
   void SetToken(std::string token);
 
-  // Waits for the requests that are under way; the loop must have ended, so that none of them waits for it.
+  // Waits for requests that are under way; the loop must have ended, so that none of them waits for it.
   ~HttpServer();
 
  private:

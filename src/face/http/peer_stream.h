@@ -13,9 +13,9 @@
 
 namespace tessera::face {
 
-// A Unix socket as httplib reads and writes it, for one request. Its "address" is the peer's user id and its "port" the
-// peer's process id, as the kernel says (SO_PEERCRED); of a TCP socket both are empty. It ends the conversation when
-// that takes too long, when more comes in than any request needs, or when `stop_fd` becomes readable.
+// A connection as httplib reads and writes it, for one request. Its "address" is the peer's user ID and its "port" the
+// peer's process ID, from SO_PEERCRED; for a TCP socket both are empty. It ends the connection when the request takes
+// too long, when it is larger than any request may be, or when `stop_fd` becomes readable.
 class PeerStream : public httplib::Stream {
  public:
   PeerStream(UniqueFd socket, int stop_fd);
@@ -28,7 +28,7 @@ class PeerStream : public httplib::Stream {
   void get_local_ip_and_port(std::string& ip, int& port) const override;
   socket_t socket() const override { return socket_.Get(); }
 
-  // The socket, for who goes on with the conversation after the request was answered.
+  // The socket, for further use after the request was answered.
   UniqueFd Release() && { return std::move(socket_); }
 
  private:

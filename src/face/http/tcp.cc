@@ -1,4 +1,4 @@
-// The API by TCP: for Prometheus and for dashboards, which speak nothing else. Whoever has the token may do everything.
+// The API on TCP, for Prometheus and dashboards, which cannot use a Unix socket. The token gives all rights.
 #include "face/http/tcp.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ Result<UniqueFd> ListenTcp(const std::string& address) {
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
   if (error != std::errc() || end != port.data() + port.size() ||
       getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0)
-    return Fail(EINVAL, fmt::format("\"{}\" is no address to listen at", address),
+    return Fail(EINVAL, fmt::format("invalid address \"{}\"", address),
                 "write ADDRESS:PORT, such as 127.0.0.1:9477 or [::1]:9477");
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
   UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -45,20 +45,20 @@ Result<UniqueFd> ListenTcp(const std::string& address) {
 
 Result<std::string> ReadToken(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return FailErrno("cannot read the token " + path, "see api.token_file in the configuration");
+  if (!file) return FailErrno("cannot read the token file " + path, "see api.token_file in the configuration");
   struct stat status{};
-  if (fstat(file.Get(), &status) != 0) return FailErrno("cannot read the token " + path);
-  if (!S_ISREG(status.st_mode)) return Fail(EINVAL, "the token " + path + " is no regular file");
+  if (fstat(file.Get(), &status) != 0) return FailErrno("cannot read the token file " + path);
+  if (!S_ISREG(status.st_mode)) return Fail(EINVAL, "the token file " + path + " is not a regular file");
   if (status.st_mode & (S_IRWXG | S_IRWXO))
-    return Fail(EPERM, "others may read the token " + path, "chmod 600 " + path);
+    return Fail(EPERM, "other users may read the token file " + path, "chmod 600 " + path);
   std::string token(kLongestToken + 2, '\0');
   const ssize_t length = read(file.Get(), token.data(), token.size());
-  if (length < 0) return FailErrno("cannot read the token " + path);
+  if (length < 0) return FailErrno("cannot read the token file " + path);
   token.resize(static_cast<std::size_t>(length));
   if (token.ends_with('\n')) token.pop_back();
   const bool visible = std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; });
   if (token.size() < kShortestToken || token.size() > kLongestToken || !visible)
-    return Fail(EINVAL, fmt::format("{} holds no token", path),
+    return Fail(EINVAL, fmt::format("no valid token in {}", path),
                 fmt::format("write one line of {} to {} visible characters: head -c 24 /dev/urandom | base64 > {}",
                             kShortestToken, kLongestToken, path));
   return token;

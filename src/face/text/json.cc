@@ -72,7 +72,7 @@ Result<void> Read(const std::string& key, const json& value, std::optional<std::
   } else if (value.is_number() && !(value.is_number_integer() && value < 0)) {
     field = value.dump();
   } else {
-    return Wrong(key, "a number that is not negative, or a text such as \"20G\" or \"25%\"");
+    return Wrong(key, "a number of at least 0, or a string such as \"20G\" or \"25%\"");
   }
   return {};
 }
@@ -85,7 +85,7 @@ Result<void> ReadBound(const std::string& key, const json& value, std::optional<
 }
 
 Result<void> ReadText(const std::string& key, const json& value, std::optional<std::string>& field) {
-  if (!value.is_string()) return Wrong(key, "a text");
+  if (!value.is_string()) return Wrong(key, "a string");
   field = value.get<std::string>();
   return {};
 }
@@ -108,13 +108,13 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     return {};
   }
   if (key == "owner_pid") {
-    if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "the id of a process");
+    if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
     request.owner_pid = value.get<pid_t>();
     return {};
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "name, program, gpu, memory_limit, memory_max, memory_swap_max, compute_request, compute_limit, "
-              "compute_weight, compute_priority, ephemeral and owner_pid are known");
+              "use name, program, gpu, memory_limit, memory_max, memory_swap_max, compute_request, compute_limit, "
+              "compute_weight, compute_priority, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -226,7 +226,7 @@ json ToJson(const server::ProcessReport& process) {
     groups.push_back(
         {{"client", group.client}, {"handle", group.handle}, {"engine", group.engine}, {"channels", group.channels}});
   }
-  // What only a shim tells is null where there is none.
+  // Figures that only a shim reports are null if there is none.
   const auto told = [&process](const auto& value) { return process.shim ? json(value) : json(); };
   return {{"pid", process.pid},
           {"name", process.name},
@@ -306,7 +306,7 @@ Result<std::uint64_t> ParseEviction(const std::string& body) {
   const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
   for (const auto& [key, value] : fields.items()) {
-    if (key != "to_bytes") return Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "to_bytes is known");
+    if (key != "to_bytes") return Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "use to_bytes");
     if (!value.is_number_unsigned()) return Wrong(key, "a whole number of bytes");
   }
   return fields.value("to_bytes", std::uint64_t{0});
@@ -315,7 +315,7 @@ Result<std::uint64_t> ParseEviction(const std::string& body) {
 Result<std::string> ParseAdoption(const std::string& body) {
   const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (!fields.is_object() || fields.size() != 1 || !fields.contains("vgpu") || !fields["vgpu"].is_string())
-    return Fail(EINVAL, "the body is not a JSON object with the field vgpu alone", R"(send {"vgpu": "NAME"})");
+    return Fail(EINVAL, "the body is not a JSON object with the one field vgpu", R"(send {"vgpu": "NAME"})");
   return fields["vgpu"].get<std::string>();
 }
 

@@ -10,7 +10,7 @@
 
 namespace tessera::face {
 
-// The daemon's reports in the API's words: snake_case, bytes and microseconds as integers, percentages as numbers.
+// The daemon's reports as the API has them: snake_case, bytes and microseconds as integers, percentages as numbers.
 nlohmann::json ToJson(const server::GpuReport& gpu);
 nlohmann::json ToJson(const server::VGpuReport& vgpu);
 nlohmann::json ToJson(const server::ProcessReport& process);
@@ -21,7 +21,7 @@ nlohmann::json ToJson(const server::Event& event);
 // RFC 7807: {"type","title","status","detail","hint","code"}.
 nlohmann::json ToProblem(const Error& error, int status);
 
-// The HTTP status that says what an errno value says.
+// The HTTP status for an errno value.
 int StatusFor(int code);
 
 // "ENOSPC" for the errno values that the daemon uses, "EIO" for others.
@@ -30,7 +30,8 @@ const char* NameOfErrno(int code);
 // Reads the body of a POST or PATCH. EINVAL names the first field that is unknown or of a wrong type.
 Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body);
 
-// How many bytes may stay on the GPU, as the body of an eviction says; 0 if it does not. EINVAL for anything else.
+// The field to_bytes of an eviction's body: how many bytes may stay on the GPU; 0 if it is missing. EINVAL for anything
+// else.
 Result<std::uint64_t> ParseEviction(const std::string& body);
 
 // The vGPU that the body of an adoption names. EINVAL for anything else.

@@ -27,7 +27,7 @@ double Seconds(std::int64_t us) { return static_cast<double>(us) / 1e6; }
 double Seconds(std::uint64_t us) { return static_cast<double>(us) / 1e6; }
 double Of(std::uint64_t number) { return static_cast<double>(number); }
 
-// A family, and what one report gives for it: nullopt, or a null histogram, where it has none.
+// A metric family, and how to read its samples from one report. nullopt, or a null histogram: the report has none.
 template <typename Report>
 struct Metric {
   MetricFamily family;
@@ -60,79 +60,82 @@ double Is(const char* state, const char* one) { return std::strcmp(state, one) =
 
 // ---- the table: every metric that there is, in the order in which they are written ----
 
-// Of the daemon: the channels of all GPUs are one server's, which tells the same with each GPU.
+// Metrics of the whole daemon: one channel server serves all GPUs, and each GPU's report has the same figures.
 const std::array kDaemonMetrics = std::to_array<Metric<GpuReport>>({
     {.family = {"tessera_driver_calls", kCounter, "", "call",
-                "Calls to the driver that froze or thawed channels, or set their slices."},
+                "Driver calls that froze or thawed channels, or set their slices."},
      .label = "call",
      .values = kCalls,
      .each = [](const GpuReport& gpu, std::size_t i) -> std::optional<double> {
        return Of(i == 0 ? gpu.freezes : i == 1 ? gpu.thaws : gpu.slices);
      }},
-    {.family = {"tessera_driver_call_failures", kCounter, "", "", "Calls of these that the driver refused."},
+    {.family = {"tessera_driver_call_failures", kCounter, "", "", "Driver calls of these kinds that failed."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.call_failures); }},
-    {.family = {"tessera_freeze_seconds", kHistogram, "seconds", "", "How long freezing channels took."},
+    {.family = {"tessera_freeze_seconds", kHistogram, "seconds", "", "Time to freeze channels."},
      .histogram = [](const GpuReport& gpu) { return &gpu.freeze_times; }},
-    {.family = {"tessera_thaw_seconds", kHistogram, "seconds", "", "How long thawing channels took."},
+    {.family = {"tessera_thaw_seconds", kHistogram, "seconds", "", "Time to thaw channels."},
      .histogram = [](const GpuReport& gpu) { return &gpu.thaw_times; }},
     {.family = {"tessera_gpu_scheduler_late_seconds", kHistogram, "seconds", "gpu",
-                "How much later than it should the scheduler was called for what falls due by time."},
+                "Delay from a scheduler deadline to its execution."},
      .histogram = [](const GpuReport& gpu) { return &gpu.lateness; }},
 });
 
 const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
-    {.family = {"tessera_gpu_memory_total_bytes", kGauge, "bytes", "gpu", "The GPU's memory."},
+    {.family = {"tessera_gpu_memory_total_bytes", kGauge, "bytes", "gpu", "Total memory of the GPU."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_total); }},
-    {.family = {"tessera_gpu_memory_reserve_bytes", kGauge, "bytes", "gpu", "What no program is given."},
+    {.family = {"tessera_gpu_memory_reserve_bytes", kGauge, "bytes", "gpu",
+                "Memory that is kept back from all programs."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_reserve); }},
     {.family = {"tessera_gpu_memory_used_bytes", kGauge, "bytes", "gpu",
-                "What the programs in vGPUs have allocated, wherever it lies."},
+                "Memory that programs in vGPUs have allocated, on the GPU or off it."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_used); }},
-    {.family = {"tessera_gpu_memory_promised_bytes", kGauge, "bytes", "gpu", "Limits that vGPUs may use up."},
+    {.family = {"tessera_gpu_memory_promised_bytes", kGauge, "bytes", "gpu", "Sum of the memory limits of its vGPUs."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_promised); }},
     {.family = {"tessera_gpu_memory_unmanaged_bytes", kGauge, "bytes", "gpu",
-                "What programs outside of vGPUs have, as the driver says."},
+                "Memory of programs outside vGPUs, as the driver reports it."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_unmanaged); }},
     {.family = {"tessera_gpu_compute_requested_ratio", kGauge, "ratio", "gpu",
-                "The part of the GPU's time that its vGPUs were guaranteed."},
+                "Fraction of the GPU's time that is guaranteed to its vGPUs."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.compute_requested_pct / kPercent; }},
     {.family = {"tessera_gpu_compute_busy_ratio", kGauge, "ratio", "gpu",
-                "The part of the last seconds in which programs in vGPUs used the GPU."},
+                "Fraction of the last seconds in which programs in vGPUs used the GPU."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.compute_busy_pct / kPercent; }},
-    {.family = {"tessera_gpu_vgpus", kGauge, "", "gpu", "vGPUs on it."},
+    {.family = {"tessera_gpu_vgpus", kGauge, "", "gpu", "Number of its vGPUs."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.vgpus); }},
     {.family = {"tessera_gpu_processes", kGauge, "", "gpu", "Processes in vGPUs that have the GPU open."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.processes); }},
     {.family = {"tessera_gpu_steered", kGauge, "", "gpu",
-                "1 if channels are steered, 0 if the gate divides the time (tessera doctor says why)."},
+                "1 if channels are steered, 0 if gates divide the time (tessera doctor says why)."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.why_gate.empty() ? 1 : 0; }},
-    {.family = {"tessera_gpu_swap_max_bytes", kGauge, "bytes", "gpu", "What its pool of host memory may become."},
+    {.family = {"tessera_gpu_swap_max_bytes", kGauge, "bytes", "gpu", "Maximum size of its pool of host memory."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::max); }},
     {.family = {"tessera_gpu_swap_pool_bytes", kGauge, "bytes", "gpu", "Pinned host memory in the pool."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool); }},
-    {.family = {"tessera_gpu_swap_pool_used_bytes", kGauge, "bytes", "gpu", "What of the pool holds memory."},
+    {.family = {"tessera_gpu_swap_pool_used_bytes", kGauge, "bytes", "gpu",
+                "Part of the pool that holds memory of programs."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool_used); }},
-    {.family = {"tessera_gpu_swap_file_bytes", kGauge, "bytes", "gpu", "The size of the swap file; 0: there is none."},
+    {.family = {"tessera_gpu_swap_file_bytes", kGauge, "bytes", "gpu", "Size of the swap file; 0 if there is none."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::file); }},
-    {.family = {"tessera_gpu_swap_file_used_bytes", kGauge, "bytes", "gpu", "What of the swap file holds memory."},
+    {.family = {"tessera_gpu_swap_file_used_bytes", kGauge, "bytes", "gpu",
+                "Part of the swap file that holds memory of programs."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::file_used); }},
     {.family = {"tessera_gpu_swap_file_failed", kGauge, "", "gpu",
-                "1 if nothing more is written to the swap file because of an error."},
+                "1 if an error has stopped writes to the swap file."},
      .value = [](const GpuReport& gpu) -> std::optional<double> {
        return gpu.swap ? std::optional(gpu.swap->file_error.empty() ? 0.0 : 1.0) : std::nullopt;
      }},
     {.family = {"tessera_gpu_memory_turns", kGauge, "", "gpu",
-                "1 while vGPUs take turns because not all that is in use fits."},
+                "1 while vGPUs take turns because the memory in use does not fit on the GPU."},
      .value = [](const GpuReport& gpu) -> std::optional<double> {
        return gpu.swap ? std::optional(Is(gpu.swap->mode, "turns")) : std::nullopt;
      }},
     {.family = {"tessera_gpu_memory_turn_seconds", kGauge, "seconds", "gpu",
-                "How long such a turn is; 0: there is none."},
+                "Length of the current turn; 0 if there is none."},
      .value = [](const GpuReport& gpu) -> std::optional<double> {
        return gpu.swap ? std::optional(Seconds(gpu.swap->turn_us)) : std::nullopt;
      }},
     {.family = {"tessera_gpu_move_seconds", kHistogram, "seconds", "gpu, direction",
-                "How long it took to bring what was ordered of one program's memory out to host memory, or in."},
+                "Time to move the ordered part of one program's memory out to host memory, or in."},
      .label = "direction",
      .values = kDirections,
      .each_histogram = [](const GpuReport& gpu, std::size_t i) -> const Histogram* {
@@ -142,49 +145,54 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
 
 const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
     {.family = {"tessera_vgpu_memory_limit_bytes", kGauge, "bytes", "vgpu, gpu",
-                "memory.limit: what may be on the GPU."},
+                "memory.limit: maximum memory on the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_limit); }},
-    {.family = {"tessera_vgpu_memory_max_bytes", kGauge, "bytes", "vgpu, gpu", "memory.max: what may be allocated."},
+    {.family = {"tessera_vgpu_memory_max_bytes", kGauge, "bytes", "vgpu, gpu",
+                "memory.max: maximum memory that its programs may allocate."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_max); }},
     {.family = {"tessera_vgpu_memory_swap_max_bytes", kGauge, "bytes", "vgpu, gpu",
-                "memory.swap.max: what may be in host memory. Absent: as much as there is."},
+                "memory.swap.max: maximum memory off the GPU. Absent if there is no maximum."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> {
        return vgpu.memory_swap_max ? std::optional(Of(*vgpu.memory_swap_max)) : std::nullopt;
      }},
     {.family = {"tessera_vgpu_memory_current_bytes", kGauge, "bytes", "vgpu, gpu",
-                "What its programs have allocated, contexts included."},
+                "Memory that its programs have allocated, contexts included."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_current); }},
-    {.family = {"tessera_vgpu_memory_peak_bytes", kGauge, "bytes", "vgpu, gpu", "The most that they ever had."},
+    {.family = {"tessera_vgpu_memory_peak_bytes", kGauge, "bytes", "vgpu, gpu",
+                "Highest value of tessera_vgpu_memory_current_bytes."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_peak); }},
-    {.family = {"tessera_vgpu_memory_resident_bytes", kGauge, "bytes", "vgpu, gpu", "What of it is on the GPU."},
+    {.family = {"tessera_vgpu_memory_resident_bytes", kGauge, "bytes", "vgpu, gpu",
+                "Part of its memory that is on the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_resident); }},
     {.family = {"tessera_vgpu_memory_swap_bytes", kGauge, "bytes", "vgpu, gpu",
-                "What of it is in host memory or in the swap file."},
+                "Part of its memory that is in host memory or in the swap file."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_swapped); }},
     {.family = {"tessera_vgpu_moved_bytes", kCounter, "bytes", "vgpu, gpu, direction",
-                "Memory that was brought out to host memory, or in."},
+                "Memory that was moved out to host memory, or in."},
      .label = "direction",
      .values = kDirections,
      .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
        return Of(i == 0 ? vgpu.moved.out : vgpu.moved.in);
      }},
     {.family = {"tessera_vgpu_moving_seconds", kCounter, "seconds", "vgpu, gpu",
-                "Time in which memory of its programs was moved."},
+                "Time during which memory of its programs was moved."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.moved.time_us); }},
-    {.family = {"tessera_vgpu_memory_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
-                "The part of that time in which a program of it had work, or wanted memory, and waited for memory."},
+    {.family =
+         {"tessera_vgpu_memory_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
+          "Fraction of the window in which one of its programs had work, or wanted memory, and waited for memory."},
      .label = "window",
      .values = kWindows,
      .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
        const auto& pressure = vgpu.memory_pressure;
        return (i == 0 ? pressure.avg10 : i == 1 ? pressure.avg60 : pressure.avg300) / kPercent;
      }},
-    {.family = {"tessera_vgpu_memory_pressure_seconds", kCounter, "seconds", "vgpu, gpu", "All of that time."},
+    {.family = {"tessera_vgpu_memory_pressure_seconds", kCounter, "seconds", "vgpu, gpu",
+                "Total time in which one of its programs waited for memory in this way."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> {
        return Seconds(static_cast<std::int64_t>(vgpu.memory_pressure.total / kMicrosecond));
      }},
     {.family = {"tessera_vgpu_compute_pressure_ratio", kGauge, "ratio", "vgpu, gpu, window",
-                "The part of that time in which it had work and was not let on the GPU. Slices do not count."},
+                "Fraction of the window in which it had work and was kept off the GPU. Slices of others do not count."},
      .label = "window",
      .values = kWindows,
      .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
@@ -194,43 +202,46 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
     {.family = {"tessera_vgpu_oom_events", kCounter, "", "vgpu, gpu", "Allocations that memory.max refused."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.oom_events); }},
     {.family = {"tessera_vgpu_compute_request_ratio", kGauge, "ratio", "vgpu, gpu",
-                "compute.request: the part of the GPU's time that is guaranteed when it is wanted."},
+                "compute.request: fraction of the GPU's time that is guaranteed."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_request_pct / kPercent; }},
     {.family = {"tessera_vgpu_compute_limit_ratio", kGauge, "ratio", "vgpu, gpu",
-                "compute.limit: never more than that."},
+                "compute.limit: maximum fraction of the GPU's time."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_limit_pct / kPercent; }},
     {.family = {"tessera_vgpu_compute_current_ratio", kGauge, "ratio", "vgpu, gpu",
-                "The part of the GPU's time that it had in the last seconds."},
+                "Fraction of the GPU's time that it used in the last seconds."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_current_pct / kPercent; }},
-    {.family = {"tessera_vgpu_compute_weight", kGauge, "", "vgpu, gpu", "compute.weight."},
+    {.family = {"tessera_vgpu_compute_weight", kGauge, "", "vgpu, gpu",
+                "compute.weight: its part of the time that is guaranteed to no vGPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_weight; }},
-    {.family = {"tessera_vgpu_compute_priority", kGauge, "", "vgpu, gpu", "compute.priority; lower goes first."},
+    {.family = {"tessera_vgpu_compute_priority", kGauge, "", "vgpu, gpu",
+                "compute.priority: a lower number goes first."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.compute_priority; }},
     {.family = {"tessera_vgpu_compute_slice_seconds", kGauge, "seconds", "vgpu, gpu",
-                "The hardware slice of all its processes together; 0: the driver's default, or none."},
+                "Hardware slice of all its processes together; 0 for the driver's default, or none."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.slice_us); }},
     {.family = {"tessera_vgpu_compute_busy_seconds", kCounter, "seconds", "vgpu, gpu",
-                "Time on the GPU that it was billed."},
+                "Time on the GPU that was charged to it."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_busy_us); }},
     {.family = {"tessera_vgpu_compute_waited_seconds", kCounter, "seconds", "vgpu, gpu",
-                "Time in which it had work and was not let on the GPU."},
+                "Time in which it had work and was kept off the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_waited_us); }},
     {.family = {"tessera_vgpu_throttled_seconds", kCounter, "seconds", "vgpu, gpu",
-                "Of that, time in which its limit kept it off."},
+                "Time in which it had work and its limit kept it off the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_throttled_us); }},
-    {.family = {"tessera_vgpu_throttles", kCounter, "", "vgpu, gpu", "How often its limit did."},
+    {.family = {"tessera_vgpu_throttles", kCounter, "", "vgpu, gpu",
+                "Number of times that its limit kept it off the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.throttled); }},
-    {.family = {"tessera_vgpu_preemptions", kCounter, "", "vgpu, gpu",
-                "How often it was taken off with work, because its turn ended or a higher class came."},
+    {.family =
+         {"tessera_vgpu_preemptions", kCounter, "", "vgpu, gpu",
+          "Number of times that it had to leave the GPU with work, because its turn ended or a higher class came."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.preempted); }},
-    {.family = {"tessera_vgpu_freezes", kCounter, "", "vgpu, gpu", "How often an operator froze it."},
+    {.family = {"tessera_vgpu_freezes", kCounter, "", "vgpu, gpu", "Number of times that an operator froze it."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.freezes); }},
     {.family = {"tessera_vgpu_debt_seconds", kGauge, "seconds", "vgpu, gpu",
                 "Time that it ran beyond its limit or its request, and pays back by waiting."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_debt_us); }},
-    {.family =
-         {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
-          "How long a program with work waited until it was let on the GPU, at its gate or frozen; 0: not at all."},
+    {.family = {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
+                "Time that a program with work waited for the GPU, at its gate or frozen; 0 if it did not wait."},
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
     {.family = {"tessera_vgpu_token_state", kGauge, "", "vgpu, gpu, state",
                 "1 for the state of its token: held, waiting or idle."},
@@ -238,17 +249,17 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
      .values = kTokens,
      .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> { return Is(vgpu.token, kTokens[i]); }},
     {.family = {"tessera_vgpu_frozen", kGauge, "", "vgpu, gpu, reason",
-                "1 if it, or a program of it, is frozen for that reason."},
+                "1 if it, or one of its programs, is frozen for that reason."},
      .label = "reason",
      .values = kReasons,
      .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
        return HasReason(vgpu.frozen, kReasons[i]) ? 1 : 0;
      }},
-    {.family = {"tessera_vgpu_processes", kGauge, "", "vgpu, gpu", "Processes in it that have the GPU open."},
+    {.family = {"tessera_vgpu_processes", kGauge, "", "vgpu, gpu", "Its processes that have the GPU open."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.processes.size()); }},
 });
 
-// Of a process with the shim; what only that tells is absent for others.
+// A figure that only the shim reports; absent for processes without one.
 template <auto Field>
 std::optional<double> Told(const ProcessReport& process) {
   return process.shim ? std::optional(static_cast<double>(process.*Field)) : std::nullopt;
@@ -256,33 +267,34 @@ std::optional<double> Told(const ProcessReport& process) {
 
 const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
     {.family = {"tessera_process_memory_bytes", kGauge, "bytes", "pid, vgpu, gpu",
-                "What it has allocated, contexts included."},
+                "Memory that it has allocated, contexts included."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory); }},
     {.family = {"tessera_process_memory_swap_bytes", kGauge, "bytes", "pid, vgpu, gpu",
-                "What of that is in host memory or in the swap file."},
+                "Part of its memory that is in host memory or in the swap file."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_swapped); }},
     {.family = {"tessera_process_memory_pinned_bytes", kGauge, "bytes", "pid, vgpu, gpu",
-                "What of that cannot be moved."},
+                "Part of its memory that cannot be moved."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_pinned); }},
     {.family = {"tessera_process_memory_waited_seconds", kCounter, "seconds", "pid, vgpu, gpu",
                 "Time in which it had work, or wanted memory, and waited for memory."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Seconds(process.memory_waited_us); }},
     {.family = {"tessera_process_compute_busy_seconds", kCounter, "seconds", "pid, vgpu, gpu",
-                "Time in which it had work on the GPU, as its markers tell."},
+                "Time in which it had work on the GPU, as its markers show."},
      .value = [](const ProcessReport& process) -> std::optional<double> {
        return process.shim ? std::optional(Seconds(process.compute_busy_us)) : std::nullopt;
      }},
     {.family = {"tessera_process_submissions", kCounter, "", "pid, vgpu, gpu",
-                "Launches, copies and the like that it made."},
+                "Launches, copies and other submissions."},
      .value = Told<&ProcessReport::submissions>},
     {.family = {"tessera_process_gate_waits", kCounter, "", "pid, vgpu, gpu",
                 "Submissions that found the gate closed."},
      .value = Told<&ProcessReport::gate_waits>},
-    {.family = {"tessera_process_gate_wait_seconds", kCounter, "seconds", "pid, vgpu, gpu", "How long those waited."},
+    {.family = {"tessera_process_gate_wait_seconds", kCounter, "seconds", "pid, vgpu, gpu",
+                "Time that submissions waited at the closed gate."},
      .value = [](const ProcessReport& process) -> std::optional<double> {
        return process.shim ? std::optional(Seconds(process.gate_wait_us)) : std::nullopt;
      }},
-    {.family = {"tessera_process_oom_errors", kCounter, "", "pid, vgpu, gpu", "Allocations of it that were refused."},
+    {.family = {"tessera_process_oom_errors", kCounter, "", "pid, vgpu, gpu", "Allocations that were refused."},
      .value = Told<&ProcessReport::oom_errors>},
     {.family = {"tessera_process_state", kGauge, "", "pid, vgpu, gpu, state",
                 "1 for its state: active, waiting or idle."},
@@ -293,10 +305,10 @@ const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
      }},
 });
 
-constexpr MetricFamily kBuild = {"tessera_build", kInfo, "", "version", "The daemon's version."};
-constexpr MetricFamily kGpuInfo = {"tessera_gpu", kInfo, "", "gpu, uuid, name", "The GPUs that it serves."};
+constexpr MetricFamily kBuild = {"tessera_build", kInfo, "", "version", "Version of the daemon."};
+constexpr MetricFamily kGpuInfo = {"tessera_gpu", kInfo, "", "gpu, uuid, name", "GPUs that the daemon serves."};
 constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, "", "gpu",
-                                     "Processes that use the GPU and are in no vGPU."};
+                                     "Processes on the GPU that are in no vGPU."};
 
 // ---- writing ----
 
@@ -333,7 +345,7 @@ void WriteAll(MetricsText& text, std::span<const Metric<Report>> metrics, const 
   }
 }
 
-// What every process of the same one has is told once; who is in no vGPU is counted only.
+// Processes in vGPUs. The others are only counted (tessera_gpu_unmanaged_processes).
 std::vector<ProcessReport> Managed(const std::vector<ProcessReport>& processes) {
   std::vector<ProcessReport> managed;
   std::ranges::copy_if(processes, std::back_inserter(managed),
@@ -381,14 +393,12 @@ std::string WriteMetrics(const server::WholeReport& report, MetricsFormat format
 std::string MetricsReference() {
   std::string text =
       "# Metrics\n\n"
-      "`GET /metrics` on `api.sock`, in OpenMetrics 1.0.0 for who accepts that, else in Prometheus' text format. This "
-      "page\n"
-      "is made from the table in `src/face/text/metrics.cc`; a test compares them. Counters' names end in `_total`, "
-      "those "
-      "of\n"
-      "information in `_info`, histograms have `_bucket`, `_sum` and `_count`.\n";
+      "`GET /metrics` on `api.sock` answers in OpenMetrics 1.0.0 to clients that accept it, and in Prometheus' text\n"
+      "format to others. This page is made from the table in `src/face/text/metrics.cc`; a test compares the two. "
+      "Names\n"
+      "of counters end in `_total`, names of information in `_info`. Histograms have `_bucket`, `_sum` and `_count`.\n";
   const auto table = [&](const char* title) {
-    text += fmt::format("\n## {}\n\n| metric | type | labels | what it tells |\n|---|---|---|---|\n", title);
+    text += fmt::format("\n## {}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", title);
   };
   const auto row = [&](const MetricFamily& family) {
     constexpr std::array kTypes = {"gauge", "counter", "histogram", "info"};

@@ -14,7 +14,7 @@ enum class MetricsFormat {
 // The Content-Type of a format.
 const char* ContentType(MetricsFormat format);
 
-// What a scraper that sends this Accept header gets: OpenMetrics if it names that.
+// The format for a scraper that sends this Accept header: OpenMetrics if the header names it.
 MetricsFormat ChooseFormat(const std::string& accept);
 
 // All metrics. Labels are bounded by what there is: GPUs, vGPUs, processes that use a GPU.

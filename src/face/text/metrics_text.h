@@ -11,7 +11,7 @@ namespace tessera::face {
 
 enum class MetricType { kGauge, kCounter, kHistogram, kInfo };
 
-// A metric's name without the suffixes that its type adds (_total, _bucket, _info), and what it tells.
+// A metric's name without the suffixes that its type adds (_total, _bucket, _info), and its meaning.
 struct MetricFamily {
   const char* name;
   MetricType type;

@@ -105,7 +105,7 @@ class Writer {
     Period(track, static_cast<Standing>(record.old_value), static_cast<WaitReason>(record.old_other),
            record.at - record.took, record.at);
     const auto standing = static_cast<Standing>(record.value);
-    // The closing record of what has not changed says how it was; it stays so.
+    // The closing record of a state that has not changed repeats it, and the state lasts.
     if (record.at == trace_.now) return;
     if (standing != Standing::kIdle) lasting_[track] = record;
     if (standing == Standing::kIdle) lasting_.erase(track);
@@ -123,7 +123,7 @@ class Writer {
     Span(track, runs ? "runs" : std::string("waits: ") + NameOf(why), begin, end, args);
   }
 
-  // A record of what a process is frozen for ends what was before it.
+  // A record with a process's reasons to be frozen ends the reasons before it.
   void EndFrozen(const TraceRecord& record) {
     const Track track{record.gpu, ProcessTrack(record)};
     const auto found = frozen_.find(track);
@@ -147,7 +147,7 @@ class Writer {
                      static_cast<double>(record.value) / 1e9 / seconds));
   }
 
-  // What has not ended when the trace does.
+  // States that last beyond the end of the trace.
   void EndWhatLasts() {
     for (const auto& [track, record] : lasting_)
       Period(track, static_cast<Standing>(record.value), static_cast<WaitReason>(record.other), record.at, trace_.now);
@@ -217,7 +217,7 @@ class Writer {
   std::set<std::uint32_t> gpus_;
   std::set<Track> vgpus_;
   std::map<Track, pid_t> processes_;
-  std::map<Track, TraceRecord> lasting_;  // the last record of who is not idle
+  std::map<Track, TraceRecord> lasting_;  // the last record of each track that is not idle
   std::map<Track, Frozen> frozen_;
   std::map<std::uint32_t, std::set<std::uint64_t>> waiting_;  // vGPUs, by GPU
   std::map<std::uint32_t, bool> queued_;                      // the counter has begun
