@@ -32,6 +32,7 @@ PARTS = {
 # The folders of a part, from the bottom up.
 FOLDERS = {
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
+    "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "gate", "supervisor", "watch"],

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// What the kernel knows of a file without asking its file system (statx(2), AT_STATX_DONT_SYNC).
+// A file's status without asking its file system (statx(2), AT_STATX_DONT_SYNC).
 std::optional<struct statx> Look(int fd) {
   struct statx status;
   if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0) return std::nullopt;

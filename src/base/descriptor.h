@@ -4,18 +4,18 @@
 
 namespace tessera {
 
-// Whether a descriptor that a program sent can be looked at and closed without waiting for anybody: a device's, as the
-// NVIDIA driver's memory has, one of memory alone, as the soft GPU's, or one without a file, as a seccomp listener. A
-// file of a file system in user space, which may be the program's own, answers when that likes.
+// Whether a descriptor that a program sent can be examined and closed without blocking. True for a device, as of the
+// NVIDIA driver's memory, for memory alone, as of the soft GPU, and for one without a file, as a seccomp listener. A
+// file of a file system in user space, which may be the program's own, may never answer.
 bool IsPrompt(int fd);
 
-// How many threads may wait for such files at once.
+// Maximum number of threads that wait for such files.
 inline constexpr int kMostClosers = 64;
 
-// Closes it on a thread that may wait for ever. If there can be no more of them it stays open. Any thread.
+// Closes it on a thread that may block forever. It stays open if there are kMostClosers of them. Any thread.
 void CloseElsewhere(UniqueFd fd);
 
-// Whether there can be no more: then take no descriptors of programs until there can.
+// Whether there are kMostClosers of them: then take no descriptors of programs for now.
 bool CanCloseNoMore();
 
 }  // namespace tessera

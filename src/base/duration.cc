@@ -20,7 +20,7 @@ Result<Nanos> ParseDuration(std::string_view text) {
     if (number * seconds > kMost) return Fail(ERANGE, "'" + std::string(text) + "' is longer than a year");
     return static_cast<Nanos>(number * seconds * static_cast<double>(kSecond));
   }
-  return Fail(EINVAL, "'" + std::string(text) + "' is no span of time", "write 500ms, 10s, 2min or 1h");
+  return Fail(EINVAL, "invalid duration '" + std::string(text) + "'", "write 500ms, 10s, 2min or 1h");
 }
 
 }  // namespace tessera

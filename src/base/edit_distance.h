@@ -1,4 +1,4 @@
-// How alike two words are, to guess what somebody meant who mistyped one.
+// The distance between two words, to guess the word that a user mistyped.
 #pragma once
 
 #include <algorithm>

@@ -4,11 +4,11 @@
 
 namespace tessera {
 
-// The folders that Tessera lies in: <prefix>/bin and <prefix>/lib/tessera, wherever that is.
+// The directories of this installation: <prefix>/bin and <prefix>/lib/tessera.
 struct Installation {
   std::string prefix;  // absolute, without symbolic links
 
-  // Found from where this program lies.
+  // By the path of this program.
   static Installation Find();
 
   std::string Daemon() const { return prefix + "/bin/tesserad"; }

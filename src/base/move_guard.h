@@ -1,9 +1,9 @@
-// Two words in memory that a program shares with those who freeze it while its memory is moved. Who finds it frozen by
-// a daemon that is dead or hangs (the watchdog) must not let it run before every address of it is valid and nothing
-// copies what it could change; and from then on the program must take no part in a move that began before.
+// Two words in memory that a program shares with those who freeze it while its memory is moved. The watchdog, which
+// thaws programs that a dead or hanging daemon froze, must not thaw one before all its addresses are valid and nothing
+// copies memory that it could change. After that the program must take no part in moves that began before.
 //
-// Each side writes its word, and then reads the other's (both in one order for all): so at least one of them sees what
-// the other did.
+// Each side writes its own word and then reads the other's (sequentially consistent): at least one of them sees the
+// other's write.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@
 namespace tessera {
 
 struct MoveGuard {
-  // By the program: bytes that are not where its kernels would find them, or are being copied.
+  // Written by the program: bytes without a valid address, or being copied.
   std::atomic<std::uint64_t> unsafe{0};
-  // By whoever is about to let it run: the program begins no more moves with the mover that it has.
+  // Written before a thaw: the program begins no more moves with its present mover.
   std::atomic<std::uint32_t> released{0};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);

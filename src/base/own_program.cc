@@ -31,7 +31,7 @@ std::vector<char*> EnvironmentOf(const OwnProgram& program) {
 Result<pid_t> Spawn(const OwnProgram& program) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Fail(error.value(), "find " + program.name + ": " + error.message());
+  if (error) return Fail(error.value(), "cannot find " + program.name + ": " + error.message());
   std::vector<std::string> words = {(self.parent_path().parent_path() / "lib/tessera" / program.name).string()};
   words.insert(words.end(), program.arguments.begin(), program.arguments.end());
   std::vector<char*> arguments;
@@ -52,7 +52,7 @@ Result<pid_t> Spawn(const OwnProgram& program) {
       posix_spawn(&pid, arguments[0], &files, &attributes, arguments.data(), EnvironmentOf(program).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return Fail(failed, "run " + words[0] + ": " + std::strerror(failed));
+  if (failed != 0) return Fail(failed, "cannot run " + words[0] + ": " + std::strerror(failed));
   return pid;
 }
 

@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// A program of this installation's lib/tessera, to be run beside the one that asks.
+// A program of this installation's lib/tessera, to be started by another program of it.
 struct OwnProgram {
   std::string name;
   std::vector<std::string> arguments;      // without its name
-  std::vector<std::pair<int, int>> files;  // descriptors of the caller's, and where it finds them; the rest of what is
-                                           // open is its own, but for what has no FD_CLOEXEC
-  std::vector<std::string> without;        // names of the environment that it does not get, beside LD_PRELOAD
+  std::vector<std::pair<int, int>> files;  // descriptors of the caller, and their numbers in the program. It inherits
+                                           // others only if they lack FD_CLOEXEC
+  std::vector<std::string> without;        // environment variables that it does not inherit, beside LD_PRELOAD
 };
 
 // Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.

@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// What went wrong, in words for the person who has to mend it.
+// An error, in words for the person who has to mend it.
 struct Error {
-  int code = EINVAL;    // errno value that describes it best; what files and HTTP status codes are made from
+  int code = EINVAL;    // errno value that describes it best; files return it, HTTP status codes follow from it
   std::string message;  // what and why, one line, no full stop
   std::string hint;     // what to do about it, one line; may be empty
 

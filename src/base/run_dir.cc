@@ -26,10 +26,10 @@ Result<void> PrepareRunDir(const std::string& path) {
   const std::string hint = "choose another directory with --run-dir";
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return FailErrno("cannot make " + path, hint);
   struct stat st;
-  if (stat(path.c_str(), &st) != 0) return FailErrno("cannot look at " + path, hint);
+  if (stat(path.c_str(), &st) != 0) return FailErrno("cannot examine " + path, hint);
   if (!S_ISDIR(st.st_mode)) return Fail(ENOTDIR, path + " is not a directory", hint);
   if (st.st_uid != geteuid()) return Fail(EPERM, path + " belongs to another user", hint);
-  if (st.st_mode & (S_IWGRP | S_IWOTH)) return Fail(EPERM, path + " can be written by others", "chmod go-w " + path);
+  if (st.st_mode & (S_IWGRP | S_IWOTH)) return Fail(EPERM, path + " is writable by other users", "chmod go-w " + path);
   if (access(path.c_str(), W_OK | X_OK) != 0) return FailErrno("cannot write to " + path, hint);
   return {};
 }

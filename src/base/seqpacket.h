@@ -10,7 +10,7 @@
 namespace tessera {
 
 // Connects to the SOCK_SEQPACKET socket at `path`. Empty with errno set on failure (ENAMETOOLONG: more than 107 bytes).
-// Connecting and each later send fail with EAGAIN after `send_timeout_ms` in which the peer took nothing; 0: never.
+// Connecting and each later send fail with EAGAIN if the peer takes nothing for `send_timeout_ms`; 0: never.
 UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms = 0);
 
 // Sends one packet, with `fd` attached unless it is -1, or with up to kMostDescriptors of them. Never raises SIGPIPE.
@@ -23,8 +23,8 @@ bool SendPacket(int socket, std::span<const std::byte> packet, int fd = -1);
 // taken). Returns its length, 0 when the peer closed, -1 with errno set on failure, EMSGSIZE for a packet that is
 // larger than the buffer (the rest of it is lost).
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, UniqueFd* fd = nullptr);
-// The same with up to fds.size() descriptors, which are put into `fds` in order; further ones are not taken: closing
-// them could wait for who sent them. `received`: how many came, also if the call fails after that.
+// The same with up to fds.size() descriptors, which are put into `fds` in order. Further ones are not taken, because
+// closing them could block on their sender. `received`: how many came, even if the call fails after that.
 ssize_t ReceivePacket(int socket, std::span<std::byte> buffer, std::span<UniqueFd> fds, std::size_t& received);
 
 }  // namespace tessera

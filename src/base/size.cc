@@ -44,14 +44,14 @@ Result<std::uint64_t> ParseSize(std::string_view text, std::uint64_t whole) {
   const std::string shown(text);
   const std::string hint = "use a number with K, M, G or T, such as 512M or 20G";
   auto number = TakeNumber(text);
-  if (!number) return Fail(number.error().code, "'" + shown + "' is not a size", hint);
+  if (!number) return Fail(number.error().code, "invalid size '" + shown + "'", hint);
   if (text == "%") {
-    if (whole == 0) return Fail(EINVAL, "'" + shown + "': a percentage has no meaning here", hint);
+    if (whole == 0) return Fail(EINVAL, "'" + shown + "': percentages are not allowed here", hint);
     if (*number > 100) return Fail(ERANGE, "'" + shown + "' is more than 100 %", hint);
     return static_cast<std::uint64_t>(*number * whole / 100);
   }
   const long double unit = UnitOf(text);
-  if (unit == 0) return Fail(EINVAL, "'" + shown + "' is not a size", hint);
+  if (unit == 0) return Fail(EINVAL, "invalid size '" + shown + "'", hint);
   const long double bytes = *number * unit;
   if (bytes >= 18446744073709551616.0L) return Fail(ERANGE, "'" + shown + "' is too large", hint);
   return static_cast<std::uint64_t>(bytes);
@@ -76,7 +76,7 @@ Result<double> ParsePercent(std::string_view text) {
   const std::string shown(text);
   const std::string hint = "use a percentage from 0 to 100, such as 30 or 12.5";
   auto number = TakeNumber(text);
-  if (!number || (!text.empty() && text != "%")) return Fail(EINVAL, "'" + shown + "' is not a percentage", hint);
+  if (!number || (!text.empty() && text != "%")) return Fail(EINVAL, "invalid percentage '" + shown + "'", hint);
   if (*number > 100) return Fail(ERANGE, "'" + shown + "' is more than 100 %", hint);
   return static_cast<double>(*number);
 }

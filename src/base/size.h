@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kGiB = 1ull << 30;
 
 // Parses a size: a number with K, M, G or T, alone or with "iB" (all powers of 1024) or with "B" (powers of 1000), or
 // "N%" of `whole`. A fraction is allowed ("1.5G"); the result is rounded down to a byte. EINVAL for anything else,
-// ERANGE for what 64 bits do not hold or for more than 100 %. A percentage without a `whole` (0) is EINVAL.
+// ERANGE for values beyond 64 bits or 100 %. A percentage without a `whole` (0) is EINVAL.
 Result<std::uint64_t> ParseSize(std::string_view text, std::uint64_t whole = 0);
 
 // "20 GiB", "1.5 GiB", "512 B": for people. At most one decimal.

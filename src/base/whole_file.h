@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// Replaces the file: whoever reads it, even after a power failure, sees the old or the new one, whole. `mode` is that
-// of the new one, less the umask. Writes PATH.new beside it first. Blocks until the disk has it. `hint` goes into
-// errors.
+// Replaces the file atomically: readers see the whole old or the whole new one, even after a power failure. `mode` is
+// the mode of the new one, less the umask. Writes PATH.new first. Blocks until the data is on the disk. `hint` goes
+// into errors.
 Result<void> ReplaceFile(const std::string& path, const std::string& text, mode_t mode, const std::string& hint);
 
 }  // namespace tessera

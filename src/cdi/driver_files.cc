@@ -15,7 +15,7 @@ constexpr const char* kNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvi
 // For CUDA and OpenCL, and what these load in turn; all but the first may be missing.
 constexpr const char* kLibraries[] = {"libcuda.so.1",        "libnvidia-ml.so.1",     "libnvidia-ptxjitcompiler.so.1",
                                       "libnvidia-nvvm.so.4", "libnvidia-opencl.so.1", "libcudadebugger.so.1"};
-constexpr const char* kVersioned = "libnvidia-gpucomp.so.";  // loaded by the driver's version
+constexpr const char* kVersioned = "libnvidia-gpucomp.so.";  // named after the driver's version
 
 // The value of a "Name: \t value" line.
 std::string ValueOf(const fs::path& file, const std::string& name) {
@@ -28,7 +28,7 @@ std::string ValueOf(const fs::path& file, const std::string& name) {
   return "";
 }
 
-// The file itself: a symbolic link would lead nowhere in the container.
+// Adds the file itself: a symbolic link would lead nowhere in the container.
 void AddLibrary(const fs::path& folder, const std::string& name, std::vector<Mount>& libraries) {
   std::error_code error;
   const fs::path file = fs::canonical(folder / name, error);
@@ -54,7 +54,7 @@ std::vector<Mount> FindLibraries(const std::string& root) {
 }  // namespace
 
 Result<DriverFiles> FindDriverFiles(const std::string& root) {
-  const std::string elsewhere = "leave out --driver, and let the engine give the driver: --device nvidia.com/gpu=0";
+  const std::string elsewhere = "omit --driver, and let the engine give the driver: --device nvidia.com/gpu=0";
   DriverFiles files;
   std::error_code error;
   for (const auto& gpu : fs::directory_iterator(root + "/proc/driver/nvidia/gpus", error)) {
@@ -68,7 +68,7 @@ Result<DriverFiles> FindDriverFiles(const std::string& root) {
   }
   files.libraries = FindLibraries(root);
   if (files.libraries.empty())
-    return Fail(ENOENT, "the driver's libcuda.so.1 is in none of the usual folders", elsewhere);
+    return Fail(ENOENT, "the driver's libcuda.so.1 is in none of the usual directories", elsewhere);
   return files;
 }
 

@@ -1,4 +1,4 @@
-// The NVIDIA driver's files that a program in a container needs, for where nothing else gives them.
+// The NVIDIA driver's files that a program in a container needs, for containers that do not get them elsewhere.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ struct DriverFiles {
   std::vector<Mount> libraries;                // to kContainerDriver, under the names that programs load
 };
 
-// What /proc/driver/nvidia, /dev and the library folders say. `root` stands before all paths that are read, for tests.
-// ENOENT where no driver is loaded, or its libcuda.so.1 is in no usual folder.
+// Looks at /proc/driver/nvidia, /dev and the library directories. `root` is put before all paths that are read, for
+// tests. ENOENT if no driver is loaded, or its libcuda.so.1 is in no usual directory.
 Result<DriverFiles> FindDriverFiles(const std::string& root = "");
 
 // Adds the driver's libraries, and to each device the node of its GPU. ENOENT as above, or for a GPU that the driver

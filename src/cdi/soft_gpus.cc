@@ -13,7 +13,8 @@ Result<void> AddSoftGpus(uid_t user, const std::string& name, SpecFacts& facts) 
   };
   const std::string host = path_for(user);
   if (!std::filesystem::exists(host))
-    return Fail(ENOENT, "the soft GPU's " + host + " is not there", "set TESSERA_SOFT_NAME as the daemon has it");
+    return Fail(ENOENT, "the soft GPU's file " + host + " does not exist",
+                "set TESSERA_SOFT_NAME to the daemon's value");
   facts.mounts.push_back({host, host, true});
   // In a user namespace, as rootless engines make them, that user is root.
   if (user != 0) facts.mounts.push_back({host, path_for(0), true});

@@ -26,9 +26,8 @@ void AddNodes(Json& edits, const std::vector<std::string>& paths) {
   for (const std::string& path : paths) edits["deviceNodes"].push_back({{"path", path}});
 }
 
-// As `tessera run` has them (cli/launch/environment.h), but for LD_LIBRARY_PATH: engines put these in place of the
-// image's own, and images keep libraries of theirs there. So both libraries are preloaded, by whose names all programs
-// find them.
+// The variables of `tessera run` (cli/launch/environment.h), except LD_LIBRARY_PATH: engines replace the image's own
+// value, which may name directories of the image. So both libraries are preloaded, and programs find them by name.
 Json CommonVariables(const SpecFacts& facts) {
   const std::string libraries = kContainerLibraries;
   Json variables = {"LD_PRELOAD=" + libraries + "/libcuda.so.1:" + libraries + "/libnvidia-ml.so.1",
@@ -49,8 +48,8 @@ Json ToJson(const Device& device) {
 
 Result<void> CheckDeviceName(const std::string& name) {
   if (!name.empty() && IsLetterOrDigit(name.front()) && IsLetterOrDigit(name.back())) return {};
-  return Fail(EINVAL, "vGPU '" + name + "' cannot be a CDI device: their names begin and end with a letter or digit",
-              "make one of another name");
+  return Fail(EINVAL, "vGPU '" + name + "' cannot be a CDI device: such names begin and end with a letter or digit",
+              "make a vGPU with another name");
 }
 
 Json Spec(const SpecFacts& facts) {

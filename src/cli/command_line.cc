@@ -9,7 +9,7 @@
 namespace tessera::cli {
 namespace {
 
-// The command that the words chose so far, the innermost one: "vgpu create".
+// The innermost command that the words have chosen: "vgpu create".
 const CLI::App& Chosen(const CLI::App& app) {
   const CLI::App* chosen = &app;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
@@ -76,7 +76,7 @@ void CommandLine::TakeProgram(std::vector<std::string>& words, std::size_t begin
   program.assign(words.begin() + begin, words.end());
   if (!program.empty() && program[0] == "--") program.erase(program.begin());
   words.resize(begin);
-  // Whoever starts programs through us must be able to tell our failures from the program's, as with env(1).
+  // Callers must be able to tell failures of Tessera from the program's own, as with env(1).
   error_status = usage_status = 125;
 }
 

@@ -80,7 +80,7 @@ TEST(CommandLine, RunAnswersForItselfWith125) {
 }
 
 TEST(CommandLine, NamesWhatItDoesNotTake) {
-  EXPECT_NE(Dry().Run({"vgpu", "create", "a", "--memory", "20X"}).error.find("'20X' is not a size"), std::string::npos);
+  EXPECT_NE(Dry().Run({"vgpu", "create", "a", "--memory", "20X"}).error.find("invalid size '20X'"), std::string::npos);
   EXPECT_NE(Dry().Run({"run", "--enforce", "gate", "--", "true"}).error.find("'gate'; use --enforce shim or"),
             std::string::npos);
   EXPECT_NE(Dry().Run({"freeze", "99999999999"}).error.find("write vgpu:99999999999"), std::string::npos);

@@ -6,16 +6,16 @@ namespace tessera::cli {
 
 void AddCommon(CLI::App& app, Common& common, unsigned takes) {
   if (takes & kRunDir) {
-    app.add_option("--run-dir", common.run_dir, "folder of the daemon's sockets")->type_name("DIR");
+    app.add_option("--run-dir", common.run_dir, "directory of the daemon's sockets")->type_name("DIR");
   }
   if (takes & kSoft) {
-    const char* const text = "the soft GPU, a small GPU on the CPU; SPEC such\nas 2x16GiB says what it is like";
+    const char* const text = "use soft GPUs, which run on the CPU; SPEC, such as\n2x16GiB, is their number and memory";
     app.add_flag("--soft{default}", text)->type_name("SPEC")->each([&common](const std::string& spec) {
       common.soft = true;
       common.soft_spec = spec == "default" ? "" : spec;
     });
   }
-  if (takes & kJson) app.add_flag("--json", common.json, "answer as JSON");
+  if (takes & kJson) app.add_flag("--json", common.json, "print JSON");
 }
 
 CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description, const char* footer) {
@@ -29,7 +29,7 @@ void Does(CommandLine& line, CLI::App& command, const Action& action) {
 }
 
 CLI::Option* AddGpu(CLI::App& app, VgpuSettings& settings) {
-  return app.add_option("--gpu", settings.gpu, "index, UUID, or auto for the one with most free\nmemory (default)")
+  return app.add_option("--gpu", settings.gpu, "index, UUID, or auto (default): the GPU with the\nmost free memory")
       ->type_name("GPU")
       ->check(IsSetting(&VgpuSettings::gpu));
 }

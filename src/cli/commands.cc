@@ -26,8 +26,7 @@ void AddReference(CommandLine& line) {
 void AddCommands(CommandLine& line) {
   line.app.description(
       "Share one GPU among many programs\n"
-      "Each runs in a vGPU of its own, with its own amount of memory and share of the GPU's time, and needs no "
-      "change.");
+      "Each program runs in a vGPU with its own amount of memory and share of the GPU's time. It needs no changes.");
   line.app.footer(
       "Examples:\n"
       "  tessera demo\n"
@@ -35,16 +34,16 @@ void AddCommands(CommandLine& line) {
       "  tessera ps\n"
       "\n"
       "Exit status:\n"
-      "  0 when it worked, 1 when it did not, 2 when it was used wrong. 'tessera run' has its own.\n"
+      "  0 on success, 1 on failure, 2 for wrong usage. 'tessera run' has its own.\n"
       "\n"
       "Environment:\n"
-      "  TESSERA_RUN_DIR  folder of the daemon's sockets, where --run-dir does not name it\n"
-      "  NO_COLOR         no colours; no redrawing, but of 'tessera top'\n"
+      "  TESSERA_RUN_DIR  directory of the daemon's sockets, if --run-dir is not given\n"
+      "  NO_COLOR         no colours, and no redrawing except in 'tessera top'\n"
       "\n"
       "Files:\n"
-      "  /run/tessera              folder of root's daemon; api.sock is where this program asks\n"
-      "  $XDG_RUNTIME_DIR/tessera  that of a daemon of your own, with its log tesserad.log\n"
-      "  (both with -soft at the end for the soft GPU)");
+      "  /run/tessera              directory of root's daemon; this program connects to its api.sock\n"
+      "  $XDG_RUNTIME_DIR/tessera  directory of a daemon of your own, with its log tesserad.log\n"
+      "  (for the soft GPU both end in -soft)");
   line.app.set_version_flag("--version", "tessera " TESSERA_VERSION, "show the version");
   AddCommon(line.app, line.common, kAll);
   AddProgramCommands(line);

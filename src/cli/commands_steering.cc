@@ -25,16 +25,16 @@ void AddEvict(CommandLine& line) {
   CLI::App& evict =
       AddCommand(line.app, "evict",
                  "Move programs' memory from their GPU to host memory\n"
-                 "Returns when it is there, however long that takes. What of it cannot be moved stays, and\n"
-                 "what memory.swap.max leaves no room for. The programs stand still meanwhile; the memory\n"
-                 "comes back as soon as they have work, so freeze them to keep it out.\n"
-                 "Targets are as with 'tessera freeze'.",
+                 "Returns when the memory is moved, however long that takes. Memory that cannot be moved\n"
+                 "stays, and so does memory beyond memory.swap.max. The programs are stopped meanwhile. The\n"
+                 "memory comes back when they have work; freeze them to keep it out.\n"
+                 "Targets are the same as for 'tessera freeze'.",
                  "Examples:\n"
                  "  tessera evict notebook\n"
                  "  tessera evict 4711 --to 2G\n"
                  "\n"
                  "Exit status:\n"
-                 "  0 when it was moved, 1 when not all of it was, or when nothing was moved for 30 s.");
+                 "  0 if all of it was moved; 1 if some was not, or if the eviction stalled for 30 s.");
   struct Choices {
     std::vector<std::string> targets;
     std::string keep = "0";
@@ -45,7 +45,9 @@ void AddEvict(CommandLine& line) {
       ->expected(1, -1)
       ->type_name("VGPU")
       ->check(Checked(TargetPath));
-  evict.add_option("--to", choices.keep, "how much of each may stay on the GPU, contexts included (default 0)")
+  evict
+      .add_option("--to", choices.keep,
+                  "memory of each target that may stay on the GPU,\ncontexts included (default 0)")
       ->type_name("SIZE")
       ->check(Checked([](const std::string& size) { return ParseSize(size); }));
   AddCommon(evict, line.common, kAll);
@@ -55,41 +57,44 @@ void AddEvict(CommandLine& line) {
 void AddSteering(CommandLine& line) {
   AddFreeze(line, "freeze",
             "Take programs off their GPU\n"
-            "Also in the middle of a kernel, where 'tessera gpus' shows control by channels. They keep their\n"
-            "memory, and run again after 'tessera thaw'. A number is a process; write vgpu:NAME for a vGPU\n"
-            "whose name is a number. What fails does not keep the others from being frozen.",
+            "Programs keep their memory, and run again after 'tessera thaw'. A program is stopped even in the\n"
+            "middle of a kernel if 'tessera gpus' shows control by channels. A number is a process; write\n"
+            "vgpu:NAME for a vGPU whose name is a number. If one target fails, the others are still frozen.",
             "Examples:\n"
             "  tessera freeze team-a\n"
             "  tessera freeze 4711 4712 vgpu:2024\n"
             "\n"
             "Exit status:\n"
-            "  0 when all of them are frozen, 1 when not.",
+            "  0 if all targets are frozen, 1 if not.",
             Freeze);
   AddFreeze(line, "thaw",
-            "Let frozen programs go on\n"
-            "What limits and priorities hold back goes on when its turn comes. Targets are as with\n"
+            "Let frozen programs run again\n"
+            "Programs that limits or priorities hold back continue to wait. Targets are the same as for\n"
             "'tessera freeze'.",
             "Examples:\n"
             "  tessera thaw team-a\n"
             "\n"
             "Exit status:\n"
-            "  0 when all of them may run again, 1 when not.",
+            "  0 if all targets may run again, 1 if not.",
             Thaw);
 
   AddEvict(line);
 
   CLI::App& adopt =
       AddCommand(line.app, "adopt",
-                 "Put a program that runs already into a vGPU\n"
-                 "One that 'tessera ps' lists as unmanaged: nobody started it through Tessera. From then on\n"
-                 "it has its share of the vGPU's time.",
+                 "Put a running program into a vGPU\n"
+                 "The program must be unmanaged in 'tessera ps': it was not started through Tessera. From now\n"
+                 "on the vGPU's share of time holds for it.",
                  "Examples:\n  tessera adopt 4711 --vgpu team-a");
   struct Choices {
     std::string pid, vgpu;
   };
   auto& choices = line.Keep<Choices>();
   adopt.add_option("PID", choices.pid)->required()->check(Checked(ParsePid));
-  adopt.add_option("--vgpu", choices.vgpu, "which vGPU")->required()->type_name("VGPU")->check(Checked(CheckName));
+  adopt.add_option("--vgpu", choices.vgpu, "vGPU to put it into")
+      ->required()
+      ->type_name("VGPU")
+      ->check(Checked(CheckName));
   AddCommon(adopt, line.common, kAll);
   Does(line, adopt, [&line, &choices] { return Adopt(line.common, choices.pid, choices.vgpu); });
 }

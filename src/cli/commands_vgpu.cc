@@ -9,11 +9,11 @@ namespace {
 void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
   CLI::App& ls = AddCommand(vgpu, "ls", "List vGPUs", "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
   auto& quiet = line.Keep<bool>();
-  ls.add_flag("-q,--quiet", quiet, "names only");
+  ls.add_flag("-q,--quiet", quiet, "print names only");
   AddCommon(ls, line.common, kAll);
   Does(line, ls, [&line, &quiet] { return ListVgpus(line.common, quiet); });
 
-  CLI::App& show = AddCommand(vgpu, "show", "Show one vGPU", "Examples:\n  tessera vgpu show team-a");
+  CLI::App& show = AddCommand(vgpu, "show", "Show a vGPU", "Examples:\n  tessera vgpu show team-a");
   auto& name = line.Keep<std::string>();
   AddVgpuName(show, name);
   AddCommon(show, line.common, kAll);
@@ -24,7 +24,7 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
   auto& name = line.Keep<std::string>();
   auto& settings = line.Keep<VgpuSettings>();
 
-  CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until it is removed",
+  CLI::App& create = AddCommand(vgpu, "create", "Make a vGPU that lasts until you remove it",
                                 "Examples:\n"
                                 "  tessera vgpu create team-a --memory 20G --compute 30\n"
                                 "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10\n"
@@ -36,8 +36,8 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
   Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
 
   CLI::App& set = AddCommand(vgpu, "set",
-                             "Change a vGPU, also while programs run in it\n"
-                             "What is not given stays as it is.",
+                             "Change a vGPU, even while programs run in it\n"
+                             "Settings that you do not give stay as they are.",
                              "Examples:\n"
                              "  tessera vgpu set team-a --memory 40G\n"
                              "  tessera vgpu set team-a --compute 50:100");
@@ -50,7 +50,7 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
       AddCommand(vgpu, "rm", "Remove a vGPU", "Examples:\n  tessera vgpu rm team-a\n  tessera vgpu rm --force team-a");
   auto& force = line.Keep<bool>();
   AddVgpuName(rm, name);
-  rm.add_flag("-f,--force", force, "also while programs run in it: they lose the GPU\nfor good");
+  rm.add_flag("-f,--force", force, "remove it even while programs run in it; they lose\nthe GPU for good");
   AddCommon(rm, line.common, kDaemon);
   Does(line, rm, [&line, &name, &force] { return RemoveVgpu(line.common, name, force); });
 }

@@ -74,7 +74,7 @@ class Demo(unittest.TestCase):
         said = ""
         for line in demo.stdout:
             said += line
-            if "takes all the memory" in line:
+            if "allocates until it is refused" in line:
                 demo.send_signal(signal.SIGINT)
         _, errors = demo.communicate(timeout=60)
         self.assertIn("CUDA_ERROR_OUT_OF_MEMORY after", said)

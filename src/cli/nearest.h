@@ -6,7 +6,7 @@
 
 namespace tessera::cli {
 
-// The candidate that somebody who typed `word` most likely meant; empty if none is close.
+// The candidate closest to the mistyped `word`; empty if none is close.
 std::string Nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace tessera::cli

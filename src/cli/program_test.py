@@ -302,13 +302,13 @@ class Lists(ProgramTest):
     def test_version_needs_no_daemon(self):
         result = self.run_tessera("version")
         self.assertEqual(result.returncode, 0)
-        self.assertIn("tesserad does not run", result.stdout)
+        self.assertIn("tesserad is not running", result.stdout)
         self.assertIsNone(json.loads(self.run_tessera("version", "--json").stdout)["daemon"])
 
     def test_answers_that_are_none(self):
         self.plan(answers={"GET /v1/gpus": [200, "{\"gpus\": ["], "GET /v1/processes": [500, "<html>"]})
         self.start_daemon()
-        self.assert_one_line(self.run_tessera("gpus"), 1, "no JSON")
+        self.assert_one_line(self.run_tessera("gpus"), 1, "not JSON")
         self.assert_one_line(self.run_tessera("ps"), 1, "HTTP status 500")
 
 
@@ -391,7 +391,7 @@ class Usage(ProgramTest):
         self.assert_one_line(self.run_tessera(), 2, "no command given")
 
     def test_values_that_are_none(self):
-        self.assert_one_line(self.run_tessera("vgpu", "create", "a", "--memory", "20X"), 2, "20X", "is not a size")
+        self.assert_one_line(self.run_tessera("vgpu", "create", "a", "--memory", "20X"), 2, "20X", "invalid size")
         self.assert_one_line(self.run_tessera("vgpu", "create", "a", "--compute", "130"), 2, "130", "more than 100 %")
         self.assert_one_line(self.run_tessera("run", "--memory", "20X", "--", "true"), 125, "20X")
         self.assertEqual(self.starts(), [])

@@ -17,11 +17,11 @@ constexpr std::size_t kMaxAnswerBytes = 64 << 20;
 
 std::string StartHint() { return "start a daemon with 'tesserad', or let 'tessera run' start one"; }
 
-// `wait_s`: for room in the socket's queue, and for what is sent to be taken.
+// `wait_s`: how long to wait for room in the socket's queue, and for the daemon to take what is sent.
 Result<UniqueFd> Connect(const std::string& path, int wait_s) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) {
-    return Fail(ENAMETOOLONG, "the socket's path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
+    return Fail(ENAMETOOLONG, "the socket path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
   }
   path.copy(address.sun_path, path.size());
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -35,9 +35,9 @@ Result<UniqueFd> Connect(const std::string& path, int wait_s) {
     return Fail(ECONNREFUSED, "no daemon answers at " + path, StartHint());
   }
   if (errno == EACCES) {
-    return FailErrno("cannot open " + path, "ask to be added to the group of that socket, or use another --run-dir");
+    return FailErrno("cannot open " + path, "ask to be added to the group of this socket, or use another --run-dir");
   }
-  if (errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon at " + path + " does not take the connection");
+  if (errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon at " + path + " does not accept the connection");
   return FailErrno("cannot connect to " + path);
 }
 
@@ -45,14 +45,14 @@ Result<void> SendAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EPIPE) return {};  // refused before it was read; what it says about that can be read
+    if (sent < 0 && errno == EPIPE) return {};  // refused before all was read; the answer can still be read
     if (sent < 0) return FailErrno("cannot write to the daemon");
     bytes.remove_prefix(sent);
   }
   return {};
 }
 
-// Until there is something to receive.
+// Waits until there is something to receive.
 Result<void> Await(int fd, int stop_fd) {
   pollfd fds[] = {{fd, POLLIN, 0}, {stop_fd, POLLIN, 0}};
   int ready = 0;
@@ -61,7 +61,7 @@ Result<void> Await(int fd, int stop_fd) {
   } while (ready < 0 && errno == EINTR);
   if (ready < 0) return FailErrno("cannot wait for the daemon");
   if (ready == 0) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
-  if (fds[1].revents != 0) return Fail(ECANCELED, "the daemon was not waited for");
+  if (fds[1].revents != 0) return Fail(ECANCELED, "stopped waiting for the daemon");
   return {};
 }
 
@@ -75,11 +75,11 @@ Result<std::string> ReceiveAll(int fd, int stop_fd) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FailErrno("cannot read from the daemon");
     all.append(piece, got);
-    if (all.size() > kMaxAnswerBytes) return Fail(EMSGSIZE, "the daemon's answer has no end");
+    if (all.size() > kMaxAnswerBytes) return Fail(EMSGSIZE, "the daemon's answer is longer than 64 MiB");
   }
 }
 
-// The errno that says about the same as an HTTP status.
+// The errno value for an HTTP status.
 int ErrnoOf(int status) {
   switch (status) {
     case 403:
@@ -100,16 +100,17 @@ Result<Json> ReadAnswer(const std::string& answer) {
   int status = 0;
   if (!answer.starts_with("HTTP/1.") || head_end == std::string::npos || answer.size() < 12 ||
       std::from_chars(answer.data() + 9, answer.data() + 12, status).ec != std::errc()) {
-    return Fail(EPROTO, "what answers is no Tessera daemon", "check --run-dir");
+    return Fail(EPROTO, "the program at this socket is not a Tessera daemon", "check --run-dir");
   }
   const std::string body = answer.substr(head_end + 4);
   Json json = body.empty() ? Json() : Json::parse(body, nullptr, false);
   if (status >= 200 && status < 300) {
-    if (json.is_discarded()) return Fail(EPROTO, "the daemon's answer is cut off or no JSON");
+    if (json.is_discarded()) return Fail(EPROTO, "the daemon's answer is incomplete or not JSON");
     return json;
   }
   const std::string detail = TextField(json, "detail", TextField(json, "title"));
-  return Fail(ErrnoOf(status), detail.empty() ? "the daemon answers HTTP status " + std::to_string(status) : detail,
+  return Fail(ErrnoOf(status),
+              detail.empty() ? "the daemon answered with HTTP status " + std::to_string(status) : detail,
               TextField(json, "hint"));
 }
 
@@ -124,7 +125,7 @@ Result<Json> ApiClient::Call(const std::string& method, const std::string& path,
   if (auto sent = SendAll(socket->Get(), request); !sent) return std::unexpected(sent.error());
   const auto answer = ReceiveAll(socket->Get(), stop_fd_);
   if (!answer) return std::unexpected(answer.error());
-  // A daemon that is just leaving closes what waits in its queue without a word.
+  // A daemon that is ending closes the connections in its queue without an answer.
   if (answer->empty())
     return Fail(ECONNREFUSED, "the daemon at " + socket_path_ + " closed the connection", StartHint());
   return ReadAnswer(*answer);
@@ -159,7 +160,8 @@ Result<void> ApiClient::Follow(const std::string& path, const std::string& type,
   }
   if (in_body) return {};
   if (auto answer = ReadAnswer(head); !answer) return std::unexpected(answer.error());
-  return Fail(EPROTO, "the daemon does not tell what happens", "it is of another version; see 'tessera version'");
+  return Fail(EPROTO, "this daemon does not support events",
+              "use programs and daemon of one version; see 'tessera version'");
 }
 
 Result<Json> ApiClient::Post(const std::string& path, const Json& body) const {

@@ -9,25 +9,25 @@
 
 namespace tessera::client {
 
-// Speaks HTTP with the daemon over <run-dir>/api.sock; one connection for each call. Blocks, for at most kAnswerSeconds
-// without a byte from the daemon.
+// Client of the daemon's HTTP API on <run-dir>/api.sock, with one connection for each call. Calls block; they fail when
+// the daemon sends nothing for kAnswerSeconds. Any thread.
 //
-// Own code instead of a library because the errno of connect(2) decides what happens next, because a burst of clients
-// must wait in the socket's queue instead of failing, and because libraries that bring TLS cost every
-// `tessera run` milliseconds. HTTP/1.0: the answer is what comes until the daemon closes.
+// It uses no HTTP library: the errno of connect(2) decides what the caller does next, a burst of clients must wait in
+// the socket's queue instead of failing, and libraries with TLS cost every `tessera run` milliseconds. It speaks
+// HTTP/1.0, so an answer ends where the daemon closes.
 class ApiClient {
  public:
   static constexpr int kAnswerSeconds = 30;
   static constexpr int kStopSeconds = 1;
 
-  // With a `stop_fd`, Get, Post, Patch and Delete end with ECANCELED within kStopSeconds once that can be read.
+  // Get, Post, Patch and Delete end with ECANCELED within kStopSeconds after `stop_fd` becomes readable (-1: never).
   explicit ApiClient(const std::string& run_dir, int stop_fd = -1)
       : socket_path_(run_dir + "/api.sock"), stop_fd_(stop_fd) {}
 
-  // The answer's JSON (null for an empty one). Codes of errors: ECONNREFUSED when no daemon answers there; what the
-  // daemon's HTTP status says (ENOENT, EBUSY, EPERM …) with its own words when it refuses.
+  // The answer's JSON (null for an empty one). Errors: ECONNREFUSED if no daemon answers; if the daemon refuses, its
+  // own message and the errno value of its HTTP status (ENOENT, EBUSY, EPERM …).
   Result<Json> Get(const std::string& path) const;
-  // Gives what comes, piece by piece, to `take`, until the daemon closes the connection. `type` is what is accepted.
+  // Passes the answer to `take` piece by piece until the daemon closes the connection. `type` goes into Accept.
   Result<void> Follow(const std::string& path, const std::string& type,
                       const std::function<void(std::string_view)>& take) const;
   Result<Json> Post(const std::string& path, const Json& body) const;
@@ -43,7 +43,7 @@ class ApiClient {
   int stop_fd_;
 };
 
-// The status and body of an HTTP answer, and the JSON or error it means. Apart for tests.
+// The JSON of an HTTP answer, or the error that it reports. Public for tests.
 Result<Json> ReadAnswer(const std::string& answer);
 
 }  // namespace tessera::client

@@ -104,7 +104,7 @@ TEST(ReadAnswer, TellsWhatTheDaemonSays) {
 TEST(ReadAnswer, NamesTheStatusWhereThereAreNoWords) {
   const auto answer = ReadAnswer("HTTP/1.1 500 Internal Server Error\r\n\r\n<html>");
   ASSERT_FALSE(answer);
-  EXPECT_EQ(answer.error().message, "the daemon answers HTTP status 500");
+  EXPECT_EQ(answer.error().message, "the daemon answered with HTTP status 500");
   EXPECT_EQ(answer.error().code, EIO);
 }
 

@@ -4,7 +4,7 @@
 
 namespace tessera::client {
 
-// Fields stay in the order in which the daemon wrote them, which is an order for people.
+// Fields stay in the order in which the daemon wrote them, which is meant for people.
 using Json = nlohmann::ordered_json;
 
 }  // namespace tessera::client

@@ -1,5 +1,5 @@
-// Fields of the daemon's answers. A field that is missing or of another type reads as its default: a daemon of another
-// version must not crash the command line.
+// Readers for fields of the daemon's answers. A field that is missing or of another type reads as its default, so that
+// a daemon of another version cannot crash its clients.
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ class Specification(SoftGpuTest):
         self.create("team-a")
         missing = self.run_dir / "missing" / "tessera.json"
         self.assertIn(str(missing.parent), self.refused("--output", missing))
-        self.assertIn("is a folder", self.refused("--output", self.run_dir))
+        self.assertIn("is a directory", self.refused("--output", self.run_dir))
         self.assertIn("No space left", self.refused("--output", "/dev/full"))
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
 

@@ -96,7 +96,7 @@ class Run(SoftGpuTest):
         self.run_dir.chmod(0o777)
         done = self.tessera(*self.run_flags, "true", check=False)
         self.assertEqual(done.returncode, 125)
-        self.assertIn("can be written by others", done.stderr)
+        self.assertIn("is writable by other users", done.stderr)
 
 
 class Commands(SoftGpuTest):

@@ -78,7 +78,7 @@ class Start(SoftGpuTest):
 
     def test_a_run_directory_that_others_can_write(self):
         self.run_dir.chmod(0o777)
-        self.assertIn("can be written by others", self.refused("--soft", "--run-dir", self.run_dir))
+        self.assertIn("is writable by other users", self.refused("--soft", "--run-dir", self.run_dir))
 
     def test_a_run_directory_that_cannot_be_made(self):
         self.assertIn("cannot make", self.refused("--soft", "--run-dir", "/proc/tessera"))

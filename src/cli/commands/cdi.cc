@@ -50,23 +50,21 @@ Result<std::vector<cdi::Device>> LastingDevices(const ApiClient& client) {
   for (const Json& vgpu : Field(*answer, "vgpus")) {
     if (BoolField(vgpu, "ephemeral")) continue;
     if (auto fits = cdi::CheckDeviceName(TextField(vgpu, "name")); !fits) {
-      std::fprintf(stderr, "tessera: left out: %s\n", fits.error().Text().c_str());
+      std::fprintf(stderr, "tessera: skipped: %s\n", fits.error().Text().c_str());
       continue;
     }
     devices.push_back(DeviceOf(vgpu));
   }
-  if (devices.empty())
-    return Fail(ENOENT, "there is no vGPU to give to containers", "make one with 'tessera vgpu create'");
+  if (devices.empty()) return Fail(ENOENT, "no vGPU to give to containers", "make one with 'tessera vgpu create'");
   return devices;
 }
 
-// The folder that containers get instead of the run directory; a daemon of an older version does not make it.
+// The directory that containers get instead of the run directory. A daemon of an older version does not create it.
 Result<struct stat> LookAtSocket(const std::string& run_dir) {
   const std::string path = run_dir + "/programs/client.sock";
   struct stat found = {};
   if (stat(path.c_str(), &found) == 0) return found;
-  return FailErrno("the daemon has no socket for containers, " + path,
-                   "restart tesserad; its log says why if it is new");
+  return FailErrno("the daemon has no socket for containers at " + path, "restart tesserad, and see its log");
 }
 
 Result<cdi::SpecFacts> GatherFacts(const Common& common, const CdiChoices& choices) {
@@ -80,7 +78,7 @@ Result<cdi::SpecFacts> GatherFacts(const Common& common, const CdiChoices& choic
   cdi::SpecFacts facts{
       .installation = Installation::Find(), .run_dir = common.RunDirectory(), .devices = std::move(*devices)};
   if (daemon->soft && choices.driver)
-    return Fail(EINVAL, "the daemon manages soft GPUs, which need no NVIDIA driver", "leave out --driver");
+    return Fail(EINVAL, "the daemon manages soft GPUs, which need no NVIDIA driver", "omit --driver");
   Result<void> added;
   const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
   if (daemon->soft) added = cdi::AddSoftGpus(socket->st_uid, soft_name ? soft_name : "", facts);
@@ -89,18 +87,17 @@ Result<cdi::SpecFacts> GatherFacts(const Common& common, const CdiChoices& choic
   return facts;
 }
 
-// A file whole, as an engine may read it at any time. What is no file, such as /dev/stderr, must not be replaced by
-// one.
+// Replaces a file atomically, as an engine may read it at any time. Something else, such as /dev/stderr, is written to.
 Result<void> Write(const std::string& path, const std::string& text) {
   std::error_code error;
   const std::filesystem::path file(path);
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   if (!std::filesystem::is_directory(folder, error))
-    return Fail(ENOENT, "there is no folder " + folder.string(), "make it, or choose another --output");
+    return Fail(ENOENT, "no such directory: " + folder.string(), "create it, or choose another --output");
   if (!std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error))
     return ReplaceFile(path, text, 0644, "choose another --output");
   if (std::filesystem::is_directory(path, error))
-    return Fail(EISDIR, path + " is a folder", "name a file in it, such as " + (file / "tessera.json").string());
+    return Fail(EISDIR, path + " is a directory", "name a file in it, such as " + (file / "tessera.json").string());
   std::ofstream stream(path);
   stream << text << std::flush;
   if (!stream) return FailErrno("cannot write " + path, "choose another --output");

@@ -9,14 +9,14 @@
 namespace tessera::cli {
 
 struct CdiChoices {
-  std::vector<std::string> vgpus;  // names; empty: all that last
+  std::vector<std::string> vgpus;  // names; empty: all that are not ephemeral
   std::string output = "-";        // path; "-": stdout
-  bool driver = false;             // device nodes and libraries of the NVIDIA driver, too
+  bool driver = false;             // include device nodes and libraries of the NVIDIA driver
 };
 
-// `tessera cdi generate`: writes a CDI specification with a device for each vGPU of the daemon. Those that end with
-// their program are left out unless they are named, and those whose names CDI does not allow with a word on stderr.
-// A file is replaced whole. ENOENT where nothing would be in it.
+// `tessera cdi generate`: writes a CDI specification with a device for each vGPU of the daemon. Ephemeral vGPUs are
+// skipped unless they are named; vGPUs whose names CDI does not allow are skipped with a message on stderr. The file is
+// replaced atomically. ENOENT if there is no vGPU.
 Result<int> GenerateCdi(const Common& common, const CdiChoices& choices);
 
 }  // namespace tessera::cli

@@ -1,11 +1,11 @@
 #include "cli/commands/events.h"
 
 #include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "cli/terminal/output.h"
+#include "cli/terminal/printable.h"
 #include "client/api_client.h"
 #include "client/json_fields.h"
 
@@ -20,20 +20,11 @@ namespace {
 
 constexpr int kListed = 100, kBeforeFollowing = 10;
 
-std::string FormatTime(std::int64_t time_us) {
-  const std::time_t seconds = time_us / 1'000'000;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%b %d %H:%M:%S", &local);
-  return text;
-}
-
 void PrintEvent(const Json& event, bool as_json) {
   if (as_json) {
     Print(event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   } else if (const std::uint64_t lost = IntegerField(event, "lost"); lost > 0) {
-    Print("(" + std::to_string(lost) + " events are lost: they came faster than they were read)\n");
+    Print("(" + std::to_string(lost) + " events lost: this program read too slowly)\n");
   } else {
     Print(FormatEvent(event) + "\n");
   }
@@ -46,7 +37,8 @@ std::string FormatEvent(const Json& event) {
   constexpr std::size_t kTypeWidth = 17;  // of the longest
   std::string type = TextField(event, "type");
   if (type.size() < kTypeWidth) type.resize(kTypeWidth, ' ');
-  std::string line = FormatTime(static_cast<std::int64_t>(IntegerField(event, "time_us"))) + "  " + type;
+  std::string line =
+      FormatLocalTime(static_cast<std::int64_t>(IntegerField(event, "time_us")), "%b %d %H:%M:%S") + "  " + type;
   const auto add = [&line](const std::string& word) {
     if (!word.empty()) line += "  " + word;
   };
@@ -91,7 +83,7 @@ Result<int> ShowEvents(const Common& common, const EventChoices& choices) {
   });
   if (!ended) return std::unexpected(ended.error());
   return Fail(ECONNRESET, "the daemon closed the connection: it ended, or this program read too slowly",
-              "follow it again when it runs");
+              "run this command again");
 }
 
 }  // namespace tessera::cli

@@ -6,8 +6,6 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "cli/terminal/output.h"
-
 namespace tessera::cli {
 using client::Json;
 
@@ -38,15 +36,6 @@ TEST(Events, AreLinesForPeople) {
   event = {{"time_us", 0}, {"type", "process.started"}, {"pid", 7}, {"text", "a\033[2Jb"}};
   EXPECT_EQ(FormatEvent(event), "Jan 01 00:00:00  process.started    process 7  a?[2Jb");
   EXPECT_EQ(FormatEvent(Json::object()), "Jan 01 00:00:00                   ") << "of another version";
-}
-
-TEST(Events, WhatATerminalWouldObeyIsShownAsAQuestionMark) {
-  EXPECT_EQ(Printable("caf\xc3\xa9 \xe2\x80\xa6"), "caf\xc3\xa9 \xe2\x80\xa6");
-  EXPECT_EQ(Printable("a\tb\nc\x7f"), "a?b?c?");
-  EXPECT_EQ(Printable("\xc2\x9b"
-                      "31m"),
-            "??31m")
-      << "CSI in one character";
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskAgain(100);
 
-// Until what the daemon began has come to its end.
+// Waits until the evictions have ended.
 Result<void> Await(const ApiClient& client, const std::string& target, const Json& evictions) {
   Patience patience;
   for (;;) {
@@ -31,10 +31,10 @@ Result<void> Await(const ApiClient& client, const std::string& target, const Jso
     const auto [left, error] = StandingOf(evictions, Field(*processes, "processes"));
     if (left == 0 && error.empty()) return {};
     if (left == 0)
-      return Fail(ENOMEM, "not all memory of " + target + " could be moved: " + error,
+      return Fail(ENOMEM, "some memory of " + target + " cannot be moved: " + error,
                   "see 'tessera gpus' and the daemon's log");
     if (!patience.Lasts(left, MonotonicNow()))
-      return Fail(ETIMEDOUT, FormatSize(left) + " of " + target + " are still to be moved, and nothing was for 30 s",
+      return Fail(ETIMEDOUT, "eviction stalled: " + FormatSize(left) + " of " + target + " left, no progress for 30 s",
                   "see 'tessera gpus' and the daemon's log");
     std::this_thread::sleep_for(kAskAgain);
   }
@@ -86,7 +86,7 @@ Result<int> Evict(const Common& common, const std::vector<std::string>& targets,
   };
   for (const std::string& target : targets) {
     auto evictions = Begin(client, target, *bytes);
-    // Without a daemon the others could only fail with the same words.
+    // Without a daemon the other targets would fail with the same message.
     if (!evictions && evictions.error().code == ECONNREFUSED) return std::unexpected(evictions.error());
     if (!evictions) {
       fails(evictions.error());

@@ -11,23 +11,23 @@
 
 namespace tessera::cli {
 
-// tessera evict PID|VGPU... [--to SIZE]: moves memory from the GPU to host memory, and returns when it is there, or
-// when nothing was moved for kPatience. All targets are tried; each that fails has a line on stderr. 1 if one failed.
+// tessera evict PID|VGPU... [--to SIZE]: moves memory from the GPU to host memory. Returns when all is moved, or when
+// nothing was moved for kPatience. All targets are tried; each failure is a line on stderr. 1 if one failed.
 Result<int> Evict(const Common& common, const std::vector<std::string>& targets, const std::string& keep);
 
-// How the evictions that the daemon began (the array in its answer) stand, by the array in GET /v1/processes. One of a
-// process that has ended is done.
+// The progress of evictions (the array in the daemon's answer), from the array in GET /v1/processes. The eviction of a
+// process that has ended counts as done.
 struct EvictionStanding {
   std::uint64_t left = 0;  // bytes that are still to be moved
-  std::string error;       // why one of them has ended before all was moved; empty: none has
+  std::string error;       // why one of them ended early; empty: none did
 };
 EvictionStanding StandingOf(const client::Json& evictions, const client::Json& processes);
 
-// How long it is waited for memory to be moved: as long as it is, however much that is.
+// How long to wait without progress. An eviction that makes progress may take as long as it needs.
 inline constexpr Nanos kPatience = 30 * kSecond;
 class Patience {
  public:
-  // `left`: bytes that are still to be moved. False when kPatience has passed without fewer.
+  // `left`: bytes that are still to be moved. False if kPatience has passed since they last got fewer.
   bool Lasts(std::uint64_t left, Nanos now);
 
  private:

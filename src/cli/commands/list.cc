@@ -20,7 +20,7 @@ using client::TextsField;
 
 namespace {
 
-// Cells. What the daemon does not know is null and an empty cell, not a nought.
+// Cells. A figure that the daemon does not know is null, and an empty cell.
 std::string Count(const Json& object, const char* name) {
   return Field(object, name).is_null() ? "" : std::to_string(IntegerField(object, name));
 }
@@ -37,7 +37,7 @@ std::string Time(const Json& object, const char* name) {
   return Field(object, name).is_null() ? "" : FormatMicroseconds(IntegerField(object, name));
 }
 
-// Nobody started it through Tessera, and nobody adopted it. A daemon that does not tell knows only its own.
+// Whether the process was neither started through Tessera nor adopted. A daemon that does not say lists only its own.
 bool Unmanaged(const Json& process) {
   const Json& managed = Field(process, "managed");
   return managed.is_boolean() && !managed.get<bool>() && !Field(process, "vgpu").is_string();
@@ -53,7 +53,7 @@ bool AnySwapped(const Json& processes) {
                              [](const Json& process) { return IntegerField(process, "memory_swapped_bytes") > 0; });
 }
 
-// Those that are ours first, each kind in the daemon's order.
+// Managed processes first, each kind in the daemon's order.
 std::vector<Json> InOrder(const Json& processes) {
   std::vector<Json> ordered;
   for (const bool unmanaged : {false, true}) {
@@ -80,10 +80,10 @@ std::string FileNote(const Json& swap) {
   if (IntegerField(swap, "file_bytes") == 0) return "";
   const std::string error = TextField(swap, "file_error");
   return ", " + Size(swap, "file_used_bytes") + " of " + Size(swap, "file_bytes") + " in the file" +
-         (error.empty() ? "" : " (it takes no more: " + error + ")");
+         (error.empty() ? "" : " (no more writes: " + error + ")");
 }
 
-// Where programs have more than their GPU has, and what is done about it.
+// The location of memory that does not fit on the GPU, and the policy that applies.
 std::string SwapNotes(const Json& gpus) {
   std::string text;
   for (const Json& gpu : gpus) {
@@ -93,7 +93,7 @@ std::string SwapNotes(const Json& gpus) {
     text += "  GPU " + Count(gpu, "index") + ": " + Size(swap, "pool_used_bytes") + " of at most " +
             Size(swap, "max_bytes") + " in use" + FileNote(swap) + (decision.empty() ? "" : "; " + decision) + "\n";
   }
-  return text.empty() ? "" : "\nWhat does not fit lies in host memory:\n" + text;
+  return text.empty() ? "" : "\nHost memory for swapping:\n" + text;
 }
 
 }  // namespace
@@ -156,7 +156,7 @@ std::string GpuNotes(const Json& gpus) {
     const std::string why = TextField(control, "why");
     if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
   }
-  if (!text.empty()) text = "\nTime is divided between kernels, because channels are not steered:\n" + text;
+  if (!text.empty()) text = "\nGates divide the time, only between kernels, because channels are not steered:\n" + text;
   return text + SwapNotes(gpus);
 }
 

@@ -9,14 +9,15 @@
 
 namespace tessera::cli {
 
-// `tessera ps` and `tessera gpus`: what the daemon answers as a table, or as it came with --json.
+// `tessera ps` and `tessera gpus`: print a table, or with --json the daemon's answer.
 Result<int> ListProcesses(const Common& common);
 Result<int> ListGpus(const Common& common);
 
-// The tables alone, of the arrays that GET /v1/processes and /v1/gpus hold.
+// The tables of the arrays in GET /v1/processes and /v1/gpus.
 Table ProcessTable(const client::Json& processes);
 Table GpuTable(const client::Json& gpus);
-// Why the time of a GPU is not divided by its channels, for under the table; empty where it is everywhere.
+// Notes for under the table: why channels of a GPU are not steered, and where its memory is. Empty if there is nothing
+// to say.
 std::string GpuNotes(const client::Json& gpus);
 
 }  // namespace tessera::cli

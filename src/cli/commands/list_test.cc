@@ -93,6 +93,15 @@ TEST(List, ProcessesFitATerminal) {
   }
 }
 
+TEST(List, NamesOfProgramsDoNotControlTheTerminal) {
+  const Json hostile = With(kUnmanaged, "name",
+                            "\033]0;owned\a\033[2J\r\n\xc2\x9b"
+                            "1m\x7f");
+  const std::string text = ProcessTable(Json::array({hostile})).Text(false);
+  EXPECT_NE(text.find("?]0;owned??[2J????1m?"), std::string::npos) << text;
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2) << text;
+}
+
 TEST(List, NothingIsATableOfTitles) {
   EXPECT_EQ(ProcessTable(Json::array()).Text(false), "PID  PROGRAM  VGPU  GPU  STATE  MEMORY  GPU TIME  WAITED  OOM\n");
 }
@@ -128,10 +137,10 @@ TEST(List, GpusTellWhereTheRestOfTheMemoryIs) {
       GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("in use, 2 GiB of 4 GiB in the file; turns"),
       std::string::npos);
   with_file["file_error"] = "Input/output error";
-  EXPECT_NE(GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("(it takes no more: Input/output error)"),
+  EXPECT_NE(GpuNotes(Json::array({{{"index", 1}, {"swap", with_file}}})).find("(no more writes: Input/output error)"),
             std::string::npos);
   EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
-            "\nWhat does not fit lies in host memory:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
+            "\nHost memory for swapping:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
 }
 
 TEST(List, AnswersOfAnotherVersionDoNotCrash) {

@@ -28,8 +28,8 @@ Result<int> Reload(const Common& common) {
   }
   Table table({{"KEY"}, {"FROM"}, {"TO"}, {"TAKES EFFECT"}});
   for (const Json& change : changes) {
-    table.Add({TextField(change, "key"), Printable(TextField(change, "from")), Printable(TextField(change, "to")),
-               BoolField(change, "live") ? "now" : "when the daemon starts again"});
+    table.Add({TextField(change, "key"), TextField(change, "from"), TextField(change, "to"),
+               BoolField(change, "live") ? "now" : "when the daemon is restarted"});
   }
   Print(table);
   return 0;

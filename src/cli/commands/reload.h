@@ -5,7 +5,7 @@
 
 namespace tessera::cli {
 
-// `tessera reload`: the daemon reads its configuration again.
+// `tessera reload`: reloads the daemon's configuration.
 Result<int> Reload(const Common& common);
 
 }  // namespace tessera::cli

@@ -19,12 +19,12 @@ using client::TextField;
 
 namespace {
 
-// A daemon that ends with its last program may leave between two of our requests.
+// An embedded daemon may end between two of our requests; then another one is started.
 constexpr int kAttempts = 5;
 
 std::string NameOf(const std::string& program) { return std::filesystem::path(program).filename().string(); }
 
-// A vGPU that lives as long as this process, which is about to become the program.
+// Makes a vGPU that lasts as long as this process, which is about to become the program.
 Result<Json> MakeVgpu(const ApiClient& client, const RunChoices& choices, const std::string& program) {
   auto body = RequestBody(choices.settings);
   if (!body) return std::unexpected(body.error());

@@ -31,7 +31,7 @@ Result<int> TellAll(const Common& common, const std::vector<std::string>& target
   for (const std::string& target : targets) {
     const auto told = Tell(client, target, verb);
     if (told) continue;
-    // Without a daemon the others could only fail with the same words.
+    // Without a daemon the other targets would fail with the same message.
     if (told.error().code == ECONNREFUSED) return std::unexpected(told.error());
     PrintError(told.error());
     status = 1;
@@ -45,7 +45,7 @@ Result<int> ParsePid(const std::string& text) {
   int pid = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), pid);
   if (status == std::errc() && end == text.data() + text.size() && pid > 0) return pid;
-  return Fail(EINVAL, "'" + text + "' is not the id of a process", "see 'tessera ps'");
+  return Fail(EINVAL, "invalid process ID '" + text + "'", "see 'tessera ps'");
 }
 
 Result<std::string> TargetPath(const std::string& word) {

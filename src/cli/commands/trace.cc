@@ -34,7 +34,7 @@ std::string Summary(const Json& trace) {
   const std::uint64_t begin = IntegerField(about, "begin_us"), end = IntegerField(about, "end_us");
   std::string text = FormatMicroseconds(end > begin ? end - begin : 0) + " of " +
                      std::to_string(IntegerField(about, "records")) + " records";
-  if (!BoolField(about, "whole")) text += " (what was before is kept no more)";
+  if (!BoolField(about, "whole")) text += " (older records are no longer kept)";
   return text;
 }
 
@@ -46,17 +46,17 @@ Result<int> WriteTrace(const Common& common, const TraceChoices& choices) {
   if (!choices.last) {
     const auto span = ParseDuration(!choices.lasts.empty() ? choices.lasts : choices.past);
     if (!span) return std::unexpected(span.error());
-    // Who waits in vain should know it before.
+    // Fail before the wait if no daemon answers.
     if (auto there = api.Get("/healthz"); !there) return std::unexpected(there.error());
     if (!choices.lasts.empty()) std::this_thread::sleep_for(std::chrono::nanoseconds(*span));
     path = "/v1/trace?past_ms=" + std::to_string((*span + kMillisecond - 1) / kMillisecond);
   }
-  // As the daemon wrote it: a JSON library would shorten its times.
+  // Written as it came: a JSON library would shorten its times.
   std::string text;
   const auto got = api.Follow(path, "application/json", [&text](std::string_view piece) { text += piece; });
   if (!got) return std::unexpected(got.error());
   const Json trace = Json::parse(text, nullptr, false);
-  if (trace.is_discarded()) return Fail(EPROTO, "the daemon's answer is cut off or no JSON", "try again");
+  if (trace.is_discarded()) return Fail(EPROTO, "the daemon's answer is incomplete or not JSON", "try again");
   if (choices.output == "-") {
     Print(text);
     return 0;

@@ -21,7 +21,7 @@ Result<int> ShowVersion(const Common& common) {
     PrintJson(json);
   } else {
     Print("tessera  " TESSERA_VERSION " (protocol " + std::to_string(wire::kProtocolVersion) + ")\n");
-    Print(answer ? "tesserad " + daemon + " (protocol " + protocol + ")\n" : "tesserad does not run\n");
+    Print(answer ? "tesserad " + daemon + " (protocol " + protocol + ")\n" : "tesserad is not running\n");
   }
   return 0;
 }

@@ -5,7 +5,7 @@
 
 namespace tessera::cli {
 
-// `tessera version`: of this program, and of the daemon if one answers.
+// `tessera version`: prints the versions of this program and of the daemon, if one answers.
 Result<int> ShowVersion(const Common& common);
 
 }  // namespace tessera::cli

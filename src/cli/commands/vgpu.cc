@@ -26,7 +26,7 @@ std::string Compute(const Json& vgpu) {
   return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
 }
 
-// What holds the token, waits for it or neither; or that it may not run at all.
+// Whether it holds the token, waits for it, or neither; or that it is frozen.
 std::string Token(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "token") : "frozen"; }
 
 std::string Priority(const Json& vgpu) {
@@ -55,7 +55,7 @@ std::string Moved(const Json& vgpu) {
          FormatMicroseconds(IntegerField(vgpu, "moving_us"));
 }
 
-// How much of the time was lost by waiting, as /proc/pressure has it.
+// Percentages of time lost by waiting, as in /proc/pressure.
 std::string Pressure(const Json& pressure) {
   return Percent(pressure, "some_avg10") + " % of the last 10 s, " + Percent(pressure, "some_avg60") + " % of 60 s, " +
          Percent(pressure, "some_avg300") + " % of 300 s; " +
@@ -78,7 +78,7 @@ std::string Processes(const Json& vgpu) {
   return text;
 }
 
-// The path of a vGPU in the API.
+// The API path of a vGPU.
 Result<std::string> PathOf(const std::string& name) {
   if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
   return "/v1/vgpus/" + name;

@@ -17,7 +17,7 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
 Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force);
 
-// The table of `ls`, of the array in GET /v1/vgpus, and the lines of `show`, of one of its elements.
+// The table of `ls`, from the array in GET /v1/vgpus, and the lines of `show`, from one of its elements.
 Table VgpuTable(const client::Json& vgpus);
 std::string VgpuText(const client::Json& vgpu);
 

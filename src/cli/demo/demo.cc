@@ -20,7 +20,7 @@ using client::Json;
 
 namespace {
 
-// A part in the play. Memory in units that fit any GPU (UnitBytes).
+// A program's role in the demo. Memory is in units that fit any GPU (UnitBytes).
 struct Role {
   const char* name;
   double first_pct, then_pct;  // before and after the change
@@ -67,16 +67,16 @@ class Play {
     return {{"compute_request", pct}, {"compute_limit", pct}, {"memory_limit", units * UnitBytes()}};
   }
 
-  // How fast one program is when it has the GPU to itself: what the shares are measured against.
+  // Measures the speed of one program alone, to compare the shares with.
   Result<void> MeasureAlone() {
-    view_.Note("one program alone on " + stage_.device_name() + ", to know its speed");
+    view_.Note("measuring the speed of one program alone on " + stage_.device_name());
     if (auto r = cast_.Make("alone", Json::object()); !r) return r;
     const auto entered = cast_.Enter("alone", {"--kernel-us", "1000", "--seconds", std::to_string(kSoloSeconds)});
     if (!entered) return std::unexpected(entered.error());
     const TenantStory& story = (*entered)->story();
     if (auto r = cast_.Wait(kPatience, [&] { return story.done; }); !r) return r;
-    if (story.samples.size() < 3) return Fail(EIO, "the program alone completed nothing that could be measured");
-    // The first sample is from before the first kernel, the second from when it was under way.
+    if (story.samples.size() < 3) return Fail(EIO, "the program alone completed too little to measure its speed");
+    // The first sample is from before the first kernel, the second from while it ran.
     alone_ = RateBetween(story.samples, story.samples[1].time_us, story.samples.back().time_us).value_or(0);
     if (alone_ <= 0) return Fail(EIO, "the program alone completed no kernels");
     iterations_ = story.iterations;
@@ -87,7 +87,7 @@ class Play {
   Result<void> LetAllEnter() {
     const std::string memory = std::to_string(stage_.soft() ? 16 * kMiB : 256 * kMiB);
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
-      // Enough in the queue for a whole turn: what is queued too late loses the rest of it to the others.
+      // Deep enough for a whole token: an empty queue gives the rest of it to the others.
       std::vector<std::string> arguments = {
           "--iterations", std::to_string(iterations_), "--memory", memory, "--depth", "50"};
       if (i == kGreedy) arguments.push_back("--grab-chunk=" + std::to_string(UnitBytes() / 16));
@@ -98,13 +98,13 @@ class Play {
       tenants_[i] = *entered;
       targets_[i] = kRoles[i].first_pct;
     }
-    view_.Note("three programs at once, each with its own limits");
+    view_.Note("running three programs together, each with its own limits");
     return cast_.Wait(kPatience, [&] {
       return std::ranges::all_of(tenants_, [](const DemoTenant* tenant) { return tenant->story().ready; });
     });
   }
 
-  // Lets the programs run for `seconds`, the greedy one ask for too much on the way, and notes what they achieve.
+  // Runs the programs for `seconds`, has the greedy one ask for too much meanwhile, and measures what they achieve.
   Result<void> PlayPart(double seconds, double Outcome::* achieved) {
     const Nanos begin = MonotonicNow();
     const Nanos end = begin + static_cast<Nanos>(seconds * kSecond);
@@ -125,18 +125,18 @@ class Play {
     if (auto r = cast_.Wait(end - begin + kPatience, reached); !r) return r;
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
       const auto rate = RateBetween(tenants_[i]->story().samples, (begin + kSettle) / kMicrosecond, end / kMicrosecond);
-      if (!rate) return Fail(EIO, tenants_[i]->name() + " said too little to measure what it achieved");
+      if (!rate) return Fail(EIO, tenants_[i]->name() + " reported too little to measure its share");
       outcomes_[i].*achieved = *rate / alone_ * 100;
     }
     return {};
   }
 
   void TellRefusal(const DemoTenant& greedy) {
-    view_.Note(greedy.name() + " takes all the memory that it can: CUDA_ERROR_OUT_OF_MEMORY after " +
-               FormatSize(greedy.story().refused.back()) + " more; it gives that back and goes on");
+    view_.Note(greedy.name() + " allocates until it is refused: CUDA_ERROR_OUT_OF_MEMORY after " +
+               FormatSize(greedy.story().refused.back()) + " more; it frees that and continues");
   }
 
-  // Two change places. Those that get less go first, because requests may never add up to more than 100 %.
+  // Swaps two shares. Those that get less go first, because requests must never add up to more than 100 %.
   Result<void> Change() {
     std::array<std::size_t, 3> order = {0, 1, 2};
     std::ranges::sort(order, {}, [](std::size_t i) { return kRoles[i].then_pct - kRoles[i].first_pct; });
@@ -155,7 +155,7 @@ class Play {
     return {};
   }
 
-  // The daemon's figures about memory, then the programs' own proof of their results.
+  // Takes the daemon's figures about memory, and then the programs' check of their results.
   Result<void> Conclude() {
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
       const auto vgpu = cast_.Ask(kRoles[i].name);
@@ -163,7 +163,7 @@ class Play {
       outcomes_[i].memory_max_bytes = IntegerField(*vgpu, "memory_max_bytes");
       outcomes_[i].memory_peak_bytes = IntegerField(*vgpu, "memory_peak_bytes");
     }
-    view_.Note("the programs end and verify every result");
+    view_.Note("the programs end and check every result");
     if (auto r = cast_.Finish(); !r) return r;
     for (std::size_t i = 0; i < kRoles.size(); ++i) {
       outcomes_[i].oom_errors = tenants_[i]->story().refused.size();
@@ -193,7 +193,7 @@ class Play {
   DemoView& view_;
   DemoCast cast_;
   const double seconds_;
-  double alone_ = 0;  // kernels per second of one program that has the GPU to itself
+  double alone_ = 0;  // kernels per second of one program alone
   std::uint64_t iterations_ = 0;
   std::array<DemoTenant*, 3> tenants_ = {};
   std::array<double, 3> targets_ = {};
@@ -231,7 +231,7 @@ void PrintOutcomes(const std::string& device, const std::array<Outcome, 3>& outc
                FormatSize(outcome.memory_peak_bytes), FormatSize(outcome.memory_max_bytes),
                std::to_string(outcome.oom_errors), outcome.verified ? "right" : "WRONG"});
   }
-  Print("\nTarget against achieved on " + device + ":\n");
+  Print("\nTarget and achieved share on " + device + ":\n");
   Print(table);
 }
 
@@ -240,7 +240,7 @@ void PrintOutcomes(const std::string& device, const std::array<Outcome, 3>& outc
 Result<int> Demo(const Common& common, double seconds) {
   CatchInterrupts();
   DemoView view(common.json, IsTerminal(STDOUT_FILENO));
-  // Each act has a stage of its own, which is gone before the next one begins.
+  // Each part has a stage of its own, which is removed before the next one begins.
   std::string device;
   const auto outcomes = [&]() -> Result<std::array<Outcome, 3>> {
     const auto stage = DemoStage::Set(common);

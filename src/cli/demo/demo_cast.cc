@@ -79,9 +79,9 @@ Result<void> DemoCast::Listen(Nanos deadline) {
   for (const DemoTenant& tenant : tenants_) {
     if (!tenant.ended() || tenant.story().done || tenant.may_fail()) continue;
     const std::string why = tenant.story().complaint;
-    return Fail(EIO, "the program in " + tenant.name() + " ended before its time" + (why.empty() ? "" : ": " + why));
+    return Fail(EIO, "the program in " + tenant.name() + " ended too early" + (why.empty() ? "" : ": " + why));
   }
-  if (MonotonicNow() > deadline) return Fail(ETIMEDOUT, "the demo's programs take too long", "see 'tessera doctor'");
+  if (MonotonicNow() > deadline) return Fail(ETIMEDOUT, "the demo's programs took too long", "see 'tessera doctor'");
   return {};
 }
 
@@ -93,7 +93,7 @@ Result<void> DemoCast::Finish() {
 void DemoCast::Dismiss() {
   for (const DemoTenant& tenant : tenants_) {
     if (tenant.may_fail()) continue;  // it was in no vGPU
-    // Whether it worked does not matter: the vGPU goes with us at the latest.
+    // A failure does not matter: the vGPU ends with this process at the latest.
     [[maybe_unused]] const auto gone = stage_.client().Delete("/v1/vgpus/" + tenant.name() + "?force=1");
   }
   tenants_.clear();

@@ -12,24 +12,24 @@
 
 namespace tessera::cli {
 
-// The demo's programs, each in its vGPU, and their waiting for one another.
+// The demo's programs, each in its vGPU.
 class DemoCast {
  public:
   explicit DemoCast(const DemoStage& stage) : stage_(stage) {}
 
-  // Makes the vGPU `name` with `settings` (fields of the API). While there is one, the stage's daemon stays.
+  // Makes the vGPU `name` with `settings` (fields of the API). The stage's daemon does not end while there is one.
   Result<void> Make(const std::string& name, client::Json settings);
-  // Starts a tenant with `arguments` in the vGPU `name`. Both are there until Dismiss.
+  // Starts a tenant with `arguments` in the vGPU `name`. Both last until Dismiss.
   Result<DemoTenant*> Enter(const std::string& name, const std::vector<std::string>& arguments);
-  // Starts a tenant beside Tessera: on the GPU as it is. It may end as it likes.
+  // Starts a tenant without Tessera. It may fail.
   Result<DemoTenant*> EnterWithoutTessera(const std::string& name, const std::vector<std::string>& arguments);
-  // Changes a vGPU, also while its tenant runs.
+  // Changes a vGPU, even while its tenant runs.
   Result<void> Set(const std::string& name, const client::Json& settings) const;
-  // What the daemon says about a vGPU.
+  // The daemon's report of a vGPU.
   Result<client::Json> Ask(const std::string& name) const;
 
-  // Listens to the tenants until `until()` holds, asking again whenever one said something and at least every 50 ms.
-  // EINTR when the user wants to stop, EIO when a tenant ended before its time, ETIMEDOUT after `limit`.
+  // Reads the tenants' output until `until()` holds, which is checked after each piece and at least every 50 ms. EINTR
+  // if the user interrupts, EIO if a tenant ended too early, ETIMEDOUT after `limit`.
   template <typename Condition>
   Result<void> Wait(Nanos limit, Condition until) {
     const Nanos deadline = MonotonicNow() + limit;
@@ -39,9 +39,9 @@ class DemoCast {
     return {};
   }
 
-  // Ends all tenants' work and waits until they have verified it.
+  // Tells all tenants to end, and waits until they have verified their results.
   Result<void> Finish();
-  // Kills what still runs and removes the vGPUs.
+  // Kills running tenants and removes the vGPUs.
   void Dismiss();
 
  private:
@@ -52,7 +52,7 @@ class DemoCast {
   std::list<DemoTenant> tenants_;
 };
 
-// From now on SIGINT and SIGTERM end Wait instead of the process.
+// Makes SIGINT and SIGTERM end Wait instead of the process.
 void CatchInterrupts();
 
 }  // namespace tessera::cli

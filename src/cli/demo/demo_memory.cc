@@ -22,13 +22,13 @@ constexpr std::uint64_t kWantedPercent = 70;  // of the GPU's memory, each
 constexpr const char* kSeconds = "2";         // of work, each
 constexpr Nanos kMemoryPatience = 30 * kSecond;
 constexpr Nanos kTellEvery = kSecond;
-// A large GPU's memory is not moved in seconds, and pinned host memory for it has to be made first.
+// Moving a large GPU's memory takes long, and pinned host memory for it must be allocated first.
 constexpr Nanos kMovePatience = 180 * kSecond;
 
-// What a program says last, less its name: "cuMemAlloc of --memory: CUDA_ERROR_OUT_OF_MEMORY".
+// A program's last message without its name: "cuMemAlloc of --memory: CUDA_ERROR_OUT_OF_MEMORY".
 std::string Reason(const TenantStory& story) {
   const std::size_t colon = story.complaint.find(": ");
-  if (story.complaint.empty()) return "no word";
+  if (story.complaint.empty()) return "no message";
   return colon == std::string::npos ? story.complaint : story.complaint.substr(colon + 2);
 }
 
@@ -45,10 +45,10 @@ class MemoryPlay {
     if (!hindrance) return std::unexpected(hindrance.error());
     act_.skipped = *hindrance;
     if (!act_.skipped.empty()) {
-      view_.Note("no act about memory: " + act_.skipped);
+      view_.Note("skipping the memory part: " + act_.skipped);
       return act_;
     }
-    // Already now: a daemon that nobody needs for two seconds ends.
+    // Made now already: an embedded daemon without vGPUs ends after two seconds.
     for (const char* name : kNames) {
       if (auto r = cast_.Make(name, Json::object()); !r) return std::unexpected(r.error());
     }
@@ -64,7 +64,7 @@ class MemoryPlay {
     return arguments;
   }
 
-  // Why it cannot be played here; empty if it can.
+  // Why this part cannot run here; empty if it can.
   Result<std::string> Hindrance() const {
     const auto answer = stage_.client().Get("/v1/gpus");
     if (!answer) return std::unexpected(answer.error());
@@ -74,15 +74,15 @@ class MemoryPlay {
     const std::uint64_t swap = IntegerField(Field(gpu, "swap"), "max_bytes");
     const std::uint64_t needed = HostMemoryNeeded(gpu, act_.wanted_bytes);
     if (act_.wanted_bytes + others + reserve > act_.gpu_bytes)
-      return "others have " + FormatSize(others) + " of the GPU's " + FormatSize(act_.gpu_bytes);
+      return "other programs use " + FormatSize(others) + " of the GPU's " + FormatSize(act_.gpu_bytes);
     if (swap < needed)
-      return "it takes " + FormatSize(needed) + " of host memory, and " + FormatSize(swap) + " may be used";
+      return "it needs " + FormatSize(needed) + " of host memory, and " + FormatSize(swap) + " may be used";
     return std::string();
   }
 
   Result<void> WithoutTessera() {
-    view_.Note("two programs that each want " + FormatSize(act_.wanted_bytes) + " of a GPU with " +
-               FormatSize(act_.gpu_bytes) + ", without Tessera");
+    view_.Note("without Tessera: two programs that each want " + FormatSize(act_.wanted_bytes) + " of a GPU with " +
+               FormatSize(act_.gpu_bytes));
     std::array<DemoTenant*, 2> tenants = {};
     for (std::size_t i = 0; i < kNames.size(); ++i) {
       auto entered = cast_.EnterWithoutTessera(kNames[i], Arguments());
@@ -96,14 +96,14 @@ class MemoryPlay {
     for (std::size_t i = 0; i < kNames.size(); ++i) {
       const TenantStory& story = tenants[i]->story();
       if (!story.done) act_.programs[i].died_of = Reason(story);
-      view_.Note(std::string(kNames[i]) + (story.done ? " finishes" : " dies: " + act_.programs[i].died_of));
+      view_.Note(std::string(kNames[i]) + (story.done ? " finishes" : " fails: " + act_.programs[i].died_of));
     }
     cast_.Dismiss();
     return {};
   }
 
   Result<void> WithTessera() {
-    view_.Note("the same two programs under Tessera");
+    view_.Note("with Tessera: the same two programs");
     const Nanos begin = MonotonicNow();
     std::array<DemoTenant*, 2> tenants = {};
     for (std::size_t i = 0; i < kNames.size(); ++i) {
@@ -131,12 +131,12 @@ class MemoryPlay {
       program.moved_in_bytes = IntegerField(*vgpu, "moved_in_bytes");
       program.moving_us = IntegerField(*vgpu, "moving_us");
     }
-    view_.Note("both finish and verify every result");
+    view_.Note("both finish and check every result");
     cast_.Dismiss();
     return {};
   }
 
-  // Where their memory lies now, if that is news.
+  // Shows where their memory is, if that has changed.
   void TellWhere(std::string& told) {
     std::string text;
     for (const char* name : kNames) {
@@ -195,16 +195,16 @@ Json JsonOf(const MemoryAct& act) {
 }
 
 void PrintAct(const MemoryAct& act) {
-  if (!act.skipped.empty()) return Print("\nTwo programs that do not fit together: not shown, " + act.skipped + "\n");
+  if (!act.skipped.empty()) return Print("\nTwo programs that do not fit together: skipped, " + act.skipped + "\n");
   Table table({{"PROGRAM"},
                {"WITHOUT TESSERA"},
-               {"WITH IT"},
+               {"WITH TESSERA"},
                {"MOVED OUT", Align::kRight},
                {"MOVED IN", Align::kRight},
                {"MOVING", Align::kRight}});
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     const MemoryAct::Program& program = act.programs[i];
-    table.Add({kNames[i], program.died_of.empty() ? "finishes" : "dies: " + program.died_of,
+    table.Add({kNames[i], program.died_of.empty() ? "finishes" : "fails: " + program.died_of,
                program.verified ? "finishes, results right" : "results WRONG", FormatSize(program.moved_out_bytes),
                FormatSize(program.moved_in_bytes), FormatMicroseconds(program.moving_us)});
   }

@@ -10,7 +10,7 @@
 
 namespace tessera::cli {
 
-// The demo's act about memory: two programs that each want most of a GPU, first without Tessera, then with it.
+// The result of the demo's memory part: two programs that each want most of a GPU, first without Tessera, then with it.
 struct MemoryAct {
   struct Program {
     std::string died_of;  // without Tessera; empty: it finished
@@ -23,17 +23,17 @@ struct MemoryAct {
   std::string device;
   std::uint64_t gpu_bytes = 0;
   std::uint64_t wanted_bytes = 0;  // by each program
-  double seconds = 0;              // that both together took under Tessera
+  double seconds = 0;              // until both had finished under Tessera
   std::array<Program, 2> programs;
 
   bool Right() const { return !skipped.empty() || (programs[0].verified && programs[1].verified); }
 };
 
-// On a GPU and with a daemon of its own; a soft GPU is a small one, so that everything is over in seconds.
+// Runs it with a daemon of its own. A soft GPU is small, so that it takes seconds.
 Result<MemoryAct> PlayMemory(Common common, DemoView& view);
 
-// Host memory for two programs that want so much each of `gpu`, one of GET /v1/gpus: all that the GPU does not hold of
-// that, of their contexts and the mover's, and some to move with. Bytes.
+// Bytes of host memory for two programs that want `wanted` bytes each of `gpu`, an element of GET /v1/gpus: what the
+// GPU cannot hold of that, of their contexts and the mover's, and some more to move with.
 std::uint64_t HostMemoryNeeded(const client::Json& gpu, std::uint64_t wanted);
 
 client::Json JsonOf(const MemoryAct& act);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kFarewellMilliseconds = 5000;
 
-// The node's own is not for the demo. Host memory is taken only as it is needed.
+// The demo does not use the node's configuration. Host memory is allocated as it is needed.
 constexpr const char* kConfig = "[swap]\nsize = \"90%\"\n";
 
 bool HasRealGpu() {
@@ -32,7 +32,7 @@ bool HasRealGpu() {
   return nvml && !nvml->gpus.empty();
 }
 
-// A soft GPU of the demo's own, so that programs on the user's do not take part. The daemon and the tenants inherit it.
+// The name of the demo's own soft GPU, which programs of the user do not use. The daemon and the tenants inherit it.
 std::string SoftName() { return "demo-" + std::to_string(getpid()); }
 
 void EndDaemon(int pid) {
@@ -52,7 +52,7 @@ Result<DemoStage> DemoStage::Set(const Common& common) {
   if (stage.common_.soft) setenv("TESSERA_SOFT_NAME", SoftName().c_str(), 1);
   std::string folder = (std::filesystem::temp_directory_path() / "tessera-demo-XXXXXX").string();
   if (!mkdtemp(folder.data()))
-    return FailErrno("cannot make a folder like " + folder, "set TMPDIR to one that can be written");
+    return FailErrno("cannot make a directory like " + folder, "set TMPDIR to a writable directory");
   stage.common_.run_dir = folder;
   if (auto started = stage.StartDaemon(); !started) return std::unexpected(started.error());
   return stage;

@@ -9,20 +9,20 @@
 
 namespace tessera::cli {
 
-// Where the demo plays: a GPU, and a daemon of its own in a temporary folder, so that it neither disturbs nor needs any
-// other. All of it is gone afterwards, however the demo ends.
+// The demo's surroundings: a GPU, and a daemon of its own in a temporary directory, so that it neither needs nor
+// disturbs another. All of it is removed afterwards, however the demo ends.
 class DemoStage {
  public:
-  // Takes a real GPU if there is one and `common` does not ask for the soft one.
+  // Uses a real GPU if there is one and `common` does not ask for the soft one.
   static Result<DemoStage> Set(const Common& common);
   DemoStage(DemoStage&& other) noexcept;
   DemoStage& operator=(DemoStage&&) = delete;
   ~DemoStage();
 
   client::ApiClient client() const { return client::ApiClient(common_.run_dir); }
-  // For a program in the vGPU `name`.
+  // The place of a program in the vGPU `name`.
   ProgramPlace PlaceIn(const std::string& name) const;
-  // For a program that has nothing to do with Tessera: the GPU as it is.
+  // Variables for a program that uses the GPU without Tessera.
   Variables WithoutTessera() const;
 
   bool soft() const { return common_.soft; }

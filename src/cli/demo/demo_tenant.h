@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// How many kernels a program had completed at a time, as it said itself.
+// The number of kernels that a program had completed at a time, as it reported itself.
 struct Sample {
   std::int64_t time_us = 0;  // CLOCK_MONOTONIC
   std::uint64_t kernels = 0;
@@ -18,15 +18,15 @@ struct Sample {
 // to the other.
 std::optional<double> RateBetween(const std::vector<Sample>& samples, std::int64_t from_us, std::int64_t to_us);
 
-// What a tenant (src/tenant) says about itself, line by line.
+// The reports of a tenant (src/tenant), which are lines of output.
 struct TenantStory {
   bool ready = false;
   bool done = false;
   bool verified = false;
   std::uint64_t iterations = 0;        // of its kernels
   std::vector<Sample> samples;         // in the order of time
-  std::vector<std::uint64_t> refused;  // for each time it was refused memory: what it had got until then
-  std::string complaint;               // the last line that was no event: why it fails, if it does
+  std::vector<std::uint64_t> refused;  // each time it was refused memory: the bytes that it had got until then
+  std::string complaint;               // the last line that is not an event: the reason of a failure
 
   void Take(const std::string& line);
 };
@@ -40,11 +40,11 @@ class DemoTenant {
   const TenantStory& story() const { return story_; }
   int output() const { return child_.output(); }
   bool ended() const { return ended_; }
-  // Its failure is part of the play.
+  // Its failure is expected.
   void MayFail() { may_fail_ = true; }
   bool may_fail() const { return may_fail_; }
 
-  // Takes in what it wrote; call when output() is readable.
+  // Reads its output; to be called when output() is readable.
   void Listen();
   void Signal(int number) const { child_.Signal(number); }
 

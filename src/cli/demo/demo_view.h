@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// How a program of the demo stands at a moment.
+// The figures of a program of the demo at a moment.
 struct DemoRow {
   std::string name;
   double target_pct = 0;
@@ -17,7 +17,7 @@ struct DemoRow {
   std::uint64_t memory_max_bytes = 0;
 };
 
-// The demo as it goes on: a table that is redrawn on a terminal, a line a second elsewhere, nothing when silent.
+// The progress of the demo: a table that is redrawn on a terminal, a line a second elsewhere, nothing when silent.
 class DemoView {
  public:
   DemoView(bool silent, bool terminal) : silent_(silent), live_(!silent && terminal), begin_(MonotonicNow()) {}

@@ -59,7 +59,7 @@ Result<int> Doctor(const Common& common) {
   } else {
     CheckDriver(findings);
   }
-  // Without a device the program below could only repeat what has been said.
+  // Without a device this check would only repeat the failures above.
   if (CanRun(findings)) CheckPrograms(findings, common);
   CheckRunDirectory(findings, common);
   const bool daemon = CheckDaemon(findings, common);
@@ -74,7 +74,7 @@ Result<int> Doctor(const Common& common) {
   for (const Finding& finding : findings) Print(TextOf(finding, colour));
   const std::string device = common.soft ? "the soft GPU" : "a real GPU";
   Print(can_run ? "\nPrograms can run on " + device + ": tessera run " + (common.soft ? "--soft " : "") + "-- COMMAND\n"
-                : "\nPrograms cannot run on " + device + " yet: see what failed above.\n");
+                : "\nPrograms cannot run on " + device + " yet: see the failures above.\n");
   return can_run ? 0 : 1;
 }
 

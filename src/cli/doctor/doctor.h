@@ -10,7 +10,7 @@ namespace tessera::cli {
 
 enum class Verdict { kOk, kWarn, kFail };
 
-// One thing that was looked at.
+// The result of one check.
 struct Finding {
   Verdict verdict;
   std::string subject;  // "driver"
@@ -21,7 +21,7 @@ struct Finding {
 // `tessera doctor`: 0 if programs can run on a GPU here, or with --soft on the soft GPU.
 Result<int> Doctor(const Common& common);
 
-// Whether programs can run: nothing that they need failed.
+// Whether programs can run: no check failed.
 bool CanRun(const std::vector<Finding>& findings);
 
 }  // namespace tessera::cli

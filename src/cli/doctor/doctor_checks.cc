@@ -21,7 +21,7 @@ namespace {
 
 using std::filesystem::path;
 
-// Ample for what the soft GPUs' processes share.
+// More than the state that processes of soft GPUs share.
 constexpr std::uint64_t kSharedMemoryBytes = 8 * kMiB;
 
 void Add(std::vector<Finding>& findings, Verdict verdict, std::string subject, std::string detail,
@@ -32,21 +32,22 @@ void Add(std::vector<Finding>& findings, Verdict verdict, std::string subject, s
 void CheckNode(std::vector<Finding>& findings, const std::string& node) {
   if (access(node.c_str(), R_OK | W_OK) == 0) return;
   const bool missing = errno == ENOENT;
-  Add(findings, Verdict::kFail, "device node", node + (missing ? " is missing" : " may not be opened by this user"),
+  Add(findings, Verdict::kFail, "device node", node + (missing ? " is missing" : " cannot be opened by this user"),
       missing ? "run nvidia-modprobe -u -c 0 as root, or pass the device into this container"
-              : "give this user read and write access to it");
+              : "give this user read and write access to the node");
 }
 
 void CheckGpus(std::vector<Finding>& findings, const NvmlFacts& nvml) {
   if (nvml.gpus.empty()) {
-    Add(findings, Verdict::kFail, "GPU", "the driver has none", "check the hardware, or what this container may see");
+    Add(findings, Verdict::kFail, "GPU", "the driver reports no GPU",
+        "check the hardware, and the devices of this container");
   }
   for (std::size_t i = 0; i < nvml.gpus.size(); ++i) {
     const NvmlGpu& gpu = nvml.gpus[i];
     const std::string subject = "GPU " + std::to_string(i);
     CheckNode(findings, "/dev/nvidia" + std::to_string(gpu.minor));
     if (gpu.exclusive) {
-      Add(findings, Verdict::kFail, subject, gpu.name + ", for one process only",
+      Add(findings, Verdict::kFail, subject, gpu.name + " is in exclusive mode, for one process only",
           "run nvidia-smi -i " + std::to_string(i) + " -c DEFAULT as root");
     } else {
       Add(findings, Verdict::kOk, subject, gpu.name);
@@ -62,7 +63,7 @@ Finding DriverFinding(const std::string& version, const std::string& library) {
   const auto read = std::from_chars(version.data(), version.data() + version.size(), major);
   const std::string found = "version " + version + ", " + library;
   if (read.ec != std::errc() || major >= kTellsEnds) return {Verdict::kOk, "driver", found, ""};
-  return {Verdict::kWarn, "driver", found + ": does not tell when work has ended, so time is bounded only coarsely",
+  return {Verdict::kWarn, "driver", found + ": does not report the end of work, so time limits hold only coarsely",
           "install driver 555 or newer"};
 }
 
@@ -87,7 +88,7 @@ void CheckDriver(std::vector<Finding>& findings) {
 void CheckSoftGpu(std::vector<Finding>& findings) {
   const std::string library = Installation::Find().SoftDriver();
   if (access(library.c_str(), R_OK) != 0) {
-    Add(findings, Verdict::kFail, "soft GPU", library + " is missing", "install Tessera anew");
+    Add(findings, Verdict::kFail, "soft GPU", library + " is missing", "reinstall Tessera");
     return;
   }
   struct statvfs shm;
@@ -98,7 +99,7 @@ void CheckSoftGpu(std::vector<Finding>& findings) {
   const std::uint64_t free_bytes = std::uint64_t{shm.f_bavail} * shm.f_frsize;
   if (free_bytes < kSharedMemoryBytes) {
     Add(findings, Verdict::kFail, "soft GPU", "/dev/shm has only " + FormatSize(free_bytes) + " left",
-        "free some of it, or mount it larger (docker run --shm-size)");
+        "free some of it, or make it larger (docker run --shm-size)");
     return;
   }
   Add(findings, Verdict::kOk, "soft GPU", "/dev/shm has " + FormatSize(free_bytes) + " for its state");
@@ -106,7 +107,7 @@ void CheckSoftGpu(std::vector<Finding>& findings) {
 
 void CheckPrograms(std::vector<Finding>& findings, const Common& common) {
   const Installation installation = Installation::Find();
-  // No vGPU: the shim finds the driver and then stands aside, which is just what is to be seen.
+  // Without a vGPU the shim finds the driver and passes calls on, which is what this checks.
   const auto variables =
       ProgramVariables({.installation = installation, .run_dir = common.RunDirectory(), .soft = common.soft},
                        [](const char* name) { return std::getenv(name); });
@@ -116,15 +117,15 @@ void CheckPrograms(std::vector<Finding>& findings, const Common& common) {
   }
   auto program = Child::Start({installation.Tenant(), "--kernels", "1", "--iterations", "1000"}, *variables);
   if (!program) {
-    Add(findings, Verdict::kFail, "shim", program.error().message, "install Tessera anew");
+    Add(findings, Verdict::kFail, "shim", program.error().message, "reinstall Tessera");
     return;
   }
   const std::string said = program->ReadToEnd();
   if (program->Wait() != 0) {
-    Add(findings, Verdict::kFail, "shim", "a CUDA program fails under it: " + LastLine(said),
-        common.soft ? "install Tessera anew" : "see whether the same program works without Tessera");
+    Add(findings, Verdict::kFail, "shim", "a CUDA program fails under the shim: " + LastLine(said),
+        common.soft ? "reinstall Tessera" : "check whether a CUDA program works without Tessera");
   } else {
-    Add(findings, Verdict::kOk, "shim", "a CUDA program under it finds the driver, and its results are right");
+    Add(findings, Verdict::kOk, "shim", "a CUDA program under the shim finds the driver and computes right results");
   }
 }
 
@@ -133,9 +134,9 @@ void CheckRunDirectory(std::vector<Finding>& findings, const Common& common) {
   const bool exists = access(run_dir.c_str(), F_OK) == 0;
   const std::string asked = exists ? run_dir : path(run_dir).parent_path().string();
   if (access(asked.c_str(), W_OK | X_OK) == 0) {
-    Add(findings, Verdict::kOk, "run directory", run_dir + (exists ? "" : ", made when it is needed"));
+    Add(findings, Verdict::kOk, "run directory", run_dir + (exists ? "" : ", created when it is needed"));
   } else if (access((run_dir + "/api.sock").c_str(), W_OK) == 0) {
-    Add(findings, Verdict::kOk, "run directory", run_dir + ", of another user's daemon that we may use");
+    Add(findings, Verdict::kOk, "run directory", run_dir + ", of another user's daemon that this user may use");
   } else {
     Add(findings, Verdict::kFail, "run directory", asked + ": " + std::strerror(errno),
         "choose another with --run-dir or TESSERA_RUN_DIR");
@@ -145,14 +146,14 @@ void CheckRunDirectory(std::vector<Finding>& findings, const Common& common) {
 bool CheckDaemon(std::vector<Finding>& findings, const Common& common) {
   const auto facts = AskDaemon(ApiClient(common.RunDirectory()));
   if (facts && common.soft && !facts->soft) {
-    Add(findings, Verdict::kFail, "daemon", "the one that answers manages real GPUs",
+    Add(findings, Verdict::kFail, "daemon", "the running daemon manages real GPUs",
         "choose another --run-dir for --soft");
   } else if (facts) {
     Add(findings, Verdict::kOk, "daemon",
-        "version " + facts->version + " answers, process " + std::to_string(facts->pid));
+        "version " + facts->version + " is running, process " + std::to_string(facts->pid));
     return true;
   } else if (facts.error().code == ECONNREFUSED) {
-    Add(findings, Verdict::kOk, "daemon", "none runs; tessera run starts one");
+    Add(findings, Verdict::kOk, "daemon", "not running; tessera run starts one");
   } else {
     Add(findings, Verdict::kFail, "daemon", facts.error().message, facts.error().hint);
   }

@@ -5,10 +5,11 @@
 
 namespace tessera::cli {
 
-// What the driver's version, "580.159.04", promises of `library`: before 555 it has no cuCtxRecordEvent.
+// The finding for a driver's version, such as "580.159.04", whose library is `library`. Before 555 the driver has no
+// cuCtxRecordEvent.
 Finding DriverFinding(const std::string& version, const std::string& library);
 
-// One look each; nothing is changed. What cannot be known for lack of something else says so.
+// The checks. None changes anything; a check that needs something that is missing says so.
 void CheckDriver(std::vector<Finding>& findings);                          // kernel module, NVML, GPUs, device nodes
 void CheckSoftGpu(std::vector<Finding>& findings);                         // library, /dev/shm
 void CheckPrograms(std::vector<Finding>& findings, const Common& common);  // a CUDA program works under the shim

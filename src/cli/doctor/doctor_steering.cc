@@ -23,7 +23,7 @@ using client::TextField;
 
 namespace {
 
-// As the daemon calls them.
+// The daemon's names of these checks.
 constexpr const char* kChannels = "channel control";
 constexpr const char* kKernelGate = "kernel gate";
 
@@ -37,7 +37,7 @@ bool Works(const std::vector<Finding>& findings, const std::string& subject) {
 void AskDaemonForFindings(std::vector<Finding>& findings, const Common& common) {
   const auto answer = ApiClient(common.RunDirectory()).Get("/v1/doctor");
   if (!answer) {
-    findings.push_back({Verdict::kWarn, kChannels, "the daemon does not say: " + answer.error().message,
+    findings.push_back({Verdict::kWarn, kChannels, "the daemon does not report it: " + answer.error().message,
                         answer.error().hint.empty() ? "see its log" : answer.error().hint});
     return;
   }
@@ -47,7 +47,7 @@ void AskDaemonForFindings(std::vector<Finding>& findings, const Common& common) 
 void TryChannels(std::vector<Finding>& findings, const Common& common) {
   const Installation installation = Installation::Find();
   std::vector<std::string> words = {installation.ChannelTest()};
-  // Not under a shim, should we be inside a vGPU ourselves.
+  // Without the shim, in case this process runs inside a vGPU.
   Variables variables = {{"LD_PRELOAD", ""}};
   if (common.soft) {
     words.emplace_back("--soft");
@@ -56,7 +56,7 @@ void TryChannels(std::vector<Finding>& findings, const Common& common) {
   }
   auto test = Child::Start(words, variables);
   if (!test) {
-    findings.push_back({Verdict::kWarn, kChannels, "not tried: " + test.error().message, "install Tessera anew"});
+    findings.push_back({Verdict::kWarn, kChannels, "not tested: " + test.error().message, "reinstall Tessera"});
     return;
   }
   const std::string line = LastLine(test->ReadToEnd());
@@ -64,19 +64,19 @@ void TryChannels(std::vector<Finding>& findings, const Common& common) {
 }
 
 Finding NotEnforced(bool channels, bool kernel_gate) {
-  const std::string others = "OpenCL, Vulkan, programs that call the kernel driver themselves";
+  const std::string others = "OpenCL, Vulkan, and programs that call the kernel driver directly";
   if (kernel_gate) {
     return {Verdict::kWarn, "not enforced",
             "memory of " + others + ", unless run with --enforce kernel" +
-                (channels ? "" : "; a kernel that runs is not interrupted"),
+                (channels ? "" : "; a running kernel is not interrupted"),
             "run such programs with --enforce kernel"};
   }
   if (channels) {
     return {Verdict::kWarn, "not enforced", "memory of " + others,
-            "do not give such programs the GPU, or leave memory for them"};
+            "keep such programs off the GPU, or leave memory for them"};
   }
-  return {Verdict::kWarn, "not enforced", others + "; a kernel that runs is not interrupted",
-          "do not give such programs the GPU, or leave memory and time for them"};
+  return {Verdict::kWarn, "not enforced", others + "; a running kernel is not interrupted",
+          "keep such programs off the GPU, or leave memory and time for them"};
 }
 
 }  // namespace
@@ -99,42 +99,41 @@ Finding ChannelFinding(const std::string& line, int status) {
   const Json result = Json::parse(line, nullptr, false);
   if (status == 0 && BoolField(result, "ok")) {
     return {Verdict::kOk, kChannels,
-            "a program at work was taken off the GPU in " + FormatMicroseconds(IntegerField(result, "freeze_us")) +
+            "a running program was taken off the GPU in " + FormatMicroseconds(IntegerField(result, "freeze_us")) +
                 ", and put back in " + FormatMicroseconds(IntegerField(result, "thaw_us")),
             ""};
   }
-  const std::string instead = "time is divided between kernels instead, by the gate";
-  if (status == kNoGpu) return {Verdict::kWarn, kChannels, "not tried: the channel test finds no GPU", instead};
+  const std::string instead = "gates divide the time instead, between kernels";
+  if (status == kNoGpu) return {Verdict::kWarn, kChannels, "not tested: the channel test finds no GPU", instead};
   const std::string step = TextField(result, "step");
   const std::string why = TextField(result, "why", line.empty() ? "exit status " + std::to_string(status) : line);
   return {Verdict::kWarn, kChannels, "does not work here" + (step.empty() ? "" : ", at " + step) + ": " + why, instead};
 }
 
 Finding TryKernelGate(const std::function<Result<UniqueFd>()>& install_filter) {
-  const std::string otherwise = "memory limits hold for programs that use the CUDA driver library only";
+  const std::string otherwise = "memory limits hold only for programs that use the CUDA driver library";
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {Verdict::kWarn, kKernelGate, "not tried: no pipe can be made", otherwise};
+  if (pipe2(ends, O_CLOEXEC) != 0) return {Verdict::kWarn, kKernelGate, "not tested: cannot make a pipe", otherwise};
   const UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t child = fork();
-  if (child < 0) return {Verdict::kWarn, kKernelGate, "not tried: no process can be started", otherwise};
+  if (child < 0) return {Verdict::kWarn, kKernelGate, "not tested: cannot start a process", otherwise};
   if (child == 0) {
     const auto listener = install_filter();
     if (!listener) (void)!write(write_end.Get(), listener.error().message.data(), listener.error().message.size());
     _exit(listener ? 0 : 1);
   }
   write_end.Reset();
-  // One piece: it is shorter than what a pipe takes at once, and there is nothing but the end after it.
+  // One read: the message is shorter than a pipe's atomic write, and only the end follows.
   char why[512];
   const ssize_t length = read(read_end.Get(), why, sizeof why);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    return {Verdict::kOk, kKernelGate, "programs can be put behind it: tessera run --enforce kernel", ""};
+    return {Verdict::kOk, kKernelGate, "works; use it by tessera run --enforce kernel", ""};
   }
-  return {Verdict::kWarn, kKernelGate, length > 0 ? std::string(why, length) : "the try ended without a word",
-          otherwise};
+  return {Verdict::kWarn, kKernelGate, length > 0 ? std::string(why, length) : "the test process died", otherwise};
 }
 
 void CheckSteering(std::vector<Finding>& findings, const Common& common, bool daemon) {
@@ -145,7 +144,7 @@ void CheckSteering(std::vector<Finding>& findings, const Common& common, bool da
   } else {
     return;  // without a device there is nothing to steer
   }
-  // The soft GPU is no kernel driver.
+  // The soft GPU has no kernel driver.
   const bool said = std::ranges::find(findings, kKernelGate, &Finding::subject) != findings.end();
   if (!common.soft && !said) findings.push_back(TryKernelGate(guard::InstallFilter));
 }
@@ -156,8 +155,8 @@ void CheckEnforcement(std::vector<Finding>& findings) {
   findings.push_back({Verdict::kOk, "memory",
                       "limits hold for programs that use the CUDA driver library, as all CUDA runtimes do", ""});
   findings.push_back({Verdict::kOk, "compute",
-                      channels ? "shares, limits and priorities hold, also in the middle of a kernel"
-                               : "shares and limits hold for the same programs, between kernels",
+                      channels ? "shares, limits and priorities hold, even in the middle of a kernel"
+                               : "shares and limits hold for the same programs, but only between kernels",
                       ""});
   findings.push_back(NotEnforced(channels, kernel_gate));
 }

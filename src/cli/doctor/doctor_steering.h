@@ -12,22 +12,22 @@
 
 namespace tessera::cli {
 
-// Whether programs can be steered from outside: their channels taken off the GPU, their calls of the kernel driver
-// answered. A daemon that runs has tried, and is asked. Without one the channel test is run, which freezes a program of
-// its own. Whether a program can be put behind the kernel gate is tried here, if the daemon does not say.
+// Checks whether programs can be steered from outside: whether their channels can be taken off the GPU, and their calls
+// of the kernel driver be checked. A running daemon knows, and is asked. Without one the channel test runs, which
+// freezes a program of its own. The kernel gate is tested here if the daemon does not report it.
 void CheckSteering(std::vector<Finding>& findings, const Common& common, bool daemon);
 
-// What limits hold for, by what was found before.
+// Adds findings about which limits hold, from the earlier findings.
 void CheckEnforcement(std::vector<Finding>& findings);
 
-// What the daemon found, as in GET /v1/doctor. What does not work is a warning: programs run without it.
+// The daemon's findings, from GET /v1/doctor. A failure is a warning: programs can run without it.
 std::vector<Finding> SteeringFindings(const client::Json& answer);
 
-// Tries in a child process whether a program can be put behind the kernel gate. `install_filter` is
-// guard::InstallFilter, but for tests.
+// Tests in a child process whether a program can be put behind the kernel gate. `install_filter` is
+// guard::InstallFilter, except in tests.
 Finding TryKernelGate(const std::function<Result<UniqueFd>()>& install_filter);
 
-// What `tessera-channel-test` found, from its one line and its exit status.
+// The finding of `tessera-channel-test`, from its line of output and its exit status.
 Finding ChannelFinding(const std::string& line, int status);
 
 }  // namespace tessera::cli

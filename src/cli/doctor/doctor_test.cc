@@ -110,11 +110,11 @@ std::string Enforcement(const std::vector<std::string>& works) {
 
 TEST(Doctor, PromisesOnlyWhatWasFoundToWork) {
   EXPECT_THAT(Enforcement({}), HasSubstr("between kernels"));
-  EXPECT_THAT(Enforcement({}), HasSubstr("a kernel that runs is not interrupted"));
+  EXPECT_THAT(Enforcement({}), HasSubstr("a running kernel is not interrupted"));
   EXPECT_THAT(Enforcement({"channel control"}), HasSubstr("in the middle of a kernel"));
   EXPECT_THAT(Enforcement({"channel control"}), Not(HasSubstr("not interrupted")));
   EXPECT_THAT(Enforcement({"channel control"}), HasSubstr("not enforced: memory of OpenCL"));
-  EXPECT_THAT(Enforcement({"kernel gate"}), HasSubstr("unless run with --enforce kernel; a kernel that runs"));
+  EXPECT_THAT(Enforcement({"kernel gate"}), HasSubstr("unless run with --enforce kernel; a running kernel"));
   EXPECT_THAT(Enforcement({"channel control", "kernel gate"}), Not(HasSubstr("not interrupted")));
 }
 

@@ -5,7 +5,8 @@
 namespace tessera::cli {
 namespace {
 
-// Where distributions and containers put the driver. Full paths, because inside a vGPU the name alone leads to ours.
+// Directories of the driver in distributions and containers. Full paths, because inside a vGPU the name finds Tessera's
+// library.
 constexpr const char* kDirectories[] = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",    "/usr/lib",
@@ -14,7 +15,7 @@ constexpr const char* kDirectories[] = {
 using Device = struct nvmlDevice_st*;
 constexpr int kComputeModeExclusiveThread = 1;  // NVML's values: 0 is shared by any number of processes
 
-// The functions that we need of it; any may be missing.
+// The functions of NVML that are used here; any may be missing.
 struct Library {
   int (*Init)();
   int (*Shutdown)();
@@ -71,10 +72,10 @@ Result<NvmlFacts> AskNvml() {
   if (!handle) return Fail(ENOENT, "libnvidia-ml.so.1 is not installed", "install the NVIDIA driver's libraries");
   const Library nvml(handle);
   if (!nvml.Complete())
-    return Fail(EIO, facts.library + " is not NVIDIA's", "install the NVIDIA driver's libraries anew");
+    return Fail(EIO, facts.library + " is not NVIDIA's library", "reinstall the NVIDIA driver's libraries");
   if (const int error = nvml.Init(); error != 0) {
     return Fail(EIO, facts.library + " cannot reach the driver (NVML error " + std::to_string(error) + ")",
-                "see whether nvidia-smi works; libraries and kernel module must be of one version");
+                "check whether nvidia-smi works; libraries and kernel module must have the same version");
   }
   char version[80] = "";
   unsigned count = 0;

@@ -10,7 +10,7 @@ namespace tessera::cli {
 struct NvmlGpu {
   std::string name;
   unsigned minor = 0;      // of /dev/nvidiaN
-  bool exclusive = false;  // its compute mode lets one process use it, or none
+  bool exclusive = false;  // its compute mode allows one process, or none
 };
 
 struct NvmlFacts {
@@ -19,8 +19,8 @@ struct NvmlFacts {
   std::vector<NvmlGpu> gpus;
 };
 
-// Asks the driver's management library, never the one that Tessera puts in its place inside a vGPU. ENOENT if there is
-// none, EIO if it does not answer.
+// Asks the driver's management library (NVML), not the one that Tessera puts in its place inside a vGPU. ENOENT if it
+// is not installed, EIO if it fails.
 Result<NvmlFacts> AskNvml();
 
 }  // namespace tessera::cli

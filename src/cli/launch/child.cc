@@ -53,7 +53,7 @@ Result<Child> Child::Start(const std::vector<std::string>& arguments, const Vari
   Child child(pid, std::move(read_end));
   write_end.Reset();
   failure_write.Reset();
-  // The pipe closes with a successful exec, so nothing to read is good news.
+  // A successful exec closes the pipe: then there is nothing to read.
   int error = 0;
   if (read(failure_read.Get(), &error, sizeof error) == sizeof error) {
     errno = error;

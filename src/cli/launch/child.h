@@ -11,16 +11,16 @@
 
 namespace tessera::cli {
 
-// Words as exec(3) takes them; good as long as `words` are.
+// Arguments for exec(3); valid as long as `words`.
 std::vector<char*> ForExec(const std::vector<std::string>& words);
 
-// The last line of what a program wrote, without its end.
+// The last line of a program's output, without its newline.
 std::string LastLine(std::string text);
 
-// A program that we started and that does not outlive us, whatever ends us. One thread.
+// A child process that dies with this process, whatever ends it. One thread.
 class Child {
  public:
-  // `arguments` begin with the program's path; `variables` come on top of our environment. What it writes to stdout and
+  // `arguments` begin with the program's path; `variables` are added to this process's environment. Its stdout and
   // stderr can be read from output(). EACCES, ENOENT … if it cannot be executed.
   static Result<Child> Start(const std::vector<std::string>& arguments, const Variables& variables);
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), output_(std::move(other.output_)) {}
@@ -28,12 +28,12 @@ class Child {
   ~Child();  // kills it if it still runs
 
   int output() const { return output_.Get(); }
-  // A piece of what it writes; waits for one. Empty at its end.
+  // The next piece of its output. Blocks until there is one; empty at the end.
   std::string Read();
   std::string ReadToEnd();
 
   void Signal(int number) const;
-  // Waits for its end. Its exit status, 128 + N after signal N.
+  // Waits for its end. Returns its exit status, or 128 + N after signal N.
   int Wait();
 
  private:

@@ -6,15 +6,15 @@
 
 namespace tessera::cli {
 
-// Choices that most commands share.
+// Options that most commands share.
 struct Common {
   std::string run_dir;  // as given; empty: by the rule of tessera::RunDir
   bool soft = false;
-  std::string soft_spec;  // of --soft=SPEC; empty: the soft GPU as it is, or its defaults
+  std::string soft_spec;  // of --soft=SPEC; empty: the soft GPUs that exist, or the default
   bool json = false;
-  std::string config;  // of a daemon that is started; empty: the one that it finds
+  std::string config;  // configuration file for a daemon that is started; empty: the one that it finds
 
-  // The daemon's directory, absolute.
+  // The daemon's run directory, absolute.
   std::string RunDirectory() const;
 };
 

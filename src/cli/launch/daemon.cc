@@ -25,12 +25,12 @@ using client::TextField;
 
 namespace {
 
-// A real GPU's driver may take seconds to wake up when nobody used it before.
+// A real GPU's driver may take seconds to initialise.
 constexpr Nanos kStartLimit = 30 * kSecond;
 
 std::string LogPath(const std::string& run_dir) { return run_dir + "/tesserad.log"; }
 
-// Why a daemon went: the last line it logged.
+// The last line of a daemon's log: why it ended.
 std::string LastLine(const std::string& path) {
   std::ifstream file(path);
   std::string last;
@@ -40,22 +40,23 @@ std::string LastLine(const std::string& path) {
   return last;
 }
 
-// Held by whoever starts a daemon, so that the others wait for it instead of starting theirs.
+// Takes the lock that a process holds while it starts a daemon; others wait for it instead of starting their own.
 Result<UniqueFd> TakeStartLock(const std::string& run_dir) {
   const std::string path = run_dir + "/start.lock";
   UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) return FailErrno("cannot open " + path, "check who owns it, or choose another --run-dir");
+  if (!lock) return FailErrno("cannot open " + path, "check its owner, or choose another --run-dir");
   while (flock(lock.Get(), LOCK_EX) != 0) {
     if (errno != EINTR) return FailErrno("cannot lock " + path);
   }
   return lock;
 }
 
-// Becomes the daemon: away from our terminal, our descriptors and our own vGPU, if we have one.
+// Turns this child into the daemon, without this process's terminal, descriptors and vGPU.
 [[noreturn]] void BecomeDaemon(const std::vector<const char*>& arguments, int alive, int log) {
   setsid();
-  if (fork() != 0) _exit(0);          // the second child is nobody's: the program we turn into must not reap it
-  alive = fcntl(alive, F_DUPFD, 10);  // out of the way of what follows, whichever of 0 to 3 were closed
+  if (fork() != 0)
+    _exit(0);  // double fork: the program that this process becomes must not have the daemon as its child
+  alive = fcntl(alive, F_DUPFD, 10);  // above the numbers used below, whichever of 0 to 3 were closed
   log = fcntl(log, F_DUPFD, 10);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
@@ -71,7 +72,7 @@ Result<UniqueFd> TakeStartLock(const std::string& run_dir) {
   _exit(127);
 }
 
-// Starts tesserad. The descriptor reads end of file when it is gone.
+// Starts tesserad. The descriptor reads end of file when it has ended.
 Result<UniqueFd> StartDaemon(const Common& common, const std::string& run_dir) {
   const std::string path = Installation::Find().Daemon();
   const std::string soft = common.soft_spec.empty() ? "--soft" : "--soft=" + common.soft_spec;
@@ -80,10 +81,10 @@ Result<UniqueFd> StartDaemon(const Common& common, const std::string& run_dir) {
   if (!common.config.empty()) arguments.insert(arguments.end(), {"--config", common.config.c_str()});
   arguments.push_back(nullptr);
 
-  // Anew for each daemon: those that end with their programs come and go all day.
+  // A new log for each daemon: embedded ones come and go all day.
   const std::string log_path = LogPath(run_dir);
   const UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-  if (!log) return FailErrno("cannot write " + log_path, "check who owns it, or choose another --run-dir");
+  if (!log) return FailErrno("cannot write " + log_path, "check its owner, or choose another --run-dir");
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return FailErrno("cannot make a pipe");
   UniqueFd watch(ends[0]);
@@ -107,7 +108,7 @@ Result<DaemonFacts> WaitUntilReady(const ApiClient& client, const UniqueFd& watc
       return Fail(ESRCH, "the daemon did not start" + (why.empty() ? "" : ": " + why), "see " + LogPath(run_dir));
     }
     if (MonotonicNow() > deadline) {
-      return Fail(ETIMEDOUT, "the daemon was started, but does not answer", "see " + LogPath(run_dir));
+      return Fail(ETIMEDOUT, "the daemon started, but does not answer", "see " + LogPath(run_dir));
     }
   }
 }
@@ -118,7 +119,7 @@ Result<DaemonFacts> FindOrStart(const Common& common, const ApiClient& client, c
   if (auto prepared = PrepareRunDir(run_dir); !prepared) return std::unexpected(prepared.error());
   const auto lock = TakeStartLock(run_dir);
   if (!lock) return std::unexpected(lock.error());
-  facts = AskDaemon(client);  // somebody may have started one while we waited for the lock
+  facts = AskDaemon(client);  // another process may have started one while this one waited for the lock
   if (facts || facts.error().code != ECONNREFUSED) return facts;
   const auto watch = StartDaemon(common, run_dir);
   if (!watch) return std::unexpected(watch.error());
@@ -148,8 +149,7 @@ Result<DaemonFacts> EnsureDaemon(const Common& common) {
   const ApiClient client(run_dir);
   auto facts = FindOrStart(common, client, run_dir);
   if (facts && common.soft && !facts->soft) {
-    return Fail(EINVAL, "the daemon in " + run_dir + " manages real GPUs",
-                "leave out --soft, or choose another --run-dir");
+    return Fail(EINVAL, "the daemon in " + run_dir + " manages real GPUs", "omit --soft, or choose another --run-dir");
   }
   return facts;
 }

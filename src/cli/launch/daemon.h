@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// What a daemon says about itself.
+// A daemon's answer to GET /healthz.
 struct DaemonFacts {
   std::string version;
   int pid = 0;
@@ -19,9 +19,9 @@ struct DaemonFacts {
 // ECONNREFUSED if none answers, EPROTO if it speaks another version of the protocol between programs and daemon.
 Result<DaemonFacts> AskDaemon(const client::ApiClient& client);
 
-// Asks the daemon in `common`'s run directory, and starts one that ends with its last program where none answers. Any
-// number of processes may do so at once: one daemon is started, and all of them get it. Blocks until it is ready.
-// EINVAL when soft GPUs are wanted and the daemon manages real ones.
+// Finds the daemon in `common`'s run directory, and starts an embedded one if none answers. Several processes may do so
+// at once: one daemon is started, and all of them get it. Blocks until it is ready. EINVAL if soft GPUs are wanted and
+// the daemon manages real ones.
 Result<DaemonFacts> EnsureDaemon(const Common& common);
 
 }  // namespace tessera::cli

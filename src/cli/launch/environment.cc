@@ -11,7 +11,7 @@ std::string Joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-// `first` in front of what the list holds, once: a `tessera run` inside another must not preload the shim twice.
+// The list with `first` in front, once: a `tessera run` inside another must not preload the shim twice.
 std::string Prepended(const std::string& first, const char* list) {
   if (!list || !*list) return first;
   std::string rest(list);
@@ -26,8 +26,8 @@ Result<Variables> ProgramVariables(const ProgramPlace& place, const std::functio
   if (installation.prefix.find_first_of(" :") != std::string::npos) {
     return Fail(
         EINVAL,
-        "the folder '" + installation.prefix + "' has a space or colon in its name, which LD_PRELOAD cannot say",
-        "install Tessera in another folder");
+        "the directory '" + installation.prefix + "' has a space or colon in its name, which LD_PRELOAD does not allow",
+        "install Tessera in another directory");
   }
   Variables variables = {
       {"LD_PRELOAD", Prepended(installation.Shim(), current("LD_PRELOAD"))},
@@ -35,7 +35,7 @@ Result<Variables> ProgramVariables(const ProgramPlace& place, const std::functio
       {"TESSERA_RUN_DIR", place.run_dir},
   };
   if (!place.vgpus.empty()) variables.emplace_back("TESSERA_VGPU", Joined(place.vgpus));
-  // A program may only use the GPUs of its vGPUs, so let it see no others.
+  // A program may use only the GPUs of its vGPUs, so others are hidden from it.
   if (!place.gpu_uuids.empty() && !current("CUDA_VISIBLE_DEVICES")) {
     variables.emplace_back("CUDA_VISIBLE_DEVICES", Joined(place.gpu_uuids));
   }

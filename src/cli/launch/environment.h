@@ -11,23 +11,23 @@
 
 namespace tessera::cli {
 
-// What a program must be told to run inside its vGPUs.
+// The data that a program needs to run inside its vGPUs.
 struct ProgramPlace {
   Installation installation;
   std::string run_dir;
-  std::vector<std::string> vgpus;      // names, at most one per GPU; none: the shim only stands between
+  std::vector<std::string> vgpus;      // names, at most one per GPU; none: the shim passes calls on
   std::vector<std::string> gpu_uuids;  // of their GPUs
   bool soft = false;
-  std::string soft_spec;  // empty: the soft GPU as it is
+  std::string soft_spec;  // empty: the soft GPUs that exist
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// The variables to set. `current` reads one that is set already (nullptr: not set): search paths are prepended to, and
-// CUDA_VISIBLE_DEVICES is left as the user wants it. EINVAL if the place of the libraries cannot be said in LD_PRELOAD.
+// The environment variables for the program. `current` reads the present value (nullptr: not set): search paths are
+// extended, and CUDA_VISIBLE_DEVICES stays if the user set it. EINVAL if LD_PRELOAD cannot hold the libraries' path.
 Result<Variables> ProgramVariables(const ProgramPlace& place, const std::function<const char*(const char*)>& current);
 
-// Sets them in this process, for the program that it becomes.
+// Sets them in this process, which is about to become the program.
 Result<void> SetProgramVariables(const ProgramPlace& place);
 
 }  // namespace tessera::cli

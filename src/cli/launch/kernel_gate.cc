@@ -30,21 +30,22 @@ Result<wire::Guard> GuardMessage(const GuardedProgram& program) {
   for (const std::string& vgpu : program.vgpus) names += (names.empty() ? "" : ",") + vgpu;
   wire::Guard guard;
   if (names.size() >= sizeof guard.vgpus) {
-    return Fail(E2BIG, "the names of the vGPUs are longer than " + std::to_string(sizeof guard.vgpus - 1) + " bytes",
-                "give them shorter names");
+    return Fail(E2BIG,
+                "the names of the vGPUs together are longer than " + std::to_string(sizeof guard.vgpus - 1) + " bytes",
+                "use shorter names");
   }
   wire::SetText(guard.vgpus, names);
   wire::SetText(guard.program, program.name);
   return guard;
 }
 
-// What the daemon answers: Welcome, or why not.
+// Reads the daemon's answer: Welcome, or the reason of a refusal.
 Result<void> ReadAnswer(int socket) {
   std::byte buffer[wire::kMaxMessageBytes];
   const ssize_t length = ReceivePacket(socket, buffer);
   if (length < 0 && errno == EAGAIN) return Fail(ETIMEDOUT, "the daemon accepted the connection but does not answer");
   if (length == 0 || (length < 0 && errno == ECONNRESET)) {
-    return Fail(ECONNRESET, "the daemon closed the connection instead of guarding the program", "see its log");
+    return Fail(ECONNRESET, "the daemon closed the connection and does not guard the program", "see the daemon's log");
   }
   if (length < 0) return FailErrno("cannot read from the daemon");
   const std::span<const std::byte> packet(buffer, length);
@@ -55,14 +56,14 @@ Result<void> ReadAnswer(int socket) {
       return Fail(refused->code > 0 ? refused->code : EPERM, std::string(wire::TextOf(refused->text)));
     }
   }
-  return Fail(EPROTO, "the daemon's answer makes no sense", "use programs and daemon of one version");
+  return Fail(EPROTO, "the daemon's answer is malformed", "use programs and daemon of one version");
 }
 
 template <typename Body>
 Result<void> Ask(int socket, const Body& body, int fd = -1) {
   if (!SendPacket(socket, wire::BytesOf(wire::Make(body)), fd)) {
     if (errno != EPIPE && errno != ECONNRESET) return FailErrno("cannot write to the daemon");
-    // It closed the connection; a Refused that it sent before can still be read.
+    // It closed the connection; a Refused that it sent before that can still be read.
   }
   return ReadAnswer(socket);
 }

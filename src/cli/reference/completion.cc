@@ -26,7 +26,7 @@ void Collect(const CLI::App& app, std::vector<const CLI::App*>& commands) {
   }
 }
 
-// What follows an option that takes a value, one case for each kind of value.
+// Completion of options' values, one case for each kind of value.
 std::string ValueCases(const std::vector<const CLI::App*>& commands) {
   std::string directories, vgpus, others;
   const auto add = [](std::string& pattern, const std::string& name) {

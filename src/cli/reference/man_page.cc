@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// Text without what scdoc would read as markup.
+// Text with scdoc's markup escaped.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -18,7 +18,7 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
-// The sections of a footer: "Title:" becomes a heading or a line, what is under it a literal block.
+// The sections of a footer: "Title:" becomes a heading or a line, and the lines under it a literal block.
 std::string Sections(const std::string& footer, bool headings) {
   std::string text;
   bool open = false;
@@ -45,7 +45,7 @@ bool Has(const CLI::App& app, const CLI::Option& option) {
   return app.get_option_no_throw("--" + option.get_lnames().front()) != nullptr;
 }
 
-// The options of a command, but those that `described` tells about already.
+// The options of a command, except those of `described`.
 std::string OptionEntries(const CLI::App& app, const CLI::App* described) {
   std::string text;
   for (const CLI::Option* option : VisibleOptions(app)) {
@@ -65,7 +65,7 @@ std::string Description(const CLI::App& app) {
   return Escaped(description.substr(0, first)) + ".\n\n" + rest;
 }
 
-// Every command that does something, in the order of the help. scdoc knows no markup in headings.
+// All commands without subcommands, in the order of the help. scdoc has no markup in headings.
 std::string CommandSections(const CLI::App& app, const CLI::App& root) {
   std::string text;
   for (const CLI::App* command : VisibleCommands(app)) {
@@ -83,8 +83,8 @@ std::string CommandSections(const CLI::App& app, const CLI::App& root) {
 
 std::string CommandReference(const CLI::App& app) {
   std::string text =
-      "# Commands\n\nWhat `--help` says of each, made from the commands' own description. "
-      "[The guide](../guide.md) shows how they are used together.\n\n```text\n" +
+      "# Commands\n\nThe output of `--help` for each command, generated from the commands' own descriptions. "
+      "[The guide](../guide.md) shows how to use them together.\n\n```text\n" +
       app.help() + "```\n";
   const auto add = [&text](const auto& self, const CLI::App& parent) -> void {
     for (const CLI::App* command : VisibleCommands(parent)) {
@@ -102,7 +102,7 @@ std::string ManPage(const CLI::App& app) {
   return app.get_name() + "(1)\n\n# NAME\n\n" + app.get_name() + " - " +
          Escaped(description.substr(0, description.find('\n'))) + "\n\n# SYNOPSIS\n\n" + Escaped(Usage(app)) +
          "\n\n# DESCRIPTION\n\n" + Description(app) +
-         "# OPTIONS\n\nThese are for all commands that have a use for them, before or after the command's name.\n\n" +
+         "# OPTIONS\n\nCommands that support these options accept them before or after the command's name.\n\n" +
          OptionEntries(app, nullptr) + "# COMMANDS\n\n" + CommandSections(app, app) + Sections(app.get_footer(), true);
 }
 

@@ -1,9 +1,8 @@
-// Help, manual and completion, all made from the one description of the commands in commands.cc.
+// Help, manual and completion, all made from the descriptions of the commands (commands.h).
 //
-// What they take from it: the description of a command, whose first line is its summary; its footer, which is sections
-// of indented lines, each under a title that ends in a colon ("Examples:"); its options, where the type name says what
-// completes the value: "DIR" directories, "VGPU" names of vGPUs. A command or option in the group "" is for Tessera
-// itself and hidden.
+// They use the description of a command, whose first line is its summary; its footer, which has sections of indented
+// lines, each under a title that ends in a colon ("Examples:"); and its options, where the type name tells how to
+// complete the value: "DIR" by directories, "VGPU" by names of vGPUs. A command or option in the group "" is hidden.
 #pragma once
 
 #include <CLI/CLI.hpp>

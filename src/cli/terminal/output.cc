@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
+
+#include "cli/terminal/printable.h"
 
 namespace tessera::cli {
 using client::Json;
@@ -14,17 +17,6 @@ using client::Json;
 bool IsTerminal(int fd) {
   const char* no_colour = std::getenv("NO_COLOR");
   return isatty(fd) && !(no_colour && *no_colour);
-}
-
-std::string Printable(std::string text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // In UTF-8, U+0080 to U+009F are control characters as well: c2 and the byte itself.
-    const bool c1 = byte >= 0x80 && byte < 0xa0 && i > 0 && static_cast<unsigned char>(text[i - 1]) == 0xc2;
-    if (byte < 0x20 || byte == 0x7f || c1) text[i] = '?';
-    if (c1) text[i - 1] = '?';
-  }
-  return text;
 }
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
@@ -37,7 +29,7 @@ void Print(const Table& table) {
 
 void PrintJson(const Json& json) { Print(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"); }
 
-void PrintError(const Error& error) { std::fprintf(stderr, "tessera: %s\n", error.Text().c_str()); }
+void PrintError(const Error& error) { std::fprintf(stderr, "tessera: %s\n", Printable(error.Text()).c_str()); }
 
 std::string FormatPercent(double percent) {
   char text[32];
@@ -62,6 +54,14 @@ std::string FormatMicroseconds(std::uint64_t microseconds) {
                   static_cast<int>(seconds / 60 % 60));
   }
   return text;
+}
+
+std::string FormatLocalTime(std::int64_t time_us, const char* format) {
+  const std::time_t seconds = time_us / 1'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &local)};
 }
 
 }  // namespace tessera::cli

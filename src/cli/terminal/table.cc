@@ -2,15 +2,17 @@
 
 #include <algorithm>
 
+#include "cli/terminal/printable.h"
+
 namespace tessera::cli {
 namespace {
 
-// Characters on the screen: UTF-8 continuation bytes take no place.
+// Columns on the screen: UTF-8 continuation bytes take none.
 std::size_t Width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; });
 }
 
-// The first `width` characters, the last of which says that there are more.
+// The first `width` - 1 characters and an ellipsis, or the whole text if it fits.
 std::string Cut(const std::string& text, std::size_t width) {
   if (Width(text) <= width) return text;
   std::size_t end = 0;
@@ -33,6 +35,11 @@ std::string Line(const std::vector<Column>& columns, const std::vector<std::size
 }
 
 }  // namespace
+
+void Table::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = Printable(std::move(cell));
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::Text(bool colour, std::size_t width) const {
   std::vector<std::vector<std::string>> rows = rows_;

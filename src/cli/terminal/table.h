@@ -11,18 +11,18 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string title;
   Align align = Align::kLeft;
-  bool shortens = false;  // its cells may be cut where the table is too wide for a terminal
+  bool shortens = false;  // its cells may be cut if the table is wider than the terminal
 };
 
-// Rows of text under titles, aligned, for people. Columns are two spaces apart; no line ends in spaces.
+// Table of text for people: aligned rows under titles. Columns are two spaces apart; no line ends in spaces.
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // As many cells as there are columns. An empty cell is shown as "-".
-  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Each line with its newline. Titles are bold with `colour`. With a `width` (0: any), the cells of the column that
-  // shortens are cut to as little as kShortest characters, so that lines are no longer than that if that is enough.
+  // As many cells as there are columns. An empty cell is shown as "-", control characters as "?".
+  void Add(std::vector<std::string> cells);
+  // All lines, each with its newline. Titles are bold with `colour`. With a `width` (0: any), the cells of the column
+  // that shortens are cut to at least kShortest characters, so that lines fit into that width if possible.
   std::string Text(bool colour, std::size_t width = 0) const;
 
   static constexpr std::size_t kShortest = 8;

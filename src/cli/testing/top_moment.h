@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/size.h"
-#include "cli/top/top_snapshot.h"
+#include "cli/top/model/top_snapshot.h"
 
 namespace tessera::cli::top {
 

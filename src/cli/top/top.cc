@@ -22,7 +22,7 @@ using client::Json;
 namespace top {
 namespace {
 
-// A daemon that is busy may take so long; after that, who looks is told.
+// A busy daemon may take so long; after that, the status line says so.
 constexpr Nanos kSilence = 3 * kSecond;
 
 int TextWidth() {
@@ -51,7 +51,7 @@ Result<int> PrintLines(const ApiClient& client, const TopChoices& choices, std::
   }
 }
 
-// Signals that end or change what is shown, as something to read: so none comes while the terminal is written.
+// Signals that end or change the picture, as a descriptor: so none arrives while the terminal is written.
 Result<UniqueFd> TakeSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -62,7 +62,7 @@ Result<UniqueFd> TakeSignals() {
   return fd;
 }
 
-// Terminal, daemon and session, from the first picture to the last.
+// The main loop of `tessera top` on a terminal.
 class Live {
  public:
   Live(Terminal& terminal, const UniqueFd& signals, const std::string& run_dir, Nanos delay)
@@ -98,7 +98,7 @@ class Live {
       const int number = static_cast<int>(signal.ssi_signo);
       if (number == SIGTSTP) {
         terminal_.Stop();
-      } else if (number != SIGWINCH) {  // which the next picture follows anyway
+      } else if (number != SIGWINCH) {  // the next picture has the new size anyway
         ended_by_ = number;
       }
     }

@@ -10,8 +10,8 @@ struct TopChoices {
   bool once = false;
 };
 
-// `tessera top`: GPUs, vGPUs and processes on the terminal until the user has enough; with --once as text, with --json
-// as lines of JSON. 128 and the signal's number when one ended it.
+// `tessera top`: shows GPUs, vGPUs and processes on the terminal until the user quits; with --once as text, with --json
+// as lines of JSON. Returns 128 plus the number of the signal that ended it.
 Result<int> Top(const Common& common, const TopChoices& choices);
 
 }  // namespace tessera::cli

@@ -26,7 +26,7 @@ struct ListColumn {
   int width;
 };
 
-// What decides which columns there are.
+// The conditions for the choice of columns.
 struct ColumnWishes {
   int width = 80;
   bool tree = true;
@@ -35,8 +35,8 @@ struct ColumnWishes {
   bool history = true;  // there is a minute to show
 };
 
-// The columns of the list from left to right, a space apart, together no wider than wished: where there is little
-// room, the less important are left out; where there is much, names and bars get it.
+// The columns of the list from left to right, a space apart, together no wider than `wishes.width`. On a narrow screen
+// less important columns are omitted; on a wide one names and bars grow.
 std::vector<ListColumn> ChooseColumns(const ColumnWishes& wishes);
 
 }  // namespace tessera::cli::top

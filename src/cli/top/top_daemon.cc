@@ -21,8 +21,8 @@ Result<Json> Ask(const ApiClient& client) {
     if (!answer) return std::unexpected(answer.error());
     const Json& array = Field(*answer, name);
     if (!array.is_array()) {
-      return Fail(EPROTO, std::string("the daemon does not tell its ") + name,
-                  "it is of another version; see 'tessera version'");
+      return Fail(EPROTO, std::string("the daemon's answer lacks ") + name,
+                  "use programs and daemon of one version; see 'tessera version'");
     }
     all[name] = array;
   }

@@ -18,7 +18,7 @@
 
 namespace tessera::cli::top {
 
-// {"time_us", "gpus", "vgpus", "processes"}: all that the daemon tells, and when (wall clock).
+// {"time_us", "gpus", "vgpus", "processes"}: the daemon's figures and their wall clock time.
 Result<client::Json> Ask(const client::ApiClient& client);
 
 // Polls the daemon and sends it orders, in two threads, so that neither keys nor figures wait for a slow order, and
@@ -35,7 +35,7 @@ class Daemon {
   void Do(Order order);
 
   struct News {
-    std::optional<Result<client::Json>> answer;                // the newest
+    std::optional<Result<client::Json>> answer;                // the newest figures
     Nanos at = 0;                                              // when it was asked for
     std::vector<std::pair<Order, Result<client::Json>>> done;  // before that
   };

@@ -10,7 +10,7 @@ std::string ShortSize(std::uint64_t bytes) {
   static constexpr char kUnits[] = "BKMGTPE";
   double size = static_cast<double>(bytes);
   int unit = 0;
-  // What would be rounded to four digits takes the next unit.
+  // A figure that would be rounded to four digits gets the next unit.
   for (; size >= 999.5; size /= 1024) ++unit;
   if (unit == 0) return std::to_string(bytes) + (bytes == 0 ? "" : "B");
   char text[16];

@@ -1,4 +1,4 @@
-// What figures look like: bars and lines of blocks, and sizes in five columns.
+// Drawing of figures: bars, histories of blocks, and sizes in five columns.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace tessera::cli::top {
 // "128M", "1.5G", "0": at most five characters.
 std::string ShortSize(std::uint64_t bytes);
 
-// How much of a bar is full, as parts of it (0 to 1, more is full), and what stands in it at the right.
+// The fill of a bar in fractions (0 to 1; more is full), and the text at its right end.
 struct BarValues {
   double used = 0;
-  double promised = 0;  // what is used beyond it is another sign; so is what of it is not used
+  double promised = 0;  // use beyond it, and its unused part, have signs of their own
   std::string text;
 };
 // "[||||++   61.0%]": | is used of what was promised, + is used beyond it, . is promised and not used.

@@ -135,7 +135,7 @@ class RowDrawing {
   }
 
   std::string Branch() const {
-    if (!model_.tree()) return "";
+    if (!model_.arrangement().tree) return "";
     if (!screen_.unicode()) return row_.last ? "` " : "| ";
     return row_.last ? "└ " : "├ ";
   }
@@ -160,7 +160,7 @@ void DrawList(const Model& model, Screen& screen, int y, int height, bool live) 
   const Snapshot& now = model.snapshot();
   const bool swaps = std::ranges::any_of(now.vgpus, [](const Vgpu& vgpu) { return vgpu.swapped > 0; });
   const auto columns = ChooseColumns({.width = screen.width(),
-                                      .tree = model.tree(),
+                                      .tree = model.arrangement().tree,
                                       .several_gpus = now.gpus.size() > 1,
                                       .swaps = swaps,
                                       .history = live});
@@ -173,8 +173,9 @@ void DrawList(const Model& model, Screen& screen, int y, int height, bool live) 
   const int room = height - 1;
   const auto& rows = model.rows();
   if (rows.empty() && room > 0) {
-    screen.Put(0, y + 1,
-               model.filter().empty() ? "no vGPU, and no program that uses a GPU" : "nothing has this in its name");
+    screen.Put(
+        0, y + 1,
+        model.arrangement().filter.empty() ? "no vGPUs, and no programs that use a GPU" : "no name matches the filter");
   }
   const int selected = static_cast<int>(model.selected().value_or(0));
   const int first = live ? std::max(0, selected - room + 1) : 0;

@@ -1,4 +1,4 @@
-// A picture of characters: what `tessera top` shows, whether on a terminal, as plain text, or held against a test.
+// A picture of characters, which `tessera top` shows on a terminal or prints as text, and which tests compare.
 #pragma once
 
 #include <string>
@@ -23,13 +23,13 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-// The text in characters of one column each: what a terminal would obey, join, turn around or show in two columns is
-// "?", and so is what is no UTF-8. Names of programs may be any bytes.
+// The text as characters of one column each. Control characters, combining, right-to-left and wide characters become
+// "?", and so do bytes that are not UTF-8: names of programs may hold any bytes.
 std::vector<std::string> Characters(const std::string& text);
 
 class Screen {
  public:
-  // `unicode`: whether it may hold more than ASCII; what else is put there is "?" then.
+  // `unicode`: whether it may hold more than ASCII. If not, other characters become "?".
   Screen(int width, int height, bool unicode);
 
   int width() const { return width_; }
@@ -39,9 +39,9 @@ class Screen {
 
   // Writes from (x, y) on, `most` columns at most (-1: any), and nothing outside. The column after the text.
   int Put(int x, int y, const std::string& text, Style style = {}, int most = -1);
-  // As Put, of exactly `width` columns: what is too long ends in "…" (ASCII: "~"), what is too short in spaces.
+  // Like Put, but exactly `width` columns: longer text ends in "…" (ASCII: "~"), shorter text is padded.
   void PutField(int x, int y, int width, const std::string& text, Style style = {}, bool right = false);
-  // The style of a whole line; characters stay.
+  // Sets the style of a whole line; characters stay.
   void Paint(int y, Style style);
 
   // Lines without spaces at the end, each with its newline.

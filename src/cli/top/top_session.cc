@@ -44,7 +44,7 @@ Session::Status Session::status() const {
   if (!lost_.empty()) return {lost_, true};
   if (silent_ > 0) {
     return {"the daemon has not answered for " + std::to_string(silent_ / kSecond) +
-                " s: what is shown is as old; still asking",
+                " s; the figures are that old; still trying",
             true};
   }
   return said_;
@@ -60,7 +60,7 @@ void Session::Take(Snapshot snapshot) {
 
 void Session::Lost(const Error& error) {
   connected_ = false;
-  lost_ = "trying again: " + error.Text();
+  lost_ = "retrying: " + error.Text();
 }
 
 void Session::Done(const Order& order, const Result<Json>& answer) {
@@ -71,7 +71,7 @@ void Session::Done(const Order& order, const Result<Json>& answer) {
   if (!evictions.is_array()) return Say(order.done);
   std::uint64_t bytes = 0;
   for (const Json& eviction : evictions) bytes += IntegerField(eviction, "evicting_bytes");
-  Say(order.done + (bytes > 0 ? FormatSize(bytes) + " are on their way to host memory" : "there is nothing to move"));
+  Say(order.done + (bytes > 0 ? "moving " + FormatSize(bytes) + " to host memory" : "nothing to move"));
 }
 
 std::optional<Order> Session::Press(const Key& key) {
@@ -82,7 +82,7 @@ std::optional<Order> Session::Press(const Key& key) {
     case Mode::kAskEvict:
       mode_ = Mode::kList;
       if (Is(key, "y") || Is(key, "Y")) return Evict();
-      Say("nothing was moved");
+      Say("eviction cancelled");
       return std::nullopt;
     case Mode::kSet:
     case Mode::kFilter:
@@ -115,8 +115,8 @@ bool Session::Navigate(const Key& key) {
 
 std::optional<Order> Session::PressInList(const Key& key) {
   if (Navigate(key)) return std::nullopt;
-  if (key.special == Special::kEscape && !model.filter().empty()) {
-    model.SetFilter("");
+  if (key.special == Special::kEscape && !model.arrangement().filter.empty()) {
+    SetFilter("");
     return std::nullopt;
   }
   if (key.character.size() != 1) return std::nullopt;
@@ -152,24 +152,28 @@ std::optional<Order> Session::PressInList(const Key& key) {
   return std::nullopt;
 }
 
+void Session::SetFilter(const std::string& filter) {
+  model.Rearrange([&](Arrangement& arranged) { arranged.filter = filter; });
+}
+
 void Session::Arrange(char key) {
   switch (key) {
     case 'o':
     case '>':
     case '<':
-      model.SortByNext(key == '<' ? -1 : 1);
-      Say(std::string("sorted by ") + top::NameOf(model.sort()));
+      model.Rearrange([key](Arrangement& arranged) { arranged.sort = Next(arranged.sort, key == '<' ? -1 : 1); });
+      Say(std::string("sorted by ") + top::NameOf(model.arrangement().sort));
       break;
     case 'I':
-      model.Reverse();
-      Say(model.reversed() ? "sorted the other way round" : "sorted as usual");
+      model.Rearrange([](Arrangement& arranged) { arranged.reversed = !arranged.reversed; });
+      Say(model.arrangement().reversed ? "sorted in reverse order" : "sorted in normal order");
       break;
     case 't':
-      model.SetTree(!model.tree());
-      Say(model.tree() ? "processes under their vGPUs" : "processes of all vGPUs");
+      model.Rearrange([](Arrangement& arranged) { arranged.tree = !arranged.tree; });
+      Say(model.arrangement().tree ? "grouped by vGPU" : "all processes in one list");
       break;
     case '/':
-      text_ = model.filter();
+      text_ = model.arrangement().filter;
       mode_ = Mode::kFilter;
       break;
     default:
@@ -181,7 +185,7 @@ std::optional<Order> Session::Edit(const Key& key) {
   const bool set = mode_ == Mode::kSet;
   if (key.special == Special::kEscape) {
     mode_ = Mode::kList;
-    if (!set) model.SetFilter("");
+    if (!set) SetFilter("");
     return std::nullopt;
   }
   if (key.special == Special::kEnter) {
@@ -189,7 +193,7 @@ std::optional<Order> Session::Edit(const Key& key) {
     if (!set || text_.find_first_not_of(' ') == std::string::npos) return std::nullopt;
     const auto settings = ReadSettings(text_);
     const auto body = settings ? RequestBody(*settings) : Result<Json>(std::unexpected(settings.error()));
-    if (body) return Order{"PATCH", "/v1/vgpus/" + vgpu_, *body, vgpu_ + " is set: " + text_};
+    if (body) return Order{"PATCH", "/v1/vgpus/" + vgpu_, *body, vgpu_ + " changed: " + text_};
     Say(body.error().Text(), true);
     return std::nullopt;
   }
@@ -199,14 +203,14 @@ std::optional<Order> Session::Edit(const Key& key) {
   } else if (!key.character.empty() && static_cast<unsigned char>(key.character[0]) >= ' ' && text_.size() < 512) {
     text_ += key.character;
   }
-  if (!set) model.SetFilter(text_);
+  if (!set) SetFilter(text_);
   return std::nullopt;
 }
 
 const Row* Session::Target() {
   const Row* row = model.selected_row();
   if (row && row->subject.kind != Subject::kOutside) return row;
-  Say(row ? "these are in no vGPU: select one of them" : "nothing is selected", true);
+  Say(row ? "these programs are in no vGPU: select one of them" : "nothing is selected", true);
   return nullptr;
 }
 
@@ -214,9 +218,9 @@ std::optional<Order> Session::ToggleFreeze() {
   const Row* row = Target();
   if (!row) return std::nullopt;
   const bool frozen = row->process ? row->process->frozen_by_operator : row->vgpu->frozen_by_operator;
-  // A process of a frozen vGPU counts as frozen, and stands still whatever is said of it alone.
+  // A process of a frozen vGPU counts as frozen, and a thaw of the process alone has no effect.
   if (row->process && row->vgpu && row->vgpu->frozen_by_operator) {
-    Say("its vGPU " + row->vgpu->name + " is frozen: thaw that to let it go on", true);
+    Say("its vGPU " + row->vgpu->name + " is frozen: thaw the vGPU instead", true);
     return std::nullopt;
   }
   return Order{"POST", PathOf(row->subject) + (frozen ? "/thaw" : "/freeze"), Json::object(),
@@ -233,11 +237,10 @@ std::optional<Order> Session::Renice(int step) {
   const int before = *row->vgpu->priority;
   const int priority = std::clamp(before + step, 0, 15);
   if (priority == before) {
-    Say(name + " has priority " + std::to_string(before) + " already: there is " +
-        (step < 0 ? "none that goes before it" : "none that goes after it"));
+    Say(name + " already has the " + (step < 0 ? "highest" : "lowest") + " priority, " + std::to_string(before));
     return std::nullopt;
   }
-  // At once, so that who presses the key twice goes two steps.
+  // At once, so that pressing the key twice moves two steps.
   model.SetPriority(name, priority);
   wishes_[name] = {priority, wishes_[name].orders + 1};
   return Order{

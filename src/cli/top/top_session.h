@@ -1,4 +1,4 @@
-// What keys do: from what is typed to what is shown and asked of the daemon. Knows no terminal and no socket.
+// Keys: from what the user types to what is shown and asked of the daemon. Knows no terminal and no socket.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "cli/top/top_model.h"
+#include "cli/top/model/top_model.h"
 #include "client/json.h"
 
 namespace tessera::cli::top {
@@ -19,41 +19,42 @@ struct Key {
   std::string character;  // in UTF-8
 };
 
-// Something that the daemon is to do.
+// A request to the daemon.
 struct Order {
   std::string method;  // POST or PATCH
   std::string path;
   client::Json body;
-  std::string done;     // what is said when it is done
+  std::string done;     // the message when it is done
   std::string renices;  // the vGPU whose priority it changes, if any
 };
 
+// A user's dialogue with `tessera top`: modes, messages and requests that are under way. One thread.
 class Session {
  public:
   enum class Mode { kList, kHelp, kSet, kFilter, kAskEvict };
 
   Model model;
 
-  // What it asks of the daemon, if anything.
+  // Handles a key. The request that it makes to the daemon, if any.
   std::optional<Order> Press(const Key& key);
-  // What became of that. What was asked for later is to be taken before.
+  // The result of a request. Figures that were asked for after it must be taken (Take) first.
   void Done(const Order& order, const Result<client::Json>& answer);
-  // The daemon's figures, or why there are none.
+  // New figures of the daemon, or why there are none.
   void Take(Snapshot snapshot);
   void Lost(const Error& error);
-  // That it has not answered for so long; 0: it has.
+  // How long the daemon has not answered; 0: it answers.
   void SetSilent(Nanos silent) { silent_ = silent; }
 
   Mode mode() const { return mode_; }
   bool quit() const { return quit_; }
-  // The line under the list: the question or what is typed, else what is wrong, else what was done last.
+  // The line under the list: the prompt if there is one, else the error, else the last message.
   struct Status {
     std::string text;
     bool wrong = false;
     bool typing = false;  // the cursor stands behind it
   };
   Status status() const;
-  // How many rows the last picture had room for: what a page is.
+  // The number of rows in the last picture: the length of a page.
   void SetPage(int rows) { page_ = rows; }
 
  private:
@@ -61,6 +62,7 @@ class Session {
   bool Navigate(const Key& key);
   std::optional<Order> Edit(const Key& key);
   void Arrange(char key);
+  void SetFilter(const std::string& filter);
   std::optional<Order> ToggleFreeze();
   std::optional<Order> Renice(int step);
   std::optional<Order> Set();
@@ -72,15 +74,15 @@ class Session {
   bool quit_ = false;
   bool connected_ = true;
   std::string text_;  // what is typed
-  std::string vgpu_;  // whom kSet is about, whatever is selected by then
-  Subject subject_;   // whom kAskEvict is about
+  std::string vgpu_;  // the subject of kSet, whatever is selected by then
+  Subject subject_;   // the subject of kAskEvict
   Status said_;
   std::string lost_;
   struct Wish {
     int priority = 0;
     int orders = 0;  // that are under way
   };
-  std::map<std::string, Wish> wishes_;  // priorities of vGPUs that the daemon may not tell of yet
+  std::map<std::string, Wish> wishes_;  // priorities of vGPUs that the daemon's figures may not have yet
   Nanos silent_ = 0;
   int page_ = 10;
 };

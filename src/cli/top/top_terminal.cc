@@ -12,7 +12,7 @@
 #include <cstring>
 #include <cwchar>
 
-#include "cli/terminal/output.h"
+#include "cli/terminal/printable.h"
 
 #define NCURSES_WIDECHAR 1
 #include <curses.h>

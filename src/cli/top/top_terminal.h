@@ -10,14 +10,14 @@
 
 namespace tessera::cli::top {
 
-// Whether the locale writes UTF-8. Takes over the locale of the environment for characters.
+// Whether the locale's encoding is UTF-8. Sets the character locale from the environment.
 bool LocaleIsUtf8();
 
-// The terminal on stdin and stdout while it shows our picture; the only part that knows ncurses. There can be one at a
-// time; it is as it was when this ends. Not from several threads.
+// The terminal on stdin and stdout while it shows the picture; the only user of ncurses. There can be one at a time.
+// The destructor restores the terminal. One thread.
 class Terminal {
  public:
-  // ENOTTY where there is none; ENODEV for one on which nothing can be redrawn.
+  // ENOTTY if there is no terminal; ENODEV if it cannot move the cursor.
   static Result<std::unique_ptr<Terminal>> Open();
   ~Terminal();
   Terminal(const Terminal&) = delete;
@@ -26,9 +26,9 @@ class Terminal {
   // An empty picture as large as the terminal is now.
   Screen Blank();
   void Show(const Screen& screen, const std::optional<Cursor>& cursor);
-  // A key that waits; none if none does.
+  // The next key, if one was pressed.
   std::optional<Key> Read();
-  // Gives the terminal back and stops this process, as Ctrl-Z asks; returns when it goes on.
+  // Restores the terminal and stops this process, for Ctrl-Z; returns when it is continued.
   void Stop();
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 
 #include "cli/terminal/output.h"
 #include "cli/top/top_draw.h"
@@ -10,15 +9,6 @@
 
 namespace tessera::cli::top {
 namespace {
-
-std::string Clock(std::int64_t time_us) {
-  const std::time_t seconds = time_us / 1'000'000;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[16];
-  std::strftime(text, sizeof text, "%H:%M:%S", &local);
-  return text;
-}
 
 std::string Count(std::size_t number, const std::string& what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : what.ends_with('s') ? "es" : "s");
@@ -32,10 +22,10 @@ void DrawHead(const Model& model, Screen& screen) {
     const auto frozen = std::ranges::count_if(now.processes, &Process::frozen_by_operator);
     if (frozen > 0) text += " (" + std::to_string(frozen) + " frozen)";
   }
-  if (!model.filter().empty()) text += ", filter: " + model.filter();
+  if (const std::string& filter = model.arrangement().filter; !filter.empty()) text += ", filter: " + filter;
   screen.Put(0, 0, text, {.bold = true});
   if (now.at == 0) return;
-  const std::string clock = Clock(now.time_us);
+  const std::string clock = FormatLocalTime(now.time_us, "%H:%M:%S");
   screen.Put(screen.width() - static_cast<int>(clock.size()), 0, clock);
 }
 
@@ -82,7 +72,7 @@ int DrawGpus(const Model& model, Screen& screen, bool live) {
   for (int i = 0; i < shown; ++i, y += two_lines ? 2 : 1) {
     // In the last line there is room for: that there are more.
     if (i == shown - 1 && shown < count && shown > 1) {
-      screen.Put(0, y, "and " + Count(count - i, "other GPU") + ", for which there is no room");
+      screen.Put(0, y, "and " + Count(count - i, "other GPU") + " (no room to show them)");
     } else {
       DrawGpu(model, gpus[i], screen, y, two_lines, live);
     }
@@ -105,26 +95,26 @@ void DrawHints(Screen& screen, int y) {
 }
 
 constexpr const char* kHelp[] = {
-    "up down j k    select            PgUp PgDn g G   a page, first, last",
-    "f              freeze what is selected, a vGPU or a process; or thaw it",
-    "+ ] and - [    priority of the vGPU: earlier (a lower number), later",
-    "s              set the vGPU: words as after 'tessera vgpu set NAME'",
+    "up down j k    select            PgUp PgDn g G   page, first, last",
+    "f              freeze or thaw the selected vGPU or process",
+    "+ ] and - [    raise or lower the vGPU's priority (a lower number first)",
+    "s              change the vGPU: options of 'tessera vgpu set NAME'",
     "e              evict: move its memory to host memory",
-    "o > <          sort by the next column, by the one before    I  reverse",
-    "t              processes under their vGPUs, or all in one list",
-    "/              show only what has this in its name; Escape shows all",
+    "o > <          sort by the next column, or the previous one  I  reverse",
+    "t              group processes by vGPU, or show all in one list",
+    "/              filter by name; Escape shows all",
     "q              quit",
     "",
-    "SHARE   | used of what was promised   + used beyond   . promised, unused",
-    "        of a process: in how much of the time it had work, waiting or not",
+    "SHARE   | used of what is promised   + used beyond it   . promised, unused",
+    "        of a process: percent of the time in which it had or awaited work",
     "COMPUTE REQUEST:LIMIT in percent    PRI  lower goes first    WGT  weight",
     "MEMORY  on the GPU, of its limit    SWAP  in host memory",
-    "STATE   of a vGPU: held, waiting or idle is its token of time",
-    "MINUTE  the last minute of SHARE",
+    "STATE   of a vGPU: whether its token is held, waiting or idle",
+    "MINUTE  SHARE over the last minute",
 };
 
 void DrawHelp(Screen& screen) {
-  screen.Put(0, 0, "tessera top: keys. Any key goes back.", {.bold = true});
+  screen.Put(0, 0, "tessera top: keys. Press any key to go back.", {.bold = true});
   int y = screen.height() > static_cast<int>(std::size(kHelp)) + 1 ? 2 : 1;
   for (const char* line : kHelp) screen.Put(0, y++, line);
 }
@@ -150,7 +140,7 @@ std::optional<Cursor> DrawStatus(const Session& session, Screen& screen, int y) 
     return std::nullopt;
   }
   const int length = static_cast<int>(Characters(status.text).size());
-  // Who types sees the end of it.
+  // While the user types, the end of the text is visible.
   const int hidden = std::max(length + 1 - screen.width(), 0);
   screen.PutField(0, y, screen.width(), "");
   screen.Put(-hidden, y, status.text, {.bold = true});

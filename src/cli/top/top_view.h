@@ -6,14 +6,13 @@
 
 namespace tessera::cli::top {
 
-// Fills the screen, whatever its size. Where the cursor stands while something is typed: that column of the line
-// before the last (the last one on a small screen); none else.
 struct Cursor {
   int x = 0, y = 0;
 };
+// Draws the whole picture on a screen of any size. Returns the position of the cursor while the user types.
 std::optional<Cursor> Draw(Session& session, Screen& screen);
 
-// As many lines as there is something to tell, for --once.
+// The picture as text for --once, with as many lines as it needs.
 std::string Text(const Model& model, int width, bool unicode);
 
 }  // namespace tessera::cli::top

@@ -15,7 +15,7 @@ Result<int> ParseWhole(const std::string& text, const std::string& what, int lea
   int number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc() || end != text.data() + text.size() || number < least || number > most) {
-    return Fail(ERANGE, "'" + text + "' is not a " + what,
+    return Fail(ERANGE, "invalid " + what + " '" + text + "'",
                 "use a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   }
   return number;
@@ -26,7 +26,7 @@ Result<int> ParseWhole(const std::string& text, const std::string& what, int lea
 Result<MemoryTerms> ParseMemory(const std::string& text) {
   const std::size_t colon = text.find(':');
   MemoryTerms terms{.limit = text.substr(0, colon), .max = {}};
-  // A percentage is checked against any whole: the daemon does it again with the GPU's own.
+  // Percentages are checked against an arbitrary whole; the daemon checks again with the GPU's memory.
   const auto limit = ParseSize(terms.limit, kGiB);
   if (!limit && terms.limit != "max") return std::unexpected(limit.error());
   if (colon == std::string::npos) return terms;
@@ -34,7 +34,7 @@ Result<MemoryTerms> ParseMemory(const std::string& text) {
   const auto max = ParseSize(*terms.max, kGiB);
   if (!max) return std::unexpected(max.error());
   if (limit && terms.limit.ends_with('%') == terms.max->ends_with('%') && *max < *limit)
-    return Fail(EINVAL, "'" + text + "' allows less than its limit", "use LIMIT:MAX, such as 20G:40G");
+    return Fail(EINVAL, "in '" + text + "' the maximum is below the limit", "use LIMIT:MAX, such as 20G:40G");
   return terms;
 }
 
@@ -45,9 +45,9 @@ Result<ComputeShare> ParseCompute(const std::string& text) {
   const auto limit = colon == std::string::npos ? request : ParsePercent(text.substr(colon + 1));
   if (!limit) return std::unexpected(limit.error());
   if (*request > *limit) {
-    return Fail(EINVAL, "'" + text + "' requests more than its limit", "use REQUEST:LIMIT, such as 30:60");
+    return Fail(EINVAL, "in '" + text + "' the request exceeds the limit", "use REQUEST:LIMIT, such as 30:60");
   }
-  if (*limit == 0) return Fail(ERANGE, "'" + text + "' is a limit of nothing", "use a percentage above 0");
+  if (*limit == 0) return Fail(ERANGE, "in '" + text + "' the limit is 0", "use a percentage above 0");
   return ComputeShare{*request, *limit};
 }
 
@@ -59,8 +59,7 @@ Result<void> CheckName(const std::string& name) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; };
   const bool only_dots = name.find_first_not_of('.') == name.npos;  // also an empty one
   if (only_dots || name.size() > 63 || !std::ranges::all_of(name, fits)) {
-    return Fail(EINVAL, "'" + name + "' cannot be the name of a vGPU",
-                "use up to 63 letters, digits, '.', '_' and '-'");
+    return Fail(EINVAL, "invalid vGPU name '" + name + "'", "use up to 63 letters, digits, '.', '_' and '-'");
   }
   return {};
 }

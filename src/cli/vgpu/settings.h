@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// What a vGPU is to be like, as given on the command line; empty: not given.
+// Settings of a vGPU as given on the command line; empty: not given.
 struct VgpuSettings {
   std::string gpu;       // "auto", index or UUID
   std::string memory;    // "20G" (limit and max), "20G:40G" (limit:max), "25%", "max"
@@ -32,18 +32,18 @@ struct MemoryTerms {
   std::optional<std::string> max;  // none: the limit
 };
 
-// EINVAL or ERANGE, in words that name the text.
+// EINVAL or ERANGE; messages quote the text.
 Result<MemoryTerms> ParseMemory(const std::string& text);
 Result<ComputeShare> ParseCompute(const std::string& text);
 Result<int> ParseWeight(const std::string& text);
 Result<int> ParsePriority(const std::string& text);
-// Names as the daemon takes them: up to 63 letters, digits, '.', '_' and '-', not only dots.
+// Whether the daemon accepts the name: up to 63 letters, digits, '.', '_' and '-', not only dots.
 Result<void> CheckName(const std::string& name);
 
-// EINVAL or ERANGE for the first setting that makes no sense.
+// EINVAL or ERANGE for the first invalid setting.
 Result<void> CheckSettings(const VgpuSettings& settings);
 
-// The fields of a request to make or change a vGPU. The daemon reads sizes itself: only it knows what 25 % is of.
+// The fields of a request to make or change a vGPU. The daemon parses sizes itself: only it knows the whole of 25 %.
 Result<client::Json> RequestBody(const VgpuSettings& settings);
 
 }  // namespace tessera::cli

@@ -7,7 +7,7 @@
 
 namespace tessera::cli {
 
-// Makes an option's values pass `parse`, whose error is the message.
+// Validates an option's value by `parse`, whose error becomes the message.
 template <typename Parse>
 CLI::Validator Checked(Parse parse) {
   return CLI::Validator(
@@ -18,14 +18,14 @@ CLI::Validator Checked(Parse parse) {
       "");
 }
 
-// As Checked, for a setting of a vGPU.
+// The same for a setting of a vGPU.
 CLI::Validator IsSetting(std::string VgpuSettings::* field);
 
-// The options that say what a vGPU is to be like, but for its GPU.
+// Adds the options for settings of a vGPU, except its GPU.
 void AddSettings(CLI::App& app, VgpuSettings& settings);
 
-// The words of a line, such as "--memory 4G --compute 20:40", as `tessera vgpu set` takes them. EINVAL for a word that
-// is none of its options, or whose value makes no sense.
+// Reads a line such as "--memory 4G --compute 20:40", with the options of `tessera vgpu set`. EINVAL for an unknown
+// option or an invalid value.
 Result<VgpuSettings> ReadSettings(const std::string& line);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-#include "cli/top/top_history.h"
+#include "cli/top/model/top_history.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@ namespace tessera::cli::top {
 
 void History::Add(Nanos at, double value) {
   values_.push_back({at, value});
-  // One that is older stays, for the piece that it reaches into.
+  // Keeps one older value, which the first piece repeats.
   while (values_.size() > 1 && values_[1].at + kLength < at) values_.pop_front();
 }
 

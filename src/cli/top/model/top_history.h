@@ -13,11 +13,11 @@ class History {
  public:
   static constexpr Nanos kLength = 60 * kSecond;
 
-  // `at` must not go back. What is older than a minute by then is forgotten.
+  // `at` must not go back. Drops values older than a minute.
   void Add(Nanos at, double value);
-  // The minute before `now` in so many pieces, the newest last: the mean of what came in each. A piece in which nothing
-  // came is as the one before; before the first value there is none. Pieces begin at whole multiples of their length,
-  // so that the picture moves and does not flicker.
+  // The minute before `now` in so many pieces, the newest last: the mean of the values in each. A piece without values
+  // repeats the one before it; pieces before the first value are empty. Pieces begin at whole multiples of their
+  // length, so that the picture moves without flicker.
   std::vector<std::optional<double>> Pieces(Nanos now, int pieces) const;
 
   Nanos newest() const { return values_.empty() ? 0 : values_.back().at; }

@@ -1,4 +1,4 @@
-#include "cli/top/top_history.h"
+#include "cli/top/model/top_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/top/top_model.h"
+#include "cli/top/model/top_model.h"
 
 #include <algorithm>
 #include <tuple>
@@ -16,7 +16,7 @@ std::string Lower(std::string text) {
 Subject SubjectOf(const Process& process) { return {Subject::kProcess, process.gpu, "", process.pid}; }
 Subject SubjectOf(const Vgpu& vgpu) { return {Subject::kVgpu, vgpu.gpu, vgpu.name, 0}; }
 
-// What a row is sorted by: figures with the largest first, so negated; then its text.
+// The key to sort a row by. Figures are negated, so that the largest comes first.
 std::tuple<double, std::string> SortKey(const Row& row, SortBy sort) {
   const Process* process = row.process;
   const Vgpu* vgpu = row.vgpu;
@@ -48,6 +48,10 @@ const char* NameOf(SortBy sort) {
   return kNames[static_cast<int>(sort)];
 }
 
+SortBy Next(SortBy sort, int step) {
+  return static_cast<SortBy>((static_cast<int>(sort) + step + kSortings) % kSortings);
+}
+
 void Model::Take(Snapshot snapshot) {
   const Snapshot before = std::move(snapshot_);
   snapshot_ = std::move(snapshot);
@@ -65,7 +69,7 @@ void Model::Remember(const Snapshot& before) {
     const auto found = earlier.find(SubjectOf(process));
     const auto busy_before = found == earlier.end() ? std::nullopt : found->second->busy_us;
     if (!busy_before || !process.busy_us || now <= before.at) continue;
-    // A pid that another program got counts from nought again.
+    // The pid was given to another program, which counts from 0.
     if (*process.busy_us < *busy_before) continue;
     const double busy_us = static_cast<double>(*process.busy_us - *busy_before);
     process.work_pct = std::min(100.0, 100 * busy_us / (static_cast<double>(now - before.at) / kMicrosecond));
@@ -86,15 +90,17 @@ std::vector<std::optional<double>> Model::Minute(const Subject& subject, int pie
                                    : found->second.Pieces(snapshot_.at, pieces);
 }
 
-bool Model::Matches(const std::string& text) const { return Lower(text).find(Lower(filter_)) != std::string::npos; }
+bool Model::Matches(const std::string& text) const {
+  return Lower(text).find(Lower(arrangement_.filter)) != std::string::npos;
+}
 
 bool Model::Matches(const Process& process) const {
   return Matches(process.name) || Matches(std::to_string(process.pid)) || Matches(process.vgpu);
 }
 
 bool Model::Before(const Row& a, const Row& b) const {
-  const auto key_a = SortKey(a, sort_), key_b = SortKey(b, sort_);
-  if (key_a != key_b) return (key_a < key_b) != reversed_;
+  const auto key_a = SortKey(a, arrangement_.sort), key_b = SortKey(b, arrangement_.sort);
+  if (key_a != key_b) return (key_a < key_b) != arrangement_.reversed;
   return a.subject < b.subject;
 }
 
@@ -113,7 +119,7 @@ void Model::ArrangeTree() {
   std::vector<Row> parents;
   for (const Vgpu& vgpu : snapshot_.vgpus) parents.push_back({SubjectOf(vgpu), &vgpu});
   std::ranges::sort(parents, [this](const Row& a, const Row& b) { return Before(a, b); });
-  // Those of no vGPU come last, for each GPU.
+  // Processes in no vGPU come last, for each GPU.
   for (const Gpu& gpu : snapshot_.gpus) parents.push_back({{Subject::kOutside, gpu.index, "", 0}});
   for (const Row& parent : parents) {
     const bool matches = parent.vgpu && Matches(parent.vgpu->name);
@@ -126,7 +132,7 @@ void Model::ArrangeTree() {
 
 void Model::Arrange() {
   rows_.clear();
-  if (tree_) {
+  if (arrangement_.tree) {
     ArrangeTree();
   } else {
     for (const Process& process : snapshot_.processes) {
@@ -148,30 +154,15 @@ std::optional<std::size_t> Model::selected() const {
 const Row* Model::selected_row() const { return rows_.empty() ? nullptr : &rows_[selected_index_]; }
 
 void Model::Select(long index) {
-  if (rows_.empty()) return;  // one that is filtered away or has not come back yet is still meant
+  if (rows_.empty()) return;  // a subject that is filtered out, or missing for now, stays selected
   selected_index_ = static_cast<std::size_t>(std::clamp(index, 0L, static_cast<long>(rows_.size()) - 1));
   selected_ = rows_[selected_index_].subject;
 }
 
 void Model::Move(long rows) { Select(static_cast<long>(selected_index_) + rows); }
 
-void Model::SetTree(bool tree) {
-  tree_ = tree;
-  Arrange();
-}
-
-void Model::SortByNext(int step) {
-  sort_ = static_cast<SortBy>((static_cast<int>(sort_) + step + kSortings) % kSortings);
-  Arrange();
-}
-
-void Model::Reverse() {
-  reversed_ = !reversed_;
-  Arrange();
-}
-
-void Model::SetFilter(const std::string& filter) {
-  filter_ = filter;
+void Model::Rearrange(const std::function<void(Arrangement&)>& change) {
+  change(arrangement_);
   Arrange();
 }
 

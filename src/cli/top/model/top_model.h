@@ -1,19 +1,20 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/top/top_history.h"
-#include "cli/top/top_snapshot.h"
+#include "cli/top/model/top_history.h"
+#include "cli/top/model/top_snapshot.h"
 
 namespace tessera::cli::top {
 
-// Who a line of the list is about, whatever place it has.
+// The thing that a row of the list shows, independent of its place in the list.
 struct Subject {
-  enum Kind { kGpu, kVgpu, kOutside, kProcess } kind = kVgpu;  // kOutside: all that run on a GPU in no vGPU
+  enum Kind { kGpu, kVgpu, kOutside, kProcess } kind = kVgpu;  // kOutside: all processes of a GPU that are in no vGPU
   int gpu = 0;
   std::string vgpu;
   int pid = 0;
@@ -31,8 +32,17 @@ struct Row {
 enum class SortBy { kName, kShare, kMemory, kSwapped, kPriority, kWeight, kState };
 inline constexpr int kSortings = 7;
 const char* NameOf(SortBy sort);
+SortBy Next(SortBy sort, int step);
 
-// What is to be shown: the newest snapshot and the minute before it, in the order and choice of the user.
+// The user's choice of rows and of their order.
+struct Arrangement {
+  bool tree = true;  // processes under their vGPUs
+  SortBy sort = SortBy::kName;
+  bool reversed = false;
+  std::string filter;  // shows what has this in its name, its vGPU's name or its pid, in capitals or not
+};
+
+// The data of the list: the newest snapshot and the minute before it, arranged as the user wants.
 class Model {
  public:
   Model() = default;
@@ -40,29 +50,22 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   void Take(Snapshot snapshot);
-  // Until the next snapshot tells.
+  // Overrides a priority until the next snapshot.
   void SetPriority(const std::string& vgpu, int priority);
 
   const Snapshot& snapshot() const { return snapshot_; }
   const std::vector<Row>& rows() const { return rows_; }
-  // One of a vGPU, of a process, or of a GPU (whose busy time it is).
+  // The last minute of the share of a vGPU or process, or of the busy time of a GPU.
   std::vector<std::optional<double>> Minute(const Subject& subject, int pieces) const;
 
-  // Which of the rows is selected: the one of the same subject, as long as there is one. None without rows.
+  // The index of the selected row: it follows its subject as long as that is listed. None without rows.
   std::optional<std::size_t> selected() const;
   const Row* selected_row() const;
-  void Select(long index);  // the nearest there is
+  void Select(long index);  // the nearest index that exists
   void Move(long rows);
 
-  bool tree() const { return tree_; }
-  void SetTree(bool tree);
-  SortBy sort() const { return sort_; }
-  bool reversed() const { return reversed_; }
-  void SortByNext(int step);
-  void Reverse();
-  // What has this in its name, its vGPU's name or its pid is shown, in capitals or not.
-  const std::string& filter() const { return filter_; }
-  void SetFilter(const std::string& filter);
+  const Arrangement& arrangement() const { return arrangement_; }
+  void Rearrange(const std::function<void(Arrangement&)>& change);
 
  private:
   void Arrange();
@@ -77,11 +80,8 @@ class Model {
   std::map<Subject, History> histories_;
   std::vector<Row> rows_;
   std::optional<Subject> selected_;
-  std::size_t selected_index_ = 0;  // where it was, for when it is gone
-  bool tree_ = true;
-  SortBy sort_ = SortBy::kName;
-  bool reversed_ = false;
-  std::string filter_;
+  std::size_t selected_index_ = 0;  // stays when the subject is gone
+  Arrangement arrangement_;
 };
 
 }  // namespace tessera::cli::top

@@ -1,4 +1,4 @@
-#include "cli/top/top_model.h"
+#include "cli/top/model/top_model.h"
 
 #include <gtest/gtest.h>
 
@@ -24,6 +24,10 @@ std::string Selected(const Model& model) {
   return !row ? "none" : row->process ? std::to_string(row->process->pid) : row->subject.vgpu;
 }
 
+void SortNext(Model& model, int step) {
+  model.Rearrange([step](Arrangement& arranged) { arranged.sort = Next(arranged.sort, step); });
+}
+
 TEST(Model, ProcessesAreUnderTheirVgpus) {
   Model model;
   EXPECT_EQ(Selected(model), "none");
@@ -32,7 +36,7 @@ TEST(Model, ProcessesAreUnderTheirVgpus) {
   EXPECT_EQ(model.rows()[1].vgpu->name, "batch");
   EXPECT_TRUE(model.rows()[1].last);
   EXPECT_EQ(model.rows()[7].vgpu, nullptr);
-  model.SetTree(false);
+  model.Rearrange([](Arrangement& arranged) { arranged.tree = false; });
   EXPECT_EQ(Rows(model), "10 30 40 20") << "by name";
 }
 
@@ -56,7 +60,7 @@ TEST(Model, SelectionStaysWithItsSubject) {
   model.Take(Moment());
   model.Move(4);
   EXPECT_EQ(Selected(model), "web");
-  model.SortByNext(1);
+  SortNext(model, 1);
   EXPECT_EQ(Rows(model), "web 30 batch 20 notebook 10 - 40") << "by share";
   EXPECT_EQ(Selected(model), "web");
   model.Select(1);
@@ -92,24 +96,24 @@ TEST(Model, SortsByEachColumnAndTheOtherWayRound) {
   model.Take(Moment());
   std::vector<std::string> orders;
   for (int i = 0; i < kSortings; ++i) {
-    orders.push_back(std::string(NameOf(model.sort())) + ": " + Rows(model));
-    model.SortByNext(1);
+    orders.push_back(std::string(NameOf(model.arrangement().sort)) + ": " + Rows(model));
+    SortNext(model, 1);
   }
   EXPECT_EQ(orders[2], "memory: web 30 batch 20 notebook 10 - 40");
   EXPECT_EQ(orders[4], "priority: notebook 10 web 30 batch 20 - 40");
   EXPECT_EQ(orders[6], "state: web 30 notebook 10 batch 20 - 40");
-  EXPECT_EQ(model.sort(), SortBy::kName);
-  model.Reverse();
+  EXPECT_EQ(model.arrangement().sort, SortBy::kName);
+  model.Rearrange([](Arrangement& arranged) { arranged.reversed = true; });
   EXPECT_EQ(Rows(model), "web 30 notebook 10 batch 20 - 40");
-  model.SortByNext(-1);
-  EXPECT_EQ(model.sort(), SortBy::kState);
+  SortNext(model, -1);
+  EXPECT_EQ(model.arrangement().sort, SortBy::kState);
 }
 
 TEST(Model, FiltersByNamePidAndVgpu) {
   Model model;
   model.Take(Moment());
   const auto filtered = [&model](const char* filter) {
-    model.SetFilter(filter);
+    model.Rearrange([&](Arrangement& arranged) { arranged.filter = filter; });
     return Rows(model);
   };
   EXPECT_EQ(filtered("NOTE"), "notebook 10");
@@ -117,7 +121,7 @@ TEST(Model, FiltersByNamePidAndVgpu) {
   EXPECT_EQ(filtered("40"), "- 40");
   EXPECT_EQ(filtered("nobody"), "");
   EXPECT_FALSE(model.selected());
-  model.SetTree(false);
+  model.Rearrange([](Arrangement& arranged) { arranged.tree = false; });
   EXPECT_EQ(filtered("web"), "30");
   EXPECT_EQ(filtered(""), "10 30 40 20");
 }

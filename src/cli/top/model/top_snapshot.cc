@@ -1,4 +1,4 @@
-#include "cli/top/top_snapshot.h"
+#include "cli/top/model/top_snapshot.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -53,7 +53,7 @@ Vgpu ReadVgpu(const Json& json) {
             .frozen_by_operator = FrozenByOperator(json),
             .processes = Field(json, "processes").size()};
   if (!Field(json, "compute_priority").is_null()) vgpu.priority = Whole(json, "compute_priority");
-  // The policy's freezes are how time is divided: many a second, and no state that lasts.
+  // The policy freezes many times a second, so that is not shown as a state.
   vgpu.state = vgpu.frozen_by_operator ? "frozen" : TextField(json, "token");
   return vgpu;
 }

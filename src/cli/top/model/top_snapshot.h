@@ -1,4 +1,4 @@
-// What `tessera top` knows of a moment: the daemon's answers, read once, as it is shown.
+// A snapshot of the daemon's figures, parsed for `tessera top`.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Vgpu {
   std::optional<int> priority;
   std::uint64_t resident = 0, swapped = 0, limit = 0;
   std::uint64_t busy_us = 0;
-  std::string state;  // "frozen", or what is with its token
+  std::string state;  // "frozen", or the state of its token
   bool frozen_by_operator = false;
   std::size_t processes = 0;
 };
@@ -41,8 +41,8 @@ struct Process {
   std::string vgpu;  // empty: it is in none
   int gpu = 0;
   std::optional<std::uint64_t> busy_us;
-  // In how much of the time since the snapshot before it had work for the GPU, which may have waited for its turn.
-  // Whose share of a vGPU's time is which process's, nobody knows.
+  // Percent of the time since the previous snapshot in which it had work for the GPU, waiting or not. The parts of a
+  // vGPU's time that its processes used are not known.
   std::optional<double> work_pct;
   std::uint64_t resident = 0, swapped = 0;
   std::string state;
@@ -57,7 +57,7 @@ struct Snapshot {
   std::vector<Process> processes;
 };
 
-// Of {"time_us", "gpus", "vgpus", "processes"}, as --json prints it; `at` is when it was asked for.
+// Parses {"time_us", "gpus", "vgpus", "processes"}, as --json prints it; `at` is when it was asked for.
 Snapshot Read(const client::Json& answers, Nanos at);
 
 }  // namespace tessera::cli::top

@@ -1,4 +1,4 @@
-#include "cli/top/top_snapshot.h"
+#include "cli/top/model/top_snapshot.h"
 
 #include <gtest/gtest.h>
 
