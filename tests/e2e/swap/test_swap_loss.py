@@ -4,8 +4,8 @@ import pathlib
 import signal
 import unittest
 
-from harness import MIB, wait_for
 from swapping import SwapTest
+from harness import MIB, wait_for
 
 # Some of the steps at which a mover may die (src/base/fault.h); all of them are tested beside src/mover.
 FAULTS = ("mover.copy.done:2", "mover.freed.received:2", "mover.want.imported")

@@ -4,8 +4,8 @@ import signal
 import tempfile
 import unittest
 
-from harness import MIB, OUT_OF_MEMORY, wait_for
 from swapping import SwapTest
+from harness import MIB, OUT_OF_MEMORY, wait_for
 
 
 class FileTest(SwapTest):

@@ -6,12 +6,12 @@ import threading
 import time
 import unittest
 
-from harness import wait_for
 from swapping import SwapTest
+from harness import wait_for
 
 sys.dont_write_bytecode = True
 # Not as a package: both folders have one that is called harness.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "hw" / "harness"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "hw" / "harness"))
 import sampler  # noqa: E402
 import timeline  # noqa: E402
 

@@ -1,8 +1,8 @@
 """Programs with more memory than they may have on the GPU: what they use is there, what they do not use is not."""
 import unittest
 
-from harness import MIB, wait_for
 from swapping import SwapTest
+from harness import MIB, wait_for
 
 
 class Hot(SwapTest):

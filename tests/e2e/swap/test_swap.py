@@ -1,8 +1,8 @@
 """Memory that is moved: programs that together do not fit, or alone do not, run with right results."""
 import unittest
 
-from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SOFT, SUCCESS, wait_for
 from swapping import SwapTest
+from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SOFT, SUCCESS, wait_for
 
 NOT_FOUND = 500
 

@@ -1,7 +1,13 @@
-"""What the tests of memory that is moved share: a GPU on which one program of 300 MiB has place, and two have not."""
-import json
+"""What the tests of memory that is moved share: a GPU on which one program of 300 MiB has place, and two have not.
 
-from harness import BIN, MIB, SoftGpuTest
+Imported before the harness, which lies one folder up: this module makes it known.
+"""
+import json
+import pathlib
+import sys
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import BIN, MIB, SoftGpuTest  # noqa: E402
 
 CHURN = BIN / "swap_churn"
 
