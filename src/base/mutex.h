@@ -2,6 +2,8 @@
 // its own, so a member guarded by a std::mutex could not be checked.
 #pragma once
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -25,6 +27,9 @@ class TESSERA_CAPABILITY("mutex") Mutex {
   // Makes the mutex anew, unlocked. For the child of a fork(2), whose only thread may find the mutex locked by a thread
   // that the child does not have.
   void RemakeAfterFork() TESSERA_NO_THREAD_SAFETY_ANALYSIS { new (&mutex_) std::mutex; }
+
+  // For POSIX condition variables, where the C++ library's would need a newer C library.
+  pthread_mutex_t* NativeHandle() { return mutex_.native_handle(); }
 
  private:
   friend class CondVar;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/fork_mutex.h"
 #include "pager/block_table.h"
 #include "pager/chunk_memory.h"
 #include "pager/heap_figures.h"
@@ -58,7 +58,7 @@ class ChunkTable {
   void Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) TESSERA_REQUIRES(mutex_);
 
   Room& room_;
-  mutable Mutex mutex_;
+  mutable ForkMutex mutex_;
   ChunkMemory memory_ TESSERA_GUARDED_BY(mutex_);
   Region small_ TESSERA_GUARDED_BY(mutex_), large_ TESSERA_GUARDED_BY(mutex_);
   BlockTable blocks_ TESSERA_GUARDED_BY(mutex_);

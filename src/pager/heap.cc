@@ -256,11 +256,4 @@ void Heap::Stop() {
   chunks_.memory().Stop();
 }
 
-// The child has one thread, and no mutex of its own is held.
-void Heap::AbandonAfterFork() TESSERA_NO_THREAD_SAFETY_ANALYSIS {
-  chunks_.mutex().RemakeAfterFork();
-  growing_.RemakeAfterFork();
-  chunks_.memory().Stop();
-}
-
 }  // namespace tessera::pager

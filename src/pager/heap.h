@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/mutex.h"
+#include "base/fork_mutex.h"
 #include "cuda/cuda_abi.h"
 #include "pager/block_pins.h"
 #include "pager/block_table.h"
@@ -69,10 +69,8 @@ class Heap {
   BlockPins& Pins() { return pins_; }
   ChunkTable& Chunks() { return chunks_; }
 
-  // The program ends: nothing of the driver's is called any more.
+  // The program ends, or this is the child of a fork, which has no GPU memory: the driver is not called any more.
   void Stop();
-  // In the child of a fork, which has the memory of the GPU no more.
-  void AbandonAfterFork();
 
  private:
   Heap(const Driver& driver, cuda::CUdevice device, bool rdma, Room& room, const ChunkRange& small,
@@ -90,7 +88,7 @@ class Heap {
   Room& room_;
   // Held by a thread that makes chunks for an allocation, so that one at a time does: it may wait for room. Taken
   // before the table's mutex.
-  Mutex growing_ TESSERA_ACQUIRED_BEFORE(chunks_.mutex());
+  ForkMutex growing_ TESSERA_ACQUIRED_BEFORE(chunks_.mutex());
   ChunkTable chunks_;
   ChunkHeat heat_;
   BlockPins pins_;

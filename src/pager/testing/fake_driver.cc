@@ -21,6 +21,7 @@ struct FakeDriver::Calls_ {
     std::lock_guard lock(the_driver->mutex_);
     if (the_driver->Fails()) return CUDA_ERROR_UNKNOWN;
     CUdeviceptr& next = the_driver->next_address_;
+    if (alignment == 0) alignment = 2u << 20;  // the driver chooses one
     next = (next + alignment - 1) / alignment * alignment;
     *address = next;
     next += bytes;

@@ -12,17 +12,21 @@ class InCall {
  public:
   InCall() {
     const Gate* gate = ThreadGate();
-    attachment_ = gate ? gate->attachment : CurrentAttachment();
-    if (attachment_) attachment_->NoteCalls(1);
+    if (gate) {
+      keeper_ = gate->keeper;
+    } else if (Attachment* attachment = CurrentAttachment()) {
+      keeper_ = &attachment->Gates();
+    }
+    if (keeper_) keeper_->Calls().Add(1);
   }
   ~InCall() {
-    if (attachment_) attachment_->NoteCalls(-1);
+    if (keeper_) keeper_->Calls().Add(-1);
   }
   InCall(const InCall&) = delete;
 
  private:
   const Uncancelled uncancelled_;
-  Attachment* attachment_;
+  GateKeeper* keeper_ = nullptr;
 };
 
 }  // namespace tessera::shim

@@ -1,16 +1,11 @@
+// The way of a submission that its trampoline could not let pass.
 #include <errno.h>
 
 #include "base/uncancelled.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
-#include "shim/gate/gate.h"
 #include "shim/memory/operands.h"
-
-// The one thread-local of the shim; read by the trampolines.
-extern "C" {
-[[gnu::visibility("hidden")]]
-__attribute__((tls_model("initial-exec"))) __thread tessera::shim::Gate* tessera_thread_gate;
-}
+#include "shim/session/session.h"
 
 namespace tessera::shim {
 
@@ -33,20 +28,11 @@ bool IsCapturing(CUstream stream) {
 
 }  // namespace
 
-Gate* ThreadGate() { return tessera_thread_gate; }
-void ForgetThreadGate() { tessera_thread_gate = nullptr; }
-
 Attachment* CurrentAttachment() {
   CUdevice device;
   if (!Session::Instance().Managed()) return nullptr;
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return nullptr;
   return Attachment::Of(device);
-}
-
-CUcontext CurrentContext() {
-  CUcontext context = nullptr;
-  REAL_AS(cuCtxGetCurrent, CUcontext*)(&context);
-  return context;
 }
 
 }  // namespace tessera::shim
@@ -60,15 +46,16 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
   const int before = errno;
   int result = tessera::cuda::CUDA_SUCCESS;
   if (!LoadReal() || !Session::Instance().Managed()) {
-    tessera_thread_gate = &open_gate;
+    SetThreadGate(&open_gate);
   } else {
     const tessera::cuda::CUcontext context = CurrentContext();
     if (context && !IsCapturing(stream)) {
       if (Attachment* attachment = CurrentAttachment()) {
-        Gate* gate = attachment->GateOf(context);
-        result = attachment->Enter(*gate);
-        tessera_thread_gate = gate;
-        if (result == tessera::cuda::CUDA_SUCCESS) attachment->NoteUse({call});
+        GateKeeper& gates = attachment->Gates();
+        Gate* gate = gates.GateOf(context);
+        gates.Enter(*gate);
+        SetThreadGate(gate);
+        attachment->NoteUse({call});
       } else {
         result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // a GPU that none of the process's vGPUs is on
       }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "shim/load/real.h"
 
 namespace tessera::shim {
@@ -18,10 +18,10 @@ struct Capture {
   CUcontext context;
 };
 
-std::mutex mutex;
+ForkMutex mutex;
 std::atomic<int> captures{0};  // as many as there are in Captures()
 
-std::vector<Capture>& Captures() {
+std::vector<Capture>& Captures() TESSERA_REQUIRES(mutex) {
   static auto* all = new std::vector<Capture>;  // outlives the program's own destructors
   return *all;
 }
@@ -29,13 +29,13 @@ std::vector<Capture>& Captures() {
 }  // namespace
 
 void AddCapture(CUstream stream, CUcontext context) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   Captures().push_back({stream, context});
   captures.store(static_cast<int>(Captures().size()));
 }
 
 void RemoveCapture(CUstream stream) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   auto& all = Captures();
   const auto at = std::find_if(all.begin(), all.end(), [=](const Capture& c) { return c.stream == stream; });
   if (at != all.end()) all.erase(at);
@@ -43,7 +43,7 @@ void RemoveCapture(CUstream stream) {
 }
 
 void ForgetCapturesOf(CUcontext context) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::erase_if(Captures(), [=](const Capture& capture) { return capture.context == context; });
   captures.store(static_cast<int>(Captures().size()));
 }

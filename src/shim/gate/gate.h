@@ -9,34 +9,52 @@
 
 namespace tessera::shim {
 
-class Attachment;
+class GateKeeper;
 class Markers;
 
-// One per CUDA context. The first part is read by the trampolines (offsets in generate.py): a submission passes without
-// a call while `accepted` equals the epoch in the shared page and `budget` lasts. Never freed, because a thread may
-// still point to it; reused after its context's end.
-struct Gate {
-  const std::atomic<std::uint32_t>* epoch;  // in the shared page
+// The gate of one CUDA context. The first part is read by the trampolines (offsets in load/generate.py): a submission
+// passes without a call while `accepted` equals the epoch in the shared page and `budget` lasts. Never freed, because a
+// thread may still point to it; reused after its context's end.
+//
+// It has a cache line of its own: a trampoline needs no other of it, and nothing else that is written shares it.
+struct alignas(64) Gate {
+  const std::atomic<std::uint32_t>* epoch;  // in the page that is followed
   std::atomic<std::uint32_t> accepted{0};   // the order under which submissions pass
   std::atomic<std::int64_t> budget{0};      // submissions until the gate wants to look again
 
+  // All below is guarded by the keeper's mutex, but `keeper`, which never changes.
+  GateKeeper* keeper = nullptr;  // null: the gate of processes that belong to no vGPU
   cuda::CUcontext context = nullptr;
-  Attachment* attachment = nullptr;
-  Markers* markers = nullptr;  // guarded by the attachment's mutex
-  std::int64_t given = 0;      // all budget ever handed out less what was taken back; guarded likewise
+  Markers* markers = nullptr;
+  std::int64_t given = 0;  // all budget ever handed out less what was taken back
 
   // Submissions so far. Exact while the gate is closed and no thread is between its check and its call.
   std::int64_t Submitted() const {
     const std::int64_t left = budget.load(std::memory_order_relaxed);
     return given - (left > 0 ? left : 0);
   }
+
+  // Sends the context's next submission to the keeper, and takes back what is left of the budget.
+  void Close() {
+    accepted.store(~epoch->load(std::memory_order_relaxed), std::memory_order_relaxed);
+    const std::int64_t left = budget.exchange(0, std::memory_order_relaxed);
+    if (left > 0) given -= left;
+  }
+
+  // Lets the calling thread's submission pass, and `count` less one after it.
+  void Give(std::int64_t count) {
+    const std::int64_t left = budget.exchange(count - 1, std::memory_order_relaxed);
+    given += count - (left > 0 ? left : 0);
+  }
 };
 
 static_assert(offsetof(Gate, epoch) == 0 && offsetof(Gate, accepted) == 8 && offsetof(Gate, budget) == 16);
+static_assert(sizeof(Gate) == 64);
 static_assert(offsetof(cuda::CUlaunchConfig, hStream) == 32);
 
 // The gate of the calling thread's current context, or null: then the next submission looks it up.
 Gate* ThreadGate();
+void SetThreadGate(Gate* gate);
 void ForgetThreadGate();
 
 }  // namespace tessera::shim

@@ -16,7 +16,7 @@ CUstream Named(CUstream stream) { return stream ? stream : CU_STREAM_PER_THREAD;
 template <typename Begin>
 CUresult CountedBegin(CUstream stream, Begin begin) {
   AddCapture(Named(stream), CurrentContext());
-  Attachment::ForEach([](Attachment& attachment) { attachment.WithoutMarkers([] {}); });
+  Attachment::ForEach([](Attachment& attachment) { attachment.Gates().WithoutMarkers([] {}); });
   const CUresult result = begin();
   if (result != CUDA_SUCCESS) RemoveCapture(Named(stream));
   return result;

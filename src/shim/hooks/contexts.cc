@@ -1,12 +1,13 @@
 // Contexts: their own memory counts, and a thread's gate follows its current context.
 #include <map>
-#include <mutex>
 
+#include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
+#include "shim/session/session.h"
 
 namespace tessera::shim {
 
@@ -16,22 +17,23 @@ namespace {
 
 using namespace cuda;
 
-std::mutex uses_mutex;
+ForkMutex uses_mutex;
+ForkMutex primary_mutex;  // held between the look at the state of a primary context and the call that may change it
 
 // How often a context was attached to beside its making (cuCtxAttach, of CUDA 3).
-std::map<CUcontext, int>& ExtraUses() {
+std::map<CUcontext, int>& ExtraUses() TESSERA_REQUIRES(uses_mutex) {
   static auto* uses = new std::map<CUcontext, int>;
   return *uses;
 }
 
 void Attached(CUcontext context) {
-  std::lock_guard lock(uses_mutex);
+  const MutexLock lock(uses_mutex);
   ++ExtraUses()[context];
 }
 
 // Takes one extra use away; false if there is none.
 bool Detached(CUcontext context) {
-  std::lock_guard lock(uses_mutex);
+  const MutexLock lock(uses_mutex);
   const auto at = ExtraUses().find(context);
   if (at == ExtraUses().end()) return false;
   if (--at->second == 0) ExtraUses().erase(at);
@@ -39,7 +41,7 @@ bool Detached(CUcontext context) {
 }
 
 void ForgetUses(CUcontext context) {
-  std::lock_guard lock(uses_mutex);
+  const MutexLock lock(uses_mutex);
   ExtraUses().erase(context);
 }
 
@@ -49,12 +51,12 @@ CUresult CountedCreate(CUdevice device, Create create) {
   ForgetThreadGate();
   Attachment* attachment = Attachment::Of(device);
   if (!attachment && Session::Instance().Managed()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  if (attachment && !attachment->AddContext()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (attachment && !attachment->Memory().AddContext()) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {
     if (attachment) StopAtExit();
   } else if (attachment) {
-    attachment->DropContext();
+    attachment->Memory().DropContext();
   }
   return result;
 }
@@ -78,14 +80,14 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   if (!attachment) return destroy();
   CUresult result = CUDA_SUCCESS;
   const std::uint64_t below = NextIdOf(*attachment);
-  attachment->EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
+  attachment->Gates().EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     GiveBackOf(context);
     if (attachment->Pager()) attachment->Pager()->FreeAllOf(context, below);
     CloseImportsOf(context);
     ForgetCapturesOf(context);
     ForgetUses(context);
-    attachment->DropContext();
+    attachment->Memory().DropContext();
   }
   return result;
 }
@@ -109,7 +111,7 @@ CUresult EndPrimary(CUdevice device, End end) {
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
   const std::uint64_t below = NextIdOf(*attachment);
-  attachment->EndContext(primary, [&] {
+  attachment->Gates().EndContext(primary, [&] {
     result = end();
     return ended = !PrimaryActive(device);
   });
@@ -118,7 +120,7 @@ CUresult EndPrimary(CUdevice device, End end) {
     if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary, below);
     CloseImportsOf(primary);
     ForgetCapturesOf(primary);
-    attachment->DropContext();
+    attachment->Memory().DropContext();
   }
   return result;
 }
@@ -126,6 +128,7 @@ CUresult EndPrimary(CUdevice device, End end) {
 }  // namespace
 }  // namespace tessera::shim
 
+using namespace tessera;
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
@@ -168,8 +171,7 @@ TESSERA_HOOK cuCtxDetach(CUcontext context) {
 }
 
 TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  static std::mutex mutex;  // between the look at the state and the call
-  std::lock_guard lock(mutex);
+  const MutexLock lock(primary_mutex);
   const auto retain = [=] { return REAL(cuDevicePrimaryCtxRetain)(context, device); };
   return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
 }

@@ -1,12 +1,13 @@
 // Start and end of a process's use of the GPU.
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
 #include "shim/session/objects.h"
 
+using namespace tessera;
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
@@ -23,7 +24,6 @@ void StopAll() {
 void AfterForkInChild() {
   ForgetThreadGate();
   Session::Instance().AbandonAfterFork();
-  AbandonObjectsAfterFork();
   AbandonExportsAfterFork();
   AbandonImportsAfterFork();
   Attachment::ForEach([](Attachment& attachment) { attachment.AbandonAfterFork(); });
@@ -42,9 +42,10 @@ TESSERA_HOOK cuInit(unsigned flags) {
   Session::Instance().OnWelcome(TellObjects);
   if (const CUresult opened = Session::Instance().Open(); opened != CUDA_SUCCESS) return opened;
   const CUresult result = REAL(cuInit)(flags);
-  static const int registered = [] {
+  static const bool registered = [] {
     StopAtExit();
-    return pthread_atfork(nullptr, nullptr, AfterForkInChild);
+    OnForkInChild(AfterForkInChild);
+    return true;
   }();
   (void)registered;
   return result;

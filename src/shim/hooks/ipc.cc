@@ -8,6 +8,7 @@
 #include "shim/memory/imports.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
+#include "shim/session/session.h"
 
 using namespace tessera;
 using namespace tessera::cuda;
@@ -37,7 +38,9 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle) {
   Handle ours;
   memcpy(&ours, &handle, sizeof ours);
   if (IsExport(ours.key)) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver says of a process's own
-  return ImportMemory(ours.key, address);
+  const Attachment* attachment = CurrentAttachment();
+  if (!attachment) return CUDA_ERROR_INVALID_CONTEXT;
+  return ImportMemory({attachment->Gpu(), attachment->Device(), Attachment::DeviceOf}, ours.key, address);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::uint64_t PitchedBytes(size_t width, size_t height) {
 TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Paging* paging = CurrentPaging()) return paging->Allocate(bytes, address);
   return Counted(
-      CurrentAttachment(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc_v2)(address, bytes); },
+      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc_v2)(address, bytes); },
       [=] { return KeyOf(*address); });
 }
 
@@ -49,21 +49,21 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
     return result;
   }
   return Counted(
-      CurrentAttachment(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
+      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
       [=] { return REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element); },
       [=] { return KeyOf(*address); });
 }
 
 TESSERA_HOOK cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return Counted(
-      CurrentAttachment(), CurrentContext(), ChargeOf(bytes),
-      [=] { return REAL(cuMemAllocManaged)(address, bytes, flags); }, [=] { return KeyOf(*address); });
+      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAllocManaged)(address, bytes, flags); },
+      [=] { return KeyOf(*address); });
 }
 
 // The API of CUDA 3 with 32-bit addresses.
 TESSERA_HOOK cuMemAlloc(unsigned* address, unsigned bytes) {
   return Counted(
-      CurrentAttachment(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc)(address, bytes); },
+      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc)(address, bytes); },
       [=] { return KeyOf(*address); });
 }
 
@@ -73,26 +73,26 @@ TESSERA_HOOK cuMemFree(unsigned address) {
 
 TESSERA_HOOK cuMemAllocPitch(unsigned* address, unsigned* pitch, unsigned width, unsigned height, unsigned element) {
   return Counted(
-      CurrentAttachment(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
+      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
       [=] { return REAL(cuMemAllocPitch)(address, pitch, width, height, element); }, [=] { return KeyOf(*address); });
 }
 
 // ---- stream-ordered: the pool is the device's, not the context's ----
 
-#define ALLOC_ASYNC(name)                                                                                  \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                                 \
-    return Counted(                                                                                        \
-        CurrentAttachment(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, stream); }, \
-        [=] { return KeyOf(*address); });                                                                  \
+#define ALLOC_ASYNC(name)                                                                            \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                           \
+    return Counted(                                                                                  \
+        CurrentRoom(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, stream); }, \
+        [=] { return KeyOf(*address); });                                                            \
   }
 ALLOC_ASYNC(cuMemAllocAsync)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz)
 
-#define ALLOC_FROM_POOL(name)                                                                                    \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {                    \
-    return Counted(                                                                                              \
-        CurrentAttachment(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, pool, stream); }, \
-        [=] { return KeyOf(*address); });                                                                        \
+#define ALLOC_FROM_POOL(name)                                                                              \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {              \
+    return Counted(                                                                                        \
+        CurrentRoom(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, pool, stream); }, \
+        [=] { return KeyOf(*address); });                                                                  \
   }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz)

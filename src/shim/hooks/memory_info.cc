@@ -16,7 +16,7 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   if (!attachment) return result;
   // Where nothing is swapped, never more than the device itself has: others may hold what this vGPU was not promised.
   const bool swaps = attachment->Pager() != nullptr;
-  const std::uint64_t max = attachment->MemoryMax(), left = attachment->MemoryFree();
+  const std::uint64_t max = attachment->Memory().Max(), left = attachment->Memory().Free();
   if (free) *free = static_cast<Size>(swaps ? left : std::min<std::uint64_t>(*free, left));
   if (total) *total = static_cast<Size>(swaps ? max : std::min<std::uint64_t>(*total, max));
   return result;
@@ -27,7 +27,7 @@ CUresult DeviceTotalMem(CUresult (*real)(Size*, CUdevice), Size* bytes, CUdevice
   const CUresult result = real(bytes, device);
   Attachment* attachment = result == CUDA_SUCCESS ? Attachment::Of(device) : nullptr;
   if (attachment) {
-    const std::uint64_t max = attachment->MemoryMax();
+    const std::uint64_t max = attachment->Memory().Max();
     *bytes = static_cast<Size>(attachment->Pager() ? max : std::min<std::uint64_t>(*bytes, max));
   }
   return result;

@@ -1,12 +1,13 @@
 // Physical memory by handle (cuMemCreate …): it lives until its last handle is released and its last mapping is gone.
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 
+using namespace tessera;
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
@@ -17,22 +18,22 @@ struct Physical {
   int mappings = 0;
 };
 
-std::mutex mutex;
+ForkMutex mutex;
 
-std::map<CUmemGenericAllocationHandle, Physical>& Physicals() {
+std::map<CUmemGenericAllocationHandle, Physical>& Physicals() TESSERA_REQUIRES(mutex) {
   static auto* physicals = new std::map<CUmemGenericAllocationHandle, Physical>;
   return *physicals;
 }
 
 // Where what is mapped, by address.
-std::map<CUdeviceptr, CUmemGenericAllocationHandle>& Mappings() {
+std::map<CUdeviceptr, CUmemGenericAllocationHandle>& Mappings() TESSERA_REQUIRES(mutex) {
   static auto* mappings = new std::map<CUdeviceptr, CUmemGenericAllocationHandle>;
   return *mappings;
 }
 
 // Counts one more handle or mapping of the memory behind `handle`, if it is ours.
 void Add(CUmemGenericAllocationHandle handle, int Physical::* kind) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto at = Physicals().find(handle);
   if (at != Physicals().end()) ++(at->second.*kind);
 }
@@ -46,7 +47,7 @@ struct Dropped {
   Entry entry = {};  // if nothing refers to the memory any more
 
   Dropped(CUmemGenericAllocationHandle handle, int Physical::* kind) : handle(handle), kind(kind) {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const auto at = Physicals().find(handle);
     if (at == Physicals().end()) return;
     ours = true;
@@ -60,9 +61,9 @@ struct Dropped {
   void Settle(CUresult result) const {
     if (result == CUDA_SUCCESS) return GiveBack(entry);
     if (!ours) return;
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     ++(Physicals().try_emplace(handle, Physical{.handles = 0}).first->second.*kind);
-    if (entry.attachment) Remember(handle, entry);
+    if (entry.room) Remember(handle, entry);
   }
 };
 
@@ -72,8 +73,8 @@ TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, con
                          unsigned long long flags) {
   const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
-  return Counted(Attachment::Of(prop->location.id), nullptr, ChargeOf(bytes), make, [=] {
-    std::lock_guard lock(mutex);
+  return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), make, [=] {
+    const MutexLock lock(mutex);
     Physicals()[*handle] = {};
     return *handle;
   });
@@ -99,7 +100,7 @@ TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGen
   const CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
   if (result == CUDA_SUCCESS) {
     Add(handle, &Physical::mappings);
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     Mappings()[address] = handle;
   }
   return result;
@@ -108,7 +109,7 @@ TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGen
 TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
   std::map<CUdeviceptr, CUmemGenericAllocationHandle> unmapped;
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     for (;;) {
       const auto at = Mappings().lower_bound(address);
       if (at == Mappings().end() || at->first - address >= bytes) break;
@@ -120,7 +121,7 @@ TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
   const CUresult result = REAL(cuMemUnmap)(address, bytes);
   for (const Dropped& mapping : dropped) mapping.Settle(result);
   if (result != CUDA_SUCCESS) {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     Mappings().merge(unmapped);
   }
   return result;

@@ -9,10 +9,10 @@ template <typename Wait>
 cuda::CUresult Synchronise(Wait wait) {
   const InCall in_call;  // the driver may submit what tells it of the end
   Gate* gate = ThreadGate();
-  if (!gate || !gate->attachment) return wait();
-  gate->attachment->BeforeSync(*gate);
+  if (!gate || !gate->keeper) return wait();
+  gate->keeper->BeforeSync(*gate);
   const cuda::CUresult result = wait();
-  gate->attachment->AfterSync(*gate);
+  gate->keeper->AfterSync(*gate);
   return result;
 }
 

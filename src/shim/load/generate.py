@@ -154,7 +154,7 @@ def main():
         kind, stream = kinds.get(name, ("jump", None))
         if kind not in ("hook", "blocks"):
             label = "tessera_gated_" + name if kind == "copy" else name
-            asm += [f".globl {label}", f".type {label}, @function", ".p2align 4", f"{label}:", ".cfi_startproc", "endbr64"]
+            asm += [f".globl {label}", f".type {label}, @function", f".p2align {6 if kind in ('gate', 'copy') else 4}", f"{label}:", ".cfi_startproc", "endbr64"]
             default = PER_THREAD_STREAM if name.endswith(("_ptsz", "_ptds")) else LEGACY_STREAM
             asm += {"gate": lambda: gated(index, stream, default), "copy": lambda: gated(index, stream, default),
                     "context": lambda: context(index),

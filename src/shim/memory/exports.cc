@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
-#include <new>
 
+#include "base/fork_mutex.h"
 #include "base/seqpacket.h"
-#include "shim/device/attachment.h"
 #include "shim/process/say.h"
+#include "shim/session/daemon_watch.h"
+#include "shim/session/session.h"
 
 namespace tessera::shim {
 
@@ -18,7 +18,7 @@ using namespace cuda;
 
 namespace {
 
-// Making place may mean to wait for a turn, as in Attachment::TakeRoom.
+// Making place may mean to wait for a turn, as in RoomAccount::Take.
 constexpr Nanos kLongestWait = 120 * kSecond;
 constexpr unsigned kLookAgainUs = 1'000;
 
@@ -30,15 +30,15 @@ struct Export {
 };
 
 // Taken before the heap's and the session's; nothing that waits for memory is done under it.
-std::mutex mutex;
+ForkMutex mutex;
 
 // By the begin of the block.
-std::map<CUdeviceptr, Export>& Exports() {
+std::map<CUdeviceptr, Export>& Exports() TESSERA_REQUIRES(mutex) {
   static auto* exports = new std::map<CUdeviceptr, Export>;
   return *exports;
 }
 
-std::uint32_t GpuOf(const Export& each) { return Attachment::Of(each.paging->Device())->Gpu(); }
+std::uint32_t GpuOf(const Export& each) { return each.paging->Room().Gpu(); }
 
 // Sends all descriptors of the memory. CUDA_SUCCESS also if no daemon is there to take them: the next one is told.
 CUresult Tell(Export& each) {
@@ -73,14 +73,13 @@ void Untell(const Export& each) {
 // Pins memory by `pin`, and waits until all of it is on the GPU.
 template <typename Pin>
 CUresult Await(Paging& paging, Pin pin) {
-  Attachment& attachment = *Attachment::Of(paging.Device());
   const Nanos since = MonotonicNow();
   for (Nanos next_ask = since;;) {
     const CUresult result = pin();
     if (result != CUDA_ERROR_NOT_READY) return result;
     const Nanos now = MonotonicNow();
     const bool late = now - since > kLongestWait;
-    if (late || (now >= next_ask && !attachment.Recall())) {
+    if (late || (now >= next_ask && !paging.Room().Recall())) {
       Say("memory cannot be given to another program, or to a device: it is in host memory, and there is no place on "
           "the GPU for it%s",
           late ? " after two minutes" : "");
@@ -91,14 +90,37 @@ CUresult Await(Paging& paging, Pin pin) {
   }
 }
 
-// With mutex held. What another thread has exported meanwhile stays pinned.
-void UnpinIfUnknown(Paging& paging, const pager::Block& block) {
+// What another thread has exported meanwhile stays pinned.
+void UnpinIfUnknown(Paging& paging, const pager::Block& block) TESSERA_REQUIRES(mutex) {
   const auto at = Exports().find(block.begin);
   if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Pins().Unpin(block);
 }
 
-// With mutex held.
-CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportKey* key) {
+// A new daemon knows of no export; when all have attached to it, it is told.
+class ExportsFollower : public DaemonFollower {
+ public:
+  void Retreat() override {}
+  bool Reattach() override {
+    const MutexLock lock(mutex);
+    for (auto& [begin, each] : Exports()) each.told = false;
+    return true;
+  }
+  void Reattached() override {
+    const MutexLock lock(mutex);
+    for (auto& [begin, each] : Exports()) {
+      if (!each.told && Tell(each) != CUDA_SUCCESS)
+        Say("other programs cannot open an IPC handle of this one any more: the new daemon does not take its memory");
+    }
+  }
+  void GoOnAlone(bool) override {}
+};
+
+CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportKey* key) TESSERA_REQUIRES(mutex) {
+  static const bool follows = [] {
+    DaemonWatch::Instance().Add(*new ExportsFollower);
+    return true;
+  }();
+  (void)follows;
   Export made{.key = {}, .memory = memory, .paging = &paging};
   if (getrandom(made.key.bytes, sizeof made.key.bytes, 0) != sizeof made.key.bytes) return CUDA_ERROR_OPERATING_SYSTEM;
   if (const CUresult told = Tell(made); told != CUDA_SUCCESS) {
@@ -121,7 +143,7 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
   for (;;) {
     pager::Exported memory;
     CUresult result = Await(paging, [&] { return paging.Heap().Pins().Pin(address, &memory); });
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (result == CUDA_SUCCESS) {
       const auto at = Exports().find(memory.block.begin);
       if (at != Exports().end() && at->second.memory.block.id == memory.block.id) {
@@ -143,12 +165,12 @@ CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) 
 }
 
 bool IsExport(const wire::ExportKey& key) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return std::any_of(Exports().begin(), Exports().end(), [&](const auto& entry) { return entry.second.key == key; });
 }
 
 void Unexport(const pager::Block& block) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto at = Exports().find(block.begin);
   if (at == Exports().end() || at->second.memory.block.id != block.id) return;
   if (at->second.told) Untell(at->second);
@@ -156,7 +178,7 @@ void Unexport(const pager::Block& block) {
 }
 
 void UnexportAllOf(CUcontext context, std::uint64_t below) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   for (auto at = Exports().begin(); at != Exports().end();) {
     const pager::Block& block = at->second.memory.block;
     if (block.context != context || block.id >= below) {
@@ -168,21 +190,8 @@ void UnexportAllOf(CUcontext context, std::uint64_t below) {
   }
 }
 
-void ForgetToldExports() {
-  std::lock_guard lock(mutex);
-  for (auto& [begin, each] : Exports()) each.told = false;
-}
-
-void TellExports() {
-  std::lock_guard lock(mutex);
-  for (auto& [begin, each] : Exports()) {
-    if (!each.told && Tell(each) != CUDA_SUCCESS)
-      Say("other programs cannot open an IPC handle of this one any more: the new daemon does not take its memory");
-  }
-}
-
 void AbandonExportsAfterFork() {
-  new (&mutex) std::mutex;
+  const MutexLock lock(mutex);
   new (&Exports()) std::map<CUdeviceptr, Export>;  // another thread may have been changing the old one
 }
 

@@ -27,10 +27,6 @@ void UnexportAllOf(cuda::CUcontext context, std::uint64_t below);
 // stay where they are while they live.
 cuda::CUresult PinForDevice(Paging& paging, cuda::CUdeviceptr address, std::uint64_t bytes);
 
-// A new daemon knows of nothing; then, when it may be spoken to: tells it.
-void ForgetToldExports();
-void TellExports();
-
 void AbandonExportsAfterFork();
 
 }  // namespace tessera::shim

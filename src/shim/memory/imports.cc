@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "base/seqpacket.h"
-#include "shim/device/attachment.h"
-#include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/load/current_context.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
+#include "shim/session/session.h"
 
 namespace tessera::shim {
 
@@ -34,12 +33,12 @@ struct Import {
   int uses = 0;              // 0: it is to be unmapped as soon as that may be
 };
 
-std::mutex opening;  // one at a time maps; taken before `mutex`
-std::mutex mutex;    // guards the table
+ForkMutex opening;  // one at a time maps; taken before `mutex`
+ForkMutex mutex;    // guards the table
 std::atomic<std::size_t> count{0};
 
 // By the begin of the reservation.
-std::map<CUdeviceptr, Import>& Imports() {
+std::map<CUdeviceptr, Import>& Imports() TESSERA_REQUIRES(mutex) {
   static auto* imports = new std::map<CUdeviceptr, Import>;
   return *imports;
 }
@@ -107,22 +106,14 @@ CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::sp
   return import.chunks == terms.chunks ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUdevice DeviceOf(std::uint32_t gpu, CUdevice otherwise) {
-  Attachment::ForEach([&](Attachment& attachment) {
-    if (attachment.Gpu() == gpu) otherwise = attachment.Device();
-  });
-  return otherwise;
-}
-
-// With `opening` held.
-CUresult Map(Attachment& attachment, const wire::ExportKey& key, Import* made) {
+CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made) TESSERA_REQUIRES(opening) {
   wire::Imported terms;
   wire::Header header;
   UniqueFd fds[kMostDescriptors];
-  CUresult result = Ask(key, 0, attachment.Gpu(), &terms, &header, fds);
+  CUresult result = Ask(key, 0, importer.gpu, &terms, &header, fds);
   if (result != CUDA_SUCCESS) return result;
   static std::uint64_t next_id = kFirstId;
-  Import import{.key = key, .block = {}, .device = DeviceOf(header.gpu, attachment.Device())};
+  Import import{.key = key, .block = {}, .device = importer.device_of(header.gpu, importer.device)};
   import.chunk_bytes = terms.chunk_bytes;
   import.uses = 1;
   const std::uint64_t bytes = terms.chunks * terms.chunk_bytes;
@@ -130,8 +121,8 @@ CUresult Map(Attachment& attachment, const wire::ExportKey& key, Import* made) {
   if (result != CUDA_SUCCESS) return result;
   import.block = {
       .begin = import.reserved + terms.offset, .bytes = terms.bytes, .context = CurrentContext(), .id = next_id++};
-  result = MapAll(import, attachment.Gpu(), terms, fds);
-  if (result == CUDA_SUCCESS) result = SetAccess(import, attachment.Device());
+  result = MapAll(import, importer.gpu, terms, fds);
+  if (result == CUDA_SUCCESS) result = SetAccess(import, importer.device);
   if (result != CUDA_SUCCESS) {
     Unmap(import, bytes);
     return result;
@@ -144,7 +135,7 @@ CUresult Map(Attachment& attachment, const wire::ExportKey& key, Import* made) {
 template <typename Is>
 std::vector<Import> TakeOut(Is is) {
   std::vector<Import> taken;
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   for (auto at = Imports().begin(); at != Imports().end();) {
     if (!is(at->second)) {
       ++at;
@@ -167,13 +158,11 @@ void UnmapUnused() {
 
 }  // namespace
 
-CUresult ImportMemory(const wire::ExportKey& key, CUdeviceptr* address) {
-  Attachment* attachment = CurrentAttachment();
-  if (!attachment) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUdeviceptr* address) {
   UnmapUnused();
-  std::lock_guard one(opening);
+  const MutexLock one(opening);
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     for (auto& [begin, import] : Imports()) {
       if (import.key != key) continue;
       ++import.uses;
@@ -182,8 +171,8 @@ CUresult ImportMemory(const wire::ExportKey& key, CUdeviceptr* address) {
     }
   }
   Import import;
-  if (const CUresult result = Map(*attachment, key, &import); result != CUDA_SUCCESS) return result;
-  std::lock_guard lock(mutex);
+  if (const CUresult result = Map(importer, key, &import); result != CUDA_SUCCESS) return result;
+  const MutexLock lock(mutex);
   Imports().emplace(import.reserved, import);
   count = Imports().size();
   *address = import.block.begin;
@@ -193,7 +182,7 @@ CUresult ImportMemory(const wire::ExportKey& key, CUdeviceptr* address) {
 bool CloseImport(CUdeviceptr address) {
   if (count == 0) return false;
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const auto at = std::find_if(Imports().begin(), Imports().end(), [&](const auto& entry) {
       return entry.second.block.begin == address && entry.second.uses > 0;
     });
@@ -212,7 +201,7 @@ void CloseImportsOf(CUcontext context) {
 
 std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
   if (count == 0) return std::nullopt;
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   auto at = Imports().upper_bound(address);
   if (at == Imports().begin()) return std::nullopt;
   const Import& import = (--at)->second;
@@ -222,8 +211,7 @@ std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
 }
 
 void AbandonImportsAfterFork() {
-  new (&opening) std::mutex;
-  new (&mutex) std::mutex;
+  const MutexLock lock(mutex);
   new (&Imports()) std::map<CUdeviceptr, Import>;  // another thread may have been changing the old one
   count = 0;
 }

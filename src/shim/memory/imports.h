@@ -2,6 +2,7 @@
 // and stays where it is whatever becomes of its owner. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "cuda/cuda_abi.h"
@@ -10,10 +11,18 @@
 
 namespace tessera::shim {
 
+// Who maps memory: the GPU of the current context, as the daemon counts, and its device; and which device a GPU of the
+// daemon's is here, `otherwise` where it is none.
+struct Importer {
+  std::uint32_t gpu = 0;
+  cuda::CUdevice device = 0;
+  cuda::CUdevice (*device_of)(std::uint32_t gpu, cuda::CUdevice otherwise) = nullptr;
+};
+
 // Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
 // CUDA_ERROR_INVALID_VALUE where the daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with
 // a line on stderr; else what the driver said.
-cuda::CUresult ImportMemory(const wire::ExportKey& key, cuda::CUdeviceptr* address);
+cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address);
 
 // The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,
 // which forbids to wait, that is left for later. False: no import begins there.

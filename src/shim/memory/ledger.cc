@@ -1,8 +1,9 @@
 #include "shim/memory/ledger.h"
 
-#include <mutex>
 #include <unordered_map>
 #include <utility>
+
+#include "base/fork_mutex.h"
 
 namespace tessera::shim {
 namespace {
@@ -10,9 +11,9 @@ namespace {
 constexpr std::uint64_t kPage = 2u << 20;
 constexpr std::uint64_t kUnit = 512;
 
-std::mutex mutex;
+ForkMutex mutex;
 
-std::unordered_map<std::uint64_t, Entry>& Entries() {
+std::unordered_map<std::uint64_t, Entry>& Entries() TESSERA_REQUIRES(mutex) {
   static auto* entries = new std::unordered_map<std::uint64_t, Entry>;  // outlives the program's own destructors
   return *entries;
 }
@@ -28,35 +29,35 @@ std::uint64_t ChargeOf(std::uint64_t bytes) {
 void Remember(std::uint64_t key, const Entry& entry) {
   Entry old;
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     old = std::exchange(Entries()[key], entry);
   }
   GiveBack(old);
 }
 
 Entry Forget(std::uint64_t key) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto node = Entries().extract(key);
   return node ? node.mapped() : Entry{};
 }
 
 void GiveBack(const Entry& entry) {
-  if (entry.attachment) entry.attachment->GivePinned(entry.charge);
+  if (entry.room) entry.room->GivePinned(entry.charge);
 }
 
 void GiveBackOf(cuda::CUcontext context) {
-  Attachment* attachment = nullptr;  // all of a context's allocations are on its device
+  RoomAccount* room = nullptr;  // all of a context's allocations are on its device
   std::uint64_t sum = 0;
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     std::erase_if(Entries(), [&](const auto& at) {
       if (at.second.context != context) return false;
-      attachment = at.second.attachment;
+      room = at.second.room;
       sum += at.second.charge;
       return true;
     });
   }
-  if (attachment) attachment->GivePinned(sum);
+  if (room) room->GivePinned(sum);
 }
 
 }  // namespace tessera::shim

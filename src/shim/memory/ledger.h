@@ -4,18 +4,18 @@
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
+#include "shim/memory/room_account.h"
 
 namespace tessera::shim {
-
-class Attachment;
 
 // What an allocation of `bytes` is charged as. The driver takes device memory in 2 MiB pages; smaller allocations share
 // pages, in units of 512 bytes (measured: docs/hardware-log.md).
 std::uint64_t ChargeOf(std::uint64_t bytes);
 
-// An allocation as it was charged. `context`: the one whose end frees the allocation, null for what outlives contexts.
+// An allocation as it was charged, to what account. `context`: the one whose end frees the allocation, null for what
+// outlives contexts.
 struct Entry {
-  Attachment* attachment = nullptr;
+  RoomAccount* room = nullptr;
   std::uint64_t charge = 0;
   cuda::CUcontext context = nullptr;
 };
@@ -30,10 +30,10 @@ void GiveBack(const Entry& entry);
 // Gives back what a context that has ended takes along.
 void GiveBackOf(cuda::CUcontext context);
 
-// Allocates by `make` what is charged as `charge` to `attachment` (null: not managed), and remembers it under what
+// Allocates by `make` what is charged as `charge` to `room` (null: not managed), and remembers it under what
 // `key()` says afterwards. CUDA_ERROR_OUT_OF_MEMORY without calling the driver if it would pass memory.max.
 template <typename Make, typename Key>
-cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uint64_t charge, Make make, Key key);
+cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, Make make, Key key);
 
 // Frees by `free` what is remembered under `key`. Its charge is given back after the driver has freed it, so that two
 // of the vGPU's processes never hold one byte; its entry goes before, because another thread may be given the same
@@ -41,21 +41,15 @@ cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uin
 template <typename Free>
 cuda::CUresult CountedFree(std::uint64_t key, Free free);
 
-}  // namespace tessera::shim
-
-#include "shim/device/attachment.h"
-
-namespace tessera::shim {
-
 template <typename Make, typename Key>
-cuda::CUresult Counted(Attachment* attachment, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
-  if (!attachment || charge == 0) return make();
-  if (!attachment->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
+cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
+  if (!room || charge == 0) return make();
+  if (!room->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
   const cuda::CUresult result = make();
   if (result == cuda::CUDA_SUCCESS) {
-    Remember(key(), {attachment, charge, context});
+    Remember(key(), {room, charge, context});
   } else {
-    attachment->GivePinned(charge);
+    room->GivePinned(charge);
   }
   return result;
 }
@@ -66,7 +60,7 @@ cuda::CUresult CountedFree(std::uint64_t key, Free free) {
   const cuda::CUresult result = free();
   if (result == cuda::CUDA_SUCCESS) {
     GiveBack(entry);
-  } else if (entry.attachment) {
+  } else if (entry.room) {
     Remember(key, entry);
   }
   return result;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,9 +12,9 @@
 #include <utility>
 
 #include "base/seqpacket.h"
-#include "shim/device/attachment.h"
-#include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/load/current_context.h"
+#include "shim/load/hook.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
 #include "shim/process/say.h"
@@ -37,6 +36,8 @@ constexpr Nanos kKeepEmpty = 100 * kMillisecond;
 constexpr std::uint64_t kSpans = 8;
 // A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
 constexpr Nanos kLongestStop = 5 * kSecond;
+
+std::atomic<Paging*> all{nullptr};  // only ever longer
 
 template <typename Function>
 void Fill(Function& function, unsigned symbol) {
@@ -80,15 +81,16 @@ void Settle(CUcontext context) {
   REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
 }
 
-Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
+Paging* Paging::Make(MemoryAccount& memory, RoomAccount& room, CUdevice device, std::uint64_t gpu_bytes,
+                     UniqueFd line) {
   if (!Has(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
       !Has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
     Say("GPU memory of this program cannot be swapped: the driver has no virtual memory management for it");
     return nullptr;
   }
-  auto* paging = new Paging(attachment, device);
-  paging->heap_ = pager::Heap::Make(RealDriver(), device, kSpans * attachment.MemoryTotal(),
-                                    Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), *paging);
+  auto* paging = new Paging(memory, room, device);
+  paging->heap_ = pager::Heap::Make(RealDriver(), device, kSpans * gpu_bytes,
+                                    Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), room);
   paging->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!paging->heap_ || !paging->wake_) {
     Say("GPU memory of this program cannot be swapped: no address space, or no descriptor, is left");
@@ -103,24 +105,19 @@ Paging* Paging::Make(Attachment& attachment, CUdevice device, UniqueFd line) {
     delete paging;
     return nullptr;
   }
+  room.SetHeap(paging->heap_.get());
+  paging->next_ = all;
+  while (!all.compare_exchange_weak(paging->next_, paging)) continue;
   return paging;
 }
 
 Paging* Paging::Of(CUdeviceptr address) {
-  Paging* owner = nullptr;
-  Attachment::ForEach([&](Attachment& attachment) {
-    Paging* paging = attachment.Pager();
-    if (paging && paging->Owns(address)) owner = paging;
-  });
-  return owner;
+  for (Paging* at = all; at; at = at->next_)
+    if (at->Owns(address)) return at;
+  return nullptr;
 }
 
 // ---- allocations ----
-
-bool Paging::Take(std::uint64_t bytes) { return attachment_.TakeRoom(bytes); }
-void Paging::Give(std::uint64_t bytes) { attachment_.GiveRoom(bytes); }
-void Paging::Holds(const pager::HeapFigures& figures) { attachment_.HeapHolds(figures); }
-bool Paging::Released() const { return attachment_.Guard().released != 0; }
 
 CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -128,9 +125,9 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   FreeUnsettled();
   const std::uint64_t charge = ChargeOf(bytes);
-  if (!attachment_.TakeMemory(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!memory_.Take(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = heap_->Allocate(bytes, context, address);
-  if (result != CUDA_SUCCESS) attachment_.GiveMemory(charge);
+  if (result != CUDA_SUCCESS) memory_.Give(charge);
   return result;
 }
 
@@ -140,7 +137,7 @@ CUresult Paging::Free(CUdeviceptr address) {
   const auto block = heap_->Find(address);
   if (!block || block->begin != address) return CUDA_ERROR_INVALID_VALUE;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto same = [&](const pager::Block& each) { return each.id == block->id; };
     if (std::any_of(unsettled_.begin(), unsettled_.end(), same)) return CUDA_ERROR_INVALID_VALUE;
     if (AnyCapture()) {
@@ -156,7 +153,7 @@ CUresult Paging::Free(CUdeviceptr address) {
 void Paging::FreeUnsettled() {
   std::vector<pager::Block> freed;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (AnyCapture()) return;
     freed = std::exchange(unsettled_, {});
   }
@@ -169,20 +166,14 @@ void Paging::FreeNow(const pager::Block& block) {
   if (!at || at->id != block.id) return;
   Settle(at->context);
   if (at->exported) Unexport(*at);
-  if (heap_->Free(block.begin, block.id)) attachment_.GiveMemory(ChargeOf(block.bytes));
+  if (heap_->Free(block.begin, block.id)) memory_.Give(ChargeOf(block.bytes));
   Wake();
-}
-
-bool Paging::Trim() {
-  const std::uint64_t before = heap_->Figures().resident;
-  heap_->Trim(kNever);
-  return heap_->Figures().resident < before;
 }
 
 void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
   UnexportAllOf(context, below);
   // The charges first: afterwards nothing tells what the blocks were.
-  attachment_.GiveMemory(heap_->FreeAllOf(context, ChargeOf, below));
+  memory_.Give(heap_->FreeAllOf(context, ChargeOf, below));
   Wake();
 }
 
@@ -205,16 +196,7 @@ void Paging::Serve() {
       next_ask = MonotonicNow() + kSecond;
     }
     RetreatIfAsked();
-    {
-      std::lock_guard lock(mutex_);
-      if (next_line_) {
-        line_ = std::move(next_line_);
-        agent_->Lost();
-        std::vector<pager::LineAgent::Answer> answers;
-        agent_->Adopt(&answers);
-        Send(answers);
-      }
-    }
+    FollowNext();
     sleeps_ = true;  // whoever frees from here on wakes the thread: what it freed may not be seen below
     std::vector<pager::LineAgent::Answer> dropped;
     agent_->TakeDropped(&dropped);
@@ -241,10 +223,20 @@ void Paging::Serve() {
   }
   // Nobody waits for an answer that does not come, and nothing of the program's for memory that does not.
   LoseLine();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   next_line_.Reset();
   serves_ = false;
-  pthread_cond_broadcast(&retreated_);
+  retreated_.NotifyAll();
+}
+
+void Paging::FollowNext() {
+  const MutexLock lock(mutex_);
+  if (!next_line_) return;
+  line_ = std::move(next_line_);
+  agent_->Lost();
+  std::vector<pager::LineAgent::Answer> answers;
+  agent_->Adopt(&answers);
+  Send(answers);
 }
 
 bool Paging::Answer() {
@@ -274,7 +266,7 @@ bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
 // A daemon that is there may have lost its mover only; where there is none, the next one sends a line by itself.
 void Paging::AskForLine() {
   UniqueFd line;
-  if (attachment_.AskForLine(&line)) Follow(std::move(line));
+  if (room_.AskForLine(&line)) Follow(std::move(line));
 }
 
 // The mover, or the daemon, is gone. What lies in host memory is ours still, and whoever thaws this program next finds
@@ -291,27 +283,27 @@ void Paging::LoseLine() {
 }
 
 void Paging::Retreat() {
-  std::lock_guard lock(mutex_);  // released while it waits
+  const MutexLock lock(mutex_);  // released while it waits
   retreats_ = true;
   eventfd_write(wake_.Get(), 1);
-  while (retreats_ && serves_) pthread_cond_wait(&retreated_, mutex_.native_handle());
+  while (retreats_ && serves_) retreated_.Wait(mutex_);
 }
 
 void Paging::RetreatIfAsked() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!retreats_) return;
     next_line_.Reset();
   }
   LoseLine();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   retreats_ = false;
-  pthread_cond_broadcast(&retreated_);
+  retreated_.NotifyAll();
 }
 
 void Paging::Follow(UniqueFd line) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     next_line_ = std::move(line);
   }
   eventfd_write(wake_.Get(), 1);
@@ -324,18 +316,20 @@ void Paging::Stop() {
     timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += kLongestStop / kSecond;
-    std::lock_guard lock(mutex_);  // released while it waits
-    while (serves_ && pthread_cond_timedwait(&retreated_, mutex_.native_handle(), &until) == 0) continue;
+    const MutexLock lock(mutex_);  // released while it waits
+    while (serves_ && retreated_.WaitUntil(mutex_, until)) continue;
   }
   heap_->Stop();
 }
 
 void Paging::AbandonAfterFork() {
-  new (&mutex_) std::mutex;
   stopped_ = true;
-  serves_ = false;
+  {
+    const MutexLock lock(mutex_);
+    serves_ = false;
+  }
   line_.Reset();
-  heap_->AbandonAfterFork();
+  heap_->Stop();
 }
 
 }  // namespace tessera::shim

@@ -2,20 +2,20 @@
 // the mover.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
-#include <mutex>
+#include <memory>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "base/unique_fd.h"
 #include "cuda/cuda_abi.h"
 #include "pager/heap.h"
 #include "pager/line_agent.h"
+#include "shim/memory/memory_account.h"
+#include "shim/memory/room_account.h"
+#include "shim/process/condition.h"
 
 namespace tessera::shim {
-
-class Attachment;
 
 // The real driver's virtual memory management. It is loaded.
 const pager::Driver& RealDriver();
@@ -23,23 +23,25 @@ const pager::Driver& RealDriver();
 // Waits for the work of a context. One that has failed has none left.
 void Settle(cuda::CUcontext context);
 
-// One per attachment, never destroyed. Any thread.
-class Paging : public pager::Room {
+// A GPU's memory as the program allocates it where memory may be swapped: a heap, and a thread of its own that answers
+// the mover on the line. One per attachment, never destroyed. Any thread.
+class Paging {
  public:
-  // Null, with a line on stderr, where the driver cannot do it: then memory is the driver's own, and stays where it is.
-  static Paging* Make(Attachment& attachment, cuda::CUdevice device, UniqueFd line);
+  // `gpu_bytes`: the GPU's memory. Null, with a line on stderr, where the driver cannot do it: then memory is the
+  // driver's own, and stays where it is.
+  static Paging* Make(MemoryAccount& memory, RoomAccount& room, cuda::CUdevice device, std::uint64_t gpu_bytes,
+                      UniqueFd line);
 
   // As cuMemAlloc and cuMemFree of the calling thread's current context. Free waits for the work of the block's
   // context.
   cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUdeviceptr* address);
   cuda::CUresult Free(cuda::CUdeviceptr address);
-  // Gives back at once what is kept for later. False: that is nothing.
-  bool Trim();
   // The context has ended, and what it had: memory with ids below `below`, as Heap().NextId() was before.
   void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
   bool Owns(cuda::CUdeviceptr address) const { return heap_->Owns(address); }
+  RoomAccount& Room() { return room_; }
   cuda::CUdevice Device() const { return device_; }
 
   // The one whose heap `address` belongs to; null for any other address.
@@ -59,11 +61,8 @@ class Paging : public pager::Room {
   void AbandonAfterFork();
 
  private:
-  Paging(Attachment& attachment, cuda::CUdevice device) : attachment_(attachment), device_(device) {}
-  bool Take(std::uint64_t bytes) override;
-  void Give(std::uint64_t bytes) override;
-  void Holds(const pager::HeapFigures& figures) override;
-  bool Released() const override;
+  Paging(MemoryAccount& memory, RoomAccount& room, cuda::CUdevice device)
+      : memory_(memory), room_(room), device_(device) {}
   void Wake();
 
   void FreeUnsettled();
@@ -72,12 +71,14 @@ class Paging : public pager::Room {
   static void* ThreadMain(void* self);
   void Serve();
   bool Answer();
+  void FollowNext();
   bool Send(std::vector<pager::LineAgent::Answer>& answers);
   void LoseLine();
   void RetreatIfAsked();
   void AskForLine();
 
-  Attachment& attachment_;
+  MemoryAccount& memory_;
+  RoomAccount& room_;
   const cuda::CUdevice device_;
   std::unique_ptr<pager::Heap> heap_;
   std::unique_ptr<pager::LineAgent> agent_;
@@ -85,13 +86,17 @@ class Paging : public pager::Room {
   std::atomic<bool> sleeps_{false};  // the thread waits for that without a time
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_;                                     // guards what follows
-  UniqueFd line_;                                        // used by the thread alone
-  UniqueFd next_line_;                                   // that it is to follow
-  bool serves_ = true;                                   // the thread has not ended
-  bool retreats_ = false;                                // the line is to be given up
-  pthread_cond_t retreated_ = PTHREAD_COND_INITIALIZER;  // and was; the C++ library's would want a newer glibc
-  std::vector<pager::Block> unsettled_;                  // freed while a stream captured: their work may not have ended
+  UniqueFd line_;  // to the mover; the thread's own
+
+  ForkMutex mutex_;
+  UniqueFd next_line_ TESSERA_GUARDED_BY(mutex_);     // that the thread is to follow
+  bool serves_ TESSERA_GUARDED_BY(mutex_) = true;     // the thread has not ended
+  bool retreats_ TESSERA_GUARDED_BY(mutex_) = false;  // the line is to be given up
+  Condition retreated_;                               // and was, or the thread has ended
+  // Freed while a stream captured: work on them may not have ended.
+  std::vector<pager::Block> unsettled_ TESSERA_GUARDED_BY(mutex_);
+
+  Paging* next_ = nullptr;  // of those in Of
 };
 
 }  // namespace tessera::shim

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 
+#include "base/fork_mutex.h"
 #include "shim/load/driver_library.h"
 #include "shim/load/real.h"
 #include "shim/nvml/nvml_abi.h"
@@ -41,6 +41,7 @@ std::optional<wire::Uuid> ParseUuid(const char* text) {
 
 // The vGPU of this process on the device, or nothing where it has none: then the driver's answer stands.
 std::optional<wire::View> ViewOf(Device device) {
+  OnForkInChild([] { Session::Instance().AbandonAfterFork(); });
   Session& session = Session::Instance();
   if (session.Open(true) != cuda::CUDA_SUCCESS || !session.Managed()) return std::nullopt;
   char text[96];

@@ -8,6 +8,8 @@
 #include <new>
 #include <string_view>
 
+#include "base/fork_mutex.h"
+
 namespace {
 
 [[noreturn]] void Die(std::string_view why) {
@@ -46,6 +48,11 @@ void __throw_system_error(int) { Die("tessera: a mutex failed\n"); }
 // recursive because one initialiser may need another static; no initialiser of the shims waits for another thread.
 extern "C" {
 static pthread_mutex_t guard_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+// No ForkMutex, because it is recursive. A static whose initialiser another thread was in is initialised once more.
+[[gnu::constructor]] static void RemakeGuardInChildren() {
+  tessera::OnForkInChild([] { guard_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; });
+}
 
 int __cxa_guard_acquire(char* guard) {
   if (std::atomic_ref<char>(*guard).load(std::memory_order_acquire)) return 0;

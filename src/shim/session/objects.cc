@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/fork_mutex.h"
 #include "channel/rm/ioctl_event.h"
 
 namespace tessera::shim {
@@ -21,43 +21,44 @@ namespace {
 constexpr auto kMade = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::kAlloc);
 constexpr auto kFreed = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::kFree);
 
-std::mutex& Mutex() {
-  static std::mutex* mutex = new std::mutex;  // threads may still call ioctl at exit
-  return *mutex;
+// The objects that exist now, for a daemon that comes later.
+struct Table {
+  ForkMutex mutex;
+  std::vector<wire::Object> objects TESSERA_GUARDED_BY(mutex);
+  bool missed TESSERA_GUARDED_BY(mutex) = false;  // the daemon does not know of something
+
+  static Table& Instance() {
+    static auto* table = new Table;  // any thread may call ioctl at any time, before main and at exit, too
+    return *table;
+  }
+};
+
+void TellAll(Table& table, Session& session) TESSERA_REQUIRES(table.mutex) {
+  table.missed = false;
+  for (const wire::Object& object : table.objects) table.missed |= !session.Tell(wire::Make(object));
 }
 
-// Those that exist now, for a daemon that comes later; guarded by Mutex().
-std::vector<wire::Object>& Objects() {
-  static auto* objects = new std::vector<wire::Object>;
-  return *objects;
-}
-
-bool missed = false;  // the daemon does not know of something; guarded by Mutex()
-
-void TellAll(Session& session) {
-  missed = false;
-  for (const wire::Object& object : Objects()) missed |= !session.Tell(wire::Make(object));
-}
-
-void Tell(const wire::Object& object) {
+void Tell(Table& table, const wire::Object& object) TESSERA_REQUIRES(table.mutex) {
   Session& session = Session::Instance();
   if (!session.Managed()) return;
-  if (missed) TellAll(session);
-  missed |= !session.Tell(wire::Make(object));
+  if (table.missed) TellAll(table, session);
+  table.missed |= !session.Tell(wire::Make(object));
 }
 
 void Made(const wire::Object& object) {
-  std::lock_guard lock(Mutex());
-  Objects().push_back(object);
-  Tell(object);
+  Table& table = Table::Instance();
+  const MutexLock lock(table.mutex);
+  table.objects.push_back(object);
+  Tell(table, object);
 }
 
 // With an object goes all that was made under it. The driver's library also frees 0, which is nothing; and 0 is what a
 // client has for a parent.
 void Freed(std::uint32_t client, std::uint32_t handle) {
   if (handle == 0) return;
-  std::lock_guard lock(Mutex());
-  auto& objects = Objects();
+  Table& table = Table::Instance();
+  const MutexLock lock(table.mutex);
+  auto& objects = table.objects;
   const std::size_t before = objects.size();
   std::vector<std::uint32_t> gone{handle};
   for (std::size_t i = 0; i < gone.size(); ++i) {
@@ -68,7 +69,7 @@ void Freed(std::uint32_t client, std::uint32_t handle) {
       return goes;
     });
   }
-  if (objects.size() != before) Tell({.kind = kFreed, .client = client, .object = handle});
+  if (objects.size() != before) Tell(table, {.kind = kFreed, .client = client, .object = handle});
 }
 
 void Note(const channel::ObjectEvent& event) {
@@ -85,11 +86,10 @@ void Note(const channel::ObjectEvent& event) {
 }  // namespace
 
 void TellObjects(Session& session) {
-  std::lock_guard lock(Mutex());
-  TellAll(session);
+  Table& table = Table::Instance();
+  const MutexLock lock(table.mutex);
+  TellAll(table, session);
 }
-
-void AbandonObjectsAfterFork() { new (&Mutex()) std::mutex; }
 
 }  // namespace tessera::shim
 

@@ -8,6 +8,4 @@ namespace tessera::shim {
 // Tells a daemon that has just welcomed this process which objects exist.
 void TellObjects(Session& session);
 
-void AbandonObjectsAfterFork();
-
 }  // namespace tessera::shim

@@ -31,38 +31,39 @@ Session& Session::Instance() {
 }
 
 cuda::CUresult Session::Open(bool observer) {
-  static std::mutex opening;
-  std::lock_guard lock(opening);
-  static bool done = false;
-  if (done) return opened_;
+  const MutexLock lock(opening_);
+  if (opened_) return answer_;
   observer_ = observer;
   const char* vgpus = getenv("TESSERA_VGPU");
   if (!vgpus || !*vgpus) {
-    done = true;
-    return opened_;
+    opened_ = true;
+    return answer_;
   }
   // Kept: a reconnect comes at any time, and the program may change its environment meanwhile.
   path_ = RunDir("", false) + "/client.sock";
   vgpus_ = vgpus;
-  if (SayHello(true)) {
-    managed_.store(true, std::memory_order_release);
-    opened_ = cuda::CUDA_SUCCESS;
-    done = true;
-  } else {
-    // Without a daemon the next cuInit may have better luck; a refusal stands.
-    opened_ = socket_ ? cuda::CUDA_ERROR_NO_DEVICE : cuda::CUDA_ERROR_SYSTEM_NOT_READY;
-    done = static_cast<bool>(socket_);
+  switch (SayHello(true)) {
+    case Hello::kWelcome:
+      answer_ = cuda::CUDA_SUCCESS;
+      managed_.store(true, std::memory_order_release);
+      break;
+    case Hello::kRefused:
+      answer_ = cuda::CUDA_ERROR_NO_DEVICE;
+      break;
+    case Hello::kNobody:  // the next cuInit may have better luck
+      return cuda::CUDA_ERROR_SYSTEM_NOT_READY;
   }
-  return opened_;
+  opened_ = true;
+  return answer_;
 }
 
-// Connects and introduces the process. On a refusal the socket stays, so that the caller can tell the two apart.
-bool Session::SayHello(bool loud) {
+// Connects and introduces the process.
+Session::Hello Session::SayHello(bool loud) {
   const Uncancelled uncancelled;
   UniqueFd socket = ConnectSeqpacket(path_.c_str(), kSendTimeoutMs);
   if (!socket) {
     if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path_.c_str(), strerror(errno));
-    return false;
+    return Hello::kNobody;
   }
   wire::Hello hello{.pid = getpid(), .observer = observer_};
   wire::SetText(hello.vgpus, vgpus_);
@@ -70,21 +71,25 @@ bool Session::SayHello(bool loud) {
   wire::Welcome welcome;
   wire::Header header;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     socket_ = std::move(socket);
   }
-  if (!Ask(wire::Make(hello), welcome, header)) return false;
+  if (!Ask(wire::Make(hello), welcome, header)) {
+    const MutexLock lock(mutex_);
+    return socket_ ? Hello::kRefused : Hello::kNobody;
+  }
   {
-    std::lock_guard lock(mutex_);
-    welcome_ = welcome;
+    const MutexLock lock(mutex_);
+    grace_ = welcome.grace_ns;
+    block_on_loss_ = welcome.block_on_loss != 0;
     lost_since_ = 0;
   }
-  if (on_welcome_) on_welcome_(*this);
-  return true;
+  if (auto* const tell = on_welcome_.load()) tell(*this);
+  return Hello::kWelcome;
 }
 
 void Session::EndReconnect(bool stands, Nanos lost_since) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stands) {
     complaint_.clear();
   } else {
@@ -97,7 +102,7 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<cons
                               std::span<std::byte> packet, wire::Header& header, std::span<UniqueFd> fds) {
   if (!MayWait()) return 0;
   const Uncancelled uncancelled;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!MaySpeak()) return 0;
   ssize_t length = -1;
   if (SendPacket(socket_.Get(), request, along)) {
@@ -138,7 +143,7 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<cons
 }
 
 void Session::Complain(std::string_view text) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ComplainLocked(text);
 }
 
@@ -150,7 +155,7 @@ void Session::ComplainLocked(std::string_view text) {
 bool Session::Send(std::span<const std::byte> message) {
   if (!MayWait()) return false;
   const Uncancelled uncancelled;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!MaySpeak()) return false;
   if (SendPacket(socket_.Get(), message)) return true;
   LoseLocked();
@@ -164,7 +169,7 @@ void Session::LoseLocked() {
 }
 
 bool Session::Lost() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!socket_) return lost_since_ != 0;
   pollfd wait{.fd = socket_.Get(), .events = 0, .revents = 0};
   if (poll(&wait, 1, 0) > 0 && (wait.revents & (POLLHUP | POLLERR))) LoseLocked();
@@ -172,10 +177,13 @@ bool Session::Lost() {
 }
 
 void Session::AbandonAfterFork() {
-  // Another thread of the parent may have held the mutex; the child has only this thread, so it may be made anew.
-  new (&mutex_) std::mutex;
+  const MutexLock opening(opening_);
+  const MutexLock lock(mutex_);
   socket_.Reset();
   managed_ = false;
+  lost_since_ = 0;
+  only_one_ = false;
+  if (observer_) opened_ = false;
 }
 
 }  // namespace tessera::shim

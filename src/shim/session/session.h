@@ -4,12 +4,12 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/fork_mutex.h"
 #include "base/unique_fd.h"
 #include "cuda/cuda_abi.h"
 #include "wire/protocol.h"
@@ -52,8 +52,9 @@ class Session {
   // Whether the daemon is gone; looks at the socket.
   bool Lost();
   Nanos LostSince() const { return lost_since_.load(); }
-  Nanos Grace() const { return welcome_.grace_ns; }
-  bool BlockOnLoss() const { return welcome_.block_on_loss != 0; }
+  // How long a process goes on as before without a daemon; whether it waits for one after that, or goes on without.
+  Nanos Grace() const { return grace_; }
+  bool BlockOnLoss() const { return block_on_loss_; }
 
   // Of a session that is lost: connects, says Hello again and, if a new session stands, calls `attach`, which attaches
   // the GPUs anew and says whether it could: else the daemon counts as gone still, since when it did before. Until it
@@ -63,7 +64,7 @@ class Session {
     alone_ = pthread_self();
     only_one_ = true;
     const Nanos since = lost_since_;
-    const bool stands = SayHello(false) && attach();
+    const bool stands = SayHello(false) == Hello::kWelcome && attach();
     EndReconnect(stands, since);
     only_one_ = false;
     return stands;
@@ -75,35 +76,43 @@ class Session {
   // Called with each socket that a daemon welcomed us on, before anybody else speaks on it.
   void OnWelcome(void (*say)(Session&)) { on_welcome_ = say; }
 
-  // In a forked child: forgets the parent's session. CUDA itself does not work there if the parent used it.
+  // In a forked child: the session is the parent's. An observer opens one of its own when it asks next; for the others
+  // there is none, because CUDA itself does not work in the child of a process that has used it.
   void AbandonAfterFork();
 
  private:
   Session() = default;
-  bool SayHello(bool loud);
+  enum class Hello { kWelcome, kRefused, kNobody };
+  Hello SayHello(bool loud);
   void EndReconnect(bool stands, Nanos lost_since);
   // Not while another thread reconnects, which takes long where the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
-  bool MaySpeak() const { return socket_ && MayWait(); }
+  bool MaySpeak() const TESSERA_REQUIRES(mutex_) { return socket_ && MayWait(); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<const int> along, std::span<std::byte> packet,
                        wire::Header& header, std::span<UniqueFd> fds);
   bool Send(std::span<const std::byte> message);
-  void ComplainLocked(std::string_view text);
-  void LoseLocked();
+  void ComplainLocked(std::string_view text) TESSERA_REQUIRES(mutex_);
+  void LoseLocked() TESSERA_REQUIRES(mutex_);
 
+  ForkMutex opening_;  // taken before mutex_
+  bool opened_ TESSERA_GUARDED_BY(opening_) = false;
+  cuda::CUresult answer_ TESSERA_GUARDED_BY(opening_) = cuda::CUDA_SUCCESS;
+  // Written by Open, before anything else is possible, and constant from then on.
   bool observer_ = false;
   std::string path_, vgpus_;  // of the socket; TESSERA_VGPU
-  cuda::CUresult opened_ = cuda::CUDA_SUCCESS;
+
   std::atomic<bool> managed_{false};
   std::atomic<Nanos> lost_since_{0};   // 0: not lost
   std::atomic<bool> only_one_{false};  // a reconnect is under way, by the thread
   std::atomic<pthread_t> alone_{};     // that this names
 
-  std::mutex mutex_;  // guards the socket and what is said on it
-  UniqueFd socket_;
-  wire::Welcome welcome_;
-  void (*on_welcome_)(Session&) = nullptr;
-  std::string complaint_;  // what was said last, since a session stood
+  std::atomic<Nanos> grace_{0};
+  std::atomic<bool> block_on_loss_{false};
+  std::atomic<void (*)(Session&)> on_welcome_{nullptr};
+
+  ForkMutex mutex_;  // held for a round trip on the socket
+  UniqueFd socket_ TESSERA_GUARDED_BY(mutex_);
+  std::string complaint_ TESSERA_GUARDED_BY(mutex_);  // what was said last, since a session stood
 };
 
 }  // namespace tessera::shim

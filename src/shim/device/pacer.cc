@@ -1,0 +1,51 @@
+#include "shim/device/pacer.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "shim/load/real.h"
+#include "shim/process/say.h"
+#include "shim/process/thread.h"
+#include "shim/session/daemon_watch.h"
+#include "shim/session/session.h"
+
+namespace tessera::shim {
+namespace {
+
+// How often the thread looks at what is not in a hurry, at most.
+constexpr Nanos kLookEvery = 5 * kMillisecond;
+
+}  // namespace
+
+void Pacer::Start() {
+  const int failed = StartThread("tessera-pacer", Main, this);
+  if (failed)
+    Say("cannot start a thread (error %d): this program's token returns only when the daemon takes it", failed);
+}
+
+void* Pacer::Main(void* self) {
+  static_cast<Pacer*>(self)->Run();
+  return nullptr;
+}
+
+void Pacer::Run() {
+  prctl(PR_SET_TIMERSLACK, 1);
+  auto relaxed = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
+  REAL_AS(cuThreadExchangeStreamCaptureMode, cuda::CUstreamCaptureMode*)(&relaxed);
+  for (Nanos next_look = 0;;) {
+    const std::uint32_t bell = page_.Bell();
+    const std::optional<Nanos> look = gates_.Look();
+    if (!look) return;
+    Nanos wait = *look;
+    if (Session::Instance().LostSince() != 0) wait = std::min(wait, kReconnectEvery);
+    page_.WaitForRing(bell, wait);
+    const Nanos now = MonotonicNow();
+    if (now < next_look) continue;
+    next_look = now + kLookEvery;
+    DaemonWatch::Instance().Mind(now);
+    room_.ReportHot(now);
+  }
+}
+
+}  // namespace tessera::shim

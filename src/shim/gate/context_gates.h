@@ -1,0 +1,50 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "cuda/cuda_abi.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/markers.h"
+
+namespace tessera::shim {
+
+// The gates of all contexts of one GPU, and what their markers tell of the work in them. Not thread-safe: its keeper's
+// mutex guards it. What places or observes markers changes the calling thread's current context.
+class ContextGates {
+ public:
+  // The gate of a context, made closed at its first use.
+  Gate* Of(cuda::CUcontext context, GateKeeper& keeper, const std::atomic<std::uint32_t>& epoch);
+  // The context and all that ran in it are gone.
+  void Forget(cuda::CUcontext context);
+
+  void CloseAll();
+  // All compare with this epoch from now on, and are closed.
+  void Follow(const std::atomic<std::uint32_t>& epoch);
+  // What the windows learned does not hold any more; all are closed.
+  void Relearn();
+
+  // Looks which markers were reached. `target` is as in Markers::Observe. Returns the latest Markers::YoungestReached.
+  Nanos Observe(Nanos now, Nanos target);
+  // Places a marker where work was submitted since the last one.
+  void Cover(Nanos now, bool learn);
+  // Places a marker in each context.
+  void MarkAll(Nanos now);
+
+  std::int64_t Submitted() const;
+  bool AnyPending() const;
+  // Whether all work has ended, as far as markers tell.
+  bool Drained() const;
+  // The same, and the markers tell of all work for sure.
+  bool SurelyDrained() const;
+  // When the last marker was reached, but not before `earliest`.
+  Nanos LastReached(Nanos earliest) const;
+
+ private:
+  std::vector<Gate*> gates_;
+  std::vector<Gate*> spare_;  // of contexts that ended
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,133 @@
+// Who of a process may submit work to one GPU, as the daemon orders it. docs/protocol.md ("The gate") is what it
+// follows; "parked" is a word from there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/fork_mutex.h"
+#include "cuda/cuda_abi.h"
+#include "shim/gate/call_count.h"
+#include "shim/gate/context_gates.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/host_memory.h"
+#include "shim/session/followed_page.h"
+#include "wire/page.h"
+
+namespace tessera::shim {
+
+// The keeper of the gates of one GPU's contexts. It lets submissions pass as the page orders, tells the daemon when
+// work comes and when it has ended, and is parked in between. Never destroyed. Any thread.
+class GateKeeper {
+ public:
+  // `clock`: what time it is, asked with the mutex held.
+  GateKeeper(FollowedPage& page, HostMemory& host, Nanos (*clock)() = MonotonicNow)
+      : clock_(clock), page_(page), host_(host), calls_(page) {}
+  GateKeeper(const GateKeeper&) = delete;
+
+  // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
+  // window, then lets this submission pass, and perhaps some after it.
+  void Enter(Gate& gate);
+
+  // Before and after the program waits for its work: the end of it is then seen at once.
+  void BeforeSync(Gate& gate);
+  void AfterSync(Gate& gate);
+  CallCount& Calls() { return calls_; }
+
+  // The gate of a context, made at its first use.
+  Gate* GateOf(cuda::CUcontext context);
+  // Runs `end`, which may destroy the context and says whether it did, while no thread places a marker in it.
+  template <typename End>
+  void EndContext(cuda::CUcontext context, End&& end) {
+    const MutexLock lock(mutex_);
+    if (end()) gates_.Forget(context);
+  }
+  // Runs `change` while no thread places a marker.
+  template <typename Change>
+  void WithoutMarkers(Change&& change) {
+    const MutexLock lock(mutex_);
+    change();
+  }
+
+  // The pacer's look at the state of affairs. How long the next one can wait; nothing: there is to be none.
+  std::optional<Nanos> Look();
+
+  // Runs `attach`, which tells a new daemon whether work is under way and then follows its page, while nothing passes:
+  // that would not be known. False, as `attach` says: there is no page for this GPU.
+  template <typename Attach>
+  bool Reattach(Attach&& attach) {
+    const MutexLock lock(mutex_);
+    gates_.CloseAll();
+    const bool works = !parked_ && !gates_.Drained();
+    if (!attach(works)) return false;
+    gates_.Follow(page_->epoch);
+    if (!works) Park(clock_());
+    return true;
+  }
+  // Runs `change`, which follows the process's own page, whose gate is closed for good (`block`) or open. False, as
+  // `change` says: the page is the same as before.
+  template <typename Change>
+  bool GoOnAlone(bool block, Change&& change) {
+    const MutexLock lock(mutex_);
+    if (!change()) return false;
+    gates_.Follow(page_->epoch);
+    block ? Park(clock_()) : Unpark(clock_());
+    return true;
+  }
+
+  // The process ends: nothing of the driver's is called any more, and every submission passes.
+  void Stop();
+  void AbandonAfterFork();
+
+ private:
+  enum class Passage { kPasses, kFull, kClosed };
+  // Of a thread in front of the gate: since when it is closed and the window full, 0 if it is not; and the doorbell as
+  // it was before the order was read.
+  struct Waiting {
+    Nanos closed_since = 0, full_since = 0;
+    std::uint32_t bell = 0;
+  };
+
+  Passage Try(Gate& gate, Waiting& waiting, Nanos now) TESSERA_REQUIRES(mutex_);
+  Passage TryOpen(Gate& gate, wire::GateOrder order, Waiting& waiting, Nanos now) TESSERA_REQUIRES(mutex_);
+  Passage TryClosed(Gate& gate, wire::GateOrder order, std::uint32_t epoch, Waiting& waiting, Nanos now)
+      TESSERA_REQUIRES(mutex_);
+  bool Fill(Gate& gate, bool bounded) TESSERA_REQUIRES(mutex_);
+  void NoteMoves() TESSERA_REQUIRES(mutex_);
+  static bool Stuck(const Gate& gate, Nanos since, Nanos now);
+
+  // Whether the queue is kept short under the order, and below what time.
+  bool Bounds(wire::GateOrder order) const;
+  Nanos Target(wire::GateOrder order) const;
+  bool WatchesEnds() const;
+
+  Nanos Tick(Nanos now) TESSERA_REQUIRES(mutex_);
+  Nanos TickClosed(wire::GateOrder order, std::uint32_t epoch, Nanos now) TESSERA_REQUIRES(mutex_);
+  Nanos TickOpen(wire::GateOrder order, Nanos now) TESSERA_REQUIRES(mutex_);
+  Nanos LookWhileParked(Nanos now) TESSERA_REQUIRES(mutex_);
+  void ObserveAll(Nanos now) TESSERA_REQUIRES(mutex_);
+  void ReportReached(Nanos youngest) TESSERA_REQUIRES(mutex_);
+  void Park(Nanos now) TESSERA_REQUIRES(mutex_);
+  void Unpark(Nanos now) TESSERA_REQUIRES(mutex_);
+
+  Nanos (*const clock_)();
+  FollowedPage& page_;
+  HostMemory& host_;
+  CallCount calls_;
+
+  // Taken before FollowedPage::holding and Session's.
+  ForkMutex mutex_;
+  ContextGates gates_ TESSERA_GUARDED_BY(mutex_);
+  bool stopped_ TESSERA_GUARDED_BY(mutex_) = false;
+  bool parked_ TESSERA_GUARDED_BY(mutex_) = true;
+  Nanos parked_look_ TESSERA_GUARDED_BY(mutex_) = 0;  // when it is looked, or was, whether that is so
+  bool wants_sent_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::uint32_t wants_epoch_ TESSERA_GUARDED_BY(mutex_) = 0;    // the epoch when Wants was sent
+  std::int64_t tick_submitted_ TESSERA_GUARDED_BY(mutex_) = 0;  // submissions at the pacer's last tick
+  Nanos active_since_ TESSERA_GUARDED_BY(mutex_) = 0;           // when work began after the last idle time; 0: idle
+  Nanos last_activity_ TESSERA_GUARDED_BY(mutex_) = 0;
+  Nanos busy_ TESSERA_GUARDED_BY(mutex_) = 0;  // while active, before active_since_
+};
+
+}  // namespace tessera::shim

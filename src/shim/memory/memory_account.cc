@@ -1,0 +1,82 @@
+#include "shim/memory/memory_account.h"
+
+#include <algorithm>
+
+#include "shim/memory/credit.h"
+#include "shim/session/session.h"
+
+namespace tessera::shim {
+
+bool MemoryAccount::Take(std::uint64_t bytes) {
+  const MutexLock holding(page_.holding);
+  wire::Page* page = page_.Get();
+  if (TakeCredit(page->memory_credit, bytes)) {
+    held_ += bytes;
+    return true;
+  }
+  wire::Reserved answer;
+  wire::Header header;
+  if (Session::Instance().Ask(wire::Make(wire::Reserve{.bytes = bytes}, page_.Gpu()), answer, header)) {
+    if (answer.bytes < bytes) {
+      page->oom_errors.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+  } else {
+    // No daemon: what it last said was free is ours to use, nobody else of this process's page can.
+    std::uint64_t free = page->memory_available.load();
+    do {
+      if (free < bytes) return false;
+    } while (!page->memory_available.compare_exchange_weak(free, free - bytes));
+  }
+  held_ += bytes;
+  return true;
+}
+
+void MemoryAccount::Give(std::uint64_t bytes) {
+  const MutexLock holding(page_.holding);
+  wire::Page* page = page_.Get();
+  held_ -= bytes;
+  const std::int64_t keep = page->memory_credit_keep.load(std::memory_order_relaxed);
+  std::int64_t credit = page->memory_credit.fetch_add(bytes) + static_cast<std::int64_t>(bytes);
+  while (credit > keep) {
+    if (!page->memory_credit.compare_exchange_weak(credit, keep)) continue;
+    const auto returned = static_cast<std::uint64_t>(credit - keep);
+    returned_ += returned;
+    if (Session::Instance().Tell(wire::Make(wire::Return{.bytes = returned}, page_.Gpu()))) return;
+    // No daemon took it, so it is still this process's to use.
+    returned_ -= returned;
+    page->memory_credit.fetch_add(credit - keep);
+    return;
+  }
+}
+
+bool MemoryAccount::AddContext() {
+  const MutexLock holding(page_.holding);
+  wire::Reserved answer;
+  wire::Header header;
+  const bool asked = Session::Instance().Ask(wire::Make(wire::Context{.delta = 1}, page_.Gpu()), answer, header);
+  if (asked && answer.bytes == 0 && context_bytes_ > 0) {
+    page_->oom_errors.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  ++contexts_;
+  return true;
+}
+
+void MemoryAccount::DropContext() {
+  const MutexLock holding(page_.holding);
+  --contexts_;
+  Session::Instance().Tell(wire::Make(wire::Context{.delta = -1}, page_.Gpu()));
+}
+
+std::uint64_t MemoryAccount::Free() const {
+  const wire::Page* page = page_.Get();
+  const std::int64_t credit = page->memory_credit.load(std::memory_order_relaxed);
+  // What was freed a moment ago may not have reached the daemon; the program must see it all the same.
+  const std::uint64_t on_its_way = returned_ - page->memory_returned.load(std::memory_order_relaxed);
+  const std::uint64_t free =
+      page->memory_available.load(std::memory_order_relaxed) + (credit > 0 ? credit : 0) + on_its_way;
+  return std::min(free, page->memory_max.load(std::memory_order_relaxed));
+}
+
+}  // namespace tessera::shim

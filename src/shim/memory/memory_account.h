@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shim/session/followed_page.h"
+
+namespace tessera::shim {
+
+// The account of what this process has taken of its vGPU's memory on one GPU, and of the contexts it has there: what
+// memory.max counts. Any thread.
+class MemoryAccount {
+ public:
+  explicit MemoryAccount(FollowedPage& page) : page_(page) {}
+  MemoryAccount(const MemoryAccount&) = delete;
+
+  // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
+  bool Take(std::uint64_t bytes);
+  void Give(std::uint64_t bytes);
+  // A context takes memory that the daemon knows the size of. False: it would pass memory.max.
+  bool AddContext();
+  void DropContext();
+
+  // memory.max and what is free below it, bytes.
+  std::uint64_t Max() const { return page_->memory_max.load(std::memory_order_relaxed); }
+  std::uint64_t Free() const;
+
+  // What a new daemon is told is held.
+  std::uint64_t Held() const TESSERA_REQUIRES(page_.holding) { return held_; }
+  std::uint32_t Contexts() const TESSERA_REQUIRES(page_.holding) { return contexts_; }
+  // A daemon that counts `context_bytes` for a context is followed from now on; nothing was returned to it yet.
+  void Attached(std::uint64_t context_bytes) TESSERA_REQUIRES(page_.holding) {
+    context_bytes_ = context_bytes;
+    returned_ = 0;
+  }
+  // Sum of the Return messages to the daemon.
+  std::uint64_t Returned() const { return returned_; }
+
+ private:
+  FollowedPage& page_;
+  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes in use, contexts' own apart
+  std::uint32_t contexts_ TESSERA_GUARDED_BY(page_.holding) = 0;
+  std::uint64_t context_bytes_ TESSERA_GUARDED_BY(page_.holding) = 0;
+  std::atomic<std::uint64_t> returned_{0};
+};
+
+}  // namespace tessera::shim

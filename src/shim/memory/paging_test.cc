@@ -1,0 +1,281 @@
+// Memory that may be swapped, as the program allocates it: through the hooks, with a mover that the test plays.
+#include "shim/memory/paging.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "base/seqpacket.h"
+#include "shim/gate/capture.h"
+#include "shim/load/hook.h"
+#include "shim/testing/shim_fixture.h"
+#include "wire/line.h"
+
+TESSERA_HOOK cuMemAlloc_v2(tessera::cuda::CUdeviceptr*, size_t);
+TESSERA_HOOK cuMemFree_v2(tessera::cuda::CUdeviceptr);
+TESSERA_HOOK cuMemAllocPitch_v2(tessera::cuda::CUdeviceptr*, size_t*, size_t, size_t, unsigned);
+
+namespace tessera::shim {
+namespace {
+
+using namespace cuda;
+using wire::LineMessage;
+using wire::LineType;
+
+class PagingTest : public ShimFixture {
+ protected:
+  PagingTest() { Swap(); }
+
+  Paging& Pager() {
+    Paging* pager = Attached().Pager();
+    EXPECT_NE(pager, nullptr);
+    if (!pager) abort();
+    return *pager;
+  }
+  // A context whose memory is the pager's.
+  CUcontext Begin() {
+    Pager();
+    line = Daemon().TakeLine();
+    Page().memory_credit = kCredit;
+    Page().memory_credit_keep = kCredit;
+    return MakeContext();
+  }
+  CUdeviceptr Allocate(std::uint64_t bytes) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
+    return address;
+  }
+  std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
+
+  void Say(const LineMessage& message) { EXPECT_TRUE(SendPacket(line.Get(), wire::BytesOf(message))); }
+  // The next message of the program's, and the descriptors that came along.
+  LineMessage Hear(std::vector<UniqueFd>* along = nullptr) {
+    alignas(8) std::byte packet[sizeof(LineMessage)];
+    UniqueFd fds[wire::kMostChunks];
+    std::size_t received = 0;
+    const ssize_t length = ReceivePacket(line.Get(), packet, fds, received);
+    EXPECT_EQ(length, ssize_t{sizeof packet});
+    if (along)
+      for (std::size_t i = 0; i < received; ++i) along->push_back(std::move(fds[i]));
+    return wire::ReadLine(packet).value_or(LineMessage{});
+  }
+  // Has one chunk brought out, as a mover does.
+  void Evict() {
+    Say({.type = LineType::kEvict, .count = 1});
+    std::vector<UniqueFd> gpu_memory;
+    const LineMessage offer = Hear(&gpu_memory);
+    ASSERT_EQ(offer.type, LineType::kOffer);
+    ASSERT_EQ(offer.count, 1u);
+    UniqueFd host;
+    const auto handle =
+        Cuda().memory.MakeForMover(wire::kChunkBytes, true, Cuda().memory.WordsOf(gpu_memory[0]), &host);
+    LineMessage stored{.type = LineType::kStored, .count = 1};
+    stored.chunk[0] = offer.chunk[0];
+    stored.key[0] = 77;
+    const int fd = host.Get();
+    ASSERT_TRUE(SendPacket(line.Get(), wire::BytesOf(stored), std::span(&fd, 1)));
+    EXPECT_EQ(Hear().type, LineType::kFreed);
+    Cuda().memory.DropForMover(handle);
+  }
+
+  static constexpr std::int64_t kCredit = std::int64_t{1} << 34;
+  UniqueFd line;  // the mover's end
+};
+
+TEST_F(PagingTest, AllocationsComeFromTheHeapAndAreCharged) {
+  Begin();
+  const CUdeviceptr address = Allocate(100 * kMiB);
+  EXPECT_EQ(Paging::Of(address), &Pager());
+  EXPECT_EQ(Paging::Of(address + 100 * kMiB - 1), &Pager());
+  EXPECT_EQ(Paging::Of(0x1234), nullptr);
+  EXPECT_EQ(Charged(), 100 * kMiB);
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device}));
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(Cuda().Allocations(), 0u) << "the driver's own allocator had no part in it";
+}
+
+TEST_F(PagingTest, RoomIsTakenForWhatIsMade) {
+  Begin();
+  const std::int64_t before = Page().room_credit;
+  const CUdeviceptr address = Allocate(100 * kMiB);
+  EXPECT_EQ(before - Page().room_credit, static_cast<std::int64_t>(2 * wire::kChunkBytes));
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  // What is free is kept for a moment.
+  while (Page().room_credit != before) std::this_thread::yield();
+  EXPECT_EQ(Pager().Heap().Figures().resident, 0u);
+}
+
+TEST_F(PagingTest, AFreeWaitsForTheWorkOfTheBlocksContext) {
+  const CUcontext context = Begin();
+  const CUdeviceptr one = Allocate(kMiB), other = Allocate(kMiB);
+  EXPECT_EQ(cuMemFree_v2(one), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Synchronized(context), 1u);
+  const CUcontext second = MakeContext();
+  EXPECT_EQ(cuMemFree_v2(other), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Synchronized(context), 2u);
+  EXPECT_EQ(Cuda().Synchronized(second), 0u);
+}
+
+TEST_F(PagingTest, DuringACaptureAFreeIsPutOff) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(kMiB);
+  AddCapture(CU_STREAM_PER_THREAD, context);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE) << "twice";
+  EXPECT_EQ(Cuda().Synchronized(context), 0u);
+  EXPECT_EQ(Charged(), kMiB);
+  RemoveCapture(CU_STREAM_PER_THREAD);
+  const CUdeviceptr next = Allocate(512);
+  EXPECT_EQ(Cuda().Synchronized(context), 1u);
+  EXPECT_EQ(Charged(), 512u);
+  EXPECT_EQ(cuMemFree_v2(next), CUDA_SUCCESS);
+}
+
+TEST_F(PagingTest, WhatIsNoBlockCannotBeFreed) {
+  Begin();
+  const CUdeviceptr address = Allocate(kMiB);
+  EXPECT_EQ(cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PagingTest, WhatCannotBeAllocatedIsNotCharged) {
+  Begin();
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAlloc_v2(nullptr, 5), CUDA_ERROR_INVALID_VALUE);
+  Cuda().memory.FailCall(1, 100);
+  EXPECT_NE(cuMemAlloc_v2(&address, 100 * kMiB), CUDA_SUCCESS);
+  Cuda().memory.FailCall(0, 0);
+  EXPECT_EQ(Charged(), 0u);
+  Daemon().Set([](FakeDaemon::Answers& answers) { answers.reserve = [](std::uint64_t) { return wire::Reserved{}; }; });
+  EXPECT_EQ(cuMemAlloc_v2(&address, 1ull << 40), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PagingTest, RowsArePaddedAsTheDriverDoes) {
+  Begin();
+  CUdeviceptr address = 0;
+  std::size_t pitch = 0;
+  ASSERT_EQ(cuMemAllocPitch_v2(&address, &pitch, 700, 10, 4), CUDA_SUCCESS);
+  EXPECT_EQ(pitch, 1024u);
+  EXPECT_EQ(Charged(), 10 * 1024u);
+  EXPECT_EQ(cuMemAllocPitch_v2(&address, &pitch, 700, 10, 3), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAllocPitch_v2(&address, nullptr, 700, 10, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAllocPitch_v2(&address, &pitch, SIZE_MAX, 10, 4), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(PagingTest, AContextThatEndsFreesItsMemory) {
+  const CUcontext context = Begin();
+  Allocate(kMiB);
+  Allocate(3 * kMiB);
+  const std::uint64_t below = Pager().Heap().NextId();
+  const CUdeviceptr later = Allocate(kMiB);  // of a new context at the same address
+  Pager().FreeAllOf(context, below);
+  EXPECT_EQ(Charged(), kMiB);
+  EXPECT_TRUE(Pager().Heap().Find(later).has_value());
+}
+
+TEST_F(PagingTest, WhatTheMoverTakesIsSeenInThePage) {
+  Begin();
+  const CUdeviceptr address = Allocate(wire::kChunkBytes);
+  Cuda().memory.Write(address, 42);
+  Evict();
+  EXPECT_EQ(Page().swapped, wire::kChunkBytes);
+  EXPECT_EQ(Page().moved_out, wire::kChunkBytes);
+  Say({.type = LineType::kSettle});
+  EXPECT_EQ(Hear().type, LineType::kSettled);
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device}));
+  EXPECT_EQ(Cuda().memory.Read(address), 42u);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(Hear().type, LineType::kDropped) << "the mover hears that nobody needs it";
+}
+
+TEST_F(PagingTest, ALineThatBreaksIsAskedForAgain) {
+  Begin();
+  const CUdeviceptr address = Allocate(wire::kChunkBytes);
+  Evict();
+  line.Reset();
+  Daemon().Await<wire::Line>(gpu);
+  for (; !line; line = Daemon().TakeLine()) std::this_thread::yield();
+  const LineMessage adopt = Hear();
+  EXPECT_EQ(adopt.type, LineType::kAdopt) << "a new mover hears what is out";
+  EXPECT_EQ(adopt.key[0], 77u);
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device})) << "every address is valid without a mover";
+  EXPECT_TRUE(Pager().Safe());
+}
+
+TEST_F(PagingTest, RetreatingGivesTheLineUp) {
+  Begin();
+  Allocate(kMiB);
+  std::byte packet[16];
+  Pager().Retreat();
+  EXPECT_EQ(ReceivePacket(line.Get(), packet), 0) << "the other end is closed";
+}
+
+TEST_F(PagingTest, AMessageThatIsNoneEndsTheLine) {
+  Begin();
+  std::byte nonsense[16] = {};
+  EXPECT_TRUE(SendPacket(line.Get(), nonsense));
+  std::byte packet[16];
+  EXPECT_EQ(ReceivePacket(line.Get(), packet), 0);
+}
+
+TEST_F(PagingTest, AnotherLineIsFollowed) {
+  Begin();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  Pager().Follow(UniqueFd(ends[1]));
+  line.Reset(ends[0]);
+  EXPECT_EQ(Hear().type, LineType::kAdopt);
+}
+
+TEST_F(PagingTest, AfterTheEndTheDriverIsNotCalled) {
+  Begin();
+  Allocate(kMiB);
+  Pager().Stop();
+  std::byte packet[16];
+  EXPECT_EQ(ReceivePacket(line.Get(), packet), 0);
+  const std::uint64_t calls = Cuda().memory.Calls();
+  CUdeviceptr address = 0;
+  EXPECT_NE(cuMemAlloc_v2(&address, 200 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().memory.Calls(), calls);
+}
+
+TEST_F(PagingTest, AProgramMayWantTheDriversOwnMemory) {
+  setenv("TESSERA_SWAP", "0", 1);
+  EXPECT_EQ(Attached().Pager(), nullptr);
+  unsetenv("TESSERA_SWAP");
+  MakeContext();
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&address, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Allocations(), 1u);
+  EXPECT_EQ(Page().pinned, kMiB);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(Page().pinned, 0u);
+}
+
+CUresult HasNothing(int* value, CUdevice_attribute, CUdevice) { return *value = 0, CUDA_SUCCESS; }
+
+TEST_F(PagingTest, ADriverThatCannotDoItIsSaidToBeOne) {
+  void* const before = tessera_real_table[k_cuDeviceGetAttribute];
+  Cuda().Put(k_cuDeviceGetAttribute, &HasNothing);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Attached().Pager(), nullptr);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no virtual memory management"), std::string::npos);
+  tessera_real_table[k_cuDeviceGetAttribute] = before;
+}
+
+TEST_F(PagingTest, AContextIsNeeded) {
+  Pager();
+  FakeCuda::SetCurrent(nullptr);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(Pager().Allocate(kMiB, &address), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+}  // namespace
+}  // namespace tessera::shim

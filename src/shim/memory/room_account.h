@@ -1,0 +1,82 @@
+// Room on the GPU: the right to have memory there, which is not what memory.max counts once memory can be swapped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/fork_mutex.h"
+#include "base/unique_fd.h"
+#include "pager/heap.h"
+#include "shim/gate/host_memory.h"
+#include "shim/memory/memory_account.h"
+#include "shim/session/followed_page.h"
+
+namespace tessera::shim {
+
+// The account of the room that this process has taken on one GPU, and what its page says of where its memory lies. Any
+// thread.
+class RoomAccount : public pager::Room {
+ public:
+  RoomAccount(FollowedPage& page, MemoryAccount& memory, HostMemory& host)
+      : page_(page), memory_(memory), host_(host) {}
+  RoomAccount(const RoomAccount&) = delete;
+
+  // Room for what the heap makes. Take waits while the daemon makes some. False: there will be none.
+  bool Take(std::uint64_t bytes) override;
+  void Give(std::uint64_t bytes) override;
+  // Where the memory of the heap lies now.
+  void Holds(const pager::HeapFigures& figures) override;
+  bool Released() const override { return page_->guard.released != 0; }
+
+  // Memory and room for what cannot be moved. False: it would pass memory.max, or there will be no room.
+  bool TakePinned(std::uint64_t bytes);
+  void GivePinned(std::uint64_t bytes);
+
+  // Has the daemon bring back what is pinned and lies in host memory. To be repeated every kReconnectEvery until it is
+  // there. False: there is no place for it.
+  bool Recall();
+  // A line to the mover. False: there is none.
+  bool AskForLine(UniqueFd* line);
+
+  // The heap whose memory this is; null where memory is the driver's own.
+  void SetHeap(pager::Heap* heap) { heap_ = heap; }
+  // Tells the daemon what of the host's memory should change places with the GPU's. At most twice an interval of use.
+  // The pacer's thread.
+  void ReportHot(Nanos now);
+
+  // The room that a new daemon is told is held: moves changed it.
+  std::uint64_t Held() const TESSERA_REQUIRES(page_.holding) { return held_ + moved_in_ - moved_out_; }
+  // Bytes that kernels must not touch before a mover has been at them.
+  std::uint64_t Unsafe() const { return unsafe_; }
+  bool Swaps() const { return swaps_; }
+  std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
+  // A daemon is followed from now on; `swaps`: it counts room. Nothing is moved meanwhile.
+  void Attached(bool swaps) TESSERA_REQUIRES(page_.holding);
+  // Writes to the page how much is pinned, empty, swapped ….
+  void Report();
+
+ private:
+  bool Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, bool* taken) TESSERA_EXCLUDES(page_.holding);
+  bool TrimHeap();
+
+  FollowedPage& page_;
+  MemoryAccount& memory_;
+  HostMemory& host_;
+  std::atomic<pager::Heap*> heap_{nullptr};
+
+  std::atomic<bool> swaps_{false};
+  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes, those that moves changed apart
+  std::atomic<std::uint64_t> pinned_{0};                      // of it, by TakePinned
+
+  // As the heap said last, bytes.
+  std::atomic<std::uint64_t> heap_pinned_{0}, empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
+
+  ForkMutex reporting_;  // whoever reports last reports what is so; taken last of all
+  std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached
+  std::uint64_t moved_in_before_ TESSERA_GUARDED_BY(reporting_) = 0;
+
+  Nanos next_hot_ = 0;  // when the pacer looks again what is hot; its own
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,46 @@
+#include "shim/session/daemon_watch.h"
+
+#include "shim/session/session.h"
+
+namespace tessera::shim {
+
+DaemonWatch& DaemonWatch::Instance() {
+  static auto* watch = new DaemonWatch;  // outlives everything: threads may still use it at exit
+  return *watch;
+}
+
+void DaemonWatch::Add(DaemonFollower& follower) {
+  follower.next_ = followers_;
+  while (!followers_.compare_exchange_weak(follower.next_, &follower)) continue;
+}
+
+bool DaemonWatch::Reconnect() {
+  const MutexLock lock(speaking_);
+  return !Session::Instance().Lost() || ReconnectLocked();
+}
+
+bool DaemonWatch::ReconnectLocked() {
+  ForEach([](DaemonFollower& follower) { follower.Retreat(); });
+  const bool stands = Session::Instance().Reconnect([this] {
+    bool all = true;
+    ForEach([&](DaemonFollower& follower) { all = all && follower.Reattach(); });
+    return all;
+  });
+  if (stands) ForEach([](DaemonFollower& follower) { follower.Reattached(); });
+  return stands;
+}
+
+void DaemonWatch::Mind(Nanos now) {
+  Session& session = Session::Instance();
+  if (!session.Lost() || !speaking_.TryLock()) return;
+  bool stands = false;
+  if (now >= next_try_) {
+    next_try_ = now + kReconnectEvery;
+    stands = ReconnectLocked();
+  }
+  if (!stands && now - session.LostSince() >= session.Grace())
+    ForEach([&](DaemonFollower& follower) { follower.GoOnAlone(session.BlockOnLoss()); });
+  speaking_.Unlock();
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,59 @@
+// The page through which the daemon gives its orders for one GPU, and this process reports.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/fork_mutex.h"
+#include "base/unique_fd.h"
+#include "wire/page.h"
+
+namespace tessera::shim {
+
+// The page that the gates and accounts of a GPU follow: the daemon's, or one of this process's own while no daemon
+// gives orders. A page that was followed once stays mapped, because a thread may be looking at it. Any thread.
+class FollowedPage {
+ public:
+  FollowedPage() = default;
+  FollowedPage(const FollowedPage&) = delete;
+
+  // Maps a page that the daemon sent. Null, with a line on stderr, if it cannot be mapped or has another layout.
+  static wire::Page* Map(const UniqueFd& fd);
+
+  wire::Page* Get() const { return page_.load(std::memory_order_acquire); }
+  wire::Page* operator->() const { return Get(); }
+  // The GPU's number, as the daemon that sent the page counts.
+  std::uint32_t Gpu() const { return gpu_.load(std::memory_order_relaxed); }
+
+  // Guards which page is followed, and with it all that is taken from its credits or given back to them: a new daemon
+  // is told exactly what was taken. It is held for a round trip with the daemon, but not while a thread waits for
+  // memory. Taken after GateKeeper's mutex, and before those of Session and RoomAccount's report.
+  ForkMutex holding;
+
+  // Follows a daemon's page from now on.
+  void Follow(wire::Page* page, std::uint32_t gpu) TESSERA_REQUIRES(holding);
+  // Follows the process's own page, which says of memory what the daemon's said last. `returned`: the sum of the Return
+  // messages so far. `block`: its gate is closed for good, else open for good.
+  void FollowOwn(std::uint64_t returned, bool block) TESSERA_REQUIRES(holding);
+  bool FollowsOwn() const { return Get() == &own_; }
+
+  // The doorbell of a page is a futex that the daemon rings, too.
+  static void Ring(wire::Page* page);
+  void Ring() { Ring(Get()); }
+  std::uint32_t Bell() const { return Get()->doorbell.load(std::memory_order_acquire); }
+  // Returns when the doorbell is not at `seen` any more, or after `timeout`, or without cause.
+  void WaitForRing(std::uint32_t seen, Nanos timeout) const;
+
+  // The process ends: where no daemon gives orders, nothing waits for one.
+  void OpenOwn();
+  // In a forked child: the daemon's page is the parent's.
+  void AbandonAfterFork() { page_ = &own_; }
+
+ private:
+  std::atomic<wire::Page*> page_{nullptr};
+  std::atomic<std::uint32_t> gpu_{0};
+  wire::Page own_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,302 @@
+#include "shim/testing/fake_cuda.h"
+
+#include <string.h>
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+FakeCuda* fake = nullptr;
+thread_local std::vector<CUcontext> stack;  // the last one is current
+
+CUcontext Current() { return stack.empty() ? nullptr : stack.back(); }
+CUresult NoFunction() { return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED; }
+
+}  // namespace
+
+struct FakeCudaCalls {
+  static CUresult Init(unsigned) { return CUDA_SUCCESS; }
+  static CUresult Uuid(CUuuid* uuid, CUdevice device) {
+    memset(uuid, 0, sizeof *uuid);
+    uuid->bytes[0] = static_cast<char>(device + 1);
+    return CUDA_SUCCESS;
+  }
+  static CUresult Attribute(int* value, CUdevice_attribute, CUdevice) { return *value = 1, CUDA_SUCCESS; }
+  static CUresult TotalMem(std::size_t* bytes, CUdevice) { return *bytes = 16ull << 30, CUDA_SUCCESS; }
+  static CUresult MemInfo(std::size_t* free, std::size_t* total) {
+    *free = 15ull << 30;
+    *total = 16ull << 30;
+    return CUDA_SUCCESS;
+  }
+
+  // ---- contexts ----
+
+  static CUresult Create(CUcontext* context, unsigned, CUdevice device) {
+    stack.push_back(*context = fake->MakeContext(device));
+    return CUDA_SUCCESS;
+  }
+  static CUresult Destroy(CUcontext context) {
+    const MutexLock lock(fake->mutex_);
+    std::erase(stack, context);
+    return fake->contexts_.erase(context) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  }
+  static CUresult GetCurrent(CUcontext* context) { return *context = Current(), CUDA_SUCCESS; }
+  static CUresult SetCurrent(CUcontext context) { return FakeCuda::SetCurrent(context), CUDA_SUCCESS; }
+  static CUresult Push(CUcontext context) { return stack.push_back(context), CUDA_SUCCESS; }
+  static CUresult Pop(CUcontext* context) {
+    *context = Current();
+    if (!stack.empty()) stack.pop_back();
+    return CUDA_SUCCESS;
+  }
+  static CUresult GetDevice(CUdevice* device) {
+    const MutexLock lock(fake->mutex_);
+    const auto at = fake->contexts_.find(Current());
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    *device = at->second.device;
+    return CUDA_SUCCESS;
+  }
+  static CUresult Retain(CUcontext* context, CUdevice device) {
+    const MutexLock lock(fake->mutex_);
+    if (fake->primary_uses_[device]++ == 0) {
+      const auto made = reinterpret_cast<CUcontext>(fake->next_ += 16);
+      fake->contexts_[made].device = device;
+      fake->primary_[device] = made;
+    }
+    *context = fake->primary_[device];
+    return CUDA_SUCCESS;
+  }
+  static CUresult Release(CUdevice device) {
+    const MutexLock lock(fake->mutex_);
+    if (fake->primary_uses_[device] == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--fake->primary_uses_[device] == 0) fake->contexts_.erase(fake->primary_[device]);
+    return CUDA_SUCCESS;
+  }
+  static CUresult State(CUdevice device, unsigned*, int* active) {
+    const MutexLock lock(fake->mutex_);
+    *active = fake->primary_uses_[device] > 0;
+    return CUDA_SUCCESS;
+  }
+
+  // ---- work ----
+
+  static CUresult Submit() {
+    const MutexLock lock(fake->mutex_);
+    const auto at = fake->contexts_.find(Current());
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    ++at->second.submitted;
+    if (at->second.at_once) at->second.ended = at->second.submitted;
+    return CUDA_SUCCESS;
+  }
+  static CUresult Launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                         void**, void**) {
+    return Submit();
+  }
+  static CUresult Copy(CUdeviceptr, const void*, std::size_t) { return Submit(); }
+  static CUresult Synchronize() {
+    const MutexLock lock(fake->mutex_);
+    if (!fake->capturing_.empty()) fake->complaints_.push_back("waits while a stream captures");
+    const auto at = fake->contexts_.find(Current());
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    ++at->second.synchronized;
+    at->second.ended = at->second.submitted;
+    return CUDA_SUCCESS;
+  }
+  static CUresult EventCreate(CUevent* event, unsigned) {
+    const MutexLock lock(fake->mutex_);
+    *event = reinterpret_cast<CUevent>(fake->next_ += 16);
+    fake->events_[*event] = {};
+    return CUDA_SUCCESS;
+  }
+  static CUresult Record(CUcontext context, CUevent event) {
+    const MutexLock lock(fake->mutex_);
+    if (!fake->capturing_.empty()) fake->complaints_.push_back("places a marker while a stream captures");
+    const auto at = fake->contexts_.find(context);
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (at->second.broken) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    ++at->second.markers;
+    fake->events_[event] = {.context = context, .behind = at->second.submitted};
+    return CUDA_SUCCESS;
+  }
+  static CUresult Query(CUevent event) {
+    const MutexLock lock(fake->mutex_);
+    const FakeCuda::Event& asked = fake->events_[event];
+    const auto at = fake->contexts_.find(asked.context);
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (at->second.broken) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return at->second.ended >= asked.behind ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  }
+
+  // ---- captures ----
+
+  static CUresult Exchange(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+  static CUresult BeginCapture(CUstream stream, CUstreamCaptureMode) {
+    const MutexLock lock(fake->mutex_);
+    return fake->capturing_.insert(stream).second ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+  }
+  static CUresult EndCapture(CUstream stream, CUgraph*) {
+    const MutexLock lock(fake->mutex_);
+    return fake->capturing_.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+  }
+  static CUresult IsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+    const MutexLock lock(fake->mutex_);
+    *status = fake->capturing_.contains(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamDestroy(CUstream stream) {
+    const MutexLock lock(fake->mutex_);
+    fake->capturing_.erase(stream);
+    return CUDA_SUCCESS;
+  }
+
+  // ---- memory of the driver's own ----
+
+  template <typename Word>
+  static CUresult Make(Word* made) {
+    const MutexLock lock(fake->mutex_);
+    if (fake->fail_allocations_) return CUDA_ERROR_UNKNOWN;
+    const std::uint64_t at = fake->next_ += 16;
+    fake->allocations_.insert(at);
+    memcpy(made, &at, sizeof *made);
+    return CUDA_SUCCESS;
+  }
+  static CUresult Drop(std::uint64_t word) {
+    const MutexLock lock(fake->mutex_);
+    return fake->allocations_.erase(word) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  static CUresult Alloc(CUdeviceptr* address, std::size_t) { return Make(address); }
+  static CUresult AllocPitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width, std::size_t, unsigned) {
+    *pitch = (width + 511) / 512 * 512;
+    return Make(address);
+  }
+  static CUresult AllocManaged(CUdeviceptr* address, std::size_t, unsigned) { return Make(address); }
+  static CUresult AllocAsync(CUdeviceptr* address, std::size_t, CUstream) { return Make(address); }
+  static CUresult FreeAsync(CUdeviceptr address, CUstream) { return Drop(address); }
+  static CUresult ArrayCreate(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) { return Make(array); }
+  static CUresult Array3DCreate(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR*) { return Make(array); }
+  static CUresult MipmappedCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned) {
+    return Make(array);
+  }
+};
+
+FakeCuda::FakeCuda() {
+  fake = this;
+  for (unsigned i = 0; i < kSymbols; ++i) Put(i, &NoFunction);
+  using C = FakeCudaCalls;
+  Put(k_cuInit, &C::Init);
+  Put(k_cuDeviceGetUuid_v2, &C::Uuid);
+  Put(k_cuDeviceGetAttribute, &C::Attribute);
+  Put(k_cuDeviceTotalMem_v2, &C::TotalMem);
+  Put(k_cuMemGetInfo_v2, &C::MemInfo);
+  Put(k_cuCtxCreate_v2, &C::Create);
+  Put(k_cuCtxDestroy_v2, &C::Destroy);
+  Put(k_cuCtxGetCurrent, &C::GetCurrent);
+  Put(k_cuCtxSetCurrent, &C::SetCurrent);
+  Put(k_cuCtxPushCurrent_v2, &C::Push);
+  Put(k_cuCtxPopCurrent_v2, &C::Pop);
+  Put(k_cuCtxGetDevice, &C::GetDevice);
+  Put(k_cuDevicePrimaryCtxRetain, &C::Retain);
+  Put(k_cuDevicePrimaryCtxRelease_v2, &C::Release);
+  Put(k_cuDevicePrimaryCtxGetState, &C::State);
+  Put(k_cuLaunchKernel, &C::Launch);
+  Put(k_cuMemcpyHtoD_v2, &C::Copy);
+  Put(k_cuCtxSynchronize, &C::Synchronize);
+  Put(k_cuEventCreate, &C::EventCreate);
+  Put(k_cuCtxRecordEvent, &C::Record);
+  Put(k_cuEventQuery, &C::Query);
+  Put(k_cuThreadExchangeStreamCaptureMode, &C::Exchange);
+  Put(k_cuStreamBeginCapture_v2, &C::BeginCapture);
+  Put(k_cuStreamEndCapture, &C::EndCapture);
+  Put(k_cuStreamIsCapturing, &C::IsCapturing);
+  Put(k_cuStreamDestroy_v2, &C::StreamDestroy);
+  Put(k_cuMemAlloc_v2, &C::Alloc);
+  Put(k_cuMemAllocPitch_v2, &C::AllocPitch);
+  Put(k_cuMemAllocManaged, &C::AllocManaged);
+  Put(k_cuMemAllocAsync, &C::AllocAsync);
+  Put(k_cuMemFree_v2, &C::Drop);
+  Put(k_cuMemFreeAsync, &C::FreeAsync);
+  Put(k_cuArrayCreate_v2, &C::ArrayCreate);
+  Put(k_cuArray3DCreate_v2, &C::Array3DCreate);
+  Put(k_cuArrayDestroy, &C::Drop);
+  Put(k_cuMipmappedArrayCreate, &C::MipmappedCreate);
+  Put(k_cuMipmappedArrayDestroy, &C::Drop);
+  const pager::Driver& driver = memory.Functions();
+  Put(k_cuMemAddressReserve, driver.AddressReserve);
+  Put(k_cuMemAddressFree, driver.AddressFree);
+  Put(k_cuMemCreate, driver.Create);
+  Put(k_cuMemRelease, driver.Release);
+  Put(k_cuMemMap, driver.Map);
+  Put(k_cuMemUnmap, driver.Unmap);
+  Put(k_cuMemSetAccess, driver.SetAccess);
+  Put(k_cuMemExportToShareableHandle, driver.Export);
+  Put(k_cuMemImportFromShareableHandle, driver.Import);
+}
+
+FakeCuda::~FakeCuda() {
+  for (unsigned i = 0; i < kSymbols; ++i) Put(i, &NoFunction);
+  fake = nullptr;
+}
+
+CUcontext FakeCuda::MakeContext(CUdevice device) {
+  const MutexLock lock(mutex_);
+  const auto made = reinterpret_cast<CUcontext>(next_ += 16);
+  contexts_[made].device = device;
+  return made;
+}
+
+void FakeCuda::SetCurrent(CUcontext context) {
+  if (!stack.empty()) stack.pop_back();
+  if (context) stack.push_back(context);
+}
+
+void FakeCuda::End(CUcontext context) {
+  const MutexLock lock(mutex_);
+  contexts_[context].ended = contexts_[context].submitted;
+}
+
+void FakeCuda::EndAtOnce(CUcontext context) {
+  End(context);
+  const MutexLock lock(mutex_);
+  contexts_[context].at_once = true;
+}
+
+void FakeCuda::Break(CUcontext context) {
+  const MutexLock lock(mutex_);
+  contexts_[context].broken = true;
+}
+
+std::uint64_t FakeCuda::Submitted(CUcontext context) const {
+  const MutexLock lock(mutex_);
+  const auto at = contexts_.find(context);
+  return at == contexts_.end() ? 0 : at->second.submitted;
+}
+
+std::uint64_t FakeCuda::Markers(CUcontext context) const {
+  const MutexLock lock(mutex_);
+  const auto at = contexts_.find(context);
+  return at == contexts_.end() ? 0 : at->second.markers;
+}
+
+std::uint64_t FakeCuda::Synchronized(CUcontext context) const {
+  const MutexLock lock(mutex_);
+  const auto at = contexts_.find(context);
+  return at == contexts_.end() ? 0 : at->second.synchronized;
+}
+
+std::size_t FakeCuda::Allocations() const {
+  const MutexLock lock(mutex_);
+  return allocations_.size();
+}
+
+void FakeCuda::FailAllocations(bool fail) {
+  const MutexLock lock(mutex_);
+  fail_allocations_ = fail;
+}
+
+std::vector<std::string> FakeCuda::Complaints() const {
+  const MutexLock lock(mutex_);
+  return complaints_;
+}
+
+}  // namespace tessera::shim
