@@ -72,7 +72,9 @@ void Freed(std::uint32_t client, std::uint32_t handle) {
   if (objects.size() != before) Tell(table, {.kind = kFreed, .client = client, .object = handle});
 }
 
-void Note(const channel::ObjectEvent& event) {
+}  // namespace
+
+void NoteObject(const channel::ObjectEvent& event) {
   if (event.kind == channel::ObjectEvent::Kind::kFree) return Freed(event.client, event.object);
   Made({.kind = kMade,
         .fd = event.fd,
@@ -82,8 +84,6 @@ void Note(const channel::ObjectEvent& event) {
         .cls = event.cls,
         .detail = event.detail});
 }
-
-}  // namespace
 
 void TellObjects(Session& session) {
   Table& table = Table::Instance();
@@ -103,7 +103,7 @@ extern "C" [[gnu::visibility("default")]] int ioctl(int fd, unsigned long reques
   using namespace tessera;
   if (result == 0 && _IOC_TYPE(request) == channel::abi::kIoctlType) {
     const int before = errno;
-    if (const auto event = channel::EventOfIoctl(fd, request, argument)) shim::Note(*event);
+    if (const auto event = channel::EventOfIoctl(fd, request, argument)) shim::NoteObject(*event);
     errno = before;
   }
   return static_cast<int>(result);
