@@ -24,7 +24,7 @@ constexpr Nanos kLookForCopies = 50 * kMicrosecond;
 constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
 constexpr Nanos kMostRetiring = 5 * kSecond;
-constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: the disk has always something to do
+constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
 
 }  // namespace
 
@@ -33,18 +33,23 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, 
     : gpu_(gpu),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       daemon_(epoll_.Get(), std::move(daemon)),
-      pool_(std::move(slots)),
+      slots_(std::move(slots)),
+      pool_(slots_),
+      claims_(slots_, pool_),
+      growth_(pool_, slots_.size()),
       copier_(gpu, pool_),
       file_(std::move(file)),
       place_{.gpu = gpu_,
              .pool = pool_,
+             .claims = claims_,
              .copier = copier_,
              .epoll = epoll_.Get(),
              .tell =
                  [this](const auto& message) {
                    if (!daemon_.Send(BytesOf(message))) daemon_gone_ = true;
                  },
-             .patience = patience},
+             .patience = patience,
+             .now = MonotonicNow()},
       disk_(file_ ? std::make_unique<Disk>(gpu, *file_) : nullptr),
       grower_(gpu, std::move(may_grow)) {
   epoll_event event = {.events = EPOLLIN, .data = {.fd = grower_.fd()}};
@@ -66,6 +71,7 @@ Result<void> Mover::Run() {
 
 Result<bool> Mover::RunOnce(Nanos most) {
   Wait(most);
+  place_.now = MonotonicNow();
   std::array<epoll_event, 64> events;
   const int count = epoll_wait(epoll_.Get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
@@ -104,10 +110,7 @@ void Mover::OnEvent(int fd, std::uint32_t events) {
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) OnDaemon();
     return;
   }
-  const auto program = ByFd(fd);
-  if (program == nullptr) return;
-  if (events & EPOLLOUT) program->OnWritable();
-  if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) program->OnReadable();
+  if (const auto program = ByFd(fd)) program->OnEvent(events);
 }
 
 void Mover::OnDaemon() {
@@ -125,8 +128,8 @@ void Mover::OnDaemon() {
 
 void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kPool) {
-    pool_.Aim(message.bytes / kChunkBytes, message.other / kChunkBytes);
-    pool_.Bound(MonotonicNow() + kClaimTime);
+    growth_.Aim(message.bytes / kChunkBytes, message.other / kChunkBytes);
+    claims_.Bound(place_.now + kClaimTime);
     stopped_because_ = 0;
     report_due_ = true;
     return;
@@ -147,7 +150,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
       programs_.erase(found);
       return program->Gone();
     case MoverType::kEvict:
-      pool_.Resume();
+      growth_.Resume();
       return program->Move(Direction::kOut, message.bytes / kChunkBytes + (message.bytes % kChunkBytes != 0 ? 1 : 0));
     case MoverType::kLoad:
       return program->Move(Direction::kIn, message.bytes / kChunkBytes);
@@ -171,8 +174,9 @@ Result<void> Mover::FinishCopies() {
 // ---- after the daemon ----
 
 bool Mover::Retire() {
+  place_.now = MonotonicNow();
   for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone();
-  disk_.reset();  // with the chunk that it is at; what it had yet to do stays where it is
+  disk_.reset();  // ends the chunk that it is at; chunks that wait for it stay where they are
   for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
     if (MonotonicNow() >= end || !FinishCopies()) return false;
     poll(nullptr, 0, 1);
@@ -180,31 +184,32 @@ bool Mover::Retire() {
   return IsNeeded();
 }
 
-// A slot that is late is not the mover's to free any more: the next daemon may have its descriptor.
+// At 0 no claim is late: the mover must not free such a slot any more, as the next daemon may have its descriptor.
 bool Mover::IsNeeded() {
-  pool_.Sweep(0);
+  claims_.Sweep(0);
   if (file_) file_->Sweep();
-  return pool_.used() > 0 || (file_ && file_->left() > 0);
+  return pool_.Count().used > 0 || (file_ && file_->left() > 0);
 }
 
 // ---- the pool ----
 
 void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
   const auto slot = pool_.Earlier(number);
-  auto memory = slot && fd ? gpu_.ImportHost(std::move(fd)) : Fail(ENOENT, "nothing is known of it");
+  auto memory = slot && fd ? gpu_.ImportHost(std::move(fd)) : Fail(ENOENT, "the table does not know it");
   if (slot && memory) {
     pool_.Restore(*slot, std::move(*memory));
     PassFault("mover.slot.restored");
   } else {
-    std::fprintf(stderr, "tessera-mover: a slot of an earlier mover is of no use: %s\n", memory.error().Text().c_str());
+    std::fprintf(stderr, "tessera-mover: a slot of an earlier mover cannot be used: %s\n",
+                 memory.error().Text().c_str());
     place_.tell({.type = MoverType::kSlotGone, .bytes = number});
   }
   place_.tell({.type = MoverType::kSlotTaken, .bytes = number});
 }
 
-// Where too many descriptors are on their way between processes the slot is used all the same, by this mover only.
+// If too many descriptors are on their way between processes, only this mover uses the slot, and no later one.
 void Mover::TellSlot(Slot slot) {
-  const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.NumberOf(slot)};
+  const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.EntryOf(slot).memory};
   const int fd = pool_.MemoryOf(slot).fd.Get();
   if (!daemon_.Send(BytesOf(message), {&fd, 1}) && errno != ETOOMANYREFS) daemon_gone_ = true;
   PassFault("mover.slot.told");
@@ -212,50 +217,48 @@ void Mover::TellSlot(Slot slot) {
 
 void Mover::OnGrown() {
   auto outcome = grower_.Take();
-  if (!outcome || outcome->kind != Pool::Job::Kind::kMake) return;
+  if (!outcome || outcome->kind != PoolGrowth::Job::Kind::kMake) return;
   if (outcome->made) {
     TellSlot(pool_.Add(std::move(*outcome->made)));
     stopped_because_ = 0;
     return;
   }
-  pool_.Stop();
+  growth_.Stop();
   stopped_because_ = outcome->made.error().code;
-  resume_at_ = MonotonicNow() + kBetweenTries;
+  resume_at_ = place_.now + kBetweenTries;
 }
 
 Demand Mover::DemandOfAll() const {
   Demand demand;
-  for (const auto& [id, program] : programs_) {
-    if (const std::uint64_t chunks = program->Demand(); chunks > 0) demand[program->domain()] += chunks;
-  }
+  for (const auto& [id, program] : programs_) program->AddDemand(demand);
   if (!demand.empty()) demand.begin()->second += place_.Reserve();
   return demand;
 }
 
 void Mover::GrowOrStarve() {
-  if (resume_at_ != kNever && MonotonicNow() >= resume_at_) {
+  if (resume_at_ != kNever && place_.now >= resume_at_) {
     resume_at_ = kNever;
-    pool_.Resume();
+    growth_.Resume();
   }
   if (grower_.busy()) return;
   const Demand demand = DemandOfAll();
-  Pool::Job job = pool_.Next(demand);
-  if (job.kind == Pool::Job::Kind::kFree) {
-    place_.tell({.type = MoverType::kSlotGone, .bytes = job.number});
+  PoolGrowth::Job job = growth_.Next(demand);
+  if (job.kind == PoolGrowth::Job::Kind::kFree) {
+    place_.tell({.type = MoverType::kSlotGone, .bytes = job.removed.number});
     PassFault("mover.slot.gone");
   }
-  if (job.kind != Pool::Job::Kind::kNothing) return grower_.Start(std::move(job));
+  if (job.kind != PoolGrowth::Job::Kind::kNothing) return grower_.Start(std::move(job));
   if (FileCold(demand)) return;
   for (const auto& [id, program] : programs_) program->Starve();
 }
 
-// Brings to the file what was stored the longest ago of programs that do not run, for as many slots as are missing.
-// False: nothing is on its way there, nor to where it could go there from.
+// Sends chunks of programs that do not run to the file, those that were stored first, until as many slots come free as
+// are missing. False: no chunk is on its way to the file, nor to a slot from which it could go on there.
 bool Mover::FileCold(const Demand& demand) {
   if (!file_) return false;
   std::uint64_t under_way = 0;
   for (const auto& [id, program] : programs_) under_way += program->Filing();
-  for (const std::uint64_t missing = std::min(pool_.Missing(demand), kMostFiling);
+  for (const std::uint64_t missing = std::min(growth_.Missing(demand), kMostFiling);
        under_way < missing && !place_.file_full; ++under_way) {
     Program* coldest = nullptr;
     for (const auto& [id, program] : programs_) {
@@ -276,15 +279,16 @@ void Mover::OnDisk() {
 }
 
 void Mover::Report() {
-  const Nanos now = MonotonicNow();
-  if (now >= report_at_) pool_.Sweep(now);
+  const Nanos now = place_.now;
+  if (now >= report_at_) claims_.Sweep(now);
+  const Pool::Figures figures = pool_.Count();
   const MoverMessage pool = {.type = MoverType::kPoolIs,
                              .error = stopped_because_,
-                             .bytes = pool_.total() * kChunkBytes,
-                             .other = pool_.used() * kChunkBytes};
+                             .bytes = figures.total * kChunkBytes,
+                             .other = figures.used * kChunkBytes};
   MoverMessage file = {.type = MoverType::kFileIs};
   if (file_) {
-    // What ended programs left is seen to be free some time after the daemon says that they are gone.
+    // Places of programs that have ended come free some time after the daemon says that the programs are gone.
     if (now >= report_at_ && file_->Sweep()) report_due_ = true;
     file.error = place_.file_full ? place_.file_full->code : 0;
     file.bytes = file_->total() * kChunkBytes;
@@ -293,8 +297,8 @@ void Mover::Report() {
   const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
     return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
   };
-  const bool left = pool_.left() > 0 ||
-                    (file_ && file_->left() > 0);  // then it is looked again and again whether its owners have ended
+  // While programs left something it is looked again and again whether they have ended.
+  const bool left = claims_.any() || (file_ && file_->left() > 0);
   report_due_ = report_due_ || left || differ(pool, reported_pool_) || differ(file, reported_file_);
   if (!report_due_ || now < report_at_) return;
   place_.tell(pool);

@@ -6,31 +6,34 @@
 
 #include "base/clock.h"
 #include "mover/pool/grower.h"
+#include "mover/pool/pool_growth.h"
+#include "mover/pool/slot_claims.h"
 #include "mover/program/program.h"
 
 namespace tessera::mover {
 
-// The loop: what the daemon wishes, what programs say, what copies and the growth of the pool have come to. On one
-// thread, and it waits for none of them.
+// The mover's loop. Handles what the daemon wishes, what programs say, and what copies, the disk and the growth of the
+// pool have come to, on one thread that waits for none of them alone.
 class Mover {
  public:
   // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `slots`: the pool's table. `file`: the pool's second
-  // tier, if it has one. `patience`: with programs, for an answer; others wait for them a tenth of it.
+  // tier, if it has one. `patience`: how long a program may take for an answer; others wait for it a tenth of that.
   Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
         std::optional<SwapFile> file = {}, Nanos patience = kPatience);
 
-  // Until the daemon closes its end, or the GPU is of no use any more.
+  // Runs until the daemon closes its end, or the GPU can no longer be used (an error).
   Result<void> Run();
 
-  // The daemon has ended. Lets go of all programs, which may claim what they have of another mover, and waits until
-  // nothing is written to slots or the file any more. False: it does not end, or nobody has anything here.
+  // After Run, when the daemon has ended. Lets go of all programs, which may claim what they have from another mover,
+  // and waits until nothing is written to slots or to the file any more. False: a copy does not end, or no program has
+  // anything here.
   bool Retire();
-  // Whether anybody still has something in the pool or in the file, after that.
+  // After that: whether a living program still has something in the pool or in the file.
   bool IsNeeded();
   // The slots: numbers and descriptors.
   std::vector<std::pair<std::uint64_t, int>> Slots() const { return pool_.Memories(); }
 
-  // One turn, which waits for at most `most` for something to happen. False when the daemon has closed its end.
+  // One turn, which waits at most `most` for something to happen. False: the daemon has closed its end.
   Result<bool> RunOnce(Nanos most);
 
  private:
@@ -53,7 +56,10 @@ class Mover {
   UniqueFd epoll_;
   PacketSocket daemon_;
   bool daemon_gone_ = false;
+  KeyTable slots_;
   Pool pool_;
+  SlotClaims claims_;
+  PoolGrowth growth_;
   Copier copier_;
   std::optional<SwapFile> file_;
   Workplace place_;
@@ -61,12 +67,13 @@ class Mover {
 
   int stopped_because_ = 0;   // errno value of why the pool did not grow when it last should have
   Nanos resume_at_ = kNever;  // when it may try again
-  wire::MoverMessage reported_pool_{}, reported_file_{};  // as they were told last
-  Nanos report_at_ = 0;                                   // when the next one may be sent
+  wire::MoverMessage reported_pool_{}, reported_file_{};  // as the daemon was told last
+  Nanos report_at_ = 0;                                   // when the daemon may be told again
   bool report_due_ = false;
 
-  std::unique_ptr<Disk> disk_;  // null without a file. Its thread uses the GPU until it has ended, and so does
-  Grower grower_;               // the grower's
+  // Last: their threads use the GPU until they have ended.
+  std::unique_ptr<Disk> disk_;  // null without a file
+  Grower grower_;
 };
 
 }  // namespace tessera::mover

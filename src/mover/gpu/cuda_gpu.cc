@@ -54,7 +54,7 @@ void* AsPointer(int fd) { return reinterpret_cast<void*>(static_cast<std::intptr
 
 Result<std::uint64_t> AddressRange::Take() {
   constexpr std::uint64_t kAtATime = 32;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (free_.empty()) {
     CUdeviceptr begin = 0;
     const auto reserved = CheckCuda(cuda_.MemAddressReserve(&begin, kAtATime * unit_, 0, 0, 0), "cuMemAddressReserve");
@@ -67,7 +67,7 @@ Result<std::uint64_t> AddressRange::Take() {
 }
 
 void AddressRange::GiveBack(std::uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   free_.push_back(address);
 }
 

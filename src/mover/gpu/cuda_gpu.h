@@ -1,9 +1,9 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "mover/gpu/cuda_library.h"
 #include "mover/pool/gpu.h"
 #include "wire/line.h"
@@ -20,8 +20,8 @@ class AddressRange {
  private:
   const CudaLibrary& cuda_;
   const std::uint64_t unit_;
-  std::mutex mutex_;
-  std::vector<std::uint64_t> free_;  // guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::uint64_t> free_ TESSERA_GUARDED_BY(mutex_);
 };
 
 // A GPU by the CUDA driver, in its primary context, with a stream for each direction.

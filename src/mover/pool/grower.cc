@@ -16,49 +16,49 @@ Grower::Grower(Gpu& gpu, std::function<Result<void>()> may_make)
 
 Grower::~Grower() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   thread_.join();
 }
 
-void Grower::Start(Pool::Job job) {
+void Grower::Start(PoolGrowth::Job job) {
   busy_ = true;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     job_ = std::move(job);
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 std::optional<Grower::Outcome> Grower::Take() {
   eventfd_t count;
   eventfd_read(ended_fd_.Get(), &count);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (outcome_) busy_ = false;
   return std::exchange(outcome_, std::nullopt);
 }
 
 void Grower::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || job_; });
+    while (!stop_ && !job_) wake_.Wait(mutex_);
     if (stop_ || !job_) return;
-    Pool::Job job = std::move(*job_);
+    PoolGrowth::Job job = std::move(*job_);
     job_.reset();
-    lock.unlock();
+    lock.Unlock();
     Outcome outcome = Do(std::move(job));
-    lock.lock();
+    lock.Lock();
     outcome_ = std::move(outcome);
     eventfd_write(ended_fd_.Get(), 1);
   }
 }
 
-Grower::Outcome Grower::Do(Pool::Job job) {
+Grower::Outcome Grower::Do(PoolGrowth::Job job) {
   Outcome outcome = {.kind = job.kind};
-  if (job.kind == Pool::Job::Kind::kFree) {
-    gpu_.FreeHost(std::move(job.memory));
+  if (job.kind == PoolGrowth::Job::Kind::kFree) {
+    gpu_.FreeHost(std::move(job.removed.memory));
   } else if (const auto may = may_make_(); !may) {
     outcome.made = std::unexpected(may.error());
   } else {

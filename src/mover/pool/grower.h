@@ -1,12 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 
-#include "mover/pool/pool.h"
+#include "base/mutex.h"
+#include "mover/pool/pool_growth.h"
 
 namespace tessera::mover {
 
@@ -14,7 +13,7 @@ namespace tessera::mover {
 class Grower {
  public:
   struct Outcome {
-    Pool::Job::Kind kind = Pool::Job::Kind::kNothing;
+    PoolGrowth::Job::Kind kind = PoolGrowth::Job::Kind::kNothing;
     Result<HostMemory> made;  // of kMake
   };
 
@@ -25,7 +24,7 @@ class Grower {
   Grower(const Grower&) = delete;
 
   // Called when no job is under way.
-  void Start(Pool::Job job);
+  void Start(PoolGrowth::Job job);
   bool busy() const { return busy_; }
   // Readable when a job has ended.
   int fd() const { return ended_fd_.Get(); }
@@ -34,19 +33,19 @@ class Grower {
 
  private:
   void Run();
-  Outcome Do(Pool::Job job);
+  Outcome Do(PoolGrowth::Job job);
 
   Gpu& gpu_;
   const std::function<Result<void>()> may_make_;
   UniqueFd ended_fd_;
   bool busy_ = false;  // the loop's thread
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::optional<Pool::Job> job_;    // guarded by mutex_
-  std::optional<Outcome> outcome_;  // guarded by mutex_
-  bool stop_ = false;               // guarded by mutex_
-  std::thread thread_;              // last: it uses all of the above
+  Mutex mutex_;
+  CondVar wake_;
+  std::optional<PoolGrowth::Job> job_ TESSERA_GUARDED_BY(mutex_);
+  std::optional<Outcome> outcome_ TESSERA_GUARDED_BY(mutex_);
+  bool stop_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace tessera::mover

@@ -3,101 +3,76 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "mover/pool/gpu.h"
 #include "mover/pool/key_table.h"
 
 namespace tessera::mover {
 
+// Programs that may get each other's used slots: of one user, in one PID namespace. The daemon numbers them.
 using Domain = std::uint64_t;
+// A piece of the pool, of one chunk: an index into the pool's table.
 using Slot = Place;
 
-// How many chunks of host memory the programs of a domain could use now.
-using Demand = std::map<Domain, std::uint64_t>;
-
-// The swap pool: which slots there are, and who may use them. A slot whose descriptor was given to a program is for
-// programs of that domain for ever, since a program can keep what it once had; it has to be made anew for others.
-// Makes and frees no memory itself: Next() says what should be done.
+// The slots of the swap pool: which have memory, and which of them a program may take. A slot whose descriptor was
+// given to a program is for programs of that domain for ever, since a program can keep what it once had; for others it
+// has to be made anew. Makes and frees no memory itself (PoolGrowth says what should be done).
 //
-// Its table is the daemon's, which also keeps the slots' descriptors: the next mover goes on with both.
+// The table is the daemon's, which also keeps the slots' descriptors: the next mover goes on with both. For the loop's
+// thread.
 class Pool {
  public:
-  struct Job {
-    enum class Kind { kNothing, kMake, kFree };
-    Kind kind = Kind::kNothing;
-    HostMemory memory;         // kFree: it is the pool's no more
-    std::uint64_t number = 0;  // kFree: under which the daemon keeps it
+  struct Figures {
+    std::uint64_t total = 0;  // slots with memory
+    std::uint64_t used = 0;   // of them, those that programs have something in
+    std::uint64_t free = 0;   // of them, those that may be taken, by programs of one domain or another
   };
+  // Memory that is the pool's no more, and the number under which the daemon keeps it.
+  struct Removed {
+    HostMemory memory;
+    std::uint64_t number = 0;
+  };
+  // The free slots by domain; without one, those that no program was given yet.
+  using Free = std::map<std::optional<Domain>, std::vector<Slot>>;
 
-  // There are as many slots as `table` has entries, at most.
-  explicit Pool(KeyTable table);
-
-  // How many slots it should have, and how many at most. Until it is known nothing is made or freed.
-  void Aim(std::uint64_t wanted, std::uint64_t most);
-  std::uint64_t most() const { return most_; }
+  // There are as many slots as `table` has entries, at most. It outlives the pool.
+  explicit Pool(KeyTable& table);
 
   Slot Add(HostMemory memory);
-  // The number of its memory, under which the daemon keeps it.
-  std::uint64_t NumberOf(Slot slot) const { return table_[slot].memory; }
-  // The slot of an earlier mover whose memory has this number; none if nothing is known of it.
+  // The slot of an earlier mover whose memory has this number; none if the table does not know it.
   std::optional<Slot> Earlier(std::uint64_t number) const;
   // Adds that one. What a program has in it is in use, and can be claimed.
   void Restore(Slot slot, HostMemory memory);
 
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
-  std::uint64_t FreeFor(Domain domain) const;
-  std::uint64_t FreeSlots() const;  // for whomever
-  // What there is too little of for `demand`.
-  std::uint64_t Missing(const Demand& demand) const;
-  // What is in the slot is about to be given to the owner, a program of `domain`, with the descriptor.
+  std::uint64_t FreeFor(Domain domain) const { return FreeOf(domain) + FreeOf(std::nullopt); }
+  const Free& FreeSlots() const { return free_; }
+  // What is in the slot is about to be given to the owner, a program of `domain`, with the descriptor and a new key.
   void Give(Slot slot, Domain domain, pid_t owner);
-  // By which that program, or another of its domain, can claim it.
-  std::uint64_t KeyOf(Slot slot) const { return table_[slot].key; }
   void GiveBack(Slot slot);
-  // Like GiveBack, of a slot that somebody may still write to: it is nobody's any more, and freed.
-  void GiveUp(Slot slot);
+  // Like GiveBack, of a slot that a program may still write to: no other gets it any more, and it is to be removed.
+  void GiveUp(Slot slot) { given_up_.push_back(slot); }
 
-  // Its program does not talk any more, and may claim it before `until`.
-  void Leave(Slot slot, Nanos until) { table_.Leave(slot, until); }
-  // So may all programs of an earlier mover.
-  void Bound(Nanos until) { table_.Bound(until); }
-  std::optional<Slot> Claim(std::uint64_t key, Domain domain, pid_t owner) { return table_.Claim(key, owner, domain); }
-  // That program has claimed all that it has: gives up what else it left.
-  void Abandon(pid_t owner);
-  std::uint64_t left() const { return table_.left(); }
-  // Takes back what programs that have ended left, and gives up what nobody claimed in time. Whether that was anything.
-  bool Sweep(Nanos now);
+  // A slot that was given up, if there is one; or a free slot of that domain (or of none), of which there is one.
+  std::optional<Removed> RemoveGivenUp();
+  Removed RemoveFree(std::optional<Domain> domain);
 
+  // The slot's key, and the number of its memory.
+  const KeyTable::Entry& EntryOf(Slot slot) const { return std::as_const(table_)[slot]; }
   const HostMemory& MemoryOf(Slot slot) const { return slots_.at(slot); }
   // Of all slots: numbers and descriptors.
   std::vector<std::pair<std::uint64_t, int>> Memories() const;
-  std::uint64_t total() const { return slots_.size(); }
-  std::uint64_t used() const;
-
-  // What is to be done next to make the pool as it should be, and to make room for `demand`.
-  Job Next(const Demand& demand);
-  // No memory can be made until Resume, or until some is freed.
-  void Stop() { stopped_ = true; }
-  void Resume() { stopped_ = false; }
-  bool stopped() const { return stopped_; }
+  Figures Count() const;
 
  private:
-  // The free slots by domain; without one, those that nobody was given yet.
-  using Free = std::map<std::optional<Domain>, std::vector<Slot>>;
-
   std::optional<Domain> DomainOf(Slot slot) const;
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
-  Job FreeOne(std::optional<Domain> domain);
-  Job FreeSlot(Slot slot);
+  Removed Remove(Slot slot);
 
-  bool aimed_ = false;
-  std::uint64_t wanted_ = 0;
-  std::uint64_t most_ = 0;
-  bool stopped_ = false;
-  KeyTable table_;
+  KeyTable& table_;
   std::vector<Slot> unused_;  // without memory
   std::map<Slot, HostMemory> slots_;
   Free free_;

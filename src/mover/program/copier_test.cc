@@ -24,7 +24,8 @@ class CopierTest : public testing::Test {
   }
 
   FakeGpu gpu_;
-  Pool pool_{std::move(*KeyTable::Open(Memory(4 * wire::kTableEntryBytes)))};
+  KeyTable table_ = std::move(*KeyTable::Open(Memory(4 * wire::kTableEntryBytes)));
+  Pool pool_{table_};
   const Slot slot_ = pool_.Add({});
   Copier copier_{gpu_, pool_};
 };

@@ -14,10 +14,10 @@ Disk::Disk(Gpu& gpu, const SwapFile& file)
 
 Disk::~Disk() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   thread_.join();
   // A move and its program own one another while it is under way.
   for (const Job& job : jobs_) job.move->program.reset();
@@ -26,29 +26,29 @@ Disk::~Disk() {
 
 void Disk::Start(std::shared_ptr<FileMove> move, const HostMemory& memory) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.push_back({.move = std::move(move), .memory = &memory});
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 std::vector<Disk::Outcome> Disk::Finished() {
   eventfd_t count;
   eventfd_read(ended_fd_.Get(), &count);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(outcomes_, {});
 }
 
 void Disk::Run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    while (!stop_ && jobs_.empty()) wake_.Wait(mutex_);
     if (stop_) return;
     const Job job = std::move(jobs_.front());
     jobs_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     Result<void> result = Do(job);
-    lock.lock();
+    lock.Lock();
     outcomes_.push_back({.move = job.move, .result = std::move(result)});
     eventfd_write(ended_fd_.Get(), 1);
   }

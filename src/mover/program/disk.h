@@ -1,12 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "mover/pool/pool.h"
 #include "mover/pool/swap_file.h"
 
@@ -56,12 +55,12 @@ class Disk {
   const SwapFile& file_;
   UniqueFd ended_fd_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Job> jobs_;           // guarded by mutex_
-  std::vector<Outcome> outcomes_;  // guarded by mutex_
-  bool stop_ = false;              // guarded by mutex_
-  std::thread thread_;             // last: it uses all of the above
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<Job> jobs_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<Outcome> outcomes_ TESSERA_GUARDED_BY(mutex_);
+  bool stop_ TESSERA_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace tessera::mover

@@ -5,30 +5,31 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "mover/program/disk.h"
 
 namespace tessera::mover {
 
-// A chunk that is out.
+// A chunk of a program that is out.
 struct Stored {
   // Where it is.
   enum class Tier {
     kSlot,
-    kLoading,  // in a slot, and on its way to the GPU
-    kFiling,   // in a slot, and on its way to the file
+    kLoading,  // in a slot, and being copied to the GPU
+    kFiling,   // in a slot, and being copied to the file
     kFile,
-    kReading,  // in the file, and on its way to a slot
+    kReading,  // in the file, and being copied to a slot
   };
   Tier tier = Tier::kSlot;
-  std::uint64_t number = 0;        // as Workplace::stored counts
-  Slot slot = 0;                   // but in kFile
-  Place place = 0;                 // kFile
-  std::shared_ptr<FileMove> move;  // kFiling and kReading
+  std::uint64_t number = 0;        // the lower, the longer it has been stored (Workplace::stored)
+  Slot slot = 0;                   // in all tiers but kFile
+  Place place = 0;                 // in kFile
+  std::shared_ptr<FileMove> move;  // in kFiling and kReading
 };
 
-// Those of one program, by its names for them. How many there are of a tier is asked in every turn of the loop, so it
-// is counted as they change.
+// The chunks of one program that are out, by its names for them. How many are in a tier is asked in every turn of the
+// loop, so it is counted as they change.
 class StoredChunks {
  public:
   using Tier = Stored::Tier;
@@ -38,8 +39,9 @@ class StoredChunks {
     const auto found = chunks_.find(chunk);
     return found == chunks_.end() ? nullptr : &found->second;
   }
+  // It exists.
   Stored& At(std::uint64_t chunk) { return chunks_.at(chunk); }
-  // There is none of this name.
+  // There is none of this name yet.
   void Add(std::uint64_t chunk, Stored stored) {
     ++counts_[Index(stored.tier)];
     chunks_.emplace(chunk, std::move(stored));
@@ -52,22 +54,29 @@ class StoredChunks {
     --counts_[Index(At(chunk).tier)];
     chunks_.erase(chunk);
   }
-  // `is` is called with each chunk and its name.
+  // `is` is called with each chunk.
   template <typename Is>
   void EraseIf(Is is) {
     std::erase_if(chunks_, [&](const auto& each) {
-      const bool erased = is(each.first, each.second);
+      const bool erased = is(each.second);
       counts_[Index(each.second.tier)] -= erased ? 1 : 0;
       return erased;
     });
   }
 
   std::uint64_t Count(Tier tier) const { return counts_[Index(tier)]; }
+  // Whether some of them are in the file, or on their way there or from there.
+  bool AnyFiled() const { return Count(Tier::kFiling) + Count(Tier::kFile) + Count(Tier::kReading) > 0; }
   bool Empty() const { return chunks_.empty(); }
   auto begin() { return chunks_.begin(); }
   auto end() { return chunks_.end(); }
   auto begin() const { return chunks_.begin(); }
   auto end() const { return chunks_.end(); }
+
+  // Slots without a chunk that the program may hold the memory of, because its line ended in the middle of a move.
+  std::vector<Slot> held;
+  // Chunks that the program says are in the file, though nothing has their keys.
+  std::uint64_t lost = 0;
 
  private:
   static std::size_t Index(Tier tier) { return static_cast<std::size_t>(tier); }

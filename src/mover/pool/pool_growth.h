@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "mover/pool/pool.h"
+
+namespace tessera::mover {
+
+// How many chunks of host memory the programs of a domain could use now.
+using Demand = std::map<Domain, std::uint64_t>;
+
+// Decides how many slots the pool has: which slot is made or freed next. Makes and frees no memory itself (Grower
+// does). For the loop's thread.
+class PoolGrowth {
+ public:
+  struct Job {
+    enum class Kind { kNothing, kMake, kFree };
+    Kind kind = Kind::kNothing;
+    Pool::Removed removed;  // of kFree
+  };
+
+  // The pool outlives this object, and has at most `slots` slots.
+  PoolGrowth(Pool& pool, std::uint64_t slots) : pool_(pool), slots_(slots) {}
+
+  // How many slots the pool should have, and how many at most. Until this is known nothing is made or freed.
+  void Aim(std::uint64_t wanted, std::uint64_t most);
+  // Slots that the pool lacks for `demand`.
+  std::uint64_t Missing(const Demand& demand) const;
+  // What is to be done next to make the pool as it should be, and to make room for `demand`. The caller does it before
+  // it asks again.
+  Job Next(const Demand& demand);
+  // No memory can be made until Resume, or until some is freed.
+  void Stop() { stopped_ = true; }
+  void Resume() { stopped_ = false; }
+
+ private:
+  Job Free(Pool::Removed removed);
+
+  Pool& pool_;
+  const std::uint64_t slots_;
+  bool aimed_ = false;
+  std::uint64_t wanted_ = 0;
+  std::uint64_t most_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace tessera::mover

@@ -1,0 +1,356 @@
+#include "mover/program/copy_moves.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/fault.h"
+#include "mover/program/program.h"
+
+namespace tessera::mover {
+
+using wire::LineMessage;
+using wire::LineType;
+using Tier = Stored::Tier;
+
+namespace {
+
+// What a program is asked ahead of its answers, and what may be under way in all: enough that copy engines do not wait
+// for it, and little enough that its memory does not lie here for long.
+constexpr std::size_t kMostAsked = 3;
+constexpr std::size_t kMostUnderWay = 6;
+
+// An answer may leave chunks of the question out, which are then as they were, but names no others.
+bool NamesOthers(const LineMessage& message, const Batch& batch) {
+  return !std::ranges::all_of(ChunksOf(message), [&](std::uint64_t chunk) {
+    return std::ranges::find(batch.entries, chunk, &Batch::Entry::chunk) != batch.entries.end();
+  });
+}
+
+}  // namespace
+
+// ---- wishes ----
+
+CopyMoves::CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored)
+    : context_(context), place_(context.place), line_(line), questions_(questions), stored_(stored) {}
+
+void CopyMoves::Wish(Direction direction, std::uint64_t chunks) {
+  Task& task = TaskOf(direction);
+  task.pending = true;
+  task.left += chunks;
+  task.error = 0;
+  if (!line_.open()) Finish(direction, task.left, EPIPE);
+}
+
+void CopyMoves::Activate() {
+  for (const Direction direction : {Direction::kOut, Direction::kIn}) {
+    if (!active_ && TaskOf(direction).pending) active_ = direction;
+  }
+}
+
+void CopyMoves::GoOn(std::uint64_t loadable, int error) {
+  if (!active_) return;
+  Task& task = TaskOf(*active_);
+  while (task.left > 0 && task.error == 0) {
+    const std::size_t asks = questions_.Asks();
+    if (asks >= kMostAsked || asks + batches_.size() >= kMostUnderWay) return;
+    const std::uint64_t asked = questions_.AskedChunks();
+    const std::uint64_t ready = *active_ == Direction::kOut ? place_.FreeFor(context_.domain) : loadable;
+    const std::uint64_t count = std::min({task.left, kAtATime, ready - std::min(ready, asked)});
+    if (count == 0 && asked == 0 && *active_ == Direction::kIn) task.error = error;
+    if (count == 0) break;
+    Ask(*active_, static_cast<std::uint32_t>(count));
+  }
+  const bool done = task.left == 0 || task.error != 0;
+  if (done && batches_.empty() && questions_.AskedChunks() == 0)
+    Finish(*active_, task.left, task.left > 0 ? task.error : 0);
+}
+
+void CopyMoves::Ask(Direction direction, std::uint32_t count) {
+  const LineType type = direction == Direction::kOut ? LineType::kEvict : LineType::kLoad;
+  line_.Send({.type = type, .count = count});
+  questions_.Expect({.type = type, .asked = count}, place_.now);
+  TaskOf(direction).left -= count;
+}
+
+void CopyMoves::Finish(Direction direction, std::uint64_t left, int error) {
+  if (!context_.gone) {
+    context_.Tell({.type = direction == Direction::kOut ? wire::MoverType::kEvicted : wire::MoverType::kLoaded,
+                   .error = error,
+                   .bytes = left * wire::kChunkBytes});
+  }
+  TaskOf(direction) = {};
+  if (active_ == direction) active_.reset();
+}
+
+std::uint64_t CopyMoves::Demand() const {
+  const Task& task = TaskOf(Direction::kOut);
+  return active_ == Direction::kOut ? questions_.AskedChunks() + (task.error == 0 ? task.left : 0) : 0;
+}
+
+std::uint64_t CopyMoves::ToLoad() const {
+  const Task& task = TaskOf(Direction::kIn);
+  return Loads() && task.error == 0 ? task.left + questions_.AskedChunks() : 0;
+}
+
+bool CopyMoves::Stores() const {
+  const bool asked = active_ == Direction::kOut && questions_.AskedChunks() > 0;
+  const auto goes = [](const auto& batch) { return batch->direction == Direction::kOut; };
+  return asked || std::ranges::any_of(batches_, goes);
+}
+
+bool CopyMoves::Starve() {
+  Task& task = TaskOf(Direction::kOut);
+  const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
+  if (evicts && place_.FreeFor(context_.domain) <= questions_.AskedChunks()) task.error = ENOMEM;
+  return evicts;
+}
+
+void CopyMoves::EndLine() {
+  std::uint64_t under_way = questions_.AskedChunks();
+  for (const auto& batch : batches_) under_way += batch->entries.size();
+  for (const Question& question : questions_) {
+    if (question.batch == nullptr) continue;
+    HoldSlots(*question.batch);
+    Forget(question.batch);
+  }
+  if (active_) TaskOf(*active_).left += under_way;
+  for (const Direction direction : {Direction::kOut, Direction::kIn}) {
+    if (TaskOf(direction).pending) Finish(direction, TaskOf(direction).left, EPIPE);
+  }
+}
+
+// ---- copies ----
+
+void CopyMoves::Start(std::shared_ptr<Batch> batch) {
+  batch->program = context_.program.shared_from_this();
+  batches_.push_back(batch);
+  TaskOf(batch->direction).left -= batch->entries.size();
+  ++copying_;
+  if (const auto started = place_.copier.Start(batch); !started) place_.broken = started.error();
+}
+
+// By value: the caller may hold the batch by what is erased.
+void CopyMoves::Forget(std::shared_ptr<Batch> batch) { std::erase(batches_, batch); }
+
+Batch::Entry* CopyMoves::UnderWay(Direction direction, std::uint64_t chunk) {
+  for (const auto& batch : batches_) {
+    if (batch->direction != direction) continue;
+    for (Batch::Entry& entry : batch->entries) {
+      if (entry.chunk == chunk && !entry.dropped) return &entry;
+    }
+  }
+  return nullptr;
+}
+
+bool CopyMoves::Drop(Direction direction, std::uint64_t chunk) {
+  Batch::Entry* entry = UnderWay(direction, chunk);
+  if (entry != nullptr) entry->dropped = true;
+  return entry != nullptr;
+}
+
+void CopyMoves::OnCopied(const std::shared_ptr<Batch>& batch) {
+  --copying_;
+  batch->window.reset();
+  if (!line_.open()) {
+    OnCopiedForNobody(*batch);
+    Forget(batch);
+  } else {
+    batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
+  }
+}
+
+void CopyMoves::OnCopiedForNobody(const Batch& batch) {
+  for (const Batch::Entry& entry : batch.entries) {
+    if (batch.direction == Direction::kOut) {
+      place_.pool.GiveBack(entry.slot);  // its descriptor was not given to the program for this copy
+    } else if (entry.dropped) {
+      stored_.held.push_back(entry.slot);
+    }
+  }
+}
+
+// The program may hold the memory of these slots, and no name of a chunk leads to them.
+void CopyMoves::HoldSlots(const Batch& batch) {
+  for (const Batch::Entry& entry : batch.entries) {
+    if (batch.direction == Direction::kOut || entry.dropped) stored_.held.push_back(entry.slot);
+  }
+}
+
+void CopyMoves::GiveStored(const std::shared_ptr<Batch>& batch) {
+  LineMessage message = {.type = LineType::kStored};
+  std::vector<int> fds;
+  for (const Batch::Entry& entry : batch->entries) {
+    place_.pool.Give(entry.slot, context_.domain, context_.pid);
+    message.chunk[message.count] = entry.chunk;
+    message.key[message.count++] = place_.pool.EntryOf(entry.slot).key;
+    fds.push_back(place_.pool.MemoryOf(entry.slot).fd.Get());
+  }
+  line_.Send(message, fds);
+  PassFault("mover.stored.sent");
+  questions_.Expect({.type = LineType::kStored, .batch = batch}, place_.now);
+}
+
+void CopyMoves::GiveLoaded(const std::shared_ptr<Batch>& batch) {
+  std::vector<std::uint64_t> chunks;
+  for (const Batch::Entry& entry : batch->entries) chunks.push_back(entry.chunk);
+  line_.Say(LineType::kLoaded, chunks);
+  PassFault("mover.loaded.sent");
+  questions_.Expect({.type = LineType::kLoaded, .batch = batch}, place_.now);
+}
+
+void CopyMoves::TellMoved() {
+  context_.Tell({.type = wire::MoverType::kMoved,
+                 .bytes = moved_[static_cast<std::size_t>(Direction::kOut)] * wire::kChunkBytes,
+                 .other = moved_[static_cast<std::size_t>(Direction::kIn)] * wire::kChunkBytes});
+}
+
+// ---- answers ----
+
+Result<void> CopyMoves::OnAnswer(LinePacket& packet) {
+  switch (packet.message.type) {
+    case LineType::kOffer:
+      return OnOffer(packet);
+    case LineType::kFreed:
+      return OnFreed(packet.message);
+    case LineType::kWant:
+      return OnWant(packet);
+    default:
+      return OnTaken(packet.message);
+  }
+}
+
+// The answer to kEvict or kLoad. What was asked for is left to be done until a copy of it begins.
+Result<void> CopyMoves::AnsweredAsk(LineType type, std::uint32_t count) {
+  const auto question = questions_.Answered(type, place_.now);
+  if (!question) return std::unexpected(question.error());
+  if (count > question->asked) return Fail(EPROTO, "it answered with more chunks than it was asked for");
+  Task& task = TaskOf(type == LineType::kEvict ? Direction::kOut : Direction::kIn);
+  task.left += question->asked;
+  if (count == 0 && task.error == 0) task.error = ENODATA;
+  return {};
+}
+
+// The question is no longer in its queue: whatever is wrong, the program may hold these slots.
+Result<void> CopyMoves::EndWrongly(const std::shared_ptr<Batch>& batch, const char* why) {
+  HoldSlots(*batch);
+  TaskOf(batch->direction).left += batch->entries.size();
+  Forget(batch);
+  return Fail(EPROTO, why);
+}
+
+Result<void> CopyMoves::OnOffer(LinePacket& packet) {
+  const LineMessage& message = packet.message;
+  if (const auto asked = AnsweredAsk(LineType::kEvict, message.count); !asked) return asked;
+  for (const std::uint64_t chunk : ChunksOf(message)) {
+    if (stored_.Find(chunk) != nullptr || GoesOut(chunk))
+      return Fail(EPROTO, "it offered a chunk that it has given already");
+  }
+  if (message.count == 0) return {};
+
+  // Slots that were free when it was asked may be another program's by now.
+  auto batch = std::make_shared<Batch>();
+  for (const std::uint64_t chunk : ChunksOf(message)) {
+    const auto slot = place_.FreeFor(context_.domain) > 0 ? place_.pool.Take(context_.domain) : std::nullopt;
+    if (!slot) break;
+    batch->entries.push_back({.chunk = chunk, .slot = *slot});
+  }
+  const std::size_t taken = batch->entries.size();
+  if (taken < message.count) line_.Say(LineType::kKeep, ChunksOf(message).subspan(taken));
+  if (taken == 0) return {};
+  auto window = place_.gpu.Import(std::span(packet.fds).first(taken));
+  if (!window) {
+    for (const Batch::Entry& entry : batch->entries) place_.pool.GiveBack(entry.slot);
+    if (window.error().code == EINVAL) return Fail(EPROTO, "of what it offered: " + window.error().message);
+    line_.Say(LineType::kKeep, ChunksOf(message).first(taken));
+    TaskOf(Direction::kOut).error = window.error().code;
+    return {};
+  }
+  PassFault("mover.offer.imported");
+  batch->window = std::move(*window);
+  Start(std::move(batch));
+  return {};
+}
+
+Result<void> CopyMoves::OnFreed(const LineMessage& message) {
+  const auto question = questions_.Answered(LineType::kStored, place_.now);
+  if (!question) return std::unexpected(question.error());
+  const Batch& batch = *question->batch;
+  if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it freed chunks that were not stored");
+  PassFault("mover.freed.received");
+  Task& task = TaskOf(Direction::kOut);
+  std::uint64_t freed = 0;
+  for (const Batch::Entry& entry : batch.entries) {
+    const bool kept = message.error != 0 || !Names(message, entry.chunk);
+    if (kept || entry.dropped) {
+      place_.pool.GiveBack(entry.slot);
+    } else {
+      stored_.Add(entry.chunk, {.number = place_.stored++, .slot = entry.slot});
+    }
+    kept ? ++task.left : ++freed;
+  }
+  if (freed == 0) task.error = ErrorOf(message);  // to ask again would lead to the same again
+  moved_[static_cast<std::size_t>(Direction::kOut)] += freed;
+  Forget(question->batch);
+  if (freed > 0) TellMoved();
+  return {};
+}
+
+Result<void> CopyMoves::OnWant(LinePacket& packet) {
+  const LineMessage& message = packet.message;
+  Task& task = TaskOf(Direction::kIn);
+  if (message.count == 0 && message.error != 0) task.error = ErrorOf(message);
+  if (const auto asked = AnsweredAsk(LineType::kLoad, message.count); !asked) return asked;
+  for (const std::uint64_t chunk : ChunksOf(message)) {
+    const Stored* stored = stored_.Find(chunk);
+    if (stored == nullptr || stored->tier != Tier::kSlot) return Fail(EPROTO, "it wants a chunk that is in no slot");
+  }
+  if (message.count == 0) return {};
+  auto window = place_.gpu.Import(packet.fds);
+  if (!window) {
+    if (window.error().code == EINVAL) return Fail(EPROTO, "of what it wants memory for: " + window.error().message);
+    line_.Say(LineType::kStay, ChunksOf(message));
+    task.error = window.error().code;
+    return {};
+  }
+  PassFault("mover.want.imported");
+  auto batch = std::make_shared<Batch>();
+  batch->direction = Direction::kIn;
+  batch->window = std::move(*window);
+  for (const std::uint64_t chunk : ChunksOf(message)) {
+    Stored& stored = stored_.At(chunk);
+    stored_.Put(stored, Tier::kLoading);
+    batch->entries.push_back({.chunk = chunk, .slot = stored.slot});
+  }
+  Start(std::move(batch));
+  return {};
+}
+
+Result<void> CopyMoves::OnTaken(const LineMessage& message) {
+  const auto question = questions_.Answered(LineType::kLoaded, place_.now);
+  if (!question) return std::unexpected(question.error());
+  const Batch& batch = *question->batch;
+  if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it took chunks that were not loaded");
+  PassFault("mover.taken.received");
+  Task& task = TaskOf(Direction::kIn);
+  std::uint64_t taken = 0;
+  for (const Batch::Entry& entry : batch.entries) {
+    const bool stays = message.error != 0 || !Names(message, entry.chunk);
+    stays ? ++task.left : ++taken;
+    if (entry.dropped) {
+      place_.pool.GiveBack(entry.slot);
+    } else if (stays) {
+      stored_.Put(stored_.At(entry.chunk), Tier::kSlot);
+    } else {
+      stored_.Erase(entry.chunk);
+      place_.pool.GiveBack(entry.slot);
+    }
+  }
+  if (taken == 0) task.error = ErrorOf(message);
+  moved_[static_cast<std::size_t>(Direction::kIn)] += taken;
+  Forget(question->batch);
+  if (taken > 0) TellMoved();
+  return {};
+}
+
+}  // namespace tessera::mover

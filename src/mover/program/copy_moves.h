@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mover/program/copier.h"
+#include "mover/program/line.h"
+#include "mover/program/questions.h"
+#include "mover/program/stored_chunks.h"
+#include "mover/program/workplace.h"
+
+namespace tessera::mover {
+
+// Chunks that a program is asked for at a time. With two at a time room comes free 11 ms after the order, with eight
+// 41 ms (docs/hardware-log.md, 2026-11-22).
+inline constexpr std::uint64_t kAtATime = 2;
+
+// The moves of one program between the GPU and slots of the pool: what the daemon wishes, what the program was asked
+// for, and what is being copied. Moves of one direction at a time. For the loop's thread.
+class CopyMoves {
+ public:
+  // All of them outlive this object.
+  CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored);
+
+  // The daemon wishes that this many chunks more are moved.
+  void Wish(Direction direction, std::uint64_t chunks);
+  // Takes up the next wish if none is under way.
+  void Activate();
+  // Asks the program for as much as there is room for, and ends a wish that is done. The program can be asked to load
+  // `loadable` chunks; `error` is why others cannot come, 0 if they can.
+  void GoOn(std::uint64_t loadable, int error);
+  // There will be no more free slots than there are. Whether a wish ends for that.
+  bool Starve();
+  // The line has ended. Copies go on; what becomes of them is decided when they have ended.
+  void EndLine();
+  void OnCopied(const std::shared_ptr<Batch>& batch);
+
+  // kOffer, kFreed, kWant or kTaken. EPROTO if it is wrong: the caller is to close the line.
+  Result<void> OnAnswer(LinePacket& packet);
+  // A chunk on its way that the program needs no more: its slot is free when the copy has ended. False: it is not on
+  // its way.
+  bool Drop(Direction direction, std::uint64_t chunk);
+
+  // Chunks for which slots are needed that the program does not have.
+  std::uint64_t Demand() const;
+  // Chunks that are to be loaded and are not on their way.
+  std::uint64_t ToLoad() const;
+  bool Loads() const { return active_ == Direction::kIn; }
+  // Whether chunks are on their way to slots.
+  bool Stores() const;
+  // Whether the chunk was given to the mover, and is not stored yet.
+  bool GoesOut(std::uint64_t chunk) { return UnderWay(Direction::kOut, chunk) != nullptr; }
+  bool NothingUnderWay() const { return batches_.empty(); }
+  bool Copies() const { return copying_ > 0; }
+
+ private:
+  struct Task {
+    bool pending = false;    // the daemon waits for its end
+    std::uint64_t left = 0;  // chunks that the program was not asked for yet
+    int error = 0;           // why it is asked for no more
+  };
+
+  Task& TaskOf(Direction direction) { return tasks_[static_cast<std::size_t>(direction)]; }
+  const Task& TaskOf(Direction direction) const { return tasks_[static_cast<std::size_t>(direction)]; }
+  void Ask(Direction direction, std::uint32_t count);
+  void Finish(Direction direction, std::uint64_t left, int error);
+  Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
+  Result<void> OnOffer(LinePacket& packet);
+  Result<void> OnFreed(const wire::LineMessage& message);
+  Result<void> OnWant(LinePacket& packet);
+  Result<void> OnTaken(const wire::LineMessage& message);
+  Result<void> AnsweredAsk(wire::LineType question, std::uint32_t count);
+  Result<void> EndWrongly(const std::shared_ptr<Batch>& batch, const char* why);
+  void Start(std::shared_ptr<Batch> batch);
+  void Forget(std::shared_ptr<Batch> batch);
+  void GiveStored(const std::shared_ptr<Batch>& batch);
+  void GiveLoaded(const std::shared_ptr<Batch>& batch);
+  void OnCopiedForNobody(const Batch& batch);
+  void HoldSlots(const Batch& batch);
+  void TellMoved();
+
+  const ProgramContext& context_;
+  Workplace& place_;
+  Line& line_;
+  Questions& questions_;
+  StoredChunks& stored_;
+  std::vector<std::shared_ptr<Batch>> batches_;  // being copied, or not answered yet
+  std::size_t copying_ = 0;                      // of batches_
+  std::array<Task, 2> tasks_;                    // by Direction
+  std::optional<Direction> active_;              // of the wish that is under way
+  std::array<std::uint64_t, 2> moved_{};         // chunks since the mover knows the program, by Direction
+};
+
+}  // namespace tessera::mover

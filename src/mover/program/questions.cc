@@ -1,0 +1,21 @@
+#include "mover/program/questions.h"
+
+#include <cerrno>
+
+namespace tessera::mover {
+
+Result<Question> Questions::Answered(wire::LineType type, Nanos now) {
+  if (empty() || questions_.front().type != type) return Fail(EPROTO, "it answered what it was not asked");
+  Question question = std::move(questions_.front());
+  questions_.pop_front();
+  asked_at_ = empty() ? kNever : now;
+  return question;
+}
+
+std::uint64_t Questions::AskedChunks() const {
+  std::uint64_t chunks = 0;
+  for (const Question& question : questions_) chunks += question.asked;
+  return chunks;
+}
+
+}  // namespace tessera::mover

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "mover/program/copier.h"
+#include "mover/program/disk.h"
+#include "wire/line.h"
+
+namespace tessera::mover {
+
+// A message to a program that it has to answer.
+struct Question {
+  wire::LineType type{};
+  std::uint32_t asked = 0;         // chunks, of kEvict and kLoad
+  std::shared_ptr<Batch> batch;    // of kStored and kLoaded
+  std::shared_ptr<FileMove> move;  // of kFiled and kRead
+};
+
+// The questions that a program has not answered, in the order in which it must.
+class Questions {
+ public:
+  void Expect(Question question, Nanos now) {
+    if (questions_.empty()) asked_at_ = now;
+    questions_.push_back(std::move(question));
+  }
+  // Takes the question that is to be answered next. EPROTO if it is not of this type.
+  Result<Question> Answered(wire::LineType type, Nanos now);
+
+  // Chunks of unanswered kEvict and kLoad, and how many messages these are.
+  std::uint64_t AskedChunks() const;
+  std::size_t Asks() const {
+    return static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
+  }
+  bool empty() const { return questions_.empty(); }
+  // Whether the program has had the next question for longer than `most`.
+  bool WaitsLongerThan(Nanos most, Nanos now) const { return !empty() && now - asked_at_ > most; }
+
+  void Clear() { questions_.clear(); }
+  auto begin() const { return questions_.begin(); }
+  auto end() const { return questions_.end(); }
+
+ private:
+  std::deque<Question> questions_;
+  Nanos asked_at_ = kNever;  // when the next one became the next
+};
+
+}  // namespace tessera::mover
