@@ -1,7 +1,7 @@
 // What the daemon and the mover of a GPU say to each other over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
-// packet is one MoverMessage. Both are of one build, so there is no version. The daemon's end closed: the mover
-// keeps what programs have for the next daemon, for a while, and ends. That one may be of another build: what it gets
-// then has a version.
+// packet is one MoverMessage. Both are of one build, so there is no version. When the daemon has closed its end, the
+// mover keeps what programs have for the next daemon, for a while, and then ends. That daemon may be of another build,
+// so the messages to it have a version (kBequestVersion).
 #pragma once
 
 #include <cstddef>
@@ -9,62 +9,69 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 namespace tessera::wire {
 
 enum class MoverType : std::uint32_t {
   // daemon → mover
-  kPool = 1,     // bytes: what the swap pool should have; other: what it may have at most. Grown in the background
-  kProgram = 2,  // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that a
-                 // program of one domain was given is never given to one of another: a program can keep what it once
-                 // had
-  kGone = 3,     // the program has ended, or gets another line, on which it says what it has: what it does not claim is
-                 // free when it has ended, or after a while
-  kEvict = 4,    // move this many bytes more of the program out (rounded up to chunks). From now on, until kLoad or
-                 // kSettle, what it has in host memory may go on to the file
-  kLoad = 5,     // move this many bytes more of the program in (rounded down to chunks)
-  kSettle = 6,   // make all addresses of the program valid; nothing of it is in the file then
-  kSlot = 7,     // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
-                 // the first messages, one by one; each is answered by kSlotTaken
+  kPool = 1,  // bytes: what the swap pool should have; other: what it may have at most. It grows in the background
+  kProgram =
+      2,        // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that was
+                // given to a program of one domain is never given to one of another: a program can keep what it once
+                // had
+  kGone = 3,    // the program has ended, or gets another line, on which it says what it has. What it does not claim
+                // comes free when the program has ended, or after a while
+  kEvict = 4,   // move this many more bytes of the program out (rounded up to chunks). From now until kLoad or kSettle,
+                // what the program has in host memory may go on to the file
+  kLoad = 5,    // move this many more bytes of the program in (rounded down to chunks)
+  kSettle = 6,  // make all addresses of the program valid; none of its chunks is in the file then
+  kSlot = 7,    // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
+                // the first messages, one by one; each is answered by kSlotTaken
   // mover → daemon
-  kReady = 65,     // it can move
-  kPoolIs = 66,    // bytes: what the pool has; other: what of it is in use; error: why it stopped growing, errno value
-  kMoved = 67,     // after each batch. bytes: moved out since the mover knows the program; other: moved in
-  kEvicted = 68,   // the program's kEvict is done. bytes: what could not be moved; error: why, errno value (ENOMEM: the
-                   // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA)
-  kLoaded = 69,    // likewise
-  kSettled = 70,   // error: not all addresses are valid (ENOMEM: no host memory for what is in the file; EIO: the file
-                   // cannot be read, or CUDA; ESTALE: it is in no file any more)
-  kFileIs = 72,    // bytes: what the swap file holds at most; other: what it holds; error: why nothing more is written
+  kReady = 65,    // it can move
+  kPoolIs = 66,   // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
+  kMoved = 67,    // after each batch. bytes: moved out since the mover knows the program; other: moved in
+  kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value. ENOMEM: the
+                  // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA
+  kLoaded = 69,   // likewise for kLoad
+  kSettled = 70,  // the program's kSettle is done. error: why some address is not valid, errno value. ENOMEM: no host
+                  // memory for what is in the file; EIO: the file cannot be read, or CUDA; ESTALE: the file does not
+                  // have it any more; EPIPE: the line closed
+  kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
+  kFileIs = 72,   // bytes: what the swap file can hold; other: what it holds; error: why nothing more is written to it,
+                  // errno value
   kSlotMade = 73,  // a slot is in the pool: its memory comes along (descriptor), for the next mover. bytes: its number,
-                   // which nothing else ever has
-  kSlotGone = 74,  // the slot of this number is nobody's any more
-  kSlotTaken = 75,  // it has the slot of this number, or will never have it (kSlotGone came before)
-  // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, the slots as
+                   // which no other slot ever has
+  kSlotGone = 74,  // the slot of this number (bytes) is gone, and its memory is free
+  kSlotTaken = 75,  // the answer to kSlot: the mover has the slot of this number (bytes), or said kSlotGone before
+  // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, then the slots
+  // as
   // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them
   kSlotsTable = 76,  // the first one. other: kBequestVersion
   kFile = 77,
   kFileTable = 78,
   kAll = 79,
-  kFailed = 71,  // the mover cannot work at all and ends. error: errno value; text says why
 };
 
-// Changes with these messages, and with what is in the tables, a slot or the swap file.
+// Changes with the messages to the next daemon, and with what is in the tables, in a slot or in the swap file.
 inline constexpr std::uint64_t kBequestVersion = 1;
 
-// For each slot of the pool, and for each place in the swap file, the mover keeps so many bytes in memory that the
-// daemon keeps.
+// Bytes per slot of the pool, and per place in the swap file, in the tables that the mover writes and the daemon keeps.
 inline constexpr std::uint64_t kTableEntryBytes = 32;
 
 struct MoverMessage {
   MoverType type{};
-  std::int32_t error = 0;
-  std::uint64_t program = 0;  // the daemon's number for it
-  std::uint64_t bytes = 0;
-  std::uint64_t other = 0;
-  char text[160] = {};  // of kFailed, terminated
+  std::int32_t error = 0;     // errno value, 0 if there is none
+  std::uint64_t program = 0;  // the daemon's number for it, 0 where the message is about none
+  std::uint64_t bytes = 0;    // as the type says
+  std::uint64_t other = 0;    // as the type says
+  char text[160] = {};        // of kFailed, terminated
 };
-static_assert(sizeof(MoverMessage) == 192);
+static_assert(sizeof(MoverMessage) == 192 && std::has_unique_object_representations_v<MoverMessage>);
+static_assert(offsetof(MoverMessage, error) == 4 && offsetof(MoverMessage, program) == 8 &&
+              offsetof(MoverMessage, bytes) == 16 && offsetof(MoverMessage, other) == 24 &&
+              offsetof(MoverMessage, text) == 32);
 
 inline std::optional<MoverMessage> ReadMover(std::span<const std::byte> packet) {
   MoverMessage message;

@@ -1,6 +1,7 @@
-// The shared page: one per process and GPU, made by the daemon (memfd), mapped by both sides. docs/protocol.md tells
-// its life. The daemon writes orders, the program reports; each side treats what the other wrote as a claim, not as
-// truth.
+// The shared page: one per process and GPU, made by the daemon (memfd), mapped by both sides. docs/protocol.md
+// describes its life. The daemon writes orders, the program writes reports; each side treats what the other wrote as a
+// claim, not as truth. Any thread of the program and the daemon's event loop use the atomic fields without a lock. A
+// change here needs a new kProtocolVersion.
 #pragma once
 
 #include <atomic>
@@ -16,11 +17,13 @@ inline constexpr std::uint32_t kPageBytes = 4096;
 
 // What the gate in front of every submission does.
 enum class GateOrder : std::uint32_t {
-  kClosed = 0,   // wait for the token
-  kBounded = 1,  // submit, but keep what is queued below Page::window_ns: others wait for the GPU, or a limit applies
-  kOpen = 2,     // submit freely
-  kFree = 3,     // submit freely, also when parked: Wants is news then, not a question. The channels are steered
-  kStopped = 4,  // as kClosed, and nothing that waits is let through: the channels stand still, and memory may be moved
+  kClosed = 0,   // submissions wait for the token
+  kBounded = 1,  // submissions pass while the queued work is below Page::window_ns: others wait for the GPU, or a limit
+                 // applies
+  kOpen = 2,     // submissions pass
+  kFree = 3,  // submissions pass, also of a parked process: its Wants is news, not a question. The channels are steered
+  kStopped = 4,  // as kClosed, and no submission that waits is let through: the channels are frozen, and memory may be
+                 // moved
 };
 
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
@@ -35,55 +38,72 @@ struct Page {
   // the daemon stores the fields, then increments `epoch` (release), then `doorbell`, and wakes the futex on it.
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   std::atomic<GateOrder> gate{GateOrder::kClosed};
-  std::atomic<std::int64_t> window_ns{0};      // bound on the queued work while kBounded
-  std::atomic<std::int64_t> idle_grace_ns{0};  // without work for this long: send Idle
+  std::atomic<std::int64_t> window_ns{0};      // bound on the queued work under kBounded
+  std::atomic<std::int64_t> idle_grace_ns{0};  // after so long without work the program sends Idle
 
   // Futex that both sides ring: the daemon after an order, a thread of the program when it becomes active.
   alignas(64) std::atomic<std::uint32_t> doorbell{0};
 
-  // The memory view: written by the daemon, bytes.
+  // The memory of the vGPU, in bytes: written by the daemon.
   alignas(64) std::atomic<std::uint64_t> memory_max{0};  // what the vGPU may allocate
   std::atomic<std::uint64_t> memory_available{0};        // what the vGPU could still reserve now
-  std::atomic<std::uint64_t> memory_credit_keep{0};      // credit above this is to be returned
+  std::atomic<std::uint64_t> memory_credit_keep{0};      // the program is to return credit above this
   std::atomic<std::uint64_t> memory_returned{0};         // sum of all Return messages that the daemon has read
-  // Bytes reserved for this process and not in use. The program takes from it when it allocates and adds when it frees;
-  // the daemon adds with a reservation and may take everything back (exchange with 0) when others run short.
+
+  // Credits, in bytes: written by both sides.
+  // Memory that the process has reserved and does not use. The program takes from it when it allocates and adds when it
+  // frees; the daemon adds with a reservation, and may take all of it back (exchange with 0) when others run short.
   alignas(64) std::atomic<std::int64_t> memory_credit{0};
-  // The same of room: bytes of GPU memory that the process may have and does not. What memory.max counts and what lies
-  // on the GPU are two things where memory is swapped.
+  // Room that the process has and does not use: GPU memory that it may make. Where memory is swapped, what memory.max
+  // bounds and what lies on the GPU are two different amounts.
   std::atomic<std::int64_t> room_credit{0};
 
-  // Reports: written by the program, for people to look at. The last tells whether a freeze is one.
+  // Reports: written by the program.
   alignas(64) std::atomic<std::uint64_t> submissions{0};  // calls that passed the gate, as of the last marker
   std::atomic<std::uint64_t> busy_ns{0};                  // time with work on the GPU, as far as markers tell
   std::atomic<std::uint64_t> gate_waits{0};               // submissions that found the gate closed
-  std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited
+  std::atomic<std::uint64_t> gate_wait_ns{0};             // and how long they waited in sum
   std::atomic<std::uint64_t> window{0};                   // submissions that may be in flight now
   std::atomic<std::uint64_t> oom_errors{0};               // allocations refused by the limit
-  std::atomic<std::uint64_t> pinned{0};                   // bytes of the room taken that cannot be moved
-  std::atomic<std::uint64_t> empty{0};                    // of it, and of what can be moved: kept for a moment only
-  std::atomic<std::uint64_t> swapped{0};                  // bytes in chunks in host memory
-  std::atomic<std::uint64_t> recalled{0};                 // of it, what must come back: others are to map it
-  std::atomic<std::uint64_t> room_waits{0};               // allocations that waited for room
-  // Bytes moved to host memory, and back, since the process attached; the daemon hears of it from the mover, later. To
-  // be read in this order, which is not the one in which they are written: moved_in, swapped, moved_out. Then nothing
-  // counts twice that is on its way.
+  // Memory by where it lies, in bytes; pager::HeapFigures, and for `pinned` also what the driver allocated.
+  std::atomic<std::uint64_t> pinned{0};    // of the room taken: it cannot be moved
+  std::atomic<std::uint64_t> empty{0};     // of the room taken, pinned or not: no allocation uses it, and it soon goes
+  std::atomic<std::uint64_t> swapped{0};   // in chunks that are out
+  std::atomic<std::uint64_t> recalled{0};  // of `swapped`: it must come back, because it was pinned meanwhile
+  std::atomic<std::uint64_t> room_waits{0};  // allocations that waited for room
+  // Bytes moved out, and back in, since the process attached. The daemon hears the same from the mover, later. Read
+  // them in the order moved_in, swapped, moved_out, which is not the order in which they are written: then bytes that
+  // are on their way do not count twice.
   std::atomic<std::uint64_t> moved_out{0}, moved_in{0};
-  // CLOCK_MONOTONIC: the youngest work that the GPU is known to have done was submitted then, or later.
+  // CLOCK_MONOTONIC, nanoseconds: the youngest work that the GPU is known to have done was submitted then, or later. By
+  // it the daemon sees a process that works although it is frozen.
   std::atomic<std::int64_t> reached_ns{0};
-  // Where the program is stopped while its memory is moved: whether it could go on.
+  // Whether the program, stopped while its memory is moved, could run again. Written by both sides.
   MoveGuard guard;
-  // Of `swapped`: bytes that are used so much more than others on the GPU that the two should change places.
+  // Of `swapped`: bytes that are so much hotter than bytes on the GPU that the two should change places.
   std::atomic<std::uint64_t> hot_out{0};
-  // 1: it does nothing. Looked at again since it parked, when nobody could be between the gate and the driver any more.
+  // 1: the process is parked, and none of its work is left. It has looked again since it parked, at a time when no
+  // thread could be between the gate and the driver any more.
   std::atomic<std::uint32_t> rests{0};
-  // Threads inside of calls that may wait for the GPU beyond what markers tell of.
+  // Threads inside driver calls that may wait for GPU work which no marker shows.
   std::atomic<std::uint32_t> calls{0};
 };
 
-static_assert(sizeof(Page) <= kPageBytes);
+static_assert(sizeof(Page) == 512 && sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<GateOrder>::is_always_lock_free);
-static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, doorbell) == 128 && offsetof(Page, memory_max) == 192);
-static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, submissions) == 320 && sizeof(Page) == 512);
+static_assert(offsetof(Page, version) == 8 && offsetof(Page, gpu) == 12);
+static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, gate) == 68 && offsetof(Page, window_ns) == 72 &&
+              offsetof(Page, idle_grace_ns) == 80 && offsetof(Page, doorbell) == 128);
+static_assert(offsetof(Page, memory_max) == 192 && offsetof(Page, memory_available) == 200 &&
+              offsetof(Page, memory_credit_keep) == 208 && offsetof(Page, memory_returned) == 216);
+static_assert(offsetof(Page, memory_credit) == 256 && offsetof(Page, room_credit) == 264);
+static_assert(offsetof(Page, submissions) == 320 && offsetof(Page, busy_ns) == 328 &&
+              offsetof(Page, gate_waits) == 336 && offsetof(Page, gate_wait_ns) == 344 &&
+              offsetof(Page, window) == 352 && offsetof(Page, oom_errors) == 360);
+static_assert(offsetof(Page, pinned) == 368 && offsetof(Page, empty) == 376 && offsetof(Page, swapped) == 384 &&
+              offsetof(Page, recalled) == 392 && offsetof(Page, room_waits) == 400);
+static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 416 &&
+              offsetof(Page, reached_ns) == 424 && offsetof(Page, guard) == 432 && offsetof(Page, hot_out) == 448 &&
+              offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
 
 }  // namespace tessera::wire

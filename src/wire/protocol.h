@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -20,23 +21,23 @@ inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
   // program → daemon
-  kHello = 1,      // first message; answered by kWelcome or kRefused
-  kAttach = 2,     // use a GPU; answered by kAttached (with the page's descriptor) or kRefused
-  kReserve = 3,    // memory; answered by kReserved
-  kReturn = 4,     // memory no longer needed; no answer
-  kContext = 5,    // a context is about to be made (+1) or was destroyed (-1); +1 is answered by kReserved
-  kWants = 6,      // work begins; no answer but the page's orders
-  kIdle = 7,       // no work is left on the GPU; no answer
-  kReleased = 8,   // the gate was closed by the order `epoch`, and what was queued has ended; no answer
-  kQuery = 9,      // how the vGPU looks, for NVML; answered by kView or kRefused. Needs kHello, but no kAttach
-  kObject = 10,    // what the process did to an object that leads to its channels; no answer. Needs kHello only
-  kGuard = 11,     // first message of tessera run --enforce kernel; answered by kWelcome or kRefused
-  kRoom = 13,      // GPU memory is needed that the process has no room for; answered by kRoomGranted
-  kLine = 14,      // the line to the mover broke: another one; answered by kLineOpened
-  kExport = 15,    // memory for other programs, with up to 16 of its descriptors; answered by kExported or kRefused
-  kUnexport = 16,  // no more of it; answered by kExported
-  kImport = 17,    // memory that another program exported; answered by kImported or kRefused
-  kListener = 12,  // after kGuard: the descriptor that comes along is the program's seccomp listener; as kGuard
+  kHello = 1,     // first message: names the vGPUs to join. Answered by kWelcome or kRefused
+  kAttach = 2,    // use a GPU. Answered by kAttached (with the page's descriptor) or kRefused
+  kReserve = 3,   // reserve memory. Answered by kReserved
+  kReturn = 4,    // give back reserved memory. No answer
+  kContext = 5,   // a context is about to be made (+1) or was destroyed (-1). +1 is answered by kReserved
+  kWants = 6,     // work begins. No answer but the page's orders
+  kIdle = 7,      // no work is left on the GPU. No answer
+  kReleased = 8,  // the order `epoch` closed the gate, and the queued work has ended. No answer
+  kQuery = 9,     // ask for the vGPU's memory and processes, for NVML. Answered by kView or kRefused. Needs kHello only
+  kObject = 10,   // an object that leads to the process's channels was made or freed. No answer. Needs kHello only
+  kGuard = 11,    // first message of tessera run --enforce kernel. Answered by kWelcome or kRefused
+  kListener = 12,  // after kGuard: the program's seccomp listener comes along (descriptor). Answered as kGuard
+  kRoom = 13,      // GPU memory is needed beyond the room that the process has. Answered by kRoomGranted
+  kLine = 14,      // the line to the mover broke: open another. Answered by kLineOpened or kRefused
+  kExport = 15,    // memory that other programs may map, with up to 16 descriptors. Answered by kExported or kRefused
+  kUnexport = 16,  // end an export. Answered by kExported
+  kImport = 17,    // get memory that another program exported. Answered by kImported or kRefused
   // daemon → program
   kWelcome = 65,
   kRefused = 66,
@@ -51,10 +52,10 @@ enum class Type : std::uint16_t {
 
 struct Header {
   std::uint32_t magic = kProtocolMagic;
-  std::uint16_t version = kProtocolVersion;  // never moves: both sides can read the version of any other
+  std::uint16_t version = kProtocolVersion;  // never moves: each side can read the version of any other
   Type type{};
   std::uint32_t bytes = 0;  // of the body
-  std::uint32_t gpu = 0;    // index of the GPU that it is about, where there is one
+  std::uint32_t gpu = 0;    // index of the GPU that the message is about; 0 where it is about none
 };
 
 // GPU UUID as NVML and cuDeviceGetUuid give it: 16 raw bytes.
@@ -65,17 +66,17 @@ struct Uuid {
 
 struct Hello {
   static constexpr Type kType = Type::kHello;
-  std::int32_t pid = 0;        // getpid() of the program, in its own PID namespace; the daemon trusts SO_PEERCRED
-  std::uint32_t observer = 0;  // 1: only asks (NVML); does not count as a process of the vGPU
+  std::int32_t pid = 0;        // getpid() in the program's PID namespace, to be shown; the daemon trusts SO_PEERCRED
+  std::uint32_t observer = 0;  // 1: the program only sends queries (NVML), and is no process of the vGPU
   char vgpus[512] = {};        // names of the vGPUs to join, comma-separated, at most one per GPU
-  char program[64] = {};       // its name, for people
+  char program[64] = {};       // the program's name, to be shown
 };
 
 struct Welcome {
   static constexpr Type kType = Type::kWelcome;
-  std::uint64_t session = 0;
-  std::int64_t grace_ns = 0;        // how long last orders stand after the daemon's loss
-  std::uint32_t block_on_loss = 0;  // after that: 1 waits for a daemon, 0 goes on without
+  std::uint64_t session = 0;        // the daemon's number for this connection
+  std::int64_t grace_ns = 0;        // how long the last orders hold after the daemon is lost
+  std::uint32_t block_on_loss = 0;  // after that: 1: the gate closes until a daemon is back; 0: it is open
   std::uint32_t reserved = 0;
 };
 
@@ -83,28 +84,29 @@ struct Refused {
   static constexpr Type kType = Type::kRefused;
   std::int32_t code = 0;  // errno value
   std::uint32_t reserved = 0;
-  char text[504] = {};  // what, why, what to do
+  char text[504] = {};  // what is refused, why, and what to do
 };
 
 struct Attach {
   static constexpr Type kType = Type::kAttach;
   Uuid gpu;
-  std::uint64_t memory_bytes = 0;  // what the process already holds (after a reconnect)
-  std::uint64_t room_bytes = 0;    // what of the GPU's memory it has taken room for (likewise)
-  std::uint64_t unsafe_bytes = 0;  // what its kernels must not touch before a mover has been at it (likewise)
-  std::uint32_t contexts = 0;      // likewise
-  std::uint32_t works = 0;         // 1: it has work under way (likewise), as Wants with `waits` 0 says
+  // What the process has already when it reconnects; 0 the first time. Claims, which the daemon clips.
+  std::uint64_t memory_bytes = 0;  // memory reserved
+  std::uint64_t room_bytes = 0;    // room taken
+  std::uint64_t unsafe_bytes = 0;  // memory that its kernels must not touch before a mover has settled it
+  std::uint32_t contexts = 0;
+  std::uint32_t works = 0;  // 1: it has work under way, as Wants with `waits` 0 says
 };
 
 struct Attached {
-  // Header::gpu says which GPU. Descriptors: the page; where memory may be swapped, the line to the mover
-  // (wire/line.h).
+  // Header::gpu says which GPU. Descriptors that come along: the page and, where memory may be swapped, the line to the
+  // mover (wire/line.h).
   static constexpr Type kType = Type::kAttached;
-  std::uint64_t context_bytes = 0;  // what a context costs on this GPU
-  std::uint64_t memory_total = 0;   // of the GPU
-  std::uint32_t swaps = 0;          // 1: memory may be swapped, and is to be allocated so that it can be
+  std::uint64_t context_bytes = 0;  // memory of a context on this GPU, as far as the daemon knows
+  std::uint64_t memory_total = 0;   // of the GPU, bytes
+  std::uint32_t swaps = 0;          // 1: memory may be swapped; the program is to allocate it so that it can move
   std::uint32_t reserved = 0;
-  char vgpu[64] = {};
+  char vgpu[64] = {};  // name of the vGPU that the process is in
 };
 
 struct Reserve {
@@ -114,8 +116,8 @@ struct Reserve {
 
 struct Reserved {
   static constexpr Type kType = Type::kReserved;
-  std::uint64_t bytes = 0;      // what was asked for, or 0: over memory.max
-  std::uint64_t available = 0;  // what the vGPU could still reserve
+  std::uint64_t bytes = 0;      // all that was asked for, or 0 if that would exceed memory.max
+  std::uint64_t available = 0;  // bytes that the vGPU could still reserve
 };
 
 struct Return {
@@ -123,7 +125,7 @@ struct Return {
   std::uint64_t bytes = 0;
 };
 
-// Room for `bytes` of GPU memory. 0: none, but what Page::recalled says is to come back.
+// Asks for room for `bytes` of GPU memory. 0: for none, but Page::recalled bytes are to come back.
 struct Room {
   static constexpr Type kType = Type::kRoom;
   std::uint64_t bytes = 0;
@@ -131,9 +133,10 @@ struct Room {
 
 struct RoomGranted {
   static constexpr Type kType = Type::kRoomGranted;
-  std::uint64_t bytes = 0;  // what was asked for, or 0
-  std::uint32_t wait =
-      0;  // with 0 bytes: 1 if it is being made; then it comes as credit in the page, and the bell rings
+  std::uint64_t bytes = 0;  // all that was asked for, or 0
+  // With 0 bytes. 1: room is being made; it comes as Page::room_credit, and Page::doorbell rings. 0: there never will
+  // be so much.
+  std::uint32_t wait = 0;
   std::uint32_t reserved = 0;
 };
 
@@ -145,21 +148,22 @@ struct LineOpened {
   static constexpr Type kType = Type::kLineOpened;  // the line comes along (descriptor)
 };
 
-// The name of exported memory: random, and whoever of the user knows it gets the memory.
+// The name of exported memory, 128 random bits. A program of the same user that knows it gets the memory.
 struct ExportKey {
   std::uint8_t bytes[16] = {};
   auto operator<=>(const ExportKey&) const = default;
 };
 
-// Memory for others: a block in whole chunks, the descriptors of which come in order, as many with each message as fit.
+// Memory for other programs: a block in whole chunks. Their descriptors come in order, as many with each message as
+// fit.
 struct Export {
   static constexpr Type kType = Type::kExport;
   ExportKey key;
   std::uint64_t bytes = 0;        // of the block
-  std::uint64_t offset = 0;       // of it in the first chunk
-  std::uint64_t chunk_bytes = 0;  // of each
+  std::uint64_t offset = 0;       // of the block in the first chunk
+  std::uint64_t chunk_bytes = 0;  // of each chunk
   std::uint32_t chunks = 0;       // in all
-  std::uint32_t first = 0;        // of those whose descriptors come along
+  std::uint32_t first = 0;        // index of the first chunk whose descriptor comes along
 };
 
 struct Exported {
@@ -174,12 +178,12 @@ struct Unexport {
 struct Import {
   static constexpr Type kType = Type::kImport;
   ExportKey key;
-  std::uint32_t first = 0;  // chunk whose descriptor, and of those after it, is to come along
+  std::uint32_t first = 0;  // index of the first chunk whose descriptor is to come along, with those of later ones
   std::uint32_t reserved = 0;
 };
 
 struct Imported {
-  // Header::gpu says which GPU it is on.
+  // Header::gpu says which GPU the memory is on.
   static constexpr Type kType = Type::kImported;
   std::uint64_t bytes = 0;  // as in Export
   std::uint64_t offset = 0;
@@ -196,18 +200,18 @@ struct Context {
 
 struct Wants {
   static constexpr Type kType = Type::kWants;
-  std::uint32_t waits = 1;  // 0: the gate was free, so work is on its way to the GPU already
+  std::uint32_t waits = 1;  // 1: a submission waits for an order. 0: the gate was free, and work is on its way already
   std::uint32_t reserved = 0;
 };
 
 struct Idle {
   static constexpr Type kType = Type::kIdle;
-  std::int64_t since = 0;  // CLOCK_MONOTONIC, nanoseconds
+  std::int64_t since = 0;  // when the last work ended; CLOCK_MONOTONIC, nanoseconds
 };
 
 struct Released {
   static constexpr Type kType = Type::kReleased;
-  std::int64_t drained_at = 0;  // CLOCK_MONOTONIC, nanoseconds
+  std::int64_t drained_at = 0;  // when the last queued work ended; CLOCK_MONOTONIC, nanoseconds
   std::uint32_t epoch = 0;      // of the order that closed the gate
   std::uint32_t reserved = 0;
 };
@@ -217,21 +221,21 @@ struct Query {
   Uuid gpu;
 };
 
-// As channel::ObjectEvent, whose words these are.
+// An RM object that was made or freed; fields as in channel::ObjectEvent.
 struct Object {
   static constexpr Type kType = Type::kObject;
-  std::uint32_t kind = 0;  // 1: made, 2: freed
-  std::int32_t fd = -1;    // of /dev/nvidiactl in the process
-  std::uint32_t client = 0, parent = 0, object = 0;
-  std::uint32_t cls = 0;
-  std::uint32_t detail = 0;
+  std::uint32_t kind = 0;                            // 1: made, 2: freed
+  std::int32_t fd = -1;                              // of /dev/nvidiactl in the process
+  std::uint32_t client = 0, parent = 0, object = 0;  // handles (NvHandle)
+  std::uint32_t cls = 0;                             // class of the object, as in NVIDIA's class/cl*.h
+  std::uint32_t detail = 0;                          // as the class has it: see channel::ObjectEvent
   std::uint32_t reserved = 0;
 };
 
 struct Guard {
   static constexpr Type kType = Type::kGuard;
   char vgpus[512] = {};   // as in Hello
-  char program[64] = {};  // its name, for people
+  char program[64] = {};  // the program's name, to be shown
 };
 
 struct Listener {
@@ -239,28 +243,51 @@ struct Listener {
 };
 
 struct ProcessView {
-  std::int32_t pid = 0;  // as the daemon sees it
+  std::int32_t pid = 0;  // in the daemon's PID namespace
   std::uint32_t reserved = 0;
   std::uint64_t memory_bytes = 0;
 };
 
 struct View {
   static constexpr Type kType = Type::kView;
-  std::uint64_t memory_max = 0;
-  std::uint64_t memory_used = 0;
-  std::uint32_t compute_pct = 0;  // of the last second
-  std::uint32_t processes = 0;    // filled entries below
+  std::uint64_t memory_max = 0;   // of the vGPU, bytes
+  std::uint64_t memory_used = 0;  // of the vGPU, bytes
+  std::uint32_t compute_pct = 0;  // the vGPU's part of the GPU's time in the last second
+  std::uint32_t processes = 0;    // entries of `process` that are filled
   ProcessView process[256] = {};
 };
 
-static_assert(sizeof(Header) == 16 && sizeof(Hello) == 584 && sizeof(Welcome) == 24 && sizeof(Refused) == 512);
-static_assert(sizeof(Room) == 8 && sizeof(RoomGranted) == 16);
-static_assert(sizeof(Attach) == 48 && sizeof(Attached) == 88 && sizeof(Reserve) == 8 && sizeof(Reserved) == 16);
-static_assert(sizeof(Return) == 8 && sizeof(Context) == 8 && sizeof(Idle) == 8 && sizeof(Wants) == 8 &&
-              sizeof(Released) == 16);
-static_assert(sizeof(Export) == 48 && sizeof(Unexport) == 16 && sizeof(Import) == 24 && sizeof(Imported) == 32);
-static_assert(sizeof(Object) == 32 && sizeof(Guard) == 576);
-static_assert(sizeof(Query) == 16 && sizeof(View) == 24 + 256 * 16);
+// A struct that crosses between builds has a fixed size, and no bytes that no field writes.
+template <typename Body, std::size_t kBytes>
+inline constexpr bool kIsFixed =
+    sizeof(Body) == kBytes && std::is_trivially_copyable_v<Body> && std::has_unique_object_representations_v<Body>;
+
+static_assert(kIsFixed<Header, 16> && offsetof(Header, version) == 4 && offsetof(Header, type) == 6 &&
+              offsetof(Header, bytes) == 8 && offsetof(Header, gpu) == 12);
+static_assert(kIsFixed<Hello, 584> && offsetof(Hello, vgpus) == 8 && offsetof(Hello, program) == 520);
+static_assert(kIsFixed<Welcome, 24> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16);
+static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
+static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
+              offsetof(Attach, unsafe_bytes) == 32 && offsetof(Attach, contexts) == 40 &&
+              offsetof(Attach, works) == 44);
+static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&
+              offsetof(Attached, vgpu) == 24);
+static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 16> && offsetof(Reserved, available) == 8);
+static_assert(kIsFixed<Return, 8> && kIsFixed<Context, 8>);
+static_assert(kIsFixed<Room, 8> && kIsFixed<RoomGranted, 16> && offsetof(RoomGranted, wait) == 8);
+static_assert(kIsFixed<Export, 48> && offsetof(Export, bytes) == 16 && offsetof(Export, offset) == 24 &&
+              offsetof(Export, chunk_bytes) == 32 && offsetof(Export, chunks) == 40 && offsetof(Export, first) == 44);
+static_assert(kIsFixed<Unexport, 16> && kIsFixed<Import, 24> && offsetof(Import, first) == 16);
+static_assert(kIsFixed<Imported, 32> && offsetof(Imported, offset) == 8 && offsetof(Imported, chunk_bytes) == 16 &&
+              offsetof(Imported, chunks) == 24 && offsetof(Imported, count) == 28);
+static_assert(kIsFixed<Wants, 8> && kIsFixed<Idle, 8> && kIsFixed<Released, 16> && offsetof(Released, epoch) == 8);
+static_assert(kIsFixed<Object, 32> && offsetof(Object, fd) == 4 && offsetof(Object, client) == 8 &&
+              offsetof(Object, parent) == 12 && offsetof(Object, object) == 16 && offsetof(Object, cls) == 20 &&
+              offsetof(Object, detail) == 24);
+static_assert(kIsFixed<Guard, 576> && offsetof(Guard, program) == 512);
+static_assert(kIsFixed<Query, 16> && kIsFixed<ProcessView, 16> && offsetof(ProcessView, memory_bytes) == 8);
+static_assert(kIsFixed<View, 24 + 256 * sizeof(ProcessView)> && offsetof(View, compute_pct) == 16 &&
+              offsetof(View, process) == 24);
 
 // A message ready to send. `Body` is one of the structs above.
 template <typename Body>
@@ -285,7 +312,7 @@ std::span<const std::byte> BytesOf(const Message<Body>& message) {
   return {reinterpret_cast<const std::byte*>(&message), sizeof(Header) + message.header.bytes};
 }
 
-// Why a packet is no message of this version.
+// What is wrong with a packet's header.
 enum class Fault { kNone, kTooShort, kBadMagic, kOtherVersion, kWrongLength };
 
 // Checks the frame of a received packet and copies its header out. The body's meaning is for its reader to check.
@@ -307,7 +334,7 @@ std::optional<Body> ReadBody(const Header& header, std::span<const std::byte> pa
   return body;
 }
 
-// Text in a fixed field: always terminated when written, never trusted to be when read.
+// Text in a fixed field. It is always terminated when written, and not trusted to be when read.
 template <std::size_t N>
 void SetText(char (&field)[N], std::string_view text) {
   const std::size_t length = text.size() < N ? text.size() : N - 1;
