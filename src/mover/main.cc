@@ -3,11 +3,11 @@
 // usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file] [--bequeath PATH]
 //
 // Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. Descriptor 4 is the table of
-// the swap pool (key_table.h). --soft takes the soft GPU,
-// --driver the library at PATH, both unless TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the
-// swap pool leaves free. --file: descriptors 5 and 6 are the swap file and its table.
-// --bequeath: where the next daemon finds what programs have in the pool, if this one ends (bequest.h). Exits 0 at the
-// daemon's wish, 1 if it cannot work, 2 if it was called wrongly.
+// the swap pool (key_table.h). --soft takes the soft GPU, --driver the library at PATH, both unless
+// TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the swap pool leaves free. --file: descriptors
+// 5 and 6 are the swap file and its table. --bequeath: the socket where the next daemon gets what programs have in the
+// pool, if this daemon ends (swap_handover.h). Exits 0 when the daemon has closed its end, 1 if it cannot work, 2 if it
+// was called wrongly.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -82,8 +82,8 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What the environment says of which GPUs to use, and how, is for other programs. A terminal's signals are for those
-// too: the daemon decides when the mover ends.
+// The environment's wishes about GPUs, and a terminal's signals, are for other programs. The daemon decides when the
+// mover ends.
 void SettleSurroundings(const Options& options) {
   unsetenv("CUDA_LAUNCH_BLOCKING");
   setenv("CUDA_VISIBLE_DEVICES", options.gpu.c_str(), 1);
@@ -94,7 +94,7 @@ void SettleSurroundings(const Options& options) {
   RaiseDescriptorLimit();
 }
 
-// Whoever reads what the daemon prints waits for its end, not for this.
+// A reader of the daemon's output must see its end when the daemon ends, and not when the mover does.
 void LetGoOfOutput() {
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : {0, 1, 2}) dup2(null.Get(), fd);
@@ -115,7 +115,8 @@ Result<void> Work(const Options& options) {
   const auto leaves_enough = [floor = options.floor]() -> Result<void> {
     const std::uint64_t free = FreeMemory();
     if (free >= wire::kChunkBytes && free - wire::kChunkBytes >= floor) return {};
-    return Fail(ENOMEM, FormatSize(free) + " of host memory are free, of which " + FormatSize(floor) + " stay so");
+    return Fail(ENOMEM,
+                "host memory: " + FormatSize(free) + " free, of which the swap pool leaves " + FormatSize(floor));
   };
   auto slots = KeyTable::Open(Inherited(kSlotsFd));
   if (!slots) return std::unexpected(slots.error());
@@ -125,9 +126,9 @@ Result<void> Work(const Options& options) {
     if (!opened) return std::unexpected(opened.error());
     file.emplace(std::move(*opened));
   }
-  // Never destroyed, nor is the driver ended: either might wait for what is under way. The kernel frees everything.
+  // Neither the mover nor the driver is ever destroyed: either might wait for work under way. The kernel frees all.
   auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), leaves_enough, std::move(*slots), std::move(file));
-  UniqueFd listener;  // from now on: the next daemon may come before this mover knows that it needs one
+  UniqueFd listener;  // from the start: the next daemon may come before this mover knows that its own has ended
   if (!options.bequeath.empty()) {
     auto listening = ListenForHeirs(options.bequeath);
     if (!listening) std::fprintf(stderr, "tessera-mover: %s\n", listening.error().Text().c_str());

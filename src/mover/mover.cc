@@ -19,7 +19,7 @@ using wire::MoverType;
 
 namespace {
 
-// How often the ends of copies are looked for: a batch takes 5 ms.
+// Time between two looks for the ends of copies: a batch takes 5 ms.
 constexpr Nanos kLookForCopies = 50 * kMicrosecond;
 constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;

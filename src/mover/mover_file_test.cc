@@ -18,12 +18,8 @@ using wire::MoverType;
 
 class MoverFile : public testing::Test {
  protected:
-  int Settle(MoverProcess& mover, std::uint64_t id) {
-    mover.Send({.type = MoverType::kSettle, .program = id});
-    return mover.Await(id, MoverType::kSettled).error;
-  }
   // Until nothing is on its way to or from the file, or left in it of a program that ended.
-  bool InFile(MoverProcess& mover, std::uint64_t chunks) {
+  bool InFile(TestMover& mover, std::uint64_t chunks) {
     return mover.Until([&] { return mover.file().other == chunks * kChunkBytes; });
   }
 
@@ -32,9 +28,7 @@ class MoverFile : public testing::Test {
 
 TEST_F(MoverFile, WhatDoesNotFitIntoThePoolGoesThereAndComesBack) {
   TestProgram program(10);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 4);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 4, .program = &program});
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 10);
   EXPECT_EQ(end.error, 0);
   EXPECT_EQ(program.Out(), 10u);
@@ -49,15 +43,13 @@ TEST_F(MoverFile, WhatDoesNotFitIntoThePoolGoesThereAndComesBack) {
 
 TEST_F(MoverFile, AProgramIsSettledOnlyWhenNothingOfItIsThere) {
   TestProgram cold(3, 1), warm(4, 2);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 5);
-  mover.Program(1, cold);
+  TestMover mover({.file = &file_, .most = 5, .program = &cold});
   mover.Program(2, warm);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 3).error, 0);
   EXPECT_EQ(cold.InFile(), 0u) << "four slots are for it";
   EXPECT_EQ(mover.Move(2, MoverType::kEvict, 4).error, 0);
   EXPECT_GE(cold.InFile(), 3u) << "it was stored first";
-  EXPECT_EQ(Settle(mover, 1), 0);
+  EXPECT_EQ(mover.Settle(1), 0);
   EXPECT_EQ(cold.InFile(), 0u);
   EXPECT_EQ(cold.Out(), 3u);
   EXPECT_TRUE(cold.IsIntact());
@@ -71,12 +63,10 @@ TEST_F(MoverFile, AProgramIsSettledOnlyWhenNothingOfItIsThere) {
 // It runs, and its kernels write to what it has in host memory.
 TEST_F(MoverFile, WhatIsSettledStays) {
   TestProgram runs(3, 1), goes(4, 2);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 4);
-  mover.Program(1, runs);
+  TestMover mover({.file = &file_, .most = 4, .program = &runs});
   mover.Program(2, goes);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 3).error, 0);
-  EXPECT_EQ(Settle(mover, 1), 0);
+  EXPECT_EQ(mover.Settle(1), 0);
   const MoverMessage end = mover.Move(2, MoverType::kEvict, 4);
   EXPECT_EQ(end.error, ENOMEM);
   EXPECT_EQ(end.bytes, 4 * kChunkBytes) << "three slots are taken, and the last one is for what comes back";
@@ -90,13 +80,11 @@ TEST_F(MoverFile, WhatIsSettledStays) {
 
 TEST_F(MoverFile, WhatIsLargerThanThePoolIsNotSettled) {
   TestProgram program(6);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 3, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
-  EXPECT_EQ(Settle(mover, 1), ENOMEM);
+  EXPECT_EQ(mover.Settle(1), ENOMEM);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
-  EXPECT_EQ(Settle(mover, 1), 0);
+  EXPECT_EQ(mover.Settle(1), 0);
   EXPECT_EQ(program.Out(), 2u);
   EXPECT_TRUE(program.IsIntact());
 }
@@ -104,9 +92,7 @@ TEST_F(MoverFile, WhatIsLargerThanThePoolIsNotSettled) {
 TEST_F(MoverFile, AFullFileKeepsTheRestOnTheGpu) {
   TestFile little(2);
   TestProgram program(8);
-  MoverProcess mover({.file = &little});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &little, .most = 3, .program = &program});
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 8);
   EXPECT_EQ(end.error, ENOMEM);
   EXPECT_EQ(end.bytes, 4 * kChunkBytes);
@@ -121,9 +107,7 @@ TEST_F(MoverFile, WhatCannotBeWrittenStaysInItsSlot) {
   const UniqueFd read_only(open(("/proc/self/fd/" + std::to_string(file_.file.Get())).c_str(), O_RDONLY | O_CLOEXEC));
   TestFile broken(16);
   broken.file.Reset(fcntl(read_only.Get(), F_DUPFD_CLOEXEC, 0));
-  MoverProcess mover({.file = &broken});
-  mover.Pool(0, 4);
-  mover.Program(1, program);
+  TestMover mover({.file = &broken, .most = 4, .program = &program});
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 8);
   EXPECT_EQ(end.error, ENOMEM);
   EXPECT_EQ(end.bytes, 5 * kChunkBytes);
@@ -135,24 +119,20 @@ TEST_F(MoverFile, WhatCannotBeWrittenStaysInItsSlot) {
 
 TEST_F(MoverFile, WhatCannotBeReadIsNeverMadeUp) {
   TestProgram program(6);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 3, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   const std::size_t filed = program.InFile();
   ASSERT_EQ(ftruncate(file_.file.Get(), 0), 0);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, EIO);
   EXPECT_EQ(program.InFile(), filed);
-  EXPECT_EQ(Settle(mover, 1), EIO);
+  EXPECT_EQ(mover.Settle(1), EIO);
   EXPECT_EQ(program.seen[LineType::kSettle], 0);
   EXPECT_TRUE(program.IsIntact()) << "what was not there";
 }
 
 TEST_F(MoverFile, DroppedChunksLeaveTheFile) {
   TestProgram program(6);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 3, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   const std::size_t filed = program.InFile();
   for (std::uint64_t chunk = 1000; chunk < 1006; ++chunk) program.Drop(chunk);
@@ -164,9 +144,7 @@ TEST_F(MoverFile, DroppedChunksLeaveTheFile) {
 // While the program has the question before it, it frees what the question is about.
 TEST_F(MoverFile, DroppedChunksOnTheirWayLeaveNothing) {
   TestProgram program(6);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 3, .program = &program});
   program.instead[LineType::kFiled] = [&](const LineMessage& filed, std::span<UniqueFd>) {
     program.instead.clear();
     program.Drop(filed.chunk[0]);
@@ -188,9 +166,7 @@ TEST_F(MoverFile, DroppedChunksOnTheirWayLeaveNothing) {
 
 TEST_F(MoverFile, ProgramsOfOtherDomainsShareIt) {
   TestProgram first(4, 1), second(4, 2);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, first, 10);
+  TestMover mover({.file = &file_, .most = 3, .program = &first, .domain = 10});
   mover.Program(2, second, 20);
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
@@ -205,16 +181,14 @@ TEST_F(MoverFile, ProgramsOfOtherDomainsShareIt) {
 // Another line to the same mover, as after a wrong message.
 TEST_F(MoverFile, ANewLineFindsWhatIsThere) {
   TestProgram program(6);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, program);
+  TestMover mover({.file = &file_, .most = 3, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   EXPECT_GT(program.InFile(), 0u);
   program.HangUp();
   mover.Forget(1);
   mover.Program(2, program);
   program.Adopt();
-  Settle(mover, 2);
+  mover.Settle(2);
   EXPECT_EQ(mover.Move(2, MoverType::kLoad, 6).error, 0);
   EXPECT_TRUE(program.IsIntact());
   EXPECT_TRUE(InFile(mover, 0));
@@ -222,9 +196,7 @@ TEST_F(MoverFile, ANewLineFindsWhatIsThere) {
 
 TEST_F(MoverFile, NobodyReadsWithoutTheKey) {
   TestProgram owner(6, 1), thief(1, 2);
-  MoverProcess mover({.file = &file_});
-  mover.Pool(0, 3);
-  mover.Program(1, owner);
+  TestMover mover({.file = &file_, .most = 3, .program = &owner});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   mover.Program(2, thief);
   for (std::uint64_t key = 0; key < 20; ++key) {
@@ -233,8 +205,8 @@ TEST_F(MoverFile, NobodyReadsWithoutTheKey) {
     adopt.key[0] = key;
     thief.Send(adopt);
   }
-  Settle(mover, 2);  // the answer comes behind all that it said
-  EXPECT_EQ(Settle(mover, 2), ESTALE);
+  mover.Settle(2);  // the answer comes behind all that it said
+  EXPECT_EQ(mover.Settle(2), ESTALE);
   EXPECT_EQ(mover.Move(2, MoverType::kLoad, 1).error, ESTALE);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, 0);
   EXPECT_TRUE(owner.IsIntact());
@@ -243,18 +215,14 @@ TEST_F(MoverFile, NobodyReadsWithoutTheKey) {
 TEST_F(MoverFile, AMoverWithoutTheFileSaysThatItIsLost) {
   TestProgram program(6);
   {
-    MoverProcess mover({.file = &file_});
-    mover.Pool(0, 3);
-    mover.Program(1, program);
+    TestMover mover({.file = &file_, .most = 3, .program = &program});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
   }
   TestFile other(16);
-  MoverProcess mover({.file = &other});
-  mover.Pool(0, 8);
-  mover.Program(1, program);
+  TestMover mover({.file = &other, .most = 8, .program = &program});
   program.Adopt();
-  EXPECT_NE(Settle(mover, 1), 0);
-  EXPECT_EQ(Settle(mover, 1), ESTALE);
+  EXPECT_NE(mover.Settle(1), 0);
+  EXPECT_EQ(mover.Settle(1), ESTALE);
 }
 
 // ---- movers that end ----
@@ -266,25 +234,18 @@ TEST_P(MoverFileKilled, LosesNothing) {
   TestSlots slots;
   TestProgram program(6);
   {
-    MoverProcess mover({.fault = GetParam(), .slots = &slots, .file = &file});
-    mover.Pool(0, 3);
-    mover.Program(1, program);
+    TestMover mover({.fault = GetParam(), .slots = &slots, .file = &file, .most = 3, .program = &program});
     mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 6 * kChunkBytes});
     if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
       mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 6 * kChunkBytes});
     EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
-    const int status = mover.Wait();
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    while (program.line() >= 0 && program.Answer()) {
-    }
+    mover.ExpectKilled(SIGKILL);
+    program.AnswerAll();
   }
   EXPECT_TRUE(program.IsIntact());
-  MoverProcess mover({.slots = &slots, .file = &file});
-  mover.Pool(0, 8);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots, .file = &file, .most = 8, .program = &program});
   program.Adopt();
-  mover.Send({.type = MoverType::kSettle, .program = 1});
-  mover.Await(1, MoverType::kSettled);  // by then it has heard all
+  mover.Settle(1);  // by then it has heard all
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, program.Out()).error, 0);
   EXPECT_EQ(program.Out(), 0u);
   EXPECT_TRUE(program.IsIntact());

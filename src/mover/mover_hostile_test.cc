@@ -44,7 +44,7 @@ class Misbehaviour : public testing::Test {
 
   const TestDriver& driver_ = TestDriver::Get();
   TestProgram bad_{4, 1}, good_{4, 2};
-  MoverProcess mover_;
+  TestMover mover_;
 };
 
 TEST_F(Misbehaviour, OffersWhatIsNoMemory) {

@@ -20,9 +20,7 @@ using wire::MoverType;
 
 TEST(MoverProcess, MovesOutAndInAnotherOrder) {
   TestProgram program(10);
-  MoverProcess mover;
-  mover.Pool(12, 12);
-  mover.Program(1, program);
+  TestMover mover({.wanted = 12, .most = 12, .program = &program});
   EXPECT_TRUE(mover.Until([&] { return mover.Has(0, MoverType::kReady); }));
 
   MoverMessage end = mover.Move(1, MoverType::kEvict, 10);
@@ -48,9 +46,7 @@ TEST(MoverProcess, MovesOutAndInAnotherOrder) {
 
 TEST(MoverProcess, WishesAddUpAndAreRounded) {
   TestProgram program(6);
-  MoverProcess mover;
-  mover.Pool(8, 8);
-  mover.Program(1, program);
+  TestMover mover({.wanted = 8, .most = 8, .program = &program});
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 1});
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = kChunkBytes + 1});
   EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).bytes == 3 * kChunkBytes; }));
@@ -58,13 +54,12 @@ TEST(MoverProcess, WishesAddUpAndAreRounded) {
   EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).other == kChunkBytes; }));
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 0).error, 0);
   EXPECT_EQ(program.Out(), 2u);
-  mover.Send({.type = MoverType::kSettle, .program = 1});
-  EXPECT_EQ(mover.Await(1, MoverType::kSettled).error, 0);
+  EXPECT_EQ(mover.Settle(1), 0);
 }
 
 TEST(MoverProcess, FullPoolKeepsTheRest) {
   TestProgram program(12);
-  MoverProcess mover;
+  TestMover mover;
   mover.Pool(0, 9);  // all of it is made on demand
   mover.Program(1, program);
   MoverMessage end = mover.Move(1, MoverType::kEvict, 12);
@@ -79,9 +74,7 @@ TEST(MoverProcess, FullPoolKeepsTheRest) {
 
 TEST(MoverProcess, HostMemoryOfOthersIsLeftAlone) {
   TestProgram program(2);
-  MoverProcess mover({.floor = "1000T"});
-  mover.Pool(4, 8);
-  mover.Program(1, program);
+  TestMover mover({.floor = "1000T", .wanted = 4, .most = 8, .program = &program});
   EXPECT_TRUE(mover.Until([&] { return mover.pool().error == ENOMEM; }));
   const MoverMessage end = mover.Move(1, MoverType::kEvict, 2);
   EXPECT_EQ(end.error, ENOMEM);
@@ -93,9 +86,7 @@ TEST(MoverProcess, NoDomainGetsHostMemoryOfAnother) {
   if (driver != nullptr && std::string(driver).find("/soft/") == std::string::npos)
     GTEST_SKIP() << "all of a real driver's memory is one inode";
   TestProgram first(2, 1), second(2, 2), third(2, 3);
-  MoverProcess mover;
-  mover.Pool(2, 2);
-  mover.Program(1, first, 10);
+  TestMover mover({.wanted = 2, .most = 2, .program = &first, .domain = 10});
   mover.Program(2, second, 20);
   mover.Program(3, third, 10);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 2).error, 0);
@@ -113,9 +104,7 @@ TEST(MoverProcess, NoDomainGetsHostMemoryOfAnother) {
 
 TEST(MoverProcess, ProgramsMoveAtOnce) {
   TestProgram first(4, 1), second(4, 2);
-  MoverProcess mover;
-  mover.Pool(8, 8);
-  mover.Program(1, first);
+  TestMover mover({.wanted = 8, .most = 8, .program = &first});
   mover.Program(2, second);
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   for (int round = 0; round < 2; ++round) {
@@ -130,9 +119,7 @@ TEST(MoverProcess, ProgramsMoveAtOnce) {
 
 TEST(MoverProcess, ProgramThatFailsKeepsItsMemory) {
   TestProgram program(4);
-  MoverProcess mover;
-  mover.Pool(8, 8);
-  mover.Program(1, program);
+  TestMover mover({.wanted = 8, .most = 8, .program = &program});
   program.freed_fails = true;
   MoverMessage end = mover.Move(1, MoverType::kEvict, 4);
   EXPECT_EQ(end.error, ENOMEM);
@@ -149,9 +136,7 @@ TEST(MoverProcess, ProgramThatFailsKeepsItsMemory) {
 
 TEST(MoverProcess, DroppedChunksAreFree) {
   TestProgram program(4);
-  MoverProcess mover;
-  mover.Pool(4, 4);
-  mover.Program(1, program);
+  TestMover mover({.wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   program.Drop(1001);
   program.Drop(1003);
@@ -162,7 +147,7 @@ TEST(MoverProcess, DroppedChunksAreFree) {
 
 TEST(MoverProcess, EndedProgramLeavesNothing) {
   TestProgram other(4, 2);
-  MoverProcess mover;
+  TestMover mover;
   mover.Pool(8, 8);
   mover.Program(2, other);
   EXPECT_TRUE(mover.Until([&] { return mover.pool().bytes == 8 * kChunkBytes; }));
@@ -188,9 +173,7 @@ TEST(MoverProcess, EndedProgramLeavesNothing) {
 
 TEST(MoverProcess, ANewLineFindsWhatIsOut) {
   TestProgram program(4);
-  MoverProcess mover;
-  mover.Pool(0, 8);
-  mover.Program(1, program);
+  TestMover mover({.most = 8, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   program.HangUp();
   mover.Forget(1);
@@ -204,9 +187,7 @@ TEST(MoverProcess, ANewLineFindsWhatIsOut) {
 
 TEST(MoverProcess, SilentProgramHoldsNobodyUp) {
   TestProgram silent(8, 1), other(8, 2);
-  MoverProcess mover;
-  mover.Pool(8, 8);
-  mover.Program(1, silent);
+  TestMover mover({.wanted = 8, .most = 8, .program = &silent});
   mover.Program(2, other);
   silent.instead[LineType::kEvict] = [](const LineMessage&, std::span<UniqueFd>) {};
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
@@ -223,24 +204,18 @@ TEST_P(MoverKilled, LosesNothing) {
   TestProgram program(10);
   TestSlots slots;
   {
-    MoverProcess mover({.fault = GetParam(), .slots = &slots});
-    mover.Pool(10, 10);
-    mover.Program(1, program);
+    TestMover mover({.fault = GetParam(), .slots = &slots, .wanted = 10, .most = 10, .program = &program});
     mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 10 * kChunkBytes});
     if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
       mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 10 * kChunkBytes});
     if (mover.Until([&] { return mover.Has(1, MoverType::kLoaded); })) mover.Pool(0, 10);
     EXPECT_FALSE(mover.Until([] { return false; }));
-    const int status = mover.Wait();
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    while (program.line() >= 0 && program.Answer()) {
-    }
+    mover.ExpectKilled(SIGKILL);
+    program.AnswerAll();
   }
   EXPECT_TRUE(program.IsIntact());
   const std::size_t out = program.Out();
-  MoverProcess mover({.slots = &slots});
-  mover.Pool(10, 10);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots, .wanted = 10, .most = 10, .program = &program});
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return mover.pool().other == out * kChunkBytes; }));
   EXPECT_EQ(program.refused, 0);
@@ -267,27 +242,19 @@ TEST_P(SecondMoverKilled, LosesNothing) {
   TestProgram program(10);
   TestSlots slots;
   {
-    MoverProcess mover({.slots = &slots});
-    mover.Pool(12, 12);
-    mover.Program(1, program);
+    TestMover mover({.slots = &slots, .wanted = 12, .most = 12, .program = &program});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 10).error, 0);
     EXPECT_TRUE(mover.Until([&] { return slots.kept.size() == 12; }));
   }
   {
-    MoverProcess mover({.fault = GetParam(), .slots = &slots});
-    mover.Pool(12, 12);
-    mover.Program(1, program);
+    TestMover mover({.fault = GetParam(), .slots = &slots, .wanted = 12, .most = 12, .program = &program});
     program.Adopt();
     EXPECT_FALSE(mover.Until([] { return false; }));
-    const int status = mover.Wait();
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    while (program.line() >= 0 && program.Answer()) {
-    }
+    mover.ExpectKilled(SIGKILL);
+    program.AnswerAll();
   }
   const int adopted = program.adopted;
-  MoverProcess mover({.slots = &slots});
-  mover.Pool(12, 12);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots, .wanted = 12, .most = 12, .program = &program});
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return program.adopted == adopted + 10; }));
   EXPECT_EQ(program.refused, 0);
@@ -307,9 +274,7 @@ class Earlier : public testing::Test {
  protected:
   // A mover that ends when all chunks of the program are out.
   void MoveOutAndEnd(TestProgram& program, std::uint64_t chunks, std::uint64_t domain = 0) {
-    MoverProcess mover({.slots = &slots_});
-    mover.Pool(chunks, chunks);
-    mover.Program(1, program, domain);
+    TestMover mover({.slots = &slots_, .wanted = chunks, .most = chunks, .program = &program, .domain = domain});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, chunks).error, 0);
   }
   TestSlots slots_;
@@ -318,9 +283,7 @@ class Earlier : public testing::Test {
 TEST_F(Earlier, AnotherDomainAdoptsNothingThoughItKnowsTheKeys) {
   TestProgram program(4);
   MoveOutAndEnd(program, 4, 10);
-  MoverProcess mover({.slots = &slots_});
-  mover.Pool(4, 8);
-  mover.Program(1, program, 20);
+  TestMover mover({.slots = &slots_, .wanted = 4, .most = 8, .program = &program, .domain = 20});
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return program.refused == 4; }));
   EXPECT_EQ(program.adopted, 0);
@@ -330,7 +293,7 @@ TEST_F(Earlier, AnotherDomainAdoptsNothingThoughItKnowsTheKeys) {
 TEST_F(Earlier, NobodyAdoptsWithoutTheKey) {
   TestProgram program(4, 1), thief(0, 2);
   MoveOutAndEnd(program, 4);
-  MoverProcess mover({.slots = &slots_});
+  TestMover mover({.slots = &slots_});
   mover.Pool(4, 4);
   mover.Program(2, thief);
   LineMessage adopt = {.type = LineType::kAdopt, .count = wire::kMostChunks};
@@ -351,9 +314,7 @@ TEST_F(Earlier, WhatNobodyKeptStaysWithItsProgramAndIsFreedByIt) {
   TestProgram program(4);
   MoveOutAndEnd(program, 4);
   slots_.kept.erase(slots_.kept.begin());  // EMFILE, say
-  MoverProcess mover({.slots = &slots_});
-  mover.Pool(4, 4);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots_, .wanted = 4, .most = 4, .program = &program});
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return program.adopted == 3 && program.refused == 1; }));
   const MoverMessage end = mover.Move(1, MoverType::kLoad, 4);
@@ -374,9 +335,7 @@ TEST_F(Earlier, WhatIsNoHostMemoryIsNoSlot) {
   slots_.kept.begin()->second = TestDriver::Get().Export(chunk);
   slots_.kept.emplace(12345, TestDriver::Get().Export(chunk));  // and no number that the table knows
   EXPECT_EQ(TestDriver::Get().cuda.MemRelease(chunk), cuda::CUDA_SUCCESS);
-  MoverProcess mover({.slots = &slots_});
-  mover.Pool(2, 2);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots_, .wanted = 2, .most = 2, .program = &program});
   program.Adopt();
   EXPECT_TRUE(mover.Until([&] { return program.adopted == 1 && program.refused == 1; }));
   EXPECT_TRUE(mover.Until([&] { return slots_.kept.size() == 2; })) << "one is made for the one that is none";
@@ -390,13 +349,11 @@ TEST_F(Earlier, SlotsOfADomainAreNotGivenToAnother) {
     GTEST_SKIP() << "all of a real driver's memory is one inode";
   TestProgram first(2, 1), same(2, 2), other(2, 3);
   {
-    MoverProcess mover({.slots = &slots_});
-    mover.Pool(2, 2);
-    mover.Program(1, first, 10);
+    TestMover mover({.slots = &slots_, .wanted = 2, .most = 2, .program = &first, .domain = 10});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 2).error, 0);
     EXPECT_EQ(mover.Move(1, MoverType::kLoad, 2).error, 0);
   }
-  MoverProcess mover({.slots = &slots_});
+  TestMover mover({.slots = &slots_});
   mover.Pool(2, 2);
   mover.Program(2, same, 10);
   EXPECT_EQ(mover.Move(2, MoverType::kEvict, 2).error, 0);
@@ -415,15 +372,12 @@ TEST_F(Earlier, SlotsOfADomainAreNotGivenToAnother) {
 class DaemonLost : public testing::Test {
  protected:
   ~DaemonLost() override { unlink(path_.c_str()); }
-  void ExpectEnds(MoverProcess& mover) {
-    const int status = mover.Wait();
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  void ExpectEnds(TestMover& mover) {
+    mover.ExpectExit(0);
     EXPECT_FALSE(ConnectSeqpacket(path_.c_str()));
   }
   void ExpectBack(TestProgram& program, TestSlots& slots) {
-    MoverProcess mover({.slots = &slots});
-    mover.Pool(8, 8);
-    mover.Program(1, program);
+    TestMover mover({.slots = &slots, .wanted = 8, .most = 8, .program = &program});
     program.Adopt();
     EXPECT_EQ(mover.Move(1, MoverType::kLoad, program.Out()).error, 0);
     EXPECT_EQ(program.Out(), 0u);
@@ -436,9 +390,7 @@ class DaemonLost : public testing::Test {
 TEST_F(DaemonLost, TheNextOneGetsWhatIsOut) {
   TestProgram program(4);
   TestSlots slots;
-  MoverProcess mover({.bequeath = path_});
-  mover.Pool(6, 6);
-  mover.Program(1, program);
+  TestMover mover({.bequeath = path_, .wanted = 6, .most = 6, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   EXPECT_TRUE(slots.TakeFrom(path_));
@@ -453,9 +405,7 @@ TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
   TestSlots slots;
   TestFile file(8);
   {
-    MoverProcess mover({.file = &file, .bequeath = path_});
-    mover.Pool(3, 3);
-    mover.Program(1, program);
+    TestMover mover({.file = &file, .bequeath = path_, .wanted = 3, .most = 3, .program = &program});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
     EXPECT_GE(program.InFile(), 4u);
     mover.CloseSocket();
@@ -463,9 +413,7 @@ TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
     EXPECT_TRUE(slots.TakeFrom(path_, &file));
     ExpectEnds(mover);
   }
-  MoverProcess mover({.slots = &slots, .file = &file});
-  mover.Pool(3, 3);
-  mover.Program(1, program);
+  TestMover mover({.slots = &slots, .file = &file, .wanted = 3, .most = 3, .program = &program});
   program.Adopt();
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, 0);
   EXPECT_EQ(program.Out(), 0u);
@@ -475,16 +423,13 @@ TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
 TEST_F(DaemonLost, WhileItMoves) {
   TestProgram program(8);
   TestSlots slots;
-  MoverProcess mover({.bequeath = path_});
-  mover.Pool(8, 8);
-  mover.Program(1, program);
+  TestMover mover({.bequeath = path_, .wanted = 8, .most = 8, .program = &program});
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
   EXPECT_TRUE(mover.Until([&] { return program.Out() > 0; }));
   mover.CloseSocket();
   EXPECT_TRUE(slots.TakeFrom(path_));
   ExpectEnds(mover);
-  while (program.line() >= 0 && program.Answer()) {
-  }
+  program.AnswerAll();
   EXPECT_TRUE(program.IsIntact());
   ExpectBack(program, slots);
 }
@@ -492,9 +437,7 @@ TEST_F(DaemonLost, WhileItMoves) {
 TEST_F(DaemonLost, TheNextOneDiesToo) {
   TestProgram program(4);
   TestSlots slots;
-  MoverProcess mover({.bequeath = path_});
-  mover.Pool(4, 4);
-  mover.Program(1, program);
+  TestMover mover({.bequeath = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   {
@@ -509,9 +452,7 @@ TEST_F(DaemonLost, TheNextOneDiesToo) {
 TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
   TestProgram program(4);
   TestSlots slots;
-  MoverProcess mover({.fault = "mover.bequest.given:2", .bequeath = path_});
-  mover.Pool(4, 4);
-  mover.Program(1, program);
+  TestMover mover({.fault = "mover.bequest.given:2", .bequeath = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   EXPECT_FALSE(slots.TakeFrom(path_));
@@ -520,20 +461,18 @@ TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
 
 // One that is late, and knows nothing of the other.
 TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
-  MoverProcess old({.bequeath = path_});
+  TestMover old({.bequeath = path_});
   old.Await(0, MoverType::kReady);
-  MoverProcess mover({.bequeath = path_});
+  TestMover mover({.bequeath = path_});
   mover.Await(0, MoverType::kReady);
   old.CloseSocket();
-  old.Wait();
+  old.ExpectExit(0);
   EXPECT_TRUE(ConnectSeqpacket(path_.c_str()));
 }
 
 TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {
   TestProgram program(4);
-  MoverProcess mover({.bequeath = path_});
-  mover.Pool(4, 4);
-  mover.Program(1, program);
+  TestMover mover({.bequeath = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
   mover.CloseSocket();
@@ -541,28 +480,25 @@ TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {
 }
 
 TEST(MoverProcess, EndsWithTheDaemon) {
-  MoverProcess mover;
+  TestMover mover;
   mover.Await(0, MoverType::kReady);
   mover.CloseSocket();
-  const int status = mover.Wait();
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  mover.ExpectExit(0);
 }
 
 TEST(MoverProcess, EndsOnTermination) {
-  MoverProcess mover;
+  TestMover mover;
   mover.Await(0, MoverType::kReady);
   kill(mover.pid(), SIGTERM);
-  const int status = mover.Wait();
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  mover.ExpectKilled(SIGTERM);
 }
 
 TEST(MoverProcess, SaysWhyItCannotWork) {
-  MoverProcess mover({.gpu = "GPU-00000000-0000-0000-0000-000000000000"});
+  TestMover mover({.gpu = "GPU-00000000-0000-0000-0000-000000000000"});
   const MoverMessage failed = mover.Await(0, MoverType::kFailed);
   EXPECT_EQ(failed.error, ENODEV);
   EXPECT_NE(std::string(failed.text).find("GPU-00000000"), std::string::npos) << failed.text;
-  const int status = mover.Wait();
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  mover.ExpectExit(1);
 }
 
 }  // namespace

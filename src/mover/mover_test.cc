@@ -8,12 +8,6 @@
 namespace tessera::mover {
 namespace {
 
-using wire::kChunkBytes;
-using wire::LineMessage;
-using wire::LineType;
-using wire::MoverMessage;
-using wire::MoverType;
-
 using MoverTest = Conversation;
 
 TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {

@@ -1,5 +1,5 @@
-// What the pager needs of the driver: the functions of CUDA's virtual memory management. In programs they are the real
-// driver's, in tests those of a fake.
+// The functions of CUDA's virtual memory management that the pager calls. In programs they are the real driver's, in
+// tests those of a fake.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How much a chunk was used lately, as far as submissions tell.
+// How much a chunk was used lately, as far as submissions show.
 #pragma once
 
 #include <atomic>
@@ -10,28 +10,28 @@
 
 namespace tessera::pager {
 
-// The more, the hotter. A chunk that lies behind one that was named, in its block, has a quarter of what that has: an
-// argument names a pointer, and not how far behind it is used.
+// How hot a chunk is: the more used, the hotter. In a block, a chunk that lies behind a named one has a quarter of its
+// use: an argument names a pointer, and not how many bytes behind it are used.
 struct Heat {
   std::uint32_t use = 0;   // 0 to 128, see UseHistory
-  std::uint32_t last = 0;  // the interval of the last use, for those that are as hot
+  std::uint32_t last = 0;  // the interval of the last use; decides between chunks of equal use
   auto operator<=>(const Heat&) const = default;
 
   Heat Behind() const { return {use / 4, last}; }
 };
 
-// Whether it is worth the time to bring `out` in and `in` out for it. What is used as often as the rest, however long
-// ago the last time was, is not: else a program that goes round through all of its memory would have it moved all the
-// time.
+// Whether it is worth the time to bring a chunk of heat `out` in, and one of heat `in` out for it. It is not if both
+// are used equally often, however long ago the last use was: else the memory of a program that goes round through all
+// of it would move all the time.
 constexpr bool WorthExchanging(Heat out, Heat in) {
   constexpr std::uint32_t kMargin = 22;  // two uses, or one that goes on for some time
   return out.use >= 2 * in.use + kMargin;
 }
 
-// In which of the last 32 intervals a chunk was used. Whether, and not how often: what is used a thousand times in a
-// moment and then no more is not hot. The last 4, 8, 16 and 32 intervals count alike, so that what is used from now on
-// instead of something else takes its place after some seconds. Thread-safe without a lock; of two uses at the same
-// instant one may be forgotten.
+// The intervals, out of the last 32, in which a chunk was used. How often it was used in one of them does not count: a
+// chunk that was used a thousand times in a moment, and then no more, is not hot. The last 4, 8, 16 and 32 intervals
+// have equal weight, so a chunk that comes into use takes the place of one that goes out of use after some seconds.
+// Thread-safe without a lock; of two uses at the same instant one may be forgotten.
 class UseHistory {
  public:
   static constexpr Nanos kInterval = 400 * kMillisecond;
@@ -63,7 +63,7 @@ class UseHistory {
     return passed < 32 ? static_cast<std::uint32_t>(word) << passed : 0;
   }
 
-  std::atomic<std::uint64_t> word_ = 0;  // the interval of the last use, and the bits as of then
+  std::atomic<std::uint64_t> word_ = 0;  // high half: the interval of the last use; low half: the bits as of then
 };
 
 }  // namespace tessera::pager

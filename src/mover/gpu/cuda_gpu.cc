@@ -37,7 +37,7 @@ Result<CUdevice> FindDevice(const CudaLibrary& cuda, const std::string& wanted) 
   return Fail(ENODEV, "CUDA knows no GPU " + wanted, "nvidia-smi -L and tessera gpus list them");
 }
 
-// The node of the host's memory that is nearest to the GPU; 0 where the system does not say (-1: it has one node).
+// The NUMA node that is nearest to the GPU; 0 if the system does not say (-1: it has one node).
 int NumaNodeOf(const CudaLibrary& cuda, CUdevice device) {
   char id[32] = {};
   if (cuda.DeviceGetPCIBusId(id, sizeof id, device) != CUDA_SUCCESS) return 0;
@@ -71,7 +71,7 @@ void AddressRange::GiveBack(std::uint64_t address) {
   free_.push_back(address);
 }
 
-// Its results of unmapping and releasing are for nobody: what is known to be mapped can be unmapped.
+// Errors of unmapping and releasing are ignored: memory that is known to be mapped can be unmapped.
 class CudaGpu::CudaWindow : public Window {
  public:
   explicit CudaWindow(CudaGpu& gpu) : gpu_(gpu) {}
@@ -101,7 +101,7 @@ class CudaGpu::CudaWindow : public Window {
 };
 
 Result<std::unique_ptr<CudaGpu>> CudaGpu::Open(const CudaLibrary& cuda, const std::string& uuid) {
-  // CUDA_VISIBLE_DEVICES may name this GPU alone: then there is no device if there is no such one.
+  // CUDA_VISIBLE_DEVICES may name this GPU alone; if it does not exist, there is no device at all.
   const auto ready = CheckCuda(cuda.Init(0), "cuInit");
   if (!ready && ready.error().code != ENODEV) return std::unexpected(ready.error());
   const auto device = FindDevice(cuda, uuid);
@@ -199,7 +199,7 @@ void CudaGpu::FreeHost(HostMemory memory) {
   host_addresses_.GiveBack(memory.address);
 }
 
-// Only what goes to a file is ever mapped for the processor: that takes page tables, and time.
+// Maps memory for the processor only when it goes to a file: that costs page tables, and time.
 Result<std::span<std::byte>> CudaGpu::BytesOf(const HostMemory& memory) {
   auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   const CUmemAccessDesc access = {.location = on_host_.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};

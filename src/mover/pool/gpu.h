@@ -1,4 +1,4 @@
-// What the mover has a GPU do. One seam: the real one is in cuda_gpu.h, tests have their own.
+// The work that the mover gives a GPU. The real one is in cuda_gpu.h; tests have one of their own.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ namespace tessera::mover {
 
 enum class Direction { kOut, kIn };  // GPU to host, host to GPU
 
-// Pinned host memory of one chunk, mapped into the mover's addresses for as long as it lives. `fd` is what a program
-// can import.
+// Pinned host memory of one chunk, mapped into the mover's addresses for as long as it exists. A program can import
+// `fd`.
 struct HostMemory {
   std::uint64_t handle = 0;
   std::uint64_t address = 0;
   UniqueFd fd;
 };
 
-// GPU memory of up to wire::kMostChunks chunks, mapped side by side for one batch of copies. Freed with it, which ends
-// the mover's hold on the memory. No copy may be under way then.
+// GPU memory of up to wire::kMostChunks chunks of a program, mapped side by side for one batch of copies. Its end ends
+// the mover's hold on the memory; no copy may be under way then.
 class Window {
  public:
   virtual ~Window() = default;
@@ -37,20 +37,20 @@ class Gpu {
   // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
   virtual Result<HostMemory> MakeHost() = 0;
   virtual void FreeHost(HostMemory memory) = 0;
-  // It as the processor sees it, from now on and for as long as it lives.
+  // The memory's bytes for the processor, valid as long as the memory exists.
   virtual Result<std::span<std::byte>> BytesOf(const HostMemory& memory) = 0;
 
-  // What follows is for the loop's thread, and does not wait for the GPU.
+  // The rest is for the loop's thread, and does not wait for the GPU.
 
-  // Host memory that an earlier mover made. EINVAL: the descriptor is something else.
+  // Imports host memory that an earlier mover made. EINVAL: the descriptor is something else.
   virtual Result<HostMemory> ImportHost(UniqueFd fd) = 0;
 
-  // GPU memory of a program. EINVAL: a descriptor is not a chunk of this GPU's memory.
+  // Imports and maps GPU memory of a program. EINVAL: a descriptor is not a chunk of this GPU's memory.
   virtual Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) = 0;
 
   // Copies the chunks of `window` to or from `host`, one each. Copies of one direction end in order.
   virtual Result<void> StartCopy(Direction direction, Window& window, std::span<const HostMemory* const> host) = 0;
-  // Whether the copy that was started last has ended. An error means that the GPU is of no use any more.
+  // Whether the copy that was started last with this window has ended. An error: the GPU can no longer be used.
   virtual Result<bool> Copied(const Window& window) = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace tessera::mover {
 
-// The thread that makes and frees the memory of the swap pool, so that the loop waits for neither. One job at a time.
+// A thread that makes and frees the memory of the swap pool, so that the loop waits for neither. One job at a time.
 class Grower {
  public:
   struct Outcome {
@@ -38,7 +38,7 @@ class Grower {
   Gpu& gpu_;
   const std::function<Result<void>()> may_make_;
   UniqueFd ended_fd_;
-  bool busy_ = false;  // the loop's thread
+  bool busy_ = false;  // of the loop's thread
 
   Mutex mutex_;
   CondVar wake_;

@@ -17,7 +17,7 @@
 namespace tessera::mover {
 namespace {
 
-// One that nobody has waited for yet has ended all the same, unless it is only its first thread that has.
+// A zombie has ended, too, unless only its first thread has ended and others live.
 bool HasEnded(pid_t pid) {
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
@@ -34,7 +34,7 @@ bool HasEnded(pid_t pid) {
   return (state == "Z" || state == "X") && threads <= 1;
 }
 
-// The mover may be killed between any two steps: what is stored before this is in the table before what comes after.
+// Keeps the compiler from reordering stores: the mover may be killed between any two of them.
 void InThisOrder() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace
@@ -64,7 +64,7 @@ KeyTable::~KeyTable() {
   if (!entries_.empty()) munmap(entries_.data(), entries_.size_bytes());
 }
 
-// What was true of the memory before is never said of the new one, nor the other way round.
+// At no time does the entry say of one memory what is true of the other.
 void KeyTable::Reset(Place place, std::uint64_t memory) {
   Entry& entry = entries_[place];
   entry.memory = 0;

@@ -18,21 +18,23 @@ namespace tessera::mover {
 
 using Place = std::uint32_t;
 
-// Who has something in the places of the swap pool, or of the swap file, and under which key. It lies in memory that
-// the daemon keeps, as it keeps what is in the places: what programs have there outlives the mover.
+// Owners and keys of what lies in the slots of the swap pool, or in the places of the swap file. The table lies in
+// memory that the daemon keeps, as it keeps the slots and the file: what programs have there outlives the mover. The
+// mover may be killed between any two stores.
 //
-// A key is what a program shows to the next mover. Each time that something is put into a place it has a new one, and
-// nobody can guess one: so nobody gets what is another's.
+// A program shows the key to the next mover, to get what it has there. A place has a new key, 64 random bits, each time
+// that something is put into it, so no program can guess the key of another one's memory. For the loop's thread.
 class KeyTable {
  public:
   struct Entry {
-    std::uint64_t key = 0;     // 0: nobody has anything there
-    std::int32_t owner = 0;    // pid of who has
-    std::uint32_t given = 0;   // of a slot: 1 when a program of `domain` was given its memory
+    std::uint64_t key = 0;     // 0: the place is free
+    std::int32_t owner = 0;    // pid of the program that has something there
+    std::uint32_t given = 0;   // of a slot: 1 if a program of `domain` was given its memory
     std::uint64_t domain = 0;  // of a slot
-    std::uint64_t memory = 0;  // of a slot: the number of the memory that all this is true of; never the same twice
+    std::uint64_t memory = 0;  // of a slot: the number of the memory that this entry is about, random; 0: of none
   };
-  static_assert(sizeof(Entry) == wire::kTableEntryBytes);
+  static_assert(sizeof(Entry) == wire::kTableEntryBytes && offsetof(Entry, owner) == 8 &&
+                offsetof(Entry, given) == 12 && offsetof(Entry, domain) == 16 && offsetof(Entry, memory) == 24);
 
   // `table`: memory for entries, of which no more than `most` are used.
   static Result<KeyTable> Open(UniqueFd table, std::size_t most = SIZE_MAX);
@@ -43,25 +45,27 @@ class KeyTable {
   std::size_t size() const { return entries_.size(); }
   const Entry& operator[](Place place) const { return entries_[place]; }
 
-  // The place has new memory of this number, which nobody was given yet.
+  // The place has new memory of this number, which no program was given yet.
   void Reset(Place place, std::uint64_t memory);
   // A program of this domain is about to be given its memory.
   void MarkGiven(Place place, std::uint64_t domain);
-  // Something of the owner's is put there. False: there are no random numbers.
+  // Something of the owner's is put there, under a new key. False: the kernel gives no random numbers.
   bool Use(Place place, pid_t owner);
-  // Nobody has anything there any more.
+  // The place is free.
   void Clear(Place place);
 
-  // Its program does not talk any more, and may come back with the key before `until`.
+  // The place's program does not talk any more, and may come back with the key before `until`.
   void Leave(Place place, Nanos until = kNever) { left_[place] = until; }
-  // Whoever may come back without an end may do so until then.
+  // Programs that may come back without an end may do so until then.
   void Bound(Nanos until);
-  // What was left under this key, to a program of `domain` where it is bound to one.
+  // The place that was left under this key, for its new owner. With a `domain`: only if the slot's memory was given to
+  // a program of that domain.
   std::optional<Place> Claim(std::uint64_t key, pid_t owner, std::optional<std::uint64_t> domain = {});
-  // What this one left and did not claim is left no longer: the caller has to Clear it.
+  // The places that this program left and did not claim. They are left no longer; the caller has to Clear them.
   std::vector<Place> Abandon(pid_t owner);
   std::uint64_t left() const { return left_.size(); }
-  // What is left no longer: because its owner has ended, or because its time is over. The caller has to Clear those.
+  // Places that are left no longer, because their owner has ended, or because their time is over. The caller has to
+  // Clear them.
   struct Unclaimed {
     std::vector<Place> ended, late;
   };

@@ -17,8 +17,8 @@ using wire::kChunkBytes;
 
 namespace {
 
-// What is copied at a time between host memory and the file. The driver's memory is none that a file system could reach
-// by itself, as O_DIRECT would have it, so it goes through memory of our own.
+// Bytes that are copied at a time between host memory and the file. A file system cannot reach the driver's memory by
+// itself, as O_DIRECT requires, so the bytes go through memory of our own.
 constexpr std::size_t kPiece = 4u << 20;
 
 struct Freed {

@@ -14,11 +14,12 @@
 
 namespace tessera::mover {
 
-// The swap file: which places of a chunk it has, and who has something there. The daemon keeps it and its table.
+// The swap file: its places, one chunk each, and what programs have there. The daemon keeps the file and its table. For
+// the loop's thread, but for Write and Read.
 class SwapFile {
  public:
-  // `table` (key_table.h) has an entry for each place. What an earlier mover put there is nobody's until it is claimed,
-  // or until its owner has ended.
+  // `table` (key_table.h) has an entry for each place. A place that an earlier mover used can be claimed until its
+  // owner has ended.
   static Result<SwapFile> Open(UniqueFd file, UniqueFd table);
   std::uint64_t total() const { return table_.size(); }
   std::uint64_t used() const { return table_.size() - free_.size(); }
@@ -27,14 +28,14 @@ class SwapFile {
   void GiveBack(Place place);
   std::uint64_t KeyOf(Place place) const { return table_[place].key; }
 
-  // Its program does not talk any more, and may come back with the key.
+  // The place's program does not talk any more, and may come back with the key.
   void Leave(Place place) { table_.Leave(place); }
   std::optional<Place> Claim(std::uint64_t key, pid_t owner) { return table_.Claim(key, owner); }
   std::uint64_t left() const { return table_.left(); }
-  // Frees what programs that have ended left. Whether that was anything.
+  // Frees the places that programs left that have ended. Whether there were any.
   bool Sweep();
 
-  // Any thread: what is read or written is a whole chunk. EIO where there is less of it than there should be.
+  // Any thread. Both move a whole chunk. EIO if the file is shorter than it was.
   Result<void> Write(Place place, std::span<const std::byte> bytes) const;
   Result<void> Read(Place place, std::span<std::byte> bytes) const;
 

@@ -9,7 +9,7 @@ namespace tessera::mover {
 
 namespace {
 
-// Enough that what comes in never waits for the room.
+// Chunks. Enough that copies in never wait for the room that copies out make.
 constexpr std::size_t kMostAhead = 8;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tessera::mover {
 
 class Program;
 
-// Chunks of one program that are copied together: those of one message.
+// Chunks of one program that are copied together: the chunks of one message.
 struct Batch {
   struct Entry {
     std::uint64_t chunk = 0;  // the program's name
@@ -23,9 +23,9 @@ struct Batch {
   std::unique_ptr<Window> window;  // until the copy has ended
 };
 
-// The copies under way, in the order in which they end in each direction. Where both are busy, what goes out is
-// quicker: it would be done early, and what comes in have the link for itself at the end. So it waits when it is too
-// far ahead.
+// The copies under way, in the order in which they end in each direction. When both directions are busy, copies out are
+// quicker: they would be done early, and leave the link to the copies in at the end. So they wait when they are too far
+// ahead. For the loop's thread.
 class Copier {
  public:
   Copier(Gpu& gpu, const Pool& pool) : gpu_(gpu), pool_(pool) {}
@@ -33,8 +33,9 @@ class Copier {
   Copier(const Copier&) = delete;
 
   Result<void> Start(const std::shared_ptr<Batch>& batch);
+  // Whether a copy is under way or waits.
   bool busy() const { return !under_way_[0].empty() || !under_way_[1].empty() || !held_.empty(); }
-  // Those that have ended since the last call.
+  // The batches that have ended since the last call. An error: the GPU can no longer be used.
   Result<std::vector<std::shared_ptr<Batch>>> Finished();
 
  private:
@@ -44,8 +45,8 @@ class Copier {
   Gpu& gpu_;
   const Pool& pool_;
   std::deque<std::shared_ptr<Batch>> under_way_[2];  // by Direction
-  std::deque<std::shared_ptr<Batch>> held_;          // that go out
-  std::size_t ahead_ = 0;                            // chunks that began to go out more than to come in
+  std::deque<std::shared_ptr<Batch>> held_;          // copies out that wait
+  std::size_t ahead_ = 0;                            // chunks that began to go out, less those that began to come in
 };
 
 }  // namespace tessera::mover

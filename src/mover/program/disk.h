@@ -23,8 +23,8 @@ struct FileMove {
   std::shared_ptr<Program> program;  // while the disk works at it
 };
 
-// The thread that writes and reads the swap file, one chunk after the other, so that the loop, and copies between GPU
-// and pool, wait for no disk.
+// A thread that writes and reads the swap file, one chunk after the other, so that neither the loop nor copies between
+// GPU and pool wait for the disk.
 class Disk {
  public:
   struct Outcome {
@@ -33,7 +33,7 @@ class Disk {
   };
 
   Disk(Gpu& gpu, const SwapFile& file);
-  // Waits for the chunk that is under way; forgets the others.
+  // Waits for the chunk that is under way, and drops the others.
   ~Disk();
   Disk(const Disk&) = delete;
 

@@ -370,7 +370,7 @@ TestFile::TestFile(std::uint64_t chunks)
   EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
 
-MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != nullptr ? *setup.slots : own_slots_) {
+TestMover::TestMover(const TestMoverSetup& setup) : slots_(setup.slots != nullptr ? *setup.slots : own_slots_) {
   int pair[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
   socket_.Reset(pair[0]);
@@ -404,39 +404,41 @@ MoverProcess::MoverProcess(const MoverSetup& setup) : slots_(setup.slots != null
   posix_spawn_file_actions_destroy(&actions);
   inherited.clear();  // or its end of the socket would be open when it is dead
   if (!slots_.kept.empty()) Until([&] { return Has(0, MoverType::kReady); });
+  if (setup.wanted > 0 || setup.most > 0) Pool(setup.wanted, setup.most);
+  if (setup.program != nullptr) Program(1, *setup.program, setup.domain);
 }
 
-MoverProcess::~MoverProcess() {
+TestMover::~TestMover() {
   socket_.Reset();
   if (pid_ > 0) Wait();
 }
 
-int MoverProcess::Wait() {
+int TestMover::Wait() {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
   return status;
 }
 
-void MoverProcess::Send(MoverMessage message, int fd) { (void)SendPacket(socket_.Get(), BytesOf(message), fd); }
+void TestMover::Send(MoverMessage message, int fd) { (void)SendPacket(socket_.Get(), BytesOf(message), fd); }
 
-void MoverProcess::Pool(std::uint64_t wanted, std::uint64_t most) {
+void TestMover::Pool(std::uint64_t wanted, std::uint64_t most) {
   Send({.type = MoverType::kPool, .bytes = wanted * kChunkBytes, .other = most * kChunkBytes});
 }
 
-void MoverProcess::Program(std::uint64_t id, TestProgram& program, std::uint64_t domain) {
+void TestMover::Program(std::uint64_t id, TestProgram& program, std::uint64_t domain) {
   const UniqueFd line = program.NewLine();
   Send({.type = MoverType::kProgram, .program = id, .bytes = static_cast<std::uint64_t>(program.pid), .other = domain},
        line.Get());
   programs_[id] = &program;
 }
 
-void MoverProcess::Forget(std::uint64_t id) {
+void TestMover::Forget(std::uint64_t id) {
   Send({.type = MoverType::kGone, .program = id});
   programs_.erase(id);
 }
 
-bool MoverProcess::Hear() {
+bool TestMover::Hear() {
   std::byte buffer[sizeof(MoverMessage)];
   UniqueFd fd;
   const ssize_t length = ReceivePacket(socket_.Get(), buffer, &fd);
@@ -456,7 +458,7 @@ bool MoverProcess::Hear() {
 }
 
 // As the daemon does: it is ready when it has them all.
-void MoverProcess::HandOver(std::uint64_t last) {
+void TestMover::HandOver(std::uint64_t last) {
   const auto next = slots_.kept.upper_bound(last);
   if (next == slots_.kept.end()) {
     last_[{0, MoverType::kReady}] = {.type = MoverType::kReady};
@@ -465,7 +467,7 @@ void MoverProcess::HandOver(std::uint64_t last) {
   }
 }
 
-bool MoverProcess::Until(const std::function<bool()>& condition) {
+bool TestMover::Until(const std::function<bool()>& condition) {
   const Nanos limit = MonotonicNow() + 30 * kSecond;
   while (!condition()) {
     if (ended_ || MonotonicNow() > limit) return false;
@@ -485,24 +487,29 @@ bool MoverProcess::Until(const std::function<bool()>& condition) {
   return true;
 }
 
-MoverMessage MoverProcess::Await(std::uint64_t id, MoverType type) {
+MoverMessage TestMover::Await(std::uint64_t id, MoverType type) {
   EXPECT_TRUE(Until([&] { return Has(id, type); })) << "no message of type " << static_cast<int>(type);
   const MoverMessage message = Last(id, type);
   last_.erase({id, type});
   return message;
 }
 
-MoverMessage MoverProcess::Move(std::uint64_t id, MoverType type, std::uint64_t chunks) {
+int TestMover::Settle(std::uint64_t id) {
+  Send({.type = MoverType::kSettle, .program = id});
+  return Await(id, MoverType::kSettled).error;
+}
+
+MoverMessage TestMover::Move(std::uint64_t id, MoverType type, std::uint64_t chunks) {
   Send({.type = type, .program = id, .bytes = chunks * kChunkBytes});
   return Await(id, type == MoverType::kEvict ? MoverType::kEvicted : MoverType::kLoaded);
 }
 
-MoverMessage MoverProcess::Last(std::uint64_t id, MoverType type) const {
+MoverMessage TestMover::Last(std::uint64_t id, MoverType type) const {
   const auto found = last_.find({id, type});
   return found == last_.end() ? MoverMessage{} : found->second;
 }
 
-std::size_t MoverProcess::Descriptors() const {
+std::size_t TestMover::Descriptors() const {
   const std::filesystem::directory_iterator files("/proc/" + std::to_string(pid_) + "/fd");
   return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }

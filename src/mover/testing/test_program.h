@@ -2,7 +2,9 @@
 // TESSERA_TEST_LIBCUDA finds), and the daemon that started the mover's process.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <deque>
@@ -47,6 +49,11 @@ class TestProgram {
 
   // Receives a message and answers it. False if the line is closed.
   bool Answer();
+  // Answers all that the mover said before its end.
+  void AnswerAll() {
+    while (line() >= 0 && Answer()) {
+    }
+  }
   // Gives all chunks that are out to a new mover.
   void Adopt();
   void Drop(std::uint64_t chunk);
@@ -112,21 +119,24 @@ struct TestSlots {
   std::map<std::uint64_t, UniqueFd> kept;  // by number
 };
 
-struct MoverSetup {
+struct TestMoverSetup {
   std::string floor = "64MiB";
   std::string fault;
   std::string gpu;
   TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
   const TestFile* file = nullptr;
   std::string bequeath;
+  std::uint64_t wanted = 0, most = 0;  // of the pool, in slots; both 0: it is told nothing
+  TestProgram* program = nullptr;      // that it knows as 1
+  std::uint64_t domain = 0;            // of that program
 };
 
 // The mover's process, and the daemon's side of its socket.
-class MoverProcess {
+class TestMover {
  public:
-  explicit MoverProcess(const MoverSetup& setup = {});
-  ~MoverProcess();
-  MoverProcess(const MoverProcess&) = delete;
+  explicit TestMover(const TestMoverSetup& setup = {});
+  ~TestMover();
+  TestMover(const TestMover&) = delete;
 
   void Send(wire::MoverMessage message, int fd = -1);
   void Pool(std::uint64_t wanted, std::uint64_t most);  // in chunks
@@ -137,6 +147,8 @@ class MoverProcess {
   bool Until(const std::function<bool()>& condition);
   // Moves chunks of one program and waits for the end; what the daemon is told then.
   wire::MoverMessage Move(std::uint64_t id, wire::MoverType type, std::uint64_t chunks);
+  // Settles a program; the errno value that the daemon is told then.
+  int Settle(std::uint64_t id);
   wire::MoverMessage Await(std::uint64_t id, wire::MoverType type);
 
   // The last message of this type about this program, if there is one. Taken: forgotten then.
@@ -148,12 +160,16 @@ class MoverProcess {
   std::size_t Descriptors() const;
   void CloseSocket() { socket_.Reset(); }
   wire::MoverMessage file() const { return Last(0, wire::MoverType::kFileIs); }
-  // Its status as of waitpid(2).
-  int Wait();
+  // The program's end as waitpid(2) has it.
+  void ExpectKilled(int signal) { EXPECT_EQ(Wait() & 0x7f, signal); }
+  void ExpectExit(int code) {
+    const int status = Wait();
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == code) << status;
+  }
 
  private:
+  int Wait();
   bool Hear();
-
   void HandOver(std::uint64_t last);
 
   pid_t pid_ = 0;

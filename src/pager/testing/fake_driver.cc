@@ -18,7 +18,7 @@ FakeDriver* the_driver = nullptr;
 struct FakeDriver::Calls_ {
   static CUresult AddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t alignment, CUdeviceptr,
                                  unsigned long long) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     if (the_driver->Fails()) return CUDA_ERROR_UNKNOWN;
     CUdeviceptr& next = the_driver->next_address_;
     if (alignment == 0) alignment = 2u << 20;  // the driver chooses one
@@ -30,7 +30,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult AddressFree(CUdeviceptr address, std::size_t bytes) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     const auto at = the_driver->reserved_.find(address);
     if (at == the_driver->reserved_.end() || at->second != bytes)
       return the_driver->Complain("frees addresses that are not reserved");
@@ -43,7 +43,7 @@ struct FakeDriver::Calls_ {
 
   static CUresult Create(Driver::Handle* handle, std::size_t bytes, const CUmemAllocationProp* prop,
                          unsigned long long) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || bytes == 0)
       return the_driver->Complain("creates no memory of a GPU");
     if (the_driver->Fails()) return CUDA_ERROR_UNKNOWN;
@@ -59,7 +59,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult Release(Driver::Handle handle) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     Memory* memory = the_driver->MemoryOf(handle);
     if (!memory) return the_driver->Complain("releases an unknown handle");
     the_driver->handles_.erase(handle);
@@ -71,7 +71,7 @@ struct FakeDriver::Calls_ {
 
   static CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset, Driver::Handle handle,
                       unsigned long long) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     Memory* memory = the_driver->MemoryOf(handle);
     if (!memory) return the_driver->Complain("maps an unknown handle");
     if (offset != 0 || bytes != memory->bytes) return the_driver->Complain("maps a part of memory");
@@ -90,7 +90,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     if (the_driver->on_unmap_) the_driver->on_unmap_();
     // Any number of whole mappings, one beside the other.
     std::vector<std::map<CUdeviceptr, Mapping>::iterator> gone;
@@ -110,7 +110,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     std::vector<Mapping*> reached;
     for (CUdeviceptr at = address; at < address + bytes; at += reached.back()->bytes) {
       const auto mapping = the_driver->mappings_.find(at);
@@ -126,7 +126,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult Export(void* fd, Driver::Handle handle, CUmemAllocationHandleType type, unsigned long long) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     Memory* memory = the_driver->MemoryOf(handle);
     if (!memory || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
       return the_driver->Complain("exports an unknown handle");
@@ -137,7 +137,7 @@ struct FakeDriver::Calls_ {
   }
 
   static CUresult Import(Driver::Handle* handle, void* fd, CUmemAllocationHandleType) {
-    std::lock_guard lock(the_driver->mutex_);
+    const MutexLock lock(the_driver->mutex_);
     Memory* memory = the_driver->MemoryOf(static_cast<int>(reinterpret_cast<std::uintptr_t>(fd)));
     if (!memory || the_driver->Fails()) return CUDA_ERROR_INVALID_VALUE;
     *handle = the_driver->HandleOf(*memory, true);
@@ -158,39 +158,39 @@ const Driver& FakeDriver::Functions() const {
 // ---- what tests ask and do ----
 
 void FakeDriver::FailCall(std::uint64_t number, std::uint64_t times) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   calls_ = 0;
   fail_from_ = number;
   fail_to_ = number + times;
 }
 
 std::uint64_t FakeDriver::Calls() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return calls_;
 }
 
 void FakeDriver::SetCapacity(std::uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   capacity_ = bytes;
 }
 
 std::vector<std::string> FakeDriver::Complaints() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return complaints_;
 }
 
 std::uint64_t FakeDriver::Handles() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return handles_.size();
 }
 
 std::uint64_t FakeDriver::Mappings() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return mappings_.size();
 }
 
 std::uint64_t FakeDriver::DeviceBytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return device_bytes_;
 }
 
@@ -202,13 +202,13 @@ std::map<CUdeviceptr, FakeDriver::Mapping>::const_iterator FakeDriver::Around(CU
 }
 
 bool FakeDriver::Valid(CUdeviceptr address, const std::set<CUdevice>& devices) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = Around(address);
   return at != mappings_.end() && at->second.access == devices;
 }
 
 void FakeDriver::Write(CUdeviceptr address, std::uint64_t word) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = Around(address);
   if (at == mappings_.end() || at->second.access.empty()) {
     Complain("a kernel writes to an address without memory");
@@ -218,7 +218,7 @@ void FakeDriver::Write(CUdeviceptr address, std::uint64_t word) {
 }
 
 std::uint64_t FakeDriver::Read(CUdeviceptr address) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = Around(address);
   if (at == mappings_.end() || at->second.access.empty()) return ~std::uint64_t{0};
   const auto word = at->second.memory->words.find(address - at->first);
@@ -226,7 +226,7 @@ std::uint64_t FakeDriver::Read(CUdeviceptr address) const {
 }
 
 Driver::Handle FakeDriver::MakeForMover(std::uint64_t bytes, bool host, const Words& words, UniqueFd* fd) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto memory = std::make_unique<Memory>();
   memory->id = next_++;
   memory->bytes = bytes;
@@ -240,7 +240,7 @@ Driver::Handle FakeDriver::MakeForMover(std::uint64_t bytes, bool host, const Wo
 }
 
 Driver::Handle FakeDriver::ImportForMover(const UniqueFd& fd) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Memory* memory = MemoryOf(fd.Get());
   return memory ? HandleOf(*memory) : 0;
 }
@@ -248,19 +248,19 @@ Driver::Handle FakeDriver::ImportForMover(const UniqueFd& fd) {
 void FakeDriver::DropForMover(Driver::Handle handle) { Calls_::Release(handle); }
 
 FakeDriver::Words FakeDriver::WordsOf(const UniqueFd& fd) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Memory* memory = MemoryOf(fd.Get());
   return memory ? memory->words : Words{};
 }
 
 FakeDriver::Words FakeDriver::WordsOf(Driver::Handle handle) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Memory* memory = MemoryOf(handle);
   return memory ? memory->words : Words{};
 }
 
 void FakeDriver::SetWords(const UniqueFd& fd, const Words& words) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const Memory* memory = MemoryOf(fd.Get())) const_cast<Memory*>(memory)->words = words;
 }
 

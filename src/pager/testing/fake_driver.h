@@ -7,12 +7,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "pager/driver.h"
 
@@ -76,28 +76,28 @@ class FakeDriver {
   };
   struct Calls_;  // the functions
 
-  // With mutex_ held:
-  cuda::CUresult Complain(const std::string& what);
-  bool Fails();
-  Memory* MemoryOf(Driver::Handle handle) const;
-  Memory* MemoryOf(int fd) const;
-  Driver::Handle HandleOf(Memory& memory, bool imported = false);
-  UniqueFd FileOf(Memory& memory);
-  void ReleaseIfUnused(Memory& memory);
-  std::map<cuda::CUdeviceptr, Mapping>::const_iterator Around(cuda::CUdeviceptr address) const;
+  cuda::CUresult Complain(const std::string& what) TESSERA_REQUIRES(mutex_);
+  bool Fails() TESSERA_REQUIRES(mutex_);
+  Memory* MemoryOf(Driver::Handle handle) const TESSERA_REQUIRES(mutex_);
+  Memory* MemoryOf(int fd) const TESSERA_REQUIRES(mutex_);
+  Driver::Handle HandleOf(Memory& memory, bool imported = false) TESSERA_REQUIRES(mutex_);
+  UniqueFd FileOf(Memory& memory) TESSERA_REQUIRES(mutex_);
+  void ReleaseIfUnused(Memory& memory) TESSERA_REQUIRES(mutex_);
+  std::map<cuda::CUdeviceptr, Mapping>::const_iterator Around(cuda::CUdeviceptr address) const TESSERA_REQUIRES(mutex_);
 
-  std::function<void()> on_unmap_;
-  mutable std::mutex mutex_;
-  std::uint64_t calls_ = 0, fail_from_ = 0, fail_to_ = 0;
-  std::uint64_t capacity_ = UINT64_MAX, device_bytes_ = 0;
-  std::uint64_t next_ = 1;
-  cuda::CUdeviceptr next_address_ = 1ull << 40;
-  std::vector<std::string> complaints_;
-  std::map<cuda::CUdeviceptr, std::uint64_t> reserved_;
-  std::map<std::uint64_t, std::unique_ptr<Memory>> memories_;
-  std::map<Driver::Handle, Memory*> handles_;
-  std::set<Driver::Handle> imported_;  // of them: these cannot be exported
-  std::map<cuda::CUdeviceptr, Mapping> mappings_;
+  std::function<void()> on_unmap_;  // set before other threads exist
+  mutable Mutex mutex_;
+  std::uint64_t calls_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t fail_from_ TESSERA_GUARDED_BY(mutex_) = 0, fail_to_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t capacity_ TESSERA_GUARDED_BY(mutex_) = UINT64_MAX, device_bytes_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_ TESSERA_GUARDED_BY(mutex_) = 1;
+  cuda::CUdeviceptr next_address_ TESSERA_GUARDED_BY(mutex_) = 1ull << 40;
+  std::vector<std::string> complaints_ TESSERA_GUARDED_BY(mutex_);
+  std::map<cuda::CUdeviceptr, std::uint64_t> reserved_ TESSERA_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, std::unique_ptr<Memory>> memories_ TESSERA_GUARDED_BY(mutex_);
+  std::map<Driver::Handle, Memory*> handles_ TESSERA_GUARDED_BY(mutex_);
+  std::set<Driver::Handle> imported_ TESSERA_GUARDED_BY(mutex_);  // of them: these cannot be exported
+  std::map<cuda::CUdeviceptr, Mapping> mappings_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::pager

@@ -1,10 +1,9 @@
 // Room for tests: so many bytes, and a word with whoever waits for some.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "pager/heap.h"
 
 namespace tessera::pager {
@@ -15,10 +14,10 @@ class FakeRoom : public Room {
   explicit FakeRoom(std::uint64_t bytes = UINT64_MAX / 4) : free_(bytes) {}
 
   bool Take(std::uint64_t bytes) override {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++waiting_;
-    changed_.notify_all();
-    if (waits_) changed_.wait(lock, [&] { return free_ >= bytes || !waits_; });
+    changed_.NotifyAll();
+    while (waits_ && free_ < bytes) changed_.Wait(mutex_);
     --waiting_;
     if (free_ < bytes) return false;
     free_ -= bytes;
@@ -27,14 +26,14 @@ class FakeRoom : public Room {
   }
 
   void Give(std::uint64_t bytes) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_ += bytes;
     taken_ -= bytes;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   void Holds(const HeapFigures& figures) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     figures_ = figures;
   }
 
@@ -43,43 +42,44 @@ class FakeRoom : public Room {
 
   // What came in (went out, if negative) by the mover: it takes room that others gave.
   void Moved(std::int64_t bytes) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     taken_ += static_cast<std::uint64_t>(bytes);
   }
 
   // From now on whoever takes what is not there waits for it; or no longer.
   void SetWaits(bool waits) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waits_ = waits;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   void UntilSomebodyWaits() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return waiting_ > 0; });
+    const MutexLock lock(mutex_);
+    while (waiting_ == 0) changed_.Wait(mutex_);
   }
   void Add(std::uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_ += bytes;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   std::uint64_t Taken() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return taken_;
   }
   // As it was told last.
   HeapFigures Told() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return figures_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t free_, taken_ = 0;
-  HeapFigures figures_;
-  bool waits_ = false, released_ = false;
-  int waiting_ = 0;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::uint64_t free_ TESSERA_GUARDED_BY(mutex_), taken_ TESSERA_GUARDED_BY(mutex_) = 0;
+  HeapFigures figures_ TESSERA_GUARDED_BY(mutex_);
+  bool waits_ TESSERA_GUARDED_BY(mutex_) = false;
+  int waiting_ TESSERA_GUARDED_BY(mutex_) = 0;
+  bool released_ = false;  // for one thread
 };
 
 }  // namespace tessera::pager
