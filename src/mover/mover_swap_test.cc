@@ -7,8 +7,9 @@ namespace {
 // Four slots, of which the last is for what comes back. Another program needs more than there are.
 class MoverSwapTest : public Conversation {
  protected:
-  explicit MoverSwapTest(Nanos patience = kPatience)
-      : Conversation(*SwapFile::Open(Memory(8 * kChunkBytes), Memory(8 * wire::kTableEntryBytes)), patience) {
+  explicit MoverSwapTest(Nanos patience = kPatience, UniqueFd table = Memory(8 * wire::kTableEntryBytes))
+      : Conversation(*SwapFile::Open(Memory(8 * kChunkBytes), UniqueFd(dup(table.Get()))), patience),
+        table_(*KeyTable::Open(std::move(table))) {
     Tell({.type = MoverType::kPool, .bytes = 4 * kChunkBytes, .other = 4 * kChunkBytes});
     Until([&] { return Pool().bytes == 4 * kChunkBytes; });
     auto [line, far] = Pair();
@@ -27,7 +28,15 @@ class MoverSwapTest : public Conversation {
     Until([&] { return gpu_.disk_moves == 1; });
   }
 
+  // Places of the file that are in use.
+  int Places() const {
+    int places = 0;
+    for (Place place = 0; place < table_.size(); ++place) places += table_[place].key != 0 ? 1 : 0;
+    return places;
+  }
+
   UniqueFd other_line_;
+  const KeyTable table_;  // of the file
 };
 
 TEST_F(MoverSwapTest, LoadsNothingWhileTheDiskWrites) {
@@ -65,6 +74,23 @@ TEST_F(MoverSwapTest, ChunkDroppedWhileTheDiskWrites) {
   ExpectInUse(2);
   gpu_.LetDiskGoOn();
   ExpectInUse(1);
+}
+
+TEST_F(MoverSwapTest, APlaceIsInUseFromTheFirstWriteUntilTheProgramHasTheChunkAgain) {
+  StoreChunks(3);
+  gpu_.disk_waits = true;
+  EvictOther(1);
+  Until([&] { return gpu_.disk_moves == 1; });
+  EXPECT_EQ(Places(), 1);
+  gpu_.LetDiskGoOn();
+  EXPECT_EQ(Hear().type, LineType::kFiled);
+  Say(LineType::kReleased, {1});
+  Tell({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(Hear().type, LineType::kRead);
+  EXPECT_EQ(Places(), 1) << "the program has it nowhere else";
+  Say(LineType::kHeld, {1});
+  EXPECT_EQ(Hear().type, LineType::kSettle);
+  EXPECT_EQ(Places(), 0);
 }
 
 // Stopped by a debugger, say.

@@ -12,6 +12,7 @@ using MoverTest = Conversation;
 
 TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {
   StoreChunks(2);
+  EXPECT_EQ(told_[MoverType::kMoved].bytes, 2 * kChunkBytes);
   Move(MoverType::kLoad, 2);
   EXPECT_EQ(Hear().count, 2u);
   Say(LineType::kWant, {1});
@@ -24,6 +25,8 @@ TEST_F(MoverTest, ProgramWithoutMemoryForMoreLoadsWhatFits) {
   const MoverMessage end = End(MoverType::kLoaded);
   EXPECT_EQ(end.error, ENOMEM);
   EXPECT_EQ(end.bytes, kChunkBytes);
+  EXPECT_EQ(told_[MoverType::kMoved].bytes, 2 * kChunkBytes);
+  EXPECT_EQ(told_[MoverType::kMoved].other, kChunkBytes);
   EXPECT_EQ(gpu_.windows, 0);
   ExpectInUse(1);
 }

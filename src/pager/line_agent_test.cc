@@ -426,6 +426,11 @@ TEST_F(LineAgentTest, WhatANewMoverDoesNotFindStaysOut) {
   EXPECT_EQ(mover.Settle(), CUDA_SUCCESS);
   mover.Restart();
   EXPECT_EQ(mover.Stored(), 0u) << "nor to the one after that";
+  agent.Lost();
+  answers.clear();
+  agent.Adopt(&answers);
+  ASSERT_THAT(Types(), ElementsAre(LineType::kAdopt));
+  EXPECT_EQ(answers[0].message.count, 0u) << "it has no key any more";
   heap->Free(blocks[0]);
   heap->Free(blocks[1]);
   mover.HearDropped();
