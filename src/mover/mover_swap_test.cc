@@ -93,6 +93,25 @@ TEST_F(MoverSwapTest, APlaceIsInUseFromTheFirstWriteUntilTheProgramHasTheChunkAg
   EXPECT_EQ(Places(), 0);
 }
 
+// Or nothing could come back from the file for as long as the program runs.
+TEST_F(MoverSwapTest, ASettledChunkDoesNotTakeTheLastSlot) {
+  StoreChunks(2);
+  Move(MoverType::kEvict, 2);
+  std::uint64_t next = 3;
+  Until([&] {
+    LineMessage message;
+    while (recv(line_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message)) {
+      if (message.type == LineType::kEvict) Say(LineType::kOffer, {next++});
+      if (message.type == LineType::kStored) Say(LineType::kFreed, {message.chunk[0]});
+      if (message.type == LineType::kFiled) Say(LineType::kReleased, {message.chunk[0]});
+    }
+    return told_.contains(MoverType::kEvicted);
+  });
+  EXPECT_EQ(Places(), 1) << "three of the four are in slots";
+  Tell({.type = MoverType::kSettle, .program = 1});
+  EXPECT_EQ(End(MoverType::kSettled).error, ENOMEM);
+}
+
 // Stopped by a debugger, say.
 class MoverSwapSilent : public MoverSwapTest {
  protected:
