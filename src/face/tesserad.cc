@@ -101,7 +101,7 @@ Result<void> OpenTcp(server::EventLoop& loop, face::HttpServer& http, const serv
 std::unique_ptr<face::FileMount> MountFiles(server::Control& control, const server::Config& config,
                                             const std::string& run_dir) {
   // An embedded daemon is too short-lived to be worth a mount.
-  if (!config.files || control.Embedded()) return {};
+  if (!config.files || control.Traits().embedded) return {};
   auto files = face::FileMount::Start(control, run_dir);
   if (files) {
     server::log::Info("the files are mounted at {}", (*files)->Path());

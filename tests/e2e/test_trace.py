@@ -96,7 +96,7 @@ class Traces(SoftGpuTest):
         self.tessera("thaw", "team")
         self.stop_daemon(signal.SIGKILL)
         self.start_daemon()
-        self.assertIn("did not end in order", self.daemon_log())
+        self.assertIn("crashed or was killed", self.daemon_log())
         trace = self.trace("--last")
         self.assertEqual(len(spans(trace, "frozen: operator")), 1)
         self.assertIn("team", {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"})

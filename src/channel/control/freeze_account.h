@@ -25,12 +25,12 @@ namespace tessera::channel {
 // twice. One thread at a time.
 class FreezeAccount {
  public:
-  // What is to hold for one process on one GPU.
+  // The state that is wanted for one process on one GPU.
   struct Wish {
     Target target;               // all of its channels
     std::optional<Reach> reach;  // of the freeze; none: all of it may run
   };
-  // What became of a wish.
+  // The result of a wish.
   struct Outcome {
     Result<void> done;
     Nanos took = 0;      // of the last call for it; 0: none was needed

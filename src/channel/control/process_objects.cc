@@ -64,8 +64,8 @@ bool ProcessObjects::Verify(Control& control, pid_t pid, int process_fd) {
       }
     }
   }
-  // Nobody has these: they ended, and the news of that is under way or never comes (a file that was closed). A process
-  // that claims such things again and again is refused.
+  // No process has these: they ended, and the news of that is under way or never comes (a file that was closed). A
+  // process that claims such things again and again is refused.
   for (const Group& group : gone) {
     table_.Apply({.kind = ObjectEvent::Kind::kFree, .client = group.client, .object = group.handle});
     if (!clients[group.client]) clients.erase(group.client);

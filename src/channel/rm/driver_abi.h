@@ -18,14 +18,15 @@ inline constexpr unsigned kControlMinor = 255;
 // ioctl(2) requests are _IOWR(kIoctlType, number, struct); the size varies for kAlloc, so compare type and number only.
 inline constexpr unsigned kIoctlType = 'F';  // [S] NV_IOCTL_MAGIC
 enum Escape : unsigned {                     // [S] nv_escape.h
-  kFree = 0x29,
-  kControl = 0x2a,
-  kAlloc = 0x2b,
-  kDup = 0x34,
-  kHeapControl = 0x4a,  // NVOS32: allocations of older and graphics drivers
+  kFree = 0x29,                              // NV_ESC_RM_FREE
+  kControl = 0x2a,                           // NV_ESC_RM_CONTROL
+  kAlloc = 0x2b,                             // NV_ESC_RM_ALLOC
+  kDup = 0x34,                               // NV_ESC_RM_DUP_OBJECT
+  kHeapControl = 0x4a,  // NV_ESC_RM_VID_HEAP_CONTROL (NVOS32): allocations of older and graphics drivers
 };
 
-// What RM answers in a request's status field; the ioctl itself returns 0 all the same. [S] nvstatuscodes.h
+// RM's answers in a request's status field, without their NV_ERR_; the ioctl itself returns 0 all the same. [S]
+// nvstatuscodes.h
 enum Status : std::uint32_t {
   kOk = 0,
   kInsufficientPermissions = 0x1b,
@@ -39,7 +40,7 @@ enum Status : std::uint32_t {
   kNotSupported = 0x56,
   kObjectNotFound = 0x57,
 };
-// What RM may answer when a handle that was right is no more: its process freed it, or ended.
+// Answers that RM may give when a handle that was right is no more: its process freed it, or ended.
 constexpr bool IsVanished(std::uint32_t status) {
   return status == kInvalidArgument || status == kInvalidChannel || status == kInvalidClient ||
          status == kInvalidObject || status == kInvalidObjectHandle || status == kInvalidObjectParent ||
@@ -48,20 +49,21 @@ constexpr bool IsVanished(std::uint32_t status) {
 
 // Classes of objects. [S] class/cl*.h
 enum Class : std::uint32_t {
-  kRoot = 0x0,  // a client, which owns all its objects; kRootClient and kRootNonPrivileged are the same thing
-  kRootNonPrivileged = 0x1,
-  kRootClient = 0x41,
-  kDevice = 0x80,
-  kSubdevice = 0x2080,
-  kMemoryLocal = 0x40,   // GPU memory
-  kMemorySystem = 0x3e,  // host memory
-  kChannelGroup = 0xa06c,
+  kRoot =
+      0x0,  // NV01_ROOT: a client, which owns all its objects; kRootClient and kRootNonPrivileged are the same thing
+  kRootNonPrivileged = 0x1,  // NV01_ROOT_NON_PRIV
+  kRootClient = 0x41,        // NV01_ROOT_CLIENT
+  kDevice = 0x80,            // NV01_DEVICE_0
+  kSubdevice = 0x2080,       // NV20_SUBDEVICE_0
+  kMemoryLocal = 0x40,       // NV01_MEMORY_LOCAL_USER: GPU memory
+  kMemorySystem = 0x3e,      // NV01_MEMORY_SYSTEM: host memory
+  kChannelGroup = 0xa06c,    // KEPLER_CHANNEL_GROUP_A: a TSG
 };
 constexpr bool IsRoot(std::uint32_t cls) { return cls == kRoot || cls == kRootNonPrivileged || cls == kRootClient; }
 
 inline constexpr std::uint32_t kAnyChannel = 0xc86f;  // where only that it is a channel matters
 
-// The channel classes of Volta, Turing, Ampere and Ada, Hopper, Blackwell A and B.
+// The channel classes of Volta, Turing, Ampere and Ada, Hopper, Blackwell A and B: VOLTA_CHANNEL_GPFIFO_A and so on.
 constexpr bool IsChannel(std::uint32_t cls) {
   return cls == 0xc36f || cls == 0xc46f || cls == 0xc56f || cls == 0xc86f || cls == 0xc96f || cls == 0xca6f;
 }
@@ -127,17 +129,24 @@ static_assert(offsetof(MemoryParams, size) == 64);
 
 // Controls. Times are measured with the tenant saturating the GPU [M].
 enum Command : std::uint32_t {
-  kGetAttachedIds = 0x201,      // of a client: AttachedIds
-  kGetIdInfo = 0x205,           // of a client: IdInfo; the older 0x202 wants a pointer to a name, too
-  kGetUuid = 0x2080014a,        // of a subdevice: Uuid
-  kGroupSchedule = 0xa06c0101,  // says ok and does nothing to a running group [M]: not used, but refused to tenants
-  kGroupSetSlice = 0xa06c0103,  // of a group, in the file that made it: std::uint64_t microseconds; 0.29-0.35 ms
-  kGroupGetSlice = 0xa06c0104,  // likewise; 7 us; 2048 us by default
-  kGroupPreempt = 0xa06c0105,
-  kGroupSetInterleave = 0xa06c0107,
-  kGroupRealtime = 0xa06c0110,
-  kDisableChannels = 0x2080110b,  // of a subdevice, from any client, with anybody's handles: DisableChannels; a freeze
-                                  // takes 0.45-0.50 ms, a thaw 0.22-0.28 ms
+  // NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, of a client: AttachedIds.
+  kGetAttachedIds = 0x201,
+  // NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, of a client: IdInfo. The older 0x202 wants a pointer to a name, too.
+  kGetIdInfo = 0x205,
+  // NV2080_CTRL_CMD_GPU_GET_GID_INFO, of a subdevice: Uuid.
+  kGetUuid = 0x2080014a,
+  // NVA06C_CTRL_CMD_GPFIFO_SCHEDULE: says ok and does nothing to a running group [M]. Not used, but refused to tenants.
+  kGroupSchedule = 0xa06c0101,
+  // NVA06C_CTRL_CMD_SET_TIMESLICE, of a group, in the file that made it: std::uint64_t microseconds. 0.29-0.35 ms.
+  kGroupSetSlice = 0xa06c0103,
+  // NVA06C_CTRL_CMD_GET_TIMESLICE, likewise. 7 us; 2048 us by default.
+  kGroupGetSlice = 0xa06c0104,
+  kGroupPreempt = 0xa06c0105,        // NVA06C_CTRL_CMD_PREEMPT
+  kGroupSetInterleave = 0xa06c0107,  // NVA06C_CTRL_CMD_SET_INTERLEAVE_LEVEL
+  kGroupRealtime = 0xa06c0110,       // NVA06C_CTRL_CMD_MAKE_REALTIME
+  // NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, of a subdevice, from any client, with anybody's handles: DisableChannels. A
+  // freeze takes 0.45-0.50 ms, a thaw 0.22-0.28 ms.
+  kDisableChannels = 0x2080110b,
 };
 
 inline constexpr unsigned kMostGpus = 32;

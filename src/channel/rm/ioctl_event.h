@@ -10,8 +10,9 @@
 
 namespace tessera::channel {
 
-// What an ioctl(2) that has returned 0 did to the objects that lead to channels, for whoever stands between a program
-// and the driver within the program. Nothing if it was another request or failed. `argument` is the program's own.
+// The act of an ioctl(2) that has returned 0 on the objects that lead to channels, for code that stands between a
+// program and the driver within the program. Nothing if it was another request or failed. `argument` is the program's
+// own.
 inline std::optional<ObjectEvent> EventOfIoctl(int fd, unsigned long request, const void* argument) {
   if (_IOC_TYPE(request) != abi::kIoctlType || argument == nullptr) return std::nullopt;
   if (_IOC_NR(request) == abi::kFree && _IOC_SIZE(request) == sizeof(abi::Free)) {

@@ -4,7 +4,7 @@
 
 namespace tessera::channel {
 
-// What a process did to objects of the resource manager that lead to channels, as the shim, the kernel gate or the
+// An act of a process on objects of the resource manager that lead to channels, as the shim, the kernel gate or the
 // watch saw it: only what succeeded, and of allocations only clients, devices, channel groups and channels
 // (abi::IsRoot, kDevice, kChannelGroup, IsChannel). A free of anything may be told.
 struct ObjectEvent {

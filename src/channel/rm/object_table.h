@@ -36,7 +36,7 @@ inline bool IsCompute(const Group& group) {
 // a client of another file: the end of a file ends its clients, and no event tells it.
 class ObjectTable {
  public:
-  // So that a hostile process cannot take the daemon's memory; what comes beyond is ignored.
+  // A bound, so that a hostile process cannot take the daemon's memory; objects beyond it are ignored.
   static constexpr std::size_t kMostObjects = 16384;
 
   // Whether Groups() may answer otherwise now.

@@ -29,7 +29,7 @@ class RmClient {
     static_assert(std::is_trivially_copyable_v<Params>);
     return AllocBytes(parent, object, cls, &params, sizeof params, call);
   }
-  // Of a parent's children, too. What cannot be freed ends with the client.
+  // Frees the object's children, too. An object that cannot be freed ends with the client.
   void Free(std::uint32_t parent, std::uint32_t object);
 
   template <typename Params>

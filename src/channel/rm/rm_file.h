@@ -11,11 +11,11 @@ class RmFile {
  public:
   virtual ~RmFile() = default;
 
-  // ioctl(2). What RM has to say stands in the argument's status; an error here is the system's: no such request.
+  // ioctl(2). RM's answer is in the argument's status; an error here is the system's: no such request.
   virtual Result<void> Call(unsigned long request, void* argument) = 0;
 };
 
-// What steering needs of the operating system; tests put a driver of their own in its place.
+// The operating system as steering needs it; tests put a driver of their own in its place.
 class RmSystem {
  public:
   virtual ~RmSystem() = default;

@@ -34,7 +34,7 @@ Result<GpuUuid> AskUuid(RmClient& client, std::uint32_t device, std::uint32_t su
     return std::unexpected(asked.error());
   }
   GpuUuid uuid;
-  if (answer.bytes != uuid.size()) return Fail(EPROTO, "the NVIDIA driver tells UUIDs in an unknown form");
+  if (answer.bytes != uuid.size()) return Fail(EPROTO, "the NVIDIA driver reports UUIDs in an unknown form");
   std::copy_n(answer.data, uuid.size(), uuid.begin());
   return uuid;
 }

@@ -13,7 +13,8 @@ struct Row {
   int code;
 };
 
-// Those that the calls of this folder can meet. Names and numbers: nvstatuscodes.h of NVIDIA's open kernel modules.
+// The statuses that the calls of this folder can meet. Names and numbers: nvstatuscodes.h of NVIDIA's open kernel
+// modules.
 constexpr Row kRows[] = {
     {0x02, "NV_ERR_BUFFER_TOO_SMALL", EPROTO},
     {0x03, "NV_ERR_BUSY_RETRY", EAGAIN},

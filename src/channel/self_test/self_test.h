@@ -24,7 +24,7 @@ struct SelfTest {
 std::string FormatSelfTest(const SelfTest& test);
 std::string FormatFailedSelfTest(std::string_view step, std::string_view why);
 
-// What such a line says: ENOTSUP with step and reason of a test that failed, EPROTO for any other text.
+// The meaning of such a line: ENOTSUP with step and reason of a test that failed, EPROTO for any other text.
 Result<SelfTest> ParseSelfTest(std::string_view line);
 
 // Runs the test on the GPU of this UUID ("GPU-8e1ab4f5-…"; empty: the first), which takes a second or two. The program

@@ -18,11 +18,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "channel/control/nvidia_control.h"
 #include "channel/control/soft_control.h"
@@ -40,8 +40,8 @@ namespace {
 // ---- what the driver's library does in this process ----
 
 struct Objects {
-  std::mutex mutex;
-  ObjectTable table;  // guarded by mutex
+  Mutex mutex;
+  ObjectTable table TESSERA_GUARDED_BY(mutex);
 };
 
 Objects& OwnObjects() {
@@ -121,7 +121,7 @@ Result<Steering> OpenSteering(const Device& device) {
 
 std::vector<Group> OwnGroups(std::uint32_t device_instance) {
   Objects& objects = OwnObjects();
-  const std::lock_guard lock(objects.mutex);
+  MutexLock lock(objects.mutex);
   return objects.table.Groups(device_instance);
 }
 
@@ -145,9 +145,10 @@ Result<SelfTest> TestDevice(const CudaLibrary& cuda, const Device& device) {
   Target target = {.pid = getpid(), .process_fd = self.Get()};
   if (!device.soft) target.groups = OwnGroups(steering->control->DeviceInstance(steering->gpu));
   const bool found = std::ranges::any_of(target.groups, [](const Group& group) { return !group.channels.empty(); });
-  if (!found && !device.soft) return Fail(EIO, "the context's channels are not to be seen; is it a client of MPS?");
+  if (!found && !device.soft)
+    return Fail(EIO, "the channels of the CUDA context cannot be seen; is it a client of MPS?");
 
-  // What was on its way over the bus when the channels were disabled arrives first; the soft GPU ends a step.
+  // Writes that were on their way over the bus when the channels were disabled arrive first; the soft GPU ends a step.
   const Progress progress = {.count = [&] { return kernel->Count(); },
                              .sleep = [](Nanos time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); },
                              .settle = device.soft ? 100 * kMillisecond : kMillisecond};
@@ -160,7 +161,7 @@ Result<SelfTest> TestDevice(const CudaLibrary& cuda, const Device& device) {
   return result;
 }
 
-// What the environment says of which GPUs to use, and how, is for other programs.
+// Variables that choose GPUs, and how to use them, are meant for other programs.
 void SettleEnvironment(const Options& options) {
   unsetenv("CUDA_LAUNCH_BLOCKING");
   if (!options.uuid.empty()) setenv("CUDA_VISIBLE_DEVICES", options.uuid.c_str(), 1);
@@ -210,7 +211,7 @@ extern "C" [[gnu::visibility("default")]] int ioctl(int fd, unsigned long reques
   const int before = errno;
   if (const auto event = tessera::channel::EventOfIoctl(fd, request, argument)) {
     tessera::channel::Objects& objects = tessera::channel::OwnObjects();
-    const std::lock_guard lock(objects.mutex);
+    tessera::MutexLock lock(objects.mutex);
     objects.table.Apply(*event);
   }
   errno = before;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanos kPatience = 60 * kSecond;
 
-// What the child writes until it ends. ETIMEDOUT if it does not.
+// All that the child writes until it ends. ETIMEDOUT if it does not end.
 Result<std::string> ReadAll(int fd) {
   std::string text;
   for (const Nanos deadline = MonotonicNow() + kPatience;;) {
@@ -53,7 +53,8 @@ Result<SelfTest> RunSelfTest(const std::string& uuid) {
   while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (!text) return std::unexpected(text.error());
-  if (text->empty()) return Fail(EPROTO, program.name + " ended without a word, status " + std::to_string(status));
+  if (text->empty())
+    return Fail(EPROTO, program.name + " printed nothing and ended with status " + std::to_string(status));
   return ParseSelfTest(std::string_view(*text).substr(0, text->find('\n')));
 }
 

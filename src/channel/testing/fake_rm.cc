@@ -186,7 +186,7 @@ std::uint32_t FakeRm::Disable(const Object& subdevice, const abi::DisableChannel
   if (request.channels == 0 || request.channels > abi::kMostChannels || request.preempt_event != 0) {
     return abi::kInvalidArgument;
   }
-  // What comes before the handle that is refused is done.
+  // Handles before the one that is refused are done.
   for (std::uint32_t i = 0; i < request.channels; ++i) {
     const Handle handle = {request.client[i], request.channel[i]};
     if (const auto broken = broken_.find(handle); broken != broken_.end() && broken->second != abi::kOk) {

@@ -19,19 +19,19 @@
 #include <utility>
 
 #include "base/seqpacket.h"
-#include "channel/watchdog/guard_page.h"
+#include "channel/watchdog/move_guard_page.h"
 
 namespace tessera::channel {
 namespace {
 
-// What the daemon says to the child: with a file, to guard the process's thaw by it; without, no more.
+// A message of the daemon to the child: with a file, to guard the process's thaw by it; without, no longer to.
 struct GuardMessage {
   pid_t pid = 0;
   std::uint32_t gpu = 0;
   std::uint32_t offset = 0;
 };
 
-// What the child does, and all that it knows.
+// The child: all that it does and knows.
 class Child {
  public:
   Child(WatchdogPage& page, UniqueFd daemon, UniqueFd kept, Watchdog::OpenControl open, Nanos timeout,
@@ -87,9 +87,9 @@ class Child {
       UniqueFd file;
       const ssize_t length = ReceivePacket(daemon_.Get(), std::as_writable_bytes(std::span(&message, 1)), &file);
       if (length == 0 || (length < 0 && errno == ECONNRESET)) return true;
-      if (length != sizeof message || message.offset > GuardPage::kBytes - sizeof(MoveGuard)) continue;
+      if (length != sizeof message || message.offset > MoveGuardPage::kBytes - sizeof(MoveGuard)) continue;
       guards_.erase({message.pid, message.gpu});
-      if (file) guards_.emplace(std::pair(message.pid, message.gpu), GuardPage(file.Get(), message.offset));
+      if (file) guards_.emplace(std::pair(message.pid, message.gpu), MoveGuardPage(file.Get(), message.offset));
       time = 0;
     }
     return false;
@@ -168,7 +168,7 @@ class Child {
   WatchdogPage& page_;
   UniqueFd daemon_;  // at its end when the daemon is
   UniqueFd kept_;    // until the end
-  std::map<Key, GuardPage> guards_;
+  std::map<Key, MoveGuardPage> guards_;
   std::set<Key> done_;  // thawed since the daemon was told last
   const Watchdog::OpenControl open_;
   const Nanos timeout_;
@@ -206,14 +206,14 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Start(OpenControl open, Nanos timeou
   return std::unique_ptr<Watchdog>(new Watchdog(page, pid, std::move(writing)));
 }
 
-void Watchdog::Guard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset) {
+void Watchdog::HeedMoveGuard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset) {
   const GuardMessage message{.pid = pid, .gpu = gpu, .offset = offset};
   // A child that is gone guards nothing, and Beat says so.
   if (!SendPacket(alive_.Get(), std::as_bytes(std::span(&message, 1)), file) && errno == EAGAIN)
     dprintf(STDERR_FILENO, "tesserad: the watchdog does not listen: process %d may be thawed too early\n", pid);
 }
 
-void Watchdog::Unguard(pid_t pid, std::uint32_t gpu) { Guard(pid, gpu, -1, 0); }
+void Watchdog::DropMoveGuard(pid_t pid, std::uint32_t gpu) { HeedMoveGuard(pid, gpu, -1, 0); }
 
 bool Watchdog::Beat() {
   constexpr int kPatienceMs = 1000;

@@ -13,8 +13,8 @@
 
 namespace tessera::channel {
 
-// Nobody stays frozen for ever because the daemon hangs or has died: a child process of it, which does nothing else,
-// thaws what the daemon noted here. Only what a policy froze belongs here: what an operator froze shall stay.
+// A child process of the daemon that thaws the processes noted here if the daemon hangs or dies, so that none stays
+// frozen for ever. Only freezes by policy belong here: an operator's freeze shall stay.
 //
 // The child shares one page set with the daemon and makes its own Control when it needs one. It ends with the daemon,
 // after the last thaw; when the daemon only hung it stays, and the daemon learns from Beat() that its freezes were
@@ -42,10 +42,10 @@ class Watchdog {
   // Before the channels are frozen, and again when there are more of them: the daemon may die right after. False if the
   // table is full (WatchdogPage::kSlots): then what was noted before stays noted, and nothing watches over the rest.
   bool NoteFrozen(pid_t pid, std::uint32_t gpu, const Target& target) { return notes_.Note(pid, gpu, target); }
-  // What the process says of its memory lies at `offset` of the first page of this file. For as long as it is known to
+  // The process's word about its memory lies at `offset` of the first page of this file. For as long as it is known to
   // the daemon.
-  void Guard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset);
-  void Unguard(pid_t pid, std::uint32_t gpu);
+  void HeedMoveGuard(pid_t pid, std::uint32_t gpu, int file, std::uint32_t offset);
+  void DropMoveGuard(pid_t pid, std::uint32_t gpu);
   // After they were thawed, or when the process has ended.
   void NoteThawed(pid_t pid, std::uint32_t gpu) { notes_.Erase(pid, gpu); }
 

@@ -1,4 +1,5 @@
-// What the daemon and its watchdog share: an anonymous mapping, inherited by fork(2), that outlives either of them.
+// The page that the daemon and its watchdog share: an anonymous mapping, inherited by fork(2), that outlives either of
+// them.
 #pragma once
 
 #include <sys/types.h>
@@ -39,7 +40,7 @@ static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32
 
 // The watchdog's side: what the daemon left frozen, one target for a process and GPU, without slices.
 std::map<std::pair<pid_t, std::uint32_t>, Target> ReadFrozen(const WatchdogPage& page);
-// What the daemon noted of this process is frozen no more, or nobody knows. While the daemon hangs.
+// The channels that the daemon noted of this process are frozen no more, or nobody knows. While the daemon hangs.
 void MarkUndone(WatchdogPage& page, pid_t pid, std::uint32_t gpu);
 
 // The daemon's side: which slots are whose. One thread at a time.
@@ -47,8 +48,8 @@ class FrozenNotes {
  public:
   explicit FrozenNotes(WatchdogPage& page);
 
-  // What is frozen of a process on a GPU, instead of what was noted of it before. False, and nothing changes, if there
-  // is no room.
+  // Notes the frozen channels of a process on a GPU, instead of those noted before. False, and nothing changes, if
+  // there is no room.
   bool Note(pid_t pid, std::uint32_t gpu, const Target& target);
   void Erase(pid_t pid, std::uint32_t gpu);
   // Whether the watchdog marked as undone what was noted last of a process.

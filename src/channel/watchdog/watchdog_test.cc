@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "channel/control/soft_control.h"
-#include "channel/watchdog/guard_page.h"
+#include "channel/watchdog/move_guard_page.h"
 #include "soft/shared/arbiter.h"
 #include "soft/shared/test_process.h"
 
@@ -200,11 +200,11 @@ class SharedGuard {
  public:
   static constexpr std::uint32_t kOffset = 64;
   SharedGuard() : file_(memfd_create("guard", MFD_CLOEXEC)) {
-    EXPECT_EQ(ftruncate(file_.Get(), GuardPage::kBytes), 0);
-    bytes_ =
-        static_cast<std::byte*>(mmap(nullptr, GuardPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.Get(), 0));
+    EXPECT_EQ(ftruncate(file_.Get(), MoveGuardPage::kBytes), 0);
+    bytes_ = static_cast<std::byte*>(
+        mmap(nullptr, MoveGuardPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.Get(), 0));
   }
-  ~SharedGuard() { munmap(bytes_, GuardPage::kBytes); }
+  ~SharedGuard() { munmap(bytes_, MoveGuardPage::kBytes); }
   int File() const { return file_.Get(); }
   MoveGuard* operator->() const { return reinterpret_cast<MoveGuard*>(bytes_ + kOffset); }
 
@@ -217,7 +217,7 @@ TEST_F(WatchdogTest, WhoseMemoryIsMovedIsThawedWhenItCouldGoOn) {
   const SharedGuard moved;
   moved->unsafe = 1;
   const auto watchdog = MustStart(kShort);
-  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
   ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
   ASSERT_TRUE(watchdog->NoteFrozen(1234, 0, Process(1234, 100, 1)));
   WaitFor([&] { return moved->released == 1 && seen_->thaws >= 1; });
@@ -232,8 +232,8 @@ TEST_F(WatchdogTest, ItsLastThawWaitsForWhoCannotGoOnYet) {
   const SharedGuard moved;
   moved->unsafe = 1;
   auto watchdog = MustStart(kLong);
-  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
-  watchdog->Guard(499'999'999, 0, moved.File(), SharedGuard::kOffset);  // it has ended
+  watchdog->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->HeedMoveGuard(499'999'999, 0, moved.File(), SharedGuard::kOffset);  // it has ended
   ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
   ASSERT_TRUE(watchdog->NoteFrozen(499'999'999, 0, Process(499'999'999, 100, 1)));
   std::thread settles([&] {
@@ -250,8 +250,8 @@ TEST_F(WatchdogTest, WhoIsNoLongerGuardedIsThawedAtOnce) {
   const SharedGuard moved;
   moved->unsafe = 1;
   auto watchdog = MustStart(kLong);
-  watchdog->Guard(getpid(), 0, moved.File(), SharedGuard::kOffset);
-  watchdog->Unguard(getpid(), 0);
+  watchdog->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->DropMoveGuard(getpid(), 0);
   ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
   watchdog.reset();
   EXPECT_EQ(seen_->thaws, 1);

@@ -73,7 +73,7 @@ Result<Place> FindProcess(Control& control, std::span<const std::string_view> pa
     place.process_file = FileNamed(ProcessFiles(), parts[3]);
     if (!place.process_file) return NotThere(path);
   }
-  auto processes = control.KnownProcesses(pid);
+  auto processes = control.Processes(pid, server::Control::Devices::kLastAnswer);
   if (!processes) return std::unexpected(processes.error());
   const auto gpu = parts.size() > 2 ? NumberOf<std::uint32_t>(parts[2]) : std::nullopt;
   if (parts.size() > 2 && !gpu) return NotThere(path);

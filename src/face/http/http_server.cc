@@ -181,9 +181,9 @@ void HttpServer::Impl::AddRoutes() {
     Reply(response, {{"status", "ok"},
                      {"version", TESSERA_VERSION},
                      {"protocol", wire::kProtocolVersion},
-                     {"soft", control_.Soft()},
+                     {"soft", control_.Traits().soft},
                      {"pid", getpid()},
-                     {"embedded", control_.Embedded()}});
+                     {"embedded", control_.Traits().embedded}});
   });
   Get("/metrics", [this](const Request& request, Response& response) {
     const auto report = control_.All();

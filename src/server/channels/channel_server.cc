@@ -9,6 +9,7 @@ namespace tessera::server {
 ChannelServer::ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog)
     : control_(std::move(control)),
       why_(control_ || !why.empty() ? std::move(why) : "there is no way to steer them"),
+      calls_(control_.get()),
       table_(control_.get()),
       freezer_(control_.get(), why_, watchdog, table_, calls_) {}
 

@@ -29,7 +29,7 @@ class ChannelServer {
 
   bool Available() const { return control_ && why_.empty(); }
   const std::string& Why() const { return why_; }  // not available; empty: it is
-  // What the self-test found: empty, or why channels cannot be steered.
+  // The result of the self-test: empty, or why channels cannot be steered.
   void SetAvailable(std::string why);
   // Not available until SetAvailable says how it is.
   void BeginTest();
@@ -43,7 +43,7 @@ class ChannelServer {
   bool Knows(pid_t pid, std::uint32_t gpu) { return Available() && table_.Computes(pid, gpu); }
   const ChannelTable& Table() const { return table_; }
 
-  // What an earlier daemon knew of a process, and had frozen for an operator.
+  // The objects of a process that an earlier daemon knew, and whether it had frozen them for an operator.
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // The process ended, or is nobody's any more: then what is frozen of it by policy is thawed, because nobody would do
   // that later. What an operator froze stays, and the process is known until it ends.
@@ -52,11 +52,9 @@ class ChannelServer {
   void Tick();
 
   class Freezer& Freezer() { return freezer_; }
-  const class Freezer& Freezer() const { return freezer_; }
   Result<void> SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice);
 
   const DriverCalls& Calls() const { return calls_; }
-  channel::CallCounts Counts() const { return control_ ? control_->Counts() : channel::CallCounts(); }
 
  private:
   const std::unique_ptr<channel::Control> control_;

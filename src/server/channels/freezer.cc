@@ -113,7 +113,7 @@ void Freezer::HeedMoveGuard(pid_t pid, std::uint32_t gpu, int file, std::uint32_
   Use& use = uses_[pid][gpu];
   use.guard.emplace(file, offset);
   use.waits = false;
-  if (watchdog_) watchdog_->Guard(pid, gpu, file, offset);
+  if (watchdog_) watchdog_->HeedMoveGuard(pid, gpu, file, offset);
 }
 
 void Freezer::ChannelsChanged(pid_t pid, bool freed) {
@@ -184,7 +184,7 @@ bool Freezer::Forget(pid_t pid) {
   if (let_go_ || std::ranges::any_of(found->second, [](const auto& use) { return Any(use.second.reasons); }))
     return false;
   for (const auto& [gpu, use] : found->second) {
-    if (use.guard && watchdog_) watchdog_->Unguard(pid, gpu);
+    if (use.guard && watchdog_) watchdog_->DropMoveGuard(pid, gpu);
   }
   uses_.erase(found);
   if (account_) account_->Forget(pid);
@@ -195,7 +195,7 @@ bool Freezer::Forget(pid_t pid) {
 
 void Freezer::Beat() {
   if (!watchdog_ || !watchdog_->Beat()) return;
-  log::Error("this daemon did not answer for a while; what was frozen by policy ran meanwhile");
+  log::Error("this daemon did not respond for a while, and its watchdog thawed what policy had frozen");
   for (auto& [pid, uses] : uses_) {
     for (auto& [gpu, use] : uses) {
       // It leaves processes frozen that cannot go on. It may have failed for some of the channels.

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "channel/control/freeze_account.h"
-#include "channel/watchdog/guard_page.h"
+#include "channel/watchdog/move_guard_page.h"
 #include "channel/watchdog/watchdog.h"
 #include "server/channels/channel_table.h"
 #include "server/channels/driver_calls.h"
@@ -74,7 +74,7 @@ class Freezer {
     Nanos frozen_at = 0;
     Nanos still_at = 0;
     bool fresh = true;  // this daemon never steered it
-    std::optional<channel::GuardPage> guard;
+    std::optional<channel::MoveGuardPage> guard;
     bool waits = false;  // it was released, but could not go on yet
     bool MayRun() const { return !Has(reasons, FreezeReason::kMove) || !guard || guard->Release(); }
   };

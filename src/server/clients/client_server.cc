@@ -20,10 +20,9 @@ constexpr int kMostPacketsInASocket = 1024;  // net.unix.max_dgram_qlen is 512 a
 
 }  // namespace
 
-Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, UniqueFd listener, VGpuTable& table,
-                                                          VGpuTable::Gpus& gpus, const Config& config,
-                                                          ChannelServer& channels, GuestServer& guests) {
-  std::unique_ptr<ClientServer> server(new ClientServer(loop, table, gpus, config, channels, guests));
+Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, UniqueFd listener,
+                                                          const ClientServices& services) {
+  std::unique_ptr<ClientServer> server(new ClientServer(loop, services));
   auto acceptor = Acceptor::Start(
       loop, std::move(listener), [self = server.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
       [self = server.get()](UniqueFd socket) {
@@ -34,26 +33,19 @@ Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, Uniqu
   return server;
 }
 
-ClientServer::ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config,
-                           ChannelServer& channels, GuestServer& guests)
-    : loop_(loop),
-      table_(table),
-      gpus_(gpus),
-      config_(config),
-      channels_(channels),
-      guests_(guests),
-      exports_(MostExported()) {
-  for (const auto& gpu : gpus_) {
+ClientServer::ClientServer(EventLoop& loop, const ClientServices& services)
+    : loop_(loop), services_(services), exports_(MostExported()) {
+  for (const auto& gpu : services_.gpus) {
     gpu->Memory().OnShortage([this](std::optional<VgpuId> vgpu, Nanos now) { ReadPending(vgpu, now); });
   }
 }
 
 ClientServer::~ClientServer() {
-  for (const auto& gpu : gpus_) gpu->Memory().OnShortage({});
+  for (const auto& gpu : services_.gpus) gpu->Memory().OnShortage({});
 }
 
 void ClientServer::TurnAway(UniqueFd socket, const char* why) {
-  log::Warn("a program was turned away: {}", why);
+  log::Warn("rejected a program: {}", why);
   wire::Refused refused{.code = EMFILE};
   wire::SetText(refused.text, why);
   SendPacket(socket.Get(), wire::BytesOf(wire::Make(refused)));
@@ -66,10 +58,9 @@ void ClientServer::Begin(UniqueFd socket) {
   unsigned& count = per_user_[peer.uid];
   if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
   const std::uint64_t id = ++last_id_;
-  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, table_, gpus_, config_, channels_,
-                                                     guests_, exports_)};
+  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, services_, exports_)};
   if (auto watched = WatchClient(client, id); !watched) {
-    log::Warn("a program was turned away: {}", watched.error().Text());
+    log::Warn("rejected a program: {}", watched.error().Text());
     return;
   }
   ++count;

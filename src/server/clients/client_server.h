@@ -22,9 +22,8 @@ namespace tessera::server {
 class ClientServer {
  public:
   // `listener` listens on client.sock. Everything that is given outlives the server.
-  static Result<std::unique_ptr<ClientServer>> Start(EventLoop& loop, UniqueFd listener, VGpuTable& table,
-                                                     VGpuTable::Gpus& gpus, const Config& config,
-                                                     ChannelServer& channels, GuestServer& guests);
+  static Result<std::unique_ptr<ClientServer>> Start(EventLoop& loop, UniqueFd listener,
+                                                     const ClientServices& services);
   ~ClientServer();
 
   std::size_t Sessions() const { return sessions_.size(); }
@@ -41,8 +40,7 @@ class ClientServer {
     EventLoop::Watch socket_watch, process_watch;
   };
 
-  ClientServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, const Config& config, ChannelServer& channels,
-               GuestServer& guests);
+  ClientServer(EventLoop& loop, const ClientServices& services);
   void TurnAway(UniqueFd socket, const char* why);
   void Begin(UniqueFd socket);
   Result<void> WatchClient(Client& client, std::uint64_t id);
@@ -51,11 +49,7 @@ class ClientServer {
   void Reap();
 
   EventLoop& loop_;
-  VGpuTable& table_;
-  VGpuTable::Gpus& gpus_;
-  const Config& config_;
-  ChannelServer& channels_;
-  GuestServer& guests_;
+  const ClientServices services_;
   Exports exports_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unordered_map<std::uint64_t, Client> sessions_;

@@ -1,40 +1,27 @@
 #include "server/clients/guest_server.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <ranges>
+#include <set>
 
+#include "server/clients/process_facts.h"
 #include "server/model/process_start.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
-namespace {
-
-std::string NameOf(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", pid));
-  std::string name;
-  std::getline(file, name);
-  return name;
-}
-
-uid_t OwnerOf(pid_t pid) {
-  struct stat status{};
-  return stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0 ? status.st_uid : 0;
-}
-
-}  // namespace
-
 GuestServer::GuestServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels,
                          std::function<void()> on_change)
-    : loop_(loop), table_(table), gpus_(gpus), channels_(channels), on_change_(std::move(on_change)) {}
+    : loop_(loop),
+      table_(table),
+      gpus_(gpus),
+      channels_(channels),
+      on_change_(std::move(on_change)),
+      watch_(loop, [this](const guard::WatchEvent& event, Nanos now) { OnWatch(event, now); }) {}
 
 GuestServer::~GuestServer() {
-  trees_.clear();
   while (!guests_.empty()) {
     Guest& guest = guests_.begin()->second;
     for (auto& [gpu, process] : guest.processes) gpus_[gpu]->Leave(*process, MonotonicNow());
@@ -42,33 +29,14 @@ GuestServer::~GuestServer() {
   }
 }
 
-// ---- the watch ----
-
-void GuestServer::StartWatch() {
-  auto watch = guard::Watch::Start([this](const guard::WatchEvent& event) { OnWatch(event, MonotonicNow()); });
-  if (!watch) {
-    why_no_watch_ = watch.error().Text();
-    log::Info("programs that were not started through Tessera are not seen: {}", why_no_watch_);
-    return;
-  }
-  watch_ = std::move(*watch);
-  auto readable = loop_.WatchReadable(watch_->Fd(), [this] { watch_->Read(); });
-  if (!readable) {
-    why_no_watch_ = readable.error().Text();
-    watch_.reset();
-    return;
-  }
-  watch_watch_ = std::move(*readable);
-  why_no_watch_.clear();
-}
+// ---- what is heard of programs ----
 
 void GuestServer::OnWatch(const guard::WatchEvent& event, Nanos now) {
-  watched_.Apply(event);
   using Kind = guard::WatchEvent::Kind;
   if (event.kind == Kind::kExit) {
     if (!Managed(event.pid)) {
       channels_.Forget(event.pid);
-      if (frozen_.erase(event.pid) > 0) on_change_();
+      if (frozen_.Remove(event.pid)) on_change_();
     }
     return;
   }
@@ -85,108 +53,18 @@ void GuestServer::OnWatch(const guard::WatchEvent& event, Nanos now) {
   if (const auto guest = guests_.find(event.pid); guest != guests_.end()) Settle(event.pid, guest->second, now);
 }
 
-bool GuestServer::Complete(pid_t pid) const {
-  const guard::WatchedProcess* process = watched_.Find(pid);
-  return !process || process->complete;
-}
-
-// ---- the kernel gate ----
-
-Result<void> GuestServer::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid,
-                                    const std::string& program) {
-  const std::uint64_t id = ++last_tree_;
-  guard::SupervisorHooks hooks;
-  hooks.charge = [this, id](pid_t process, std::uint32_t device, std::uint64_t bytes) {
-    return loop_.Call([=, this] { return OnCharge(id, process, device, bytes, MonotonicNow()); }).value_or(false);
-  };
-  hooks.give_back = [this](pid_t process, std::uint32_t device, std::uint64_t bytes) {
-    loop_.Post([=, this] { OnGiveBack(process, device, bytes, MonotonicNow()); });
-  };
-  hooks.object = [this, id](pid_t process, const channel::ObjectEvent& event) {
-    loop_.Post([this, id, process, event] { OnObject(id, process, event, MonotonicNow()); });
-  };
-  hooks.ended = [this, id](std::uint64_t) { loop_.Post([this, id] { OnTreeEnded(id, MonotonicNow()); }); };
-  hooks.refused = [this](pid_t process, const std::string& what) {
-    loop_.Post([process, what] { log::Warn("process {}: {} was refused", process, what); });
-  };
-  // A thread for each program, so that one that calls the driver without end is slow itself, and nobody else.
-  auto supervisor = guard::Supervisor::Start(std::move(hooks), {});
-  if (!supervisor) return std::unexpected(supervisor.error());
-  (*supervisor)->Add(std::move(listener));
-  for (const VgpuId vgpu_id : vgpus) {
-    if (VGpu* vgpu = table_.Find(vgpu_id)) table_.Joined(*vgpu);
-  }
-  log::Debug("process {} ({}) is under the kernel gate", pid, program);
-  trees_[id] = {std::move(vgpus), std::move(*supervisor)};
-  return {};
-}
-
-void GuestServer::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return;
-  auto guest = Know(pid, tree->second.vgpus);
-  if (!guest) return;  // it has ended, and what it had was forgotten
+bool GuestServer::Observe(pid_t pid, const std::vector<VgpuId>& vgpus, const channel::ObjectEvent& event, Nanos now) {
+  auto guest = Know(pid, vgpus);
+  if (!guest) return false;  // what it had was forgotten
   channels_.Observe(pid, event, ChannelServer::Source::kGuard, now);
   Settle(pid, **guest, now);
-  if (event.kind != channel::ObjectEvent::Kind::kAlloc || event.cls != channel::abi::kDevice) return;
-  // From its first device on, what the driver says that it has is measured against what the gate granted, also if that
-  // is nothing.
-  for (const VgpuId id : tree->second.vgpus) {
-    VGpu* vgpu = table_.Find(id);
-    if (!vgpu || vgpu->removed || !channels_.Table().IsDevice(vgpu->gpu, event.detail)) continue;
-    Process* process = Find(pid, vgpu->gpu);
-    if (!process) process = Join(pid, **guest, *vgpu, now);
-    if (process) process->who.guarded = true;
-  }
-}
-
-// The vGPU on whose GPU the memory is. The first, where that is none of them, or not known.
-VGpu* GuestServer::PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const {
-  const auto charged = counted_.GpuOf(pid, device);
-  VGpu* first = nullptr;
-  for (const VgpuId id : vgpus) {
-    VGpu* vgpu = table_.Find(id);
-    if (!vgpu || vgpu->removed) continue;
-    if (charged ? vgpu->gpu == *charged : channels_.Table().IsDevice(vgpu->gpu, device)) return vgpu;
-    if (!first) first = vgpu;
-  }
-  return charged ? nullptr : first;
-}
-
-bool GuestServer::OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return false;
-  VGpu* vgpu = PayerOf(pid, device, tree->second.vgpus);
-  if (!vgpu) return false;
-  gpus_[vgpu->gpu]->Requests().Collect(*vgpu, bytes,
-                                       now);  // before anything is looked up: it may end any program's session
-  Process* process = Find(pid, vgpu->gpu);
-  if (!process) {
-    auto guest = Know(pid, tree->second.vgpus);
-    if (guest) process = Join(pid, **guest, *vgpu, now);
-  }
-  // A program that attached to another vGPU by itself still pays here, and cannot.
-  if (!process || process->vgpu != vgpu) return false;
-  if (!gpus_[vgpu->gpu]->Requests().Count(*process, counted_.On(pid, vgpu->gpu).value_or(0) + bytes, now)) return false;
-  process->who.guarded = true;
-  counted_.Add(pid, device, vgpu->gpu, bytes);
   return true;
 }
 
-void GuestServer::OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now) {
-  const auto gpu = counted_.GpuOf(pid, device);
-  if (!gpu) return;
-  counted_.Take(pid, device, bytes);
-  if (Process* process = Find(pid, *gpu); process && process->who.guarded)
-    (void)gpus_[*gpu]->Requests().Count(*process, counted_.On(pid, *gpu).value_or(0), now);  // less: cannot fail
-}
-
-void GuestServer::OnTreeEnded(std::uint64_t tree_id, Nanos now) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return;
-  const auto vgpus = std::move(tree->second.vgpus);
-  trees_.erase(tree);
-  for (const VgpuId id : vgpus) table_.Left(id, now);
+Process* GuestServer::Admit(pid_t pid, const std::vector<VgpuId>& vgpus, VGpu& vgpu, Nanos now) {
+  if (Process* process = Find(pid, vgpu.gpu)) return process;
+  auto guest = Know(pid, vgpus);
+  return guest ? Join(pid, **guest, vgpu, now) : nullptr;
 }
 
 // ---- guests ----
@@ -194,7 +72,7 @@ void GuestServer::OnTreeEnded(std::uint64_t tree_id, Nanos now) {
 Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuId>& vgpus) {
   const auto known = guests_.find(pid);
   if (known != guests_.end()) return &known->second;
-  Guest guest{.name = NameOf(pid), .vgpus = vgpus};
+  Guest guest{.name = CommandOf(pid), .vgpus = vgpus};
   guest.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!guest.fd) return FailErrno(fmt::format("process {}", pid));
   auto watch =
@@ -233,7 +111,7 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now) {
   process->gate.ungated = true;
   Process* joined = process.get();
   guest.processes[vgpu.gpu] = std::move(process);
-  joined->freeze.by_operator = WasFrozen(pid);  // it may have been there with a shim until now
+  joined->freeze.by_operator = frozen_.Holds(pid);  // it may have been there with a shim until now
   GpuServer& gpu = *gpus_[vgpu.gpu];
   gpu.Join(vgpu, *joined, 0, 0, now);
   Recount(*joined);
@@ -252,28 +130,20 @@ void GuestServer::Attached(Process& process, Nanos now) {
     }
   }
   Recount(process);
-  if (WasFrozen(process.pid)) gpus_[process.vgpu->gpu]->Freezes().SetByOperator(process, true, now);
+  if (frozen_.Holds(process.pid)) gpus_[process.vgpu->gpu]->Freezes().SetByOperator(process, true, now);
 }
 
-// What the kernel gate counted of a program stays counted, whoever speaks for it now.
+// Memory of a program that the kernel gate counted stays counted, whoever speaks for it now.
 void GuestServer::Recount(Process& process) {
-  const auto counted = counted_.On(process.pid, process.vgpu->gpu);
+  const auto counted = counts_.On(process.pid, process.vgpu->gpu);
   if (!counted) return;
   process.who.guarded = true;
   gpus_[process.vgpu->gpu]->Requests().CountAnyway(process, *counted);
 }
 
-bool GuestServer::WasFrozen(pid_t pid) const {
-  const auto found = frozen_.find(pid);
-  if (found == frozen_.end()) return false;
-  const auto start = ProcessStart(pid);
-  return start && *start == found->second;
-}
-
 void GuestServer::Closing(const Process& process) {
-  std::erase_if(frozen_, [&](const auto& entry) { return !WasFrozen(entry.first); });
-  const auto start = ProcessStart(process.pid);
-  if (process.freeze.by_operator && start) frozen_[process.pid] = *start;
+  frozen_.Prune();
+  if (process.freeze.by_operator) frozen_.Add(process.pid);
 }
 
 void GuestServer::Closed(pid_t pid, Nanos now) {
@@ -289,9 +159,9 @@ void GuestServer::Ended(pid_t pid, Nanos now) {
   for (auto& [gpu, process] : found->second.processes) gpus_[gpu]->Leave(*process, now);
   const auto adopted = std::move(found->second.adopted);
   guests_.erase(found);
-  counted_.Forget(pid);
+  counts_.Forget(pid);
   channels_.Forget(pid);
-  watched_.Remove(pid);
+  watch_.Forget(pid);
   if (adopted.empty()) return;
   for (const VgpuId id : adopted) table_.Left(id, now);
   on_change_();
@@ -310,22 +180,23 @@ bool GuestServer::Managed(pid_t pid) const {
          std::ranges::any_of(gpus_, [&](const auto& gpu) { return Find(pid, gpu->Index()) != nullptr; });
 }
 
-Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
-  if (Process* process = Find(pid, vgpu.gpu)) {
+Result<void> GuestServer::CheckAdoptable(pid_t pid, const VGpu& vgpu) const {
+  if (const Process* process = Find(pid, vgpu.gpu))
     return Fail(EBUSY, fmt::format("process {} is in vGPU {} already", pid, process->vgpu->spec.name));
-  }
   const bool uses =
       !channels_.Table().Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Measurement().Unmanaged().contains(pid);
-  if (!uses || !channels_.Knows(pid, vgpu.gpu)) {
-    if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
-    if (uses && !why_no_watch_.empty())
-      return Fail(ENOSYS, "programs that were not started through Tessera are not seen: " + why_no_watch_);
-    if (watched_.Find(pid) && !Complete(pid)) {
-      return Fail(ENOENT, fmt::format("the channels of process {} are not known: it started before this daemon", pid),
-                  "start it again; the daemon sees it then");
-    }
-    return Fail(ENOENT, fmt::format("process {} does not use GPU {}", pid, vgpu.gpu), "tessera ps lists those that do");
-  }
+  if (uses && channels_.Knows(pid, vgpu.gpu)) return {};
+  if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
+  if (uses && !watch_.WhyNot().empty())
+    return Fail(ENOSYS, "programs that were not started through Tessera are not seen: " + watch_.WhyNot());
+  if (watch_.Seen().Find(pid) && !watch_.Complete(pid))
+    return Fail(ENOENT, fmt::format("the channels of process {} are not known: it started before this daemon", pid),
+                "start it again; the daemon sees it then");
+  return Fail(ENOENT, fmt::format("process {} does not use GPU {}", pid, vgpu.gpu), "tessera ps lists those that do");
+}
+
+Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
+  if (auto adoptable = CheckAdoptable(pid, vgpu); !adoptable) return adoptable;
   auto guest = Know(pid, {vgpu.id});
   if (!guest) return std::unexpected(guest.error());
   (*guest)->adopted.push_back(vgpu.id);
@@ -338,9 +209,8 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
   return {};
 }
 
-// The watch sees an allocation at once, and NVML's figure has all of them, also those that the watch cannot see.
 std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
-  const guard::WatchedProcess* seen = watched_.Find(pid);
+  const guard::WatchedProcess* seen = watch_.Seen().Find(pid);
   const auto measured = gpus_[gpu]->Measurement().Unmanaged().find(pid);
   return std::max(seen ? seen->memory.Bytes() : 0,
                   measured == gpus_[gpu]->Measurement().Unmanaged().end() ? 0 : measured->second);
@@ -368,56 +238,30 @@ void GuestServer::Abandon(const VGpu& vgpu, Nanos now) {
 
 Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {
   bool found = false;
-  if (!frozen) frozen_.erase(pid);
+  if (!frozen) frozen_.Remove(pid);
   for (const auto& gpu : gpus_) {
     if (Process* process = Find(pid, gpu->Index())) {
       gpu->Freezes().SetByOperator(*process, frozen, now);
       found = true;
     } else if (channels_.Knows(pid, gpu->Index()) &&
-               (watched_.Find(pid) || Any(channels_.Freezer().StatusOf(pid, gpu->Index()).reasons))) {
+               (watch_.Seen().Find(pid) || Any(channels_.Freezer().StatusOf(pid, gpu->Index()).reasons))) {
       auto done = frozen ? channels_.Freezer().Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
                          : channels_.Freezer().Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       if (!done) return done;
-      const auto start = ProcessStart(pid);
-      if (frozen && start) frozen_[pid] = *start;
+      if (frozen) frozen_.Add(pid);
       found = true;
     }
   }
   on_change_();
   if (found) return {};
-  if (watched_.Find(pid)) {
+  if (watch_.Seen().Find(pid)) {
     return Fail(ENOENT, fmt::format("the channels of process {} are not known", pid),
                 channels_.Available() ? "it started before this daemon; start it again" : channels_.Why());
   }
   return Fail(ENOENT, fmt::format("process {} uses no GPU here", pid), "tessera ps lists those that do");
 }
 
-// ---- reports and state ----
-
-std::vector<GuestServer::Unmanaged> GuestServer::List() const {
-  std::vector<Unmanaged> list;
-  std::set<std::pair<pid_t, std::uint32_t>> listed;
-  for (const guard::WatchedProcess* process : watched_.All()) {
-    if (process->pid == 0) continue;
-    for (const auto& gpu : gpus_) {
-      const std::uint32_t index = gpu->Index();
-      const auto measured = gpu->Measurement().Unmanaged().find(process->pid);
-      const bool uses =
-          !channels_.Table().Groups(process->pid, index).empty() || measured != gpu->Measurement().Unmanaged().end();
-      if (!uses || Find(process->pid, index)) continue;
-      list.push_back({process->pid, process->name, index, BytesOf(process->pid, index), process->complete,
-                      frozen_.contains(process->pid)});
-      listed.emplace(process->pid, index);
-    }
-  }
-  for (const auto& gpu : gpus_) {
-    for (const auto& [pid, bytes] : gpu->Measurement().Unmanaged()) {
-      if (Find(pid, gpu->Index()) || !listed.emplace(pid, gpu->Index()).second) continue;
-      list.push_back({pid, NameOf(pid), gpu->Index(), bytes, false, false});
-    }
-  }
-  return list;
-}
+// ---- state ----
 
 bool GuestServer::Keeps(pid_t pid) const {
   const auto guest = guests_.find(pid);
@@ -425,7 +269,7 @@ bool GuestServer::Keeps(pid_t pid) const {
     const Process* process = Find(pid, gpu->Index());
     return process && process->freeze.by_operator;
   };
-  return frozen_.contains(pid) || (guest != guests_.end() && !guest->second.adopted.empty()) ||
+  return frozen_.Contains(pid) || (guest != guests_.end() && !guest->second.adopted.empty()) ||
          std::ranges::any_of(gpus_, frozen);
 }
 
@@ -441,8 +285,8 @@ std::vector<SavedProcess> GuestServer::Saved() const {
     if (guest.adopted.empty()) continue;
     for (const auto& [gpu, process] : guest.processes) save(pid, process->vgpu->spec.name, process->freeze.by_operator);
   }
-  for (const auto& [pid, start] : frozen_) {
-    if (WasFrozen(pid)) save(pid, "", true);
+  for (const auto& [pid, start] : frozen_.All()) {
+    if (frozen_.Holds(pid)) save(pid, "", true);
   }
   for (const auto& gpu : gpus_) {
     for (const VGpu* vgpu : gpu->VGpus()) {
@@ -459,7 +303,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved, Nanos now) {
     const auto start = ProcessStart(entry.pid);
     if (!start || *start != entry.start) continue;
     channels_.Restore(entry.pid, entry.objects, entry.frozen);
-    if (entry.frozen) frozen_[entry.pid] = entry.start;
+    if (entry.frozen) frozen_.Add(entry.pid, entry.start);
     for (const auto& gpu : gpus_) {
       if (Process* process = Find(entry.pid, gpu->Index()); process && entry.frozen)
         gpu->Freezes().SetByOperator(*process, true, now);
@@ -475,7 +319,7 @@ void GuestServer::Restore(const std::vector<SavedProcess>& saved, Nanos now) {
     VGpu* vgpu = entry.vgpu.empty() ? nullptr : table_.Find(entry.vgpu);
     if (!vgpu) continue;
     if (auto adopted = Adopt(entry.pid, *vgpu, now); !adopted)
-      log::Info("process {} is not adopted again: {}", entry.pid, adopted.error().Text());
+      log::Info("cannot adopt process {} again: {}", entry.pid, adopted.error().Text());
   }
 }
 

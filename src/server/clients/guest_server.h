@@ -7,15 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "guard/supervisor/supervisor.h"
-#include "guard/watch/watch.h"
-#include "guard/watch/watch_table.h"
 #include "server/channels/channel_server.h"
+#include "server/clients/frozen_processes.h"
+#include "server/clients/node_watch.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/event_loop.h"
 #include "server/model/gate_counts.h"
@@ -23,9 +21,8 @@
 
 namespace tessera::server {
 
-// Programs that use a GPU without telling us through a shim: those under the kernel gate, which tells what they do to
-// the driver's objects; those that an operator adopted; and those that the watch just sees. Runs on the event loop's
-// thread.
+// Programs that use a GPU without a shim that speaks for them: those under the kernel gate, those that an operator
+// adopted, and those that the watch just sees. Runs on the event loop's thread.
 class GuestServer {
  public:
   // Everything that is given outlives the server.
@@ -33,53 +30,44 @@ class GuestServer {
               std::function<void()> on_change);
   ~GuestServer();
 
-  // Begins to watch the node, where that is permitted.
-  void StartWatch();
-  const std::string& WhyNoWatch() const { return why_no_watch_; }  // empty: it watches
+  NodeWatch& Watch() { return watch_; }
 
-  // Serves the seccomp listener of a program that is about to start in these vGPUs.
-  Result<void> Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program);
+  // The kernel gate tells what a program in these vGPUs did to the driver's objects. False: the program has ended.
+  bool Observe(pid_t pid, const std::vector<VgpuId>& vgpus, const channel::ObjectEvent& event, Nanos now);
+  // The process of a program on the vGPU's GPU; a program that has none there joins. Null: it has ended.
+  Process* Admit(pid_t pid, const std::vector<VgpuId>& vgpus, VGpu& vgpu, Nanos now);
+  // Memory that the kernel gate counts.
+  GateCounts& Counts() { return counts_; }
+  Process* Find(pid_t pid, std::uint32_t gpu) const;
 
   // A program attached by its shim: it is a guest no more.
   void Attached(Process& process, Nanos now);
-
-  // Its connection is about to close, and has closed. If it lives on all the same, an operator's freeze stands, and one
-  // behind the kernel gate is a guest.
+  // Its connection is about to close, and has closed. If it lives on all the same, an operator's freeze stands, and a
+  // program behind the kernel gate is a guest.
   void Closing(const Process& process);
   void Closed(pid_t pid, Nanos now);
 
   // Puts a running program that nobody manages into a vGPU. ENOENT: no such program on the vGPU's GPU. EBUSY: it is in
   // one already.
   Result<void> Adopt(pid_t pid, VGpu& vgpu, Nanos now);
-
-  // Any process that uses a GPU.
-  Result<void> Freeze(pid_t pid, bool frozen, Nanos now);
+  bool AnyAdopted() const {
+    return std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
+  }
   // The vGPU is about to be removed: its guests are nobody's then.
   void Abandon(const VGpu& vgpu, Nanos now);
 
-  // A process on a GPU that is in no vGPU.
-  struct Unmanaged {
-    pid_t pid = 0;
-    std::string name;
-    std::uint32_t gpu = 0;
-    std::uint64_t bytes = 0;
-    bool complete = true;
-    bool frozen = false;
-  };
-  std::vector<Unmanaged> List() const;
-  bool Complete(pid_t pid) const;
+  // Freezes any process that uses a GPU, for an operator, or lets it go on.
+  Result<void> Freeze(pid_t pid, bool frozen, Nanos now);
 
-  // Whether there is a program that only this daemon can serve: one behind the kernel gate, or an adopted one.
-  bool NeedsDaemon() const {
-    return !trees_.empty() ||
-           std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
-  }
+  // Processes that an operator froze by themselves, in a vGPU or not.
+  const FrozenProcesses& Frozen() const { return frozen_; }
+  // Bytes of a process in no vGPU. The watch sees an allocation at once, and the device's figure has all of them, also
+  // those that the watch cannot see.
+  std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
 
-  // Whether Saved tells of it.
-  bool Keeps(pid_t pid) const;
-
-  // What the next daemon must know, and what one before this knew.
+  // The processes that the next daemon must know; whether a process is one of them; and those that the last one knew.
   std::vector<SavedProcess> Saved() const;
+  bool Keeps(pid_t pid) const;
   void Restore(const std::vector<SavedProcess>& saved, Nanos now);
 
  private:
@@ -92,26 +80,15 @@ class GuestServer {
     std::vector<VgpuId> adopted;                                  // of these, those into which it was adopted
     std::map<std::uint32_t, std::unique_ptr<Process>> processes;  // by GPU
   };
-  struct Tree {  // a program under the kernel gate and all that it starts
-    std::vector<VgpuId> vgpus;
-    std::unique_ptr<guard::Supervisor> supervisor;
-  };
 
   void OnWatch(const guard::WatchEvent& event, Nanos now);
-  void OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now);
-  VGpu* PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const;
-  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
-  void OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
-  void OnTreeEnded(std::uint64_t tree_id, Nanos now);
   Result<Guest*> Know(pid_t pid, const std::vector<VgpuId>& vgpus);
   void Settle(pid_t pid, Guest& guest, Nanos now);
   Process* Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now);
   void Ended(pid_t pid, Nanos now);
-  Process* Find(pid_t pid, std::uint32_t gpu) const;
   bool Managed(pid_t pid) const;  // it is in a vGPU
-  bool WasFrozen(pid_t pid) const;
+  Result<void> CheckAdoptable(pid_t pid, const VGpu& vgpu) const;
   void Recount(Process& process);
-  std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
 
   EventLoop& loop_;
   VGpuTable& table_;
@@ -119,14 +96,9 @@ class GuestServer {
   ChannelServer& channels_;
   const std::function<void()> on_change_;
   std::map<pid_t, Guest> guests_;
-  GateCounts counted_;
-  std::map<pid_t, std::uint64_t> frozen_;  // those that an operator froze by themselves, with their start
-  guard::WatchTable watched_;
-  std::string why_no_watch_ = "a soft GPU has no kernel driver to listen to";
-  std::unique_ptr<guard::Watch> watch_;
-  EventLoop::Watch watch_watch_;
-  std::uint64_t last_tree_ = 0;
-  std::map<std::uint64_t, Tree> trees_;  // last: their threads use the others through the loop
+  GateCounts counts_;
+  FrozenProcesses frozen_;
+  NodeWatch watch_;
 };
 
 }  // namespace tessera::server

@@ -101,7 +101,7 @@ Complaint ProcessMessages::Import(const wire::Import& import) {
         {EACCES,
          fmt::format("the memory of this IPC handle is on GPU {}, which this program does not use", entry.gpu)});
   if (import.first >= entry.chunks.size())
-    return replies_.Refuse({EINVAL, "the memory of this IPC handle has not so many chunks"});
+    return replies_.Refuse({EINVAL, "the memory of this IPC handle has fewer chunks than were asked for"});
   std::vector<int> fds;
   for (const UniqueFd& fd : std::span(entry.chunks)
                                 .subspan(import.first)

@@ -20,7 +20,7 @@ std::int64_t WallClockUs() {
   return duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// What people will read in tables: without bytes that a terminal acts on.
+// The text without bytes that a terminal acts on: people read it in tables.
 std::string Printable(std::string_view text) {
   std::string printable(text);
   for (char& c : printable) c = static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
@@ -36,20 +36,15 @@ Error OtherVersion(std::uint16_t version) {
 
 }  // namespace
 
-Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-                 const Config& config, ChannelServer& channels, GuestServer& guests, Exports& exports)
+Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, const ClientServices& services, Exports& exports)
     : id_(id),
       socket_(std::move(socket)),
       peer_(peer),
-      table_(table),
-      gpus_(gpus),
-      config_(config),
-      channels_(channels),
-      guests_(guests),
+      services_(services),
       exports_(exports),
-      joined_(gpus.size()),
-      processes_(gpus.size()),
-      messages_(id, peer.uid, processes_, gpus, exports, replies_) {}
+      joined_(services.gpus.size()),
+      processes_(services.gpus.size()),
+      messages_(id, peer.uid, processes_, services_.gpus, exports, replies_) {}
 
 Session::~Session() { Close(MonotonicNow()); }
 
@@ -65,7 +60,7 @@ void Session::ReadPending(int most, std::optional<Nanos> now) {
     const Nanos read_at = now ? *now : MonotonicNow();
     Complaint complaint = nullptr;
     if (!TakesPrompt()) {
-      complaint = "sent a file that is no memory";
+      complaint = "sent a file descriptor that is not memory";
     } else if (length > 0) {
       complaint = Act(std::span(buffer).first(static_cast<std::size_t>(length)), read_at);
       if (!complaint) continue;
@@ -78,7 +73,7 @@ void Session::ReadPending(int most, std::optional<Nanos> now) {
   reading_ = false;
 }
 
-// Whether none of the descriptors that came is one for whose close this thread might wait. Those that are go.
+// Whether this thread can close all the descriptors that came without waiting. Drops those that it cannot.
 bool Session::TakesPrompt() {
   bool all = true;
   for (UniqueFd& file : std::span(received_).first(received_count_)) {
@@ -94,14 +89,14 @@ void Session::Close(Nanos now) {
   exports_.RemoveAllOf(id_);
   for (auto& process : processes_) {
     if (!process) continue;
-    guests_.Closing(*process);
-    gpus_[process->vgpu->gpu]->Leave(*process, now);
+    services_.guests.Closing(*process);
+    services_.gpus[process->vgpu->gpu]->Leave(*process, now);
     process.reset();
   }
-  if (greeted_ && !observer_ && !guards_) guests_.Closed(peer_.pid, now);
+  if (greeted_ && !observer_ && !guards_) services_.guests.Closed(peer_.pid, now);
   if (observer_ || guards_) return;
   for (const VgpuId id : joined_) {
-    if (id != 0) table_.Left(id, now);
+    if (id != 0) services_.table.Left(id, now);
   }
 }
 
@@ -120,7 +115,7 @@ Complaint Session::Act(std::span<const std::byte> packet, Nanos now) {
     case wire::Fault::kTooShort:
     case wire::Fault::kBadMagic:
     case wire::Fault::kWrongLength:
-      return "sent something that is no message";
+      return "sent a packet that is not a message";
   }
   if (const auto hello = wire::ReadBody<wire::Hello>(header, packet)) return On(*hello);
   if (const auto guard = wire::ReadBody<wire::Guard>(header, packet)) return On(*guard);
@@ -134,21 +129,21 @@ Complaint Session::Act(std::span<const std::byte> packet, Nanos now) {
 
 Complaint Session::On(const wire::Hello& hello) {
   if (greeted_) return "said Hello twice";
-  auto chosen = table_.Choose(wire::TextOf(hello.vgpus), peer_.uid);
+  auto chosen = services_.table.Choose(wire::TextOf(hello.vgpus), peer_.uid);
   if (!chosen) return replies_.Refuse(chosen.error());
   greeted_ = true;
   observer_ = hello.observer != 0;
   program_ = Printable(wire::TextOf(hello.program));
   for (VGpu* vgpu : *chosen) {
     joined_[vgpu->gpu] = vgpu->id;
-    if (!observer_) table_.Joined(*vgpu);
+    if (!observer_) services_.table.Joined(*vgpu);
   }
   return Welcome();
 }
 
 Complaint Session::On(const wire::Guard& guard) {
   if (greeted_) return "said Guard after another greeting";
-  auto chosen = table_.Choose(wire::TextOf(guard.vgpus), peer_.uid);
+  auto chosen = services_.table.Choose(wire::TextOf(guard.vgpus), peer_.uid);
   if (!chosen) return replies_.Refuse(chosen.error());
   greeted_ = guards_ = true;
   program_ = Printable(wire::TextOf(guard.program));
@@ -157,8 +152,9 @@ Complaint Session::On(const wire::Guard& guard) {
 }
 
 Complaint Session::Welcome() const {
-  return replies_.Send(
-      wire::Welcome{.session = id_, .grace_ns = config_.client_grace, .block_on_loss = config_.block_on_daemon_loss});
+  return replies_.Send(wire::Welcome{.session = id_,
+                                     .grace_ns = services_.config.client_grace,
+                                     .block_on_loss = services_.config.block_on_daemon_loss});
 }
 
 Complaint Session::OnListener() {
@@ -167,7 +163,8 @@ Complaint Session::OnListener() {
   if (std::exchange(listened_, true)) return "sent a second listener";
   std::vector<VgpuId> vgpus;
   std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
-  if (auto served = guests_.Supervise(std::move(received_[0]), std::move(vgpus), peer_.pid, program_); !served)
+  if (auto served = services_.kernel_gate.Supervise(std::move(received_[0]), std::move(vgpus), peer_.pid, program_);
+      !served)
     return replies_.Refuse(served.error());
   return replies_.Send(wire::Welcome{.session = id_});
 }
@@ -176,15 +173,15 @@ Complaint Session::On(const wire::Object& object, Nanos now) {
   using Kind = channel::ObjectEvent::Kind;
   if (object.kind != static_cast<std::uint32_t>(Kind::kAlloc) && object.kind != static_cast<std::uint32_t>(Kind::kFree))
     return "told of something that cannot be done to an object";
-  channels_.Observe(peer_.pid,
-                    {.kind = static_cast<Kind>(object.kind),
-                     .fd = object.fd,
-                     .client = object.client,
-                     .parent = object.parent,
-                     .object = object.object,
-                     .cls = object.cls,
-                     .detail = object.detail},
-                    ChannelServer::Source::kShim, now);
+  services_.channels.Observe(peer_.pid,
+                             {.kind = static_cast<Kind>(object.kind),
+                              .fd = object.fd,
+                              .client = object.client,
+                              .parent = object.parent,
+                              .object = object.object,
+                              .cls = object.cls,
+                              .detail = object.detail},
+                             ChannelServer::Source::kShim, now);
   return nullptr;
 }
 
@@ -192,7 +189,7 @@ Complaint Session::On(const wire::Attach& attach, Nanos now) {
   if (observer_) return "is an observer and cannot attach";
   auto process = Attach(attach, now);
   if (!process) return replies_.Refuse(process.error());
-  GpuServer& gpu = *gpus_[(*process)->vgpu->gpu];
+  GpuServer& gpu = *services_.gpus[(*process)->vgpu->gpu];
   wire::Attached attached{
       .context_bytes = gpu.Memory().ContextBytes(), .memory_total = gpu.Info().memory_total, .swaps = gpu.Swaps()};
   wire::SetText(attached.vgpu, (*process)->vgpu->spec.name);
@@ -216,12 +213,13 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->who.uid = peer_.uid;
   slot->who.program = program_;
   slot->who.started_us = WallClockUs();
-  slot->residence.room = std::min(attach.room_bytes, table_.Gpu(*vgpu).Info().memory_total);
+  slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);
   slot->page->guard.unsafe = attach.unsafe_bytes;
-  table_.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts, now);
-  channels_.Freezer().ThawLeftOver(vgpu->gpu,
-                                   peer_.pid);  // a daemon before this one may have been killed while it was frozen
-  if (attach.works != 0) table_.Gpu(*vgpu).Time().Wants(*slot, false, now);
+  services_.table.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts, now);
+  services_.channels.Freezer().ThawLeftOver(
+      vgpu->gpu,
+      peer_.pid);  // a daemon before this one may have been killed while it was frozen
+  if (attach.works != 0) services_.table.Gpu(*vgpu).Time().Wants(*slot, false, now);
   return slot.get();
 }
 
@@ -242,14 +240,14 @@ Complaint Session::On(const wire::Query& query, Nanos now) {
 }
 
 GpuServer* Session::FindGpu(const wire::Uuid& uuid) const {
-  const auto found = std::ranges::find_if(gpus_, [&](const auto& gpu) { return gpu->Info().uuid == uuid; });
-  return found == gpus_.end() ? nullptr : found->get();
+  const auto found = std::ranges::find_if(services_.gpus, [&](const auto& gpu) { return gpu->Info().uuid == uuid; });
+  return found == services_.gpus.end() ? nullptr : found->get();
 }
 
 // The vGPU of this program on that GPU; null: none.
 VGpu* Session::JoinedOn(const GpuServer* gpu) const {
   const VgpuId joined = gpu ? joined_[gpu->Index()] : 0;
-  return joined ? table_.Find(joined) : nullptr;
+  return joined ? services_.table.Find(joined) : nullptr;
 }
 
 }  // namespace tessera::server

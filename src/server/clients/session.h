@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "server/channels/channel_server.h"
 #include "server/clients/guest_server.h"
+#include "server/clients/kernel_gate.h"
 #include "server/clients/process_messages.h"
 #include "server/clients/replies.h"
 #include "server/config/config.h"
@@ -25,13 +26,22 @@
 
 namespace tessera::server {
 
+// The parts of the daemon that a connection acts on.
+struct ClientServices {
+  VGpuTable& table;
+  VGpuTable::Gpus& gpus;
+  const Config& config;
+  ChannelServer& channels;
+  GuestServer& guests;
+  KernelGate& kernel_gate;
+};
+
 // One connection to client.sock: a program, its greeting, and its processes on the GPUs. Reads its packets and checks
 // every field. The worst that a packet can do is to end this connection.
 class Session {
  public:
-  // `peer` is who the kernel says that it is. All that is given outlives the session.
-  Session(std::uint64_t id, UniqueFd socket, const ucred& peer, VGpuTable& table, VGpuTable::Gpus& gpus,
-          const Config& config, ChannelServer& channels, GuestServer& guests, Exports& exports);
+  // `peer` is who the kernel says that it is. Everything that is given outlives the session.
+  Session(std::uint64_t id, UniqueFd socket, const ucred& peer, const ClientServices& services, Exports& exports);
   ~Session();
 
   // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
@@ -67,11 +77,7 @@ class Session {
   const std::uint64_t id_;
   const UniqueFd socket_;
   const ucred peer_;
-  VGpuTable& table_;
-  VGpuTable::Gpus& gpus_;
-  const Config& config_;
-  ChannelServer& channels_;
-  GuestServer& guests_;
+  const ClientServices services_;
   Exports& exports_;
   std::array<UniqueFd, kMostDescriptors> received_;  // came along with the packet that is acted on,
   std::size_t received_count_ = 0;                   // so many

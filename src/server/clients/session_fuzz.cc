@@ -34,6 +34,7 @@ class Stage {
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
     guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, [] {});
+    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_);
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});
     gpus_[0]->Memory().OnShortage([this](auto, Nanos now) { ReadAll(now); });
@@ -69,7 +70,7 @@ class Stage {
     for (const auto& gpu : gpus_) {
       if (gpu->Memory().Ledger().Held() != 0) return false;
       for (const VGpu* vgpu : gpu->VGpus()) {
-        if (!vgpu->processes.empty() || vgpu->sessions != 0) return false;
+        if (!vgpu->processes.empty() || vgpu->joined != 0) return false;
         if (gpu->Time().FiguresOf(*vgpu, MonotonicNow()).standing != Standing::kIdle) return false;
       }
     }
@@ -100,8 +101,9 @@ class Stage {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
-    connection.session = std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, *table_, gpus_, config_,
-                                                   channels_, *guests_, exports_);
+    connection.session = std::make_unique<Session>(
+        ++last_id_, UniqueFd(pair[1]), peer,
+        ClientServices{*table_, gpus_, config_, channels_, *guests_, *kernel_gate_}, exports_);
     return connection;
   }
 
@@ -124,6 +126,7 @@ class Stage {
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<GuestServer> guests_;
+  std::unique_ptr<KernelGate> kernel_gate_;
   Exports exports_{8};
   const UniqueFd file_{memfd_create("chunk", MFD_CLOEXEC)};
   std::array<Connection, kClients> connections_;

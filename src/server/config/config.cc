@@ -80,7 +80,7 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
   if (config.residency.turn_min > config.residency.turn_max)
     return Fail(EINVAL, source + ": turn.min_ms is longer than turn.max_ms");
   if (!config.swap_file.empty() && config.swap_file_size.empty())
-    return Fail(EINVAL, source + ": swap.file has no size", "set swap.file_size");
+    return Fail(EINVAL, source + ": swap.file needs a size", "set swap.file_size");
   if (!config.api_listen.empty() && config.api_token_file.empty())
     return Fail(EINVAL, source + ": api.listen needs a token", "set api.token_file");
   config.steering.shares = config.sched;

@@ -14,7 +14,7 @@
 
 namespace tessera::server {
 
-// What the operator may set. docs/reference/config.md describes the keys.
+// The configuration of the daemon. docs/reference/config.md describes the keys.
 struct Config {
   sched::Config sched;                 // sched.window_ms, sched.min_slice_ms
   Nanos in_flight = 2 * kMillisecond;  // sched.in_flight_ms: queued work while others wait
@@ -51,7 +51,8 @@ struct ConfigChange {
 };
 std::vector<ConfigChange> Difference(const Config& before, const Config& after);
 
-// What runs, with what of `read` can take effect at once. An error where these do not go together.
+// The running configuration, with those values of `read` that can take effect at once. An error where these do not go
+// together.
 Result<Config> MergeLive(const Config& running, const Config& read);
 
 }  // namespace tessera::server

@@ -169,34 +169,33 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .values = "`\"dynamic\"`, `\"static\"`",
        .meaning =
            "slices by request and weight and classes by freezing, or a fixed slice of 524,288 µs >> priority for "
-           "each vGPU, where only limits stop anybody. Static is there for comparison",
+           "each vGPU, where only limits stop a vGPU. Static is there for comparison",
        .live = true,
        .set = SetMode},
       {.name = "channels.slice_ms",
        .standard = "20",
        .values = "1 to 1000",
-       .meaning = "mean slice of those that compete. Shorter: smoother. Longer: fewer switches",
+       .meaning = "mean slice of competing vGPUs. Shorter: smoother. Longer: fewer switches",
        .live = true,
        .set = SetSlice},
       {.name = "priority.min_share",
        .standard = "0",
        .values = "0 to 50 (percent)",
-       .meaning = "what lower classes get together while higher ones never stop",
+       .meaning = "time that lower classes get together while a higher one never stops",
        .live = true,
        .set = SetMinShare},
       {.name = "priority.spin_ms",
        .standard = "50",
        .values = "0 to 10000",
        .meaning =
-           "while a higher class is idle and a lower one runs, the daemon looks for its news without sleeping, for "
-           "so long after the last event. Costs one core meanwhile; 0 turns it off, and a freeze comes later by a "
-           "wake-up",
+           "while a higher class is idle and a lower one runs, the daemon polls for this long after the last event "
+           "instead of sleeping. Costs one core meanwhile; with 0, a freeze comes later by a wake-up",
        .live = true,
        .set = Duration(&Config::priority_spin, kMillisecond, 0, 10'000, "a number from 0 to 10000")},
       {.name = "client.grace_s",
        .standard = "30",
        .values = "0 to 86400",
-       .meaning = "how long programs go on under their last orders after the daemon is gone",
+       .meaning = "how long programs go on under their last orders after the daemon has ended",
        .live = true,
        .set = Duration(&Config::client_grace, kSecond, 0, 86'400, "a number from 0 to 86400")},
       {.name = "client.on_daemon_loss",
@@ -209,22 +208,21 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .standard = "\"2%\"",
        .standard_in_words = "`\"2%\"`, at least 256 MiB; 0 on soft GPUs",
        .values = "size or percentage",
-       .meaning = "GPU memory that is promised to nobody",
+       .meaning = "GPU memory that no vGPU gets",
        .set = SetReserve},
       {.name = "swap.size",
        .standard = "\"50%\"",
        .standard_in_words = "half of the RAM that is free at the daemon's start",
        .values = "size, or percentage of that RAM; `\"0\"` for no swap",
-       .meaning =
-           "host memory that may hold what does not fit on the GPUs, each GPU an equal part. Taken as it is needed, "
-           "pinned, and kept until the daemon ends",
+       .meaning = "host memory for data that does not fit on the GPUs, each GPU an equal part. Taken as it is needed, "
+                  "pinned, and kept until the daemon ends",
        .set = RamSize(&Config::swap_size)},
       {.name = "swap.file",
        .standard = "\"\"",
        .standard_in_words = "`\"\"`: none",
        .values = "path of a file, from `/`",
        .meaning =
-           "file that holds what has no place in the pool ([memory](../memory.md#a-file-for-more)). "
+           "file for data that has no place in the pool ([memory](../memory.md#a-file-for-more)). "
            "`/var/lib/tessera/swap`, say, which the service may write. Made at start in that folder, mode 0600 and "
            "without a name; with several GPUs `.0`, `.1` and so on are appended",
        .set = SetSwapFile},
@@ -258,16 +256,17 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {.name = "api.group",
        .standard = "\"tessera\"",
        .values = "name of a group",
-       .meaning = "who may use `api.sock` besides root. Without such a group, and for daemons of other users, only the "
-                  "daemon's own user; under systemd `tesserad-api.socket` decides",
+       .meaning =
+           "group that may use `api.sock` besides root. Without such a group, and for daemons of other users, only the "
+           "daemon's own user; under systemd `tesserad-api.socket` decides",
        .set = SetApiGroup},
       {.name = "api.listen",
        .standard = "\"\"",
        .standard_in_words = "`\"\"`: none",
        .values = "address and port, such as `\"127.0.0.1:9477\"` or `\"[::1]:9477\"`",
-       .meaning =
-           "where the API is served by TCP as well, for [Prometheus](../prometheus.md) and tools of other machines. "
-           "HTTP without encryption: for the loopback or behind a proxy that has it",
+       .meaning = "address at which the API is served by TCP as well, for [Prometheus](../prometheus.md) and tools of "
+                  "other machines. "
+                  "HTTP without encryption: for the loopback or behind a proxy that has it",
        .set = SetApiListen},
       {.name = "api.token_file",
        .standard = "\"\"",
@@ -275,7 +274,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .values = "path of a file, from `/`",
        .meaning =
            "the token that requests by TCP must show: one line of 16 to 256 visible characters, in a file that its "
-           "owner alone may read. Whoever has it may do all that the API can. `tessera reload` reads the token anew",
+           "owner alone may read. Its holder may do everything that the API can. `tessera reload` reads the token "
+           "again",
        .set = SetApiTokenFile},
       {.name = "files.enabled",
        .standard = "true",

@@ -13,7 +13,7 @@ namespace tessera::server {
 // One key of the configuration. The reference, the manual page and the example are made from the table of them
 // (config_reference.h), so that what they say is so.
 struct ConfigKey {
-  // Puts the value into the configuration. Else what it must be, as the message says it.
+  // Puts the value into the configuration. Null: done; else the form that the value must have, for the message.
   using Set = std::function<const char*(const toml::node&, Config&)>;
 
   const char* name;

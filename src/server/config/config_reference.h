@@ -1,4 +1,4 @@
-// What documents say of the configuration, from the table of keys.
+// The parts of documents that describe the configuration, from the table of keys.
 #pragma once
 
 #include <string>

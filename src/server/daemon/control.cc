@@ -21,7 +21,7 @@ void NoteEviction(const Process& process) {
                 .gpu = process.vgpu->gpu,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
-                .text = FormatSize(ResidencyServer::Evicting(process)) + " are being brought to host memory"});
+                .text = FormatSize(ResidencyServer::Evicting(process)) + " are being moved to host memory"});
 }
 
 Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep) {
@@ -77,12 +77,8 @@ Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
   });
 }
 
-Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid) {
-  Measure();
-  return KnownProcesses(pid);
-}
-
-Result<std::vector<ProcessReport>> Control::KnownProcesses(std::optional<pid_t> pid) {
+Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid, Devices devices) {
+  if (devices == Devices::kAsk) Measure();
   return Run(
       [this, pid](Nanos now) -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, now, pid); });
 }
@@ -117,7 +113,7 @@ Result<void> Control::Remove(const std::string& name, bool force, const std::opt
   return Keep([this, name, force, if_tag](Nanos now) -> Result<void> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto same = VGpuTable::CheckTag(**vgpu, if_tag); !same) return same;
+    if (auto same = CheckTag(**vgpu, if_tag); !same) return same;
     return daemon_.VGpus().Remove(**vgpu, force, now);
   });
 }
@@ -191,7 +187,7 @@ Result<TraceCopy> Control::LastTrace() {
 
 Result<std::vector<ConfigChange>> Control::Reload() {
   if (!read_config_) return Fail(EOPNOTSUPP, "this daemon has no configuration to read");
-  std::lock_guard lock(reloading_);
+  MutexLock lock(reloading_);
   const auto read = read_config_();
   if (!read) return std::unexpected(read.error());
   if (auto also = also_reload_(); !also) return std::unexpected(also.error());
@@ -203,7 +199,7 @@ Result<std::vector<ConfigChange>> Control::Reload() {
     text += fmt::format("{}{} {} -> {}{}", text.empty() ? "" : ", ", change.key, change.from, change.to,
                         change.live ? "" : " (when the daemon starts again)");
   if (text.empty()) text = "nothing changed";
-  log::Info("the configuration was read again: {}", text);
+  log::Info("configuration reloaded: {}", text);
   events::Note({.type = EventType::kConfigReloaded, .text = text});
   return changes;
 }
@@ -212,11 +208,11 @@ Result<std::vector<CheckReport>> Control::Checks() {
   return Run([this](Nanos) -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
 }
 
-// Brings what the devices say up to date, unless somebody is just doing that.
+// Brings the devices' figures up to date, unless somebody is just doing that.
 void Control::Measure() {
-  if (!loop_.Call([this] { return daemon_.BeginMeasurement(); }).value_or(false)) return;
-  loop_.Call([this, measured = daemon_.AskDevices()] {
-    daemon_.EndMeasurement(measured, MonotonicNow());
+  if (!loop_.Call([this] { return daemon_.Meter().Begin(); }).value_or(false)) return;
+  loop_.Call([this, answers = daemon_.Meter().Ask()] {
+    daemon_.Meter().End(answers, MonotonicNow());
     return true;
   });
 }

@@ -3,11 +3,11 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/report.h"
@@ -15,8 +15,8 @@
 
 namespace tessera::server {
 
-// What faces do with the daemon, from their own threads: each call runs on the event loop and waits for it. ESHUTDOWN
-// when the loop ends before that.
+// The daemon as faces use it, from their own threads: each call runs on the event loop and waits for it. ESHUTDOWN when
+// the loop ends before that.
 class Control {
  public:
   // Both outlive this object, and the daemon serves until the loop ends.
@@ -25,15 +25,17 @@ class Control {
   Result<std::vector<GpuReport>> Gpus();  // asks the devices, too, which may take milliseconds
   Result<std::vector<VGpuReport>> VGpus();
   Result<VGpuReport> VGpuNamed(const std::string& name);
-  // What was found out about names of vGPUs and who made them holds as long as this is the same. Does not wait.
+  // A number that changes with every change of a vGPU: as long as it is the same, answers about vGPUs' names and makers
+  // hold. Does not wait.
   std::uint64_t VGpuChanges() const { return daemon_.VGpuChanges(); }
-  Result<std::vector<ProcessReport>> Processes(std::optional<pid_t> pid = {});  // asks the devices, too
-  // As of the last time that they were asked: all, or one, which may use several GPUs.
-  Result<std::vector<ProcessReport>> KnownProcesses(std::optional<pid_t> pid = {});
+  // All, or one, which may use several GPUs. Asks the devices, too, or has what they said the last time.
+  enum class Devices { kAsk, kLastAnswer };
+  Result<std::vector<ProcessReport>> Processes(std::optional<pid_t> pid = {}, Devices devices = Devices::kAsk);
 
   Result<WholeReport> All();  // asks the devices once
 
-  // What changes a vGPU or freezes something returns when it is written: if this daemon is killed, the next one knows.
+  // Calls that change a vGPU or freeze something return when that is written: if this daemon is killed, the next one
+  // knows.
   Result<VGpuReport> Create(const VGpuRequest& request, uid_t uid);
   Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
   // Only if it has this tag still, if one is given.
@@ -47,8 +49,8 @@ class Control {
   Result<std::vector<EvictionReport>> EvictProcess(pid_t pid, std::uint64_t keep);
   Result<std::vector<EvictionReport>> EvictVGpu(const std::string& name, std::uint64_t keep);
   Result<ProcessReport> Adopt(pid_t pid, const std::string& vgpu);
-  // What happened in the last `past` nanoseconds, as far as it is kept; or what was saved when something went wrong
-  // last (ENOENT: nothing was).
+  // The trace of the last `past` nanoseconds, as far as it is kept; or the one that was saved when something went wrong
+  // last (ENOENT: none was).
   Result<TraceCopy> Trace(Nanos past);
   Result<TraceCopy> LastTrace();
   // How the configuration is read again, and what else is: that comes first, and an error of it keeps all as it is.
@@ -60,11 +62,11 @@ class Control {
   // Reads it, and says what that changed. Any error: nothing is changed.
   Result<std::vector<ConfigChange>> Reload();
 
-  // What the daemon can and cannot do here.
+  // Checks of the things that the daemon can and cannot do here.
   Result<std::vector<CheckReport>> Checks();
 
-  bool Soft() const { return daemon_.Soft(); }
-  bool Embedded() const { return daemon_.Embedded(); }
+  // Facts that hold for as long as the daemon runs.
+  DaemonTraits Traits() const { return daemon_.Traits(); }
 
  private:
   // Runs the task on the loop, with the time at which it begins.
@@ -79,7 +81,7 @@ class Control {
   Daemon& daemon_;
   std::function<Result<Config>()> read_config_;
   std::function<Result<void>()> also_reload_;
-  std::mutex reloading_;
+  Mutex reloading_;  // held while the configuration is read: one at a time
 };
 
 }  // namespace tessera::server

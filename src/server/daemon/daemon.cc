@@ -1,19 +1,15 @@
 #include "server/daemon/daemon.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
+#include "server/daemon/swap_setup.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
-#include "server/swap/swap_handover.h"
 
 namespace tessera::server {
 namespace {
@@ -33,42 +29,6 @@ Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::strin
   return reserve;
 }
 
-std::uint64_t FreeRam() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);) {
-    if (line.starts_with("MemAvailable:")) return std::strtoull(line.c_str() + 13, nullptr, 10) * kKiB;
-  }
-  return 0;
-}
-
-// The pool of one GPU of so many.
-Result<std::uint64_t> SwapFor(const std::string& setting, std::uint64_t free, std::size_t gpus) {
-  auto size = ParseSize(setting.empty() ? "50%" : setting, free);
-  if (!size) return size;
-  return *size / std::max<std::size_t>(gpus, 1);
-}
-
-// In bytes, which is what a mover takes: a percentage is of what is free as the daemon starts.
-Result<std::string> FloorFor(const std::string& setting, std::uint64_t free) {
-  if (setting.empty()) return setting;
-  const auto floor = ParseSize(setting, free);
-  if (!floor) return std::unexpected(floor.error());
-  return std::to_string(*floor);
-}
-
-// The file of one GPU of so many.
-Result<SwapFile> SwapFileFor(const Config& config, std::uint32_t gpu, std::size_t gpus) {
-  if (config.swap_file.empty()) return SwapFile{};
-  if (config.swap_size == "0") return Fail(EINVAL, "swap.file is of no use without host memory", "raise swap.size");
-  const auto size = ParseSize(config.swap_file_size);
-  if (!size) return std::unexpected(size.error());
-  const std::uint64_t each = *size / std::max<std::size_t>(gpus, 1);
-  if (each < wire::kChunkBytes)
-    return Fail(EINVAL, "swap.file_size of " + FormatSize(each) + " for a GPU is less than a chunk",
-                "make it " + FormatSize(wire::kChunkBytes) + " or more for each GPU");
-  return MakeSwapFile(gpus > 1 ? config.swap_file + "." + std::to_string(gpu) : config.swap_file, each);
-}
-
 }  // namespace
 
 Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
@@ -76,9 +36,8 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
       driver_(std::move(driver)),
       setup_(std::move(setup)),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
+      meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
-      measure_timer_(loop, [this] { Measure(); }),
-      measuring_(loop),
       beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
       testing_(loop),
       saving_trace_(loop),
@@ -95,22 +54,29 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   });
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   [self = daemon.get()] { self->saver_.Changed(); });
+  daemon->kernel_gate_ =
+      std::make_unique<KernelGate>(loop, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_);
   daemon->channels_.OnChange([self = daemon.get()](pid_t pid, Nanos now) {
     for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
   });
   daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu, Nanos now) { self->guests_->Abandon(vgpu, now); });
-  // What is there must not be overwritten by the half of it that is restored already.
+  // The file must not be overwritten by the half of it that is restored already.
   daemon->restoring_ = true;
   daemon->RestoreVGpus(MonotonicNow());
   daemon->restoring_ = false;
   if (!daemon->table_->All().empty() || !daemon->unplaced_.empty()) daemon->saver_.Changed();
-  if (daemon->setup_.watch) daemon->guests_->StartWatch();
+  if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->TestControl();
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
-  auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener), *daemon->table_, daemon->gpus_,
-                                     daemon->setup_.config, daemon->channels_, *daemon->guests_);
+  auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener),
+                                     {.table = *daemon->table_,
+                                      .gpus = daemon->gpus_,
+                                      .config = daemon->setup_.config,
+                                      .channels = daemon->channels_,
+                                      .guests = *daemon->guests_,
+                                      .kernel_gate = *daemon->kernel_gate_});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });
@@ -121,13 +87,14 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   return daemon;
 }
 
-// What the next daemon finds is what there was before: the programs' last orders and the vGPUs of state.json.
+// The next daemon finds the programs' last orders and the vGPUs of state.json as they were before.
 Daemon::~Daemon() {
   ending_ = true;
   for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
   channels_.Freezer().LetGo();
   clients_.reset();  // before the timers that their leaving would set
+  kernel_gate_.reset();
   guests_.reset();
 }
 
@@ -181,7 +148,7 @@ void Daemon::Beat(Nanos now) {
   beat_timer_.Arm(now + kSecond);
 }
 
-// What led to an error of the log, and up to a second after it, is kept for 'tessera trace --last'.
+// Keeps the trace that led to an error of the log, and up to a second after it, for 'tessera trace --last'.
 void Daemon::SaveTraceIfWrong(Nanos now) {
   constexpr Nanos kSeldom = 60 * kSecond;  // where one error follows the other, the first one tells most
   const std::uint64_t errors = events::Errors();
@@ -228,17 +195,14 @@ Result<void> Daemon::FindGpus() {
     if (!reserve) return std::unexpected(reserve.error());
     const auto index = static_cast<std::uint32_t>(gpus_.size());
     log::Info("GPU {}: {}, {}, {}", index, info.name, FormatUuid(info.uuid), FormatSize(info.memory_total));
-    auto swap = SwapFor(setup_.config.swap_size, free, found->size());
+    auto swap = MakeSwapSetup(
+        setup_.config, {.run_dir = setup_.run_dir, .soft = driver_->IsSoft(), .free_ram = free, .gpus = found->size()},
+        info, index);
     if (!swap) return std::unexpected(swap.error());
-    auto floor = FloorFor(setup_.config.swap_floor, free);
-    if (!floor) return std::unexpected(floor.error());
-    auto setup = SwapSetupFor(info, index, found->size(), *swap);
-    if (!setup) return std::unexpected(setup.error());
-    setup->floor = std::move(*floor);
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
-                                                std::move(*setup)));
-    gpus_.back()->SetHooks({.activity = [this] { MeasureSoon(); },
-                            .contexts_changed = [this] { ContextsChanged(); },
+                                                std::move(*swap)));
+    gpus_.back()->SetHooks({.activity = [this] { meter_->Soon(); },
+                            .contexts_changed = [this] { meter_->ContextsChanged(); },
                             .joined =
                                 [this](Process& process, Nanos now) {
                                   if (!process.who.guest) guests_->Attached(process, now);
@@ -247,32 +211,11 @@ Result<void> Daemon::FindGpus() {
   return {};
 }
 
-// What an earlier daemon's programs have in pool and file stays theirs: its file takes the place of the one that is
-// configured now.
-Result<SwapSetup> Daemon::SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus,
-                                       std::uint64_t bytes) const {
-  SwapSetup setup{.bytes = bytes, .soft = driver_->IsSoft()};
-  setup.bequeath = setup_.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
-  if (bytes == 0) return setup;
-  if (auto kept = TakeKeptSwap(setup.bequeath)) {
-    log::Info("GPU {}: {} of host memory were kept by the mover of an earlier daemon", index,
-              FormatSize(kept->slots.count() * wire::kChunkBytes));
-    kept->slots.Fit(bytes);
-    setup.slots = std::make_unique<SwapSlots>(std::move(kept->slots));
-    setup.file = std::move(kept->file);
-  }
-  if (setup.file.bytes > 0) return setup;
-  auto file = SwapFileFor(setup_.config, index, gpus);
-  if (!file) return std::unexpected(file.error());
-  setup.file = std::move(*file);
-  return setup;
-}
-
 void Daemon::RestoreVGpus(Nanos now) {
   const std::string path = setup_.run_dir + "/state.json";
   auto saved = LoadState(path);
   if (!saved) {
-    log::Warn("{}; starting without its vGPUs, it is kept as state.json.bad", saved.error().message);
+    log::Warn("{}; starting without its vGPUs; the file is kept as state.json.bad", saved.error().message);
     std::rename(path.c_str(), (path + ".bad").c_str());
     return;
   }
@@ -280,13 +223,13 @@ void Daemon::RestoreVGpus(Nanos now) {
   for (SavedVGpu& entry : saved->vgpus) {
     const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
     if (gpu == gpus_.end()) {
-      log::Warn("vGPU {} waits for {}, which is not here", entry.spec.name, FormatUuid(entry.gpu));
+      log::Warn("vGPU {} waits for {}, which this machine does not have now", entry.spec.name, FormatUuid(entry.gpu));
       unplaced_.push_back(std::move(entry));
       continue;
     }
     const std::string name = entry.spec.name;
     if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index(), now); !restored) {
-      log::Info("vGPU {} is not brought back: {}", name, restored.error().Text());
+      log::Info("cannot restore vGPU {}: {}", name, restored.error().Text());
     }
   }
 }
@@ -298,48 +241,6 @@ std::string Daemon::State() const {
   return FormatState(state);
 }
 
-void Daemon::MeasureSoon() {
-  if (std::exchange(measure_due_, true)) return;
-  measure_timer_.ArmIn(measure_after_);
-  measure_after_ = std::min(2 * measure_after_, kMeasureSeldom);
-}
-
-void Daemon::ContextsChanged() {
-  measure_after_ = kMeasureEvery;
-  measure_due_ = false;
-  MeasureSoon();
-}
-
-void Daemon::Measure() {
-  measure_due_ = false;
-  if (!BeginMeasurement()) return;
-  measuring_.Start([this] { measured_ = AskDevices(); }, [this] { EndMeasurement(measured_, MonotonicNow()); });
-}
-
-bool Daemon::BeginMeasurement() {
-  if (std::exchange(measure_running_, true)) return false;
-  for (const auto& gpu : gpus_) gpu->Measurement().Begin();
-  return true;
-}
-
-Daemon::Measurement Daemon::AskDevices() const {
-  Measurement measured;
-  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) measured.push_back(driver_->Measure(gpu));
-  malloc_trim(0);  // NVML leaves megabytes of freed heap behind
-  return measured;
-}
-
-void Daemon::EndMeasurement(const Measurement& measured, Nanos now) {
-  measure_running_ = false;
-  for (const auto& gpu : gpus_) {
-    if (const auto& memory = measured[gpu->Index()])
-      gpu->Measurement().Reconcile(*memory, now);  // else the last figures stand
-    const bool watches = gpu->Measurement().NeedsWatching();
-    if (watches) measure_after_ = kMeasureEvery;
-    if (gpu->Time().AnyRunning() || watches) MeasureSoon();
-  }
-}
-
 void Daemon::StayAwhile(Nanos now) {
   if (!setup_.exit_when_idle) return;
   linger_until_ = now + kLinger;
@@ -348,9 +249,9 @@ void Daemon::StayAwhile(Nanos now) {
 
 void Daemon::EndIfIdle(Nanos now) {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
-  if (guests_->NeedsDaemon()) return StayAwhile(now);
+  if (kernel_gate_->Any() || guests_->AnyAdopted()) return StayAwhile(now);
   if (now < linger_until_) return linger_timer_.Arm(linger_until_);
-  log::Info("nobody is left to serve");
+  log::Info("no clients left; exiting");
   loop_.Stop();
 }
 

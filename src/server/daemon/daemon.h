@@ -10,7 +10,9 @@
 #include "server/channels/channel_server.h"
 #include "server/clients/client_server.h"
 #include "server/clients/guest_server.h"
+#include "server/clients/kernel_gate.h"
 #include "server/config/config.h"
+#include "server/daemon/device_meter.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/state_saver.h"
@@ -19,6 +21,11 @@
 #include "server/loop/event_loop.h"
 
 namespace tessera::server {
+
+struct DaemonTraits {
+  bool soft = false;      // its GPUs are soft ones
+  bool embedded = false;  // a program started it; it ends with the last one
+};
 
 // The daemon without its faces: GPU servers, vGPUs, programs, state file. Runs on the event loop's thread.
 class Daemon {
@@ -49,16 +56,10 @@ class Daemon {
   // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
   // on.
   Result<std::vector<ConfigChange>> Reload(const Config& read, Nanos now);
-  bool Embedded() const { return setup_.exit_when_idle; }
-  bool Soft() const { return driver_->IsSoft(); }
+  DaemonTraits Traits() const { return {.soft = driver_->IsSoft(), .embedded = setup_.exit_when_idle}; }
   const std::string& RunDir() const { return setup_.run_dir; }
 
-  // Asks all devices about their memory. The three are for whoever measures: begin on the loop's thread (false:
-  // somebody measures already), ask on another, which may take milliseconds, and end on the loop's.
-  using Measurement = std::vector<Result<DeviceUse>>;
-  bool BeginMeasurement();
-  Measurement AskDevices() const;
-  void EndMeasurement(const Measurement& measured, Nanos now);
+  DeviceMeter& Meter() { return *meter_; }
 
   // Any thread but the loop's. Waits until what was changed before is in state.json (see StateSaver::Await).
   void AwaitSaved() { saver_.Await(); }
@@ -66,23 +67,14 @@ class Daemon {
   // Somebody uses the daemon: an embedded one stays for a while longer.
   void StayAwhile(Nanos now);
 
-  // Measures the GPUs without being asked to, only while programs are active: a second after contexts come and go, then
-  // less and less often, because asking the driver seems to cost the programs that run about 1 % of such a second
-  // (docs/hardware-log.md).
-  static constexpr Nanos kMeasureEvery = kSecond;
-  static constexpr Nanos kMeasureSeldom = 60 * kSecond;
   static constexpr Nanos kLinger = 2 * kSecond;
   static constexpr Nanos kFirstLinger = 10 * kSecond;  // until whoever started an embedded daemon has found it
 
  private:
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
-  Result<SwapSetup> SwapSetupFor(const GpuInfo& info, std::uint32_t index, std::size_t gpus, std::uint64_t bytes) const;
   void RestoreVGpus(Nanos now);
   std::string State() const;
-  void MeasureSoon();
-  void ContextsChanged();
-  void Measure();
   void EndIfIdle(Nanos now);
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
@@ -96,19 +88,15 @@ class Daemon {
   ChannelServer channels_;
   std::string control_test_;
   VGpuTable::Gpus gpus_;
+  std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<VGpuTable> table_;
   std::atomic<std::uint64_t> vgpu_changes_{0};
   std::unique_ptr<GuestServer> guests_;
+  std::unique_ptr<KernelGate> kernel_gate_;
   std::unique_ptr<ClientServer> clients_;
   std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back
   EventLoop::Timer linger_timer_;
   Nanos linger_until_ = 0;
-  EventLoop::Timer measure_timer_;
-  bool measure_due_ = false;  // the timer is set
-  Nanos measure_after_ = kMeasureEvery;
-  bool measure_running_ = false;
-  Measurement measured_;  // belongs to measuring_'s thread while there is one
-  Background measuring_;
   EventLoop::Timer beat_timer_;
   std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/size.h"
+#include "server/clients/unmanaged.h"
 #include "server/daemon/daemon.h"
 
 namespace tessera::server {
@@ -81,7 +82,7 @@ SwapReport ReportSwap(const ResidencyServer& residency) {
 }
 
 void ReportCalls(const ChannelServer& channels, GpuReport& report, Nanos now) {
-  const channel::CallCounts calls = channels.Counts();
+  const channel::CallCounts calls = channels.Calls().Counts();
   report.freezes = calls.freezes;
   report.thaws = calls.thaws;
   report.slices = calls.slices;
@@ -101,7 +102,7 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   GpuReport report{.index = gpu.Index(),
                    .uuid = FormatUuid(gpu.Info().uuid),
                    .name = gpu.Info().name,
-                   .soft = daemon.Soft(),
+                   .soft = daemon.Traits().soft,
                    .memory_total = ledger.Capacity(),
                    .memory_reserve = ledger.Reserve(),
                    .memory_promised = ledger.Promised(),
@@ -141,7 +142,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .enforce = process.who.guarded ? "kernel"
                      : process.who.guest ? "none"
                                          : "shim",
-          .complete = daemon.Guests().Complete(process.pid) || !process.who.guest,
+          .complete = daemon.Guests().Watch().Complete(process.pid) || !process.who.guest,
           .channels = daemon.Channels().Table().Objects(process.pid).Channels(),
           .groups = daemon.Channels().Table().Groups(process.pid, vgpu.gpu),
           .frozen = NamesOf(ReasonsOf(daemon, process)),
@@ -253,7 +254,7 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
       }
     }
   }
-  for (const GuestServer::Unmanaged& process : daemon.Guests().List()) {
+  for (const Unmanaged& process : ListUnmanaged(daemon.Guests(), daemon.Gpus(), daemon.Channels().Table())) {
     if (only && process.pid != *only) continue;
     reports.push_back({.pid = process.pid,
                        .name = process.name,
@@ -276,10 +277,10 @@ std::vector<CheckReport> ReportChecks(Daemon& daemon) {
                     .ok = channels.Available(),
                     .text = channels.Available() ? daemon.ControlTest() : channels.Why(),
                     .hint = channels.Available() ? "" : "time is shared by gates instead, for programs with the shim"});
-  const std::string& watch = daemon.Guests().WhyNoWatch();
+  const std::string& watch = daemon.Guests().Watch().WhyNot();
   checks.push_back({.name = "watch",
                     .ok = watch.empty(),
-                    .text = watch.empty() ? "GPU programs that nobody manages are seen" : watch,
+                    .text = watch.empty() ? "unmanaged GPU programs are seen" : watch,
                     .hint = watch.empty() ? "" : "they cannot be listed with their channels, frozen or adopted"});
   for (const auto& gpu : daemon.Gpus()) checks.push_back(CheckSwap(*gpu));
   return checks;

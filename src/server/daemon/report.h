@@ -17,7 +17,7 @@ namespace tessera::server {
 class Daemon;
 struct VGpu;
 
-// What the daemon tells about itself: copies that another thread may keep. Bytes and microseconds.
+// The daemon's reports about itself: copies that another thread may keep. Bytes and microseconds.
 
 // The host memory that holds what does not fit on a GPU, and what is done about that.
 struct SwapReport {

@@ -23,15 +23,15 @@ struct GpuInfo {
   std::uint64_t context_bytes = 0;  // first estimate of what a context costs
 };
 
-// What the device itself says about who uses it. Bytes; pids as this process sees them.
+// The device's own figures of its processes. Bytes; pids as this process sees them.
 struct DeviceUse {
   std::uint64_t used = 0;  // by everybody
   std::unordered_map<pid_t, std::uint64_t> by_process;
-  // Those that were seen to execute something since the last Measure, in samples; absent: the device does not tell.
+  // Processes that were seen to execute something since the last Measure, in samples; absent: the device does not tell.
   std::optional<std::unordered_set<pid_t>> worked;
 };
 
-// What the daemon asks of a GPU driver: the real one through NVML, the soft GPU, or a test's.
+// A GPU driver as the daemon needs it: the real one through NVML, the soft GPU, or a test's.
 class GpuDriver {
  public:
   virtual ~GpuDriver() = default;

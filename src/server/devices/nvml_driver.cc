@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/size.h"
 #include "channel/control/nvidia_control.h"
 #include "server/devices/gpu_driver.h"
@@ -171,7 +171,7 @@ class NvmlDriver : public GpuDriver {
   // 80 and 20, and now and then only one of them (docs/hardware-log.md). Absent where the GPU does not sample.
   std::optional<std::unordered_set<pid_t>> Worked(std::uint32_t gpu, nvmlDevice_t device) {
     if (!nvml_.GetUtilization) return {};
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     unsigned long long& last = sampled_[gpu];
     std::vector<nvmlProcessUtilizationSample_t> samples(128);
     auto count = static_cast<unsigned>(samples.size());
@@ -206,8 +206,9 @@ class NvmlDriver : public GpuDriver {
 
   const Nvml nvml_;
   std::vector<channel::GpuUuid> uuids_;  // of the last List
-  std::mutex mutex_;
-  std::map<std::uint32_t, unsigned long long> sampled_;  // by GPU: the youngest sample that was seen; guarded by mutex_
+  Mutex mutex_;
+  // By GPU: the youngest sample that was seen.
+  std::map<std::uint32_t, unsigned long long> sampled_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "channel/control/soft_control.h"
 #include "server/devices/gpu_driver.h"
 #include "soft/shared/soft_gpu.h"
@@ -32,7 +32,7 @@ class SoftDriver : public GpuDriver {
       use.by_process[process.pid] += process.bytes;
       busy[process.pid] += process.busy;
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [pid, now] : busy) {
       if (now != std::exchange(busy_[{gpu, pid}], now)) use.worked->insert(pid);
     }
@@ -47,13 +47,15 @@ class SoftDriver : public GpuDriver {
 
  private:
   std::vector<soft::SoftGpu> Look() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return soft::ListSoftGpus(*state_);
   }
 
-  std::mutex mutex_;
-  std::map<std::pair<std::uint32_t, pid_t>, Nanos> busy_;  // by GPU and process, at the last Measure; guarded by mutex_
-  const std::unique_ptr<soft::SharedState> state_;         // kept, so that the soft GPUs last as long as the daemon
+  Mutex mutex_;
+  // By GPU and process, at the last Measure.
+  std::map<std::pair<std::uint32_t, pid_t>, Nanos> busy_ TESSERA_GUARDED_BY(mutex_);
+  const std::unique_ptr<soft::SharedState> state_
+      TESSERA_PT_GUARDED_BY(mutex_);  // kept, so that the soft GPUs last as long as the daemon
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ void GpuServer::EventOver() {
 }
 
 Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
-  if (auto opened = memory_.Open(vgpu.id, vgpu.spec.memory); !opened) return opened;
+  if (auto opened = memory_.Set(vgpu.id, vgpu.spec.memory); !opened) return opened;
   if (auto added = time_.Set(vgpu, vgpu.spec.compute, now); !added) {
     memory_.Close(vgpu.id);
     return added;
@@ -52,9 +52,9 @@ Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
 
 Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute, Nanos now) {
   const MemoryTerms before = vgpu.spec.memory;
-  if (auto changed = memory_.Change(vgpu.id, memory); !changed) return changed;
+  if (auto changed = memory_.Set(vgpu.id, memory); !changed) return changed;
   if (auto updated = time_.Set(vgpu, compute, now); !updated) {
-    (void)memory_.Change(vgpu.id, before);  // cannot fail: it fitted a moment ago
+    (void)memory_.Set(vgpu.id, before);  // cannot fail: it fitted a moment ago
     return updated;
   }
   vgpu.spec.memory = memory;
@@ -68,7 +68,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
 
 void GpuServer::Remove(VGpu& vgpu, Nanos now) {
   time_.Remove(vgpu, now);
-  (void)memory_.Change(vgpu.id, {.limit = {}, .max = 0});  // promises less: cannot fail
+  (void)memory_.Set(vgpu.id, {.limit = {}, .max = 0});  // promises less: cannot fail
 }
 
 void GpuServer::Forget(VGpu& vgpu) {

@@ -19,9 +19,9 @@
 
 namespace tessera::server {
 
-// One physical GPU: its vGPUs and their processes, and a part for each subject that serves them. What processes and
-// operators say goes to the part; joining and leaving, which concern all of them, come here. Runs on the event loop's
-// thread.
+// A server of one physical GPU: its vGPUs and their processes, and a part for each subject that serves them. Messages
+// of processes and operators go to the part; joining and leaving, which concern all of them, come here. Runs on the
+// event loop's thread.
 class GpuServer {
  public:
   struct Hooks {

@@ -16,8 +16,7 @@ namespace tessera::server {
 class GpuTrace {
  public:
   // Everything that is given outlives the object.
-  GpuTrace(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, const ChannelServer& channels,
-           const Placement& placement)
+  GpuTrace(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, ChannelServer& channels, const Placement& placement)
       : gpu_(gpu), vgpus_(vgpus), channels_(channels), placement_(placement) {}
 
   // Records where the vGPU's memory lies, if that changed; no more often than a timeline can show.
@@ -30,7 +29,7 @@ class GpuTrace {
  private:
   const std::uint32_t gpu_;
   const std::vector<VGpu*>& vgpus_;
-  const ChannelServer& channels_;
+  ChannelServer& channels_;
   const Placement& placement_;
 };
 

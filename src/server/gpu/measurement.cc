@@ -29,7 +29,7 @@ Measurement::Measurement(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, Cha
 
 void Measurement::Begin() {
   for (VGpu* vgpu : vgpus_) {
-    for (Process* process : vgpu->processes) MemoryServer::BeginMeasurement(process->memory);
+    for (Process* process : vgpu->processes) process->memory.BeginMeasurement();
   }
 }
 
@@ -79,14 +79,15 @@ void Measurement::LimitChanged(const VGpu& vgpu, Nanos now) {
 void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
   // It takes two measurements in a row: memory that is freed while the device is asked is still in its answer. A
   // process that the device does not list has nothing.
+  using Excess = MemoryServer::Excess;
+  const Excess excess = listed ? memory_.ExcessOf(process.memory) : Excess::kNone;
   std::uint32_t& excess_seen = process.work.excess_seen;
-  excess_seen = listed && memory_.Exceeds(process.memory) ? excess_seen + 1 : 0;
+  excess_seen = excess == Excess::kNone ? 0 : excess_seen + 1;
   // A limit that was lowered below what the gate granted accuses nobody, and acquits nobody.
-  const bool may_begin = process.freeze.overdrawn || !memory_.GrantedTooMuch(process.vgpu->id);
-  const bool overdrawn = excess_seen >= 2 && may_begin;
+  const bool overdrawn = excess_seen >= 2 && (process.freeze.overdrawn || excess == Excess::kStolen);
   if (overdrawn == process.freeze.overdrawn) return;
   if (overdrawn) {
-    log::Error("process {} ({}) has {}, more than it got through the kernel gate, and so vGPU {} more than its {}; {}",
+    log::Error("process {} ({}) has {}, more than the kernel gate granted, so that vGPU {} exceeds its {}; {}",
                process.pid, process.who.program, FormatSize(process.memory.measured.value_or(0)),
                process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
                channels_.Available() ? "it is frozen until memory.max allows that, or it ends"

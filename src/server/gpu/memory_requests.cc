@@ -54,7 +54,7 @@ void MemoryRequests::CountAnyway(Process& process, std::uint64_t bytes) {
 }
 
 void MemoryRequests::NoteMeasured(Process& process, std::uint64_t bytes) {
-  MemoryServer::BeginMeasurement(process.memory);
+  process.memory.BeginMeasurement();
   memory_.Reconcile(process.memory, bytes);
 }
 

@@ -39,7 +39,7 @@ struct SwapSetup {
 // on the loop's thread.
 class Placement {
  public:
-  // What a placement needs of the rest of its GPU; it outlives the placement.
+  // The rest of the GPU, which outlives the placement.
   struct Host {
     std::uint32_t gpu = 0;
     const GpuInfo& info;

@@ -1,6 +1,7 @@
 #include "server/gpu/state_saver.h"
 
 #include <chrono>
+#include <utility>
 
 #include "server/record/log.h"
 
@@ -16,9 +17,9 @@ void StateSaver::Write() {
   writing_.Start(
       [this, upto, text = state_()] {
         last_ = SaveState(path_, text);
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         written_ = upto;
-        advanced_.notify_all();
+        advanced_.NotifyAll();
       },
       [this, upto] {
         Report(last_);
@@ -28,19 +29,22 @@ void StateSaver::Write() {
 
 void StateSaver::Await() {
   const std::uint64_t wanted = changes_;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // The loop begins the next write when one has ended: after its end nobody does.
-  while (written_ < wanted && loop_.Post([] {})) advanced_.wait_for(lock, std::chrono::milliseconds(100));
+  while (written_ < wanted && loop_.Post([] {})) advanced_.WaitFor(mutex_, std::chrono::milliseconds(100));
 }
 
 void StateSaver::Finish() {
   writing_.Wait();
-  if (written_ != changes_ || !last_) Report(SaveState(path_, state_()));
-  written_ = changes_;
+  const auto written = [this] {
+    MutexLock lock(mutex_);
+    return std::exchange(written_, changes_.load());
+  };
+  if (written() != changes_ || !last_) Report(SaveState(path_, state_()));
 }
 
 void StateSaver::Report(const Result<void>& saved) {
-  if (saved && failing_) log::Info("{} is written again", path_);
+  if (saved && failing_) log::Info("{} can be written again", path_);
   if (!saved && !failing_) log::Warn("{}; vGPUs go on, but {}", saved.error().message, saved.error().hint);
   failing_ = !saved;
 }

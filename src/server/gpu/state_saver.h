@@ -1,12 +1,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
 #include "server/model/state_file.h"
@@ -38,10 +37,10 @@ class StateSaver {
   std::atomic<std::uint64_t> changes_ = 0;
   bool failing_ = false;  // reported once, until it works again
   Result<void> last_;     // belongs to the writing thread while there is one
-  std::mutex mutex_;
-  std::condition_variable advanced_;
-  std::uint64_t written_ = 0;  // of changes_; guarded by mutex_
-  Background writing_;         // last, because its thread uses the others
+  Mutex mutex_;
+  CondVar advanced_;
+  std::uint64_t written_ TESSERA_GUARDED_BY(mutex_) = 0;  // of changes_
+  Background writing_;                                    // last, because its thread uses the others
 };
 
 }  // namespace tessera::server

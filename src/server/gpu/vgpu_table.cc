@@ -45,13 +45,12 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
   if (Find(spec.name)) {
-    return Fail(EEXIST, fmt::format("there is a vGPU {} already", spec.name),
-                "choose another name, or change that one");
+    return Fail(EEXIST, fmt::format("vGPU {} exists already", spec.name), "choose another name, or change that one");
   }
   spec.ephemeral = request.ephemeral.value_or(false);
   spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
   if (spec.ephemeral && spec.owner_pid <= 0) {
-    return Fail(EINVAL, "an ephemeral vGPU needs an owner to live as long as", "give owner_pid");
+    return Fail(EINVAL, "an ephemeral vGPU needs an owner process, whose end is its end", "give owner_pid");
   }
   if (spec.ephemeral) {
     auto start = ProcessStart(spec.owner_pid);
@@ -77,7 +76,7 @@ Result<void> VGpuTable::Restore(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   if (auto ok = CheckName(spec.name); !ok) return ok;
   if (spec.ephemeral) {
     auto start = ProcessStart(spec.owner_pid);
-    if (!start || *start != spec.owner_start) return Fail(ESRCH, "its owner is gone");
+    if (!start || *start != spec.owner_start) return Fail(ESRCH, "its owner has ended");
   }
   auto placed = Place(std::move(spec), gpu, now);
   return placed ? Result<void>() : std::unexpected(placed.error());
@@ -118,10 +117,10 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   return {};
 }
 
-Result<void> VGpuTable::CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag) {
+Result<void> CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag) {
   if (!tag || *tag == TagOf(vgpu.spec)) return {};
-  return Fail(ESTALE, fmt::format("vGPU {} was changed since it was looked at", vgpu.spec.name),
-              "look at it again, and decide anew");
+  return Fail(ESTALE, fmt::format("vGPU {} was changed in the meantime", vgpu.spec.name),
+              "read it again, and repeat the change");
 }
 
 void VGpuTable::Freeze(VGpu& vgpu, bool frozen, Nanos now) {
@@ -186,8 +185,8 @@ std::vector<VGpu*> VGpuTable::All() const {
 void VGpuTable::Left(VgpuId id, Nanos now) {
   VGpu* vgpu = Find(id);
   if (!vgpu) return;
-  --vgpu->sessions;
-  if (vgpu->sessions > 0) return;
+  --vgpu->joined;
+  if (vgpu->joined > 0) return;
   if (vgpu->removed) {
     Destroy(*vgpu);
   } else if (vgpu->spec.ephemeral && !vgpu->owner.fd) {
@@ -244,7 +243,7 @@ void VGpuTable::OwnerDied(VgpuId id, Nanos now) {
   if (!vgpu) return;
   vgpu->owner.watch = {};
   vgpu->owner.fd.Reset();
-  if (vgpu->sessions == 0 && !vgpu->removed) Unlist(*vgpu, now);
+  if (vgpu->joined == 0 && !vgpu->removed) Unlist(*vgpu, now);
 }
 
 // Its name is free from now on; what is left of it goes with its last program.
@@ -254,7 +253,7 @@ void VGpuTable::Unlist(VGpu& vgpu, Nanos now) {
   if (on_unlist_) on_unlist_(vgpu, now);
   vgpu.removed = true;
   Gpu(vgpu).Remove(vgpu, now);
-  if (vgpu.sessions == 0) Destroy(vgpu);
+  if (vgpu.joined == 0) Destroy(vgpu);
   on_change_();
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "server/model/vgpu_request.h"
 
 namespace tessera::server {
+
+// Whether the vGPU's settings still have this tag, if one is given. ESTALE: somebody else has changed them.
+Result<void> CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag);
 
 // All vGPUs of the machine by name, and who they belong to. Runs on the event loop's thread.
 class VGpuTable {
@@ -27,7 +31,6 @@ class VGpuTable {
   // ESTALE if somebody else has changed it: VGpuRequest::if_tag.
   Result<void> Change(VGpu& vgpu, const VGpuRequest& request, Nanos now);
   Result<void> Remove(VGpu& vgpu, bool force, Nanos now);
-  static Result<void> CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag);
   // An operator stops its processes, also those to come, or lets them go on.
   void Freeze(VGpu& vgpu, bool frozen, Nanos now);
   // Makes a vGPU again as a daemon before this one had it. ESRCH when its owner is gone.
@@ -43,7 +46,7 @@ class VGpuTable {
   GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
 
   // A program joined the vGPU or is gone. May destroy an ephemeral vGPU whose owner died, or one removed by force.
-  void Joined(VGpu& vgpu) { ++vgpu.sessions; }
+  void Joined(VGpu& vgpu) { ++vgpu.joined; }
   void Left(VgpuId id, Nanos now);
 
   bool AnyLivingOwner() const;

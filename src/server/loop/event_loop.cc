@@ -82,7 +82,7 @@ Result<void> EventLoop::Run() {
   }
   std::vector<std::function<void()>> dropped;  // destroyed without the lock: their waiters wake and may post again
   {
-    std::lock_guard lock(posted_mutex_);
+    MutexLock lock(posted_mutex_);
     ended_ = true;
     dropped.swap(posted_);
   }
@@ -93,7 +93,7 @@ Result<void> EventLoop::Run() {
 void EventLoop::Stop() { sd_event_exit(event_, 0); }
 
 bool EventLoop::Post(std::function<void()> task) {
-  std::lock_guard lock(posted_mutex_);
+  MutexLock lock(posted_mutex_);
   if (ended_) return false;
   posted_.push_back(std::move(task));
   eventfd_write(posted_fd_.Get(), 1);
@@ -105,7 +105,7 @@ void EventLoop::RunPosted() {
   eventfd_read(posted_fd_.Get(), &count);
   std::vector<std::function<void()>> tasks;
   {
-    std::lock_guard lock(posted_mutex_);
+    MutexLock lock(posted_mutex_);
     tasks.swap(posted_);
   }
   for (auto& task : tasks) task();

@@ -6,12 +6,12 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -94,9 +94,9 @@ class EventLoop {
   Nanos spin_until_ = 0;
   UniqueFd posted_fd_;  // eventfd, readable while posted_ is not empty
   Watch posted_watch_;
-  std::mutex posted_mutex_;
-  std::vector<std::function<void()>> posted_;  // guarded by posted_mutex_
-  bool ended_ = false;                         // guarded by posted_mutex_
+  Mutex posted_mutex_;
+  std::vector<std::function<void()>> posted_ TESSERA_GUARDED_BY(posted_mutex_);
+  bool ended_ TESSERA_GUARDED_BY(posted_mutex_) = false;
 };
 
 }  // namespace tessera::server

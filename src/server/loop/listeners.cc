@@ -63,7 +63,8 @@ gid_t GroupOf(const std::string& name) {
 
 Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   const std::string path = run_dir + "/tesserad.lock";
-  // Whoever can read it can lock it, and so keep the next daemon out; that of an earlier version everybody can read.
+  // A user who can read the file can lock it, and so keep the next daemon out; everybody can read that of an earlier
+  // version.
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd || fchmod(fd.Get(), 0600) != 0) return FailErrno("cannot open " + path, kElsewhere);
   if (flock(fd.Get(), LOCK_EX | LOCK_NB) != 0) {

@@ -69,7 +69,7 @@ Result<const Exports::Entry*> Exports::Find(const wire::ExportKey& key, uid_t ui
   if (at == entries_.end() || at->second.chunks.size() != at->second.terms.chunks)
     return Fail(ENOENT, "there is no memory of this IPC handle",
                 "was it freed, has its program ended, or does it run under another daemon?");
-  if (at->second.uid != uid) return Fail(EACCES, "the memory of this IPC handle is of another user's program");
+  if (at->second.uid != uid) return Fail(EACCES, "the memory of this IPC handle belongs to another user's program");
   return &at->second;
 }
 

@@ -15,7 +15,7 @@
 namespace tessera::server {
 
 // GPU memory that programs export to others (CUDA's IPC handles): its descriptors, for as long as the exporter says, or
-// is connected. Whoever was given some keeps it by itself. Runs on the loop's thread.
+// is connected. A program that was given some keeps it by itself. Runs on the loop's thread.
 class Exports {
  public:
   struct Entry {
@@ -33,8 +33,8 @@ class Exports {
   // said cannot be; EEXIST: somebody else has that key; ENOSPC: there are too many; then what had come of it is gone.
   Result<void> Add(std::uint64_t session, uid_t uid, std::uint32_t gpu, const wire::Export& part,
                    std::span<UniqueFd> fds);
-  // What was exported under the key, for a program of `uid`. ENOENT: nothing, or not all of it yet; EACCES: another
-  // user's.
+  // The memory that was exported under the key, for a program of `uid`. ENOENT: none, or not all of it yet; EACCES:
+  // another user's.
   Result<const Entry*> Find(const wire::ExportKey& key, uid_t uid) const;
   // Nothing if it is not the session's.
   void Remove(std::uint64_t session, const wire::ExportKey& key);

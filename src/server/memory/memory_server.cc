@@ -23,15 +23,9 @@ std::uint64_t RoundUp(std::uint64_t bytes) { return (bytes + kGranule - 1) / kGr
 MemoryServer::MemoryServer(class Ledger ledger, std::uint64_t context_bytes)
     : ledger_(std::move(ledger)), first_context_bytes_(context_bytes), context_bytes_(context_bytes) {}
 
-Result<void> MemoryServer::Open(VgpuId id, const MemoryTerms& terms) {
-  if (auto opened = ledger_.Open(id, terms); !opened) return opened;
+Result<void> MemoryServer::Set(VgpuId id, const MemoryTerms& terms) {
+  if (auto set = ledger_.Set(id, terms); !set) return set;
   accounts_[id];
-  Publish(id);
-  return {};
-}
-
-Result<void> MemoryServer::Change(VgpuId id, const MemoryTerms& terms) {
-  if (auto changed = ledger_.Change(id, terms); !changed) return changed;
   for (const auto& [other, account] : accounts_) Publish(other);
   return {};
 }
@@ -119,13 +113,13 @@ void MemoryServer::CountAnyway(MemoryUse& use, std::uint64_t bytes) {
   SetCounted(use, bytes);
 }
 
-// What is counted of it beyond what it is charged for by itself.
+// Bytes that are counted of it beyond those that it is charged for by itself.
 std::uint64_t MemoryServer::Beyond(const MemoryUse& use, std::uint64_t counted) {
   const std::uint64_t known = use.Known();
   return counted > known ? counted - known : 0;
 }
 
-// What is more is charged already.
+// The caller has charged the increase.
 void MemoryServer::SetCounted(MemoryUse& use, std::uint64_t bytes) {
   const std::uint64_t other = Beyond(use, bytes);
   if (other < use.other) ledger_.GiveBack(use.vgpu, use.other - other);
@@ -160,18 +154,15 @@ void MemoryServer::Reconcile(MemoryUse& use, std::uint64_t measured) {
   Grown(use);
 }
 
-bool MemoryServer::Exceeds(const MemoryUse& use) const {
+MemoryServer::Excess MemoryServer::ExcessOf(const MemoryUse& use) const {
   // The driver takes memory for contexts on its own account.
   const std::uint64_t granted = (use.counted != 0 ? use.most_counted : use.most_charged) + 2 * first_context_bytes_;
   const Figures figures = FiguresOf(use.vgpu);
-  return use.measured.value_or(0) > granted && figures.current > figures.max;
-}
-
-bool MemoryServer::GrantedTooMuch(VgpuId id) const {
-  std::uint64_t granted = 0;
-  for (const MemoryUse* use : accounts_.at(id).uses)
-    granted += std::max(use->counted, use->reserved + use->context_bytes);
-  return granted > ledger_.Max(id);
+  if (use.measured.value_or(0) <= granted || figures.current <= figures.max) return Excess::kNone;
+  std::uint64_t granted_in_all = 0;
+  for (const MemoryUse* each : accounts_.at(use.vgpu).uses)
+    granted_in_all += std::max(each->counted, each->reserved + each->context_bytes);
+  return granted_in_all > ledger_.Max(use.vgpu) ? Excess::kUnclear : Excess::kStolen;
 }
 
 MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {

@@ -28,8 +28,8 @@ class MemoryServer {
   MemoryServer(class Ledger ledger, std::uint64_t context_bytes);
   void OnShortage(ReadPending read_pending) { read_pending_ = std::move(read_pending); }
 
-  Result<void> Open(VgpuId id, const MemoryTerms& terms);
-  Result<void> Change(VgpuId id, const MemoryTerms& terms);
+  // Ledger::Set.
+  Result<void> Set(VgpuId id, const MemoryTerms& terms);
   void Close(VgpuId id);  // when no process is left
 
   // `bytes` and `contexts` are what the process holds already, after a reconnect: accepted as it says, up to what
@@ -37,7 +37,7 @@ class MemoryServer {
   void Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts);
   void Leave(MemoryUse& use);
 
-  // What a process asks. Returns what was charged: what was asked for, or 0.
+  // Requests of a process. Each returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now);
   void Return(MemoryUse& use, std::uint64_t bytes);
   std::uint64_t AddContext(MemoryUse& use, Nanos now);
@@ -52,18 +52,17 @@ class MemoryServer {
   // The same of what it has already, room or not.
   void CountAnyway(MemoryUse& use, std::uint64_t bytes);
 
-  // Around a measurement, which takes its time while programs go on: first BeginMeasurement, later what the device said
-  // that the process uses. More than it can have been charged is charged now.
-  static void BeginMeasurement(MemoryUse& use) {
-    use.most_charged = use.Known();
-    use.most_counted = use.counted;
-  }
+  // Takes the device's figure of a process: after MemoryUse::BeginMeasurement, because programs go on while the device
+  // is asked. Memory beyond all that the process can have been charged for is charged now.
   void Reconcile(MemoryUse& use, std::uint64_t measured);
 
-  // A process behind the kernel gate has more than the gate counted and a driver needs for itself, and its vGPU is over
-  // its limit. Because of that: what was granted in it is not.
-  bool Exceeds(const MemoryUse& use) const;
-  bool GrantedTooMuch(VgpuId id) const;
+  // The verdict of the last measurement on a process behind the kernel gate.
+  enum class Excess {
+    kNone,
+    kUnclear,  // it has too much, but its vGPU was granted more than it may have now: the limit was lowered
+    kStolen,   // it has more than was granted and a driver needs for itself, and because of that its vGPU has too much
+  };
+  Excess ExcessOf(const MemoryUse& use) const;
 
   Figures FiguresOf(VgpuId id) const;
   std::uint64_t ContextBytes() const { return context_bytes_; }

@@ -20,8 +20,8 @@ struct Member {
 class MemoryServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(memory_.Open(1, {.limit = kGiB}));
-    ASSERT_TRUE(memory_.Open(2, {}));
+    ASSERT_TRUE(memory_.Set(1, {.limit = kGiB}));
+    ASSERT_TRUE(memory_.Set(2, {}));
     Join(1, a_);
     Join(1, b_);
     Join(2, c_);
@@ -70,7 +70,7 @@ TEST_F(MemoryServerTest, CreditIsTakenBackBeforeASiblingIsRefused) {
 }
 
 TEST_F(MemoryServerTest, AnUnpromisedVGpuGetsTheCreditOfOthers) {
-  ASSERT_TRUE(memory_.Open(3, {}));
+  ASSERT_TRUE(memory_.Set(3, {}));
   Member d;
   Join(3, d);
   ASSERT_EQ(memory_.Reserve(d.use, kMiB, 0), kMiB);
@@ -128,10 +128,10 @@ TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
 TEST(MemoryServerWithSwap, WhoComesBackIsChargedForWhatItHasInHostMemory) {
   MemoryServer memory{Ledger(0, kCapacity, 0, 5 * kGiB, 8 * kGiB), kContext};
   Member large, liar;
-  ASSERT_TRUE(memory.Open(1, {}));
+  ASSERT_TRUE(memory.Set(1, {}));
   memory.Join(1, large.use, 12 * kGiB, 0);
   EXPECT_EQ(memory.Ledger().Held(1), 12 * kGiB);
-  ASSERT_TRUE(memory.Open(2, {}));
+  ASSERT_TRUE(memory.Set(2, {}));
   memory.Join(2, liar.use, UINT64_MAX, 0);
   EXPECT_EQ(memory.Ledger().Held(2), 18 * kGiB) << "what GPU, pool and file hold";
 }
@@ -151,11 +151,11 @@ TEST_F(MemoryServerTest, ContextsCostUntilTheyAreDropped) {
 TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
   ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
   ASSERT_EQ(memory_.Reserve(a_.use, 200 * kMiB, 0), 200 * kMiB);
-  MemoryServer::BeginMeasurement(a_.use);
+  a_.use.BeginMeasurement();
   memory_.Reconcile(a_.use, 450 * kMiB);
   EXPECT_EQ(a_.use.other, 150 * kMiB);
   EXPECT_EQ(memory_.FiguresOf(1).current, 450 * kMiB);
-  MemoryServer::BeginMeasurement(a_.use);
+  a_.use.BeginMeasurement();
   memory_.Reconcile(a_.use, 250 * kMiB);  // less than the charge: what was asked for stays charged
   EXPECT_EQ(memory_.FiguresOf(1).current, 300 * kMiB);
 }
@@ -163,7 +163,7 @@ TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
 TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
   ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
   ASSERT_EQ(memory_.Reserve(a_.use, 500 * kMiB, 0), 500 * kMiB);
-  MemoryServer::BeginMeasurement(a_.use);
+  a_.use.BeginMeasurement();
   memory_.Return(a_.use, 500 * kMiB);
   memory_.Reconcile(a_.use, 600 * kMiB);
   EXPECT_EQ(a_.use.other, 0u);
@@ -171,7 +171,7 @@ TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
 
 TEST_F(MemoryServerTest, AProcessWithNothingButAContextShowsItsPrice) {
   ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
-  MemoryServer::BeginMeasurement(a_.use);
+  a_.use.BeginMeasurement();
   memory_.Reconcile(a_.use, 60 * kMiB);  // perhaps still growing
   EXPECT_EQ(memory_.ContextBytes(), kContext);
   memory_.Reconcile(a_.use, 121 * kMiB);
@@ -198,7 +198,7 @@ TEST_F(MemoryServerTest, PagesShowTheView) {
   EXPECT_EQ(b_.page->memory_max.load(), kGiB);
   EXPECT_EQ(b_.page->memory_available.load(), kGiB - 100 * kMiB);
   EXPECT_EQ(c_.page->memory_max.load(), 9 * kGiB);
-  ASSERT_TRUE(memory_.Change(1, {.limit = 2 * kGiB}));
+  ASSERT_TRUE(memory_.Set(1, {.limit = 2 * kGiB}));
   EXPECT_EQ(b_.page->memory_max.load(), 2 * kGiB);
   EXPECT_EQ(c_.page->memory_available.load(), 8 * kGiB);
   EXPECT_EQ(c_.page->memory_credit_keep.load(), 64 * kMiB);

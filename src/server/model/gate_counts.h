@@ -9,8 +9,8 @@
 
 namespace tessera::server {
 
-// What the kernel gate counted of each process, by the driver's instance of a GPU (`device`), and on which of our GPUs
-// that is charged: where its first bytes were. Bytes. One thread.
+// The memory that the kernel gate counted of each process, by the driver's instance of a GPU (`device`), and on which
+// of our GPUs that is charged: where its first bytes were. Bytes. One thread.
 class GateCounts {
  public:
   // Where a process's memory of this device is charged; nothing if it has none.

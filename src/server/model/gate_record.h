@@ -37,7 +37,7 @@ struct GateRecord {
   Nanos opened_at = 0;
   Nanos slice = 0;  // of its channels, as last ordered; 0: the driver's default
   // Of its vGPU at the server that it joined; null before Join and after the vGPU is gone.
-  struct TokenState* turn = nullptr;
+  struct TokenState* token = nullptr;
   struct SteeringState* steered = nullptr;
 };
 

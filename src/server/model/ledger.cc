@@ -18,7 +18,7 @@ Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve,
 
 Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) const {
   if (!terms.limit || *terms.limit <= (swap_ > 0 ? account.Promise() : account.Claim())) return {};
-  // What others hold without a promise goes to host memory where there is swap.
+  // Memory that others hold without a promise goes to host memory where there is swap.
   const std::uint64_t others = swap_ > 0 ? promised_ - account.Promise() : claimed_ - account.Claim();
   const std::uint64_t left = Less(capacity_ - reserve_, others);
   if (*terms.limit <= left) return {};
@@ -37,16 +37,11 @@ Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) con
                        : "lower another vGPU's limit, or leave the limit out to use what others leave");
 }
 
-Result<void> Ledger::Open(VgpuId id, const MemoryTerms& terms) {
-  const Account account;
-  if (auto admitted = Admit(account, terms); !admitted) return admitted;
-  accounts_[id] = {};
-  return Change(id, terms);
-}
-
-Result<void> Ledger::Change(VgpuId id, const MemoryTerms& terms) {
-  Account& account = accounts_.at(id);
-  if (auto admitted = Admit(account, terms); !admitted) return admitted;
+Result<void> Ledger::Set(VgpuId id, const MemoryTerms& terms) {
+  const Account none;
+  const auto found = accounts_.find(id);
+  if (auto admitted = Admit(found == accounts_.end() ? none : found->second, terms); !admitted) return admitted;
+  Account& account = accounts_[id];
   promised_ -= account.Promise();
   claimed_ -= account.Claim();
   account.terms = terms;

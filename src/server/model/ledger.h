@@ -10,7 +10,7 @@ namespace tessera::server {
 
 using VgpuId = std::uint32_t;  // unique over all GPUs and over the daemon's life
 
-// What a vGPU may have of a GPU's memory, bytes.
+// A vGPU's terms for the memory of its GPU, bytes.
 struct MemoryTerms {
   std::optional<std::uint64_t> limit;  // a promise: nobody else can take it
   std::optional<std::uint64_t> max;    // a bound without a promise
@@ -28,10 +28,9 @@ class Ledger {
   Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap = 0,
          std::optional<std::uint64_t> swap_of_all = {});
 
-  // ENOSPC when a limit cannot be promised, with the figures; then nothing changes. A limit below what is held is
-  // allowed: the vGPU gets no more until it is below again.
-  Result<void> Open(VgpuId id, const MemoryTerms& terms);
-  Result<void> Change(VgpuId id, const MemoryTerms& terms);
+  // Adds the vGPU, or changes its terms. ENOSPC when a limit cannot be promised, with the figures; then nothing
+  // changes. A limit below what is held is allowed: the vGPU gets no more until it holds less than that.
+  Result<void> Set(VgpuId id, const MemoryTerms& terms);
   void Close(VgpuId id);
 
   // Takes `bytes` for the vGPU if it may have them.

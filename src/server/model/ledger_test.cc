@@ -18,8 +18,8 @@ class LedgerTest : public testing::Test {
 };
 
 TEST_F(LedgerTest, APromiseIsKeptWhateverOthersTake) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = 30 * kGiB}));
-  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {}));
   EXPECT_EQ(ledger_.Available(2), 60 * kGiB);
   EXPECT_TRUE(ledger_.Charge(2, 60 * kGiB));
   EXPECT_FALSE(ledger_.Charge(2, 1));
@@ -30,8 +30,8 @@ TEST_F(LedgerTest, APromiseIsKeptWhateverOthersTake) {
 }
 
 TEST_F(LedgerTest, TheUnpromisedShareWhatIsLeft) {
-  ASSERT_TRUE(ledger_.Open(1, {}));
-  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Set(1, {}));
+  ASSERT_TRUE(ledger_.Set(2, {}));
   ASSERT_TRUE(ledger_.Charge(1, 50 * kGiB));
   EXPECT_EQ(ledger_.Available(1), 40 * kGiB);
   EXPECT_EQ(ledger_.Available(2), 40 * kGiB);
@@ -41,7 +41,7 @@ TEST_F(LedgerTest, TheUnpromisedShareWhatIsLeft) {
 }
 
 TEST_F(LedgerTest, MaxBoundsWithoutPromising) {
-  ASSERT_TRUE(ledger_.Open(1, {.max = 5 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.max = 5 * kGiB}));
   EXPECT_EQ(ledger_.Max(1), 5 * kGiB);
   EXPECT_EQ(ledger_.Promised(), 0u);
   EXPECT_TRUE(ledger_.Charge(1, 5 * kGiB));
@@ -49,11 +49,11 @@ TEST_F(LedgerTest, MaxBoundsWithoutPromising) {
 }
 
 TEST_F(LedgerTest, RefusalNamesTheFigures) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
-  ASSERT_TRUE(ledger_.Open(2, {.limit = 30 * kGiB}));
-  ASSERT_TRUE(ledger_.Open(3, {}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(3, {}));
   ASSERT_TRUE(ledger_.Charge(3, 8 * kGiB));
-  const auto refused = ledger_.Open(4, {.limit = 20 * kGiB});
+  const auto refused = ledger_.Set(4, {.limit = 20 * kGiB});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ENOSPC);
   EXPECT_EQ(refused.error().message,
@@ -64,30 +64,30 @@ TEST_F(LedgerTest, RefusalNamesTheFigures) {
 }
 
 TEST_F(LedgerTest, ChangeIsAllOrNothing) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
-  ASSERT_TRUE(ledger_.Open(2, {.limit = 40 * kGiB}));
-  EXPECT_FALSE(ledger_.Change(1, {.limit = 51 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {.limit = 40 * kGiB}));
+  EXPECT_FALSE(ledger_.Set(1, {.limit = 51 * kGiB}));
   EXPECT_EQ(ledger_.Max(1), 40 * kGiB);
-  EXPECT_TRUE(ledger_.Change(1, {.limit = 50 * kGiB}));
+  EXPECT_TRUE(ledger_.Set(1, {.limit = 50 * kGiB}));
   EXPECT_EQ(ledger_.Promised(), 90 * kGiB);
 }
 
 TEST_F(LedgerTest, ALimitMayFallBelowWhatIsHeld) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
-  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {}));
   ASSERT_TRUE(ledger_.Charge(1, 40 * kGiB));
-  ASSERT_TRUE(ledger_.Change(1, {.limit = 10 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 10 * kGiB}));
   EXPECT_EQ(ledger_.Available(1), 0u);
   EXPECT_EQ(ledger_.Available(2), 50 * kGiB);  // what is held is not free, promised or not
   ledger_.GiveBack(1, 35 * kGiB);
   EXPECT_EQ(ledger_.Available(1), 5 * kGiB);
   EXPECT_EQ(ledger_.Available(2), 80 * kGiB);
-  EXPECT_TRUE(ledger_.Change(1, {.limit = 40 * kGiB}));  // what it could have kept it can have again
+  EXPECT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));  // what it could have kept it can have again
 }
 
 TEST_F(LedgerTest, ChargesBeyondAllBoundsDoNotWrapAround) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = kGiB}));
-  ASSERT_TRUE(ledger_.Open(2, {}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {}));
   EXPECT_FALSE(ledger_.Charge(1, UINT64_MAX));
   ledger_.ChargeAnyway(1, 200 * kGiB);
   EXPECT_EQ(ledger_.Available(1), 0u);
@@ -98,7 +98,7 @@ TEST_F(LedgerTest, ChargesBeyondAllBoundsDoNotWrapAround) {
 }
 
 TEST_F(LedgerTest, ClosingGivesEverythingBack) {
-  ASSERT_TRUE(ledger_.Open(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
   ASSERT_TRUE(ledger_.Charge(1, 10 * kGiB));
   ledger_.Close(1);
   EXPECT_EQ(ledger_.Unclaimed(), 90 * kGiB);

@@ -24,10 +24,16 @@ struct MemoryUse {
   std::uint64_t most_charged = 0;   // highest reserved + context_bytes since the measurement that is under way began
   std::optional<std::uint64_t> measured;  // the device's own figure
 
+  // A measurement of the device is under way from now on.
+  void BeginMeasurement() {
+    most_charged = Known();
+    most_counted = counted;
+  }
+
   std::uint64_t Credit() const;  // as the page says, clipped to what can be true
   std::uint64_t Current() const { return Charged() - Credit(); }
   std::uint64_t Charged() const { return reserved + context_bytes + other; }
-  // What may be seen of it on the device: whole chunks, where memory is swapped.
+  // Bytes of it that the device may show: whole chunks, where memory is swapped.
   std::uint64_t Known() const { return std::max(reserved, room ? *room : 0) + context_bytes; }
 };
 

@@ -15,7 +15,7 @@
 
 namespace tessera::server {
 
-// Who a process is, beside its pid. Set by the session or the guest server before it joins.
+// The identity of a process, beside its pid. Set by the session or the guest server before it joins.
 struct ProcessIdentity {
   uid_t uid = 0;
   std::string program;
@@ -27,7 +27,8 @@ struct ProcessIdentity {
 // Whether a process may run while its memory is where it is: it may, it gets no new work, or nothing of it runs.
 enum class MemoryHold { kNone, kGate, kFrozen };
 
-// What forbids a process to run, apart from the policy, and whether its freezes were seen to hold. Belongs to Freezes.
+// The reasons that forbid a process to run, apart from the policy, and whether its freezes were seen to hold. Belongs
+// to Freezes.
 struct FreezeState {
   bool by_operator = false;  // this process by itself; its vGPU may be frozen as well
   MemoryHold by_residency = MemoryHold::kNone;
@@ -37,7 +38,7 @@ struct FreezeState {
   Nanos reached_seen = 0;  // the page's reached_ns at the last look
 };
 
-// What is known of a process's work on the GPU beside its gate.
+// A process's work on the GPU, as far as it is known beside its gate.
 struct WorkState {
   bool worked = false;            // it used the GPU since it made its first context
   Nanos seen_at = 0;              // a guest: when the device last said that it executed, or may have

@@ -33,10 +33,10 @@ SharedPage::~SharedPage() {
   if (page_) munmap(page_, wire::kPageBytes);
 }
 
-void SharedPage::Give(const Order& order, Bell bell) {
-  page_->gate.store(order.gate, std::memory_order_relaxed);
-  page_->window_ns.store(order.window, std::memory_order_relaxed);
-  page_->idle_grace_ns.store(order.idle_grace, std::memory_order_relaxed);
+void SharedPage::Give(const GateSetting& setting, Bell bell) {
+  page_->gate.store(setting.gate, std::memory_order_relaxed);
+  page_->window_ns.store(setting.window, std::memory_order_relaxed);
+  page_->idle_grace_ns.store(setting.idle_grace, std::memory_order_relaxed);
   page_->epoch.store(++epoch_, std::memory_order_release);
   if (bell == Bell::kWake) Ring();
 }

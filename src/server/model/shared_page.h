@@ -9,17 +9,16 @@
 
 namespace tessera::server {
 
-// An order for the gate of one process (wire/page.h).
-struct Order {
+// The contents of an order for the gate of one process (wire/page.h).
+struct GateSetting {
   wire::GateOrder gate = wire::GateOrder::kClosed;
   Nanos window = 0;
   Nanos idle_grace = 0;
-  bool operator==(const Order&) const = default;
+  bool operator==(const GateSetting&) const = default;
 };
 
 // The daemon's end of the page that it shares with one process for one GPU: a memfd that nobody can shrink, so that no
-// program makes the daemon fault. What the program writes into it is read as a claim; the daemon's own counters live
-// here.
+// program makes the daemon fault. Words of the program in it are claims; the daemon's own counters live here.
 class SharedPage {
  public:
   static Result<SharedPage> Create(std::uint32_t gpu);
@@ -33,7 +32,7 @@ class SharedPage {
 
   // Writes an order. kWake also wakes who waits for one; kQuiet suits a process that has nothing waiting.
   enum class Bell { kWake, kQuiet };
-  void Give(const Order& order, Bell bell = Bell::kWake);
+  void Give(const GateSetting& setting, Bell bell = Bell::kWake);
 
   // Wakes who waits for something else in the page.
   void Ring();

@@ -8,10 +8,10 @@
 
 namespace tessera::server {
 
-// What a vGPU does on its GPU.
+// The state of a vGPU on its GPU.
 enum class Standing { kIdle, kWaiting, kRunning };
 
-// What keeps a vGPU with work from its GPU.
+// The reason why a vGPU with work is kept off its GPU.
 enum class WaitReason : std::uint8_t {
   kNone,
   kTurn,   // somebody else has the token
@@ -19,7 +19,7 @@ enum class WaitReason : std::uint8_t {
   kClass,  // a higher class has work
 };
 
-// What a vGPU does on its GPU, and how often and how long it was kept from it by whom. It is told at each change.
+// A log of one vGPU on its GPU: its present state, and how often and how long it was kept off, and by what.
 class StandingLog {
  public:
   // Of waits for the GPU's time, by what made them begin.
@@ -36,7 +36,8 @@ class StandingLog {
   };
   const Period& Present() const { return present_; }
 
-  // From `now` on. What ends by that; nothing if nothing changed. Times do not go backwards.
+  // The state from `now` on. Returns the period that ends by that; nothing if nothing changed. Times do not go
+  // backwards.
   std::optional<Period> Note(Nanos now, Standing standing, WaitReason why) {
     if (standing != Standing::kWaiting) why = WaitReason::kNone;
     if (standing == present_.standing && why == present_.why) return std::nullopt;

@@ -53,8 +53,8 @@ struct VGpu {
   std::uint32_t gpu = 0;
   VGpuSpec spec;
   std::vector<Process*> processes;
-  std::uint32_t sessions = 0;  // programs that joined, with or without a process on the GPU yet
-  bool removed = false;        // by force; it stays until its last process is gone, because its memory does
+  std::uint32_t joined = 0;  // programs that joined, with or without a process on the GPU yet
+  bool removed = false;      // by force; it stays until its last process is gone, because its memory does
   BusyHistory busy;
   sched::Usage usage_before;  // under the time servers that served it before the present one
   Histogram waits;            // for the GPU's time
@@ -69,7 +69,7 @@ struct VGpu {
 
 inline bool Process::FrozenByOperator() const { return freeze.by_operator || (vgpu && vgpu->spec.frozen); }
 
-// Who may join a vGPU: whoever made it, root, and everybody if root made it to last.
+// Whether a user may join the vGPU: its maker and root may, and everybody if root made it to last.
 inline bool MayJoin(const VGpuSpec& spec, uid_t uid) {
   return uid == spec.uid || uid == 0 || (spec.uid == 0 && !spec.ephemeral);
 }

@@ -12,7 +12,7 @@
 
 namespace tessera::server {
 
-// What somebody asks a vGPU to be, in the words of the API: absent fields stay as they are, or take their defaults.
+// A request for a vGPU in the words of the API: absent fields stay as they are, or take their defaults.
 struct VGpuRequest {
   std::optional<std::string> name;  // generated from `program` if absent
   std::optional<std::string> program;
@@ -30,7 +30,7 @@ struct VGpuRequest {
 // EINVAL unless `name` is [A-Za-z0-9._-]{1,63} and not all dots.
 Result<void> CheckName(std::string_view name);
 
-// A name for the Nth vGPU of a program: "train.py-2". What names may not contain becomes "-".
+// A name for the Nth vGPU of a program: "train.py-2". Characters that names may not contain become "-".
 std::string NameFor(std::string_view program, unsigned n);
 
 // Puts the request's figures into `spec`, for a GPU of `capacity` bytes whose memory is swapped, or is not. EINVAL or

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace tessera::server {
 namespace {
@@ -14,10 +15,11 @@ namespace {
 constexpr std::size_t kMostText = 500;
 
 struct Kept {
-  std::mutex mutex;
-  std::deque<Event> events;
-  std::uint64_t last = 0, errors = 0;
-  int wake_fd = -1;
+  Mutex mutex;
+  std::deque<Event> events TESSERA_GUARDED_BY(mutex);
+  std::uint64_t last TESSERA_GUARDED_BY(mutex) = 0;
+  std::uint64_t errors TESSERA_GUARDED_BY(mutex) = 0;
+  int wake_fd TESSERA_GUARDED_BY(mutex) = -1;
 };
 
 // Never destroyed: threads may note something while the daemon exits.
@@ -77,7 +79,7 @@ void Note(Event event) {
   event.time_us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
   if (event.text.size() > kMostText) event.text.resize(kMostText);
   Kept& all = All();
-  std::lock_guard lock(all.mutex);
+  MutexLock lock(all.mutex);
   event.number = ++all.last;
   if (event.type == EventType::kError) ++all.errors;
   if (all.events.size() == kKept) all.events.pop_front();
@@ -87,7 +89,7 @@ void Note(Event event) {
 
 Batch After(std::uint64_t number, std::size_t most) {
   Kept& all = All();
-  std::lock_guard lock(all.mutex);
+  MutexLock lock(all.mutex);
   Batch batch;
   const std::uint64_t before_first = all.last - all.events.size();
   if (number < before_first) batch.lost = before_first - number;
@@ -99,18 +101,21 @@ Batch After(std::uint64_t number, std::size_t most) {
 }
 
 std::uint64_t Last() {
-  std::lock_guard lock(All().mutex);
-  return All().last;
+  Kept& all = All();
+  MutexLock lock(all.mutex);
+  return all.last;
 }
 
 std::uint64_t Errors() {
-  std::lock_guard lock(All().mutex);
-  return All().errors;
+  Kept& all = All();
+  MutexLock lock(all.mutex);
+  return all.errors;
 }
 
 void WakeOnNote(int event_fd) {
-  std::lock_guard lock(All().mutex);
-  All().wake_fd = event_fd;
+  Kept& all = All();
+  MutexLock lock(all.mutex);
+  all.wake_fd = event_fd;
 }
 
 }  // namespace events

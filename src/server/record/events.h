@@ -1,4 +1,4 @@
-// What happened that people and scripts want to know: vGPUs made, programs that came and went, what an operator did,
+// Events that people and scripts want to know of: vGPUs made, programs that came and went, an operator's acts,
 // what went wrong. The last ones are kept. Not what happens many times a second: that is in trace.h. As the log, from
 // any thread and with one place for the whole daemon, which the faces read.
 #pragma once

@@ -13,7 +13,7 @@ namespace tessera::server {
 // all kinds, from a driver call to a move of a large program.
 class Histogram {
  public:
-  // Upper bounds, inclusive. What takes longer is in the last bucket, which has none.
+  // Upper bounds, inclusive. Longer times are in the last bucket, which has none.
   static constexpr std::array<Nanos, 16> kBounds = {100 * kMicrosecond,
                                                     200 * kMicrosecond,
                                                     500 * kMicrosecond,

@@ -18,13 +18,13 @@ std::string ring_path;
 void Begin(const std::string& run_dir) {
   const std::string path = run_dir + kFile;
   if (access(path.c_str(), F_OK) == 0) {
-    log::Warn("the daemon before this one did not end in order; 'tessera trace --last' has what it did");
+    log::Warn("the previous daemon crashed or was killed; 'tessera trace --last' has what it did");
     std::rename(path.c_str(), (run_dir + kLastFile).c_str());
   }
   auto made = TraceRing::Make(path);
   ring_path = made ? path : "";
   if (!made) {
-    log::Warn("{}; what this daemon does is lost if it is killed", made.error().Text());
+    log::Warn("{}; the trace of this daemon is lost if it is killed", made.error().Text());
     made = TraceRing::Make("");
   }
   if (made) ring = std::move(*made);

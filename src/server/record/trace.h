@@ -21,7 +21,7 @@ void Note(const TraceRecord& record);
 void NameVGpu(std::uint64_t id, std::string_view name);
 void NameProgram(pid_t pid, std::string_view name);
 
-// What ended since then. Empty where nothing was begun.
+// The records that ended since then. Empty where nothing was begun.
 TraceCopy Copy(Nanos since);
 // Everything, for SaveLast. Empty where nothing was begun.
 std::string Bytes();

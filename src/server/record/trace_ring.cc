@@ -55,7 +55,7 @@ Result<std::unique_ptr<TraceRing>> TraceRing::Make(const std::string& path) {
   // All of it now: a page that finds no place later would end the daemon.
   if (const int error = posix_fallocate(fd.Get(), 0, sizeof(File)); error != 0) {
     if (!path.empty()) unlink(path.c_str());
-    return Fail(error, "there is no room for " + path + ": " + std::strerror(error));
+    return Fail(error, "no space for " + path + ": " + std::strerror(error));
   }
   void* const mapped = mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd.Get(), 0);
   if (mapped == MAP_FAILED) return FailErrno("cannot map " + path);
@@ -116,7 +116,7 @@ Result<TraceCopy> TraceRing::Load(const std::string& path) {
   auto file = std::make_unique<File>();
   in.read(reinterpret_cast<char*>(file.get()), sizeof(File));
   if (!in || file->magic != kMagic || file->version != kVersion)
-    return Fail(EBADMSG, path + " is no trace of this version");
+    return Fail(EBADMSG, path + " is not a trace of this version");
   TraceCopy copy = CopyOf(*file, std::numeric_limits<Nanos>::min());
   for (const TraceRecord& record : copy.records) copy.now = std::max(copy.now, record.at);
   return copy;

@@ -15,7 +15,7 @@
 
 namespace tessera::server {
 
-// What happens on the GPUs from moment to moment, for a timeline.
+// Events on the GPUs from moment to moment, for a timeline.
 enum class TraceKind : std::uint32_t {
   // Of a vGPU, from now on. value: Standing; other: WaitReason; old_…: those before, for `took`
   kStanding = 1,
@@ -27,7 +27,7 @@ enum class TraceKind : std::uint32_t {
   kMemory = 7,  // of a vGPU, from now on. value: bytes on the GPU; other: bytes in host memory
 };
 
-// 64 bytes, as the ring's file has it. What does not apply is 0.
+// 64 bytes, as the ring's file has it. Fields that do not apply are 0.
 struct TraceRecord {
   Nanos at = 0;    // CLOCK_MONOTONIC, of the end where it took time
   Nanos took = 0;  // nanoseconds
@@ -41,7 +41,7 @@ struct TraceRecord {
 };
 static_assert(sizeof(TraceRecord) == 64);
 
-// What a ring held at one moment.
+// The records of a ring at one moment.
 struct TraceCopy {
   std::vector<TraceRecord> records;  // in order
   bool whole = true;                 // nothing of what was asked for is overwritten

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/size.h"
 #include "server/devices/gpu_driver.h"
 
@@ -24,12 +24,12 @@ class FakeDriver : public GpuDriver {
   }
 
   Result<DeviceUse> Measure(std::uint32_t gpu) override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return memory_of_[gpu];
   }
   // Any thread.
   void SetMeasured(std::uint32_t gpu, DeviceUse memory) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     memory_of_[gpu] = std::move(memory);
   }
 
@@ -38,8 +38,8 @@ class FakeDriver : public GpuDriver {
  private:
   const unsigned gpus_;
   const std::uint64_t memory_;
-  std::mutex mutex_;
-  std::map<std::uint32_t, DeviceUse> memory_of_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::uint32_t, DeviceUse> memory_of_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::server

@@ -13,7 +13,7 @@ constexpr Nanos kFirstGrace = 5 * kMillisecond;
 // Processes of a vGPU share its slice; as they come and go the parts change, but not more often than this.
 constexpr Nanos kSlicesEvery = 100 * kMillisecond;
 constexpr double kSameSlice = 0.02;
-// What the driver gives who was given nothing.
+// The driver's slice for a group that was given none (NVA06C_CTRL_CMD_GET_TIMESLICE: 2,048 us).
 constexpr Nanos kDriverSlice = 2 * kMillisecond;
 // Between a thaw and the freeze by which a limit is held, each process of a vGPU should have as many turns.
 constexpr Nanos kTurnsInAQuota = 2;
@@ -50,22 +50,22 @@ SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& c
 SteeringServer::~SteeringServer() = default;
 
 Result<void> SteeringServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
-  if (!turns_.contains(vgpu)) {
+  if (!states_.contains(vgpu)) {
     if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
-    turns_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares)});
+    states_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares)});
     Execute(now);
     return {};
   }
   auto updated = steering_.Update(vgpu, shares, now);
-  if (updated) turns_.at(vgpu)->quota = QuotaOf(shares);
+  if (updated) states_.at(vgpu)->quota = QuotaOf(shares);
   slices_due_ = true;
   Execute(now);
   return updated;
 }
 
 void SteeringServer::Remove(Id vgpu, Nanos now) {
-  const auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return;
+  const auto found = states_.find(vgpu);
+  if (found == states_.end()) return;
   std::vector<pid_t> pids;
   for (GateRecord* gate : found->second->gates) {
     gate->page.Give({});
@@ -74,29 +74,29 @@ void SteeringServer::Remove(Id vgpu, Nanos now) {
   }
   // Their work must not run on without a share; their channels stay frozen until they end.
   if (!pids.empty()) (void)channels_.Freezer().Freeze(gpu_, pids, FreezeReason::kPolicy);
-  turns_.erase(found);
+  states_.erase(found);
   steering_.Remove(vgpu, now);
   Execute(now);
 }
 
 void SteeringServer::Join(Id vgpu, GateRecord& gate, Nanos now) {
-  SteeringState& turn = *turns_.at(vgpu);
-  gate.steered = &turn;
+  SteeringState& steered = *states_.at(vgpu);
+  gate.steered = &steered;
   gate.slice = 0;
-  turn.gates.push_back(&gate);
+  steered.gates.push_back(&gate);
   slices_due_ = true;  // it may run already
   if (gate.ungated) steering_.Ungated(vgpu, true);
-  if (!turn.stopped && !gate.held) Free(gate, turn, SharedPage::Bell::kWake);
+  if (!steered.stopped && !gate.held) Free(gate, steered, SharedPage::Bell::kWake);
   Execute(now);
 }
 
 void SteeringServer::Leave(GateRecord& gate, Nanos now) {
   if (!gate.steered) return;
-  SteeringState& turn = *gate.steered;
-  std::erase(turn.gates, &gate);
+  SteeringState& steered = *gate.steered;
+  std::erase(steered.gates, &gate);
   gate.steered = nullptr;
-  steering_.Ungated(turn.vgpu, std::ranges::any_of(turn.gates, &GateRecord::ungated));
-  Report(turn, now, now);
+  steering_.Ungated(steered.vgpu, std::ranges::any_of(steered.gates, &GateRecord::ungated));
+  Report(steered, now, now);
   slices_due_ = true;
   Execute(now);
 }
@@ -104,65 +104,65 @@ void SteeringServer::Leave(GateRecord& gate, Nanos now) {
 void SteeringServer::Abandon(Nanos) {
   Seal();
   std::vector<pid_t> frozen;
-  for (const auto& [id, turn] : turns_) {
-    for (GateRecord* gate : turn->gates) {
+  for (const auto& [id, steered] : states_) {
+    for (GateRecord* gate : steered->gates) {
       frozen.push_back(gate->pid);
       gate->page.Give({});
       gate->state = GateRecord::State::kParked;
       gate->steered = nullptr;
     }
-    turn->gates.clear();
+    steered->gates.clear();
   }
   if (!frozen.empty()) (void)channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy);
 }
 
-void SteeringServer::Free(GateRecord& gate, const SteeringState& turn, SharedPage::Bell bell) {
-  gate.page.Give({wire::GateOrder::kFree, 0, turn.grace}, bell);
+void SteeringServer::Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell) {
+  gate.page.Give({wire::GateOrder::kFree, 0, steered.grace}, bell);
 }
 
-// Whose next work is to wait; what it has on the GPU is frozen, if it is held.
+// Makes the process's next work wait; its work on the GPU is frozen, if it is held.
 void SteeringServer::Shut(GateRecord& gate) {
   gate.page.Give({gate.held ? wire::GateOrder::kStopped : wire::GateOrder::kClosed, 0, 0}, SharedPage::Bell::kQuiet);
 }
 
 void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   if (!gate.steered) return;
-  SteeringState& turn = *gate.steered;
+  SteeringState& steered = *gate.steered;
   if (gate.held) {
     if (waits) {
       gate.Wants(now);
     } else {
-      Runs(gate, turn, now);
+      Runs(gate, steered, now);
     }
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
-    Runs(gate, turn, now);
-    if (turn.stopped && !Sealed()) (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
-  } else if (turn.stopped) {
+    Runs(gate, steered, now);
+    if (steered.stopped && !Sealed()) (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+  } else if (steered.stopped) {
     gate.Wants(now);
   } else {
-    Runs(gate, turn, now);
-    Free(gate, turn, SharedPage::Bell::kWake);
+    Runs(gate, steered, now);
+    Free(gate, steered, SharedPage::Bell::kWake);
   }
-  Report(turn, now, now);
+  Report(steered, now, now);
   Execute(now);
 }
 
 // The processes of a vGPU that run divide its slice.
-void SteeringServer::Runs(GateRecord& gate, const SteeringState& turn, Nanos now) {
+void SteeringServer::Runs(GateRecord& gate, const SteeringState& steered, Nanos now) {
   const bool did = gate.state == GateRecord::State::kRunning;
   gate.Runs(now);
-  if (gate.slice == 0 || (!did && turn.gates.size() > 1)) slices_due_ = true;
+  if (gate.slice == 0 || (!did && steered.gates.size() > 1)) slices_due_ = true;
 }
 
 void SteeringServer::Idle(GateRecord& gate, Nanos now, Nanos since) {
   if (!gate.steered) return;
-  SteeringState& turn = *gate.steered;
+  SteeringState& steered = *gate.steered;
   gate.state = GateRecord::State::kParked;
-  if (turn.gates.size() > 1) slices_due_ = true;
+  if (steered.gates.size() > 1) slices_due_ = true;
   // Its next work is to wait.
-  if (turn.stopped || gate.held) Shut(gate);
-  Report(turn, now, std::min(since, now));
+  if (steered.stopped || gate.held) Shut(gate);
+  Report(steered, now, std::min(since, now));
   Execute(now);
 }
 
@@ -174,28 +174,28 @@ void SteeringServer::Released(GateRecord& gate, Nanos now, Nanos drained_at, std
 void SteeringServer::Hold(GateRecord& gate, bool held, Nanos now) {
   gate.held = held;
   if (!gate.steered) return;
-  SteeringState& turn = *gate.steered;
+  SteeringState& steered = *gate.steered;
   // Its channels are frozen, and what it would submit to new ones waits.
   if (held) Shut(gate);
-  if (!held && !turn.stopped) {
-    if (gate.state == GateRecord::State::kWanting) Runs(gate, turn, now);
-    Free(gate, turn, SharedPage::Bell::kWake);
+  if (!held && !steered.stopped) {
+    if (gate.state == GateRecord::State::kWanting) Runs(gate, steered, now);
+    Free(gate, steered, SharedPage::Bell::kWake);
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.
-  if (!held && turn.stopped && gate.state == GateRecord::State::kRunning)
+  if (!held && steered.stopped && gate.state == GateRecord::State::kRunning)
     (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
-  Report(turn, now, now);
+  Report(steered, now, now);
   Execute(now);
 }
 
-void SteeringServer::Report(SteeringState& turn, Nanos now, Nanos idle_since) {
-  const bool active = turn.Active();
-  if (active == turn.active) return;
-  turn.active = active;
+void SteeringServer::Report(SteeringState& steered, Nanos now, Nanos idle_since) {
+  const bool active = steered.Active();
+  if (active == steered.active) return;
+  steered.active = active;
   if (active) {
-    steering_.Active(turn.vgpu, now);
+    steering_.Active(steered.vgpu, now);
   } else {
-    steering_.Idle(turn.vgpu, now, idle_since);
+    steering_.Idle(steered.vgpu, now, idle_since);
   }
 }
 
@@ -211,33 +211,34 @@ void SteeringServer::Advance(Nanos now) {
   Execute(now);
 }
 
-Nanos SteeringServer::NextDeadline() const {
-  return slices_due_ ? std::min(slices_at_, steering_.NextDeadline()) : steering_.NextDeadline();
+TimeServer::Deadline SteeringServer::NextDeadline() const {
+  const Nanos next = steering_.NextDeadline();
+  return {.at = slices_due_ ? std::min(slices_at_, next) : next, .urgent = steering_.Urgent()};
 }
 
-// Those of one kind together, because several processes cost one call.
+// Orders of one kind go together, because several processes cost one call.
 void SteeringServer::Execute(Nanos now) {
   if (Sealed()) return;
   std::vector<SteeringState*> stop, go;
   for (const sched::Order& order : steering_.TakeOrders()) {
-    const auto found = turns_.find(order.vgpu);
-    if (found == turns_.end()) continue;
-    SteeringState& turn = *found->second;
+    const auto found = states_.find(order.vgpu);
+    if (found == states_.end()) continue;
+    SteeringState& steered = *found->second;
     switch (order.kind) {
       case sched::Order::Kind::kStop:
-        stop.push_back(&turn);
+        stop.push_back(&steered);
         break;
       case sched::Order::Kind::kGo:
-        go.push_back(&turn);
+        go.push_back(&steered);
         break;
       case sched::Order::Kind::kSlice:
-        turn.slice = order.time;
+        steered.slice = order.time;
         slices_due_ = true;
         slices_at_ = now;
         break;
       case sched::Order::Kind::kGrace:
-        turn.grace = order.time;
-        for (GateRecord* gate : turn.gates) gate->page.SetIdleGrace(order.time);
+        steered.grace = order.time;
+        for (GateRecord* gate : steered.gates) gate->page.SetIdleGrace(order.time);
         break;
     }
   }
@@ -246,11 +247,11 @@ void SteeringServer::Execute(Nanos now) {
   if (slices_due_ && now >= slices_at_) ApplySlices(now);
 }
 
-void SteeringServer::Stop(const std::vector<SteeringState*>& turns, Nanos now) {
+void SteeringServer::Stop(const std::vector<SteeringState*>& states, Nanos now) {
   std::vector<pid_t> running;
-  for (SteeringState* turn : turns) {
-    if (!std::exchange(turn->stopped, true)) turn->stopped_at = now;
-    for (GateRecord* gate : turn->gates) {
+  for (SteeringState* steered : states) {
+    if (!std::exchange(steered->stopped, true)) steered->stopped_at = now;
+    for (GateRecord* gate : steered->gates) {
       if (gate->state == GateRecord::State::kRunning || gate->ungated) {
         running.push_back(gate->pid);
       } else if (!gate->held) {
@@ -263,11 +264,11 @@ void SteeringServer::Stop(const std::vector<SteeringState*>& turns, Nanos now) {
     log::Error("GPU {}: cannot freeze: {}", gpu_, frozen.error().Text());
 }
 
-void SteeringServer::Go(const std::vector<SteeringState*>& turns, Nanos now) {
+void SteeringServer::Go(const std::vector<SteeringState*>& states, Nanos now) {
   std::vector<pid_t> frozen;
-  for (SteeringState* turn : turns) {
-    turn->stopped = false;
-    for (GateRecord* gate : turn->gates) {
+  for (SteeringState* steered : states) {
+    steered->stopped = false;
+    for (GateRecord* gate : steered->gates) {
       if (Has(channels_.Freezer().StatusOf(gate->pid, gpu_).reasons, FreezeReason::kPolicy))
         frozen.push_back(gate->pid);
     }
@@ -276,17 +277,18 @@ void SteeringServer::Go(const std::vector<SteeringState*>& turns, Nanos now) {
     if (auto thawed = channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
       log::Error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
   }
-  for (SteeringState* turn : turns) {
-    for (GateRecord* gate : turn->gates) {
+  for (SteeringState* steered : states) {
+    for (GateRecord* gate : steered->gates) {
       if (gate->held) continue;
       if (gate->state == GateRecord::State::kRunning) {
-        if (gate->waits && turn->stopped_at != 0) gate->waits->Note(now - turn->stopped_at);  // frozen, with its work
+        if (gate->waits && steered->stopped_at != 0)
+          gate->waits->Note(now - steered->stopped_at);  // frozen, with its work
         continue;
       }
-      if (gate->state == GateRecord::State::kWanting) Runs(*gate, *turn, now);
-      Free(*gate, *turn, SharedPage::Bell::kWake);
+      if (gate->state == GateRecord::State::kWanting) Runs(*gate, *steered, now);
+      Free(*gate, *steered, SharedPage::Bell::kWake);
     }
-    turn->stopped_at = 0;
+    steered->stopped_at = 0;
   }
 }
 
@@ -296,20 +298,20 @@ Nanos SteeringServer::QuotaOf(const sched::Shares& shares) const {
 
 // The slice of each process of a vGPU; 0: as it is. Several that compete only with one another would lose a tenth of
 // the time by changes if they kept the driver's slices (docs/hardware-log.md).
-Nanos SteeringServer::PartOf(const SteeringState& turn) const {
-  const std::ptrdiff_t running = std::max<std::ptrdiff_t>(1, turn.Running());
-  if (turn.slice != 0) return turn.slice / running;
-  const Nanos part = std::min(config_.mean_slice, turn.quota / kTurnsInAQuota) / running;
+Nanos SteeringServer::PartOf(const SteeringState& steered) const {
+  const std::ptrdiff_t running = std::max<std::ptrdiff_t>(1, steered.Running());
+  if (steered.slice != 0) return steered.slice / running;
+  const Nanos part = std::min(config_.mean_slice, steered.quota / kTurnsInAQuota) / running;
   return running > 1 && part > kDriverSlice ? part : 0;
 }
 
 void SteeringServer::ApplySlices(Nanos now) {
   slices_due_ = false;
   slices_at_ = now + kSlicesEvery;
-  for (const auto& [id, turn] : turns_) {
-    const Nanos part = PartOf(*turn);
+  for (const auto& [id, steered] : states_) {
+    const Nanos part = PartOf(*steered);
     if (part == 0) continue;
-    for (GateRecord* gate : turn->gates) {
+    for (GateRecord* gate : steered->gates) {
       if (gate->state != GateRecord::State::kRunning) continue;
       const double change = std::abs(static_cast<double>(gate->slice - part));
       if (gate->slice != 0 && change <= kSameSlice * static_cast<double>(part)) continue;
@@ -322,11 +324,11 @@ void SteeringServer::ApplySlices(Nanos now) {
 }
 
 TimeServer::State SteeringServer::StateOf(Id vgpu) const {
-  const auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return {};
-  const SteeringState& turn = *found->second;
+  const auto found = states_.find(vgpu);
+  if (found == states_.end()) return {};
+  const SteeringState& steered = *found->second;
   State state{.slice = steering_.SliceOf(vgpu)};
-  if (turn.active) state.standing = turn.stopped ? Standing::kWaiting : Standing::kRunning;
+  if (steered.active) state.standing = steered.stopped ? Standing::kWaiting : Standing::kRunning;
   if (state.standing == Standing::kWaiting)
     state.why = steering_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kClass;
   return state;

@@ -36,29 +36,28 @@ class SteeringServer : public TimeServer {
   void ChannelsChanged(GateRecord& gate, Nanos now) override;
 
   void Advance(Nanos now) override;
-  Nanos NextDeadline() const override;
-  bool Urgent() const override { return steering_.Urgent(); }
+  Deadline NextDeadline() const override;
 
   State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
 
  private:
   void Execute(Nanos now);
-  void Stop(const std::vector<SteeringState*>& turns, Nanos now);
-  void Go(const std::vector<SteeringState*>& turns, Nanos now);
-  void Report(SteeringState& turn, Nanos now, Nanos idle_since);
-  void Runs(GateRecord& gate, const SteeringState& turn, Nanos now);
+  void Stop(const std::vector<SteeringState*>& states, Nanos now);
+  void Go(const std::vector<SteeringState*>& states, Nanos now);
+  void Report(SteeringState& steered, Nanos now, Nanos idle_since);
+  void Runs(GateRecord& gate, const SteeringState& steered, Nanos now);
   void ApplySlices(Nanos now);
   Nanos QuotaOf(const sched::Shares& shares) const;
-  Nanos PartOf(const SteeringState& turn) const;
+  Nanos PartOf(const SteeringState& steered) const;
   static void Shut(GateRecord& gate);
-  void Free(GateRecord& gate, const SteeringState& turn, SharedPage::Bell bell);
+  void Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell);
 
   const std::uint32_t gpu_;
   const sched::SteeringConfig config_;
   sched::Steering steering_;
   ChannelServer& channels_;
-  std::map<Id, std::unique_ptr<SteeringState>> turns_;
+  std::map<Id, std::unique_ptr<SteeringState>> states_;
   bool slices_due_ = false;
   bool slices_fail_ = false;  // said once
   Nanos slices_at_ = 0;       // no sooner

@@ -183,7 +183,7 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
 
 // The timer may come early; that is no delay.
 void TimeControl::OnTimer(Nanos now) {
-  const Nanos due = server_->NextDeadline();
+  const Nanos due = server_->NextDeadline().at;
   if (due <= now) lateness_.Note(now - due);
   AdvanceTo(now);
 }
@@ -197,8 +197,9 @@ void TimeControl::AdvanceTo(Nanos now) {
 // While a vGPU that goes before those that run may become active any moment, the loop does not sleep: waking up would
 // cost as much as the freeze itself.
 void TimeControl::SetTimer() {
-  timer_.Arm(server_->NextDeadline());
-  if (server_->Urgent()) loop_.SpinFor(config_.priority_spin);
+  const TimeServer::Deadline next = server_->NextDeadline();
+  timer_.Arm(next.at);
+  if (next.urgent) loop_.SpinFor(config_.priority_spin);
 }
 
 void TimeControl::AfterEvent(VGpu& vgpu, Nanos now) {

@@ -53,13 +53,13 @@ class TimeControl {
   void Join(Process& process, Nanos now);
   void Leave(Process& process, Nanos now);
 
-  // What processes say; docs/protocol.md.
+  // Messages of processes; docs/protocol.md.
   void Wants(Process& process, bool waits, Nanos now);
   void Idle(Process& process, Nanos since, Nanos now);
   void Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now);
   // The device's samples of a process without a shim: it works, or has not since then.
   void Sampled(Process& process, bool works, Nanos since, Nanos now);
-  // What forbids the process to run may have changed: Process::MustStand.
+  // The reasons that forbid the process to run may have changed: Process::MustStand.
   void Hold(Process& process, Nanos now);
   // The process made or lost channels.
   void ChannelsChanged(pid_t pid, Nanos now);

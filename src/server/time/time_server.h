@@ -20,6 +20,11 @@ class TimeServer {
     Nanos slice = 0;                      // of all its processes together; 0: the driver's default
   };
 
+  struct Deadline {
+    Nanos at = kNever;    // Advance is to be called then
+    bool urgent = false;  // the news that an idle process has work again is worth looking for without a pause
+  };
+
   virtual ~TimeServer() = default;
 
   // Adds the vGPU, or changes its shares. A failure changes nothing.
@@ -32,7 +37,7 @@ class TimeServer {
   // Gives all gates up, closed, for another server to take them over: a process that runs drains, and asks again.
   virtual void Abandon(Nanos now) = 0;
 
-  // What a process says. Nonsense is ignored, times are clipped to what can be true. `waits`: a submission waits for
+  // Messages of a process. Nonsense is ignored, times are clipped to what can be true. `waits`: a submission waits for
   // an order; else work is on its way already.
   virtual void Wants(GateRecord& gate, Nanos now, bool waits) = 0;
   virtual void Idle(GateRecord& gate, Nanos now, Nanos since) = 0;
@@ -45,9 +50,7 @@ class TimeServer {
   virtual void ChannelsChanged(GateRecord&, Nanos) {}
 
   virtual void Advance(Nanos now) = 0;
-  virtual Nanos NextDeadline() const = 0;
-  // The news that an idle process has work again is worth looking for without a pause.
-  virtual bool Urgent() const { return false; }
+  virtual Deadline NextDeadline() const = 0;
   void Seal() { sealed_ = true; }  // from now on no gate changes
 
   virtual State StateOf(Id vgpu) const = 0;

@@ -17,13 +17,13 @@ struct TokenState {
   enum class Phase { kNone, kHeld, kRevoked };
   sched::VgpuId vgpu;
   Phase phase = Phase::kNone;
-  Order order;           // of the present grant
+  GateSetting setting;   // of the present grant
   Nanos work_ended = 0;  // latest end of work that a process reported since the grant
   std::vector<GateRecord*> gates;
 
   // Whether all its processes may run at once. While the queues are bounded they take turns within the token: the GPU
   // would switch between their contexts instead, which costs 5 to 8 % of its time (docs/hardware-log.md).
-  bool Shared() const { return order.gate == wire::GateOrder::kOpen; }
+  bool Shared() const { return setting.gate == wire::GateOrder::kOpen; }
 
   // Held ones wish in vain.
   bool AnyWants() const {
@@ -32,7 +32,7 @@ struct TokenState {
     });
   }
 
-  // What is frozen stands still however long the others wait for it.
+  // A frozen process stands still however long the others wait for it.
   bool AnyDrains() const {
     return std::any_of(gates.begin(), gates.end(), [](const GateRecord* gate) {
       return gate->state == GateRecord::State::kDraining && !gate->held;
@@ -49,9 +49,9 @@ TokenServer::TokenServer(const sched::Config& config, Nanos in_flight) : schedul
 TokenServer::~TokenServer() = default;
 
 Result<void> TokenServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
-  if (!turns_.contains(vgpu)) {
+  if (!tokens_.contains(vgpu)) {
     if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
-    turns_[vgpu] = std::make_unique<TokenState>(TokenState{.vgpu = vgpu});
+    tokens_[vgpu] = std::make_unique<TokenState>(TokenState{.vgpu = vgpu});
     return {};
   }
   auto updated = scheduler_.Update(vgpu, shares, now);
@@ -60,56 +60,56 @@ Result<void> TokenServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
 }
 
 void TokenServer::Remove(Id vgpu, Nanos now) {
-  auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return;
+  auto found = tokens_.find(vgpu);
+  if (found == tokens_.end()) return;
   for (GateRecord* gate : found->second->gates) {
     gate->page.Give({});
     gate->state = GateRecord::State::kParked;
-    gate->turn = nullptr;
+    gate->token = nullptr;
   }
-  turns_.erase(found);
+  tokens_.erase(found);
   scheduler_.Remove(vgpu, now);
   Execute(now);
 }
 
 void TokenServer::Join(Id vgpu, GateRecord& gate, Nanos) {
-  gate.turn = turns_.at(vgpu).get();
-  gate.turn->gates.push_back(&gate);
+  gate.token = tokens_.at(vgpu).get();
+  gate.token->gates.push_back(&gate);
 }
 
 void TokenServer::Abandon(Nanos) {
   Seal();
-  for (const auto& [id, turn] : turns_) {
-    for (GateRecord* gate : turn->gates) {
+  for (const auto& [id, token] : tokens_) {
+    for (GateRecord* gate : token->gates) {
       gate->page.Give({});
       gate->state = GateRecord::State::kParked;
-      gate->turn = nullptr;
+      gate->token = nullptr;
     }
-    turn->gates.clear();
+    token->gates.clear();
   }
 }
 
 void TokenServer::Leave(GateRecord& gate, Nanos now) {
-  if (!gate.turn) return;
-  std::erase(gate.turn->gates, &gate);
+  if (!gate.token) return;
+  std::erase(gate.token->gates, &gate);
   Stopped(gate, now, now);
-  gate.turn = nullptr;
+  gate.token = nullptr;
   Execute(now);
 }
 
 void TokenServer::Wants(GateRecord& gate, Nanos now, bool waits) {
-  if (!gate.turn) return;
-  TokenState& turn = *gate.turn;
+  if (!gate.token) return;
+  TokenState& token = *gate.token;
   // A process whose token was granted and revoked before it woke up never left its wait: nothing is queued.
   if (waits && gate.state == GateRecord::State::kDraining) Stopped(gate, now, now);
-  const bool held = turn.phase == TokenState::Phase::kHeld;
+  const bool held = token.phase == TokenState::Phase::kHeld;
   const bool its_turn =
-      gate.state == GateRecord::State::kRunning || turn.Shared() || !turn.Any(GateRecord::State::kRunning);
+      gate.state == GateRecord::State::kRunning || token.Shared() || !token.Any(GateRecord::State::kRunning);
   if (held && its_turn && !gate.held) {
     Open(gate, now);
   } else {
     gate.Wants(now);
-    if (!held && !gate.held) scheduler_.Wants(turn.vgpu, now);
+    if (!held && !gate.held) scheduler_.Wants(token.vgpu, now);
   }
   Execute(now);
   if (waits || gate.ungated || gate.state != GateRecord::State::kWanting) return;
@@ -119,7 +119,7 @@ void TokenServer::Wants(GateRecord& gate, Nanos now, bool waits) {
 }
 
 void TokenServer::Idle(GateRecord& gate, Nanos now, Nanos since) {
-  if (!gate.turn) return;
+  if (!gate.token) return;
   // Closed again, so that an order that was on its way while the process parked is no answer to its next Wants.
   if (gate.state == GateRecord::State::kRunning) gate.page.Give({}, SharedPage::Bell::kQuiet);
   Stopped(gate, now, since);
@@ -127,7 +127,7 @@ void TokenServer::Idle(GateRecord& gate, Nanos now, Nanos since) {
 }
 
 void TokenServer::Released(GateRecord& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) {
-  if (!gate.turn || (gate.state == GateRecord::State::kDraining && gate.closing_epoch != epoch)) return;
+  if (!gate.token || (gate.state == GateRecord::State::kDraining && gate.closing_epoch != epoch)) return;
   // Not draining: it met the closed gate that every page begins with while work of before was on its way.
   Stopped(gate, now, drained_at);
   Execute(now);
@@ -135,14 +135,14 @@ void TokenServer::Released(GateRecord& gate, Nanos now, Nanos drained_at, std::u
 
 void TokenServer::Hold(GateRecord& gate, bool held, Nanos now) {
   gate.held = held;
-  if (!gate.turn) return;
+  if (!gate.token) return;
   if (held && gate.state == GateRecord::State::kRunning) {
     Close(gate);
-    if (gate.turn->phase == TokenState::Phase::kHeld && !gate.turn->Any(GateRecord::State::kRunning))
-      OpenNext(*gate.turn, now);
-    Settle(*gate.turn, now);
+    if (gate.token->phase == TokenState::Phase::kHeld && !gate.token->Any(GateRecord::State::kRunning))
+      OpenNext(*gate.token, now);
+    Settle(*gate.token, now);
   } else if (held && gate.state == GateRecord::State::kDraining) {
-    Settle(*gate.turn, now);
+    Settle(*gate.token, now);
   } else if (!held && gate.state == GateRecord::State::kWanting) {
     Wants(gate, now, true);
   }
@@ -155,21 +155,21 @@ void TokenServer::Advance(Nanos now) {
 }
 
 TimeServer::State TokenServer::StateOf(Id vgpu) const {
-  const auto found = turns_.find(vgpu);
-  if (found == turns_.end()) return {};
-  const TokenState& turn = *found->second;
-  if (turn.phase == TokenState::Phase::kHeld) return {.standing = Standing::kRunning};
-  if (!turn.AnyWants()) return {};
+  const auto found = tokens_.find(vgpu);
+  if (found == tokens_.end()) return {};
+  const TokenState& token = *found->second;
+  if (token.phase == TokenState::Phase::kHeld) return {.standing = Standing::kRunning};
+  if (!token.AnyWants()) return {};
   return {.standing = Standing::kWaiting, .why = scheduler_.AtLimit(vgpu) ? WaitReason::kLimit : WaitReason::kTurn};
 }
 
 void TokenServer::Open(GateRecord& gate, Nanos now) {
   if (gate.state != GateRecord::State::kRunning) gate.opened_at = now;
   gate.Runs(now);
-  gate.page.Give(gate.turn->order);
+  gate.page.Give(gate.token->setting);
 }
 
-// What it has queued drains; it says when that is done.
+// The process's queue drains; it says when that is done.
 void TokenServer::Close(GateRecord& gate) {
   gate.page.Give({});
   gate.state = GateRecord::State::kDraining;
@@ -178,69 +178,69 @@ void TokenServer::Close(GateRecord& gate) {
 
 // `gate` has nothing queued since `at`, as it says.
 void TokenServer::Stopped(GateRecord& gate, Nanos now, Nanos at) {
-  TokenState& turn = *gate.turn;
+  TokenState& token = *gate.token;
   const bool had_work = gate.state == GateRecord::State::kRunning || gate.state == GateRecord::State::kDraining;
-  if (had_work) turn.work_ended = std::max(turn.work_ended, std::clamp(at, gate.opened_at, now));
+  if (had_work) token.work_ended = std::max(token.work_ended, std::clamp(at, gate.opened_at, now));
   gate.state = GateRecord::State::kParked;
   if (!had_work) return;
-  if (turn.phase == TokenState::Phase::kHeld && !turn.Any(GateRecord::State::kRunning)) OpenNext(turn, now);
-  Settle(turn, now);
+  if (token.phase == TokenState::Phase::kHeld && !token.Any(GateRecord::State::kRunning)) OpenNext(token, now);
+  Settle(token, now);
 }
 
 // Opens the gate of the process that has waited longest for its turn within the token.
-void TokenServer::OpenNext(TokenState& turn, Nanos now) {
-  const auto next = std::find_if(turn.gates.begin(), turn.gates.end(), [](const GateRecord* gate) {
+void TokenServer::OpenNext(TokenState& token, Nanos now) {
+  const auto next = std::find_if(token.gates.begin(), token.gates.end(), [](const GateRecord* gate) {
     return gate->state == GateRecord::State::kWanting && !gate->held;
   });
-  if (next == turn.gates.end()) return;
+  if (next == token.gates.end()) return;
   GateRecord& gate = **next;
-  std::rotate(next, next + 1, turn.gates.end());  // behind the others, for the next time
+  std::rotate(next, next + 1, token.gates.end());  // behind the others, for the next time
   Open(gate, now);
 }
 
 // Hands the token back when the last process of the vGPU is done with it.
-void TokenServer::Settle(TokenState& turn, Nanos now) {
-  if (turn.phase == TokenState::Phase::kHeld && !turn.Any(GateRecord::State::kRunning)) {
-    turn.phase = TokenState::Phase::kNone;
-    scheduler_.Idle(turn.vgpu, now, turn.work_ended);
-  } else if (turn.phase == TokenState::Phase::kRevoked && !turn.AnyDrains()) {
-    turn.phase = TokenState::Phase::kNone;
-    scheduler_.Released(turn.vgpu, now, turn.work_ended);
-    if (turn.AnyWants()) scheduler_.Wants(turn.vgpu, now);
+void TokenServer::Settle(TokenState& token, Nanos now) {
+  if (token.phase == TokenState::Phase::kHeld && !token.Any(GateRecord::State::kRunning)) {
+    token.phase = TokenState::Phase::kNone;
+    scheduler_.Idle(token.vgpu, now, token.work_ended);
+  } else if (token.phase == TokenState::Phase::kRevoked && !token.AnyDrains()) {
+    token.phase = TokenState::Phase::kNone;
+    scheduler_.Released(token.vgpu, now, token.work_ended);
+    if (token.AnyWants()) scheduler_.Wants(token.vgpu, now);
   }
 }
 
-void TokenServer::Grant(TokenState& turn, const sched::Decision& decision, Nanos now) {
-  const Order order = decision.bounded ? Order{wire::GateOrder::kBounded, in_flight_, kIdleGraceBounded}
-                                       : Order{wire::GateOrder::kOpen, 0, kIdleGraceOpen};
-  if (turn.phase == TokenState::Phase::kHeld && order == turn.order) return;  // only the term is another
-  if (turn.phase != TokenState::Phase::kHeld) turn.work_ended = now;
-  turn.phase = TokenState::Phase::kHeld;
-  turn.order = order;
-  for (GateRecord* gate : turn.gates) {
+void TokenServer::Grant(TokenState& token, const sched::Decision& decision, Nanos now) {
+  const GateSetting setting = decision.bounded ? GateSetting{wire::GateOrder::kBounded, in_flight_, kIdleGraceBounded}
+                                               : GateSetting{wire::GateOrder::kOpen, 0, kIdleGraceOpen};
+  if (token.phase == TokenState::Phase::kHeld && setting == token.setting) return;  // only the term is another
+  if (token.phase != TokenState::Phase::kHeld) token.work_ended = now;
+  token.phase = TokenState::Phase::kHeld;
+  token.setting = setting;
+  for (GateRecord* gate : token.gates) {
     if (gate->state == GateRecord::State::kRunning ||
-        (gate->state == GateRecord::State::kWanting && !gate->held && turn.Shared()))
+        (gate->state == GateRecord::State::kWanting && !gate->held && token.Shared()))
       Open(*gate, now);
   }
-  if (!turn.Any(GateRecord::State::kRunning)) OpenNext(turn, now);
-  Settle(turn, now);  // who wanted it may have died since
+  if (!token.Any(GateRecord::State::kRunning)) OpenNext(token, now);
+  Settle(token, now);  // who wanted it may have died since
 }
 
-void TokenServer::Revoke(TokenState& turn, Nanos now) {
-  if (turn.phase != TokenState::Phase::kHeld) return;
-  turn.phase = TokenState::Phase::kRevoked;
-  for (GateRecord* gate : turn.gates) {
+void TokenServer::Revoke(TokenState& token, Nanos now) {
+  if (token.phase != TokenState::Phase::kHeld) return;
+  token.phase = TokenState::Phase::kRevoked;
+  for (GateRecord* gate : token.gates) {
     if (gate->state == GateRecord::State::kRunning) Close(*gate);
   }
-  Settle(turn, now);
+  Settle(token, now);
 }
 
 void TokenServer::Execute(Nanos now) {
   if (Sealed()) return;
   for (auto decisions = scheduler_.TakeDecisions(); !decisions.empty(); decisions = scheduler_.TakeDecisions()) {
     for (const sched::Decision& decision : decisions) {
-      auto found = turns_.find(decision.vgpu);
-      if (found == turns_.end()) continue;
+      auto found = tokens_.find(decision.vgpu);
+      if (found == tokens_.end()) continue;
       if (decision.kind == sched::Decision::Kind::kGrant) {
         Grant(*found->second, decision, now);
       } else {

@@ -33,24 +33,24 @@ class TokenServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void Advance(Nanos now) override;
-  Nanos NextDeadline() const override { return scheduler_.NextDeadline(); }
+  Deadline NextDeadline() const override { return {.at = scheduler_.NextDeadline()}; }
 
   State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return scheduler_.UsageOf(vgpu, now); }
 
  private:
   void Open(GateRecord& gate, Nanos now);
-  void OpenNext(TokenState& turn, Nanos now);
+  void OpenNext(TokenState& token, Nanos now);
   void Close(GateRecord& gate);
   void Stopped(GateRecord& gate, Nanos now, Nanos at);
-  void Grant(TokenState& turn, const sched::Decision& decision, Nanos now);
-  void Revoke(TokenState& turn, Nanos now);
-  void Settle(TokenState& turn, Nanos now);
+  void Grant(TokenState& token, const sched::Decision& decision, Nanos now);
+  void Revoke(TokenState& token, Nanos now);
+  void Settle(TokenState& token, Nanos now);
   void Execute(Nanos now);
 
   sched::TokenScheduler scheduler_;
   const Nanos in_flight_;
-  std::unordered_map<Id, std::unique_ptr<TokenState>> turns_;
+  std::unordered_map<Id, std::unique_ptr<TokenState>> tokens_;
 };
 
 }  // namespace tessera::server

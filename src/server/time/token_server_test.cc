@@ -30,8 +30,8 @@ class TokenServerTest : public testing::Test {
   void Released(Member& member) { tokens_.Released(member.gate, now_, now_, member.page.Epoch()); }
   // Lets time pass until the next deadline.
   void PassDeadline() {
-    ASSERT_NE(tokens_.NextDeadline(), kNever);
-    now_ = tokens_.NextDeadline();
+    ASSERT_NE(tokens_.NextDeadline().at, kNever);
+    now_ = tokens_.NextDeadline().at;
     tokens_.Advance(now_);
   }
 
@@ -49,7 +49,7 @@ TEST_F(TokenServerTest, WantsOpensTheGateOfAFreeGpu) {
   EXPECT_EQ(a_.page->doorbell.load(), 1u);
   EXPECT_GT(a_.page->idle_grace_ns.load(), 0);
   EXPECT_EQ(tokens_.StateOf(1).standing, Standing::kRunning);
-  EXPECT_EQ(tokens_.NextDeadline(), kNever);  // nothing to do while nobody else wants
+  EXPECT_EQ(tokens_.NextDeadline().at, kNever);  // nothing to do while nobody else wants
 }
 
 // Seen on a real GPU: as long as one was frozen, whose gate had closed before, all of its vGPU waited.

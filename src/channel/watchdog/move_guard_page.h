@@ -11,18 +11,19 @@
 namespace tessera::channel {
 
 // The MoveGuard of a process, in a page that it shares: mapped as long as this object lives.
-class GuardPage {
+class MoveGuardPage {
  public:
   static constexpr std::size_t kBytes = 4096;
 
   // `file` is the page's, `offset` where in it the guard is. Without memory for the mapping there is no guard.
-  GuardPage(int file, std::uint32_t offset) : offset_(offset) {
+  MoveGuardPage(int file, std::uint32_t offset) : offset_(offset) {
     void* bytes = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (bytes != MAP_FAILED) bytes_ = static_cast<std::byte*>(bytes);
   }
-  GuardPage(GuardPage&& other) noexcept : bytes_(std::exchange(other.bytes_, nullptr)), offset_(other.offset_) {}
-  GuardPage& operator=(GuardPage&&) = delete;
-  ~GuardPage() {
+  MoveGuardPage(MoveGuardPage&& other) noexcept
+      : bytes_(std::exchange(other.bytes_, nullptr)), offset_(other.offset_) {}
+  MoveGuardPage& operator=(MoveGuardPage&&) = delete;
+  ~MoveGuardPage() {
     if (bytes_) munmap(bytes_, kBytes);
   }
 

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "channel/rm/object_event.h"
+#include "guard/supervisor/supervisor.h"
+#include "server/clients/guest_server.h"
+#include "server/gpu/vgpu_table.h"
+#include "server/loop/event_loop.h"
+
+namespace tessera::server {
+
+// Serves the programs under the kernel gate, each with all that it starts: charges memory that the gate is asked for to
+// their vGPUs, and hears what they do to the driver's objects. Each program has a supervisor with a thread of its own,
+// which comes in through the loop; all else runs on the loop's thread.
+class KernelGate {
+ public:
+  // Everything that is given outlives the object.
+  KernelGate(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels, GuestServer& guests)
+      : loop_(loop), table_(table), gpus_(gpus), channels_(channels), guests_(guests) {}
+
+  // Serves the seccomp listener of a program that is about to start in these vGPUs.
+  Result<void> Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program);
+
+  bool Any() const { return !trees_.empty(); }
+
+ private:
+  struct Tree {  // a program and all that it starts
+    std::vector<VgpuId> vgpus;
+    std::unique_ptr<guard::Supervisor> supervisor;
+  };
+
+  guard::SupervisorHooks HooksFor(std::uint64_t tree_id);
+  void OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now);
+  bool OnCharge(std::uint64_t tree_id, pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
+  void OnGiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes, Nanos now);
+  void OnEnded(std::uint64_t tree_id, Nanos now);
+  VGpu* PayerOf(pid_t pid, std::uint32_t device, const std::vector<VgpuId>& vgpus) const;
+
+  EventLoop& loop_;
+  VGpuTable& table_;
+  VGpuTable::Gpus& gpus_;
+  ChannelServer& channels_;
+  GuestServer& guests_;
+  std::uint64_t last_tree_ = 0;
+  std::map<std::uint64_t, Tree> trees_;
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,34 @@
+#include "server/clients/unmanaged.h"
+
+#include <set>
+#include <utility>
+
+#include "server/clients/process_facts.h"
+
+namespace tessera::server {
+
+std::vector<Unmanaged> ListUnmanaged(GuestServer& guests, const VGpuTable::Gpus& gpus, const ChannelTable& channels) {
+  std::vector<Unmanaged> list;
+  std::set<std::pair<pid_t, std::uint32_t>> listed;
+  for (const guard::WatchedProcess* process : guests.Watch().Seen().All()) {
+    if (process->pid == 0) continue;
+    for (const auto& gpu : gpus) {
+      const std::uint32_t index = gpu->Index();
+      const bool uses =
+          !channels.Groups(process->pid, index).empty() || gpu->Measurement().Unmanaged().contains(process->pid);
+      if (!uses || guests.Find(process->pid, index)) continue;
+      list.push_back({process->pid, process->name, index, guests.BytesOf(process->pid, index), process->complete,
+                      guests.Frozen().Contains(process->pid)});
+      listed.emplace(process->pid, index);
+    }
+  }
+  for (const auto& gpu : gpus) {
+    for (const auto& [pid, bytes] : gpu->Measurement().Unmanaged()) {
+      if (guests.Find(pid, gpu->Index()) || !listed.emplace(pid, gpu->Index()).second) continue;
+      list.push_back({pid, CommandOf(pid), gpu->Index(), bytes, false, false});
+    }
+  }
+  return list;
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,55 @@
+#include "server/daemon/device_meter.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::server {
+
+DeviceMeter::DeviceMeter(EventLoop& loop, GpuDriver& driver, const VGpuTable::Gpus& gpus)
+    : driver_(driver), gpus_(gpus), timer_(loop, [this] { Measure(); }), asking_(loop) {}
+
+void DeviceMeter::Soon() {
+  if (std::exchange(due_, true)) return;
+  timer_.ArmIn(after_);
+  after_ = std::min(2 * after_, kSeldom);
+}
+
+void DeviceMeter::ContextsChanged() {
+  after_ = kOften;
+  due_ = false;
+  Soon();
+}
+
+void DeviceMeter::Measure() {
+  due_ = false;
+  if (!Begin()) return;
+  asking_.Start([this] { answers_ = Ask(); }, [this] { End(answers_, MonotonicNow()); });
+}
+
+bool DeviceMeter::Begin() {
+  if (std::exchange(running_, true)) return false;
+  for (const auto& gpu : gpus_) gpu->Measurement().Begin();
+  return true;
+}
+
+DeviceMeter::Answers DeviceMeter::Ask() const {
+  Answers answers;
+  for (std::uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) answers.push_back(driver_.Measure(gpu));
+  malloc_trim(0);  // NVML leaves megabytes of freed heap behind
+  return answers;
+}
+
+void DeviceMeter::End(const Answers& answers, Nanos now) {
+  running_ = false;
+  for (const auto& gpu : gpus_) {
+    if (const auto& use = answers[gpu->Index()])
+      gpu->Measurement().Reconcile(*use, now);  // else the last figures stand
+    const bool watches = gpu->Measurement().NeedsWatching();
+    if (watches) after_ = kOften;
+    if (gpu->Time().AnyRunning() || watches) Soon();
+  }
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,73 @@
+#include "server/time/time_control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/testing/steered_gpu.h"
+
+namespace tessera::server {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using State = GateRecord::State;
+using TimeControlTest = SteeredGpuTest;
+
+TEST_F(TimeControlTest, SaysWhyABetterWayWasPassedOver) {
+  Member& unknown = Join(low_);
+  Works(unknown);
+  EXPECT_FALSE(gpu_.Time().FreezesChannels());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("not known"));
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kGates), IsEmpty());
+  MakeContext(unknown);
+  EXPECT_TRUE(gpu_.Time().FreezesChannels());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), IsEmpty());
+  channels_.BeginTest();
+  gpu_.Time().Choose(Now());
+  EXPECT_FALSE(gpu_.Time().FreezesChannels());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("test is under way"));
+}
+
+TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {
+  Member& low = Running(low_);
+  Pass(10 * kMillisecond);
+  const TimeControl::Figures before = gpu_.Time().FiguresOf(low_, Now());
+  EXPECT_EQ(before.standing, Standing::kRunning);
+  EXPECT_GE(before.usage.busy, 10 * kMillisecond);
+  channels_.BeginTest();
+  gpu_.Time().Choose(Now());
+  ASSERT_FALSE(Steers());
+  const TimeControl::Figures after = gpu_.Time().FiguresOf(low_, Now());
+  EXPECT_GE(after.usage.busy, before.usage.busy);
+  EXPECT_LE(after.usage.busy, before.usage.busy + kMillisecond);
+  EXPECT_EQ(low.process.gate.state, State::kRunning) << "it has the token";
+}
+
+TEST_F(TimeControlTest, ARestartStopsNobody) {
+  Member& low = Running(low_);
+  Member& high = Running(high_);
+  gpu_.Time().Restart(Now());
+  EXPECT_TRUE(Frozen(low));
+  EXPECT_EQ(high.process.gate.state, State::kRunning);
+  Rests(high);
+  EXPECT_FALSE(Frozen(low));
+}
+
+// A process that is idle asks for no time, and one that waits is not idle.
+TEST_F(TimeControlTest, AVGpuStandsAsItsProcessesDo) {
+  Member& low = Join(low_);
+  MakeContext(low);
+  const auto standing = [&] { return gpu_.Time().FiguresOf(low_, Now()).standing; };
+  EXPECT_EQ(standing(), Standing::kIdle);
+  EXPECT_FALSE(gpu_.Time().AnyRunning());
+  Works(low);
+  EXPECT_EQ(standing(), Standing::kRunning);
+  EXPECT_TRUE(gpu_.Time().AnyRunning());
+  Running(high_);
+  EXPECT_EQ(standing(), Standing::kWaiting);
+  Rests(low);
+  EXPECT_EQ(standing(), Standing::kIdle);
+}
+
+}  // namespace
+}  // namespace tessera::server
