@@ -43,15 +43,6 @@ TESSERA_CUDA_API cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* shape, CUarr
   return WithArray(handle, [&](Array& array) { return Give(shape, array.shape); });
 }
 
-TESSERA_CUDA_API cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* shape, CUarray handle) {
-  return WithArray(handle, [&](Array& array) {
-    return Give(shape, CUDA_ARRAY_DESCRIPTOR{.Width = array.shape.Width,
-                                             .Height = array.shape.Height,
-                                             .Format = array.shape.Format,
-                                             .NumChannels = array.shape.NumChannels});
-  });
-}
-
 TESSERA_CUDA_API cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* shape,
                                         unsigned levels) {
   return WithContext([&](Context& context) {

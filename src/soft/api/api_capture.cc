@@ -113,11 +113,6 @@ TESSERA_CUDA_API cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatu
 }
 TESSERA_EXPORT_PTSZ(cuStreamGetCaptureInfo_v2)
 
-TESSERA_CUDA_API cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, std::uint64_t* id) {
-  return cuStreamGetCaptureInfo_v3(handle, status, id, nullptr, nullptr, nullptr, nullptr);
-}
-TESSERA_EXPORT_PTSZ(cuStreamGetCaptureInfo)
-
 TESSERA_CUDA_API cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* dependencies,
                                                       const CUgraphEdgeData*, std::size_t count, unsigned flags) {
   return WithCapture(handle, [&](Stream& stream, const Capture* capture) TESSERA_REQUIRES(submission_mutex) {

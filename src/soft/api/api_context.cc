@@ -201,18 +201,6 @@ TESSERA_CUDA_API cuCtxGetFlags(unsigned* flags) {
   return WithContext([&](Context& context) { return Give(flags, context.flags()); });
 }
 
-TESSERA_CUDA_API cuCtxSetFlags(unsigned flags) {
-  if (!KnownFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  return WithContext([&](Context& context) {
-    context.set_flags(flags);
-    return CUDA_SUCCESS;
-  });
-}
-
-TESSERA_CUDA_API cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) {
-  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-}
-
 // ---- settings: kept and told, without an effect on the soft GPU ---------------------------------------------------
 
 TESSERA_CUDA_API cuCtxGetLimit(std::size_t* value, CUlimit limit) {
@@ -237,18 +225,6 @@ TESSERA_CUDA_API cuCtxGetCacheConfig(CUfunc_cache* config) {
 }
 
 TESSERA_CUDA_API cuCtxSetCacheConfig(CUfunc_cache) {
-  return WithContext([](Context&) { return CUDA_SUCCESS; });
-}
-
-TESSERA_CUDA_API cuCtxGetSharedMemConfig(CUsharedconfig* config) {
-  return WithContext([&](Context&) { return Give(config, CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE); });
-}
-
-TESSERA_CUDA_API cuCtxSetSharedMemConfig(CUsharedconfig) {
-  return WithContext([](Context&) { return CUDA_SUCCESS; });
-}
-
-TESSERA_CUDA_API cuCtxResetPersistingL2Cache() {
   return WithContext([](Context&) { return CUDA_SUCCESS; });
 }
 

@@ -79,35 +79,6 @@ TESSERA_CUDA_API cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
   });
 }
 
-TESSERA_CUDA_API cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
-  return WithDevice(ordinal, [&](Device& device) {
-    const CUresult result = Give(major, device.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-    if (result != CUDA_SUCCESS) return result;
-    return Give(minor, device.Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  });
-}
-
-TESSERA_CUDA_API cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
-  return WithDevice(ordinal, [&](Device& device) {
-    const auto get = [&](CUdevice_attribute attribute) { return device.Attribute(attribute); };
-    const CUdevprop answer = {
-        .maxThreadsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-        .maxThreadsDim = {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
-                          get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
-        .maxGridSize = {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
-                        get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
-        .sharedMemPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
-        .totalConstantMemory = get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
-        .SIMDWidth = get(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
-        .memPitch = get(CU_DEVICE_ATTRIBUTE_MAX_PITCH),
-        .regsPerBlock = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
-        .clockRate = get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
-        .textureAlign = get(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
-    };
-    return Give(properties, answer);
-  });
-}
-
 TESSERA_CUDA_API cuDeviceGetPCIBusId(char* text, int bytes, CUdevice ordinal) {
   return WithDevice(ordinal, [&](Device& device) { return GiveText(text, bytes, device.BusId()); });
 }
@@ -129,32 +100,6 @@ TESSERA_CUDA_API cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* text) {
 TESSERA_CUDA_API cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
   return WithDevice(ordinal,
                     [&](Device&) { return WithDevice(peer, [&](Device&) { return Give(can, ordinal != peer); }); });
-}
-
-TESSERA_CUDA_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice peer) {
-  return WithDevice(source, [&](Device&) {
-    return WithDevice(peer, [&](Device&) {
-      if (source == peer) return CUDA_ERROR_INVALID_DEVICE;
-      switch (attribute) {
-        case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-        case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-        case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-          return Give(value, 1);
-        case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-        case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
-          return Give(value, 0);
-      }
-      return CUDA_ERROR_INVALID_VALUE;
-    });
-  });
-}
-
-TESSERA_CUDA_API cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
-  return WithDevice(ordinal, [&](Device&) { return Give(supported, 0); });
-}
-
-TESSERA_CUDA_API cuDeviceGetTexture1DLinearMaxWidth(std::size_t* width, CUarray_format, unsigned, CUdevice ordinal) {
-  return WithDevice(ordinal, [&](Device&) { return Give(width, 0); });  // there are no textures
 }
 
 }  // namespace tessera::soft

@@ -151,12 +151,4 @@ TESSERA_CUDA_API cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
 }
 TESSERA_EXPORT_PTSZ(cuStreamWaitEvent)
 
-TESSERA_CUDA_API cuIpcGetEventHandle(CUipcEventHandle*, CUevent) {
-  return WithContext([](Context&) { return CUDA_ERROR_NOT_SUPPORTED; });
-}
-
-TESSERA_CUDA_API cuIpcOpenEventHandle(CUevent*, CUipcEventHandle) {
-  return WithContext([](Context&) { return CUDA_ERROR_NOT_SUPPORTED; });
-}
-
 }  // namespace tessera::soft

@@ -35,9 +35,11 @@ CUresult Add(CUgraphNode* handle, CUgraph graph_handle, const CUgraphNode* depen
   });
 }
 
-// Memory nodes keep their parameters: other nodes use the address.
+// Memory nodes keep their parameters: other nodes use the address. So do child graphs: the soft GPU cannot replace
+// them.
 bool Changeable(CUgraphNodeType type) {
-  return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE;
+  return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE &&
+         type != CU_GRAPH_NODE_TYPE_GRAPH;
 }
 
 CUresult Assign(Node& node, CUgraphNodeParams& parameters) {
@@ -45,10 +47,7 @@ CUresult Assign(Node& node, CUgraphNodeParams& parameters) {
     if (node.type() != parameters.type || !Changeable(parameters.type)) return CUDA_ERROR_INVALID_VALUE;
     Work work;
     if (const CUresult result = WorkOf(context, parameters, &work); result != CUDA_SUCCESS) return result;
-    if (const auto* child = std::get_if<GraphWork>(&node.work)) {
-      return AssignWork(*child->graph, *std::get<GraphWork>(work).graph);
-    }
-    // Attributes stay, and this one is kept in the work.
+    // Not a parameter: it stays.
     if (const auto* kernel = std::get_if<KernelWork>(&node.work)) {
       std::get<KernelWork>(work).cooperative = kernel->cooperative;
     }
@@ -79,15 +78,6 @@ CUgraphNodeParams FromKernel(const CUDA_KERNEL_NODE_PARAMS* kernel) {
   return parameters;
 }
 
-CUgraphNodeParams FromKernelV1(const CUDA_KERNEL_NODE_PARAMS_v1* kernel) {
-  auto parameters = Of(CU_GRAPH_NODE_TYPE_KERNEL);
-  if (!kernel) return parameters;
-  parameters.kernel = {kernel->func,         kernel->gridDimX,  kernel->gridDimY,  kernel->gridDimZ,
-                       kernel->blockDimX,    kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes,
-                       kernel->kernelParams, kernel->extra,     /*kern=*/nullptr,  /*ctx=*/nullptr};
-  return parameters;
-}
-
 CUgraphNodeParams FromMemcpy(const CUDA_MEMCPY3D* copy) {
   auto parameters = Of(CU_GRAPH_NODE_TYPE_MEMCPY);
   if (copy) parameters.memcpy.copyParams = *copy;
@@ -105,12 +95,6 @@ CUgraphNodeParams FromMemset(const CUDA_MEMSET_NODE_PARAMS* memset) {
 CUgraphNodeParams FromHost(const CUDA_HOST_NODE_PARAMS* host) {
   auto parameters = Of(CU_GRAPH_NODE_TYPE_HOST);
   if (host) parameters.host = *host;
-  return parameters;
-}
-
-CUgraphNodeParams FromBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS* batch) {
-  auto parameters = Of(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
-  if (batch) parameters.memOp = *batch;
   return parameters;
 }
 
@@ -199,7 +183,6 @@ struct ExecSetterInContext<from> {
 
 }  // namespace
 
-TESSERA_EXPORT(cuGraphAddKernelNode, Adder<&FromKernelV1>)
 TESSERA_EXPORT(cuGraphAddKernelNode_v2, Adder<&FromKernel>)
 TESSERA_EXPORT(cuGraphAddMemcpyNode, AdderInContext<&FromMemcpy>)
 TESSERA_EXPORT(cuGraphAddMemsetNode, AdderInContext<&FromMemset>)
@@ -207,25 +190,19 @@ TESSERA_EXPORT(cuGraphAddHostNode, Adder<&FromHost>)
 TESSERA_EXPORT(cuGraphAddChildGraphNode, Adder<&FromChild>)
 TESSERA_EXPORT(cuGraphAddEventRecordNode, Adder<&FromEventRecord>)
 TESSERA_EXPORT(cuGraphAddEventWaitNode, Adder<&FromEventWait>)
-TESSERA_EXPORT(cuGraphAddBatchMemOpNode, Adder<&FromBatch>)
 TESSERA_EXPORT(cuGraphAddMemFreeNode, Adder<&FromFree>)
 
-TESSERA_EXPORT(cuGraphKernelNodeSetParams, Setter<&FromKernelV1>)
 TESSERA_EXPORT(cuGraphKernelNodeSetParams_v2, Setter<&FromKernel>)
 TESSERA_EXPORT(cuGraphMemcpyNodeSetParams, Setter<&FromMemcpy>)
 TESSERA_EXPORT(cuGraphMemsetNodeSetParams, Setter<&FromMemset>)
 TESSERA_EXPORT(cuGraphHostNodeSetParams, Setter<&FromHost>)
-TESSERA_EXPORT(cuGraphBatchMemOpNodeSetParams, Setter<&FromBatch>)
 TESSERA_EXPORT(cuGraphEventRecordNodeSetEvent, Setter<&FromEventRecord>)
 TESSERA_EXPORT(cuGraphEventWaitNodeSetEvent, Setter<&FromEventWait>)
 
-TESSERA_EXPORT(cuGraphExecKernelNodeSetParams, ExecSetter<&FromKernelV1>)
 TESSERA_EXPORT(cuGraphExecKernelNodeSetParams_v2, ExecSetter<&FromKernel>)
 TESSERA_EXPORT(cuGraphExecMemcpyNodeSetParams, ExecSetterInContext<&FromMemcpy>)
 TESSERA_EXPORT(cuGraphExecMemsetNodeSetParams, ExecSetterInContext<&FromMemset>)
 TESSERA_EXPORT(cuGraphExecHostNodeSetParams, ExecSetter<&FromHost>)
-TESSERA_EXPORT(cuGraphExecChildGraphNodeSetParams, ExecSetter<&FromChild>)
-TESSERA_EXPORT(cuGraphExecBatchMemOpNodeSetParams, ExecSetter<&FromBatch>)
 TESSERA_EXPORT(cuGraphExecEventRecordNodeSetEvent, ExecSetter<&FromEventRecord>)
 TESSERA_EXPORT(cuGraphExecEventWaitNodeSetEvent, ExecSetter<&FromEventWait>)
 
@@ -255,14 +232,6 @@ TESSERA_CUDA_API cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const 
   const CUresult result = Add(node, graph, dependencies, count, parameters);
   allocation->dptr = parameters.alloc.dptr;
   return result;
-}
-
-TESSERA_CUDA_API cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* parameters) {
-  return parameters == nullptr ? CUDA_ERROR_INVALID_VALUE : Set(node, *parameters);
-}
-
-TESSERA_CUDA_API cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* parameters) {
-  return parameters == nullptr ? CUDA_ERROR_INVALID_VALUE : SetInExec(exec, node, *parameters);
 }
 
 }  // namespace tessera::soft

@@ -67,17 +67,6 @@ TESSERA_CUDA_API cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_o
   return CUDA_SUCCESS;
 }
 
-TESSERA_CUDA_API cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option* options, void** values,
-                                       unsigned count, CUlibraryOption* library_options, void** library_values,
-                                       unsigned library_count) {
-  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string image(std::istreambuf_iterator<char>(file), {});
-  return cuLibraryLoadData(handle, image.c_str(), options, values, count, library_options, library_values,
-                           library_count);
-}
-
 TESSERA_CUDA_API cuLibraryUnload(CUlibrary handle) {
   return WithLibrary(handle, [&](const auto& library) {
     library->RemoveHandles();
@@ -98,14 +87,6 @@ TESSERA_CUDA_API cuLibraryGetKernel(CUkernel* kernel_handle, CUlibrary handle, c
 
 TESSERA_CUDA_API cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
   return WithKernelsOf(handle, [&](const auto& kernels) { return Give(count, kernels.size()); });
-}
-
-TESSERA_CUDA_API cuLibraryEnumerateKernels(CUkernel* kernel_handles, unsigned count, CUlibrary handle) {
-  return WithKernelsOf(handle, [&](const auto& kernels) {
-    if (kernel_handles == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    for (std::size_t i = 0; i < kernels.size() && i < count; ++i) kernel_handles[i] = Kernels::Get().Add(kernels[i]);
-    return CUDA_SUCCESS;
-  });
 }
 
 TESSERA_CUDA_API cuLibraryGetModule(CUmodule* module_handle, CUlibrary handle) {
@@ -129,10 +110,6 @@ TESSERA_CUDA_API cuLibraryGetManaged(CUdeviceptr* address, std::size_t* bytes, C
 TESSERA_CUDA_API cuKernelGetFunction(CUfunction* function_handle, CUkernel handle) {
   return WithFunctionOf(
       handle, [&](Context&, const Function& function) { return Give(function_handle, Functions::Of(function)); });
-}
-
-TESSERA_CUDA_API cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
-  return WithKernel(handle, [&](const Kernel& kernel) { return Give(library, Libraries::Of(kernel.library)); });
 }
 
 TESSERA_CUDA_API cuKernelGetName(const char** name, CUkernel handle) {
@@ -160,10 +137,6 @@ TESSERA_CUDA_API cuKernelSetAttribute(CUfunction_attribute attribute, int value,
     return WithContext(
         [&](Context& context) { return kernel.library.SetAttribute(context, kernel, attribute, value); });
   });
-}
-
-TESSERA_CUDA_API cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache, CUdevice) {
-  return WithKernel(handle, [](const Kernel&) { return CUDA_SUCCESS; });
 }
 
 }  // namespace tessera::soft

@@ -277,38 +277,4 @@ TESSERA_CUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* att
   return CUDA_SUCCESS;
 }
 
-// All copies of the soft GPU are done when they say so: nothing to remember.
-TESSERA_CUDA_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
-  const bool known = AddressMap::Get().Lookup(address).has_value();
-  return known && value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS
-                                                                                    : CUDA_ERROR_INVALID_VALUE;
-}
-
-TESSERA_CUDA_API cuMemRangeGetAttribute(void* data, std::size_t bytes, CUmem_range_attribute attribute,
-                                        CUdeviceptr address, std::size_t count) {
-  return WithContext([&](Context&) {
-    const auto mapping = AddressMap::Get().Lookup(address);
-    if (!mapping || mapping->kind != MemoryKind::kManaged || !AddressMap::Get().Covers(address, count)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (data == nullptr || bytes < sizeof(int) || bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
-    // Advice has no effect on the soft GPU, so none is set.
-    const bool a_device = attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION ||
-                          attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY ||
-                          attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
-    std::fill_n(static_cast<int*>(data), bytes / sizeof(int), a_device ? CU_DEVICE_INVALID : 0);
-    return CUDA_SUCCESS;
-  });
-}
-
-TESSERA_CUDA_API cuMemRangeGetAttributes(void** data, std::size_t* bytes, CUmem_range_attribute* attributes,
-                                         std::size_t attribute_count, CUdeviceptr address, std::size_t count) {
-  for (std::size_t i = 0; i < attribute_count; ++i) {
-    const CUresult result = cuMemRangeGetAttribute(data[i], bytes[i], attributes[i], address, count);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
 }  // namespace tessera::soft

@@ -83,11 +83,6 @@ TESSERA_CUDA_API cuModuleUnload(CUmodule handle) {
   });
 }
 
-TESSERA_CUDA_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
-  return Give(mode, CU_MODULE_EAGER_LOADING);
-}
-
 TESSERA_CUDA_API cuModuleGetFunction(CUfunction* function_handle, CUmodule handle, const char* name) {
   return WithModule(handle, [&](const auto& module) {
     if (function_handle == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
@@ -100,17 +95,6 @@ TESSERA_CUDA_API cuModuleGetFunction(CUfunction* function_handle, CUmodule handl
 
 TESSERA_CUDA_API cuModuleGetFunctionCount(unsigned* count, CUmodule handle) {
   return WithModule(handle, [&](const auto& module) { return Give(count, module->functions().size()); });
-}
-
-TESSERA_CUDA_API cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodule handle) {
-  return WithModule(handle, [&](const auto& module) {
-    if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    unsigned i = 0;
-    for (const auto& function : module->functions()) {
-      if (i < count) functions[i++] = Functions::Of(*function);
-    }
-    return CUDA_SUCCESS;
-  });
 }
 
 TESSERA_CUDA_API cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule handle, const char* name) {
@@ -136,15 +120,6 @@ TESSERA_CUDA_API cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache) {
   return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
 }
 
-TESSERA_CUDA_API cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
-  return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
-}
-
-TESSERA_CUDA_API cuFuncGetModule(CUmodule* module, CUfunction handle) {
-  return WithFunction(handle,
-                      [&](Context&, const Function& function) { return Give(module, Modules::Of(function.module)); });
-}
-
 TESSERA_CUDA_API cuFuncGetName(const char** name, CUfunction handle) {
   return WithFunction(handle,
                       [&](Context&, const Function& function) { return Give(name, function.kernel.name.c_str()); });
@@ -158,14 +133,6 @@ TESSERA_CUDA_API cuFuncGetParamInfo(CUfunction handle, std::size_t index, std::s
     if (bytes != nullptr) *bytes = parameters[index].bytes;
     return CUDA_SUCCESS;
   });
-}
-
-TESSERA_CUDA_API cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
-  return WithFunction(handle, [&](Context&, const Function&) { return Give(state, CU_FUNCTION_LOADING_STATE_LOADED); });
-}
-
-TESSERA_CUDA_API cuFuncLoad(CUfunction handle) {
-  return WithFunction(handle, [](Context&, const Function&) { return CUDA_SUCCESS; });
 }
 
 }  // namespace tessera::soft

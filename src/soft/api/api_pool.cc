@@ -21,10 +21,6 @@ CUresult WithPool(CUmemoryPool handle, Function&& function) {
   return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : function(*pool);
 }
 
-bool IsDevice(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && DeviceOf(location.id) != nullptr;
-}
-
 }  // namespace
 
 // ---- pools --------------------------------------------------------------------------------------------------------
@@ -45,22 +41,6 @@ TESSERA_CUDA_API cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
       return CUDA_SUCCESS;
     });
   });
-}
-
-// The calls of CUDA 13 that name a location instead of a device.
-TESSERA_CUDA_API cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType) {
-  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuDeviceGetDefaultMemPool(pool, location->id);
-}
-
-TESSERA_CUDA_API cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType) {
-  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuDeviceGetMemPool(pool, location->id);
-}
-
-TESSERA_CUDA_API cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType, CUmemoryPool pool) {
-  if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_NOT_SUPPORTED;
-  return cuDeviceSetMemPool(location->id, pool);
 }
 
 TESSERA_CUDA_API cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
@@ -101,23 +81,6 @@ TESSERA_CUDA_API cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 TESSERA_CUDA_API cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return WithPool(handle, [&](Pool& pool) { return pool.Set(attribute, value); });
-}
-
-// All devices of a process can access all pools.
-TESSERA_CUDA_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* accesses, std::size_t count) {
-  return WithPool(handle, [&](Pool&) {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!IsDevice(accesses[i].location)) return CUDA_ERROR_INVALID_DEVICE;
-    }
-    return CUDA_SUCCESS;
-  });
-}
-
-TESSERA_CUDA_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
-  return WithPool(handle, [&](Pool&) {
-    if (location == nullptr || !IsDevice(*location)) return CUDA_ERROR_INVALID_VALUE;
-    return Give(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-  });
 }
 
 // ---- allocations --------------------------------------------------------------------------------------------------
@@ -166,9 +129,5 @@ TESSERA_EXPORT_PTSZ(cuMemAllocFromPoolAsync)
 TESSERA_EXPORT_PTSZ(cuMemFreeAsync)
 
 // ---- memory of graphs: taken when a node is made, given back when its last graph goes -----------------------------
-
-TESSERA_CUDA_API cuDeviceGraphMemTrim(CUdevice ordinal) {
-  return WithDevice(ordinal, [](Device&) { return CUDA_SUCCESS; });
-}
 
 }  // namespace tessera::soft

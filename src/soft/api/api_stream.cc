@@ -116,21 +116,6 @@ TESSERA_CUDA_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
 }
 TESSERA_EXPORT_PTSZ(cuStreamGetCtx)
 
-TESSERA_CUDA_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {
-  if (green != nullptr) *green = nullptr;
-  return cuStreamGetCtx(handle, context);
-}
-TESSERA_EXPORT_PTSZ(cuStreamGetCtx_v2)
-
-TESSERA_CUDA_API cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
-  return WithStream(handle, [&](const auto&) { return Give(green, nullptr); });
-}
-
-TESSERA_CUDA_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
-  return WithStream(handle, [&](const auto& stream) { return Give(device, stream->context.device().index()); });
-}
-TESSERA_EXPORT_PTSZ(cuStreamGetDevice)
-
 TESSERA_CUDA_API cuStreamQuery(CUstream handle) {
   return WithStream(handle, [&](const auto& stream) {
     if (const CUresult result = CheckWait(*stream); result != CUDA_SUCCESS) return result;
@@ -167,11 +152,6 @@ TESSERA_CUDA_API cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
   });
 }
 TESSERA_EXPORT_PTSZ(cuStreamSetAttribute)
-
-TESSERA_CUDA_API cuStreamCopyAttributes(CUstream to, CUstream from) {
-  return WithStream(to, [&](const auto&) { return WithStream(from, [](const auto&) { return CUDA_SUCCESS; }); });
-}
-TESSERA_EXPORT_PTSZ(cuStreamCopyAttributes)
 
 // ---- host functions -----------------------------------------------------------------------------------------------
 
@@ -225,11 +205,6 @@ TESSERA_CUDA_API cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstream
   if (operations == nullptr || count == 0 || count > 256 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return SubmitMemoryOperations(stream, {operations, operations + count});
 }
-
-TESSERA_CUDA_API cuStreamAttachMemAsync(CUstream handle, CUdeviceptr, std::size_t, unsigned) {
-  return WithStream(handle, [](const auto& stream) { return Submit(stream, EmptyWork{}); });
-}
-TESSERA_EXPORT_PTSZ(cuStreamAttachMemAsync)
 
 #define EXPORT_MEMORY_OPERATION(name)                \
   TESSERA_EXPORT(name, Alias<&name##_v2>)            \

@@ -58,14 +58,6 @@ CUresult EventOf(CUevent handle, Work* work) {
   return CUDA_SUCCESS;
 }
 
-CUresult BatchOf(const CUDA_BATCH_MEM_OP_NODE_PARAMS& parameters, Work* work) {
-  if (parameters.paramArray == nullptr || parameters.count == 0) return CUDA_ERROR_INVALID_VALUE;
-  BatchWork batch = {{parameters.paramArray, parameters.paramArray + parameters.count}};
-  const CUresult result = CheckMemoryOperations(batch.operations);
-  *work = std::move(batch);
-  return result;
-}
-
 CUresult ChildOf(CUgraph handle, Work* work) {
   const auto graph = Graphs::Get().Find(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -88,12 +80,13 @@ CUresult FreeOf(CUdeviceptr address, Work* work) {
   return CUDA_SUCCESS;
 }
 
-// Fills the member of the node parameters that belongs to the kind of work.
+// Fills the member of the node parameters that belongs to the kind of work, for those kinds that can be asked for.
 struct ParametersFiller {
   Node& node;
   CUgraphNodeParams& out;
 
-  void operator()(const EmptyWork&) {}
+  template <typename Other>
+  void operator()(const Other&) {}
   void operator()(const KernelWork& work) {
     node.parameter_pointers.clear();
     for (const ptx::Parameter& parameter : work.function->kernel.parameters) {
@@ -112,21 +105,11 @@ struct ParametersFiller {
                   .kern = nullptr,
                   .ctx = work.function->module.context().handle()};
   }
-  void operator()(const CopyWork& work) { out.memcpy.copyParams = work.copy.shape; }
   void operator()(const MemsetWork& work) {
     const Memset& memset = work.memset;
     out.memset = {memset.address, memset.pitch, memset.value, memset.element_bytes, memset.width, memset.height, {}};
   }
-  void operator()(const HostWork& work) { out.host = {work.function, work.data}; }
-  void operator()(const EventRecordWork& work) { out.eventRecord = {Events::Of(*work.event)}; }
-  void operator()(const EventWaitWork& work) { out.eventWait = {Events::Of(*work.event)}; }
-  void operator()(const BatchWork& work) {
-    out.memOp.count = static_cast<unsigned>(work.operations.size());
-    out.memOp.paramArray = const_cast<CUstreamBatchMemOpParams*>(work.operations.data());
-  }
   void operator()(const GraphWork& work) { out.graph.graph = Graphs::Of(*work.graph); }
-  void operator()(const AllocWork& work) { out.alloc = work.memory->parameters(); }
-  void operator()(const FreeWork& work) { out.free = {work.memory->parameters().dptr}; }
 };
 
 }  // namespace
@@ -161,8 +144,6 @@ CUresult WorkOf(Context& context, CUgraphNodeParams& parameters, Work* work) {
       return EventOf<EventRecordWork>(parameters.eventRecord.event, work);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       return EventOf<EventWaitWork>(parameters.eventWait.event, work);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return BatchOf(parameters.memOp, work);
     case CU_GRAPH_NODE_TYPE_GRAPH:
       return ChildOf(parameters.graph.graph, work);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
@@ -171,6 +152,9 @@ CUresult WorkOf(Context& context, CUgraphNodeParams& parameters, Work* work) {
       return FreeOf(parameters.free.dptr, work);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       std::fputs("tessera soft GPU: it has no conditional graph nodes\n", stderr);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      std::fputs("tessera soft GPU: it has no memory operations as graph nodes, unless they were captured\n", stderr);
       return CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:

@@ -33,10 +33,6 @@ class Device {
   bool Charge(std::uint64_t bytes) { return state_.Charge(shared_index_, bytes); }
   void Uncharge(std::uint64_t bytes) { state_.Uncharge(shared_index_, bytes); }
   std::uint64_t FreeBytes();
-  // When a transfer that begins now ends; see SharedState.
-  Nanos ReserveTransfer(CopyDirection direction, std::uint64_t bytes) {
-    return state_.ReserveTransfer(shared_index_, direction, bytes);
-  }
 
   // What cuDeviceGetAttribute answers; 0 for what the soft GPU does not have.
   int Attribute(cuda::CUdevice_attribute attribute) const;

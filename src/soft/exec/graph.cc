@@ -95,7 +95,6 @@ std::shared_ptr<Graph> Graph::Clone(NodeCopies* copies) const {
     if (const Graph* child = ChildOf(*node)) copy->work = GraphWork{child->Clone(copies)};
     copy->origin = node->id;
     copy->enabled = node->enabled;
-    copy->attributes = node->attributes;
     pairs[node.get()] = copy;
     if (copies) (*copies)[node->id] = copy;
   }

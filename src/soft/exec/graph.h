@@ -24,8 +24,7 @@ struct Node {
   std::vector<Node*> dependencies;
   std::vector<Node*> dependents;
   bool enabled = true;
-  std::map<cuda::CUlaunchAttributeID, cuda::CUlaunchAttributeValue> attributes;  // of a kernel
-  std::vector<void*> parameter_pointers;  // what cuGraphKernelNodeGetParams lends
+  std::vector<void*> parameter_pointers;  // what cuGraphKernelNodeGetParams_v2 lends
 
   cuda::CUgraphNodeType type() const;
 };

@@ -55,13 +55,6 @@ void Assign(const Graph& to, const Graph& from) {
 
 }  // namespace
 
-CUresult AssignWork(Graph& to, const Graph& from) {
-  const Node* error_node = nullptr;
-  if (Compare(to, from, &error_node) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  Assign(to, from);
-  return CUDA_SUCCESS;
-}
-
 Node* GraphExec::Find(const Node& node) const {
   const auto found = copies.find(node.id);
   return found == copies.end() ? nullptr : found->second;

@@ -35,7 +35,4 @@ cuda::CUresult Instantiate(Context& context, Graph& graph, unsigned long long fl
 // have the same nodes with the same edges, added in the same order.
 cuda::CUresult Update(GraphExec& exec, const Graph& graph, cuda::CUgraphExecUpdateResultInfo* info);
 
-// Gives the nodes of `to` the work of those of `from`. CUDA_ERROR_INVALID_VALUE if their nodes or edges differ.
-cuda::CUresult AssignWork(Graph& to, const Graph& from);
-
 }  // namespace tessera::soft

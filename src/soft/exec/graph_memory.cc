@@ -1,6 +1,5 @@
 #include "soft/exec/graph_memory.h"
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "soft/device/context.h"
@@ -18,7 +17,6 @@ namespace {
 struct Registry {
   Mutex mutex;
   std::unordered_map<CUdeviceptr, std::weak_ptr<GraphMemory>> memories TESSERA_GUARDED_BY(mutex);  // by address
-  GraphMemoryUse uses[kMaxDevices] TESSERA_GUARDED_BY(mutex);
 
   static Registry& Get() {
     static Registry& registry = *new Registry;
@@ -28,33 +26,15 @@ struct Registry {
 
 }  // namespace
 
-GraphMemory::GraphMemory(std::shared_ptr<Heap> heap, const Device& device, const CUDA_MEM_ALLOC_NODE_PARAMS& parameters)
-    : heap_(std::move(heap)), device_(device), parameters_(parameters) {
-  Registry& registry = Registry::Get();
-  const MutexLock lock(registry.mutex);
-  GraphMemoryUse& use = registry.uses[device_.index()];
-  use.reserved += parameters_.bytesize;
-  use.reserved_high = std::max(use.reserved_high, use.reserved);
-}
+GraphMemory::GraphMemory(std::shared_ptr<Heap> heap, CUdeviceptr address) : heap_(std::move(heap)), address_(address) {}
 
 GraphMemory::~GraphMemory() {
-  SetAllocated(false);
   {
     Registry& registry = Registry::Get();
     const MutexLock lock(registry.mutex);
-    registry.memories.erase(parameters_.dptr);
-    registry.uses[device_.index()].reserved -= parameters_.bytesize;
+    registry.memories.erase(address_);
   }
-  heap_->Free(parameters_.dptr);
-}
-
-void GraphMemory::SetAllocated(bool allocated) {
-  if (std::exchange(allocated_, allocated) == allocated) return;
-  Registry& registry = Registry::Get();
-  const MutexLock lock(registry.mutex);
-  GraphMemoryUse& use = registry.uses[device_.index()];
-  use.used = allocated ? use.used + parameters_.bytesize : use.used - parameters_.bytesize;
-  use.used_high = std::max(use.used_high, use.used);
+  heap_->Free(address_);
 }
 
 CUresult MakeGraphMemory(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS* parameters,
@@ -63,7 +43,7 @@ CUresult MakeGraphMemory(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS* parameter
   if (const CUresult result = heap->Allocate(parameters->bytesize, &parameters->dptr); result != CUDA_SUCCESS) {
     return result;
   }
-  *memory = std::make_shared<GraphMemory>(heap, context.device(), *parameters);
+  *memory = std::make_shared<GraphMemory>(heap, parameters->dptr);
   Registry& registry = Registry::Get();
   const MutexLock lock(registry.mutex);
   registry.memories[parameters->dptr] = *memory;
@@ -83,19 +63,6 @@ CUresult FreeGraphMemory(CUdeviceptr address) {
   if (!memory || !memory->allocated()) return CUDA_ERROR_INVALID_VALUE;
   memory->SetAllocated(false);
   return CUDA_SUCCESS;
-}
-
-GraphMemoryUse GraphMemoryOf(const Device& device) {
-  Registry& registry = Registry::Get();
-  const MutexLock lock(registry.mutex);
-  return registry.uses[device.index()];
-}
-
-void ResetGraphMemoryHigh(const Device& device, bool used) {
-  Registry& registry = Registry::Get();
-  const MutexLock lock(registry.mutex);
-  GraphMemoryUse& use = registry.uses[device.index()];
-  (used ? use.used_high : use.reserved_high) = used ? use.used : use.reserved;
 }
 
 }  // namespace tessera::soft

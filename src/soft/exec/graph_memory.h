@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cuda/cuda_abi.h"
+#include "soft/exec/stream.h"
 
 namespace tessera::soft {
 
@@ -15,23 +16,19 @@ class Heap;
 // taken then and given back when the last graph that names it is gone. (A real driver takes them at the first launch.)
 class GraphMemory {
  public:
-  // What was allocated from `heap` as `parameters` say.
-  GraphMemory(std::shared_ptr<Heap> heap, const Device& device, const cuda::CUDA_MEM_ALLOC_NODE_PARAMS& parameters);
+  // `address` was allocated from `heap`.
+  GraphMemory(std::shared_ptr<Heap> heap, cuda::CUdeviceptr address);
   GraphMemory(const GraphMemory&) = delete;
   ~GraphMemory();
 
-  const cuda::CUDA_MEM_ALLOC_NODE_PARAMS& parameters() const { return parameters_; }
-
-  // Whether a launch has allocated it and nobody freed it since. Reads and writes need submission_mutex, except in the
-  // destructor.
-  bool allocated() const { return allocated_; }
-  void SetAllocated(bool allocated);
+  // Whether a launch has allocated it and nobody freed it since.
+  bool allocated() const TESSERA_REQUIRES(submission_mutex) { return allocated_; }
+  void SetAllocated(bool allocated) TESSERA_REQUIRES(submission_mutex) { allocated_ = allocated; }
 
  private:
   const std::shared_ptr<Heap> heap_;
-  const Device& device_;
-  const cuda::CUDA_MEM_ALLOC_NODE_PARAMS parameters_;
-  bool allocated_ = false;
+  const cuda::CUdeviceptr address_;
+  bool allocated_ TESSERA_GUARDED_BY(submission_mutex) = false;
 };
 
 // CUDA_ERROR_OUT_OF_MEMORY if the device is full. `parameters` gets the address.
@@ -42,15 +39,5 @@ std::shared_ptr<GraphMemory> FindGraphMemory(cuda::CUdeviceptr address);
 // For cuMemFree and cuMemFreeAsync of memory that a graph allocated: CUDA_ERROR_INVALID_VALUE if that is not so. The
 // next launch may allocate it again.
 cuda::CUresult FreeGraphMemory(cuda::CUdeviceptr address);
-
-// Bytes of a device.
-struct GraphMemoryUse {
-  std::uint64_t used = 0;  // allocated by launches
-  std::uint64_t used_high = 0;
-  std::uint64_t reserved = 0;  // of allocation nodes
-  std::uint64_t reserved_high = 0;
-};
-GraphMemoryUse GraphMemoryOf(const Device& device);
-void ResetGraphMemoryHigh(const Device& device, bool used);
 
 }  // namespace tessera::soft

@@ -24,7 +24,6 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuGetErrorName, (CUresult, const char**))                                                                          \
   F(cuDeviceGet, (CUdevice*, int))                                                                                     \
   F(cuDeviceGetAttribute, (int*, CUdevice_attribute, CUdevice))                                                        \
-  F(cuDeviceGetGraphMemAttribute, (CUdevice, CUgraphMem_attribute, void*))                                             \
   F(cuCtxCreate_v2, (CUcontext*, unsigned, CUdevice))                                                                  \
   F(cuCtxDestroy_v2, (CUcontext))                                                                                      \
   F(cuCtxSetCurrent, (CUcontext))                                                                                      \
@@ -49,8 +48,6 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuMemcpy3D_v2, (const CUDA_MEMCPY3D*))                                                                             \
   F(cuMemcpyHtoA_v2, (CUarray, std::size_t, const void*, std::size_t))                                                 \
   F(cuMemcpyAtoH_v2, (void*, CUarray, std::size_t, std::size_t))                                                       \
-  F(cuMemcpyBatchAsync_v2,                                                                                             \
-    (CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*, std::size_t*, std::size_t, CUstream)) \
   F(cuArrayCreate_v2, (CUarray*, const CUDA_ARRAY_DESCRIPTOR*))                                                        \
   F(cuArrayDestroy, (CUarray))                                                                                         \
   F(cuMemsetD8_v2, (CUdeviceptr, unsigned char, std::size_t))                                                          \
@@ -158,10 +155,8 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuGraphKernelNodeGetParams_v2, (CUgraphNode, CUDA_KERNEL_NODE_PARAMS*))                                            \
   F(cuGraphKernelNodeSetParams_v2, (CUgraphNode, const CUDA_KERNEL_NODE_PARAMS*))                                      \
   F(cuGraphMemsetNodeGetParams, (CUgraphNode, CUDA_MEMSET_NODE_PARAMS*))                                               \
-  F(cuGraphMemcpyNodeGetParams, (CUgraphNode, CUDA_MEMCPY3D*))                                                         \
   F(cuGraphChildGraphNodeGetGraph, (CUgraphNode, CUgraph*))                                                            \
   F(cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))                                          \
-  F(cuGraphInstantiateWithParams, (CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*))                             \
   F(cuGraphExecDestroy, (CUgraphExec))                                                                                 \
   F(cuGraphLaunch, (CUgraphExec, CUstream))                                                                            \
   F(cuGraphUpload, (CUgraphExec, CUstream))                                                                            \
