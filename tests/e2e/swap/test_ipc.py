@@ -4,8 +4,8 @@ import resource
 import signal
 import unittest
 
-from harness import INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
 from swapping import SwapTest
+from harness import INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, wait_for
 
 INVALID_CONTEXT = 201
 CHUNK = 64 * MIB
