@@ -15,6 +15,8 @@ import tempfile
 import time
 import uuid
 
+import shares
+
 
 def sh(*command, env=None, **options):
     return subprocess.run([str(w) for w in command], env=env, text=True, capture_output=True, check=True, **options)
@@ -138,6 +140,9 @@ class Bench:
         self.report("three busy programs on one vGPU, limit 30 %: together",
                     round(sum(100 * self.rate(child) / before for child in children), 2), "%")
 
+    def accounts(self):
+        shares.measure(self)
+
     # ---- the daemon ----
 
     def idle(self):
@@ -166,11 +171,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--only", help="comma-separated: launch, token, residency, start, shares, idle")
+    parser.add_argument("--only", help="comma-separated: launch, token, residency, start, shares, accounts, idle")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     with Bench(arguments.build.resolve()) as bench:
-        for name in (arguments.only or "launch,token,residency,start,shares,idle").split(","):
+        for name in (arguments.only or "launch,token,residency,start,shares,accounts,idle").split(","):
             getattr(bench, name)()
         if arguments.json:
             arguments.json.write_text(json.dumps(bench.figures, indent=1) + "\n")

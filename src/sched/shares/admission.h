@@ -20,7 +20,7 @@ double OtherRequests(const Vgpus& vgpus, VgpuId id) {
   return sum;
 }
 
-// Whether a vGPU may come to those that are there: what Validate and CheckRequests say, EEXIST if the id is taken.
+// Whether a new vGPU may be added to `vgpus`: EEXIST if the id is taken, else what Validate and CheckRequests say.
 template <typename Vgpus>
 Result<void> AdmitNew(const Vgpus& vgpus, VgpuId id, const Shares& shares) {
   if (auto ok = Validate(shares); !ok) return ok;
@@ -28,7 +28,7 @@ Result<void> AdmitNew(const Vgpus& vgpus, VgpuId id, const Shares& shares) {
   return CheckRequests(OtherRequests(vgpus, id), shares.request_pct);
 }
 
-// Whether a vGPU that is there may have other shares; ENOENT if it is not there.
+// Whether a vGPU of `vgpus` may change to these shares; ENOENT if it is not one of them.
 template <typename Vgpus>
 Result<void> AdmitChange(const Vgpus& vgpus, VgpuId id, const Shares& shares) {
   if (auto ok = Validate(shares); !ok) return ok;

@@ -6,14 +6,15 @@
 
 namespace tessera::sched {
 
-// The part of the GPU's time that classes get which higher ones would keep from running altogether. It is saved up
-// while they are starved, and spent in one block, in which they run beside the others. Not thread-safe.
+// Account of the time that starved classes are owed: those which higher classes would keep from running altogether. The
+// time is saved up while they are starved, and spent in one block, in which they run beside the others. Not
+// thread-safe.
 class MinShare {
  public:
   explicit MinShare(double pct)
       : rate_(pct / 100), block_(std::max(rate_ * kPeriod, static_cast<double>(kLeastBlock))) {}
 
-  // Brings the books to `now`; the block begins or ends by that.
+  // Brings the account to `now`. This may begin or end the block.
   void Pass(Nanos now) {
     const double elapsed = static_cast<double>(std::max<Nanos>(0, now - since_));
     since_ = std::max(since_, now);
@@ -27,7 +28,7 @@ class MinShare {
     }
   }
 
-  // From now on somebody's class is kept from running, or would be but for the block; `part` is what they all get.
+  // From now on some class is starved, or would be without the block. `part`: of the GPU, what all such classes get.
   void Set(bool starved, double part) {
     starved_ = starved;
     part_ = part;

@@ -1,4 +1,4 @@
-// What a vGPU was promised of one GPU's time, and the constants under which promises are kept.
+// The share of one GPU's time that a vGPU was promised, and the constants under which promises are kept.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace tessera::sched {
 
 using VgpuId = std::uint32_t;
 
-// What a vGPU was promised of the GPU's time.
+// Share of a GPU's time that a vGPU was promised.
 struct Shares {
   double request_pct = 0;      // guaranteed when wanted, [0, limit_pct]
   double limit_pct = 100;      // never exceeded over the window, (0, 100]
-  std::uint32_t weight = 100;  // share of what nobody was guaranteed, [1, 10000]
+  std::uint32_t weight = 100;  // share of the time that is guaranteed to no vGPU, [1, 10000]
   std::uint32_t priority = 8;  // class, [0, 15]; lower ones go first. Only Steering knows classes
 };
 

@@ -6,8 +6,8 @@
 
 namespace tessera::sched {
 
-// Calls to the driver that may still be made: earned at a fixed rate up to a burst, and below zero after calls that
-// could not wait. Not thread-safe; times never go backwards.
+// Budget of driver calls: earned at a fixed rate up to a burst, and below zero after calls that could not wait. Not
+// thread-safe; times never go backwards.
 class CallBudget {
  public:
   // `per_second` > 0.
@@ -22,7 +22,7 @@ class CallBudget {
     constexpr double kRounding = 1e-6;
     return left_ >= calls - kRounding;
   }
-  // When it has that many, if nothing is spent until then; calls <= burst.
+  // When it has so many, if none is spent until then; calls <= burst.
   Nanos When(Nanos now, double calls) {
     Earn(now);
     return now + (left_ >= calls ? 0 : static_cast<Nanos>((calls - left_) / rate_) + 1);

@@ -11,7 +11,7 @@ namespace {
 constexpr double kHalfLife = 5 * kSecond;
 // Long enough that trying again is rare.
 constexpr double kHiddenHalfLife = 10 * kSecond;
-// What was watched for less than this says little about how often it comes.
+// Gaps that were watched for less than this say little about how often they come.
 constexpr double kLeastSeen = 100 * kMillisecond;
 // Gaps vary: a grace covers those of its bucket with this much to spare.
 constexpr double kMargin = 1.1;

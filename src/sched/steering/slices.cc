@@ -17,7 +17,7 @@ std::vector<double> DueParts(std::span<const Shares> shares) {
     weight += shares[i].weight;
   }
   left = std::max(0.0, left);
-  // Water rises at a pace of `weight` in each until the lowest of the brims is reached; then it rises in the others.
+  // Like water that rises at a pace of `weight` in each vessel until one is full, and then in the others.
   while (weight > 0 && left > 0) {
     double rise = left / weight;
     for (std::size_t i = 0; i < shares.size(); ++i) {

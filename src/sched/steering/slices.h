@@ -9,9 +9,9 @@
 
 namespace tessera::sched {
 
-// What part of the GPU's time each of those is due that have work at the same time, [0, 1]: its request, and by weight
-// of what the requests leave; no more than its limit, the rest of which goes to the others. The sum is 1, or that of
-// the limits if that is less.
+// The part of the GPU's time, in [0, 1], that each of several vGPUs is due that have work at the same time: its
+// request, and a share by weight of what the requests leave; no more than its limit, and what a limit leaves goes to
+// the others. The sum is 1, or the sum of the limits if that is less.
 std::vector<double> DueParts(std::span<const Shares> shares);
 
 struct SliceBounds {
@@ -21,11 +21,11 @@ struct SliceBounds {
 };
 
 // Slices that divide the time like `parts` (each >= 0, not all 0; need not sum to 1). Their mean is `mean` unless the
-// least would be too short: then all are longer, up to kMostStretched for the longest; what that does not suffice for
-// is clipped.
+// shortest would be too short: then all are longer, up to kMostStretched for the longest. A slice that is too short
+// even then is clipped.
 std::vector<Nanos> SlicesFor(std::span<const double> parts, const SliceBounds& bounds);
 
-// The longest turn that others wait for the sake of a tiny share.
+// The longest slice that others have to wait for because of a tiny share.
 inline constexpr Nanos kMostStretched = 200 * kMillisecond;
 
 }  // namespace tessera::sched

@@ -1,4 +1,4 @@
-// Steering event by event. What shares come out of it in the long run is in steering_shares_test.cc.
+// Steering event by event. src/plan tests the shares that it gives in the long run.
 #include "sched/steering/steering.h"
 
 #include <gmock/gmock.h>

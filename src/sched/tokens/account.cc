@@ -100,9 +100,9 @@ void Account::Stop(Nanos now) {
   if (!waiting_) since_ = now;
 }
 
-// The window rule. The allowance keeps the long-run share; the window keeps bursts out that on-off use could add to
-// it. Above the quota it leaves a quarter, but never all of what the limit forbids, and what the vGPU saved while it
-// was kept waiting.
+// The most that a window may hold. The allowance keeps the long-run share; the window keeps out the bursts that on-off
+// use could add to it. Beyond the quota it permits a quarter of it, but never all of what the limit forbids, and what
+// the vGPU saved while it was kept waiting.
 double Account::Ceiling() const {
   const double window = static_cast<double>(config_.window);
   const double quota = limit_.rate() * window;

@@ -7,21 +7,21 @@
 
 namespace tessera::sched {
 
-// What a vGPU got so far.
+// Time that a vGPU got so far.
 struct Usage {
   Nanos busy = 0;         // billed execution time since it was added
   Nanos waited = 0;       // time in which it wanted to run and was kept from it
   double window_pct = 0;  // billed time in the window that ends now, % of the window
-  Nanos debt = 0;         // what it ran beyond its limit or its request, and pays back by waiting
+  Nanos debt = 0;         // time it ran beyond its limit or its request, and pays back by waiting
 };
 
 // The books of one vGPU: what its limit still permits, what its request is still owed, its place in the order by
 // weight, and what it used in the window. Everything is as of the last Settle; calls take times that never go back.
 class Account {
  public:
-  // What a run is paid from: what the request is owed, into debt if the run overruns; or the surplus, what nobody was
-  // guaranteed, in virtual time (time / weight), so that it is shared by weight. Who runs alone pays from the request
-  // down to zero, so that it is owed nothing when others come, and the rest from the surplus.
+  // A run is paid from what the request is owed, into debt if the run overruns; or from the surplus, the time that is
+  // guaranteed to no vGPU, in virtual time (time / weight), so that it is shared by weight. A vGPU that runs alone pays
+  // from the request down to zero, so that it is owed nothing when others come, and the rest from the surplus.
   enum class Pays { kRequest, kSurplus, kRequestFirst };
 
   Account(const Shares& shares, const Config& config, Nanos now);
@@ -62,13 +62,13 @@ class Account {
   double UnmetFraction() const;
 
   double virtual_time() const { return virtual_time_; }
-  // Takes part in the order by weight. So does for a window who stopped: a program that waits for its results is idle
-  // between the drain and its next launch, and busy in truth. Not so who is at its limit: its virtual time stands
-  // still.
+  // It takes part in the order by weight: it waits, or stopped less than a window ago. A program that waits for its
+  // results is idle between the drain and its next launch, and busy in truth. A vGPU at its limit takes no part: its
+  // virtual time stands still.
   bool Competes(Nanos now) const { return Eligible() && (waiting_ || (!running_ && !Rested(now))); }
 
-  // As if it were settled now, which it is not: that would bill a vGPU which has been idle for a while and has not said
-  // so. `present`: of whoever keeps the books; waits are counted until then at least.
+  // The usage as of `now`. Does not settle the account: that would bill a vGPU which has been idle for a while and has
+  // not said so. `present`: the scheduler's own time; waits are counted until then at least.
   Usage UsageAt(Nanos now, Nanos present) const;
 
  private:
@@ -77,7 +77,7 @@ class Account {
   bool limited() const { return shares_.limit_pct < 100; }
   bool Rested(Nanos now) const { return now - since_ >= config_.window; }
   double Ceiling() const;
-  // What an idle vGPU keeps: its first run then lasts for one window's quota, as it earns while it runs.
+  // The most that an idle vGPU keeps. Its first run then lasts for one window's quota, as it earns while it runs.
   double IdleLimitCap() const { return limit_.quota() * (1 - limit_.rate()); }
   double Cap(const Allowance& allowance, double idle_cap, Nanos now) const;
   double FromRequest(double elapsed, double cost) const;

@@ -23,7 +23,7 @@ bool Preempts(const Account& next, const Account& holder, Nanos slice) {
 
 namespace {
 
-// The request's part of the window, but no more than half of it: nobody whose request is unmet waits for longer.
+// The request's part of the window, but at most half of it: a vGPU whose request is unmet waits no longer than that.
 Nanos GuaranteedSlice(const Config& config, const Account& holder) {
   const double half_window = static_cast<double>(config.window) / 2;
   const double slice = std::min({holder.request().Lasts(), holder.request().quota(), half_window});

@@ -83,8 +83,8 @@ Account* TokenScheduler::Find(VgpuId id) {
   return found == accounts_.end() ? nullptr : &found->second;
 }
 
-// Does what is due now. Whoever gets or keeps the token does so for a term, which ends at its expiry, or earlier when
-// competition comes up.
+// Does what is due now. A vGPU gets or keeps the token for a term. The term ends at its expiry, or earlier if another
+// vGPU begins to compete.
 void TokenScheduler::Schedule() {
   if (token_.state == Token::State::kRevoked && now_ >= token_.expires) {
     token_.state = Token::State::kFree;  // its holder runs on as a straggler
@@ -114,8 +114,8 @@ void TokenScheduler::EndTerm() {
   }
 }
 
-// A term was given under the competition of its time; with more of it now, it may have to end earlier. A guaranteed
-// term stays: it is short, and its holder is owed it.
+// The length of a term follows from the vGPUs that competed when it began; if more do now, it may have to end earlier.
+// A guaranteed term stays: it is short, and its holder is owed it.
 void TokenScheduler::CutTerm() {
   const auto next = Next();
   if (token_.pays == Account::Pays::kRequest || next == accounts_.end()) return;
@@ -157,7 +157,7 @@ void TokenScheduler::Revoke() {
   decisions_.push_back({Decision::Kind::kRevoke, token_.holder});
 }
 
-// The vGPU stopped running at `end`, which is what a client says and may be anything.
+// The vGPU stopped running at `end`. A client says that, so it may be anything.
 void TokenScheduler::Stop(VgpuId id, Account& account, Nanos end) {
   account.Stop(std::clamp(end, account.settled(), now_));
   AdvanceVirtualTime();
@@ -192,7 +192,7 @@ void TokenScheduler::SplitAmongRunning() {
   }
 }
 
-// Whoever goes first of those that wait and may run; end() if nobody does.
+// The first of the vGPUs that wait and may run; end() if there is none.
 TokenScheduler::Accounts::iterator TokenScheduler::Next() {
   auto best = accounts_.end();
   for (auto it = accounts_.begin(); it != accounts_.end(); ++it) {

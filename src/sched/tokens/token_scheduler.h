@@ -1,12 +1,12 @@
-// Who may execute on one GPU, and until when: the token scheduler.
+// The token scheduler: decides which vGPU may execute on one GPU, and until when.
 //
 // A pure function of events: no clock, no thread, no I/O. The daemon feeds it real time, tests and planners feed it
 // virtual time; the same events give the same decisions. One instance serves one GPU. Not thread-safe.
 //
 // Billing. A vGPU pays from its grant until it is idle or drained, so both the time up to its first launch and the
-// drain after a revoke are its own. A holder that is still not drained `drain_timeout` after its revoke becomes a
-// straggler: the token moves on, and as the hardware then slices between them, all that run pay equal parts of the
-// time. docs/scheduler.md tells how the next holder is chosen.
+// drain after a revoke are its own. A holder that has not drained `drain_timeout` after its revoke becomes a straggler:
+// the token moves on. The hardware then slices between them, so all that run pay equal parts of the time.
+// docs/scheduler.md tells how the next holder is chosen.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Decision {
   Kind kind;
   VgpuId vgpu;
   Nanos expires = kNever;  // for information: the end comes as a kRevoke
-  bool bounded = true;     // false: nobody else wants the GPU and no limit applies, so queued work needs no bound
+  bool bounded = true;     // false: no other vGPU wants the GPU and no limit applies, so queued work needs no bound
 };
 
 class TokenScheduler {

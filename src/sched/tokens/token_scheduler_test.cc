@@ -1,4 +1,4 @@
-// The scheduler event by event. What shares come out of it in the long run is in shares_test.cc.
+// The scheduler event by event. src/plan tests the shares that it gives in the long run.
 #include "sched/tokens/token_scheduler.h"
 
 #include <gmock/gmock.h>

@@ -6,8 +6,8 @@
 
 namespace tessera::sched {
 
-// When one vGPU ran in the last `length` nanoseconds: a log of spans, each with a constant density. Times never go
-// backwards. Bounded: what began within 1/64 of the window counts as one span.
+// Log of when one vGPU ran in the last `length` nanoseconds: spans, each with a constant density. Times never go
+// backwards. The log is bounded: runs that begin within 1/64 of the window count as one span.
 class UsageWindow {
  public:
   explicit UsageWindow(Nanos length) : length_(length) {}
@@ -18,8 +18,8 @@ class UsageWindow {
   // Nanoseconds used in the window that ends at `now`.
   double Used(Nanos now) const;
 
-  // How long a run from `now` on may last until some window holds more than `ceiling`, 0 <= ceiling < length. What
-  // slides out of the window meanwhile counts.
+  // How long a run from `now` on may last until some window holds more than `ceiling`, 0 <= ceiling < length. Use
+  // that slides out of the window meanwhile makes room.
   double Room(Nanos now, double ceiling) const;
 
   // The earliest start, not before `now`, of a run of length `run` for which there is room; 0 <= run <= ceiling.
