@@ -37,8 +37,6 @@ class Gpu {
   GpuFigures Figures() const;
   PartFigures FiguresOf(const Part& part, Nanos now) const;
   void EndWindow(Nanos length);
-  // Empty where the GPU has as much memory as all need.
-  const MemoryModel* memory() const { return memory_ ? &*memory_ : nullptr; }
 
  private:
   Nanos Billed(const Part& part, Nanos now) const;  // 0 if nobody bills
@@ -47,7 +45,7 @@ class Gpu {
   const GpuSpec spec_;
   Violations& violations_;
   std::unique_ptr<TimeModel> time_;
-  std::optional<MemoryModel> memory_;
+  std::optional<MemoryModel> memory_;  // empty where the GPU has as much as all need
   std::vector<Part*> parts_;
   GpuFigures figures_;
   Nanos check_limits_at_ = kSecond;

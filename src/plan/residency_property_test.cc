@@ -1,27 +1,16 @@
-// Properties of GPUs whose memory programs take turns to use, for all programs. The cases are the same on every run;
-// RC_PARAMS="seed=..." or "max_success=..." in the environment looks further.
+// Properties of GPUs whose memory programs take turns to use, for all programs.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
-
 #include "base/size.h"
+#include "plan/testing/any.h"
 #include "plan/testing/one_gpu.h"
 
 namespace tessera::plan {
 namespace {
 
 constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
-
-// Any of the range in every case: by itself rapidcheck begins with small ones.
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
-constexpr auto Duration = Number<Nanos>;
-constexpr auto Bytes = Number<std::uint64_t>;
 
 void RequireLawful(const OneGpu& gpu) {
   if (!gpu.violations().empty()) RC_FAIL(gpu.violations().front());
@@ -70,9 +59,9 @@ Program AnyProgram() {
   std::vector<Phase> phases(static_cast<std::size_t>(Number(1, 3)));
   for (Phase& phase : phases) {
     phase = {.memory = Bytes(0, 50) * kGiB,
-             .burst = Duration(kMs, 10 * kSecond),
+             .burst = AnyTime(kMs, 10 * kSecond),
              .bursts = 1,
-             .gap = Span::Exactly(Duration(0, 10 * kSecond))};
+             .gap = Span::Exactly(AnyTime(0, 10 * kSecond))};
   }
   return {.phases = phases};
 }
@@ -82,7 +71,7 @@ RC_GTEST_PROP(MemoryProperty, NobodyWaitsForMoreThanTheTurnsOfTheOthers, ()) {
   const auto count = Number<OneGpu::Id>(1, 6);
   for (OneGpu::Id id = 0; id < count; ++id) {
     Program program = AnyProgram();
-    program.start = Span::Exactly(Duration(0, 10 * kSecond));
+    program.start = Span::Exactly(AnyTime(0, 10 * kSecond));
     gpu.Add(id, {.weight = Number(10u, 199u)}, program);
   }
   gpu.Run(500 * kSecond);

@@ -41,7 +41,6 @@ class Simulator {
   PartFigures Of(sched::VgpuId id, std::size_t gpu = 0) const;  // `gpu`: the how manieth of the program's
   const BurstFigures& BurstsOf(sched::VgpuId id) const { return runners_.at(id)->figures(); }
   GpuFigures OfGpu(std::size_t gpu = 0) const { return gpus_.at(gpu)->Figures(); }
-  const Gpu& gpu(std::size_t gpu = 0) const { return *gpus_.at(gpu); }
 
   // What the schedulers did that they must never do: two holders of a token, an order twice, a limit exceeded, an idle
   // GPU while a program waits, more memory promised or resident than there is, a deadline in the past, time that stands

@@ -36,7 +36,6 @@ class MemoryModel {
   // All events of this moment are told: plans, if something has changed, and carries the plans out.
   void Settle(TimeModel& time, Nanos now);
 
-  const sched::ResidencyPlanner& planner() const { return planner_; }
   // Adds what it counted since Reset.
   void Count(GpuFigures& figures) const;
   void Reset() { longest_turn_ = longest_move_ = 0; }
