@@ -1,16 +1,29 @@
 #!/usr/bin/env bash
-# sanitize.sh asan|tsan: builds the unit tests with that sanitizer and runs them. Shims and other preloaded libraries are
-# left out: a sanitizer's runtime must come first in a process, and there they do. The daemon is tested by its faces.
+# sanitize.sh asan|tsan: builds the unit tests of tools/PRESET.targets with that sanitizer, runs them and prints a line
+# for each. Shims and other preloaded libraries are left out: a sanitizer's runtime must come first in a process, and
+# there they do. The daemon is tested through its faces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=$1
+preset=${1:?usage: sanitize.sh asan|tsan}
 export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1
-cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
-mapfile -t targets < <(cat "tools/$preset.targets")
+mapfile -t targets < <(sort -u "tools/$preset.targets")
+cmake --preset "$preset" -DTESSERA_TESTS=ON -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
 cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
-printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} sh -c "echo '$preset: {}' && build/$preset/bin/{} --gtest_brief=1"
+built=$SECONDS
+
+# One test program; its output only if it fails.
+run_test() {
+  local output status=0
+  output=$("build/$1/bin/$2" --gtest_brief=1 2>&1) || status=$?
+  [ $status = 0 ] || echo "$output"
+  echo "$1: $2: $(sed -n 's/^\[=*\] //p' <<<"$output" | tail -1)$([ $status = 0 ] || echo " FAILED, status $status")"
+  return $status
+}
+export -f run_test
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c "run_test $preset {}"
 if [ "$preset" = asan ]; then
   echo "asan: test_faces_fuzz.py"
   cmake --build --preset asan -j "$(nproc)" --target tesserad
   TESSERA_BUILD="$PWD/build/asan" python3 tests/e2e/test_faces_fuzz.py --seconds 20
 fi
+echo "$preset: ${#targets[@]} test programs passed; built in $built s, ran in $((SECONDS - built)) s"
