@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What it costs to ask a daemon with many vGPUs and processes, and what that costs its scheduling. Nothing here passes or
+"""The cost of asking a daemon with many vGPUs and processes, and what that costs its scheduling. Nothing here passes or
 fails.
 
   bench/faces.py --build build/release [--vgpus 64] [--processes 256] [--json FILE]

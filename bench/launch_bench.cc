@@ -1,4 +1,4 @@
-// What one cuLaunchKernel costs, in nanoseconds: through the libcuda.so.1 that the process gets, the shim, and through
+// The cost of one cuLaunchKernel, in nanoseconds: through the libcuda.so.1 that the process gets, the shim, and through
 // the driver behind it, in turn in one process, so that all else is equal. Run under `tessera run` on a GPU, or with
 // the shim preloaded over the stub driver (bench/run.py). Prints one JSON line.
 //   launch_bench DRIVER [calls] [rounds]

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# What a part may use beside itself.
+# The parts that each part may use beside itself.
 PARTS = {
     "base": set(),
     "cuda": set(),

@@ -87,7 +87,7 @@ def read_allowed(text):
 
 
 def faults(tests, allowed, holds, whole=False):
-    """What is wrong with the skips, a line each. holds(condition): whether it is so on this machine."""
+    """Faults of the skips, a line each. holds(condition): whether it is so on this machine."""
     for test in tests:
         if test.status != "skipped":
             continue

@@ -1,4 +1,4 @@
-"""What tests need that a machine may lack, each tried out: the conditions of tests/allowed_skips.toml.
+"""Features that tests need and a machine may lack, each tried out: the conditions of tests/allowed_skips.toml.
 
   python3 tools/machine_conditions.py    which of them hold here
 """

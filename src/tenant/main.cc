@@ -48,7 +48,7 @@ class Run {
     end_ = MonotonicNow();
   }
 
-  // What the loop did; the time that it took to verify that does not count.
+  // Results of the loop, without the time spent on verifying them.
   void ReportDone(bool verified) const {
     std::printf("{\"event\":\"done\",\"time_us\":%lld,\"kernels\":%llu,\"busy_us\":%lld,\"verified\":%s}\n",
                 Microseconds(end_), static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(end_),

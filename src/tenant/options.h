@@ -8,7 +8,7 @@
 
 namespace tessera::tenant {
 
-// What a tenant does; every choice is independent of the others.
+// Choices of what a tenant does; each is independent of the others.
 struct Options {
   Nanos kernel_time = kMillisecond;  // of one launch, by calibration
   std::uint32_t iterations = 0;      // instead of calibration

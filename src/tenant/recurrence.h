@@ -1,4 +1,4 @@
-// What the kernel `work` computes, without doing it step by step.
+// The result of the kernel `work`, without computing it step by step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: a daemon on the soft GPU in a directory of its own, and programs under it."""
+"""Shared by the end-to-end tests: a daemon on the soft GPU in a directory of its own, and programs under it."""
 import http.client
 import json
 import os
@@ -195,7 +195,7 @@ class TesseraTest(unittest.TestCase):
         return any(getattr(test, "test_case", test) is self for test, _ in result.failures + result.errors)
 
     def end_embedded_daemon(self):
-        """One that `tessera run` started is nobody's child."""
+        """A daemon that `tessera run` started is no child of ours."""
         lock = self.run_dir / "tesserad.lock"
         pid = int(lock.read_text() or 0) if lock.exists() else 0
         try:
@@ -205,7 +205,7 @@ class TesseraTest(unittest.TestCase):
             pass  # gone already
 
     def unmount_files(self):
-        """What a daemon that was killed leaves mounted."""
+        """A daemon that was killed leaves its files mounted."""
         helper = ["umount", "-l"] if os.getuid() == 0 else ["fusermount3", "-u", "-z"]
         for _ in range(mounts(self.run_dir / "fs")):
             subprocess.run([*helper, self.run_dir / "fs"], check=True)

@@ -1,4 +1,4 @@
-"""Who may see and change what (docs/security-model.md): users without the group of the API, with it, and with the token."""
+"""Access to vGPUs, files and sockets (docs/security-model.md): users without the group of the API, with it, and with the token."""
 import fcntl
 import grp
 import http.client
@@ -62,7 +62,7 @@ class Access(SoftGpuTest):
         self.assertEqual(self.state(), self.before)
 
     def as_user(self, uid, action, *arguments, group=False, **named):
-        """What it returns (as JSON has it), or the name of the error it raises, in a process of that user; with the group of
+        """The result of `action` (as JSON has it), or the name of the error it raises, in a process of that user; with the group of
         the API, or with that user's own alone."""
         reader, writer = os.pipe()
         pid = os.fork()
@@ -136,7 +136,7 @@ class Access(SoftGpuTest):
     # ---- files ----
 
     def attempts(self, paths):
-        """What a user can do to each of them: the names of what did not fail."""
+        """Tries each action on each path; the names of those that did not fail."""
         done = []
         for path in map(str, paths):
             for name, action in (("read", lambda: os.close(os.open(path, os.O_RDONLY))), ("write", lambda: os.close(os.open(path, os.O_WRONLY))),

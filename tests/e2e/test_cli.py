@@ -105,7 +105,7 @@ class Commands(SoftGpuTest):
         self.start_daemon()
 
     def refused(self, status, *words):
-        """What a command says that ends with `status`: one line."""
+        """The one line that a command prints which ends with `status`."""
         done = self.tessera(*words, check=False)
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertRegex(done.stderr, r"\Atessera: .+\n\Z")

@@ -1,4 +1,4 @@
-"""What programs do besides launching and allocating: fork, exec, threads, captures, look-ups, several GPUs and contexts."""
+"""Programs do more than launch and allocate: fork, exec, threads, captures, look-ups, several GPUs and contexts."""
 import pathlib
 import re
 import socket

@@ -260,7 +260,7 @@ class Api(FacesTest):
     # ---- its answer ----
 
     def send(self, data, tcp):
-        """What came back. The end is said, so that whoever misses something need not wait for it."""
+        """The bytes that come back. The request is ended, so that a server which misses some of it need not wait for more."""
         connection = socket.create_connection(("127.0.0.1", self.port)) if tcp else socket.socket(socket.AF_UNIX)
         with connection:
             connection.settimeout(60)
@@ -281,7 +281,7 @@ class Api(FacesTest):
                         break
                     answer += piece
             except ConnectionResetError:
-                # What was not read, because it was refused before, or comes after a request, resets the connection as it
+                # Bytes that were not read, because they were refused or follow a request, reset the connection as it
                 # closes. That may cut off the answer, but for one that something was done.
                 self.assertGreater(len(data), 4096, answer)
                 final = answer.removeprefix(CONTINUE)
@@ -307,7 +307,7 @@ class Api(FacesTest):
         if headers.get("content-encoding") == "gzip":
             content = gzip.decompress(content)
         if status < 400:
-            # What was broken may be another of the requests that there are.
+            # A broken request may happen to be another valid one.
             operation = SPEC["paths"][template].get(method)
             named = {int(code) for item in SPEC["paths"].values() for key, one in item.items() if key in METHODS
                      for code in one["responses"] if code.isdigit()}
@@ -323,7 +323,7 @@ class Api(FacesTest):
         return status, json.loads(content) if kind.endswith("json") and content else None
 
     def learn(self, status, told, data):
-        """What success has changed."""
+        """Updates the model after a success."""
         words = data.split(b" ")
         if status == 201 or (status == 200 and words[0] == b"PATCH"):
             self.model[told["name"]] = {key: told[key] for key in SETTINGS}
@@ -400,7 +400,7 @@ class Api(FacesTest):
                     # Each of them would be waited for as long as a request may take, of which there are not so many.
                     self.assertTrue(self.send(b"GET /healthz HTTP/1.1\r\n\r\n", tcp).startswith(b"HTTP/1.1 200 "))
                     self.assertEqual(self.api("GET", "/v1/gpus")[0], 200)
-                    # One that speaks at last is served.
+                    # A connection that sends at last is served.
                     silent[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
                     self.assertTrue(silent[-1].recv(100).startswith(b"HTTP/1.1 200 "))
                     # Those that were too many were closed, the oldest of them first.
@@ -430,7 +430,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-# What the files of a vGPU say of the API's fields.
+# The field of the API behind each file of a vGPU.
 FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.swap.max": "memory_swap_max_bytes",
             "compute.request": "compute_request_pct", "compute.max": "compute_limit_pct", "compute.weight": "compute_weight",
             "compute.priority": "compute_priority"}
@@ -486,7 +486,7 @@ class Files(FacesTest):
                     os.ftruncate(fd, pick.choice([0, 1, 1 << 40]))
                 if pick.random() < 0.2:
                     os.read(fd, 100)
-                # What a GPU has not so much of is asked for often enough to be refused.
+                # More than a GPU has is asked for often enough to be refused.
                 text = b"40G\n" if path.name == "memory.limit" and pick.random() < 0.3 else self.some_text()
                 at = pick.choice([None, None, None, 0, 7, 1 << 40])
                 written = os.write(fd, text) if at is None else os.pwrite(fd, text, at)

@@ -11,7 +11,7 @@ class Loss(SoftGpuTest):
     SPEC = "1x4GiB,speed=4M"
 
     def settled(self):
-        """What the vGPUs a and b hold once the daemon has also asked the device."""
+        """The bytes that the vGPUs a and b hold once the daemon has also asked the device."""
         return self.settled_of("a"), self.settled_of("b")
 
     def settled_of(self, vgpu):

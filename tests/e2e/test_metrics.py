@@ -14,7 +14,7 @@ from harness import DEADLINE_S, GIB, SoftGpuTest, UnixConnection, free_port, wai
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 TOKEN = "a-token-for-this-test-alone"
-# What Grafana puts in their places.
+# Values that Grafana puts in their places.
 VARIABLES = {"$gpu": ".*", "$vgpu": ".*", "$__rate_interval": "1m"}
 
 

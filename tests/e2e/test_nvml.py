@@ -21,7 +21,7 @@ class Nvml(TesseraTest):
         self.start_daemon()
 
     def device_says(self, **megabytes_of):
-        """What NVML tells of each process from now on, and the daemon has heard it."""
+        """Sets NVML's answer for each process, and waits until the daemon has asked."""
         new = self.table.with_suffix(".new")
         new.write_text("".join(f"{pid[1:]} {megabytes * MIB}\n" for pid, megabytes in megabytes_of.items()))
         new.replace(self.table)
@@ -52,7 +52,7 @@ class Nvml(TesseraTest):
         self.assertEqual(set(seen["pids"]), {shell.pid for shell in shells})
         insufficient_size = 7
         self.assertEqual((seen["listed"], seen["without_room"]), (0, insufficient_size))
-        # Who only looks is no process of the vGPU.
+        # A program that only looks is no process of the vGPU.
         self.assertEqual(len(self.vgpu("team")["processes"]), 2)
 
     def test_a_busy_vgpu_is_seen_to_be(self):

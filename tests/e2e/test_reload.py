@@ -25,7 +25,7 @@ class Reload(SoftGpuTest):
         self.assertEqual((changes["sched.window_ms"]["from"], changes["sched.window_ms"]["to"]), ("100", "400"))
         tenant.makes_progress(3)
         self.assertEqual(self.vgpu("team")["compute_limit_pct"], 50)
-        # What could not change is told as long as it is so.
+        # Keys that could not change are told as long as that is so.
         self.assertEqual([c["key"] for c in self.json("reload")["changes"]], ["swap.size"])
         lines = self.tessera("reload").stdout.splitlines()
         self.assertRegex(lines[1], r"^swap\.size +\"50%\" +\"1G\" +when the daemon starts again$")
@@ -82,7 +82,7 @@ class Reload(SoftGpuTest):
         token.write_text("b" * 32)
         self.tessera("reload")
         self.assertEqual((status("a" * 32), status("b" * 32)), (401, 200))
-        # What is left out is another value when the daemon starts again, and until then it listens.
+        # A key that is left out takes another value when the daemon starts again; until then it listens.
         self.write("")
         self.assertEqual({c["key"]: c["live"] for c in self.json("reload")["changes"]},
                          {"api.listen": False, "api.token_file": False})

@@ -44,7 +44,7 @@ class Slurm(SoftGpuTest):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
     def task_prolog(self, expect=0):
-        """What a task's environment gets, and what is printed to it."""
+        """The environment that a task gets, and the lines printed to it."""
         done = self.script("task-prolog.sh")
         self.assertEqual((done.returncode, done.stderr), (expect, ""))
         exports, printed = {}, []
@@ -60,7 +60,7 @@ class Slurm(SoftGpuTest):
         return {vgpu["name"] for vgpu in self.json("vgpu", "ls")["vgpus"]}
 
     def refused(self, **variables):
-        """What the user is told of a job that gets no vGPU, while the node stays as it is."""
+        """The message to the user of a job that gets no vGPU; the node is not drained."""
         self.prolog(**variables)
         self.assertEqual(self.names(), set())
         exports, (said,) = self.task_prolog(expect=1)
@@ -121,7 +121,7 @@ class Slurm(SoftGpuTest):
                 said = self.refused(COMMENT=f"tessera:{asked}")
                 self.assertIn("not understood", said)
                 self.assertTrue(said.isprintable())
-        # What follows a blank is somebody else's.
+        # Text behind a blank belongs to others.
         self.prolog(COMMENT="tessera:memory=1G --gpu 1\nexport PATH=/tmp; touch pwned")
         self.assertEqual((self.names(), self.vgpu("slurm-4711-0")["memory_limit_bytes"]), ({"slurm-4711-0"}, GIB))
         self.assertEqual(list(self.run_dir.glob("pwned")), [])

@@ -13,7 +13,7 @@ class Steering(SoftGpuTest):
         self.create("team")
 
     def refused(self, *words):
-        """What a command says that fails: one line."""
+        """The one line that a failing command prints."""
         done = self.tessera(*words, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

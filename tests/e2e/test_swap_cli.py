@@ -24,7 +24,7 @@ class SwapTest(SoftGpuTest):
         return gpu["swap"]
 
     def refused(self, *words):
-        """What a command says that fails: one line."""
+        """The one line that a failing command prints."""
         done = self.tessera(*words, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

@@ -15,7 +15,7 @@ from machine import Machine, why_not  # noqa: E402
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("tessera-shim", "tessera", "tesserad")
 UNITS = ("tesserad.service", "tesserad.socket", "tesserad-api.socket")
-# What dpkg and sysusers keep of what was.
+# Records that dpkg and sysusers keep.
 BOOKS = ("/var/lib/dpkg/", "/var/log/", "/var/cache/", "/etc/group", "/etc/gshadow", "/etc/.pwd.lock", "/etc/ld.so.cache")
 
 
@@ -130,7 +130,7 @@ class Installed(unittest.TestCase):
 
 
 class Leaving(unittest.TestCase):
-    """What the maintainer scripts do, on a machine whose systemctl notes what it is asked for."""
+    """The maintainer scripts, on a machine whose systemctl notes what it is asked for."""
 
     def setUp(self):
         self.machine = Machine()

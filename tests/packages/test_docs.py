@@ -46,13 +46,13 @@ NOT_RUN = {
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
-# What must be there before a document's commands.
+# Commands that run before a document's own.
 BEFORE = {
     "README.md": ["tessera vgpu create team-a", "tessera vgpu create notebook"],
     "files.md": ["tessera run --name stranger -- ./train &", "pid=$(tail -1 /run/tessera/fs/processes/list)"],
     "memory.md": ["tessera vgpu create notebook", "tessera vgpu create second"],
 }
-# What is between two recipes: the programs of the first are gone.
+# Stands between two recipes: the programs of the first are gone.
 AFRESH = "afresh"
 STAND_INS = ("python", "vllm", "jupyter")
 FILES = ("simulate", "a", "b", "train", "serve", "my-cuda-program")
@@ -166,7 +166,7 @@ class Documents(unittest.TestCase):
             shutil.rmtree(self.machine.path / "run/tessera")  # with the vGPUs that it would bring back
 
     def end_programs(self):
-        """What the commands left running, with daemons of its own."""
+        """Ends the programs that the commands left running, with their daemons."""
         root = str(self.machine.path)
         for process in pathlib.Path("/proc").iterdir():
             try:

@@ -1,5 +1,5 @@
-// What every process used of the soft GPUs so far, as the soft GPUs themselves count it: one line of JSON for each line
-// on stdin. The judge of the tests about shares, which neither the daemon's nor the programs' own figures are.
+// The time for which each process used the soft GPUs so far, as they count it themselves: one line of JSON for each
+// line on stdin. The judge of the tests about shares, which neither the daemon's nor the programs' own figures are.
 #include <cstdio>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-"""What tools/check_skips.py reads out of CTest's and the runner's reports, and which skips it lets pass."""
+"""tools/check_skips.py: how it reads the reports of CTest and of the runner, and which skips it lets pass."""
 import json
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What tools/class_sizes.py counts."""
+"""tools/class_sizes.py: how it counts."""
 import pathlib
 import sys
 import unittest

@@ -1,4 +1,4 @@
-// What the files that define the driver API's functions share.
+// Shared by the files that define the driver API's functions.
 #pragma once
 
 #include "cuda/cuda_abi.h"

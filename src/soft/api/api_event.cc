@@ -23,7 +23,7 @@ CUresult WithEvent(CUevent handle, Function&& function) {
   });
 }
 
-// What to wait for, or to ask about, if that makes sense for `event`.
+// The operation to wait for or to ask about, or why `event` has none.
 CUresult RecordingOf(Event& event, OpRef* recording) {
   {
     const MutexLock lock(submission_mutex);

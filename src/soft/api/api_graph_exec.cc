@@ -39,7 +39,7 @@ CUresult WithStreamForGraph(CUstream handle, Function&& function) {
   });
 }
 
-// What a launch allocated and nobody has freed cannot be allocated again, unless the graph may free it itself.
+// Memory that a launch allocated cannot be allocated again before it is freed, unless the graph may free it itself.
 CUresult CheckAllocations(const GraphExec& exec) TESSERA_REQUIRES(submission_mutex) {
   if (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) return CUDA_SUCCESS;
   for (const auto& node : exec.graph->nodes()) {

@@ -230,7 +230,7 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// What cuPointerGetAttributes says of memory that the driver does not know.
+// The answer of cuPointerGetAttributes for memory that the driver does not know.
 void ClearAttribute(CUpointer_attribute attribute, void* out) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

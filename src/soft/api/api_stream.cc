@@ -18,7 +18,7 @@ namespace {
 constexpr int kLeastPriority = 0;
 constexpr int kGreatestPriority = -5;
 
-// What a call that waits for a stream, or asks whether it is idle, must not do while streams are captured.
+// Refuses calls that wait for a stream, or ask whether it is idle, while streams are captured.
 CUresult CheckWait(Stream& stream) {
   {
     const MutexLock lock(submission_mutex);

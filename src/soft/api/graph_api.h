@@ -1,4 +1,4 @@
-// What the files that define the graph functions of the API share.
+// Shared by the files that define the graph functions of the API.
 #pragma once
 
 #include <vector>
@@ -42,7 +42,7 @@ cuda::CUresult WithExecNode(cuda::CUgraphExec exec_handle, cuda::CUgraphNode han
 // calls outside of graphs. CUDA_ERROR_NOT_SUPPORTED, with a line on standard error, for kinds that the soft GPU has
 // not.
 cuda::CUresult WorkOf(Context& context, cuda::CUgraphNodeParams& parameters, Work* work);
-// What pointers in `parameters` point to belongs to the node.
+// Pointers in `parameters` lead into the node, which owns what they point to.
 void ParametersOf(Node& node, cuda::CUgraphNodeParams* parameters);
 
 }  // namespace tessera::soft

@@ -47,7 +47,7 @@ class AddressMap : public ptx::AddressSpace {
   static AddressMap& Get();  // the process's one
 
   ptx::Range Find(std::uint64_t address) override;
-  // What `address` lies in.
+  // The mapping that `address` lies in.
   std::optional<Mapping> Lookup(std::uint64_t address) const;
   // All of [address, address + bytes) lies in memory known here (not necessarily one mapping).
   bool Covers(std::uint64_t address, std::uint64_t bytes) const;

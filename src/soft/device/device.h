@@ -24,7 +24,7 @@ class Device {
   const Spec& spec() const { return state_.spec(); }
   SharedState& state() { return state_; }
   Context& primary() { return *primary_; }
-  // What cuMemAllocAsync takes from, for life.
+  // The pool that cuMemAllocAsync takes from; it lives as long as the device.
   Pool& default_pool() { return *default_pool_; }
   Pool& pool() { return *pool_; }
   void set_pool(Pool& pool) { pool_ = &pool; }
@@ -34,7 +34,7 @@ class Device {
   void Uncharge(std::uint64_t bytes) { state_.Uncharge(shared_index_, bytes); }
   std::uint64_t FreeBytes();
 
-  // What cuDeviceGetAttribute answers; 0 for what the soft GPU does not have.
+  // The answer of cuDeviceGetAttribute; 0 for features that the soft GPU does not have.
   int Attribute(cuda::CUdevice_attribute attribute) const;
   // "0000:5f:00.0"
   std::string BusId() const;

@@ -13,7 +13,7 @@ class Context;
 class Device;
 
 // Device memory in blocks of 2 MiB granules; small allocations share a block, as on a real GPU. Thread-safe.
-// What it hands out is in the AddressMap.
+// Its allocations are in the AddressMap.
 class Heap {
  public:
   static constexpr std::uint64_t kGranule = 2 << 20;

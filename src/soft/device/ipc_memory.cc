@@ -18,7 +18,7 @@ namespace {
 
 using namespace cuda;
 
-// What a handle holds.
+// The contents of an IPC handle.
 struct IpcMemory {
   ProcessId owner;
   std::int32_t file;  // descriptor in the owner

@@ -20,7 +20,8 @@ MemorySteps::MemorySteps(Device& device, Frozen stopped_by, std::function<bool()
 bool MemorySteps::TryBegin() {
   if (frozen_ >= stopped_by_) return false;
   running_.emplace();
-  // Whoever freezes writes `frozen` and then reads the count: either he sees this step, or this looks in time.
+  // A process that freezes this one writes `frozen` and then reads the count: it sees this step, or this step sees
+  // `frozen`.
   ++count_;
   if (frozen_ < stopped_by_) return true;
   End();

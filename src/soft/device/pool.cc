@@ -38,7 +38,7 @@ CUresult Pool::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (max_bytes_ != 0 && heap_.used() + bytes > max_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = heap_.Allocate(bytes, address);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    // What this pool keeps in blocks that are too small may be what is missing.
+    // Empty blocks that this pool keeps may be the memory that is missing.
     heap_.Trim(0);
     result = heap_.Allocate(bytes, address);
   }

@@ -72,7 +72,7 @@ void Close(const std::shared_ptr<Capture>& capture) TESSERA_REQUIRES(submission_
   std::erase(Captures(), capture);
 }
 
-// Nobody gets the graph of a capture that failed.
+// The graph of a capture that failed is thrown away.
 void Discard(const Capture& capture) {
   if (capture.into_existing) return;
   RetractNodes(*capture.graph);

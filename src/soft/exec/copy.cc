@@ -16,8 +16,8 @@ using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
 
-// What is copied between two looks at the clock, and how far a copy may be ahead of the link: timers are not exact, and
-// a copy that has got ahead need not sleep for each chunk.
+// The bytes copied between two looks at the clock, and how far a copy may be ahead of the link: timers are not exact,
+// and a copy that has got ahead need not sleep for each chunk.
 constexpr std::size_t kChunkBytes = 1 << 20;
 constexpr Nanos kAhead = kMillisecond;
 

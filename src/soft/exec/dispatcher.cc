@@ -47,7 +47,7 @@ void Dispatcher::Stop() {
   for (std::thread& thread : threads) thread.join();
   std::vector<Task> ended;  // dies after the lock is free
   const MutexLock lock(dispatcher_mutex);
-  // What still waits, for another context's work say, counts as ended so that nobody waits for it in turn.
+  // Operations that still wait, for another context's work say, count as ended, so that no other waits for them.
   while (!unfinished_.empty()) Finish({*unfinished_.begin()}, ended, Lane::kNone);
 }
 

@@ -26,7 +26,7 @@ namespace tessera::soft {
 enum class Lane { kNone, kCompute, kCopy, kHost, kMemory };
 inline constexpr std::size_t kLanes = 5;
 
-// What an operation does. CUDA_ERROR_NOT_READY means "not yet": it is called again a little later, on the lane for
+// The work of an operation. CUDA_ERROR_NOT_READY means "not yet": it is called again a little later, on the lane for
 // memory waits, which are all that use it. Any other error is the context's end: whatever has not begun by then is
 // skipped.
 struct Task {

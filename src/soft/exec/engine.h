@@ -55,7 +55,7 @@ class Engine {
   void RecordAll(Event& event) TESSERA_REQUIRES(submission_mutex);
 
  private:
-  // What the next operation of `stream` waits for.
+  // The operations that the next one of `stream` waits for.
   std::vector<OpRef> Tails(const Stream& stream) TESSERA_REQUIRES(submission_mutex);
   OpRef Submit(const Work& work, std::vector<OpRef> after) TESSERA_REQUIRES(submission_mutex);
   static void Record(Event& event, OpRef op) TESSERA_REQUIRES(submission_mutex);

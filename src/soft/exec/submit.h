@@ -38,7 +38,7 @@ cuda::CUresult SubmitCall(const std::shared_ptr<Stream>& stream, std::function<c
 // Waits for `op`. The context's fault, if it has one by then.
 cuda::CUresult WaitFor(const OpRef& op, Context& context);
 
-// What a stream answers to work that is wrong in itself: `error`, and its capture is invalidated.
+// Refuses work that is wrong in itself with `error`, and invalidates the stream's capture.
 cuda::CUresult RefuseWork(const std::shared_ptr<Stream>& stream, cuda::CUresult error);
 
 // Memory of a captured stream, which becomes a node of its graph. CUDA_ERROR_INVALID_VALUE for an address that no

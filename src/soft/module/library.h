@@ -24,7 +24,7 @@ struct Kernel {
 // Code that belongs to no context and is loaded into those that use it, when they do. Thread-safe.
 class Library : public std::enable_shared_from_this<Library> {
  public:
-  // What is wrong with the image is found out when something is asked of it, as with the driver. The image is copied.
+  // Copies the image. Faults in it are found when something is asked of it, as with the driver.
   explicit Library(const void* image);
 
   // The errors of Module::Load.
@@ -53,8 +53,8 @@ class Library : public std::enable_shared_from_this<Library> {
 using Libraries = Handles<Library, cuda::CUlibrary>;
 using Kernels = Handles<Kernel, cuda::CUkernel>;
 
-// What `handle` means in `context`: a function of one of its modules, or the kernel of a library, which is loaded now
-// if need be. CUDA_ERROR_INVALID_HANDLE if it is neither.
+// Finds what `handle` means in `context`: a function of one of its modules, or the kernel of a library, which is loaded
+// now if need be. CUDA_ERROR_INVALID_HANDLE if it is neither.
 cuda::CUresult FindFunction(Context& context, cuda::CUfunction handle, std::shared_ptr<Function>* function);
 
 // body(context, function) with what `handle` means in the current context.

@@ -22,7 +22,7 @@ inline constexpr int kComputeCapability = 90;  // what device.cc answers, too: 9
 struct Function {
   Module& module;
   const ptx::Kernel& kernel;
-  // What cuFuncSetAttribute changes.
+  // Attributes that cuFuncSetAttribute changes.
   int max_dynamic_shared_bytes = 0;
   int preferred_carveout = -1;
 

@@ -74,7 +74,7 @@ void Grant(SharedLayout& layout, SharedDevice& device, int index) TESSERA_REQUIR
 void GrantUnlessHeld(SharedLayout& layout, SharedDevice& device, int index) TESSERA_REQUIRES(device.mutex) {
   if (device.holder != kNobody) {
     SharedTurn& turn = device.turns[device.holder];
-    // One that was killed in the middle of Leave has no turn any more.
+    // A process that was killed in the middle of Leave has no turn any more.
     const bool held = turn.process.pid != 0 && turn.process.Alive(layout.pid_namespace);
     if (!held) {
       turn.process = {};
@@ -188,7 +188,7 @@ Result<void> SharedState::AwaitStandstill(int device, pid_t pid, Frozen frozen) 
   const Nanos deadline = MonotonicNow() + kStandstill;
   for (;;) {
     bool moves = false;
-    // One that has ended stands still, and one that somebody else has thawed meanwhile is his affair.
+    // A process that has ended stands still. One that another process has thawed meanwhile need not.
     static_cast<void>(ForUsesOf(device, pid, [&](const SharedSlot& slot, SharedUse& use) {
       const Frozen now = std::min(frozen, use.frozen.load());
       const bool in_kernel = now >= Frozen::kKernels && use.kernel_steps != 0;

@@ -77,7 +77,7 @@ TEST(Arbiter, OnlyOneExecutes) {
   const Nanos begin = MonotonicNow();
   std::thread threads[] = {std::thread(work), std::thread(work), std::thread(work)};
   for (std::thread& thread : threads) thread.join();
-  // What was charged and what the host lagged, but no moment twice.
+  // The time charged and the time that the host lagged, but no moment twice.
   EXPECT_GE(BusyOf(*state, getpid()), 150 * 20 * kMicrosecond);
   EXPECT_LE(BusyOf(*state, getpid()), MonotonicNow() - begin);
 }
@@ -140,7 +140,7 @@ TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
   SharedDevice& device = state->device(0);
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
-  // Nobody is harmed by what is too long while nobody waits.
+  // A slice that is too long harms no other context while none waits.
   const Nanos alone_until = device.slice_end + kMillisecond;
   WaitUntil(alone_until);
   other.Say();
@@ -262,7 +262,7 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   EXPECT_EQ(state->SetFrozen(0, 1 << 30, Frozen::kAll).error().code, ESRCH);
 }
 
-// Who freezes a process may move its memory as soon as he is told that it is frozen.
+// A process that freezes another may move its memory as soon as SetFrozen returns.
 TEST(Arbiter, FreezingWaitsForStepsThatHaveBegun) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path());

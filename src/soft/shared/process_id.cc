@@ -96,7 +96,7 @@ pid_t Find(const ProcessId& process) {
   return 0;
 }
 
-// What Find, which is slow, found for each process.
+// The results of Find, which is slow, by process.
 struct FoundPids {
   Mutex mutex;
   std::map<std::tuple<std::uint32_t, pid_t, std::uint64_t>, pid_t> pids TESSERA_GUARDED_BY(mutex);

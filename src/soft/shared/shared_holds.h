@@ -18,7 +18,7 @@ std::int32_t AddHold(SharedLayout& layout, SharedHold hold) TESSERA_REQUIRES(lay
 void DropHold(SharedLayout& layout, std::int32_t index) TESSERA_REQUIRES(layout.mutex);
 void DropHoldsOf(SharedLayout& layout, std::uint32_t slot) TESSERA_REQUIRES(layout.mutex);
 
-// What is charged on a device: to everybody, to one slot.
+// Bytes charged on a device: to all slots, to one slot.
 std::uint64_t HeldBytes(const SharedLayout& layout, int device) TESSERA_REQUIRES(layout.mutex);
 std::uint64_t HeldBytesOf(const SharedLayout& layout, std::uint32_t slot, int device) TESSERA_REQUIRES(layout.mutex);
 

@@ -21,7 +21,7 @@ inline constexpr int kMaxHolds = 16384;
 
 enum class Frozen : std::uint32_t;  // shared_state.h
 
-// What one process uses of one device. Written by that process, except `frozen` and `slice`.
+// Use of one device by one process. Written by that process, except `frozen` and `slice`.
 struct SharedUse {
   std::atomic<std::uint64_t> bytes;
   std::atomic<Nanos> busy;

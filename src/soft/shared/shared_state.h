@@ -1,6 +1,6 @@
-// What all processes of a user know about the soft GPUs, in /dev/shm/tessera-soft-UID[-NAME].
+// State of the soft GPUs that all processes of a user share, in /dev/shm/tessera-soft-UID[-NAME].
 //
-// Whoever comes first makes it, after $TESSERA_SOFT; once nobody is left the next one makes it anew. Each process has
+// The first process makes it, after $TESSERA_SOFT; once none is left the next one makes it again. Each process has
 // a slot with what it holds; the sum over the slots of living processes is what is in use, so nothing has to be given
 // back by who dies. Layout in shared_layout.h.
 #pragma once
@@ -27,11 +27,11 @@ struct SharedDevice;
 struct SharedSlot;
 struct SharedUse;
 
-// What of a process's work on a device stands still until it is thawed: what is running, too, between two instructions
-// of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
+// The part of a process's work on a device that stands still until it is thawed. Running work stops between two
+// instructions of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
 enum class Frozen : std::uint32_t { kNothing = 0, kKernels = 1, kAll = 2 };
 
-// What a living process has on one device.
+// Use of one device by a living process.
 struct ProcessUse {
   pid_t pid = 0;
   std::uint64_t bytes = 0;

@@ -79,7 +79,7 @@ TEST(SharedState, CapacityIsSharedAndFreedOnKill) {
   EXPECT_EQ(state->UsedBytes(0), 400 * kMiB);
 }
 
-// What a killed process held is free at once, not when its parent collects it.
+// Memory of a killed process is free at once, not when its parent collects it.
 TEST(SharedState, ZombieHoldsNothing) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path(), "1GiB");
@@ -135,7 +135,7 @@ TEST(SharedState, MemoryOfSeveralIsChargedOnceToTheEnd) {
   ASSERT_TRUE(second.Hear());
   EXPECT_EQ(state->UsedBytes(0), 0u);
 
-  // Nobody holds it any more: it has to fit anew.
+  // No process holds it any more: it has to fit again.
   ASSERT_TRUE(state->Charge(0, 400 * kMiB));
   EXPECT_EQ(state->Hold(0, memory, 700 * kMiB), kNoHold);
 }
@@ -262,7 +262,7 @@ TEST(SharedState, SliceOfAProcess) {
   EXPECT_EQ(state->Slice(0, 0).error().code, ESRCH);
 }
 
-// What was set for a process that ended is not its successor's in the slot.
+// Settings of a process that ended do not pass to the next process in its slot.
 TEST(SharedState, ASliceEndsWithItsProcess) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path(), "1GiB,slice=3ms");

@@ -12,7 +12,7 @@ namespace tessera::soft {
 
 inline constexpr int kMaxDevices = 16;
 
-// What the soft GPUs of a machine are like; all of them are alike.
+// Properties of the soft GPUs of a machine; all of them are alike.
 struct Spec {
   int devices = 1;
   std::uint64_t memory_bytes = 16 * kGiB;   // of each device

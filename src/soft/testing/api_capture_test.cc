@@ -1,4 +1,4 @@
-// What may happen while a stream is captured. The expectations are what driver 580 answers.
+// Calls while a stream is captured. The expectations are what driver 580 answers.
 #include <functional>
 #include <thread>
 #include <vector>

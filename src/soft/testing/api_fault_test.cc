@@ -1,5 +1,5 @@
-// What goes wrong for good: faults of kernels, forks, exits with work in the queue. On a real GPU a fault ends the
-// whole process's use of the device, so there each test needs a process of its own, as CTest gives it.
+// Failures that end a context or a process: faults of kernels, forks, exits with work in the queue. On a real GPU a
+// fault ends the whole process's use of the device, so there each test needs a process of its own, as CTest gives it.
 #include <sys/wait.h>
 
 #include <functional>
@@ -75,7 +75,7 @@ TEST_F(FaultTest, DestroyingAContextWaitsForItsWork) {
   EXPECT_OK(d.cuCtxSetCurrent(context));
 }
 
-// What a child of fork or a new program did: its exit status, or minus the signal that ended it.
+// The end of a child of fork or of a new program: its exit status, or minus the signal that ended it.
 int InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());

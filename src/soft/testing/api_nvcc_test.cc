@@ -1,4 +1,4 @@
-// What nvcc makes of a kernel runs on the soft GPU: PTX, and a fat binary with PTX in it. Needs nvcc, else skipped.
+// Kernels compiled by nvcc run on the soft GPU: PTX, and a fat binary with PTX in it. Skipped without nvcc.
 #include <cstdlib>
 #include <filesystem>
 #include <string>

@@ -1,4 +1,4 @@
-// What processes see of one another.
+// Several processes on the same soft GPUs see each other's use.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -36,7 +36,7 @@ class ApiShare : public SoftApiTest {
     return cuMemImportFromShareableHandle(memory, reinterpret_cast<void*>(static_cast<std::intptr_t>(file.Get())),
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   }
-  // What a process is charged on device 0, besides its context.
+  // Bytes charged to a process on device 0, without its context.
   static std::uint64_t ChargedTo(pid_t pid) {
     const auto state = SharedState::Attach(SharedState::DefaultPath(), "");
     const auto processes = (*state)->Processes(0);

@@ -35,7 +35,7 @@ TEST_F(ApiVirtual, GranularityIsThatOfRealGpus) {
   EXPECT_EQ(bytes, kGranule);
 }
 
-// What the pager lives from: one address, other memory behind it.
+// The pager relies on this: one address, other memory behind it.
 TEST_F(ApiVirtual, AddressIsRemappedToOtherMemory) {
   const std::size_t free = FreeBytes();
   CUdeviceptr address = 0;

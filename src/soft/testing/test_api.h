@@ -125,7 +125,7 @@ inline void PrintTo(CUresult result, std::ostream* out) { *out << (ResultName(re
 
 namespace tessera::soft {
 
-// What the test program's soft GPUs are like: two of 256 MiB, of which a context takes 8 MiB.
+// The test program's soft GPUs: two of 256 MiB, of which a context takes 8 MiB.
 inline constexpr std::uint64_t kTestMemory = 256 << 20;
 inline constexpr std::uint64_t kTestContext = 8 << 20;
 

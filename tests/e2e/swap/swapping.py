@@ -1,4 +1,4 @@
-"""What the tests of memory that is moved share: a GPU on which one program of 300 MiB has place, and two have not.
+"""Shared by the tests of swapping: a GPU on which one program of 300 MiB has place, and two have not.
 
 Imported before the harness, which lies one folder up: this module makes it known.
 """

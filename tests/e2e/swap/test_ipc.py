@@ -19,7 +19,7 @@ class IpcTest(SwapTest):
         return shell.ok("ipc_open", handle, "cuIpcOpenMemHandle_v2")
 
     def refused(self, shell, handle):
-        """What a handle gets that cannot be opened."""
+        """The error of opening a handle that cannot be opened."""
         return shell.ask("ipc_open", handle, "cuIpcOpenMemHandle_v2")["result"]
 
     def set(self, shell, piece, word):

@@ -154,7 +154,7 @@ class Programs(SwapTest):
         bounded, other = self.shell_with_context("bounded"), self.shell_with_context("other")
         mine = bounded.ok("allocate", "alloc", self.PIECE)["id"]
         bounded.ok("set", mine, 11)
-        # What stays on the GPU is not to be had, by whatever means.
+        # Memory that stays on the GPU cannot be taken by any means.
         self.assertEqual(other.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
         theirs = other.ok("allocate", "alloc", 250 * MIB)["id"]
         other.ok("set", theirs, 22)
@@ -183,7 +183,7 @@ class Programs(SwapTest):
 
 
     def test_what_the_driver_does_by_itself_goes_on_in_one_that_rests(self):
-        """Nobody sees that: a thread that waits for it would wait for good if the program were frozen."""
+        """The daemon does not see such work: a thread that waits for it would wait for good if the program were frozen."""
         self.start()
         self.create("team")
         shell = self.shell_with_context("team")
@@ -244,7 +244,7 @@ class LittlePool(SwapTest):
 
 
 class NoHostMemory(LittlePool):
-    """Nobody hangs where the host has no memory free."""
+    """Programs do not hang where the host has no memory free."""
     SIZE, FLOOR = SwapTest.SIZE, "100T"
 
 

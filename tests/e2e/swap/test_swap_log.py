@@ -1,4 +1,4 @@
-"""What the daemon logs of memory that is moved, and what the harness for real GPUs makes of it."""
+"""The daemon's log of moves, and how the harness for real GPUs reads it."""
 import os
 import pathlib
 import sys

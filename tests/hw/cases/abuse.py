@@ -97,7 +97,7 @@ def daemon_killed(bench):
     back_s = time.monotonic() - begin
     for name in names:
         now = bench.tessera.vgpu(name)["memory_current_bytes"]
-        # What programs say they hold may be rounded up to the granule, as the credit of the dead daemon is gone. On a real
+        # The bytes that programs say they hold may be rounded up to the granule, as the credit of the dead daemon is gone. On a real
         # GPU the new daemon has yet to learn what a context costs here; the first estimate is less.
         learned = 0 if bench.soft else 256 * MIB
         expect(-learned <= now - before[name] <= GRANULE, f"{name}: {before[name]} bytes before, {now} after")
@@ -108,7 +108,7 @@ def daemon_killed(bench):
         expect(tenant.done()["verified"], f"{name}: wrong results")
     for name in names:
         bench.until(lambda: bench.tessera.vgpu(name)["memory_current_bytes"] == 0, f"{name}'s memory is back")
-    # Nobody may, if it died between taking the token from one and giving it to the other.
+    # No program may, if it died between taking the token from one and giving it to the other.
     return f"{went_on} of 2 went on without it, both were back in the ledger after {back_s:.2f} s, results verified"
 
 

@@ -118,7 +118,7 @@ def _spans(trace, name):
 
 @watched("faces", limit_s=60, soft=True)
 def timeline(bench):
-    """What the trace says of a class that preempts another, and of a limit, against what the programs say themselves."""
+    """The trace of a class that preempts another, and of a limit, against what the programs report themselves."""
     bench.vgpu("hw-low", compute_priority=LOW)
     bench.vgpu("hw-high", compute_priority=HIGH, compute_limit=30)
     low = inside(bench, ticker(bench), vgpu="hw-low")
@@ -175,7 +175,7 @@ def stories(bench):
 
 @watched("faces", limit_s=90, soft=True)
 def asking(bench):
-    """What it costs to ask, while a program works, and what that costs the program."""
+    """The cost of asking while a program works, and the cost to that program."""
     files = _files(bench)
     bench.vgpu("hw-asked")
     worker = inside(bench, ticker(bench), vgpu="hw-asked")

@@ -1,4 +1,4 @@
-"""What is measured, each figure against its baseline in the same run."""
+"""Figures, each measured against its baseline in the same run."""
 import os
 import shutil
 import statistics

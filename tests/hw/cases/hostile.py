@@ -52,7 +52,7 @@ def _number(answer, place=1):
 
 
 def _self(bench, enforce, name, limit):
-    """What a program can do for itself: {what: (text, whether it got something by it)}."""
+    """Actions by which a program may try to gain: {action: (text, whether it got something by it)}."""
     bench.vgpu(name, memory_limit=limit)
     argv = [bench.builder.program("hostile.cpp"), "self", driver_path(bench), 1000]
     rogue = Worker(bench, bench.start_inside(argv, vgpu=name, enforce=enforce))

@@ -20,7 +20,7 @@ LEAST_OF_IDLE = 0.95  # of what the batch job could do in the time that the serv
 
 
 class Choice:
-    """What --option asked for."""
+    """The values of --option."""
 
     def __init__(self, bench):
         option = bench.options.get
@@ -217,7 +217,7 @@ def llm(bench):
 
 @steer(limit_s=120)
 def torch_alone(bench):
-    """What steering costs a tenant that is alone: LLM decode with CUDA graphs, with / without Tessera."""
+    """The cost of steering to a tenant that is alone: LLM decode with CUDA graphs, with / without Tessera."""
     ratios, details, figure = torch_ratios(bench, ("decode",), 30)
     expect(ratios["decode"] >= 0.998, figure)
     return figure, details

@@ -122,7 +122,7 @@ def limit_exact(bench):
 
 @check("programs", soft=True)
 def pool_keeps(bench):
-    """What a pool keeps after a free still takes the GPU's memory: the ledger must not say less than the device does."""
+    """Memory that a pool keeps after a free still takes the GPU's: the ledger must not say less than the device does."""
     wanted = bench.memory // 2
     bench.vgpu("hw-pool", memory_limit=bench.memory)
     held = bench.start_inside([bench.builder.program("hold.cc"), "pool", wanted], vgpu="hw-pool")

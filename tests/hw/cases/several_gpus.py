@@ -57,7 +57,7 @@ def two_gpus(bench):
 
 @steer(limit_s=60)
 def gate_two_gpus(bench):
-    """What the kernel gate counts is charged to the vGPU of the GPU that it is on."""
+    """Memory that the kernel gate counts is charged to the vGPU of the GPU that it is on."""
     if len(bench.tessera.get("/v1/gpus")["gpus"]) < 2:
         raise Skipped("one GPU (nvidia-h200-x2 has two)")
     names = ("hw-first", "hw-second")

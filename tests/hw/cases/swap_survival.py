@@ -18,7 +18,7 @@ STANDS_S = 25  # a program says something every 100 rounds, some in a second; wi
 
 
 def _seconds(bench, at_most):
-    """What --option swap.seconds says, as far as there is time; else half of what is left, so that others get some."""
+    """The value of --option swap.seconds, as far as there is time; else half of the time left, so that others get some."""
     left = bench.left() - 15
     return max(2, int(min(float(bench.options["swap.seconds"]), left) if "swap.seconds" in bench.options
                       else min(at_most, left / 2)))
@@ -67,7 +67,7 @@ class Churns:
                      f"{program.transcript[-1].strip() if program.transcript else 'nothing'}")
 
     def right(self, more):
-        """What all of them did, and nothing wrong; `more` is said with it."""
+        """The sum of their work, after checking that none was wrong; `more` is added to the text."""
         lasts = []
         for program, status in zip(self._programs, self._statuses):
             done = program.finished()

@@ -1,4 +1,4 @@
-"""What PyTorch sees of the memory, that it gets a torch.OutOfMemoryError, and that it goes on after it.
+"""PyTorch sees the vGPU's memory, gets a torch.OutOfMemoryError beyond it, and goes on after that.
 
 The argument bounds what it takes in bytes; "all" takes all it can get.
 """

@@ -1,4 +1,4 @@
-"""What a check works with: programs with and without Tessera, sizes that fit the device, and its part of the log."""
+"""The tools of a check: programs with and without Tessera, sizes that fit the device, and its part of the log."""
 import contextlib
 import json
 import os

@@ -12,7 +12,7 @@ SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "frameworks", "swa
 
 
 class Failed(Exception):
-    """What was checked is not so."""
+    """The check found a fault."""
 
 
 class Skipped(Exception):

@@ -31,7 +31,7 @@ class Finished(NamedTuple):
     timed_out: bool
 
     def lines(self):
-        """What must be the same with and without Tessera."""
+        """The part of the output that must be the same with and without Tessera."""
         return [line for line in self.out.splitlines() if not line.startswith("# ")]
 
     def values(self):

@@ -1,4 +1,4 @@
-"""What threads of other processes are inside of, by looking again and again: a profile of calls into the driver, which
+"""The calls that threads of other processes are inside of, by sampling: a profile of calls into the driver, which
 hold its locks. Needs no tool, only the right to read /proc/PID/task/TID/syscall; else just who runs and who waits.
 "runs" is on a CPU, in the kernel too, as system time tells; a call is named while its thread sleeps in it."""
 import collections

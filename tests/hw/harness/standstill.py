@@ -1,4 +1,4 @@
-"""What a program that stands still is doing: for the log of the check that found it."""
+"""The stacks of a program that stands still: for the log of the check that found it."""
 import pathlib
 import re
 import shutil
@@ -57,7 +57,7 @@ def threads(pid):
 
 
 def backtraces(pid):
-    """What a debugger says, where there is one; the program stands while it looks."""
+    """The output of a debugger, where there is one; the program is stopped meanwhile."""
     debugger = shutil.which("gdb") or shutil.which("cuda-gdb") or shutil.which("cuda-gdb", path="/usr/local/cuda/bin")
     if not debugger:
         return ["no debugger"]

@@ -1,4 +1,4 @@
-"""What the checks of steering share: busy programs that say how far they are, the daemon's control of the GPU, and the
+"""Shared by the checks of steering: busy programs that say how far they are, the daemon's control of the GPU, and the
 kernel's log."""
 import functools
 import random
@@ -173,7 +173,7 @@ def control(bench):
 
 
 def frozen(bench, pid):
-    """Who keeps a process off the GPU: "operator", "policy", "move"; empty: nobody."""
+    """The reasons for which a process is off the GPU: "operator", "policy", "move"; empty: nobody."""
     row = bench.tessera.process(pid)
     return row["frozen"] if row else []
 

@@ -128,7 +128,7 @@ def squeeze(bench, room, name="hw-rest"):
     bench.vgpu(name, memory_limit=bench.ground.room - room)
 
 
-# What the daemon tells of its moves
+# The daemon's log of its moves
 
 def steps_since(bench, mark):
     return timeline.parse(bench.tessera.log_lines()[mark:])

@@ -77,7 +77,7 @@ class Tessera:
             return False
 
     def log_lines(self):
-        """What the daemon has logged until now: a list that grows."""
+        """The lines that the daemon has logged until now: a list that grows."""
         return self._daemon.errors if self._daemon else []
 
     @property
@@ -209,7 +209,7 @@ class Tessera:
         return [self.cli, "run", "--run-dir", self.run_dir, *flags, "--", *argv]
 
     def plain_environment(self):
-        """What a program needs to find the driver without Tessera: nothing, or the soft GPU's own library."""
+        """The environment in which a program finds the driver without Tessera: nothing, or the soft GPU's own library."""
         if self.soft is None:
             return {}
         return {"LD_LIBRARY_PATH": str(self.dist / "lib" / "tessera" / "soft"), "TESSERA_SOFT": self.soft}

@@ -26,7 +26,7 @@ def parse(lines):
 
 
 class Move:
-    """What was moved of one process in one direction ("out" or "in"); falsy if nothing was."""
+    """The moves of one process in one direction ("out" or "in"); falsy if nothing was."""
 
     def __init__(self, steps, pid, direction):
         own = [step for step in steps if step.who == pid]

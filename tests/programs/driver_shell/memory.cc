@@ -10,7 +10,7 @@ namespace {
 
 using namespace cuda;
 
-// What was allocated; which fields count depends on how.
+// An allocation; which fields count depends on how it was made.
 struct Piece {
   const struct Kind* kind = nullptr;
   std::size_t bytes = 0;

@@ -58,7 +58,7 @@ void Churn::Allocate() {
   tally_.most_bytes = std::max(tally_.most_bytes, bytes_);
   buffer.words.resize(buffer.bytes / buffer.stride);
   buffers_.push_back(std::move(buffer));
-  // What is in new memory is anybody's guess: at once it is what the host says.
+  // New memory has any contents: it is set at once to what the host expects.
   Buffer& made = buffers_.back();
   const std::uint64_t term = random_();
   gpu_.Step(made.address, made.words.size(), made.stride, 0, term);

@@ -7,7 +7,7 @@
 
 constexpr uint32_t kWords = 1 << 13;
 
-// What Fill and three times Mix leave in word i.
+// The value of word i after Fill and three times Mix.
 static uint32_t Expected(uint32_t i, uint32_t seed) {
   uint32_t word = (i ^ seed) * 2654435761u;
   for (uint32_t k = 0; k < 3; ++k) word = word * 31u + (seed + k);

@@ -1,4 +1,4 @@
-// What issuing an empty kernel costs the CPU, in ns. Reads orders from standard input and answers each with a line:
+// The CPU's cost of issuing an empty kernel, in ns. Reads orders from standard input and answers each with a line:
 //   batches N  N batches of 256 launches, the queue empty before each so that the GPU never slows the caller down: the
 //              median over the batches of the time per call
 //   wakes N    N single launches, each after 20 ms without work (when a vGPU's token is given back): median and p99

@@ -1,4 +1,4 @@
-// What a call of the resource manager costs, in ns: "ioctl_cost COUNT". A control that does nothing but answer, and a
+// The cost of a call of the resource manager, in ns: "ioctl_cost COUNT". A control that does nothing but answer, and a
 // client made and freed again; median and p99 of each, as "# name value".
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-// What a program asks before it computes: devices, peers, occupancy, function attributes, limits.
+// The questions of a program before it computes: devices, peers, occupancy, function attributes, limits.
 #include "device_words.h"
 
 int main() {

@@ -75,7 +75,7 @@ CUdeviceptr Map(CUmemGenericAllocationHandle handle) {
   return cuMemSetAccess(address, kBytes, &access, 1) == CUDA_SUCCESS ? address : 0;
 }
 
-// What a program finds there; 0 if it cannot have it.
+// The word that a program finds there; 0 if it cannot have the memory.
 std::uint32_t WordIn(int fd, CUresult* imported) {
   CUmemGenericAllocationHandle handle = 0;
   *imported = Import(fd, &handle);

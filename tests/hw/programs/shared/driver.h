@@ -65,7 +65,7 @@ inline size_t FreeBytes() {
   return free;
 }
 
-// What is charged beyond `free_before`, once what was given back has reached the ledger: at once or soon after.
+// Bytes charged beyond `free_before`, once freed memory has reached the ledger: at once or soon after.
 inline size_t StillCharged(size_t free_before) {
   size_t free = FreeBytes();
   for (int i = 0; i < 200 && free < free_before; ++i) {

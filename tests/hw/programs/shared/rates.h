@@ -1,4 +1,4 @@
-// What moving memory is compared with, measured by the driver's own calls: plain copies, managed memory, allocations.
+// Baselines for moving memory, measured by the driver's own calls: plain copies, managed memory, allocations.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@
 
 namespace abi = tessera::channel::abi;
 
-// What a call came to: RM's status, or kNoCall and errno where the ioctl itself failed.
+// The result of a call: RM's status, or kNoCall and errno where the ioctl itself failed.
 inline constexpr uint32_t kNoCall = 0xffff;
 
 template <typename Request>

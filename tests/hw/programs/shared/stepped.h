@@ -1,4 +1,4 @@
-/* What kernels that step words must give. C and C++. */
+/* Results that kernels which step words must give. C and C++. */
 #pragma once
 
 #include <stdint.h>
