@@ -139,6 +139,8 @@ TEST_F(AttachmentTest, AnotherThreadIsHeldUpByTheOrderToo) {
   Begin(GateOrder::kFree);
   EXPECT_EQ(Launch(), CUDA_SUCCESS);
   EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  const Gate* gate = ThreadGate();
+  EXPECT_EQ(gate->Submitted(), 2);
   Daemon().Order(gpu, GateOrder::kStopped);
   std::atomic<bool> launched = false;
   std::thread launches = InThread([&] {
@@ -148,6 +150,7 @@ TEST_F(AttachmentTest, AnotherThreadIsHeldUpByTheOrderToo) {
   while (Page().gate_waits == 0) std::this_thread::yield();
   EXPECT_FALSE(launched);
   EXPECT_EQ(Cuda().Submitted(context), 2u);
+  EXPECT_EQ(gate->Submitted(), 2) << "one that waits is none yet";
   Daemon().Order(gpu, GateOrder::kFree);
   launches.join();
 }
