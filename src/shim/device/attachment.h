@@ -1,4 +1,4 @@
-// One GPU as this process uses it under its vGPU.
+// A GPU that this process uses under its vGPU.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class Attachment final : private DaemonFollower {
   cuda::CUdevice Device() const { return device_; }
   std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
 
-  // A submission passes: what it works on is used.
+  // A submission is about to be made: notes which memory it uses.
   void NoteUse(const GatedCall& call);
 
   // The process ends: the attachment's threads no longer use the driver.
@@ -56,9 +56,8 @@ class Attachment final : private DaemonFollower {
 
   Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
   static Attachment* Make(cuda::CUdevice device);
-  // Asks the daemon for the page, after a reconnect saying what the process already holds; `line` is the one to the
-  // mover, where memory may be swapped. Unchecked: that the accounts' page, whose mutex is taken, is this one's is
-  // beyond the analysis.
+  // Asks the daemon for the page, and tells it what the process already holds. `line` becomes the line to the mover
+  // where memory may be swapped. Not analysed: clang cannot know that the page of the accounts is page_.
   Attaching Attach(UniqueFd* line, bool works) TESSERA_NO_THREAD_SAFETY_ANALYSIS;
   void Report();
 

@@ -135,24 +135,30 @@ TEST_F(AttachmentTest, ThePacerGivesTheTokenBack) {
   EXPECT_EQ(Page().submissions, 2u);
 }
 
-TEST_F(AttachmentTest, AnotherThreadIsHeldUpByTheOrderToo) {
+// Its gate was open a moment ago: the trampoline sees that the order is another one.
+TEST_F(AttachmentTest, AThreadIsHeldUpByTheNextOrder) {
   Begin(GateOrder::kFree);
-  EXPECT_EQ(Launch(), CUDA_SUCCESS);
-  EXPECT_EQ(Launch(), CUDA_SUCCESS);
-  const Gate* gate = ThreadGate();
-  EXPECT_EQ(gate->Submitted(), 2);
-  Daemon().Order(gpu, GateOrder::kStopped);
-  std::atomic<bool> launched = false;
+  std::atomic<Gate*> gate = nullptr;
+  std::atomic<bool> ordered = false, launched = false;
   std::thread launches = InThread([&] {
-    Launch();
+    EXPECT_EQ(Launch(), CUDA_SUCCESS);
+    EXPECT_EQ(Launch(), CUDA_SUCCESS);
+    gate = ThreadGate();
+    while (!ordered) std::this_thread::yield();
+    EXPECT_EQ(Launch(), CUDA_SUCCESS);
     launched = true;
   });
-  while (Page().gate_waits == 0) std::this_thread::yield();
+  while (!gate) std::this_thread::yield();
+  EXPECT_EQ(gate.load()->Submitted(), 2);
+  Daemon().Order(gpu, GateOrder::kStopped);
+  ordered = true;
+  while (Page().gate_waits == 0 && !launched) std::this_thread::yield();
   EXPECT_FALSE(launched);
   EXPECT_EQ(Cuda().Submitted(context), 2u);
-  EXPECT_EQ(gate->Submitted(), 2) << "one that waits is none yet";
+  EXPECT_EQ(gate.load()->Submitted(), 2) << "one that waits is none yet";
   Daemon().Order(gpu, GateOrder::kFree);
   launches.join();
+  EXPECT_EQ(gate.load()->Submitted(), 3);
 }
 
 TEST_F(AttachmentTest, AnotherContextHasAnotherGate) {

@@ -5,9 +5,9 @@
 
 namespace tessera::shim {
 
-// While one lives the calling thread counts as one that is inside of a call that may wait for the GPU. A program that
-// was stopped, and of which every marker is reached, would wait there for good if nobody knew that it needs the GPU. A
-// thread that were cancelled inside would be counted for good.
+// A guard: while it lives, the calling thread counts as inside a call that may wait for the GPU. A stopped program
+// whose markers are all reached could wait in such a call for good, so the daemon must know that it needs the GPU. The
+// thread cannot be cancelled meanwhile, or it would be counted for good.
 class InCall {
  public:
   InCall() {

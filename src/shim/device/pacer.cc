@@ -13,7 +13,7 @@
 namespace tessera::shim {
 namespace {
 
-// How often the thread looks at what is not in a hurry, at most.
+// The shortest time between two looks at the daemon and at hot memory.
 constexpr Nanos kLookEvery = 5 * kMillisecond;
 
 }  // namespace
@@ -21,7 +21,7 @@ constexpr Nanos kLookEvery = 5 * kMillisecond;
 void Pacer::Start() {
   const int failed = StartThread("tessera-pacer", Main, this);
   if (failed)
-    Say("cannot start a thread (error %d): this program's token returns only when the daemon takes it", failed);
+    Say("cannot start a thread (error %d): this program keeps the GPU's token until the daemon takes it away", failed);
 }
 
 void* Pacer::Main(void* self) {

@@ -6,14 +6,14 @@
 
 namespace tessera::shim {
 
-// The thread of one GPU that looks when its work has ended, whether the daemon is there, and what memory is hot. All
-// that is decided is decided by whom it asks. Never destroyed once it was started.
+// The thread that looks again and again whether the work on one GPU has ended, whether the daemon is there, and which
+// memory is hot. The classes that it calls decide what follows. Never destroyed once it was started.
 class Pacer {
  public:
   Pacer(FollowedPage& page, GateKeeper& gates, RoomAccount& room) : page_(page), gates_(gates), room_(room) {}
   Pacer(const Pacer&) = delete;
 
-  // Starts the thread; a line on stderr if that fails. It ends when GateKeeper::Stop was called.
+  // Starts the thread, or writes a line on stderr if that fails. The thread ends after GateKeeper::Stop.
   void Start();
 
  private:

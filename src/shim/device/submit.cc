@@ -1,4 +1,4 @@
-// The way of a submission that its trampoline could not let pass.
+// What happens to a submission that its trampoline could not let pass.
 #include <errno.h>
 
 #include "base/uncancelled.h"
@@ -37,8 +37,8 @@ Attachment* CurrentAttachment() {
 
 }  // namespace tessera::shim
 
-// Where a trampoline goes when it may not simply pass; `call` is as in GatedCall. Returns what the submission must
-// return instead of being made, or CUDA_SUCCESS.
+// Called by a trampoline that could not let its submission pass; `call` is as in GatedCall. CUDA_SUCCESS: the
+// submission may be made now. Else the submission is not made, and returns this error.
 extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CUstream stream,
                                                                const std::uint64_t* call) {
   using namespace tessera::shim;

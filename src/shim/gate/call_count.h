@@ -7,8 +7,8 @@
 
 namespace tessera::shim {
 
-// The number of threads inside calls that may wait for the GPU though they submit nothing, as the page has it. Takes no
-// lock: it changes with each copy. Any thread.
+// The number of threads inside calls that may wait for the GPU though they submit nothing; the daemon reads it in the
+// page. Takes no lock, because it changes with each copy. Any thread.
 class CallCount {
  public:
   explicit CallCount(FollowedPage& page) : page_(page) {}
@@ -19,7 +19,7 @@ class CallCount {
     Report();
   }
 
-  // Writes the number to the page. Of several threads the one that stores last has seen that its number is right still.
+  // Writes the number to the page. If several threads do, the last one checks after its store that the number is right.
   void Report() {
     for (std::uint32_t now = count_;; now = count_) {
       page_->calls = now;

@@ -5,13 +5,14 @@
 
 namespace tessera::shim {
 
-// Whether any stream of the process captures. Exact under the attachments' mutexes, which beginning a capture takes.
+// Whether any stream of the process captures. Exact while a gate keeper's mutex is held: each capture takes all of them
+// as it begins.
 bool AnyCapture();
 
 // `stream` is never null here: the calling thread's own default stream has a name, and the legacy one cannot capture.
 void AddCapture(cuda::CUstream stream, cuda::CUcontext context);
 void RemoveCapture(cuda::CUstream stream);
-// A context that has ended takes its captures along.
+// A context has ended, and its captures with it.
 void ForgetCapturesOf(cuda::CUcontext context);
 
 // While it lives, the calling thread may make driver calls that another thread's capture would otherwise forbid

@@ -94,7 +94,7 @@ bool ContextGates::AnyPending() const {
 }
 
 bool ContextGates::Drained() const {
-  // A capture forbids markers; then what was marked must do.
+  // There are no markers during a capture; then those that were placed before must do.
   if (AnyCapture()) return !AnyPending();
   return std::all_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->Drained(); });
 }

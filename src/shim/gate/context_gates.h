@@ -11,8 +11,8 @@
 
 namespace tessera::shim {
 
-// The gates of all contexts of one GPU, and what their markers tell of the work in them. Not thread-safe: its keeper's
-// mutex guards it. What places or observes markers changes the calling thread's current context.
+// The gates of all contexts of one GPU, and what their markers tell of the work in them. Not thread-safe: the keeper's
+// mutex guards it. Placing and observing markers changes the calling thread's current context.
 class ContextGates {
  public:
   // The gate of a context, made closed at its first use.
@@ -21,9 +21,9 @@ class ContextGates {
   void Forget(cuda::CUcontext context);
 
   void CloseAll();
-  // All compare with this epoch from now on, and are closed.
+  // All gates compare with this epoch from now on, and are closed.
   void Follow(const std::atomic<std::uint32_t>& epoch);
-  // What the windows learned does not hold any more; all are closed.
+  // All windows forget what they have learned, and all gates are closed.
   void Relearn();
 
   // Looks which markers were reached. `target` is as in Markers::Observe. Returns the latest Markers::YoungestReached.

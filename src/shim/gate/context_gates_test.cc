@@ -25,7 +25,7 @@ class ContextGatesTest : public ShimFixture {
   FollowedPage page;
   HostMemory host;
   GateKeeper keeper{page, host};
-  ContextGates gates;
+  ContextGates& gates = Kept(new ContextGates);
   cuda::CUcontext one = Cuda().MakeContext(device), other = Cuda().MakeContext(device);
 };
 

@@ -16,13 +16,14 @@ class Markers;
 // passes without a call while `accepted` equals the epoch in the shared page and `budget` lasts. Never freed, because a
 // thread may still point to it; reused after its context's end.
 //
-// It has a cache line of its own: a trampoline needs no other of it, and nothing else that is written shares it.
+// It has a cache line of its own, so that a trampoline touches one line of it and no other data that is written shares
+// that line.
 struct alignas(64) Gate {
   const std::atomic<std::uint32_t>* epoch;  // in the page that is followed
   std::atomic<std::uint32_t> accepted{0};   // the order under which submissions pass
-  std::atomic<std::int64_t> budget{0};      // submissions until the gate wants to look again
+  std::atomic<std::int64_t> budget{0};      // submissions that may pass before the keeper is called again
 
-  // All below is guarded by the keeper's mutex, but `keeper`, which never changes.
+  // The keeper's mutex guards all below, except `keeper`, which never changes.
   GateKeeper* keeper = nullptr;  // null: the gate of processes that belong to no vGPU
   cuda::CUcontext context = nullptr;
   Markers* markers = nullptr;

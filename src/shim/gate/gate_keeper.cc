@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 40;
 
-// How often the pacer looks while work runs: at what bounds the others' waiting while somebody waits, else lazily.
+// How often the pacer looks while work runs. Others wait for the first two, so these are short.
 constexpr Nanos kDrainTick = 50 * kMicrosecond;
 constexpr Nanos kBoundedTick = 250 * kMicrosecond;
 constexpr Nanos kOpenTick = 5 * kMillisecond;
@@ -27,15 +27,15 @@ constexpr Nanos kLooksInGrace = 4;
 // brought out would wait for good.
 constexpr Nanos kParkedTick = kSecond;
 constexpr Nanos kFirstLook = 10 * kMillisecond;
-// A marker behind work that has ended is reached at once, whatever stands still.
+// A marker behind work that has ended is reached within this time, even if the channels stand still.
 constexpr Nanos kAtOnce = 50 * kMillisecond;
-// Work of which nothing ends for so long may wait for what is held back.
+// If no work ends for this long, it may be waiting for a submission that the gate holds back.
 constexpr Nanos kStuck = 500 * kMillisecond;
 // A waiting thread looks at the order this long before it sleeps: the daemon often answers sooner than a wake-up takes.
 constexpr Nanos kSpin = 100 * kMicrosecond;
 // How often a thread looks again whether the window has room: the GPU has up to the window's time of work left.
 constexpr Nanos kFullSleep = 20 * kMicrosecond;
-// What may be queued while memory is reached over the bus, and nobody else bounds it.
+// Bound on the queued work while kernels reach memory over the bus and the order sets no bound.
 constexpr Nanos kHostWindow = 2 * kMillisecond;
 
 void Sleep(Nanos time) {
@@ -78,8 +78,8 @@ GateKeeper::Passage GateKeeper::Try(Gate& gate, Waiting& waiting, Nanos now) {
   NoteMoves();
   const bool granted = !wire::IsClosed(order) && wants_sent_ && epoch != wants_epoch_;
   if (parked_ && (granted || order == wire::GateOrder::kFree)) {
-    // Where the gate is free nobody was asked: the daemon learns now that there is work. If it cannot be told, the
-    // pacer sees that, and says it all to the next one.
+    // At a free gate the program asks for nothing: the daemon only learns that there is work. If it cannot be told, the
+    // pacer notices that it is gone, and the next daemon is told everything.
     if (!granted) Session::Instance().Tell(wire::Make(wire::Wants{.waits = 0}, page_.Gpu()));
     Unpark(now);
     page_.Ring();  // the pacer has work again
@@ -94,7 +94,7 @@ GateKeeper::Passage GateKeeper::TryOpen(Gate& gate, wire::GateOrder order, Waiti
   const bool bounded = Bounds(order);
   if (bounded) {
     gate.markers->Observe(now, Target(order));
-    // Where each submission comes by, a marker behind each would be too many.
+    // Here every submission comes by, and a marker behind each would be too many.
     const std::int64_t every = host_.Any() ? std::max<std::int64_t>(1, gate.markers->Window() / 2) : 1;
     if (gate.markers->SinceLastMarker() >= every && waiting.closed_since == 0 && waiting.full_since == 0)
       gate.markers->Place(now, true);
@@ -115,7 +115,7 @@ GateKeeper::Passage GateKeeper::TryClosed(Gate& gate, wire::GateOrder order, std
     waiting.closed_since = now;
     page_->gate_waits.fetch_add(1, std::memory_order_relaxed);
   }
-  // One submission, in time that is billed as overrun: the work did not drain when the gate closed.
+  // Lets one submission pass. Its time is billed as overrun, because the work did not drain when the gate closed.
   if (!parked_ && order != wire::GateOrder::kStopped && Stuck(gate, waiting.closed_since, now)) {
     gate.Give(1);
     page_->gate_wait_ns.fetch_add(now - waiting.closed_since, std::memory_order_relaxed);
@@ -124,7 +124,7 @@ GateKeeper::Passage GateKeeper::TryClosed(Gate& gate, wire::GateOrder order, std
   // A later order that is closed: the token came and went before this thread woke up, so it is asked for again.
   if (parked_ && (!wants_sent_ || epoch != wants_epoch_)) {
     wants_epoch_ = epoch;
-    // If nobody takes it: again after the caller's wait.
+    // If it could not be sent: again after the caller's wait.
     wants_sent_ = Session::Instance().Tell(wire::Make(wire::Wants{}, page_.Gpu()));
   }
   return Passage::kClosed;
@@ -144,19 +144,19 @@ bool GateKeeper::Fill(Gate& gate, bool bounded) {
     budget = std::min(room, std::max<std::int64_t>(1, window / 2));
     if (budget < window / 2) markers.NoteLimited();
   }
-  if (host_.Any()) budget = 1;  // each one is looked at: what it works on is used
+  if (host_.Any()) budget = 1;  // so that each one is looked at, for the memory that it uses
   gate.Give(budget);
   return true;
 }
 
-// Work on memory that has gone to the host may take a hundred times as long as it did: what was learned before says
-// nothing. And each submission goes through Enter from now on.
+// Work on memory that has gone to the host may take a hundred times as long, so what the windows learned is worthless.
+// From now on each submission goes through Enter.
 void GateKeeper::NoteMoves() {
   if (host_.TakeMoreOut()) gates_.Relearn();
 }
 
-// A closed gate that is to drain must not wait for what many submissions read over the bus. Where the gate is free the
-// channels are steered: a freeze stops whatever runs, and nobody waits for an end.
+// The queue is short where a closing gate waits for its end: under a bound, and when many submissions would read over
+// the bus. At a free gate the channels are steered: a freeze stops running work, and nothing waits for its end.
 bool GateKeeper::Bounds(wire::GateOrder order) const {
   return order == wire::GateOrder::kBounded || (order == wire::GateOrder::kOpen && host_.Any());
 }
@@ -222,7 +222,7 @@ Nanos GateKeeper::TickClosed(wire::GateOrder order, std::uint32_t epoch, Nanos n
   const Nanos ended = gates_.LastReached(active_since_);
   Park(now);
   Session::Instance().Tell(wire::Make(wire::Released{.drained_at = ended, .epoch = epoch}, page_.Gpu()));
-  page_.Ring();  // whoever waits at the gate asks anew
+  page_.Ring();  // threads that wait at the gate ask again
   return kFirstLook;
 }
 
@@ -251,8 +251,9 @@ Nanos GateKeeper::TickOpen(wire::GateOrder order, Nanos now) {
   return kFirstLook;
 }
 
-// A submission that passed the gate in time, and came to the driver after the marker that was to be behind it, was not
-// seen; nor is work before a capture, which forbids markers. The daemon hears of it as of what passes a free gate.
+// Finds work that escaped the markers: a submission that passed the gate in time but reached the driver after the
+// marker that should have been behind it, or work before a capture, during which there are no markers. The daemon is
+// told as for work that passes a free gate.
 Nanos GateKeeper::LookWhileParked(Nanos now) {
   ObserveAll(now);
   if (gates_.AnyPending()) {

@@ -1,5 +1,5 @@
-// Who of a process may submit work to one GPU, as the daemon orders it. docs/protocol.md ("The gate") is what it
-// follows; "parked" is a word from there.
+// Decides when a process may submit work to one GPU, as the daemon orders. It follows docs/protocol.md ("The gate"),
+// which also defines "parked".
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace tessera::shim {
 // work comes and when it has ended, and is parked in between. Never destroyed. Any thread.
 class GateKeeper {
  public:
-  // `clock`: what time it is, asked with the mutex held.
+  // `clock` tells the time (MonotonicNow); it is asked with the mutex held.
   GateKeeper(FollowedPage& page, HostMemory& host, Nanos (*clock)() = MonotonicNow)
       : clock_(clock), page_(page), host_(host), calls_(page) {}
   GateKeeper(const GateKeeper&) = delete;
@@ -50,11 +50,11 @@ class GateKeeper {
     change();
   }
 
-  // The pacer's look at the state of affairs. How long the next one can wait; nothing: there is to be none.
+  // The pacer's look at the work and the order. Returns how long the next look can wait; nothing: Stop was called.
   std::optional<Nanos> Look();
 
-  // Runs `attach`, which tells a new daemon whether work is under way and then follows its page, while nothing passes:
-  // that would not be known. False, as `attach` says: there is no page for this GPU.
+  // Runs `attach` while no submission passes, because the new daemon would not know of it. `attach` tells that daemon
+  // whether work is under way, and follows its page. False, as `attach` returns: the daemon has no page for this GPU.
   template <typename Attach>
   bool Reattach(Attach&& attach) {
     const MutexLock lock(mutex_);
@@ -65,8 +65,8 @@ class GateKeeper {
     if (!works) Park(clock_());
     return true;
   }
-  // Runs `change`, which follows the process's own page, whose gate is closed for good (`block`) or open. False, as
-  // `change` says: the page is the same as before.
+  // Runs `change`, which follows the process's own page, with a gate that is closed for good (`block`) or open for
+  // good. False, as `change` returns: the page is the same as before.
   template <typename Change>
   bool GoOnAlone(bool block, Change&& change) {
     const MutexLock lock(mutex_);
@@ -76,14 +76,14 @@ class GateKeeper {
     return true;
   }
 
-  // The process ends: nothing of the driver's is called any more, and every submission passes.
+  // The process ends: the driver is not called any more, and every submission passes.
   void Stop();
   void AbandonAfterFork();
 
  private:
   enum class Passage { kPasses, kFull, kClosed };
-  // Of a thread in front of the gate: since when it is closed and the window full, 0 if it is not; and the doorbell as
-  // it was before the order was read.
+  // State of a thread that waits at the gate: since when it has found the gate closed and the window full (0: not), and
+  // the doorbell before it read the order.
   struct Waiting {
     Nanos closed_since = 0, full_since = 0;
     std::uint32_t bell = 0;
@@ -121,7 +121,7 @@ class GateKeeper {
   ContextGates gates_ TESSERA_GUARDED_BY(mutex_);
   bool stopped_ TESSERA_GUARDED_BY(mutex_) = false;
   bool parked_ TESSERA_GUARDED_BY(mutex_) = true;
-  Nanos parked_look_ TESSERA_GUARDED_BY(mutex_) = 0;  // when it is looked, or was, whether that is so
+  Nanos parked_look_ TESSERA_GUARDED_BY(mutex_) = 0;  // when the pacer looks, or looked, for work that escaped it
   bool wants_sent_ TESSERA_GUARDED_BY(mutex_) = false;
   std::uint32_t wants_epoch_ TESSERA_GUARDED_BY(mutex_) = 0;    // the epoch when Wants was sent
   std::int64_t tick_submitted_ TESSERA_GUARDED_BY(mutex_) = 0;  // submissions at the pacer's last tick

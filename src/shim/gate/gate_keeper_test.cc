@@ -82,7 +82,7 @@ class GateKeeperTest : public ShimFixture {
   wire::Page shared;
   FollowedPage page;
   HostMemory host;
-  GateKeeper& keeper = *new GateKeeper(page, host, Now);  // never destroyed, as its gates
+  GateKeeper& keeper = Kept(new GateKeeper(page, host, Now));
   const cuda::CUcontext context = MakeContext();
   Gate* gate = nullptr;
 };

@@ -5,8 +5,8 @@
 
 namespace tessera::shim {
 
-// How much of the program's memory lies in host memory, where kernels reach it over the bus: all that a gate needs to
-// know of swapping. Any thread.
+// The bytes of the program's GPU memory that lie in host memory, where kernels reach them over the bus. Gates need no
+// more of swapping than this. Any thread.
 class HostMemory {
  public:
   // The heap has this many bytes there now. One thread at a time calls it.
@@ -17,7 +17,7 @@ class HostMemory {
 
   std::uint64_t Bytes() const { return bytes_.load(std::memory_order_relaxed); }
   bool Any() const { return Bytes() > 0; }
-  // Whether more went there since the last call.
+  // Whether more memory went there since the last call.
   bool TakeMoreOut() { return more_out_.load(std::memory_order_relaxed) && more_out_.exchange(false); }
 
  private:

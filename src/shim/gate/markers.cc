@@ -10,7 +10,7 @@ namespace tessera::shim {
 
 using namespace cuda;
 
-// False: the context takes no marker, because it has failed, or no marker at all is to be had.
+// False: the context has failed and takes no marker, or the driver has no markers at all.
 bool Markers::Record(Marker& marker) {
   if (!marker.event &&
       REAL_AS(cuEventCreate, CUevent*, unsigned)(&marker.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
@@ -20,8 +20,8 @@ bool Markers::Record(Marker& marker) {
   const CUresult recorded = REAL_AS(cuCtxRecordEvent, CUcontext, CUevent)(gate_.context, marker.event);
   if (recorded == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED || recorded == CUDA_ERROR_NOT_SUPPORTED) {
     unusable_ = true;
-    Say("this driver does not tell when work has ended (cuCtxRecordEvent, error %d), so the time of this program is "
-        "bounded only coarsely; driver 555 or newer does",
+    Say("this driver cannot tell when work has ended (cuCtxRecordEvent, error %d), so this program's time is "
+        "limited only coarsely; use driver 555 or newer",
         recorded);
   }
   return recorded == CUDA_SUCCESS;
@@ -40,7 +40,7 @@ void Markers::Place(Nanos now, bool learn) {
     marker.learn = learn;
     ++next_;
   }
-  // Also where it was refused: what a failed context was given counts as ended, so that nobody waits for it.
+  // Also if the driver refused the marker: work of a failed context counts as ended, so that no thread waits for it.
   last_count_ = count;
   last_placed_ = now;
 }

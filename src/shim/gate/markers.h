@@ -1,4 +1,4 @@
-// Markers: events behind all that a context was given, so that the end of work is seen without waiting for it.
+// Markers: events behind all work that a context was given, so that its end is seen without waiting for it.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,28 @@
 
 namespace tessera::shim {
 
-// The markers of one context. Not thread-safe: its attachment's mutex guards it, and its context must be the calling
-// thread's current one where something is placed or observed. A marker is a cuCtxRecordEvent (driver 555 and newer):
-// it covers every stream of the context, those of other threads and destroyed ones too, holds none of them up, and
-// costs 0.3 to 1.5 µs, as a look at it does (docs/hardware-log.md). The driver refuses it while any stream of the
-// context captures, and ends that capture: none is placed while one of the process does.
+// The markers of one context. Not thread-safe: the gate keeper's mutex guards it. Its context must be the calling
+// thread's current one when a marker is placed or observed.
+//
+// A marker is a cuCtxRecordEvent (driver 555 and newer). It covers every stream of the context, also those that the
+// shim never saw and those that were destroyed, and blocks none. Placing one costs 0.3 to 1.5 µs, and so does a look at
+// it (docs/hardware-log.md). While a stream of the context captures, the driver refuses a marker and ends the capture:
+// so none is placed while any stream of the process captures.
 class Markers {
  public:
   explicit Markers(Gate& gate) : gate_(gate) {}
 
-  // Places a marker behind what the context was given so far. `learn`: the window bounds the queue now, so how long the
-  // GPU takes to get there says something about it.
+  // Places a marker behind all work so far. `learn`: the window bounds the queue now, so it can learn from the time
+  // until the GPU reaches the marker.
   void Place(Nanos now, bool learn);
 
-  // Looks which markers were reached, and lets the window learn from them.
+  // Looks which markers were reached, and lets the window learn from them. `target`: see Window.
   void Observe(Nanos now, Nanos target);
 
-  // All submissions are covered by markers / and all of these were reached.
+  // Whether a marker is behind all submissions; and whether all markers were reached.
   bool Covered() const { return last_count_ == gate_.Submitted(); }
   bool Drained() const { return !AnyPending() && Covered(); }
-  // Whether that says anything: else work is taken as finished when it is submitted.
+  // Whether the driver has such events. Where it has none, work counts as ended when it is submitted.
   bool Tell() const { return !unusable_; }
 
   // Submissions that may still be unfinished, as far as markers tell.
@@ -38,13 +40,14 @@ class Markers {
   std::int64_t SinceLastMarker() const { return gate_.Submitted() - last_count_; }
   bool AnyPending() const { return first_ != next_; }
   void NoteLimited() { limited_ = true; }
-  // What the window learned does not hold any more.
+  // The window forgets what it has learned.
   void Relearn() { window_.Restart(); }
 
   // When the last marker that was reached was seen.
   Nanos LastReached() const { return last_reached_; }
-  // The youngest work that is known to have ended was submitted then, or later. A marker alone is no proof: the driver
-  // calls one behind work that has ended reached, whatever keeps the GPU from executing more.
+  // The youngest work that is known to have ended was submitted then, or later. A marker that was reached proves this
+  // only if there was work before it: behind work that had ended, the driver reports it as reached at once, even if the
+  // GPU can execute nothing more.
   Nanos YoungestReached() const { return youngest_reached_; }
 
   // The context is gone, and with it the events and all work.

@@ -8,12 +8,14 @@
 
 namespace tessera::shim {
 
-// Bounds the number of submissions in flight so that what is queued when the gate closes ends within a target time. It
-// learns from markers: how long one took from its submission until the GPU reached it is how much work lay before it.
+// A bound on the number of submissions in flight, so that the work that is queued when the gate closes ends within a
+// target time. It learns from markers: the time from a marker's submission until the GPU reaches it is the work before
+// it.
 // Pure arithmetic: no clock, no threads.
 class Window {
  public:
-  // Two submissions always fit, else the GPU would idle between any two kernels; what a long kernel overruns is debt.
+  // Two submissions always fit, else the GPU would idle between any two kernels. If a long kernel runs over its time,
+  // that becomes debt.
   static constexpr std::int64_t kSmallest = 2;
   static constexpr std::int64_t kLargest = 1 << 16;
 

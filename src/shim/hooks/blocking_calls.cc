@@ -1,10 +1,10 @@
-// Calls that may wait for what the driver itself submits, of which no marker tells: code that it uploads, the pieces of
-// a copy.
+// Calls that may wait for work that the driver itself submits (uploads of code, pieces of a copy), which no marker
+// covers.
 #include "shim/device/in_call.h"
 
 using Word = std::uintptr_t;
 
-// Arguments beyond those that a function has are whatever lies there, and are passed on unread.
+// If a function has fewer arguments than these, the others have undefined values, and are passed on unread.
 #define TESSERA_BLOCKS(name)                                                                  \
   TESSERA_HOOK name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i) { \
     const tessera::shim::InCall in_call;                                                      \

@@ -28,7 +28,7 @@ bool IsCapturing(CUstream stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// A capture that fails ends as well, but not by every error.
+// A capture also ends if it fails, but not with every error.
 template <typename End>
 CUresult CountedEnd(CUstream stream, End end) {
   const CUresult result = end();
@@ -36,7 +36,7 @@ CUresult CountedEnd(CUstream stream, End end) {
   return result;
 }
 
-// A stream that is destroyed takes its capture along.
+// A stream's capture ends when the stream is destroyed.
 template <typename Destroy>
 CUresult CountedDestroy(CUstream stream, Destroy destroy) {
   if (AnyCapture()) RemoveCapture(Named(stream));

@@ -70,7 +70,7 @@ CUdevice DeviceOf(CUcontext context) {
   return device;
 }
 
-// What the pager allocates from now on may be in another context at the same address.
+// Blocks that the pager allocates from now on may belong to another context at the same address.
 std::uint64_t NextIdOf(Attachment& attachment) { return attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0; }
 
 template <typename Destroy>

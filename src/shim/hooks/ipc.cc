@@ -1,6 +1,6 @@
-// CUDA's IPC handles. The driver makes and opens those of its own allocations; of memory in the pager's heap they name
-// what the daemon passes from program to program. And the descriptors (dma-buf) by which devices reach memory, which
-// are the driver's always.
+// CUDA's IPC handles. The driver makes and opens handles of its own allocations. Handles of memory in the pager's heap
+// are the shim's, and the daemon passes that memory from program to program. Descriptors by which devices reach memory
+// (dma-buf) always come from the driver.
 #include <string.h>
 
 #include "shim/device/current.h"
@@ -16,7 +16,7 @@ using namespace tessera::shim;
 
 namespace {
 
-// A handle of ours: these bytes, which none of the driver's begins with, a key, and nothing.
+// A handle of the shim's: bytes with which no handle of the driver's begins, a key, and zeros.
 constexpr char kMagic[16] = "tessera memory\n";
 
 struct Handle {
@@ -32,7 +32,8 @@ bool IsOurs(const CUipcMemHandle& handle) { return memcmp(handle.reserved, kMagi
 CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   if (!Session::Instance().Managed()) {
-    Say("an IPC handle cannot be opened: its memory belongs to a program under Tessera, and this one is not");
+    Say("an IPC handle cannot be opened: its memory belongs to a program under Tessera; start this one with 'tessera "
+        "run', too");
     return CUDA_ERROR_INVALID_VALUE;
   }
   Handle ours;

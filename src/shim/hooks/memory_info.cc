@@ -14,7 +14,8 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   const CUresult result = real(free, total);
   Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
   if (!attachment) return result;
-  // Where nothing is swapped, never more than the device itself has: others may hold what this vGPU was not promised.
+  // Without swapping, never more than the device itself has: other programs may hold memory that this vGPU was not
+  // promised.
   const bool swaps = attachment->Pager() != nullptr;
   const std::uint64_t max = attachment->Memory().Max(), left = attachment->Memory().Free();
   if (free) *free = static_cast<Size>(swaps ? left : std::min<std::uint64_t>(*free, left));

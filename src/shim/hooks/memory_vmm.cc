@@ -25,7 +25,7 @@ std::map<CUmemGenericAllocationHandle, Physical>& Physicals() TESSERA_REQUIRES(m
   return *physicals;
 }
 
-// Where what is mapped, by address.
+// Which memory is mapped, by address.
 std::map<CUdeviceptr, CUmemGenericAllocationHandle>& Mappings() TESSERA_REQUIRES(mutex) {
   static auto* mappings = new std::map<CUdeviceptr, CUmemGenericAllocationHandle>;
   return *mappings;
@@ -57,7 +57,7 @@ struct Dropped {
     entry = Forget(handle);
   }
 
-  // What the driver said of it.
+  // The driver has answered: gives the charge back, or takes the drop back.
   void Settle(CUresult result) const {
     if (result == CUDA_SUCCESS) return GiveBack(entry);
     if (!ours) return;
@@ -88,7 +88,7 @@ TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  // What cuMemAlloc gave has no handle.
+  // Memory from cuMemAlloc has no handle.
   if (Paging::Of(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
   if (result == CUDA_SUCCESS) Add(*handle, &Physical::handles);

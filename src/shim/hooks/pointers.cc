@@ -1,5 +1,5 @@
-// What the driver would say of memory that the pager's heap holds, or another program's, if it were its own: the
-// program must not see chunks, nor where they lie.
+// Answers questions about memory of the pager's heap, or of another program, as the driver does about its own
+// allocations: the program must not see chunks, nor where they lie.
 #include "shim/device/current.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/paging.h"
@@ -98,8 +98,8 @@ TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUde
   return CUDA_SUCCESS;
 }
 
-// Memory of another device of this process becomes reachable: the driver does that for its own allocations, and for
-// the heap's it must be told. Without a word to the program: it is the peer that lets the current context in.
+// The current context gets access to the memory of another device. The driver arranges that for its own allocations;
+// for the heap's it must be asked.
 TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   const CUresult result = REAL(cuCtxEnablePeerAccess)(peer, flags);
   CUdevice own = -1, other = -1;

@@ -1,4 +1,4 @@
-// What a function of the driver that the shim implements itself needs: the way it is exported, and the real one.
+// For functions of the driver that the shim implements itself: how to export one, and how to call the real one.
 #pragma once
 
 #include "cuda/cuda_abi.h"

@@ -1,5 +1,5 @@
 // A program that opens the driver by its path, or by a name that ld.so would resolve to the driver's file, gets the
-// shim; one that asks the shim for a symbol that only a newer driver has gets the driver's.
+// shim instead. A program that asks the shim for a symbol that only a newer driver has gets the driver's.
 #include <dlfcn.h>
 #include <string.h>
 

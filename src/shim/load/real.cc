@@ -21,8 +21,7 @@ constexpr const char* kNames[] = {
 #include "symbol_names.inc"
 };
 
-// Where distributions and containers put the driver; ld.so's own cache cannot be asked, because it would answer with
-// us.
+// Where distributions and containers put the driver. ld.so's own cache is of no use: it would answer with the shim.
 constexpr const char* kDirectories[] = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",    "/usr/lib",

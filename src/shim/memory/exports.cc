@@ -18,7 +18,7 @@ using namespace cuda;
 
 namespace {
 
-// Making place may mean to wait for a turn, as in RoomAccount::Take.
+// It may take a turn until there is room, as in RoomAccount::Take.
 constexpr Nanos kLongestWait = 120 * kSecond;
 constexpr unsigned kLookAgainUs = 1'000;
 
@@ -29,7 +29,7 @@ struct Export {
   bool told = false;  // the daemon knows it
 };
 
-// Taken before the heap's and the session's; nothing that waits for memory is done under it.
+// Taken before the heap's and the session's. No thread waits for memory while it holds this.
 ForkMutex mutex;
 
 // By the begin of the block.
@@ -80,8 +80,8 @@ CUresult Await(Paging& paging, Pin pin) {
     const Nanos now = MonotonicNow();
     const bool late = now - since > kLongestWait;
     if (late || (now >= next_ask && !paging.Room().Recall())) {
-      Say("memory cannot be given to another program, or to a device: it is in host memory, and there is no place on "
-          "the GPU for it%s",
+      Say("cannot share memory with another program or a device: it lies in host memory, and the GPU has no room to "
+          "bring it back%s",
           late ? " after two minutes" : "");
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -109,7 +109,7 @@ class ExportsFollower : public DaemonFollower {
     const MutexLock lock(mutex);
     for (auto& [begin, each] : Exports()) {
       if (!each.told && Tell(each) != CUDA_SUCCESS)
-        Say("other programs cannot open an IPC handle of this one any more: the new daemon does not take its memory");
+        Say("an IPC handle of this program can no longer be opened: the new daemon did not accept its memory");
     }
   }
   void GoOnAlone(bool) override {}
@@ -124,12 +124,12 @@ CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportK
   Export made{.key = {}, .memory = memory, .paging = &paging};
   if (getrandom(made.key.bytes, sizeof made.key.bytes, 0) != sizeof made.key.bytes) return CUDA_ERROR_OPERATING_SYSTEM;
   if (const CUresult told = Tell(made); told != CUDA_SUCCESS) {
-    Untell(made);  // of what went before it failed
+    Untell(made);  // the parts that went before it failed
     return told;
   }
   *key = made.key;
   Exports().insert_or_assign(memory.block.begin, made);
-  // A program that frees what it exports may have done so before there was anything to take back.
+  // The program may have freed the block meanwhile, before there was an export to take back.
   const auto now = paging.Heap().Find(memory.block.begin);
   if (now && now->id == memory.block.id) return CUDA_SUCCESS;
   Exports().erase(memory.block.begin);

@@ -9,22 +9,22 @@
 
 namespace tessera::shim {
 
-// The handle of the block around `address`, always the same while the block lives. Pins the block; what of it lies in
-// host memory comes back first, which may take until the program has its turn. CUDA_ERROR_OUT_OF_MEMORY, with a line on
-// stderr, where there is no place for it on the GPU or the daemon takes no more.
+// The key of the block around `address`, always the same while the block lives. Pins the block. Chunks of it in host
+// memory are brought back first, which may take until the program has its turn. CUDA_ERROR_OUT_OF_MEMORY, with a line
+// on stderr, where the GPU has no place for it or the daemon takes no more.
 cuda::CUresult ExportMemory(Paging& paging, cuda::CUdeviceptr address, wire::ExportKey* key);
 
 // Whether the key is of this program's memory.
 bool IsExport(const wire::ExportKey& key);
 
-// The block is about to be freed: nobody gets it any more. Who has it mapped keeps it. Returns when the daemon has let
-// go of its memory.
+// The block is about to be freed: no more programs can map it. Those that have it mapped keep it. Returns when the
+// daemon has let go of its memory.
 void Unexport(const pager::Block& block);
 // The same of all blocks of a context that has ended, those with ids below `below`.
 void UnexportAllOf(cuda::CUcontext context, std::uint64_t below);
 
-// A device is about to have these bytes' GPU memory, for as long as it likes (RDMA): waits as above, and the blocks
-// stay where they are while they live.
+// A device is about to use the GPU memory of these bytes, for any length of time (RDMA). Pins the blocks as above, for
+// as long as they live.
 cuda::CUresult PinForDevice(Paging& paging, cuda::CUdeviceptr address, std::uint64_t bytes);
 
 void AbandonExportsAfterFork();

@@ -82,7 +82,7 @@ CUresult Ask(const wire::ExportKey& key, std::uint32_t first, std::uint32_t gpu,
   const auto message = wire::Make(wire::Import{.key = key, .first = first}, gpu);
   if (Session::Instance().Ask(message, *terms, *header, fds)) return CUDA_SUCCESS;
   if (header->type == wire::Refused::kType) return CUDA_ERROR_INVALID_VALUE;
-  Say("an IPC handle cannot be opened: the daemon, which has its memory, is gone");
+  Say("an IPC handle cannot be opened: its memory is with the daemon, which is gone; start tesserad");
   return CUDA_ERROR_MAP_FAILED;
 }
 
@@ -90,7 +90,7 @@ CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::sp
   for (;;) {
     for (UniqueFd& fd : fds.first(std::min<std::size_t>(fds.size(), terms.count))) {
       if (!fd) {
-        Say("an IPC handle cannot be opened: this program has no file descriptor left");
+        Say("an IPC handle cannot be opened: this program has no file descriptor left; raise its limit (ulimit -n)");
         return CUDA_ERROR_OPERATING_SYSTEM;
       }
       if (const CUresult result = MapNext(import, fd); result != CUDA_SUCCESS) return result;

@@ -1,5 +1,5 @@
 // Memory of other programs that this one has mapped by their IPC handles. It is not charged, as the driver's is not,
-// and stays where it is whatever becomes of its owner. Any thread.
+// and stays mapped even if its owner frees it or ends. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tessera::shim {
 
-// Who maps memory: the GPU of the current context, as the daemon counts, and its device; and which device a GPU of the
-// daemon's is here, `otherwise` where it is none.
+// The side that maps memory: the GPU of its current context, as the daemon counts, and that GPU's device. `device_of`
+// gives the device of any GPU of the daemon's, `otherwise` where this process has none.
 struct Importer {
   std::uint32_t gpu = 0;
   cuda::CUdevice device = 0;
@@ -21,11 +21,11 @@ struct Importer {
 
 // Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
 // CUDA_ERROR_INVALID_VALUE where the daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with
-// a line on stderr; else what the driver said.
+// a line on stderr; else the driver's error.
 cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address);
 
 // The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,
-// which forbids to wait, that is left for later. False: no import begins there.
+// where waiting is forbidden, that is done later. False: no import begins there.
 bool CloseImport(cuda::CUdeviceptr address);
 // The context has ended.
 void CloseImportsOf(cuda::CUcontext context);

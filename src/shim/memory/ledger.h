@@ -1,4 +1,4 @@
-// What this process has allocated: so that a free gives back what the allocation took.
+// A ledger of this process's allocations, so that a free gives back what the allocation took.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tessera::shim {
 
-// What an allocation of `bytes` is charged as. The driver takes device memory in 2 MiB pages; smaller allocations share
+// The charge for an allocation of `bytes`. The driver takes device memory in 2 MiB pages; smaller allocations share
 // pages, in units of 512 bytes (measured: docs/hardware-log.md).
 std::uint64_t ChargeOf(std::uint64_t bytes);
 
@@ -27,7 +27,7 @@ void Remember(std::uint64_t key, const Entry& entry);
 Entry Forget(std::uint64_t key);
 void GiveBack(const Entry& entry);
 
-// Gives back what a context that has ended takes along.
+// Gives back the charges of a context that has ended: its allocations are gone with it.
 void GiveBackOf(cuda::CUcontext context);
 
 // Allocates by `make` what is charged as `charge` to `room` (null: not managed), and remembers it under what

@@ -22,7 +22,7 @@ bool MemoryAccount::Take(std::uint64_t bytes) {
       return false;
     }
   } else {
-    // No daemon: what it last said was free is ours to use, nobody else of this process's page can.
+    // There is no daemon. The memory that it last said was free is for this process to use: only it has this page.
     std::uint64_t free = page->memory_available.load();
     do {
       if (free < bytes) return false;

@@ -7,8 +7,8 @@
 
 namespace tessera::shim {
 
-// The account of what this process has taken of its vGPU's memory on one GPU, and of the contexts it has there: what
-// memory.max counts. Any thread.
+// The account of what memory.max counts: the bytes of its vGPU's memory that this process has taken on one GPU, and its
+// contexts there. Any thread.
 class MemoryAccount {
  public:
   explicit MemoryAccount(FollowedPage& page) : page_(page) {}
@@ -17,7 +17,7 @@ class MemoryAccount {
   // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
   bool Take(std::uint64_t bytes);
   void Give(std::uint64_t bytes);
-  // A context takes memory that the daemon knows the size of. False: it would pass memory.max.
+  // A context is about to be made; the daemon knows how much memory one takes. False: it would pass memory.max.
   bool AddContext();
   void DropContext();
 
@@ -25,7 +25,7 @@ class MemoryAccount {
   std::uint64_t Max() const { return page_->memory_max.load(std::memory_order_relaxed); }
   std::uint64_t Free() const;
 
-  // What a new daemon is told is held.
+  // Bytes and contexts that this process holds, for a new daemon.
   std::uint64_t Held() const TESSERA_REQUIRES(page_.holding) { return held_; }
   std::uint32_t Contexts() const TESSERA_REQUIRES(page_.holding) { return contexts_; }
   // A daemon that counts `context_bytes` for a context is followed from now on; nothing was returned to it yet.
@@ -38,7 +38,7 @@ class MemoryAccount {
 
  private:
   FollowedPage& page_;
-  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes in use, contexts' own apart
+  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes in use, without the contexts' own
   std::uint32_t contexts_ TESSERA_GUARDED_BY(page_.holding) = 0;
   std::uint64_t context_bytes_ TESSERA_GUARDED_BY(page_.holding) = 0;
   std::atomic<std::uint64_t> returned_{0};

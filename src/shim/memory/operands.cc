@@ -12,7 +12,7 @@ using namespace cuda;
 
 namespace {
 
-// More than nearly all kernels have; who has more is known by the first ones.
+// Nearly all kernels have fewer. Of a kernel that has more, only the first ones are looked at.
 constexpr std::size_t kMostParameters = 256;
 constexpr std::size_t kMostBytes = 4096;
 
@@ -26,7 +26,7 @@ void TouchWords(const void* bytes, std::size_t count, pager::Heap& heap, Nanos n
 }
 
 // CUDA_SUCCESS while there is a parameter of that index. Asked anew at each launch: what was kept about a function
-// could be of another one that lay there before. A handle may be a CUkernel, which the driver takes as a CUfunction.
+// could be about another one that lay there before. A handle may be a CUkernel, which the driver takes as a CUfunction.
 struct Parameters {
   std::uint64_t function;
   bool is_kernel = false;
@@ -54,7 +54,7 @@ void TouchBuffer(void* const* extra, pager::Heap& heap, Nanos now) {
     } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
       bytes = *static_cast<const std::size_t*>(extra[1]);
     } else {
-      return;  // the driver knows what that is
+      return;  // an option that only the driver knows
     }
   }
   if (buffer) TouchWords(buffer, std::min(bytes, kMostBytes), heap, now);
@@ -88,7 +88,7 @@ void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
     case k_cuLaunchKernelEx_ptsz:
       return TouchLaunch(call.Argument(1), call.Argument(2), call.Argument(3), heap, now);
     default:
-      // Copies and memsets have their addresses there; what others have there are no addresses of the heap.
+      // Copies and memsets have their addresses there; other functions have no addresses of the heap there.
       for (const std::size_t i : {0, 1, 2}) heap.Heat().Touch(call.Argument(i), now);
   }
 }

@@ -1,4 +1,4 @@
-// What memory a submission works on, as far as its arguments tell.
+// Finds the memory that a submission works on in its arguments.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct GatedCall {
   std::uint64_t Argument(std::size_t index) const { return words[index < 6 ? 1 + index : 2 + index]; }
 };
 
-// Touches what the call names of the heap: each aligned word in a kernel's arguments that is an address there, and the
-// addresses of one-dimensional copies and of memsets. What graphs work on is not known, nor what other copies do. Reads
-// no more than the driver will when the call is made. Takes no lock of its own.
+// Touches the memory of the heap that the call names: each aligned word in a kernel's arguments that is an address
+// there, and the addresses of one-dimensional copies and of memsets. The memory of graphs and of other copies is not
+// known. Reads no more than the driver will when the call is made. Takes no lock of its own.
 void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now);
 
 }  // namespace tessera::shim

@@ -29,10 +29,10 @@ using namespace cuda;
 
 namespace {
 
-// GPU memory that nobody uses any more stays this long: a program that frees often allocates again, and what it has
-// already costs it no call to the driver.
+// Free GPU memory is kept this long: a program that frees often allocates again, and memory that it has already costs
+// no call to the driver.
 constexpr Nanos kKeepEmpty = 100 * kMillisecond;
-// Address space, as a multiple of the GPU's memory: what is freed in one place leaves gaps in another.
+// Address space, as a multiple of the GPU's memory: frees leave gaps.
 constexpr std::uint64_t kSpans = 8;
 // A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
 constexpr Nanos kLongestStop = 5 * kSecond;
@@ -93,7 +93,7 @@ Paging* Paging::Make(MemoryAccount& memory, RoomAccount& room, CUdevice device, 
                                     Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), room);
   paging->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!paging->heap_ || !paging->wake_) {
-    Say("GPU memory of this program cannot be swapped: no address space, or no descriptor, is left");
+    Say("GPU memory of this program cannot be swapped: no address space or no file descriptor is left");
     delete paging;
     return nullptr;
   }
@@ -131,8 +131,8 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   return result;
 }
 
-// What was freed must not be used by whoever gets it next while work on it is left, as for the driver's own memory. A
-// stream that captures forbids to wait: then what is freed is kept until one may.
+// Work on the memory must have ended before it is given out again, as with the driver's own. While a stream captures,
+// waiting is forbidden: then the memory is kept until waiting is allowed.
 CUresult Paging::Free(CUdeviceptr address) {
   const auto block = heap_->Find(address);
   if (!block || block->begin != address) return CUDA_ERROR_INVALID_VALUE;
@@ -160,7 +160,7 @@ void Paging::FreeUnsettled() {
   for (const pager::Block& block : freed) FreeNow(block);
 }
 
-// One whose context has ended is gone, and another may lie there now, or while its work is waited for.
+// If its context has ended the block is gone, and another may lie there by now, or after the wait for its work.
 void Paging::FreeNow(const pager::Block& block) {
   const auto at = heap_->Find(block.begin);
   if (!at || at->id != block.id) return;
@@ -172,7 +172,7 @@ void Paging::FreeNow(const pager::Block& block) {
 
 void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
   UnexportAllOf(context, below);
-  // The charges first: afterwards nothing tells what the blocks were.
+  // The heap sums the charges up as it frees: afterwards the blocks' sizes are not known.
   memory_.Give(heap_->FreeAllOf(context, ChargeOf, below));
   Wake();
 }
@@ -197,11 +197,11 @@ void Paging::Serve() {
     }
     RetreatIfAsked();
     FollowNext();
-    sleeps_ = true;  // whoever frees from here on wakes the thread: what it freed may not be seen below
+    sleeps_ = true;  // a thread that frees from here on wakes this one, which may not see below what it freed
     std::vector<pager::LineAgent::Answer> dropped;
     agent_->TakeDropped(&dropped);
     Send(dropped);
-    // While much is asked there is no time for small things.
+    // While the mover asks, free memory can wait.
     Nanos due = kNever;
     if (!busy) {
       const Nanos now = MonotonicNow();
@@ -221,7 +221,7 @@ void Paging::Serve() {
     busy = waits[1].revents != 0;
     if (busy && !Answer()) LoseLine();
   }
-  // Nobody waits for an answer that does not come, and nothing of the program's for memory that does not.
+  // The mover must not wait for answers that will not come, nor the program for memory.
   LoseLine();
   const MutexLock lock(mutex_);
   next_line_.Reset();
@@ -248,7 +248,7 @@ bool Paging::Answer() {
   if (length <= 0) return false;
   const auto message = wire::ReadLine({packet, static_cast<std::size_t>(length)});
   std::vector<pager::LineAgent::Answer> answers;
-  // Where room is short, none is kept for later.
+  // Room is short: keep none for later.
   if (message && message->type == wire::LineType::kEvict) heap_->Trim(kNever);
   return message && agent_->On(*message, std::span(fds, received), &answers) && Send(answers);
 }
@@ -263,14 +263,14 @@ bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
   return true;
 }
 
-// A daemon that is there may have lost its mover only; where there is none, the next one sends a line by itself.
+// The daemon may have lost its mover only. A new daemon sends a line without being asked.
 void Paging::AskForLine() {
   UniqueFd line;
   if (room_.AskForLine(&line)) Follow(std::move(line));
 }
 
-// The mover, or the daemon, is gone. What lies in host memory is ours still, and whoever thaws this program next finds
-// every address valid, but of what is in the mover's file, or cannot be mapped.
+// The mover, or the daemon, is gone. The host memory of the program's chunks stays its own. Every address becomes valid
+// before the program is thawed, except in chunks that are in the mover's file or that cannot be mapped.
 void Paging::LoseLine() {
   const bool lost = static_cast<bool>(line_);
   line_.Reset();
@@ -278,7 +278,7 @@ void Paging::LoseLine() {
   std::vector<pager::LineAgent::Answer> answers;
   agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
   if (const std::uint64_t unsafe = heap_->Figures().unsafe; lost && unsafe > 0 && !stopped_)
-    Say("%llu MiB of GPU memory cannot be reached until a mover is back",
+    Say("%llu MiB of this program's GPU memory are in the swap file and cannot be used until tesserad's mover is back",
         static_cast<unsigned long long>(unsafe >> 20));
 }
 

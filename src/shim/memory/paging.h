@@ -1,5 +1,4 @@
-// A GPU's memory as the program allocates it where memory may be swapped: the pager's heap, and the thread that answers
-// the mover.
+// GPU memory that may be swapped: the pager's heap, and the thread that answers the mover.
 #pragma once
 
 #include <atomic>
@@ -20,10 +19,10 @@ namespace tessera::shim {
 // The real driver's virtual memory management. It is loaded.
 const pager::Driver& RealDriver();
 
-// Waits for the work of a context. One that has failed has none left.
+// Waits until the work of a context has ended. A context that has failed has no work left.
 void Settle(cuda::CUcontext context);
 
-// A GPU's memory as the program allocates it where memory may be swapped: a heap, and a thread of its own that answers
+// The allocator of a program's memory on one GPU where memory may be swapped. It has a heap, and a thread that answers
 // the mover on the line. One per attachment, never destroyed. Any thread.
 class Paging {
  public:
@@ -36,7 +35,8 @@ class Paging {
   // context.
   cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUdeviceptr* address);
   cuda::CUresult Free(cuda::CUdeviceptr address);
-  // The context has ended, and what it had: memory with ids below `below`, as Heap().NextId() was before.
+  // Frees the memory of a context that has ended: blocks with ids below `below`, which was Heap().NextId() before it
+  // ended.
   void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
@@ -44,19 +44,19 @@ class Paging {
   RoomAccount& Room() { return room_; }
   cuda::CUdevice Device() const { return device_; }
 
-  // The one whose heap `address` belongs to; null for any other address.
+  // The allocator whose heap `address` belongs to; null for any other address.
   static Paging* Of(cuda::CUdeviceptr address);
 
-  // A new daemon, with a new mover.
+  // A new daemon, or its new mover, has sent this line: uses it from now on.
   void Follow(UniqueFd line);
-  // There is no daemon now, and so no mover that would be right to move anything: gives the line up. Returns when
-  // nothing is being copied and every address is valid, but of what lies in the mover's file, or what the driver could
-  // not map: Safe tells. Not on the pager's own thread.
+  // There is no daemon now, so no mover may move anything: closes the line. Returns when nothing is being copied and
+  // every address is valid. Addresses of chunks in the mover's file, or that the driver could not map, stay invalid:
+  // Safe tells. Not on the pager's own thread.
   void Retreat();
   // Whether all addresses are valid now.
   bool Safe() const { return heap_->Figures().unsafe == 0; }
-  // The process ends: the line is given up, and then nothing of the driver's is called any more. What runs after this
-  // may still free memory, and wait for its work. Not on the pager's own thread.
+  // The process ends: closes the line; the driver is not called any more. Code that runs after this may still free
+  // memory and wait for work. Not on the pager's own thread.
   void Stop();
   void AbandonAfterFork();
 
@@ -82,21 +82,21 @@ class Paging {
   const cuda::CUdevice device_;
   std::unique_ptr<pager::Heap> heap_;
   std::unique_ptr<pager::LineAgent> agent_;
-  UniqueFd wake_;                    // eventfd: something is for the thread to do
-  std::atomic<bool> sleeps_{false};  // the thread waits for that without a time
+  UniqueFd wake_;                    // eventfd: there is work for the thread
+  std::atomic<bool> sleeps_{false};  // the thread waits on wake_ without a timeout
   std::atomic<bool> stopped_{false};
 
-  UniqueFd line_;  // to the mover; the thread's own
+  UniqueFd line_;  // to the mover; only the thread uses it
 
   ForkMutex mutex_;
-  UniqueFd next_line_ TESSERA_GUARDED_BY(mutex_);     // that the thread is to follow
+  UniqueFd next_line_ TESSERA_GUARDED_BY(mutex_);     // the line that the thread uses next
   bool serves_ TESSERA_GUARDED_BY(mutex_) = true;     // the thread has not ended
-  bool retreats_ TESSERA_GUARDED_BY(mutex_) = false;  // the line is to be given up
-  Condition retreated_;                               // and was, or the thread has ended
+  bool retreats_ TESSERA_GUARDED_BY(mutex_) = false;  // the thread is to close the line
+  Condition retreated_;                               // it has closed the line, or it has ended
   // Freed while a stream captured: work on them may not have ended.
   std::vector<pager::Block> unsettled_ TESSERA_GUARDED_BY(mutex_);
 
-  Paging* next_ = nullptr;  // of those in Of
+  Paging* next_ = nullptr;  // in the list that Of searches
 };
 
 }  // namespace tessera::shim

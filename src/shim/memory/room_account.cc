@@ -8,8 +8,8 @@
 namespace tessera::shim {
 namespace {
 
-// Making room may mean to wait for a turn, and for another program's memory to be moved. Longer than this, something is
-// wrong, and an error is better than to hang.
+// Room may come only after a turn and after another program's memory was moved. If it takes longer than this, something
+// is wrong, and an error is better than a hang.
 constexpr Nanos kLongestWait = 120 * kSecond;
 
 }  // namespace
@@ -45,7 +45,7 @@ bool RoomAccount::Take(std::uint64_t bytes) {
         return true;
       }
     }
-    // What the program itself does not use comes first.
+    // First the program gives up memory that it does not use itself.
     if (empty_ > 0 && TrimHeap()) continue;
     const Nanos now = MonotonicNow();
     const bool first = since == 0;
@@ -73,8 +73,8 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, 
   wire::RoomGranted answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, page_.Gpu()), answer, header);
-  // What the driver has left is the next mover's, without which nothing could make room. Once it is clear that no
-  // daemon comes there is nobody to leave it to.
+  // Without a daemon the GPU memory that is left is for the next mover, which needs some to make room. Once it is clear
+  // that no daemon comes, the program may take it.
   const bool alone = !asked && page_.FollowsOwn();
   if (asked ? answer.bytes >= bytes : alone && page_->gate.load(std::memory_order_relaxed) == wire::GateOrder::kOpen) {
     held_ += bytes;
@@ -90,7 +90,7 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, 
   return false;
 }
 
-// Gives back at once what the heap keeps for later. False: that is nothing.
+// Gives free memory that the heap keeps for later back at once. False: it kept none.
 bool RoomAccount::TrimHeap() {
   pager::Heap* heap = heap_;
   if (!heap) return false;
@@ -139,7 +139,7 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
   Report();
 }
 
-// The order of the stores is what wire::Page wants: moved_out, swapped, moved_in.
+// wire::Page asks for this order of the stores: moved_out, swapped, moved_in.
 void RoomAccount::Report() {
   const MutexLock lock(reporting_);
   wire::Page* page = page_.Get();

@@ -25,7 +25,7 @@ class RoomAccount : public pager::Room {
   // Room for what the heap makes. Take waits while the daemon makes some. False: there will be none.
   bool Take(std::uint64_t bytes) override;
   void Give(std::uint64_t bytes) override;
-  // Where the memory of the heap lies now.
+  // The heap reports where its memory lies now.
   void Holds(const pager::HeapFigures& figures) override;
   bool Released() const override { return page_->guard.released != 0; }
 
@@ -33,27 +33,27 @@ class RoomAccount : public pager::Room {
   bool TakePinned(std::uint64_t bytes);
   void GivePinned(std::uint64_t bytes);
 
-  // Has the daemon bring back what is pinned and lies in host memory. To be repeated every kReconnectEvery until it is
-  // there. False: there is no place for it.
+  // Asks the daemon to bring back memory that is pinned and lies in host memory. Ask again every kReconnectEvery until
+  // it is back. False: the GPU has no place for it.
   bool Recall();
   // A line to the mover. False: there is none.
   bool AskForLine(UniqueFd* line);
 
-  // The heap whose memory this is; null where memory is the driver's own.
+  // The heap whose memory this is. None where memory is the driver's own.
   void SetHeap(pager::Heap* heap) { heap_ = heap; }
-  // Tells the daemon what of the host's memory should change places with the GPU's. At most twice an interval of use.
-  // The pacer's thread.
+  // Reports how much memory on the host is used more than memory on the GPU, so that the two should change places. At
+  // most twice an interval of use. Only the pacer's thread calls it.
   void ReportHot(Nanos now);
 
-  // The room that a new daemon is told is held: moves changed it.
+  // Room that this process holds, for a new daemon. Moves have changed it since it was taken.
   std::uint64_t Held() const TESSERA_REQUIRES(page_.holding) { return held_ + moved_in_ - moved_out_; }
   // Bytes that kernels must not touch before a mover has been at them.
   std::uint64_t Unsafe() const { return unsafe_; }
   bool Swaps() const { return swaps_; }
   std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
-  // A daemon is followed from now on; `swaps`: it counts room. Nothing is moved meanwhile.
+  // A new daemon is followed from now on; `swaps`: it counts room. Nothing is moved meanwhile.
   void Attached(bool swaps) TESSERA_REQUIRES(page_.holding);
-  // Writes to the page how much is pinned, empty, swapped ….
+  // Writes to the page how many bytes are pinned, empty, swapped and so on.
   void Report();
 
  private:
@@ -66,17 +66,17 @@ class RoomAccount : public pager::Room {
   std::atomic<pager::Heap*> heap_{nullptr};
 
   std::atomic<bool> swaps_{false};
-  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes, those that moves changed apart
+  std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes, without what moves changed
   std::atomic<std::uint64_t> pinned_{0};                      // of it, by TakePinned
 
   // As the heap said last, bytes.
   std::atomic<std::uint64_t> heap_pinned_{0}, empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
 
-  ForkMutex reporting_;  // whoever reports last reports what is so; taken last of all
+  ForkMutex reporting_;  // so that the last report is the newest one; taken after every other mutex but Session's
   std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached
   std::uint64_t moved_in_before_ TESSERA_GUARDED_BY(reporting_) = 0;
 
-  Nanos next_hot_ = 0;  // when the pacer looks again what is hot; its own
+  Nanos next_hot_ = 0;  // when the pacer reports next; only it reads this
 };
 
 }  // namespace tessera::shim

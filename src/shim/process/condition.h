@@ -7,7 +7,7 @@
 
 namespace tessera::shim {
 
-// A condition variable of POSIX: CondVar is the C++ library's, which wants a C library newer than 2.28.
+// A POSIX condition variable. CondVar wraps the C++ library's, which needs a glibc newer than 2.28.
 class Condition {
  public:
   void Wait(Mutex& mutex) TESSERA_REQUIRES(mutex) { pthread_cond_wait(&condition_, mutex.NativeHandle()); }

@@ -1,4 +1,4 @@
-// What becomes of the process when its daemon is gone, and when another one answers.
+// Handles the loss of the daemon, and the arrival of another one.
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,15 @@ inline constexpr Nanos kReconnectEvery = 200 * kMillisecond;
 // A part of the process that holds something under a daemon. Never destroyed once the watch knows it.
 class DaemonFollower {
  public:
-  // The daemon is gone, and another one is about to be spoken to: nothing may be under way with the old one.
+  // The daemon is gone, and this process is about to speak to another one: ends all that is under way with the old one.
   virtual void Retreat() = 0;
-  // A new daemon welcomed the process: tells it what is held. False: it does not take that; it counts as gone still.
+  // A new daemon has welcomed the process: tells it what this part holds. False: it does not accept that, and counts as
+  // gone.
   virtual bool Reattach() = 0;
   // All followers have attached to the new daemon.
   virtual void Reattached() = 0;
-  // No daemon answered within the time of grace. `block`: wait until one does, else go on without one. Called again and
-  // again until one does.
+  // No daemon has answered within the time of grace: waits until one does (`block`), or goes on without one. Called
+  // again and again until a daemon answers.
   virtual void GoOnAlone(bool block) = 0;
 
  protected:
@@ -32,14 +33,15 @@ class DaemonFollower {
   DaemonFollower* next_ = nullptr;
 };
 
-// Looks after the session when its daemon is gone, on whatever thread notices. One per process; any thread, but with no
-// mutex held that a follower takes.
+// The watch over the session: when its daemon is gone, the thread that notices reconnects. One per process. Any thread
+// that holds no mutex which a follower takes.
 class DaemonWatch {
  public:
   static DaemonWatch& Instance();
 
   void Add(DaemonFollower& follower);
-  // One try to get a lost session back, after another thread's. True: it stands.
+  // Tries once to reconnect if the session is lost; first waits for another thread that tries. True: the session
+  // stands.
   bool Reconnect();
   // Does nothing while the daemon is there. Else tries to reconnect, not more often than kReconnectEvery, and after the
   // time of grace has each follower go on alone. Returns at once while another thread does that.
@@ -56,7 +58,7 @@ class DaemonWatch {
   // Held by the thread that speaks with a new daemon for all. Taken before every mutex of the followers.
   ForkMutex speaking_;
   Nanos next_try_ TESSERA_GUARDED_BY(speaking_) = 0;
-  std::atomic<DaemonFollower*> followers_{nullptr};  // only ever longer
+  std::atomic<DaemonFollower*> followers_{nullptr};  // it only grows
 };
 
 }  // namespace tessera::shim

@@ -1,4 +1,4 @@
-// The page through which the daemon gives its orders for one GPU, and this process reports.
+// The page in which the daemon writes its orders for one GPU, and this process its reports.
 #pragma once
 
 #include <atomic>
@@ -42,10 +42,10 @@ class FollowedPage {
   static void Ring(wire::Page* page);
   void Ring() { Ring(Get()); }
   std::uint32_t Bell() const { return Get()->doorbell.load(std::memory_order_acquire); }
-  // Returns when the doorbell is not at `seen` any more, or after `timeout`, or without cause.
+  // Returns when the doorbell no longer has the value `seen`, or after `timeout`, or without cause.
   void WaitForRing(std::uint32_t seen, Nanos timeout) const;
 
-  // The process ends: where no daemon gives orders, nothing waits for one.
+  // The process ends: opens the gate of its own page, so that no thread waits there.
   void OpenOwn();
   // In a forked child: the daemon's page is the parent's.
   void AbandonAfterFork() { page_ = &own_; }

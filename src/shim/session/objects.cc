@@ -1,5 +1,6 @@
-// What this process does to the resource manager's objects that lead to its channels: the driver's library calls
-// ioctl(2), and as the shim is preloaded, it calls ours. The daemon needs the handles to steer the channels.
+// Watches this process make and free the resource manager's objects that lead to its channels. The driver's library
+// calls ioctl(2), and because the shim is preloaded, it calls the one here. The daemon needs the handles to steer the
+// channels.
 #include "shim/session/objects.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ constexpr auto kFreed = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::k
 struct Table {
   ForkMutex mutex;
   std::vector<wire::Object> objects TESSERA_GUARDED_BY(mutex);
-  bool missed TESSERA_GUARDED_BY(mutex) = false;  // the daemon does not know of something
+  bool missed TESSERA_GUARDED_BY(mutex) = false;  // a message about one of them could not be sent
 
   static Table& Instance() {
     static auto* table = new Table;  // any thread may call ioctl at any time, before main and at exit, too
@@ -52,8 +53,8 @@ void Made(const wire::Object& object) {
   Tell(table, object);
 }
 
-// With an object goes all that was made under it. The driver's library also frees 0, which is nothing; and 0 is what a
-// client has for a parent.
+// Freeing an object also frees all that was made under it. The driver's library also frees 0, which is no object: 0 is
+// the parent of a client.
 void Freed(std::uint32_t client, std::uint32_t handle) {
   if (handle == 0) return;
   Table& table = Table::Instance();

@@ -18,9 +18,10 @@
 namespace tessera::shim {
 namespace {
 
-// A daemon that does not answer for so long is as good as gone; it answers within microseconds.
+// A daemon that does not answer for this long counts as gone; it answers within microseconds.
 constexpr int kAnswerTimeoutMs = 10'000;
-// And one that reads nothing for so long that some hundred messages fill the socket: the sender holds mutexes.
+// So does one that reads nothing for this long once the socket is full, at some hundred messages: the sender holds
+// mutexes.
 constexpr int kSendTimeoutMs = 1'000;
 
 }  // namespace
@@ -131,7 +132,7 @@ std::size_t Session::Exchange(std::span<const std::byte> request, std::span<cons
       return 0;
     }
     default:
-      ComplainLocked("the daemon's answer is no message of Tessera's; is another program listening on client.sock?");
+      ComplainLocked("the daemon's answer is not a Tessera message; is another program listening on client.sock?");
       LoseLocked();
       return 0;
   }

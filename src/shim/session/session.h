@@ -16,14 +16,15 @@
 
 namespace tessera::shim {
 
-// One per process, never destroyed. All methods from any thread; Ask blocks for one round trip.
+// The process's session with its daemon. One per process, never destroyed. Any thread; Ask blocks for one round trip.
 class Session {
  public:
   static Session& Instance();
 
-  // Reads TESSERA_VGPU and says Hello; an observer only asks and is no process of the vGPU. CUDA_SUCCESS also where
-  // Tessera is not asked for; CUDA_ERROR_NO_DEVICE when the daemon refuses, CUDA_ERROR_SYSTEM_NOT_READY when none
-  // answers; then a line on stderr says why. Later calls repeat the first answer.
+  // Reads TESSERA_VGPU and says Hello. An observer only asks, and is no process of the vGPU. Returns CUDA_SUCCESS, also
+  // if TESSERA_VGPU is not set. If the daemon refuses, returns CUDA_ERROR_NO_DEVICE, if none answers,
+  // CUDA_ERROR_SYSTEM_NOT_READY, with a line on stderr that says why. Later calls repeat the first answer, except that
+  // they try again if no daemon answered.
   cuda::CUresult Open(bool observer = false);
 
   // True after Open when the process belongs to a vGPU.
@@ -52,13 +53,14 @@ class Session {
   // Whether the daemon is gone; looks at the socket.
   bool Lost();
   Nanos LostSince() const { return lost_since_.load(); }
-  // How long a process goes on as before without a daemon; whether it waits for one after that, or goes on without.
+  // How long the last orders stand without a daemon. After that the program waits for a daemon (BlockOnLoss), or goes
+  // on without one.
   Nanos Grace() const { return grace_; }
   bool BlockOnLoss() const { return block_on_loss_; }
 
-  // Of a session that is lost: connects, says Hello again and, if a new session stands, calls `attach`, which attaches
-  // the GPUs anew and says whether it could: else the daemon counts as gone still, since when it did before. Until it
-  // returns, other threads find the daemon gone: a new one knows nothing yet of what they would speak of.
+  // Connects anew after the session was lost: says Hello and then calls `attach`, which attaches the GPUs and returns
+  // whether it could. If not, the daemon counts as gone, since the same time as before. Until this returns, other
+  // threads find the daemon gone, because a new daemon does not know yet what they would speak of.
   template <typename Attach>
   bool Reconnect(Attach&& attach) {
     alone_ = pthread_self();
@@ -70,10 +72,11 @@ class Session {
     return stands;
   }
 
-  // A line on stderr. Once: who tries again and again, as a reconnect does, finds the same each time.
+  // Writes a line on stderr, unless the last one said the same: a reconnect that is tried again and again fails for the
+  // same reason each time.
   void Complain(std::string_view text);
 
-  // Called with each socket that a daemon welcomed us on, before anybody else speaks on it.
+  // `say` is called each time a daemon has welcomed this process, before any other thread speaks to it.
   void OnWelcome(void (*say)(Session&)) { on_welcome_ = say; }
 
   // In a forked child: the session is the parent's. An observer opens one of its own when it asks next; for the others
@@ -85,7 +88,7 @@ class Session {
   enum class Hello { kWelcome, kRefused, kNobody };
   Hello SayHello(bool loud);
   void EndReconnect(bool stands, Nanos lost_since);
-  // Not while another thread reconnects, which takes long where the daemon hangs.
+  // False while another thread reconnects, which takes long if the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
   bool MaySpeak() const TESSERA_REQUIRES(mutex_) { return socket_ && MayWait(); }
   std::size_t Exchange(std::span<const std::byte> request, std::span<const int> along, std::span<std::byte> packet,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "shim/load/hook.h"
 
@@ -27,6 +28,11 @@ std::string ShimFixture::Directory() {
     return directory;
   }();
   return made;
+}
+
+void ShimFixture::Keep(void* object) {
+  static auto* kept = new std::vector<void*>;  // where the leak checker finds them
+  kept->push_back(object);
 }
 
 ShimFixture::ShimFixture(bool attaches)

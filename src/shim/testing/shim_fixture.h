@@ -40,11 +40,19 @@ class ShimFixture : public testing::Test {
   void Swap(wire::GateOrder order = wire::GateOrder::kOpen);
   wire::Page& Page() { return Daemon().Page(gpu); }
 
+  // An object that is never destroyed, like those of the shim whose gates threads may still point to.
+  template <typename Object>
+  static Object& Kept(Object* made) {
+    Keep(made);
+    return *made;
+  }
+
   const cuda::CUdevice device;
   const std::uint32_t gpu;
 
  private:
   static std::string Directory();
+  static void Keep(void* object);
 };
 
 }  // namespace tessera::shim
