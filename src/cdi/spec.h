@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/installation.h"
+#include "base/install/installation.h"
 #include "base/result.h"
 
 namespace tessera::cdi {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "base/run_dir.h"
+#include "base/install/run_dir.h"
 #include "face/files/file_mount.h"
 #include "face/http/http_server.h"
 #include "face/http/tcp.h"

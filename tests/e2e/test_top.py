@@ -91,7 +91,7 @@ class Top(SoftGpuTest):
         top.type("s")
         top.shows("tessera vgpu set bob --")
         top.type("memory 2G --compute 10:50\r")
-        top.shows("bob is set: --memory 2G --compute 10:50")
+        top.shows("bob changed: --memory 2G --compute 10:50")
         bob_now = self.vgpu("bob")
         self.assertEqual((bob_now["memory_limit_bytes"], bob_now["compute_request_pct"], bob_now["compute_limit_pct"]),
                          (2 * GIB, 10, 50))

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "base/own_program.h"
+#include "base/install/own_program.h"
 #include "base/unique_fd.h"
 #include "channel/self_test/self_test.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/run_dir.h"
+#include "base/install/run_dir.h"
 #include "base/size.h"
 #include "cli/doctor/nvml.h"
 #include "cli/launch/child.h"

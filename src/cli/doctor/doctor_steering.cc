@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "base/installation.h"
+#include "base/install/installation.h"
 #include "cli/launch/child.h"
 #include "cli/terminal/output.h"
 #include "client/api_client.h"

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/run_dir.h"
+#include "base/install/run_dir.h"
 
 namespace tessera::cli {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/installation.h"
-#include "base/run_dir.h"
+#include "base/install/installation.h"
+#include "base/install/run_dir.h"
 #include "base/unique_fd.h"
 #include "client/json_fields.h"
 #include "wire/protocol.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/installation.h"
+#include "base/install/installation.h"
 #include "base/result.h"
 
 namespace tessera::cli {

@@ -178,55 +178,6 @@ TEST_F(SupervisorHostileTest, KilledInTheMiddleOfACall) {
   EXPECT_EQ(stage.driver->BytesInUse(), 0u) << "nobody was left to free it";
 }
 
-TEST_F(SupervisorHostileTest, NothingIsWrittenForACallerThatIsGone) {
-  FakeDriver driver;
-  SupervisorHooks hooks;
-  hooks.charge = [](pid_t, std::uint32_t, std::uint64_t) { return true; };
-  hooks.give_back = [](pid_t, std::uint32_t, std::uint64_t) {};
-  hooks.object = [](pid_t, const channel::ObjectEvent&) {};
-  hooks.ended = [](std::uint64_t) {};
-  hooks.refused = [](pid_t, std::string) {};
-  auto gate = IoctlGate::Create(std::move(hooks), {}, driver);
-  ASSERT_TRUE(gate.has_value());
-  // This process is in the place of the one that has the caller's number now.
-  const UniqueFd file(FakeDriver::Open());
-  const auto call = [&](unsigned number, const void* argument, std::size_t bytes) {
-    return IoctlGate::Call{.tid = getpid(),
-                           .tree = 1,
-                           .fd = file.Get(),
-                           .request = _IOC(_IOC_READ | _IOC_WRITE, 'F', number, bytes),
-                           .address = reinterpret_cast<std::uint64_t>(argument)};
-  };
-  abi::Control control{
-      .client = 1, .object = 2, .command = 0x20801117, .flags = 0, .params = 0, .params_bytes = 0, .status = 0xffff};
-  gate->Serve(call(abi::kControl, &control, sizeof control), [] { return false; });
-  EXPECT_EQ(control.status, 0xffffu);
-  gate->Serve(call(abi::kControl, &control, sizeof control), [] { return true; });
-  EXPECT_EQ(control.status, std::uint32_t{abi::kInsufficientPermissions});
-
-  abi::MemoryParams params{};
-  params.size = 1;
-  abi::Alloc alloc{.root = 0xc1d00001,
-                   .parent = 0x80,
-                   .object = 0,
-                   .cls = abi::kMemoryLocal,
-                   .params = reinterpret_cast<std::uint64_t>(&params),
-                   .rights = 0,
-                   .params_bytes = sizeof params,
-                   .flags = 0,
-                   .status = 0xffff,
-                   .reserved = 0};
-  int left = 1;  // it goes while the driver makes its memory
-  gate->Serve(call(abi::kAlloc, &alloc, sizeof alloc), [&] { return left-- > 0; });
-  gate->Done(false);
-  EXPECT_LT(left, 0) << "asked again before the answer";
-  EXPECT_EQ(alloc.status, 0xffffu);
-  EXPECT_EQ(alloc.object, 0u);
-  EXPECT_EQ(params.size, 1u);
-  EXPECT_GT(driver.MostBytesInUse(), 0u);
-  EXPECT_EQ(driver.BytesInUse(), 0u);
-}
-
 TEST_F(SupervisorHostileTest, WithoutItsFirstThread) {
   RunTenant([] {
     static const Rm rm{FakeDriver::Open()};

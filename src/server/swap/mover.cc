@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/own_program.h"
+#include "base/install/own_program.h"
 #include "base/seqpacket.h"
 
 namespace tessera::server {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/run_dir.h"
+#include "base/install/run_dir.h"
 #include "base/seqpacket.h"
 #include "base/uncancelled.h"
 #include "shim/process/say.h"

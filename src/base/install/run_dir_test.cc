@@ -1,4 +1,4 @@
-#include "base/run_dir.h"
+#include "base/install/run_dir.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

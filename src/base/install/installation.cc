@@ -1,4 +1,4 @@
-#include "base/installation.h"
+#include "base/install/installation.h"
 
 #include <filesystem>
 

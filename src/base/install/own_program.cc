@@ -1,4 +1,4 @@
-#include "base/own_program.h"
+#include "base/install/own_program.h"
 
 #include <signal.h>
 #include <spawn.h>
