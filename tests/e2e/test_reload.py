@@ -28,7 +28,7 @@ class Reload(SoftGpuTest):
         # Keys that could not change are told as long as that is so.
         self.assertEqual([c["key"] for c in self.json("reload")["changes"]], ["swap.size"])
         lines = self.tessera("reload").stdout.splitlines()
-        self.assertRegex(lines[1], r"^swap\.size +\"50%\" +\"1G\" +when the daemon starts again$")
+        self.assertRegex(lines[1], r"^swap\.size +\"50%\" +\"1G\" +when the daemon is restarted$")
         told = [e for e in self.json("events")["events"] if e["type"] == "config.reloaded"]
         self.assertEqual(len(told), 3)
         self.assertIn("sched.window_ms 100 -> 400", told[0]["text"])
