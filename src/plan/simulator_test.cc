@@ -28,7 +28,7 @@ TEST(Simulator, AProgramDrawsTheSameTimesWhoeverIsBesideIt) {
   const auto arrivals = [](bool beside) {
     Simulator gpu({kFree});
     EXPECT_TRUE(gpu.Add(1, {}, {.phases = {{.burst = kMs, .gap = Span::About(10 * kMs)}}}));
-    if (beside) EXPECT_TRUE(gpu.Add(2, {}, {.phases = {{.burst = kMs, .gap = Span::About(3 * kMs)}}}));
+    EXPECT_TRUE(!beside || gpu.Add(2, {}, {.phases = {{.burst = kMs, .gap = Span::About(3 * kMs)}}}));
     gpu.Run(kSecond);
     return gpu.BurstsOf(1).done();
   };
@@ -96,7 +96,7 @@ TEST(Simulator, WaitsAndSharesAddUp) {
 }
 
 TEST(Simulator, WhatIsWrongIsRefusedAndChangesNothing) {
-  Simulator gpus({{}, {}});
+  Simulator gpus(std::vector<GpuSpec>(2));
   EXPECT_EQ(gpus.Add(1, {}, {}, {2}).error().code, ENODEV);
   EXPECT_EQ(gpus.Add(1, {}, {}, {}).error().code, EINVAL);
   EXPECT_EQ(gpus.Add(1, {.limit_pct = 0}, {}).error().code, ERANGE);
