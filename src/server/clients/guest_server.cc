@@ -204,16 +204,9 @@ Result<void> GuestServer::Adopt(pid_t pid, VGpu& vgpu, Nanos now) {
   table_.Joined(vgpu);
   Process* process = Join(pid, **guest, vgpu, now);
   if (!process) return Fail(ENOMEM, fmt::format("process {} cannot be adopted", pid));
-  gpus_[vgpu.gpu]->Requests().NoteMeasured(*process, BytesOf(pid, vgpu.gpu));
+  gpus_[vgpu.gpu]->Requests().NoteMeasured(*process, UnmanagedBytes(watch_.Seen(), *gpus_[vgpu.gpu], pid));
   on_change_();
   return {};
-}
-
-std::uint64_t GuestServer::BytesOf(pid_t pid, std::uint32_t gpu) const {
-  const guard::WatchedProcess* seen = watch_.Seen().Find(pid);
-  const auto measured = gpus_[gpu]->Measurement().Unmanaged().find(pid);
-  return std::max(seen ? seen->memory.Bytes() : 0,
-                  measured == gpus_[gpu]->Measurement().Unmanaged().end() ? 0 : measured->second);
 }
 
 void GuestServer::Abandon(const VGpu& vgpu, Nanos now) {

@@ -59,12 +59,6 @@ class GuestServer {
   // Freezes any process that uses a GPU, for an operator, or lets it go on.
   Result<void> Freeze(pid_t pid, bool frozen, Nanos now);
 
-  // Processes that an operator froze by themselves, in a vGPU or not.
-  const FrozenProcesses& Frozen() const { return frozen_; }
-  // Bytes of a process in no vGPU. The watch sees an allocation at once, and the device's figure has all of them, also
-  // those that the watch cannot see.
-  std::uint64_t BytesOf(pid_t pid, std::uint32_t gpu) const;
-
   // The processes that the next daemon must know; whether a process is one of them; and those that the last one knew.
   std::vector<SavedProcess> Saved() const;
   bool Keeps(pid_t pid) const;

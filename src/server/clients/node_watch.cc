@@ -1,10 +1,18 @@
 #include "server/clients/node_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "server/record/log.h"
 
 namespace tessera::server {
+
+std::uint64_t UnmanagedBytes(const guard::WatchTable& seen, GpuServer& gpu, pid_t pid) {
+  const guard::WatchedProcess* process = seen.Find(pid);
+  const auto& measured = gpu.Measurement().Unmanaged();
+  const auto found = measured.find(pid);
+  return std::max(process ? process->memory.Bytes() : 0, found == measured.end() ? 0 : found->second);
+}
 
 NodeWatch::NodeWatch(EventLoop& loop, std::function<void(const guard::WatchEvent&, Nanos)> on_event)
     : loop_(loop), on_event_(std::move(on_event)) {}

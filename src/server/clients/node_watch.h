@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,9 +10,14 @@
 #include "base/clock.h"
 #include "guard/watch/watch.h"
 #include "guard/watch/watch_table.h"
+#include "server/gpu/gpu_server.h"
 #include "server/loop/event_loop.h"
 
 namespace tessera::server {
+
+// Bytes of a process in no vGPU. The watch sees an allocation at once, and the device's figure has all of them, also
+// those that the watch cannot see.
+std::uint64_t UnmanagedBytes(const guard::WatchTable& seen, GpuServer& gpu, pid_t pid);
 
 // Sees every program of the node that uses a GPU, where the daemon may load BPF programs. Runs on the event loop's
 // thread.

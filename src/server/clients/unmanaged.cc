@@ -17,15 +17,15 @@ std::vector<Unmanaged> ListUnmanaged(GuestServer& guests, const VGpuTable::Gpus&
       const bool uses =
           !channels.Groups(process->pid, index).empty() || gpu->Measurement().Unmanaged().contains(process->pid);
       if (!uses || guests.Find(process->pid, index)) continue;
-      list.push_back({process->pid, process->name, index, guests.BytesOf(process->pid, index), process->complete,
-                      guests.Frozen().Contains(process->pid)});
+      list.push_back({process->pid, process->name, index, UnmanagedBytes(guests.Watch().Seen(), *gpu, process->pid),
+                      process->complete});
       listed.emplace(process->pid, index);
     }
   }
   for (const auto& gpu : gpus) {
     for (const auto& [pid, bytes] : gpu->Measurement().Unmanaged()) {
       if (guests.Find(pid, gpu->Index()) || !listed.emplace(pid, gpu->Index()).second) continue;
-      list.push_back({pid, CommandOf(pid), gpu->Index(), bytes, false, false});
+      list.push_back({pid, CommandOf(pid), gpu->Index(), bytes, false});
     }
   }
   return list;

@@ -17,7 +17,6 @@ struct Unmanaged {
   std::uint32_t gpu = 0;
   std::uint64_t bytes = 0;
   bool complete = true;
-  bool frozen = false;
 };
 
 // All of them, as the watch and the devices saw them. On the event loop's thread.

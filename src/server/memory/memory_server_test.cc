@@ -160,6 +160,20 @@ TEST_F(MemoryServerTest, WhatTheDeviceSaysBeyondTheChargeIsCharged) {
   EXPECT_EQ(memory_.FiguresOf(1).current, 300 * kMiB);
 }
 
+TEST_F(MemoryServerTest, AMeasurementTakesThePlaceOfTheOneBefore) {
+  ASSERT_EQ(memory_.Reserve(a_.use, 100 * kMiB, 0), 100 * kMiB);
+  const std::uint64_t reserved = a_.use.reserved;
+  for (const std::uint64_t beyond : {50 * kMiB, 80 * kMiB, 20 * kMiB}) {
+    a_.use.BeginMeasurement();
+    memory_.Reconcile(a_.use, reserved + beyond);
+    EXPECT_EQ(a_.use.other, beyond);
+    EXPECT_EQ(memory_.Ledger().Held(1), reserved + beyond) << "what was charged before is given back";
+  }
+  memory_.Leave(a_.use);
+  EXPECT_EQ(memory_.Ledger().Held(1), 0u);
+  Join(1, a_);
+}
+
 TEST_F(MemoryServerTest, MemoryFreedDuringAMeasurementIsNotCharged) {
   ASSERT_EQ(memory_.AddContext(a_.use, 0), kContext);
   ASSERT_EQ(memory_.Reserve(a_.use, 500 * kMiB, 0), 500 * kMiB);
