@@ -37,6 +37,7 @@ FOLDERS = {
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "gate", "supervisor", "watch"],
+    "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],
     "sched": ["shares", "tokens", "steering", "residency", "."],

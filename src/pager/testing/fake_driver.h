@@ -14,7 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/unique_fd.h"
-#include "pager/driver.h"
+#include "pager/chunks/driver.h"
 
 namespace tessera::pager {
 

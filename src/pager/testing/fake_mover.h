@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pager/line_agent.h"
+#include "pager/line/line_agent.h"
 #include "pager/testing/fake_driver.h"
 #include "pager/testing/fake_room.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/mutex.h"
-#include "pager/heap.h"
+#include "pager/heap/heap.h"
 
 namespace tessera::pager {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "pager/heap.h"
-#include "pager/line_agent.h"
+#include "pager/heap/heap.h"
+#include "pager/line/line_agent.h"
 #include "pager/testing/fake_driver.h"
 #include "pager/testing/fake_mover.h"
 #include "pager/testing/fake_room.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/cuda_abi.h"
-#include "pager/heap.h"
+#include "pager/heap/heap.h"
 #include "shim/memory/paging.h"
 #include "wire/protocol.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cuda/cuda_abi.h"
-#include "pager/heap.h"
+#include "pager/heap/heap.h"
 #include "wire/protocol.h"
 
 namespace tessera::shim {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "pager/heap.h"
+#include "pager/heap/heap.h"
 
 namespace tessera::shim {
 

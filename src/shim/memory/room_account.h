@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/fork_mutex.h"
 #include "base/unique_fd.h"
-#include "pager/heap.h"
+#include "pager/heap/heap.h"
 #include "shim/gate/host_memory.h"
 #include "shim/memory/memory_account.h"
 #include "shim/session/followed_page.h"

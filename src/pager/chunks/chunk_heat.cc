@@ -1,0 +1,58 @@
+#include "pager/chunks/chunk_heat.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/uncancelled.h"
+
+namespace tessera::pager {
+
+using namespace cuda;
+
+ChunkHeat::ChunkHeat(const ChunkTable& chunks)
+    : chunks_(chunks), uses_(new UseHistory[chunks.large_range.bytes / chunks.large_range.chunk_bytes]) {}
+
+void ChunkHeat::Touch(CUdeviceptr address, Nanos when) {
+  const ChunkRange& range = chunks_.large_range;
+  if (range.Has(address)) uses_[range.IndexOf(address)].Note(when);
+}
+
+std::vector<Heat> ChunkHeat::Heats(const ChunkTable& chunks, Nanos now) const {
+  const Region& region = chunks.large();
+  std::vector<Heat> heats(region.size());
+  for (const auto& [begin, block] : chunks.blocks()) {
+    if (!region.range.Has(begin)) continue;
+    const ChunkSpan span = region.SpanOf(begin, block.bytes);
+    Heat behind = uses_[span.first].At(now);  // a submission that names the beginning means the whole block
+    for (std::size_t i = span.first; i < span.last; ++i) {
+      const Heat own = uses_[i].At(now);
+      heats[i] = std::max({heats[i], own, behind});
+      behind = std::max(behind, own.Behind());
+    }
+  }
+  for (std::size_t i = 0; i < heats.size(); ++i) {
+    if (region[i].pins > 0) heats[i] = {UINT32_MAX, UINT32_MAX};
+  }
+  return heats;
+}
+
+std::uint64_t ChunkHeat::HotOut(Nanos now) const {
+  const UncancelledLock lock(chunks_.mutex());
+  const Region& region = chunks_.large();
+  const std::vector<Heat> heats = Heats(chunks_, now);
+  std::vector<Heat> out, in;
+  for (std::size_t i = 0; i < heats.size(); ++i) {
+    const Chunk& chunk = region[i];
+    if (chunk.blocks == 0) continue;
+    // Only a mover that knows the chunk can bring it back.
+    if (chunk.InHost() && chunk.known && chunk.pins == 0) out.push_back(heats[i]);
+    if (chunk.MayGo()) in.push_back(heats[i]);
+  }
+  std::ranges::sort(out, std::greater());
+  std::ranges::sort(in);
+  std::size_t pairs = 0;
+  while (pairs < std::min(out.size(), in.size()) && WorthExchanging(out[pairs], in[pairs])) ++pairs;
+  return pairs * region.range.chunk_bytes;
+}
+
+}  // namespace tessera::pager

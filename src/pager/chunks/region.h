@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "pager/chunks/chunk.h"
+#include "pager/chunks/extents.h"
+
+namespace tessera::pager {
+
+// Reserved addresses, in chunks of one size.
+struct ChunkRange {
+  std::uint64_t begin = 0, bytes = 0, chunk_bytes = 1;
+
+  bool Has(std::uint64_t address) const { return address - begin < bytes; }
+  std::size_t IndexOf(std::uint64_t address) const { return (address - begin) / chunk_bytes; }
+  std::uint64_t AddressOf(std::size_t index) const { return begin + index * chunk_bytes; }
+};
+
+// Chunks [first, last).
+struct ChunkSpan {
+  std::size_t first = 0, last = 0;
+};
+
+// A range of addresses with the state of its chunks and of its addresses. Chunks are changed by ChunkTable::Put only,
+// which keeps the figures right. Not thread-safe.
+class Region {
+ public:
+  explicit Region(const ChunkRange& range) : range(range), free_(range.begin, range.bytes) {}
+  const ChunkRange range;
+
+  // Chunks up to the last one that ever had memory. Those behind have none.
+  std::size_t size() const { return chunks_.size(); }
+  const Chunk& operator[](std::size_t index) const { return chunks_[index]; }
+  bool Backed(std::size_t index) const { return index < size() && chunks_[index].backing != Backing::kNone; }
+  std::size_t backed() const { return backed_; }
+  // The chunk that begins at `address`; none if none does, or none was ever there.
+  std::optional<std::size_t> IndexAt(std::uint64_t address) const {
+    const std::size_t index = range.Has(address) ? range.IndexOf(address) : size();
+    return index < size() && range.AddressOf(index) == address ? std::optional(index) : std::nullopt;
+  }
+  // The chunks that these bytes touch; bytes > 0.
+  ChunkSpan SpanOf(std::uint64_t address, std::uint64_t bytes) const {
+    return {range.IndexOf(address), range.IndexOf(address + bytes - 1) + 1};
+  }
+
+  const Extents::Map& FreeAddresses() const { return free_.Free(); }
+  void TakeAddresses(std::uint64_t begin, std::uint64_t bytes) { free_.Take(begin, bytes); }
+  void GiveAddresses(std::uint64_t begin, std::uint64_t bytes) { free_.Give(begin, bytes); }
+  // Keeps the addresses of a freed block from being used again until their chunk is shared no more: others can still
+  // write to the memory that is there.
+  void Withhold(std::size_t index, std::uint64_t begin, std::uint64_t bytes) {
+    withheld_.emplace(index, std::pair(begin, bytes));
+  }
+
+  // For ChunkTable. Grow makes chunks without memory up to `size`.
+  void Grow(std::size_t size) {
+    if (chunks_.size() < size) chunks_.resize(size);
+  }
+  void Put(std::size_t index, const Chunk& chunk) {
+    backed_ += (chunk.backing != Backing::kNone ? 1 : 0) - (Backed(index) ? 1 : 0);
+    chunks_[index] = chunk;
+    if (chunk.shared) return;
+    const auto [first, last] = withheld_.equal_range(index);
+    for (auto at = first; at != last; ++at) free_.Give(at->second.first, at->second.second);
+    withheld_.erase(first, last);
+  }
+
+ private:
+  std::vector<Chunk> chunks_;
+  std::size_t backed_ = 0;
+  Extents free_;
+  std::multimap<std::size_t, std::pair<std::uint64_t, std::uint64_t>> withheld_;  // begin and bytes, by chunk
+};
+
+}  // namespace tessera::pager

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cuda/cuda_abi.h"
+#include "pager/chunks/block_table.h"
+#include "pager/chunks/chunk_table.h"
+
+namespace tessera::pager {
+
+// A block as other processes are to map it: whole chunks, and where in them the block begins.
+struct Exported {
+  Block block;
+  std::uint64_t chunk_bytes = 0;
+  std::uint64_t offset = 0;  // of the block in the first chunk
+  std::uint32_t chunks = 0;
+};
+
+// Pins blocks of a heap that others use, too: other processes (IPC) or devices (RDMA). A pinned chunk stays on the GPU,
+// or comes back there. Thread-safe: takes the heap's mutex.
+class BlockPins {
+ public:
+  // The table outlives this object.
+  explicit BlockPins(ChunkTable& chunks) : chunks_(chunks) {}
+
+  // Pins the block around `address` for as long as it lives, or until Unpin. CUDA_ERROR_NOT_READY while some of it is
+  // in host memory or on its way there: it is pinned all the same, HeapFigures::recalled says what has to come back,
+  // and the caller asks again.
+  cuda::CUresult Pin(cuda::CUdeviceptr address, Exported* exported);
+  // Pins likewise, for as long as they live, all blocks that lie in these bytes, for a device that is about to have
+  // their GPU memory (RDMA). Counts it as shared once all of it is there.
+  cuda::CUresult PinForDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
+  // Takes a Pin back whose block was not shared.
+  void Unpin(const Block& block);
+  // Descriptors, the caller's, of the memory of fds.size() chunks of a pinned block from `first` on: all, or none.
+  // A process that gets them may keep that memory mapped: after this block is freed no other block gets it.
+  cuda::CUresult Share(const Exported& exported, std::uint32_t first, std::span<int> fds);
+
+  // Adds `count` to the pins of each chunk of the block.
+  static void AddPins(ChunkTable& chunks, const Block& block, int count) TESSERA_REQUIRES(chunks.mutex());
+
+ private:
+  bool PinBlock(Block& block) TESSERA_REQUIRES(chunks_.mutex());
+  void MarkShared(Region& region, std::size_t index) TESSERA_REQUIRES(chunks_.mutex());
+
+  ChunkTable& chunks_;
+};
+
+}  // namespace tessera::pager

@@ -1,0 +1,512 @@
+#include "pager/heap/heap.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "pager/testing/heap_fixture.h"
+
+namespace tessera::pager {
+namespace {
+
+using namespace cuda;
+using testing::IsEmpty;
+
+class HeapTest : public HeapFixture {};
+
+TEST_F(HeapTest, SmallBlocksShareAChunkAndAreAlignedTo512Bytes) {
+  const CUdeviceptr first = Allocate(1), second = Allocate(513), third = Allocate(512);
+  EXPECT_EQ(first % 512, 0u);
+  EXPECT_EQ(second - first, 512u);
+  EXPECT_EQ(third - second, 1024u);
+  EXPECT_EQ(heap->Figures().resident, Heap::kSmallChunk);
+  EXPECT_EQ(heap->Figures().pinned, Heap::kSmallChunk);
+  ExpectRightFigures();
+}
+
+TEST_F(HeapTest, From2MiBOnBlocksAreAlignedToThat) {
+  Allocate(1);
+  const CUdeviceptr below = Allocate(2 * kMiB - 1), first = Allocate(2 * kMiB), second = Allocate(3 * kMiB);
+  EXPECT_NE(below % (2 * kMiB), 0u);
+  EXPECT_EQ(first % (2 * kMiB), 0u);
+  EXPECT_EQ(second % (2 * kMiB), 0u);
+}
+
+TEST_F(HeapTest, TheFirstSmallBlocksLieInSmallChunksAndLaterOnesInLargeOnes) {
+  std::uint64_t bytes = 0;
+  for (; bytes < Heap::kSmallTotal; bytes += 8 * kMiB) Allocate(8 * kMiB);
+  EXPECT_EQ(heap->Figures().pinned, bytes);
+  EXPECT_EQ(heap->Figures().resident, bytes);
+  Allocate(8 * kMiB);
+  EXPECT_EQ(heap->Figures().pinned, bytes);
+  EXPECT_EQ(heap->Figures().resident, bytes + kChunk);
+}
+
+TEST_F(HeapTest, WhereThereIsNoRoomForALargeChunkASmallOneDoes) {
+  FakeRoom little(Heap::kSmallTotal + 2 * kMiB);
+  const auto small = Heap::Make(driver.Functions(), 0, kGiB, false, little);
+  CUdeviceptr address = 0;
+  for (std::uint64_t bytes = 0; bytes < Heap::kSmallTotal + 2 * kMiB; bytes += 2 * kMiB)
+    ASSERT_EQ(small->Allocate(2 * kMiB, kContext, &address), CUDA_SUCCESS) << bytes;
+  EXPECT_EQ(small->Allocate(2 * kMiB, kContext, &address), CUDA_ERROR_OUT_OF_MEMORY);
+  small->FreeAllOf(kContext, [](std::uint64_t) { return std::uint64_t{0}; });
+  small->Trim(kNever);
+  EXPECT_EQ(little.Taken(), 0u);
+}
+
+TEST_F(HeapTest, ABlockMayBeginInTheChunkOfAnotherOne) {
+  Allocate(18 * kMiB);
+  const CUdeviceptr large = Allocate(2 * kChunk);
+  EXPECT_EQ(heap->Figures().resident, 3 * kChunk);
+  for (std::uint64_t at = 0; at < 2 * kChunk; at += kMiB) ASSERT_TRUE(driver.Valid(large + at));
+  EXPECT_FALSE(driver.Valid(large + 3 * kChunk));
+}
+
+TEST_F(HeapTest, TheSmallestGapThatNeedsNoNewMemoryIsBest) {
+  const CUdeviceptr wide = Allocate(8 * kMiB);
+  Allocate(2 * kMiB);
+  const CUdeviceptr narrow = Allocate(4 * kMiB);
+  Allocate(2 * kMiB);
+  heap->Free(wide);
+  heap->Free(narrow);
+  EXPECT_EQ(Allocate(4 * kMiB), narrow);
+  EXPECT_EQ(Allocate(6 * kMiB), wide);
+}
+
+TEST_F(HeapTest, WhatIsFreedIsKeptForTheNextOne) {
+  const CUdeviceptr first = Allocate(3 * kChunk);
+  heap->Free(first);
+  EXPECT_EQ(heap->Figures().empty, 3 * kChunk);
+  const std::uint64_t taken = room.Taken();
+  driver.FailCall(1, 100);  // none is needed
+  EXPECT_EQ(Allocate(3 * kChunk), first);
+  EXPECT_EQ(room.Taken(), taken);
+  EXPECT_EQ(driver.Calls(), 0u);
+}
+
+TEST_F(HeapTest, TrimGivesBackWhatHasBeenEmptyForLong) {
+  const CUdeviceptr first = Allocate(kChunk);
+  Allocate(kChunk);
+  EXPECT_EQ(heap->Trim(kNever), kNever);  // none is empty
+  heap->Free(first);
+  const Nanos since = heap->Trim(0);
+  EXPECT_LE(since, MonotonicNow());
+  EXPECT_EQ(heap->Figures().empty, kChunk);
+  EXPECT_EQ(heap->Trim(since), since);  // not before
+  EXPECT_EQ(heap->Trim(since + 1), kNever);
+  EXPECT_EQ(heap->Figures().empty, 0u);
+  EXPECT_FALSE(driver.Valid(first));
+  ExpectRightFigures();
+}
+
+TEST_F(HeapTest, ItsOwnEmptyChunksAreUsedBeforeTheDaemonIsAsked) {
+  const CUdeviceptr first = Allocate(kChunk);
+  Allocate(kChunk);
+  const CUdeviceptr third = Allocate(2 * kChunk);
+  heap->Free(first);
+  heap->Free(third);
+  Allocate(4 * kChunk);  // nowhere without new chunks: what is empty goes for it
+  EXPECT_EQ(room.Taken(), 5 * kChunk);
+  ExpectRightFigures();
+}
+
+TEST_F(HeapTest, WithoutRoomThereIsNoMemory) {
+  FakeRoom little(2 * kChunk);
+  const auto small = Heap::Make(driver.Functions(), 0, kGiB, false, little);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(small->Allocate(2 * kChunk + 1, kContext, &address), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(little.Taken(), 0u);
+  ASSERT_EQ(small->Allocate(2 * kChunk, kContext, &address), CUDA_SUCCESS);
+  CUdeviceptr other = 0;
+  EXPECT_EQ(small->Allocate(1, kContext, &other), CUDA_ERROR_OUT_OF_MEMORY);
+  small->Free(address);
+  EXPECT_EQ(small->Allocate(1, kContext, &other), CUDA_SUCCESS);
+  small->Free(other);
+  small->Trim(kNever);
+  EXPECT_EQ(little.Taken(), 0u);
+}
+
+TEST_F(HeapTest, WhoeverWaitsForRoomHoldsUpNobodyElse) {
+  FakeRoom little(kChunk);
+  const auto small = Heap::Make(driver.Functions(), 0, kGiB, false, little);
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_EQ(small->Allocate(18 * kMiB, kContext, &first), CUDA_SUCCESS);
+  little.SetWaits(true);
+  CUdeviceptr waited = 0;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  std::thread waiter([&] { result = small->Allocate(2 * kChunk, kContext, &waited); });
+  little.UntilSomebodyWaits();
+  ASSERT_EQ(small->Allocate(2 * kMiB, kContext, &second), CUDA_SUCCESS);  // beside the first one
+  EXPECT_TRUE(small->Find(second));
+  EXPECT_TRUE(small->Free(first));
+  little.Add(2 * kChunk);
+  waiter.join();
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  small->Free(second);
+  small->Free(waited);
+  small->Trim(kNever);
+  EXPECT_EQ(little.Taken(), 0u);
+}
+
+TEST_F(HeapTest, SizesThatNoGpuHasAreRefused) {
+  CUdeviceptr address = 0;
+  for (const std::uint64_t bytes : {65 * kGiB, std::uint64_t{1} << 62, std::numeric_limits<std::uint64_t>::max(),
+                                    std::numeric_limits<std::uint64_t>::max() - 511}) {
+    EXPECT_EQ(heap->Allocate(bytes, kContext, &address), CUDA_ERROR_OUT_OF_MEMORY) << bytes;
+  }
+  EXPECT_EQ(room.Taken(), 0u);
+}
+
+TEST_F(HeapTest, EveryCallOfTheDriverMayFail) {
+  Allocate(2 * kMiB);
+  for (const std::uint64_t bytes : {std::uint64_t{1}, 5 * kChunk}) {
+    for (std::uint64_t number = 1;; ++number) {
+      const std::uint64_t mappings = driver.Mappings(), handles = driver.Handles();
+      driver.FailCall(number);
+      CUdeviceptr address = 0;
+      const CUresult result = heap->Allocate(bytes, kContext, &address);
+      if (driver.Calls() < number) {
+        EXPECT_EQ(result, CUDA_SUCCESS);
+        break;
+      }
+      EXPECT_EQ(result, CUDA_ERROR_UNKNOWN);
+      EXPECT_EQ(driver.Mappings(), mappings);
+      EXPECT_EQ(driver.Handles(), handles);
+      ExpectRightFigures();
+    }
+    heap->Trim(kNever);
+  }
+}
+
+TEST_F(HeapTest, EmptyChunksThatGoForABlockMayHaveBeenAPartOfItsPlace) {
+  FakeRoom little(6 * kChunk);
+  const auto small = Heap::Make(driver.Functions(), 0, kGiB, false, little);
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_EQ(small->Allocate(2 * kChunk, kContext, &first), CUDA_SUCCESS);
+  small->Free(first);
+  ASSERT_EQ(small->Allocate(5 * kChunk, kContext, &second), CUDA_SUCCESS);
+  EXPECT_EQ(little.Taken(), small->Figures().resident);
+  EXPECT_EQ(driver.DeviceBytes(), 5 * kChunk);
+  small->Free(second);
+  small->Trim(kNever);
+  EXPECT_EQ(little.Taken(), 0u);
+}
+
+TEST_F(HeapTest, RoomIsAskedForAsAWhole) {
+  struct : FakeRoom {
+    bool Take(std::uint64_t bytes) override {
+      most = std::max(most, bytes);
+      return FakeRoom::Take(bytes);
+    }
+    std::uint64_t most = 0;
+  } asked;
+  const auto small = Heap::Make(driver.Functions(), 0, kGiB, false, asked);
+  CUdeviceptr address = 0;
+  ASSERT_EQ(small->Allocate(4 * kChunk, kContext, &address), CUDA_SUCCESS);
+  small->Free(address);
+  ASSERT_EQ(small->Allocate(7 * kChunk, kContext, &address), CUDA_SUCCESS);  // four of them were its own
+  EXPECT_EQ(asked.most, 7 * kChunk);
+  small->Free(address);
+  small->Trim(kNever);
+  EXPECT_EQ(asked.Taken(), 0u);
+}
+
+TEST_F(HeapTest, WithoutAddressesThereIsNoHeap) {
+  for (const std::uint64_t number : {1, 2}) {
+    driver.FailCall(number);
+    EXPECT_EQ(Heap::Make(driver.Functions(), 0, kGiB, false, room), nullptr);
+  }
+}
+
+TEST_F(HeapTest, FindsTheBlockAroundAnAddress) {
+  const CUdeviceptr address = Allocate(3 * kMiB, kOtherContext);
+  const CUdeviceptr next = Allocate(2 * kMiB);
+  for (const CUdeviceptr inside : {address, address + 1, address + 3 * kMiB - 1}) {
+    const auto block = heap->Find(inside);
+    ASSERT_TRUE(block);
+    EXPECT_EQ(block->begin, address);
+    EXPECT_EQ(block->bytes, 3 * kMiB);
+    EXPECT_EQ(block->context, kOtherContext);
+  }
+  EXPECT_FALSE(heap->Find(address + 3 * kMiB));  // padding
+  EXPECT_TRUE(heap->Owns(address + 3 * kMiB));
+  EXPECT_NE(heap->Find(next)->id, heap->Find(address)->id);
+  EXPECT_FALSE(heap->Find(0));
+  EXPECT_FALSE(heap->Owns(0));
+  EXPECT_FALSE(heap->Find(~CUdeviceptr{0}));
+}
+
+TEST_F(HeapTest, FreesABlockByItsBeginningOnlyAndOnce) {
+  const CUdeviceptr address = Allocate(2 * kMiB);
+  EXPECT_FALSE(heap->Free(address + 512));
+  EXPECT_FALSE(heap->Free(0));
+  const auto block = heap->Free(address);
+  ASSERT_TRUE(block);
+  EXPECT_EQ(block->bytes, 2 * kMiB);
+  EXPECT_FALSE(heap->Free(address));
+}
+
+TEST_F(HeapTest, AContextTakesItsBlocksAlong) {
+  Allocate(kMiB, kOtherContext);
+  Allocate(100, kOtherContext);
+  const CUdeviceptr stays = Allocate(kMiB);
+  EXPECT_EQ(heap->FreeAllOf(kOtherContext, [](std::uint64_t bytes) { return 2 * bytes; }), 2 * (kMiB + 100));
+  EXPECT_EQ(heap->FreeAllOf(kOtherContext, [](std::uint64_t bytes) { return bytes; }), 0u);
+  EXPECT_TRUE(heap->Find(stays));
+}
+
+// Another thread may have been given the address, or made a context where the old one was, in the meantime.
+TEST_F(HeapTest, FreesNoBlockThatCameLater) {
+  const CUdeviceptr before = Allocate(kMiB, kOtherContext);
+  const std::uint64_t below = heap->NextId();
+  const CUdeviceptr after = Allocate(kMiB, kOtherContext);
+  EXPECT_EQ(heap->FreeAllOf(kOtherContext, [](std::uint64_t bytes) { return bytes; }, below), kMiB);
+  EXPECT_FALSE(heap->Find(before));
+  const std::uint64_t id = heap->Find(after)->id;
+  EXPECT_FALSE(heap->Free(after, id - 1));
+  EXPECT_TRUE(heap->Find(after));
+  EXPECT_TRUE(heap->Free(after, id));
+}
+
+TEST_F(HeapTest, PeersReachWhatIsThereAndWhatComes) {
+  const CUdeviceptr before = Allocate(kChunk), small = Allocate(1), out = Allocate(kChunk);
+  heap->Heat().Touch(before, MonotonicNow() + UseHistory::kInterval);
+  ASSERT_EQ(mover.Evict(1), 1u);
+  EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);
+  EXPECT_EQ(heap->AddPeer(3), CUDA_SUCCESS);
+  const CUdeviceptr after = Allocate(kChunk);
+  for (const CUdeviceptr address : {before, small, after}) EXPECT_TRUE(driver.Valid(address, {0, 3}));
+  EXPECT_FALSE(driver.Valid(out, {0, 3}));
+  EXPECT_EQ(mover.Settle(), CUDA_SUCCESS);
+  EXPECT_TRUE(driver.Valid(out, {0, 3}));
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_TRUE(driver.Valid(out, {0, 3}));
+}
+
+TEST_F(HeapTest, APeerThatCannotBeAddedIsNone) {
+  Allocate(kChunk);
+  driver.FailCall(1);
+  EXPECT_EQ(heap->AddPeer(3), CUDA_ERROR_UNKNOWN);
+  EXPECT_TRUE(driver.Valid(Allocate(kChunk), {0}));
+}
+
+class ExportTest : public HeapTest {
+ protected:
+  void TearDown() override {
+    Close();
+    HeapTest::TearDown();
+  }
+  // Pins the block around `address` and takes descriptors of all its chunks.
+  CUresult Export(CUdeviceptr address) {
+    Close();
+    CUresult result = heap->Pins().Pin(address, &exported);
+    if (result != CUDA_SUCCESS) return result;
+    fds.resize(exported.chunks);
+    result = heap->Pins().Share(exported, 0, fds);
+    if (result != CUDA_SUCCESS) fds.clear();
+    return result;
+  }
+  void Close() {
+    for (const int fd : fds) close(fd);
+    fds.clear();
+  }
+
+  std::vector<int> fds;
+  Exported exported;
+};
+
+TEST_F(ExportTest, WhatIsExportedStays) {
+  Allocate(18 * kMiB);
+  const CUdeviceptr address = Allocate(kChunk);
+  AllocateChunks(1);
+  EXPECT_EQ(Export(address + 5), CUDA_SUCCESS);
+  EXPECT_EQ(fds.size(), 2u);
+  EXPECT_EQ(exported.block.begin, address);
+  EXPECT_EQ(exported.chunk_bytes, kChunk);
+  EXPECT_EQ(exported.offset, 18 * kMiB);
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  ExpectRightFigures();
+  EXPECT_EQ(mover.Evict(8), 1u);
+  EXPECT_EQ(Export(address), CUDA_SUCCESS);  // a second time pins nothing more
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().pinned, 0u);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, WhatOthersGetIsTheBlocksMemory) {
+  const CUdeviceptr address = Allocate(2 * kChunk);
+  driver.Write(address, 7);
+  driver.Write(address + kChunk, 8);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(driver.WordsOf(UniqueFd(dup(fds[0]))), (FakeDriver::Words{{0, 7}}));
+  EXPECT_EQ(driver.WordsOf(UniqueFd(dup(fds[1]))), (FakeDriver::Words{{0, 8}}));
+}
+
+TEST_F(ExportTest, SmallBlocksArePinnedAnyway) {
+  const CUdeviceptr address = Allocate(100);
+  Allocate(100);
+  EXPECT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(exported.chunk_bytes, Heap::kSmallChunk);
+  EXPECT_EQ(heap->Figures().pinned, Heap::kSmallChunk);
+  ExpectRightFigures();
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().pinned, Heap::kSmallChunk);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, WhatIsOutComesBackFirstAndStays) {
+  const CUdeviceptr address = Allocate(2 * kChunk);
+  AllocateChunks(2);
+  ASSERT_EQ(mover.Evict(4), 4u);
+  EXPECT_EQ(heap->Pins().Pin(address, &exported), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
+  heap->Heat().Touch(address + 3 * kChunk, MonotonicNow());  // hot, but nobody needs it there
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, kChunk);
+  EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, 0u);
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  EXPECT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Evict(4), 0u);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, WhatIsOnItsWayOutGoesAndComesBack) {
+  const CUdeviceptr address = Allocate(kChunk);
+  driver.Write(address, 5);
+  ASSERT_EQ(mover.Ask(wire::LineType::kEvict, 1), 1u);
+  EXPECT_EQ(Export(address), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, std::span(fds = {-1})), CUDA_ERROR_NOT_READY);
+  fds.clear();
+  mover.FinishOut();
+  EXPECT_EQ(heap->Figures().recalled, kChunk);
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(driver.Read(address), 5u);
+}
+
+TEST_F(ExportTest, WhatIsUnpinnedMovesAgain) {
+  const CUdeviceptr address = Allocate(kChunk);
+  ASSERT_EQ(heap->Pins().Pin(address, &exported), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Evict(1), 0u);
+  heap->Pins().Unpin(exported.block);
+  heap->Pins().Unpin(exported.block);
+  EXPECT_EQ(heap->Figures().pinned, 0u);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  EXPECT_EQ(heap->Figures().recalled, 0u);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, WhatADeviceHasStaysWhereItIs) {
+  const CUdeviceptr first = Allocate(kChunk), second = Allocate(2 * kChunk);
+  driver.Write(second, 5);
+  ASSERT_EQ(mover.Evict(3), 3u);
+  ASSERT_EQ(mover.Settle(), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Pins().PinForDevice(second + 4096, kMiB), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
+  ASSERT_EQ(mover.Load(2), 2u);
+  EXPECT_EQ(heap->Pins().PinForDevice(second + 4096, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(mover.Load(8), 1u);
+  EXPECT_EQ(mover.Evict(8), 1u);
+  EXPECT_FALSE(driver.Valid(first));
+  EXPECT_EQ(driver.Read(second), 5u);
+  heap->Pins().Unpin(*heap->Find(second));  // as when it could not be exported as well
+  EXPECT_EQ(mover.Evict(8), 0u);
+  heap->Free(second);
+  EXPECT_EQ(heap->Figures().resident, 0u) << "no other block gets it";
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, ADevicesMemoryMayBeSeveralBlocks) {
+  const auto blocks = AllocateChunks(3);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[1] - 4096, 4096 + kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[2] + kChunk, kChunk), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], ~std::uint64_t{0}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {
+  const CUdeviceptr address = Allocate(kChunk);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  driver.Write(address, 5);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures(), HeapFigures{});  // gone at once, and not kept for the next
+  ExpectRightFigures();
+  EXPECT_NE(driver.Read(Allocate(kChunk)), 5u);
+}
+
+TEST_F(ExportTest, WhatWasExportedOfASharedChunkStaysUnusedUntilTheChunkGoes) {
+  const CUdeviceptr before = Allocate(kChunk / 2), address = Allocate(kChunk / 2);
+  ASSERT_EQ(before + kChunk / 2, address);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  heap->Free(address);
+  EXPECT_NE(Allocate(kChunk / 2), address);
+  EXPECT_EQ(heap->Figures().resident, 2 * kChunk);
+  heap->Free(before);
+  EXPECT_EQ(heap->Figures().resident, kChunk);
+  const CUdeviceptr whole = Allocate(kChunk);
+  EXPECT_EQ(whole, before);
+  ExpectRightFigures();
+}
+
+TEST_F(ExportTest, AChunkThatHasMovedIsNobodyElsesAnyMore) {
+  const CUdeviceptr before = Allocate(16 * kMiB), address = Allocate(16 * kMiB);
+  driver.Write(before, 3);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  heap->Free(address);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(driver.Read(before), 3u);
+  EXPECT_EQ(Allocate(16 * kMiB), address);
+  heap->Free(before);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().empty, kChunk);
+}
+
+TEST_F(ExportTest, AFailureLeavesNoDescriptors) {
+  const CUdeviceptr address = Allocate(3 * kChunk);
+  ASSERT_EQ(heap->Pins().Pin(address, &exported), CUDA_SUCCESS);
+  driver.FailCall(2);
+  std::vector<int> some(3, -1);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, some), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(fcntl(some[0], F_GETFD), -1);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures().empty, 3 * kChunk);  // nobody has got it
+}
+
+TEST_F(ExportTest, WhatIsNotThereIsInvalid) {
+  const CUdeviceptr address = Allocate(kMiB);
+  EXPECT_EQ(Export(address + kMiB), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Export(0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  std::vector<int> more(2, -1);
+  EXPECT_EQ(heap->Pins().Share(exported, 0, more), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(heap->Pins().Share(exported, 2, {}), CUDA_ERROR_INVALID_VALUE);
+  heap->Free(address);
+  Allocate(kMiB);  // another one at that address
+  EXPECT_EQ(heap->Pins().Share(exported, 0, std::span(more).first(1)), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(HeapTest, OneThatIsStoppedCallsTheDriverNoMore) {
+  FakeRoom other;
+  const auto stopped = Heap::Make(driver.Functions(), 0, kGiB, false, other);
+  CUdeviceptr address = 0, more = 0;
+  ASSERT_EQ(stopped->Allocate(kChunk, kContext, &address), CUDA_SUCCESS);
+  const std::uint64_t mappings = driver.Mappings();
+  stopped->Stop();
+  EXPECT_EQ(stopped->Allocate(kChunk, kContext, &more), CUDA_ERROR_DEINITIALIZED);
+  EXPECT_TRUE(stopped->Free(address));
+  stopped->Trim(kNever);
+  EXPECT_EQ(driver.Mappings(), mappings);
+  driver.Functions().Unmap(address, kChunk);
+  for (Driver::Handle handle = 0x10000; driver.Handles() > 0; ++handle) {
+    if (!driver.WordsOf(handle).empty()) driver.DropForMover(handle);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::pager

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "pager/chunks/chunk_heat.h"
+#include "pager/chunks/chunk_table.h"
+#include "pager/line/line_answer.h"
+
+namespace tessera::pager {
+
+// Moves the large chunks of a heap between GPU memory, host memory and the mover's file: what each of the mover's
+// messages (src/wire/line.h) does to them. Which chunks a message may name is for LineAgent to check.
+//
+// A chunk always has one copy that cannot be lost: it keeps its memory until it has the memory of the copy.
+class ChunkMoves {
+ public:
+  using Message = wire::LineMessage;
+  using Indices = std::vector<std::size_t>;
+
+  ChunkTable& chunks;  // a caller holds its mutex
+
+  // Both outlive this object.
+  ChunkMoves(ChunkTable& chunks, const ChunkHeat& heat) : chunks(chunks), heat_(heat) {}
+
+  // Out. Offer chooses up to `most` of the coldest chunks, which are being copied from then on.
+  LineAnswer Offer(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
+  // The copies are in the host memory of these descriptors; all of the chunks go there, or none.
+  LineAnswer Store(const Message& stored, const Indices& indices, std::span<UniqueFd> fds)
+      TESSERA_REQUIRES(chunks.mutex());
+  void Keep(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
+
+  // In. Want chooses up to `most` of the hottest chunks that the mover knows, and makes GPU memory for them.
+  LineAnswer Want(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
+  // The copies are in that GPU memory; all of the chunks come, or none.
+  LineAnswer Load(const Message& loaded, const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
+  void LeaveOut(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
+
+  // Maps every chunk that is in host memory. CUDA_ERROR_NOT_READY if some are in the file.
+  LineAnswer Settle() TESSERA_REQUIRES(chunks.mutex());
+
+  // The file has copies of chunks: gives up their host memory, but of those that are not in host memory any more, or
+  // on their way.
+  LineAnswer Release(const Message& filed) TESSERA_REQUIRES(chunks.mutex());
+  // The file's copies are in the host memory of these descriptors: takes what can be imported.
+  LineAnswer Hold(const Message& read, std::span<UniqueFd> fds) TESSERA_REQUIRES(chunks.mutex());
+
+  // The line is lost, and so is every copy that was under way: its chunk stays where it is.
+  void Abandon() TESSERA_REQUIRES(chunks.mutex());
+
+ private:
+  template <typename May>
+  Indices Best(std::uint32_t most, bool coldest, Nanos now, May may) const TESSERA_REQUIRES(chunks.mutex());
+  cuda::CUresult MapHost(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
+  cuda::CUresult MapComing(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
+  void MarkOffered(std::size_t index, bool offered) TESSERA_REQUIRES(chunks.mutex());
+  void LeaveOut(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
+
+  const ChunkHeat& heat_;
+};
+
+}  // namespace tessera::pager
