@@ -86,8 +86,9 @@ class Bench:
             return print("residency: libbenchmark-dev is not installed")
         result = json.loads(sh(program, "--benchmark_format=json", "--benchmark_filter=256").stdout)
         for run in result["benchmarks"]:
-            how = "take turns" if run["name"].startswith("InTurns") else "fit together"
-            self.report(f"residency policy, an event of 256 vGPUs that {how}", round(run["cpu_time"] / 1000, 1), "us")
+            what = {"InTurns": "a plan for 256 vGPUs that take turns", "Together": "a plan for 256 vGPUs that fit together",
+                    "Answers": "an answer to a question for room"}[run["name"].split("/")[0]]
+            self.report(f"residency, {what}", round(run["cpu_time"] / 1000, 1), "us")
 
     # ---- starting ----
 

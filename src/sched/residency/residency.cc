@@ -150,7 +150,7 @@ void Residency::Ready(VgpuId id, Nanos now, Nanos moving, bool typical) {
   if (member == nullptr || !member->decided.runs || member->Ready()) return;
   Take(now);
   member->ready_with = member->decided.target;
-  // What is loaded in the middle of a turn is no measure of what a turn costs.
+  // A move in the middle of a turn is no measure of what a turn costs.
   if (!member->started) member->NoteMove(moving, typical);
   Schedule();
 }
@@ -272,7 +272,7 @@ void Residency::ShareInTurns() {
   for (Member* member : turns_.Queue()) {
     if (member->chosen) SetTarget(*member, true, member->demand);
   }
-  // Those that run soonest keep most.
+  // The sooner one runs, the more it keeps.
   for (Member* member : turns_.Queue()) {
     if (!member->chosen) SetTarget(*member, false, member->resident);
   }

@@ -47,19 +47,18 @@ class Residency {
   void Update(VgpuId id, std::uint32_t weight, std::uint32_t priority, Nanos now);
   void Remove(VgpuId id, Nanos now);
 
-  // What it wants to have resident when it runs, and what it has.
+  // Bytes that it wants to have resident when it runs, and bytes that it has.
   void Demand(VgpuId id, std::uint64_t bytes, Nanos now);
   void Resident(VgpuId id, std::uint64_t bytes, Nanos now);
 
-  // It has work, or wants memory that it does not have; it has none. One that is stopped stays active: what it has to
-  // do waits.
+  // It has work, or wants memory that it does not have; or neither. A stopped vGPU stays active: its work waits.
   void Active(VgpuId id, Nanos now);
   void Idle(VgpuId id, Nanos now);
 
-  // What was decided for it is true: it runs, with its target resident. Its turn begins. `moving`: time since the
-  // decision, from which the turn's length follows. Owed once for every decision by which an active one may run that
-  // was stopped, or gets more than it had; if another follows before that is true, once that one is true. `typical`:
-  // other moves will take about as long.
+  // The decision for it is carried out: it runs, with its target resident. Its turn begins. `moving`: time since the
+  // decision, from which the turn's length follows. Owed once for every decision that lets an active vGPU run that was
+  // stopped, or gives it more than it had; if another decision follows before, once that one is carried out.
+  // `typical`: other moves will take about as long.
   void Ready(VgpuId id, Nanos now, Nanos moving, bool typical = true);
 
   // SetCapacity, Demand, Resident, Active or Idle of all of these, and Advance, as one event: no decision follows from

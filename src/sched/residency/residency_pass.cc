@@ -11,7 +11,7 @@ namespace {
 
 using Kind = ResidencyActionKind;
 
-// Programs repeat a wish; one that is not repeated for so long has no owner any more.
+// Programs repeat a wish. If it is not repeated for so long, nobody waits for it any more.
 constexpr Nanos kWishLasts = 2 * kSecond;
 // Where nothing was moved for so long nothing will be: somebody else has stopped a program, or a disk or the mover
 // hangs.
@@ -79,8 +79,8 @@ void ResidencyPass::NoteGoal() {
   if (begins || !goal.runs) record.ready = false;
 }
 
-// What it would have on the GPU. Memory that must come back takes the place of other memory of the vGPU, if need be;
-// what is on its way in has its room already.
+// Bytes that the vGPU would have on the GPU. Memory that must come back takes the place of other memory of the vGPU, if
+// need be. Memory on its way in has its room already.
 std::uint64_t ResidencyPass::Needed() const {
   std::uint64_t needed = served_.resident;
   if (!served_.goal.runs) return needed;
@@ -113,7 +113,7 @@ void ResidencyPass::BeginExchange(const PlannedProcess& process) {
   record.moved_before = its.moved_for;
 }
 
-// Those without work lose memory first, and of these the largest.
+// Processes without work lose memory first, and of these the largest.
 std::vector<PlannedProcess>& ResidencyPass::Victims() {
   victims_.assign(served_.processes.begin(), served_.processes.end());
   std::ranges::sort(victims_, {}, [this](const PlannedProcess& process) {
@@ -122,8 +122,8 @@ std::vector<PlannedProcess>& ResidencyPass::Victims() {
   return victims_;
 }
 
-// A process that was stopped just now is expected to come to a stand and to give what it is asked for. One that was
-// stopped before and still does something may take long: another one is asked as well.
+// A process that was stopped just now is expected to come to a stand and to give what it is asked for. If it was
+// stopped before and still does something, that may take long: another one is asked as well.
 void ResidencyPass::Evict(std::uint64_t excess) {
   std::uint64_t going = 0;
   bool asked = false;  // by an operator, or for an exchange
@@ -142,8 +142,8 @@ void ResidencyPass::Evict(std::uint64_t excess) {
     const std::uint64_t movable = DownTo(chunk, its.Movable());
     const std::uint64_t pushed = std::min(UpTo(chunk, its.push), movable);
     const std::uint64_t bytes =
-        std::max({std::min({UpTo(chunk, excess), movable, DownTo(chunk, may_go)}),
-                  std::min(pushed, DownTo(chunk, may_be_pushed)), std::min(record.colder, movable)});
+        std::max(std::min({UpTo(chunk, excess), movable, DownTo(chunk, may_go)}),
+                 std::min(std::max(pushed, std::min(record.colder, movable)), DownTo(chunk, may_be_pushed)));
     if (bytes == 0) {
       if (its.push > 0) Do(process, Kind::kEndPush, pushed);
       continue;
@@ -199,13 +199,14 @@ void ResidencyPass::Load() {
   }
 }
 
-// After this time the processes that can run do, from host memory if need be, and have their turn like everybody.
+// True when nothing has moved for too long. Then all processes that can run do, from host memory if need be, and have
+// their turn like everybody.
 bool ResidencyPass::Overdue() const {
   const VGpuRecord& record = *served_.record;
   return now_ - std::max({record.since, record.tried_at, state_.last_moved}) > kLongestMove;
 }
 
-// Lets those go on whose memory is where it is to be.
+// Lets processes go on whose memory is where it is to be.
 void ResidencyPass::LetRun() {
   VGpuRecord& record = *served_.record;
   const bool overdue = Overdue();
@@ -246,8 +247,8 @@ bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& al
   return true;
 }
 
-// It stays stopped. What it has in host memory may go on to the file; the mover knows that already if it moved
-// something out of it.
+// It stays stopped. Its memory in host memory may go on to the file; the mover knows that already if it moved something
+// out of it.
 //
 // Without a file a process that has rested for a while is not kept frozen, but its addresses are made valid and it is
 // thawed behind its closed gate: one of its threads may be inside the driver, and wait for what the driver itself

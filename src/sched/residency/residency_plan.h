@@ -32,11 +32,11 @@ struct ResidencyAction {
   bool operator==(const ResidencyAction&) const = default;
 };
 
-// What the action changes of its process at once, before the mover has done anything. `file`: there is a swap file. For
+// Changes `process` as the action does at once, before the mover has done anything. `file`: there is a swap file. For
 // plans in the making, and for those who carry them out in a simulation.
 void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence& process);
 
-// What is to be made true of one vGPU: so much of it may be resident, and it runs or does not.
+// The goal for one vGPU: so much of it may be resident, and it runs or does not.
 struct VGpuGoal {
   VgpuId vgpu = 0;
   std::uint64_t target = 0;
@@ -45,8 +45,8 @@ struct VGpuGoal {
 };
 
 struct ResidencyPlan {
-  // To be carried out in this order. One that fails, because its process or the mover has just ended, is left out: the
-  // next state shows that.
+  // To be carried out in this order. An action that fails, because its process or the mover has just ended, is left
+  // out: the next state shows that.
   std::vector<ResidencyAction> actions;
   std::vector<VGpuGoal> changed;  // goals that differ from the last plan's, for a log
   bool needs_mover = false;       // one is to be started, if none runs

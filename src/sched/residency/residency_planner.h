@@ -24,7 +24,7 @@ class ResidencyPlanner {
   // Other lengths of turns, from the next one on.
   void Configure(const ResidencyConfig& config) { policy_.Configure(config); }
 
-  // What to do now. `now` does not go back. The reference holds until the next call.
+  // Says what to do now. `now` does not go back. The reference holds until the next call.
   const ResidencyPlan& Plan(const ResidencyState& state, Nanos now);
 
   // The process asks for `bytes` of room; 0: it asks for what it must have back (`recalled`). Where it has to wait, the

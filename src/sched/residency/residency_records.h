@@ -1,4 +1,4 @@
-// What ResidencyPlanner remembers of vGPUs and processes from one plan to the next.
+// The memory of ResidencyPlanner: what it knows of vGPUs and processes from one plan to the next.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ inline constexpr Nanos kTimeToTake = kSecond;
 // Names a program's use of one GPU. Never used for another one.
 using ProcessId = std::uint64_t;
 
-// What the mover was told to do with a process and has not finished.
+// The order that the mover has for a process and has not finished.
 enum class Moving {
   kNothing,
   kOut,       // brings memory to host memory
@@ -46,7 +46,7 @@ struct ProcessResidence {
   // Allocated, wherever it lies.
   std::uint64_t allocated = 0;
 
-  // What somebody waits for.
+  // Wishes.
   std::uint64_t wanted = 0;  // room that the process waits for
   Nanos wanted_at = 0;       // when it last said so
   // When it last got room that it had waited for; it finds that in its credit.
@@ -100,7 +100,7 @@ struct VGpuResidence {
 
   std::uint64_t Pinned() const;
   std::uint64_t Room() const;
-  // What it takes of the GPU, granted to it or not: its promise, or its room where that is more.
+  // Bytes that nobody else can have: its promise, or its room where that is more.
   std::uint64_t Claim() const { return std::max(promise.value_or(0), Room()); }
   bool Active(Nanos now) const;
   bool operator==(const VGpuResidence&) const = default;

@@ -103,8 +103,8 @@ Nanos ResidencyTurns::Length(const Class& members, const ResidencyMember& member
   return std::max(static_cast<Nanos>(length), config_.turn_min);
 }
 
-// Its turn is over when it had so much. What it had before it began to lead, along with others or until a higher class
-// came, counts for half a turn at most: a shorter turn is not worth its move.
+// Its turn is over when it had so much. Time that it had before it began to lead, along with others or until a higher
+// class came, counts for half a turn at most: a shorter turn is not worth its move.
 Nanos ResidencyTurns::TurnEnd(const Class& members, const ResidencyMember& leader) const {
   const Nanos length = Length(members, leader);
   return std::max(length, leader.had_before + std::max(length / 2, config_.turn_min));
@@ -159,7 +159,7 @@ bool ResidencyTurns::Rotate(Class& members) {
   return true;
 }
 
-// What is chosen becomes a turn: a new one, or the one that is under way.
+// Makes the choice a turn: a new one, or the one that is under way.
 void ResidencyTurns::SettleTurn(Class& members) {
   ResidencyMember* leader = nullptr;
   for (ResidencyMember* member : members.queue) {

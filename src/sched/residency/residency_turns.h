@@ -25,7 +25,7 @@ struct ResidencyConfig {
   Nanos grace = 100 * kMillisecond;
 };
 
-// What is to be made true of one vGPU, all of it at once. A vGPU that stops may lose memory, down to `target`. A vGPU
+// The decision for one vGPU, to be carried out at once. A vGPU that stops may lose memory, down to `target`. A vGPU
 // that runs and has less than `target` is stopped until it has that.
 struct ResidencyDecision {
   VgpuId vgpu = 0;
@@ -36,7 +36,7 @@ struct ResidencyDecision {
 
 // A vGPU that competes for the memory of one GPU, as the policy knows it.
 struct ResidencyMember {
-  // What events said.
+  // Said by events.
   std::uint32_t weight = 1;
   std::uint32_t priority = 0;
   std::uint64_t demand = 0;
@@ -60,7 +60,7 @@ struct ResidencyMember {
   Nanos last_move = 0;
   Nanos mean_move = 0;
 
-  // What is decided, and what the caller knows of it.
+  // The decision, and what the caller knows of it.
   ResidencyDecision decided;
   ResidencyDecision told;
   std::optional<std::uint64_t> ready_with = 0;  // it runs and has this resident, by what the caller was told and said

@@ -30,7 +30,7 @@ std::optional<Asker> Find(const ResidencyState& state, ProcessId id) {
   return {};
 }
 
-// What of its vGPU has to be on the GPU for good if it gets so much.
+// Bytes of its vGPU that would have to be on the GPU for good if it got so much.
 std::uint64_t KeptWith(const ResidencyState& state, const Asker& asker, std::uint64_t bytes, Nanos now) {
   if (!asker.vgpu.swap) return 0;
   VGpuResidence then = asker.vgpu;
@@ -38,7 +38,7 @@ std::uint64_t KeptWith(const ResidencyState& state, const Asker& asker, std::uin
   return Kept(state, then, now);
 }
 
-// What others have of the GPU for good.
+// Bytes of the GPU that others have for good.
 std::uint64_t KeptByOthers(const ResidencyState& state, const VGpuResidence& vgpu, Nanos now) {
   std::uint64_t kept = 0;
   for (const VGpuResidence& other : state.vgpus) {
@@ -47,7 +47,8 @@ std::uint64_t KeptByOthers(const ResidencyState& state, const VGpuResidence& vgp
   return kept;
 }
 
-// What could be freed of the vGPU's own room: what it does not use, and what may go to host memory, or is going there.
+// Bytes of the vGPU's own room that could be freed: those that it does not use, and those that may go to host memory or
+// are going there.
 std::uint64_t CouldBeFreed(const ResidencyState& state, const VGpuResidence& vgpu) {
   std::uint64_t bytes = MaySwap(state, vgpu);
   for (const ProcessResidence& process : vgpu.processes) {

@@ -1,4 +1,4 @@
-// What a program is answered when it asks for room on the GPU.
+// Admission: the answer to a program that asks for room on the GPU.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ std::uint64_t MaySwap(const ResidencyState& state, const VGpuResidence& vgpu) {
   return Less(UpTo(state.chunk, beyond), OutSoon(vgpu));
 }
 
-// What a process says of its host memory is believed up to what it has allocated.
+// A process is believed to have no more in host memory than it has allocated.
 std::uint64_t Kept(const ResidencyState& state, const VGpuResidence& vgpu, Nanos now) {
   if (!vgpu.swap || vgpu.promise) return 0;
   std::uint64_t all = 0;

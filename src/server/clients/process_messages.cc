@@ -35,8 +35,8 @@ Complaint ProcessMessages::ActOnMemory(Process& process, const wire::Header& hea
                                        Nanos now) {
   if (const auto reserve = wire::ReadBody<wire::Reserve>(header, packet)) return Reserve(process, reserve->bytes, now);
   if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return Context(process, context->delta, now);
-  if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return Room(process, room->bytes);
-  if (wire::ReadBody<wire::Line>(header, packet)) return Line(process);
+  if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return Room(process, room->bytes, now);
+  if (wire::ReadBody<wire::Line>(header, packet)) return Line(process, now);
   const auto returned = wire::ReadBody<wire::Return>(header, packet);
   if (!returned) return "sent a message of an unknown type or length";
   Gpu(process).Requests().Return(process, returned->bytes, now);
@@ -60,18 +60,17 @@ Complaint ProcessMessages::Context(Process& process, std::int32_t delta, Nanos n
   return replies_.Send(wire::Reserved{charged, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
 }
 
-Complaint ProcessMessages::Room(Process& process, std::uint64_t bytes) {
+Complaint ProcessMessages::Room(Process& process, std::uint64_t bytes, Nanos now) {
   GpuServer& gpu = Gpu(process);
   if (!gpu.Swaps()) return "asked for room where none is counted";
-  const auto answer = gpu.Residency().Ask(process, bytes);
-  return replies_.Send(
-      wire::RoomGranted{.bytes = answer == RoomAnswer::kGranted ? bytes : 0, .wait = answer == RoomAnswer::kWait},
-      gpu.Index());
+  using enum sched::RoomAnswer::Kind;
+  const auto answer = gpu.Residency().Ask(process, bytes, now);
+  return replies_.Send(wire::RoomGranted{.bytes = answer == kGrant ? bytes : 0, .wait = answer == kWait}, gpu.Index());
 }
 
-Complaint ProcessMessages::Line(Process& process) {
+Complaint ProcessMessages::Line(Process& process, Nanos now) {
   GpuServer& gpu = Gpu(process);
-  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(process) : UniqueFd();
+  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(process, now) : UniqueFd();
   if (!line) return replies_.Refuse({EAGAIN, "there is no line to a mover"});
   const int fd = line.Get();
   return replies_.Send(wire::LineOpened{}, gpu.Index(), {&fd, 1});

@@ -193,7 +193,7 @@ Complaint Session::On(const wire::Attach& attach, Nanos now) {
   wire::Attached attached{
       .context_bytes = gpu.Memory().ContextBytes(), .memory_total = gpu.Info().memory_total, .swaps = gpu.Swaps()};
   wire::SetText(attached.vgpu, (*process)->vgpu->spec.name);
-  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(**process) : UniqueFd();
+  const UniqueFd line = gpu.Swaps() ? gpu.Residency().MakeLine(**process, now) : UniqueFd();
   const int fds[] = {(*process)->page.Fd(), line.Get()};
   return replies_.Send(attached, gpu.Index(), std::span(fds, line ? 2 : 1));
 }

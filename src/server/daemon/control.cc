@@ -13,7 +13,7 @@ namespace tessera::server {
 namespace {
 
 EvictionReport ReportEviction(const Process& process) {
-  return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = ResidencyServer::Evicting(process)};
+  return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = process.residence.Evicting()};
 }
 
 void NoteEviction(const Process& process) {
@@ -21,16 +21,16 @@ void NoteEviction(const Process& process) {
                 .gpu = process.vgpu->gpu,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
-                .text = FormatSize(ResidencyServer::Evicting(process)) + " are being moved to host memory"});
+                .text = FormatSize(process.residence.Evicting()) + " are being moved to host memory"});
 }
 
-Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep) {
+Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep, Nanos now) {
   std::vector<EvictionReport> evictions;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
       const auto found = std::ranges::find(vgpu->processes, pid, &Process::pid);
       if (found == vgpu->processes.end()) continue;
-      if (auto pushed = gpu->Placement().Evict(**found, keep); !pushed) return std::unexpected(pushed.error());
+      if (auto pushed = gpu->Placement().Evict(**found, keep, now); !pushed) return std::unexpected(pushed.error());
       evictions.push_back(ReportEviction(**found));
       NoteEviction(**found);
     }
@@ -139,14 +139,15 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
 }
 
 Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
-  return Run([this, pid, keep](Nanos) -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep); });
+  return Run(
+      [this, pid, keep](Nanos now) -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep, now); });
 }
 
 Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, std::uint64_t keep) {
-  return Run([this, name, keep](Nanos) -> Result<std::vector<EvictionReport>> {
+  return Run([this, name, keep](Nanos now) -> Result<std::vector<EvictionReport>> {
     auto vgpu = daemon_.VGpus().Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Placement().Evict(**vgpu, keep); !pushed)
+    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Placement().Evict(**vgpu, keep, now); !pushed)
       return std::unexpected(pushed.error());
     std::vector<EvictionReport> evictions;
     for (const Process* process : (*vgpu)->processes) {

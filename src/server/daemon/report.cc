@@ -64,8 +64,8 @@ std::string WhyNotEvicted(int error) {
   }
 }
 
-SwapReport ReportSwap(const ResidencyServer& residency) {
-  ResidencyServer::Figures figures = residency.FiguresNow();
+SwapReport ReportSwap(const ResidencyServer& residency, Nanos now) {
+  ResidencyServer::Figures figures = residency.FiguresAt(now);
   return {.max = figures.swap_max,
           .pool = figures.pool,
           .pool_used = figures.pool_used,
@@ -108,7 +108,7 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
                    .memory_promised = ledger.Promised(),
                    .memory_unmanaged = gpu.Measurement().UnmanagedBytes(),
                    .context_bytes = gpu.Memory().ContextBytes()};
-  if (gpu.Swaps()) report.swap = ReportSwap(gpu.Residency());
+  if (gpu.Swaps()) report.swap = ReportSwap(gpu.Residency(), now);
   std::size_t running = 0;
   for (const VGpu* vgpu : gpu.VGpus()) {
     report.memory_used += gpu.Memory().FiguresOf(vgpu->id).current;
@@ -151,13 +151,13 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_measured = process.memory.measured,
           .memory_resident = gpu.Placement().ResidentBytes(process),
           .memory_pinned = gpu.Placement().PinnedBytes(process),
-          .memory_swapped = ResidencyServer::Swapped(process),
-          .memory_hot_out = ResidencyServer::HotOut(process),
-          .memory_evicting = ResidencyServer::Evicting(process),
+          .memory_swapped = process.residence.Swapped(),
+          .memory_hot_out = process.residence.HotOut(),
+          .memory_evicting = process.residence.Evicting(),
           .memory_exported = process.exported,
           .evict_error = WhyNotEvicted(process.residence.evict_error),
-          .moved = ReportMoves(ResidencyServer::MovesOf(process, now)),
-          .memory_waited_us = Us(ResidencyServer::Waited(process, now)),
+          .moved = ReportMoves(process.residence.moves.SumAt(now)),
+          .memory_waited_us = Us(process.residence.WaitedAt(now)),
           .contexts = process.memory.contexts,
           .compute_busy_us = page.busy_ns.load(kRelaxed) / 1000,
           .submissions = page.submissions.load(kRelaxed),
@@ -206,7 +206,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .memory_available = memory.available,
                     .memory_swap_max = vgpu.spec.memory.swap,
                     .gpu_memory = gpu.Memory().Ledger().Capacity(),
-                    .moved = ReportMoves(ResidencyServer::MovesOf(vgpu, now)),
+                    .moved = ReportMoves(vgpu.MovesAt(now)),
                     .memory_pressure = vgpu.memory_pressure.At(now),
                     .compute_pressure = vgpu.compute_pressure.At(now),
                     .oom_events = memory.oom_events,
@@ -231,7 +231,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
     reasons |= daemon.Channels().Freezer().StatusOf(process->pid, vgpu.gpu).reasons - FreezeReason::kOperator;
     reasons |= process->WantedFreezes() & FreezeReason::kMove;
     report.memory_resident += gpu.Placement().ResidentBytes(*process);
-    report.memory_swapped += ResidencyServer::Swapped(*process);
+    report.memory_swapped += process->residence.Swapped();
   }
   report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;

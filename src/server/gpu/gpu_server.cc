@@ -34,7 +34,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
           {.activity = [this] { hooks_.activity(); }, .contexts_changed = [this] { hooks_.contexts_changed(); }}) {}
 
 void GpuServer::EventOver() {
-  if (Swaps()) Residency().Work();
+  if (Swaps()) Residency().MarkDue();
   hooks_.activity();
 }
 
@@ -46,7 +46,7 @@ Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
   }
   vgpus_.push_back(&vgpu);
   trace::NameVGpu(vgpu.id, vgpu.spec.name);
-  if (Swaps()) Residency().Add(vgpu);
+  if (Swaps()) Residency().MarkDue();
   return {};
 }
 
@@ -59,7 +59,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
   }
   vgpu.spec.memory = memory;
   vgpu.spec.compute = compute;
-  if (Swaps()) Residency().Update(vgpu);
+  if (Swaps()) Residency().MarkDue();
   measurement_.LimitChanged(vgpu, now);
   if (measurement_.NeedsWatching()) hooks_.contexts_changed();
   time_.Changed(vgpu, now);
@@ -74,7 +74,7 @@ void GpuServer::Remove(VGpu& vgpu, Nanos now) {
 void GpuServer::Forget(VGpu& vgpu) {
   memory_.Close(vgpu.id);
   std::erase(vgpus_, &vgpu);
-  if (Swaps()) Residency().Remove(vgpu);
+  if (Swaps()) Residency().MarkDue();
 }
 
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts, Nanos now) {
@@ -92,7 +92,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   hooks_.joined(process, now);
   if (Swaps() && !process.who.guest) {
     channels_.Freezer().HeedMoveGuard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));
-    Residency().Join(process, bytes);
+    Residency().Join(process, bytes, now);
   }
   freezes_.Joined(process, now);
   hooks_.activity();
@@ -104,7 +104,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   time_.Leave(process, now);
   memory_.Leave(process.memory);
   std::erase(vgpu.processes, &process);
-  if (Swaps()) Residency().Leave(process);
+  if (Swaps()) Residency().Leave(process, now);
   events::Note({.type = EventType::kProcessEnded,
                 .gpu = index_,
                 .vgpu = vgpu.spec.name,

@@ -15,7 +15,7 @@ void GpuTrace::NoteMemory(VGpu& vgpu, Nanos now) const {
   std::uint64_t resident = 0, swapped = 0;
   for (const Process* process : vgpu.processes) {
     resident += placement_.ResidentBytes(*process);
-    if (placement_.Swaps()) swapped += ResidencyServer::Swapped(*process);
+    if (placement_.Swaps()) swapped += process->residence.Swapped();
   }
   if (resident == traced.resident && swapped == traced.swapped) return;
   traced = {now, resident, swapped};

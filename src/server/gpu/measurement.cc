@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
+#include "server/swap/chunks.h"
 
 namespace tessera::server {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/model/chunks.h"
+#include "server/swap/chunks.h"
 
 namespace tessera::server {
 namespace {
@@ -34,8 +34,8 @@ ResidencyServer::Host Placement::ResidencyHost() {
   return {
       .capacity = [this] { return RoomCapacity(); },
       .promise = [this](const VGpu& vgpu) { return PromisedRoom(vgpu); },
-      .hold = [this](Process& process,
-                     MemoryHold hold) { host_.freezes.SetByResidency(process, hold, MonotonicNow()); },
+      .hold = [this](Process& process, MemoryHold hold,
+                     Nanos now) { host_.freezes.SetByResidency(process, hold, now); },
       .still = [this](const Process& process) { return Still(process); },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
@@ -95,27 +95,27 @@ std::optional<std::uint64_t> Placement::PromisedRoom(const VGpu& vgpu) const {
 
 std::uint64_t Placement::ResidentBytes(const Process& process) const {
   if (!residency_) return process.memory.Current();
-  return ResidencyServer::Taken(process) + Outside(process);
+  return process.residence.Taken() + Outside(process);
 }
 
 std::uint64_t Placement::PinnedBytes(const Process& process) const {
   if (!residency_) return process.memory.Current();
-  return ResidencyServer::Pinned(process) + Outside(process);
+  return process.residence.Pinned() + Outside(process);
 }
 
-Result<void> Placement::Evict(Process& process, std::uint64_t keep) {
+Result<void> Placement::Evict(Process& process, std::uint64_t keep, Nanos now) {
   if (!residency_) return NotSwapped();
-  return residency_->Push(process, std::min(ResidencyServer::Movable(process), Less(ResidentBytes(process), keep)));
+  return residency_->Push(process, std::min(process.residence.Movable(), Less(ResidentBytes(process), keep)), now);
 }
 
-Result<void> Placement::Evict(VGpu& vgpu, std::uint64_t keep) {
+Result<void> Placement::Evict(VGpu& vgpu, std::uint64_t keep, Nanos now) {
   if (!residency_) return NotSwapped();
   for (Process* process : vgpu.processes) {
     const std::uint64_t stays = std::min(keep, ResidentBytes(*process));
     keep -= stays;
     // A process without movable memory does not stop the eviction of the others.
-    if (vgpu.processes.size() > 1 && ResidencyServer::Movable(*process) == 0) continue;
-    if (auto pushed = Evict(*process, stays); !pushed) return pushed;
+    if (vgpu.processes.size() > 1 && process->residence.Movable() == 0) continue;
+    if (auto pushed = Evict(*process, stays, now); !pushed) return pushed;
   }
   return {};
 }

@@ -63,8 +63,8 @@ class Placement {
 
   // Brings a process's, or all of a vGPU's memory out until `keep` bytes of it are left on the GPU. It comes back when
   // it is used. ENOSYS where nothing is swapped.
-  Result<void> Evict(Process& process, std::uint64_t keep);
-  Result<void> Evict(VGpu& vgpu, std::uint64_t keep);
+  Result<void> Evict(Process& process, std::uint64_t keep, Nanos now);
+  Result<void> Evict(VGpu& vgpu, std::uint64_t keep, Nanos now);
 
  private:
   ResidencyServer::Host ResidencyHost();

@@ -134,4 +134,16 @@ int EventLoop::Timer::OnTime(sd_event_source*, std::uint64_t, void* self) {
   return 0;
 }
 
+EventLoop::Deferred::Deferred(EventLoop& loop, std::function<void()> callback) : callback_(std::move(callback)) {
+  sd_event_source* source = nullptr;
+  sd_event_add_defer(loop.event_, &source, OnDue, this);  // fails only without memory
+  source_.reset(source);
+  sd_event_source_set_enabled(source, SD_EVENT_OFF);
+}
+
+int EventLoop::Deferred::OnDue(sd_event_source*, void* self) {
+  static_cast<Deferred*>(self)->callback_();
+  return 0;
+}
+
 }  // namespace tessera::server

@@ -50,6 +50,20 @@ class EventLoop {
     Nanos armed_at_ = kNever;
   };
 
+  // Work that becomes due during events: it is done once after the event, however often that made it due. The object
+  // must not outlive the loop.
+  class Deferred {
+   public:
+    Deferred(EventLoop& loop, std::function<void()> callback);
+    Deferred(const Deferred&) = delete;
+    void MarkDue() { sd_event_source_set_enabled(source_.get(), SD_EVENT_ONESHOT); }
+
+   private:
+    static int OnDue(sd_event_source*, void* self);
+    std::function<void()> callback_;
+    std::unique_ptr<sd_event_source, Unref> source_;
+  };
+
   static Result<std::unique_ptr<EventLoop>> Create();
   ~EventLoop();
 

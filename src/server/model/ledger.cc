@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
+#include "sched/residency/bytes.h"
 
 namespace tessera::server {
+
+using sched::Less;
 Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap,
                std::optional<std::uint64_t> swap_of_all)
     : gpu_(gpu),

@@ -48,7 +48,8 @@ struct WorkState {
 
 // One program's use of one GPU. Belongs to its session, or to the guest server. Each part has one owner.
 struct Process {
-  Process(SharedPage shared_page, pid_t pid) : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page) {
+  Process(SharedPage shared_page, pid_t pid)
+      : pid(pid), page(std::move(shared_page)), gate(page, pid), memory(page), residence(page) {
     memory.room = &residence.room;
   }
 

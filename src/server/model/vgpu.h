@@ -65,6 +65,13 @@ struct VGpu {
   std::uint64_t freezes = 0;  // of the whole vGPU, by an operator
   TracedMemory traced;
   OwnerWatch owner;
+
+  // Of its processes, those that have left included.
+  Moves MovesAt(Nanos now) const {
+    Moves sum = moved_before;
+    for (const Process* process : processes) sum += process->residence.moves.SumAt(now);
+    return sum;
+  }
 };
 
 inline bool Process::FrozenByOperator() const { return freeze.by_operator || (vgpu && vgpu->spec.frozen); }

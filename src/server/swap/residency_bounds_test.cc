@@ -1,15 +1,17 @@
 // What memory.swap.max does to a vGPU without a limit: with a mover that says what the test wants.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "server/model/chunks.h"
+#include "server/swap/chunks.h"
 #include "server/swap/residency_server.h"
 
 namespace tessera::server {
 namespace {
 
+using Answer = sched::RoomAnswer::Kind;
 using State = GateRecord::State;
 using wire::MoverMessage;
 using wire::MoverType;
@@ -54,12 +56,11 @@ class BoundsTest : public testing::Test {
     member.vgpu.id = static_cast<VgpuId>(members_.size());
     if (swap_max) member.vgpu.spec.memory.swap = *swap_max * kChunk;
     vgpus_.push_back(&member.vgpu);
-    residency_.Add(member.vgpu);
     member.process.vgpu = &member.vgpu;
     member.vgpu.processes.push_back(&member.process);
-    EXPECT_TRUE(residency_.MakeLine(member.process));
+    EXPECT_TRUE(residency_.MakeLine(member.process, MonotonicNow()));
     if (chunks > 0) {
-      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk), RoomAnswer::kGranted);
+      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk, MonotonicNow()), Answer::kGrant);
       Allocated(member, chunks);
     }
     return member;
@@ -67,12 +68,16 @@ class BoundsTest : public testing::Test {
   // It takes the room that it was granted for this.
   static void Allocated(Member& member, std::uint64_t chunks) { member.process.memory.reserved += chunks * kChunk; }
   static void TakeCredit(Member& member) {
-    Allocated(member, ResidencyServer::Credit(member.process) / kChunk);
+    Allocated(member, member.process.residence.Credit() / kChunk);
     member.process.page->room_credit.store(0);
   }
 
-  RoomAnswer Ask(Member& member, std::uint64_t chunks) { return residency_.Ask(member.process, chunks * kChunk); }
+  Answer Ask(Member& member, std::uint64_t chunks) {
+    return residency_.Ask(member.process, chunks * kChunk, MonotonicNow());
+  }
 
+  void Look() { residency_.Look(MonotonicNow()); }
+  ResidencyServer::Figures Figures() const { return residency_.FiguresAt(MonotonicNow()); }
   void Hear(MoverMessage message) { on_mover_(&message); }
   // Does what the mover was told last, all of it, as program and mover do. What it was.
   Ordered Carry() {
@@ -80,21 +85,21 @@ class BoundsTest : public testing::Test {
     const Ordered order = orders_.front();
     orders_.erase(orders_.begin());
     for (const auto& member : members_) {
-      if (member->process.residence.number != order.program) continue;
+      if (member->process.residence.line.number != order.program) continue;
       Process& process = member->process;
       const std::uint64_t bytes = order.chunks * kChunk;
       MoverMessage moved = {.type = MoverType::kMoved,
                             .program = order.program,
-                            .bytes = process.residence.out,
-                            .other = process.residence.in};
+                            .bytes = moved_[order.program].out,
+                            .other = moved_[order.program].in};
       if (order.type == MoverType::kEvict) {
         process.page->swapped += bytes;
-        moved.bytes += bytes;
+        moved.bytes = moved_[order.program].out += bytes;
         Hear(moved);
         Hear({.type = MoverType::kEvicted, .program = order.program});
       } else if (order.type == MoverType::kLoad) {
         process.page->swapped -= bytes;
-        moved.other += bytes;
+        moved.other = moved_[order.program].in += bytes;
         Hear(moved);
         Hear({.type = MoverType::kLoaded, .program = order.program});
       } else {
@@ -123,13 +128,14 @@ class BoundsTest : public testing::Test {
     look.Arm(MonotonicNow());
     EXPECT_TRUE(loop_->Run());
   }
-  static std::uint64_t Out(const Member& member) { return ResidencyServer::Swapped(member.process) / kChunk; }
-  static std::uint64_t On(const Member& member) { return ResidencyServer::Movable(member.process) / kChunk; }
+  static std::uint64_t Out(const Member& member) { return member.process.residence.Swapped() / kChunk; }
+  static std::uint64_t On(const Member& member) { return member.process.residence.Movable() / kChunk; }
 
   std::unique_ptr<EventLoop> loop_ = EventLoop::Create().value();
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<VGpu*> vgpus_;
   std::vector<Ordered> orders_;
+  std::map<std::uint64_t, Moves> moved_;  // by the mover, of each program that it knows
   std::function<void(const MoverMessage*)> on_mover_;
   int starts_ = 0;
   const std::uint64_t file_;
@@ -141,7 +147,11 @@ class BoundsTest : public testing::Test {
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
                               .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },
-                              .hold = [](Process& process, MemoryHold hold) { process.freeze.by_residency = hold; },
+                              .hold =
+                                  [this](Process& process, MemoryHold hold, Nanos) {
+                                    process.freeze.by_residency = hold;
+                                    residency_.MarkDue();  // as the GPU server does after each event
+                                  },
                               .still = [](const Process&) { return true; },
                               .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                                 on_mover_ = on_message;
@@ -151,8 +161,8 @@ class BoundsTest : public testing::Test {
 
   void SetUp() override {
     Idle(0);  // which has the mover started
-    EXPECT_EQ(Ask(*members_.front(), 8), RoomAnswer::kGranted);
-    residency_.Work();
+    EXPECT_EQ(Ask(*members_.front(), 8), Answer::kGrant);
+    Look();
     ASSERT_TRUE(on_mover_);
     Hear({.type = MoverType::kReady});
     members_.front()->process.residence.room = 0;
@@ -163,7 +173,7 @@ class BoundsTest : public testing::Test {
 TEST_F(BoundsTest, OneWithoutABoundGivesWayWholly) {
   Member& first = Idle(8);
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 8), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 8), Answer::kWait);
   EXPECT_EQ(CarryAll(), 6u);  // what is in the way
   EXPECT_EQ(Out(first), 6u);
   TakeCredit(second);
@@ -173,13 +183,13 @@ TEST_F(BoundsTest, OneWithoutABoundGivesWayWholly) {
 TEST_F(BoundsTest, NoMoreGoesOutThanItsSwapMax) {
   Member& first = Idle(8, 2);
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 4), Answer::kWait);
   EXPECT_EQ(CarryAll(), 2u);
   EXPECT_EQ(Out(first), 2u);
   TakeCredit(second);
   EXPECT_EQ(On(second), 4u);
-  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever) << "six chunks of ten stay where they are";
-  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait) << "it has to move its own for that";
+  EXPECT_EQ(Ask(second, 5), Answer::kRefuse) << "six chunks of ten stay where they are";
+  EXPECT_EQ(Ask(second, 4), Answer::kWait) << "it has to move its own for that";
   EXPECT_EQ(CarryAll(), 4u);
   EXPECT_EQ(Out(first), 2u);
   EXPECT_EQ(Out(second), 4u);
@@ -191,44 +201,44 @@ TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
   Member& other = Idle(4);
   other.process.gate.state = State::kRunning;
   Member& third = Idle(0);
-  EXPECT_EQ(Ask(third, 4), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(third, 4), Answer::kWait);
   CarryAll();
   EXPECT_EQ(Out(kept), 0u);
   EXPECT_EQ(On(kept), 6u);
   EXPECT_FALSE(kept.process.residence.stopped);
-  const std::string why = residency_.FiguresNow().decision;
+  const std::string why = Figures().decision;
   EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
 }
 
 TEST_F(BoundsTest, FiguresAreOfNow) {
   Member& first = Idle(8);
-  EXPECT_EQ(residency_.FiguresNow().decision, "all that is in use fits: 512 MiB of 640 MiB");
+  EXPECT_EQ(Figures().decision, "all that is in use fits: 512 MiB of 640 MiB");
   Member& second = Idle(2);
   first.process.gate.state = second.process.gate.state = State::kRunning;
-  EXPECT_EQ(Ask(second, 4), RoomAnswer::kWait);
-  EXPECT_TRUE(residency_.FiguresNow().turns);
+  EXPECT_EQ(Ask(second, 4), Answer::kWait);
+  EXPECT_TRUE(Figures().turns);
   // Nothing is out yet, and the one that wanted more ends.
   second.vgpu.processes.clear();
-  residency_.Leave(second.process);
+  residency_.Leave(second.process, MonotonicNow());
   CarryAll();
   first.process.page->swapped = 0;
-  residency_.Work();
-  EXPECT_FALSE(residency_.FiguresNow().turns);
-  EXPECT_EQ(residency_.FiguresNow().turn, 0);
-  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u);
+  Look();
+  EXPECT_FALSE(Figures().turns);
+  EXPECT_EQ(Figures().turn, 0);
+  EXPECT_EQ(Figures().decision.find("all that is in use fits: "), 0u);
   on_mover_(nullptr);
-  residency_.Work();
-  EXPECT_EQ(residency_.FiguresNow().decision.find("all that is in use fits: "), 0u) << "it is of no use now";
+  Look();
+  EXPECT_EQ(Figures().decision.find("all that is in use fits: "), 0u) << "it is of no use now";
 }
 
 TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
   Member& first = Idle(6, 0);
   Member& second = Idle(0, 1);
-  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever) << "there are four chunks, and all at once have to be there";
-  EXPECT_EQ(Ask(second, 4), RoomAnswer::kGranted);
+  EXPECT_EQ(Ask(second, 5), Answer::kRefuse) << "there are four chunks, and all at once have to be there";
+  EXPECT_EQ(Ask(second, 4), Answer::kGrant);
   Allocated(second, 4);
-  EXPECT_EQ(Ask(second, 2), RoomAnswer::kNever) << "one may be out, and four may stay";
-  EXPECT_EQ(Ask(second, 1), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 2), Answer::kRefuse) << "one may be out, and four may stay";
+  EXPECT_EQ(Ask(second, 1), Answer::kWait);
   EXPECT_EQ(CarryAll(), 1u);
   EXPECT_EQ(Out(first), 0u);
   EXPECT_EQ(Out(second), 1u);
@@ -238,24 +248,24 @@ TEST_F(BoundsTest, APromiseIsNotMovedAwayForAnybody) {
   Member& first = Idle(0);
   first.vgpu.spec.memory.limit = 6 * kChunk;
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 5), RoomAnswer::kNever);
-  EXPECT_EQ(Ask(second, 4), RoomAnswer::kGranted);
+  EXPECT_EQ(Ask(second, 5), Answer::kRefuse);
+  EXPECT_EQ(Ask(second, 4), Answer::kGrant);
 }
 
 TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {
   Member& member = Idle(8, 3);
-  EXPECT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  EXPECT_TRUE(residency_.Push(member.process, 8 * kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 3u);
   EXPECT_EQ(Out(member), 3u);
   EXPECT_EQ(member.process.residence.evict_error, EDQUOT);
-  EXPECT_EQ(ResidencyServer::Evicting(member.process), 0u);
-  EXPECT_TRUE(residency_.Push(member.process, kChunk));
+  EXPECT_EQ(member.process.residence.Evicting(), 0u);
+  EXPECT_TRUE(residency_.Push(member.process, kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 0u);
   EXPECT_EQ(member.process.residence.evict_error, EDQUOT);
-  EXPECT_EQ(ResidencyServer::Evicting(member.process), 0u);
+  EXPECT_EQ(member.process.residence.Evicting(), 0u);
   member.vgpu.spec.memory.swap = 4 * kChunk;
-  residency_.Update(member.vgpu);
-  EXPECT_TRUE(residency_.Push(member.process, kChunk));
+  Look();
+  EXPECT_TRUE(residency_.Push(member.process, kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 1u);
   EXPECT_EQ(member.process.residence.evict_error, 0);
 }
@@ -263,14 +273,14 @@ TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {
 TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
   Member& member = Idle(8);
   Member& other = Idle(0);
-  EXPECT_EQ(Ask(other, 8), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(other, 8), Answer::kWait);
   EXPECT_EQ(CarryAll(), 6u);
   TakeCredit(other);
   member.vgpu.spec.memory.swap = 2 * kChunk;
-  residency_.Update(member.vgpu);
+  Look();
   EXPECT_EQ(Out(member), 6u) << "nobody needs it";
   member.process.gate.state = State::kRunning;
-  residency_.Work();
+  Look();
   CarryAll();
   EXPECT_LE(Out(member), 2u);
   EXPECT_EQ(On(member) + Out(member), 8u);
@@ -280,7 +290,7 @@ TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
 TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) {
   Member& first = Idle(8);
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 8), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 8), Answer::kWait);
   CarryAll();
   TakeCredit(second);
   ASSERT_EQ(starts_, 1);
@@ -293,7 +303,7 @@ TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) 
 
 TEST_F(BoundsTest, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
   on_mover_(nullptr);
-  EXPECT_EQ(Ask(*members_.front(), 8), RoomAnswer::kGranted);
+  EXPECT_EQ(Ask(*members_.front(), 8), Answer::kGrant);
   RunUntil([this] { return starts_ == 2; });
   EXPECT_EQ(starts_, 2);
 }
@@ -303,36 +313,36 @@ TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
   liar.process.page->swapped.store(1000 * kChunk);
   EXPECT_EQ(Out(liar), 0u);
   Member& other = Idle(0);
-  EXPECT_EQ(Ask(other, 9), RoomAnswer::kNever);
-  EXPECT_EQ(Ask(other, 8), RoomAnswer::kGranted);
+  EXPECT_EQ(Ask(other, 9), Answer::kRefuse);
+  EXPECT_EQ(Ask(other, 8), Answer::kGrant);
 }
 
 // The program says what went out before the mover does; until then it must not look as if it had that twice.
 TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
   Member& first = Idle(8, 3);
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 5), Answer::kWait);
   ASSERT_EQ(orders_.size(), 1u);
   for (int moved = 1; moved <= 3; ++moved) {
     first.process.page->moved_out += kChunk;
     first.process.page->swapped += kChunk;
-    EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait) << moved << " are out";
-    EXPECT_EQ(Ask(second, 6), RoomAnswer::kNever);
+    EXPECT_EQ(Ask(second, 5), Answer::kWait) << moved << " are out";
+    EXPECT_EQ(Ask(second, 6), Answer::kRefuse);
   }
 }
 
 TEST_F(BoundsTest, WhatALostLineHidIsFound) {
   Member& first = Idle(8);
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 5), RoomAnswer::kWait);
+  EXPECT_EQ(Ask(second, 5), Answer::kWait);
   ASSERT_EQ(orders_.size(), 1u);
   const Ordered order = orders_.front();
   first.process.page->moved_out += kChunk;
   first.process.page->swapped += kChunk;
   Hear({.type = MoverType::kEvicted, .error = EPIPE, .program = order.program, .bytes = order.chunks * kChunk});
   EXPECT_EQ(On(first), 8u);
-  first.process.residence.next_line = 0;
-  EXPECT_TRUE(residency_.MakeLine(first.process));
+  first.process.residence.line.next_at = 0;
+  EXPECT_TRUE(residency_.MakeLine(first.process, MonotonicNow()));
   EXPECT_EQ(On(first), 7u);
   EXPECT_EQ(Out(first), 1u);
 }
@@ -342,7 +352,7 @@ TEST_F(BoundsTest, WhatALostLineHidIsFound) {
 TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
   Member& member = Idle(8);
   member.process.gate.state = State::kRunning;
-  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk, MonotonicNow()));
   ASSERT_FALSE(orders_.empty());
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen) << "while it is moved";
   member.process.gate.state = State::kParked;
@@ -356,7 +366,7 @@ TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
   CarryAll();
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kGate);
   member.process.gate.state = State::kWanting;
-  residency_.Work();
+  Look();
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen) << "while it comes back";
   CarryAll();
   EXPECT_EQ(Out(member), 0u);
@@ -370,7 +380,7 @@ class FileTest : public BoundsTest {
 
 TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
   Member& member = Idle(8);
-  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk));
+  ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk, MonotonicNow()));
   CarryAll();
   EXPECT_EQ(Out(member), 8u);
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen);

@@ -1,328 +1,288 @@
 #include "server/swap/residency_server.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
+#include "sched/residency/room_admission.h"
 #include "server/record/log.h"
+#include "server/record/trace.h"
+#include "server/swap/chunks.h"
+#include "server/swap/residency_snapshot.h"
 #include "server/swap/residency_trace.h"
 
 namespace tessera::server {
 namespace {
 
-using Doing = Residence::Doing;
+using sched::Moving;
 
-// Room that is lent in advance where there is plenty, so that not each allocation costs a question.
-constexpr std::uint64_t kMostCredit = kGiB;
-// A wish that is not repeated for so long is nobody's any more: programs repeat them.
-constexpr Nanos kWishLasts = 2 * kSecond;
-// What a program waited for is not taken back before it could take it.
-constexpr Nanos kTakesIt = kSecond;
-// So many movers that cannot start are no accident.
-constexpr int kGiveUp = 3;
-// How often it is looked whether a mover that is gone has ended.
-constexpr Nanos kEndsSoon = 10 * kMillisecond;
-// How often it is looked whether a program has come to a stand, where nothing tells.
-constexpr Nanos kLookAgain = kMillisecond;
+// Plans that are made at most within one look: what one says is seen by the next. A stop, a move and a grant may follow
+// each other; more than these few means that a program changes what it says as quickly as it is read.
+constexpr int kMostPlans = 8;
+constexpr Nanos kNextLookThen = kMillisecond;
+// After a failure the mover is not asked again for so long.
+constexpr Nanos kStuck = kSecond;
+// A pool that is full has place again after a batch that comes in at the same time.
+constexpr Nanos kSlotSoon = 5 * kMillisecond;
+// So long nobody waits for room that only host memory could make.
+constexpr Nanos kPoolFull = 3 * kSecond;
+
+std::string WhyNotSettled(int error) {
+  switch (error) {
+    case ENOMEM:
+      return "there is no host memory for what it has in the swap file";
+    case EIO:
+      return "what it has in the swap file, or in host memory, cannot be read";
+    case ESTALE:
+      return "what it had in the swap file is lost, with the daemon that had the file; it can only be ended";
+    default:
+      return fmt::format("its memory is not where it should be: {}", strerror(error));
+  }
+}
 
 }  // namespace
 
 ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config,
                                  std::uint64_t swap_max, std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host)
-    : loop_(loop),
-      gpu_(gpu),
-      swap_max_(DownToChunks(swap_max)),
+    : gpu_(gpu),
       file_(file),
       vgpus_(vgpus),
       host_(std::move(host)),
-      policy_(config),
-      timer_(loop_, [this] { Work(); }) {}
+      link_(gpu, DownToChunks(swap_max),
+            {.start = host_.start_mover,
+             .ready =
+                 [this] {
+                   ForEach([this](Process& process) { link_.Introduce(process); });
+                   MarkDue();
+                 },
+             .gone = [this] { OnMoverGone(); },
+             .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); }}),
+      actions_(host_, link_, file > 0),
+      planner_(config),
+      timer_(loop, [this] { Look(MonotonicNow()); }),
+      look_(loop, [this] { Look(MonotonicNow()); }) {}
 
-// ---- vGPUs and processes ----
+// ---- processes ----
 
-void ResidencyServer::Add(const VGpu& vgpu) {
-  policy_.Add(vgpu.id, vgpu.spec.compute.weight, vgpu.spec.compute.priority, MonotonicNow());
+void ResidencyServer::Join(Process& process, std::uint64_t had, Nanos now) {
+  process.residence.moves.Bring(had > 0 ? host_.capacity() + SwapMax() + file_ : 0);
+  if (process.page->guard.unsafe != 0) Look(now);
 }
 
-void ResidencyServer::Update(const VGpu& vgpu) {
-  policy_.Update(vgpu.id, vgpu.spec.compute.weight, vgpu.spec.compute.priority, MonotonicNow());
-  Work();
+void ResidencyServer::Leave(Process& process, Nanos now) {
+  link_.Dismiss(process);
+  process.vgpu->moved_before += process.residence.moves.SumAt(now);
+  process.residence = Residence(process.page);
+  MarkDue();
 }
 
-void ResidencyServer::Remove(const VGpu& vgpu) {
-  standings_.erase(vgpu.id);
-  policy_.Remove(vgpu.id, MonotonicNow());
-  Work();
-}
-
-void ResidencyServer::Join(Process& process, std::uint64_t had) {
-  process.residence.brought = had > 0 ? host_.capacity() + swap_max_ + file_ : 0;
-  if (process.page->guard.unsafe == 0) return;
-  Stop(process, MonotonicNow());
-  Work();
-}
-
-void ResidencyServer::Leave(Process& process) {
-  if (process.residence.number != 0 && mover_ready_)
-    mover_->Send({.type = wire::MoverType::kGone, .program = process.residence.number});
-  const Moves moves = MovesOf(process, MonotonicNow());
-  Moves& before = process.vgpu->moved_before;
-  before = {before.out + moves.out, before.in + moves.in, before.time + moves.time};
-  process.residence = {};
-  Work();
-}
-
-// ---- room ----
-
-void ResidencyServer::AddRoom(Process& process, std::uint64_t bytes) {
-  process.residence.room += bytes;
-  process.memory.most_charged = std::max(process.memory.most_charged, process.memory.Known());
-}
-
-void ResidencyServer::Grant(Process& process, std::uint64_t bytes) {
-  AddRoom(process, bytes);
-  process.page->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
-}
-
-RoomAnswer ResidencyServer::Ask(Process& process, std::uint64_t bytes) {
+sched::RoomAnswer::Kind ResidencyServer::Ask(Process& process, std::uint64_t bytes, Nanos now) {
+  using enum sched::RoomAnswer::Kind;
   Residence& residence = process.residence;
-  const Nanos now = MonotonicNow();
-  const auto promise = host_.promise(*process.vgpu);
-  // Nothing that can be moved away would make room for that. What is pinned of its own is in the way, too.
-  std::uint64_t pinned = Recalled(process);
-  for (const Process* each : process.vgpu->processes) pinned += Pinned(*each);
-  const std::uint64_t most = promise.value_or(host_.capacity());
-  if (pinned > most || bytes > most - pinned) return RoomAnswer::kNever;
-  if (bytes == 0) {
-    Work();
-    return RoomAnswer::kWait;
+  Snapshot(now, state_);
+  const sched::RoomAnswer answer = planner_.Ask(state_, residence.id, bytes, now);
+  switch (answer.kind) {
+    case kRefuse:
+      residence.wanted = 0;
+      log::Debug("process {}: no room for {}: {}", process.pid, FormatSize(bytes), Text(answer.reason));
+      break;
+    case kGrant:
+      residence.wanted = 0;
+      ResidencyActions::AddRoom(process, bytes);
+      ResidencyActions::AddCredit(process, answer.credit);
+      if (!link_.Exists()) MarkDue();  // one may be needed soon
+      break;
+    case kWait:
+      if (bytes > 0) {
+        residence.wanted = bytes;
+        residence.wanted_at = now;
+      }
+      Look(now);
+      break;
   }
-  residence.wanted = bytes;
-  residence.wanted_at = now;
-  if (!promise && std::max(bytes, Kept(*process.vgpu)) > Less(host_.capacity(), pinned + KeptBeside(*process.vgpu))) {
-    residence.wanted = 0;
-    return RoomAnswer::kNever;
-  }
-  std::uint64_t taken = 0;  // by the vGPU
-  for (const Process* each : process.vgpu->processes) taken += each->residence.room;
-  const std::uint64_t free = promise ? Less(*promise, taken) : Free();
-  if (promise && bytes > free &&
-      TakenInAdvance(*process.vgpu) + MaySwap(*process.vgpu) + GoingOut(*process.vgpu) < bytes - free) {
-    residence.wanted = 0;
-    return RoomAnswer::kNever;
-  }
-  if (!residence.stopped && !was_pressed_ && bytes <= free) {
-    residence.wanted = 0;
-    AddRoom(process, bytes);
-    // A part of what is plenty, in advance.
-    Grant(process, DownToChunks(std::min(kMostCredit, (free - bytes) / 16)));
-    if (!mover_ && Used() > Half(host_.capacity())) Work();
-    return RoomAnswer::kGranted;
-  }
-  if ((now < pool_full_until_ || failed_starts_ >= kGiveUp) && bytes > free) {
-    residence.wanted = 0;
-    return RoomAnswer::kNever;
-  }
-  Work();
-  return RoomAnswer::kWait;  // what is granted meanwhile comes as credit
+  return answer.kind;
 }
 
-std::uint64_t ResidencyServer::TakenInAdvance(const VGpu& vgpu) {
-  std::uint64_t credit = 0;
-  for (const Process* process : vgpu.processes)
-    credit += Credit(*process) + process->page->empty.load(std::memory_order_relaxed);
-  return credit;
+Result<void> ResidencyServer::Push(Process& process, std::uint64_t bytes, Nanos now) {
+  Residence& residence = process.residence;
+  if (residence.line.number == 0)
+    return Fail(ENOSYS, fmt::format("the memory of process {} cannot be moved", process.pid),
+                "only memory of programs with Tessera's libcuda can");
+  link_.Ensure(now);
+  if (!link_.Exists())
+    return Fail(EAGAIN, "there is no mover: " + link_.WhyNone(/*needed=*/true), "see the daemon's log");
+  residence.push = bytes;
+  residence.evict_error = 0;
+  residence.stuck_until = 0;
+  Look(now);
+  return {};
 }
 
-std::uint64_t ResidencyServer::GoingOut(const VGpu& vgpu) {
-  std::uint64_t going = 0;
-  for (const Process* process : vgpu.processes) {
-    if (process->residence.doing == Doing::kEvicting) going += process->residence.ordered;
+// ---- looks ----
+
+void ResidencyServer::Snapshot(Nanos now, sched::ResidencyState& state) const {
+  TakeSnapshot(vgpus_, host_, link_, file_, now, state);
+  state.pool.full_until = pool_full_until_;
+  state.last_moved = last_moved_;
+}
+
+void ResidencyServer::Look(Nanos now) {
+  link_.Reap();
+  Nanos next = now;
+  bool needs_mover = false;
+  for (int plans = 0; plans < kMostPlans && next <= now; ++plans) {
+    Snapshot(now, state_);
+    const sched::ResidencyPlan& plan = planner_.Plan(state_, now);
+    if (plan.pressed && !was_pressed_) log::Debug("GPU {}: memory is moved from now on", gpu_);
+    was_pressed_ = plan.pressed;
+    needs_mover = plan.needs_mover;
+    if (needs_mover) link_.Ensure(now);
+    CarryOut(plan, now);
+    next = plan.actions.empty() ? plan.look_at : now;
   }
-  return going;
+  NoteWaits(now);
+  if (next <= now) next = now + kNextLookThen;
+  timer_.Arm(std::min(next, link_.NextLook(needs_mover, now)));
 }
 
-std::uint64_t ResidencyServer::OutSoon(const VGpu& vgpu) {
-  std::uint64_t out = 0;
-  for (const Process* process : vgpu.processes) {
-    out += Swapped(*process);
-    if (process->residence.doing == Doing::kEvicting) out += process->residence.ordered - Untold(*process);
+void ResidencyServer::CarryOut(const sched::ResidencyPlan& plan, Nanos now) {
+  for (const sched::VGpuGoal& goal : plan.changed) {
+    const auto vgpu = std::ranges::find(vgpus_, goal.vgpu, &VGpu::id);
+    if (vgpu != vgpus_.end()) Trace(**vgpu, goal.target, goal.runs, now);
   }
-  return out;
-}
-
-// Credit that it waited for and has not taken yet.
-std::uint64_t ResidencyServer::Granted(const Process& process) {
-  const bool stands = MonotonicNow() - process.residence.granted_at < kTakesIt;
-  return stands ? Credit(process) : 0;
-}
-
-void ResidencyServer::TakeBackCredits() {
-  const Nanos now = MonotonicNow();
-  ForEach([now](Process& process) {
-    if (now - process.residence.granted_at < kTakesIt) return;
-    const std::int64_t credit = process.page->room_credit.exchange(0);
-    if (credit > 0) process.residence.room = Less(process.residence.room, static_cast<std::uint64_t>(credit));
-  });
-}
-
-void ResidencyServer::GrantWishes(VGpu& vgpu, std::uint64_t target) {
-  for (Process* process : vgpu.processes) {
-    Residence& residence = process->residence;
-    if (residence.wanted == 0) continue;
-    const bool promised = host_.promise(vgpu).has_value();
-    if (Resident(vgpu) + residence.wanted > target || (!promised && residence.wanted > Free())) continue;
-    Grant(*process, std::exchange(residence.wanted, 0));
-    residence.granted_at = MonotonicNow();
-    process->page.Ring();
+  for (const sched::ResidencyAction& action : plan.actions) {
+    if (action.kind == sched::ResidencyActionKind::kGrowPool) link_.GrowPool(action.bytes);
+    ForEach([&](Process& process) {
+      if (process.residence.id == action.process) actions_.Do(action, process, now);
+    });
   }
 }
 
-// ---- what is right, and what is done about it ----
-
-void ResidencyServer::Work() {
-  again_ = true;
-  if (std::exchange(working_, true)) return;
-  while (std::exchange(again_, false)) Look();
-  working_ = false;
-  NoteWaits(MonotonicNow());
-}
-
-// Who has something to do, and is kept from it by where memory lies.
+// Which processes have something to do, and are kept from it by where memory lies. After the last plan of a look the
+// snapshot has the processes in the order of vgpus_.
 void ResidencyServer::NoteWaits(Nanos now) {
-  for (VGpu* vgpu : vgpus_) {
+  for (std::size_t i = 0; i < vgpus_.size(); ++i) {
     bool any = false;
-    for (Process* process : vgpu->processes) {
-      Residence& residence = process->residence;
-      const bool waits = residence.wanted > 0 || (residence.stopped && Active(*process));
+    for (std::size_t j = 0; j < vgpus_[i]->processes.size(); ++j) {
+      Residence& residence = vgpus_[i]->processes[j]->residence;
+      const bool active = state_.vgpus[i].processes[j].Active(now);
+      const bool waits = residence.wanted > 0 || (residence.stopped && active);
+      residence.NoteWaits(waits, now);
       any |= waits;
-      if (waits && residence.waits_since == 0) residence.waits_since = now;
-      if (!waits && residence.waits_since != 0) residence.waited += now - std::exchange(residence.waits_since, 0);
     }
-    vgpu->memory_pressure.Note(now, any);
+    vgpus_[i]->memory_pressure.Note(now, any);
   }
 }
 
-void ResidencyServer::Look() {
-  const Nanos now = MonotonicNow();
-  if (mover_gone_ && mover_->Ended()) {
-    mover_.reset();
-    mover_gone_ = false;
+// ---- what the mover says ----
+
+void ResidencyServer::OnMoverGone() {
+  ForEach([](Process& process) {
+    Residence& residence = process.residence;
+    if (residence.moves.Doing() == Moving::kOut) residence.evict_error = ECHILD;
+    residence.Abandon();
+    // It has none until it gets a new one. A line that no mover has seen yet is for the next mover.
+    if (!residence.line.end) residence.line.number = 0;
+  });
+  MarkDue();
+}
+
+void ResidencyServer::OnReport(const wire::MoverMessage& message, Nanos now) {
+  Process* process = nullptr;
+  ForEach([&](Process& each) {
+    if (each.residence.line.number == message.program && message.program != 0) process = &each;
+  });
+  if (!process) return;
+  if (message.type == wire::MoverType::kMoved) {
+    last_moved_ = now;
+    const Moves moved = process->residence.NoteMoved(message.bytes, message.other);
+    Trace(*process, "moved", moved.out, moved.in);
+  } else {
+    OnEnd(*process, message, now);
   }
-  const bool pressed = Pressed();
-  const bool begins = pressed && !was_pressed_;
-  was_pressed_ = pressed;
-  if (!pressed) {
-    const bool may_need_it = swap_max_ > 0 && Used() > Half(host_.capacity());
-    if (may_need_it) EnsureMover(now);
-    GrowPool();
-    timer_.Arm(mover_gone_ ? now + kEndsSoon : may_need_it && !mover_ ? next_start_ : kNever);
+  Look(now);
+}
+
+// An order has ended, without `message.bytes` of it.
+void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message, Nanos now) {
+  Residence& residence = process.residence;
+  const bool settled = message.type == wire::MoverType::kSettled;
+  const bool in = message.type == wire::MoverType::kLoaded;
+  if (in) residence.room = Less(residence.room, message.bytes);
+  if (settled) OnSettled(process, message.error, now);
+  // Where its line broke some of it may have been done.
+  if (message.error == EPIPE) residence.moves.LoseSight(message.bytes);
+  const Nanos took = now - residence.moves.OrderedAt();
+  if (!residence.moves.NoteEnd(message.bytes, now)) return;
+  Trace(process, settled ? "settled" : in ? "loaded" : "evicted");
+  if (!settled) {
+    (in ? moves_in_ : moves_out_).Note(took);
+    trace::Note({.at = now,
+                 .took = took,
+                 .value = residence.moves.TakeUntraced(in ? Moving::kIn : Moving::kOut),
+                 .vgpu = process.vgpu->id,
+                 .pid = process.pid,
+                 .gpu = gpu_,
+                 .kind = in ? TraceKind::kMovedIn : TraceKind::kMovedOut});
+  }
+  if (message.error == ENODATA) {
+    if (message.bytes > 0) residence.stuck_until = now + kStuck;
+  } else if (message.error != 0) {
+    OnFailure(process, message, now);
+  }
+}
+
+void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
+  Residence& residence = process.residence;
+  if (error != 0 && error != residence.settle_error)
+    log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(error));
+  residence.settle_error = error;
+  // It is asked again, but not at once; also where the program itself says that it is not settled.
+  if (error != 0 || process.page->guard.unsafe != 0) residence.stuck_until = now + kStuck;
+}
+
+void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& message, Nanos now) {
+  Residence& residence = process.residence;
+  const bool out = message.type == wire::MoverType::kEvicted;
+  const bool full = out && message.error == ENOMEM;
+  if (out) residence.evict_error = message.error;
+  bool comes_free = false;  // by what is brought in, any moment
+  ForEach([&](const Process& each) { comes_free |= each.residence.moves.Doing() == Moving::kIn; });
+  if (full && comes_free) {
+    residence.stuck_until = now + kSlotSoon;
     return;
   }
-  TakeBackCredits();
-  if (begins) log::Debug("GPU {}: memory is moved from now on", gpu_);
-  ForEach([&](Process& process) {
-    if (now - process.residence.wanted_at > kWishLasts) process.residence.wanted = 0;
-  });
-  EnsureMover(now);
-  GrowPool();
-  Inform(now);
-  policy_.Advance(now);
-  (void)policy_.TakeDecisions();  // each look asks for all of them as they stand
-  // Who must go makes room for who comes.
-  for (VGpu* vgpu : vgpus_) {
-    if (!DecisionFor(*vgpu).runs) Serve(*vgpu, now);
-  }
-  for (VGpu* vgpu : vgpus_) {
-    if (DecisionFor(*vgpu).runs) Serve(*vgpu, now);
-  }
-  Nanos next = std::min(policy_.NextDeadline(), now + (mover_gone_ ? kEndsSoon : 100 * kMillisecond));
-  ForEach([&](const Process& process) {
-    const Residence& residence = process.residence;
-    if (residence.stopped && !residence.thawed && !host_.still(process)) next = now + kLookAgain;
-  });
-  timer_.Arm(next);
+  residence.stuck_until = now + kStuck;
+  if (message.type == wire::MoverType::kSettled) return;
+  if (full) pool_full_until_ = now + kPoolFull;
+  log::Warn("process {}: {} of its memory could not be moved: {}", process.pid, FormatSize(message.bytes),
+            std::string(strerror(message.error)));
 }
 
-void ResidencyServer::Inform(Nanos now) {
-  std::uint64_t taken = 0;  // by promises, and by what cannot be moved
-  for (const VGpu* vgpu : vgpus_) {
-    std::uint64_t pinned = 0, demand = 0;
-    for (const Process* process : vgpu->processes) {
-      pinned += Pinned(*process);
-      demand += Has(*process) + process->residence.wanted + Granted(*process);
-    }
-    const auto promise = host_.promise(*vgpu);
-    const std::uint64_t kept = Kept(*vgpu);  // takes no turns, nor do promises
-    taken += promise ? std::max(*promise, pinned) : pinned + kept;
-    policy_.Demand(vgpu->id, promise ? 0 : Less(demand, kept), now);
-    policy_.Resident(vgpu->id, promise ? 0 : Less(Resident(*vgpu), kept), now);
-    Active(*vgpu) ? policy_.Active(vgpu->id, now) : policy_.Idle(vgpu->id, now);
-  }
-  policy_.SetCapacity(Less(host_.capacity(), taken), now);
-}
+// ---- figures ----
 
-// One that was promised its memory takes no turns: it has what it was promised, and goes on with that.
-ResidencyServer::Decision ResidencyServer::DecisionFor(const VGpu& vgpu) const {
-  if (const auto promise = host_.promise(vgpu)) {
-    std::uint64_t pinned = 0;
-    for (const Process* process : vgpu.processes) pinned += Pinned(*process);
-    return {Less(*promise, pinned), true};
-  }
-  const auto decision = policy_.DecisionFor(vgpu.id);
-  return {decision.target + Kept(vgpu), decision.runs};
-}
-
-void ResidencyServer::NoteDecision(const VGpu& vgpu, Nanos now) {
-  Standing& standing = standings_[vgpu.id];
-  const Decision decision = DecisionFor(vgpu);
-  const Decision before = std::exchange(standing.decision, decision);
-  if (decision != before) Trace(vgpu, decision.target, decision.runs, now);
-  // While it is not carried out it is the same move, however its target changes on the way.
-  const bool begins = decision.runs && (!before.runs || (standing.ready && decision.target > before.target));
-  if (begins) standing.since = now;
-  if (begins || !decision.runs) standing.ready = false;
-}
-
-// What more of a vGPU its memory.swap.max lets into host memory.
-std::uint64_t ResidencyServer::SwapLeft(const VGpu& vgpu) const {
-  return Less(vgpu.spec.memory.swap.value_or(swap_max_ + file_), OutSoon(vgpu));
-}
-
-// What more of it may go there to make room. Without a word about it: what it may allocate, or has, beyond its limit.
-std::uint64_t ResidencyServer::MaySwap(const VGpu& vgpu) const {
-  const MemoryTerms& terms = vgpu.spec.memory;
-  if (terms.swap || !terms.limit) return SwapLeft(vgpu);
-  std::uint64_t allocated = 0;
-  for (const Process* process : vgpu.processes) allocated += process->memory.Current();
-  // Whole chunks go, so that a part of one may be needed.
-  return Less(UpToChunks(Less(std::max(terms.max.value_or(0), allocated), *terms.limit)), OutSoon(vgpu));
-}
-
-// What of a vGPU without a limit has to be on the GPU, with what it waits for, because memory.swap.max lets no more of
-// it out. What it says of its host memory is believed up to what it has allocated.
-std::uint64_t ResidencyServer::Kept(const VGpu& vgpu) const {
-  const MemoryTerms& terms = vgpu.spec.memory;
-  if (!terms.swap || host_.promise(vgpu)) return 0;
-  std::uint64_t has = 0;
-  for (const Process* process : vgpu.processes) {
-    has += Has(*process, UpToChunks(process->memory.Current())) + process->residence.wanted + Granted(*process);
-  }
-  return Less(has, DownToChunks(*terms.swap));
-}
-
-// What of the GPU others have for good: promises, what is pinned, and what memory.swap.max keeps there.
-std::uint64_t ResidencyServer::KeptBeside(const VGpu& vgpu) const {
-  std::uint64_t kept = 0;
-  for (const VGpu* other : vgpus_) {
-    if (other == &vgpu) continue;
-    std::uint64_t pinned = 0;
-    for (const Process* process : other->processes) pinned += Pinned(*process);
-    const auto promise = host_.promise(*other);
-    kept += promise ? std::max(*promise, pinned) : pinned + Kept(*other);
-  }
-  return kept;
+// While nothing is pressed it does not matter what one mover died of.
+ResidencyServer::Figures ResidencyServer::FiguresAt(Nanos now) const {
+  sched::ResidencyState state;
+  Snapshot(now, state);
+  const std::string why_no_mover = link_.WhyNone(was_pressed_);
+  return {.swap_max = link_.Pool().most,
+          .pool = link_.Pool().size,
+          .pool_used = link_.Pool().used,
+          .file = file_,
+          .file_used = link_.FileUse().used,
+          .file_error = link_.FileUse().error,
+          .capacity = state.capacity,
+          .mover = link_.Pid(),
+          .decision = why_no_mover.empty() ? planner_.Why(state) : why_no_mover,
+          .turns = planner_.TakesTurns(),
+          .turn = planner_.TurnLength(),
+          .moves_out = moves_out_,
+          .moves_in = moves_in_};
 }
 
 }  // namespace tessera::server

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
+#include "server/swap/chunks.h"
 #include "wire/mover.h"
 
 namespace tessera::server {

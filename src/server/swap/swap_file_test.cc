@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/size.h"
-#include "server/model/chunks.h"
+#include "server/swap/chunks.h"
 #include "wire/mover.h"
 
 namespace tessera::server {

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "server/model/chunks.h"
+#include "server/swap/chunks.h"
 #include "server/swap/swap_file.h"
 #include "wire/mover.h"
 

@@ -1,0 +1,387 @@
+#include "sched/residency/residency_planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sched/residency/room_admission.h"
+#include "sched/testing/residency_world.h"
+
+namespace tessera::sched {
+namespace {
+
+using Answer = RoomAnswer::Kind;
+using Kind = ResidencyActionKind;
+using Reason = RoomAnswer::Reason;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Field;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr std::uint64_t kChunk = 1ull << 30;
+
+testing::Matcher<ResidencyAction> Is(Kind kind, ProcessId process) {
+  return AllOf(Field(&ResidencyAction::kind, kind), Field(&ResidencyAction::process, process));
+}
+
+// A GPU of forty chunks. Each process has a vGPU of its own with the same number, unless a test says otherwise.
+class PlannerTest : public testing::Test {
+ protected:
+  PlannerTest() { world_.state.chunk = kChunk; }
+  ~PlannerTest() override { EXPECT_THAT(world_.violations(), IsEmpty()); }
+
+  ProcessResidence& Add(ProcessId id, std::uint64_t chunks, std::optional<std::uint64_t> limit = {}) {
+    VGpuResidence& vgpu = world_.AddVGpu(static_cast<VgpuId>(id));
+    if (limit) vgpu.limit = vgpu.promise = *limit * kChunk;
+    return world_.AddProcess(static_cast<VgpuId>(id), id, chunks * kChunk);
+  }
+  ProcessResidence& AddBusy(ProcessId id, std::uint64_t chunks, std::optional<std::uint64_t> limit = {}) {
+    Add(id, chunks, limit);
+    world_.Work(id, true);
+    return world_.Process(id);
+  }
+  RoomAnswer Allocate(ProcessId id, std::uint64_t chunks) { return world_.Allocate(id, chunks * kChunk); }
+  ProcessResidence& Process(ProcessId id) { return world_.Process(id); }
+  std::uint64_t Out(ProcessId id) { return world_.Process(id).swapped / kChunk; }
+
+  ResidencyWorld world_{40 * kChunk};
+};
+
+// ---- admission ----
+
+TEST_F(PlannerTest, RoomThatIsFreeIsGrantedWithSomeInAdvance) {
+  Add(1, 0);
+  const RoomAnswer answer = Allocate(1, 8);
+  EXPECT_EQ(answer.kind, Answer::kGrant);
+  EXPECT_EQ(answer.credit, kChunk) << "a sixteenth of 32 chunks would be two, but a GiB is enough";
+  EXPECT_EQ(world_.state.Claimed(), 9 * kChunk);
+}
+
+TEST_F(PlannerTest, ARefusalNamesItsReason) {
+  Add(1, 30).pinned = 30 * kChunk;
+  Add(2, 0);
+  Add(3, 0, 6);
+  world_.Process(3).pinned = world_.Process(3).room = 5 * kChunk;
+  EXPECT_EQ(Allocate(1, 11).reason, Reason::kPinned);
+  EXPECT_EQ(Allocate(3, 2).reason, Reason::kPinned);
+  EXPECT_EQ(Allocate(2, 5).reason, Reason::kKeptByOthers);
+  EXPECT_EQ(world_.planner().Ask(world_.state, 9, kChunk, world_.now).reason, Reason::kUnknown);
+  world_.state.mover_hopeless = true;
+  Add(4, 4);
+  EXPECT_EQ(Allocate(2, 2).reason, Reason::kNoMover);
+  world_.state.mover_hopeless = false;
+  world_.state.pool.full_until = world_.now + 1;
+  EXPECT_EQ(Allocate(2, 2).reason, Reason::kHostMemoryFull);
+  for (int reason = 1; reason <= static_cast<int>(Reason::kNoMover); ++reason)
+    EXPECT_STRNE(Text(static_cast<Reason>(reason)), "");
+}
+
+TEST_F(PlannerTest, BeyondALimitASwapBoundRefuses) {
+  Add(1, 6, 6);
+  world_.VGpu(1).max = 8 * kChunk;
+  EXPECT_EQ(Allocate(1, 3).reason, Reason::kSwapBound) << "two may be out";
+  EXPECT_EQ(Allocate(1, 2).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Out(1), 2u);
+  EXPECT_EQ(Process(1).allocated, 8 * kChunk);
+}
+
+TEST_F(PlannerTest, NobodyGetsRoomOutOfTurn) {
+  AddBusy(1, 30);
+  Add(2, 0);
+  EXPECT_EQ(Allocate(2, 20).kind, Answer::kWait);
+  Add(3, 0);
+  EXPECT_EQ(Allocate(3, 1).kind, Answer::kWait) << "though there is room for it";
+  world_.Run(kSecond);
+  EXPECT_EQ(Process(3).allocated, kChunk);
+}
+
+TEST_F(PlannerTest, AWishIsForgottenIfItIsNotRepeated) {
+  AddBusy(1, 30);
+  ProcessResidence& second = Add(2, 0);
+  second.wanted = 20 * kChunk;
+  second.wanted_at = world_.now;
+  world_.state.mover_ready = false;
+  EXPECT_THAT(world_.PlanOnly().actions, IsEmpty());
+  world_.now += 2 * kSecond + 1;
+  EXPECT_THAT(world_.PlanOnly().actions, ElementsAre(Is(Kind::kDropWish, 2)));
+}
+
+TEST_F(PlannerTest, CreditIsTakenBackUnlessItWasWaitedForAMomentAgo) {
+  Add(1, 10).credit = 4 * kChunk;
+  Add(2, 10).swapped = kChunk;  // so that something is pressed
+  EXPECT_THAT(world_.PlanOnly().actions, Contains(Is(Kind::kRevokeCredit, 1)));
+  Process(1).granted_at = world_.now - kSecond / 2;
+  EXPECT_THAT(world_.PlanOnly().actions, Not(Contains(Is(Kind::kRevokeCredit, 1))));
+}
+
+// Credit may be taken by its program while the plan is carried out.
+TEST_F(PlannerTest, RevokedCreditIsNotGrantedToOthersInTheSamePlan) {
+  Add(1, 36).credit = 36 * kChunk;
+  ProcessResidence& second = Add(2, 0);
+  second.wanted = 20 * kChunk;
+  second.wanted_at = world_.now;
+  EXPECT_THAT(world_.PlanOnly().actions,
+              AllOf(Contains(Is(Kind::kRevokeCredit, 1)), Not(Contains(Is(Kind::kGrant, 2)))));
+  world_.Look();
+  EXPECT_EQ(world_.Count(Kind::kGrant, 2), 1u);
+}
+
+// Both processes of a vGPU wait; what the first gets is still its credit when the second is looked at.
+TEST_F(PlannerTest, TwoWishesTogetherDoNotPassALimit) {
+  VGpuResidence& vgpu = world_.AddVGpu(1);
+  vgpu.limit = vgpu.promise = 10 * kChunk;
+  for (ProcessId id : {1, 2}) {
+    ProcessResidence& process = world_.AddProcess(1, id);
+    process.wanted = 6 * kChunk;
+    process.wanted_at = world_.now;
+  }
+  world_.Look();
+  EXPECT_EQ(world_.Count(Kind::kGrant), 1u);
+  EXPECT_LE(world_.VGpu(1).Room(), 10 * kChunk);
+}
+
+TEST_F(PlannerTest, CreditThatIsTooLittleForItsOwnProcessIsNotInItsWay) {
+  ProcessResidence& process = Add(1, 0, 10);
+  process.room = process.credit = 6 * kChunk;
+  process.granted_at = world_.now;
+  process.wanted = 8 * kChunk;
+  process.wanted_at = world_.now;
+  world_.Look();
+  EXPECT_EQ(world_.Count(Kind::kRevokeCredit, 1), 1u);
+  EXPECT_EQ(Process(1).credit, 8 * kChunk);
+}
+
+// ---- victims ----
+
+TEST_F(PlannerTest, OfOneVGpuThoseWithoutWorkLoseMemoryFirstAndOfTheseTheLargest) {
+  VGpuResidence& vgpu = world_.AddVGpu(1);
+  vgpu.limit = vgpu.promise = 40 * kChunk;
+  vgpu.max = 80 * kChunk;
+  for (const auto& [id, chunks, works] :
+       {std::tuple(1ull, 16ull, true), std::tuple(2ull, 8ull, false), std::tuple(3ull, 10ull, false)}) {
+    world_.AddProcess(1, id, chunks * kChunk);
+    world_.programs.at(id).drains_for = 0;
+    world_.Work(id, works);
+  }
+  world_.AddProcess(1, 4);
+  EXPECT_EQ(Allocate(4, 20).kind, Answer::kWait);
+  EXPECT_EQ(world_.Count(Kind::kStop, 1), 0u);
+  EXPECT_THAT(world_.history(), ElementsAre(Is(Kind::kGrowPool, 0), Is(Kind::kStop, 3), Is(Kind::kStop, 2),
+                                            Is(Kind::kMoveOut, 3), Is(Kind::kMoveOut, 2)));
+  world_.Finish();
+  EXPECT_EQ(Out(1), 0u);
+  EXPECT_EQ(Out(3), 10u);
+  EXPECT_EQ(Out(2), 4u) << "no more than is needed";
+}
+
+TEST_F(PlannerTest, AnotherOneIsAskedWhereAVictimDoesNotComeToAStand) {
+  VGpuResidence& vgpu = world_.AddVGpu(1);
+  vgpu.limit = vgpu.promise = 20 * kChunk;
+  vgpu.max = 80 * kChunk;
+  world_.AddProcess(1, 1, 12 * kChunk);
+  world_.AddProcess(1, 2, 6 * kChunk);
+  world_.AddProcess(1, 3);
+  world_.programs.at(1).drains_for = kNever;
+  EXPECT_EQ(Allocate(3, 8).kind, Answer::kWait);
+  world_.Run(kSecond);
+  EXPECT_EQ(Out(1), 0u);
+  EXPECT_EQ(Out(2), 6u);
+}
+
+TEST_F(PlannerTest, APushBringsOutWhatMayGoAndSaysWhatMayNot) {
+  Add(1, 8);
+  world_.VGpu(1).swap = 3 * kChunk;
+  Process(1).push = 8 * kChunk;
+  world_.Finish();
+  EXPECT_EQ(Out(1), 3u);
+  EXPECT_THAT(world_.history(), Contains(ResidencyAction{Kind::kEndPush, 1, 5 * kChunk}));
+}
+
+// ---- moves ----
+
+TEST_F(PlannerTest, MemoryComesBackWhenThereIsWorkForItAndNotBefore) {
+  Add(1, 30);
+  AddBusy(2, 0);
+  EXPECT_EQ(Allocate(2, 20).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Out(1), 10u);
+  world_.Work(2, false);
+  world_.RemoveProcess(2);
+  world_.Finish();
+  EXPECT_EQ(Out(1), 10u) << "there is room, but nobody needs it";
+  world_.Work(1, true);
+  world_.Finish();
+  EXPECT_EQ(Out(1), 0u);
+  EXPECT_FALSE(Process(1).stopped);
+}
+
+TEST_F(PlannerTest, AProgramIsSettledBeforeItRunsFromHostMemory) {
+  AddBusy(1, 30, 20);
+  world_.VGpu(1).max = 30 * kChunk;
+  Process(1).push = 10 * kChunk;
+  world_.Finish();
+  EXPECT_EQ(Out(1), 10u);
+  EXPECT_FALSE(Process(1).stopped);
+  ASSERT_GE(world_.Count(Kind::kSettle, 1), 1u);
+  const auto& history = world_.history();
+  const auto settle = std::ranges::find(history, Kind::kSettle, &ResidencyAction::kind);
+  const auto run = std::ranges::find(history, Kind::kRun, &ResidencyAction::kind);
+  EXPECT_LT(settle, run);
+}
+
+TEST_F(PlannerTest, AProgramThatComesWithAddressesThatAreNotValidIsStoppedAtOnce) {
+  ProcessResidence& process = Add(1, 10);
+  process.unsafe = true;
+  process.swapped = 2 * kChunk;
+  EXPECT_THAT(world_.PlanOnly().actions, Contains(Is(Kind::kStop, 1)));
+}
+
+TEST_F(PlannerTest, AMoverIsWantedBeforeItIsNeededAndItsPoolGrowsAheadOfNeed) {
+  Add(1, 20);
+  EXPECT_FALSE(world_.PlanOnly().needs_mover);
+  EXPECT_THAT(world_.PlanOnly().actions, IsEmpty());
+  Add(2, 5);
+  EXPECT_TRUE(world_.PlanOnly().needs_mover);
+  EXPECT_THAT(world_.PlanOnly().actions, ElementsAre(ResidencyAction{Kind::kGrowPool, 0, 5 * kChunk}));
+  world_.state.pool.most = 3 * kChunk;
+  EXPECT_THAT(world_.PlanOnly().actions, ElementsAre(ResidencyAction{Kind::kGrowPool, 0, 3 * kChunk}));
+  world_.state.pool.wanted = 3 * kChunk;
+  EXPECT_THAT(world_.PlanOnly().actions, IsEmpty());
+}
+
+TEST_F(PlannerTest, WithoutAMoverNobodyIsKeptStopped) {
+  AddBusy(1, 30).stopped = true;
+  AddBusy(2, 30).stopped = true;
+  world_.state.mover_ready = false;
+  world_.Look();
+  EXPECT_FALSE(Process(1).stopped);
+  EXPECT_FALSE(Process(2).stopped);
+  EXPECT_TRUE(world_.PlanOnly().needs_mover || !world_.PlanOnly().pressed);
+}
+
+// ---- turns ----
+
+TEST_F(PlannerTest, TwoThatDoNotFitTakeTurns) {
+  AddBusy(1, 30);
+  AddBusy(2, 0);
+  EXPECT_EQ(Allocate(2, 30).kind, Answer::kWait);
+  world_.Run(30 * kSecond);
+  EXPECT_TRUE(world_.planner().TakesTurns());
+  const double first = static_cast<double>(world_.programs.at(1).ran),
+               second = static_cast<double>(world_.programs.at(2).ran);
+  EXPECT_GT(first, 11e9);
+  EXPECT_GT(second, 11e9);
+  world_.RemoveProcess(1);
+  world_.Run(5 * kSecond);
+  EXPECT_FALSE(world_.planner().TakesTurns());
+  EXPECT_FALSE(Process(2).stopped);
+}
+
+TEST_F(PlannerTest, APromiseTakesNoTurns) {
+  AddBusy(1, 10, 10);
+  AddBusy(2, 25);
+  AddBusy(3, 0);
+  EXPECT_EQ(Allocate(3, 25).kind, Answer::kWait);
+  world_.Run(10 * kSecond);
+  EXPECT_EQ(world_.Count(Kind::kStop, 1), 0u);
+  EXPECT_EQ(Process(1).room, 10 * kChunk);
+}
+
+TEST_F(PlannerTest, AProgramThatGivesUpNothingDoesNotKeepOthersForEver) {
+  AddBusy(1, 30);
+  world_.programs.at(1).drains_for = kNever;  // a debugger stopped it
+  AddBusy(2, 8);
+  Process(2).swapped = 10 * kChunk;
+  Process(2).allocated = 18 * kChunk;
+  world_.Run(60 * kSecond);
+  EXPECT_GT(world_.programs.at(2).ran, 10 * kSecond) << "partly from host memory";
+}
+
+// ---- exchange ----
+
+TEST_F(PlannerTest, HotMemoryChangesPlacesWithColdAndNotAllTheTime) {
+  AddBusy(1, 20, 20);
+  world_.VGpu(1).max = 40 * kChunk;
+  Process(1).swapped = 20 * kChunk;
+  Process(1).allocated = 40 * kChunk;
+  world_.state.pool = {.size = 60 * kChunk, .used = 20 * kChunk, .wanted = 60 * kChunk, .most = 60 * kChunk};
+  world_.Finish();
+  world_.bytes_per_second = 20'000'000'000;
+  const std::size_t before = world_.history().size();
+  Process(1).hot_out = 12 * kChunk;  // and says so for ever
+  const Nanos ran = world_.programs.at(1).ran;
+  world_.Run(30 * kSecond);
+  std::uint64_t most = 0;
+  for (std::size_t i = before; i < world_.history().size(); ++i) {
+    if (world_.history()[i].kind == Kind::kMoveOut) most = std::max(most, world_.history()[i].bytes);
+  }
+  EXPECT_EQ(most, 8 * kChunk) << "at a time";
+  EXPECT_GE(world_.Count(Kind::kMoveOut, 1), 3u);
+  EXPECT_GT(world_.programs.at(1).ran - ran, 26 * kSecond) << "a tenth of the time goes into it";
+}
+
+TEST_F(PlannerTest, ThereIsNoExchangeWithoutPlaceInThePool) {
+  AddBusy(1, 20, 20);
+  world_.VGpu(1).max = 40 * kChunk;
+  Process(1).swapped = 20 * kChunk;
+  Process(1).allocated = 40 * kChunk;
+  Process(1).hot_out = 12 * kChunk;
+  world_.state.pool = {.size = 20 * kChunk, .used = 20 * kChunk, .wanted = 20 * kChunk, .most = 20 * kChunk};
+  world_.Run(5 * kSecond);
+  EXPECT_EQ(world_.Count(Kind::kMoveOut, 1), 0u);
+}
+
+// ---- rest ----
+
+TEST_F(PlannerTest, AProgramThatRestsIsThawedBehindItsGateWhenItIsSettled) {
+  Add(1, 30);
+  AddBusy(2, 0);
+  Allocate(2, 30);
+  world_.Run(500 * kMillisecond);
+  ASSERT_GT(Out(1), 0u);
+  EXPECT_EQ(world_.Count(Kind::kThaw, 1), 0u);
+  world_.Run(2 * kSecond);
+  EXPECT_EQ(world_.Count(Kind::kSettle, 1), 1u);
+  EXPECT_TRUE(Process(1).stopped && Process(1).thawed);
+}
+
+TEST_F(PlannerTest, WithAFileAProgramThatRestsStaysFrozen) {
+  world_.state.file = 100 * kChunk;
+  Add(1, 30);
+  AddBusy(2, 0);
+  Allocate(2, 30);
+  world_.Run(5 * kSecond);
+  ASSERT_GT(Out(1), 0u);
+  EXPECT_TRUE(Process(1).stopped && !Process(1).thawed);
+  EXPECT_TRUE(Process(1).may_be_in_file);
+  world_.Work(2, false);
+  world_.RemoveProcess(2);
+  world_.Work(1, true);
+  world_.Run(5 * kSecond);
+  EXPECT_FALSE(Process(1).stopped);
+  EXPECT_FALSE(Process(1).may_be_in_file);
+}
+
+// ---- the policy and the log ----
+
+TEST_F(PlannerTest, APlanTellsEachGoalOnce) {
+  AddBusy(1, 30);
+  Add(2, 30).swapped = kChunk;
+  const auto changed = world_.PlanOnly().changed;
+  EXPECT_EQ(changed.size(), 2u);
+  EXPECT_THAT(world_.PlanOnly().changed, IsEmpty());
+}
+
+TEST_F(PlannerTest, WhatIsDecidedIsToldToPeople) {
+  AddBusy(1, 8);
+  world_.Look();
+  EXPECT_EQ(world_.planner().Why(world_.state), "all that is in use fits: 8 GiB of 40 GiB");
+  AddBusy(2, 0);
+  Allocate(2, 36);
+  EXPECT_NE(world_.planner().Why(world_.state).find("2 active vGPUs use 44 GiB of 40 GiB"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::sched

@@ -1,0 +1,249 @@
+// The laws of plans and answers, worked out here independently of the planner.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sched/testing/residency_world.h"
+
+namespace tessera::sched {
+namespace {
+
+using Kind = ResidencyActionKind;
+using Reason = RoomAnswer::Reason;
+
+std::uint64_t Without(std::uint64_t from, std::uint64_t bytes) { return from > bytes ? from - bytes : 0; }
+
+std::uint64_t Claim(const VGpuResidence& vgpu) {
+  std::uint64_t room = 0;
+  for (const ProcessResidence& process : vgpu.processes) room += process.room;
+  return std::max(room, vgpu.promise.value_or(0));
+}
+
+std::uint64_t Claims(const ResidencyState& state) {
+  std::uint64_t sum = 0;
+  for (const VGpuResidence& vgpu : state.vgpus) sum += Claim(vgpu);
+  return sum;
+}
+
+std::uint64_t OutSoon(const VGpuResidence& vgpu) {
+  std::uint64_t sum = 0;
+  for (const ProcessResidence& process : vgpu.processes) {
+    sum += process.swapped;
+    if (process.moving == Moving::kOut) sum += process.ordered - process.done;
+  }
+  return sum;
+}
+
+// Of the actions for one process, which may stand together in a plan.
+std::string Contradiction(const std::set<Kind>& kinds) {
+  const auto count = [&](std::initializer_list<Kind> some) {
+    return std::ranges::count_if(some, [&](Kind kind) { return kinds.contains(kind); });
+  };
+  if (count({Kind::kStop, Kind::kRun, Kind::kThaw}) > 1) return "it is to stop and to go on";
+  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 1) return "the mover gets two orders for it";
+  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 0 &&
+      count({Kind::kStop, Kind::kRun, Kind::kThaw}) > 0)
+    return "it is moved while it stops or goes on";
+  if (count({Kind::kGrant, Kind::kDropWish}) > 1) return "its wish is granted and dropped";
+  return "";
+}
+
+class Checker {
+ public:
+  Checker(const ResidencyState& state, Nanos now) : before_(state), after_(state), now_(now) {}
+
+  std::vector<std::string> Check(const ResidencyPlan& plan) {
+    std::map<ProcessId, std::set<Kind>> kinds;
+    for (const ResidencyAction& action : plan.actions) {
+      if (action.kind == Kind::kGrowPool) {
+        Require(action.bytes > before_.pool.wanted, "the pool does not grow");
+        Require(action.bytes <= before_.pool.most, "the pool becomes larger than it may");
+        continue;
+      }
+      VGpuResidence* vgpu = nullptr;
+      ProcessResidence* process = nullptr;
+      for (VGpuResidence& each : after_.vgpus) {
+        for (ProcessResidence& its : each.processes) {
+          if (its.id == action.process) std::tie(vgpu, process) = std::tuple(&each, &its);
+        }
+      }
+      if (!process) {
+        Require(false, "an action is for no process");
+        continue;
+      }
+      Require(kinds[action.process].insert(action.kind).second, "an action stands twice in the plan");
+      CheckAction(action, *vgpu, *process);
+    }
+    for (const auto& [process, its] : kinds) {
+      const std::string why = Contradiction(its);
+      Require(why.empty(), why);
+    }
+    Require(!plan.pressed || plan.look_at < kNever, "nobody looks again while something is pressed");
+    Require(plan.look_at >= now_, "the next look is in the past");
+    return broken_;
+  }
+
+ private:
+  void CheckAction(const ResidencyAction& action, VGpuResidence& vgpu, ProcessResidence& process) {
+    const std::uint64_t claims = Claims(after_), claim = Claim(vgpu);
+    const ProcessResidence was = process;
+    // Revoked credit may be taken before it is gone: others must not have got it in the same plan.
+    if (action.kind != Kind::kRevokeCredit) Apply(action, now_, after_.file > 0, process);
+    Require(Claims(after_) <= std::max(claims, after_.capacity), "more room is granted than there is");
+    Require(!vgpu.promise || Claim(vgpu) <= std::max(claim, *vgpu.promise), "a vGPU gets more than its limit");
+    switch (action.kind) {
+      case Kind::kMoveOut:
+        RequireMovable(was);
+        Require(action.bytes > 0 && action.bytes % after_.chunk == 0, "no whole chunks go out");
+        Require(action.bytes <= was.Movable(), "more goes out than can be moved");
+        if (vgpu.swap) Require(OutSoon(vgpu) <= *vgpu.swap, "more is out than memory.swap.max");
+        break;
+      case Kind::kMoveIn:
+        Require(was.moving == Moving::kNothing || was.moving == Moving::kIn, "it is brought in while it goes out");
+        Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
+        Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
+        Require(action.bytes > 0 && was.Coming() + action.bytes <= was.swapped, "more comes in than is out");
+        break;
+      case Kind::kSettle:
+      case Kind::kRest:
+        RequireMovable(was);
+        Require(action.kind == Kind::kSettle || after_.file > 0, "there is no file");
+        break;
+      case Kind::kRun:
+        Require(was.stopped && !was.unsafe, "a process runs whose addresses are not valid");
+        Require(was.moving == Moving::kNothing, "a process runs that is moved");
+        Require(!was.may_be_in_file || !after_.mover_ready, "a process runs of which memory may be in the file");
+        break;
+      case Kind::kThaw:
+        Require(was.stopped && !was.thawed && !was.unsafe && was.moving == Moving::kNothing && after_.file == 0,
+                "a process is thawed that is not safe");
+        Require(!was.Active(now_), "a process is thawed that has something to do");
+        break;
+      case Kind::kStop:
+        Require(!was.stopped || was.thawed, "it is stopped twice");
+        break;
+      case Kind::kGrant:
+        Require(action.bytes == was.wanted && was.wanted > 0, "nobody asked for that");
+        break;
+      case Kind::kRevokeCredit:
+        Require(was.credit > 0, "there is no credit");
+        Require(was.Granted(now_) == 0 || was.wanted > 0, "what it waited for is taken back at once");
+        break;
+      case Kind::kDropWish:
+        Require(was.wanted > 0, "there is no wish");
+        break;
+      case Kind::kEndPush:
+        Require(was.push > 0 || action.bytes > 0, "there is no push");
+        break;
+      case Kind::kGrowPool:
+        break;
+    }
+  }
+
+  void RequireMovable(const ProcessResidence& was) {
+    Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
+    Require(was.moving == Moving::kNothing, "it is moved twice");
+    Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
+  }
+
+  void Require(bool holds, const std::string& what) {
+    if (!holds) broken_.push_back(what);
+  }
+
+  const ResidencyState& before_;
+  ResidencyState after_;
+  const Nanos now_;
+  std::vector<std::string> broken_;
+};
+
+// Bytes of the GPU that the vGPU has whatever is moved, if `asker` (0: none) wants `bytes`.
+std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, ProcessId asker, std::uint64_t bytes,
+                    Nanos now) {
+  std::uint64_t pinned = 0, movable = 0;
+  for (const ProcessResidence& process : vgpu.processes) {
+    pinned += process.pinned;
+    const std::uint64_t allocated = (process.allocated + state.chunk - 1) / state.chunk * state.chunk;
+    const std::uint64_t gone = process.moving == Moving::kOut ? process.done : 0;
+    movable += Without(process.room - process.credit - process.pinned, gone);
+    movable += Without(std::min(process.swapped, allocated), process.Coming());
+    movable += process.id == asker ? bytes : process.wanted;
+    if (now - process.granted_at < kSecond) movable += process.credit;
+  }
+  if (vgpu.promise) return std::max(*vgpu.promise, pinned);
+  return pinned + (vgpu.swap ? Without(movable, *vgpu.swap / state.chunk * state.chunk) : 0);
+}
+
+}  // namespace
+
+std::vector<std::string> BrokenLaws(const ResidencyState& state, const ResidencyPlan& plan, Nanos now) {
+  return Checker(state, now).Check(plan);
+}
+
+std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, std::uint64_t bytes,
+                                    const RoomAnswer& answer, bool pressed, Nanos now) {
+  std::vector<std::string> broken;
+  const auto require = [&](bool holds, const char* what) {
+    if (!holds) broken.emplace_back(what);
+  };
+  const VGpuResidence* vgpu = nullptr;
+  const ProcessResidence* process = nullptr;
+  std::uint64_t others = 0, room = 0, pinned = 0, lent = 0, allocated = 0, going = 0;
+  for (const VGpuResidence& each : state.vgpus) {
+    const auto found = std::ranges::find(each.processes, id, &ProcessResidence::id);
+    if (found == each.processes.end()) {
+      others += Stays(state, each, 0, 0, now);
+      continue;
+    }
+    vgpu = &each;
+    process = &*found;
+  }
+  if (!process) return {answer.reason == Reason::kUnknown ? std::vector<std::string>{} : std::vector{std::string("?")}};
+  for (const ProcessResidence& each : vgpu->processes) {
+    room += each.room;
+    pinned += each.pinned;
+    lent += each.credit + each.empty;
+    allocated += each.allocated;
+    going += each.moving == Moving::kOut ? each.ordered : 0;
+  }
+  pinned += process->recalled;
+  const std::uint64_t free = vgpu->promise ? Without(*vgpu->promise, room) : Without(state.capacity, Claims(state));
+  switch (answer.reason) {
+    case Reason::kNone:
+      require(answer.kind != RoomAnswer::Kind::kRefuse, "it is refused without a reason");
+      break;
+    case Reason::kUnknown:
+      require(false, "the process is there");
+      break;
+    case Reason::kPinned:
+      require(pinned + bytes > vgpu->promise.value_or(state.capacity), "beside what is pinned there is place for it");
+      break;
+    case Reason::kKeptByOthers: {
+      const std::uint64_t own = Without(Stays(state, *vgpu, id, bytes, now), vgpu->Pinned());
+      require(!vgpu->promise && others + pinned + std::max(bytes, own) > state.capacity, "others leave place for it");
+      break;
+    }
+    case Reason::kSwapBound: {
+      std::uint64_t may_be_out = vgpu->swap.value_or(state.pool.most + state.file);
+      if (!vgpu->swap) {
+        const std::uint64_t beyond = Without(std::max(vgpu->max.value_or(0), allocated), vgpu->limit.value_or(0));
+        may_be_out = (beyond + state.chunk - 1) / state.chunk * state.chunk;
+      }
+      require(vgpu->promise && free + lent + going + Without(may_be_out, OutSoon(*vgpu)) < bytes,
+              "enough of the vGPU could go out");
+      break;
+    }
+    case Reason::kHostMemoryFull:
+      require(bytes > free && now < state.pool.full_until, "host memory is not full, or not needed");
+      break;
+    case Reason::kNoMover:
+      require(bytes > free && state.mover_hopeless, "there is a mover, or it is not needed");
+      break;
+  }
+  if (answer.kind == RoomAnswer::Kind::kGrant) {
+    require(bytes + answer.credit <= free, "more room is granted than is free");
+    require(!pressed && !process->stopped && bytes > 0, "it is granted out of turn");
+  }
+  return broken;
+}
+
+}  // namespace tessera::sched

@@ -1,0 +1,77 @@
+#include "server/model/residence.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "sched/residency/bytes.h"
+
+namespace tessera::server {
+
+using sched::Less;
+namespace {
+
+std::atomic<sched::ProcessId> last_id = 0;
+
+}  // namespace
+
+Residence::Residence(SharedPage& page) : id(++last_id), page(&page) {}
+
+std::uint64_t Residence::Credit() const {
+  const std::int64_t credit = (*page)->room_credit.load(std::memory_order_relaxed);
+  return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(credit, 0)), room);
+}
+
+std::uint64_t Residence::Pinned() const {
+  return std::min((*page)->pinned.load(std::memory_order_relaxed), room - Credit());
+}
+
+// The program may change its credit meanwhile: it is read once.
+std::uint64_t Residence::Movable() const {
+  const std::uint64_t taken = room - Credit();
+  return Less(taken, (*page)->pinned.load(std::memory_order_relaxed));
+}
+
+// Room for memory that is on its way to the GPU was taken when that was ordered.
+std::uint64_t Residence::Taken() const {
+  return Less(room - Credit(), moves.Doing() == sched::Moving::kIn ? moves.Ordered() : 0);
+}
+
+std::uint64_t Residence::Swapped() const { return moves.Swapped(**page); }
+
+std::uint64_t Residence::HotOut() const {
+  return std::min((*page)->hot_out.load(std::memory_order_relaxed), Swapped());
+}
+
+std::uint64_t Residence::Evicting() const {
+  return push + (moves.Doing() == sched::Moving::kOut ? moves.Ordered() : 0);
+}
+
+Nanos Residence::WaitedAt(Nanos now) const { return waited_ + (waits_since_ == 0 ? 0 : now - waits_since_); }
+
+void Residence::NoteWaits(bool waits, Nanos now) {
+  if (waits && waits_since_ == 0) waits_since_ = now;
+  if (!waits && waits_since_ != 0) waited_ += now - std::exchange(waits_since_, 0);
+}
+
+void Residence::Abandon() {
+  if (moves.Doing() == sched::Moving::kIn) room = Less(room, moves.Ordered());
+  moves.Abandon();
+  may_be_in_file = false;
+}
+
+void Residence::ChangeLine() {
+  Abandon();
+  const Moves found = moves.FindLost(**page);
+  room = Less(room + found.in, found.out);
+  stuck_until = 0;
+}
+
+// Memory that came in has its room since it was ordered.
+Moves Residence::NoteMoved(std::uint64_t out, std::uint64_t in) {
+  const Moves moved = moves.NoteMoved(out, in);
+  room = Less(room, moved.out);
+  return moved;
+}
+
+}  // namespace tessera::server

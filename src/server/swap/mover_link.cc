@@ -1,0 +1,159 @@
+#include "server/swap/mover_link.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <utility>
+
+#include "server/record/log.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr Nanos kRestartMover = kSecond;
+// So many movers that cannot start are no accident.
+constexpr int kGiveUp = 3;
+// How often it is looked whether a mover that is gone has ended.
+constexpr Nanos kEndsSoon = 10 * kMillisecond;
+// A program that breaks its lines must not keep the mover from the work of others.
+constexpr Nanos kBetweenLines = kSecond / 2;
+
+// Programs of one domain may get each other's pieces of the pool: they could read each other's memory anyway, because
+// they are of one user in one PID namespace.
+std::uint64_t DomainOf(const Process& process) {
+  struct stat status{};
+  const std::string path = fmt::format("/proc/{}/ns/pid", process.pid);
+  if (stat(path.c_str(), &status) != 0) return (std::uint64_t{1} << 63) | static_cast<std::uint64_t>(process.pid);
+  return (std::uint64_t{process.who.uid} << 32) ^ status.st_ino;
+}
+
+}  // namespace
+
+MoverLink::MoverLink(std::uint32_t gpu, std::uint64_t pool_max, Host host) : gpu_(gpu), host_(std::move(host)) {
+  pool_.most = pool_max;
+}
+
+// ---- the process ----
+
+void MoverLink::Ensure(Nanos now) {
+  if (mover_ || pool_.most == 0 || now < next_start_) return;
+  next_start_ = now + kRestartMover;
+  auto started = host_.start([this](const wire::MoverMessage* message) { OnMessage(message, MonotonicNow()); });
+  if (started) {
+    mover_ = std::move(*started);
+    return;
+  }
+  ++failed_starts_;
+  why_none_ = started.error().Text();
+  log::Error("GPU {}: memory cannot be moved: {}", gpu_, why_none_);
+}
+
+void MoverLink::Reap() {
+  if (!gone_ || !mover_->Ended()) return;
+  mover_.reset();
+  gone_ = false;
+}
+
+Nanos MoverLink::NextLook(bool needed, Nanos now) const {
+  if (gone_) return now + kEndsSoon;
+  return needed && !mover_ && pool_.most > 0 ? next_start_ : kNever;
+}
+
+bool MoverLink::Hopeless() const { return failed_starts_ >= kGiveUp; }
+
+void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
+  using enum wire::MoverType;
+  if (!message) return OnGone();
+  switch (message->type) {
+    case kFailed:
+      why_none_.assign(message->text, strnlen(message->text, sizeof message->text));
+      return;
+    case kReady:
+      return OnReady();
+    case kPoolIs:
+      if (message->bytes > pool_.size) pool_.grew_at = now;
+      pool_.size = message->bytes;
+      pool_.used = message->other;
+      return;
+    case kFileIs:
+      file_.used = message->other;
+      if (std::exchange(file_.error, message->error) != message->error && message->error != 0)
+        log::Error("GPU {}: nothing more is written to the swap file: {}", gpu_, strerror(message->error));
+      return;
+    case kMoved:
+    case kEvicted:
+    case kLoaded:
+    case kSettled:
+      return host_.report(*message);
+    default:
+      return;
+  }
+}
+
+void MoverLink::OnGone() {
+  if (why_none_.empty()) why_none_ = "the mover ended";
+  log::Error("GPU {}: {}; another one is started", gpu_, why_none_);
+  if (!std::exchange(ready_, false)) ++failed_starts_;
+  gone_ = true;
+  pool_.size = pool_.used = file_.used = 0;
+  host_.gone();
+}
+
+// First it hears what its pool is to hold: it has the slots of its predecessor, of which programs show theirs.
+void MoverLink::OnReady() {
+  ready_ = true;
+  failed_starts_ = 0;
+  why_none_.clear();
+  mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_.wanted, .other = pool_.most});
+  host_.ready();
+  log::Info("GPU {}: memory can be moved", gpu_);
+}
+
+// ---- lines ----
+
+UniqueFd MoverLink::MakeLine(Process& process, Nanos now) {
+  Residence& residence = process.residence;
+  if (now < residence.line.next_at) return {};
+  residence.line.next_at = now + kBetweenLines;
+  Dismiss(process);
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
+  residence.line.number = next_number_++;
+  residence.line.end.Reset(ends[1]);
+  residence.ChangeLine();
+  process.page->guard.released = 0;  // it has no other line now
+  Introduce(process);
+  return UniqueFd(ends[0]);
+}
+
+void MoverLink::Introduce(Process& process) {
+  MoverLine& line = process.residence.line;
+  if (!ready_ || !line.end) return;
+  mover_->Send({.type = wire::MoverType::kProgram,
+                .program = line.number,
+                .bytes = static_cast<std::uint64_t>(process.pid),
+                .other = DomainOf(process)},
+               line.end.Get());
+  line.end.Reset();
+}
+
+void MoverLink::Dismiss(const Process& process) {
+  const std::uint64_t number = process.residence.line.number;
+  if (ready_ && number != 0) mover_->Send({.type = wire::MoverType::kGone, .program = number});
+}
+
+// ---- orders ----
+
+bool MoverLink::Order(const Process& process, wire::MoverType order, std::uint64_t bytes) {
+  return ready_ && mover_->Send({.type = order, .program = process.residence.line.number, .bytes = bytes});
+}
+
+void MoverLink::GrowPool(std::uint64_t bytes) {
+  if (!ready_) return;
+  pool_.wanted = bytes;
+  mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_.wanted, .other = pool_.most});
+}
+
+}  // namespace tessera::server

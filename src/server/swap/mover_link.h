@@ -1,0 +1,89 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "sched/residency/residency_state.h"
+#include "server/model/process.h"
+#include "server/swap/mover.h"
+
+namespace tessera::server {
+
+// The link to the mover of one GPU: starts a mover, starts another one when it ends, makes the lines over which it
+// reaches programs, gives it orders, and knows what it last said of its pool. Passes on what it says of programs.
+// Runs on the loop's thread.
+class MoverLink {
+ public:
+  struct Host {
+    std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start;
+    // It can move memory from now on: it has to be introduced to the programs. Or no longer: it has ended.
+    std::function<void()> ready, gone;
+    // kMoved, kEvicted, kLoaded or kSettled.
+    std::function<void(const wire::MoverMessage&)> report;
+  };
+  struct File {
+    std::uint64_t used = 0;
+    int error = 0;  // errno value of why nothing more is written
+  };
+
+  // `pool_max`: bytes that the pool may have; 0: there is no mover.
+  MoverLink(std::uint32_t gpu, std::uint64_t pool_max, Host host);
+  MoverLink(const MoverLink&) = delete;
+
+  // ---- the process ----
+  // Starts one if there is none and the last start was not a moment ago.
+  void Ensure(Nanos now);
+  // Destroys one whose process has ended. Not to be called while it speaks.
+  void Reap();
+  // When to call Ensure or Reap, where that may change something; kNever. `needed`: one is wanted.
+  Nanos NextLook(bool needed, Nanos now) const;
+  bool Exists() const { return mover_ != nullptr; }
+  bool Ready() const { return ready_; }
+  // So many in a row could not start that it was no accident.
+  bool Hopeless() const;
+  // Why there is none, or the last one ended. Empty if `needed` is false and the last one did start: nobody misses it.
+  std::string WhyNone(bool needed) const { return needed || failed_starts_ > 0 ? why_none_ : ""; }
+  pid_t Pid() const { return mover_ ? mover_->Pid() : 0; }
+
+  // ---- lines ----
+  // The program's end of a new line; the old one, if there is any, is dead. Empty if none can be made now.
+  UniqueFd MakeLine(Process& process, Nanos now);
+  // Tells a mover that is ready of a process that has a line and that it does not know.
+  void Introduce(Process& process);
+  // The process leaves.
+  void Dismiss(const Process& process);
+
+  // ---- orders ----
+  // False if there is no mover to hear it.
+  bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes);
+  void GrowPool(std::uint64_t bytes);
+
+  // `full_until` is the caller's business.
+  const sched::PoolResidence& Pool() const { return pool_; }
+  const File& FileUse() const { return file_; }
+
+ private:
+  void OnMessage(const wire::MoverMessage* message, Nanos now);
+  void OnGone();
+  void OnReady();
+
+  const std::uint32_t gpu_;
+  const Host host_;
+  std::unique_ptr<Mover> mover_;
+  bool ready_ = false;
+  bool gone_ = false;  // it said so; its process may not have ended
+  Nanos next_start_ = 0;
+  int failed_starts_ = 0;  // in a row
+  std::string why_none_;
+  std::uint64_t next_number_ = 1;
+  sched::PoolResidence pool_;
+  File file_;
+};
+
+}  // namespace tessera::server

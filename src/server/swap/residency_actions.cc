@@ -1,0 +1,104 @@
+#include "server/swap/residency_actions.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "server/swap/chunks.h"
+#include "server/swap/residency_trace.h"
+
+namespace tessera::server {
+
+using sched::Moving;
+
+void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process, Nanos now) {
+  using enum sched::ResidencyActionKind;
+  Residence& residence = process.residence;
+  switch (action.kind) {
+    case kStop:
+      return Stop(process, now);
+    case kRun:
+      return Run(process, now);
+    case kThaw:
+      return Thaw(process, now);
+    case kMoveOut:
+      if (Order(process, Moving::kOut, action.bytes, now)) residence.push = residence.evict_error = 0;
+      return;
+    case kMoveIn:
+      AddRoom(process, action.bytes);
+      if (!Order(process, Moving::kIn, action.bytes, now)) residence.room -= action.bytes;
+      return;
+    case kSettle:
+      Order(process, Moving::kSettling, 0, now);
+      return;
+    case kRest:
+      Order(process, Moving::kOut, 0, now);
+      return;
+    case kGrant:
+      return Grant(process, action.bytes, now);
+    case kRevokeCredit:
+      return RevokeCredit(process);
+    case kDropWish:
+      residence.wanted = 0;
+      return;
+    case kEndPush:
+      residence.push = 0;
+      if (action.bytes > 0) residence.evict_error = EDQUOT;
+      return;
+    case kGrowPool:
+      return;  // of no process
+  }
+}
+
+void ResidencyActions::AddRoom(Process& process, std::uint64_t bytes) {
+  process.residence.room += bytes;
+  process.memory.most_charged = std::max(process.memory.most_charged, process.memory.Known());
+}
+
+void ResidencyActions::AddCredit(Process& process, std::uint64_t bytes) {
+  AddRoom(process, bytes);
+  process.page->room_credit.fetch_add(static_cast<std::int64_t>(bytes));
+}
+
+void ResidencyActions::Grant(Process& process, std::uint64_t bytes, Nanos now) {
+  AddCredit(process, bytes);
+  process.residence.wanted = 0;
+  process.residence.granted_at = now;
+  process.page.Ring();
+}
+
+// Credit that the program has taken since the plan was made stays its own.
+void ResidencyActions::RevokeCredit(Process& process) {
+  const std::int64_t credit = process.page->room_credit.exchange(0);
+  if (credit > 0) process.residence.room = Less(process.residence.room, static_cast<std::uint64_t>(credit));
+}
+
+void ResidencyActions::Stop(Process& process, Nanos now) {
+  process.residence.stopped = true;
+  process.residence.thawed = false;
+  Trace(process, "stops");
+  host_.hold(process, MemoryHold::kFrozen, now);
+}
+
+void ResidencyActions::Run(Process& process, Nanos now) {
+  process.residence.stopped = process.residence.thawed = false;
+  Trace(process, "runs");
+  host_.hold(process, MemoryHold::kNone, now);
+}
+
+void ResidencyActions::Thaw(Process& process, Nanos now) {
+  process.residence.thawed = true;
+  host_.hold(process, MemoryHold::kGate, now);
+}
+
+bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now) {
+  using enum wire::MoverType;
+  const bool out = moving == Moving::kOut, in = moving == Moving::kIn;
+  if (!link_.Order(process, out ? kEvict : in ? kLoad : kSettle, bytes)) return false;
+  process.residence.moves.Order(moving, bytes, now);
+  process.residence.may_be_in_file = out && file_;
+  Trace(process, out ? "orders-out" : in ? "orders-in" : "orders-settle", out ? bytes : 0, in ? bytes : 0);
+  return true;
+}
+
+}  // namespace tessera::server

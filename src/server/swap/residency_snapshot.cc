@@ -1,0 +1,83 @@
+#include "server/swap/residency_snapshot.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "server/swap/chunks.h"
+
+namespace tessera::server {
+namespace {
+
+// The order of the reads matters where memory is on its way: moved_in, swapped, moved_out (wire/page.h). So nothing
+// counts twice.
+void ReadMoves(const Residence& residence, sched::ProcessResidence& state) {
+  const wire::Page& page = **residence.page;
+  state.moving = residence.moves.Doing();
+  state.ordered = residence.moves.Ordered();
+  state.done = state.moving == sched::Moving::kIn ? residence.moves.Unreported(page) : 0;
+  state.swapped = residence.Swapped();
+  if (state.moving == sched::Moving::kOut) state.done = residence.moves.Unreported(page);
+  state.hot_out = std::min(page.hot_out.load(std::memory_order_relaxed), state.swapped);
+  state.recalled = std::min(page.recalled.load(std::memory_order_relaxed), state.swapped);
+}
+
+sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& host, Nanos now) {
+  const Residence& residence = process.residence;
+  const wire::Page& page = *process.page;
+  sched::ProcessResidence state{.id = residence.id};
+  state.room = residence.room;
+  state.credit = residence.Credit();
+  state.pinned = std::min(page.pinned.load(std::memory_order_relaxed), state.room - state.credit);
+  state.empty = page.empty.load(std::memory_order_relaxed);
+  ReadMoves(residence, state);
+  state.allocated = process.memory.Current();
+  state.wanted = residence.wanted;
+  state.wanted_at = residence.wanted_at;
+  state.granted_at = residence.granted_at;
+  state.push = residence.push;
+  state.has_line = residence.line.number != 0;
+  state.moved_for = residence.moves.SumAt(now).time;
+  state.stuck_until = residence.stuck_until;
+  state.no_memory_to_settle = residence.settle_error == ENOMEM;
+  state.may_be_in_file = residence.may_be_in_file;
+  state.works = HasWork(process);
+  state.stopped = residence.stopped;
+  state.thawed = residence.thawed;
+  state.still = residence.stopped && host.still(process);
+  state.unsafe = page.guard.unsafe != 0;
+  return state;
+}
+
+}  // namespace
+
+bool HasWork(const Process& process) {
+  return !process.FrozenByOperator() &&
+         (process.gate.state != GateRecord::State::kParked || process.page->calls.load() > 0);
+}
+
+void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, const MoverLink& link, std::uint64_t file,
+                  Nanos now, sched::ResidencyState& state) {
+  state.capacity = host.capacity();
+  state.chunk = wire::kChunkBytes;
+  state.file = file;
+  state.pool = link.Pool();
+  state.mover_ready = link.Ready();
+  state.mover_hopeless = link.Hopeless();
+  state.vgpus.resize(vgpus.size());
+  for (std::size_t i = 0; i < vgpus.size(); ++i) {
+    const VGpu& vgpu = *vgpus[i];
+    const MemoryTerms& terms = vgpu.spec.memory;
+    sched::VGpuResidence& its = state.vgpus[i];
+    its.id = vgpu.id;
+    its.weight = vgpu.spec.compute.weight;
+    its.priority = vgpu.spec.compute.priority;
+    its.limit = terms.limit;
+    its.promise = host.promise(vgpu);
+    its.max = terms.max;
+    its.swap = terms.swap;
+    its.processes.clear();
+    for (const Process* process : vgpu.processes) its.processes.push_back(StateOf(*process, host, now));
+  }
+}
+
+}  // namespace tessera::server
