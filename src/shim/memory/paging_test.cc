@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <thread>
+#include <utility>
 
 #include "base/seqpacket.h"
 #include "shim/gate/capture.h"
@@ -230,7 +231,7 @@ TEST_F(PagingTest, AnotherLineIsFollowed) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
   Pager().Follow(UniqueFd(ends[1]));
-  line.Reset(ends[0]);
+  const UniqueFd before = std::exchange(line, UniqueFd(ends[0]));  // else the thread would ask for one meanwhile
   EXPECT_EQ(Hear().type, LineType::kAdopt);
 }
 
