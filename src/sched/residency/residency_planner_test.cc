@@ -217,6 +217,18 @@ TEST_F(PlannerTest, MemoryComesBackWhenThereIsWorkForItAndNotBefore) {
   EXPECT_FALSE(Process(1).stopped);
 }
 
+TEST_F(PlannerTest, MemoryThatWasPushedOutOfALimitStaysOutUntilThereIsWork) {
+  Add(1, 10, 20);
+  world_.VGpu(1).max = 40 * kChunk;
+  Process(1).push = 6 * kChunk;
+  world_.Finish();
+  EXPECT_EQ(Out(1), 6u);
+  EXPECT_EQ(world_.Count(Kind::kMoveIn, 1), 0u);
+  world_.Work(1, true);
+  world_.Finish();
+  EXPECT_EQ(Out(1), 0u);
+}
+
 TEST_F(PlannerTest, AProgramIsSettledBeforeItRunsFromHostMemory) {
   AddBusy(1, 30, 20);
   world_.VGpu(1).max = 30 * kChunk;
@@ -277,6 +289,20 @@ TEST_F(PlannerTest, TwoThatDoNotFitTakeTurns) {
   world_.Run(5 * kSecond);
   EXPECT_FALSE(world_.planner().TakesTurns());
   EXPECT_FALSE(Process(2).stopped);
+}
+
+TEST_F(PlannerTest, ThoseThatMustGoComeFirstInAPlan) {
+  AddBusy(1, 0);
+  AddBusy(2, 30);
+  EXPECT_EQ(Allocate(1, 30).kind, Answer::kWait);
+  world_.Run(kSecond);
+  AddBusy(3, 0).wanted = 20 * kChunk;
+  world_.VGpu(3).priority = 2;
+  Process(3).wanted_at = world_.now;
+  const auto changed = world_.PlanOnly().changed;
+  ASSERT_GE(changed.size(), 2u);
+  EXPECT_FALSE(changed.front().runs);
+  EXPECT_TRUE(changed.back().runs);
 }
 
 TEST_F(PlannerTest, APromiseTakesNoTurns) {
