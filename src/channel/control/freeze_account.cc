@@ -52,7 +52,8 @@ std::vector<FreezeAccount::Outcome> FreezeAccount::Settle(std::uint32_t gpu, std
     std::vector<Target> targets;
     std::vector<std::size_t> whose;  // wish of each target
     for (std::size_t i = 0; i < wishes.size(); ++i) {
-      if (freeze && (!wishes[i].reach || CallReach(*wishes[i].reach) != reach)) continue;
+      const std::optional<Reach> wished = wishes[i].reach;
+      if (freeze && (!wished || CallReach(*wished) != reach)) continue;
       auto difference = Difference(gpu, wishes[i], freeze);
       if (!difference) continue;
       targets.push_back(std::move(*difference));

@@ -117,7 +117,12 @@ void Program::OnReadable() {
   if (!line_.open()) return;
   auto packet = line_.Receive();
   if (packet && !*packet) return;
-  const Result<void> right = packet ? OnPacket(std::move(**packet)) : std::unexpected(packet.error());
+  Result<void> right;
+  if (!packet) {
+    right = std::unexpected(packet.error());
+  } else if (std::optional<LinePacket>& taken = *packet; taken) {
+    right = OnPacket(std::move(*taken));
+  }
   if (right) return;
   if (packet || packet.error().code != EPIPE) {
     std::fprintf(stderr, "tessera-mover: program %llu: %s; its line is closed\n",

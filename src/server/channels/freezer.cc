@@ -24,7 +24,7 @@ Freezer::Freezer(channel::Control* control, const std::string& why, channel::Wat
                  DriverCalls& calls)
     : control_(control), why_(why), watchdog_(watchdog), table_(table), calls_(calls) {
   if (!control_) return;
-  account_.emplace(*control_, [this](bool freeze, Nanos took, Nanos ended) {
+  account_ = std::make_unique<channel::FreezeAccount>(*control_, [this](bool freeze, Nanos took, Nanos ended) {
     calls_.rate.Note(ended);
     (freeze ? calls_.freezes : calls_.thaws).Note(took);
   });

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,7 +93,7 @@ class Freezer {
   channel::Watchdog* const watchdog_;
   ChannelTable& table_;
   DriverCalls& calls_;
-  std::optional<channel::FreezeAccount> account_;  // none: there is no control
+  std::unique_ptr<channel::FreezeAccount> account_;  // none: there is no control
   bool let_go_ = false;
   std::map<pid_t, std::map<std::uint32_t, Use>> uses_;  // by GPU
 };
