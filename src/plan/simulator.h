@@ -38,7 +38,7 @@ class Simulator {
 
   // Figures are of the time since the last call of this. `window`: of PartFigures::windows; 0: none.
   void StartMeasuring(Nanos window = 0);
-  PartFigures Of(sched::VgpuId id, std::size_t gpu = 0) const;  // `gpu`: the how manieth of the program's
+  PartFigures Of(sched::VgpuId id, std::size_t gpu = 0) const;  // `gpu`: index among the program's GPUs
   const BurstFigures& BurstsOf(sched::VgpuId id) const { return runners_.at(id)->figures(); }
   GpuFigures OfGpu(std::size_t gpu = 0) const { return gpus_.at(gpu)->Figures(); }
 
