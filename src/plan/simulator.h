@@ -1,4 +1,4 @@
-// What programs get of GPUs that they share: a simulation in virtual time.
+// A simulation, in virtual time, of programs that share GPUs.
 //
 // It drives the very schedulers of src/sched that the daemon runs, time and memory together, with the costs of a real
 // GPU. The same input gives the same figures. Not thread-safe.
@@ -42,7 +42,7 @@ class Simulator {
   const BurstFigures& BurstsOf(sched::VgpuId id) const { return runners_.at(id)->figures(); }
   GpuFigures OfGpu(std::size_t gpu = 0) const { return gpus_.at(gpu)->Figures(); }
 
-  // What the schedulers did that they must never do: two holders of a token, an order twice, a limit exceeded, an idle
+  // Acts of the schedulers that must never happen: two holders of a token, an order twice, a limit exceeded, an idle
   // GPU while a program waits, more memory promised or resident than there is, a deadline in the past, time that stands
   // still.
   const std::vector<std::string>& violations() const { return violations_.all(); }

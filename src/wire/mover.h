@@ -1,4 +1,4 @@
-// What the daemon and the mover of a GPU say to each other over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
+// Protocol between the daemon and the mover of a GPU over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
 // packet is one MoverMessage. Both are of one build, so there is no version. When the daemon has closed its end, the
 // mover keeps what programs have for the next daemon, for a while, and then ends. That daemon may be of another build,
 // so the messages to it have a version (kBequestVersion).

@@ -15,7 +15,7 @@ namespace tessera::wire {
 inline constexpr std::uint64_t kPageMagic = 0x3161726573736574;  // "tessera1", little endian
 inline constexpr std::uint32_t kPageBytes = 4096;
 
-// What the gate in front of every submission does.
+// State of the gate in front of every submission.
 enum class GateOrder : std::uint32_t {
   kClosed = 0,   // submissions wait for the token
   kBounded = 1,  // submissions pass while the queued work is below Page::window_ns: others wait for the GPU, or a limit

@@ -1,4 +1,4 @@
-// What a program (through the shim) and the daemon say to each other over client.sock, a SOCK_SEQPACKET Unix socket:
+// Protocol between a program (through the shim) and the daemon over client.sock, a SOCK_SEQPACKET Unix socket:
 // one packet is one message, a Header followed by the body of its type. Fixed-width fields, little endian, no pointers.
 // docs/protocol.md describes the conversation. A change to any struct here needs a new kProtocolVersion.
 #pragma once
@@ -90,7 +90,7 @@ struct Refused {
 struct Attach {
   static constexpr Type kType = Type::kAttach;
   Uuid gpu;
-  // What the process has already when it reconnects; 0 the first time. Claims, which the daemon clips.
+  // Memory that the process has already when it reconnects; 0 the first time. Claims, which the daemon clips.
   std::uint64_t memory_bytes = 0;  // memory reserved
   std::uint64_t room_bytes = 0;    // room taken
   std::uint64_t unsafe_bytes = 0;  // memory that its kernels must not touch before a mover has settled it
@@ -312,7 +312,7 @@ std::span<const std::byte> BytesOf(const Message<Body>& message) {
   return {reinterpret_cast<const std::byte*>(&message), sizeof(Header) + message.header.bytes};
 }
 
-// What is wrong with a packet's header.
+// The fault of a packet's header.
 enum class Fault { kNone, kTooShort, kBadMagic, kOtherVersion, kWrongLength };
 
 // Checks the frame of a received packet and copies its header out. The body's meaning is for its reader to check.

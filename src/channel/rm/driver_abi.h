@@ -1,4 +1,4 @@
-// What NVIDIA's resource manager (RM) expects on /dev/nvidiactl: the numbers and layouts that steering channels needs,
+// ABI of NVIDIA's resource manager (RM) on /dev/nvidiactl: the numbers and layouts that steering channels needs,
 // in this one file. None of it is a published interface; tessera-channel-test (self_test.cc) checks at start that the
 // running driver still answers as said here, and channel control is switched off where it does not.
 //

@@ -43,14 +43,15 @@ class Pool {
   Slot Add(HostMemory memory);
   // The slot of an earlier mover whose memory has this number; none if the table does not know it.
   std::optional<Slot> Earlier(std::uint64_t number) const;
-  // Adds that one. What a program has in it is in use, and can be claimed.
+  // Adds that one. Memory of a program in it is in use, and can be claimed.
   void Restore(Slot slot, HostMemory memory);
 
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
   std::uint64_t FreeFor(Domain domain) const { return FreeOf(domain) + FreeOf(std::nullopt); }
   const Free& FreeSlots() const { return free_; }
-  // What is in the slot is about to be given to the owner, a program of `domain`, with the descriptor and a new key.
+  // The content of the slot is about to be given to the owner, a program of `domain`, with the descriptor and a new
+  // key.
   void Give(Slot slot, Domain domain, pid_t owner);
   void GiveBack(Slot slot);
   // Like GiveBack, of a slot that a program may still write to: no other gets it any more, and it is to be removed.

@@ -28,7 +28,7 @@ class PoolGrowth {
   void Aim(std::uint64_t wanted, std::uint64_t most);
   // Slots that the pool lacks for `demand`.
   std::uint64_t Missing(const Demand& demand) const;
-  // What is to be done next to make the pool as it should be, and to make room for `demand`. The caller does it before
+  // The next step to make the pool as it should be, and to make room for `demand`. The caller does it before
   // it asks again.
   Job Next(const Demand& demand);
   // No memory can be made until Resume, or until some is freed.

@@ -15,8 +15,8 @@ using Tier = Stored::Tier;
 
 namespace {
 
-// What a program is asked ahead of its answers, and what may be under way in all: enough that copy engines do not wait
-// for it, and little enough that its memory does not lie here for long.
+// Limits of the questions ahead of a program's answers, and of all that is under way: enough that copy engines do not
+// wait for it, and little enough that its memory does not lie here for long.
 constexpr std::size_t kMostAsked = 3;
 constexpr std::size_t kMostUnderWay = 6;
 

@@ -28,7 +28,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void Settle() { files_.Settle(); }
   void Gone();
 
-  // What epoll says of the line.
+  // Handles the events that epoll reports for the line.
   void OnEvent(std::uint32_t events);
   void OnCopied(const std::shared_ptr<Batch>& batch);
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);

@@ -22,7 +22,7 @@ inline constexpr Nanos kClaimTime = 10 * kSecond;
 // was stopped meanwhile asks for another line when it goes on.
 inline constexpr Nanos kPatience = 10 * kSecond;
 
-// What all programs of a mover share. For the loop's thread.
+// State that all programs of a mover share. For the loop's thread.
 struct Workplace {
   Gpu& gpu;
   Pool& pool;
@@ -51,7 +51,7 @@ struct Workplace {
 
 class Program;
 
-// Who a program is, and where its parts work.
+// Identity of a program, and the place where its parts work.
 struct ProgramContext {
   Workplace& place;
   Program& program;        // kept alive by the copies that are made for it

@@ -1,4 +1,4 @@
-// What a mover says to its daemon and to programs, all of which are the test.
+// The conversation of a mover with its daemon and with programs, all of which are the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class Conversation : public testing::Test {
     return message;
   }
 
-  // What the mover says next on the line.
+  // The mover's next message on the line.
   LineMessage Hear() {
     LineMessage message;
     Until([&] {

@@ -4,7 +4,7 @@
 
 namespace tessera::pager {
 
-// What the chunks of a heap come to in sum, in bytes.
+// Sums over the chunks of a heap, in bytes.
 struct HeapFigures {
   std::uint64_t resident = 0;  // in chunks backed by GPU memory, also those without blocks
   std::uint64_t swapped = 0;   // in chunks backed by host memory or by the mover's file

@@ -39,7 +39,7 @@ class FakeDriver {
   // Called before anything is unmapped; it must not call the driver.
   void OnUnmap(std::function<void()> look) { on_unmap_ = std::move(look); }
 
-  // What was wrong with calls so far.
+  // The faults of calls so far.
   std::vector<std::string> Complaints() const;
   std::uint64_t Handles() const;
   std::uint64_t Mappings() const;
@@ -50,13 +50,13 @@ class FakeDriver {
   void Write(cuda::CUdeviceptr address, std::uint64_t word);
   std::uint64_t Read(cuda::CUdeviceptr address) const;
 
-  // What the mover has: memory of its own, which lives until it drops it, and what others gave it.
+  // The mover's memory: memory of its own, which lives until it drops it, and what others gave it.
   Driver::Handle MakeForMover(std::uint64_t bytes, bool host, const Words& words, UniqueFd* fd);
   Driver::Handle ImportForMover(const UniqueFd& fd);
   void DropForMover(Driver::Handle handle);
   Words WordsOf(const UniqueFd& fd) const;
   Words WordsOf(Driver::Handle handle) const;
-  // What a mover copies to where this descriptor leads.
+  // The copy of a mover to the memory behind this descriptor.
   void SetWords(const UniqueFd& fd, const Words& words);
 
  private:

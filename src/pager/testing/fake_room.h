@@ -40,7 +40,7 @@ class FakeRoom : public Room {
   bool Released() const override { return released_; }
   void SetReleased(bool released) { released_ = released; }
 
-  // What came in (went out, if negative) by the mover: it takes room that others gave.
+  // Bytes that the mover brought in (or out, if negative): it takes room that others gave.
   void Moved(std::int64_t bytes) {
     const MutexLock lock(mutex_);
     taken_ += static_cast<std::uint64_t>(bytes);

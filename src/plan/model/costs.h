@@ -1,4 +1,4 @@
-// What things cost on a simulated GPU, and how it is shared. The defaults are an H200's (docs/hardware-log.md).
+// Costs on a simulated GPU, and the way in which it is shared. The defaults are an H200's (docs/hardware-log.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a simulation measured. All figures are of the time since Simulator::StartMeasuring.
+// Results of a simulation. All figures are of the time since Simulator::StartMeasuring.
 #pragma once
 
 #include <cstdint>

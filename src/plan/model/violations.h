@@ -8,7 +8,7 @@
 
 namespace tessera::plan {
 
-// What a scheduler did that it must never do, each with its time. The first one ends a simulation.
+// Acts of a scheduler that must never happen, each with its time. The first one ends a simulation.
 class Violations {
  public:
   void Require(bool holds, const char* what, Nanos now) {

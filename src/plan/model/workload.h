@@ -1,4 +1,4 @@
-// What a simulated program does with its GPU: phases, each made of bursts of GPU work.
+// The work of a simulated program: phases, each made of bursts of GPU work.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What property tests draw. The cases are the same on every run; RC_PARAMS="seed=..." or "max_success=..." in the
-// environment looks further.
+// Random inputs of property tests. The cases are the same on every run; RC_PARAMS="seed=..." or "max_success=..." in
+// the environment looks further.
 #pragma once
 
 #include <rapidcheck.h>

@@ -40,7 +40,7 @@ class SteeredTime : public TimeModel {
  private:
   using Kind = sched::Order::Kind;
 
-  // What a program knows, and what the daemon knows and ordered of it.
+  // State of a program: its own view, and the daemon's view and orders.
   struct Client {
     Part* part = nullptr;
     Nanos grace = 0;         // without work for so long, it says that it is idle

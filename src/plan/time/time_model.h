@@ -39,7 +39,7 @@ class TimeModel {
   // All events of this moment are told: obeys orders, and decides who executes.
   virtual void Settle(Nanos now) = 0;
 
-  // What the scheduler billed since the part was added; empty if none bills.
+  // Time that the scheduler billed since the part was added; empty if none bills.
   virtual std::optional<sched::Usage> Billed(const Part& part, Nanos now) const = 0;
   // The GPU is changing from one program to another.
   virtual bool Switching(Nanos now) const = 0;

@@ -61,7 +61,7 @@ class TokenTime : public TimeModel {
   void Obey(Nanos now);
   void ObeyGrant(const sched::Decision& decision, Client& client, Nanos now);
   void ObeyRevoke(Client& client, Nanos now);
-  // What its closing gate leaves in flight.
+  // Work that its closing gate leaves in flight.
   Nanos CloseGate(Part& part);
 
   const TokenCosts costs_;

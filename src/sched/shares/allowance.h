@@ -20,7 +20,7 @@ class Allowance {
 
   double rate() const { return rate_; }
   double balance() const { return balance_; }
-  // What one window earns, but at least a slice: a tiny rate saves up over several windows.
+  // The sum that one window earns, but at least a slice: a tiny rate saves up over several windows.
   double quota() const { return quota_; }
   double Fraction() const { return balance_ / quota_; }  // needs a rate > 0
   void SetBalance(double balance) { balance_ = balance; }

@@ -5,8 +5,8 @@
 
 namespace tessera::sched {
 
-// What the GPU server must do now. A list of orders has at most one of each kind for a vGPU, and never both a kStop and
-// a kGo.
+// An action that the GPU server must take now. A list of orders has at most one of each kind for a vGPU, and never both
+// a kStop and a kGo.
 struct Order {
   enum class Kind {
     kStop,   // freeze the vGPU's channels, and hold back the submissions of its processes that have nothing queued

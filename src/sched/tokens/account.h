@@ -56,7 +56,7 @@ class Account {
 
   // The request is owed a run that is worth a switch.
   bool Owed() const { return shares_.request_pct > 0 && request_.ready(); }
-  // What the request still pays for.
+  // The time that the request still pays for.
   const Allowance& request() const { return request_; }
   // Part of the request that the window has not seen, [0, 1]; needs a request.
   double UnmetFraction() const;

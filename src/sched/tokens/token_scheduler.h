@@ -21,7 +21,7 @@
 
 namespace tessera::sched {
 
-// What the GPU server must do now.
+// An action that the GPU server must take now.
 struct Decision {
   enum class Kind {
     kGrant,   // open the gates of the vGPU's processes until `expires` (kNever: until revoked). For a vGPU that holds

@@ -96,8 +96,8 @@ struct ProcessReport {
   std::uint32_t gpu = 0;
   std::uint64_t memory = 0;
   std::optional<std::uint64_t> memory_measured;
-  // What of it lies on the GPU; what of that cannot be moved; what lies in host memory; what an operator's evict has
-  // still to bring there.
+  // Bytes of it on the GPU; of these, bytes that cannot be moved; bytes in host memory; bytes that an operator's evict
+  // has still to bring there.
   std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_hot_out = 0, memory_evicting = 0;
   std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
   std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not

@@ -8,7 +8,8 @@
 
 namespace tessera::server {
 
-// What the daemon keeps for movers is not at the numbers where these find it: it is put there when one is started.
+// Descriptors that the daemon keeps for movers are not at the numbers where movers look for them: they are put there
+// when a mover is started.
 UniqueFd OutOfTheWay(UniqueFd fd);
 
 // The second tier of one GPU's swap pool. The daemon has it made and keeps it, so that what programs have in it

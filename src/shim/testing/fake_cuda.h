@@ -42,7 +42,7 @@ class FakeCuda {
   std::uint64_t Synchronized(cuda::CUcontext context) const;  // how often its work was waited for
   std::size_t Allocations() const;                            // of the driver's own, by address, handle or array
   void FailAllocations(bool fail);
-  // What was called that a stream that captures forbids, or that makes no sense.
+  // Calls that a stream that captures forbids, or that makes no sense.
   std::vector<std::string> Complaints() const;
 
   // Virtual memory management.

@@ -24,7 +24,7 @@ namespace tessera::shim {
 // Serves each client on a thread of its own. Thread-safe. Its pages stay mapped for good.
 class FakeDaemon {
  public:
-  // What it answers. Change one with Set, while nobody asks for it.
+  // Its answers. Change one with Set, while nobody asks for it.
   struct Answers {
     wire::Welcome welcome{.grace_ns = kNever};
     std::string refuse_hello;   // if not empty: why

@@ -17,7 +17,7 @@ using LaneMask = std::uint32_t;
 // that a load or cvt widened is extended to all 64 bits.
 using Slot = std::uint64_t;
 
-// What an instruction reads or writes: a register of the running function, or with kConstant set an entry of
+// An operand of an instruction: a register of the running function, or with kConstant set an entry of
 // Program::constants. Constants are repeated for each lane so that both are read alike.
 using Operand = std::uint32_t;
 inline constexpr Operand kConstant = 1u << 31;
@@ -44,7 +44,7 @@ inline constexpr std::uint64_t kParamWindow = 0x5000'0000'0000'0000;
 inline constexpr std::uint64_t kFunctionWindow = 0x4000'0000'0000'0000;
 inline constexpr std::uint64_t kWindowMask = 0xffff'0000'0000'0000;
 
-// What a pointer to a function is.
+// The value of a pointer to a function.
 inline std::uint64_t FunctionAddress(std::uint32_t function) { return kFunctionWindow + 16 * (function + 1ull); }
 
 struct Instruction {

@@ -64,7 +64,7 @@ class Module {
 
   // Tells where variables()[index] lies. Once for each variable, before the first Run.
   void Place(std::size_t index, std::uint64_t address);
-  // What variables()[index] holds at first; may be shorter than the variable: the rest is zero. Pointers in it are
+  // The initial bytes of variables()[index]; may be shorter than the variable: the rest is zero. Pointers in it are
   // right only when all variables have been placed.
   std::vector<std::byte> InitialBytes(std::size_t index) const;
 
@@ -93,14 +93,14 @@ class AddressSpace {
   virtual Range Find(std::uint64_t address) = 0;
 };
 
-// What a running kernel asks of its device. Called on the thread that runs it.
+// The services of its device that a running kernel calls. Called on the thread that runs it.
 class Hooks {
  public:
   virtual ~Hooks() = default;
   // Called about every kProgressInterval instructions (one thread, one instruction) and at the end, with the number
   // since the last call. May block: the kernel is then preempted. False ends the kernel with Fault::kAborted.
   virtual bool Progress(std::uint64_t thread_instructions) = 0;
-  // What the kernel printed; text of one printf call.
+  // Takes output of the kernel; text of one printf call.
   virtual void Print(std::string_view text) = 0;
   // %globaltimer, and %clock at 1 GHz.
   virtual Nanos GlobalTimer() { return MonotonicNow(); }

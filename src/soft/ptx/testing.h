@@ -1,4 +1,4 @@
-// What the tests of the interpreter share: a device whose memory is what the test allocates.
+// Shared parts of the interpreter's tests: a device whose memory is what the test allocates.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 namespace tessera::soft::ptx {
 
-// What stands before the names of a .param, .reg, .global …
+// The words before the names of a .param, .reg, .global …
 struct Declaration {
   Type type = Type::kNone;
   std::uint64_t element_bytes = 0;
@@ -20,7 +20,7 @@ struct Declaration {
   bool managed = false;
 };
 
-// One of the names, and what stands behind it.
+// One of the names, and the words behind it.
 struct Declarator {
   std::string_view name;
   std::uint64_t elements = 1;

@@ -12,7 +12,7 @@
 
 namespace tessera::soft::ptx {
 
-// What the blocks of a launch share.
+// State that the blocks of a launch share.
 struct Grid {
   const Program& program;
   const Kernel& kernel;
@@ -24,7 +24,7 @@ struct Grid {
   std::optional<Fault> fault;
   std::uint64_t unreported = 0;  // instructions run since the last Progress
 
-  // What cg::grid_group::sync() counts arrivals in: {size, barrier}. Its address is in %envreg1 and 2.
+  // cg::grid_group::sync() counts arrivals here: {size, barrier}. Its address is in %envreg1 and 2.
   alignas(8) std::array<std::uint32_t, 2> sync = {};
 
   // Answers from the address space, or with the grid's own words.

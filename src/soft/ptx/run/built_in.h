@@ -6,8 +6,8 @@
 
 namespace tessera::soft::ptx {
 
-// What a device function does that the driver provides to all modules (vprintf, __assertfail); nullptr if there is none
-// of that name.
+// The code of a device function that the driver provides to all modules (vprintf, __assertfail); nullptr if there is
+// none of that name.
 Function::BuiltIn FindBuiltIn(std::string_view name);
 
 }  // namespace tessera::soft::ptx

@@ -7,7 +7,7 @@
 
 namespace tessera::soft::ptx {
 
-// What moves %tid and x, say, to operand[0]; nullptr if there is no such register.
+// The handler that moves %tid and x, say, to operand[0]; nullptr if there is no such register.
 Instruction::Handler FindSpecial(std::string_view name, std::string_view component);
 
 // operand[0] = the address of what lies at `immediate` in the function's frame, or in dynamic shared memory.

@@ -74,7 +74,7 @@ struct Warp {
     bits = (bits & ~lanes) | (value & lanes);
   }
 
-  // What control instructions do. Each may change the running path.
+  // Effects of control instructions. Each may change the running path.
   void Branch(LaneMask taken, std::uint32_t target);
   void Detach(LaneMask lanes, std::uint32_t at);  // puts lanes of the running path elsewhere, as a path of their own
   void Split(LaneMask lanes);                     // makes the running path exactly `lanes`

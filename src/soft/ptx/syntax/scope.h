@@ -1,4 +1,4 @@
-// What the names in PTX stand for.
+// The meaning of the names in PTX.
 #pragma once
 
 #include <cstdint>
