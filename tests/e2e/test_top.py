@@ -123,7 +123,7 @@ class Top(SoftGpuTest):
             top.resize(width, height)
             if width == 300:
                 top.until("a wide one", lambda: re.search(r"PROCS +GPU TIME MINUTE", top.text()))
-                self.assertEqual(top.screen.display[99].split()[-1], "qQuit")
+                top.until("its keys in the last line", lambda: top.screen.display[99].split()[-1:] == ["qQuit"])
             elif width > 1:
                 top.until("the list", lambda: top.text().startswith("tessera top") and top.lines("ann"))
                 self.assertFalse(any(line[width:] for line in top.text().splitlines()))
