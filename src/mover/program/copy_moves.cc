@@ -220,7 +220,7 @@ Result<void> CopyMoves::OnAnswer(LinePacket& packet) {
   }
 }
 
-// The answer to kEvict or kLoad. What was asked for is left to be done until a copy of it begins.
+// The answer to kEvict or kLoad. The request is left to be done until a copy of it begins.
 Result<void> CopyMoves::AnsweredAsk(LineType type, std::uint32_t count) {
   const auto question = questions_.Answered(type, place_.now);
   if (!question) return std::unexpected(question.error());

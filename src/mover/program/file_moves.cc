@@ -206,7 +206,7 @@ Stored* FileMoves::EndOf(const FileMove& move) {
   return &stored;
 }
 
-// What is in the file can be claimed with its key. The program may still do what it was asked, so the slots of those
+// Memory in the file can be claimed with its key. The program may still do what it was asked, so the slots of those
 // moves are held and their places are left, too.
 void FileMoves::EndLine() {
   for (const Question& question : questions_) {

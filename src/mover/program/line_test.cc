@@ -24,7 +24,7 @@ class LineTest : public testing::Test {
     program_.Reset(pair[0]);
     line_.emplace(epoll_.Get(), UniqueFd(pair[1]));
   }
-  // What the mover makes of a packet of the program's.
+  // The mover's reading of a packet of the program's.
   int ErrorOfPacket(const LineMessage& message, std::span<const int> fds = {}) {
     EXPECT_TRUE(SendPacket(program_.Get(), BytesOf(message), fds));
     const auto packet = line_->Receive();

@@ -12,7 +12,7 @@ namespace {
 
 using wire::kChunkBytes;
 
-// What one chunk of each state comes to in the figures.
+// The figures of one chunk of each state.
 class ChunkTableTest : public testing::Test {
  protected:
   ChunkTableTest() {
