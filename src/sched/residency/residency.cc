@@ -42,13 +42,6 @@ void Residency::Configure(ResidencyConfig config) {
   turns_.Configure(config);
 }
 
-void Residency::SetCapacity(std::uint64_t bytes, Nanos now) {
-  if (bytes == capacity_) return;
-  Take(now);
-  capacity_ = bytes;
-  Schedule();
-}
-
 void Residency::Add(VgpuId id, std::uint32_t weight, std::uint32_t priority, Nanos now) {
   if (Find(id) != nullptr) return;
   Take(now);
@@ -73,39 +66,6 @@ void Residency::Remove(VgpuId id, Nanos now) {
   if (Find(id) == nullptr) return;
   Take(now);
   members_.erase(id);
-  Schedule();
-}
-
-void Residency::Demand(VgpuId id, std::uint64_t bytes, Nanos now) {
-  Member* member = Find(id);
-  if (member == nullptr || member->demand == bytes) return;
-  Take(now);
-  member->demand = bytes;
-  Schedule();
-}
-
-void Residency::Resident(VgpuId id, std::uint64_t bytes, Nanos now) {
-  Member* member = Find(id);
-  if (member == nullptr || member->resident == bytes) return;
-  Take(now);
-  member->resident = bytes;
-  Schedule();
-}
-
-void Residency::Active(VgpuId id, Nanos now) {
-  Member* member = Find(id);
-  if (member == nullptr || (member->active && member->leaves_at == kNever)) return;
-  Take(now);
-  EndGraces();
-  BecomeActive(*member);
-  Schedule();
-}
-
-void Residency::Idle(VgpuId id, Nanos now) {
-  Member* member = Find(id);
-  if (member == nullptr || !member->active || member->leaves_at != kNever) return;
-  Take(now);
-  BecomeIdle(*member);
   Schedule();
 }
 
@@ -137,11 +97,7 @@ std::span<const ResidencyDecision> Residency::Observe(std::span<const ResidencyF
   }
   Schedule();
   observed_.clear();
-  for (const ResidencyFacts& fact : facts) {
-    Member* member = Find(fact.vgpu);
-    if (member != nullptr) member->Tell();
-    observed_.push_back(DecisionFor(fact.vgpu));
-  }
+  for (const ResidencyFacts& fact : facts) observed_.push_back(Tell(fact.vgpu));
   return observed_;
 }
 
@@ -155,22 +111,11 @@ void Residency::Ready(VgpuId id, Nanos now, Nanos moving, bool typical) {
   Schedule();
 }
 
-void Residency::Advance(Nanos now) {
-  Take(now);
-  Schedule();
-}
-
-std::vector<ResidencyDecision> Residency::TakeDecisions() {
-  std::vector<ResidencyDecision> changed;
-  for (auto& [_, member] : members_) {
-    if (member.Tell()) changed.push_back(member.decided);
-  }
-  return changed;
-}
-
-ResidencyDecision Residency::DecisionFor(VgpuId id) const {
-  const auto found = members_.find(id);
-  return found == members_.end() ? ResidencyDecision{.vgpu = id, .target = 0, .runs = false} : found->second.decided;
+ResidencyDecision Residency::Tell(VgpuId id) {
+  Member* member = Find(id);
+  if (member == nullptr) return {.vgpu = id, .target = 0, .runs = false};
+  member->Tell();
+  return member->decided;
 }
 
 std::string Residency::Why() const {

@@ -21,7 +21,7 @@ struct ResidencyFacts {
   VgpuId vgpu = 0;
   std::uint64_t demand = 0;    // bytes that it wants to have resident when it runs
   std::uint64_t resident = 0;  // and has
-  bool active = false;         // it has work, or wants memory that it does not have
+  bool active = false;         // it has work, which may wait while it is stopped, or wants memory that it does not have
 };
 
 // The residency policy of one GPU.
@@ -37,9 +37,6 @@ class Residency {
   // Other lengths of turns, from the next one on.
   void Configure(ResidencyConfig config);
 
-  // Bytes that all together may have resident.
-  void SetCapacity(std::uint64_t bytes, Nanos now);
-
   // `priority` and `weight` as in Shares: lower priority numbers go first and never wait for higher ones; a turn's
   // length is in proportion to the weight. A vGPU begins idle, running, with nothing; one whose priority changes goes
   // to the back of its new class. Ignored: an id that exists (Add) or does not (all others).
@@ -47,32 +44,17 @@ class Residency {
   void Update(VgpuId id, std::uint32_t weight, std::uint32_t priority, Nanos now);
   void Remove(VgpuId id, Nanos now);
 
-  // Bytes that it wants to have resident when it runs, and bytes that it has.
-  void Demand(VgpuId id, std::uint64_t bytes, Nanos now);
-  void Resident(VgpuId id, std::uint64_t bytes, Nanos now);
-
-  // It has work, or wants memory that it does not have; or neither. A stopped vGPU stays active: its work waits.
-  void Active(VgpuId id, Nanos now);
-  void Idle(VgpuId id, Nanos now);
-
   // The decision for it is carried out: it runs, with its target resident. Its turn begins. `moving`: time since the
   // decision, from which the turn's length follows. Owed once for every decision that lets an active vGPU run that was
   // stopped, or gives it more than it had; if another decision follows before, once that one is carried out.
   // `typical`: other moves will take about as long.
   void Ready(VgpuId id, Nanos now, Nanos moving, bool typical = true);
 
-  // SetCapacity, Demand, Resident, Active or Idle of all of these, and Advance, as one event: no decision follows from
-  // half of it. Returns what stands decided for each, in this order; the caller knows of that then, as after
-  // TakeDecisions. The result holds until the next call.
+  // What is known of all vGPUs at `now`, as one event: no decision follows from half of it. `capacity`: bytes that all
+  // together may have resident. Returns what stands decided for each, in this order, which the caller carries out;
+  // target 0, not running for an unknown id. The result holds until the next call.
   std::span<const ResidencyDecision> Observe(std::span<const ResidencyFacts> facts, std::uint64_t capacity, Nanos now);
-
-  void Advance(Nanos now);
-  Nanos NextDeadline() const { return deadline_; }  // when Advance must be called at the latest; kNever
-
-  // The decisions that changed since the last call; at most one for each vGPU.
-  std::vector<ResidencyDecision> TakeDecisions();
-  // As it stands; target 0, not running for an unknown id.
-  ResidencyDecision DecisionFor(VgpuId id) const;
+  Nanos NextDeadline() const { return deadline_; }  // when Observe must be called at the latest; kNever
 
   Mode CurrentMode() const { return mode_; }
   // For people: "3 active vGPUs use 61 GiB of 40 GiB: turns of 4.1 s".
@@ -86,6 +68,7 @@ class Residency {
   void Take(Nanos now);
   void BecomeActive(Member& member);
   void BecomeIdle(Member& member);
+  ResidencyDecision Tell(VgpuId id);
   void SetTarget(Member& member, bool runs, std::uint64_t target);
 
   // One pass over everything; each step sees what those before it decided.

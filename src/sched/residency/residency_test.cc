@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace tessera::sched {
 namespace {
 
@@ -16,52 +19,116 @@ constexpr std::uint64_t kCapacity = 40;
 ResidencyDecision Runs(VgpuId id, std::uint64_t target) { return {id, target, true}; }
 ResidencyDecision Stops(VgpuId id, std::uint64_t target) { return {id, target, false}; }
 
-// A server that makes everything true in no time, but for what a test says of it.
+// A server that makes everything true in no time, but for what a test says of it. The policy observes each change.
 class ResidencyTest : public testing::Test {
  protected:
-  ResidencyTest() { policy_.SetCapacity(kCapacity, 0); }
-
   void Add(VgpuId id, std::uint64_t demand, std::uint32_t weight = 100, std::uint32_t priority = 8) {
     policy_.Add(id, weight, priority, now_);
-    policy_.Demand(id, demand, now_);
+    facts_[id] = {.vgpu = id, .demand = demand};
+    told_[id] = Runs(id, 0);
+    Observe();
   }
 
   void AddActive(VgpuId id, std::uint64_t demand, std::uint32_t weight = 100, std::uint32_t priority = 8) {
     Add(id, demand, weight, priority);
-    policy_.Active(id, now_);
+    Active(id);
     Obey();
+  }
+
+  void Update(VgpuId id, std::uint32_t weight, std::uint32_t priority) {
+    policy_.Update(id, weight, priority, now_);
+    Observe();
+  }
+
+  void Remove(VgpuId id) {
+    policy_.Remove(id, now_);
+    facts_.erase(id);
+    Observe();
+  }
+
+  void SetCapacity(std::uint64_t bytes) {
+    capacity_ = bytes;
+    Observe();
+  }
+
+  void Demand(VgpuId id, std::uint64_t bytes) {
+    facts_.at(id).demand = bytes;
+    Observe();
+  }
+
+  void Resident(VgpuId id, std::uint64_t bytes) {
+    facts_.at(id).resident = bytes;
+    Observe();
+  }
+
+  void Active(VgpuId id) {
+    facts_.at(id).active = true;
+    Observe();
+  }
+
+  void Idle(VgpuId id) {
+    facts_.at(id).active = false;
+    Observe();
+  }
+
+  void Ready(VgpuId id, Nanos moving, bool typical = true) {
+    policy_.Ready(id, now_, moving, typical);
+    Observe();
+  }
+
+  void Advance(Nanos by) {
+    now_ += by;
+    Observe();
+  }
+
+  void Observe() {
+    std::vector<ResidencyFacts> facts;
+    for (const auto& [_, known] : facts_) facts.push_back(known);
+    const auto decided = policy_.Observe(facts, capacity_, now_);
+    decided_.assign(decided.begin(), decided.end());
+  }
+
+  ResidencyDecision DecisionFor(VgpuId id) const { return *std::ranges::find(decided_, id, &ResidencyDecision::vgpu); }
+
+  // Those that changed since the last call.
+  std::vector<ResidencyDecision> TakeDecisions() {
+    std::vector<ResidencyDecision> changed;
+    for (const ResidencyDecision& decision : decided_) {
+      if (std::exchange(told_.at(decision.vgpu), decision) != decision) changed.push_back(decision);
+    }
+    return changed;
   }
 
   // Takes the decisions and makes them true; `moving` is how long that took of each that waits for it.
   std::vector<ResidencyDecision> Obey(Nanos moving = 0) {
-    std::vector<ResidencyDecision> all = policy_.TakeDecisions();
+    const std::vector<ResidencyDecision> all = TakeDecisions();
     for (const ResidencyDecision& decision : all) {
-      std::uint64_t& resident = resident_[decision.vgpu];
-      if (!decision.runs) resident = std::min(resident, decision.target);
-      if (decision.runs) resident = decision.target;
-      policy_.Resident(decision.vgpu, resident, now_);
+      std::uint64_t& resident = facts_.at(decision.vgpu).resident;
+      resident = decision.runs ? decision.target : std::min(resident, decision.target);
     }
+    Observe();
     for (const ResidencyDecision& decision : all) {
-      if (decision.runs) policy_.Ready(decision.vgpu, now_, moving);
+      if (decision.runs) Ready(decision.vgpu, moving);
     }
-    EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
+    EXPECT_THAT(TakeDecisions(), IsEmpty());
     return all;
   }
 
-  void Advance(Nanos by) { policy_.Advance(now_ += by); }
-
   Residency policy_;
   Nanos now_ = kSecond;
-  std::map<VgpuId, std::uint64_t> resident_;
+  std::uint64_t capacity_ = kCapacity;
+  std::map<VgpuId, ResidencyFacts> facts_;
+  std::vector<ResidencyDecision> decided_;
+  std::map<VgpuId, ResidencyDecision> told_;
 };
 
 TEST_F(ResidencyTest, WhatFitsRunsTogether) {
   Add(1, 20);
   Add(2, 20);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty()) << "idle ones run, with nothing";
-  policy_.Active(1, now_);
-  policy_.Active(2, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 20), Runs(2, 20)));
+  EXPECT_THAT(TakeDecisions(), IsEmpty()) << "idle ones run, with nothing";
+  Active(1);
+  Active(2);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 20), Runs(2, 20)));
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTogether);
   EXPECT_EQ(policy_.NextDeadline(), kNever);
   EXPECT_EQ(policy_.TurnLength(), 0);
@@ -70,12 +137,12 @@ TEST_F(ResidencyTest, WhatFitsRunsTogether) {
 
 TEST_F(ResidencyTest, AnIdleOneKeepsWhatNobodyNeeds) {
   AddActive(1, 30);
-  policy_.Idle(1, now_);
+  Idle(1);
   EXPECT_THAT(Obey(), IsEmpty());
   Add(2, 25);
-  policy_.Active(2, now_);
+  Active(2);
   EXPECT_THAT(Obey(), ElementsAre(Runs(1, 15), Runs(2, 25)));
-  policy_.Idle(2, now_);
+  Idle(2);
   EXPECT_THAT(Obey(), IsEmpty()) << "nothing is loaded for idle ones";
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTogether);
 }
@@ -83,40 +150,43 @@ TEST_F(ResidencyTest, AnIdleOneKeepsWhatNobodyNeeds) {
 TEST_F(ResidencyTest, TheLongestIdleLosesFirst) {
   for (VgpuId id : {1, 2, 3}) {
     AddActive(id, 10);
-    policy_.Idle(id, now_ += kMs);
+    Advance(kMs);
+    Idle(id);
   }
-  policy_.Active(1, now_ += kMs);
-  policy_.Idle(1, now_ += kMs);
+  Advance(kMs);
+  Active(1);
+  Advance(kMs);
+  Idle(1);
   AddActive(4, 15);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 10));
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 5));
-  EXPECT_EQ(policy_.DecisionFor(3), Runs(3, 10));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 10));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 5));
+  EXPECT_EQ(DecisionFor(3), Runs(3, 10));
 }
 
 TEST_F(ResidencyTest, OfThoseIdleSinceTheSameTimeTheLowestClassLosesFirst) {
   AddActive(1, 20, 100, 9);
   AddActive(2, 20, 100, 2);
-  policy_.Idle(1, now_);
-  policy_.Idle(2, now_);
+  Idle(1);
+  Idle(2);
   AddActive(3, 10);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 10));
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 20));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 10));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 20));
 }
 
 TEST_F(ResidencyTest, AnIdleOneThatWasEvictedIsLoadedWhenItBecomesActive) {
   AddActive(1, 30);
-  policy_.Idle(1, now_);
+  Idle(1);
   AddActive(2, 20);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 20));
-  policy_.Demand(2, 10, now_);
-  policy_.Active(1, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 30), Runs(2, 10)));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 20));
+  Demand(2, 10);
+  Active(1);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 30), Runs(2, 10)));
 }
 
 TEST_F(ResidencyTest, WhatDoesNotFitTakesTurns) {
   AddActive(1, 30);
   Add(2, 30);
-  policy_.Active(2, now_);
+  Active(2);
   EXPECT_THAT(Obey(), ElementsAre(Stops(2, 0)));
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTurns);
   EXPECT_EQ(policy_.TurnLength(), 250 * kMs) << "1 has all it needs: its turn began at once";
@@ -145,8 +215,8 @@ TEST_F(ResidencyTest, AMoveThatIsNotTypicalIsForgotten) {
   AddActive(1, 30);
   AddActive(2, 30);
   Advance(250 * kMs);
-  ASSERT_THAT(policy_.TakeDecisions(), ElementsAre(Stops(1, 10), Runs(2, 30)));
-  policy_.Ready(2, now_, 5 * kSecond, /*typical=*/false);
+  ASSERT_THAT(TakeDecisions(), ElementsAre(Stops(1, 10), Runs(2, 30)));
+  Ready(2, 5 * kSecond, /*typical=*/false);
   EXPECT_GE(policy_.TurnLength(), 20 * kSecond) << "as long as nothing better is known";
   for (int turn = 0; turn < 2; ++turn) {
     Advance(30 * kSecond);
@@ -159,14 +229,14 @@ TEST_F(ResidencyTest, ATurnBeginsWhenAllIsLoaded) {
   AddActive(1, 30);
   AddActive(2, 30);
   Advance(250 * kMs);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Stops(1, 10), Runs(2, 30)));
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Stops(1, 10), Runs(2, 30)));
   EXPECT_EQ(policy_.NextDeadline(), kNever);
   EXPECT_EQ(policy_.TurnLength(), 0);
   Advance(3600 * kSecond);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
-  policy_.Ready(1, now_, 0);  // lies
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
+  Ready(1, 0);  // lies
   EXPECT_EQ(policy_.NextDeadline(), kNever);
-  policy_.Ready(2, now_, 20 * kMs);
+  Ready(2, 20 * kMs);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 250 * kMs);
 }
 
@@ -177,16 +247,18 @@ TEST_F(ResidencyTest, WeightsMakeTurnsLonger) {
   Advance(250 * kMs);
   Obey(0);
   EXPECT_EQ(policy_.TurnLength(), 750 * kMs) << "the shortest is long enough, the ratio holds";
-  policy_.Update(2, 100, 8, now_);
+  Update(2, 100, 8);
   EXPECT_EQ(policy_.TurnLength(), 250 * kMs);
 }
 
 TEST_F(ResidencyTest, AHolderThatBecomesIdleGivesTheTurnOnAndKeepsWhatFits) {
   AddActive(1, 30);
   AddActive(2, 25);
-  policy_.Idle(1, now_ += kMs);
+  Advance(kMs);
+  Idle(1);
   EXPECT_THAT(Obey(), ElementsAre(Runs(1, 15), Runs(2, 25)));
-  policy_.Active(1, now_ += kMs);
+  Advance(kMs);
+  Active(1);
   EXPECT_THAT(Obey(), ElementsAre(Stops(1, 15)));
 }
 
@@ -195,14 +267,16 @@ TEST_F(ResidencyTest, AGapShorterThanItsMoveDoesNotEndATurn) {
   AddActive(2, 25);
   Advance(250 * kMs);
   Obey(60 * kMs);
-  policy_.Idle(2, now_ += 10 * kMs);
+  Advance(10 * kMs);
+  Idle(2);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 60 * kMs);
   Advance(50 * kMs);
-  policy_.Active(2, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
-  policy_.Idle(2, now_ += 10 * kMs);
+  Active(2);
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
+  Advance(10 * kMs);
+  Idle(2);
   Advance(60 * kMs);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 30), Runs(2, 10)));
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 30), Runs(2, 10)));
 }
 
 TEST_F(ResidencyTest, AGraceDoesNotOutlastTheTurn) {
@@ -210,29 +284,28 @@ TEST_F(ResidencyTest, AGraceDoesNotOutlastTheTurn) {
   AddActive(2, 25);
   Advance(250 * kMs);
   Obey(kSecond);
-  policy_.Advance(now_ += policy_.TurnLength() - 10 * kMs);
-  policy_.Idle(2, now_);
+  Advance(policy_.TurnLength() - 10 * kMs);
+  Idle(2);
   Advance(10 * kMs);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 30));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 30));
 }
 
 TEST_F(ResidencyTest, RemovingTheHolderGivesTheTurnOn) {
   AddActive(1, 30);
   AddActive(2, 25);
-  policy_.Remove(1, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(2, 25)));
-  EXPECT_EQ(policy_.DecisionFor(1), Stops(1, 0));
+  Remove(1);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(2, 25)));
 }
 
 TEST_F(ResidencyTest, ATurnGoesOnWhileNobodyWaitsForIt) {
   AddActive(1, 50);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 40)) << "more than there is: the rest lies in host memory";
+  EXPECT_EQ(DecisionFor(1), Runs(1, 40)) << "more than there is: the rest lies in host memory";
   EXPECT_EQ(policy_.Why(), "1 active vGPU uses 50 B of 40 B: it runs partly from host memory");
   EXPECT_EQ(policy_.NextDeadline(), kNever);
   Advance(3600 * kSecond);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
   Add(2, 30);
-  policy_.Active(2, now_);
+  Active(2);
   EXPECT_THAT(Obey(), ElementsAre(Stops(1, 10), Runs(2, 30))) << "its time was over long ago";
 }
 
@@ -240,9 +313,9 @@ TEST_F(ResidencyTest, WhoFitsBesideTheHolderRunsAlong) {
   AddActive(1, 30);
   AddActive(2, 30);
   AddActive(3, 10);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 30));
-  EXPECT_EQ(policy_.DecisionFor(2), Stops(2, 0));
-  EXPECT_EQ(policy_.DecisionFor(3), Runs(3, 10));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 30));
+  EXPECT_EQ(DecisionFor(2), Stops(2, 0));
+  EXPECT_EQ(DecisionFor(3), Runs(3, 10));
   for (int turn = 0; turn < 6; ++turn) {
     Advance(250 * kMs);
     const VgpuId stops = 1 + turn % 2;
@@ -256,22 +329,22 @@ TEST_F(ResidencyTest, WhoWaitsTheLeastKeepsTheMost) {
   AddActive(2, 20);
   AddActive(3, 25);
   AddActive(4, 40);
-  policy_.Resident(3, 5, now_);
-  policy_.Resident(2, 8, now_);
-  policy_.Resident(4, 7, now_);
-  EXPECT_EQ(policy_.DecisionFor(2), Stops(2, 8));
-  EXPECT_EQ(policy_.DecisionFor(3), Stops(3, 2));
-  EXPECT_EQ(policy_.DecisionFor(4), Stops(4, 0));
+  Resident(3, 5);
+  Resident(2, 8);
+  Resident(4, 7);
+  EXPECT_EQ(DecisionFor(2), Stops(2, 8));
+  EXPECT_EQ(DecisionFor(3), Stops(3, 2));
+  EXPECT_EQ(DecisionFor(4), Stops(4, 0));
 }
 
 TEST_F(ResidencyTest, IdleOnesLoseBeforeActiveOnesThatWait) {
   AddActive(1, 10);
-  policy_.Idle(1, now_);
+  Idle(1);
   AddActive(2, 25);
   Add(3, 30);
-  policy_.Resident(3, 12, now_);
-  policy_.Active(3, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 3), Stops(3, 12)));
+  Resident(3, 12);
+  Active(3);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 3), Stops(3, 12)));
 }
 
 TEST_F(ResidencyTest, AHigherClassNeverWaitsForALowerOne) {
@@ -279,11 +352,11 @@ TEST_F(ResidencyTest, AHigherClassNeverWaitsForALowerOne) {
   AddActive(2, 30, 100, 8);
   Advance(100 * kMs);
   Add(3, 20, 100, 2);
-  policy_.Active(3, now_);
+  Active(3);
   EXPECT_THAT(Obey(), ElementsAre(Stops(1, 20), Runs(3, 20)));
   Advance(3600 * kSecond);
   EXPECT_THAT(Obey(), IsEmpty());
-  policy_.Idle(3, now_);
+  Idle(3);
   EXPECT_THAT(Obey(), ElementsAre(Runs(1, 30), Runs(3, 10))) << "1 goes on with its turn";
   EXPECT_EQ(policy_.NextDeadline(), now_ + 150 * kMs + 100 * kMs) << "at least a turn's least length";
 }
@@ -292,18 +365,18 @@ TEST_F(ResidencyTest, ALowerClassRunsAlongWhereItFits) {
   AddActive(1, 20, 100, 2);
   AddActive(2, 20, 100, 8);
   AddActive(3, 20, 100, 8);
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 20));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 20));
   Advance(250 * kMs);
   EXPECT_THAT(Obey(), ElementsAre(Stops(2, 0), Runs(3, 20))) << "and takes turns there";
   AddActive(4, 20, 100, 4);
-  EXPECT_EQ(policy_.DecisionFor(3), Stops(3, 0));
-  EXPECT_EQ(policy_.DecisionFor(4), Runs(4, 20));
+  EXPECT_EQ(DecisionFor(3), Stops(3, 0));
+  EXPECT_EQ(DecisionFor(4), Runs(4, 20));
 }
 
 TEST_F(ResidencyTest, AChangeOfPriorityTakesEffectAtOnce) {
   AddActive(1, 30);
   AddActive(2, 30);
-  policy_.Update(2, 100, 1, now_);
+  Update(2, 100, 1);
   EXPECT_THAT(Obey(), ElementsAre(Stops(1, 10), Runs(2, 30)));
 }
 
@@ -311,95 +384,96 @@ TEST_F(ResidencyTest, TheHolderKeepsItsTurnWhenDemandsChange) {
   AddActive(1, 20);
   AddActive(2, 25);
   AddActive(3, 15);
-  EXPECT_EQ(policy_.DecisionFor(3), Runs(3, 15));
+  EXPECT_EQ(DecisionFor(3), Runs(3, 15));
   Advance(100 * kMs);
-  policy_.Demand(1, 30, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 30), Stops(3, 10)));
-  policy_.Ready(1, now_ += 50 * kMs, kSecond);
+  Demand(1, 30);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 30), Stops(3, 10)));
+  Advance(50 * kMs);
+  Ready(1, kSecond);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 100 * kMs) << "loading in the middle of a turn is a part of it";
-  policy_.SetCapacity(20, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 20), Stops(3, 0)));
+  SetCapacity(20);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 20), Stops(3, 0)));
 }
 
 TEST_F(ResidencyTest, ALoadInTheMiddleOfATurnDoesNotMakeItLonger) {
   AddActive(1, 20);
   AddActive(2, 40);
-  policy_.Demand(1, 30, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 30)));
+  Demand(1, 30);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 30)));
   Advance(250 * kMs);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Stops(1, 0), Runs(2, 40)));
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Stops(1, 0), Runs(2, 40)));
 }
 
 TEST_F(ResidencyTest, TurnsEndWhenAllFitsWithRoomToSpareForAWhile) {
   AddActive(1, 30);
   AddActive(2, 30);
-  policy_.Demand(2, 9, now_);
+  Demand(2, 9);
   Obey();
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 9));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 9));
   EXPECT_EQ(policy_.NextDeadline(), kNever) << "39 of 40 are no comfort";
   EXPECT_EQ(policy_.Why(), "all that is in use fits for now: 39 B of 40 B");
-  policy_.Demand(2, 8, now_);
+  Demand(2, 8);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 2 * kSecond);
   Advance(kSecond);
-  policy_.Demand(2, 9, now_);
-  policy_.Demand(2, 8, now_);
+  Demand(2, 9);
+  Demand(2, 8);
   Obey();
   Advance(2 * kSecond - 1);
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTurns);
   Advance(1);
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTogether);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty()) << "all ran before";
+  EXPECT_THAT(TakeDecisions(), IsEmpty()) << "all ran before";
 }
 
 TEST_F(ResidencyTest, AStopThatNobodyHeardOfNeedsNoReady) {
   AddActive(1, 30);
   AddActive(2, 30);
-  policy_.Add(3, 100, 1, now_);
-  policy_.Demand(3, 20, now_);
-  policy_.Active(3, now_);
-  policy_.Remove(3, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
+  policy_.Update(2, 100, 1, now_);  // the turn of 1 would end
+  Update(2, 100, 8);
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
   EXPECT_NE(policy_.NextDeadline(), kNever);
 }
 
 TEST_F(ResidencyTest, AnIdleOneWhoseMemoryStayedRunsOnWithoutAReady) {
   AddActive(1, 30);
   AddActive(2, 10);
-  policy_.Idle(1, now_ += kMs);
-  policy_.Active(1, now_ += kMs);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
+  Advance(kMs);
+  Idle(1);
+  Advance(kMs);
+  Active(1);
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
   AddActive(3, 30);
-  EXPECT_EQ(policy_.DecisionFor(3), Stops(3, 0));
+  EXPECT_EQ(DecisionFor(3), Stops(3, 0));
   EXPECT_NE(policy_.NextDeadline(), kNever) << "the turn of 2 began, along with 1";
 }
 
 TEST_F(ResidencyTest, WhatWasTakenAwayHasToComeBackBeforeATurnBegins) {
   AddActive(1, 30);
-  policy_.Demand(1, 20, now_);
+  Demand(1, 20);
   Obey();
-  policy_.Demand(1, 30, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(1, 30)));
-  policy_.Resident(1, 30, now_);
-  policy_.Idle(1, now_);
-  policy_.Active(1, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
+  Demand(1, 30);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(1, 30)));
+  Resident(1, 30);
+  Idle(1);
+  Active(1);
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
   AddActive(2, 30);
   EXPECT_EQ(policy_.NextDeadline(), kNever);
-  policy_.Ready(1, now_, 0);
+  Ready(1, 0);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 250 * kMs);
 }
 
 TEST_F(ResidencyTest, AnIdleOneThatWasLetGoIsReadyAsItIs) {
   AddActive(1, 30);
   AddActive(2, 40);
-  policy_.Resident(2, 10, now_);
-  policy_.TakeDecisions();
-  policy_.Idle(2, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Runs(2, 10)));
-  policy_.Demand(2, 10, now_);
-  policy_.Active(2, now_);
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
-  policy_.Remove(1, now_);
+  Resident(2, 10);
+  TakeDecisions();
+  Idle(2);
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Runs(2, 10)));
+  Demand(2, 10);
+  Active(2);
+  EXPECT_THAT(TakeDecisions(), IsEmpty());
+  Remove(1);
   AddActive(3, 40);
   EXPECT_EQ(policy_.NextDeadline(), now_ + 250 * kMs) << "the turn of 2";
 }
@@ -408,7 +482,7 @@ TEST_F(ResidencyTest, TimeTogetherIsNoTurn) {
   AddActive(1, 30, 300);
   Advance(3600 * kSecond);
   AddActive(2, 30, 100);
-  EXPECT_EQ(policy_.DecisionFor(2), Stops(2, 0));
+  EXPECT_EQ(DecisionFor(2), Stops(2, 0));
   EXPECT_EQ(policy_.NextDeadline(), now_ + 750 * kMs);
 }
 
@@ -416,12 +490,13 @@ TEST_F(ResidencyTest, WhoLeadsALowerClassKeepsItsTurnWhenTheHigherOneGoes) {
   AddActive(1, 20, 100, 2);
   AddActive(2, 30);
   AddActive(3, 20);
-  EXPECT_EQ(policy_.DecisionFor(3), Runs(3, 20));
-  policy_.Idle(1, now_ += kMs);
-  EXPECT_EQ(policy_.DecisionFor(2), Stops(2, 0));
-  EXPECT_EQ(policy_.DecisionFor(3), Runs(3, 20));
+  EXPECT_EQ(DecisionFor(3), Runs(3, 20));
+  Advance(kMs);
+  Idle(1);
+  EXPECT_EQ(DecisionFor(2), Stops(2, 0));
+  EXPECT_EQ(DecisionFor(3), Runs(3, 20));
   Advance(249 * kMs);
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 30));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 30));
 }
 
 TEST_F(ResidencyTest, WhoComesToRunAlongDoesNotTakeTheTurn) {
@@ -430,7 +505,7 @@ TEST_F(ResidencyTest, WhoComesToRunAlongDoesNotTakeTheTurn) {
   AddActive(3, 15);
   AddActive(4, 30);
   Advance(100 * kMs);
-  policy_.Demand(2, 5, now_);
+  Demand(2, 5);
   EXPECT_THAT(Obey(), ElementsAre(Runs(2, 5)));
   EXPECT_EQ(policy_.NextDeadline(), now_ + 150 * kMs) << "still that of 3";
 }
@@ -439,10 +514,10 @@ TEST_F(ResidencyTest, WhoRunsAlongStaysUntilTheTurnEnds) {
   AddActive(1, 20);
   AddActive(2, 25);
   AddActive(3, 20);
-  policy_.Demand(2, 20, now_);
+  Demand(2, 20);
   EXPECT_THAT(Obey(), IsEmpty());
   Advance(250 * kMs);
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 20));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 20));
 }
 
 TEST_F(ResidencyTest, WhoIsInterruptedAfterATurnsTimeGoesToTheBack) {
@@ -450,15 +525,15 @@ TEST_F(ResidencyTest, WhoIsInterruptedAfterATurnsTimeGoesToTheBack) {
   AddActive(2, 30);
   Add(3, 20, 100, 2);
   for (Nanos ran : {200 * kMs, 60 * kMs}) {
-    EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 30));
+    EXPECT_EQ(DecisionFor(1), Runs(1, 30));
     Advance(ran);
-    policy_.Active(3, now_);
+    Active(3);
     Obey();
-    policy_.Idle(3, now_);
+    Idle(3);
     Obey();
   }
-  EXPECT_EQ(policy_.DecisionFor(1), Stops(1, 10));
-  EXPECT_EQ(policy_.DecisionFor(2), Runs(2, 30));
+  EXPECT_EQ(DecisionFor(1), Stops(1, 10));
+  EXPECT_EQ(DecisionFor(2), Runs(2, 30));
 }
 
 TEST_F(ResidencyTest, TheEndOfAHigherTurnMayEndALowerOne) {
@@ -467,61 +542,54 @@ TEST_F(ResidencyTest, TheEndOfAHigherTurnMayEndALowerOne) {
   AddActive(3, 5);
   AddActive(4, 25);
   Advance(250 * kMs);
-  EXPECT_THAT(policy_.TakeDecisions(), ElementsAre(Stops(1, 0), Runs(2, 35), Stops(4, 0)));
+  EXPECT_THAT(TakeDecisions(), ElementsAre(Stops(1, 0), Runs(2, 35), Stops(4, 0)));
   EXPECT_EQ(policy_.NextDeadline(), now_ + 250 * kMs) << "3 begins anew";
 }
 
 TEST_F(ResidencyTest, UnknownIdsAreIgnored) {
   for (VgpuId id : {7, 8}) {
-    policy_.Update(id, 1, 1, now_);
-    policy_.Remove(id, now_);
-    policy_.Demand(id, 1, now_);
-    policy_.Resident(id, 1, now_);
-    policy_.Active(id, now_);
-    policy_.Idle(id, now_);
-    policy_.Ready(id, now_, 1);
+    Update(id, 1, 1);
+    Remove(id);
+    facts_[id] = {.vgpu = id, .demand = 1, .resident = 1, .active = true};
+    Ready(id, 1);
+    EXPECT_EQ(DecisionFor(id), Stops(id, 0));
+    facts_.erase(id);
   }
-  EXPECT_THAT(policy_.TakeDecisions(), IsEmpty());
-  EXPECT_EQ(policy_.DecisionFor(7), Stops(7, 0));
   AddActive(1, 30);
   policy_.Add(1, 1, 0, now_);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 30));
+  Observe();
+  EXPECT_EQ(DecisionFor(1), Runs(1, 30));
 }
 
 TEST_F(ResidencyTest, HugeDemandsDoNotOverflow) {
-  policy_.SetCapacity(UINT64_MAX, now_);
+  SetCapacity(UINT64_MAX);
   for (VgpuId id : {1, 2, 3}) AddActive(id, 1ull << 63);
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTurns);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 1ull << 63));
-  EXPECT_EQ(policy_.DecisionFor(2).runs, false);
+  EXPECT_EQ(DecisionFor(1), Runs(1, 1ull << 63));
+  EXPECT_EQ(DecisionFor(2).runs, false);
   EXPECT_EQ(policy_.Why(), "3 active vGPUs use 16777216 TiB of 16777216 TiB: turns of 0.25 s");
-  policy_.Remove(2, now_);
-  policy_.Remove(3, now_);
+  Remove(2);
+  Remove(3);
   Advance(2 * kSecond);
   EXPECT_EQ(policy_.CurrentMode(), Mode::kTogether);
 }
 
 TEST_F(ResidencyTest, WithoutCapacitySomebodyRunsAllTheSame) {
-  policy_.SetCapacity(0, now_);
+  SetCapacity(0);
   AddActive(1, 30);
   AddActive(2, 30);
-  EXPECT_EQ(policy_.DecisionFor(1), Runs(1, 0));
-  EXPECT_EQ(policy_.DecisionFor(2), Stops(2, 0));
+  EXPECT_EQ(DecisionFor(1), Runs(1, 0));
+  EXPECT_EQ(DecisionFor(2), Stops(2, 0));
 }
 
 TEST(ResidencyConfigTest, NonsenseIsMended) {
   Residency policy({.turn_min = -1, .turn_max = -5, .most_moving = 0.0 / 0.0, .comfort = 7, .settle = kNever});
-  policy.SetCapacity(40, 0);
-  for (VgpuId id : {1, 2}) {
-    policy.Add(id, 0, 8, 0);
-    policy.Demand(id, 30, 0);
-    policy.Active(id, 0);
-  }
-  policy.TakeDecisions();
+  const ResidencyFacts facts[] = {{.vgpu = 1, .demand = 30, .active = true}, {.vgpu = 2, .demand = 30, .active = true}};
+  for (const ResidencyFacts& fact : facts) policy.Add(fact.vgpu, 0, 8, 0);
+  policy.Observe(facts, 40, 0);
   policy.Ready(1, 0, kNever);
   EXPECT_GT(policy.NextDeadline(), 0);
-  policy.Advance(kNever);
-  EXPECT_EQ(policy.DecisionFor(2), Runs(2, 30));
+  EXPECT_EQ(policy.Observe(facts, 40, kNever)[1], Runs(2, 30));
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ void ResidencyMember::NoteMove(Nanos moving, bool typical) {
   measured = true;
 }
 
-bool ResidencyMember::Tell() {
-  if (std::exchange(told, decided) == decided) return false;
+void ResidencyMember::Tell() {
+  if (std::exchange(told, decided) == decided) return;
   if (!decided.runs) {
     ready_with.reset();
   } else if (!active) {
@@ -34,7 +34,6 @@ bool ResidencyMember::Tell() {
   } else if (ready_with) {
     ready_with = std::min(*ready_with, decided.target);  // memory that goes has to come back
   }
-  return true;
 }
 
 void ResidencyTurns::Clear() {

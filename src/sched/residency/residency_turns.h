@@ -68,8 +68,8 @@ struct ResidencyMember {
   Nanos Move() const;
   bool Ready() const { return decided.runs && ready_with && decided.target <= *ready_with; }
   void NoteMove(Nanos moving, bool typical);
-  // The caller knows what is decided. False: it knew that already.
-  bool Tell();
+  // The caller knows what is decided.
+  void Tell();
 };
 
 // The queue of the active members, and their turns. Pure: the time is what its caller adds to `had`. The members belong
