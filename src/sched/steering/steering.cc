@@ -93,16 +93,6 @@ void Steering::Advance(Nanos now) {
   Schedule();
 }
 
-bool Steering::Stopped(VgpuId id) const {
-  const SteeredVgpu* vgpu = Find(id);
-  return vgpu != nullptr && vgpu->stopped;
-}
-
-bool Steering::Running(VgpuId id) const {
-  const SteeredVgpu* vgpu = Find(id);
-  return vgpu != nullptr && vgpu->runs();
-}
-
 bool Steering::Urgent() const {
   if (config_.fixed_slices) return false;
   std::uint32_t lowest = 0;

@@ -46,9 +46,7 @@ class Steering {
   std::vector<Order> TakeOrders() { return orders_.Take(now_); }
 
   // False or 0 for an unknown id.
-  bool Stopped(VgpuId id) const;   // by an order of this
   bool AtLimit(VgpuId id) const;   // it has had what its limit permits
-  bool Running(VgpuId id) const;   // active and not stopped
   Nanos SliceOf(VgpuId id) const;  // the last order; 0 before the first
   // An active vGPU would be stopped at once if an idle one of a higher class became active: news of that are urgent.
   bool Urgent() const;
