@@ -13,7 +13,7 @@ import uuid
 SPEC = "1x1GiB,speed=64M"
 SECONDS = 3
 
-# What runs at the same time, by the flags of each program, and what percent of the GPU each is due.
+# Programs that run at the same time, by their flags, and the percent of the GPU that each is due.
 CASES = [
     *[(f"limit {limit} % alone", [["--compute", f"0:{limit}"]], [limit]) for limit in (10, 20, 30, 50)],
     ("requests", [["--compute", str(part)] for part in (50, 30, 20)], [50, 30, 20]),

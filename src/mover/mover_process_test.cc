@@ -199,7 +199,7 @@ TEST(MoverProcess, SilentProgramHoldsNobodyUp) {
 
 class MoverKilled : public testing::TestWithParam<const char*> {};
 
-// What was out stays so, with the new mover; nothing is lost wherever the old one ended.
+// Memory that was out stays out with the new mover; nothing is lost wherever the old one ended.
 TEST_P(MoverKilled, LosesNothing) {
   TestProgram program(10);
   TestSlots slots;
@@ -459,7 +459,7 @@ TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
   EXPECT_TRUE(program.IsIntact());
 }
 
-// One that is late, and knows nothing of the other.
+// The old mover ends late, and knows nothing of the new one.
 TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
   TestMover old({.bequeath = path_});
   old.Await(0, MoverType::kReady);

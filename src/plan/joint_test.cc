@@ -1,4 +1,4 @@
-// What shows only where time and memory are simulated together.
+// Effects that show only where time and memory are simulated together.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What programs get of a GPU whose memory they take turns to use.
+// Programs' parts of a GPU whose memory they use in turns.
 #include <gtest/gtest.h>
 
 #include "base/size.h"
@@ -7,7 +7,7 @@
 namespace tessera::plan {
 namespace {
 
-// Who may run is looked at here, not who executes: all that run do so at full speed.
+// These tests count who may run, not who executes: all that run do so at full speed.
 const GpuSpec kGpu = {.memory = 40 * kGiB, .time_by = TimeBy::kNobody};
 
 Program Uses(std::uint64_t bytes, Nanos burst = kNever, Nanos gap = 0) {

@@ -1,4 +1,4 @@
-// What programs get of a GPU that is steered.
+// Programs' parts of a GPU that is steered.
 #include <gtest/gtest.h>
 
 #include "plan/testing/one_gpu.h"
@@ -119,7 +119,7 @@ TEST_F(SteeringShares, ManyLimitedProgramsStopTogether) {
     const auto gpu = Run(std::vector<Tenant>(static_cast<std::size_t>(count), Tenant{{.limit_pct = limit}, {}}));
     for (OneGpu::Id id = 0; id < static_cast<OneGpu::Id>(count); ++id) {
       EXPECT_LE(gpu.ExecutedPct(id), limit + 0.5) << count << " of " << limit << " %";
-      // What switches take of short slices is billed.
+      // Time that short slices lose to switches is billed.
       EXPECT_GE(gpu.ExecutedPct(id), limit - 1.1) << count << " of " << limit << " %";
     }
     EXPECT_LE(CallsPerSecond(gpu), 30);

@@ -88,7 +88,8 @@ RC_GTEST_PROP(TokenProperty, ABusyVgpuAloneGetsItsLimit, ()) {
   RC_ASSERT(gpu.PerSecond(&GpuFigures::decisions) < 100);
 }
 
-// What busy vGPUs are due: request + level * weight, the level as high as the limits and the GPU's time permit.
+// The part that each busy vGPU is due: request + level * weight. The level is as high as the limits and the GPU's time
+// permit.
 std::vector<double> Due(const std::vector<sched::Shares>& all) {
   std::vector<double> due(all.size());
   double low = 0;

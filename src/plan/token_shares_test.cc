@@ -1,4 +1,4 @@
-// What programs get of a GPU by tokens in the long run.
+// Programs' parts of a GPU by tokens in the long run.
 #include <gtest/gtest.h>
 
 #include "plan/testing/one_gpu.h"

@@ -34,6 +34,6 @@ class GpuAccount:
         return wait_for(f"{seconds} s of GPU time", enough)
 
     def shares(self, pids, seconds):
-        """What part, in percent, each process has of the next seconds of GPU time that they use together."""
+        """Each process's part, in percent, of the next seconds of GPU time that they use together."""
         used = self.used(pids, seconds)
         return [100 * each / sum(used) for each in used]

@@ -154,7 +154,7 @@ class CaptureByGates(SteeringTest):
 
 
 class Channels(SteeringTest):
-    """What the shim tells of its process's channels."""
+    """The shim's report of its process's channels."""
 
     def channels(self, shell):
         return self.process(shell.pid)["channels"]

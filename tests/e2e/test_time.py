@@ -1,6 +1,6 @@
-"""Who gets the GPU's time, end to end: programs, shim, daemon and soft GPU. What schedulers decide is tested exactly, in
-virtual time, in src/plan; how exactly shares hold on this machine is measured by bench/shares.py. Here stands whether they
-hold at all, with margins that a busy host does not cross and a scheduler that does nothing, or the contrary, must.
+"""Shares of the GPU's time, end to end: programs, shim, daemon and soft GPU. src/plan tests the schedulers' decisions
+exactly, in virtual time; bench/shares.py measures how exactly shares hold on this machine. These tests check that
+shares hold at all. A busy host stays within their margins; a scheduler that does nothing, or the contrary, does not.
 """
 import signal
 import unittest
@@ -12,7 +12,7 @@ GPU_SECONDS = 2
 
 
 class Shares:
-    """What holds whoever enforces it."""
+    """Rules that hold for every actuator."""
 
     CONFIG = None
     SPEC = "1x1GiB,speed=64M"

@@ -252,7 +252,7 @@ class Model {
   }
   void Remove(std::uint32_t client, std::uint32_t handle) {
     std::erase_if(objects_, [&](const ObjectEvent& o) { return o.client == client && o.object == handle; });
-    // Whoever has lost its parent goes too, until nobody has.
+    // Objects without a parent go too, until all that are left have one.
     while (std::erase_if(objects_, [&](const ObjectEvent& o) {
              return !abi::IsRoot(o.cls) && Find(o.client, o.parent) == nullptr;
            }) != 0) {

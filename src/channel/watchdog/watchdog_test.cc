@@ -26,7 +26,7 @@
 namespace tessera::channel {
 namespace {
 
-// What the child's Control is told, where the test can see it.
+// Calls that the child's Control got, where the test can see them.
 struct Seen {
   struct Thaw {
     std::atomic<pid_t> pid;
@@ -195,7 +195,7 @@ TEST_F(WatchdogTest, TriesAgain) {
   EXPECT_EQ(seen_->thaws, 1);
 }
 
-// What a process shares, and says there of its memory.
+// The page that a process shares, with its move guard.
 class SharedGuard {
  public:
   static constexpr std::uint32_t kOffset = 64;
@@ -284,7 +284,7 @@ TEST_F(WatchdogTest, TheDaemonsDeathIsSeen) {
     test.Hear();
   });
   ASSERT_TRUE(daemon.Hear());
-  // What ends a daemon does not end its watchdog.
+  // Signals that end a daemon do not end its watchdog.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) kill(*orphan, number);
   daemon.Kill();
   int status = -1;
@@ -326,7 +326,7 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     }
   });
   ASSERT_TRUE(tenant.Hear());
-  // Who has never executed is not listed.
+  // A process that has never executed is not listed.
   const auto frozen_or_not = [&]() -> std::optional<bool> {
     const auto processes = (*state)->Processes(0);
     const auto found = std::ranges::find(processes, tenant.pid(), &soft::ProcessUse::pid);

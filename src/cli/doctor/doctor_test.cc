@@ -96,7 +96,7 @@ TEST(Doctor, TriesTheKernelGateInAnotherProcess) {
   EXPECT_NE(dies.detail, "");
 }
 
-// What is said about limits, after these were found to work.
+// The finding about limits, where these subjects were found to work.
 std::string Enforcement(const std::vector<std::string>& works) {
   std::vector<Finding> findings = {{Verdict::kWarn, "channel control", "", ""},
                                    {Verdict::kWarn, "kernel gate", "", ""}};

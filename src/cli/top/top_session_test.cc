@@ -14,7 +14,7 @@ class SessionTest : public testing::Test {
  protected:
   SessionTest() { session.Take(Moment()); }
 
-  // What the last of the keys orders, as "POST /v1/vgpus/web/freeze {}"; "" for nothing.
+  // The request that the last of the keys makes, as "POST /v1/vgpus/web/freeze {}"; "" for none.
   std::string Type(const std::string& keys) {
     std::string text;
     for (const std::string& character : Characters(keys)) text = Press({Special::kNone, character});

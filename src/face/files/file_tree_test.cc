@@ -14,7 +14,7 @@ using testing::ElementsAre;
 
 class FileTreeTest : public testing::Test {
  protected:
-  // What a system call would give: the text, or the errno as "E22".
+  // The result of a system call: the text, or the errno as "E22".
   template <typename T>
   static std::string CodeOf(const Result<T>& done) {
     return "E" + std::to_string(done ? 0 : done.error().code);
@@ -51,7 +51,7 @@ class FileTreeTest : public testing::Test {
   FileTree tree_{daemon_.Api()};
 };
 
-// What is allocated there lies on the GPU, where nobody else has to say so.
+// A daemon without swap: all allocated memory lies on the GPU, and no mover has to say so.
 class FileTreeWithoutSwapTest : public FileTreeTest {
  protected:
   FileTreeWithoutSwapTest() : FileTreeTest(server::TestDaemon::Setup{}) {}
@@ -96,7 +96,7 @@ TEST_F(FileTreeTest, ModesAndOwners) {
   EXPECT_EQ(tree_.Look(ProcessPath() + "memory.limit")->uid, getuid());
 }
 
-// What is remembered of a name holds no longer than the vGPU.
+// The file tree forgets a vGPU's owner when the vGPU goes.
 TEST_F(FileTreeTest, AnotherVGpuOfThatNameHasItsOwnOwner) {
   ASSERT_TRUE(daemon_.Api().Create({.name = "x"}, 1001));
   EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);

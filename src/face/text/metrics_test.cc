@@ -1,4 +1,4 @@
-// What Prometheus gets. Its own parser judges in tests/e2e/test_metrics.py.
+// The text that Prometheus gets. Its own parser checks it in tests/e2e/test_metrics.py.
 #include "face/text/metrics.h"
 
 #include <gmock/gmock.h>

@@ -31,7 +31,7 @@ TraceRecord Stands(Nanos at, Nanos took, Standing before, WaitReason why_before,
           .old_other = static_cast<std::uint32_t>(why_before)};
 }
 
-// What of a kind ("X", "C" …) the trace shows, in order.
+// The trace's entries of a kind ("X", "C" …), in order.
 std::vector<json> Shown(const TraceCopy& trace, const std::string& kind,
                         const std::vector<server::Event>& events = {}) {
   const json all = json::parse(WriteTrace(trace, events));

@@ -34,7 +34,7 @@ TEST_F(SupervisorHostileTest, NoWayAround) {
     TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0xd3, wrapped), &wrapped) == -1 && errno == EINVAL);
     std::array<std::byte, 40> odd{};
     TENANT_CHECK(ioctl(rm.file, _IOWR('F', 0x2b, odd), &odd) == -1 && errno == EINVAL);
-    // What is no file of the driver now might be one a moment later.
+    // A file that is not the driver's now might be one a moment later.
     const Rm other{memfd_create("other", 0)}, device{FakeDriver::Open(KernelBoundary::File::kDevice)}, none{-1};
     TENANT_CHECK(other.Memory(1, 1) == -ENOTTY);
     TENANT_CHECK(device.Memory(1, 1) == -EINVAL);

@@ -65,7 +65,7 @@ TEST_F(LineTest, OtherBytesAreWrong) {
   EXPECT_EQ(line_->Receive().error().code, EPROTO);
 }
 
-// What the program said before it hung up is read first, and to answer it is no fault.
+// The mover reads what the program said before it hung up, and answering it is no fault.
 TEST_F(LineTest, AProgramThatHangsUpIsHeardToTheEnd) {
   ASSERT_TRUE(SendPacket(program_.Get(), BytesOf(LineMessage{.type = LineType::kSettled})));
   program_.Reset();

@@ -8,7 +8,7 @@ namespace {
 constexpr Nanos kInterval = UseHistory::kInterval;
 constexpr Nanos kStart = 1000 * kInterval;
 
-// What is used every `period` intervals, as it looks after `intervals`.
+// Heat, after `intervals`, of a chunk that is used every `period` intervals.
 Heat After(int intervals, int period) {
   UseHistory history;
   for (int i = 0; i < intervals; i += period) history.Note(kStart + i * kInterval);
@@ -58,8 +58,8 @@ TEST(Exchanging, WhatIsUsedIsWorthMoreThanWhatIsNot) {
   EXPECT_FALSE(WorthExchanging(After(1, 1), {}));  // once is no habit
 }
 
-// Whoever changes what it works on has it on the GPU after some seconds.
-TEST(Exchanging, WhatIsUsedInsteadOfSomethingElseTakesItsPlace) {
+// A program that turns to other data has that data on the GPU after some seconds.
+TEST(Exchanging, ChunkThatIsUsedInPlaceOfAnotherTakesItsPlace) {
   UseHistory before, now;
   for (int i = 0; i < 100; ++i) before.Note(kStart + i * kInterval);
   int intervals = 0;

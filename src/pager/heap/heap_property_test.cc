@@ -146,7 +146,7 @@ class World {
     }
   }
 
-  // What others got of blocks that are freed since, they may write to for as long as they like.
+  // Others may write to memory that they got of a block, even long after the block was freed.
   void WriteLate() {
     for (const Other& other : others_) {
       if (!other.freed) continue;

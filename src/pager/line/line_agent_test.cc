@@ -92,8 +92,8 @@ TEST_F(LineAgentTest, TellsWhatIsUnsafeNow) {
   EXPECT_EQ(unsafe(), 0u);
 }
 
-// Whoever looks while they go must not find the program safe: it would run, and touch what is gone.
-TEST_F(LineAgentTest, WhatLosesItsAddressCountsAsUnsafeBefore) {
+// While the chunks go the program must never look safe: it would run, and touch memory that is gone.
+TEST_F(LineAgentTest, ChunksCountAsUnsafeBeforeTheyLoseTheirAddress) {
   const auto blocks = AllocateChunks(3);
   int unmaps = 0;
   driver.OnUnmap([&] {
@@ -520,7 +520,7 @@ TEST_F(LineAgentTest, WhatIsFreedInTheFileIsDropped) {
   mover.HearDropped();
   EXPECT_EQ(mover.Filed(), 0u);
   EXPECT_EQ(mover.Stored(), 1u);
-  // One that was freed while it was on its way: the mover hears that before the answer, which does not name it.
+  // A chunk that was freed on its way: the mover hears of that before the answer, which does not name the chunk.
   heap->Free(blocks[1]);
   EXPECT_FALSE(Say(Naming(LineType::kFiled, {blocks[1]})) && answers.back().message.count > 0);
   EXPECT_THAT(Types(), ElementsAre(LineType::kDropped, LineType::kReleased));

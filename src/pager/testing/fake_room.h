@@ -1,4 +1,4 @@
-// Room for tests: so many bytes, and a word with whoever waits for some.
+// Room for tests: a number of bytes, and threads that wait for more.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class FakeRoom : public Room {
     taken_ += static_cast<std::uint64_t>(bytes);
   }
 
-  // From now on whoever takes what is not there waits for it; or no longer.
+  // Whether a thread that takes more than is left waits for it from now on.
   void SetWaits(bool waits) {
     const MutexLock lock(mutex_);
     waits_ = waits;

@@ -29,7 +29,7 @@ T Number(T least, T most) {
 constexpr auto Duration = Number<Nanos>;
 constexpr auto Bytes = Number<std::uint64_t>;
 
-// What was said of the vGPUs, and two policies that were told the same.
+// A state of the vGPUs, and two policies that were told the same.
 struct World {
   struct Vgpu {
     std::uint64_t demand = 0, resident = 0;

@@ -17,7 +17,7 @@ constexpr Nanos kMs = kMillisecond;
 
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 
-// What the server may send: anything, in any order, with any timestamp.
+// The server may send anything, in any order, with any timestamp.
 RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
   SteeringConfig config;
   config.min_share_pct = *rc::gen::element(0, 10);

@@ -112,7 +112,7 @@ TEST_F(SteeringTest, AHigherClassStopsLowerOnesAtOnceWhetherBusyOrIdle) {
   EXPECT_THAT(Take(), ElementsAre(StopOf(3)));
   steering_.Active(1, 5 * kMs);
   EXPECT_THAT(Take(), ElementsAre(StopOf(2)));
-  // Whoever wants to run meanwhile waits.
+  // A vGPU that wants to run meanwhile waits.
   steering_.Active(3, 6 * kMs);
   EXPECT_THAT(Take(), IsEmpty());
   steering_.Idle(1, 12 * kMs, 10 * kMs);

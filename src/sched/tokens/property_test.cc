@@ -18,7 +18,7 @@ constexpr Nanos kMs = kMillisecond;
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 double Pct(int least, int most) { return *rc::gen::inRange(least, most + 1); }
 
-// What clients send: anything, in any order, with any timestamp.
+// Clients send anything, in any order, with any timestamp.
 RC_GTEST_PROP(SchedulerProperty, SurvivesAnyEvents, ()) {
   TokenScheduler scheduler;
   const Config config;

@@ -1,4 +1,4 @@
-// What a daemon before this one left of its freezes, and what it did not.
+// Freezes that an earlier daemon left behind, and freezes of others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -262,7 +262,7 @@ TEST(SessionTest, MemoryOfAGpuIsForProgramsOnThatGpu) {
   EXPECT_EQ(both.Import({.key = part.key}, &came, 1).count, 1u);  // as a peer
 }
 
-// Whoever closes a file of a file system in user space waits for that. A pipe is none, but no memory either.
+// Closing a file of a FUSE file system waits for that file system. A pipe stands for it here: it is not memory either.
 TEST(SessionTest, AFileThatIsNoMemoryEndsItsConnectionAndNoOther) {
   TestDaemon daemon;
   daemon.Make({.name = "a"});

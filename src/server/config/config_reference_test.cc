@@ -39,7 +39,7 @@ TEST(ConfigReference, TheExampleHasEveryKey) {
   const std::string path = TESSERA_SOURCE "/deploy/tesserad.toml";
   if (std::getenv("TESSERA_UPDATE_DOCS")) std::ofstream(path) << ConfigExample();
   EXPECT_EQ(Read(path), ConfigExample());
-  // What is behind the # is right; that there is none of something is not always a value.
+  // Lines behind a # are valid as well, but for those whose default is "", which is not always a value.
   std::istringstream lines(ConfigExample());
   std::string uncommented;
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,4 @@
-// What the daemon reads and writes: state file, lock, sockets, the linker's cache, UUIDs.
+// Files that the daemon reads and writes: state file, lock, sockets, the linker's cache, UUIDs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -124,8 +124,8 @@ TEST_F(MemoryServerTest, WhatTheKernelGateCountsStaysChargedWhateverIsSaid) {
   EXPECT_EQ(memory_.FiguresOf(1).current, 2 * kGiB);
 }
 
-// What it says after a restart of the daemon: it has more than the GPU, the rest in host memory.
-TEST(MemoryServerWithSwap, WhoComesBackIsChargedForWhatItHasInHostMemory) {
+// The daemon restarts, and a process reports more memory than the GPU has: the rest lies in host memory.
+TEST(MemoryServerWithSwap, ProcessThatComesBackIsChargedForItsHostMemory) {
   MemoryServer memory{Ledger(0, kCapacity, 0, 5 * kGiB, 8 * kGiB), kContext};
   Member large, liar;
   ASSERT_TRUE(memory.Set(1, {}));

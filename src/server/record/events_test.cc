@@ -9,7 +9,7 @@
 namespace tessera::server {
 namespace {
 
-// What is noted is the whole process's, so each test begins where the one before it ended.
+// Events belong to the whole process, so each test begins where the one before it ended.
 class EventsTest : public ::testing::Test {
  protected:
   static void Note(const std::string& text) { events::Note({.type = EventType::kVGpuCreated, .text = text}); }

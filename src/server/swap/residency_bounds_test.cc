@@ -1,4 +1,4 @@
-// What memory.swap.max does to a vGPU without a limit: with a mover that says what the test wants.
+// memory.swap.max of a vGPU without a limit, with a mover that says what the test wants.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -35,7 +35,7 @@ using wire::GateOrder;
 
 class AttachmentTest : public ShimFixture {
  protected:
-  // What a page has in it from the start.
+  // Sets the first contents of a page.
   void Begin(GateOrder order, std::uint64_t credit = 4 * kGiB) {
     Daemon().Set([=](FakeDaemon::Answers& answers) {
       answers.page = [=](wire::Page& page) {
@@ -281,7 +281,7 @@ TEST_F(AttachmentTest, WhereNobodyComesWorkGoesOn) {
   EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
 }
 
-// What another thread held when the program forked is free in the child, and what it calls returns.
+// Locks that another thread held when the program forked are free in the child, and the child's calls return.
 TEST_F(AttachmentTest, AChildIsHeldUpByNothing) {
   Begin(GateOrder::kFree);
   CUdeviceptr address = 0;
@@ -293,7 +293,7 @@ TEST_F(AttachmentTest, AChildIsHeldUpByNothing) {
   const pid_t pid = fork();
   if (pid == 0) {
     alarm(60);
-    // Nobody tells the daemon, and nothing changes in the parent's page.
+    // The daemon is not told, and nothing changes in the parent's page.
     const bool fine = Launch() == CUDA_SUCCESS && cuMemFree_v2(address) == CUDA_SUCCESS;
     Attachment::ForEach([](Attachment& attachment) { attachment.Stop(); });
     _exit(fine && !Session::Instance().Managed() ? 0 : 1);

@@ -43,7 +43,7 @@ class GateKeeperTest : public ShimFixture {
   void Pass(Nanos time) { the_time += time; }
   // Whether the next submission would pass its trampoline without a call.
   bool Passes(const Gate& each) const { return each.accepted == shared.epoch && each.budget > 0; }
-  // What a trampoline does; false where it goes to the keeper.
+  // Does what a trampoline does; false where that calls the keeper.
   bool TrySubmit(Gate& each) {
     if (each.accepted != shared.epoch || each.budget.fetch_sub(1) <= 0) return false;
     Launch();
@@ -259,7 +259,7 @@ TEST_F(GateKeeperTest, AWindowThatStaysFullIsPassedAfterAWhile) {
     Submit(*gate);
     passed = true;
   });
-  // What is queued may wait for what is held back; nothing of it ends.
+  // Queued work may wait for the submission that is held back: none of it ends.
   while (!passed) Pass(kMillisecond);
   submits.join();
   EXPECT_EQ(Cuda().Submitted(context), before + 1);

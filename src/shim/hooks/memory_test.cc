@@ -1,4 +1,4 @@
-// What allocations of each kind are charged as, where nothing is swapped.
+// Charges for allocations of each kind, where nothing is swapped.
 #include <gtest/gtest.h>
 
 #include "shim/load/hook.h"

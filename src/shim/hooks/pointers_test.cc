@@ -1,4 +1,4 @@
-// What the program is told of memory that the pager's heap holds, or another program's, and its IPC handles.
+// Answers to the program about memory of the pager's heap, about another program's memory, and its IPC handles.
 #include <gtest/gtest.h>
 #include <string.h>
 

@@ -104,7 +104,7 @@ TEST_F(PagingTest, RoomIsTakenForWhatIsMade) {
   const CUdeviceptr address = Allocate(100 * kMiB);
   EXPECT_EQ(before - Page().room_credit, static_cast<std::int64_t>(2 * wire::kChunkBytes));
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
-  // What is free is kept for a moment.
+  // Freed memory is kept for a moment.
   while (Page().room_credit != before) std::this_thread::yield();
   EXPECT_EQ(Pager().Heap().Figures().resident, 0u);
 }

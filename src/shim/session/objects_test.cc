@@ -23,7 +23,7 @@ class ObjectsTest : public ShimFixture {
       if (object.client == client) told.push_back(object);
     return told;
   }
-  // What a daemon that comes now is told.
+  // Objects that a daemon which comes now is told of.
   std::vector<std::uint32_t> Existing() {
     const std::size_t before = Told().size();
     TellObjects(Session::Instance());

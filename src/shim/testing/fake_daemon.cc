@@ -152,7 +152,7 @@ void FakeDaemon::Attach(int client, const wire::Attach& request) {
   Send(client, attached, gpu, fds);
 }
 
-// What was exported under the key, as far as descriptors fit into one message.
+// Answers with the exports under the key, as far as descriptors fit into one message.
 void FakeDaemon::Import(int client, const wire::Import& request) {
   wire::Imported terms;
   std::vector<int> fds;

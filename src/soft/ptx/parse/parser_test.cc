@@ -1,4 +1,4 @@
-// What is accepted, and what is refused with which words.
+// Programs that the parser accepts, and its words for those that it refuses.
 #include <gmock/gmock.h>
 
 #include "soft/ptx/testing.h"

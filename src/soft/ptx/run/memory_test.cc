@@ -63,7 +63,7 @@ TEST(Memory, SpacesAndGenericAddresses) {
   ld.param.u32 %r2, [%l1+4]; st.global.u32 [%l0+48], %r2;
   mov.u64 %l1, cell; cvta.global.u64 %l2, %l1; ld.u64 %l3, [%l2]; st.global.u64 [%l0+56], %l3;
   ld.const.u32 %r2, [fixed+4]; st.global.u32 [%l0+64], %r2;
-  // What is where.
+  // The state space of each address.
   isspacep.global %p1, %l2; selp.u32 %r3, 1, 0, %p1;
   mov.u64 %l1, common; cvta.shared.u64 %l2, %l1; isspacep.shared %p1, %l2; selp.u32 %r4, 2, 0, %p1;
   isspacep.global %p1, %l2; selp.u32 %r5, 4, 0, %p1;
