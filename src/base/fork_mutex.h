@@ -8,15 +8,15 @@
 namespace tessera {
 
 // A Mutex of code that lives in other people's programs, where any thread may fork at any time. The child has only the
-// thread that forked: a mutex that another one held would stay locked for good. So each ForkMutex is on a list from its
-// construction on, and in the child all of them are made anew before anything else runs there. What one guards may be
-// half changed in the child: functions of OnForkInChild say what becomes of that.
+// thread that forked: a mutex that another one held would stay locked forever. So each ForkMutex is on a list from its
+// construction on, and in the child all of them are remade before anything else runs there. The data behind a mutex may
+// be half changed in the child: functions of OnForkInChild repair it or drop it.
 class TESSERA_CAPABILITY("mutex") ForkMutex : public Mutex {
  public:
   ForkMutex();
   ~ForkMutex();
 
-  // Calls `visit` for each that exists. For tests: no other thread may make or destroy one meanwhile.
+  // Calls `visit` for each ForkMutex that exists. For tests: no other thread may make or destroy one meanwhile.
   template <typename Visit>
   static void ForEach(Visit&& visit) {
     for (ForkMutex* at = first_; at; at = at->next_) visit(*at);

@@ -21,7 +21,7 @@ std::unique_ptr<TimeModel> MakeTime(const GpuSpec& spec, std::uint64_t seed, Vio
   return std::make_unique<FreeTime>();
 }
 
-// What a limit may be passed by for a while: two windows' quotas that were saved, what was in flight, and a freeze.
+// The most by which a limit may be passed for a while: the saved quotas of two windows, work in flight, and a freeze.
 double Slack(const Part& part, Nanos window) {
   constexpr double kLeastPct = 2;
   constexpr Nanos kFreezes = 20 * kMillisecond;
@@ -102,9 +102,9 @@ void Gpu::Elapse(Nanos from, Nanos to) {
   if (to >= check_limits_at_) CheckLimits(to);
 }
 
-// What is billed since a limit was given may not pass what it permits by more than a constant. (What is executed may,
-// under steering, beside programs that pause: docs/scheduler.md. A kernel that waits for another GPU may run for as
-// long as it likes when its gate closes.)
+// Time billed since a limit was set may pass the limit by no more than a constant. (Time executed may pass it by more,
+// under steering, beside programs that pause: docs/scheduler.md. A kernel that waits for another GPU may run on for any
+// time after its gate closed.)
 void Gpu::CheckLimits(Nanos now) {
   constexpr double kTolerancePct = 0.5;
   check_limits_at_ = now + kSecond;

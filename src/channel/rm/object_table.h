@@ -23,7 +23,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-// Whether the group's channels compute. Of a group whose engine nobody told, the worst is assumed.
+// Whether the group's channels compute. A group whose engine is unknown counts as one that does.
 inline bool IsCompute(const Group& group) {
   return group.handle == 0 || group.engine == 0 || group.engine == abi::kEngineGraphics;
 }

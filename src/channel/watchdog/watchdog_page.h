@@ -15,9 +15,9 @@
 
 namespace tessera::channel {
 
-// The channels of one process on one GPU, or 64 of them: who has more takes several slots. The daemon writes a slot
-// while nobody reads it, and then makes its generation odd. So whatever moment it dies at, what a reader finds in use
-// is whole. A reader that finds the generation unchanged after reading has read one state of the slot.
+// The channels of one process on one GPU, or 64 of them: a process with more takes several slots. The daemon writes a
+// slot while it is not in use, and then makes its generation odd. So a slot in use is whole, even if the daemon dies
+// while it writes. A reader that finds the generation unchanged after reading has read one state of the slot.
 struct WatchdogSlot {
   static constexpr unsigned kMostChannels = 64;
   std::atomic<std::uint32_t> generation;  // odd: in use
@@ -40,7 +40,7 @@ static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32
 
 // The watchdog's side: what the daemon left frozen, one target for a process and GPU, without slices.
 std::map<std::pair<pid_t, std::uint32_t>, Target> ReadFrozen(const WatchdogPage& page);
-// The channels that the daemon noted of this process are frozen no more, or nobody knows. While the daemon hangs.
+// Notes, while the daemon hangs, that this process's channels were thawed, or that a thaw failed halfway.
 void MarkUndone(WatchdogPage& page, pid_t pid, std::uint32_t gpu);
 
 // The daemon's side: which slots are whose. One thread at a time.

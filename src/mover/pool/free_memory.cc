@@ -30,7 +30,7 @@ std::optional<std::uint64_t> NumberIn(const std::string& path) {
   return {};
 }
 
-// What a control group leaves, of which the files have these names: of itself and of each one above it, up to `mount`.
+// Bytes that a control group and those above it, up to `mount`, may still use. `limit` and `current` name their files.
 std::uint64_t LeftIn(const std::string& mount, std::string group, const char* limit, const char* current) {
   std::uint64_t left = UINT64_MAX;
   while (true) {

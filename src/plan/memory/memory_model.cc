@@ -62,7 +62,7 @@ void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nan
   process.wanted = 0;
   member.allocates = bytes;
   if (bytes <= process.allocated) {
-    // What is out goes first: what is used lies on the GPU.
+    // Memory that is out is freed first: the memory in use lies on the GPU.
     std::uint64_t freed = process.allocated - bytes;
     const std::uint64_t out = std::min(freed, process.swapped - process.Coming());
     process.swapped -= out;
@@ -109,7 +109,7 @@ void MemoryModel::Step(Nanos now) {
 void MemoryModel::EndMove(const Move& move, bool in) {
   Member& member = MemberOf(move.process);
   sched::ProcessResidence& process = ProcessOf(member);
-  // What was freed meanwhile has arrived nowhere.
+  // Memory that was freed meanwhile does not arrive.
   const std::uint64_t bytes = std::min({move.bytes, process.ordered, in ? process.swapped : process.Movable()});
   if (in) {
     process.swapped -= bytes;

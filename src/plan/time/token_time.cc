@@ -63,7 +63,7 @@ void TokenTime::Done(Part& part, Nanos now) {
   }
 }
 
-// What was in flight has ended.
+// The client's work in flight has ended.
 void TokenTime::Drained(Client& client, Nanos now) {
   Part& part = *client.part;
   const State before = client.state;

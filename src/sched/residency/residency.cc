@@ -223,7 +223,7 @@ void Residency::ShareInTurns() {
   }
 }
 
-// Nothing is loaded for idle ones, and memory stays where it is as long as nobody else needs the place.
+// Loads nothing for idle vGPUs, and leaves their memory where it is until others need the place.
 void Residency::KeepIdle() {
   std::ranges::sort(idle_, [](const Member* a, const Member* b) {
     if (a->changed_at != b->changed_at) return a->changed_at > b->changed_at;

@@ -11,10 +11,9 @@ namespace {
 
 using Kind = ResidencyActionKind;
 
-// Programs repeat a wish. If it is not repeated for so long, nobody waits for it any more.
+// A wish ends this long after the program last repeated it.
 constexpr Nanos kWishLasts = 2 * kSecond;
-// Where nothing was moved for so long nothing will be: somebody else has stopped a program, or a disk or the mover
-// hangs.
+// A move without progress for so long has stalled: something else has stopped a program, or a disk or the mover hangs.
 constexpr Nanos kLongestMove = 10 * kSecond;
 // A process that does nothing for so long may well do so for longer.
 constexpr Nanos kRests = kSecond;
@@ -89,7 +88,7 @@ std::uint64_t ResidencyPass::Needed() const {
   return needed;
 }
 
-// While nothing can be moved nobody gains if others stand still.
+// While nothing can be moved, stopping one program does not help another.
 void ResidencyPass::LetAllRun() {
   for (const PlannedProcess& process : served_.processes) {
     if (process.now->stopped && !process.now->unsafe) Run(process);

@@ -65,8 +65,8 @@ struct RoomAnswer {
   enum class Reason {
     kNone,
     kUnknown,         // there is no such process
-    kPinned,          // beside what is pinned of its own vGPU it is more than the vGPU can have on the GPU at once
-    kKeptByOthers,    // it, or what has to stay on the GPU with it, is more than others leave who have theirs for good
+    kPinned,          // with the pinned memory of its vGPU it is more than the vGPU can have on the GPU at once
+    kKeptByOthers,    // with memory that must stay beside it, it is more than others leave, who keep theirs on the GPU
     kSwapBound,       // it is beyond the limit, and no more of the vGPU may lie in host memory
     kHostMemoryFull,  // it does not fit, and host memory could not be had a moment ago
     kNoMover,         // it does not fit, and nothing can be moved: movers do not start

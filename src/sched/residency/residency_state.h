@@ -113,7 +113,7 @@ struct PoolResidence {
   std::uint64_t wanted = 0;  // what the mover was last told to have
   std::uint64_t most = 0;    // what it may have; 0: memory is not swapped
   Nanos grew_at = 0;         // when it last became larger
-  Nanos full_until = 0;      // host memory was needed and could not be had; nobody asks for more before then
+  Nanos full_until = 0;      // host memory ran out; no more is asked for before then
   bool operator==(const PoolResidence&) const = default;
 };
 

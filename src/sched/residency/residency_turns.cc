@@ -147,7 +147,7 @@ void ResidencyTurns::ChooseThoseThatFit(std::uint64_t capacity) {
   }
 }
 
-// Ends the turn of a class if it is over and somebody waits for it. Whoever had a turn's time in it goes to the back.
+// Ends the turn of a class if it is over and another vGPU waits for it. Those that had their time go to the back.
 bool ResidencyTurns::Rotate(Class& members) {
   ResidencyMember* leader = Leader(members);
   if (leader == nullptr || !leader->chosen || leader->had < TurnEnd(members, *leader) || !Waits(members)) return false;

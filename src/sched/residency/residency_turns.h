@@ -79,7 +79,7 @@ class ResidencyTurns {
   // Other lengths of turns, from the next one on.
   void Configure(const ResidencyConfig& config) { config_ = config; }
 
-  // The active members anew, at each event: Clear, Add for each, Measure.
+  // Lists the active members again, at each event: Clear, Add for each, Measure.
   void Clear();
   void Add(ResidencyMember& member) { queue_.push_back(&member); }
   void Measure();

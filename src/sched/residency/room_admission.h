@@ -8,9 +8,8 @@
 
 namespace tessera::sched {
 
-// The answer to a process that asks for `bytes` of room; 0: for what it must have back, which it can only wait for.
-// `pressed`: others wait or are stopped, so that nobody gets room out of turn. A process that `state` does not know is
-// refused.
+// The answer to a process that asks for `bytes` of room; 0: for memory that must come back, for which it can only wait.
+// `pressed`: others wait or are stopped, so room is granted in turn only. A process that is not in `state` is refused.
 RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId process, std::uint64_t bytes, bool pressed, Nanos now);
 
 // A sentence without a subject, for people: "is more than ...".

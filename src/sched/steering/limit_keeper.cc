@@ -52,7 +52,7 @@ void LimitKeeper::Exhaust(SteeredVgpu& vgpu) {
   vgpu.back_at = kNever;  // Deadline sets it, when the run has been billed
 }
 
-// What a run that is stopped now will still use.
+// The time that a run which is stopped now will still use.
 Nanos LimitKeeper::Spare(const SteeredVgpu& vgpu) const {
   return static_cast<Nanos>(vgpu.part * static_cast<double>(config_.FreezeTime())) + kShortStep;
 }

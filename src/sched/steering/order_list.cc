@@ -6,7 +6,7 @@
 namespace tessera::sched {
 namespace {
 
-// What is earned in a second, and saved up, of the calls a second: all of both may be spent in one second, and freezes
+// Parts of the permitted calls a second: earned each second, and saved at most. One second may spend both, and freezes
 // that cannot wait come on top.
 constexpr double kBudgetRate = 0.85;
 constexpr double kBudgetBurst = 0.1;

@@ -45,8 +45,8 @@ class ChannelServer {
 
   // The objects of a process that an earlier daemon knew, and whether it had frozen them for an operator.
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
-  // The process ended, or is nobody's any more: then what is frozen of it by policy is thawed, because nobody would do
-  // that later. What an operator froze stays, and the process is known until it ends.
+  // The process ended, or is in no vGPU any more. In the second case channels that policy froze are thawed now, because
+  // no later event would thaw them. An operator's freeze stays, and the process is known until it ends.
   void Forget(pid_t pid);
   // Once a second: tells the watchdog that the daemon is alive, and does what could not be done before.
   void Tick();

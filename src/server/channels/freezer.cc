@@ -146,10 +146,10 @@ void Freezer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
     TakeOverLeftOver(gpu, pid);
 }
 
-// Channels that are off already must not be taken off twice, and nobody can ask whether they are (FreezeAccount). So a
-// process that could go on is thawed; its channels that were not off are as they were. A process whose memory is not
-// where its kernels would find it must not run for a moment, whether it stands still since an earlier daemon or is
-// being moved by gates: it is taken off, and put back twice.
+// Channels that are off must not be taken off twice, and the driver cannot be asked whether they are (FreezeAccount).
+// So a process that may run is thawed; this changes nothing for channels that were on. A process whose memory is not in
+// place (an earlier daemon froze it, or gates hold it for a move) must not run even for a moment: its channels are
+// taken off once more, and later put back twice.
 void Freezer::TakeOverLeftOver(std::uint32_t gpu, pid_t pid) {
   if (!Available() || !table_.IsOlder(pid) || !uses_[pid][gpu].fresh || !table_.Verify(pid)) return;
   Use& use = uses_[pid][gpu];

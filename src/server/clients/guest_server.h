@@ -53,7 +53,7 @@ class GuestServer {
   bool AnyAdopted() const {
     return std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
   }
-  // The vGPU is about to be removed: its guests are nobody's then.
+  // The vGPU is about to be removed: its guests become unmanaged.
   void Abandon(const VGpu& vgpu, Nanos now);
 
   // Freezes any process that uses a GPU, for an operator, or lets it go on.

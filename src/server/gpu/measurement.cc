@@ -83,7 +83,7 @@ void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
   const Excess excess = listed ? memory_.ExcessOf(process.memory) : Excess::kNone;
   std::uint32_t& excess_seen = process.work.excess_seen;
   excess_seen = excess == Excess::kNone ? 0 : excess_seen + 1;
-  // A limit that was lowered below what the gate granted accuses nobody, and acquits nobody.
+  // A limit that was lowered below the memory which the gate granted leaves the verdict as it was.
   const bool overdrawn = excess_seen >= 2 && (process.freeze.overdrawn || excess == Excess::kStolen);
   if (overdrawn == process.freeze.overdrawn) return;
   if (overdrawn) {
@@ -96,7 +96,7 @@ void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
   freezes_.SetOverdrawn(process, overdrawn, now);
 }
 
-// A guest tells nobody when it has work. The device's samples do, a second or two late.
+// A guest does not report its work. The device's samples show it, a second or two late.
 void Measurement::CheckWork(Process& process, bool worked, Nanos now) {
   const GateRecord::State state = process.gate.state;
   const bool frozen = Any(channels_.Freezer().StatusOf(process.pid, gpu_).reasons);

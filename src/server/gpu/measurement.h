@@ -16,7 +16,7 @@
 
 namespace tessera::server {
 
-// Compares what one GPU says of its processes with what the daemon knows: charges memory that nobody told of, finds
+// Compares one GPU's own figures about its processes with the daemon's: charges memory that was not reported, finds
 // processes that evade a freeze or the kernel gate, and learns whether programs without a shim work. Runs on the loop's
 // thread.
 class Measurement {

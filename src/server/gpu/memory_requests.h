@@ -33,7 +33,7 @@ class MemoryRequests {
   bool Count(Process& process, std::uint64_t bytes, Nanos now);
   // The same of memory that it has already, whether it may or not.
   void CountAnyway(Process& process, std::uint64_t bytes);
-  // Memory that nobody counts, until the next measurement tells it.
+  // Memory that is not counted otherwise, until the next measurement.
   void NoteMeasured(Process& process, std::uint64_t bytes);
 
  private:

@@ -30,7 +30,7 @@ void StateSaver::Write() {
 void StateSaver::Await() {
   const std::uint64_t wanted = changes_;
   MutexLock lock(mutex_);
-  // The loop begins the next write when one has ended: after its end nobody does.
+  // Only the loop begins the next write: once the loop has ended none follows.
   while (written_ < wanted && loop_.Post([] {})) advanced_.WaitFor(mutex_, std::chrono::milliseconds(100));
 }
 

@@ -173,7 +173,7 @@ MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {
   return figures;
 }
 
-// Exact: nobody is refused while a message that frees memory waits unread or credit lies unused.
+// Exact: it refuses memory only after it has read the messages that free memory, and taken back unused credit.
 bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes, Nanos now) {
   if (ledger_.Charge(id, bytes)) return true;
   if (bytes <= ledger_.Max(id)) {

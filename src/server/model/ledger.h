@@ -17,9 +17,9 @@ struct MemoryTerms {
   std::optional<std::uint64_t> swap;   // memory.swap.max: what may lie in host memory
 };
 
-// The memory ledger of one GPU: who was promised what and who holds what. Figures only; bytes.
+// The memory ledger of one GPU: the promises to vGPUs and the memory that they hold. Figures only; bytes.
 //
-// A vGPU with a limit may hold up to it, always. One without may hold what nobody was promised and nobody holds.
+// A vGPU with a limit may always hold up to it. One without may hold memory that is neither promised nor held.
 class Ledger {
  public:
   // `reserve` is kept back from everybody. `swap`: bytes of one vGPU that may lie in host memory instead; then what is

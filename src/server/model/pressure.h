@@ -8,9 +8,9 @@
 
 namespace tessera::server {
 
-// How much time a vGPU loses because it waits, for memory say, as /proc/pressure/memory tells it of a control group:
-// averages over wall time that forget by and by, and a sum. It is told when a wait begins and ends, between which
-// nothing changes; so the averages are exact at any time, and nobody has to sample.
+// The time that a vGPU loses to waiting, for memory for example, as /proc/pressure/memory has it for a control group:
+// exponentially decaying averages over wall time, and a sum. It is told when a wait begins and ends. Nothing changes
+// between, so the averages are exact at any time without sampling.
 class Pressure {
  public:
   struct Figures {
@@ -18,7 +18,7 @@ class Pressure {
     Nanos total = 0;
   };
 
-  // From `now` on somebody waits, or nobody does. Times do not go backwards.
+  // Whether the vGPU waits from `now` on. Times do not go backwards.
   void Note(Nanos now, bool waits) {
     if (waits == waits_) return;
     Advance(now);

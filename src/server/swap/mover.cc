@@ -24,7 +24,7 @@ constexpr int kMoverSocket = 3, kMoverSlots = 4, kMoverFile = 5, kMoverTable = 6
 
 class MoverProcess : public Mover {
  public:
-  // One that is not gone keeps the pool for the next daemon, when it finds that this one has ended.
+  // A mover that outlives this daemon keeps the pool for the next one.
   MoverProcess(EventLoop& loop, pid_t pid, UniqueFd socket, SwapSlots& slots)
       : loop_(loop), pid_(pid), socket_(std::move(socket)), slots_(slots), flush_(loop, [this] { Flush(); }) {}
 

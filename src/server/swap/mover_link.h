@@ -45,9 +45,9 @@ class MoverLink {
   Nanos NextLook(bool needed, Nanos now) const;
   bool Exists() const { return mover_ != nullptr; }
   bool Ready() const { return ready_; }
-  // So many in a row could not start that it was no accident.
+  // Too many movers in a row failed to start.
   bool Hopeless() const;
-  // Why there is none, or the last one ended. Empty if `needed` is false and the last one did start: nobody misses it.
+  // Why there is no mover. Empty if none is `needed` and the last one did start.
   std::string WhyNone(bool needed) const { return needed || failed_starts_ > 0 ? why_none_ : ""; }
   pid_t Pid() const { return mover_ ? mover_->Pid() : 0; }
 

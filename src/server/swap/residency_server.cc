@@ -24,11 +24,11 @@ using sched::Moving;
 // each other; more than these few means that a program changes what it says as quickly as it is read.
 constexpr int kMostPlans = 8;
 constexpr Nanos kNextLookThen = kMillisecond;
-// After a failure the mover is not asked again for so long.
+// The pause after a failure before the mover is asked again.
 constexpr Nanos kStuck = kSecond;
-// A pool that is full has place again after a batch that comes in at the same time.
+// The pause after the pool was full: a batch that comes in at the same time makes place.
 constexpr Nanos kSlotSoon = 5 * kMillisecond;
-// So long nobody waits for room that only host memory could make.
+// How long requests that need host memory are refused after there was none.
 constexpr Nanos kPoolFull = 3 * kSecond;
 
 std::string WhyNotSettled(int error) {

@@ -25,8 +25,8 @@ class SwapSlots {
   // Makes the table large enough for a pool of so many bytes; never smaller.
   void Fit(std::uint64_t bytes);
   std::size_t count() const { return slots_.size(); }
-  // One that cannot be kept is lost to the next mover, and nothing else: what programs have there stays theirs. All
-  // GPUs' slots take a quarter of the descriptors that the process may have at most.
+  // Keeps the slot for the next mover. A slot that cannot be kept is lost to that mover only: programs keep their
+  // memory in it. The slots of all GPUs take at most a quarter of the descriptors that the process may have.
   void Keep(std::uint64_t number, UniqueFd memory);
   void Forget(std::uint64_t number);
 
@@ -34,7 +34,7 @@ class SwapSlots {
     std::uint64_t number = 0;
     int memory = -1;
   };
-  // The one with the least number that is greater.
+  // The slot with the least number above this one.
   std::optional<Slot> After(std::uint64_t number) const;
 
  private:

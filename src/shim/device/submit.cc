@@ -1,4 +1,4 @@
-// What happens to a submission that its trampoline could not let pass.
+// The slow path of a submission that its trampoline could not let pass.
 #include <errno.h>
 
 #include "base/uncancelled.h"

@@ -170,7 +170,7 @@ def main():
     asm += [f".quad .Lload{i}" for i in range(len(symbols))]
     asm += [".section .data.rel.ro, \"aw\"", ".globl tessera_own_table", ".hidden tessera_own_table",
             ".p2align 3", "tessera_own_table:"]
-    # What a program must get in place of the driver's address: only for functions that are more than a jump.
+    # Addresses that programs must get in place of the driver's: only of functions that are more than a jump.
     asm += [f".quad {name if name in kinds else 0}" for name in symbols]
     asm += ['.section .note.GNU-stack, "", @progbits']
     with open(f"{out}/trampolines.S", "w") as f:

@@ -90,7 +90,7 @@ CUresult Await(Paging& paging, Pin pin) {
   }
 }
 
-// What another thread has exported meanwhile stays pinned.
+// A block that another thread has exported meanwhile stays pinned.
 void UnpinIfUnknown(Paging& paging, const pager::Block& block) TESSERA_REQUIRES(mutex) {
   const auto at = Exports().find(block.begin);
   if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Pins().Unpin(block);

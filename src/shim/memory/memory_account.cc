@@ -72,7 +72,7 @@ void MemoryAccount::DropContext() {
 std::uint64_t MemoryAccount::Free() const {
   const wire::Page* page = page_.Get();
   const std::int64_t credit = page->memory_credit.load(std::memory_order_relaxed);
-  // What was freed a moment ago may not have reached the daemon; the program must see it all the same.
+  // Memory freed a moment ago may not have reached the daemon; the program must see it as free all the same.
   const std::uint64_t on_its_way = returned_ - page->memory_returned.load(std::memory_order_relaxed);
   const std::uint64_t free =
       page->memory_available.load(std::memory_order_relaxed) + (credit > 0 ? credit : 0) + on_its_way;

@@ -103,7 +103,7 @@ NVML_HOOK nvmlDeviceGetMemoryInfo_v2(Device device, nvml::MemoryV2* memory) {
   const int result = REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
   if (result != nvml::kSuccess) return result;
   if (const auto view = ViewOf(device)) {
-    // What the driver keeps for itself is not the vGPU's business.
+    // The driver's own memory is no part of the vGPU.
     memory->reserved = 0;
     memory->total = std::min<unsigned long long>(memory->total, view->memory_max);
     memory->used = std::min<unsigned long long>(memory->total, view->memory_used);

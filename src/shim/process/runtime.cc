@@ -34,7 +34,7 @@ void operator delete(void* memory, std::size_t) noexcept { free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { free(memory); }
 
-// What the standard library's headers call where they would throw: never on a path that the shim can reach.
+// Functions that the standard library's headers call where they would throw. The shim never gets there.
 namespace std {
 void __throw_length_error(const char*) { Die("tessera: a container grew beyond all bounds\n"); }
 void __throw_logic_error(const char*) { Die("tessera: a string was made of nothing\n"); }

@@ -51,7 +51,7 @@ cuda::CUresult Session::Open(bool observer) {
     case Hello::kRefused:
       answer_ = cuda::CUDA_ERROR_NO_DEVICE;
       break;
-    case Hello::kNobody:  // the next cuInit may have better luck
+    case Hello::kNobody:  // a daemon may be there at the next cuInit
       return cuda::CUDA_ERROR_SYSTEM_NOT_READY;
   }
   opened_ = true;

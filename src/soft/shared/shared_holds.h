@@ -13,7 +13,7 @@
 namespace tessera::soft {
 
 bool IsHeld(const SharedLayout& layout, std::uint64_t memory) TESSERA_REQUIRES(layout.mutex);
-// Charged if nobody else holds the memory, `hold.charged` does not matter. kNoHold if there are too many.
+// Charges the memory if it has no other hold; ignores `hold.charged`. kNoHold if there are too many.
 std::int32_t AddHold(SharedLayout& layout, SharedHold hold) TESSERA_REQUIRES(layout.mutex);
 void DropHold(SharedLayout& layout, std::int32_t index) TESSERA_REQUIRES(layout.mutex);
 void DropHoldsOf(SharedLayout& layout, std::uint32_t slot) TESSERA_REQUIRES(layout.mutex);

@@ -12,7 +12,7 @@
 namespace tessera::soft::ptx {
 namespace {
 
-// What a try to take a lock costs of the quantum, in instructions.
+// The part of the quantum, in instructions, that a try to take a lock costs.
 constexpr std::uint32_t kLockCharge = 16;
 
 struct Add {

@@ -235,7 +235,7 @@ void DecodeInsertField(Decoder& d) {
                type, 4);
 }
 
-// What gives a 32-bit result from a wider value has handlers of its own: U is the type of the source.
+// Handlers that give a 32-bit result from a wider value: U is the type of the source.
 struct CountOnes {
   template <typename U>
   std::uint32_t operator()(U a) const {

@@ -40,7 +40,7 @@ struct HyperbolicTangent {
   double operator()(double a, double, double) const { return std::tanh(a); }
 };
 
-// What .sat and .relu do to a result.
+// The change that .sat or .relu makes to a result.
 enum Clamp { kNoClamp, kSaturate, kRelu };
 
 double Clamped(double value, std::int64_t clamp) {

@@ -11,7 +11,7 @@
 namespace tessera::soft::ptx {
 namespace {
 
-// What a load in a waiting loop costs of the quantum, in instructions: the others are to get on.
+// The part of the quantum, in instructions, that a load in a waiting loop costs, so that the others get on.
 constexpr std::uint32_t kVolatileCharge = 64;
 
 // Every access is atomic and ordered as acquire or release, which costs nothing on x86 and is what the strongest forms
@@ -158,7 +158,7 @@ void DecodeHint(Decoder& d) {
   for (std::string_view modifier : d.statement().modifiers) d.modifiers().Take(modifier);
 }
 
-// What is left to order between acquires and releases is a store before a load.
+// Acquires and releases leave one order open: a store before a load.
 void Fence(Warp&, const Instruction&, LaneMask) { _mm_mfence(); }
 
 void DecodeFence(Decoder& d) {

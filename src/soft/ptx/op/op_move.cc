@@ -72,7 +72,7 @@ void DecodeMove(Decoder& d) {
   }
   const std::size_t emitted = d.program().code.size();
   const Operand a = d.operands().Source(1, type);
-  // What fetches a special register can put it where it is wanted right away.
+  // An instruction that fetches a special register can write the destination itself.
   if (d.program().code.size() > emitted) {
     d.program().code.back().operand[0] = d.operands().Destination(0);
     return;

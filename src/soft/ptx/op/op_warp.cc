@@ -1,4 +1,4 @@
-// What the lanes of a warp tell one another: shfl, vote, match, redux (PTX ISA 9.7.9 and 9.7.13).
+// Exchanges between the lanes of a warp: shfl, vote, match, redux (PTX ISA 9.7.9 and 9.7.13).
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kMaxVariableBytes = 1ull << 40;
 constexpr std::uint64_t kMaxSharedBytes = 256 << 10;
 constexpr std::uint64_t kMaxFrameBytes = 512 << 10;
-// What a function may declare. Nothing that a compiler emits comes near it.
+// The most registers that a function may declare. No compiler's output comes near it.
 constexpr std::uint32_t kMaxRegisters = 1 << 16;
 
 std::uint64_t AlignUp(std::uint64_t value, std::uint64_t alignment) {
@@ -49,7 +49,7 @@ bool VariableParser::ParseDeclaration(Declaration& declaration) {
       if (!tokens_.Expect('(') || !tokens_.Accept("managed") || !tokens_.Expect(')'))
         return tokens_.Unsupported("this attribute");
     } else if (tokens_.Accept("ptr")) {
-      // What a pointer parameter points to: .ptr .global .align 16
+      // The target of a pointer parameter: .ptr .global .align 16
       tokens_.Accept("global") || tokens_.Accept("const") || tokens_.Accept("shared") || tokens_.Accept("local");
       std::uint64_t ignored = 0;
       if (tokens_.Accept("align") && !tokens_.ExpectInteger(ignored, 1 << 16)) return false;
