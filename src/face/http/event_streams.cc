@@ -54,18 +54,22 @@ EventStreams::~EventStreams() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool EventStreams::HasRoom() {
-  const MutexLock lock(mutex_);
-  return wake_ && count_ < kMost;
+std::optional<EventStreams::Place> EventStreams::TakePlace() {
+  if (!wake_) return std::nullopt;
+  for (std::size_t taken = taken_; taken < kMost;)
+    if (taken_.compare_exchange_weak(taken, taken + 1)) return Place(taken_);
+  return std::nullopt;
 }
 
-void EventStreams::Add(UniqueFd socket, std::uint64_t number) {
+void EventStreams::Add(Place place, UniqueFd socket, std::uint64_t number) {
   const MutexLock lock(mutex_);
-  if (ending_ || !wake_ || count_ >= kMost) return;
+  if (ending_) return;
   fcntl(socket.Get(), F_SETFL, fcntl(socket.Get(), F_GETFL) | O_NONBLOCK);
-  ++count_;
-  added_.push_back(
-      {.socket = std::move(socket), .number = number, .unsent = "retry: 1000\n\n", .spoken = MonotonicNow()});
+  added_.push_back({.place = std::move(place),
+                    .socket = std::move(socket),
+                    .number = number,
+                    .unsent = "retry: 1000\n\n",
+                    .spoken = MonotonicNow()});
   if (!thread_.joinable()) {
     server::events::WakeOnNote(wake_.Get());
     thread_ = std::thread([this] { Run(); });
@@ -82,7 +86,7 @@ void EventStreams::Run() {
     {
       const MutexLock lock(mutex_);
       if (ending_) return;
-      count_ -= std::erase_if(streams, [](const Stream& stream) { return stream.gone; });
+      std::erase_if(streams, [](const Stream& stream) { return stream.gone; });
       streams.splice(streams.end(), added_);
     }
     fds = {{wake_.Get(), POLLIN, 0}};

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -33,14 +36,32 @@ class EventStreams {
   ~EventStreams();
   EventStreams(const EventStreams&) = delete;
 
-  // Whether there is room for one more.
-  bool HasRoom();
-  // Sends the events after `number` to a connection to which the head of the answer was written. Closes it when there
-  // is no room any more.
-  void Add(UniqueFd socket, std::uint64_t number);
+  // One of the kMost places. It is free again when this object ends.
+  class Place {
+   public:
+    Place(Place&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
+    Place& operator=(Place&& other) noexcept {
+      std::swap(taken_, other.taken_);
+      return *this;
+    }
+    ~Place() {
+      if (taken_ != nullptr) --*taken_;
+    }
+
+   private:
+    friend class EventStreams;
+    explicit Place(std::atomic<std::size_t>& taken) : taken_(&taken) {}
+    std::atomic<std::size_t>* taken_;
+  };
+
+  // A place for one more stream, to be taken before the head of the answer is written. None if all are taken.
+  std::optional<Place> TakePlace();
+  // Sends the events after `number` to a connection to which the head of the answer was written.
+  void Add(Place place, UniqueFd socket, std::uint64_t number);
 
  private:
   struct Stream {
+    Place place;
     UniqueFd socket;
     std::uint64_t number = 0;  // of the last event in `unsent` or before
     std::string unsent;
@@ -51,10 +72,10 @@ class EventStreams {
   static void Serve(Stream& stream, Nanos now);
   static void Fill(Stream& stream, Nanos now);
 
-  const UniqueFd wake_;  // eventfd: news, or a new stream, or the end
+  const UniqueFd wake_;                 // eventfd: news, or a new stream, or the end
+  std::atomic<std::size_t> taken_ = 0;  // places
   Mutex mutex_;
   std::list<Stream> added_ TESSERA_GUARDED_BY(mutex_);  // Run has not taken these yet
-  std::size_t count_ TESSERA_GUARDED_BY(mutex_) = 0;    // of all, with those that Run has
   bool ending_ TESSERA_GUARDED_BY(mutex_) = false;
   std::thread thread_ TESSERA_GUARDED_BY(mutex_);  // from the first stream on
 };

@@ -23,7 +23,8 @@ class EventStreamsTest : public testing::Test {
   UniqueFd Open(std::uint64_t after) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    streams_.Add(UniqueFd(ends[0]), after);
+    auto place = streams_.TakePlace();
+    if (place) streams_.Add(std::move(*place), UniqueFd(ends[0]), after);
     return UniqueFd(ends[1]);
   }
   // Until that was seen, or the stream ended.
@@ -66,14 +67,20 @@ TEST_F(EventStreamsTest, OneThatReadsNothingHoldsUpNobody) {
   EXPECT_THAT(late, HasSubstr("event: lost\ndata: {\"events\":")) << "more was noted than is kept";
 }
 
-TEST_F(EventStreamsTest, PlaceIsFreeAgainWhereSomebodyLeft) {
+TEST_F(EventStreamsTest, APlaceIsTakenBeforeItsStreamIsAdded) {
+  std::vector<EventStreams::Place> places;
+  while (auto place = streams_.TakePlace()) places.push_back(std::move(*place));
+  EXPECT_EQ(places.size(), EventStreams::kMost);
+  places.pop_back();
+  EXPECT_TRUE(streams_.TakePlace()) << "an answer whose head could not be written gives its place back";
+}
+
+TEST_F(EventStreamsTest, AClientThatLeavesFreesItsPlace) {
   std::vector<UniqueFd> clients;
-  while (streams_.HasRoom()) clients.push_back(Open(server::events::Last()));
-  EXPECT_EQ(clients.size(), EventStreams::kMost);
-  const UniqueFd turned_away = Open(server::events::Last());
-  EXPECT_EQ(ReadUntil(turned_away, "retry"), "") << "closed at once";
+  for (std::size_t i = 0; i < EventStreams::kMost; ++i) clients.push_back(Open(server::events::Last()));
+  EXPECT_FALSE(streams_.TakePlace());
   clients.clear();
-  while (!streams_.HasRoom()) poll(nullptr, 0, 1);
+  while (!streams_.TakePlace()) poll(nullptr, 0, 1);
   const UniqueFd again = Open(server::events::Last());
   EXPECT_THAT(ReadUntil(again, "retry"), StartsWith("retry: "));
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "face/http/event_streams.h"
@@ -81,8 +82,13 @@ std::optional<std::uint64_t> LastAskedFor(const Request& request, std::uint64_t 
   return std::stoul(text);
 }
 
-// Set by a handler to the number of the event after which a stream starts; read by Answer, which has the connection.
-thread_local std::optional<std::uint64_t> stream_after;
+// The stream that follows an answer: its place, and the number of the event after which it starts.
+struct Following {
+  EventStreams::Place place;
+  std::uint64_t after;
+};
+// Set by a handler; taken by Answer, which has the connection.
+thread_local std::optional<Following> following;
 
 // The error for a request that httplib itself refuses.
 Error ErrorFor(const Request& request, int status) {
@@ -145,11 +151,11 @@ class HttpServer::Impl : private httplib::Server {
   void Answer(UniqueFd socket) {
     PeerStream stream(std::move(socket), stop_fd_.Get());
     bool closed = false;
-    stream_after.reset();
     // Range is ignored: a request for a thousand ranges, each of the whole, would get an answer a thousand times as
     // long.
     process_request(stream, /*close_connection=*/true, closed, [](Request& request) { request.ranges.clear(); });
-    if (stream_after) streams_.Add(std::move(stream).Release(), *stream_after);
+    if (auto taken = std::exchange(following, {}))
+      streams_.Add(std::move(taken->place), std::move(stream).Release(), taken->after);
   }
   // Clients on api.sock are identified by their user; clients on TCP need the token.
   bool MayAsk(const Request& request) {
@@ -265,11 +271,12 @@ void HttpServer::Impl::AddEvents() {
         list.push_back(ToJson(event));
       return Reply(response, {{"events", std::move(list)}});
     }
-    if (!streams_.HasRoom())
+    auto place = streams_.TakePlace();
+    if (!place)
       return Refuse(response, {EAGAIN, "too many clients follow the events", "end one of them, or poll /v1/events"},
                     503);
     if (request.has_header("Last-Event-ID")) after = NumberOfEventId(request.get_header_value("Last-Event-ID"));
-    if (request.method == "GET") stream_after = after;
+    if (request.method == "GET") following.emplace(std::move(*place), after);
     response.set_header("Cache-Control", "no-store");
     // Only the head is written here; EventStreams writes the body.
     response.set_content_provider("text/event-stream", [](std::size_t, httplib::DataSink&) { return false; });

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/size.h"
+#include "face/http/event_streams.h"
 #include "face/http/peer_stream.h"
 #include "face/text/json.h"
 #include "server/loop/listeners.h"
@@ -429,6 +430,36 @@ TEST_F(HttpServerTest, HeadIsGetWithoutABody) {
   const auto events = client_.Head("/v1/events", {{"Accept", "text/event-stream"}});
   ASSERT_TRUE(events) << "the head alone, not a stream";
   EXPECT_EQ(events->body, "");
+}
+
+// All ask at once: the places must be counted before the first answer is written.
+TEST_F(HttpServerTest, FollowersBeyondTheMostAreRefusedAndNotClosedLater) {
+  constexpr std::size_t kMore = 16;
+  std::vector<UniqueFd> followers;
+  for (std::size_t i = 0; i < EventStreams::kMost + kMore; ++i) followers.push_back(Connect());
+  const std::string_view request = "GET /v1/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n";
+  for (const UniqueFd& fd : followers)
+    ASSERT_EQ(send(fd.Get(), request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  std::size_t followed = 0, refused = 0;
+  for (const UniqueFd& fd : followers) {
+    std::string answer;
+    char piece[4096];
+    while (answer.find("retry: ") == std::string::npos) {
+      const ssize_t got = recv(fd.Get(), piece, sizeof piece, 0);
+      if (got <= 0) break;
+      answer.append(piece, static_cast<std::size_t>(got));
+    }
+    if (answer.starts_with("HTTP/1.1 200 ")) {
+      ++followed;
+      EXPECT_THAT(answer, HasSubstr("retry: ")) << "closed after its head";
+    } else {
+      ++refused;
+      EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 503 "));
+      EXPECT_THAT(answer, HasSubstr("too many clients follow the events"));
+    }
+  }
+  EXPECT_EQ(followed, EventStreams::kMost);
+  EXPECT_EQ(refused, kMore);
 }
 
 TEST_F(HttpServerTest, SlowReadersHoldUpNoProgram) {
