@@ -166,7 +166,7 @@ json ToJson(const server::GpuReport& gpu) {
           {"processes", gpu.processes},
           {"holder", OrNull(gpu.holder)},
           {"control",
-           {{"by", gpu.why_gate.empty() ? "channels" : "gate"},
+           {{"by", server::NameOf(gpu.divider)},
             {"why", gpu.why_gate},
             {"driver_calls", gpu.driver_calls},
             {"driver_calls_per_s", gpu.driver_calls_per_s},

@@ -39,6 +39,12 @@ TEST_F(Documented, WhatIsAnswered) {
   ExpectKeys(ToProblem({.code = EINVAL, .message = "", .hint = ""}, 400));
 }
 
+// The reason beside it may be missing, before the first choice for example.
+TEST(GpuJson, SaysWhichWayDividesTheTime) {
+  EXPECT_EQ(ToJson(server::GpuReport{.divider = server::Divider::kGates})["control"]["by"], "gate");
+  EXPECT_EQ(ToJson(server::GpuReport{.divider = server::Divider::kChannels})["control"]["by"], "channels");
+}
+
 // The hint of a refusal lists them.
 TEST_F(Documented, WhatMayBeAsked) {
   const auto refused = ParseVGpuRequest(R"({"no_field": 1})");

@@ -106,7 +106,9 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.processes); }},
     {.family = {"tessera_gpu_steered", kGauge, "", "gpu",
                 "1 if channels are steered, 0 if gates divide the time (tessera doctor says why)."},
-     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.why_gate.empty() ? 1 : 0; }},
+     .value = [](const GpuReport& gpu) -> std::optional<double> {
+       return gpu.divider == server::Divider::kChannels ? 1 : 0;
+     }},
     {.family = {"tessera_gpu_swap_max_bytes", kGauge, "bytes", "gpu", "Maximum size of its pool of host memory."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::max); }},
     {.family = {"tessera_gpu_swap_pool_bytes", kGauge, "bytes", "gpu", "Pinned host memory in the pool."},

@@ -123,6 +123,7 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
     report.holder = vgpu->spec.name;
   }
   if (running != 1) report.holder.reset();
+  report.divider = gpu.Time().DividedBy();
   report.why_gate = gpu.Time().WhyNot(Divider::kChannels);
   ReportCalls(daemon.Channels(), report, now);
   report.lateness = gpu.Time().Lateness();

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
+#include "server/model/divider.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
 
@@ -47,7 +48,8 @@ struct GpuReport {
   double compute_requested_pct = 0, compute_busy_pct = 0;
   std::size_t vgpus = 0, processes = 0;
   std::optional<std::string> holder;
-  std::string why_gate;  // empty: channels are steered
+  Divider divider = Divider::kGates;
+  std::string why_gate;  // why not by the channels
   std::uint64_t driver_calls = 0, freezes = 0, thaws = 0, slices = 0, call_failures = 0;
   double driver_calls_per_s = 0;
   std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;

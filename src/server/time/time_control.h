@@ -10,17 +10,12 @@
 #include "server/channels/channel_server.h"
 #include "server/config/config.h"
 #include "server/loop/event_loop.h"
+#include "server/model/divider.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
-
-// The ways to divide a GPU's time among its vGPUs, best first.
-enum class Divider : std::uint8_t {
-  kChannels,  // slices and freezes of channels: SteeringServer
-  kGates,     // a token that opens the gates of one vGPU at a time: TokenServer
-};
 
 // Chooses how the time of one GPU is divided, and has the time server that does it: hands it what the processes say,
 // wakes it at its deadlines, and notes who waits. A new way is a row of `kWays`. Runs on the loop's thread.
@@ -68,9 +63,11 @@ class TimeControl {
   void Choose(Nanos now);
   // Makes the time server again, because the configuration has changed.
   void Restart(Nanos now) { SwitchTo(*way_, now); }
+  // The present way.
+  Divider DividedBy() const { return way_->divider; }
   // Whether the present way leaves gates open and stops vGPUs by freezing their channels.
   bool FreezesChannels() const { return way_->freezes_channels; }
-  // Why this way was passed over; empty: it was not.
+  // Why this way was passed over; empty if it was not, and before the first choice.
   std::string WhyNot(Divider divider) const;
 
   // Does what is due by then; the object's own timer calls it, too.

@@ -13,14 +13,24 @@ using testing::IsEmpty;
 using State = GateRecord::State;
 using TimeControlTest = SteeredGpuTest;
 
+// Before the first choice no way was passed over, and still the gates divide the time.
+TEST_F(TimeControlTest, BeginsWithTheGates) {
+  const std::vector<VGpu*> none;
+  const TimeControl time(*loop_, 0, config_, channels_, none, {});
+  EXPECT_THAT(time.WhyNot(Divider::kChannels), IsEmpty());
+  EXPECT_EQ(time.DividedBy(), Divider::kGates);
+}
+
 TEST_F(TimeControlTest, SaysWhyABetterWayWasPassedOver) {
   Member& unknown = Join(low_);
   Works(unknown);
   EXPECT_FALSE(gpu_.Time().FreezesChannels());
+  EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kGates);
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("not known"));
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kGates), IsEmpty());
   MakeContext(unknown);
   EXPECT_TRUE(gpu_.Time().FreezesChannels());
+  EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kChannels);
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), IsEmpty());
   channels_.BeginTest();
   gpu_.Time().Choose(Now());

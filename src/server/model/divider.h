@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::server {
+
+// The ways to divide a GPU's time among its vGPUs, best first.
+enum class Divider : std::uint8_t {
+  kChannels,  // slices and freezes of channels: SteeringServer
+  kGates,     // a token that opens the gates of one vGPU at a time: TokenServer
+};
+
+// The name in the API and in listings.
+constexpr const char* NameOf(Divider divider) { return divider == Divider::kChannels ? "channels" : "gate"; }
+
+}  // namespace tessera::server
