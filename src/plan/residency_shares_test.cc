@@ -81,8 +81,19 @@ TEST(ResidencyShares, OneThatRunsAlongLeavesTheOthersTheirHalves) {
   gpu.ExpectLawful();
   EXPECT_GE(gpu.ExecutedPct(3), 99);
   EXPECT_NEAR(gpu.ExecutedPct(1), gpu.ExecutedPct(2), 2);
-  // The third has never moved, and counts in the mean of the moves from which turns follow: they are a third shorter.
-  EXPECT_NEAR(gpu.ExecutedPct(1), 43.1, 0.6);
+}
+
+// Turns follow from the moves and weights of those that take turns. One that runs along moves nothing.
+TEST(ResidencyShares, OneThatRunsAlongMakesTurnsNoShorter) {
+  for (const std::uint32_t weight : {20, 100}) {
+    OneGpu gpu(kGpu);
+    gpu.Add(1, {}, kBusy30);
+    gpu.Add(2, {}, kBusy30);
+    gpu.Add(3, {.weight = weight}, Uses(5 * kGiB));
+    gpu.Measure(20 * kSecond, 1000 * kSecond);
+    gpu.ExpectLawful();
+    EXPECT_NEAR(gpu.ExecutedPct(1) + gpu.ExecutedPct(2), 90, 1) << "moves take a tenth, beside a weight of " << weight;
+  }
 }
 
 TEST(ResidencyShares, OneLargerThanTheGpuGetsItsTurns) {

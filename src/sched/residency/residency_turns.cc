@@ -55,13 +55,13 @@ void ResidencyTurns::Measure() {
 void ResidencyTurns::Enqueue(ResidencyMember& member) {
   member.place = next_place_++;
   member.had = member.had_before = 0;
-  member.leads = member.kept = false;
+  member.leads = member.kept = member.waited = false;
 }
 
 void ResidencyTurns::Restart() {
   for (ResidencyMember* member : queue_) {
     member->had = 0;
-    member->leads = member->kept = false;
+    member->leads = member->kept = member->waited = false;
   }
   Sort();
 }
@@ -74,14 +74,19 @@ void ResidencyTurns::Sort() {
 }
 
 // A turn's length in proportion to its weight: so long on average that moves take `most_moving` of the time of a round,
-// but none is too short, and none too long as far as the weights allow it.
+// but none is too short, and none too long as far as the weights allow it. A round has the turns of those that take
+// turns: members that only run along make it no longer, and move nothing.
 void ResidencyTurns::MeasureClass(Class& members) const {
+  const bool known = std::ranges::any_of(members.queue, &ResidencyMember::TakesTurns);
   double moves = 0;
   double measured = 0;
+  double turns = 0;
   double weights = 0;
   std::uint32_t least = UINT32_MAX;
   std::uint32_t most = 0;
   for (const ResidencyMember* member : members.queue) {
+    if (known && !member->TakesTurns()) continue;
+    ++turns;
     weights += member->weight;
     least = std::min(least, member->weight);
     most = std::max(most, member->weight);
@@ -89,7 +94,7 @@ void ResidencyTurns::MeasureClass(Class& members) const {
     moves += static_cast<double>(member->Move());
     ++measured;
   }
-  const double mean_weight = weights / static_cast<double>(members.queue.size());
+  const double mean_weight = weights / turns;
   const double move = measured > 0 ? moves / measured : 0;
   const double wanted = move * (1 - config_.most_moving) / config_.most_moving / mean_weight;
   members.time_per_weight = std::max(std::min(wanted, static_cast<double>(config_.turn_max) / most),
@@ -170,7 +175,9 @@ void ResidencyTurns::SettleTurn(Class& members) {
       continue;
     }
     member->leads = false;
-    if (!member->chosen && member->had >= Length(members, *member)) Enqueue(*member);
+    if (member->chosen) continue;
+    if (member->had >= Length(members, *member)) Enqueue(*member);
+    member->waited = true;
   }
 }
 

@@ -50,6 +50,7 @@ struct ResidencyMember {
   Nanos had = 0;            // ran so long since it got this place
   Nanos had_before = 0;     // of that, before it began to lead
   bool leads = false;       // the turn of its class is its own
+  bool waited = false;      // was not chosen once since it got this place
   bool chosen = false;      // runs in this turn, as the one that leads or along with it
   bool kept = false;        // was chosen, and the turn is still the same
   bool started = false;     // has been ready since it was chosen
@@ -67,6 +68,8 @@ struct ResidencyMember {
 
   Nanos Move() const;
   bool Ready() const { return decided.runs && ready_with && decided.target <= *ready_with; }
+  // Turns are its own. A member that fits beside every leader runs along, and its memory stays.
+  bool TakesTurns() const { return leads || waited; }
   void NoteMove(Nanos moving, bool typical);
   // The caller knows what is decided.
   void Tell();
