@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -13,10 +14,15 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
+
+#include "channel/rm/driver_abi.h"
 
 namespace tessera::guard {
 namespace {
+
+namespace abi = channel::abi;
 
 constexpr long kSeccompFilter = 2;  // proc(5), Seccomp
 
@@ -72,6 +78,20 @@ UniqueFd Borrow(int pidfd, int fd) { return UniqueFd(static_cast<int>(syscall(SY
 KernelBoundary::File KindOf(const KernelBoundary& boundary, int fd) {
   struct stat file;
   return Look(fd, "", AT_EMPTY_PATH, file) ? boundary.Kind(file) : KernelBoundary::File::kOther;
+}
+
+// RM tells a client's GPUs to the file that made it, and to nobody else.
+bool Answers(KernelBoundary& boundary, int file, std::uint32_t client) {
+  std::uint32_t ids[32];
+  abi::Control control{.client = client,
+                       .object = client,
+                       .command = abi::kGetAttachedIds,
+                       .flags = 0,
+                       .params = reinterpret_cast<std::uint64_t>(ids),
+                       .params_bytes = sizeof ids,
+                       .status = abi::kNotSupported};
+  const int result = boundary.Execute(file, _IOWR(abi::kIoctlType, abi::kControl, abi::Control), &control);
+  return result == 0 && control.status == abi::kOk;
 }
 
 bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }

@@ -2,8 +2,7 @@
 
 #include <sys/types.h>
 
-#include <functional>
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -17,6 +16,9 @@ UniqueFd Borrow(int pidfd, int fd);
 
 // The kind of file of a descriptor of this process.
 KernelBoundary::File KindOf(const KernelBoundary& boundary, int fd);
+
+// Whether a file of File::kControl made the RM client. Asks the driver, and changes nothing.
+bool Answers(KernelBoundary& boundary, int file, std::uint32_t client);
 
 // A field of /proc/PID/status, as "Tgid" or "Seccomp": its number, or -1 (and a shortage in errno). `pid` may
 // be a thread.

@@ -1,7 +1,6 @@
 #include "guard/gate/clients.h"
 
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,24 +61,10 @@ Clients::Loan Clients::Borrow(const GateCall& call, const StillWaits& waits) {
   return loan;
 }
 
-// RM tells a client's GPUs to the file that made it, and to nobody else. It changes nothing.
-bool Clients::Answers(int file, std::uint32_t client) {
-  std::uint32_t ids[32];
-  abi::Control control{.client = client,
-                       .object = client,
-                       .command = abi::kGetAttachedIds,
-                       .flags = 0,
-                       .params = reinterpret_cast<std::uint64_t>(ids),
-                       .params_bytes = sizeof ids,
-                       .status = abi::kNotSupported};
-  const int result = boundary_.Execute(file, _IOWR(abi::kIoctlType, abi::kControl, abi::Control), &control);
-  return result == 0 && control.status == abi::kOk;
-}
-
 std::optional<pid_t> Clients::OwnerOf(const Loan& loan, const GateCall& call, std::uint32_t client) {
   const auto owner = objects_.ProcessOf(client);
   if (owner == loan.pid) return owner;
-  if (client == 0 || !Answers(loan.file.Get(), client)) return {};
+  if (client == 0 || !Answers(boundary_, loan.file.Get(), client)) return {};
   if (owner) {
     // A child on its parent's file; or RM has given out the number of a client again whose file is gone.
     // If that cannot be determined, its account does not change.
@@ -108,7 +93,8 @@ std::optional<bool> Clients::HolderAnswers(std::uint32_t client) {
   if (!process) return false;
   const UniqueFd file = guard::Borrow(process->pidfd.Get(), holder->second.file.fd);
   if (!file && IsShortage(errno)) return {};
-  return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl && Answers(file.Get(), client);
+  return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl &&
+         Answers(boundary_, file.Get(), client);
 }
 
 // Ends the clients whose file nobody holds any more, if that can be told; else they are suspects.
@@ -128,7 +114,7 @@ void Clients::CheckClients(std::vector<std::uint32_t> clients) {
     if (!file || KindOf(boundary_, file.Get()) != KernelBoundary::File::kControl) continue;
     std::erase_if(clients, [&](std::uint32_t client) {
       const std::uint64_t tree = holders_.at(client).tree;
-      if (!Answers(file.Get(), client)) return false;
+      if (!Answers(boundary_, file.Get(), client)) return false;
       if (!processes_.Of(held.pid, tree)) {
         if (IsShortage(errno)) complete = false;
         return false;

@@ -38,8 +38,6 @@ class Clients {
   // EINVAL or ENOTTY for a file that is not /dev/nvidiactl, as the kernel answers.
   Loan Borrow(const GateCall& call, const StillWaits& waits);
 
-  // Whether the file made the client.
-  bool Answers(int file, std::uint32_t client);
   // The process whose client it is, if the caller may use it. Of a client that was not known yet, that is the caller.
   std::optional<pid_t> OwnerOf(const Loan& loan, const GateCall& call, std::uint32_t client);
   // Whether the client is the process's own, by the process's own file: RM may have given its number out again.
@@ -54,8 +52,6 @@ class Clients {
   void Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device);
   void Dup(const Request& request, MemoryObjects::Handle object);
   void Freed(std::uint32_t client, std::uint32_t object);
-  // Tells the owner of the gate about an object that it may steer: a device, channel group or channel.
-  void Tell(pid_t pid, const channel::ObjectEvent& event) { hooks_.object(pid, event); }
   const MemoryObjects& objects() const { return objects_; }
 
   // Ends those clients of the caller's process whose file is closed. RM may give out their numbers again.

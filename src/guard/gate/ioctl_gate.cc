@@ -24,10 +24,9 @@ std::string WithNumber(const Request& request, std::string_view why) {
 }  // namespace
 
 Result<IoctlGate> IoctlGate::Create(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary) {
-  auto tell_refused = hooks.refused;
-  auto clients = Clients::Create(std::move(hooks), boundary);
+  auto clients = Clients::Create(hooks, boundary);
   if (!clients) return std::unexpected(clients.error());
-  return IoctlGate(std::move(tell_refused), options, boundary, std::move(*clients));
+  return IoctlGate(std::move(hooks), options, boundary, std::move(*clients));
 }
 
 IoctlGate::Answer IoctlGate::Serve(const Call& call, const StillWaits& waits) {
@@ -95,13 +94,13 @@ IoctlGate::Answer IoctlGate::Refuse(const Call& call, int error, std::string_vie
   ++counts_.refused;
   if (pid_t* const process = refusals_.Admit(call.tree, MonotonicNow())) {
     *process = static_cast<pid_t>(StatusField(call.tid, "Tgid"));
-    tell_refused_(*process, std::string(why));
+    hooks_.refused(*process, std::string(why));
   }
   return {.result = -error};
 }
 
 void IoctlGate::TellLeftOut(const Refusals::LeftOut& left_out) {
-  tell_refused_(left_out.process, "each of " + std::to_string(left_out.count) + " more requests of its program");
+  hooks_.refused(left_out.process, "each of " + std::to_string(left_out.count) + " more requests of its program");
 }
 
 void IoctlGate::Check() {

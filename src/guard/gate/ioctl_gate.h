@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,9 +60,8 @@ class IoctlGate {
   };
   using Argument = std::span<std::byte>;
 
-  IoctlGate(std::function<void(pid_t, std::string)> tell_refused, SupervisorOptions options, KernelBoundary& boundary,
-            Clients clients)
-      : tell_refused_(std::move(tell_refused)), options_(options), boundary_(boundary), clients_(std::move(clients)) {}
+  IoctlGate(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary, Clients clients)
+      : hooks_(std::move(hooks)), options_(options), boundary_(boundary), clients_(std::move(clients)) {}
 
   Answer Act(const Call& call, const Request& request, const Decision& decision, Argument argument,
              const StillWaits& waits);
@@ -84,7 +82,7 @@ class IoctlGate {
   void Tell(const ProxiedCall& proxied, pid_t owner, std::uint32_t object);
   MemoryObjects::Handle Named(const Request& request);
 
-  std::function<void(pid_t, std::string)> tell_refused_;
+  SupervisorHooks hooks_;
   SupervisorOptions options_;
   KernelBoundary& boundary_;
   Clients clients_;

@@ -35,7 +35,7 @@ IoctlGate::Answer IoctlGate::Allocate(ProxiedCall& proxied, bool is_memory) {
   if (!owner) return proxied.WriteStatus(abi::kInvalidClient);
   // If the call is counted before RM sees it, RM must confirm now that the client still belongs to this file.
   const bool execute = is_memory ? options_.execute_memory_calls : options_.execute_channel_calls;
-  if (!execute && !clients_.Answers(loan.file.Get(), request.client)) {
+  if (!execute && !Answers(boundary_, loan.file.Get(), request.client)) {
     return proxied.WriteStatus(abi::kInvalidClient);
   }
   if (!InArgument(request) && !proxied.CopyParams()) return {.result = -errno};
@@ -145,7 +145,7 @@ IoctlGate::Answer IoctlGate::StopOwnChannels(ProxiedCall& proxied, const Decisio
 
 void IoctlGate::Tell(const ProxiedCall& proxied, pid_t owner, std::uint32_t object) {
   const Request& request = proxied.request();
-  clients_.Tell(owner, {.kind = channel::ObjectEvent::Kind::kAlloc,
+  hooks_.object(owner, {.kind = channel::ObjectEvent::Kind::kAlloc,
                         .fd = proxied.call().fd,
                         .client = request.client,
                         .parent = request.parent,
