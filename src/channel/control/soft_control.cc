@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "channel/rm/driver_abi.h"
+#include "soft/shared/steering.h"
 
 namespace tessera::channel {
 namespace {
@@ -23,7 +24,7 @@ class SoftControl : public Control {
     if (!device) return std::unexpected(device.error());
     if (slice < kMicrosecond) return Fail(ERANGE, "a time slice is at least 1 us");
     ++counts_.slices;
-    auto set = state_->SetSlice(*device, target.pid, slice);
+    auto set = soft::SetSlice(*state_, *device, target.pid, slice);
     if (!set) ++counts_.failures;
     return set;
   }
@@ -31,7 +32,7 @@ class SoftControl : public Control {
   Result<Nanos> Slice(std::uint32_t gpu, const Target& target) override {
     const auto device = Device(gpu);
     if (!device) return std::unexpected(device.error());
-    return state_->Slice(*device, target.pid);
+    return soft::SliceOf(*state_, *device, target.pid);
   }
 
   bool KnowsProcesses() const override { return true; }
@@ -52,7 +53,7 @@ class SoftControl : public Control {
     for (const Target& target : targets) {
       ++count;
       // A process that has ended stands still.
-      const auto done = state_->SetFrozen(*device, target.pid, frozen);
+      const auto done = soft::SetFrozen(*state_, *device, target.pid, frozen);
       if (done || done.error().code == ESRCH) continue;
       ++counts_.failures;
       all = done;

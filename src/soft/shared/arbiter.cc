@@ -127,7 +127,7 @@ void Arbiter::Acquire() {
 
 bool Arbiter::ShouldYield() const {
   if (turn_ == kNobody) return false;
-  const SharedDevice& device = state_.device(device_);
+  const SharedDevice& device = state_.layout().devices[device_];
   if (state_.slot().use[device_].frozen != Frozen::kNothing) return true;
   return device.waiting != 0 && MonotonicNow() >= device.slice_end;
 }
@@ -173,33 +173,10 @@ void Arbiter::WaitForEnd() {
   if (end_ > MonotonicNow()) WaitUntil(end_);
 }
 
-Result<void> SharedState::SetFrozen(int device, pid_t pid, Frozen frozen) {
-  if (auto found = ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { use.frozen = frozen; }); !found)
-    return found;
-  {
-    SharedDevice& shared = layout_->devices[device];
-    const RobustLock lock(shared.mutex);
-    Grant(*layout_, shared, device);
-  }
-  return AwaitStandstill(device, pid, frozen);
-}
-
-Result<void> SharedState::AwaitStandstill(int device, pid_t pid, Frozen frozen) {
-  const Nanos deadline = MonotonicNow() + kStandstill;
-  for (;;) {
-    bool moves = false;
-    // A process that has ended stands still. One that another process has thawed meanwhile need not.
-    static_cast<void>(ForUsesOf(device, pid, [&](const SharedSlot& slot, SharedUse& use) {
-      const Frozen now = std::min(frozen, use.frozen.load());
-      const bool in_kernel = now >= Frozen::kKernels && use.kernel_steps != 0;
-      moves |= in_kernel && (now == Frozen::kAll || !slot.process.Stopped());
-      moves |= now >= Frozen::kAll && use.copy_steps != 0;
-    }));
-    if (!moves) return {};
-    if (MonotonicNow() >= deadline) break;
-    WaitUntil(MonotonicNow() + kShortestWait);
-  }
-  return Fail(ETIMEDOUT, "soft GPU: process " + std::to_string(pid) + " was frozen, but does not stand still");
+void GrantNext(SharedLayout& layout, int device) {
+  SharedDevice& shared = layout.devices[device];
+  const RobustLock lock(shared.mutex);
+  Grant(layout, shared, device);
 }
 
 }  // namespace tessera::soft

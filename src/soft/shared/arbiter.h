@@ -51,4 +51,7 @@ class Arbiter {
   double remainder_ = 0;  // fraction of a nanosecond not yet billed
 };
 
+// Lets the next context execute on the device if none does: after a process was frozen or thawed.
+void GrantNext(SharedLayout& layout, int device);
+
 }  // namespace tessera::soft

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "soft/shared/shared_layout.h"
+#include "soft/shared/steering.h"
 #include "soft/shared/test_process.h"
 #include "soft/shared/wait.h"
 
@@ -16,11 +17,7 @@ namespace {
 // A million instructions a second: one instruction is a microsecond.
 constexpr const char* kSpec = "1GiB,speed=1M,slice=1ms";
 
-std::unique_ptr<SharedState> MustAttach(const std::string& path) {
-  auto state = SharedState::Attach(path, kSpec);
-  EXPECT_TRUE(state) << state.error().Text();
-  return state ? std::move(*state) : nullptr;
-}
+std::unique_ptr<SharedState> MustAttach(const std::string& path) { return soft::MustAttach(path, kSpec); }
 
 void WaitFor(const std::function<bool()>& condition) {
   while (!condition()) std::this_thread::yield();
@@ -103,7 +100,7 @@ TEST(Arbiter, WaiterGetsItAfterTheSlice) {
     other_ran = true;
   });
   WaitFor([&] { return arbiter.ShouldYield(); });
-  EXPECT_GE(MonotonicNow(), state->device(0).slice_end.load());
+  EXPECT_GE(MonotonicNow(), state->layout().devices[0].slice_end.load());
   EXPECT_FALSE(other_ran);
   arbiter.Yield();
   EXPECT_TRUE(other_ran);
@@ -113,17 +110,17 @@ TEST(Arbiter, WaiterGetsItAfterTheSlice) {
 TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
   const ScratchState scratch;
   const auto state = MustAttach(scratch.path());
-  ASSERT_TRUE(state->SetSlice(0, getpid(), 40 * kMillisecond));
+  ASSERT_TRUE(SetSlice(*state, 0, getpid(), 40 * kMillisecond));
   Arbiter arbiter(*state, 0);
   const Nanos before = MonotonicNow();
   arbiter.Acquire();
   const Nanos after = MonotonicNow();
-  EXPECT_GE(state->device(0).slice_end.load(), before + 40 * kMillisecond);
-  EXPECT_LE(state->device(0).slice_end.load(), after + 40 * kMillisecond);
+  EXPECT_GE(state->layout().devices[0].slice_end.load(), before + 40 * kMillisecond);
+  EXPECT_LE(state->layout().devices[0].slice_end.load(), after + 40 * kMillisecond);
   // 0 is the spec's again, from the next turn on.
-  ASSERT_TRUE(state->SetSlice(0, getpid(), 0));
+  ASSERT_TRUE(SetSlice(*state, 0, getpid(), 0));
   arbiter.Yield();
-  EXPECT_LE(state->device(0).slice_end.load(), MonotonicNow() + kMillisecond);
+  EXPECT_LE(state->layout().devices[0].slice_end.load(), MonotonicNow() + kMillisecond);
 }
 
 TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
@@ -137,7 +134,7 @@ TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
     arbiter.Release();
     parent.Hear();
   });
-  SharedDevice& device = state->device(0);
+  SharedDevice& device = state->layout().devices[0];
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   // A slice that is too long harms no other context while none waits.
@@ -196,7 +193,7 @@ TEST(Arbiter, DeadHolderIsReplaced) {
   ASSERT_TRUE(child.Hear());
   Arbiter arbiter(*state, 0);
   std::thread waiter([&] { arbiter.Acquire(); });
-  WaitFor([&] { return state->device(0).waiting == 1; });
+  WaitFor([&] { return state->layout().devices[0].waiting == 1; });
   child.Kill();
   waiter.join();
   EXPECT_FALSE(arbiter.ShouldYield());
@@ -212,10 +209,10 @@ TEST(Arbiter, DeadWaiterIsPassedOver) {
     Arbiter theirs(*mine, 0);
     theirs.Acquire();
   });
-  WaitFor([&] { return state->device(0).waiting == 1; });
+  WaitFor([&] { return state->layout().devices[0].waiting == 1; });
   child.Kill();
   arbiter.Yield();
-  EXPECT_EQ(state->device(0).waiting, 0u);
+  EXPECT_EQ(state->layout().devices[0].waiting, 0u);
 }
 
 TEST(Arbiter, KilledInsideTheLockHarmsNobody) {
@@ -224,7 +221,7 @@ TEST(Arbiter, KilledInsideTheLockHarmsNobody) {
   // No analysis: it never unlocks.
   TestProcess child([&](TestProcess::Peer& parent) TESSERA_NO_THREAD_SAFETY_ANALYSIS {
     const auto mine = MustAttach(scratch.path());
-    mine->device(0).mutex.Lock();
+    mine->layout().devices[0].mutex.Lock();
     mine->layout().mutex.Lock();
     parent.Say();
     parent.Hear();
@@ -241,7 +238,7 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   const auto state = MustAttach(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
-  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kKernels));
+  ASSERT_TRUE(SetFrozen(*state, 0, getpid(), Frozen::kKernels));
   EXPECT_TRUE(arbiter.ShouldYield());
   std::atomic<bool> back = false;
   std::thread yielder([&] {
@@ -256,46 +253,10 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   });
   EXPECT_EQ(other.Wait(), 0);
   EXPECT_FALSE(back);
-  ASSERT_TRUE(state->SetFrozen(0, getpid(), Frozen::kNothing));
+  ASSERT_TRUE(SetFrozen(*state, 0, getpid(), Frozen::kNothing));
   yielder.join();
   EXPECT_FALSE(arbiter.ShouldYield());
-  EXPECT_EQ(state->SetFrozen(0, 1 << 30, Frozen::kAll).error().code, ESRCH);
-}
-
-// A process that freezes another may move its memory as soon as SetFrozen returns.
-TEST(Arbiter, FreezingWaitsForStepsThatHaveBegun) {
-  const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
-  TestProcess child([&](TestProcess::Peer& parent) {
-    const auto mine = MustAttach(scratch.path());
-    SharedUse& use = mine->slot().use[0];
-    use.copy_steps = 1;
-    parent.Say();
-    WaitFor([&] { return use.frozen == Frozen::kAll; });
-    use.copy_steps = 0;
-    parent.Hear();
-    use.kernel_steps = 1;
-    parent.Say();
-    parent.Hear();
-  });
-  ASSERT_TRUE(child.Hear());
-  const auto steps = [&] { return state->layout().slots[1].use[0].copy_steps.load(); };
-  // Copies go on.
-  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
-  EXPECT_EQ(steps(), 1u);
-  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kAll));
-  EXPECT_EQ(steps(), 0u);
-  ASSERT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kNothing));
-  child.Say();
-  ASSERT_TRUE(child.Hear());
-  const Nanos before = MonotonicNow();
-  EXPECT_EQ(state->SetFrozen(0, child.pid(), Frozen::kAll).error().code, ETIMEDOUT);
-  EXPECT_GE(MonotonicNow(), before + SharedState::kStandstill);
-  // A program in the background of a shell must not hold up the scheduler.
-  child.Signal(SIGSTOP);
-  siginfo_t info = {};
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
-  EXPECT_TRUE(state->SetFrozen(0, child.pid(), Frozen::kKernels));
+  EXPECT_EQ(SetFrozen(*state, 0, 1 << 30, Frozen::kAll).error().code, ESRCH);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, arbiter.cc and
-// memory_steps.cc look inside.
+// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, arbiter.cc,
+// steering.cc and memory_steps.cc look inside.
 //
 // Whatever a process leaves half done when it is killed must not matter to the others: counters belong to one process
 // each, sums are made when they are asked for, and what is in use is marked last.

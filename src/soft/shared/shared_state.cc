@@ -273,30 +273,6 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   return processes;
 }
 
-Result<void> SharedState::ForUsesOf(int device, pid_t pid,
-                                    const std::function<void(const SharedSlot&, SharedUse&)>& look) {
-  bool found = false;
-  const RobustLock lock(layout_->mutex);
-  for (SharedSlot& slot : UsedSlots(*layout_)) {
-    if (pid == 0 || slot.process.Here() != pid || !slot.process.Alive(layout_->pid_namespace)) continue;
-    look(slot, slot.use[device]);
-    found = true;
-  }
-  if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
-  return {};
-}
-
-Result<void> SharedState::SetSlice(int device, pid_t pid, Nanos slice) {
-  return ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { use.slice = slice; });
-}
-
-Result<Nanos> SharedState::Slice(int device, pid_t pid) {
-  Nanos slice = 0;
-  const auto found = ForUsesOf(device, pid, [&](const SharedSlot&, SharedUse& use) { slice = use.slice; });
-  if (!found) return std::unexpected(found.error());
-  return slice != 0 ? slice : spec().slice;
-}
-
 Nanos SharedState::ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes) {
   std::atomic<Nanos>& link_free = layout_->devices[device].link_free[static_cast<int>(direction)];
   const double seconds = static_cast<double>(bytes) / static_cast<double>(spec().pcie_bytes_per_second);
@@ -308,7 +284,5 @@ Nanos SharedState::ReserveTransfer(int device, CopyDirection direction, std::uin
   } while (!link_free.compare_exchange_weak(busy_until, end));
   return end;
 }
-
-SharedDevice& SharedState::device(int index) { return layout_->devices[index]; }
 
 }  // namespace tessera::soft

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,9 +22,7 @@ namespace tessera::soft {
 inline constexpr std::int32_t kNoHold = -1;
 
 struct SharedLayout;
-struct SharedDevice;
 struct SharedSlot;
-struct SharedUse;
 
 // The part of a process's work on a device that stands still until it is thawed. Running work stops between two
 // instructions of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
@@ -70,32 +67,18 @@ class SharedState {
 
   // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.
   std::vector<ProcessUse> Processes(int device);
-  // Returns once the process stands still as far as `frozen` says: from then on, nothing of it touches memory. ESRCH if
-  // no living process of that pid is attached; ETIMEDOUT if it is frozen, but does not stand still within kStandstill.
-  // So it is where a signal has stopped a process in the middle of a step, which it ends when it is continued. Its
-  // kernels are said to stand still all the same: where only they are frozen, nobody means to touch their memory.
-  static constexpr Nanos kStandstill = kSecond;
-  Result<void> SetFrozen(int device, pid_t pid, Frozen frozen);
-  // How long contexts of a process execute before they hand over to one that waits; from its next turn on. ESRCH as
-  // above.
-  Result<void> SetSlice(int device, pid_t pid, Nanos slice);
-  Result<Nanos> Slice(int device, pid_t pid);
 
   // Reserves the next free span for a transfer on the link of a device, which all processes share; returns when it
   // ends (MonotonicNow). The caller waits until then.
   Nanos ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes);
 
-  // For the arbiter.
-  SharedDevice& device(int index);
+  // For the arbiter and steering.
   SharedSlot& slot() { return *slot_; }
   SharedLayout& layout() { return *layout_; }
 
  private:
   SharedState(UniqueFd file, SharedLayout* layout) : file_(std::move(file)), layout_(layout) {}
   Result<void> TakeSlot();
-  Result<void> AwaitStandstill(int device, pid_t pid, Frozen frozen);
-  // Calls `look` with the use of each slot of a living process, under the layout's mutex.
-  Result<void> ForUsesOf(int device, pid_t pid, const std::function<void(const SharedSlot&, SharedUse&)>& look);
 
   UniqueFd file_;  // with a shared flock(2) for as long as this process may touch the state
   SharedLayout* layout_;

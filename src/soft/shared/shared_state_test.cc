@@ -10,16 +10,11 @@
 #include <vector>
 
 #include "soft/shared/soft_gpu.h"
+#include "soft/shared/steering.h"
 #include "soft/shared/test_process.h"
 
 namespace tessera::soft {
 namespace {
-
-std::unique_ptr<SharedState> MustAttach(const std::string& path, const std::string& spec) {
-  auto state = SharedState::Attach(path, spec);
-  EXPECT_TRUE(state) << state.error().Text();
-  return state ? std::move(*state) : nullptr;
-}
 
 TEST(SharedState, FirstOneDecides) {
   const ScratchState scratch;
@@ -191,9 +186,7 @@ TEST(SharedState, ForkedChildLeavesTheParentsSlotAlone) {
 
 TEST(SharedState, HalfMadeFileIsMadeAnew) {
   const ScratchState scratch;
-  {
-    MustAttach(scratch.path(), "1GiB");
-  }
+  MustAttach(scratch.path(), "1GiB");
   std::fstream(scratch.path(), std::ios::in | std::ios::out).write("\0\0\0\0\0\0\0\0", 8);
   EXPECT_EQ(MustAttach(scratch.path(), "2GiB")->spec().memory_bytes, 2 * kGiB);
 }
@@ -250,36 +243,6 @@ TEST(SharedState, TransfersShareTheLink) {
   EXPECT_LT(state->ReserveTransfer(1, CopyDirection::kToDevice, 1'000'000), first);
 }
 
-TEST(SharedState, SliceOfAProcess) {
-  const ScratchState scratch;
-  const auto state = MustAttach(scratch.path(), "2x1GiB,slice=3ms");
-  EXPECT_EQ(state->Slice(1, getpid()), 3 * kMillisecond);
-  ASSERT_TRUE(state->SetSlice(1, getpid(), 7 * kMillisecond));
-  EXPECT_EQ(state->Slice(1, getpid()), 7 * kMillisecond);
-  EXPECT_EQ(state->Slice(0, getpid()), 3 * kMillisecond);
-  EXPECT_EQ(state->SetSlice(0, 1 << 30, kMillisecond).error().code, ESRCH);
-  EXPECT_EQ(state->Slice(0, 1 << 30).error().code, ESRCH);
-  EXPECT_EQ(state->Slice(0, 0).error().code, ESRCH);
-}
-
-// Settings of a process that ended do not pass to the next process in its slot.
-TEST(SharedState, ASliceEndsWithItsProcess) {
-  const ScratchState scratch;
-  const auto state = MustAttach(scratch.path(), "1GiB,slice=3ms");
-  const auto attach = [&](TestProcess::Peer& parent) {
-    const auto mine = MustAttach(scratch.path(), "");
-    parent.Say();
-    parent.Hear();
-  };
-  TestProcess first(attach);
-  ASSERT_TRUE(first.Hear());
-  ASSERT_TRUE(state->SetSlice(0, first.pid(), kMillisecond));
-  first.Kill();
-  TestProcess second(attach);
-  ASSERT_TRUE(second.Hear());
-  EXPECT_EQ(state->Slice(0, second.pid()), 3 * kMillisecond);
-}
-
 // As a container is: with PIDs and a /proc of its own.
 TEST(SharedState, KnowsProcessesOfInnerPidNamespaces) {
   if (geteuid() != 0) GTEST_SKIP() << "making a PID namespace needs root";
@@ -311,11 +274,11 @@ TEST(SharedState, KnowsProcessesOfInnerPidNamespaces) {
   EXPECT_GT(inner, 1);
   EXPECT_EQ(kill(inner, 0), 0);
   EXPECT_EQ(state->UsedBytes(0), 12 * kMiB);
-  EXPECT_TRUE(state->SetSlice(0, inner, kMillisecond));
+  EXPECT_TRUE(SetSlice(*state, 0, inner, kMillisecond));
   kill(inner, SIGKILL);
   ASSERT_TRUE(outer.Hear());
   EXPECT_EQ(state->UsedBytes(0), 5 * kMiB);
-  EXPECT_EQ(state->SetSlice(0, inner, kMillisecond).error().code, ESRCH);
+  EXPECT_EQ(SetSlice(*state, 0, inner, kMillisecond).error().code, ESRCH);
 }
 
 TEST(SoftGpu, ListsDevicesAndTheirProcesses) {

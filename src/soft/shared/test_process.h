@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/unique_fd.h"
+#include "soft/shared/shared_state.h"
 
 namespace tessera::soft {
 
@@ -27,6 +30,12 @@ class ScratchState {
  private:
   std::string path_;
 };
+
+inline std::unique_ptr<SharedState> MustAttach(const std::string& path, const std::string& spec) {
+  auto state = SharedState::Attach(path, spec);
+  EXPECT_TRUE(state) << state.error().Text();
+  return state ? std::move(*state) : nullptr;
+}
 
 // A forked process that runs `body`. The two talk in single bytes. Killed, if it still runs, and collected at the end.
 class TestProcess {

@@ -1,6 +1,7 @@
 #include <numeric>
 #include <vector>
 
+#include "soft/shared/steering.h"
 #include "soft/testing/test_driver.h"
 
 namespace tessera::soft {
@@ -211,9 +212,9 @@ TEST_F(CopyTest, WaitsWhileTheProcessIsFrozenWithItsCopies) {
   std::uint32_t* word = nullptr;
   ASSERT_OK(d.cuMemHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, CU_MEMHOSTALLOC_DEVICEMAP));
   *word = 0;
-  ASSERT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kKernels));
+  ASSERT_TRUE(SetFrozen(**state, 0, getpid(), Frozen::kKernels));
   EXPECT_OK(d.cuMemcpyHtoD_v2(memory, host.data(), kBytes));
-  ASSERT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kAll));
+  ASSERT_TRUE(SetFrozen(**state, 0, getpid(), Frozen::kAll));
   EXPECT_OK(d.cuMemcpyHtoDAsync_v2(memory, host.data(), kBytes, nullptr));
   EXPECT_OK(d.cuStreamWriteValue32_v2(nullptr, reinterpret_cast<CUdeviceptr>(word), 1, 0));
   CUstream other = nullptr;
@@ -222,13 +223,14 @@ TEST_F(CopyTest, WaitsWhileTheProcessIsFrozenWithItsCopies) {
   // A host function on a stream of its own is not the GPU's work: when it has run, the rest had its chance.
   CUstream third = nullptr;
   EXPECT_OK(d.cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
-  EXPECT_OK(d.cuLaunchHostFunc(third, [](void*) {}, nullptr));
+  const CUhostFn nothing = [](void*) {};
+  EXPECT_OK(d.cuLaunchHostFunc(third, nothing, nullptr));
   EXPECT_OK(d.cuStreamSynchronize(third));
   EXPECT_OK(d.cuStreamDestroy_v2(third));
   EXPECT_EQ(d.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(d.cuStreamQuery(other), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(*static_cast<volatile std::uint32_t*>(word), 0u);
-  EXPECT_TRUE((*state)->SetFrozen(0, getpid(), Frozen::kNothing));
+  EXPECT_TRUE(SetFrozen(**state, 0, getpid(), Frozen::kNothing));
   EXPECT_OK(d.cuCtxSynchronize());
   EXPECT_NE(*word, 0u);
   EXPECT_OK(d.cuStreamDestroy_v2(other));

@@ -7,6 +7,7 @@
 
 #include "base/unique_fd.h"
 #include "soft/shared/shared_state.h"
+#include "soft/shared/steering.h"
 #include "soft/testing/test_api.h"
 #include "soft/testing/test_peer.h"
 
@@ -103,7 +104,7 @@ class ApiMove : public SoftApiTest {
     state_ = std::move(*state);
   }
   void Freeze(Frozen frozen) {
-    const auto done = state_->SetFrozen(0, getpid(), frozen);
+    const auto done = SetFrozen(*state_, 0, getpid(), frozen);
     ASSERT_TRUE(done) << done.error().Text();
   }
 
