@@ -6,8 +6,8 @@
 
 namespace tessera::soft::ptx {
 
-void Operands::ExpectCount(std::size_t least, std::size_t most) {
-  if (Count() >= least && Count() <= most) return;
+void Operands::ExpectCount(std::size_t least, std::optional<std::size_t> most) {
+  if (Count() >= least && Count() <= most.value_or(least)) return;
   emitter_.Wrong("'" + std::string(emitter_.statement().text) + "' with " + std::to_string(Count()) + " operands");
 }
 
@@ -63,11 +63,6 @@ std::optional<Symbol> Operands::Find(const OperandSyntax& syntax, Symbol::Kind k
   if (syntax.kind == OperandSyntax::kName && symbol && symbol->kind == kind) return symbol;
   emitter_.Wrong("'" + std::string(syntax.name) + "' is not declared or does not belong here");
   return std::nullopt;
-}
-
-bool Operands::IsPredicate(const OperandSyntax& syntax) {
-  const auto symbol = scopes_.Find(syntax.name);
-  return syntax.kind == OperandSyntax::kName && symbol && symbol->kind == Symbol::kPredicate;
 }
 
 Predicate Operands::SourcePredicate(const OperandSyntax& syntax) {

@@ -29,8 +29,8 @@ class Operands {
   Operands(Emitter& emitter, Scopes& scopes) : emitter_(emitter), scopes_(scopes) {}
 
   std::size_t Count() const { return emitter_.statement().operands.size(); }
-  void ExpectCount(std::size_t least, std::size_t most);
-  void ExpectCount(std::size_t count) { ExpectCount(count, count); }
+  // An error unless there are `least` to `most` of them; without `most`, just `least`.
+  void ExpectCount(std::size_t least, std::optional<std::size_t> most = {});
   const OperandSyntax& Syntax(std::size_t index);
 
   Operand Source(const OperandSyntax& syntax, Type type);
@@ -39,7 +39,6 @@ class Operands {
   Operand Destination(std::size_t index) { return Destination(Syntax(index)); }
   Predicate SourcePredicate(const OperandSyntax& syntax);
   Predicate DestinationPredicate(const OperandSyntax& syntax);
-  bool IsPredicate(const OperandSyntax& syntax);
   std::uint64_t Integer(std::size_t index);  // an operand that must be a number
   Place Address(const OperandSyntax& syntax, Space space);
   std::optional<Symbol> Find(const OperandSyntax& syntax, Symbol::Kind kind);
