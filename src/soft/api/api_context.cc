@@ -1,5 +1,8 @@
 // Contexts: primary ones, others, the stack of each thread, settings.
 
+#include <set>
+#include <utility>
+
 #include "soft/api/api.h"
 #include "soft/exec/capture.h"
 #include "soft/exec/engine.h"
@@ -18,6 +21,14 @@ struct Primary {
 
 constinit Mutex mutex;
 Primary primaries[kMaxDevices] TESSERA_GUARDED_BY(mutex);
+
+// The first of the two may access the memory of the second. All devices of a process see one address space: peer access
+// is bookkeeping.
+using Peers = std::set<std::pair<const Context*, const Context*>>;
+Peers& EnabledPeers() TESSERA_REQUIRES(mutex) {
+  static Peers& peers = *new Peers;
+  return peers;
+}
 
 template <typename Function>
 CUresult WithPrimary(CUdevice ordinal, Function&& function) {
@@ -101,7 +112,7 @@ TESSERA_CUDA_API cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags) {
 TESSERA_CUDA_API cuCtxCreate_v2(CUcontext* handle, unsigned flags, CUdevice ordinal) {
   return WithDevice(ordinal, [&](Device& device) {
     if (handle == nullptr || !KnownFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-    Context& context = Context::Make(device);
+    Context& context = *new Context(device);
     if (const CUresult opened = context.Open(flags); opened != CUDA_SUCCESS) return opened;
     PushContext(context);
     *handle = context.handle();
@@ -128,7 +139,7 @@ TESSERA_CUDA_API cuCtxCreate_v4(CUcontext* handle, CUctxCreateParams* parameters
 TESSERA_CUDA_API cuCtxDestroy_v2(CUcontext handle) {
   return WithContextOrCurrent(handle, [&](Context& context) {
     if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (context.primary()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (&context == &context.device().primary()) return CUDA_ERROR_INVALID_CONTEXT;
     if (CurrentContext() == &context) PopContext();
     context.Close();
     return CUDA_SUCCESS;
@@ -248,13 +259,13 @@ TESSERA_CUDA_API cuCtxSynchronize_v2(CUcontext handle) {
 
 TESSERA_CUDA_API cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
 
-// All devices of a process see one address space: peer access is bookkeeping.
 TESSERA_CUDA_API cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   return WithContext([&](Context& context) {
     const Context* other = Context::FromHandle(peer);
     if (other == nullptr || other == &context) return CUDA_ERROR_INVALID_CONTEXT;
     if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    return context.AddPeer(*other) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    const MutexLock lock(mutex);
+    return EnabledPeers().emplace(&context, other).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   });
 }
 
@@ -262,7 +273,8 @@ TESSERA_CUDA_API cuCtxDisablePeerAccess(CUcontext peer) {
   return WithContext([&](Context& context) {
     const Context* other = Context::FromHandle(peer);
     if (other == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    return context.RemovePeer(*other) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    const MutexLock lock(mutex);
+    return EnabledPeers().erase({&context, other}) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
   });
 }
 

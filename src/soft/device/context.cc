@@ -1,7 +1,9 @@
 #include "soft/device/context.h"
 
+#include <set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "soft/device/address_map.h"
 #include "soft/device/array.h"
 #include "soft/device/heap.h"
@@ -15,11 +17,10 @@ using namespace cuda;
 
 std::atomic<std::uint64_t> next_context_id = 1;
 
-// All contexts there ever were. Never destroyed, like what it holds.
+// All contexts there ever were. Never destroyed, like them.
 struct Registry {
   Mutex mutex;
   std::set<const Context*> known TESSERA_GUARDED_BY(mutex);
-  std::vector<std::unique_ptr<Context>> made TESSERA_GUARDED_BY(mutex);
 };
 
 Registry& TheRegistry() {
@@ -42,7 +43,7 @@ constexpr std::array<std::size_t, CU_LIMIT_MAX> kDefaultLimits = [] {
 
 }  // namespace
 
-Context::Context(Device& device, bool primary) : device_(device), primary_(primary) {
+Context::Context(Device& device) : device_(device) {
   Registry& registry = TheRegistry();
   const MutexLock lock(registry.mutex);
   registry.known.insert(this);
@@ -80,30 +81,11 @@ void Context::SetSticky(CUresult fault) {
   sticky_.compare_exchange_strong(none, fault);
 }
 
-bool Context::AddPeer(const Context& peer) {
-  const MutexLock lock(peers_mutex_);
-  return peers_.insert(&peer).second;
-}
-
-bool Context::RemovePeer(const Context& peer) {
-  const MutexLock lock(peers_mutex_);
-  return peers_.erase(&peer) != 0;
-}
-
 Context* Context::FromHandle(CUcontext handle) {
   auto* context = reinterpret_cast<Context*>(handle);
   Registry& registry = TheRegistry();
   const MutexLock lock(registry.mutex);
   return registry.known.contains(context) ? context : nullptr;
-}
-
-Context& Context::Make(Device& device) {
-  auto context = std::make_unique<Context>(device, /*primary=*/false);
-  Context& made = *context;
-  Registry& registry = TheRegistry();
-  const MutexLock lock(registry.mutex);
-  registry.made.push_back(std::move(context));
-  return made;
 }
 
 Context* CurrentContext() { return current_stack.empty() ? nullptr : current_stack.back(); }

@@ -2,11 +2,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 
-#include "base/mutex.h"
 #include "cuda/cuda_abi.h"
 #include "soft/device/device.h"
 
@@ -19,7 +18,7 @@ class Heap;    // heap.h: device memory in granules of 2 MiB
 // holds (engine, memory) lives from Open to Close. A primary context may be opened again.
 class Context {
  public:
-  Context(Device& device, bool primary);
+  explicit Context(Device& device);
   ~Context();
   Context(const Context&) = delete;
 
@@ -34,15 +33,10 @@ class Context {
   // Memory of code and of graphs, which may outlast the context; only while open.
   const std::shared_ptr<Heap>& code_heap();
   bool open() const { return open_; }
-  bool primary() const { return primary_; }
   std::uint64_t id() const { return id_; }  // unique in the process, new with each Open
   unsigned flags() const { return flags_; }
   void set_flags(unsigned flags) { flags_ = flags; }
   std::array<std::size_t, cuda::CU_LIMIT_MAX>& limits() { return limits_; }
-
-  // Peer access is enabled: false if it was so already, or was not.
-  bool AddPeer(const Context& peer);
-  bool RemovePeer(const Context& peer);
 
   // The first fault of a kernel stays: every later call in this context returns it. Thread-safe.
   void SetSticky(cuda::CUresult fault);
@@ -51,19 +45,14 @@ class Context {
   cuda::CUcontext handle() { return reinterpret_cast<cuda::CUcontext>(this); }
   // Null if `handle` is no context of this process; it may be closed.
   static Context* FromHandle(cuda::CUcontext handle);
-  // A new context that is not primary.
-  static Context& Make(Device& device);
 
  private:
   Device& device_;
-  const bool primary_;
   std::atomic<bool> open_ = false;
   std::atomic<cuda::CUresult> sticky_ = cuda::CUDA_SUCCESS;
   std::uint64_t id_ = 0;
   unsigned flags_ = 0;
   std::array<std::size_t, cuda::CU_LIMIT_MAX> limits_ = {};
-  Mutex peers_mutex_;
-  std::set<const Context*> peers_ TESSERA_GUARDED_BY(peers_mutex_);
   std::unique_ptr<Heap> heap_;
   std::unique_ptr<Engine> engine_;
 };

@@ -83,7 +83,7 @@ Device::Device(SharedState& state, int index, int shared_index)
     : state_(state),
       index_(index),
       shared_index_(shared_index),
-      primary_(std::make_unique<Context>(*this, /*primary=*/true)),
+      primary_(std::make_unique<Context>(*this)),
       default_pool_(std::make_unique<Pool>(*this)),
       pool_(default_pool_.get()) {}
 
