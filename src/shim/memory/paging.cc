@@ -19,6 +19,7 @@
 #include "shim/memory/ledger.h"
 #include "shim/process/say.h"
 #include "shim/process/thread.h"
+#include "shim/session/session.h"
 #include "wire/line.h"
 
 TESSERA_HOOK cuCtxSynchronize();
@@ -265,8 +266,12 @@ bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
 
 // The daemon may have lost its mover only. A new daemon sends a line without being asked.
 void Paging::AskForLine() {
+  if (!room_.Swaps()) return;
   UniqueFd line;
-  if (room_.AskForLine(&line)) Follow(std::move(line));
+  wire::LineOpened answer;
+  wire::Header header;
+  const bool asked = Session::Instance().Ask(wire::Make(wire::Line{}, room_.Gpu()), answer, header, {&line, 1});
+  if (asked && line) Follow(std::move(line));
 }
 
 // The mover, or the daemon, is gone. The host memory of the program's chunks stays its own. Every address becomes valid

@@ -114,13 +114,6 @@ bool RoomAccount::Recall() {
   return !asked || answer.wait;
 }
 
-bool RoomAccount::AskForLine(UniqueFd* line) {
-  if (!swaps_) return false;
-  wire::LineOpened answer;
-  wire::Header header;
-  return Session::Instance().Ask(wire::Make(wire::Line{}, page_.Gpu()), answer, header, {line, 1}) && *line;
-}
-
 void RoomAccount::Attached(bool swaps) {
   swaps_ = swaps;
   const MutexLock lock(reporting_);

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/fork_mutex.h"
-#include "base/unique_fd.h"
 #include "pager/heap/heap.h"
 #include "shim/gate/host_memory.h"
 #include "shim/memory/memory_account.h"
@@ -36,8 +35,6 @@ class RoomAccount : public pager::Room {
   // Asks the daemon to bring back memory that is pinned and lies in host memory. Ask again every kReconnectEvery until
   // it is back. False: the GPU has no place for it.
   bool Recall();
-  // A line to the mover. False: there is none.
-  bool AskForLine(UniqueFd* line);
 
   // The heap whose memory this is. None where memory is the driver's own.
   void SetHeap(pager::Heap* heap) { heap_ = heap; }

@@ -42,8 +42,6 @@ TEST_F(RoomAccountTest, WhereNothingIsSwappedRoomIsFree) {
   EXPECT_EQ(Held(), 0u);
   EXPECT_EQ(shared.room_credit, 0) << "nobody counts it";
   EXPECT_FALSE(room.Recall());
-  UniqueFd line;
-  EXPECT_FALSE(room.AskForLine(&line));
   Settle();
   EXPECT_EQ(Daemon().Count<wire::Room>(gpu), 0u);
 }
@@ -198,13 +196,6 @@ TEST_F(RoomAccountTest, RecallIsARequestForNoBytes) {
   EXPECT_EQ(Daemon().Await<wire::Room>(gpu).bytes, 0u);
   Grant({.bytes = 0, .wait = 0});
   EXPECT_FALSE(room.Recall());
-}
-
-TEST_F(RoomAccountTest, ALineComesFromTheDaemon) {
-  FollowDaemonThat(true);
-  UniqueFd line;
-  EXPECT_TRUE(room.AskForLine(&line));
-  EXPECT_TRUE(line);
 }
 
 TEST_F(RoomAccountTest, WithoutAHeapNothingIsHot) {
