@@ -6,6 +6,14 @@
 #include <utility>
 
 namespace tessera::server {
+namespace {
+
+bool AnyRuns(GpuServer& gpu, Nanos now) {
+  return std::ranges::any_of(
+      gpu.VGpus(), [&](const VGpu* vgpu) { return gpu.Time().FiguresOf(*vgpu, now).standing == Standing::kRunning; });
+}
+
+}  // namespace
 
 DeviceMeter::DeviceMeter(EventLoop& loop, GpuDriver& driver, const VGpuTable::Gpus& gpus)
     : driver_(driver), gpus_(gpus), timer_(loop, [this] { Measure(); }), asking_(loop) {}
@@ -48,7 +56,7 @@ void DeviceMeter::End(const Answers& answers, Nanos now) {
       gpu->Measurement().Reconcile(*use, now);  // else the last figures stand
     const bool watches = gpu->Measurement().NeedsWatching();
     if (watches) after_ = kOften;
-    if (gpu->Time().AnyRunning() || watches) Soon();
+    if (watches || AnyRuns(*gpu, now)) Soon();
   }
 }
 

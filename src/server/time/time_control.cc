@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "server/record/events.h"
@@ -244,11 +243,6 @@ TimeControl::Figures TimeControl::FiguresOf(const VGpu& vgpu, Nanos now) const {
   const sched::Usage usage = UsageOf(vgpu, now);
   return {
       .standing = state.standing, .slice = state.slice, .usage = usage, .percent = vgpu.busy.Percent(now, usage.busy)};
-}
-
-bool TimeControl::AnyRunning() const {
-  return std::ranges::any_of(
-      vgpus_, [this](const VGpu* vgpu) { return server_->StateOf(vgpu->id).standing == Standing::kRunning; });
 }
 
 }  // namespace tessera::server

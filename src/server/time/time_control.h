@@ -76,7 +76,6 @@ class TimeControl {
   void Seal() { server_->Seal(); }
 
   Figures FiguresOf(const VGpu& vgpu, Nanos now) const;
-  bool AnyRunning() const;
   // Delay from a deadline of the scheduler to its execution.
   const Histogram& Lateness() const { return lateness_; }
 
