@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
-#include "server/model/divider.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
+#include "server/time/divider.h"
 
 namespace tessera::server {
 

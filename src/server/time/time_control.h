@@ -10,9 +10,9 @@
 #include "server/channels/channel_server.h"
 #include "server/config/config.h"
 #include "server/loop/event_loop.h"
-#include "server/model/divider.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
+#include "server/time/divider.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
