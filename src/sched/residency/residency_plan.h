@@ -50,8 +50,9 @@ struct ResidencyPlan {
   std::vector<ResidencyAction> actions;
   std::vector<VGpuGoal> changed;  // goals that differ from the last plan's, for a log
   bool needs_mover = false;       // one is to be started, if none runs
-  bool pressed = false;           // somebody waits, is stopped, or has memory out: turns and moves are planned
-  Nanos look_at = kNever;         // when to plan again if nothing happens before
+  bool pressed = false;  // somebody waits, is stopped, has memory out or too much in: turns and moves are planned
+  bool awaits = false;   // programs of an earlier daemon are missing: until they are back, nothing is granted or moved
+  Nanos look_at = kNever;  // when to plan again if nothing happens before
   bool operator==(const ResidencyPlan&) const = default;
 };
 

@@ -26,13 +26,15 @@ const ResidencyPlan& ResidencyPlanner::Plan(const ResidencyState& state, Nanos n
   ++plans_;
   plan_.actions.clear();
   plan_.changed.clear();
-  plan_.look_at = kNever;
+  plan_.awaits = state.AwaitsMissing(now);
+  plan_.look_at = plan_.awaits ? state.missing_since + kLongestAbsence : kNever;
   KnowVGpus(state, now);
-  plan_.pressed = std::ranges::any_of(state.vgpus, [&](const VGpuResidence& vgpu) {
-    return std::ranges::any_of(vgpu.processes, [&](const ProcessResidence& process) {
-      return Pressed(process, now) || MustStopOnArrival(process);
-    });
-  });
+  // Where there is more than fits, one who has room of the books may have none of the GPU.
+  plan_.pressed = state.Used() > state.capacity || std::ranges::any_of(state.vgpus, [&](const VGpuResidence& vgpu) {
+                    return std::ranges::any_of(vgpu.processes, [&](const ProcessResidence& process) {
+                      return Pressed(process, now) || MustStopOnArrival(process);
+                    });
+                  });
   plan_.needs_mover = plan_.pressed ? state.pool.most > 0 : state.MoverMayBeNeeded();
   if (!plan_.pressed) {
     PlanPool(state);
@@ -43,6 +45,10 @@ const ResidencyPlan& ResidencyPlanner::Plan(const ResidencyState& state, Nanos n
   for (const PlannedProcess& process : arrived_) pass.StopOnArrival(process);
   for (const PlannedProcess& process : processes_) pass.CollectCredit(process);
   PlanPool(state_);
+  if (plan_.awaits) {
+    plan_.look_at = std::min(plan_.look_at, now + kLookWhilePressed);
+    return plan_;
+  }
   SetGoals(now);
   Serve(pass, /*runs=*/false);  // these make room for the others
   Serve(pass, /*runs=*/true);
@@ -155,6 +161,7 @@ RoomAnswer ResidencyPlanner::Ask(const ResidencyState& state, ProcessId process,
 
 // While nothing is pressed the policy hears of nothing.
 std::string ResidencyPlanner::Why(const ResidencyState& state) const {
+  if (plan_.awaits) return "waits for programs of an earlier daemon: " + std::to_string(state.missing);
   if (plan_.pressed) return policy_.Why();
   return "all that is in use fits: " + FormatSize(state.Used()) + " of " + FormatSize(state.capacity);
 }

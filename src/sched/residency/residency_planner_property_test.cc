@@ -84,6 +84,8 @@ ResidencyState AnyState(Nanos now) {
   state.mover_ready = !OneIn(6);
   state.mover_hopeless = !state.mover_ready && OneIn(2);
   state.last_moved = now - Number<Nanos>(0, 20 * kSecond);
+  state.missing = OneIn(6) ? Number<std::size_t>(1, 3) : 0;
+  state.missing_since = now - Number<Nanos>(0, 2 * kLongestAbsence);
   ProcessId next = 1;
   const auto count = Number<VgpuId>(1, 5);
   for (VgpuId id = 1; id <= count; ++id) {
@@ -117,6 +119,7 @@ void Change(ResidencyState& state, const ResidencyPlan& plan, Nanos now) {
   }
   if (OneIn(5)) state.mover_ready = !state.mover_ready;
   AbandonMoves(state);
+  if (OneIn(3)) state.missing = 0;
   if (OneIn(10)) state.capacity = Bytes(0, 200);
   if (OneIn(10) && state.vgpus.size() > 1) state.vgpus.erase(state.vgpus.begin());
 }

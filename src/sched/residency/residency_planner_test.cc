@@ -153,6 +153,60 @@ TEST_F(PlannerTest, CreditThatIsTooLittleForItsOwnProcessIsNotInItsWay) {
   EXPECT_EQ(Process(1).credit, 8 * kChunk);
 }
 
+// ---- after an earlier daemon ----
+
+TEST_F(PlannerTest, RoomWaitsUntilItIsKnownWhatTheOthersHave) {
+  AddBusy(1, 20);
+  world_.state.missing = 1;
+  world_.state.missing_since = world_.now;
+  EXPECT_EQ(Allocate(1, 15).kind, Answer::kWait) << "though nobody else is known to have anything";
+  world_.Run(kSecond);
+  EXPECT_EQ(Process(1).allocated, 20 * kChunk);
+  AddBusy(2, 20);
+  world_.state.missing = 0;
+  world_.Look();
+  EXPECT_LE(world_.state.Used(), world_.state.capacity);
+  world_.Run(10 * kSecond);
+  EXPECT_EQ(Process(1).allocated, 35 * kChunk);
+}
+
+// What they have counts against the capacity as nobody's for as long as they are missing.
+TEST_F(PlannerTest, NothingIsRefusedBecauseOfThoseWhoAreMissing) {
+  AddBusy(1, 10);
+  world_.state.capacity = 12 * kChunk;
+  world_.state.missing = 1;
+  world_.state.missing_since = world_.now;
+  EXPECT_EQ(Allocate(1, 14).kind, Answer::kWait);
+  EXPECT_EQ(Process(1).swapped + world_.Count(Kind::kMoveOut), 0u);
+  Add(2, 28);
+  world_.state.capacity = 40 * kChunk;
+  world_.state.missing = 0;
+  world_.Run(kSecond);
+  EXPECT_EQ(Process(1).allocated, 24 * kChunk);
+}
+
+TEST_F(PlannerTest, NobodyIsMissedForEver) {
+  AddBusy(1, 10);
+  world_.state.missing = 1;
+  world_.state.missing_since = world_.now;
+  EXPECT_EQ(world_.PlanOnly().look_at, world_.now + kLongestAbsence);
+  EXPECT_EQ(Allocate(1, 10).kind, Answer::kWait);
+  EXPECT_EQ(world_.planner().Why(world_.state), "waits for programs of an earlier daemon: 1");
+  world_.Run(kLongestAbsence - kMillisecond);
+  EXPECT_EQ(Process(1).allocated, 10 * kChunk);
+  world_.Run(2 * kMillisecond);
+  EXPECT_EQ(Process(1).allocated, 20 * kChunk);
+}
+
+// Each has room of the books, and one of them none of the GPU: what it allocates fails until there is place.
+TEST_F(PlannerTest, WhatIsMoreThanFitsGoesOutThoughNobodyAsks) {
+  AddBusy(1, 30);
+  AddBusy(2, 20);
+  world_.Run(kSecond);
+  EXPECT_LE(world_.state.Used(), world_.state.capacity);
+  EXPECT_EQ(Out(1) + Out(2), 10u);
+}
+
 // ---- victims ----
 
 TEST_F(PlannerTest, OfOneVGpuThoseWithoutWorkLoseMemoryFirstAndOfTheseTheLargest) {

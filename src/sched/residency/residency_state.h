@@ -18,6 +18,10 @@ namespace tessera::sched {
 // A program that got the room it waited for has so long to take it.
 inline constexpr Nanos kTimeToTake = kSecond;
 
+// A program looks for its next daemon five times a second. One that has not come for so long was stopped by somebody,
+// or does not come.
+inline constexpr Nanos kLongestAbsence = 5 * kSecond;
+
 // Names a program's use of one GPU. Never used for another one.
 using ProcessId = std::uint64_t;
 
@@ -125,10 +129,15 @@ struct ResidencyState {
   bool mover_ready = false;
   bool mover_hopeless = false;  // several movers in a row could not start
   Nanos last_moved = 0;         // when the mover last reported that it moved something
+  // Programs that an earlier daemon had here and that have not told this one yet what they have.
+  std::size_t missing = 0;
+  Nanos missing_since = 0;
   std::vector<VGpuResidence> vgpus;
 
   std::uint64_t Claimed() const;  // by all vGPUs
   std::uint64_t Used() const;     // room that is in use
+  // What those that are missing have on the GPU is nobody's room here, and must not become somebody else's.
+  bool AwaitsMissing(Nanos now) const { return missing > 0 && now - missing_since < kLongestAbsence; }
   // Memory beyond this is the sign that a mover may soon be needed: neither it nor its pool can be had in an instant.
   bool MoverMayBeNeeded() const { return pool.most > 0 && Used() > capacity / 2; }
   bool operator==(const ResidencyState&) const = default;

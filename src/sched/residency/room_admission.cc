@@ -66,6 +66,7 @@ RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId id, std::uint64_t b
   const auto asker = Find(state, id);
   if (!asker) return Refuse(Reason::kUnknown);
   const VGpuResidence& vgpu = asker->vgpu;
+  if (state.AwaitsMissing(now)) return {.kind = RoomAnswer::Kind::kWait};
 
   // Nothing that can be moved away makes room beyond this.
   const std::uint64_t pinned = vgpu.Pinned() + asker->Process().recalled;

@@ -48,6 +48,9 @@ std::string Contradiction(const std::set<Kind>& kinds) {
   return "";
 }
 
+// What cannot be decided before it is known what everybody has.
+bool NeedsAll(Kind kind) { return kind != Kind::kStop && kind != Kind::kRevokeCredit && kind != Kind::kDropWish; }
+
 class Checker {
  public:
   Checker(const ResidencyState& state, Nanos now) : before_(state), after_(state), now_(now) {}
@@ -72,6 +75,7 @@ class Checker {
         continue;
       }
       Require(kinds[action.process].insert(action.kind).second, "an action stands twice in the plan");
+      Require(!before_.AwaitsMissing(now_) || !NeedsAll(action.kind), "it does not wait for those who are missing");
       CheckAction(action, *vgpu, *process);
     }
     for (const auto& [process, its] : kinds) {
@@ -207,6 +211,8 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, s
   }
   pinned += process->recalled;
   const std::uint64_t free = vgpu->promise ? Without(*vgpu->promise, room) : Without(state.capacity, Claims(state));
+  if (answer.kind == RoomAnswer::Kind::kRefuse)
+    require(!state.AwaitsMissing(now), "it is refused before it is known what the others have");
   switch (answer.reason) {
     case Reason::kNone:
       require(answer.kind != RoomAnswer::Kind::kRefuse, "it is refused without a reason");
@@ -242,6 +248,7 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, s
   if (answer.kind == RoomAnswer::Kind::kGrant) {
     require(bytes + answer.credit <= free, "more room is granted than is free");
     require(!pressed && !process->stopped && bytes > 0, "it is granted out of turn");
+    require(!state.AwaitsMissing(now), "it is granted before it is known what the others have");
   }
   return broken;
 }
