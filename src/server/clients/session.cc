@@ -10,6 +10,7 @@
 
 #include "base/descriptor.h"
 #include "guard/supervisor/filter.h"
+#include "server/model/process_start.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -213,6 +214,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->who.uid = peer_.uid;
   slot->who.program = program_;
   slot->who.started_us = WallClockUs();
+  slot->who.start = ProcessStart(peer_.pid).value_or(0);
   slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);
   slot->page->guard.unsafe = attach.unsafe_bytes;
   services_.table.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts, now);

@@ -205,7 +205,9 @@ Result<void> Daemon::FindGpus() {
                             .contexts_changed = [this] { meter_->ContextsChanged(); },
                             .joined =
                                 [this](Process& process, Nanos now) {
-                                  if (!process.who.guest) guests_->Attached(process, now);
+                                  if (process.who.guest) return;
+                                  guests_->Attached(process, now);
+                                  if (gpus_[process.vgpu->gpu]->Swaps()) saver_.Changed();
                                 }});
   }
   return {};
@@ -232,12 +234,21 @@ void Daemon::RestoreVGpus(Nanos now) {
       log::Info("cannot restore vGPU {}: {}", name, restored.error().Text());
     }
   }
+  for (const SavedProgram& program : saved->programs) {
+    for (const auto& gpu : gpus_) {
+      if (gpu->Info().uuid == program.gpu && gpu->Swaps()) gpu->Residency().Expect(program.name, now);
+    }
+  }
 }
 
 std::string Daemon::State() const {
   SavedState state{.vgpus = unplaced_, .processes = saved_processes_};
   for (const VGpu* vgpu : table_->All()) state.vgpus.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
   for (SavedProcess& process : guests_->Saved()) state.processes.push_back(std::move(process));
+  for (const auto& gpu : gpus_) {
+    if (!gpu->Swaps()) continue;
+    for (const ProcessName& name : gpu->Residency().Programs()) state.programs.push_back({name, gpu->Info().uuid});
+  }
   return FormatState(state);
 }
 

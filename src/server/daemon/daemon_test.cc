@@ -137,6 +137,50 @@ TEST_F(DaemonTest, VGpusOfAMissingGpuAreKept) {
   EXPECT_EQ(daemon.Report("b").gpu, 0u);
 }
 
+TEST_F(DaemonTest, NobodyGetsRoomBeforeThoseOfTheEarlierDaemonHaveToldWhatTheyHave) {
+  Config config;
+  config.swap_size = "1G";
+  const auto wire_gpu = FakeDriver::UuidOf(0);
+  Bystander other;
+  TestDaemon before({.config = config, .run_dir = run_dir_});
+  before.Make({.name = "a"});
+  FakeClient lost = before.Connect("a");
+  EXPECT_EQ(lost.AskForRoom(kGiB).bytes, kGiB);
+  before.Stop();
+  auto saved = LoadState(run_dir_ + "/state.json").value();
+  ASSERT_EQ(saved.programs.size(), 1u) << "the test's own process";
+  EXPECT_EQ(saved.programs.at(0).name, (ProcessName{getpid(), ProcessStart(getpid()).value()}));
+  EXPECT_EQ(saved.programs.at(0).gpu, wire_gpu);
+  saved.programs.push_back({{other.Pid(), ProcessStart(other.Pid()).value()}, wire_gpu});
+  saved.programs.push_back({{other.Pid(), ProcessStart(other.Pid()).value() - 1}, wire_gpu});  // had that pid before
+  ASSERT_TRUE(SaveState(run_dir_ + "/state.json", FormatState(saved)));
+
+  TestDaemon daemon({.config = config, .run_dir = run_dir_});
+  FakeClient client = daemon.Connect("a");
+  const auto answer = client.AskForRoom(kGiB);
+  EXPECT_EQ(answer.bytes, 0u);
+  EXPECT_TRUE(answer.wait);
+  EXPECT_EQ(client.Page().room_credit.load(), 0);
+  EXPECT_TRUE(daemon.Eventually([&] { return LoadState(run_dir_ + "/state.json")->programs.size() == 2; }))
+      << "a third daemon would know of both";
+  other.Kill();
+  EXPECT_TRUE(daemon.Eventually([&] { return client.Page().room_credit.load() == static_cast<std::int64_t>(kGiB); }));
+}
+
+TEST_F(DaemonTest, AProgramThatJoinsIsNoLongerUnmanaged) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  daemon.Driver().SetMeasured(0, {.used = 900 * kMiB, .by_process = {{getpid(), 500 * kMiB}}});
+  ASSERT_EQ(daemon.Api().Gpus()->at(0).memory_unmanaged, 900 * kMiB);
+  daemon.Driver().SetMeasured(0, {});
+  const auto unmanaged = [&] {
+    return daemon.Loop().Call([&] { return daemon.Gpu().Measurement().UnmanagedBytes(); }).value();
+  };
+  ASSERT_EQ(unmanaged(), 900 * kMiB);
+  FakeClient client = daemon.Connect("a");
+  EXPECT_EQ(unmanaged(), 400 * kMiB);
+}
+
 TEST_F(DaemonTest, ABrokenStateFileStopsNobody) {
   std::ofstream(run_dir_ + "/state.json") << "{\"version\":";
   TestDaemon daemon({.run_dir = run_dir_});

@@ -52,11 +52,14 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
                                  .memory = {.limit = 20 * kGiB, .max = {}, .swap = 0},
                                  .compute = {.request_pct = 12.5, .limit_pct = 80, .weight = 300}},
                         .gpu = FakeDriver::UuidOf(3)};
-  ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState({.vgpus = {saved, saved}})));
+  const SavedProgram program{.name = {.pid = 7, .start = 8}, .gpu = FakeDriver::UuidOf(1)};
+  const SavedState state{.vgpus = {saved, saved}, .processes = {}, .programs = {program}};
+  ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState(state)));
   const auto loaded = LoadState(dir_ + "/state.json");
   ASSERT_TRUE(loaded) << loaded.error().Text();
   ASSERT_EQ(loaded->vgpus.size(), 2u);
-  EXPECT_EQ(FormatState(*loaded), FormatState({.vgpus = {saved, saved}}));
+  EXPECT_EQ(FormatState(*loaded), FormatState(state));
+  EXPECT_EQ(loaded->programs.at(0).name, program.name);
   EXPECT_EQ(loaded->vgpus.at(0).spec.memory.limit, 20 * kGiB);
   EXPECT_FALSE(loaded->vgpus.at(0).spec.memory.max);
   EXPECT_EQ(loaded->vgpus.at(0).spec.memory.swap, 0u);

@@ -89,6 +89,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
                 .vgpu = vgpu.spec.name,
                 .pid = process.pid,
                 .text = process.who.program});
+  if (!process.who.guest) measurement_.Joined(process);
   hooks_.joined(process, now);
   if (Swaps() && !process.who.guest) {
     channels_.Freezer().HeedMoveGuard(process.pid, index_, process.page.Fd(), offsetof(wire::Page, guard));

@@ -68,6 +68,11 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
   time_.Choose(now);
 }
 
+void Measurement::Joined(const Process& process) {
+  const auto its = unmanaged_by_process_.extract(process.pid);
+  if (its) unmanaged_ = Less(unmanaged_, its.mapped());
+}
+
 void Measurement::LimitChanged(const VGpu& vgpu, Nanos now) {
   for (Process* process : vgpu.processes) {
     if (process->freeze.overdrawn) CheckMemory(*process, true, now);

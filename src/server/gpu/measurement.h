@@ -29,6 +29,9 @@ class Measurement {
   void Begin();
   void Reconcile(const DeviceUse& measured, Nanos now);
 
+  // A program has joined that was nobody's until now, and says itself what it has.
+  void Joined(const Process& process);
+
   // A vGPU may have more memory now, or less.
   void LimitChanged(const VGpu& vgpu, Nanos now);
 

@@ -20,6 +20,7 @@ struct ProcessIdentity {
   uid_t uid = 0;
   std::string program;
   std::int64_t started_us = 0;  // when it attached, wall clock; 0: nobody knows
+  std::uint64_t start = 0;      // ProcessStart of a program with a shim; 0: not known
   bool guest = false;           // it has no shim: started under the kernel gate, or adopted
   bool guarded = false;         // the kernel gate counts its memory; may become true at any time
 };

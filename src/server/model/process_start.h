@@ -12,4 +12,11 @@ namespace tessera::server {
 // and no later one of the same pid. ESRCH if there is none.
 Result<std::uint64_t> ProcessStart(pid_t pid);
 
+// A process, and no later one of the same pid.
+struct ProcessName {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  // ProcessStart
+  bool operator==(const ProcessName&) const = default;
+};
+
 }  // namespace tessera::server

@@ -83,13 +83,32 @@ SavedProcess ProcessFrom(const json& entry) {
   return saved;
 }
 
+json ToJson(const SavedProgram& saved) {
+  return {{"pid", saved.name.pid}, {"start", saved.name.start}, {"gpu_uuid", FormatUuid(saved.gpu)}};
+}
+
+// Throws json::exception likewise.
+Result<SavedProgram> ProgramFrom(const json& entry) {
+  auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
+  if (!gpu) return std::unexpected(gpu.error());
+  return SavedProgram{.name = {.pid = entry.at("pid"), .start = entry.at("start")}, .gpu = *gpu};
+}
+
+template <typename Saved>
+json ToArray(const std::vector<Saved>& all) {
+  json array = json::array();
+  for (const Saved& saved : all) array.push_back(ToJson(saved));
+  return array;
+}
+
 }  // namespace
 
 std::string FormatState(const SavedState& state) {
-  json vgpus = json::array(), processes = json::array();
-  for (const SavedVGpu& saved : state.vgpus) vgpus.push_back(ToJson(saved));
-  for (const SavedProcess& saved : state.processes) processes.push_back(ToJson(saved));
-  return json{{"version", kVersion}, {"vgpus", std::move(vgpus)}, {"processes", std::move(processes)}}.dump(1) + "\n";
+  const json saved = {{"version", kVersion},
+                      {"vgpus", ToArray(state.vgpus)},
+                      {"processes", ToArray(state.processes)},
+                      {"programs", ToArray(state.programs)}};
+  return saved.dump(1) + "\n";
 }
 
 Result<SavedState> ParseState(const std::string& text) {
@@ -106,6 +125,11 @@ Result<SavedState> ParseState(const std::string& text) {
       state.vgpus.push_back(std::move(*saved));
     }
     for (const json& entry : parsed.value("processes", json::array())) state.processes.push_back(ProcessFrom(entry));
+    for (const json& entry : parsed.value("programs", json::array())) {
+      auto saved = ProgramFrom(entry);
+      if (!saved) return Fail(EBADMSG, saved.error().message);
+      state.programs.push_back(*saved);
+    }
     return state;
   } catch (const json::exception& error) {
     return Fail(EBADMSG, error.what());

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "channel/rm/object_event.h"
+#include "server/model/process_start.h"
 #include "server/model/vgpu.h"
 #include "wire/protocol.h"
 
@@ -13,7 +14,8 @@ namespace tessera::server {
 // state.json: the vGPUs, so that a daemon that starts again has them. Version 1 is
 //   {"version":1,"vgpus":[{"name","gpu_uuid","uid","ephemeral","owner_pid","owner_start","memory_limit","memory_max",
 //    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","frozen"}],
-//    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}]}
+//    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
+//    "programs":[{"pid","start","gpu_uuid"}]}
 // with bytes as integers and absent limits left out; what came later than the first release may be absent.
 struct SavedVGpu {
   VGpuSpec spec;
@@ -29,9 +31,16 @@ struct SavedProcess {
   std::vector<channel::ObjectEvent> objects;  // by which its channels are known
 };
 
+// A program that had attached to a GPU whose memory is swapped.
+struct SavedProgram {
+  ProcessName name;
+  wire::Uuid gpu;
+};
+
 struct SavedState {
   std::vector<SavedVGpu> vgpus;
   std::vector<SavedProcess> processes;
+  std::vector<SavedProgram> programs;
 };
 
 std::string FormatState(const SavedState& state);

@@ -62,6 +62,7 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
              .gone = [this] { OnMoverGone(); },
              .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); }}),
       actions_(host_, link_, file > 0),
+      survivors_(loop, [this] { Look(MonotonicNow()); }),
       planner_(config),
       timer_(loop, [this] { Look(MonotonicNow()); }),
       look_(loop, [this] { Look(MonotonicNow()); }) {}
@@ -70,7 +71,21 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
 
 void ResidencyServer::Join(Process& process, std::uint64_t had, Nanos now) {
   process.residence.moves.Bring(had > 0 ? host_.capacity() + SwapMax() + file_ : 0);
+  survivors_.Attached(process.pid);
   if (process.page->guard.unsafe != 0) Look(now);
+  MarkDue();
+}
+
+std::vector<ProcessName> ResidencyServer::Programs() const {
+  std::vector<ProcessName> programs;
+  const auto add = [&](const ProcessName& program) {
+    if (std::ranges::find(programs, program) == programs.end()) programs.push_back(program);
+  };
+  ForEach([&](const Process& process) {
+    if (process.who.start != 0) add({process.pid, process.who.start});
+  });
+  std::ranges::for_each(survivors_.All(), add);
+  return programs;
 }
 
 void ResidencyServer::Leave(Process& process, Nanos now) {
@@ -128,6 +143,8 @@ void ResidencyServer::Snapshot(Nanos now, sched::ResidencyState& state) const {
   TakeSnapshot(vgpus_, host_, link_, file_, now, state);
   state.pool.full_until = pool_full_until_;
   state.last_moved = last_moved_;
+  state.missing = survivors_.Missing();
+  state.missing_since = survivors_.Since();
 }
 
 void ResidencyServer::Look(Nanos now) {
@@ -139,6 +156,8 @@ void ResidencyServer::Look(Nanos now) {
     const sched::ResidencyPlan& plan = planner_.Plan(state_, now);
     if (plan.pressed && !was_pressed_) log::Debug("GPU {}: memory is moved from now on", gpu_);
     was_pressed_ = plan.pressed;
+    if (std::exchange(awaited_, plan.awaits) != plan.awaits)
+      log::Debug("GPU {}: {}", gpu_, plan.awaits ? planner_.Why(state_) : "it waits for nobody any more");
     needs_mover = plan.needs_mover;
     if (needs_mover) link_.Ensure(now);
     CarryOut(plan, now);

@@ -11,6 +11,7 @@
 #include "server/swap/mover_link.h"
 #include "server/swap/residency_actions.h"
 #include "server/swap/residency_host.h"
+#include "server/swap/survivors.h"
 
 namespace tessera::server {
 
@@ -53,6 +54,10 @@ class ResidencyServer {
   void Join(Process& process, std::uint64_t had, Nanos now);
   // It has been taken off its vGPU.
   void Leave(Process& process, Nanos now);
+  // An earlier daemon had this program here: nobody gets room before it is known what the program has.
+  void Expect(const ProcessName& program, Nanos now) { survivors_.Expect(program, now); }
+  // The programs here, and those that are expected: for the next daemon.
+  std::vector<ProcessName> Programs() const;
   // The program's end of a new line to the mover; the old one, if there is any, is dead. Empty if none can be made.
   UniqueFd MakeLine(Process& process, Nanos now) { return link_.MakeLine(process, now); }
 
@@ -90,11 +95,13 @@ class ResidencyServer {
   const Host host_;
   MoverLink link_;
   ResidencyActions actions_;
+  Survivors survivors_;
   sched::ResidencyPlanner planner_;
   sched::ResidencyState state_;  // as of the last look
   EventLoop::Timer timer_;       // the next look, if nothing happens before
   EventLoop::Deferred look_;
   bool was_pressed_ = false;
+  bool awaited_ = false;
   Histogram moves_out_, moves_in_;
   Nanos last_moved_ = 0;       // when the mover last said that it had
   Nanos pool_full_until_ = 0;  // host memory that was needed was not to be had

@@ -94,6 +94,11 @@ wire::Reserved FakeClient::MakeContext(std::uint32_t gpu) {
   return Read<wire::Reserved>();
 }
 
+wire::RoomGranted FakeClient::AskForRoom(std::uint64_t bytes, std::uint32_t gpu) {
+  Send(wire::Room{.bytes = bytes}, gpu);
+  return Read<wire::RoomGranted>();
+}
+
 void FakeClient::Export(const wire::Export& part, std::span<const int> fds, std::uint32_t gpu) {
   SendPacket(socket_.Get(), wire::BytesOf(wire::Make(part, gpu)), fds);
   Read<wire::Exported>();

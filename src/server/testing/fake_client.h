@@ -33,6 +33,7 @@ class FakeClient {
   wire::Refused AttachRefused(const wire::Uuid& gpu);
   wire::Reserved Reserve(std::uint64_t bytes, std::uint32_t gpu = 0);
   wire::Reserved MakeContext(std::uint32_t gpu = 0);
+  wire::RoomGranted AskForRoom(std::uint64_t bytes, std::uint32_t gpu = 0);
   void Export(const wire::Export& part, std::span<const int> fds, std::uint32_t gpu = 0);
   wire::Refused ExportRefused(const wire::Export& part, std::span<const int> fds = {}, std::uint32_t gpu = 0);
   void Unexport(const wire::ExportKey& key, std::uint32_t gpu = 0);

@@ -36,6 +36,7 @@ class TestDaemon {
   Control& Api() { return *control_; }
   FakeDriver& Driver() { return *driver_; }
   EventLoop& Loop() { return *loop_; }
+  GpuServer& Gpu() { return *daemon_->Gpus().at(0); }  // on the loop's thread
 
   // Makes a vGPU; fails the test if that fails.
   void Make(const VGpuRequest& request);

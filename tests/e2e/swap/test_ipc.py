@@ -176,9 +176,11 @@ class Handles(IpcTest):
         first, second = self.shells()
         mine = self.piece(first, 200 * MIB, 11)
         before = self.process(first)
+        self.create("saved")  # answered when state.json is written: the daemon has no file open for that any more
         whole = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
-        used = max(int(fd) for fd in os.listdir(f"/proc/{self.daemon.pid}/fd"))
-        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (used + 3, whole[1]))  # two are free
+        used = {int(fd) for fd in os.listdir(f"/proc/{self.daemon.pid}/fd")}
+        free = [fd for fd in range(len(used) + 2) if fd not in used]
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (free[1] + 1, whole[1]))  # two are free
         self.assertEqual(first.ask("ipc_get", mine, 0)["result"], OUT_OF_MEMORY)
         resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, whole)
         after = self.process(first)
