@@ -14,8 +14,8 @@ struct KeptSwap {
   SwapFile file;  // of no bytes if there was none
 };
 
-// Takes it from the mover that listens at `path`, which ends then. None if there is no such mover, if it needs nobody,
-// or if it is of another version of Tessera. Waits for it, for 10 s at most.
+// Takes it from the mover that listens at `path`, and waits until that has ended. None if there is no such mover, if it
+// needs nobody, or if it is of another version of Tessera. Waits for it, for 10 s at most.
 std::optional<KeptSwap> TakeKeptSwap(const std::string& path);
 
 }  // namespace tessera::server
