@@ -198,7 +198,7 @@ class Faces:
 
         names = {"tessera_gpu_scheduler_late_seconds": "the scheduler is called late"}
         if self.control == "off":
-            names["tessera_vgpu_token_wait_seconds"] = "by tokens: a wait for the GPU"
+            names["tessera_vgpu_wait_seconds"] = "by tokens: a wait for the GPU"
         else:
             names["tessera_freeze_seconds"] = "a freeze takes"
         threads = [threading.Thread(target=again, args=question) for question in questions]

@@ -58,10 +58,14 @@ void AddRun(CommandLine& line) {
 }
 
 void AddLists(CommandLine& line) {
-  CLI::App& ps = AddCommand(line.app, "ps", "List programs that use GPUs",
-                            "Examples:\n"
-                            "  tessera ps\n"
-                            "  tessera ps --json | jq '.processes[] | {pid, memory_bytes}'");
+  CLI::App& ps =
+      AddCommand(line.app, "ps",
+                 "List programs that use GPUs\n"
+                 "WAITED is the time in which a program had work, and others or its limit kept its vGPU off\n"
+                 "the GPU.",
+                 "Examples:\n"
+                 "  tessera ps\n"
+                 "  tessera ps --json | jq '.processes[] | {pid, memory_bytes}'");
   AddCommon(ps, line.common, kAll);
   Does(line, ps, [&line] { return ListProcesses(line.common); });
 

@@ -7,7 +7,12 @@ namespace tessera::cli {
 namespace {
 
 void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
-  CLI::App& ls = AddCommand(vgpu, "ls", "List vGPUs", "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
+  CLI::App& ls =
+      AddCommand(vgpu, "ls",
+                 "List vGPUs\n"
+                 "STATE is running, waiting (it has work, and others or its limit keep it off the GPU), idle or\n"
+                 "frozen. Where channels are steered, several run at a time.",
+                 "Examples:\n  tessera vgpu ls\n  tessera vgpu ls --quiet");
   auto& quiet = line.Keep<bool>();
   ls.add_flag("-q,--quiet", quiet, "print names only");
   AddCommon(ls, line.common, kAll);

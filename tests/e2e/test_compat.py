@@ -81,7 +81,7 @@ class Programs(SoftGpuTest):
             shell.ok("drop_stream", 20, 1000)
             shell.ok("sync")
             self.assertEqual(self.count(shell), 20 * n)
-        wait_for("the token to come back", lambda: self.vgpu("team")["token"] == "idle")
+        wait_for("the token to come back", lambda: self.vgpu("team")["state"] == "idle")
         rival.finish()
 
     def rival(self):

@@ -197,7 +197,7 @@ class Priority(SteeringTest):
         low, high = self.busy("low"), self.busy("high")
         self.stops(low.pid)
         self.assertEqual(self.process(low.pid)["frozen"], ["policy"])
-        self.assertEqual(self.vgpu("low")["token"], "waiting")
+        self.assertEqual(self.vgpu("low")["state"], "waiting")
         self.finish(high)
         self.runs(low.pid)
         self.finish(low)
@@ -205,7 +205,7 @@ class Priority(SteeringTest):
     def test_a_lower_one_that_comes_later_waits_at_its_gate(self):
         high = self.busy("high")
         low = self.tenant_in("low", "--kernel-us", "500", "--report-every", "10")
-        wait_for("it to wait", lambda: self.vgpu("low")["token"] == "waiting")
+        wait_for("it to wait", lambda: self.vgpu("low")["state"] == "waiting")
         self.assertTrue(self.stands_still(low.pid))
         self.finish(high)
         low.until("ready")

@@ -148,7 +148,7 @@ class Token(SoftGpuTest):
         shell = self.shell_with_context("c")
         shell.ok("launch", 10)
         shell.ok("sync")
-        wait_for("the token to come back", lambda: self.vgpu("c")["token"] == "idle")
+        wait_for("the token to come back", lambda: self.vgpu("c")["state"] == "idle")
         tenant = self.tenant("a")
         tenant.makes_progress(50)
         tenant.finish()

@@ -78,7 +78,7 @@ class Traces(SoftGpuTest):
         self.create("busy")
         tenant = self.tenant_in("busy")
         tenant.makes_progress(2)
-        wait_for("it to have run for a while", lambda: self.trace("--past", "0ms") and self.vgpu("busy")["token"] == "held")
+        wait_for("it to have run for a while", lambda: self.trace("--past", "0ms") and self.vgpu("busy")["state"] == "running")
         trace = self.trace("--for", "200ms")
         ran = sum(e["dur"] for e in spans(trace, "runs"))
         self.assertGreater(ran, 100_000, "it runs all the time")

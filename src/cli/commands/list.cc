@@ -120,7 +120,7 @@ Table ProcessTable(const Json& processes) {
                                       State(process),
                                       Size(process, "memory_bytes"),
                                       Time(process, "compute_busy_us"),
-                                      Time(process, "gate_wait_us"),
+                                      Time(process, "compute_waited_us"),
                                       Count(process, "oom_errors")};
     if (swaps) cells.insert(cells.begin() + kAfterMemory, Size(process, "memory_swapped_bytes"));
     table.Add(std::move(cells));

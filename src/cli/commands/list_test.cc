@@ -19,7 +19,7 @@ const Json kProcess = {{"pid", 4711},
                        {"gpu", 1},
                        {"memory_bytes", 2147483648},
                        {"compute_busy_us", 1500000},
-                       {"gate_wait_us", 2000},
+                       {"compute_waited_us", 2000},
                        {"oom_errors", 2},
                        {"state", "active"}};
 
@@ -49,7 +49,7 @@ const Json kUnmanaged = {{"pid", 1234567},
                          {"contexts", nullptr},
                          {"compute_busy_us", nullptr},
                          {"window", nullptr},
-                         {"gate_wait_us", nullptr},
+                         {"compute_waited_us", nullptr},
                          {"state", nullptr},
                          {"oom_errors", nullptr},
                          {"managed", false},
@@ -86,7 +86,7 @@ TEST(List, AnAdoptedProcessIsNoLongerUnmanaged) {
 TEST(List, ProcessesFitATerminal) {
   Json busy = With(With(kProcess, "name", "tessera-tenant"), "vgpu", "inference");
   busy = With(With(busy, "compute_busy_us", 7'500'000'000), "memory_bytes", 25'232'932'864);
-  busy = With(With(busy, "gate_wait_us", 59'900'000), "oom_errors", 123);
+  busy = With(With(busy, "compute_waited_us", 59'900'000), "oom_errors", 123);
   std::istringstream lines(ProcessTable(Json::array({busy, kUnmanaged})).Text(false, 80));
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(std::ranges::count_if(line, [](unsigned char c) { return (c & 0xc0) != 0x80; }), 80) << line;

@@ -26,8 +26,8 @@ std::string Compute(const Json& vgpu) {
   return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
 }
 
-// Whether it holds the token, waits for it, or neither; or that it is frozen.
-std::string Token(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "token") : "frozen"; }
+// Whether it runs, waits or is idle; or that it is frozen.
+std::string State(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "state") : "frozen"; }
 
 std::string Priority(const Json& vgpu) {
   return Field(vgpu, "compute_priority").is_null() ? "" : std::to_string(IntegerField(vgpu, "compute_priority"));
@@ -96,13 +96,13 @@ Table VgpuTable(const Json& vgpus) {
                {"WEIGHT", Align::kRight},
                {"PRIORITY", Align::kRight},
                {"NOW %", Align::kRight},
-               {"TOKEN"},
+               {"STATE"},
                {"PROCESSES", Align::kRight}});
   for (const Json& vgpu : vgpus) {
     table.Add({TextField(vgpu, "name"), std::to_string(IntegerField(vgpu, "gpu")), Size(vgpu, "memory_current_bytes"),
                Size(vgpu, "memory_max_bytes"), Size(vgpu, "memory_peak_bytes"), Compute(vgpu),
                std::to_string(IntegerField(vgpu, "compute_weight")), Priority(vgpu),
-               Percent(vgpu, "compute_current_pct"), Token(vgpu), std::to_string(Field(vgpu, "processes").size())});
+               Percent(vgpu, "compute_current_pct"), State(vgpu), std::to_string(Field(vgpu, "processes").size())});
   }
   return table;
 }
@@ -133,7 +133,7 @@ std::string VgpuText(const Json& vgpu) {
       {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
       {"compute pressure", Pressure(Field(vgpu, "compute_pressure"))},
       {"waited", Waited(vgpu)},
-      {"token", TextField(vgpu, "token")},
+      {"state", TextField(vgpu, "state")},
       {"frozen", Frozen(vgpu)},
       {"processes", Field(vgpu, "processes").empty() ? "none" : Processes(vgpu)},
   };

@@ -35,13 +35,13 @@ const Json kVgpu = {{"name", "train"},
                     {"compute_throttled_us", 2000},
                     {"throttled", 4},
                     {"preempted", 5},
-                    {"token", "held"},
+                    {"state", "running"},
                     {"processes", {4711, 4712}}};
 
 TEST(Vgpu, VgpusAsATable) {
   EXPECT_EQ(VgpuTable(Json::array({kVgpu})).Text(false),
-            "NAME   GPU  MEMORY    MAX     PEAK  COMPUTE  WEIGHT  PRIORITY  NOW %  TOKEN  PROCESSES\n"
-            "train    0   1 GiB  2 GiB  1.5 GiB    30:60     100         2   41.3  held           2\n");
+            "NAME   GPU  MEMORY    MAX     PEAK  COMPUTE  WEIGHT  PRIORITY  NOW %  STATE    PROCESSES\n"
+            "train    0   1 GiB  2 GiB  1.5 GiB    30:60     100         2   41.3  running          2\n");
   EXPECT_NE(VgpuTable(Json::array({With(kVgpu, "frozen", {"policy"})})).Text(false).find("  frozen  "),
             std::string::npos);
 }
@@ -78,7 +78,7 @@ TEST(Vgpu, OneVgpuInLines) {
 }
 
 TEST(Vgpu, AnswersOfAnotherVersionDoNotCrash) {
-  const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"token", true}};
+  const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"state", true}};
   EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);
   EXPECT_NE(VgpuTable(Json::array({odd, Json(), Json(3)})).Text(false), "");
 }

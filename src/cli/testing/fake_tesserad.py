@@ -42,7 +42,7 @@ def vgpu(name, **fields):
         "memory_limit_bytes": 2 << 30, "memory_max_bytes": 2 << 30, "memory_current_bytes": 1 << 30,
         "memory_peak_bytes": 1 << 30, "memory_available_bytes": 1 << 30, "oom_events": 0, "compute_request_pct": 30,
         "compute_limit_pct": 60, "compute_weight": 100, "compute_priority": 8, "compute_current_pct": 12.5,
-        "compute_busy_us": 1000, "compute_waited_us": 10, "token": "idle", "frozen": [], "slice_us": 0, "processes": [], **fields,
+        "compute_busy_us": 1000, "compute_waited_us": 10, "state": "idle", "frozen": [], "slice_us": 0, "processes": [], **fields,
     }
 
 

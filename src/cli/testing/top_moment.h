@@ -34,7 +34,7 @@ inline Snapshot Moment(int second = 0) {
                 .state = state,
                 .processes = 1};
   };
-  moment.vgpus = {vgpu("web", 60, 30, 8, 512 * kMiB, "held"), vgpu("batch", 30, 0, 12, 256 * kMiB, "waiting"),
+  moment.vgpus = {vgpu("web", 60, 30, 8, 512 * kMiB, "running"), vgpu("batch", 30, 0, 12, 256 * kMiB, "waiting"),
                   vgpu("notebook", 0, 20, 8, 128 * kMiB, "idle")};
   const auto process = [second](int pid, const char* name, const char* in, std::uint64_t busy_ms,
                                 std::uint64_t resident) {

@@ -32,7 +32,7 @@ BarValues MemoryOf(const Vgpu& vgpu) {
 Colour ColourOf(const std::string& state) {
   if (state == "frozen") return Colour::kCyan;
   if (state == "waiting" || state == "evicting") return Colour::kYellow;
-  return state == "held" || state == "active" ? Colour::kGreen : Colour::kDefault;
+  return state == "running" || state == "active" ? Colour::kGreen : Colour::kDefault;
 }
 
 class RowDrawing {

@@ -109,7 +109,7 @@ constexpr const char* kHelp[] = {
     "        of a process: percent of the time in which it had or awaited work",
     "COMPUTE REQUEST:LIMIT in percent    PRI  lower goes first    WGT  weight",
     "MEMORY  on the GPU, of its limit    SWAP  in host memory",
-    "STATE   of a vGPU: whether its token is held, waiting or idle",
+    "STATE   of a vGPU: running, waiting (it has work, and others run) or idle",
     "MINUTE  SHARE over the last minute",
 };
 

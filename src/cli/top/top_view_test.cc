@@ -37,7 +37,7 @@ batch               12   100 waiting  [+++ 30.0%]   0:100 [||| 256M/1G]        �
 └ 20 train                   active     work 90%                  256M         █
 notebook             8   100 idle     [..   0.0%]  20:100 [|   128M/1G]        ▁
 └ 10 jupyter                 idle        work 0%                  128M         ▁
-web                  8   100 held     [|||+60.0%]  30:100 [||||512M/1G]        ▅
+web                  8   100 running  [|||+60.0%]  30:100 [||||512M/1G]        ▅
 └ 30 serve                   active     work 70%                  512M         ▆
 (in no vGPU)
 └ 40 stray                   idle        work 0%                   64M         ▁
@@ -72,7 +72,7 @@ batch                        12   100 waiting  [+++ 30.0%]   0:100 [||| 256M/1G]
 └ 20 train                            active     work 90%                  256M
 notebook                      8   100 idle     [..   0.0%]  20:100 [|   128M/1G]
 └ 10 jupyter                          idle        work 0%                  128M
-web                           8   100 held     [|||+60.0%]  30:100 [||||512M/1G]
+web                           8   100 running  [|||+60.0%]  30:100 [||||512M/1G]
 └ 30 serve                            active     work 70%                  512M
 (in no vGPU)
 └ 40 stray                            idle        work 0%                   64M

@@ -188,7 +188,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"throttled", 0},
            {"preempted", 0},
            {"freezes", 0},
-           {"token", "idle"},
+           {"state", "idle"},
            {"processes", json::array()}}));
   EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);
   EXPECT_EQ(Get("/v1/vgpus").body.at("vgpus"), json::array({answer.body}));
@@ -248,6 +248,7 @@ TEST_F(HttpServerTest, Processes) {
                                 {"room_waits", 0},
                                 {"contexts", 0},
                                 {"compute_busy_us", 7000},
+                                {"compute_waited_us", 0},
                                 {"submissions", 5},
                                 {"gate_waits", 0},
                                 {"gate_wait_us", 0},

@@ -216,7 +216,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"throttled", vgpu.throttled},
           {"preempted", vgpu.preempted},
           {"freezes", vgpu.freezes},
-          {"token", vgpu.token},
+          {"state", vgpu.state},
           {"processes", vgpu.processes}};
 }
 
@@ -256,6 +256,7 @@ json ToJson(const server::ProcessReport& process) {
           {"room_waits", told(process.room_waits)},
           {"contexts", told(process.contexts)},
           {"compute_busy_us", told(process.compute_busy_us)},
+          {"compute_waited_us", OrNull(process.compute_waited_us)},
           {"submissions", told(process.submissions)},
           {"gate_waits", told(process.gate_waits)},
           {"gate_wait_us", told(process.gate_wait_us)},

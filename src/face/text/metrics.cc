@@ -42,7 +42,7 @@ struct Metric {
 
 constexpr std::array kDirections = {"out", "in"};
 constexpr std::array kWindows = {"10s", "60s", "300s"};
-constexpr std::array kTokens = {"held", "waiting", "idle"};
+constexpr std::array kVGpuStates = {"running", "waiting", "idle"};
 constexpr std::array kStates = {"active", "waiting", "idle"};
 constexpr std::array kReasons = {"operator", "policy", "memory", "move"};
 constexpr std::array kCalls = {"freeze", "thaw", "slice"};
@@ -242,14 +242,16 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
     {.family = {"tessera_vgpu_debt_seconds", kGauge, "seconds", "vgpu, gpu",
                 "Time that it ran beyond its limit or its request, and pays back by waiting."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Seconds(vgpu.compute_debt_us); }},
-    {.family = {"tessera_vgpu_token_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
+    {.family = {"tessera_vgpu_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
                 "Time that a program with work waited for the GPU, at its gate or frozen; 0 if it did not wait."},
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
-    {.family = {"tessera_vgpu_token_state", kGauge, "", "vgpu, gpu, state",
-                "1 for the state of its token: held, waiting or idle."},
+    {.family = {"tessera_vgpu_state", kGauge, "", "vgpu, gpu, state",
+                "1 for its state: running (where channels are steered, several may be), waiting or idle."},
      .label = "state",
-     .values = kTokens,
-     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> { return Is(vgpu.token, kTokens[i]); }},
+     .values = kVGpuStates,
+     .each = [](const VGpuReport& vgpu, std::size_t i) -> std::optional<double> {
+       return Is(vgpu.state, kVGpuStates[i]);
+     }},
     {.family = {"tessera_vgpu_frozen", kGauge, "", "vgpu, gpu, reason",
                 "1 if it, or one of its programs, is frozen for that reason."},
      .label = "reason",
@@ -284,6 +286,11 @@ const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
                 "Time in which it had work on the GPU, as its markers show."},
      .value = [](const ProcessReport& process) -> std::optional<double> {
        return process.shim ? std::optional(Seconds(process.compute_busy_us)) : std::nullopt;
+     }},
+    {.family = {"tessera_process_compute_waited_seconds", kCounter, "seconds", "pid, vgpu, gpu",
+                "Time in which it had work, and its vGPU was kept off the GPU for others or for its limit."},
+     .value = [](const ProcessReport& process) -> std::optional<double> {
+       return process.compute_waited_us ? std::optional(Seconds(*process.compute_waited_us)) : std::nullopt;
      }},
     {.family = {"tessera_process_submissions", kCounter, "", "pid, vgpu, gpu",
                 "Launches, copies and other submissions."},

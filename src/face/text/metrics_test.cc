@@ -33,7 +33,7 @@ server::WholeReport Report() {
   vgpu.moved = {.out = 5, .in = 7, .time_us = 1'500'000};
   vgpu.memory_pressure.avg10 = 12.5;
   vgpu.frozen = {"move"};
-  vgpu.token = "waiting";
+  vgpu.state = "waiting";
   report.vgpus = {vgpu};
   server::ProcessReport mine{.pid = 4, .name = "a", .vgpu = "team", .shim = true};
   mine.gpu = 1;
@@ -60,7 +60,7 @@ TEST(Metrics, SayWhatTheReportsSay) {
                            "tessera_vgpu_memory_pressure_ratio{vgpu=\"team\",gpu=\"1\",window=\"10s\"} 0.125\n",
                            "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"move\"} 1\n",
                            "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"policy\"} 0\n",
-                           "tessera_vgpu_token_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
+                           "tessera_vgpu_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
                            "tessera_process_submissions_total{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 9\n"})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(text, Not(HasSubstr("pid=\"5\""))) << "who is in no vGPU is counted only";

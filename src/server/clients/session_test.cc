@@ -38,10 +38,10 @@ TEST(SessionTest, FromHelloToIdle) {
   EXPECT_EQ(client.Page().gate.load(), GateOrder::kClosed);
 
   ASSERT_TRUE(client.TakeToken());
-  EXPECT_EQ(daemon.Report("a").token, std::string("held"));
+  EXPECT_EQ(daemon.Report("a").state, std::string("running"));
   client.Send(wire::Idle{MonotonicNow()});
   client.Query(kGpu);
-  EXPECT_EQ(daemon.Report("a").token, std::string("idle"));
+  EXPECT_EQ(daemon.Report("a").state, std::string("idle"));
   EXPECT_GT(daemon.Report("a").compute_busy_us, 0);
 }
 
@@ -188,7 +188,7 @@ TEST(SessionTest, WhoComesWithWorkUnderWayCountsAsWorking) {
   FakeClient client(daemon.RunDir());
   client.Hello("a");
   client.Attach(kGpu, 0, 1, true);
-  EXPECT_EQ(daemon.Report("a").token, std::string("held"));
+  EXPECT_EQ(daemon.Report("a").state, std::string("running"));
   EXPECT_EQ(client.Page().gate.load(), GateOrder::kOpen);
 }
 

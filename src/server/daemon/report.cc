@@ -13,7 +13,7 @@ namespace {
 const char* NameOf(Standing standing) {
   switch (standing) {
     case Standing::kRunning:
-      return "held";
+      return "running";
     case Standing::kWaiting:
       return "waiting";
     case Standing::kIdle:
@@ -158,7 +158,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_exported = process.exported,
           .evict_error = WhyNotEvicted(process.residence.evict_error),
           .moved = ReportMoves(process.residence.moves.SumAt(now)),
-          .memory_waited_us = Us(process.residence.WaitedAt(now)),
+          .memory_waited_us = Us(process.residence.waited.At(now)),
           .contexts = process.memory.contexts,
           .compute_busy_us = page.busy_ns.load(kRelaxed) / 1000,
           .submissions = page.submissions.load(kRelaxed),
@@ -167,6 +167,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .window = page.window.load(kRelaxed),
           .oom_errors = page.oom_errors.load(kRelaxed),
           .room_waits = page.room_waits.load(kRelaxed),
+          .compute_waited_us = Us(process.work.waited.At(now)),
           .state = NameOf(process.gate.state),
           .started_us = process.who.started_us};
 }
@@ -218,7 +219,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .compute_busy_us = time.usage.busy / kMicrosecond,
                     .compute_waited_us = time.usage.waited / kMicrosecond,
                     .waits = vgpu.waits,
-                    .token = NameOf(time.standing)};
+                    .state = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;

@@ -79,7 +79,7 @@ struct VGpuReport {
   std::int64_t compute_throttled_us = 0, compute_debt_us = 0;
   std::uint64_t throttled = 0, preempted = 0, freezes = 0;  // how often, by its limit, by others and by an operator
   Histogram waits;                                          // of submissions at a closed gate, for the GPU's time
-  const char* token = "idle";                               // "held", "waiting" or "idle"
+  const char* state = "idle";                               // "running", "waiting" or "idle"
   std::vector<pid_t> processes;
 };
 
@@ -108,7 +108,8 @@ struct ProcessReport {
   std::uint32_t contexts = 0;
   std::uint64_t compute_busy_us = 0, submissions = 0, gate_waits = 0, gate_wait_us = 0, window = 0, oom_errors = 0;
   std::uint64_t room_waits = 0;
-  const char* state = "idle";  // "active", "waiting" or "idle"
+  std::optional<std::int64_t> compute_waited_us;  // it had work, and its vGPU was kept off the GPU; none: in no vGPU
+  const char* state = "idle";                     // "active", "waiting" or "idle"
   std::optional<std::int64_t> started_us;
 };
 

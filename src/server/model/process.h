@@ -12,6 +12,7 @@
 #include "server/model/memory_use.h"
 #include "server/model/residence.h"
 #include "server/model/shared_page.h"
+#include "server/record/wait_time.h"
 
 namespace tessera::server {
 
@@ -45,6 +46,7 @@ struct WorkState {
   Nanos seen_at = 0;              // a guest: when the device last said that it executed, or may have
   std::uint32_t excess_seen = 0;  // measurements in a row that said it has more memory than was granted
   Nanos refusal_reported_at = 0;  // when an event last said that it got no memory; 0: never
+  WaitTime waited;                // it had work, and the policy kept its vGPU off the GPU
 };
 
 // One program's use of one GPU. Belongs to its session, or to the guest server. Each part has one owner.

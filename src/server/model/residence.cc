@@ -47,13 +47,6 @@ std::uint64_t Residence::Evicting() const {
   return push + (moves.Doing() == sched::Moving::kOut ? moves.Ordered() : 0);
 }
 
-Nanos Residence::WaitedAt(Nanos now) const { return waited_ + (waits_since_ == 0 ? 0 : now - waits_since_); }
-
-void Residence::NoteWaits(bool waits, Nanos now) {
-  if (waits && waits_since_ == 0) waits_since_ = now;
-  if (!waits && waits_since_ != 0) waited_ += now - std::exchange(waits_since_, 0);
-}
-
 void Residence::Abandon() {
   if (moves.Doing() == sched::Moving::kIn) room = Less(room, moves.Ordered());
   moves.Abandon();

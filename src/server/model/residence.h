@@ -7,6 +7,7 @@
 #include "sched/residency/residency_state.h"
 #include "server/model/move_account.h"
 #include "server/model/shared_page.h"
+#include "server/record/wait_time.h"
 
 namespace tessera::server {
 
@@ -30,10 +31,6 @@ struct Residence {
   std::uint64_t Swapped() const;   // in host memory, or in the file
   std::uint64_t HotOut() const;    // of `Swapped`: it uses that more than memory that it has on the GPU
   std::uint64_t Evicting() const;  // what an operator wanted out and is still to go
-  Nanos WaitedAt(Nanos now) const;
-
-  void NoteWaits(bool waits, Nanos now);
-
   // The mover, or the line to it, is gone. Memory on its way in stayed where it was; its room was not used.
   void Abandon();
   // It gets another line: what the old one did without a word is found.
@@ -56,10 +53,7 @@ struct Residence {
   Nanos stuck_until = 0;  // the mover could do no more of it
   int settle_error = 0;   // why the mover could not settle it last, as it was logged; errno value
   int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
-
- private:
-  Nanos waited_ = 0;       // time in which it had work, or wanted memory, and was kept from it by where memory lies
-  Nanos waits_since_ = 0;  // 0: it does not wait
+  WaitTime waited;        // it had work, or wanted memory, and was kept from it by where memory lies
 };
 
 }  // namespace tessera::server

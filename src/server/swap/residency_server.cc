@@ -190,7 +190,7 @@ void ResidencyServer::NoteWaits(Nanos now) {
       Residence& residence = vgpus_[i]->processes[j]->residence;
       const bool active = state_.vgpus[i].processes[j].Active(now);
       const bool waits = residence.wanted > 0 || (residence.stopped && active);
-      residence.NoteWaits(waits, now);
+      residence.waited.Note(waits, now);
       any |= waits;
     }
     vgpus_[i]->memory_pressure.Note(now, any);

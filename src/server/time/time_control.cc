@@ -208,6 +208,18 @@ void TimeControl::AfterEvent(VGpu& vgpu, Nanos now) {
   hooks_.event_over(now);
 }
 
+namespace {
+
+// Where channels are steered a process that runs, as it believes, may be frozen with its vGPU.
+bool WaitsWith(const VGpu& vgpu, const Process& process) {
+  using State = GateRecord::State;
+  const State state = process.gate.state;
+  return vgpu.standing.Present().standing == Standing::kWaiting && !process.gate.held &&
+         (state == State::kWanting || state == State::kRunning);
+}
+
+}  // namespace
+
 // An event of one vGPU may make another one wait, or end its wait.
 void TimeControl::NoteStandings(Nanos now) {
   for (VGpu* vgpu : vgpus_) {
@@ -225,6 +237,7 @@ void TimeControl::NoteStandings(Nanos now) {
                    .kind = TraceKind::kStanding,
                    .old_value = static_cast<std::uint32_t>(before->standing),
                    .old_other = static_cast<std::uint32_t>(before->why)});
+    for (Process* process : vgpu->processes) process->work.waited.Note(WaitsWith(*vgpu, *process), now);
   }
   hooks_.looked(now);
 }

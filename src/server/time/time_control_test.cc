@@ -77,5 +77,35 @@ TEST_F(TimeControlTest, AVGpuStandsAsItsProcessesDo) {
   EXPECT_EQ(standing(), Standing::kIdle);
 }
 
+// Whatever keeps it off: its frozen channels, or its gate.
+TEST_F(TimeControlTest, AProcessWithWorkWaitsWhileItsVGpuDoes) {
+  Member& low = Running(low_);
+  Member& idle = Join(low_);
+  MakeContext(idle);
+  Member& high = Running(high_);
+  ASSERT_TRUE(Steers() && Frozen(low));
+  Member& late = Join(low_);
+  MakeContext(late);
+  Works(late);
+  ASSERT_EQ(late.process.gate.state, State::kWanting);
+  const auto waited = [&](Member& member) { return member.process.work.waited.At(Now()) / kMillisecond; };
+  Pass(10 * kMillisecond);
+  Freeze(late.process, true);
+  Pass(10 * kMillisecond);
+  Rests(high);
+  Pass(10 * kMillisecond);
+  EXPECT_EQ(waited(low), 20) << "with its work, frozen";
+  EXPECT_EQ(waited(late), 10) << "not while an operator has frozen it";
+  EXPECT_EQ(waited(idle), 0);
+  EXPECT_EQ(waited(high), 0);
+  channels_.BeginTest();
+  gpu_.Time().Choose(Now());
+  ASSERT_FALSE(Steers());
+  Works(high);
+  ASSERT_EQ(high.process.gate.state, State::kWanting);
+  Pass(10 * kMillisecond);
+  EXPECT_EQ(waited(high), 10) << "at its gate";
+}
+
 }  // namespace
 }  // namespace tessera::server

@@ -39,7 +39,7 @@ def describe(bench):
     for process in bench.tessera.get("/v1/processes")["processes"]:
         bench.log(" ".join(f"{key}={process[key]}" for key in ("pid", "vgpu", "state", "frozen", "channels", "submissions")))
     for vgpu in bench.tessera.get("/v1/vgpus")["vgpus"]:
-        bench.log(" ".join(f"{key}={vgpu[key]}" for key in ("name", "token", "frozen", "slice_us", "compute_priority")))
+        bench.log(" ".join(f"{key}={vgpu[key]}" for key in ("name", "state", "frozen", "slice_us", "compute_priority")))
     bench.log(str(bench.tessera.gpu()["control"]))
 
 

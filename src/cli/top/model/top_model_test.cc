@@ -101,7 +101,7 @@ TEST(Model, SortsByEachColumnAndTheOtherWayRound) {
   }
   EXPECT_EQ(orders[2], "memory: web 30 batch 20 notebook 10 - 40");
   EXPECT_EQ(orders[4], "priority: notebook 10 web 30 batch 20 - 40");
-  EXPECT_EQ(orders[6], "state: web 30 notebook 10 batch 20 - 40");
+  EXPECT_EQ(orders[6], "state: notebook 10 web 30 batch 20 - 40");
   EXPECT_EQ(model.arrangement().sort, SortBy::kName);
   model.Rearrange([](Arrangement& arranged) { arranged.reversed = true; });
   EXPECT_EQ(Rows(model), "web 30 notebook 10 batch 20 - 40");

@@ -54,7 +54,7 @@ Vgpu ReadVgpu(const Json& json) {
             .processes = Field(json, "processes").size()};
   if (!Field(json, "compute_priority").is_null()) vgpu.priority = Whole(json, "compute_priority");
   // The policy freezes many times a second, so that is not shown as a state.
-  vgpu.state = vgpu.frozen_by_operator ? "frozen" : TextField(json, "token");
+  vgpu.state = vgpu.frozen_by_operator ? "frozen" : TextField(json, "state");
   return vgpu;
 }
 

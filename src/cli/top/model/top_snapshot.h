@@ -30,7 +30,7 @@ struct Vgpu {
   std::optional<int> priority;
   std::uint64_t resident = 0, swapped = 0, limit = 0;
   std::uint64_t busy_us = 0;
-  std::string state;  // "frozen", or the state of its token
+  std::string state;  // "frozen", "running", "waiting" or "idle"
   bool frozen_by_operator = false;
   std::size_t processes = 0;
 };

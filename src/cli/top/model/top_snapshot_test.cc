@@ -25,8 +25,8 @@ TEST(Read, WhatIsMissingOrOddIsNought) {
 TEST(Read, OnlyWhatAnOperatorFrozeIsFrozen) {
   const Json answers = {
       {"vgpus",
-       {{{"name", "a"}, {"token", "waiting"}, {"frozen", {"policy"}}},
-        {{"name", "b"}, {"token", "idle"}, {"frozen", {"policy", "operator"}}}}},
+       {{{"name", "a"}, {"state", "waiting"}, {"frozen", {"policy"}}},
+        {{"name", "b"}, {"state", "idle"}, {"frozen", {"policy", "operator"}}}}},
       {"processes", {{{"pid", 1}, {"state", "active"}, {"frozen", {"operator"}}, {"vgpu", nullptr}}}}};
   const Snapshot snapshot = Read(answers, 1);
   EXPECT_EQ(snapshot.vgpus[0].state, "waiting");
