@@ -1,41 +1,17 @@
 #include "cli/commands/list.h"
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
-#include "base/size.h"
-#include "cli/terminal/output.h"
-#include "client/api_client.h"
-#include "client/json_fields.h"
+#include "cli/commands/listing.h"
 
 namespace tessera::cli {
-using client::ApiClient;
 using client::Field;
 using client::IntegerField;
 using client::Json;
-using client::NumberField;
 using client::TextField;
-using client::TextsField;
 
 namespace {
-
-// Cells. A figure that the daemon does not know is null, and an empty cell.
-std::string Count(const Json& object, const char* name) {
-  return Field(object, name).is_null() ? "" : std::to_string(IntegerField(object, name));
-}
-
-std::string Size(const Json& object, const char* name) {
-  return Field(object, name).is_null() ? "" : FormatSize(IntegerField(object, name));
-}
-
-std::string Percent(const Json& object, const char* name) {
-  return Field(object, name).is_null() ? "" : FormatPercent(NumberField(object, name));
-}
-
-std::string Time(const Json& object, const char* name) {
-  return Field(object, name).is_null() ? "" : FormatMicroseconds(IntegerField(object, name));
-}
 
 // Whether the process was neither started through Tessera nor adopted. A daemon that does not say lists only its own.
 bool Unmanaged(const Json& process) {
@@ -43,9 +19,9 @@ bool Unmanaged(const Json& process) {
   return managed.is_boolean() && !managed.get<bool>() && !Field(process, "vgpu").is_string();
 }
 
-std::string State(const Json& process) {
-  if (!TextsField(process, "frozen").empty()) return "frozen";
-  return Unmanaged(process) ? "unmanaged" : TextField(process, "state");
+std::string ProcessState(const Json& process) {
+  const std::string state = State(process);
+  return state != "frozen" && Unmanaged(process) ? "unmanaged" : state;
 }
 
 bool AnySwapped(const Json& processes) {
@@ -62,18 +38,6 @@ std::vector<Json> InOrder(const Json& processes) {
     }
   }
   return ordered;
-}
-
-Result<int> List(const Common& common, const std::string& path, const char* array,
-                 const std::function<void(const Json&)>& print) {
-  const auto answer = ApiClient(common.RunDirectory()).Get(path);
-  if (!answer) return std::unexpected(answer.error());
-  if (common.json) {
-    PrintJson(*answer);
-  } else {
-    print(Field(*answer, array));
-  }
-  return 0;
 }
 
 std::string FileNote(const Json& swap) {
@@ -117,7 +81,7 @@ Table ProcessTable(const Json& processes) {
                                       TextField(process, "name"),
                                       TextField(process, "vgpu"),
                                       Count(process, "gpu"),
-                                      State(process),
+                                      ProcessState(process),
                                       Size(process, "memory_bytes"),
                                       Time(process, "compute_busy_us"),
                                       Time(process, "compute_waited_us"),

@@ -1,6 +1,7 @@
 #include "cli/commands/vgpu.h"
 
 #include "base/size.h"
+#include "cli/commands/listing.h"
 #include "cli/terminal/output.h"
 #include "client/api_client.h"
 #include "client/json_fields.h"
@@ -11,26 +12,14 @@ using client::BoolField;
 using client::Field;
 using client::IntegerField;
 using client::Json;
-using client::NumberField;
 using client::TextField;
 using client::TextsField;
 
 namespace {
 
-std::string Percent(const Json& vgpu, const char* name) { return FormatPercent(NumberField(vgpu, name)); }
-
-std::string Size(const Json& vgpu, const char* name) { return FormatSize(IntegerField(vgpu, name)); }
-
 // "30:60", as --compute takes it.
 std::string Compute(const Json& vgpu) {
   return Percent(vgpu, "compute_request_pct") + ":" + Percent(vgpu, "compute_limit_pct");
-}
-
-// Whether it runs, waits or is idle; or that it is frozen.
-std::string State(const Json& vgpu) { return TextsField(vgpu, "frozen").empty() ? TextField(vgpu, "state") : "frozen"; }
-
-std::string Priority(const Json& vgpu) {
-  return Field(vgpu, "compute_priority").is_null() ? "" : std::to_string(IntegerField(vgpu, "compute_priority"));
 }
 
 std::string Slice(const Json& vgpu) {
@@ -51,22 +40,19 @@ std::string Swapped(const Json& vgpu) {
 }
 
 std::string Moved(const Json& vgpu) {
-  return Size(vgpu, "moved_out_bytes") + " out, " + Size(vgpu, "moved_in_bytes") + " in, in " +
-         FormatMicroseconds(IntegerField(vgpu, "moving_us"));
+  return Size(vgpu, "moved_out_bytes") + " out, " + Size(vgpu, "moved_in_bytes") + " in, in " + Time(vgpu, "moving_us");
 }
 
 // Percentages of time lost by waiting, as in /proc/pressure.
 std::string Pressure(const Json& pressure) {
   return Percent(pressure, "some_avg10") + " % of the last 10 s, " + Percent(pressure, "some_avg60") + " % of 60 s, " +
-         Percent(pressure, "some_avg300") + " % of 300 s; " +
-         FormatMicroseconds(IntegerField(pressure, "some_total_us")) + " in all";
+         Percent(pressure, "some_avg300") + " % of 300 s; " + Time(pressure, "some_total_us") + " in all";
 }
 
 std::string Waited(const Json& vgpu) {
-  std::string text = FormatMicroseconds(IntegerField(vgpu, "compute_waited_us"));
+  std::string text = Time(vgpu, "compute_waited_us");
   if (const std::uint64_t times = IntegerField(vgpu, "throttled"); times > 0)
-    text += ", " + FormatMicroseconds(IntegerField(vgpu, "compute_throttled_us")) + " of it for its limit, " +
-            std::to_string(times) + " times";
+    text += ", " + Time(vgpu, "compute_throttled_us") + " of it for its limit, " + std::to_string(times) + " times";
   if (const std::uint64_t times = IntegerField(vgpu, "preempted"); times > 0)
     text += ", taken off for others " + std::to_string(times) + " times";
   return text;
@@ -99,21 +85,21 @@ Table VgpuTable(const Json& vgpus) {
                {"STATE"},
                {"PROCESSES", Align::kRight}});
   for (const Json& vgpu : vgpus) {
-    table.Add({TextField(vgpu, "name"), std::to_string(IntegerField(vgpu, "gpu")), Size(vgpu, "memory_current_bytes"),
+    table.Add({TextField(vgpu, "name"), Count(vgpu, "gpu"), Size(vgpu, "memory_current_bytes"),
                Size(vgpu, "memory_max_bytes"), Size(vgpu, "memory_peak_bytes"), Compute(vgpu),
-               std::to_string(IntegerField(vgpu, "compute_weight")), Priority(vgpu),
-               Percent(vgpu, "compute_current_pct"), State(vgpu), std::to_string(Field(vgpu, "processes").size())});
+               Count(vgpu, "compute_weight"), Count(vgpu, "compute_priority"), Percent(vgpu, "compute_current_pct"),
+               State(vgpu), std::to_string(Field(vgpu, "processes").size())});
   }
   return table;
 }
 
 std::string VgpuText(const Json& vgpu) {
   const bool ephemeral = BoolField(vgpu, "ephemeral");
-  const std::string owner = std::to_string(IntegerField(vgpu, "owner_pid"));
+  const std::string owner = Count(vgpu, "owner_pid");
   const std::pair<const char*, std::string> lines[] = {
       {"name", TextField(vgpu, "name")},
-      {"gpu", std::to_string(IntegerField(vgpu, "gpu")) + " (" + TextField(vgpu, "gpu_uuid") + ")"},
-      {"user", std::to_string(IntegerField(vgpu, "uid"))},
+      {"gpu", Count(vgpu, "gpu") + " (" + TextField(vgpu, "gpu_uuid") + ")"},
+      {"user", Count(vgpu, "uid")},
       {"lives", ephemeral ? "as long as process " + owner : "until it is removed"},
       {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
       {"memory limit", Size(vgpu, "memory_limit_bytes")},
@@ -123,14 +109,14 @@ std::string VgpuText(const Json& vgpu) {
       {"memory swapped", Swapped(vgpu)},
       {"memory moved", Moved(vgpu)},
       {"memory pressure", Pressure(Field(vgpu, "memory_pressure"))},
-      {"out of memory", std::to_string(IntegerField(vgpu, "oom_events")) + " times"},
+      {"out of memory", Count(vgpu, "oom_events") + " times"},
       {"compute request", Percent(vgpu, "compute_request_pct") + " %"},
       {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
-      {"compute weight", std::to_string(IntegerField(vgpu, "compute_weight"))},
-      {"compute priority", Priority(vgpu)},
+      {"compute weight", Count(vgpu, "compute_weight")},
+      {"compute priority", Count(vgpu, "compute_priority")},
       {"compute slice", Slice(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
-      {"GPU time", FormatMicroseconds(IntegerField(vgpu, "compute_busy_us"))},
+      {"GPU time", Time(vgpu, "compute_busy_us")},
       {"compute pressure", Pressure(Field(vgpu, "compute_pressure"))},
       {"waited", Waited(vgpu)},
       {"state", TextField(vgpu, "state")},
@@ -145,17 +131,12 @@ std::string VgpuText(const Json& vgpu) {
 }
 
 Result<int> ListVgpus(const Common& common, bool quiet) {
-  const auto answer = ApiClient(common.RunDirectory()).Get("/v1/vgpus");
-  if (!answer) return std::unexpected(answer.error());
-  const Json& vgpus = Field(*answer, "vgpus");
-  if (quiet) {
+  Common as = common;
+  as.json = common.json && !quiet;
+  return List(as, "/v1/vgpus", "vgpus", [quiet](const Json& vgpus) {
+    if (!quiet) return Print(VgpuTable(vgpus));
     for (const Json& vgpu : vgpus) Print(TextField(vgpu, "name") + "\n");
-  } else if (common.json) {
-    PrintJson(*answer);
-  } else {
-    Print(VgpuTable(vgpus));
-  }
-  return 0;
+  });
 }
 
 Result<int> ShowVgpu(const Common& common, const std::string& name) {
