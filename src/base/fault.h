@@ -21,7 +21,7 @@
 //   mover.slot.restored    a slot of an earlier mover is in the pool again
 //   mover.adopt.claimed    chunks of a program are found in the pool; it was not told
 //   mover.adopted.sent     it was told
-//   mover.bequest.given    a slot was given to the next daemon
+//   mover.handover.given   a slot was given to the next daemon
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.
 #pragma once

@@ -390,7 +390,7 @@ class DaemonLost : public testing::Test {
 TEST_F(DaemonLost, TheNextOneGetsWhatIsOut) {
   TestProgram program(4);
   TestSlots slots;
-  TestMover mover({.bequeath = path_, .wanted = 6, .most = 6, .program = &program});
+  TestMover mover({.handover_socket = path_, .wanted = 6, .most = 6, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   EXPECT_TRUE(slots.TakeFrom(path_));
@@ -405,7 +405,7 @@ TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
   TestSlots slots;
   TestFile file(8);
   {
-    TestMover mover({.file = &file, .bequeath = path_, .wanted = 3, .most = 3, .program = &program});
+    TestMover mover({.file = &file, .handover_socket = path_, .wanted = 3, .most = 3, .program = &program});
     EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
     EXPECT_GE(program.InFile(), 4u);
     mover.CloseSocket();
@@ -423,7 +423,7 @@ TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
 TEST_F(DaemonLost, WhileItMoves) {
   TestProgram program(8);
   TestSlots slots;
-  TestMover mover({.bequeath = path_, .wanted = 8, .most = 8, .program = &program});
+  TestMover mover({.handover_socket = path_, .wanted = 8, .most = 8, .program = &program});
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
   EXPECT_TRUE(mover.Until([&] { return program.Out() > 0; }));
   mover.CloseSocket();
@@ -437,7 +437,7 @@ TEST_F(DaemonLost, WhileItMoves) {
 TEST_F(DaemonLost, TheNextOneDiesToo) {
   TestProgram program(4);
   TestSlots slots;
-  TestMover mover({.bequeath = path_, .wanted = 4, .most = 4, .program = &program});
+  TestMover mover({.handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   {
@@ -452,7 +452,8 @@ TEST_F(DaemonLost, TheNextOneDiesToo) {
 TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
   TestProgram program(4);
   TestSlots slots;
-  TestMover mover({.fault = "mover.bequest.given:2", .bequeath = path_, .wanted = 4, .most = 4, .program = &program});
+  TestMover mover(
+      {.fault = "mover.handover.given:2", .handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   mover.CloseSocket();
   EXPECT_FALSE(slots.TakeFrom(path_));
@@ -461,9 +462,9 @@ TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
 
 // The old mover ends late, and knows nothing of the new one.
 TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
-  TestMover old({.bequeath = path_});
+  TestMover old({.handover_socket = path_});
   old.Await(0, MoverType::kReady);
-  TestMover mover({.bequeath = path_});
+  TestMover mover({.handover_socket = path_});
   mover.Await(0, MoverType::kReady);
   old.CloseSocket();
   old.ExpectExit(0);
@@ -472,7 +473,7 @@ TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
 
 TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {
   TestProgram program(4);
-  TestMover mover({.bequeath = path_, .wanted = 4, .most = 4, .program = &program});
+  TestMover mover({.handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
   EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
   EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
   mover.CloseSocket();

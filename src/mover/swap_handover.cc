@@ -31,20 +31,20 @@ bool IsOurs(int socket) {
 }
 
 // True when the daemon says that it has all.
-bool Give(int socket, const Bequest& bequest) {
+bool Give(int socket, const SwapHandover& handover) {
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &kMostSilence, sizeof kMostSilence);
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kMostSilence, sizeof kMostSilence);
   const auto say = [&](MoverType type, std::uint64_t number, int fd) {
     return SendPacket(socket, BytesOf(MoverMessage{.type = type, .bytes = number}), fd);
   };
-  const MoverMessage first = {.type = MoverType::kSlotsTable, .other = wire::kBequestVersion};
-  if (!SendPacket(socket, BytesOf(first), bequest.slots_table)) return false;
-  if (bequest.file >= 0 &&
-      (!say(MoverType::kFile, 0, bequest.file) || !say(MoverType::kFileTable, 0, bequest.file_table)))
+  const MoverMessage first = {.type = MoverType::kSlotsTable, .other = wire::kHandoverVersion};
+  if (!SendPacket(socket, BytesOf(first), handover.slots_table)) return false;
+  if (handover.file >= 0 &&
+      (!say(MoverType::kFile, 0, handover.file) || !say(MoverType::kFileTable, 0, handover.file_table)))
     return false;
-  for (const auto& [number, fd] : bequest.slots) {
+  for (const auto& [number, fd] : handover.slots) {
     if (!say(MoverType::kSlotMade, number, fd)) return false;
-    PassFault("mover.bequest.given");
+    PassFault("mover.handover.given");
   }
   if (!say(MoverType::kAll, 0, -1)) return false;
   std::byte answer[sizeof(MoverMessage)];
@@ -53,7 +53,7 @@ bool Give(int socket, const Bequest& bequest) {
 
 }  // namespace
 
-Result<UniqueFd> ListenForHeirs(const std::string& path) {
+Result<UniqueFd> ListenForSuccessor(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) return Fail(ENAMETOOLONG, "the name " + path + " is too long");
   std::ranges::copy(path, address.sun_path);
@@ -66,12 +66,12 @@ Result<UniqueFd> ListenForHeirs(const std::string& path) {
   return listener;
 }
 
-bool GiveToHeir(int listener, const Bequest& bequest, Nanos patience, const std::function<bool()>& needed) {
+bool HandOver(int listener, const SwapHandover& handover, Nanos patience, const std::function<bool()>& needed) {
   for (const Nanos end = MonotonicNow() + patience; MonotonicNow() < end && needed();) {
     pollfd poll = {.fd = listener, .events = POLLIN};
     if (::poll(&poll, 1, 1000) <= 0) continue;
-    const UniqueFd heir(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (heir && IsOurs(heir.Get()) && Give(heir.Get(), bequest)) return true;
+    const UniqueFd successor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (successor && IsOurs(successor.Get()) && Give(successor.Get(), handover)) return true;
   }
   return false;
 }

@@ -11,19 +11,19 @@
 
 namespace tessera::mover {
 
-// Descriptors that the daemon keeps for movers. A mover that lost its daemon keeps them for the next one.
-struct Bequest {
+// Descriptors that a mover which lost its daemon hands over to its successor: the next daemon, for the next mover.
+struct SwapHandover {
   int slots_table = -1;
   int file = -1, file_table = -1;                    // -1: there is no swap file
   std::vector<std::pair<std::uint64_t, int>> slots;  // numbers and descriptors
 };
 
-// Makes a socket of this name in the run directory, at which the next daemon asks for the bequest (wire/mover.h says
+// Makes a socket of this name in the run directory, at which the next daemon asks for the hand-over (wire/mover.h says
 // how). Replaces the socket of an earlier mover; its own name stays there after its end.
-Result<UniqueFd> ListenForHeirs(const std::string& path);
+Result<UniqueFd> ListenForSuccessor(const std::string& path);
 
-// Gives the bequest to the daemon that asks, if that is of the same user. True: a daemon has all of it. False: none
+// Hands over to the daemon that asks, if it is of the same user. True: a daemon has all of it. False: none
 // came for `patience`, or `needed`, which is asked each second, said no.
-bool GiveToHeir(int listener, const Bequest& bequest, Nanos patience, const std::function<bool()>& needed);
+bool HandOver(int listener, const SwapHandover& handover, Nanos patience, const std::function<bool()>& needed);
 
 }  // namespace tessera::mover

@@ -1,7 +1,7 @@
 // Protocol between the daemon and the mover of a GPU over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
 // packet is one MoverMessage. Both are of one build, so there is no version. When the daemon has closed its end, the
 // mover keeps what programs have for the next daemon, for a while, and then ends. That daemon may be of another build,
-// so the messages to it have a version (kBequestVersion).
+// so the messages to it have a version (kHandoverVersion).
 #pragma once
 
 #include <cstddef>
@@ -48,14 +48,14 @@ enum class MoverType : std::uint32_t {
   // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, then the slots
   // as
   // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them
-  kSlotsTable = 76,  // the first one. other: kBequestVersion
+  kSlotsTable = 76,  // the first one. other: kHandoverVersion
   kFile = 77,
   kFileTable = 78,
   kAll = 79,
 };
 
 // Changes with the messages to the next daemon, and with what is in the tables, in a slot or in the swap file.
-inline constexpr std::uint64_t kBequestVersion = 1;
+inline constexpr std::uint64_t kHandoverVersion = 1;
 
 // Bytes per slot of the pool, and per place in the swap file, in the tables that the mover writes and the daemon keeps.
 inline constexpr std::uint64_t kTableEntryBytes = 32;

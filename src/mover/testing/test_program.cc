@@ -394,7 +394,7 @@ TestMover::TestMover(const TestMoverSetup& setup) : slots_(setup.slots != nullpt
   std::vector<std::string> words = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu",
                                     setup.gpu.empty() ? driver.uuid : setup.gpu, "--floor", setup.floor};
   if (setup.file != nullptr) words.emplace_back("--file");
-  if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
+  if (!setup.handover_socket.empty()) words.insert(words.end(), {"--hand-over", setup.handover_socket});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -125,7 +125,7 @@ struct TestMoverSetup {
   std::string gpu;
   TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
   const TestFile* file = nullptr;
-  std::string bequeath;
+  std::string handover_socket;
   std::uint64_t wanted = 0, most = 0;  // of the pool, in slots; both 0: it is told nothing
   TestProgram* program = nullptr;      // that it knows as 1
   std::uint64_t domain = 0;            // of that program

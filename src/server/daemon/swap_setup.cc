@@ -59,9 +59,9 @@ Result<SwapSetup> MakeSwapSetup(const Config& config, const SwapHost& host, cons
   auto floor = FloorFor(config.swap_floor, host.free_ram);
   if (!floor) return std::unexpected(floor.error());
   SwapSetup setup{.bytes = *bytes, .floor = std::move(*floor), .soft = host.soft};
-  setup.bequeath = host.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
+  setup.handover_socket = host.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
   if (setup.bytes == 0) return setup;
-  if (auto kept = TakeKeptSwap(setup.bequeath)) {
+  if (auto kept = TakeKeptSwap(setup.handover_socket)) {
     log::Info("GPU {}: {} of host memory were kept by the mover of an earlier daemon", index,
               FormatSize(kept->slots.count() * wire::kChunkBytes));
     kept->slots.Fit(setup.bytes);

@@ -57,7 +57,7 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
                      .slots = swap_.slots.get(),
                      .file = swap_.file.file.Get(),
                      .table = swap_.file.table.Get(),
-                     .bequeath = swap_.bequeath,
+                     .handover_socket = swap_.handover_socket,
                      .another = std::exchange(mover_started_, true)},
                     std::move(on_message));
 }

@@ -28,7 +28,7 @@ struct SwapSetup {
   bool soft = false;                 // the GPU is a soft one
   SwapFile file;                     // may hold more, if it has bytes
   std::unique_ptr<SwapSlots> slots;  // the memory of an earlier daemon's programs, if there is any
-  std::string bequeath;              // the name of the socket at which movers give it to the next one
+  std::string handover_socket;       // the name of the socket at which movers give it to the next one
 
   // Bytes of one vGPU that may be out while it runs: nothing in the file, and the last chunk of the pool is for memory
   // that comes back from there.

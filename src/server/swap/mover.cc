@@ -130,7 +130,7 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   std::vector<std::string>& words = program.arguments;
   if (setup.soft) words.emplace_back("--soft");
   if (!setup.floor.empty()) words.insert(words.end(), {"--floor", setup.floor});
-  if (!setup.bequeath.empty()) words.insert(words.end(), {"--bequeath", setup.bequeath});
+  if (!setup.handover_socket.empty()) words.insert(words.end(), {"--hand-over", setup.handover_socket});
   if (setup.file >= 0) {
     words.emplace_back("--file");
     program.files.insert(program.files.end(), {{setup.file, kMoverFile}, {setup.table, kMoverTable}});

@@ -76,7 +76,7 @@ std::optional<KeptSwap> TakeKeptSwap(const std::string& path) {
     }
     if (message->type == MoverType::kAll) break;
     if (message->type == MoverType::kSlotsTable) {
-      if (message->other != wire::kBequestVersion) {
+      if (message->other != wire::kHandoverVersion) {
         log::Warn(
             "the mover of an earlier daemon is of another version of Tessera: what programs have in host memory "
             "stays there. Stop programs before an upgrade");

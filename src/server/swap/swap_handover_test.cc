@@ -26,16 +26,16 @@ UniqueFd Memory(off_t bytes) {
 }
 
 // A mover that says what a test has it say, and whether the daemon said in the end that it has all.
-class SwapHeir : public testing::Test {
+class SwapSuccessor : public testing::Test {
  protected:
-  SwapHeir() : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  SwapSuccessor() : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::ranges::copy(path_, address.sun_path);
     EXPECT_EQ(bind(listener_.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_.Get(), 1), 0);
   }
-  ~SwapHeir() override { unlink(path_.c_str()); }
-  void Say(MoverType type, std::uint64_t number = 0, int fd = -1, std::uint64_t version = wire::kBequestVersion) {
+  ~SwapSuccessor() override { unlink(path_.c_str()); }
+  void Say(MoverType type, std::uint64_t number = 0, int fd = -1, std::uint64_t version = wire::kHandoverVersion) {
     const MoverMessage message = {.type = type, .bytes = number, .other = type == MoverType::kSlotsTable ? version : 0};
     EXPECT_TRUE(SendPacket(line_.Get(), wire::BytesOf(message), fd));
   }
@@ -52,12 +52,12 @@ class SwapHeir : public testing::Test {
     return kept;
   }
 
-  const std::string path_ = testing::TempDir() + "/heir-" + std::to_string(getpid()) + ".sock";
+  const std::string path_ = testing::TempDir() + "/successor-" + std::to_string(getpid()) + ".sock";
   UniqueFd listener_, line_;
   bool answered_ = false;
 };
 
-TEST_F(SwapHeir, GetsAllThatTheMoverHas) {
+TEST_F(SwapSuccessor, GetsAllThatTheMoverHas) {
   const UniqueFd table = Memory(64), file = Memory(100), slot = Memory(1);
   const auto kept = Take([&] {
     Say(MoverType::kSlotsTable, 0, table.Get());
@@ -75,7 +75,7 @@ TEST_F(SwapHeir, GetsAllThatTheMoverHas) {
   EXPECT_GE(kept->slots.table(), 10);
 }
 
-TEST_F(SwapHeir, GetsNoFileWhereThereIsNone) {
+TEST_F(SwapSuccessor, GetsNoFileWhereThereIsNone) {
   const UniqueFd table = Memory(64);
   const auto kept = Take([&] {
     Say(MoverType::kSlotsTable, 0, table.Get());
@@ -85,23 +85,23 @@ TEST_F(SwapHeir, GetsNoFileWhereThereIsNone) {
   EXPECT_EQ(kept->file.bytes, 0u);
 }
 
-TEST_F(SwapHeir, GetsNothingOfAMoverThatDiesMeanwhile) {
+TEST_F(SwapSuccessor, GetsNothingOfAMoverThatDiesMeanwhile) {
   const UniqueFd table = Memory(64);
   EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get()); }));
   EXPECT_FALSE(answered_);
 }
 
-TEST_F(SwapHeir, GetsNothingOfAnotherVersion) {
+TEST_F(SwapSuccessor, GetsNothingOfAnotherVersion) {
   const UniqueFd table = Memory(64);
-  EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get(), wire::kBequestVersion + 1); }));
+  EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get(), wire::kHandoverVersion + 1); }));
   EXPECT_FALSE(answered_);
 }
 
-TEST_F(SwapHeir, GetsNothingOfAMoverThatEndsFirst) {
+TEST_F(SwapSuccessor, GetsNothingOfAMoverThatEndsFirst) {
   EXPECT_FALSE(Take([] {}));
 }
 
-TEST_F(SwapHeir, GetsNothingWhereNobodyListens) { EXPECT_FALSE(TakeKeptSwap(path_ + "-not")); }
+TEST_F(SwapSuccessor, GetsNothingWhereNobodyListens) { EXPECT_FALSE(TakeKeptSwap(path_ + "-not")); }
 
 }  // namespace
 }  // namespace tessera::server

@@ -17,13 +17,13 @@ std::span<const SharedHold> UsedHolds(const SharedLayout& layout) TESSERA_REQUIR
 
 // Two holds on a memory are charged only if somebody was killed while the charge passed from one to the other.
 void PassCharge(SharedLayout& layout, const SharedHold& from) TESSERA_REQUIRES(layout.mutex) {
-  SharedHold* heir = nullptr;
+  SharedHold* next = nullptr;
   for (SharedHold& hold : UsedHolds(layout)) {
     if (&hold == &from || hold.memory != from.memory) continue;
     if (hold.charged != 0) return;
-    if (heir == nullptr) heir = &hold;
+    if (next == nullptr) next = &hold;
   }
-  if (heir != nullptr) heir->charged = 1;
+  if (next != nullptr) next->charged = 1;
 }
 
 }  // namespace
