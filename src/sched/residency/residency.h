@@ -50,9 +50,9 @@ class Residency {
   // `typical`: other moves will take about as long.
   void Ready(VgpuId id, Nanos now, Nanos moving, bool typical = true);
 
-  // What is known of all vGPUs at `now`, as one event: no decision follows from half of it. `capacity`: bytes that all
-  // together may have resident. Returns what stands decided for each, in this order, which the caller carries out;
-  // target 0, not running for an unknown id. The result holds until the next call.
+  // Takes the facts of all vGPUs at `now` as one event: no decision follows from half of them. `capacity`: bytes that
+  // all together may have resident. Returns the decision for each, in the same order, for the caller to carry out;
+  // target 0 and not running for an unknown id. The result holds until the next call.
   std::span<const ResidencyDecision> Observe(std::span<const ResidencyFacts> facts, std::uint64_t capacity, Nanos now);
   Nanos NextDeadline() const { return deadline_; }  // when Observe must be called at the latest; kNever
 

@@ -170,7 +170,7 @@ TEST_F(PlannerTest, RoomWaitsUntilItIsKnownWhatTheOthersHave) {
   EXPECT_EQ(Process(1).allocated, 35 * kChunk);
 }
 
-// What they have counts against the capacity as nobody's for as long as they are missing.
+// While processes are missing, their memory counts against the capacity without an owner.
 TEST_F(PlannerTest, NothingIsRefusedBecauseOfThoseWhoAreMissing) {
   AddBusy(1, 10);
   world_.state.capacity = 12 * kChunk;

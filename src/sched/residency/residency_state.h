@@ -136,7 +136,7 @@ struct ResidencyState {
 
   std::uint64_t Claimed() const;  // by all vGPUs
   std::uint64_t Used() const;     // room that is in use
-  // What those that are missing have on the GPU is nobody's room here, and must not become somebody else's.
+  // Whether memory of missing processes may lie on the GPU: it is in no room here, and must not be given away.
   bool AwaitsMissing(Nanos now) const { return missing > 0 && now - missing_since < kLongestAbsence; }
   // Memory beyond this is the sign that a mover may soon be needed: neither it nor its pool can be had in an instant.
   bool MoverMayBeNeeded() const { return pool.most > 0 && Used() > capacity / 2; }

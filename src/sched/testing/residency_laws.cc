@@ -48,7 +48,7 @@ std::string Contradiction(const std::set<Kind>& kinds) {
   return "";
 }
 
-// What cannot be decided before it is known what everybody has.
+// Whether an action needs to know the memory of all processes.
 bool NeedsAll(Kind kind) { return kind != Kind::kStop && kind != Kind::kRevokeCredit && kind != Kind::kDropWish; }
 
 class Checker {
