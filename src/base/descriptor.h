@@ -18,4 +18,8 @@ void CloseElsewhere(UniqueFd fd);
 // Whether there are kMostClosers of them: then take no descriptors of programs for now.
 bool CanCloseNoMore();
 
+// Lets the process have as many descriptors as its hard limit permits. Many systems start programs with a soft limit of
+// 1024.
+void RaiseDescriptorLimit();
+
 }  // namespace tessera

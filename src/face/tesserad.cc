@@ -2,7 +2,6 @@
 #include <link.h>
 #include <malloc.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "base/descriptor.h"
 #include "base/install/run_dir.h"
 #include "face/files/file_mount.h"
 #include "face/http/http_server.h"
@@ -29,14 +29,6 @@ namespace {
 constexpr Nanos kWatchdogTimeout =
     5 * kSecond;  // after so long without a sign of life, the watchdog thaws what the daemon froze
 constexpr const char* kDefaultConfig = "/etc/tessera/tesserad.toml";
-
-// Each program takes three descriptors, and swapped or shared memory many more; the default of 1024 is too few.
-void RaiseFileLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // Drops code pages that only starting up needed, many of them in libraries (OpenSSL under httplib, NVML). Code that is
 // used again comes back from the page cache. Only read-only segments are dropped, so nothing can be lost.
@@ -182,8 +174,8 @@ int main(int argc, char** argv) {
   const auto& options = std::get<tessera::server::Options>(parsed);
   tessera::server::log::SetUp(options.log_level);
   std::signal(SIGPIPE, SIG_IGN);
-  mallopt(M_ARENA_MAX, 2);  // the threads that answer HTTP and ask the driver need no heaps of their own
-  tessera::RaiseFileLimit();
+  mallopt(M_ARENA_MAX, 2);          // the threads that answer HTTP and ask the driver need no heaps of their own
+  tessera::RaiseDescriptorLimit();  // a program takes three, and swapped or shared memory many more
   if (auto served = tessera::Serve(options); !served) {
     tessera::server::log::Error("{}", served.error().Text());
     return 1;

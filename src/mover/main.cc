@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/descriptor.h"
 #include "base/seqpacket.h"
 #include "base/size.h"
 #include "mover/gpu/cuda_gpu.h"
@@ -74,14 +74,6 @@ bool ParseOptions(int count, char** arguments, Options& options) {
   return !options.gpu.empty();
 }
 
-// Each slot of the pool has a descriptor, and so has each chunk on its way.
-void RaiseDescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // The environment's wishes about GPUs, and a terminal's signals, are for other programs. The daemon decides when the
 // mover ends.
 void SettleSurroundings(const Options& options) {
@@ -91,7 +83,7 @@ void SettleSurroundings(const Options& options) {
   signal(SIGHUP, SIG_IGN);
   signal(SIGTERM, SIG_DFL);
   prctl(PR_SET_TIMERSLACK, 1000);  // ns; the loop sleeps for 50 us at a time
-  RaiseDescriptorLimit();
+  RaiseDescriptorLimit();          // each slot of the pool has one, and so has each chunk on its way
 }
 
 // A reader of the daemon's output must see its end when the daemon ends, and not when the mover does.

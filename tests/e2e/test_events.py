@@ -57,7 +57,8 @@ class Events(SoftGpuTest):
         self.api("DELETE", "/v1/vgpus/team")
         events = self.listed()
         self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
-        told = [e["type"] for e in events if e["type"] != "gpu.control"]
+        # A machine without FUSE gives a warning, for one.
+        told = [e["type"] for e in events if e["type"] not in ("gpu.control", "daemon.warning")]
         self.assertEqual(told, ["daemon.started", "vgpu.created", "vgpu.changed", "process.started", "vgpu.frozen",
                                 "vgpu.thawed", "process.frozen", "process.thawed", "process.ended", "vgpu.removed"])
         started = next(e for e in events if e["type"] == "process.started")

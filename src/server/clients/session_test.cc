@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/descriptor.h"
 #include "base/size.h"
 #include "server/testing/test_daemon.h"
 
@@ -400,6 +401,7 @@ TEST(SessionTest, WhoDoesNotReadItsRepliesIsClosed) {
 }
 
 TEST(SessionTest, ThreeHundredProgramsAtOnce) {
+  RaiseDescriptorLimit();
   TestDaemon daemon;
   daemon.Make({.name = "a", .memory_limit = "1G"});
   std::vector<FakeClient> clients;
