@@ -340,6 +340,18 @@ CUresult VirtualMemory::GetAccess(CUdeviceptr address, const CUmemLocation& loca
   return CUDA_SUCCESS;
 }
 
+VirtualMemory::FilePlace VirtualMemory::PlaceOf(std::uint64_t address) const {
+  const MutexLock lock(mutex_);
+  const auto next = mappings_.upper_bound(address);
+  if (next == mappings_.begin()) return {};
+  const auto& [begin, mapped] = *std::prev(next);
+  const std::uint64_t inside = address - begin;
+  if (inside >= mapped.bytes) return {};
+  return {.file = mapped.memory->file,
+          .offset = static_cast<off_t>(mapped.memory->offset + inside),
+          .bytes = mapped.bytes - inside};
+}
+
 bool VirtualMemory::RangeOf(CUdeviceptr address, CUdeviceptr* begin, std::uint64_t* bytes) {
   const MutexLock lock(mutex_);
   auto reservation = reservations_.upper_bound(address);

@@ -66,6 +66,15 @@ class VirtualMemory {
   // The reservation around `address`; false if there is none.
   bool RangeOf(cuda::CUdeviceptr address, cuda::CUdeviceptr* begin, std::uint64_t* bytes);
 
+  // Where the memory that is mapped at `address` lies, and how much of it from there on; no bytes if nothing is mapped.
+  // The file stays as long as the mapping.
+  struct FilePlace {
+    int file = -1;
+    off_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  FilePlace PlaceOf(std::uint64_t address) const;
+
  private:
   struct Mapped {
     std::uint64_t bytes = 0;
@@ -80,7 +89,7 @@ class VirtualMemory {
   std::vector<Mappings::iterator> WholeMappings(std::uint64_t address, std::uint64_t bytes) TESSERA_REQUIRES(mutex_);
   bool InReservation(std::uint64_t address, std::uint64_t bytes) const TESSERA_REQUIRES(mutex_);
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> reservations_ TESSERA_GUARDED_BY(mutex_);  // address -> bytes
   Mappings mappings_ TESSERA_GUARDED_BY(mutex_);
 };

@@ -8,6 +8,7 @@
 #include "soft/device/context.h"
 #include "soft/device/device.h"
 #include "soft/device/memory_steps.h"
+#include "soft/device/sparse_copy.h"
 #include "soft/shared/wait.h"
 
 namespace tessera::soft {
@@ -215,6 +216,7 @@ CUresult Execute(const Copy& copy, MemorySteps& steps) {
   const Link link = LinkOf(copy);
   Nanos link_end = 0;
   std::size_t unbilled = 0;
+  SparseCopy pieces;
   for (std::size_t z = 0; z < copy.depth; ++z) {
     for (std::size_t y = 0; y < copy.height; ++y) {
       for (std::size_t x = 0; x < copy.width; x += kChunkBytes) {
@@ -225,7 +227,7 @@ CUresult Execute(const Copy& copy, MemorySteps& steps) {
         if (!Reachable(copy.source, from, bytes) || !Reachable(copy.destination, to, bytes)) {
           return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
-        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+        pieces.Copy(to, from, bytes);
         steps.End();
         unbilled += bytes;
         if (link.state == nullptr || unbilled < kChunkBytes) continue;

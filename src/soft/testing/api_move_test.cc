@@ -1,5 +1,6 @@
 // Memory is moved under work that stands still: what the pager and the mover do.
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <string>
@@ -80,6 +81,11 @@ class Memory {
     const auto* begin = static_cast<const std::byte*>(view_);
     return {begin, begin + bytes_};
   }
+  // Bytes that were ever written, in whole pages.
+  std::uint64_t Pages() const {
+    struct stat status{};
+    return fstat(file_.Get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : 0;
+  }
   bool Is(const std::vector<std::byte>& bytes) const { return std::memcmp(view_, bytes.data(), bytes_) == 0; }
   void Spoil() { std::memset(view_, 0xee, bytes_); }
 
@@ -110,6 +116,41 @@ class ApiMove : public SoftApiTest {
 
   std::unique_ptr<SharedState> state_;
 };
+
+TEST_F(ApiMove, WhatWasNeverWrittenTakesNoMemoryWhenItIsCopied) {
+  constexpr std::size_t kBytes = 4 << 20, kPage = 4096;
+  Memory device(CU_MEM_LOCATION_TYPE_DEVICE, kBytes);
+  Memory host(CU_MEM_LOCATION_TYPE_HOST_NUMA, kBytes);
+  CUdeviceptr from = 0, to = 0;
+  ASSERT_OK(cuMemAddressReserve(&from, kBytes, 0, 0, 0));
+  ASSERT_OK(cuMemAddressReserve(&to, kBytes, 0, 0, 0));
+  device.Map(from);
+  host.Map(to);
+  const auto write = [](const Memory& memory, std::size_t at, std::uint32_t word) { memory.words()[at / 4] = word; };
+  write(device, 0, 1);
+  write(device, kBytes / 2, 2);
+  write(device, kBytes - 4, 3);
+  ASSERT_OK(cuMemcpyDtoD_v2(to, from, kBytes));
+  std::vector<std::byte> read(kBytes, std::byte{0xff});
+  ASSERT_OK(cuMemcpyDtoH_v2(read.data(), from, kBytes));
+  EXPECT_EQ(device.Pages(), 3 * kPage);
+  EXPECT_EQ(host.Pages(), 3 * kPage);
+  EXPECT_EQ(host.Bytes(), device.Bytes());
+  EXPECT_EQ(host.Bytes(), read);
+  // Part of a page in each direction, over what was there before.
+  host.Spoil();
+  auto expected = host.Bytes();
+  const auto source = device.Bytes();
+  std::copy(source.begin(), source.end() - 24, expected.begin() + 12);
+  ASSERT_OK(cuMemcpyDtoD_v2(to + 12, from, kBytes - 24));
+  EXPECT_TRUE(host.Is(expected));
+  ASSERT_OK(cuMemcpyHtoD_v2(to, read.data(), kBytes));
+  EXPECT_TRUE(host.Is(read));
+  for (const auto& [address, memory] : {std::pair{from, &device}, std::pair{to, &host}}) {
+    ASSERT_OK(cuMemUnmap(address, kBytes));
+    ASSERT_OK(cuMemAddressFree(address, kBytes));
+  }
+}
 
 TEST_F(ApiMove, KernelGoesOnInOtherMemory) {
   constexpr std::size_t kBytes = 2 << 20;
