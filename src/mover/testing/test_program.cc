@@ -48,12 +48,15 @@ CUmemGenericAllocationHandle Import(const TestDriver& driver, int fd) {
   return handle;
 }
 
-// The words of a chunk: one in each page tells it from every other page and chunk. Valid until the next call.
+constexpr std::size_t kPageWords = 4096 / sizeof(std::uint64_t);
+// Every so many pages one has something in it; the others are zeros, which take no memory of a soft GPU.
+constexpr std::size_t kMarked = 16;
+
+// The words of a chunk: the first one of a marked page tells it from all others. Valid until the next call.
 std::span<const std::uint64_t> Content(std::uint64_t seed, std::uint64_t chunk) {
-  constexpr std::size_t kPage = 4096 / sizeof(std::uint64_t);
   static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
   std::uint64_t value = seed << 48 | chunk << 32;
-  for (std::size_t i = 0; i < words.size(); i += kPage) words[i] = value++;
+  for (std::size_t i = 0; i < words.size(); i += kMarked * kPageWords) words[i] = value++;
   return words;
 }
 
@@ -114,7 +117,8 @@ TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
     MUST(driver_.cuda.MemAddressReserve(&chunk.address, kChunkBytes, 0, 0, 0));
     Map(chunk, driver_.MakeChunk());
     const auto words = Content(seed_, 1000 + i);
-    MUST(driver_.copy_in(chunk.address, words.data(), kChunkBytes));
+    for (std::size_t at = 0; at < words.size(); at += kMarked * kPageWords)
+      MUST(driver_.copy_in(chunk.address + at * sizeof(std::uint64_t), &words[at], kPageWords * sizeof(std::uint64_t)));
   }
 }
 
