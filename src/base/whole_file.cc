@@ -33,8 +33,16 @@ Result<void> ReplaceFile(const std::string& path, const std::string& text, mode_
   } else if (rename(next.c_str(), path.c_str()) != 0) {
     replaced = FailErrno("cannot replace " + path, hint);
   }
-  if (!replaced) unlink(next.c_str());
-  return replaced;
+  if (!replaced) {
+    unlink(next.c_str());
+    return replaced;
+  }
+  // The new name is on the disk only when its directory is.
+  const std::size_t slash = path.rfind('/');
+  const UniqueFd folder(
+      open(slash == std::string::npos ? "." : path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || fsync(folder.Get()) != 0) return FailErrno("cannot bring " + path + " to the disk", hint);
+  return {};
 }
 
 }  // namespace tessera
