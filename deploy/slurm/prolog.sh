@@ -63,24 +63,34 @@ gpus_of_job() {
   done
 }
 
-# Runs a command as the job's user, so that no other user's programs may join the vGPU, with the group that may use
-# api.sock for this one request. If there is no such group, only root may ask, and everybody may join.
+# Runs a command as the job's user, so that no other user's programs may join the vGPU, with the group of operators for
+# this one request, so that no quota counts but the job's. If there is no such group, root asks, and everybody may join.
 as_user() {
-  local mode group
-  read -r mode group < <(stat -c '%a %g' "$TESSERA_RUN_DIR/api.sock")
-  if [[ $SLURM_JOB_UID == 0 || $mode != 660 ]]; then
+  local group
+  group=$(stat -c '%g' "$TESSERA_RUN_DIR/api.sock")
+  if [[ $SLURM_JOB_UID == 0 || $group == 0 ]]; then
     "$@"
   else
     setpriv --reuid="$SLURM_JOB_UID" --regid="$group" --clear-groups --inh-caps=-all -- "$@"
   fi
 }
 
+# vGPUs outlive a boot, and jobs do not: removes those of jobs without a record, which a boot has emptied.
+remove_leftovers() {
+  local all name job
+  all=$(tessera vgpu ls --quiet) || return 1
+  for name in $(grep -xE -- 'slurm-[0-9]{1,10}-[0-9]+' <<< "$all" || true); do
+    job=${name#slurm-} job=${job%-*}
+    [[ -e $JOBS/$job ]] || tessera vgpu rm --force "$name" || return 1
+  done
+}
+
 [[ ${SLURM_JOB_UID:-} =~ ^[0-9]{1,10}$ ]] || fail "SLURM_JOB_UID is no number"
 gpus=$(gpus_of_job) || fail "SLURM_JOB_GPUS is no list of GPUs"
 umask 022
 mkdir -p "$JOBS"
-rm -f "$record"
-remove_vgpus || fail "tesserad does not answer in $TESSERA_RUN_DIR; see 'systemctl status tesserad'"  # of a job requeued
+echo "refused the prolog has not ended" > "$record"  # before there are vGPUs: of another job's they are not left over
+{ remove_vgpus && remove_leftovers; } || fail "tesserad does not answer in $TESSERA_RUN_DIR; see 'systemctl status tesserad'"  # of a job requeued
 
 memory=$DEFAULT_MEMORY compute=$DEFAULT_COMPUTE
 read_comment

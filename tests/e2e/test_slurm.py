@@ -97,6 +97,14 @@ class Slurm(SoftGpuTest):
         self.assertEqual((vgpu["memory_limit_bytes"], vgpu["compute_request_pct"]), (GIB, 10))
         self.assertEqual((vgpu["compute_weight"], vgpu["compute_priority"]), (200, 9))
 
+    def test_vgpus_that_a_boot_has_left_over_are_removed(self):
+        self.prolog(COMMENT="tessera:memory=3G")
+        shutil.rmtree(self.jobs)  # as a boot does
+        self.create("others", memory_limit="512M")
+        self.JOB = "4712"
+        self.prolog(COMMENT="tessera:memory=3G")
+        self.assertEqual(self.names(), {"others", "slurm-4712-0"})
+
     def test_a_prolog_that_runs_again_makes_them_anew(self):
         self.prolog(GPUS="0-1", COMMENT="tessera:memory=512M")
         self.prolog(GPUS="1", COMMENT="tessera:memory=1G")
@@ -107,6 +115,8 @@ class Slurm(SoftGpuTest):
         self.assertEqual(self.names(), set())
 
     def test_other_jobs_are_left_alone(self):
+        self.jobs.mkdir()
+        (self.jobs / "47110").write_text("vgpus slurm-47110-0\n")
         self.create("slurm-47110-0")
         self.create("x-slurm-4711-0")
         self.prolog()
