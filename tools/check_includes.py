@@ -41,7 +41,7 @@ FOLDERS = {
     "mover": ["pool", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],
     "sched": ["shares", "tokens", "steering", "residency", "."],
-    "server": ["record", "loop", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",
+    "server": ["record", "loop", "access", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",
                "daemon"],
     "shim": ["process", "load", "session", "gate", "memory", "device", "hooks", "nvml"],
     "soft": ["ptx", "shared", "device", "module", "exec", "api"],

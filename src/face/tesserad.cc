@@ -11,6 +11,7 @@
 
 #include "base/descriptor.h"
 #include "base/install/run_dir.h"
+#include "base/install/state_dir.h"
 #include "face/files/file_mount.h"
 #include "face/http/http_server.h"
 #include "face/http/tcp.h"
@@ -103,6 +104,16 @@ std::unique_ptr<face::FileMount> MountFiles(server::Control& control, const serv
   return {};
 }
 
+// The run directory where the other one cannot be used: vGPUs do not outlive a boot then, and all else is as ever.
+std::string FindStateDir(const server::Options& options, const std::string& run_dir) {
+  const std::string path = StateDir(options.state_dir, options.run_dir, run_dir, options.soft_spec.has_value());
+  if (path == run_dir) return path;
+  auto prepared = PrepareStateDir(path);
+  if (prepared) return path;
+  server::log::Warn("vGPUs will not outlive a boot: {}", prepared.error().Text());
+  return run_dir;
+}
+
 Result<void> Serve(const server::Options& options) {
   // Before everything else, so that threads of the driver's library do not receive the signals.
   auto loop = server::EventLoop::Create();
@@ -125,12 +136,16 @@ Result<void> Serve(const server::Options& options) {
   if (!driver) return std::unexpected(driver.error());
   Steering steering = OpenSteering(**driver, *config, run_dir);
   server::trace::Begin(run_dir);
-  auto listeners = server::Listeners::Open(run_dir, config->api_group);
+  const auto operators = server::OperatorsGroup(config->api_group);
+  auto listeners = server::Listeners::Open(run_dir, operators, geteuid() == 0 && config->access_users);
   if (!listeners) return std::unexpected(listeners.error());
 
+  const std::string state_dir = FindStateDir(options, run_dir);
   auto daemon = server::Daemon::Start(**loop, std::move(*driver),
                                       {.config = *config,
+                                       .operators = operators,
                                        .run_dir = run_dir,
+                                       .state_dir = state_dir,
                                        .client_listener = std::move(listeners->client),
                                        .control = std::move(steering.control),
                                        .why_no_control = steering.why_not,
@@ -138,12 +153,12 @@ Result<void> Serve(const server::Options& options) {
                                        .watch = !options.soft_spec.has_value(),
                                        .exit_when_idle = options.exit_when_idle});
   if (!daemon) return std::unexpected(daemon.error());
-  server::Control control(**loop, **daemon);
+  server::ConfigReader reader{.read = [&options] { return LoadConfig(options.config); }, .also = {}, .reading = {}};
+  server::Control control(**loop, **daemon, &reader);
   auto http = face::HttpServer::Start(**loop, std::move(listeners->api), control);
   if (!http) return std::unexpected(http.error());
   if (auto opened = OpenTcp(**loop, **http, *config, options.exit_when_idle); !opened) return opened;
-  control.OnReload([&options] { return LoadConfig(options.config); },
-                   [&] { return TakeToken(**http, *config, options.exit_when_idle); });
+  reader.also = [&] { return TakeToken(**http, *config, options.exit_when_idle); };
   server::Background reloading(**loop);
   reload = [&control, &reloading] {
     if (reloading.Busy()) return;

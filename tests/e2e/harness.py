@@ -210,6 +210,30 @@ class TesseraTest(unittest.TestCase):
         for _ in range(mounts(self.run_dir / "fs")):
             subprocess.run([*helper, self.run_dir / "fs"], check=True)
 
+    def as_user(self, uid, action, *arguments, groups=(), **named):
+        """The result of `action` (as JSON has it), or the name of the error it raises, in a process of that user, who is in no
+        group but these and one of the user's own. Root's tests alone."""
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setgroups(list(groups))
+                os.setgid(uid)
+                os.setuid(uid)
+                try:
+                    told = action(*arguments, **named)
+                except OSError as error:
+                    told = type(error).__name__
+                os.write(writer, json.dumps(told).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            text = pipe.read()
+        os.waitpid(pid, 0)
+        self.assertTrue(text, f"{action} of user {uid} has failed")
+        return json.loads(text)
+
     def build_for_everybody(self):
         """A copy of the programs and libraries that every user can reach. The build may lie below a folder that only its
         owner may enter, as home directories are on Debian."""

@@ -1,4 +1,5 @@
-"""Access to vGPUs, files and sockets (docs/security-model.md): users without the group of the API, with it, and with the token."""
+"""Access to vGPUs, files and sockets (docs/security-model.md): users without the group of operators, with it, and with the token."""
+import errno
 import fcntl
 import grp
 import http.client
@@ -62,43 +63,32 @@ class Access(SoftGpuTest):
         self.assertEqual(self.state(), self.before)
 
     def as_user(self, uid, action, *arguments, group=False, **named):
-        """The result of `action` (as JSON has it), or the name of the error it raises, in a process of that user; with the group of
-        the API, or with that user's own alone."""
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.setgroups([GROUP.gr_gid] if group else [])
-                os.setgid(uid)
-                os.setuid(uid)
-                try:
-                    told = action(*arguments, **named)
-                except OSError as error:
-                    told = type(error).__name__
-                os.write(writer, json.dumps(told).encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            text = pipe.read()
-        os.waitpid(pid, 0)
-        self.assertTrue(text, f"{action} of user {uid} has failed")
-        return json.loads(text)
+        """As in the harness; with the group of the operators, or with that user's own alone."""
+        return super().as_user(uid, action, *arguments, groups=[GROUP.gr_gid] if group else [], **named)
 
     # ---- the API ----
 
-    def test_the_socket_of_the_api_is_for_its_group(self):
-        self.assertEqual(oct(os.stat(self.run_dir / "api.sock").st_mode & 0o777), "0o660")
+    def connects(self):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.run_dir / "api.sock"))
+            return "connected"
 
-        def connect():
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(self.run_dir / "api.sock"))
-                return "connected"
+    def test_the_socket_of_the_api_is_for_all_users_or_for_its_group(self):
+        def mode():
+            return oct(os.stat(self.run_dir / "api.sock").st_mode & 0o777)
 
+        self.assertEqual(mode(), "0o666")
+        self.assertEqual(self.as_user(STRANGER, self.connects), "connected")
+        self.victim.close()
+        self.stop_daemon()
+        config = (self.run_dir / "config.toml").read_text()
+        self.start_daemon(config=config + "[access]\nusers = false\n")
+        self.assertEqual(mode(), "0o660")
         for uid in (STRANGER, NOBODY, MEMBER):
-            self.assertEqual(self.as_user(uid, connect), "PermissionError", uid)
-        self.assertEqual(self.as_user(MEMBER, connect, group=True), "connected")
-        self.nothing_changed()
+            self.assertEqual(self.as_user(uid, self.connects), "PermissionError", uid)
+        self.assertEqual(self.as_user(MEMBER, self.connects, group=True), "connected")
+        # Programs go on joining what is theirs.
+        self.assertEqual(self.as_user(STRANGER, self.answer, hello("strangers"))[0], WELCOME)
 
     def test_who_has_the_group_may_do_everything(self):
         def all_of_it():
@@ -153,17 +143,30 @@ class Access(SoftGpuTest):
                     pass
         return done
 
-    def test_files_are_for_whoever_may_use_the_api(self):
+    def test_files_are_for_operators_and_owners(self):
         files = self.run_dir / "fs"
         if mounts(files) != 1:
             self.skipTest("there can be no files here")
         paths = [files, *sorted(files.rglob("*"))]
         self.assertGreater(len(paths), 50)
-        # Also what belongs to a stranger by its vGPU's maker: the way there is closed.
-        self.assertEqual(os.stat(files / "vgpus/strangers/compute.weight").st_uid, STRANGER)
-        for uid in (STRANGER, NOBODY):
-            self.assertEqual(self.as_user(uid, self.attempts, paths), [], uid)
-        self.nothing_changed()
+        folders = [files, files / "processes", files / "vgpus"]
+
+        def seen():
+            return sorted(str(path.relative_to(files)) for path in files.rglob("*") if path.is_dir())
+
+        def attempts():
+            before = seen()
+            done = [[what, path] for what, path in self.attempts([path for path in paths if path not in folders]) if "/list" not in path]
+            return [before, [each for each in done if "everybodys" not in each[1]], [each for each in done if "everybodys" in each[1]]]
+
+        for uid in (NOBODY, STRANGER):
+            mine = ["vgpus/strangers"] if uid == STRANGER else []
+            folders_seen, done, shared = self.as_user(uid, attempts)
+            self.assertEqual(folders_seen, sorted(["processes", "vgpus", "vgpus/everybodys", *mine]))
+            self.assertEqual({what for what, _ in shared}, {"read", "list"}, "what is for everybody is only read")
+            self.assertEqual({pathlib.Path(path).relative_to(files).parts[1] for _, path in done}, set(map(os.path.basename, mine)))
+        # It removed its own vGPU.
+        self.assertEqual(self.as_user(STRANGER, self.make, "strangers"), 201)
 
         def use():
             (files / "vgpus/strangers/compute.weight").write_text("9\n")
@@ -180,6 +183,17 @@ class Access(SoftGpuTest):
         self.assertEqual(self.vgpu("strangers")["compute_weight"], 9)
         self.assertEqual(self.vgpu("new")["uid"], MEMBER)
 
+        def own():
+            (files / "vgpus/strangers/compute.weight").write_text("5\n")
+            os.mkdir(files / "vgpus/mine")
+            try:
+                (files / "vgpus/strangers/compute.priority").write_text("1\n")
+            except OSError as error:
+                return [os.stat(files / "vgpus/mine").st_uid, error.errno]
+
+        self.assertEqual(self.as_user(STRANGER, own), [STRANGER, errno.EDQUOT])
+        self.assertEqual(self.vgpu("strangers")["compute_weight"], 5)
+
     def test_what_else_lies_in_the_run_directory(self):
         paths = [self.run_dir, *(path for path in self.run_dir.rglob("*") if "fs" not in path.parts)]
         self.assertIn(self.run_dir / "trace.ring", paths)
@@ -192,7 +206,7 @@ class Access(SoftGpuTest):
             expected = [[what, str(path)] for path in folders for what in ("read", "list")]
             # Of sockets that one may connect to.
             expected += [["times", str(path / "client.sock")] for path in folders]
-            expected += [["times", str(self.run_dir / "api.sock")]] * (uid == MEMBER)
+            expected += [["times", str(self.run_dir / "api.sock")]]
             self.assertEqual(sorted(done), sorted(expected), uid)
         self.nothing_changed()
 
@@ -247,12 +261,11 @@ class Access(SoftGpuTest):
             for greeting in (hello("members"), observer, guard):
                 kind, text = self.as_user(uid, self.answer, greeting)
                 self.assertEqual(kind, REFUSED)
-                self.assertIn(f"vGPU members belongs to user {MEMBER}", text)
+                self.assertIn("there is no vGPU members", text)
         self.assertEqual(self.as_user(STRANGER, self.answer, both)[0], REFUSED)
         self.assertEqual(self.as_user(NOBODY, self.answer, hello("strangers"))[0], REFUSED)
-        # The group is for the API; to run in somebody's vGPU is another thing.
-        self.assertEqual(self.as_user(NOBODY, self.answer, hello("members"), group=True)[0], REFUSED)
         self.nothing_changed()
+        self.assertEqual(self.as_user(NOBODY, self.answer, hello("members"), group=True)[0], WELCOME, "an operator")
         for name in ("strangers", "everybodys"):
             self.assertEqual(self.as_user(STRANGER, self.answer, hello(name))[0], WELCOME, "what is one's own")
 

@@ -3,7 +3,6 @@
 There is no registry: the container's root is made from this machine's own files. All that podman writes lies in the
 test's folder, and what it reads of /etc and /run is replaced in a mount namespace, so that the machine's is left alone.
 """
-import grp
 import json
 import os
 import pathlib
@@ -159,8 +158,7 @@ class UserNamespace(SoftGpuTest):
         self.run_dir.chmod(0o755)
         if self.as_user(self.OTHER, "unshare", "--map-root-user", "true").returncode != 0:
             self.skipTest("users may make no user namespace here")
-        group = grp.getgrgid(65534).gr_name
-        self.start_daemon(config=f'[api]\ngroup = "{group}"\n')
+        self.start_daemon()
         build = self.build_for_everybody()
         lib = build / "lib" / "tessera"
         made = self.as_user(self.OWNER, build / "bin" / "tessera", "vgpu", "create", "team-a")
@@ -171,7 +169,7 @@ class UserNamespace(SoftGpuTest):
                             **preload)
         self.assertEqual(done.stdout.splitlines()[0], "0")
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn(f"vGPU team-a belongs to user {self.OWNER}", done.stderr)
+        self.assertIn("there is no vGPU team-a", done.stderr)
 
 
 # Where podman finds what is the test's. hybrid: crun takes no machine with cgroup v1 and controllers in v2.

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -148,9 +149,12 @@ class State(SoftGpuTest):
         for text in ("not json", "{}", '{"version":99,"vgpus":[]}', '{"version":1,"vgpus":[{"name":3}]}', "", "\0" * 100):
             with self.subTest(text):
                 (self.run_dir / "daemon.log").unlink(missing_ok=True)
-                (self.run_dir / "state.json").write_text(text)
+                for name in ("state.json", "vgpus.json"):
+                    (self.run_dir / name).write_text(text)
                 self.start_daemon()
-                self.assertIn("state.json", self.daemon_log())
+                for name in ("state.json", "vgpus.json"):
+                    self.assertIn(f"{name}: ", self.daemon_log())
+                self.assertTrue(text in [path.read_text() for path in self.run_dir.glob("vgpus.json.bad*")], "it is kept")
                 self.assertEqual(self.api("GET", "/v1/vgpus")[2], {"vgpus": []})
                 self.create("new")
                 self.stop_daemon()
@@ -174,13 +178,43 @@ class State(SoftGpuTest):
         self.assertEqual(self.vgpu("team")["memory_max_bytes"], 64 * MIB)
         (self.run_dir / "ballast").unlink()
         self.change("team", memory_limit="128M")
-        wait_for("state.json to be written again", lambda: "team" in self.saved())
+        wait_for("vgpus.json to be written again", lambda: "team" in self.saved())
 
     def saved(self):
         try:
-            return [v["name"] for v in json.loads((self.run_dir / "state.json").read_text())["vgpus"]]
+            return [v["name"] for v in json.loads((self.run_dir / "vgpus.json").read_text())["vgpus"]]
         except (OSError, ValueError):
             return []
+
+    def test_vgpus_outlive_a_boot(self):
+        with tempfile.TemporaryDirectory() as state:
+            self.start_daemon("--state-dir", state)
+            before = self.create("team", memory_limit="1G", compute_request=10)
+            for _ in range(2):  # killed, as a boot may do; and then ended in order
+                self.stop_daemon(signal.SIGKILL)
+                self.unmount_files()
+                for path in self.run_dir.iterdir():
+                    path.unlink() if not path.is_dir() else shutil.rmtree(path)
+                self.start_daemon("--state-dir", state)
+                self.assertEqual(self.vgpu("team"), before)
+            self.assertEqual(self.tessera("run", "--soft", "--vgpu", "team", "--", "true").returncode, 0)
+            self.assertEqual(oct(os.stat(f"{state}/vgpus.json").st_mode & 0o777), "0o600")
+
+    def test_the_configuration_declares_vgpus(self):
+        self.start_daemon(config='[vgpu.team]\nmemory_limit = "1G"\ncompute_weight = 7\n[vgpu.too-large]\nmemory_limit = "99G"\n')
+        self.assertIn("vGPU too-large cannot be as it is declared: cannot promise 99 GiB", self.daemon_log())
+        team = self.vgpu("team")
+        self.assertEqual((team["memory_limit_bytes"], team["compute_weight"], team["uid"]), (1 << 30, 7, 0))
+        failed = self.tessera("vgpu", "rm", "team", check=False)
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn(f"vGPU team is declared at {self.run_dir}/config.toml:1; take the section out", failed.stderr)
+        (self.run_dir / "config.toml").write_text("[vgpu.team]\ncompute_weight = 9\n[vgpu.other]\nuser = 4242\n")
+        self.tessera("reload")
+        self.assertEqual((self.vgpu("team")["compute_weight"], self.vgpu("other")["uid"]), (9, 4242))
+        (self.run_dir / "config.toml").write_text("[vgpu.other]\nuser = 4242\n")
+        self.tessera("reload")
+        self.tessera("vgpu", "rm", "team")
+        self.assertIn("is declared at", self.tessera("vgpu", "rm", "other", check=False).stderr)
 
 
 class Packets(SoftGpuTest):

@@ -166,7 +166,7 @@ class Scripts(FilesTest):
 
     @unittest.skipUnless(os.getuid() == 0, "only root can be somebody else")
     def test_others_are_kept_out_as_from_the_api(self):
-        self.start()
+        self.start(config="access.users = false\n")
         os.chmod(self.run_dir, 0o755)
         done = subprocess.run(["ls", self.files], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True,
                               text=True)

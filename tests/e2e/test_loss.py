@@ -78,7 +78,7 @@ class Loss(SoftGpuTest):
         tenant = self.tenant_in("a", "--kernel-us", "500")
         tenant.until("ready")
         self.stop_daemon(signal.SIGKILL)
-        (self.run_dir / "state.json").unlink()
+        (self.run_dir / "vgpus.json").unlink()
         self.start_daemon("--log-level", "debug")
         attempts = lambda: self.daemon_log().count(f"process {tenant.pid} ")
         wait_for("a few attempts to come back", lambda: attempts() >= 3)

@@ -9,8 +9,9 @@ namespace tessera::face {
 
 // The mount of FileTree at <run-dir>/fs, by FUSE. Threads of its own serve requests, and sleep while there are none.
 //
-// Exactly the users of api.sock may use the files: the tree has the socket's mode and group, each file belongs to the
-// user who made the vGPU, and the kernel checks this. Users other than the daemon's have access only if root runs it.
+// Exactly the users of api.sock may use the files: the tree has the socket's mode and group, and each file belongs to
+// the vGPU's owner or the process's user. The kernel checks this, and the authority decides as for the API: what a user
+// may not see is not there. Users other than the daemon's have access only if root runs it.
 class FileMount {
  public:
   // Mounts the tree, and removes a mount that an earlier daemon left. `control` outlives the mount; its loop need not

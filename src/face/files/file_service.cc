@@ -15,6 +15,15 @@ namespace {
 
 FileService& Service() { return *static_cast<FileService*>(fuse_get_context()->private_data); }
 
+// The tree for the process that asks, which waits for the answer.
+FileTree Tree() {
+  const FileTree& tree = Service().tree;
+  const fuse_context& context = *fuse_get_context();
+  const bool needs_groups = context.uid != 0 && context.uid != geteuid();
+  return tree.For(tree.Asker().For(
+      context.uid, needs_groups ? server::GroupsOfThread(context.pid, context.uid) : std::vector<gid_t>()));
+}
+
 // ENOSYS would tell the kernel that there is no such request, for good.
 int Negative(const Error& error) { return error.code == ENOSYS ? -EOPNOTSUPP : -error.code; }
 
@@ -30,17 +39,19 @@ void* OnBegin(fuse_conn_info*, fuse_config* config) {
   return fuse_get_context()->private_data;
 }
 
-mode_t ModeOf(mode_t mode, const FileAccess& access) {
-  const mode_t owner = mode & 0700;
-  return (mode & S_IFMT) | owner | (access.group ? owner >> 3 : 0) | (access.others ? owner >> 6 : 0);
+mode_t ModeOf(const FileTree::Attributes& attributes, const FileAccess& access) {
+  using enum FileTree::Attributes::Others;
+  const mode_t owner = attributes.mode & 0700;
+  const mode_t others = attributes.others == kAll ? owner : attributes.others == kRead ? owner & 0500 : 0;
+  return (attributes.mode & S_IFMT) | owner | (access.group ? owner >> 3 : 0) | (access.others ? others >> 6 : 0);
 }
 
 int OnGetAttributes(const char* path, struct stat* st, fuse_file_info*) {
   const FileService& service = Service();
-  const auto attributes = Service().tree.Look(path);
+  const auto attributes = Tree().Look(path);
   if (!attributes) return Negative(attributes.error());
   *st = {};
-  st->st_mode = ModeOf(attributes->mode, service.access);
+  st->st_mode = ModeOf(*attributes, service.access);
   st->st_nlink = S_ISDIR(attributes->mode) ? 2 : 1;
   st->st_uid = attributes->uid;
   st->st_gid = service.access.gid;
@@ -49,7 +60,7 @@ int OnGetAttributes(const char* path, struct stat* st, fuse_file_info*) {
 }
 
 int OnReadDirectory(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_info*, fuse_readdir_flags) {
-  const auto names = Service().tree.List(path);
+  const auto names = Tree().List(path);
   if (!names) return Negative(names.error());
   constexpr auto kNothingElse = static_cast<fuse_fill_dir_flags>(0);
   for (const char* name : {".", ".."}) fill(buffer, name, nullptr, 0, kNothingElse);
@@ -58,12 +69,12 @@ int OnReadDirectory(const char* path, void* buffer, fuse_fill_dir_t fill, off_t,
 }
 
 int OnMakeDirectory(const char* path, mode_t) {
-  const auto made = Service().tree.MakeDirectory(path, fuse_get_context()->uid);
+  const auto made = Tree().MakeDirectory(path);
   return made ? 0 : Refused("mkdir", path, made.error());
 }
 
 int OnRemoveDirectory(const char* path) {
-  const auto removed = Service().tree.RemoveDirectory(path);
+  const auto removed = Tree().RemoveDirectory(path);
   return removed ? 0 : Refused("rmdir", path, removed.error());
 }
 
@@ -71,10 +82,11 @@ bool MayBeWritten(const FileTree::Attributes& attributes) { return (attributes.m
 
 // For root the kernel does not check modes, so this does.
 int OnOpen(const char* path, fuse_file_info* file) {
-  const auto attributes = Service().tree.Look(path);
+  FileTree tree = Tree();
+  const auto attributes = tree.Look(path);
   if (!attributes) return Negative(attributes.error());
   if ((file->flags & O_ACCMODE) != O_RDONLY && !MayBeWritten(*attributes)) return -EACCES;
-  file->fh = Service().files.Open(path, attributes->tells);
+  file->fh = Service().files.Open(std::move(tree), path, attributes->tells);
   return 0;
 }
 
@@ -102,7 +114,7 @@ int OnWrite(const char* path, const char* text, std::size_t size, off_t, fuse_fi
 
 // Shells cut a file before they write to it.
 int OnTruncate(const char* path, off_t, fuse_file_info*) {
-  const auto attributes = Service().tree.Look(path);
+  const auto attributes = Tree().Look(path);
   if (!attributes) return Negative(attributes.error());
   return MayBeWritten(*attributes) ? 0 : -EACCES;
 }

@@ -11,7 +11,7 @@ struct fuse_operations;
 
 namespace tessera::face {
 
-// Users beside a file's owner who may do with it what its mode lets the owner do.
+// Users beside a file's owner who may use the tree: operators by their group, and others, for what is theirs.
 struct FileAccess {
   gid_t gid = 0;
   bool group = false, others = false;
@@ -24,7 +24,7 @@ struct FileAccess {
 struct FileService {
   FileTree tree;
   FileAccess access;
-  OpenFiles files{tree};
+  OpenFiles files;
   time_t started = time(nullptr);  // of all files
 };
 

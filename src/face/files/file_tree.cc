@@ -125,13 +125,16 @@ Result<std::vector<std::string>> NamesOf(const Result<std::vector<Report>>& repo
   return names;
 }
 
-// The user who made the vGPU; the daemon's user for other things.
-uid_t OwnerOf(Control& control, const Place& place) {
+// The vGPU's owner, or the process's user; the daemon's user for other things.
+uid_t OwnerOf(const Place& place) {
   if (place.kind == Kind::kVGpu || place.kind == Kind::kVGpuFile) return place.vgpu.uid;
-  const std::optional<std::string> name = place.uses.empty() ? std::nullopt : place.uses[0].vgpu;
-  if (!name) return geteuid();
-  const auto vgpu = control.VGpuNamed(*name);
-  return vgpu ? vgpu->uid : geteuid();
+  return place.uses.empty() ? geteuid() : place.uses[0].uid.value_or(geteuid());
+}
+
+FileTree::Attributes::Others OthersOf(const Place& place) {
+  using enum FileTree::Attributes::Others;
+  if (place.kind == Kind::kVGpu || place.kind == Kind::kVGpuFile) return place.vgpu.for_everybody ? kRead : kNone;
+  return place.uses.empty() ? kAll : kNone;
 }
 
 bool IsVGpuPath(std::string_view path) {
@@ -141,20 +144,29 @@ bool IsVGpuPath(std::string_view path) {
 
 }  // namespace
 
+FileTree FileTree::For(server::Control control) const {
+  FileTree other(std::move(control));
+  other.known_ = known_;
+  return other;
+}
+
 // The kernel asks this for each component of each path, again and again.
 Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
   constexpr std::size_t kMostKnown = 10'000;
   const std::uint64_t changes = control_.VGpuChanges();
+  const server::Caller& caller = control_.Who();
+  const std::string key = (caller.IsOperator() ? "" : std::to_string(caller.uid)) + std::string(path);
   {
-    const MutexLock lock(known_mutex_);
-    if (std::exchange(known_changes_, changes) != changes || known_.size() > kMostKnown) known_.clear();
-    if (const auto known = known_.find(path); known != known_.end()) return known->second;
+    const MutexLock lock(known_->mutex);
+    auto& all = known_->attributes;
+    if (std::exchange(known_->changes, changes) != changes || all.size() > kMostKnown) all.clear();
+    if (const auto known = all.find(key); known != all.end()) return known->second;
   }
   auto attributes = Find(path);
   // Nothing notifies this class of the end of a process, so those are not cached.
   if (attributes && path.starts_with("/vgpus")) {
-    const MutexLock lock(known_mutex_);
-    if (known_changes_ == changes && control_.VGpuChanges() == changes) known_.emplace(path, *attributes);
+    const MutexLock lock(known_->mutex);
+    if (known_->changes == changes && control_.VGpuChanges() == changes) known_->attributes.emplace(key, *attributes);
   }
   return attributes;
 }
@@ -162,19 +174,15 @@ Result<FileTree::Attributes> FileTree::Look(std::string_view path) {
 Result<FileTree::Attributes> FileTree::Find(std::string_view path) {
   auto place = PlaceOf(control_, path);
   if (!place) return std::unexpected(place.error());
-  const uid_t uid = OwnerOf(control_, *place);
-  switch (place->kind) {
-    case Kind::kVGpus:
-      return Attributes{.mode = kDirectory, .uid = uid};
-    case Kind::kProcessList:
-      return Attributes{.mode = S_IFREG | 0444, .uid = uid};
-    case Kind::kProcessFile:
-      return Attributes{.mode = S_IFREG | place->process_file->mode, .uid = uid};
-    case Kind::kVGpuFile:
-      return Attributes{.mode = S_IFREG | place->vgpu_file->mode, .uid = uid, .tells = place->vgpu_file->tells};
-    default:
-      return Attributes{.mode = kReadOnlyDirectory, .uid = uid};
+  Attributes attributes{.mode = kReadOnlyDirectory, .uid = OwnerOf(*place), .others = OthersOf(*place)};
+  if (place->kind == Kind::kVGpus) attributes.mode = kDirectory;
+  if (place->kind == Kind::kProcessList) attributes.mode = S_IFREG | 0444;
+  if (place->kind == Kind::kProcessFile) attributes.mode = S_IFREG | place->process_file->mode;
+  if (place->kind == Kind::kVGpuFile) {
+    attributes.mode = S_IFREG | place->vgpu_file->mode;
+    attributes.tells = place->vgpu_file->tells;
   }
+  return attributes;
 }
 
 Result<std::vector<std::string>> FileTree::List(std::string_view path) {
@@ -235,10 +243,10 @@ Result<void> FileTree::Write(std::string_view path, std::string_view text) {
                     : place->vgpu_file->write(control_, place->vgpu, *value);
 }
 
-Result<void> FileTree::MakeDirectory(std::string_view path, uid_t uid) {
+Result<void> FileTree::MakeDirectory(std::string_view path) {
   if (Look(path)) return Fail(EEXIST, fmt::format("{} already exists", path));
   if (!IsVGpuPath(path)) return Fail(EPERM, "directories can be made only in vgpus", "each makes a vGPU there");
-  auto made = control_.Create({.name = std::string(Split(path)[1])}, uid);
+  auto made = control_.Create({.name = std::string(Split(path)[1])});
   if (!made) return std::unexpected(made.error());
   return {};
 }

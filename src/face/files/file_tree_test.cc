@@ -90,7 +90,7 @@ TEST_F(FileTreeTest, ModesAndOwners) {
   EXPECT_EQ(ModeOf("/vgpus/a/memory.events"), S_IFREG | 0444u);
   EXPECT_TRUE(tree_.Look("/vgpus/a/memory.events")->tells);
   EXPECT_FALSE(tree_.Look("/vgpus/a/memory.peak")->tells);
-  ASSERT_TRUE(tree_.MakeDirectory("/vgpus/theirs", 1234));
+  ASSERT_TRUE(tree_.For(daemon_.Api().For(1234, {})).MakeDirectory("/vgpus/theirs"));
   EXPECT_EQ(tree_.Look("/vgpus/theirs/memory.max")->uid, 1234u);
   EXPECT_EQ(tree_.Look("/vgpus")->uid, geteuid());
   EXPECT_EQ(tree_.Look(ProcessPath() + "memory.limit")->uid, getuid());
@@ -98,14 +98,35 @@ TEST_F(FileTreeTest, ModesAndOwners) {
 
 // The file tree forgets a vGPU's owner when the vGPU goes.
 TEST_F(FileTreeTest, AnotherVGpuOfThatNameHasItsOwnOwner) {
-  ASSERT_TRUE(daemon_.Api().Create({.name = "x"}, 1001));
+  ASSERT_TRUE(daemon_.Api().For(1001, {}).Create({.name = "x"}));
   EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
   EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
   ASSERT_TRUE(daemon_.Api().Remove("x", false));
   EXPECT_EQ(CodeOf(tree_.Look("/vgpus/x/memory.max")), "E2") << "ENOENT";
-  ASSERT_TRUE(daemon_.Api().Create({.name = "x"}, 1002));
+  ASSERT_TRUE(daemon_.Api().For(1002, {}).Create({.name = "x"}));
   EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1002u);
   EXPECT_EQ(tree_.Look("/vgpus/x")->uid, 1002u);
+}
+
+TEST_F(FileTreeTest, UsersSeeWhatIsTheirs) {
+  const server::FakeClient client = daemon_.Connect("a");
+  FileTree user = tree_.For(daemon_.Api().For(1001, {}));
+  ASSERT_TRUE(user.MakeDirectory("/vgpus/mine"));
+  ASSERT_TRUE(tree_.For(daemon_.Api().For(1002, {})).MakeDirectory("/vgpus/theirs"));
+  EXPECT_EQ(CodeOf(tree_.Look("/vgpus/theirs")), "E0");  // and is cached, for operators
+  EXPECT_EQ(CodeOf(user.Look("/vgpus/theirs")), "E2") << "ENOENT";
+  EXPECT_EQ(CodeOf(user.Read("/vgpus/theirs/memory.max")), "E2");
+  EXPECT_EQ(CodeOf(user.Write("/vgpus/theirs/compute.weight", "5")), "E2");
+  EXPECT_EQ(CodeOf(user.RemoveDirectory("/vgpus/theirs")), "E2");
+  EXPECT_EQ(CodeOf(user.Look(ProcessPath())), "E2");
+  const auto names = user.List("/vgpus");
+  ASSERT_TRUE(names);
+  const std::vector<std::string> seen =
+      getuid() == 0 ? std::vector<std::string>{"a", "mine"} : std::vector<std::string>{"mine"};
+  EXPECT_EQ(*names, seen) << "root's is for everybody";
+  EXPECT_TRUE(user.Write("/vgpus/mine/compute.weight", "5"));
+  EXPECT_EQ(CodeOf(user.Write("/vgpus/mine/compute.weight", "500")), "E" + std::to_string(EDQUOT));
+  EXPECT_TRUE(user.RemoveDirectory("/vgpus/mine"));
 }
 
 TEST_F(FileTreeTest, WhatIsNotThere) {
@@ -308,14 +329,14 @@ TEST_F(FileTreeTest, EveryWrongWriteHasItsErrno) {
 }
 
 TEST_F(FileTreeTest, ADirectoryInVGpusIsAVGpu) {
-  EXPECT_TRUE(tree_.MakeDirectory("/vgpus/new", getuid()));
+  EXPECT_TRUE(tree_.MakeDirectory("/vgpus/new"));
   EXPECT_EQ(daemon_.Report("new").uid, getuid());
   EXPECT_FALSE(daemon_.Report("new").ephemeral);
-  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/new", getuid())), "E17") << "EEXIST";
-  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/a b", getuid())), "E22") << "EINVAL";
-  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/" + std::string(64, 'x'), getuid())), "E22") << "EINVAL";
+  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/new")), "E17") << "EEXIST";
+  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/a b")), "E22") << "EINVAL";
+  EXPECT_EQ(CodeOf(tree_.MakeDirectory("/vgpus/" + std::string(64, 'x'))), "E22") << "EINVAL";
   for (const char* path : {"/new", "/processes/1", "/vgpus/new/below", "/vgpus/none/below"})
-    EXPECT_EQ(CodeOf(tree_.MakeDirectory(path, getuid())), "E1") << path << ": EPERM";
+    EXPECT_EQ(CodeOf(tree_.MakeDirectory(path)), "E1") << path << ": EPERM";
 
   EXPECT_TRUE(tree_.RemoveDirectory("/vgpus/new"));
   EXPECT_EQ(CodeOf(tree_.RemoveDirectory("/vgpus/new")), "E2") << "ENOENT";

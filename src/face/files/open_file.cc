@@ -23,7 +23,8 @@ constexpr unsigned kAlways = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM, kEvent 
 
 void OpenFile::FreeHandle::operator()(fuse_pollhandle* handle) const { fuse_pollhandle_destroy(handle); }
 
-OpenFile::OpenFile(FileTree& tree, std::string path, bool tells) : tree_(tree), path_(std::move(path)), tells_(tells) {
+OpenFile::OpenFile(FileTree tree, std::string path, bool tells)
+    : tree_(std::move(tree)), path_(std::move(path)), tells_(tells) {
   if (!tells_) return;
   if (auto text = tree_.Read(path_)) text_ = std::move(*text);
 }
@@ -94,8 +95,8 @@ void OpenFiles::End() {
   if (watcher.joinable()) watcher.join();
 }
 
-std::uint64_t OpenFiles::Open(const std::string& path, bool tells) {
-  auto file = std::make_shared<OpenFile>(tree_, path, tells);
+std::uint64_t OpenFiles::Open(FileTree tree, const std::string& path, bool tells) {
+  auto file = std::make_shared<OpenFile>(std::move(tree), path, tells);
   const MutexLock lock(mutex_);
   open_[++last_id_] = std::move(file);
   return last_id_;

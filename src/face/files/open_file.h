@@ -18,9 +18,9 @@ namespace tessera::face {
 // in the kernel's own files. Any thread.
 class OpenFile {
  public:
-  // `tells`: poll(2) waits until the text differs from what was read last, or from what it was when the file was
-  // opened.
-  OpenFile(FileTree& tree, std::string path, bool tells);
+  // `tree` is that of who opened it, and stays so whoever reads and writes. `tells`: poll(2) waits until the text
+  // differs from what was read last, or from what it was when the file was opened.
+  OpenFile(FileTree tree, std::string path, bool tells);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
 
@@ -43,7 +43,7 @@ class OpenFile {
   Result<std::string> Now();
   bool Changed() TESSERA_REQUIRES(mutex_);
 
-  FileTree& tree_;
+  FileTree tree_;
   const std::string path_;
   const bool tells_;
   Mutex mutex_;
@@ -55,13 +55,13 @@ class OpenFile {
 // any. Any thread.
 class OpenFiles {
  public:
-  explicit OpenFiles(FileTree& tree) : tree_(tree) {}
+  OpenFiles() = default;
   ~OpenFiles() { End(); }
 
   // Ends all notifications. To be called while the mount still exists.
   void End();
 
-  std::uint64_t Open(const std::string& path, bool tells);
+  std::uint64_t Open(FileTree tree, const std::string& path, bool tells);
   std::shared_ptr<OpenFile> Find(std::uint64_t id);  // null if there is no such file
   void Close(std::uint64_t id);
   unsigned Poll(std::uint64_t id, fuse_pollhandle* handle);
@@ -69,7 +69,6 @@ class OpenFiles {
  private:
   void Watch();
 
-  FileTree& tree_;
   Mutex mutex_;
   CondVar changed_;
   std::uint64_t last_id_ TESSERA_GUARDED_BY(mutex_) = 0;

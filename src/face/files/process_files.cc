@@ -88,7 +88,7 @@ Result<std::string> Frozen(Control&, const ProcessReport& process) {
 Result<void> SetFrozen(Control& control, const ProcessReport& process, std::string_view value) {
   const auto frozen = OnOrOff(value);
   if (!frozen) return std::unexpected(frozen.error());
-  return control.FreezeProcess(process.pid, *frozen);
+  return control.Freeze(process.pid, *frozen);
 }
 
 // Submissions are launches, copies, memsets and graphs that pass the gate. All of them have ended when the process is

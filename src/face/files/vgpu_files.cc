@@ -39,7 +39,7 @@ Result<void> SetComputeMax(Control& control, const VGpuReport& vgpu, std::string
 Result<void> SetFrozen(Control& control, const VGpuReport& vgpu, std::string_view value) {
   const auto frozen = OnOrOff(value);
   if (!frozen) return std::unexpected(frozen.error());
-  return control.FreezeVGpu(vgpu.name, *frozen);
+  return control.Freeze(vgpu.name, *frozen);
 }
 
 Result<void> Adopt(Control& control, const VGpuReport& vgpu, std::string_view value) {

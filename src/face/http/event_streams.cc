@@ -54,11 +54,23 @@ EventStreams::~EventStreams() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::optional<EventStreams::Place> EventStreams::TakePlace() {
+std::optional<EventStreams::Place> EventStreams::TakePlace(std::optional<uid_t> user) {
   if (!wake_) return std::nullopt;
-  for (std::size_t taken = taken_; taken < kMost;)
-    if (taken_.compare_exchange_weak(taken, taken + 1)) return Place(taken_);
-  return std::nullopt;
+  const MutexLock lock(places_->mutex);
+  std::size_t of_users = 0;
+  for (const auto& [uid, taken] : places_->taken) of_users += uid ? taken : 0;
+  if (places_->all >= kMost) return std::nullopt;
+  if (user && (of_users >= kMostOfUsers || places_->taken[user] >= kMostOfAUser)) return std::nullopt;
+  ++places_->all;
+  ++places_->taken[user];
+  return Place(places_, user);
+}
+
+EventStreams::Place::~Place() {
+  if (!places_) return;
+  const MutexLock lock(places_->mutex);
+  --places_->all;
+  if (--places_->taken[user_] == 0) places_->taken.erase(user_);
 }
 
 void EventStreams::Add(Place place, UniqueFd socket, std::uint64_t number) {
@@ -124,12 +136,10 @@ void EventStreams::Serve(Stream& stream, Nanos now) {
 
 // Appends the next events, if there are any.
 void EventStreams::Fill(Stream& stream, Nanos now) {
-  const auto batch = server::events::After(stream.number, kBatch);
+  const auto batch = server::events::After(stream.number, kBatch, stream.place.User());
   if (batch.lost > 0) stream.unsent += fmt::format("event: lost\ndata: {{\"events\":{}}}\n\n", batch.lost);
-  for (const server::Event& event : batch.events) {
-    stream.unsent += ToSse(event);
-    stream.number = event.number;
-  }
+  for (const server::Event& event : batch.events) stream.unsent += ToSse(event);
+  stream.number = batch.upto;
   if (stream.unsent.empty() && now - stream.spoken >= kKeepAlive) stream.unsent = ": nothing new\n\n";
 }
 

@@ -75,6 +75,37 @@ TEST_F(EventStreamsTest, APlaceIsTakenBeforeItsStreamIsAdded) {
   EXPECT_TRUE(streams_.TakePlace()) << "an answer whose head could not be written gives its place back";
 }
 
+TEST_F(EventStreamsTest, UsersTakeNoPlaceOfOperators) {
+  std::vector<EventStreams::Place> places;
+  for (uid_t user = 1000; auto place = streams_.TakePlace(user); ++user) {
+    places.push_back(std::move(*place));
+    for (std::size_t i = 1; i < EventStreams::kMostOfAUser; ++i) {
+      auto another = streams_.TakePlace(user);
+      if (another) places.push_back(std::move(*another));
+    }
+    if (places.size() < EventStreams::kMostOfUsers) EXPECT_FALSE(streams_.TakePlace(user));
+  }
+  EXPECT_EQ(places.size(), EventStreams::kMostOfUsers);
+  EXPECT_TRUE(streams_.TakePlace());
+  places.pop_back();
+  EXPECT_TRUE(streams_.TakePlace(1));
+}
+
+TEST_F(EventStreamsTest, AUserGetsWhatConcernsTheUser) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  streams_.Add(*streams_.TakePlace(1001), UniqueFd(ends[0]), server::events::Last());
+  const UniqueFd client(ends[1]);
+  Note("nobody's");
+  server::events::Note({.type = EventType::kVGpuCreated, .owner = 1002, .text = "another's"});
+  server::events::Note({.type = EventType::kProcessStarted, .owner = 0, .user = 1001, .text = "a program"});
+  server::events::Note({.type = EventType::kVGpuCreated, .owner = 1001, .text = "the last"});
+  const std::string text = ReadUntil(client, "the last");
+  EXPECT_THAT(text, HasSubstr("a program"));
+  EXPECT_THAT(text, Not(HasSubstr("nobody's")));
+  EXPECT_THAT(text, Not(HasSubstr("another's")));
+}
+
 TEST_F(EventStreamsTest, AClientThatLeavesFreesItsPlace) {
   std::vector<UniqueFd> clients;
   for (std::size_t i = 0; i < EventStreams::kMost; ++i) clients.push_back(Open(server::events::Last()));

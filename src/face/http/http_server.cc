@@ -1,6 +1,7 @@
 #include "face/http/http_server.h"
 
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "face/http/peer_stream.h"
 #include "face/http/pending_connections.h"
 #include "face/http/tcp.h"
+#include "face/http/user_requests.h"
 #include "face/text/json.h"
 #include "face/text/metrics.h"
 #include "face/text/trace_json.h"
@@ -27,7 +29,8 @@ using httplib::Response;
 using nlohmann::json;
 
 constexpr std::size_t kMostBodyBytes = 64 << 10;
-constexpr int kThreads = 4;
+constexpr int kOperatorThreads = 4;
+constexpr int kUserThreads = 4;
 constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // requests; further ones are closed
 constexpr const char* kPaths =
@@ -89,6 +92,8 @@ struct Following {
 };
 // Set by a handler; taken by Answer, which has the connection.
 thread_local std::optional<Following> following;
+// The daemon as the caller of the request that this thread answers may use it. None: by TCP without the token.
+thread_local std::optional<server::Control> asker;
 
 // The error for a request that httplib itself refuses.
 Error ErrorFor(const Request& request, int status) {
@@ -107,20 +112,27 @@ Error ErrorFor(const Request& request, int status) {
 // The API's requests and their handlers. httplib parses and dispatches; connections and threads are managed here.
 class HttpServer::Impl : private httplib::Server {
  public:
-  explicit Impl(server::Control& control) : control_(control), stop_fd_(eventfd(0, EFD_CLOEXEC)), threads_(kThreads) {
+  explicit Impl(server::Control& control)
+      : control_(control), stop_fd_(eventfd(0, EFD_CLOEXEC)), threads_(kOperatorThreads) {
     set_payload_max_length(kMostBodyBytes);
     AddRoutes();
   }
 
   ~Impl() override {
     pending_.reset();
+    users_pending_.reset();
     tcp_pending_.reset();
     eventfd_write(stop_fd_.Get(), 1);
     threads_.shutdown();
+    users_.reset();
     if (tcp_threads_) tcp_threads_->shutdown();
   }
 
-  void Serve(UniqueFd socket) { pending_->Add(std::move(socket)); }
+  // Users' silent connections take no place of operators'.
+  void Serve(UniqueFd socket) {
+    const bool is_operator = ControlOf(socket.Get()).Who().IsOperator();
+    (is_operator ? pending_ : users_pending_)->Add(std::move(socket));
+  }
 
   void OpenTcp(std::string token) {
     SetToken(std::move(token));
@@ -134,9 +146,19 @@ class HttpServer::Impl : private httplib::Server {
   void ServeTcp(UniqueFd socket) { tcp_pending_->Add(std::move(socket)); }
 
  private:
+  // The daemon as the process that connected a Unix socket may use it.
+  server::Control ControlOf(int socket) const {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) peer.uid = uid_t(-1);
+    return control_.For(peer.uid, server::GroupsOfPeer(socket));
+  }
   void Enqueue(UniqueFd socket) {
     // Shared, because httplib's queue wants tasks that can be copied.
-    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] { Answer(std::move(*shared)); });
+    threads_.enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
+      auto control = ControlOf(shared->Get());
+      Answer(std::move(*shared), std::move(control));
+    });
   }
   void EnqueueTcp(UniqueFd socket) {
     if (tcp_requests_.fetch_add(1) >= kMostTcpWaiting) {
@@ -144,11 +166,12 @@ class HttpServer::Impl : private httplib::Server {
       return;
     }
     tcp_threads_->enqueue([this, shared = std::make_shared<UniqueFd>(std::move(socket))] {
-      Answer(std::move(*shared));
+      Answer(std::move(*shared), std::nullopt);
       tcp_requests_.fetch_sub(1);
     });
   }
-  void Answer(UniqueFd socket) {
+  void Answer(UniqueFd socket, std::optional<server::Control> control) {
+    if (control) asker.emplace(std::move(*control));
     PeerStream stream(std::move(socket), stop_fd_.Get());
     bool closed = false;
     // Range is ignored: a request for a thousand ranges, each of the whole, would get an answer a thousand times as
@@ -156,12 +179,20 @@ class HttpServer::Impl : private httplib::Server {
     process_request(stream, /*close_connection=*/true, closed, [](Request& request) { request.ranges.clear(); });
     if (auto taken = std::exchange(following, {}))
       streams_.Add(std::move(taken->place), std::move(stream).Release(), taken->after);
+    asker.reset();
   }
-  // Clients on api.sock are identified by their user; clients on TCP need the token.
+  // Clients on api.sock are who the kernel says; a client on TCP is an operator if it has the token, and else nobody.
   bool MayAsk(const Request& request) {
-    if (!request.remote_addr.empty() || request.path == "/healthz") return true;
+    if (asker) return true;
     const MutexLock lock(token_mutex_);
-    return IsBearer(request.get_header_value("Authorization"), token_);
+    if (!IsBearer(request.get_header_value("Authorization"), token_))
+      return server::RuleOf(OperationOf(request)).nobody;
+    asker.emplace(control_);
+    return true;
+  }
+  static server::Operation OperationOf(const Request& request) {
+    // All others need the token, whatever they ask for.
+    return request.path == "/healthz" ? server::Operation::kHealth : server::Operation::kReload;
   }
   void AddRoutes();
   void AddEvents();
@@ -173,11 +204,19 @@ class HttpServer::Impl : private httplib::Server {
   const UniqueFd stop_fd_;  // eventfd, readable from the end on
   EventStreams streams_;
   httplib::ThreadPool threads_;
+  std::unique_ptr<UserRequests> users_{std::make_unique<UserRequests>(kUserThreads, [this](UniqueFd socket) {
+    auto control = ControlOf(socket.Get());
+    Answer(std::move(socket), std::move(control));
+  })};
   Mutex token_mutex_;
   std::string token_ TESSERA_GUARDED_BY(token_mutex_);
   std::unique_ptr<httplib::ThreadPool> tcp_threads_;
   std::atomic<int> tcp_requests_{0};
   std::unique_ptr<PendingConnections> tcp_pending_;
+  std::unique_ptr<PendingConnections> users_pending_{std::make_unique<PendingConnections>([this](UniqueFd socket) {
+    const uid_t uid = ControlOf(socket.Get()).Who().uid;
+    users_->Add(uid, std::move(socket));
+  })};
   std::unique_ptr<PendingConnections> pending_{
       std::make_unique<PendingConnections>([this](UniqueFd socket) { Enqueue(std::move(socket)); })};
 };
@@ -191,42 +230,40 @@ void HttpServer::Impl::AddRoutes() {
                      {"pid", getpid()},
                      {"embedded", control_.Traits().embedded}});
   });
-  Get("/metrics", [this](const Request& request, Response& response) {
-    const auto report = control_.All();
+  Get("/metrics", [](const Request& request, Response& response) {
+    const auto report = asker->All();
     if (!report) return Refuse(response, report.error());
     const MetricsFormat format = ChooseFormat(request.get_header_value("Accept"));
     response.set_content(WriteMetrics(*report, format), ContentType(format));
   });
-  Get("/v1/gpus", [this](const Request&, Response& response) { ReplyList(response, "gpus", control_.Gpus()); });
-  Get("/v1/vgpus", [this](const Request&, Response& response) { ReplyList(response, "vgpus", control_.VGpus()); });
+  Get("/v1/gpus", [](const Request&, Response& response) { ReplyList(response, "gpus", asker->Gpus()); });
+  Get("/v1/vgpus", [](const Request&, Response& response) { ReplyList(response, "vgpus", asker->VGpus()); });
   Get("/v1/processes",
-      [this](const Request&, Response& response) { ReplyList(response, "processes", control_.Processes()); });
+      [](const Request&, Response& response) { ReplyList(response, "processes", asker->Processes()); });
   // One process may use several GPUs.
-  Get("/v1/processes/([0-9]{1,9})", [this](const Request& request, Response& response) {
+  Get("/v1/processes/([0-9]{1,9})", [](const Request& request, Response& response) {
     const pid_t pid = std::stoi(request.matches[1]);
-    const auto processes = control_.Processes(pid);
+    const auto processes = asker->Processes(pid);
     if (processes && processes->empty())
       return Refuse(response, {ENOENT, "process " + std::to_string(pid) + " uses no GPU", "see 'tessera ps'"});
     ReplyList(response, "processes", processes);
   });
-  Post("/v1/vgpus", [this](const Request& request, Response& response) {
+  Post("/v1/vgpus", [](const Request& request, Response& response) {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
-    const uid_t uid = request.remote_addr.empty() ? geteuid() : static_cast<uid_t>(std::stoul(request.remote_addr));
-    ReplyOne(response, control_.Create(*asked, uid), 201);
+    ReplyOne(response, asker->Create(*asked), 201);
   });
   constexpr const char* kOneVGpu = "/v1/vgpus/([^/]+)";
-  Get(kOneVGpu, [this](const Request& request, Response& response) {
-    ReplyOne(response, control_.VGpuNamed(request.matches[1]));
-  });
-  Patch(kOneVGpu, [this](const Request& request, Response& response) {
+  Get(kOneVGpu,
+      [](const Request& request, Response& response) { ReplyOne(response, asker->VGpuNamed(request.matches[1])); });
+  Patch(kOneVGpu, [](const Request& request, Response& response) {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
     asked->if_tag = TagAskedFor(request);
-    ReplyOne(response, control_.Change(request.matches[1], *asked));
+    ReplyOne(response, asker->Change(request.matches[1], *asked));
   });
-  Delete(kOneVGpu, [this](const Request& request, Response& response) {
-    auto removed = control_.Remove(request.matches[1], request.get_param_value("force") == "1", TagAskedFor(request));
+  Delete(kOneVGpu, [](const Request& request, Response& response) {
+    auto removed = asker->Remove(request.matches[1], request.get_param_value("force") == "1", TagAskedFor(request));
     if (!removed) return Refuse(response, removed.error());
     response.status = 204;
   });
@@ -237,18 +274,20 @@ void HttpServer::Impl::AddRoutes() {
 }
 
 void HttpServer::Impl::AddTrace() {
-  Get("/v1/trace", [this](const Request& request, Response& response) {
+  Get("/v1/trace", [](const Request& request, Response& response) {
     constexpr Nanos kMinute = 60 * kSecond;
     const bool saved = request.get_param_value("saved") == "1";
     const std::string text = request.get_param_value("past_ms");
     if (text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
       return Refuse(response, {EINVAL, "invalid past_ms", "send a number of milliseconds"});
     const Nanos past = text.empty() ? kMinute : std::stol(text) * kMillisecond;
-    const auto trace = saved ? control_.LastTrace() : control_.Trace(past);
+    const auto trace = asker->Trace(saved ? std::nullopt : std::optional(past));
     if (!trace) return Refuse(response, trace.error());
     std::vector<server::Event> events;
     if (!saved) {
-      events = server::events::After(0, server::events::kKept).events;
+      auto all = asker->Events(0, server::events::kKept);
+      if (!all) return Refuse(response, all.error());
+      events = std::move(all->events);
       std::erase_if(events, [begin = (trace->now - past + trace->wall) / kMicrosecond](const server::Event& event) {
         return event.time_us < begin;
       });
@@ -263,15 +302,17 @@ void HttpServer::Impl::AddEvents() {
     const bool follows = request.get_header_value("Accept").find("text/event-stream") != std::string::npos;
     const auto last = LastAskedFor(request, follows ? 0 : kListed);
     if (!last) return Refuse(response, {EINVAL, "invalid last", "send a number from 0 to 9999"});
-    const std::uint64_t newest = server::events::Last();
-    std::uint64_t after = newest - std::min(newest, *last);
+    const auto seen = asker->Events(0, server::events::kKept);
+    if (!seen) return Refuse(response, seen.error());
+    const std::vector<server::Event>& events = seen->events;
+    const std::size_t first = events.size() - std::min<std::size_t>(events.size(), *last);
     if (!follows) {
       json list = json::array();
-      for (const server::Event& event : server::events::After(after, server::events::kKept).events)
-        list.push_back(ToJson(event));
+      for (std::size_t i = first; i < events.size(); ++i) list.push_back(ToJson(events[i]));
       return Reply(response, {{"events", std::move(list)}});
     }
-    auto place = streams_.TakePlace();
+    std::uint64_t after = first < events.size() ? events[first].number - 1 : seen->upto;
+    auto place = streams_.TakePlace(asker->Who().IsOperator() ? std::nullopt : std::optional(asker->Who().uid));
     if (!place)
       return Refuse(response, {EAGAIN, "too many clients follow the events", "end one of them, or poll /v1/events"},
                     503);
@@ -284,39 +325,39 @@ void HttpServer::Impl::AddEvents() {
 }
 
 void HttpServer::Impl::AddSteering() {
-  Post("/v1/reload", [this](const Request&, Response& response) {
-    const auto changes = control_.Reload();
+  Post("/v1/reload", [](const Request&, Response& response) {
+    const auto changes = asker->Reload();
     if (!changes) return Refuse(response, changes.error());
     json list = json::array();
     for (const server::ConfigChange& change : *changes)
       list.push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}, {"live", change.live}});
     Reply(response, {{"changes", std::move(list)}});
   });
-  Get("/v1/doctor", [this](const Request&, Response& response) { ReplyList(response, "checks", control_.Checks()); });
+  Get("/v1/doctor", [](const Request&, Response& response) { ReplyList(response, "checks", asker->Checks()); });
   for (const bool frozen : {true, false}) {
     const std::string action = frozen ? "/freeze" : "/thaw";
-    Post("/v1/processes/([0-9]{1,9})" + action, [this, frozen](const Request& request, Response& response) {
-      ReplyNothing(response, control_.FreezeProcess(std::stoi(request.matches[1]), frozen));
+    Post("/v1/processes/([0-9]{1,9})" + action, [frozen](const Request& request, Response& response) {
+      ReplyNothing(response, asker->Freeze(std::stoi(request.matches[1]), frozen));
     });
-    Post("/v1/vgpus/([^/]+)" + action, [this, frozen](const Request& request, Response& response) {
-      ReplyNothing(response, control_.FreezeVGpu(request.matches[1], frozen));
+    Post("/v1/vgpus/([^/]+)" + action, [frozen](const Request& request, Response& response) {
+      ReplyNothing(response, asker->Freeze(request.matches[1].str(), frozen));
     });
   }
   // Moving takes long: the answer lists what was begun.
-  Post("/v1/processes/([0-9]{1,9})/evict", [this](const Request& request, Response& response) {
+  Post("/v1/processes/([0-9]{1,9})/evict", [](const Request& request, Response& response) {
     const auto keep = ParseEviction(request.body);
     if (!keep) return Refuse(response, keep.error());
-    ReplyList(response, "evictions", control_.EvictProcess(std::stoi(request.matches[1]), *keep), 202);
+    ReplyList(response, "evictions", asker->Evict(std::stoi(request.matches[1]), *keep), 202);
   });
-  Post("/v1/vgpus/([^/]+)/evict", [this](const Request& request, Response& response) {
+  Post("/v1/vgpus/([^/]+)/evict", [](const Request& request, Response& response) {
     const auto keep = ParseEviction(request.body);
     if (!keep) return Refuse(response, keep.error());
-    ReplyList(response, "evictions", control_.EvictVGpu(request.matches[1], *keep), 202);
+    ReplyList(response, "evictions", asker->Evict(request.matches[1].str(), *keep), 202);
   });
-  Post("/v1/processes/([0-9]{1,9})/adopt", [this](const Request& request, Response& response) {
+  Post("/v1/processes/([0-9]{1,9})/adopt", [](const Request& request, Response& response) {
     auto vgpu = ParseAdoption(request.body);
     if (!vgpu) return Refuse(response, vgpu.error());
-    auto adopted = control_.Adopt(std::stoi(request.matches[1]), *vgpu);
+    auto adopted = asker->Adopt(std::stoi(request.matches[1]), *vgpu);
     if (!adopted) return Refuse(response, adopted.error());
     Reply(response, ToJson(*adopted));
   });

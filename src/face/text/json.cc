@@ -24,6 +24,7 @@ constexpr std::array kErrnoNames = {
     ErrnoName{EOPNOTSUPP, "EOPNOTSUPP", 405}, ErrnoName{EMSGSIZE, "EMSGSIZE", 413},
     ErrnoName{ESHUTDOWN, "ESHUTDOWN", 503},   ErrnoName{ENOSYS, "ENOSYS", 501},
     ErrnoName{EAGAIN, "EAGAIN", 503},         ErrnoName{ESTALE, "ESTALE", 412},
+    ErrnoName{EDQUOT, "EDQUOT", 403},
 };
 
 const ErrnoName& Lookup(int code) {

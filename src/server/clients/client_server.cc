@@ -25,8 +25,8 @@ Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, Uniqu
   std::unique_ptr<ClientServer> server(new ClientServer(loop, services));
   auto acceptor = Acceptor::Start(
       loop, std::move(listener), [self = server.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
-      [self = server.get()](UniqueFd socket) {
-        self->TurnAway(std::move(socket), "the daemon has no file descriptor left; raise LimitNOFILE");
+      [](UniqueFd socket) {
+        TurnAway(std::move(socket), {EMFILE, "the daemon has no file descriptor left", "raise LimitNOFILE"});
       });
   if (!acceptor) return std::unexpected(acceptor.error());
   server->acceptor_ = std::move(*acceptor);
@@ -44,10 +44,10 @@ ClientServer::~ClientServer() {
   for (const auto& gpu : services_.gpus) gpu->Memory().OnShortage({});
 }
 
-void ClientServer::TurnAway(UniqueFd socket, const char* why) {
-  log::Warn("rejected a program: {}", why);
-  wire::Refused refused{.code = EMFILE};
-  wire::SetText(refused.text, why);
+void ClientServer::TurnAway(UniqueFd socket, const Error& why) {
+  log::Warn("rejected a program: {}", why.Text());
+  wire::Refused refused{.code = why.code};
+  wire::SetText(refused.text, why.Text());
   SendPacket(socket.Get(), wire::BytesOf(wire::Make(refused)));
 }
 
@@ -55,10 +55,16 @@ void ClientServer::Begin(UniqueFd socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (getsockopt(socket.Get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+  Caller caller = services_.authority.Identify(peer.uid, GroupsOfPeer(socket.Get()));
   unsigned& count = per_user_[peer.uid];
-  if (count >= kSessionsPerUser) return TurnAway(std::move(socket), "its user has too many connections");
+  if (auto admitted = services_.quotas.AdmitSession(caller, count); !admitted) {
+    TurnAway(std::move(socket), admitted.error());
+    if (count == 0) per_user_.erase(peer.uid);
+    return;
+  }
   const std::uint64_t id = ++last_id_;
-  Client client{.session = std::make_unique<Session>(id, std::move(socket), peer, services_, exports_)};
+  Client client{.session =
+                    std::make_unique<Session>(id, std::move(socket), peer, std::move(caller), services_, exports_)};
   if (auto watched = WatchClient(client, id); !watched) {
     log::Warn("rejected a program: {}", watched.error().Text());
     return;

@@ -30,9 +30,6 @@ class ClientServer {
   // Called after the last session is gone.
   void OnEmpty(std::function<void()> callback) { on_empty_ = std::move(callback); }
 
-  // So that one user cannot take all of the daemon's descriptors.
-  static constexpr unsigned kSessionsPerUser = 4096;
-
  private:
   struct Client {
     std::unique_ptr<Session> session;
@@ -41,7 +38,7 @@ class ClientServer {
   };
 
   ClientServer(EventLoop& loop, const ClientServices& services);
-  void TurnAway(UniqueFd socket, const char* why);
+  static void TurnAway(UniqueFd socket, const Error& why);
   void Begin(UniqueFd socket);
   Result<void> WatchClient(Client& client, std::uint64_t id);
   void Act(std::uint64_t id, void (*act)(Session&));

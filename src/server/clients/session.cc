@@ -37,10 +37,12 @@ Error OtherVersion(std::uint16_t version) {
 
 }  // namespace
 
-Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, const ClientServices& services, Exports& exports)
+Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, Caller caller, const ClientServices& services,
+                 Exports& exports)
     : id_(id),
       socket_(std::move(socket)),
       peer_(peer),
+      caller_(std::move(caller)),
       services_(services),
       exports_(exports),
       joined_(services.gpus.size()),
@@ -130,7 +132,7 @@ Complaint Session::Act(std::span<const std::byte> packet, Nanos now) {
 
 Complaint Session::On(const wire::Hello& hello) {
   if (greeted_) return "said Hello twice";
-  auto chosen = services_.table.Choose(wire::TextOf(hello.vgpus), peer_.uid);
+  auto chosen = services_.table.Choose(wire::TextOf(hello.vgpus), services_.authority, caller_);
   if (!chosen) return replies_.Refuse(chosen.error());
   greeted_ = true;
   observer_ = hello.observer != 0;
@@ -144,7 +146,7 @@ Complaint Session::On(const wire::Hello& hello) {
 
 Complaint Session::On(const wire::Guard& guard) {
   if (greeted_) return "said Guard after another greeting";
-  auto chosen = services_.table.Choose(wire::TextOf(guard.vgpus), peer_.uid);
+  auto chosen = services_.table.Choose(wire::TextOf(guard.vgpus), services_.authority, caller_);
   if (!chosen) return replies_.Refuse(chosen.error());
   greeted_ = guards_ = true;
   program_ = Printable(wire::TextOf(guard.program));
@@ -208,6 +210,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   auto& slot = processes_[vgpu->gpu];
   if (slot) return slot.get();
   if (vgpu->removed) return Fail(ENODEV, fmt::format("vGPU {} was removed", vgpu->spec.name));
+  if (auto admitted = services_.quotas.AdmitProcess(caller_); !admitted) return std::unexpected(admitted.error());
   auto page = SharedPage::Create(vgpu->gpu);
   if (!page) return std::unexpected(page.error());
   slot = std::make_unique<Process>(std::move(*page), peer_.pid);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/seqpacket.h"
 #include "base/unique_fd.h"
+#include "server/access/authority.h"
 #include "server/channels/channel_server.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
@@ -20,6 +21,7 @@
 #include "server/clients/replies.h"
 #include "server/config/config.h"
 #include "server/gpu/gpu_server.h"
+#include "server/gpu/quota_keeper.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/memory/exports.h"
 #include "wire/protocol.h"
@@ -28,6 +30,8 @@ namespace tessera::server {
 
 // The parts of the daemon that a connection acts on.
 struct ClientServices {
+  const Authority& authority;
+  const QuotaKeeper& quotas;
   VGpuTable& table;
   VGpuTable::Gpus& gpus;
   const Config& config;
@@ -40,8 +44,9 @@ struct ClientServices {
 // every field. The worst that a packet can do is to end this connection.
 class Session {
  public:
-  // `peer` is who the kernel says that it is. Everything that is given outlives the session.
-  Session(std::uint64_t id, UniqueFd socket, const ucred& peer, const ClientServices& services, Exports& exports);
+  // `peer` and `caller` are who the kernel says that it is. Everything that is given outlives the session.
+  Session(std::uint64_t id, UniqueFd socket, const ucred& peer, Caller caller, const ClientServices& services,
+          Exports& exports);
   ~Session();
 
   // Acts on the packets that wait on the socket, `most` at once so that everybody gets a turn. Never blocks. Not
@@ -77,6 +82,7 @@ class Session {
   const std::uint64_t id_;
   const UniqueFd socket_;
   const ucred peer_;
+  const Caller caller_;
   const ClientServices services_;
   Exports& exports_;
   std::array<UniqueFd, kMostDescriptors> received_;  // came along with the packet that is acted on,

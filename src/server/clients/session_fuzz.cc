@@ -33,6 +33,7 @@ class Stage {
       gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_));
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
+    quotas_ = std::make_unique<QuotaKeeper>(config_.quotas, *table_, gpus_);
     guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, [] {});
     kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_);
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
@@ -102,8 +103,8 @@ class Stage {
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
     connection.session = std::make_unique<Session>(
-        ++last_id_, UniqueFd(pair[1]), peer,
-        ClientServices{*table_, gpus_, config_, channels_, *guests_, *kernel_gate_}, exports_);
+        ++last_id_, UniqueFd(pair[1]), peer, authority_.Identify(getuid(), {getgid()}),
+        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_}, exports_);
     return connection;
   }
 
@@ -121,10 +122,12 @@ class Stage {
 
   FakeDriver driver_{2};
   const Config config_;
+  const Authority authority_{{.daemon = getuid()}};
   std::unique_ptr<EventLoop> loop_;
   ChannelServer channels_{nullptr, "this is a test", nullptr};
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
+  std::unique_ptr<QuotaKeeper> quotas_;
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<KernelGate> kernel_gate_;
   Exports exports_{8};

@@ -93,11 +93,16 @@ TEST(SessionTest, HelloIsRefusedInWords) {
 }
 
 TEST(SessionTest, AVGpuBelongsToWhoMadeIt) {
-  EXPECT_TRUE(MayJoin({.uid = 1000}, 1000));
-  EXPECT_FALSE(MayJoin({.uid = 1000}, 1001));
-  EXPECT_TRUE(MayJoin({.uid = 1000}, 0));
-  EXPECT_TRUE(MayJoin({.uid = 0}, 1001));
-  EXPECT_FALSE(MayJoin({.uid = 0, .ephemeral = true}, 1001));
+  const Authority authority({.daemon = 0});
+  const auto may_join = [&](const VGpuSpec& spec, uid_t uid) {
+    const Possession vgpu = PossessionOf(spec);
+    return authority.Allowed(authority.Identify(uid, {}), Operation::kJoinVGpu, &vgpu).has_value();
+  };
+  EXPECT_TRUE(may_join({.uid = 1000}, 1000));
+  EXPECT_FALSE(may_join({.uid = 1000}, 1001));
+  EXPECT_TRUE(may_join({.uid = 1000}, 0));
+  EXPECT_TRUE(may_join({.uid = 0}, 1001));
+  EXPECT_FALSE(may_join({.uid = 0, .ephemeral = true}, 1001));
 }
 
 TEST(SessionTest, AttachNeedsAVGpuOnThatGpu) {

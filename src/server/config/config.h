@@ -11,6 +11,8 @@
 #include "sched/residency/residency.h"
 #include "sched/steering/steering.h"
 #include "sched/tokens/token_scheduler.h"
+#include "server/access/quota.h"
+#include "server/config/declared_vgpu.h"
 
 namespace tessera::server {
 
@@ -31,9 +33,14 @@ struct Config {
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
   bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs
-  std::string api_group = "tessera";        // api.group: who may use api.sock besides the daemon's own user
+  std::string api_group = "tessera";        // api.group: the group of operators, besides root
+  bool access_users = true;                 // access.users: other users may use API and files for what is theirs
+  bool access_totals = true;                // access.totals: they see the GPUs' totals
   std::string api_listen;                   // api.listen: ADDRESS:PORT of the API by TCP; empty: api.sock alone
   std::string api_token_file;               // api.token_file: path of the token that TCP needs
+
+  std::vector<Quota> quotas;        // [quota.NAME], as they stand in the file
+  std::vector<DeclaredVGpu> vgpus;  // [vgpu.NAME]
 
   std::map<std::string, std::string> given;  // what the file says, key by key, as TOML
 };

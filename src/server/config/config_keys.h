@@ -16,7 +16,7 @@ struct ConfigKey {
   // Puts the value into the configuration. Null: done; else the form that the value must have, for the message.
   using Set = std::function<const char*(const toml::node&, Config&)>;
 
-  const char* name;
+  const char* name;  // with NAME where each user, group or vGPU has a section; Set is for the last one of the list then
   const char* standard;                     // the default, as TOML
   const char* standard_in_words = nullptr;  // where TOML does not say it; Markdown, as the next two
   const char* values;

@@ -10,7 +10,7 @@ namespace tessera::server {
 namespace {
 
 std::string_view SectionOf(const ConfigKey& key) {
-  return std::string_view(key.name).substr(0, std::string_view(key.name).find('.'));
+  return std::string_view(key.name).substr(0, std::string_view(key.name).rfind('.'));
 }
 std::string_view NameOf(const ConfigKey& key) { return std::string_view(key.name).substr(SectionOf(key).size() + 1); }
 
@@ -62,8 +62,15 @@ std::string ConfigTable() {
 std::string ConfigExample() {
   std::string text =
       "# An example of /etc/tessera/tesserad.toml: every key with its default. tesserad.toml(5) says what they mean.\n";
-  ForEach([&](std::string_view section) { text += fmt::format("\n[{}]\n", section); },
-          [&](const ConfigKey& key) { text += fmt::format("# {} = {}\n", NameOf(key), key.standard); });
+  const char* comment = "";
+  ForEach(
+      [&](std::string_view section) {
+        // The default quota is there without being named; a vGPU is not.
+        const bool quota = section == "quota.NAME";
+        comment = section == "vgpu.NAME" ? "#" : "# ";
+        text += fmt::format("\n{}[{}]\n", section == "vgpu.NAME" ? "#" : "", quota ? "quota.default" : section);
+      },
+      [&](const ConfigKey& key) { text += fmt::format("{}{} = {}\n", comment, NameOf(key), key.standard); });
   return text;
 }
 

@@ -56,7 +56,7 @@ TEST(ConfigReference, TheExampleHasEveryKey) {
 TEST(ConfigReference, TheManualHasEveryKey) {
   const std::string manual = ConfigManual();
   for (const ConfigKey& key : ConfigKeys()) {
-    std::string name = std::string(key.name).substr(std::string_view(key.name).find('.') + 1);
+    std::string name = std::string(key.name).substr(std::string_view(key.name).rfind('.') + 1);
     for (std::size_t i = 0; (i = name.find('_', i)) != std::string::npos; i += 2) name.insert(i, "\\");
     EXPECT_THAT(manual, HasSubstr("\n*" + name + "* (default ")) << key.name;
   }

@@ -81,6 +81,64 @@ TEST(ConfigTest, WrongValuesSayWhatIsExpected) {
   EXPECT_THAT(ErrorOf("api.token_file = \"token\"").message, HasSubstr("from /"));
 }
 
+TEST(ConfigTest, QuotasComeInTheOrderOfTheFile) {
+  const auto config = ParseConfig(R"(
+[quota."@users"]
+memory = "20G"
+[quota.root]
+vgpus = "max"
+[quota."@root"]
+compute = 12.5
+[quota.default]
+priority = 4
+[quota.no-such-user]
+)",
+                                  "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  ASSERT_EQ(config->quotas.size(), 5u);
+  EXPECT_EQ(config->quotas[0].name, "@users");
+  EXPECT_TRUE(config->quotas[0].group);
+  EXPECT_EQ(config->quotas[0].bounds.memory, "20G");
+  EXPECT_EQ(config->quotas[1].user, 0u);
+  EXPECT_EQ(config->quotas[1].bounds.vgpus, QuotaBounds::kNone);
+  EXPECT_EQ(config->quotas[2].group, 0u);
+  EXPECT_EQ(config->quotas[2].bounds.compute, 12.5);
+  EXPECT_EQ(config->quotas[3].bounds.priority, 4u);
+  EXPECT_FALSE(config->quotas[4].user || config->quotas[4].group);
+  EXPECT_THAT(ErrorOf("[quota.a]\nmemroy = 1").Text(),
+              AllOf(HasSubstr("f.toml:2: unknown key quota.a.memroy"), HasSubstr("did you mean memory?")));
+  EXPECT_THAT(ErrorOf("[quota.a]\nmemory = \"much\"").message, HasSubstr("quota.a.memory must be a size"));
+  EXPECT_THAT(ErrorOf("[quota.a]\npriority = 16").message, HasSubstr("0 to 15"));
+  EXPECT_THAT(ErrorOf("quota.a = 1").Text(), HasSubstr("write [quota.NAME]"));
+}
+
+TEST(ConfigTest, VGpusAreDeclared) {
+  const auto config =
+      ParseConfig("[vgpu.\"a.b\"]\ngpu = 1\nmemory_limit = \"20G\"\nuser = \"root\"\n[vgpu.c]\n", "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  ASSERT_EQ(config->vgpus.size(), 2u);
+  EXPECT_EQ(config->vgpus[0].name, "a.b");
+  EXPECT_EQ(config->vgpus[0].where, "f.toml:1");
+  EXPECT_EQ(config->vgpus[0].gpu, "1");
+  EXPECT_EQ(config->vgpus[0].memory_limit, "20G");
+  EXPECT_EQ(config->vgpus[1].uid, 0u);
+}
+
+TEST(ConfigTest, NamedSectionsAreReadAgain) {
+  const auto running = ParseConfig("[quota.default]\nvgpus = 3\n[vgpu.a]\ncompute_weight = 5", "a");
+  const auto read = ParseConfig("[quota.default]\nvgpus = 16\n[vgpu.b]\n", "b");
+  ASSERT_TRUE(running && read);
+  std::vector<std::string> changed;
+  for (const ConfigChange& each : Difference(*running, *read))
+    changed.push_back(each.key + " " + each.from + " " + each.to + (each.live ? " live" : ""));
+  EXPECT_THAT(changed, testing::ElementsAre("quota.default.vgpus 3 16 live", "vgpu.a {} none live",
+                                            "vgpu.a.compute_weight 5 none live", "vgpu.b none {} live"));
+  const auto merged = MergeLive(*running, *read);
+  ASSERT_TRUE(merged);
+  EXPECT_EQ(merged->vgpus.at(0).name, "b");
+  EXPECT_TRUE(Difference(*merged, *read).empty());
+}
+
 TEST(ConfigTest, BrokenTomlNamesTheLine) { EXPECT_THAT(ErrorOf("\n[sched\n").message, HasSubstr("f.toml:2:")); }
 
 TEST(ConfigTest, AMissingFileIsNamed) {

@@ -17,6 +17,9 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                    ->expected(0, 1);
   app.add_option("--run-dir", options.run_dir, "directory of the sockets; default $TESSERA_RUN_DIR, else by user")
       ->type_name("DIR");
+  app.add_option("--state-dir", options.state_dir,
+                 "directory of what outlives a boot; default by user, or the run directory")
+      ->type_name("DIR");
   app.add_flag("--exit-when-idle", options.exit_when_idle, "end when no program and no owner of a vGPU is left");
   app.add_option("--log-level", options.log_level, "how much to log")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))

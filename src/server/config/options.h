@@ -13,6 +13,7 @@ struct Options {
   std::string config;                    // file; empty: /etc/tessera/tesserad.toml if it is there
   std::optional<std::string> soft_spec;  // serve soft GPUs; empty text: their default, or what is there
   std::string run_dir;                   // empty: base/install/run_dir.h decides
+  std::string state_dir;                 // empty: base/install/state_dir.h decides
   bool exit_when_idle = false;
   std::string log_level = "info";
 };

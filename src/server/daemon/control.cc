@@ -21,10 +21,12 @@ void NoteEviction(const Process& process) {
                 .gpu = process.vgpu->gpu,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
+                .owner = process.vgpu->spec.uid,
+                .user = process.who.uid,
                 .text = FormatSize(process.residence.Evicting()) + " are being moved to host memory"});
 }
 
-Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64_t keep, Nanos now) {
+Result<std::vector<EvictionReport>> EvictUses(Daemon& daemon, pid_t pid, std::uint64_t keep, Nanos now) {
   std::vector<EvictionReport> evictions;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
@@ -40,117 +42,243 @@ Result<std::vector<EvictionReport>> Evict(Daemon& daemon, pid_t pid, std::uint64
               "tessera ps lists those whose memory can be moved");
 }
 
+// A process as the authority sees it. Its vGPU's owner has the same rights as its user.
+Possession PossessionOf(const Process& process) {
+  return {.name = std::to_string(process.pid), .process = true, .uid = process.who.uid, .host = process.vgpu->spec.uid};
+}
+
+// A process that belongs to nobody: what may not be seen is refused as this is.
+Possession Unowned(pid_t pid) { return {.name = std::to_string(pid), .process = true, .uid = uid_t(-1)}; }
+
+// The user of a process that is in a vGPU.
+std::optional<uid_t> UserOf(Daemon& daemon, pid_t pid) {
+  for (const auto& gpu : daemon.Gpus()) {
+    if (const Process* process = daemon.Guests().Find(pid, gpu->Index())) return process->who.uid;
+  }
+  return {};
+}
+
+// What of a GPU everybody may see: nothing that tells of another user's vGPU or process.
+GpuReport TotalsOf(GpuReport full) {
+  GpuReport totals{.index = full.index,
+                   .uuid = std::move(full.uuid),
+                   .name = std::move(full.name),
+                   .soft = full.soft,
+                   .memory_total = full.memory_total,
+                   .memory_reserve = full.memory_reserve,
+                   .memory_used = full.memory_used,
+                   .memory_promised = full.memory_promised,
+                   .memory_unmanaged = full.memory_unmanaged,
+                   .context_bytes = full.context_bytes,
+                   .compute_requested_pct = full.compute_requested_pct,
+                   .compute_busy_pct = full.compute_busy_pct,
+                   .vgpus = full.vgpus,
+                   .processes = full.processes,
+                   .divider = full.divider};
+  if (full.swap) {
+    totals.swap = SwapReport{.max = full.swap->max,
+                             .pool = full.swap->pool,
+                             .pool_used = full.swap->pool_used,
+                             .file = full.swap->file,
+                             .file_used = full.swap->file_used,
+                             .capacity = full.swap->capacity,
+                             .mode = full.swap->mode};
+  }
+  return totals;
+}
+
 }  // namespace
 
+Control Control::For(uid_t uid, std::vector<gid_t> groups) const {
+  Control other = *this;
+  other.caller_ = daemon_.Access().Identify(uid, std::move(groups));
+  return other;
+}
+
+// ---- the loop, and the authority ----
+
 template <typename Task>
-std::invoke_result_t<Task, Nanos> Control::Run(Task task) {
+std::invoke_result_t<Task> Control::OnLoop(Task task) {
   auto answer = loop_.Call([this, task = std::move(task)] {
-    const Nanos now = MonotonicNow();
-    daemon_.StayAwhile(now);
-    return task(now);
+    daemon_.StayAwhile(MonotonicNow());
+    return task();
   });
   if (answer) return std::move(*answer);
   return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
 }
 
 template <typename Task>
-std::invoke_result_t<Task, Nanos> Control::Keep(Task task) {
-  auto answer = Run(std::move(task));
+std::invoke_result_t<Task, Nanos> Control::Run(Operation operation, Task task) {
+  if (auto allowed = daemon_.Access().Allowed(caller_, operation); !allowed) return std::unexpected(allowed.error());
+  return OnLoop([task = std::move(task)] { return task(MonotonicNow()); });
+}
+
+template <typename Task>
+std::invoke_result_t<Task, VGpu&, Nanos> Control::RunOn(Operation operation, const std::string& name, Task task) {
+  using Answer = std::invoke_result_t<Task, VGpu&, Nanos>;
+  return OnLoop([this, operation, name, task = std::move(task)]() -> Answer {
+    VGpu* vgpu = daemon_.VGpus().Find(name);
+    // Who may not see it gets the same answer as where there is none.
+    const Possession none{.name = name, .uid = uid_t(-1)};
+    if (auto allowed = vgpu ? Allowed(operation, *vgpu) : daemon_.Access().Allowed(caller_, operation, &none); !allowed)
+      return std::unexpected(allowed.error());
+    if (!vgpu) return std::unexpected(NoSuchVGpu(name));
+    return task(*vgpu, MonotonicNow());
+  });
+}
+
+template <typename Task>
+std::invoke_result_t<Task, Nanos> Control::RunOn(Operation operation, pid_t pid, Task task) {
+  using Answer = std::invoke_result_t<Task, Nanos>;
+  return OnLoop([this, operation, pid, task = std::move(task)]() -> Answer {
+    if (auto allowed = AllowedOnAll(operation, pid); !allowed) return std::unexpected(allowed.error());
+    return task(MonotonicNow());
+  });
+}
+
+template <typename Answer>
+Answer Control::Keep(Answer answer) {
   if (answer) daemon_.AwaitSaved();
   return answer;
 }
 
+Result<void> Control::Allowed(Operation operation, const VGpu& vgpu) const {
+  const Possession thing = PossessionOf(vgpu.spec);
+  return daemon_.Access().Allowed(caller_, operation, &thing);
+}
+
+VGpuTable::Admission Control::WithinQuota() const {
+  return [this](VGpuSpec& spec, const VGpu* before) { return daemon_.Quotas().Admit(caller_, spec, before); };
+}
+
+// What acts on a process acts on all its uses of GPUs.
+Result<void> Control::AllowedOnAll(Operation operation, pid_t pid) const {
+  if (caller_.IsOperator()) return {};
+  bool found = false;
+  for (const auto& gpu : daemon_.Gpus()) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) {
+        if (process->pid != pid) continue;
+        found = true;
+        const Possession thing = PossessionOf(*process);
+        if (auto allowed = daemon_.Access().Allowed(caller_, operation, &thing); !allowed) return allowed;
+      }
+    }
+  }
+  const Possession none = Unowned(pid);
+  return found ? Result<void>() : daemon_.Access().Allowed(caller_, operation, &none);
+}
+
+bool Control::MaySee(const ProcessReport& process) const {
+  if (!process.vgpu) return daemon_.Access().Allowed(caller_, Operation::kSeeUnmanaged).has_value();
+  Possession thing = Unowned(process.pid);
+  if (process.uid) thing.uid = *process.uid;
+  if (const VGpu* vgpu = daemon_.VGpus().Find(*process.vgpu)) thing.host = vgpu->spec.uid;
+  return daemon_.Access().Allowed(caller_, Operation::kSeeProcess, &thing).has_value();
+}
+
+// Without the processes of others, in a vGPU that is for everybody.
+VGpuReport Control::Report(const VGpu& vgpu, Nanos now) const {
+  VGpuReport report = ReportVGpu(daemon_, vgpu, now);
+  std::erase_if(report.processes, [&](pid_t pid) { return !AllowedOnAll(Operation::kSeeProcess, pid); });
+  return report;
+}
+
+std::vector<VGpuReport> Control::ReportSeen(Nanos now) const {
+  std::vector<VGpuReport> reports;
+  for (const VGpu* vgpu : daemon_.VGpus().All()) {
+    if (Allowed(Operation::kSeeVGpu, *vgpu)) reports.push_back(Report(*vgpu, now));
+  }
+  return reports;
+}
+
+std::vector<ProcessReport> Control::ReportSeen(Nanos now, std::optional<pid_t> pid) const {
+  std::vector<ProcessReport> reports = ReportProcesses(daemon_, now, pid);
+  std::erase_if(reports, [this](const ProcessReport& process) { return !MaySee(process); });
+  return reports;
+}
+
+// ---- what there is ----
+
 Result<std::vector<GpuReport>> Control::Gpus() {
-  Measure();
-  return Run([this](Nanos now) -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_, now); });
+  if (daemon_.Access().Allowed(caller_, Operation::kSeeGpus)) {
+    Measure();
+    return Run(Operation::kSeeGpus,
+               [this](Nanos now) -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_, now); });
+  }
+  return Run(Operation::kSeeTotals, [this](Nanos now) -> Result<std::vector<GpuReport>> {
+    std::vector<GpuReport> reports = ReportGpus(daemon_, now);
+    for (GpuReport& report : reports) report = TotalsOf(std::move(report));
+    return reports;
+  });
 }
 
 Result<std::vector<VGpuReport>> Control::VGpus() {
-  return Run([this](Nanos now) -> Result<std::vector<VGpuReport>> { return ReportVGpus(daemon_, now); });
+  return OnLoop([this]() -> Result<std::vector<VGpuReport>> { return ReportSeen(MonotonicNow()); });
 }
 
 Result<VGpuReport> Control::VGpuNamed(const std::string& name) {
-  return Run([this, name](Nanos now) -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    return ReportVGpu(daemon_, **vgpu, now);
-  });
+  return RunOn(Operation::kSeeVGpu, name,
+               [this](VGpu& vgpu, Nanos now) -> Result<VGpuReport> { return Report(vgpu, now); });
 }
 
 Result<std::vector<ProcessReport>> Control::Processes(std::optional<pid_t> pid, Devices devices) {
   if (devices == Devices::kAsk) Measure();
-  return Run(
-      [this, pid](Nanos now) -> Result<std::vector<ProcessReport>> { return ReportProcesses(daemon_, now, pid); });
+  return OnLoop([this, pid]() -> Result<std::vector<ProcessReport>> { return ReportSeen(MonotonicNow(), pid); });
 }
 
 Result<WholeReport> Control::All() {
   Measure();
-  return Run([this](Nanos now) -> Result<WholeReport> {
+  return Run(Operation::kSeeMetrics, [this](Nanos now) -> Result<WholeReport> {
     return WholeReport{.gpus = ReportGpus(daemon_, now),
                        .vgpus = ReportVGpus(daemon_, now),
                        .processes = ReportProcesses(daemon_, now)};
   });
 }
 
-Result<VGpuReport> Control::Create(const VGpuRequest& request, uid_t uid) {
-  return Keep([this, request, uid](Nanos now) -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Create(request, uid, now);
+// ---- vGPUs ----
+
+Result<VGpuReport> Control::Create(const VGpuRequest& request) {
+  return Keep(Run(Operation::kCreateVGpu, [this, request](Nanos now) -> Result<VGpuReport> {
+    auto vgpu = daemon_.VGpus().Create(request, caller_.uid, now, WithinQuota());
     if (!vgpu) return std::unexpected(vgpu.error());
-    return ReportVGpu(daemon_, **vgpu, now);
-  });
+    return Report(**vgpu, now);
+  }));
 }
 
 Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
-  return Keep([this, name, request](Nanos now) -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto changed = daemon_.VGpus().Change(**vgpu, request, now); !changed) return std::unexpected(changed.error());
-    return ReportVGpu(daemon_, **vgpu, now);
-  });
+  return Keep(RunOn(Operation::kChangeVGpu, name, [this, request](VGpu& vgpu, Nanos now) -> Result<VGpuReport> {
+    if (auto changed = daemon_.VGpus().Change(vgpu, request, now, WithinQuota()); !changed)
+      return std::unexpected(changed.error());
+    return Report(vgpu, now);
+  }));
 }
 
 Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {
-  return Keep([this, name, force, if_tag](Nanos now) -> Result<void> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto same = CheckTag(**vgpu, if_tag); !same) return same;
-    return daemon_.VGpus().Remove(**vgpu, force, now);
-  });
-}
-
-Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
-  return Keep([this, pid, frozen](Nanos now) -> Result<void> {
-    auto done = daemon_.Guests().Freeze(pid, frozen, now);
-    if (done) events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed, .pid = pid});
-    return done;
-  });
+  return Keep(RunOn(Operation::kRemoveVGpu, name, [this, force, if_tag](VGpu& vgpu, Nanos now) -> Result<void> {
+    if (auto same = CheckTag(vgpu, if_tag); !same) return same;
+    return daemon_.VGpus().Remove(vgpu, force, now);
+  }));
 }
 
 Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
-  return Keep([this, name, frozen](Nanos now) -> Result<void> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    daemon_.VGpus().Freeze(**vgpu, frozen, now);
+  return Keep(RunOn(Operation::kFreezeVGpu, name, [this, frozen](VGpu& vgpu, Nanos now) -> Result<void> {
+    if (auto done = daemon_.VGpus().Freeze(vgpu, frozen, !caller_.IsOperator(), now); !done) return done;
     events::Note({.type = frozen ? EventType::kVGpuFrozen : EventType::kVGpuThawed,
-                  .gpu = (*vgpu)->gpu,
-                  .vgpu = (*vgpu)->spec.name});
+                  .gpu = vgpu.gpu,
+                  .vgpu = vgpu.spec.name,
+                  .owner = vgpu.spec.uid});
     return {};
-  });
-}
-
-Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
-  return Run(
-      [this, pid, keep](Nanos now) -> Result<std::vector<EvictionReport>> { return Evict(daemon_, pid, keep, now); });
+  }));
 }
 
 Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, std::uint64_t keep) {
-  return Run([this, name, keep](Nanos now) -> Result<std::vector<EvictionReport>> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto pushed = daemon_.Gpus()[(*vgpu)->gpu]->Placement().Evict(**vgpu, keep, now); !pushed)
+  using Reports = std::vector<EvictionReport>;
+  return RunOn(Operation::kEvictVGpu, name, [this, keep](VGpu& vgpu, Nanos now) -> Result<Reports> {
+    if (auto pushed = daemon_.Gpus()[vgpu.gpu]->Placement().Evict(vgpu, keep, now); !pushed)
       return std::unexpected(pushed.error());
-    std::vector<EvictionReport> evictions;
-    for (const Process* process : (*vgpu)->processes) {
+    Reports evictions;
+    for (const Process* process : vgpu.processes) {
       evictions.push_back(ReportEviction(*process));
       NoteEviction(*process);
     }
@@ -158,42 +286,87 @@ Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, 
   });
 }
 
+// ---- processes ----
+
+Result<void> Control::Freeze(const Subject& subject, bool frozen) {
+  if (const pid_t* pid = std::get_if<pid_t>(&subject)) return FreezeProcess(*pid, frozen);
+  return FreezeVGpu(std::get<std::string>(subject), frozen);
+}
+
+Result<std::vector<EvictionReport>> Control::Evict(const Subject& subject, std::uint64_t keep) {
+  if (const pid_t* pid = std::get_if<pid_t>(&subject)) return EvictProcess(*pid, keep);
+  return EvictVGpu(std::get<std::string>(subject), keep);
+}
+
+Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
+  return Keep(RunOn(Operation::kFreezeProcess, pid, [this, pid, frozen](Nanos now) -> Result<void> {
+    auto done = daemon_.Guests().Freeze(pid, frozen, now);
+    if (done)
+      events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed,
+                    .pid = pid,
+                    .user = UserOf(daemon_, pid)});
+    return done;
+  }));
+}
+
+Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
+  return RunOn(Operation::kEvictProcess, pid, [this, pid, keep](Nanos now) -> Result<std::vector<EvictionReport>> {
+    return EvictUses(daemon_, pid, keep, now);
+  });
+}
+
 Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
+  if (auto allowed = daemon_.Access().Allowed(caller_, Operation::kAdopt); !allowed)
+    return std::unexpected(allowed.error());
   Measure();
-  return Run([this, pid, name](Nanos now) -> Result<ProcessReport> {
-    auto vgpu = daemon_.VGpus().Get(name);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    if (auto adopted = daemon_.Guests().Adopt(pid, **vgpu, now); !adopted) return std::unexpected(adopted.error());
-    events::Note({.type = EventType::kProcessAdopted, .gpu = (*vgpu)->gpu, .vgpu = name, .pid = pid});
+  return RunOn(Operation::kAdopt, name, [this, pid](VGpu& vgpu, Nanos now) -> Result<ProcessReport> {
+    if (auto adopted = daemon_.Guests().Adopt(pid, vgpu, now); !adopted) return std::unexpected(adopted.error());
+    events::Note({.type = EventType::kProcessAdopted,
+                  .gpu = vgpu.gpu,
+                  .vgpu = vgpu.spec.name,
+                  .pid = pid,
+                  .owner = vgpu.spec.uid});
     for (ProcessReport& report : ReportProcesses(daemon_, now, pid)) return std::move(report);
     return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
   });
 }
 
-Result<TraceCopy> Control::Trace(Nanos past) {
-  return Run([this, past](Nanos now) -> Result<TraceCopy> {
-    const Nanos since = now - past;
-    TraceCopy copy = trace::Copy(since);
-    for (const auto& gpu : daemon_.Gpus()) gpu->Trace().CopyPresent(copy, since);
-    return copy;
-  });
-}
+// ---- the daemon ----
 
-Result<TraceCopy> Control::LastTrace() {
+Result<TraceCopy> Control::Trace(std::optional<Nanos> past) {
+  if (past) {
+    return Run(Operation::kSeeTrace, [this, past](Nanos now) -> Result<TraceCopy> {
+      const Nanos since = now - *past;
+      TraceCopy copy = trace::Copy(since);
+      for (const auto& gpu : daemon_.Gpus()) gpu->Trace().CopyPresent(copy, since);
+      return copy;
+    });
+  }
+  if (auto allowed = daemon_.Access().Allowed(caller_, Operation::kSeeTrace); !allowed)
+    return std::unexpected(allowed.error());
   auto loaded = TraceRing::Load(daemon_.RunDir() + trace::kLastFile);
   if (loaded || loaded.error().code != ENOENT) return loaded;
   return Fail(ENOENT, "no trace was saved, because nothing went wrong",
               "tessera trace --past 1min -o FILE takes what happened in the last minute");
 }
 
+Result<events::Batch> Control::Events(std::uint64_t after, std::size_t most) const {
+  if (daemon_.Access().Allowed(caller_, Operation::kSeeAllEvents)) return events::After(after, most);
+  if (auto allowed = daemon_.Access().Allowed(caller_, Operation::kSeeEvents); !allowed)
+    return std::unexpected(allowed.error());
+  return events::After(after, most, caller_.uid);
+}
+
 Result<std::vector<ConfigChange>> Control::Reload() {
-  if (!read_config_) return Fail(EOPNOTSUPP, "this daemon has no configuration to read");
-  MutexLock lock(reloading_);
-  const auto read = read_config_();
+  if (auto allowed = daemon_.Access().Allowed(caller_, Operation::kReload); !allowed)
+    return std::unexpected(allowed.error());
+  if (!reader_) return Fail(EOPNOTSUPP, "this daemon has no configuration to read");
+  MutexLock lock(reader_->reading);
+  const auto read = reader_->read();
   if (!read) return std::unexpected(read.error());
-  if (auto also = also_reload_(); !also) return std::unexpected(also.error());
+  if (auto also = reader_->also(); !also) return std::unexpected(also.error());
   auto changes =
-      Run([this, &read](Nanos now) -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read, now); });
+      OnLoop([this, &read]() -> Result<std::vector<ConfigChange>> { return daemon_.Reload(*read, MonotonicNow()); });
   if (!changes) return changes;
   std::string text;
   for (const ConfigChange& change : *changes)
@@ -206,11 +379,13 @@ Result<std::vector<ConfigChange>> Control::Reload() {
 }
 
 Result<std::vector<CheckReport>> Control::Checks() {
-  return Run([this](Nanos) -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
+  return Run(Operation::kDoctor, [this](Nanos) -> Result<std::vector<CheckReport>> { return ReportChecks(daemon_); });
 }
 
-// Brings the devices' figures up to date, unless somebody is just doing that.
+// Brings the devices' figures up to date, unless somebody is just doing that. For operators: asking costs programs
+// time.
 void Control::Measure() {
+  if (!caller_.IsOperator()) return;
   if (!loop_.Call([this] { return daemon_.Meter().Begin(); }).value_or(false)) return;
   loop_.Call([this, answers = daemon_.Meter().Ask()] {
     daemon_.Meter().End(answers, MonotonicNow());

@@ -1,9 +1,11 @@
 #include "server/daemon/daemon.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "base/size.h"
 #include "server/daemon/swap_setup.h"
@@ -29,19 +31,28 @@ Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::strin
   return reserve;
 }
 
+const std::string& StateDirOf(const Daemon::Setup& setup) {
+  return setup.state_dir.empty() ? setup.run_dir : setup.state_dir;
+}
+
 }  // namespace
 
 Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
     : loop_(loop),
       driver_(std::move(driver)),
       setup_(std::move(setup)),
+      authority_({.daemon = geteuid(),
+                  .operators = setup_.operators,
+                  .users = setup_.config.access_users,
+                  .totals = setup_.config.access_totals}),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
       beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
       testing_(loop),
       saving_trace_(loop),
-      saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }) {}
+      saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }),
+      lasting_saver_(loop, StateDirOf(setup_) + "/vgpus.json", [this] { return LastingVGpus(); }) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
@@ -49,9 +60,10 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
     self->vgpu_changes_.fetch_add(1, std::memory_order_release);
     if (self->ending_ || self->restoring_) return;
-    self->saver_.Changed();
+    self->SaveVGpus();
     self->StayAwhile(MonotonicNow());
   });
+  daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   [self = daemon.get()] { self->saver_.Changed(); });
   daemon->kernel_gate_ =
@@ -63,15 +75,19 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu, Nanos now) { self->guests_->Abandon(vgpu, now); });
   // The file must not be overwritten by the half of it that is restored already.
   daemon->restoring_ = true;
+  daemon->declarations_ = std::make_unique<Declarations>(*daemon->table_);
   daemon->RestoreVGpus(MonotonicNow());
+  (void)daemon->DeclareVGpus(MonotonicNow());
   daemon->restoring_ = false;
-  if (!daemon->table_->All().empty() || !daemon->unplaced_.empty()) daemon->saver_.Changed();
+  if (!daemon->table_->Saved().empty()) daemon->SaveVGpus();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->TestControl();
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
   auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener),
-                                     {.table = *daemon->table_,
+                                     {.authority = daemon->authority_,
+                                      .quotas = *daemon->quotas_,
+                                      .table = *daemon->table_,
                                       .gpus = daemon->gpus_,
                                       .config = daemon->setup_.config,
                                       .channels = daemon->channels_,
@@ -92,6 +108,7 @@ Daemon::~Daemon() {
   ending_ = true;
   for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
+  lasting_saver_.Finish();
   channels_.Freezer().LetGo();
   clients_.reset();  // before the timers that their leaving would set
   kernel_gate_.reset();
@@ -178,7 +195,16 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
     if (any("sched.") || any("channels.") || any("priority.")) gpu->Time().Restart(now);
     if (any("turn.") && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
+  if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;
+}
+
+std::vector<Error> Daemon::DeclareVGpus(Nanos now) {
+  // The file is the node's: its vGPUs are made by the daemon that serves the node.
+  if (setup_.exit_when_idle) return {};
+  auto errors = declarations_->Apply(setup_.config.vgpus, now);
+  for (const Error& error : errors) log::Error("{}", error.Text());
+  return errors;
 }
 
 Result<void> Daemon::FindGpus() {
@@ -213,28 +239,30 @@ Result<void> Daemon::FindGpus() {
   return {};
 }
 
-void Daemon::RestoreVGpus(Nanos now) {
-  const std::string path = setup_.run_dir + "/state.json";
+SavedState Daemon::LoadOrSetAside(const std::string& path) const {
   auto saved = LoadState(path);
-  if (!saved) {
-    log::Warn("{}; starting without its vGPUs; the file is kept as state.json.bad", saved.error().message);
-    std::rename(path.c_str(), (path + ".bad").c_str());
-    return;
-  }
-  saved_processes_ = std::move(saved->processes);
-  for (SavedVGpu& entry : saved->vgpus) {
-    const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == entry.gpu; });
-    if (gpu == gpus_.end()) {
-      log::Warn("vGPU {} waits for {}, which this machine does not have now", entry.spec.name, FormatUuid(entry.gpu));
-      unplaced_.push_back(std::move(entry));
-      continue;
-    }
-    const std::string name = entry.spec.name;
-    if (auto restored = table_->Restore(std::move(entry.spec), (*gpu)->Index(), now); !restored) {
-      log::Info("cannot restore vGPU {}: {}", name, restored.error().Text());
-    }
-  }
-  for (const SavedProgram& program : saved->programs) {
+  if (saved) return std::move(*saved);
+  // Never over an earlier one: it may be all that is left of somebody's vGPUs.
+  std::string aside = path + ".bad";
+  for (int n = 1; access(aside.c_str(), F_OK) == 0; ++n) aside = fmt::format("{}.bad.{}", path, n);
+  const bool kept = std::rename(path.c_str(), aside.c_str()) == 0;
+  log::Error("{}; starting without its vGPUs; {}", saved.error().message,
+             kept ? "the file is kept as " + aside : "it cannot be set aside: " + std::string(std::strerror(errno)));
+  return {};
+}
+
+void Daemon::RestoreVGpus(Nanos now) {
+  SavedState of_boot = LoadOrSetAside(setup_.run_dir + "/state.json");
+  const SavedState lasting = LoadOrSetAside(StateDirOf(setup_) + "/vgpus.json");
+  saved_processes_ = std::move(of_boot.processes);
+  const auto restore = [&](const SavedVGpu& saved) {
+    auto restored = table_->Restore(saved, now);
+    if (restored || restored.error().code == ESRCH) return;
+    log::Warn("vGPU {} is absent: {}", saved.spec.name, restored.error().Text());
+  };
+  std::ranges::for_each(lasting.vgpus, restore);
+  std::ranges::for_each(of_boot.vgpus, restore);
+  for (const SavedProgram& program : of_boot.programs) {
     for (const auto& gpu : gpus_) {
       if (gpu->Info().uuid == program.gpu && gpu->Swaps()) gpu->Residency().Expect(program.name, now);
     }
@@ -242,14 +270,34 @@ void Daemon::RestoreVGpus(Nanos now) {
 }
 
 std::string Daemon::State() const {
-  SavedState state{.vgpus = unplaced_, .processes = saved_processes_};
-  for (const VGpu* vgpu : table_->All()) state.vgpus.push_back({vgpu->spec, gpus_[vgpu->gpu]->Info().uuid});
+  SavedState state{.vgpus = table_->Saved(), .processes = saved_processes_};
+  std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return !saved.spec.ephemeral; });
   for (SavedProcess& process : guests_->Saved()) state.processes.push_back(std::move(process));
   for (const auto& gpu : gpus_) {
     if (!gpu->Swaps()) continue;
     for (const ProcessName& name : gpu->Residency().Programs()) state.programs.push_back({name, gpu->Info().uuid});
   }
   return FormatState(state);
+}
+
+std::string Daemon::LastingVGpus() const {
+  SavedState state{.vgpus = table_->Saved(), .processes = {}};
+  std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
+  return FormatState(state);
+}
+
+// A vGPU of tessera run changes nothing in the file that lasts, which may be on a slow disk.
+void Daemon::SaveVGpus() {
+  saver_.Changed();
+  std::string lasting = LastingVGpus();
+  if (lasting == lasting_) return;
+  lasting_ = std::move(lasting);
+  lasting_saver_.Changed();
+}
+
+void Daemon::AwaitSaved() {
+  saver_.Await();
+  lasting_saver_.Await();
 }
 
 void Daemon::StayAwhile(Nanos now) {

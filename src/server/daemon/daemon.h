@@ -2,19 +2,23 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "channel/self_test/self_test.h"
 #include "channel/watchdog/watchdog.h"
+#include "server/access/authority.h"
 #include "server/channels/channel_server.h"
 #include "server/clients/client_server.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
 #include "server/config/config.h"
+#include "server/daemon/declarations.h"
 #include "server/daemon/device_meter.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gpu_server.h"
+#include "server/gpu/quota_keeper.h"
 #include "server/gpu/state_saver.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/background.h"
@@ -32,7 +36,9 @@ class Daemon {
  public:
   struct Setup {
     Config config;
-    std::string run_dir;  // where state.json is
+    std::optional<gid_t> operators;  // the group of operators, where there is one
+    std::string run_dir;             // where state.json is
+    std::string state_dir;           // where vgpus.json is; empty: in run_dir
     UniqueFd client_listener;
     std::unique_ptr<channel::Control> control;  // null: channels cannot be steered, for this reason:
     std::string why_no_control;
@@ -41,18 +47,21 @@ class Daemon {
     bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
   };
 
-  // Finds the GPUs, brings back the vGPUs of state.json and begins to serve programs. The loop outlives the daemon.
+  // Finds the GPUs, brings back the vGPUs of state.json and vgpus.json, makes those that the configuration declares,
+  // and begins to serve programs. The loop outlives the daemon.
   static Result<std::unique_ptr<Daemon>> Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   ~Daemon();
 
+  // Any thread.
+  const Authority& Access() const { return authority_; }
   VGpuTable& VGpus() { return *table_; }
   // Another number whenever a vGPU was made, removed or set. Any thread.
   std::uint64_t VGpuChanges() const { return vgpu_changes_.load(std::memory_order_acquire); }
+  const QuotaKeeper& Quotas() const { return *quotas_; }
   GuestServer& Guests() { return *guests_; }
   ChannelServer& Channels() { return channels_; }
   const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
   const VGpuTable::Gpus& Gpus() const { return gpus_; }
-  const Config& Settings() const { return setup_.config; }
   // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
   // on.
   Result<std::vector<ConfigChange>> Reload(const Config& read, Nanos now);
@@ -61,8 +70,8 @@ class Daemon {
 
   DeviceMeter& Meter() { return *meter_; }
 
-  // Any thread but the loop's. Waits until what was changed before is in state.json (see StateSaver::Await).
-  void AwaitSaved() { saver_.Await(); }
+  // Any thread but the loop's. Waits until what was changed before is in the files (see StateSaver::Await).
+  void AwaitSaved();
 
   // Somebody uses the daemon: an embedded one stays for a while longer.
   void StayAwhile(Nanos now);
@@ -74,7 +83,11 @@ class Daemon {
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
   void RestoreVGpus(Nanos now);
+  SavedState LoadOrSetAside(const std::string& path) const;
   std::string State() const;
+  std::string LastingVGpus() const;
+  void SaveVGpus();
+  std::vector<Error> DeclareVGpus(Nanos now);
   void EndIfIdle(Nanos now);
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
@@ -85,16 +98,18 @@ class Daemon {
   EventLoop& loop_;
   const std::unique_ptr<GpuDriver> driver_;
   Setup setup_;
+  const Authority authority_;
   ChannelServer channels_;
   std::string control_test_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<VGpuTable> table_;
+  std::unique_ptr<QuotaKeeper> quotas_;
   std::atomic<std::uint64_t> vgpu_changes_{0};
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<KernelGate> kernel_gate_;
   std::unique_ptr<ClientServer> clients_;
-  std::vector<SavedVGpu> unplaced_;  // of GPUs that are not there now; kept for when they are back
+  std::unique_ptr<Declarations> declarations_;
   EventLoop::Timer linger_timer_;
   Nanos linger_until_ = 0;
   EventLoop::Timer beat_timer_;
@@ -104,7 +119,9 @@ class Daemon {
   std::uint64_t errors_seen_ = 0;  // of the log, until the trace was last saved
   Nanos trace_saved_at_ = 0;       // 0: never
   Background saving_trace_;
-  StateSaver saver_;
+  StateSaver saver_;          // of state.json: what goes with the boot
+  StateSaver lasting_saver_;  // of vgpus.json
+  std::string lasting_;       // what is, or will be, in vgpus.json
   bool ending_ = false;
   bool restoring_ = false;  // the vGPUs of the daemon before
 };

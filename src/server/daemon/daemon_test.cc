@@ -70,7 +70,7 @@ TEST_F(DaemonTest, VGpusOutliveTheDaemon) {
 
 TEST_F(DaemonTest, WhatWasAnsweredOutlivesAKill) {
   TestDaemon daemon({.run_dir = run_dir_});
-  const auto saved = [&] { return LoadState(run_dir_ + "/state.json").value().vgpus; };
+  const auto saved = [&] { return LoadState(run_dir_ + "/vgpus.json").value().vgpus; };
   for (int i = 0; i < 20; ++i) {
     daemon.Make({.name = "a", .compute_weight = "7"});
     ASSERT_EQ(saved().size(), 1U);
@@ -84,6 +84,7 @@ TEST_F(DaemonTest, WhatWasAnsweredOutlivesAKill) {
 TEST_F(DaemonTest, AStateThatCannotBeWrittenHoldsUpNobody) {
   TestDaemon daemon({.run_dir = run_dir_});
   std::filesystem::create_directory(run_dir_ + "/state.json.new");
+  std::filesystem::create_directory(run_dir_ + "/vgpus.json.new");
   daemon.Make({.name = "a"});
   EXPECT_TRUE(Find(daemon, "a"));
 }
@@ -179,6 +180,137 @@ TEST_F(DaemonTest, AProgramThatJoinsIsNoLongerUnmanaged) {
   ASSERT_EQ(unmanaged(), 900 * kMiB);
   FakeClient client = daemon.Connect("a");
   EXPECT_EQ(unmanaged(), 400 * kMiB);
+}
+
+// As a boot does: of the run directory nothing is left.
+TEST_F(DaemonTest, VGpusThatWereMadeToLastOutliveABoot) {
+  const std::string state = run_dir_ + "/state";
+  std::filesystem::create_directory(state);
+  Bystander owner;
+  {
+    TestDaemon daemon({.state_dir = state});
+    daemon.Make({.name = "a", .memory_limit = "3G", .compute_weight = "7"});
+    ASSERT_TRUE(daemon.Api().Freeze("a", true));
+    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "theirs"}));
+    const auto before = std::filesystem::last_write_time(state + "/vgpus.json");
+    daemon.Make({.name = "b", .ephemeral = true, .owner_pid = owner.Pid()});
+    EXPECT_EQ(std::filesystem::last_write_time(state + "/vgpus.json"), before) << "b does not concern it";
+  }
+  TestDaemon daemon({.state_dir = state});
+  EXPECT_EQ(daemon.Report("a").memory_limit, 3 * kGiB);
+  EXPECT_THAT(daemon.Report("a").frozen, testing::ElementsAre(testing::StrEq("operator")));
+  EXPECT_EQ(daemon.Report("theirs").uid, 1001u);
+  EXPECT_FALSE(Find(daemon, "b"));
+}
+
+TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
+  {
+    TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
+    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "a", .gpu = "1"}));
+    daemon.Make({.name = "large", .gpu = "0", .memory_limit = "10G"});
+  }
+  {
+    TestDaemon daemon({.memory = 5 * kGiB, .run_dir = run_dir_});
+    EXPECT_FALSE(Find(daemon, "large")) << "its promise cannot be kept";
+    const auto taken = daemon.Api().For(1002, {}).Create({.name = "a"});
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error().code, EEXIST);
+  }
+  {
+    TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
+    EXPECT_EQ(daemon.Report("a").gpu, 1u);
+    EXPECT_EQ(daemon.Report("large").memory_limit, 10 * kGiB);
+  }
+  {
+    TestDaemon daemon({.run_dir = run_dir_});
+    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "a"})) << "its owner makes it anew";
+  }
+  TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
+  EXPECT_EQ(daemon.Report("a").gpu, 0u);
+}
+
+TEST_F(DaemonTest, ABrokenFileOfVGpusIsNeverLost) {
+  for (int n = 0; n < 2; ++n) {
+    std::ofstream(run_dir_ + "/vgpus.json") << "broken " << n;
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make({.name = "a"});
+  }
+  const auto first_of = [this](const std::string& name) {
+    std::string line;
+    std::getline(std::ifstream(run_dir_ + name), line);
+    return line;
+  };
+  EXPECT_EQ(first_of("/vgpus.json.bad"), "broken 0");
+  EXPECT_EQ(first_of("/vgpus.json.bad.1"), "broken 1");
+}
+
+TestDaemon::Setup WithVGpus(std::vector<DeclaredVGpu> vgpus, const std::string& run_dir) {
+  TestDaemon::Setup setup{.run_dir = run_dir};
+  setup.config.vgpus = std::move(vgpus);
+  return setup;
+}
+
+TEST_F(DaemonTest, DeclaredVGpusAreMadeAndStay) {
+  const DeclaredVGpu team{
+      .name = "team", .where = "f.toml:3", .uid = 1001, .memory_limit = "2G", .compute_weight = "9"};
+  {
+    TestDaemon daemon(WithVGpus({team}, run_dir_));
+    EXPECT_EQ(daemon.Report("team").memory_limit, 2 * kGiB);
+    EXPECT_EQ(daemon.Report("team").uid, 1001u);
+    const auto removed = daemon.Api().Remove("team", true);
+    ASSERT_FALSE(removed);
+    EXPECT_EQ(removed.error().message, "vGPU team is declared at f.toml:3");
+    ASSERT_TRUE(daemon.Api().Change("team", {.memory_limit = "3G"}));
+  }
+  {
+    TestDaemon daemon(WithVGpus({team}, run_dir_));
+    EXPECT_EQ(daemon.Report("team").memory_limit, 2 * kGiB) << "when the daemon starts, the configuration decides";
+  }
+  TestDaemon daemon(WithVGpus({}, run_dir_));
+  EXPECT_EQ(daemon.Report("team").compute_weight, 9u) << "it stays as an ordinary one";
+  EXPECT_TRUE(daemon.Api().Remove("team", false));
+}
+
+TEST_F(DaemonTest, ADeclarationThatCannotBeKeptStopsNobody) {
+  TestDaemon daemon(WithVGpus({{.name = "large", .where = "f:1", .memory_limit = "99G"},
+                               {.name = "whose", .where = "f:2", .user = "x", .uid = {}},
+                               {.name = "fine", .where = "f:3"}},
+                              run_dir_));
+  EXPECT_FALSE(Find(daemon, "large"));
+  EXPECT_FALSE(Find(daemon, "whose"));
+  EXPECT_TRUE(Find(daemon, "fine"));
+}
+
+TEST_F(DaemonTest, AnOwnerDoesNotThawWhatAnOperatorFroze) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  Control owner = daemon.Api().For(1001, {});
+  ASSERT_TRUE(owner.Create({.name = "a"}));
+  ASSERT_TRUE(owner.Freeze("a", true));
+  EXPECT_TRUE(owner.Freeze("a", false));
+  ASSERT_TRUE(daemon.Api().Freeze("a", true));
+  EXPECT_EQ(owner.Freeze("a", false).error().code, EPERM);
+  EXPECT_EQ(owner.Freeze("a", true).error().code, EPERM);
+  ASSERT_TRUE(daemon.Api().Freeze("a", false));
+  EXPECT_TRUE(owner.Freeze("a", true));
+}
+
+TEST_F(DaemonTest, UsersGetWhatTheirQuotaAllows) {
+  TestDaemon::Setup setup{.run_dir = run_dir_};
+  setup.config.quotas = {{.name = "default", .bounds = {.memory = "4G", .swap = "0", .vgpus = 2}}};
+  TestDaemon daemon(setup);
+  Control user = daemon.Api().For(1001, {});
+  ASSERT_TRUE(user.Create({.name = "a", .memory_limit = "3G"}));
+  const auto refused = user.Create({.name = "b", .memory_limit = "2G"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_EQ(refused.error().message, "quota default allows memory of 4 GiB: 3 GiB in use, 2 GiB asked for");
+  EXPECT_FALSE(Find(daemon, "b"));
+  EXPECT_EQ(user.Change("a", {.memory_limit = "5G"}).error().code, EDQUOT);
+  EXPECT_TRUE(user.Change("a", {.memory_limit = "4G"}));
+  EXPECT_EQ(user.Change("a", {.compute_priority = "3"}).error().code, EDQUOT);
+  EXPECT_TRUE(daemon.Api().For(1002, {}).Create({.name = "c", .memory_limit = "4G"})) << "each user has one";
+  EXPECT_TRUE(daemon.Api().Change("a", {.memory_limit = "5G", .compute_priority = "0"})) << "operators have none";
+  EXPECT_TRUE(user.Change("a", {.compute_weight = "50"})) << "what does not grow is not refused";
 }
 
 TEST_F(DaemonTest, ABrokenStateFileStopsNobody) {

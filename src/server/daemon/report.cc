@@ -201,6 +201,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .gpu = vgpu.gpu,
                     .uid = vgpu.spec.uid,
                     .ephemeral = vgpu.spec.ephemeral,
+                    .for_everybody = PossessionOf(vgpu.spec).for_everybody,
                     .memory_limit = vgpu.spec.memory.limit.value_or(gpu.Memory().Ledger().Capacity()),
                     .memory_max = memory.max,
                     .memory_current = memory.current,

@@ -63,6 +63,7 @@ struct VGpuReport {
   std::uint32_t gpu = 0;
   uid_t uid = 0;
   bool ephemeral = false;
+  bool for_everybody = false;  // all users may see it and run programs in it
   std::optional<pid_t> owner_pid;
   std::uint64_t memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0, memory_available = 0;
   std::uint64_t memory_resident = 0, memory_swapped = 0;

@@ -116,7 +116,7 @@ TEST_F(FilesTest, TheLockGoesWithItsHolder) {
 TEST_F(FilesTest, SocketsHaveTheirModesAndAreRemoved) {
   {
     std::ofstream(dir_ + "/client.sock") << "left over";
-    const auto listeners = Listeners::Open(dir_, "no-such-group");
+    const auto listeners = Listeners::Open(dir_, OperatorsGroup("no-such-group"));
     ASSERT_TRUE(listeners) << listeners.error().Text();
     EXPECT_EQ(ModeOf("/client.sock"), 0666u);
     EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
@@ -134,7 +134,7 @@ TEST_F(FilesTest, TheFolderForContainersHoldsTheSocketOfTheDay) {
   std::ofstream(dir_ + "/programs/client.sock") << "left over";
   const ino_t folder = InodeOf("/programs");
   for (int daemon = 0; daemon < 2; ++daemon) {
-    const auto listeners = Listeners::Open(dir_, "");
+    const auto listeners = Listeners::Open(dir_);
     ASSERT_TRUE(listeners) << listeners.error().Text();
     EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
     EXPECT_EQ(InodeOf("/programs"), folder);
@@ -143,7 +143,7 @@ TEST_F(FilesTest, TheFolderForContainersHoldsTheSocketOfTheDay) {
 
 // As sd_listen_fds(3) has it, in a child because the descriptors' numbers are fixed.
 TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
-  auto bound = Listeners::Open(dir_, "");
+  auto bound = Listeners::Open(dir_);
   ASSERT_TRUE(bound);
   const pid_t child = fork();
   if (child == 0) {
@@ -153,7 +153,7 @@ TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
     setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
     setenv("LISTEN_FDS", "2", 1);
     setenv("LISTEN_FDNAMES", "client:api", 1);
-    auto taken = Listeners::Open(dir, "");
+    auto taken = Listeners::Open(dir);
     if (!taken) _exit(2);
     if (taken->client.Get() != 3 || taken->api.Get() != 4) _exit(3);
     if (!(fcntl(3, F_GETFL) & O_NONBLOCK)) _exit(4);
@@ -168,12 +168,12 @@ TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
 }
 
 TEST_F(FilesTest, ADirectoryThatCannotBeWrittenIsNamed) {
-  const auto nowhere = Listeners::Open(dir_ + "/missing", "");
+  const auto nowhere = Listeners::Open(dir_ + "/missing");
   ASSERT_FALSE(nowhere);
   EXPECT_THAT(nowhere.error().Text(), HasSubstr(dir_ + "/missing/client.sock"));
   EXPECT_THAT(nowhere.error().hint, HasSubstr("--run-dir"));
   EXPECT_FALSE(LockRunDir(dir_ + "/missing"));
-  EXPECT_EQ(Listeners::Open(dir_ + "/" + std::string(120, 'x'), "").error().code, ENAMETOOLONG);
+  EXPECT_EQ(Listeners::Open(dir_ + "/" + std::string(120, 'x')).error().code, ENAMETOOLONG);
 }
 
 TEST_F(FilesTest, UuidsAreReadAndWritten) {

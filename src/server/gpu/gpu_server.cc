@@ -88,6 +88,8 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
                 .gpu = index_,
                 .vgpu = vgpu.spec.name,
                 .pid = process.pid,
+                .owner = vgpu.spec.uid,
+                .user = process.who.uid,
                 .text = process.who.program});
   if (!process.who.guest) measurement_.Joined(process);
   hooks_.joined(process, now);
@@ -110,6 +112,8 @@ void GpuServer::Leave(Process& process, Nanos now) {
                 .gpu = index_,
                 .vgpu = vgpu.spec.name,
                 .pid = process.pid,
+                .owner = vgpu.spec.uid,
+                .user = process.who.uid,
                 .text = process.who.program});
   time_.Changed(vgpu, now);
   time_.Choose(now);

@@ -69,6 +69,8 @@ void MemoryRequests::ReportRefusal(Process& process, std::uint64_t bytes, Nanos 
                 .gpu = gpu_,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
+                .owner = process.vgpu->spec.uid,
+                .user = process.who.uid,
                 .text = fmt::format("{} asked for {}; {} of {} are free", process.who.program, FormatSize(bytes),
                                     FormatSize(figures.available), FormatSize(figures.max))});
 }

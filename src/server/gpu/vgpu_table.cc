@@ -41,12 +41,10 @@ std::string TagOf(const VGpuSpec& spec) {
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change)
     : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)) {}
 
-Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now) {
+Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit) {
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
-  if (Find(spec.name)) {
-    return Fail(EEXIST, fmt::format("vGPU {} exists already", spec.name), "choose another name, or change that one");
-  }
+  if (auto free = TakeName(spec.name, uid); !free) return std::unexpected(free.error());
   spec.ephemeral = request.ephemeral.value_or(false);
   spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
   if (spec.ephemeral && spec.owner_pid <= 0) {
@@ -65,6 +63,9 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     VGpuSpec fitted = spec;
     if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok)
       return std::unexpected(ok.error());
+    if (admit) {
+      if (auto ok = admit(fitted, nullptr); !ok) return std::unexpected(ok.error());
+    }
     placed = Place(std::move(fitted), gpu, now);
     if (placed) return placed;
     if (!first) first = placed.error();
@@ -72,14 +73,42 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
   return std::unexpected(first.value_or(placed.error()));
 }
 
-Result<void> VGpuTable::Restore(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
+// Whether a new vGPU may have the name. Who makes one anew gives up one's own absent one.
+Result<void> VGpuTable::TakeName(const std::string& name, uid_t uid) {
+  if (Find(name))
+    return Fail(EEXIST, fmt::format("vGPU {} exists already", name), "choose another name, or change that one");
+  const auto absent = std::ranges::find(absent_, name, [](const SavedVGpu& saved) { return saved.spec.name; });
+  if (absent == absent_.end()) return {};
+  if (absent->spec.uid != uid && uid != 0)
+    return Fail(EEXIST, fmt::format("vGPU {} exists, though it is absent now", name), "choose another name");
+  absent_.erase(absent);
+  return {};
+}
+
+Result<void> VGpuTable::Restore(const SavedVGpu& saved, Nanos now) {
+  const VGpuSpec& spec = saved.spec;
   if (auto ok = CheckName(spec.name); !ok) return ok;
+  if (Find(spec.name)) return Fail(EEXIST, "its name is taken");
   if (spec.ephemeral) {
     auto start = ProcessStart(spec.owner_pid);
     if (!start || *start != spec.owner_start) return Fail(ESRCH, "its owner has ended");
   }
-  auto placed = Place(std::move(spec), gpu, now);
-  return placed ? Result<void>() : std::unexpected(placed.error());
+  const auto gpu = std::ranges::find_if(gpus_, [&](const auto& server) { return server->Info().uuid == saved.gpu; });
+  if (gpu == gpus_.end()) {
+    absent_.push_back(saved);
+    return Fail(ENODEV, fmt::format("this machine does not have {} now", FormatUuid(saved.gpu)),
+                "it comes back with that GPU");
+  }
+  auto placed = Place(spec, (*gpu)->Index(), now);
+  if (placed) return {};
+  if (!spec.ephemeral) absent_.push_back(saved);
+  return std::unexpected(placed.error());
+}
+
+std::vector<SavedVGpu> VGpuTable::Saved() const {
+  std::vector<SavedVGpu> saved = absent_;
+  for (const VGpu* vgpu : All()) saved.push_back({vgpu->spec, Gpu(*vgpu).Info().uuid});
+  return saved;
 }
 
 Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
@@ -94,24 +123,31 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   VGpu* placed = vgpu.get();
   by_name_[placed->spec.name] = placed;
   vgpus_[placed->id] = std::move(vgpu);
-  events::Note(
-      {.type = EventType::kVGpuCreated, .gpu = gpu, .vgpu = placed->spec.name, .text = Settings(placed->spec)});
+  events::Note({.type = EventType::kVGpuCreated,
+                .gpu = gpu,
+                .vgpu = placed->spec.name,
+                .owner = placed->spec.uid,
+                .text = Settings(placed->spec)});
   on_change_();
   return placed;
 }
 
-Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now) {
+Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
+  if (admit) {
+    if (auto ok = admit(changed, &vgpu); !ok) return ok;
+  }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,
+                .owner = vgpu.spec.uid,
                 .text = Settings(vgpu.spec) + "; it had " + before});
   on_change_();
   return {};
@@ -123,12 +159,19 @@ Result<void> CheckTag(const VGpu& vgpu, const std::optional<std::string>& tag) {
               "read it again, and repeat the change");
 }
 
-void VGpuTable::Freeze(VGpu& vgpu, bool frozen, Nanos now) {
+Result<void> VGpuTable::Freeze(VGpu& vgpu, bool frozen, bool by_owner, Nanos now) {
+  if (by_owner && vgpu.spec.frozen && !vgpu.spec.owner_froze)
+    return Fail(EPERM, fmt::format("an operator froze vGPU {}", vgpu.spec.name), "ask an operator to thaw it");
+  vgpu.spec.owner_froze = by_owner && frozen;
   Gpu(vgpu).Freezes().SetByOperator(vgpu, frozen, now);
   on_change_();
+  return {};
 }
 
 Result<void> VGpuTable::Remove(VGpu& vgpu, bool force, Nanos now) {
+  if (!vgpu.declared_at.empty())
+    return Fail(EPERM, fmt::format("vGPU {} is declared at {}", vgpu.spec.name, vgpu.declared_at),
+                "take the section out, and tessera reload; then it can be removed");
   if (!vgpu.processes.empty() && !force) {
     return Fail(EBUSY,
                 fmt::format("vGPU {} is in use by {} process{}", vgpu.spec.name, vgpu.processes.size(),
@@ -151,18 +194,18 @@ VGpu* VGpuTable::Find(VgpuId id) const {
 
 Result<VGpu*> VGpuTable::Get(std::string_view name) const {
   if (VGpu* vgpu = Find(name)) return vgpu;
-  return Fail(ENOENT, fmt::format("there is no vGPU {}", name), "tessera vgpu ls lists them");
+  return std::unexpected(NoSuchVGpu(std::string(name)));
 }
 
-Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view names, uid_t uid) const {
+Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view names, const Authority& authority,
+                                             const Caller& caller) const {
   std::vector<VGpu*> chosen;
   for (auto part : std::views::split(names, ',')) {
     auto vgpu = Get(std::string_view(part.begin(), part.end()));
     if (!vgpu) return std::unexpected(vgpu.error());
-    if (!MayJoin((*vgpu)->spec, uid)) {
-      return Fail(EACCES, fmt::format("vGPU {} belongs to user {}", (*vgpu)->spec.name, (*vgpu)->spec.uid),
-                  "make one of your own, or let root make one for everybody");
-    }
+    const Possession thing = PossessionOf((*vgpu)->spec);
+    if (auto allowed = authority.Allowed(caller, Operation::kJoinVGpu, &thing); !allowed)
+      return std::unexpected(allowed.error());
     const auto same_gpu = std::ranges::find(chosen, (*vgpu)->gpu, &VGpu::gpu);
     if (same_gpu != chosen.end()) {
       return Fail(EINVAL,
@@ -248,7 +291,7 @@ void VGpuTable::OwnerDied(VgpuId id, Nanos now) {
 
 // Its name is free from now on; what is left of it goes with its last program.
 void VGpuTable::Unlist(VGpu& vgpu, Nanos now) {
-  events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name});
+  events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name, .owner = vgpu.spec.uid});
   by_name_.erase(vgpu.spec.name);
   if (on_unlist_) on_unlist_(vgpu, now);
   vgpu.removed = true;

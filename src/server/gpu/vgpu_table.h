@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "server/access/authority.h"
 #include "server/gpu/gpu_server.h"
 #include "server/loop/event_loop.h"
+#include "server/model/state_file.h"
 #include "server/model/vgpu.h"
 #include "server/model/vgpu_request.h"
 
@@ -26,22 +28,30 @@ class VGpuTable {
   // `on_change` is called when what state.json keeps has changed. The loop and the GPUs outlive the table.
   VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change);
 
-  // Each failure says what and why and changes nothing.
-  Result<VGpu*> Create(const VGpuRequest& request, uid_t uid, Nanos now);
+  // Says whether a vGPU may be as `spec` says, which it may complete; `before` is the vGPU as it is, null for a new
+  // one.
+  using Admission = std::function<Result<void>(VGpuSpec& spec, const VGpu* before)>;
+
+  // Each failure says what and why and changes nothing. Without `admit`, all is admitted that the GPU can keep.
+  Result<VGpu*> Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit = {});
   // ESTALE if somebody else has changed it: VGpuRequest::if_tag.
-  Result<void> Change(VGpu& vgpu, const VGpuRequest& request, Nanos now);
+  Result<void> Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit = {});
+  // EBUSY without force while it is in use; EPERM while the configuration declares it.
   Result<void> Remove(VGpu& vgpu, bool force, Nanos now);
-  // An operator stops its processes, also those to come, or lets them go on.
-  void Freeze(VGpu& vgpu, bool frozen, Nanos now);
-  // Makes a vGPU again as a daemon before this one had it. ESRCH when its owner is gone.
-  Result<void> Restore(VGpuSpec spec, std::uint32_t gpu, Nanos now);
+  // Stops its processes, also those to come, or lets them go on; for its owner or for an operator. EPERM for an owner
+  // where an operator has stopped them.
+  Result<void> Freeze(VGpu& vgpu, bool frozen, bool by_owner, Nanos now);
+  // Makes a vGPU again as a daemon before this one had it. One whose GPU is not there, or whose promise cannot be kept
+  // now, is absent: its name stays taken, and it is saved for a later daemon. ESRCH when its owner process is gone.
+  Result<void> Restore(const SavedVGpu& saved, Nanos now);
+  // All that the next daemon must know, those that are absent included.
+  std::vector<SavedVGpu> Saved() const;
 
   VGpu* Find(std::string_view name) const;
   VGpu* Find(VgpuId id) const;
-  Result<VGpu*> Get(std::string_view name) const;  // ENOENT in words
-  std::vector<VGpu*> All() const;                  // by name
-  // The vGPUs of a comma-separated list of names, one for each GPU, if a program of this user may join them.
-  Result<std::vector<VGpu*>> Choose(std::string_view names, uid_t uid) const;
+  std::vector<VGpu*> All() const;  // by name
+  // The vGPUs of a comma-separated list of names, one for each GPU, if a program of the caller may join them.
+  Result<std::vector<VGpu*>> Choose(std::string_view names, const Authority& authority, const Caller& caller) const;
 
   GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
 
@@ -54,6 +64,8 @@ class VGpuTable {
   void OnUnlist(std::function<void(VGpu&, Nanos)> callback) { on_unlist_ = std::move(callback); }
 
  private:
+  Result<VGpu*> Get(std::string_view name) const;  // ENOENT in words
+  Result<void> TakeName(const std::string& name, uid_t uid);
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now);
   Result<std::vector<std::uint32_t>> Candidates(const std::optional<std::string>& gpu) const;
   std::string FreeName(std::string_view program) const;
@@ -68,6 +80,7 @@ class VGpuTable {
   std::function<void(VGpu&, Nanos)> on_unlist_;
   std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
   std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
+  std::vector<SavedVGpu> absent_;
   VgpuId last_id_ = 0;
 };
 

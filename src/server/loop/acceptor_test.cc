@@ -18,7 +18,7 @@ class AcceptorTest : public testing::Test {
     std::string pattern = testing::TempDir() + "acceptor_XXXXXX";
     dir_ = mkdtemp(pattern.data());
     loop_ = std::move(*EventLoop::Create());
-    listeners_.emplace(std::move(*Listeners::Open(dir_, "")));
+    listeners_.emplace(std::move(*Listeners::Open(dir_)));
     // Not through `this`: without a descriptor UBSan cannot look at an object's type.
     auto acceptor = Acceptor::Start(
         *loop_, std::move(listeners_->client),

@@ -54,12 +54,17 @@ Result<void> LinkForContainers(const std::string& run_dir) {
   return {};
 }
 
-gid_t GroupOf(const std::string& name) {
-  const group* found = geteuid() == 0 && !name.empty() ? getgrnam(name.c_str()) : nullptr;
-  return found ? found->gr_gid : gid_t(-1);
+mode_t ModeOfApi(std::optional<gid_t> group, bool everybody) {
+  if (everybody) return 0666;
+  return group ? 0660 : 0600;
 }
 
 }  // namespace
+
+std::optional<gid_t> OperatorsGroup(const std::string& name) {
+  const group* found = geteuid() == 0 && !name.empty() ? getgrnam(name.c_str()) : nullptr;
+  return found ? std::optional(found->gr_gid) : std::nullopt;
+}
 
 Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   const std::string path = run_dir + "/tesserad.lock";
@@ -94,7 +99,7 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir) {
   return fd;
 }
 
-Result<Listeners> Listeners::Open(const std::string& run_dir, const std::string& api_group) {
+Result<Listeners> Listeners::Open(const std::string& run_dir, std::optional<gid_t> group, bool everybody) {
   Listeners listeners;
   if (auto taken = listeners.TakeActivated(); !taken) return std::unexpected(taken.error());
   if (!listeners.client) {
@@ -108,8 +113,7 @@ Result<Listeners> Listeners::Open(const std::string& run_dir, const std::string&
   if (auto linked = LinkForContainers(run_dir); !linked)
     log::Warn("containers cannot be given the daemon's socket: {}", linked.error().Text());
   if (!listeners.api) {
-    const gid_t group = GroupOf(api_group);
-    auto bound = Bind(run_dir + "/api.sock", SOCK_STREAM, group == gid_t(-1) ? 0600 : 0660, group);
+    auto bound = Bind(run_dir + "/api.sock", SOCK_STREAM, ModeOfApi(group, everybody), group.value_or(gid_t(-1)));
     if (!bound) return std::unexpected(bound.error());
     listeners.api = std::move(*bound);
     listeners.api_path_ = run_dir + "/api.sock";

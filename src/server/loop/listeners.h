@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -14,12 +17,16 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir);
 // move that this daemon began. The lock is for this daemon's watchdog to keep. EBUSY after 15 s.
 Result<UniqueFd> LockWatchdog(const std::string& run_dir);
 
+// The group that a daemon of root lets use api.sock, if there is one of that name; none for other users' daemons, which
+// could not give a socket to it. Asks the name service.
+std::optional<gid_t> OperatorsGroup(const std::string& name);
+
 // The daemon's sockets: handed over by the service manager (sd_listen_fds(3), names "client" and "api"), or bound here.
 class Listeners {
  public:
-  // `api_group` may use api.sock if root runs the daemon and the group exists; else it is for the daemon's user alone.
-  // Needs LockRunDir: what lies at the paths is taken for left over from a dead daemon.
-  static Result<Listeners> Open(const std::string& run_dir, const std::string& api_group);
+  // `group` may use api.sock, and all users if `everybody`; without them it is for the daemon's user alone. Needs
+  // LockRunDir: what lies at the paths is taken for left over from a dead daemon.
+  static Result<Listeners> Open(const std::string& run_dir, std::optional<gid_t> group = {}, bool everybody = false);
   Listeners(Listeners&& other) noexcept;
   ~Listeners();
 

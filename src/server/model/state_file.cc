@@ -26,7 +26,8 @@ json ToJson(const SavedVGpu& saved) {
                 {"compute_limit_pct", spec.compute.limit_pct},
                 {"compute_weight", spec.compute.weight},
                 {"compute_priority", spec.compute.priority},
-                {"frozen", spec.frozen}};
+                {"frozen", spec.frozen},
+                {"owner_froze", spec.owner_froze}};
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
   if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
@@ -47,6 +48,7 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .owner_pid = entry.at("owner_pid"),
                             .owner_start = entry.at("owner_start"),
                             .frozen = entry.value("frozen", false),
+                            .owner_froze = entry.value("owner_froze", false),
                             .memory = {.limit = Bytes(entry, "memory_limit"),
                                        .max = Bytes(entry, "memory_max"),
                                        .swap = Bytes(entry, "memory_swap_max")},

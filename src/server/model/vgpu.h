@@ -9,6 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "sched/tokens/token_scheduler.h"
+#include "server/access/authority.h"
 #include "server/loop/event_loop.h"
 #include "server/model/busy_history.h"
 #include "server/model/ledger.h"
@@ -27,7 +28,8 @@ struct VGpuSpec {
   bool ephemeral = false;         // goes with its owner
   pid_t owner_pid = 0;            // of an ephemeral one
   std::uint64_t owner_start = 0;  // its start time, by which a reused pid is told apart
-  bool frozen = false;            // by an operator
+  bool frozen = false;            // by an operator, or by the owner:
+  bool owner_froze = false;       // who may thaw it then
   MemoryTerms memory;
   sched::Shares compute;
 };
@@ -54,6 +56,7 @@ struct VGpu {
   VGpuSpec spec;
   std::vector<Process*> processes;
   std::uint32_t joined = 0;  // programs that joined, with or without a process on the GPU yet
+  std::string declared_at;   // where the configuration declares it: file and line; empty: it does not
   bool removed = false;      // by force; it stays until its last process is gone, because its memory does
   BusyHistory busy;
   sched::Usage usage_before;  // under the time servers that served it before the present one
@@ -76,9 +79,9 @@ struct VGpu {
 
 inline bool Process::FrozenByOperator() const { return freeze.by_operator || (vgpu && vgpu->spec.frozen); }
 
-// Whether a user may join the vGPU: its maker and root may, and everybody if root made it to last.
-inline bool MayJoin(const VGpuSpec& spec, uid_t uid) {
-  return uid == spec.uid || uid == 0 || (spec.uid == 0 && !spec.ephemeral);
+// The vGPU as the authority sees it. One that root made to last is for everybody.
+inline Possession PossessionOf(const VGpuSpec& spec) {
+  return {.name = spec.name, .uid = spec.uid, .for_everybody = spec.uid == 0 && !spec.ephemeral};
 }
 
 }  // namespace tessera::server

@@ -87,16 +87,18 @@ void Note(Event event) {
   if (all.wake_fd >= 0) eventfd_write(all.wake_fd, 1);
 }
 
-Batch After(std::uint64_t number, std::size_t most) {
+Batch After(std::uint64_t number, std::size_t most, std::optional<uid_t> reader) {
   Kept& all = All();
   MutexLock lock(all.mutex);
   Batch batch;
   const std::uint64_t before_first = all.last - all.events.size();
   if (number < before_first) batch.lost = before_first - number;
-  const std::uint64_t skipped = std::clamp(number, before_first, all.last) - before_first;
-  const auto begin = all.events.begin() + static_cast<std::ptrdiff_t>(skipped);
-  const auto left = static_cast<std::size_t>(all.events.end() - begin);
-  batch.events.assign(begin, begin + static_cast<std::ptrdiff_t>(std::min(left, most)));
+  batch.upto = std::clamp(number, before_first, all.last);
+  for (auto event = all.events.begin() + static_cast<std::ptrdiff_t>(batch.upto - before_first);
+       event != all.events.end() && batch.events.size() < most; ++event) {
+    batch.upto = event->number;
+    if (!reader || event->owner == reader || event->user == reader) batch.events.push_back(*event);
+  }
   return batch;
 }
 

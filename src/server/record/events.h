@@ -43,6 +43,8 @@ struct Event {
   std::optional<std::uint32_t> gpu;
   std::string vgpu;  // empty: none
   pid_t pid = 0;     // 0: none
+  // Users who may see it, beside operators: the vGPU's owner and the process's user.
+  std::optional<uid_t> owner, user;
   std::string text;  // for people; one line
 };
 
@@ -55,9 +57,10 @@ void Note(Event event);  // gives it number and time
 struct Batch {
   std::vector<Event> events;  // in order
   std::uint64_t lost = 0;     // of those after the number: too old to be kept
+  std::uint64_t upto = 0;     // all up to this number were looked at
 };
-// At most `most` of those after `number`.
-Batch After(std::uint64_t number, std::size_t most);
+// At most `most` of those after `number`; with `reader`, of those that this user may see.
+Batch After(std::uint64_t number, std::size_t most, std::optional<uid_t> reader = {});
 // The last one's number; 0 before the first.
 std::uint64_t Last();
 std::uint64_t Errors();  // how many of kError there were

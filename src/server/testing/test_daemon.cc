@@ -16,11 +16,12 @@ TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setu
   auto driver = std::make_unique<FakeDriver>(setup.gpus, setup.memory);
   driver_ = driver.get();
   loop_ = std::move(*EventLoop::Create());
-  auto listeners = Listeners::Open(run_dir_, "");
+  auto listeners = Listeners::Open(run_dir_);
   if (!listeners) ADD_FAILURE() << listeners.error().Text();
   auto daemon = Daemon::Start(*loop_, std::move(driver),
                               {.config = setup.config,
                                .run_dir = run_dir_,
+                               .state_dir = setup.state_dir,
                                .client_listener = std::move(listeners->client),
                                .exit_when_idle = setup.exit_when_idle});
   if (!daemon) ADD_FAILURE() << daemon.error().Text();
@@ -51,7 +52,7 @@ void TestDaemon::WaitEnd() {
 }
 
 void TestDaemon::Make(const VGpuRequest& request) {
-  auto made = control_->Create(request, getuid());
+  auto made = control_->Create(request);
   if (!made) ADD_FAILURE() << made.error().Text();
 }
 

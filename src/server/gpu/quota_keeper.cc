@@ -1,0 +1,66 @@
+#include "server/gpu/quota_keeper.h"
+
+namespace tessera::server {
+namespace {
+
+QuotaWish WishOf(const VGpuSpec& spec) {
+  return {.memory = spec.memory.limit.value_or(0),
+          .swap = spec.memory.swap,
+          .compute = spec.compute.request_pct,
+          .priority = spec.compute.priority,
+          .weight = spec.compute.weight};
+}
+
+}  // namespace
+
+QuotaBase QuotaKeeper::Base() const {
+  QuotaBase base{.gpus = gpus_.size()};
+  for (const auto& gpu : gpus_) {
+    base.memory += gpu->Memory().Ledger().Capacity();
+    base.swap += gpu->Memory().Ledger().CapacityWithSwap() - gpu->Memory().Ledger().Capacity();
+  }
+  return base;
+}
+
+QuotaClaims QuotaKeeper::ClaimsOf(uid_t uid, const VGpu* without) const {
+  QuotaClaims claims;
+  const std::uint64_t all_swap = Base().swap;
+  for (const VGpu* vgpu : table_.All()) {
+    if (vgpu == without || vgpu->spec.uid != uid) continue;
+    const QuotaWish wish = WishOf(vgpu->spec);
+    claims.memory += wish.memory;
+    claims.swap += wish.swap.value_or(all_swap);
+    claims.compute += wish.compute;
+    ++claims.vgpus;
+  }
+  return claims;
+}
+
+Result<void> QuotaKeeper::Admit(const Caller& caller, VGpuSpec& spec, const VGpu* before) const {
+  const auto quota = QuotaFor(caller, quotas_);
+  if (!quota) return {};
+  const QuotaBase base = Base();
+  const QuotaClaims others = ClaimsOf(spec.uid, before);
+  if (!before && !spec.memory.swap) spec.memory.swap = SwapShare(*quota, base, others);
+  const QuotaWish was = before ? WishOf(before->spec) : QuotaWish{};
+  return CheckQuota(*quota, base, others, WishOf(spec), before ? &was : nullptr);
+}
+
+Result<void> QuotaKeeper::AdmitProcess(const Caller& caller) const {
+  const auto quota = QuotaFor(caller, quotas_);
+  if (!quota) return {};
+  std::uint64_t used = 0;
+  for (const auto& gpu : gpus_) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) used += process->who.uid == caller.uid ? 1 : 0;
+    }
+  }
+  return CheckQuotaCount(*quota, "processes", *quota->bounds.processes, used);
+}
+
+Result<void> QuotaKeeper::AdmitSession(const Caller& caller, std::uint64_t used) const {
+  const auto quota = QuotaFor(caller, quotas_);
+  return quota ? CheckQuotaCount(*quota, "sessions", *quota->bounds.sessions, used) : Result<void>();
+}
+
+}  // namespace tessera::server
