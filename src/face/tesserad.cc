@@ -106,7 +106,7 @@ std::unique_ptr<face::FileMount> MountFiles(server::Control& control, const serv
 
 // The run directory where the other one cannot be used: vGPUs do not outlive a boot then, and all else is as ever.
 std::string FindStateDir(const server::Options& options, const std::string& run_dir) {
-  const std::string path = StateDir(options.state_dir, options.run_dir, run_dir, options.soft_spec.has_value());
+  const std::string path = StateDir(options.state_dir, run_dir, options.soft_spec.has_value());
   if (path == run_dir) return path;
   auto prepared = PrepareStateDir(path);
   if (prepared) return path;

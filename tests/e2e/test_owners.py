@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import socket
 import struct
 import subprocess
@@ -189,6 +190,36 @@ class Owners(SoftGpuTest):
         self.made(OTHER, "the-end")
         text = self.by(OTHER, lambda: follow_until(self.run_dir, b"the-end"))
         self.assertNotIn("owners", text)
+
+    def test_slow_clients_of_a_user_delay_only_that_user(self):
+        began, answered = os.pipe(), os.pipe()
+
+        def wait_slowly():
+            """Sends heads without their bodies, and tells how many are not waited for any more when others were answered."""
+            slow = []
+            for _ in range(70):
+                slow.append(socket.socket(socket.AF_UNIX))
+                slow[-1].connect(str(self.run_dir / "api.sock"))
+                slow[-1].sendall(b"POST /v1/vgpus HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            select.select(slow, [], [])  # those that are too many are closed
+            os.write(began[1], b"x")
+            os.read(answered[0], 1)
+            closed = select.select(slow, [], [], 0)[0]
+            for each in slow:
+                each.close()
+            return len(closed)
+
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                status = 0 if self.by(OTHER, wait_slowly) <= 70 - 64 else 1
+            finally:
+                os._exit(status)
+        os.read(began[0], 1)
+        self.assertEqual([self.by(uid, self.status, "GET", "/v1/vgpus") for uid in (OWNER, OPERATOR)], [200, 200])
+        os.write(answered[1], b"x")
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
 
     def test_a_quota_bounds_what_users_have(self):
         """tessera run of a user who is in no group, and what it may not have. (A soft GPU serves one user: it runs no CUDA.)"""

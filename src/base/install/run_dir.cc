@@ -10,6 +10,10 @@ namespace tessera {
 std::string RunDir(const std::string& flag, bool soft) {
   if (!flag.empty()) return flag;
   if (const char* set = std::getenv("TESSERA_RUN_DIR"); set && *set) return set;
+  return DefaultRunDir(soft);
+}
+
+std::string DefaultRunDir(bool soft) {
   std::string path;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (geteuid() == 0) {

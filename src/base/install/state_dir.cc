@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/install/run_dir.h"
+
 namespace tessera {
 namespace {
 
@@ -17,9 +19,9 @@ std::string Variable(const char* name) {
 
 }  // namespace
 
-std::string StateDir(const std::string& flag, const std::string& run_dir_flag, const std::string& run_dir, bool soft) {
+std::string StateDir(const std::string& flag, const std::string& run_dir, bool soft) {
   if (!flag.empty()) return flag;
-  if (!run_dir_flag.empty() || !Variable("TESSERA_RUN_DIR").empty()) return run_dir;
+  if (run_dir != DefaultRunDir(soft)) return run_dir;
   const std::string name = soft ? "/tessera-soft" : "/tessera";
   if (geteuid() == 0) return "/var/lib" + name;
   std::string state = Variable("XDG_STATE_HOME");

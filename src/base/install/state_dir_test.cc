@@ -8,13 +8,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/install/run_dir.h"
+
 namespace tessera {
 namespace {
 
 class StateDirTest : public testing::Test {
  protected:
   void SetUp() override {
-    unsetenv("TESSERA_RUN_DIR");
     std::string pattern = testing::TempDir() + "state_dir_XXXXXX";
     scratch_ = mkdtemp(pattern.data());
   }
@@ -23,23 +24,20 @@ class StateDirTest : public testing::Test {
 };
 
 TEST_F(StateDirTest, DaemonsOfSeveralRunDirectoriesDoNotMeet) {
-  EXPECT_EQ(StateDir("/flag", "/run/x", "/run/x", false), "/flag");
-  EXPECT_EQ(StateDir("", "/run/x", "/run/x", false), "/run/x");
-  setenv("TESSERA_RUN_DIR", "/run/y", 1);
-  EXPECT_EQ(StateDir("", "", "/run/y", true), "/run/y");
-  unsetenv("TESSERA_RUN_DIR");
-  EXPECT_NE(StateDir("", "", "/run/z", true), StateDir("", "", "/run/z", false));
+  EXPECT_EQ(StateDir("/flag", "/run/x", false), "/flag");
+  EXPECT_EQ(StateDir("", "/run/x", false), "/run/x");
+  EXPECT_NE(StateDir("", DefaultRunDir(true), true), StateDir("", DefaultRunDir(false), false));
 }
 
 TEST_F(StateDirTest, UsersKeepItAtHomeByMachine) {
   if (geteuid() == 0) {
-    EXPECT_EQ(StateDir("", "", "/run/tessera", false), "/var/lib/tessera");
+    EXPECT_EQ(StateDir("", "/run/tessera", false), "/var/lib/tessera");
     return;
   }
   char host[HOST_NAME_MAX + 1] = {};
   ASSERT_EQ(gethostname(host, sizeof host - 1), 0);
   setenv("XDG_STATE_HOME", "/state", 1);
-  EXPECT_EQ(StateDir("", "", "/run/z", false), std::string("/state/tessera/") + host);
+  EXPECT_EQ(StateDir("", DefaultRunDir(false), false), std::string("/state/tessera/") + host);
   unsetenv("XDG_STATE_HOME");
 }
 
