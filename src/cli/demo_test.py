@@ -49,7 +49,6 @@ class Demo(unittest.TestCase):
             self.assertLessEqual(vgpu["memory_peak_bytes"], vgpu["memory_max_bytes"])
             self.assertGreater(vgpu["memory_peak_bytes"], 0)
             self.assertIs(vgpu["results_verified"], True)
-        self.assertLessEqual(sum(vgpu["compute_achieved_pct"] for vgpu in report["vgpus"]), 101)  # each is rounded
         training, serving, notebook = report["vgpus"]
         self.assertEqual((training["oom_errors"], serving["oom_errors"], notebook["oom_errors"]), (0, 0, 2))
         self.assertEqual(notebook["memory_max_bytes"], 3 << 30)  # after it was resized
