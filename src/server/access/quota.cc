@@ -29,83 +29,70 @@ Result<void> CheckBytes(const UserQuota& quota, const char* key, std::uint64_t m
 
 }  // namespace
 
-QuotaBounds QuotaBounds::BuiltIn() {
-  return {.memory = "50%",
-          .swap = "max",
-          .compute = 50,
-          .vgpus = 16,
-          .processes = 64,
-          .sessions = 512,
-          .priority = 8,
-          .weight = 100};
-}
-
-QuotaBounds QuotaBounds::Or(const QuotaBounds& other) const {
-  const auto either = [](const auto& own, const auto& theirs) { return own ? own : theirs; };
-  return {.memory = either(memory, other.memory),
-          .swap = either(swap, other.swap),
-          .compute = either(compute, other.compute),
-          .vgpus = either(vgpus, other.vgpus),
-          .processes = either(processes, other.processes),
-          .sessions = either(sessions, other.sessions),
-          .priority = either(priority, other.priority),
-          .weight = either(weight, other.weight)};
+void UserQuota::Apply(const QuotaBounds& bounds) {
+  memory = bounds.memory.value_or(memory);
+  swap = bounds.swap.value_or(swap);
+  compute = bounds.compute.value_or(compute);
+  vgpus = bounds.vgpus.value_or(vgpus);
+  processes = bounds.processes.value_or(processes);
+  sessions = bounds.sessions.value_or(sessions);
+  priority = bounds.priority.value_or(priority);
+  weight = bounds.weight.value_or(weight);
 }
 
 std::optional<UserQuota> QuotaFor(const Caller& caller, const std::vector<Quota>& quotas) {
   if (caller.IsOperator()) return {};
-  const auto standard = std::ranges::find(quotas, "default", &Quota::name);
-  const QuotaBounds bounds =
-      standard == quotas.end() ? QuotaBounds::BuiltIn() : standard->bounds.Or(QuotaBounds::BuiltIn());
-  auto own = std::ranges::find_if(quotas, [&](const Quota& quota) { return quota.user == caller.uid; });
+  UserQuota quota;
+  if (const auto standard = std::ranges::find(quotas, "default", &Quota::name); standard != quotas.end())
+    quota.Apply(standard->bounds);
+  auto own = std::ranges::find_if(quotas, [&](const Quota& each) { return each.user == caller.uid; });
   if (own == quotas.end()) {
-    own = std::ranges::find_if(quotas, [&](const Quota& quota) {
-      return quota.group && std::ranges::find(caller.groups, *quota.group) != caller.groups.end();
+    own = std::ranges::find_if(quotas, [&](const Quota& each) {
+      return each.group && std::ranges::find(caller.groups, *each.group) != caller.groups.end();
     });
   }
-  if (own == quotas.end()) return UserQuota{"default", bounds};
-  return UserQuota{own->name, own->bounds.Or(bounds)};
+  if (own == quotas.end()) return quota;
+  quota.name = own->name;
+  quota.Apply(own->bounds);
+  return quota;
 }
 
 Result<void> CheckQuota(const UserQuota& quota, const QuotaBase& base, const QuotaClaims& others, const QuotaWish& wish,
                         const QuotaWish* before) {
-  const QuotaBounds& most = quota.bounds;
   const QuotaWish none{.priority = UINT64_MAX};
   const QuotaWish& was = before ? *before : none;
-  if (!before && others.vgpus >= *most.vgpus)
-    return Exceeds(quota, "vgpus", fmt::to_string(*most.vgpus), fmt::to_string(others.vgpus), "1");
-  if (auto ok = CheckBytes(quota, "memory", BytesOf(*most.memory, base.memory), others.memory, wish.memory, was.memory);
+  if (!before && others.vgpus >= quota.vgpus)
+    return Exceeds(quota, "vgpus", fmt::to_string(quota.vgpus), fmt::to_string(others.vgpus), "1");
+  if (auto ok = CheckBytes(quota, "memory", BytesOf(quota.memory, base.memory), others.memory, wish.memory, was.memory);
       !ok)
     return ok;
   // A vGPU without a bound may fill all host memory.
-  if (const std::uint64_t swap = BytesOf(*most.swap, base.swap); swap != QuotaBounds::kNone) {
+  if (const std::uint64_t swap = BytesOf(quota.swap, base.swap); swap != QuotaBounds::kNone) {
     const std::uint64_t had = before ? was.swap.value_or(base.swap) : 0;
     if (auto ok = CheckBytes(quota, "swap", swap, others.swap, wish.swap.value_or(base.swap), had); !ok) return ok;
   }
   // Percent of all GPUs, against sums of percent of one.
-  const double compute = *most.compute * static_cast<double>(base.gpus);
+  const double compute = quota.compute * static_cast<double>(base.gpus);
   if (wish.compute > was.compute && others.compute + wish.compute > compute)
     return Exceeds(quota, "compute", fmt::format("{:g} % of a GPU", compute), fmt::format("{:g} %", others.compute),
                    fmt::format("{:g} %", wish.compute));
-  if (wish.priority < was.priority && wish.priority < *most.priority)
+  if (wish.priority < was.priority && wish.priority < quota.priority)
     return Fail(EDQUOT,
-                fmt::format("quota {} allows priority {} and higher numbers: {} asked for", quota.name, *most.priority,
+                fmt::format("quota {} allows priority {} and higher numbers: {} asked for", quota.name, quota.priority,
                             wish.priority),
                 "a lower number goes before all others; ask an operator for it");
-  if (wish.weight > was.weight && wish.weight > *most.weight)
+  if (wish.weight > was.weight && wish.weight > quota.weight)
     return Fail(EDQUOT,
-                fmt::format("quota {} allows weight of {}: {} asked for", quota.name, *most.weight, wish.weight),
+                fmt::format("quota {} allows weight of {}: {} asked for", quota.name, quota.weight, wish.weight),
                 "ask for less, or an operator for a larger quota");
   return {};
 }
 
 std::optional<std::uint64_t> SwapShare(const UserQuota& quota, const QuotaBase& base, const QuotaClaims& others) {
-  const std::uint64_t most = BytesOf(*quota.bounds.swap, base.swap);
+  const std::uint64_t most = BytesOf(quota.swap, base.swap);
   if (most == QuotaBounds::kNone) return {};
   const std::uint64_t left = most - std::min(most, others.swap);
-  return *quota.bounds.vgpus == QuotaBounds::kNone
-             ? left
-             : std::min(left, most / std::max<std::uint64_t>(*quota.bounds.vgpus, 1));
+  return quota.vgpus == QuotaBounds::kNone ? left : std::min(left, most / std::max<std::uint64_t>(quota.vgpus, 1));
 }
 
 Result<void> CheckQuotaCount(const UserQuota& quota, const char* what, std::uint64_t most, std::uint64_t used) {

@@ -25,11 +25,6 @@ struct QuotaBounds {
   std::optional<std::uint64_t> vgpus, processes, sessions;
   // Of each vGPU: the first class that may be asked for, and the highest weight.
   std::optional<std::uint64_t> priority, weight;
-
-  // The bounds of users of whom the configuration says nothing.
-  static QuotaBounds BuiltIn();
-  // These, where they are, else those of `other`.
-  QuotaBounds Or(const QuotaBounds& other) const;
 };
 
 // A section [quota.NAME] of the configuration.
@@ -41,10 +36,16 @@ struct Quota {
   QuotaBounds bounds;
 };
 
-// The bounds of one user, none of them absent, and the name of the quota that they are from.
+// The bounds of one user, none of them absent, and the name of the quota that they are from. At first those of users of
+// whom the configuration says nothing.
 struct UserQuota {
-  std::string name;
-  QuotaBounds bounds;
+  std::string name = "default";
+  std::string memory = "50%", swap = "max";
+  double compute = 50;
+  std::uint64_t vgpus = 16, processes = 64, sessions = 512, priority = 8, weight = 100;
+
+  // Takes over the bounds that are there.
+  void Apply(const QuotaBounds& bounds);
 };
 
 // The quota of a caller, in which the user's own comes first, then the first of a group of the caller's in the list's

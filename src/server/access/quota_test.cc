@@ -13,15 +13,15 @@ namespace {
 using testing::HasSubstr;
 
 const QuotaBase kNode{.memory = 40 * kGiB, .swap = 80 * kGiB, .gpus = 2};
-const UserQuota kQuota{"@team",
-                       {.memory = "25%",
-                        .swap = "20G",
-                        .compute = 50,
-                        .vgpus = 2,
-                        .processes = 4,
-                        .sessions = 8,
-                        .priority = 8,
-                        .weight = 100}};
+const UserQuota kQuota{.name = "@team",
+                       .memory = "25%",
+                       .swap = "20G",
+                       .compute = 50,
+                       .vgpus = 2,
+                       .processes = 4,
+                       .sessions = 8,
+                       .priority = 8,
+                       .weight = 100};
 const QuotaWish kUsual{.memory = 0, .swap = 0, .compute = 0, .priority = 8, .weight = 100};
 
 Caller User(uid_t uid, std::vector<gid_t> groups = {}) {
@@ -38,9 +38,9 @@ TEST(Quota, TheMostSpecificOneCounts) {
   EXPECT_EQ(QuotaFor(User(1002, {10, 20}), quotas)->name, "@b") << "the first one in the file";
   EXPECT_EQ(QuotaFor(User(1002, {10}), quotas)->name, "@a");
   EXPECT_EQ(QuotaFor(User(1002), quotas)->name, "default");
-  EXPECT_EQ(*QuotaFor(User(1001), quotas)->bounds.weight, 7u) << "what it does not say is the default's";
-  EXPECT_EQ(*QuotaFor(User(1001), quotas)->bounds.priority, *QuotaBounds::BuiltIn().priority);
-  EXPECT_EQ(*QuotaFor(User(1), {})->bounds.vgpus, *QuotaBounds::BuiltIn().vgpus);
+  EXPECT_EQ(QuotaFor(User(1001), quotas)->weight, 7u) << "what it does not say is the default's";
+  EXPECT_EQ(QuotaFor(User(1001), quotas)->priority, UserQuota{}.priority);
+  EXPECT_EQ(QuotaFor(User(1), {})->vgpus, UserQuota{}.vgpus);
   EXPECT_FALSE(QuotaFor({.role = Caller::Role::kOperator, .uid = 1001, .groups = {}}, quotas));
 }
 
@@ -92,7 +92,7 @@ TEST(Quota, HostMemoryIsSharedEvenly) {
   EXPECT_EQ(SwapShare(kQuota, kNode, {}), 10 * kGiB);
   EXPECT_EQ(SwapShare(kQuota, kNode, {.swap = 17 * kGiB}), 3 * kGiB);
   UserQuota without = kQuota;
-  without.bounds.swap = "max";
+  without.swap = "max";
   EXPECT_FALSE(SwapShare(without, kNode, {}));
 }
 

@@ -30,13 +30,13 @@ bool Look(const std::string& name, Ask ask, Entry& entry) {
 }  // namespace
 
 std::optional<uid_t> UserNumber(const std::string& name) {
-  if (const auto number = NumberIn(name)) return *number;
+  if (auto number = NumberIn(name)) return number;
   passwd entry{};
   return Look(name, getpwnam_r, entry) ? std::optional(entry.pw_uid) : std::nullopt;
 }
 
 std::optional<gid_t> GroupNumber(const std::string& name) {
-  if (const auto number = NumberIn(name)) return *number;
+  if (auto number = NumberIn(name)) return number;
   group entry{};
   return Look(name, getgrnam_r, entry) ? std::optional(entry.gr_gid) : std::nullopt;
 }

@@ -51,18 +51,18 @@ Result<void> ApplyNamed(const std::string& kind, const std::string& name, const 
   if (is_vgpu) config.given[title] = "{}";
   for (const auto& [part, node] : section) {
     const std::string field(part.str());
-    const auto named = [&](const ConfigKey& key) { return key.name == kind + ".NAME." + field; };
-    const auto key = std::ranges::find_if(ConfigKeys(), named);
+    const std::string unnamed = fmt::format("{}.NAME.{}", kind, field);
+    const auto key = std::ranges::find(ConfigKeys(), unnamed, &ConfigKey::name);
     const unsigned at = part.source().begin.line;
     if (key == ConfigKeys().end()) {
-      const auto distance = [&](const ConfigKey& each) { return EditDistance(kind + ".NAME." + field, each.name); };
+      const auto distance = [&](const ConfigKey& each) { return EditDistance(unnamed, each.name); };
       const std::string nearest = std::ranges::min_element(ConfigKeys(), {}, distance)->name;
       return Fail(EINVAL, fmt::format("{}:{}: unknown key {}.{}", source, at, title, field),
                   fmt::format("did you mean {}?", nearest.substr(nearest.rfind('.') + 1)));
     }
     if (const char* expected = key->set(node, config))
       return Fail(EINVAL, fmt::format("{}:{}: {}.{} must be {}", source, at, title, field, expected));
-    config.given[title + "." + field] = TextOf(node);
+    config.given[fmt::format("{}.{}", title, field)] = TextOf(node);
   }
   return {};
 }

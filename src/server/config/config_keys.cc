@@ -150,7 +150,7 @@ Set QuotaNumber(std::optional<std::uint64_t> QuotaBounds::* field, std::int64_t 
 const char* SetQuotaCompute(const toml::node& node, Config& config) {
   const auto value = node.value<double>();
   if (!value || *value < 0 || *value > 100) return "a percentage from 0 to 100";
-  config.quotas.back().bounds.compute = *value;
+  config.quotas.back().bounds.compute = value;
   return nullptr;
 }
 

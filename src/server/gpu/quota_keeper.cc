@@ -55,12 +55,12 @@ Result<void> QuotaKeeper::AdmitProcess(const Caller& caller) const {
       for (const Process* process : vgpu->processes) used += process->who.uid == caller.uid ? 1 : 0;
     }
   }
-  return CheckQuotaCount(*quota, "processes", *quota->bounds.processes, used);
+  return CheckQuotaCount(*quota, "processes", quota->processes, used);
 }
 
 Result<void> QuotaKeeper::AdmitSession(const Caller& caller, std::uint64_t used) const {
   const auto quota = QuotaFor(caller, quotas_);
-  return quota ? CheckQuotaCount(*quota, "sessions", *quota->bounds.sessions, used) : Result<void>();
+  return quota ? CheckQuotaCount(*quota, "sessions", quota->sessions, used) : Result<void>();
 }
 
 }  // namespace tessera::server
