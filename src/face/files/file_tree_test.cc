@@ -98,21 +98,21 @@ TEST_F(FileTreeTest, ModesAndOwners) {
 
 // The file tree forgets a vGPU's owner when the vGPU goes.
 TEST_F(FileTreeTest, AnotherVGpuOfThatNameHasItsOwnOwner) {
-  ASSERT_TRUE(daemon_.Api().For(1001, {}).Create({.name = "x"}));
-  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
-  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1001u);
+  ASSERT_TRUE(daemon_.Api().For(61001, {}).Create({.name = "x"}));
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 61001u);
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 61001u);
   ASSERT_TRUE(daemon_.Api().Remove("x", false));
   EXPECT_EQ(CodeOf(tree_.Look("/vgpus/x/memory.max")), "E2") << "ENOENT";
-  ASSERT_TRUE(daemon_.Api().For(1002, {}).Create({.name = "x"}));
-  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 1002u);
-  EXPECT_EQ(tree_.Look("/vgpus/x")->uid, 1002u);
+  ASSERT_TRUE(daemon_.Api().For(61002, {}).Create({.name = "x"}));
+  EXPECT_EQ(tree_.Look("/vgpus/x/memory.max")->uid, 61002u);
+  EXPECT_EQ(tree_.Look("/vgpus/x")->uid, 61002u);
 }
 
 TEST_F(FileTreeTest, UsersSeeWhatIsTheirs) {
   const server::FakeClient client = daemon_.Connect("a");
-  FileTree user = tree_.For(daemon_.Api().For(1001, {}));
+  FileTree user = tree_.For(daemon_.Api().For(61001, {}));
   ASSERT_TRUE(user.MakeDirectory("/vgpus/mine"));
-  ASSERT_TRUE(tree_.For(daemon_.Api().For(1002, {})).MakeDirectory("/vgpus/theirs"));
+  ASSERT_TRUE(tree_.For(daemon_.Api().For(61002, {})).MakeDirectory("/vgpus/theirs"));
   EXPECT_EQ(CodeOf(tree_.Look("/vgpus/theirs")), "E0");  // and is cached, for operators
   EXPECT_EQ(CodeOf(user.Look("/vgpus/theirs")), "E2") << "ENOENT";
   EXPECT_EQ(CodeOf(user.Read("/vgpus/theirs/memory.max")), "E2");

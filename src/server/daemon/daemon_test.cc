@@ -191,7 +191,7 @@ TEST_F(DaemonTest, VGpusThatWereMadeToLastOutliveABoot) {
     TestDaemon daemon({.state_dir = state});
     daemon.Make({.name = "a", .memory_limit = "3G", .compute_weight = "7"});
     ASSERT_TRUE(daemon.Api().Freeze("a", true));
-    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "theirs"}));
+    ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "theirs"}));
     const auto before = std::filesystem::last_write_time(state + "/vgpus.json");
     daemon.Make({.name = "b", .ephemeral = true, .owner_pid = owner.Pid()});
     EXPECT_EQ(std::filesystem::last_write_time(state + "/vgpus.json"), before) << "b does not concern it";
@@ -199,20 +199,20 @@ TEST_F(DaemonTest, VGpusThatWereMadeToLastOutliveABoot) {
   TestDaemon daemon({.state_dir = state});
   EXPECT_EQ(daemon.Report("a").memory_limit, 3 * kGiB);
   EXPECT_THAT(daemon.Report("a").frozen, testing::ElementsAre(testing::StrEq("operator")));
-  EXPECT_EQ(daemon.Report("theirs").uid, 1001u);
+  EXPECT_EQ(daemon.Report("theirs").uid, 61001u);
   EXPECT_FALSE(Find(daemon, "b"));
 }
 
 TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
   {
     TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
-    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "a", .gpu = "1"}));
+    ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "a", .gpu = "1"}));
     daemon.Make({.name = "large", .gpu = "0", .memory_limit = "10G"});
   }
   {
     TestDaemon daemon({.memory = 5 * kGiB, .run_dir = run_dir_});
     EXPECT_FALSE(Find(daemon, "large")) << "its promise cannot be kept";
-    const auto taken = daemon.Api().For(1002, {}).Create({.name = "a"});
+    const auto taken = daemon.Api().For(61002, {}).Create({.name = "a"});
     ASSERT_FALSE(taken);
     EXPECT_EQ(taken.error().code, EEXIST);
   }
@@ -223,7 +223,7 @@ TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
   }
   {
     TestDaemon daemon({.run_dir = run_dir_});
-    ASSERT_TRUE(daemon.Api().For(1001, {}).Create({.name = "a"})) << "its owner makes it anew";
+    ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "a"})) << "its owner makes it anew";
   }
   TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
   EXPECT_EQ(daemon.Report("a").gpu, 0u);
@@ -252,11 +252,11 @@ TestDaemon::Setup WithVGpus(std::vector<DeclaredVGpu> vgpus, const std::string& 
 
 TEST_F(DaemonTest, DeclaredVGpusAreMadeAndStay) {
   const DeclaredVGpu team{
-      .name = "team", .where = "f.toml:3", .uid = 1001, .memory_limit = "2G", .compute_weight = "9"};
+      .name = "team", .where = "f.toml:3", .uid = 61001, .memory_limit = "2G", .compute_weight = "9"};
   {
     TestDaemon daemon(WithVGpus({team}, run_dir_));
     EXPECT_EQ(daemon.Report("team").memory_limit, 2 * kGiB);
-    EXPECT_EQ(daemon.Report("team").uid, 1001u);
+    EXPECT_EQ(daemon.Report("team").uid, 61001u);
     const auto removed = daemon.Api().Remove("team", true);
     ASSERT_FALSE(removed);
     EXPECT_EQ(removed.error().message, "vGPU team is declared at f.toml:3");
@@ -283,7 +283,7 @@ TEST_F(DaemonTest, ADeclarationThatCannotBeKeptStopsNobody) {
 
 TEST_F(DaemonTest, AnOwnerDoesNotThawWhatAnOperatorFroze) {
   TestDaemon daemon({.run_dir = run_dir_});
-  Control owner = daemon.Api().For(1001, {});
+  Control owner = daemon.Api().For(61001, {});
   ASSERT_TRUE(owner.Create({.name = "a"}));
   ASSERT_TRUE(owner.Freeze("a", true));
   EXPECT_TRUE(owner.Freeze("a", false));
@@ -298,7 +298,7 @@ TEST_F(DaemonTest, UsersGetWhatTheirQuotaAllows) {
   TestDaemon::Setup setup{.run_dir = run_dir_};
   setup.config.quotas = {{.name = "default", .bounds = {.memory = "4G", .swap = "0", .vgpus = 2}}};
   TestDaemon daemon(setup);
-  Control user = daemon.Api().For(1001, {});
+  Control user = daemon.Api().For(61001, {});
   ASSERT_TRUE(user.Create({.name = "a", .memory_limit = "3G"}));
   const auto refused = user.Create({.name = "b", .memory_limit = "2G"});
   ASSERT_FALSE(refused);
@@ -308,7 +308,7 @@ TEST_F(DaemonTest, UsersGetWhatTheirQuotaAllows) {
   EXPECT_EQ(user.Change("a", {.memory_limit = "5G"}).error().code, EDQUOT);
   EXPECT_TRUE(user.Change("a", {.memory_limit = "4G"}));
   EXPECT_EQ(user.Change("a", {.compute_priority = "3"}).error().code, EDQUOT);
-  EXPECT_TRUE(daemon.Api().For(1002, {}).Create({.name = "c", .memory_limit = "4G"})) << "each user has one";
+  EXPECT_TRUE(daemon.Api().For(61002, {}).Create({.name = "c", .memory_limit = "4G"})) << "each user has one";
   EXPECT_TRUE(daemon.Api().Change("a", {.memory_limit = "5G", .compute_priority = "0"})) << "operators have none";
   EXPECT_TRUE(user.Change("a", {.compute_weight = "50"})) << "what does not grow is not refused";
 }
