@@ -71,7 +71,7 @@ void Answers(benchmark::State& run) {
   const auto vgpus = static_cast<VgpuId>(run.range(0));
   const ResidencyState state = Crowd(vgpus, 0.4);
   const ResidencyPlanner planner;
-  for (auto _ : run) benchmark::DoNotOptimize(planner.Ask(state, vgpus, kChunk, kSecond));
+  for (auto _ : run) benchmark::DoNotOptimize(planner.Ask(state, {vgpus, kChunk}, kSecond));
 }
 
 void InTurns(benchmark::State& run) { Plans(run, 2); }

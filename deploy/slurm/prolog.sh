@@ -96,8 +96,8 @@ memory=$DEFAULT_MEMORY compute=$DEFAULT_COMPUTE
 read_comment
 names=()
 for gpu in $gpus; do
-  if ! said=$(as_user tessera vgpu create "$prefix$gpu" --gpu "$gpu" --memory "$memory" --compute "$compute" \
-    --weight "$WEIGHT" --priority "$PRIORITY" 2>&1); then
+  if ! said=$(as_user tessera vgpu create "$prefix$gpu" --gpu "$gpu" --memory "$memory" \
+    --memory-request "$memory" --compute "$compute" --weight "$WEIGHT" --priority "$PRIORITY" 2>&1); then
     remove_vgpus || fail "the job's vGPUs cannot be removed"
     refuse "${said#tessera: }"
   fi

@@ -322,12 +322,12 @@ class Vgpus(ProgramTest):
 
     def test_create(self):
         self.assertEqual(self.ask("create", "team", "--memory", "25%", "--compute", "30"),
-                         [("POST", "/v1/vgpus", {"name": "team", "memory_limit": "25%", "memory_max": "max",
+                         [("POST", "/v1/vgpus", {"name": "team", "memory_limit": "25%",
                                                  "compute_request": 30, "compute_limit": 30})])
 
     def test_set(self):
         self.assertEqual(self.ask("set", "a", "--weight", "10"),
-                         [("PATCH", "/v1/vgpus/a", {"compute_weight": 10})])
+                         [("PATCH", "/v1/vgpus/a?wait=false", {"compute_weight": 10})])
 
     def test_remove(self):
         self.assertEqual(self.ask("rm", "a"), [("DELETE", "/v1/vgpus/a", None)])

@@ -126,10 +126,10 @@ TEST_P(JointTest, ContextsTakeMemoryThatCannotBeMoved) {
   }
 }
 
-TEST_P(JointTest, AProgramWithAMemoryLimitTakesNoTurns) {
+TEST_P(JointTest, AProgramWhoseMemoryIsPromisedTakesNoTurns) {
   OneGpu gpu(Gpu40());
   Program promised = Uses(10 * kGiB);
-  promised.terms.limit = 10 * kGiB;
+  promised.terms.request = 10 * kGiB;
   gpu.Add(1, {}, promised);
   gpu.Add(2, {}, Uses(25 * kGiB));
   gpu.Add(3, {}, Uses(25 * kGiB));
@@ -144,7 +144,7 @@ TEST_P(JointTest, AProgramWithAMemoryLimitTakesNoTurns) {
 TEST_P(JointTest, AnAllocationThatFitsNowhereIsRefused) {
   OneGpu gpu(Gpu40());
   Program promised = Uses(30 * kGiB);
-  promised.terms.limit = 30 * kGiB;
+  promised.terms.request = 30 * kGiB;
   gpu.Add(1, {}, promised);
   Program pinned = Uses(20 * kGiB);
   pinned.terms.swap = 0;
@@ -155,6 +155,35 @@ TEST_P(JointTest, AnAllocationThatFitsNowhereIsRefused) {
   EXPECT_EQ(gpu.Of(1).refused, 0);
   EXPECT_EQ(gpu.Of(2).refused, 1);
   EXPECT_NEAR(gpu.ExecutedPct(2), 50, 1) << "it goes on with what it has";
+}
+
+// As many programs as host memory holds, at random times: contexts of half a GiB and up to 30 GiB each on 140, a
+// tenth of them with a promise. Each gets what it asks for, and does its work.
+TEST(SteeredJointTest, OfManyProgramsThatComeAndGoNobodyIsRefused) {
+  GpuSpec spec = {.memory = 140 * kGiB};
+  spec.moves.context = 512 * kMiB;
+  spec.residency.turn_max = 2 * kSecond;
+  OneGpu gpu(spec, /*seed=*/7);
+  constexpr OneGpu::Id kPrograms = 86;
+  for (OneGpu::Id id = 1; id <= kPrograms; ++id) {
+    Program program = Uses((1 + id * 7 % 30) * kGiB);
+    program.phases.front().burst = kSecond;
+    program.phases.front().bursts = 1 + id % 3;
+    program.phases.front().gap = Span::Between(0, 2 * kSecond);
+    program.repeats = 1;
+    program.start = Span::Between(0, 60 * kSecond);
+    if (id % 10 == 0) program.terms.request = 5 * kGiB;
+    if (id % 10 == 5) program.terms.limit = 8 * kGiB;
+    gpu.Add(id, {.priority = 7 + id % 3}, program);
+  }
+  gpu.StartMeasuring();
+  gpu.Run(1000 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_GT(gpu.OfGpu().bytes_out, 100 * kGiB) << "they did not fit together";
+  for (OneGpu::Id id = 1; id <= kPrograms; ++id) {
+    EXPECT_EQ(gpu.Of(id).refused, 0) << id;
+    EXPECT_EQ(gpu.BurstsOf(id).done(), 1 + id % 3) << id;
+  }
 }
 
 // A request of 100 ms every second or so, with 25 GiB, beside two batch jobs that take turns already.

@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 5;
+inline constexpr std::uint16_t kProtocolVersion = 6;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -118,6 +118,10 @@ struct Reserved {
   static constexpr Type kType = Type::kReserved;
   std::uint64_t bytes = 0;      // all that was asked for, or 0 if that would exceed memory.max
   std::uint64_t available = 0;  // bytes that the vGPU could still reserve
+  // With 0 bytes, to Context only. 1: room for the context is being made; Page::doorbell rings when it is worth asking
+  // again. 0: it cannot be had.
+  std::uint32_t wait = 0;
+  std::uint32_t reserved = 0;
 };
 
 struct Return {
@@ -129,6 +133,8 @@ struct Return {
 struct Room {
   static constexpr Type kType = Type::kRoom;
   std::uint64_t bytes = 0;
+  std::uint32_t pins = 0;  // 1: what it makes there cannot be moved
+  std::uint32_t reserved = 0;
 };
 
 struct RoomGranted {
@@ -272,9 +278,11 @@ static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 && of
               offsetof(Attach, works) == 44);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&
               offsetof(Attached, vgpu) == 24);
-static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 16> && offsetof(Reserved, available) == 8);
+static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 24> && offsetof(Reserved, available) == 8 &&
+              offsetof(Reserved, wait) == 16);
 static_assert(kIsFixed<Return, 8> && kIsFixed<Context, 8>);
-static_assert(kIsFixed<Room, 8> && kIsFixed<RoomGranted, 16> && offsetof(RoomGranted, wait) == 8);
+static_assert(kIsFixed<Room, 16> && offsetof(Room, pins) == 8 && kIsFixed<RoomGranted, 16> &&
+              offsetof(RoomGranted, wait) == 8);
 static_assert(kIsFixed<Export, 48> && offsetof(Export, bytes) == 16 && offsetof(Export, offset) == 24 &&
               offsetof(Export, chunk_bytes) == 32 && offsetof(Export, chunks) == 40 && offsetof(Export, first) == 44);
 static_assert(kIsFixed<Unexport, 16> && kIsFixed<Import, 24> && offsetof(Import, first) == 16);

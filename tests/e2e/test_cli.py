@@ -132,8 +132,8 @@ class Commands(SoftGpuTest):
             self.assertIn("nobody", self.refused(1, *words))
 
     def test_what_cannot_be_admitted_names_the_figures(self):
-        self.tessera("vgpu", "create", "a", "--memory", "3G", "--compute", "80")
-        said = self.refused(1, "vgpu", "create", "b", "--memory", "2G")
+        self.tessera("vgpu", "create", "a", "--memory-request", "3G", "--compute", "80")
+        said = self.refused(1, "vgpu", "create", "b", "--memory-request", "2G")
         for figure in ("2 GiB", "1 GiB", "4 GiB"):
             self.assertIn(figure, said)
         said = self.refused(1, "vgpu", "create", "b", "--compute", "30")
@@ -167,10 +167,10 @@ class Commands(SoftGpuTest):
                                             "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
-                         (0, True, 4 * GIB, GIB, 128 * MIB, 64 * MIB, 1, 1))
+                         (0, True, 4 * GIB, 0, 128 * MIB, 64 * MIB, 1, 1))
         self.assertEqual(set(self.json("vgpu", "show", "team")), {
-            "name", "tag", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_limit_bytes", "memory_max_bytes",
-            "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
+            "name", "tag", "gpu", "gpu_uuid", "uid", "ephemeral", "owner_pid", "memory_request_bytes", "memory_limit_bytes",
+            "memory_max_bytes", "memory_over_limit_bytes", "over_limit_error", "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes",

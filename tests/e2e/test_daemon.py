@@ -14,7 +14,7 @@ import unittest
 from harness import BIN, DEADLINE_S, MIB, SoftGpuTest, wait_for
 
 # src/wire/protocol.h
-MAGIC, VERSION = 0x53534554, 5
+MAGIC, VERSION = 0x53534554, 6
 HELLO, ATTACH, RESERVE, WANTS, WELCOME, REFUSED = 1, 2, 3, 6, 65, 66
 
 
@@ -202,7 +202,7 @@ class State(SoftGpuTest):
 
     def test_the_configuration_declares_vgpus(self):
         self.start_daemon(config='[vgpu.team]\nmemory_limit = "1G"\ncompute_weight = 7\n[vgpu.too-large]\nmemory_limit = "99G"\n')
-        self.assertIn("vGPU too-large cannot be as it is declared: cannot promise 99 GiB", self.daemon_log())
+        self.assertIn("vGPU too-large cannot be as it is declared: memory_limit of 99 GiB is more than", self.daemon_log())
         team = self.vgpu("team")
         self.assertEqual((team["memory_limit_bytes"], team["compute_weight"], team["uid"]), (1 << 30, 7, 0))
         failed = self.tessera("vgpu", "rm", "team", check=False)
@@ -350,15 +350,16 @@ class Api(SoftGpuTest):
                 self.problem(405, "EOPNOTSUPP", method, path, None if method == "DELETE" else {})
 
     def test_what_cannot_be_admitted_names_the_figures(self):
-        self.create("a", memory_limit="3G", compute_request=60)
-        detail = self.problem(409, "ENOSPC", "POST", "/v1/vgpus", {"memory_limit": "2G"})
+        self.create("a", memory_request="3G", compute_request=60)
+        detail = self.problem(409, "ENOSPC", "POST", "/v1/vgpus", {"memory_request": "2G"})
         for figure in ("2 GiB", "1 GiB", "4 GiB"):
             self.assertIn(figure, detail)
         detail = self.problem(409, "ENOSPC", "POST", "/v1/vgpus", {"compute_request": 50})
         for figure in ("50", "60", "100"):
             self.assertIn(figure, detail)
-        self.problem(409, "ENOSPC", "PATCH", "/v1/vgpus/a", {"memory_limit": "5G"})
-        self.assertEqual(self.vgpu("a")["memory_limit_bytes"], 3 << 30)
+        self.problem(409, "ENOSPC", "PATCH", "/v1/vgpus/a", {"memory_request": "5G"})
+        self.assertEqual(self.vgpu("a")["memory_request_bytes"], 3 << 30)
+        self.assertIn("4 GiB", self.problem(409, "ENOSPC", "POST", "/v1/vgpus", {"memory_limit": "5G"}))
         self.problem(409, "EEXIST", "POST", "/v1/vgpus", {"name": "a"})
 
     def test_a_vgpu_in_use_is_removed_by_force_only(self):

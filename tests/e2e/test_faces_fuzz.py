@@ -39,7 +39,7 @@ PROBLEM = jsonschema.Draft202012Validator(
 # Those of errors, as the document lists them.
 STATUSES = {int(status) for status in re.findall(r"\b[45]\d\d\b", SPEC["info"]["description"])}
 # Not memory_max_bytes, which without a bound depends on what others were promised; the tag is of what was asked for.
-SETTINGS = ("tag", "uid", "gpu", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
+SETTINGS = ("tag", "uid", "gpu", "memory_request_bytes", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "ephemeral", "owner_pid")
 TOKEN = "0123456789abcdef"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -431,7 +431,8 @@ LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 # The field of the API behind each file of a vGPU.
-FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.swap.max": "memory_swap_max_bytes",
+FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.request": "memory_request_bytes",
+            "memory.swap.max": "memory_swap_max_bytes",
             "compute.request": "compute_request_pct", "compute.max": "compute_limit_pct", "compute.weight": "compute_weight",
             "compute.priority": "compute_priority"}
 # docs/files.md, and what the kernel itself says of paths, open modes and what the file system does not have.
@@ -487,7 +488,7 @@ class Files(FacesTest):
                 if pick.random() < 0.2:
                     os.read(fd, 100)
                 # More than a GPU has is asked for often enough to be refused.
-                text = b"40G\n" if path.name == "memory.limit" and pick.random() < 0.3 else self.some_text()
+                text = b"40G\n" if path.name == "memory.request" and pick.random() < 0.3 else self.some_text()
                 at = pick.choice([None, None, None, 0, 7, 1 << 40])
                 written = os.write(fd, text) if at is None else os.pwrite(fd, text, at)
                 self.assertEqual(written, len(text), "a value is written whole, or not at all")

@@ -89,6 +89,9 @@ class Scripts(FilesTest):
         self.assertEqual(self.managed()[0]["frozen"], ["operator"])
         run("echo 0 | tee $processes/$pid/0/compute.freeze")
         self.assertEqual(self.managed()[0]["frozen"], [])
+        run("echo 200000000 > $processes/$pid/0/memory.limit")  # returns when the rest has left the GPU
+        self.assertLessEqual(int(run("cat $processes/$pid/0/memory.current")), 200_000_000)
+        self.assertGreaterEqual(int(run("cat $processes/$pid/0/memory.swap.current")), 128 * MIB)
         shell.ok("launch", 1)
         shell.ok("sync")
         shell.end()

@@ -5,7 +5,7 @@ import unittest
 from harness import GIB, INVALID_VALUE, MIB, OUT_OF_MEMORY, SUCCESS, SoftGpuTest, wait_for
 
 GRANULE = 2 * MIB
-KINDS = ("alloc", "managed", "pitch", "async", "pool", "array", "array3d", "physical", "mapped")
+KINDS = ("alloc", "pitch", "async", "pool", "array", "array3d", "physical", "mapped")
 
 
 class Limit(SoftGpuTest):
@@ -26,6 +26,15 @@ class Limit(SoftGpuTest):
                 self.assertEqual(self.current("team"), self.limit)
                 shell.ok("free_all")
                 self.assertEqual(self.current("team"), self.CONTEXT_BYTES)
+
+    def test_managed_memory_beyond_it_is_the_drivers_to_migrate(self):
+        shell = self.shell_with_context("team")
+        piece = shell.ok("allocate", "managed", 4 * self.PIECES * GRANULE)["id"]
+        self.assertEqual(self.current("team"), self.limit)
+        shell.ok("set", piece, 7)
+        self.assertEqual(shell.ok("compare", piece, 7)["wrong"], 0)
+        shell.ok("free", piece)
+        self.assertEqual(self.current("team"), self.CONTEXT_BYTES)
 
     def test_sizes_between_granules_are_rounded_up(self):
         shell = self.shell_with_context("team")
@@ -107,7 +116,7 @@ class Limit(SoftGpuTest):
         self.assertEqual(shell.ask("fill", "alloc", GRANULE)["pieces"], self.PIECES)
         self.change("team", memory_limit=self.limit + 4 * GRANULE)
         self.assertEqual(shell.ask("fill", "alloc", GRANULE)["pieces"], 4)
-        self.change("team", memory_limit=self.limit)  # nothing is taken away, nothing more is given
+        self.change("team", memory_max=self.limit)  # nothing is taken away, nothing more is given
         self.assertEqual(self.current("team"), self.limit + 4 * GRANULE)
         self.assertEqual(shell.ask("allocate", "alloc", 1)["result"], OUT_OF_MEMORY)
         self.assertEqual(shell.ok("info")["free"], 0)
@@ -126,7 +135,7 @@ class Limit(SoftGpuTest):
         second.ok("free_all")
         second.ok("allocate", "alloc", 512)
         got = first.ask("fill", "alloc", GRANULE)["pieces"] + second.ask("fill", "alloc", GRANULE)["pieces"]
-        self.assertEqual(got, pieces - 2)  # the few bytes of each take a page of the device
+        self.assertIn(got, (pieces - 1, pieces - 2))  # the few bytes of each may take a page of the device
 
     def test_nothing_remains_of_a_program_that_is_killed(self):
         shell = self.shell_with_context("team")
@@ -152,7 +161,7 @@ class Promise(SoftGpuTest):
 
     def test_programs_that_take_all_they_can_hurt_no_promise(self):
         self.start_daemon(config='[swap]\nsize = "0"\n')  # so that there is an end to what they can take
-        self.create("promised", memory_limit=GIB)
+        self.create("promised", memory_request=GIB)
         greedy = ("greedy", "greedier")
         for name in greedy:
             self.create(name)
@@ -166,8 +175,9 @@ class Promise(SoftGpuTest):
         self.assertTrue(3 * GIB - 8 * MIB < taken <= 3 * GIB, taken)
         self.assertEqual(sum(self.current(name) for name in greedy), taken)
         promised = self.shell_with_context("promised")
-        self.assertEqual(promised.ask("fill", "alloc", GRANULE)["pieces"], (GIB - self.CONTEXT_BYTES) // GRANULE)
-        self.assertEqual(self.current("promised"), GIB)
+        pieces = promised.ask("fill", "alloc", GRANULE)["pieces"]
+        self.assertGreaterEqual(pieces, (GIB - self.CONTEXT_BYTES) // GRANULE)
+        self.assertLess(pieces, (GIB + 8 * MIB) // GRANULE)  # and what the others could not use
         for shell in shells:
             shell.child.kill()
         wait_for("all to be given back", lambda: not any(self.current(name) for name in greedy))

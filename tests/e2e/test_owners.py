@@ -157,7 +157,7 @@ class Owners(SoftGpuTest):
 
     def test_users_see_what_is_theirs(self):
         self.made(OWNER, "owners")
-        self.made(OTHER, "others", memory_limit="512M")
+        self.made(OTHER, "others", memory_request="512M")
         self.create("everybodys")
         pid = self.program_of(OWNER, "everybodys")
 
@@ -230,8 +230,8 @@ class Owners(SoftGpuTest):
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
             return [done.returncode, done.stderr]
 
-        self.assertEqual(self.by(OWNER, run, "--memory", "1G", "--compute", "30"), [0, ""])
-        for words, reason in ((("--memory", "3G"), "quota default allows memory of 2 GiB: 0 B in use, 3 GiB asked for"),
+        self.assertEqual(self.by(OWNER, run, "--memory-request", "1G", "--compute", "30"), [0, ""])
+        for words, reason in ((("--memory-request", "3G"), "quota default allows memory of 2 GiB: 0 B in use, 3 GiB asked for"),
                               (("--compute", "60"), "quota default allows compute of 50 % of a GPU: 0 % in use, 60 % asked for"),
                               (("--priority", "7"), "quota default allows priority 8"),
                               (("--weight", "101"), "quota default allows weight of 100")):
@@ -239,12 +239,12 @@ class Owners(SoftGpuTest):
             self.assertEqual(status, 125)
             self.assertIn(reason, text)
         # The sum counts, and what is changed; operators have none.
-        self.assertEqual(self.made(OWNER, "a", memory_limit="1G")[0], 201)
-        status, _, refused = self.made(OWNER, "b", memory_limit="1536M")
+        self.assertEqual(self.made(OWNER, "a", memory_request="1G")[0], 201)
+        status, _, refused = self.made(OWNER, "b", memory_request="1536M")
         self.assertEqual((status, refused["code"]), (403, "EDQUOT"))
         self.assertIn("1 GiB in use, 1.5 GiB asked for", refused["detail"])
-        self.assertEqual(self.by(OWNER, lambda: self.api("PATCH", "/v1/vgpus/a", {"memory_limit": "2500M"})[2]["code"]), "EDQUOT")
-        self.assertEqual(self.by(OPERATOR, self.status, "PATCH", "/v1/vgpus/a", {"memory_limit": "2500M"}), 200)
+        self.assertEqual(self.by(OWNER, lambda: self.api("PATCH", "/v1/vgpus/a", {"memory_request": "2500M"})[2]["code"]), "EDQUOT")
+        self.assertEqual(self.by(OPERATOR, self.status, "PATCH", "/v1/vgpus/a", {"memory_request": "2500M"}), 200)
         self.assertEqual(self.made(OPERATOR, "c", compute_request=70, compute_priority=0)[0], 201)
 
         # Others by name, and at once.

@@ -197,7 +197,10 @@ class Terms(SwapTest):
         self.assertEqual(self.vgpu("team")["memory_max_bytes"], 256 * MIB + 2048 * MIB)
         self.assertIsNone(self.vgpu("team")["memory_swap_max_bytes"])
         self.tessera("vgpu", "set", "team", "--memory", "512M")
-        self.assertEqual(self.vgpu("team")["memory_max_bytes"], 512 * MIB)
+        self.assertEqual(self.vgpu("team")["memory_max_bytes"], 512 * MIB + 2048 * MIB)  # 3 GiB, as far as it has place
+        self.tessera("vgpu", "set", "team", "--memory", "256M:256M", "--memory-request", "100M")
+        self.assertEqual(self.vgpu("team")["memory_max_bytes"], 256 * MIB)
+        self.assertEqual(self.vgpu("team")["memory_request_bytes"], 100 * MIB)
 
     def test_a_program_sees_its_maximum(self):
         done = self.tessera("run", *self.RUN_FLAGS, "--memory", "256M:512M", "--", BIN / "tessera", "vgpu", "ls", "--json")

@@ -20,8 +20,8 @@ class Top(SoftGpuTest):
     def two_at_work(self):
         """In vGPUs "ann" and "bob", on a daemon."""
         self.start_daemon()
-        self.create("ann", memory_limit=GIB, memory_max=GIB, compute_request=20, compute_limit=60)
-        self.create("bob", memory_limit=GIB, memory_max=GIB, compute_priority=9)
+        self.create("ann", memory_request=GIB, memory_limit=GIB, memory_max=GIB, compute_request=20, compute_limit=60)
+        self.create("bob", memory_request=GIB, memory_limit=GIB, memory_max=GIB, compute_priority=9)
         tenants = [self.tenant_in("ann", "--memory", "128M"), self.tenant_in("bob", "--memory", "64M")]
         for tenant in tenants:
             tenant.makes_progress()
@@ -96,7 +96,7 @@ class Top(SoftGpuTest):
         self.assertEqual((bob_now["memory_limit_bytes"], bob_now["compute_request_pct"], bob_now["compute_limit_pct"]),
                          (2 * GIB, 10, 50))
         top.type("smemory 64G\r")
-        top.shows("cannot promise 64 GiB")
+        top.shows("memory_limit of 64 GiB is more than")
         top.type("sweight many\r")
         top.shows("invalid weight 'many'")
         self.assertEqual(self.vgpu("bob")["memory_limit_bytes"], 2 * GIB)

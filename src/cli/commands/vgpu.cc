@@ -1,6 +1,11 @@
 #include "cli/commands/vgpu.h"
 
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
 #include "base/size.h"
+#include "cli/commands/evict.h"
 #include "cli/commands/listing.h"
 #include "cli/terminal/output.h"
 #include "client/api_client.h"
@@ -16,6 +21,8 @@ using client::TextField;
 using client::TextsField;
 
 namespace {
+
+constexpr std::chrono::milliseconds kAskAgain(20);
 
 // "30:60", as --compute takes it.
 std::string Compute(const Json& vgpu) {
@@ -64,6 +71,26 @@ std::string Processes(const Json& vgpu) {
   return text;
 }
 
+// Waits until memory above the limit has left the GPU. The daemon could wait, too, but not for longer than its clients.
+Result<Json> AwaitLimit(const ApiClient& client, const std::string& path) {
+  Patience patience;
+  for (;;) {
+    auto vgpu = client.Get(path);
+    if (!vgpu) return vgpu;
+    const std::uint64_t left = IntegerField(*vgpu, "memory_over_limit_bytes");
+    if (left == 0) return vgpu;
+    const std::string stays = TextField(*vgpu, "over_limit_error");
+    if (stays.empty() && patience.Lasts(left, MonotonicNow())) {
+      std::this_thread::sleep_for(kAskAgain);
+      continue;
+    }
+    return Fail(EBUSY,
+                "the limit is set, but " + FormatSize(left) +
+                    " more are on the GPU: " + (stays.empty() ? "stalled, no progress for 30 s" : stays),
+                "see 'tessera gpus' and 'tessera ps --json'");
+  }
+}
+
 // The API path of a vGPU.
 Result<std::string> PathOf(const std::string& name) {
   if (auto fits = CheckName(name); !fits) return std::unexpected(fits.error());
@@ -102,6 +129,7 @@ std::string VgpuText(const Json& vgpu) {
       {"user", Count(vgpu, "uid")},
       {"lives", ephemeral ? "as long as process " + owner : "until it is removed"},
       {"memory", Size(vgpu, "memory_current_bytes") + " of " + Size(vgpu, "memory_max_bytes")},
+      {"memory request", Size(vgpu, "memory_request_bytes")},
       {"memory limit", Size(vgpu, "memory_limit_bytes")},
       {"memory peak", Size(vgpu, "memory_peak_bytes")},
       {"memory available", Size(vgpu, "memory_available_bytes")},
@@ -165,12 +193,15 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
   if (settings.Empty())
-    return Fail(EINVAL, "nothing to set", "use --memory, --swap-max, --compute, --weight or --priority");
+    return Fail(EINVAL, "nothing to set",
+                "use --memory, --memory-request, --swap-max, --compute, --weight or --priority");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);
   if (!body) return std::unexpected(body.error());
-  const auto vgpu = ApiClient(common.RunDirectory()).Patch(*path, *body);
+  const ApiClient client(common.RunDirectory());
+  auto vgpu = client.Patch(*path + "?wait=false", *body);
+  if (vgpu && !settings.memory.empty()) vgpu = AwaitLimit(client, *path);
   if (!vgpu) return std::unexpected(vgpu.error());
   if (common.json) PrintJson(*vgpu);
   return 0;

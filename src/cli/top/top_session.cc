@@ -193,7 +193,7 @@ std::optional<Order> Session::Edit(const Key& key) {
     if (!set || text_.find_first_not_of(' ') == std::string::npos) return std::nullopt;
     const auto settings = ReadSettings(text_);
     const auto body = settings ? RequestBody(*settings) : Result<Json>(std::unexpected(settings.error()));
-    if (body) return Order{"PATCH", "/v1/vgpus/" + vgpu_, *body, vgpu_ + " changed: " + text_};
+    if (body) return Order{"PATCH", "/v1/vgpus/" + vgpu_ + "?wait=false", *body, vgpu_ + " changed: " + text_};
     Say(body.error().Text(), true);
     return std::nullopt;
   }

@@ -107,7 +107,7 @@ TEST_F(SessionTest, SetTakesWordsForTheVgpuThatWasSelected) {
   Press(Special::kBackspace);
   Select("web");  // a refresh may move it
   EXPECT_EQ(Said(), "tessera vgpu set batch --memory 2G");
-  EXPECT_EQ(Press(Special::kEnter), R"(PATCH /v1/vgpus/batch {"memory_limit":"2G","memory_max":"max"})");
+  EXPECT_EQ(Press(Special::kEnter), R"(PATCH /v1/vgpus/batch?wait=false {"memory_limit":"2G"})");
   session.Done(*order, Fail(EBUSY, "there is no room", "ask for less"));
   EXPECT_EQ(Said(), "there is no room; ask for less");
   EXPECT_TRUE(session.status().wrong);

@@ -82,7 +82,12 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     const auto terms = ParseMemory(settings.memory);
     if (!terms) return std::unexpected(terms.error());
     body["memory_limit"] = terms->limit;
-    body["memory_max"] = terms->max.value_or("max");
+    if (terms->max) body["memory_max"] = *terms->max;
+  }
+  if (!settings.memory_request.empty()) {
+    const auto size = ParseSize(settings.memory_request, kGiB);
+    if (!size) return std::unexpected(size.error());
+    body["memory_request"] = settings.memory_request;
   }
   if (!settings.swap_max.empty()) {
     const auto size = ParseSize(settings.swap_max, kGiB);

@@ -10,15 +10,17 @@ namespace tessera::cli {
 
 // Settings of a vGPU as given on the command line; empty: not given.
 struct VgpuSettings {
-  std::string gpu;       // "auto", index or UUID
-  std::string memory;    // "20G" (limit and max), "20G:40G" (limit:max), "25%", "max"
-  std::string swap_max;  // "20G", "0", "max"
-  std::string compute;   // "30" (request and limit) or "30:60" (request:limit), percent
-  std::string weight;    // 1 to 10000
-  std::string priority;  // 0 to 15, lower goes first
+  std::string gpu;             // "auto", index or UUID
+  std::string memory;          // "20G" (limit), "20G:40G" (limit:max), "25%", "max"
+  std::string memory_request;  // "20G", "25%", "0"
+  std::string swap_max;        // "20G", "0", "max"
+  std::string compute;         // "30" (request and limit) or "30:60" (request:limit), percent
+  std::string weight;          // 1 to 10000
+  std::string priority;        // 0 to 15, lower goes first
 
   bool Empty() const {
-    return gpu.empty() && memory.empty() && swap_max.empty() && compute.empty() && weight.empty() && priority.empty();
+    return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
+           weight.empty() && priority.empty();
   }
 };
 
@@ -28,8 +30,8 @@ struct ComputeShare {
 };
 
 struct MemoryTerms {
-  std::string limit;               // "max": what is left
-  std::optional<std::string> max;  // none: the limit
+  std::string limit;               // "max": all of the GPU
+  std::optional<std::string> max;  // none: the daemon derives it from the limit
 };
 
 // EINVAL or ERANGE; messages quote the text.

@@ -16,10 +16,14 @@ CLI::Validator IsSetting(std::string VgpuSettings::* field) {
 void AddSettings(CLI::App& app, VgpuSettings& settings) {
   app.add_option(
          "--memory", settings.memory,
-         "maximum GPU memory: 20G, 512M, 25% (of the GPU), max\n(what is left; default). 20G:40G: 20 GiB on the GPU\n"
-         "and 40 GiB in all, the rest in host memory")
+         "maximum GPU memory: 20G, 512M, 25% (of the GPU), max\n(all of it; default). 20G:40G: 20 GiB on the GPU and\n"
+         "40 GiB in all, the rest in host memory")
       ->type_name("LIMIT[:MAX]")
       ->check(IsSetting(&VgpuSettings::memory));
+  app.add_option("--memory-request", settings.memory_request,
+                 "GPU memory that is promised: 20G, 25% (default 0).\nOthers may use it until it is needed")
+      ->type_name("SIZE")
+      ->check(IsSetting(&VgpuSettings::memory_request));
   app.add_option("--swap-max", settings.swap_max, "maximum memory in host memory (default max: as much\nas there is)")
       ->type_name("SIZE")
       ->check(IsSetting(&VgpuSettings::swap_max));
@@ -46,7 +50,7 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   CLI::App app;
   app.set_help_flag("");
   AddSettings(app, settings);
-  const std::string use = "use --memory, --swap-max, --compute, --weight or --priority";
+  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight or --priority";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

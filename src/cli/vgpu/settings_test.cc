@@ -59,9 +59,9 @@ TEST(CheckName, TakesWhatFitsIntoAPath) {
 
 TEST(RequestBody, HasOnlyWhatWasGiven) {
   EXPECT_EQ(RequestBody({}).value(), Json::object());
-  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(),
-            (Json{{"gpu", "auto"}, {"memory_limit", "25%"}, {"memory_max", "max"}}));
-  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}, {"memory_max", "max"}}));
+  EXPECT_EQ(RequestBody({.gpu = "auto", .memory = "25%"}).value(), (Json{{"gpu", "auto"}, {"memory_limit", "25%"}}));
+  EXPECT_EQ(RequestBody({.memory = "max"}).value(), (Json{{"memory_limit", "max"}}));
+  EXPECT_EQ(RequestBody({.memory_request = "20G"}).value(), (Json{{"memory_request", "20G"}}));
   EXPECT_EQ(RequestBody({.gpu = "1", .compute = "30:60", .weight = "200"}).value(),
             (Json{{"gpu", 1}, {"compute_request", 30.0}, {"compute_limit", 60.0}, {"compute_weight", 200}}));
 }

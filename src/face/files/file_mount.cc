@@ -25,8 +25,8 @@
 namespace tessera::face {
 namespace {
 
-// One may wait, for the state file for example, while the other serves requests that need not.
-constexpr int kFileThreads = 2;
+// Some may wait, for the state file for example, while the others serve requests that need not.
+constexpr int kFileThreads = 5;  // writes to memory.limit, which wait until memory has moved, keep three at most
 
 Mutex said_mutex;
 std::string said TESSERA_GUARDED_BY(said_mutex);  // by libfuse, last: one line

@@ -68,9 +68,9 @@ TEST_F(FileTreeTest, Directories) {
   EXPECT_THAT(List("/vgpus"), ElementsAre("a"));
   EXPECT_THAT(List("/vgpus/a"),
               ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak",
-                          "memory.pressure", "memory.swap.current", "memory.swap.max", "compute.events",
-                          "compute.freeze", "compute.max", "compute.pressure", "compute.priority", "compute.request",
-                          "compute.stat", "compute.weight", "procs"));
+                          "memory.pressure", "memory.request", "memory.swap.current", "memory.swap.max",
+                          "compute.events", "compute.freeze", "compute.max", "compute.pressure", "compute.priority",
+                          "compute.request", "compute.stat", "compute.weight", "procs"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);
@@ -192,6 +192,7 @@ TEST_F(FileTreeTest, WhatIsWrittenForAProcessHoldsForItsVGpu) {
 TEST_F(FileTreeTest, WhatAVGpuReads) {
   daemon_.Make({.name = "b",
                 .gpu = "1",
+                .memory_request = "1G",
                 .memory_limit = "4G",
                 .memory_max = "6G",
                 .memory_swap_max = "512M",
@@ -203,6 +204,7 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
     const char *file, *of_a, *of_b;
   };
   for (const Case& each : std::vector<Case>{
+           {"memory.request", "0\n", "1073741824\n"},
            {"memory.limit", "max\n", "4294967296\n"},
            {"memory.swap.max", "max\n", "536870912\n"},
            {"memory.current", "0\n", "0\n"},
@@ -238,6 +240,8 @@ TEST_F(FileTreeTest, WhatIsWrittenToAVGpuIsRead) {
     const char *file, *written, *read;
   };
   for (const Case& each : std::vector<Case>{
+           {"memory.request", "1G", "1073741824\n"},
+           {"memory.request", "0", "0\n"},
            {"memory.limit", "4G\n", "4294967296\n"},
            {"memory.limit", "25%", "2684354560\n"},
            {"memory.limit", "max", "max\n"},
@@ -285,7 +289,7 @@ TEST_F(FileTreeTest, WhatIsNoValueChangesNothing) {
 
 TEST_F(FileTreeTest, EveryWrongWriteHasItsErrno) {
   const server::FakeClient client = daemon_.Connect("a");
-  daemon_.Make({.name = "half", .gpu = "0", .memory_limit = "5G", .compute_request = "50"});
+  daemon_.Make({.name = "half", .gpu = "0", .memory_request = "5G", .compute_request = "50"});
   const std::string v = "/vgpus/a/", p = ProcessPath();
   struct Case {
     std::string path, written;
@@ -296,14 +300,15 @@ TEST_F(FileTreeTest, EveryWrongWriteHasItsErrno) {
            {p + "memory.limit", "0", ERANGE},
            {p + "memory.limit", "4G", EINVAL},
            {p + "memory.limit", "max", EINVAL},
-           {p + "memory.limit", "6442450944", ENOSPC},
            {p + "compute.priority", "16", ERANGE},
            {p + "compute.priority", "18446744073709551616", ERANGE},
            {p + "compute.freeze", "2", ERANGE},
            {v + "memory.limit", "18446744073709551616", ERANGE},
            {v + "memory.limit", "0", ERANGE},
            {v + "memory.limit", "101%", ERANGE},
-           {v + "memory.limit", "6G", ENOSPC},
+           {v + "memory.limit", "11G", ENOSPC},
+           {v + "memory.request", "6G", ENOSPC},
+           {v + "memory.request", "101%", ERANGE},
            {v + "memory.max", "0", ERANGE},
            {v + "memory.swap.max", "1Q", EINVAL},
            {v + "compute.request", "51", ENOSPC},

@@ -31,7 +31,8 @@ Result<VGpuReport> VGpuOf(Control& control, const ProcessReport& process, int co
 Result<void> Change(Control& control, const ProcessReport& process, const VGpuRequest& request) {
   const auto vgpu = VGpuOf(control, process, EPERM);
   if (!vgpu) return std::unexpected(vgpu.error());
-  if (auto changed = control.Change(vgpu->name, request); !changed) return std::unexpected(changed.error());
+  if (auto changed = control.Change(vgpu->name, request, /*wait=*/true); !changed)
+    return std::unexpected(changed.error());
   return {};
 }
 
@@ -42,7 +43,7 @@ Result<std::string> MemoryLimit(Control& control, const ProcessReport& process) 
   return fmt::format("{}\n", vgpu->memory_limit < vgpu->gpu_memory ? vgpu->memory_limit : kUnlimited);
 }
 
-// GVM accepts any number. A number beyond the GPU's memory is no limit there, and would be an impossible promise here.
+// GVM accepts any number. A number beyond the GPU's memory is no limit.
 Result<void> SetMemoryLimit(Control& control, const ProcessReport& process, std::string_view value) {
   const auto bytes = WholeNumber(value);
   if (!bytes) return std::unexpected(bytes.error());

@@ -28,7 +28,8 @@ template <std::optional<std::string> VGpuRequest::* field>
 Result<void> Set(Control& control, const VGpuReport& vgpu, std::string_view value) {
   VGpuRequest request;
   request.*field = std::string(value);
-  if (auto changed = control.Change(vgpu.name, request); !changed) return std::unexpected(changed.error());
+  if (auto changed = control.Change(vgpu.name, request, /*wait=*/true); !changed)
+    return std::unexpected(changed.error());
   return {};
 }
 
@@ -90,6 +91,8 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
      Set<&VGpuRequest::memory_max>},
     {"memory.peak", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_peak); }, nullptr},
     {"memory.pressure", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_pressure); }, nullptr},
+    {"memory.request", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.memory_request); },
+     Set<&VGpuRequest::memory_request>},
     {"memory.swap.current", kReadOnly, [](const VGpuReport& vgpu) { return Line(vgpu.memory_swapped); }, nullptr},
     {"memory.swap.max", kReadWrite,
      [](const VGpuReport& vgpu) { return Bound(vgpu.memory_swap_max.value_or(0), vgpu.memory_swap_max.has_value()); },

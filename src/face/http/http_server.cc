@@ -260,7 +260,8 @@ void HttpServer::Impl::AddRoutes() {
     auto asked = ParseVGpuRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
     asked->if_tag = TagAskedFor(request);
-    ReplyOne(response, asker->Change(request.matches[1], *asked));
+    const bool wait = request.get_param_value("wait") != "false";
+    ReplyOne(response, asker->Change(request.matches[1], *asked, wait));
   });
   Delete(kOneVGpu, [](const Request& request, Response& response) {
     auto removed = asker->Remove(request.matches[1], request.get_param_value("force") == "1", TagAskedFor(request));

@@ -147,8 +147,9 @@ TEST_F(HttpServerTest, FreezingAndAdopting) {
 }
 
 TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
-  auto answer =
-      Post("/v1/vgpus", R"({"name":"a","gpu":1,"memory_limit":"4G","compute_request":30,"compute_limit":"60%"})");
+  auto answer = Post(
+      "/v1/vgpus",
+      R"({"name":"a","gpu":1,"memory_request":"1G","memory_limit":"4G","compute_request":30,"compute_limit":"60%"})");
   EXPECT_EQ(answer.status, 201);
   EXPECT_EQ(
       answer.body,
@@ -160,12 +161,15 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"uid", getuid()},
            {"ephemeral", false},
            {"owner_pid", nullptr},
+           {"memory_request_bytes", kGiB},
            {"memory_limit_bytes", 4 * kGiB},
            {"memory_max_bytes", 4 * kGiB},
            {"memory_current_bytes", 0},
            {"memory_peak_bytes", 0},
            {"memory_available_bytes", 4 * kGiB},
            {"memory_resident_bytes", 0},
+           {"memory_over_limit_bytes", 0},
+           {"over_limit_error", nullptr},
            {"memory_swap_current_bytes", 0},
            {"memory_swap_max_bytes", nullptr},
            {"moved_out_bytes", 0},
@@ -328,7 +332,7 @@ TEST_F(HttpServerTest, OneProcess) {
 }
 
 TEST_F(HttpServerTest, ProblemsSayWhatToDo) {
-  const auto answer = Post("/v1/vgpus", R"({"name":"a","gpu":0,"memory_limit":"20G"})");
+  const auto answer = Post("/v1/vgpus", R"({"name":"a","gpu":0,"memory_request":"20G"})");
   EXPECT_EQ(answer.status, 409);
   EXPECT_EQ(answer.type, "application/problem+json");
   EXPECT_EQ(answer.body,
@@ -336,7 +340,7 @@ TEST_F(HttpServerTest, ProblemsSayWhatToDo) {
                   {"title", "Conflict"},
                   {"status", 409},
                   {"detail", "cannot promise 20 GiB: GPU 0 has 10 GiB left of 10 GiB (0 vGPUs hold promises)"},
-                  {"hint", "ask for at most 10 GiB, or lower another vGPU's limit"},
+                  {"hint", "request at most 10 GiB, or lower another vGPU's memory.request"},
                   {"code", "ENOSPC"}}));
 }
 

@@ -96,6 +96,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
+  if (key == "memory_request") return ReadBound(key, value, request.memory_request);
   if (key == "memory_limit") return ReadBound(key, value, request.memory_limit);
   if (key == "memory_max") return ReadBound(key, value, request.memory_max);
   if (key == "memory_swap_max") return ReadBound(key, value, request.memory_swap_max);
@@ -114,8 +115,8 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     return {};
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "use name, program, gpu, memory_limit, memory_max, memory_swap_max, compute_request, compute_limit, "
-              "compute_weight, compute_priority, ephemeral or owner_pid");
+              "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
+              "compute_limit, compute_weight, compute_priority, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -189,12 +190,15 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"uid", vgpu.uid},
           {"ephemeral", vgpu.ephemeral},
           {"owner_pid", OrNull(vgpu.owner_pid)},
+          {"memory_request_bytes", vgpu.memory_request},
           {"memory_limit_bytes", vgpu.memory_limit},
           {"memory_max_bytes", vgpu.memory_max},
           {"memory_current_bytes", vgpu.memory_current},
           {"memory_peak_bytes", vgpu.memory_peak},
           {"memory_available_bytes", vgpu.memory_available},
           {"memory_resident_bytes", vgpu.memory_resident},
+          {"memory_over_limit_bytes", vgpu.memory_over_limit},
+          {"over_limit_error", vgpu.over_limit_error.empty() ? json() : json(vgpu.over_limit_error)},
           {"memory_swap_current_bytes", vgpu.memory_swapped},
           {"memory_swap_max_bytes", OrNull(vgpu.memory_swap_max)},
           {"moved_out_bytes", vgpu.moved.out},

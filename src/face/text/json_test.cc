@@ -57,7 +57,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 12);
+  EXPECT_EQ(fields, 13);
 }
 
 }  // namespace

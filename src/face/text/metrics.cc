@@ -89,7 +89,8 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
     {.family = {"tessera_gpu_memory_used_bytes", kGauge, "bytes", "gpu",
                 "Memory that programs in vGPUs have allocated, on the GPU or off it."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_used); }},
-    {.family = {"tessera_gpu_memory_promised_bytes", kGauge, "bytes", "gpu", "Sum of the memory limits of its vGPUs."},
+    {.family = {"tessera_gpu_memory_promised_bytes", kGauge, "bytes", "gpu",
+                "Sum of the memory requests of its vGPUs."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.memory_promised); }},
     {.family = {"tessera_gpu_memory_unmanaged_bytes", kGauge, "bytes", "gpu",
                 "Memory of programs outside vGPUs, as the driver reports it."},
@@ -146,6 +147,9 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
 });
 
 const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
+    {.family = {"tessera_vgpu_memory_request_bytes", kGauge, "bytes", "vgpu, gpu",
+                "memory.request: memory on the GPU that is promised to it."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_request); }},
     {.family = {"tessera_vgpu_memory_limit_bytes", kGauge, "bytes", "vgpu, gpu",
                 "memory.limit: maximum memory on the GPU."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.memory_limit); }},

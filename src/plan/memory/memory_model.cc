@@ -22,12 +22,10 @@ void MemoryModel::Add(Part& part, const MemoryTerms& terms) {
   state_.vgpus.push_back({.id = part.vgpu,
                           .weight = part.shares.weight,
                           .priority = part.shares.priority,
+                          .request = terms.request,
                           .limit = terms.limit,
-                          .promise = terms.limit,
-                          .max = terms.max,
                           .swap = terms.swap});
-  state_.vgpus.back().processes.push_back(
-      {.id = ++last_process_, .room = costs_.context, .pinned = costs_.context, .has_line = true});
+  state_.vgpus.back().processes.push_back({.id = ++last_process_, .has_line = true});
   changed_ = true;
 }
 
@@ -61,7 +59,7 @@ void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nan
   changed_ = true;
   process.wanted = 0;
   member.allocates = bytes;
-  if (bytes <= process.allocated) {
+  if (process.pinned == costs_.context && bytes <= process.allocated) {
     // Memory that is out is freed first: the memory in use lies on the GPU.
     std::uint64_t freed = process.allocated - bytes;
     const std::uint64_t out = std::min(freed, process.swapped - process.Coming());
@@ -75,16 +73,19 @@ void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nan
   HoldOrLetGo(time, now);
 }
 
-// Asks for the next piece: programs allocate an eighth of the GPU at a time.
+// Asks for its context, and then for one piece after the other: programs allocate an eighth of the GPU, or of
+// their limit, at a time.
 void MemoryModel::Ask(Member& member, Nanos now) {
   sched::ProcessResidence& process = ProcessOf(member);
-  const std::uint64_t piece = std::max(state_.capacity / 8, std::uint64_t{1});
-  while (process.allocated < member.allocates) {
-    const std::uint64_t more = std::min(piece, member.allocates - process.allocated);
-    switch (planner_.Ask(state_, process.id, more, now).kind) {
+  const std::uint64_t most = std::min(state_.capacity, state_.vgpus[member.vgpu].limit.value_or(UINT64_MAX));
+  const std::uint64_t piece = std::max(most / 8, std::uint64_t{1});
+  while (process.pinned < costs_.context || process.allocated < member.allocates) {
+    process.pins = process.pinned < costs_.context;
+    const std::uint64_t more = process.pins ? costs_.context : std::min(piece, member.allocates - process.allocated);
+    switch (planner_.Ask(state_, {process.id, more, process.pins}, now).kind) {
       case sched::RoomAnswer::Kind::kGrant:
         process.room += more;
-        process.allocated += more;
+        (process.pins ? process.pinned : process.allocated) += more;
         continue;
       case sched::RoomAnswer::Kind::kWait:
         process.wanted = more;
@@ -93,7 +94,8 @@ void MemoryModel::Ask(Member& member, Nanos now) {
       case sched::RoomAnswer::Kind::kRefuse:
         ++member.part->figures.refused;
         member.allocates = process.allocated;
-        return;
+        if (process.pins) return;  // without a context it can do nothing
+        continue;
     }
   }
 }
@@ -160,8 +162,8 @@ void MemoryModel::Plan(TimeModel& time, Nanos now) {
     HoldOrLetGo(time, now);
     const bool again = Observe(time, now);
     std::uint64_t room = 0;
-    for (const sched::VGpuResidence& vgpu : state_.vgpus) room += vgpu.Claim();
-    violations_.Require(room <= state_.capacity, "more memory is on the GPU, or promised, than there is", now);
+    for (const sched::VGpuResidence& vgpu : state_.vgpus) room += vgpu.Room();
+    violations_.Require(room <= state_.capacity, "more memory is on the GPU than there is", now);
     if (plan.actions.empty() && plan.look_at > now && !again) return;
   }
   violations_.Require(false, "plans for memory follow each other without end", now);
@@ -189,7 +191,7 @@ void MemoryModel::CarryOut(const sched::ResidencyAction& action, Nanos now) {
       process.unsafe = false;
       break;
     case Kind::kGrant:  // the program takes it, and asks for more
-      process.allocated += std::exchange(process.credit, 0);
+      (process.pins ? process.pinned : process.allocated) += std::exchange(process.credit, 0);
       Ask(member, now);
       break;
     default:

@@ -40,7 +40,7 @@ struct MoveCosts {
   std::uint64_t batch = 256ull << 20;      // moved without a break
   std::uint64_t chunk = 64ull << 20;       // memory is moved in whole chunks
   std::uint64_t host_memory = 4ull << 40;  // bytes that may lie there
-  std::uint64_t context = 0;               // bytes of each program that are always on the GPU
+  std::uint64_t context = 0;               // bytes that each program pins before it allocates
 };
 
 struct GpuSpec {

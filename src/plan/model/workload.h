@@ -34,10 +34,10 @@ struct Phase {
   Span pause;                       // between two steps, in which it gives the GPU no work
 };
 
-// memory.limit, memory.max and memory.swap.max of a program's vGPU; docs/memory.md tells what they mean.
+// memory.request, memory.limit and memory.swap.max of a program's vGPU; docs/memory.md tells what they mean.
 struct MemoryTerms {
+  std::uint64_t request = 0;
   std::optional<std::uint64_t> limit;
-  std::optional<std::uint64_t> max;
   std::optional<std::uint64_t> swap;
 };
 

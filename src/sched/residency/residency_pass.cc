@@ -27,7 +27,7 @@ std::uint64_t StepOf(const ResidencyState& state) {
 }  // namespace
 
 ResidencyPass::ResidencyPass(ResidencyState& state, Residency& policy, ResidencyPlan& plan, Nanos now)
-    : state_(state), policy_(policy), plan_(plan), now_(now), claimed_(state.Claimed()) {}
+    : state_(state), policy_(policy), plan_(plan), now_(now), room_(state.Room()) {}
 
 void ResidencyPass::CollectCredit(const PlannedProcess& process) {
   const ProcessResidence& its = *process.now;
@@ -41,9 +41,10 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
   for (const ProcessResidence& process : vgpu.processes) {
     served_.room += process.room;
     served_.resident += process.Movable();
-    served_.wanted += process.wanted;
+    served_.wanted += process.pins ? 0 : process.wanted;
   }
   NoteGoal();
+  GrantPinned();
   if (!state_.mover_ready) {
     LetAllRun();
     if (goal.runs) GrantWishes();
@@ -83,8 +84,9 @@ void ResidencyPass::NoteGoal() {
 std::uint64_t ResidencyPass::Needed() const {
   std::uint64_t needed = served_.resident;
   if (!served_.goal.runs) return needed;
+  needed += served_.wanted;
   for (const ProcessResidence& process : served_.vgpu->processes)
-    needed += process.wanted + Less(process.recalled, process.moving == Moving::kIn ? process.ordered : 0);
+    needed += Less(process.recalled, process.moving == Moving::kIn ? process.ordered : 0);
   return needed;
 }
 
@@ -133,16 +135,15 @@ void ResidencyPass::Evict(std::uint64_t excess) {
   excess = Less(excess, going);
   if (excess == 0 && !asked) return;
   const std::uint64_t chunk = state_.chunk;
-  std::uint64_t may_go = MaySwap(state_, *served_.vgpu), may_be_pushed = SwapLeft(state_, *served_.vgpu);
+  std::uint64_t may_go = SwapLeft(state_, *served_.vgpu);
   for (const PlannedProcess& process : Victims()) {
     const ProcessResidence& its = *process.now;
     ProcessRecord& record = *process.record;
     if (its.moving != Moving::kNothing || !its.Reachable(now_)) continue;
     const std::uint64_t movable = DownTo(chunk, its.Movable());
     const std::uint64_t pushed = std::min(UpTo(chunk, its.push), movable);
-    const std::uint64_t bytes =
-        std::max(std::min({UpTo(chunk, excess), movable, DownTo(chunk, may_go)}),
-                 std::min(std::max(pushed, std::min(record.colder, movable)), DownTo(chunk, may_be_pushed)));
+    const std::uint64_t wished = std::max({UpTo(chunk, excess), pushed, record.colder});
+    const std::uint64_t bytes = std::min({wished, movable, DownTo(chunk, may_go)});
     if (bytes == 0) {
       if (its.push > 0) Do(process, Kind::kEndPush, pushed);
       continue;
@@ -156,19 +157,30 @@ void ResidencyPass::Evict(std::uint64_t excess) {
     }
     excess = Less(excess, bytes);
     may_go = Less(may_go, bytes);
-    may_be_pushed = Less(may_be_pushed, bytes);
+  }
+}
+
+// What cannot be moved is taken off what the others share, and waits for no turn: only until others have moved.
+void ResidencyPass::GrantPinned() {
+  for (const PlannedProcess& process : served_.processes) {
+    const ProcessResidence& its = *process.now;
+    if (its.pins && its.wanted > 0) Grant(process);
   }
 }
 
 void ResidencyPass::GrantWishes() {
   for (const PlannedProcess& process : served_.processes) {
     const ProcessResidence& its = *process.now;
-    if (its.wanted == 0 || served_.resident + its.wanted > served_.goal.target) continue;
-    if (its.wanted <= Free()) {
-      Do(process, Kind::kGrant, its.wanted);
-    } else if (its.Granted(now_) > 0 && its.wanted <= Free() + its.credit) {
-      Do(process, Kind::kRevokeCredit);  // it waits for more than that, and nobody else is in its way
-    }
+    if (!its.pins && its.wanted > 0 && served_.resident + its.wanted <= served_.goal.target) Grant(process);
+  }
+}
+
+void ResidencyPass::Grant(const PlannedProcess& process) {
+  const ProcessResidence& its = *process.now;
+  if (its.wanted <= Free()) {
+    Do(process, Kind::kGrant, its.wanted);
+  } else if (its.Granted(now_) > 0 && its.wanted <= Free() + its.credit) {
+    Do(process, Kind::kRevokeCredit);  // it waits for more than that, and nobody else is in its way
   }
 }
 
@@ -290,14 +302,12 @@ void ResidencyPass::Run(const PlannedProcess& process) {
 
 void ResidencyPass::Do(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
   const ProcessResidence& its = *process.now;
-  const std::uint64_t promise = served_.vgpu->promise.value_or(0);
-  const std::uint64_t room = its.room, resident = its.Movable(), wanted = its.wanted;
-  claimed_ -= std::max(promise, served_.room);
+  const std::uint64_t room = its.room, resident = its.Movable(), wanted = its.pins ? 0 : its.wanted;
   Note(process, kind, bytes);
   served_.room += its.room - room;
   served_.resident += its.Movable() - resident;
-  served_.wanted += its.wanted - wanted;
-  claimed_ += std::max(promise, served_.room);
+  served_.wanted += (its.pins ? 0 : its.wanted) - wanted;
+  room_ += its.room - room;
 }
 
 void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
@@ -310,8 +320,7 @@ void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t
 
 // Room that the vGPU could be granted now.
 std::uint64_t ResidencyPass::Free() const {
-  const auto& promise = served_.vgpu->promise;
-  return promise ? Less(*promise, served_.room) : Less(state_.capacity, claimed_);
+  return std::min(Less(served_.vgpu->limit.value_or(UINT64_MAX), served_.room), Less(state_.capacity, room_));
 }
 
 }  // namespace tessera::sched

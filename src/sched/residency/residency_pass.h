@@ -44,7 +44,7 @@ class ResidencyPass {
     VGpuRecord* record = nullptr;
     std::span<const PlannedProcess> processes;
     VGpuGoal goal;
-    std::uint64_t room = 0, resident = 0, wanted = 0;  // sums over its processes; `resident` can be moved
+    std::uint64_t room = 0, resident = 0, wanted = 0;  // sums over its processes; the last two can be moved
   };
 
   void NoteGoal();
@@ -52,7 +52,9 @@ class ResidencyPass {
   void LetAllRun();
   void BeginExchange(const PlannedProcess& process);
   void Evict(std::uint64_t excess);
+  void GrantPinned();
   void GrantWishes();
+  void Grant(const PlannedProcess& process);
   void Load();
   void LetRun();
   bool GoesOn(const PlannedProcess& process, bool overdue, bool& all);
@@ -69,7 +71,7 @@ class ResidencyPass {
   Residency& policy_;
   ResidencyPlan& plan_;
   const Nanos now_;
-  std::uint64_t claimed_;  // of the capacity, by all vGPUs
+  std::uint64_t room_;  // of all vGPUs
   bool told_policy_ = false;
   Served served_;
   std::vector<PlannedProcess> victims_;

@@ -56,7 +56,14 @@ struct ResidencyPlan {
   bool operator==(const ResidencyPlan&) const = default;
 };
 
-// Answer to a process that asks for room.
+// The question of a process for room on the GPU.
+struct RoomWish {
+  ProcessId process = 0;
+  std::uint64_t bytes = 0;  // 0: for memory that must come back, for which it can only wait
+  bool pins = false;        // what it makes there cannot be moved: a context, a pool
+};
+
+// The answer.
 struct RoomAnswer {
   enum class Kind {
     kGrant,   // it has the room now
@@ -66,8 +73,8 @@ struct RoomAnswer {
   enum class Reason {
     kNone,
     kUnknown,         // there is no such process
-    kPinned,          // with the pinned memory of its vGPU it is more than the vGPU can have on the GPU at once
-    kKeptByOthers,    // with memory that must stay beside it, it is more than others leave, who keep theirs on the GPU
+    kPinned,          // with the pinned memory of its vGPU it is more than memory.limit, or the GPU, allows at once
+    kKeptByOthers,    // others have too much of the GPU that cannot be moved, or that they were promised
     kSwapBound,       // it is beyond the limit, and no more of the vGPU may lie in host memory
     kHostMemoryFull,  // it does not fit, and host memory could not be had a moment ago
     kNoMover,         // it does not fit, and nothing can be moved: movers do not start
@@ -75,6 +82,7 @@ struct RoomAnswer {
   Kind kind{};
   Reason reason = Reason::kNone;  // of a refusal
   std::uint64_t credit = 0;       // with a grant: room in advance, so that the next allocation costs no question
+  std::uint64_t most = 0;         // with a refusal: bytes that the process could have at once
   bool operator==(const RoomAnswer&) const = default;
 };
 

@@ -4,8 +4,8 @@
 
 #include "base/size.h"
 #include "sched/residency/pool_growth.h"
+#include "sched/residency/promises.h"
 #include "sched/residency/room_admission.h"
-#include "sched/residency/swap_bounds.h"
 
 namespace tessera::sched {
 namespace {
@@ -14,10 +14,25 @@ namespace {
 // has something to do on the GPU: nothing tells when it has come to a stand.
 constexpr Nanos kLookWhilePressed = 100 * kMillisecond;
 constexpr Nanos kLookForStill = kMillisecond;
+// A vGPU that has had nothing to do for so long lends what it was promised to others who need it: some ten times as
+// long as it takes to bring a whole GPU's memory back.
+constexpr Nanos kLendsAfter = 10 * kSecond;
 
 bool Pressed(const ProcessResidence& process, Nanos now) {
   return process.wanted > 0 || process.Granted(now) > 0 || process.stopped || process.push > 0 ||
          process.moving != Moving::kNothing || process.swapped > 0;
+}
+
+// A limit was lowered, or memory was pinned past the daemon: some has to go that can.
+bool HasTooMuch(const ResidencyState& state) {
+  bool any_movable = false;
+  for (const VGpuResidence& vgpu : state.vgpus) {
+    std::uint64_t movable = 0;
+    for (const ProcessResidence& process : vgpu.processes) movable += process.Movable();
+    if (vgpu.limit && movable > 0 && vgpu.Pinned() + movable > *vgpu.limit) return true;
+    any_movable |= movable > 0;
+  }
+  return any_movable && state.Used() > state.capacity;
 }
 
 }  // namespace
@@ -30,7 +45,7 @@ const ResidencyPlan& ResidencyPlanner::Plan(const ResidencyState& state, Nanos n
   plan_.look_at = plan_.awaits ? state.missing_since + kLongestAbsence : kNever;
   KnowVGpus(state, now);
   // Where there is more than fits, one who has room of the books may have none of the GPU.
-  plan_.pressed = state.Used() > state.capacity || std::ranges::any_of(state.vgpus, [&](const VGpuResidence& vgpu) {
+  plan_.pressed = HasTooMuch(state) || std::ranges::any_of(state.vgpus, [&](const VGpuResidence& vgpu) {
                     return std::ranges::any_of(vgpu.processes, [&](const ProcessResidence& process) {
                       return Pressed(process, now) || MustStopOnArrival(process);
                     });
@@ -67,6 +82,7 @@ void ResidencyPlanner::KnowVGpus(const ResidencyState& state, Nanos now) {
     record.weight = vgpu.weight;
     record.priority = vgpu.priority;
     record.plan = plans_;
+    if (vgpu.Active(now)) record.worked_at = now;
   }
   if (vgpu_records_.size() == state.vgpus.size()) return;
   std::erase_if(vgpu_records_, [&](const auto& entry) {
@@ -107,32 +123,25 @@ void ResidencyPlanner::PlanPool(const ResidencyState& state) {
   if (needed > state.pool.wanted) plan_.actions.push_back({.kind = ResidencyActionKind::kGrowPool, .bytes = needed});
 }
 
-// A vGPU with a promise takes no turns: it has what it was promised, and goes on with that. Memory of others that must
-// not go out takes no turns either.
+// What is pinned, what may not go out, and what a vGPU that works was promised takes no turns. The rest does: a vGPU
+// that has no rest runs always.
 void ResidencyPlanner::SetGoals(Nanos now) {
   std::uint64_t taken = 0;
   facts_.clear();
   for (PlannedVGpu& planned : vgpus_) {
     const VGpuResidence& vgpu = *planned.now;
-    const std::uint64_t kept = Kept(state_, vgpu, now);
-    taken += HasForGood(state_, vgpu, now);
-    planned.goal = {.vgpu = vgpu.id, .target = kept, .runs = true};
-    ResidencyFacts fact{.vgpu = vgpu.id, .active = vgpu.Active(now)};
-    if (vgpu.promise) {
-      planned.goal.target = Less(*vgpu.promise, vgpu.Pinned());
-    } else {
-      for (const ProcessResidence& process : vgpu.processes) {
-        fact.demand += process.All() + process.wanted + process.Granted(now);
-        fact.resident += process.Movable();
-      }
-      fact.demand = Less(fact.demand, kept);
-      fact.resident = Less(fact.resident, kept);
-    }
-    facts_.push_back(fact);
+    const bool uses_request = now - planned.record->worked_at < kLendsAfter;
+    const VGpuClaims claims = ClaimsOf(state_, vgpu, uses_request, now);
+    taken += claims.pinned + claims.floor;
+    planned.goal = {.vgpu = vgpu.id, .target = claims.floor, .runs = true};
+    const std::uint64_t rest = claims.demand - claims.floor;
+    facts_.push_back({.vgpu = vgpu.id,
+                      .demand = rest,
+                      .resident = Less(claims.resident, claims.floor),
+                      .active = rest > 0 && vgpu.Active(now)});
   }
   const auto decisions = policy_.Observe(facts_, Less(state_.capacity, taken), now);
   for (std::size_t i = 0; i < vgpus_.size(); ++i) {
-    if (vgpus_[i].now->promise) continue;
     vgpus_[i].goal.target += decisions[i].target;
     vgpus_[i].goal.runs = decisions[i].runs;
   }
@@ -155,8 +164,8 @@ void ResidencyPlanner::SetNextLook(const ResidencyPass& pass, Nanos now) {
   if (pass.ToldPolicy()) plan_.look_at = now;
 }
 
-RoomAnswer ResidencyPlanner::Ask(const ResidencyState& state, ProcessId process, std::uint64_t bytes, Nanos now) const {
-  return AnswerRoom(state, process, bytes, plan_.pressed, now);
+RoomAnswer ResidencyPlanner::Ask(const ResidencyState& state, const RoomWish& wish, Nanos now) const {
+  return AnswerRoom(state, wish, plan_.pressed, now);
 }
 
 // While nothing is pressed the policy hears of nothing.

@@ -27,9 +27,9 @@ class ResidencyPlanner {
   // Says what to do now. `now` does not go back. The reference holds until the next call.
   const ResidencyPlan& Plan(const ResidencyState& state, Nanos now);
 
-  // The process asks for `bytes` of room; 0: it asks for what it must have back (`recalled`). Where it has to wait, the
-  // caller notes the wish in the state and plans. A grant is not in `state`: the caller adds it.
-  RoomAnswer Ask(const ResidencyState& state, ProcessId process, std::uint64_t bytes, Nanos now) const;
+  // A process asks for room. Where it has to wait, the caller notes the wish in the state and plans. A grant is not in
+  // `state`: the caller adds it.
+  RoomAnswer Ask(const ResidencyState& state, const RoomWish& wish, Nanos now) const;
 
   // As of the last plan.
   bool TakesTurns() const { return plan_.pressed && policy_.CurrentMode() == Residency::Mode::kTurns; }

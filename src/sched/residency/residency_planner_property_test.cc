@@ -48,6 +48,7 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.recalled = OneIn(5) ? Bytes(0, process.swapped) : 0;
   process.allocated = Bytes(0, process.room + process.swapped);
   process.wanted = OneIn(4) ? Bytes(1, 60) : 0;
+  process.pins = OneIn(3);
   process.wanted_at = now - Number<Nanos>(0, 3 * kSecond);
   process.granted_at = OneIn(4) ? now - Number<Nanos>(0, 2 * kSecond) : -kSecond;
   process.push = OneIn(6) ? Bytes(1, 60) : 0;
@@ -90,11 +91,8 @@ ResidencyState AnyState(Nanos now) {
   const auto count = Number<VgpuId>(1, 5);
   for (VgpuId id = 1; id <= count; ++id) {
     VGpuResidence vgpu{.id = id, .weight = Number(1u, 500u), .priority = Number(7u, 9u)};
-    if (OneIn(3)) {
-      vgpu.limit = Bytes(0, 80);
-      vgpu.promise = Less(*vgpu.limit, Bytes(0, 10));
-      if (OneIn(2)) vgpu.max = *vgpu.limit + Bytes(0, 80);
-    }
+    if (OneIn(3)) vgpu.limit = Bytes(0, 80);
+    if (OneIn(3)) vgpu.request = Bytes(0, vgpu.limit.value_or(40));
     if (OneIn(3)) vgpu.swap = Bytes(0, 60);
     for (int i = Number(0, 3); i > 0; --i) vgpu.processes.push_back(AnyProcess(next++, now));
     state.vgpus.push_back(vgpu);
@@ -134,10 +132,10 @@ RC_GTEST_PROP(ResidencyPlannerProperty, EveryPlanOfAnyHistoryKeepsTheLaws, ()) {
     RequireLawful(BrokenLaws(state, plan, now));
     for (const VGpuResidence& vgpu : state.vgpus) {
       for (const ProcessResidence& process : vgpu.processes) {
-        const std::uint64_t bytes = OneIn(4) ? 0 : Bytes(0, 100);
-        const RoomAnswer answer = planner.Ask(state, process.id, bytes, now);
-        RC_ASSERT(answer == twin.Ask(state, process.id, bytes, now));
-        RequireLawful(BrokenLaws(state, process.id, bytes, answer, plan.pressed, now));
+        const RoomWish wish{.process = process.id, .bytes = OneIn(4) ? 0 : Bytes(0, 100), .pins = OneIn(2)};
+        const RoomAnswer answer = planner.Ask(state, wish, now);
+        RC_ASSERT(answer == twin.Ask(state, wish, now));
+        RequireLawful(BrokenLaws(state, wish, answer, plan.pressed, now));
       }
     }
     now += Number<Nanos>(0, OneIn(4) ? 3 * kSecond : 10 * kMillisecond);
@@ -187,7 +185,7 @@ void AnyProgramStep(ResidencyWorld& world, ProcessId id) {
       world.Free(id, Bytes(0, 20) * kBlock);
       break;
     default:
-      if (world.programs.at(id).asks_for == 0) world.Allocate(id, Bytes(1, 20) * kBlock);
+      if (world.programs.at(id).asks_for == 0) world.Allocate(id, Bytes(1, 20) * kBlock, OneIn(4));
   }
 }
 
@@ -198,10 +196,8 @@ RC_GTEST_PROP(ResidencyPlannerProperty, AWorldOfAnyProgramsKeepsTheLaws, ()) {
   const auto count = Number<ProcessId>(1, 5);
   for (ProcessId id = 1; id <= count; ++id) {
     VGpuResidence& vgpu = world.AddVGpu(static_cast<VgpuId>(id), Number(7u, 8u));
-    if (OneIn(4)) {
-      vgpu.limit = vgpu.promise = Bytes(1, kCapacity / kBlock / count) * kBlock;
-      vgpu.max = 2 * *vgpu.limit;
-    }
+    if (OneIn(3)) vgpu.request = Bytes(1, kCapacity / kBlock / count) * kBlock;
+    if (OneIn(4)) vgpu.limit = vgpu.request + Bytes(1, 20) * kBlock;
     if (OneIn(4)) vgpu.swap = Bytes(0, 20) * kBlock;
     world.AddProcess(static_cast<VgpuId>(id), id);
     world.programs.at(id).drains_for = *rc::gen::element<Nanos>(0, kMillisecond, 20 * kMillisecond);
@@ -246,6 +242,62 @@ RC_GTEST_PROP(ResidencyPlannerProperty, EachThatWaitsIsServedInTime, ()) {
   for (const auto& [id, program] : world.programs) {
     RC_ASSERT(program.longest_wait <= most);
     RC_ASSERT(program.ran > 0);
+  }
+}
+
+// Programs that come one after the other, whatever those before them do: each begins with memory that cannot be moved,
+// a context, and allocates. As long as the contexts fit, nobody is refused, and nobody waits for the context longer
+// than memory needs to move.
+RC_GTEST_PROP(ResidencyPlannerProperty, NewcomersGetTheirContextsAfterAMoveAndNobodyIsRefused, ()) {
+  ResidencyWorld world(kCapacity, {.turn_max = 2 * kSecond});
+  world.state.chunk = kBlock;
+  const auto count = Number<ProcessId>(2, 8);
+  for (ProcessId id = 1; id <= count; ++id) {
+    world.AddVGpu(static_cast<VgpuId>(id));
+    world.AddProcess(static_cast<VgpuId>(id), id);
+    WorldProgram& program = world.programs.at(id);
+    program.drains_for = *rc::gen::element<Nanos>(0, 5 * kMillisecond);
+    RC_ASSERT(world.Allocate(id, kBlock, /*pins=*/true).kind != RoomAnswer::Kind::kRefuse);
+    world.Run(kSecond);  // all memory moves in that
+    RequireLawful(world);
+    RC_ASSERT(world.Process(id).pinned == kBlock);
+    if (OneIn(4)) continue;
+    world.Work(id, true);
+    RC_ASSERT(world.Allocate(id, Bytes(1, 20) * kBlock).kind != RoomAnswer::Kind::kRefuse);
+    world.Run(Number<Nanos>(0, kSecond));
+    RequireLawful(world);
+  }
+  world.Run(30 * kSecond);
+  RequireLawful(world);
+  for (const auto& [id, program] : world.programs) RC_ASSERT(program.asks_for == 0);
+}
+
+// A promise that others have borrowed is back after a move, whenever its vGPU wants it.
+RC_GTEST_PROP(ResidencyPlannerProperty, APromiseIsBackAfterAMove, ()) {
+  ResidencyWorld world(kCapacity);
+  world.state.chunk = kBlock;
+  const std::uint64_t request = Bytes(1, 30) * kBlock;
+  world.AddVGpu(1).request = request;
+  world.AddProcess(1, 1);
+  for (ProcessId id = 2; id <= 4; ++id) {
+    world.AddVGpu(static_cast<VgpuId>(id), Number(7u, 9u));
+    world.AddProcess(static_cast<VgpuId>(id), id);
+    world.Allocate(id, Bytes(1, 38) * kBlock);
+    world.Work(id, true);
+  }
+  world.Run(Number<Nanos>(0, 20 * kSecond));
+  for (int rounds = 0; rounds < 3; ++rounds) {
+    if (rounds == 0) RC_ASSERT(world.Allocate(1, request).kind != RoomAnswer::Kind::kRefuse);
+    world.Work(1, true);
+    world.Run(3 * kSecond);  // both ways
+    RequireLawful(world);
+    RC_ASSERT(world.Process(1).Movable() == request && !world.Process(1).stopped);
+    const Nanos ran = world.programs.at(1).ran;
+    world.Run(5 * kSecond);
+    RC_ASSERT(world.programs.at(1).ran == ran + 5 * kSecond);
+    world.Work(1, false);
+    world.Run(Number<Nanos>(0, 30 * kSecond));
+    RequireLawful(world);
   }
 }
 

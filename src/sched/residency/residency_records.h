@@ -25,8 +25,9 @@ struct VGpuRecord {
   std::uint32_t weight = 0;
   std::uint32_t priority = 0;
   VGpuGoal goal{.runs = false};
-  Nanos since = 0;     // when the move to that goal began
-  bool ready = false;  // the policy has heard that the goal is reached
+  Nanos worked_at = -kNever / 2;  // when it last had something to do; its promise is kept for a while after that
+  Nanos since = 0;                // when the move to that goal began
+  bool ready = false;             // the policy has heard that the goal is reached
   // When a process was last stopped so that memory comes in, though it ran without that memory for long.
   Nanos tried_at = -kNever / 2;
 };

@@ -25,9 +25,9 @@ bool VGpuResidence::Active(Nanos now) const {
   return std::ranges::any_of(processes, [now](const ProcessResidence& process) { return process.Active(now); });
 }
 
-std::uint64_t ResidencyState::Claimed() const {
+std::uint64_t ResidencyState::Room() const {
   std::uint64_t sum = 0;
-  for (const VGpuResidence& vgpu : vgpus) sum += vgpu.Claim();
+  for (const VGpuResidence& vgpu : vgpus) sum += vgpu.Room();
   return sum;
 }
 

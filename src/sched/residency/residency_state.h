@@ -53,6 +53,7 @@ struct ProcessResidence {
   // Wishes.
   std::uint64_t wanted = 0;  // room that the process waits for
   Nanos wanted_at = 0;       // when it last said so
+  bool pins = false;         // what it waits for, or got last, stays on the GPU for good: a context, a pool
   // When it last got room that it had waited for; it finds that in its credit.
   Nanos granted_at = -kTimeToTake;
   std::uint64_t push = 0;  // an operator wants so much of it out
@@ -84,6 +85,9 @@ struct ProcessResidence {
   std::uint64_t OutSoon() const { return swapped + (moving == Moving::kOut ? ordered - done : 0); }
   // Credit that it waited for and has not taken yet.
   std::uint64_t Granted(Nanos now) const;
+  // What it waits for, or was granted and will take. Of this, what can be moved once it is there, and what cannot.
+  std::uint64_t WantedMovable(Nanos now) const { return pins ? 0 : wanted + Granted(now); }
+  std::uint64_t WantedPinned(Nanos now) const { return pins ? wanted + Granted(now) : 0; }
   // It has something to do, or waits for memory.
   bool Active(Nanos now) const { return works || wanted > 0 || recalled > 0 || Granted(now) > 0; }
   // The mover can be given an order for it.
@@ -94,18 +98,14 @@ struct ProcessResidence {
 struct VGpuResidence {
   VgpuId id = 0;
   std::uint32_t weight = 100;
-  std::uint32_t priority = 8;  // lower numbers go first
-  // memory.limit, and what of it room may be granted of: the rest went to contexts. A vGPU with a limit takes no turns.
-  std::optional<std::uint64_t> limit;
-  std::optional<std::uint64_t> promise;  // set if and only if `limit` is
-  std::optional<std::uint64_t> max;      // memory.max, if it was set
-  std::optional<std::uint64_t> swap;     // memory.swap.max, if it was set
+  std::uint32_t priority = 8;          // lower numbers go first
+  std::uint64_t request = 0;           // memory.request, contexts included: kept for it while it works
+  std::optional<std::uint64_t> limit;  // memory.limit, contexts included: the most that it may have on the GPU
+  std::optional<std::uint64_t> swap;   // memory.swap.max, if it was set
   std::vector<ProcessResidence> processes;
 
   std::uint64_t Pinned() const;
   std::uint64_t Room() const;
-  // Bytes that nobody else can have: its promise, or its room where that is more.
-  std::uint64_t Claim() const { return std::max(promise.value_or(0), Room()); }
   bool Active(Nanos now) const;
   bool operator==(const VGpuResidence&) const = default;
 };
@@ -122,7 +122,7 @@ struct PoolResidence {
 };
 
 struct ResidencyState {
-  std::uint64_t capacity = 0;  // of the GPU's memory, what room may be granted of, promises included
+  std::uint64_t capacity = 0;  // of the GPU's memory, what room may be granted of, contexts included
   std::uint64_t chunk = 64ull << 20;
   std::uint64_t file = 0;  // bytes that the swap file may hold; 0: there is none
   PoolResidence pool;
@@ -134,8 +134,8 @@ struct ResidencyState {
   Nanos missing_since = 0;
   std::vector<VGpuResidence> vgpus;
 
-  std::uint64_t Claimed() const;  // by all vGPUs
-  std::uint64_t Used() const;     // room that is in use
+  std::uint64_t Room() const;  // of all vGPUs
+  std::uint64_t Used() const;  // room that is in use
   // Whether memory of missing processes may lie on the GPU: it is in no room here, and must not be given away.
   bool AwaitsMissing(Nanos now) const { return missing > 0 && now - missing_since < kLongestAbsence; }
   // Memory beyond this is the sign that a mover may soon be needed: neither it nor its pool can be had in an instant.

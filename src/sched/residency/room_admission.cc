@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/size.h"
+#include "sched/residency/promises.h"
 #include "sched/residency/swap_bounds.h"
 
 namespace tessera::sched {
@@ -31,26 +32,28 @@ std::optional<Asker> Find(const ResidencyState& state, ProcessId id) {
 }
 
 // Bytes of its vGPU that would have to be on the GPU for good if it got so much.
-std::uint64_t KeptWith(const ResidencyState& state, const Asker& asker, std::uint64_t bytes, Nanos now) {
+std::uint64_t KeptWith(const ResidencyState& state, const Asker& asker, const RoomWish& wish, Nanos now) {
   if (!asker.vgpu.swap) return 0;
   VGpuResidence then = asker.vgpu;
-  then.processes[asker.index].wanted = bytes;
+  then.processes[asker.index].wanted = wish.bytes;
+  then.processes[asker.index].pins = wish.pins;
   return Kept(state, then, now);
 }
 
-// Bytes of the GPU that others have for good.
-std::uint64_t KeptByOthers(const ResidencyState& state, const VGpuResidence& vgpu, Nanos now) {
-  std::uint64_t kept = 0;
+// Bytes of the GPU that others leave. What is promised and not in use is lent, but not for good: pinned memory must
+// leave place for it, unless it is promised itself.
+std::uint64_t LeftByOthers(const ResidencyState& state, const VGpuResidence& vgpu, bool for_good, Nanos now) {
+  std::uint64_t theirs = 0;
   for (const VGpuResidence& other : state.vgpus) {
-    if (other.id != vgpu.id) kept += HasForGood(state, other, now);
+    if (other.id != vgpu.id) theirs += for_good ? HasForGood(state, other, now) : HasForNow(state, other, now);
   }
-  return kept;
+  return Less(state.capacity, theirs);
 }
 
 // Bytes of the vGPU's own room that could be freed: those that it does not use, and those that may go to host memory or
 // are going there.
 std::uint64_t CouldBeFreed(const ResidencyState& state, const VGpuResidence& vgpu) {
-  std::uint64_t bytes = MaySwap(state, vgpu);
+  std::uint64_t bytes = SwapLeft(state, vgpu);
   for (const ProcessResidence& process : vgpu.processes) {
     bytes += process.credit + process.empty;
     if (process.moving == Moving::kOut) bytes += process.ordered;
@@ -58,52 +61,62 @@ std::uint64_t CouldBeFreed(const ResidencyState& state, const VGpuResidence& vgp
   return bytes;
 }
 
-RoomAnswer Refuse(Reason reason) { return {.kind = RoomAnswer::Kind::kRefuse, .reason = reason}; }
+RoomAnswer Refuse(Reason reason, std::uint64_t most = 0) {
+  return {.kind = RoomAnswer::Kind::kRefuse, .reason = reason, .most = most};
+}
 
 }  // namespace
 
-RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId id, std::uint64_t bytes, bool pressed, Nanos now) {
-  const auto asker = Find(state, id);
+RoomAnswer AnswerRoom(const ResidencyState& state, const RoomWish& wish, bool pressed, Nanos now) {
+  const auto asker = Find(state, wish.process);
   if (!asker) return Refuse(Reason::kUnknown);
   const VGpuResidence& vgpu = asker->vgpu;
+  const std::uint64_t bytes = wish.bytes;
   if (state.AwaitsMissing(now)) return {.kind = RoomAnswer::Kind::kWait};
 
   // Nothing that can be moved away makes room beyond this.
   const std::uint64_t pinned = vgpu.Pinned() + asker->Process().recalled;
-  const std::uint64_t most = vgpu.promise.value_or(state.capacity);
-  if (pinned > most || bytes > most - pinned) return Refuse(Reason::kPinned);
+  const std::uint64_t left = Less(LeftByOthers(state, vgpu, /*for_good=*/false, now), pinned);
+  const std::uint64_t most = std::min(vgpu.limit.value_or(state.capacity), state.capacity);
+  if (pinned > most || bytes > most - pinned) return Refuse(Reason::kPinned, std::min(Less(most, pinned), left));
   if (bytes == 0) return {.kind = RoomAnswer::Kind::kWait};
-  if (!vgpu.promise && std::max(bytes, KeptWith(state, *asker, bytes, now)) >
-                           Less(state.capacity, pinned + KeptByOthers(state, vgpu, now)))
-    return Refuse(Reason::kKeptByOthers);
+  const std::uint64_t kept = KeptWith(state, *asker, wish, now);
+  const std::uint64_t stays = kept + (wish.pins ? bytes : 0);
+  const bool promised = pinned + stays <= vgpu.request;
+  const std::uint64_t left_for_good = promised ? left : Less(LeftByOthers(state, vgpu, /*for_good=*/true, now), pinned);
+  if (bytes > left || stays > left_for_good)
+    return Refuse(Reason::kKeptByOthers, std::min(left, Less(left_for_good, Less(stays, bytes))));
 
-  const std::uint64_t free = vgpu.promise ? Less(*vgpu.promise, vgpu.Room()) : Less(state.capacity, state.Claimed());
-  if (vgpu.promise && bytes > free && CouldBeFreed(state, vgpu) < bytes - free) return Refuse(Reason::kSwapBound);
+  const std::uint64_t within_limit = Less(vgpu.limit.value_or(UINT64_MAX), vgpu.Room());
+  if (bytes > within_limit && CouldBeFreed(state, vgpu) < bytes - within_limit)
+    return Refuse(Reason::kSwapBound, within_limit + CouldBeFreed(state, vgpu));
+  const std::uint64_t free = std::min(within_limit, Less(state.capacity, state.Room()));
   if (!asker->Process().stopped && !pressed && bytes <= free) {
     const std::uint64_t credit = std::min(kMostCredit, (free - bytes) / kCreditPart);
     return {.kind = RoomAnswer::Kind::kGrant, .credit = DownTo(state.chunk, credit)};
   }
-  if (bytes > free && state.mover_hopeless) return Refuse(Reason::kNoMover);
-  if (bytes > free && now < state.pool.full_until) return Refuse(Reason::kHostMemoryFull);
+  if (bytes > free && state.mover_hopeless) return Refuse(Reason::kNoMover, free);
+  if (bytes > free && now < state.pool.full_until) return Refuse(Reason::kHostMemoryFull, free);
   return {.kind = RoomAnswer::Kind::kWait};
 }
 
-const char* Text(RoomAnswer::Reason reason) {
-  switch (reason) {
+std::string Text(const RoomAnswer& answer) {
+  const std::string most = "at most " + FormatSize(answer.most) + " can be had at once: ";
+  switch (answer.reason) {
     case Reason::kNone:
       return "";
     case Reason::kUnknown:
       return "the process has no memory on this GPU";
     case Reason::kPinned:
-      return "beside what is pinned the vGPU can never have so much on the GPU at once";
+      return most + "the rest of memory.limit is pinned; raise memory.limit";
     case Reason::kKeptByOthers:
-      return "others have so much of the GPU for good, by limits, pinned memory or memory.swap.max";
+      return most + "the rest is pinned, promised by memory.request, or kept by memory.swap.max; lower those of others";
     case Reason::kSwapBound:
-      return "it does not fit into memory.limit, and no more of the vGPU may lie in host memory";
+      return most + "no more of the vGPU may lie in host memory; raise memory.limit or memory.swap.max";
     case Reason::kHostMemoryFull:
-      return "it does not fit, and there is no host memory for what would have to go";
+      return most + "there is no host memory for what would have to go; free host memory, or lower swap.floor";
     case Reason::kNoMover:
-      return "it does not fit, and memory cannot be moved: the mover does not start";
+      return most + "the mover does not start, so nothing can be moved; see the daemon's log";
   }
   return "";
 }

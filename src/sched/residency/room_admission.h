@@ -2,17 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "sched/residency/residency_plan.h"
 #include "sched/residency/residency_state.h"
 
 namespace tessera::sched {
 
-// The answer to a process that asks for `bytes` of room; 0: for memory that must come back, for which it can only wait.
-// `pressed`: others wait or are stopped, so room is granted in turn only. A process that is not in `state` is refused.
-RoomAnswer AnswerRoom(const ResidencyState& state, ProcessId process, std::uint64_t bytes, bool pressed, Nanos now);
+// The answer to a process that asks for room. `pressed`: others wait or are stopped, so room is granted in turn only.
+// It is refused only what it could not have if all memory were moved that can be. A process that is not in `state` is
+// refused.
+RoomAnswer AnswerRoom(const ResidencyState& state, const RoomWish& wish, bool pressed, Nanos now);
 
-// A sentence without a subject, for people: "is more than ...".
-const char* Text(RoomAnswer::Reason reason);
+// What a refusal says to people: how much could be had, why not more, and what to do.
+std::string Text(const RoomAnswer& answer);
 
 }  // namespace tessera::sched

@@ -13,15 +13,15 @@ using Reason = RoomAnswer::Reason;
 
 std::uint64_t Without(std::uint64_t from, std::uint64_t bytes) { return from > bytes ? from - bytes : 0; }
 
-std::uint64_t Claim(const VGpuResidence& vgpu) {
+std::uint64_t Room(const VGpuResidence& vgpu) {
   std::uint64_t room = 0;
   for (const ProcessResidence& process : vgpu.processes) room += process.room;
-  return std::max(room, vgpu.promise.value_or(0));
+  return room;
 }
 
-std::uint64_t Claims(const ResidencyState& state) {
+std::uint64_t Room(const ResidencyState& state) {
   std::uint64_t sum = 0;
-  for (const VGpuResidence& vgpu : state.vgpus) sum += Claim(vgpu);
+  for (const VGpuResidence& vgpu : state.vgpus) sum += Room(vgpu);
   return sum;
 }
 
@@ -89,18 +89,19 @@ class Checker {
 
  private:
   void CheckAction(const ResidencyAction& action, VGpuResidence& vgpu, ProcessResidence& process) {
-    const std::uint64_t claims = Claims(after_), claim = Claim(vgpu);
+    const std::uint64_t all = Room(after_), room = Room(vgpu);
     const ProcessResidence was = process;
     // Revoked credit may be taken before it is gone: others must not have got it in the same plan.
     if (action.kind != Kind::kRevokeCredit) Apply(action, now_, after_.file > 0, process);
-    Require(Claims(after_) <= std::max(claims, after_.capacity), "more room is granted than there is");
-    Require(!vgpu.promise || Claim(vgpu) <= std::max(claim, *vgpu.promise), "a vGPU gets more than its limit");
+    Require(Room(after_) <= std::max(all, after_.capacity), "more room is granted than there is");
+    Require(!vgpu.limit || Room(vgpu) <= std::max(room, *vgpu.limit), "a vGPU gets more than its limit");
     switch (action.kind) {
       case Kind::kMoveOut:
         RequireMovable(was);
         Require(action.bytes > 0 && action.bytes % after_.chunk == 0, "no whole chunks go out");
         Require(action.bytes <= was.Movable(), "more goes out than can be moved");
         if (vgpu.swap) Require(OutSoon(vgpu) <= *vgpu.swap, "more is out than memory.swap.max");
+        RequirePromise(vgpu, was);
         break;
       case Kind::kMoveIn:
         Require(was.moving == Moving::kNothing || was.moving == Moving::kIn, "it is brought in while it goes out");
@@ -144,6 +145,24 @@ class Checker {
     }
   }
 
+  // Memory up to the request stays while the vGPU works, but for a chunk that moves as a whole. What an operator, an
+  // exchange or other memory of the same vGPU asks for may go.
+  void RequirePromise(const VGpuResidence& vgpu, const ProcessResidence& was) {
+    if (was.push > 0 || was.hot_out > 0 || !vgpu.Active(now_)) return;
+    std::uint64_t resident = 0, pinned = 0, all = 0;
+    for (const ProcessResidence& process : vgpu.processes) {
+      if (process.push > 0 || process.hot_out > 0) return;
+      const std::uint64_t going = process.moving == Moving::kOut ? process.ordered : 0;
+      resident +=
+          Without(process.room - process.credit, going) + process.wanted + process.recalled + process.Granted(now_);
+      pinned += process.pinned;
+      all += process.room - process.credit + process.swapped;
+    }
+    const std::uint64_t promised = std::min({vgpu.request, all, vgpu.limit.value_or(UINT64_MAX)});
+    const std::uint64_t chunks = after_.chunk * vgpu.processes.size();
+    Require(resident + chunks > promised || pinned > promised, "memory goes out that was promised to one that works");
+  }
+
   void RequireMovable(const ProcessResidence& was) {
     Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
     Require(was.moving == Moving::kNothing, "it is moved twice");
@@ -160,21 +179,29 @@ class Checker {
   std::vector<std::string> broken_;
 };
 
-// Bytes of the GPU that the vGPU has whatever is moved, if `asker` (0: none) wants `bytes`.
-std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, ProcessId asker, std::uint64_t bytes,
+// Bytes of the GPU that the vGPU has whatever is moved, if `wish` (null: none) is its own. `for_good`: also later.
+std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, const RoomWish* wish, bool for_good,
                     Nanos now) {
-  std::uint64_t pinned = 0, movable = 0;
+  std::uint64_t pinned = 0, movable = 0, in_use = 0, soon = 0;
   for (const ProcessResidence& process : vgpu.processes) {
+    const bool asks = wish && wish->process == process.id;
+    const bool pins = asks ? wish->pins : process.pins;
+    const std::uint64_t granted = now - process.granted_at < kSecond ? process.credit : 0;
+    const std::uint64_t wanted = (asks ? wish->bytes : process.wanted) + granted;
     pinned += process.pinned;
+    soon += pins ? wanted : 0;
     const std::uint64_t allocated = (process.allocated + state.chunk - 1) / state.chunk * state.chunk;
     const std::uint64_t gone = process.moving == Moving::kOut ? process.done : 0;
-    movable += Without(process.room - process.credit - process.pinned, gone);
-    movable += Without(std::min(process.swapped, allocated), process.Coming());
-    movable += process.id == asker ? bytes : process.wanted;
-    if (now - process.granted_at < kSecond) movable += process.credit;
+    const std::uint64_t in = Without(process.room - process.credit - process.pinned, gone) + (pins ? 0 : wanted);
+    movable += in + Without(std::min(process.swapped, allocated), process.Coming());
+    in_use += in + Without(process.swapped, process.Coming());
   }
-  if (vgpu.promise) return std::max(*vgpu.promise, pinned);
-  return pinned + (vgpu.swap ? Without(movable, *vgpu.swap / state.chunk * state.chunk) : 0);
+  const std::uint64_t kept = vgpu.swap ? Without(movable, *vgpu.swap / state.chunk * state.chunk) : 0;
+  if (wish) return kept;
+  if (for_good) return std::max(vgpu.request, pinned + kept);
+  const std::uint64_t limit = std::max(kept, Without(vgpu.limit.value_or(UINT64_MAX), pinned + soon));
+  const std::uint64_t promised = vgpu.Active(now) ? Without(vgpu.request, pinned + soon) : 0;
+  return pinned + std::min({in_use, limit, std::max(promised, kept)});
 }
 
 }  // namespace
@@ -183,34 +210,36 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, const Residency
   return Checker(state, now).Check(plan);
 }
 
-std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, std::uint64_t bytes,
-                                    const RoomAnswer& answer, bool pressed, Nanos now) {
+std::vector<std::string> BrokenLaws(const ResidencyState& state, const RoomWish& wish, const RoomAnswer& answer,
+                                    bool pressed, Nanos now) {
   std::vector<std::string> broken;
   const auto require = [&](bool holds, const char* what) {
     if (!holds) broken.emplace_back(what);
   };
   const VGpuResidence* vgpu = nullptr;
   const ProcessResidence* process = nullptr;
-  std::uint64_t others = 0, room = 0, pinned = 0, lent = 0, allocated = 0, going = 0;
   for (const VGpuResidence& each : state.vgpus) {
-    const auto found = std::ranges::find(each.processes, id, &ProcessResidence::id);
-    if (found == each.processes.end()) {
-      others += Stays(state, each, 0, 0, now);
-      continue;
-    }
-    vgpu = &each;
-    process = &*found;
+    const auto found = std::ranges::find(each.processes, wish.process, &ProcessResidence::id);
+    if (found != each.processes.end()) std::tie(vgpu, process) = std::tuple(&each, &*found);
   }
   if (!process) return {answer.reason == Reason::kUnknown ? std::vector<std::string>{} : std::vector{std::string("?")}};
+  std::uint64_t pinned = process->recalled, lent = 0, going = 0;
   for (const ProcessResidence& each : vgpu->processes) {
-    room += each.room;
     pinned += each.pinned;
     lent += each.credit + each.empty;
-    allocated += each.allocated;
     going += each.moving == Moving::kOut ? each.ordered : 0;
   }
-  pinned += process->recalled;
-  const std::uint64_t free = vgpu->promise ? Without(*vgpu->promise, room) : Without(state.capacity, Claims(state));
+  const std::uint64_t bytes = wish.bytes;
+  const std::uint64_t own = Stays(state, *vgpu, &wish, false, now) + (wish.pins ? bytes : 0);
+  const bool promised = pinned + own <= vgpu->request;
+  std::uint64_t others = 0, others_later = 0;
+  for (const VGpuResidence& each : state.vgpus) {
+    if (&each == vgpu) continue;
+    others += Stays(state, each, nullptr, false, now);
+    others_later += Stays(state, each, nullptr, !promised, now);
+  }
+  const std::uint64_t limit = vgpu->limit.value_or(UINT64_MAX);
+  const std::uint64_t free = std::min(Without(limit, Room(*vgpu)), Without(state.capacity, Room(state)));
   if (answer.kind == RoomAnswer::Kind::kRefuse)
     require(!state.AwaitsMissing(now), "it is refused before it is known what the others have");
   switch (answer.reason) {
@@ -221,20 +250,15 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, s
       require(false, "the process is there");
       break;
     case Reason::kPinned:
-      require(pinned + bytes > vgpu->promise.value_or(state.capacity), "beside what is pinned there is place for it");
+      require(pinned + bytes > std::min(limit, state.capacity), "beside what is pinned there is place for it");
       break;
-    case Reason::kKeptByOthers: {
-      const std::uint64_t own = Without(Stays(state, *vgpu, id, bytes, now), vgpu->Pinned());
-      require(!vgpu->promise && others + pinned + std::max(bytes, own) > state.capacity, "others leave place for it");
+    case Reason::kKeptByOthers:
+      require(others + pinned + bytes > state.capacity || others_later + pinned + own > state.capacity,
+              "others leave place for it");
       break;
-    }
     case Reason::kSwapBound: {
-      std::uint64_t may_be_out = vgpu->swap.value_or(state.pool.most + state.file);
-      if (!vgpu->swap) {
-        const std::uint64_t beyond = Without(std::max(vgpu->max.value_or(0), allocated), vgpu->limit.value_or(0));
-        may_be_out = (beyond + state.chunk - 1) / state.chunk * state.chunk;
-      }
-      require(vgpu->promise && free + lent + going + Without(may_be_out, OutSoon(*vgpu)) < bytes,
+      const std::uint64_t may_be_out = vgpu->swap.value_or(state.pool.most + state.file);
+      require(Without(limit, Room(*vgpu)) + lent + going + Without(may_be_out, OutSoon(*vgpu)) < bytes,
               "enough of the vGPU could go out");
       break;
     }
@@ -245,6 +269,8 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId id, s
       require(bytes > free && state.mover_hopeless, "there is a mover, or it is not needed");
       break;
   }
+  require(answer.kind != RoomAnswer::Kind::kRefuse || bytes == 0 || answer.most < bytes,
+          "it could have what it asks for");
   if (answer.kind == RoomAnswer::Kind::kGrant) {
     require(bytes + answer.credit <= free, "more room is granted than is free");
     require(!pressed && !process->stopped && bytes > 0, "it is granted out of turn");

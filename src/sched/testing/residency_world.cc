@@ -58,24 +58,30 @@ void ResidencyWorld::Work(ProcessId id, bool works) {
   program.works = Process(id).works = works;
 }
 
-RoomAnswer ResidencyWorld::Allocate(ProcessId id, std::uint64_t bytes) {
+RoomAnswer ResidencyWorld::Allocate(ProcessId id, std::uint64_t bytes, bool pins) {
   ProcessResidence& process = Process(id);
   WorldProgram& program = programs.at(id);
+  const auto take = [&] {
+    process.allocated += bytes;
+    if (pins) process.pinned += bytes;
+  };
   if (process.credit >= bytes) {
     process.credit -= bytes;
-    process.allocated += bytes;
+    take();
     program.asks_for = 0;
     return {};
   }
-  const RoomAnswer answer = planner_.Ask(state, id, bytes, now);
-  if (answer != twin_.Ask(state, id, bytes, now)) violations_.emplace_back("the same question, another answer");
-  for (const std::string& law : BrokenLaws(state, id, bytes, answer, pressed_, now)) violations_.push_back(law);
+  const RoomWish wish{.process = id, .bytes = bytes, .pins = pins};
+  const RoomAnswer answer = planner_.Ask(state, wish, now);
+  if (answer != twin_.Ask(state, wish, now)) violations_.emplace_back("the same question, another answer");
+  for (const std::string& law : BrokenLaws(state, wish, answer, pressed_, now)) violations_.push_back(law);
   process.wanted = 0;
+  process.pins = program.pins = pins;
   program.asks_for = 0;
   if (answer.kind == RoomAnswer::Kind::kGrant) {
     process.room += bytes + answer.credit;
     process.credit += answer.credit;
-    process.allocated += bytes;
+    take();
   } else if (answer.kind == RoomAnswer::Kind::kWait) {
     if (!program.works) program.waits_since = now;
     program.asks_for = process.wanted = bytes;
@@ -199,7 +205,7 @@ void ResidencyWorld::Elapse(Nanos until) {
 }
 
 void ResidencyWorld::StepPrograms() {
-  std::vector<std::pair<ProcessId, std::uint64_t>> askers;
+  std::vector<std::pair<ProcessId, WorldProgram>> askers;
   for (VGpuResidence& vgpu : state.vgpus) {
     for (ProcessResidence& process : vgpu.processes) {
       const WorldProgram& program = programs.at(process.id);
@@ -207,10 +213,10 @@ void ResidencyWorld::StepPrograms() {
         process.still = now >= program.stopped_at + program.drains_for;
       const bool granted = program.asks_for > 0 && process.wanted == 0;
       if (granted || (program.asks_for > 0 && now >= process.wanted_at + kAskAgain))
-        askers.emplace_back(process.id, program.asks_for);
+        askers.emplace_back(process.id, program);
     }
   }
-  for (const auto& [id, bytes] : askers) Allocate(id, bytes);
+  for (const auto& [id, program] : askers) Allocate(id, program.asks_for, program.pins);
 }
 
 // ---- the mover ----

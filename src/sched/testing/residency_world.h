@@ -18,6 +18,7 @@ struct WorldProgram {
   bool works = false;
   // Counted by the world.
   std::uint64_t asks_for = 0;  // bytes of an allocation that waits for room
+  bool pins = false;           // that
   Nanos stopped_at = 0;
   Nanos moves_since = kNever;  // it is being moved
   Nanos ran = 0;               // with work
@@ -43,7 +44,8 @@ class ResidencyWorld {
   void Work(ProcessId id, bool works);
 
   // A program allocates as the shim does: out of its credit, or it asks. It repeats the question while it waits.
-  RoomAnswer Allocate(ProcessId id, std::uint64_t bytes);
+  // `pins`: memory that cannot be moved.
+  RoomAnswer Allocate(ProcessId id, std::uint64_t bytes, bool pins = false);
   void Free(ProcessId id, std::uint64_t bytes);
 
   // Plans and carries out until a plan has no actions; fails the laws if that does not come to an end.
@@ -88,7 +90,7 @@ class ResidencyWorld {
 // Laws that hold for every plan of any state, whatever happened before; a sentence for each that is broken.
 std::vector<std::string> BrokenLaws(const ResidencyState& state, const ResidencyPlan& plan, Nanos now);
 // Laws of an answer to a process that asks for room.
-std::vector<std::string> BrokenLaws(const ResidencyState& state, ProcessId process, std::uint64_t bytes,
-                                    const RoomAnswer& answer, bool pressed, Nanos now);
+std::vector<std::string> BrokenLaws(const ResidencyState& state, const RoomWish& wish, const RoomAnswer& answer,
+                                    bool pressed, Nanos now);
 
 }  // namespace tessera::sched

@@ -35,7 +35,7 @@ Complaint ProcessMessages::ActOnMemory(Process& process, const wire::Header& hea
                                        Nanos now) {
   if (const auto reserve = wire::ReadBody<wire::Reserve>(header, packet)) return Reserve(process, reserve->bytes, now);
   if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return Context(process, context->delta, now);
-  if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return Room(process, room->bytes, now);
+  if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return Room(process, *room, now);
   if (wire::ReadBody<wire::Line>(header, packet)) return Line(process, now);
   const auto returned = wire::ReadBody<wire::Return>(header, packet);
   if (!returned) return "sent a message of an unknown type or length";
@@ -46,7 +46,8 @@ Complaint ProcessMessages::ActOnMemory(Process& process, const wire::Header& hea
 Complaint ProcessMessages::Reserve(Process& process, std::uint64_t bytes, Nanos now) {
   GpuServer& gpu = Gpu(process);
   const std::uint64_t charged = gpu.Requests().Reserve(process, bytes, now);
-  return replies_.Send(wire::Reserved{charged, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
+  return replies_.Send(wire::Reserved{.bytes = charged, .available = gpu.Memory().Ledger().Available(process.vgpu->id)},
+                       gpu.Index());
 }
 
 Complaint ProcessMessages::Context(Process& process, std::int32_t delta, Nanos now) {
@@ -56,16 +57,20 @@ Complaint ProcessMessages::Context(Process& process, std::int32_t delta, Nanos n
     return nullptr;
   }
   if (delta != 1) return "sent a context count that cannot be";
-  const std::uint64_t charged = gpu.Requests().AddContext(process, now);
-  return replies_.Send(wire::Reserved{charged, gpu.Memory().Ledger().Available(process.vgpu->id)}, gpu.Index());
+  const MemoryRequests::Granted granted = gpu.Requests().AddContext(process, now);
+  return replies_.Send(
+      wire::Reserved{
+          .bytes = granted.bytes, .available = gpu.Memory().Ledger().Available(process.vgpu->id), .wait = granted.wait},
+      gpu.Index());
 }
 
-Complaint ProcessMessages::Room(Process& process, std::uint64_t bytes, Nanos now) {
+Complaint ProcessMessages::Room(Process& process, const wire::Room& room, Nanos now) {
   GpuServer& gpu = Gpu(process);
   if (!gpu.Swaps()) return "asked for room where none is counted";
   using enum sched::RoomAnswer::Kind;
-  const auto answer = gpu.Residency().Ask(process, bytes, now);
-  return replies_.Send(wire::RoomGranted{.bytes = answer == kGrant ? bytes : 0, .wait = answer == kWait}, gpu.Index());
+  const auto answer = gpu.Residency().Ask(process, room.bytes, room.pins != 0, now);
+  return replies_.Send(wire::RoomGranted{.bytes = answer == kGrant ? room.bytes : 0, .wait = answer == kWait},
+                       gpu.Index());
 }
 
 Complaint ProcessMessages::Line(Process& process, Nanos now) {

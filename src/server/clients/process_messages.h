@@ -33,7 +33,7 @@ class ProcessMessages {
   Complaint ActOnMemory(Process& process, const wire::Header& header, std::span<const std::byte> packet, Nanos now);
   Complaint Reserve(Process& process, std::uint64_t bytes, Nanos now);
   Complaint Context(Process& process, std::int32_t delta, Nanos now);
-  Complaint Room(Process& process, std::uint64_t bytes, Nanos now);
+  Complaint Room(Process& process, const wire::Room& room, Nanos now);
   Complaint Line(Process& process, Nanos now);
   Complaint Export(Process& process, const wire::Export& part, std::span<UniqueFd> received);
   Complaint Unexport(Process& process, const wire::Unexport& unexport);

@@ -15,15 +15,16 @@ struct DeclaredVGpu {
   std::string user = "root";       // the owner: a name or a number
   std::optional<uid_t> uid = 0;    // of that user; none: there is no such user
   std::optional<std::string> gpu;  // "auto", index or UUID
-  std::optional<std::string> memory_limit, memory_max, memory_swap_max;
+  std::optional<std::string> memory_request, memory_limit, memory_max, memory_swap_max;
   std::optional<std::string> compute_request, compute_limit, compute_weight, compute_priority;
 
   // Whether it asks for the same, wherever it stands.
   bool SameAs(const DeclaredVGpu& other) const {
-    return user == other.user && gpu == other.gpu && memory_limit == other.memory_limit &&
-           memory_max == other.memory_max && memory_swap_max == other.memory_swap_max &&
-           compute_request == other.compute_request && compute_limit == other.compute_limit &&
-           compute_weight == other.compute_weight && compute_priority == other.compute_priority;
+    return user == other.user && gpu == other.gpu && memory_request == other.memory_request &&
+           memory_limit == other.memory_limit && memory_max == other.memory_max &&
+           memory_swap_max == other.memory_swap_max && compute_request == other.compute_request &&
+           compute_limit == other.compute_limit && compute_weight == other.compute_weight &&
+           compute_priority == other.compute_priority;
   }
 };
 

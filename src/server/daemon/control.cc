@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/size.h"
+#include "server/daemon/limit_waits.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
@@ -246,12 +247,15 @@ Result<VGpuReport> Control::Create(const VGpuRequest& request) {
   }));
 }
 
-Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request) {
-  return Keep(RunOn(Operation::kChangeVGpu, name, [this, request](VGpu& vgpu, Nanos now) -> Result<VGpuReport> {
-    if (auto changed = daemon_.VGpus().Change(vgpu, request, now, WithinQuota()); !changed)
-      return std::unexpected(changed.error());
+Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request, bool wait) {
+  auto changed = Keep(RunOn(Operation::kChangeVGpu, name, [this, request](VGpu& vgpu, Nanos now) -> Result<VGpuReport> {
+    if (auto done = daemon_.VGpus().Change(vgpu, request, now, WithinQuota()); !done)
+      return std::unexpected(done.error());
     return Report(vgpu, now);
   }));
+  if (!changed || !wait || !request.memory_limit) return changed;
+  static LimitWaits waits;  // of all faces and callers
+  return waits.Await([&] { return VGpuNamed(name); });
 }
 
 Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {

@@ -54,7 +54,8 @@ class Control {
   // Calls that change a vGPU or freeze something return when that is written: if this daemon is killed, the next one
   // knows.
   Result<VGpuReport> Create(const VGpuRequest& request);  // for the caller
-  Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request);
+  // `wait`: if the request lowers memory.limit, returns when memory above it has left the GPU (LimitWaits).
+  Result<VGpuReport> Change(const std::string& name, const VGpuRequest& request, bool wait = false);
   // Only if it has this tag still, if one is given.
   Result<void> Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag = {});
 

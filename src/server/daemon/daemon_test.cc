@@ -52,14 +52,19 @@ TEST_F(DaemonTest, VGpusOutliveTheDaemon) {
   Bystander owner;
   {
     TestDaemon daemon({.run_dir = run_dir_});
-    daemon.Make(
-        {.name = "a", .memory_limit = "3G", .compute_request = "30", .compute_limit = "60", .compute_weight = "7"});
+    daemon.Make({.name = "a",
+                 .memory_request = "1G",
+                 .memory_limit = "3G",
+                 .compute_request = "30",
+                 .compute_limit = "60",
+                 .compute_weight = "7"});
     daemon.Make({.name = "b", .ephemeral = true, .owner_pid = owner.Pid()});
     daemon.Make({.name = "gone"});
     ASSERT_TRUE(daemon.Api().Remove("gone", false));
   }
   TestDaemon daemon({.run_dir = run_dir_});
   const auto a = daemon.Report("a");
+  EXPECT_EQ(a.memory_request, kGiB);
   EXPECT_EQ(a.memory_limit, 3 * kGiB);
   EXPECT_EQ(a.compute_request_pct, 30);
   EXPECT_EQ(a.compute_limit_pct, 60);
@@ -207,7 +212,7 @@ TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
   {
     TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
     ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "a", .gpu = "1"}));
-    daemon.Make({.name = "large", .gpu = "0", .memory_limit = "10G"});
+    daemon.Make({.name = "large", .gpu = "0", .memory_request = "10G"});
   }
   {
     TestDaemon daemon({.memory = 5 * kGiB, .run_dir = run_dir_});
@@ -219,7 +224,7 @@ TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
   {
     TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});
     EXPECT_EQ(daemon.Report("a").gpu, 1u);
-    EXPECT_EQ(daemon.Report("large").memory_limit, 10 * kGiB);
+    EXPECT_EQ(daemon.Report("large").memory_request, 10 * kGiB);
   }
   {
     TestDaemon daemon({.run_dir = run_dir_});
@@ -299,17 +304,17 @@ TEST_F(DaemonTest, UsersGetWhatTheirQuotaAllows) {
   setup.config.quotas = {{.name = "default", .bounds = {.memory = "4G", .swap = "0", .vgpus = 2}}};
   TestDaemon daemon(setup);
   Control user = daemon.Api().For(61001, {});
-  ASSERT_TRUE(user.Create({.name = "a", .memory_limit = "3G"}));
-  const auto refused = user.Create({.name = "b", .memory_limit = "2G"});
+  ASSERT_TRUE(user.Create({.name = "a", .memory_request = "3G"}));
+  const auto refused = user.Create({.name = "b", .memory_request = "2G"});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, EDQUOT);
   EXPECT_EQ(refused.error().message, "quota default allows memory of 4 GiB: 3 GiB in use, 2 GiB asked for");
   EXPECT_FALSE(Find(daemon, "b"));
-  EXPECT_EQ(user.Change("a", {.memory_limit = "5G"}).error().code, EDQUOT);
-  EXPECT_TRUE(user.Change("a", {.memory_limit = "4G"}));
+  EXPECT_EQ(user.Change("a", {.memory_request = "5G"}).error().code, EDQUOT);
+  EXPECT_TRUE(user.Change("a", {.memory_request = "4G"}));
   EXPECT_EQ(user.Change("a", {.compute_priority = "3"}).error().code, EDQUOT);
-  EXPECT_TRUE(daemon.Api().For(61002, {}).Create({.name = "c", .memory_limit = "4G"})) << "each user has one";
-  EXPECT_TRUE(daemon.Api().Change("a", {.memory_limit = "5G", .compute_priority = "0"})) << "operators have none";
+  EXPECT_TRUE(daemon.Api().For(61002, {}).Create({.name = "c", .memory_request = "4G"})) << "each user has one";
+  EXPECT_TRUE(daemon.Api().Change("a", {.memory_request = "5G", .compute_priority = "0"})) << "operators have none";
   EXPECT_TRUE(user.Change("a", {.compute_weight = "50"})) << "what does not grow is not refused";
 }
 
@@ -377,11 +382,11 @@ TEST_F(DaemonTest, RemovalNeedsForceWhileInUse) {
   EXPECT_EQ(client.Reserve(1).bytes, 0u);
   EXPECT_EQ(client.Page().gate.load(), wire::GateOrder::kClosed);
   EXPECT_EQ(daemon.Api().Gpus()->at(0).memory_used, kGiB);  // it still has it
-  daemon.Make({.name = "a", .memory_limit = "9G"});         // its name is free, what it holds is not
-  const auto too_much = daemon.Api().Change("a", {.memory_limit = "10G"});
+  daemon.Make({.name = "a", .memory_request = "9G"});       // its name is free, what it holds is not
+  const auto too_much = daemon.Api().Change("a", {.memory_request = "10G"});
   EXPECT_EQ(too_much.error().code, ENOSPC);
   client.Disconnect();
-  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Api().Change("a", {.memory_limit = "10G"}).has_value(); }));
+  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Api().Change("a", {.memory_request = "10G"}).has_value(); }));
 }
 
 TEST_F(DaemonTest, ResizingReachesRunningPrograms) {

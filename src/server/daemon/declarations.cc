@@ -11,8 +11,10 @@ namespace {
 
 // What is not declared has its default.
 VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
-  return {.memory_limit = declared.memory_limit.value_or("max"),
-          .memory_max = declared.memory_max.value_or("max"),
+  const std::string limit = declared.memory_limit.value_or("max");
+  return {.memory_request = declared.memory_request.value_or("0"),
+          .memory_limit = limit,
+          .memory_max = declared.memory_max.value_or(limit),
           .memory_swap_max = declared.memory_swap_max.value_or("max"),
           .compute_request = declared.compute_request.value_or("0"),
           .compute_limit = declared.compute_limit.value_or("100"),

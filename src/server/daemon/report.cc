@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "server/clients/unmanaged.h"
 #include "server/daemon/daemon.h"
+#include "server/swap/chunks.h"
 
 namespace tessera::server {
 namespace {
@@ -172,6 +173,15 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .started_us = process.who.started_us};
 }
 
+// Some of what the vGPU has on its GPU is above memory.limit. The reason why that stays, as far as it is known.
+std::string WhyOverLimit(const GpuServer& gpu, const VGpuReport& vgpu, std::uint64_t pinned) {
+  if (!gpu.Swaps()) return "memory is not swapped here (swap.size), so it stays until its programs free it";
+  if (pinned == vgpu.memory_resident) return "it is pinned";
+  if (vgpu.memory_swap_max && vgpu.memory_swapped + wire::kChunkBytes > *vgpu.memory_swap_max)
+    return "no more of it may lie in host memory (memory.swap.max)";
+  return "";
+}
+
 CheckReport CheckSwap(GpuServer& gpu) {
   const std::string name = " for GPU " + std::to_string(gpu.Index());
   if (!gpu.Swaps())
@@ -202,6 +212,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .uid = vgpu.spec.uid,
                     .ephemeral = vgpu.spec.ephemeral,
                     .for_everybody = PossessionOf(vgpu.spec).for_everybody,
+                    .memory_request = vgpu.spec.memory.request,
                     .memory_limit = vgpu.spec.memory.limit.value_or(gpu.Memory().Ledger().Capacity()),
                     .memory_max = memory.max,
                     .memory_current = memory.current,
@@ -229,13 +240,17 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
   report.slice_us = time.slice / kMicrosecond;
+  std::uint64_t pinned = 0;
   FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
   for (const Process* process : vgpu.processes) {
     reasons |= daemon.Channels().Freezer().StatusOf(process->pid, vgpu.gpu).reasons - FreezeReason::kOperator;
     reasons |= process->WantedFreezes() & FreezeReason::kMove;
     report.memory_resident += gpu.Placement().ResidentBytes(*process);
     report.memory_swapped += process->residence.Swapped();
+    pinned += gpu.Placement().PinnedBytes(*process);
   }
+  report.memory_over_limit = Less(report.memory_resident, report.memory_limit);
+  if (report.memory_over_limit > 0) report.over_limit_error = WhyOverLimit(gpu, report, pinned);
   report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
   for (const Process* process : vgpu.processes) report.processes.push_back(process->pid);

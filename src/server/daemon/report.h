@@ -65,8 +65,11 @@ struct VGpuReport {
   bool ephemeral = false;
   bool for_everybody = false;  // all users may see it and run programs in it
   std::optional<pid_t> owner_pid;
-  std::uint64_t memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0, memory_available = 0;
+  std::uint64_t memory_request = 0, memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0,
+                memory_available = 0;
   std::uint64_t memory_resident = 0, memory_swapped = 0;
+  std::uint64_t memory_over_limit = 0;           // of what is on the GPU: above memory_limit, so it has to go
+  std::string over_limit_error;                  // why some of that cannot; empty: it can, or nobody knows
   std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
   std::uint64_t gpu_memory = 0;                  // of its GPU: a limit of that is none
   MovesReport moved;

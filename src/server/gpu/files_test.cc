@@ -49,7 +49,7 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
                                  .ephemeral = true,
                                  .owner_pid = 5,
                                  .owner_start = 77,
-                                 .memory = {.limit = 20 * kGiB, .max = {}, .swap = 0},
+                                 .memory = {.request = 5 * kGiB, .limit = 20 * kGiB, .max = {}, .swap = 0},
                                  .compute = {.request_pct = 12.5, .limit_pct = 80, .weight = 300}},
                         .gpu = FakeDriver::UuidOf(3)};
   const SavedProgram program{.name = {.pid = 7, .start = 8}, .gpu = FakeDriver::UuidOf(1)};
@@ -60,6 +60,7 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
   ASSERT_EQ(loaded->vgpus.size(), 2u);
   EXPECT_EQ(FormatState(*loaded), FormatState(state));
   EXPECT_EQ(loaded->programs.at(0).name, program.name);
+  EXPECT_EQ(loaded->vgpus.at(0).spec.memory.request, 5 * kGiB);
   EXPECT_EQ(loaded->vgpus.at(0).spec.memory.limit, 20 * kGiB);
   EXPECT_FALSE(loaded->vgpus.at(0).spec.memory.max);
   EXPECT_EQ(loaded->vgpus.at(0).spec.memory.swap, 0u);

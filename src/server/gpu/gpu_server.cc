@@ -30,7 +30,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       measurement_(index, vgpus_, channels, memory_, time_, freezes_, placement_),
       trace_(index, vgpus_, channels, placement_),
       requests_(
-          index, memory_, trace_,
+          index, memory_, placement_, trace_,
           {.activity = [this] { hooks_.activity(); }, .contexts_changed = [this] { hooks_.contexts_changed(); }}) {}
 
 void GpuServer::EventOver() {
@@ -68,7 +68,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
 
 void GpuServer::Remove(VGpu& vgpu, Nanos now) {
   time_.Remove(vgpu, now);
-  (void)memory_.Set(vgpu.id, {.limit = {}, .max = 0});  // promises less: cannot fail
+  (void)memory_.Set(vgpu.id, {.max = 0});  // promises less: cannot fail
 }
 
 void GpuServer::Forget(VGpu& vgpu) {

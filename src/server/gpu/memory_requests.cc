@@ -10,8 +10,9 @@
 
 namespace tessera::server {
 
-MemoryRequests::MemoryRequests(std::uint32_t gpu, MemoryServer& memory, const GpuTrace& trace, Hooks hooks)
-    : gpu_(gpu), memory_(memory), trace_(trace), hooks_(std::move(hooks)) {}
+MemoryRequests::MemoryRequests(std::uint32_t gpu, MemoryServer& memory, Placement& placement, const GpuTrace& trace,
+                               Hooks hooks)
+    : gpu_(gpu), memory_(memory), placement_(placement), trace_(trace), hooks_(std::move(hooks)) {}
 
 std::uint64_t MemoryRequests::Reserve(Process& process, std::uint64_t bytes, Nanos now) {
   hooks_.activity();
@@ -27,9 +28,17 @@ void MemoryRequests::Return(Process& process, std::uint64_t bytes, Nanos now) {
   trace_.NoteMemory(*process.vgpu, now);
 }
 
-std::uint64_t MemoryRequests::AddContext(Process& process, Nanos now) {
+MemoryRequests::Granted MemoryRequests::AddContext(Process& process, Nanos now) {
+  const std::uint64_t bytes = memory_.ContextBytes();
+  if (placement_.Swaps() && !process.who.guest && memory_.HasPlaceForContext(process.memory, now)) {
+    using enum sched::RoomAnswer::Kind;
+    const auto answer = placement_.Residency().AskForContext(process, bytes, now);
+    if (answer != kGrant) return {.wait = answer == kWait};
+  }
+  const std::uint64_t charged = memory_.AddContext(process.memory, now);
+  if (charged == 0) ReportRefusal(process, bytes, now);
   hooks_.contexts_changed();
-  return memory_.AddContext(process.memory, now);
+  return {.bytes = charged};
 }
 
 void MemoryRequests::DropContext(Process& process) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "server/gpu/gpu_trace.h"
+#include "server/gpu/placement.h"
 #include "server/memory/memory_server.h"
 #include "server/model/process.h"
 
@@ -18,13 +19,19 @@ class MemoryRequests {
     std::function<void()> activity;          // memory changes
     std::function<void()> contexts_changed;  // contexts come and go: only the device knows what they take
   };
-  // The memory server and the trace outlive the object.
-  MemoryRequests(std::uint32_t gpu, MemoryServer& memory, const GpuTrace& trace, Hooks hooks);
+  // The memory server, the placement and the trace outlive the object.
+  MemoryRequests(std::uint32_t gpu, MemoryServer& memory, Placement& placement, const GpuTrace& trace, Hooks hooks);
 
   // Returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(Process& process, std::uint64_t bytes, Nanos now);
   void Return(Process& process, std::uint64_t bytes, Nanos now);
-  std::uint64_t AddContext(Process& process, Nanos now);
+  // A context is about to be made: `bytes` are charged for it, or none; `wait`: room for it is being made, and the
+  // process is rung when it is to ask again.
+  struct Granted {
+    std::uint64_t bytes = 0;
+    bool wait = false;
+  };
+  Granted AddContext(Process& process, Nanos now);
   void DropContext(Process& process);
 
   // Before Count: MemoryServer::Collect.
@@ -41,6 +48,7 @@ class MemoryRequests {
 
   const std::uint32_t gpu_;
   MemoryServer& memory_;
+  Placement& placement_;
   const GpuTrace& trace_;
   const Hooks hooks_;
 };

@@ -33,7 +33,7 @@ Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host
 ResidencyServer::Host Placement::ResidencyHost() {
   return {
       .capacity = [this] { return RoomCapacity(); },
-      .promise = [this](const VGpu& vgpu) { return PromisedRoom(vgpu); },
+      .outside = Outside,
       .hold = [this](Process& process, MemoryHold hold,
                      Nanos now) { host_.freezes.SetByResidency(process, hold, now); },
       .still = [this](const Process& process) { return Still(process); },
@@ -78,19 +78,8 @@ bool Placement::Still(const Process& process) const {
 
 std::uint64_t Placement::RoomCapacity() const {
   // The mover's context counts also while there is no mover: one that finds no place for it cannot start.
-  std::uint64_t taken = host_.memory.Ledger().Reserve() + host_.unmanaged() + host_.memory.ContextBytes();
-  for (const VGpu* vgpu : host_.vgpus) {
-    if (vgpu->spec.memory.limit) continue;  // within its promise
-    for (const Process* process : vgpu->processes) taken += Outside(*process);
-  }
+  const std::uint64_t taken = host_.memory.Ledger().Reserve() + host_.unmanaged() + host_.memory.ContextBytes();
   return Less(host_.info.memory_total, taken);
-}
-
-std::optional<std::uint64_t> Placement::PromisedRoom(const VGpu& vgpu) const {
-  if (!vgpu.spec.memory.limit) return std::nullopt;
-  std::uint64_t outside = 0;
-  for (const Process* process : vgpu.processes) outside += Outside(*process);
-  return Less(*vgpu.spec.memory.limit, outside);
 }
 
 std::uint64_t Placement::ResidentBytes(const Process& process) const {

@@ -71,7 +71,6 @@ class Placement {
   Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
   bool Still(const Process& process) const;
   std::uint64_t RoomCapacity() const;
-  std::optional<std::uint64_t> PromisedRoom(const VGpu& vgpu) const;
 
   EventLoop& loop_;
   SwapSetup swap_;

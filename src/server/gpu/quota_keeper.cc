@@ -4,7 +4,7 @@ namespace tessera::server {
 namespace {
 
 QuotaWish WishOf(const VGpuSpec& spec) {
-  return {.memory = spec.memory.limit.value_or(0),
+  return {.memory = spec.memory.request,
           .swap = spec.memory.swap,
           .compute = spec.compute.request_pct,
           .priority = spec.compute.priority,

@@ -19,9 +19,9 @@ namespace {
 // For people.
 std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
-  return fmt::format("memory {}:{}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
-                     size(spec.memory.max), spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight,
-                     spec.compute.priority);
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
+                     size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
+                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
 }
 
 }  // namespace
@@ -30,9 +30,9 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, bytes(spec.memory.limit),
-                  bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct, spec.compute.limit_pct,
-                  spec.compute.weight, spec.compute.priority);
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
+                  bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
+                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -61,8 +61,12 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
   std::optional<Error> first;
   for (const std::uint32_t gpu : *candidates) {
     VGpuSpec fitted = spec;
-    if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok)
-      return std::unexpected(ok.error());
+    if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok) {
+      if (ok.error().code != ENOSPC) return std::unexpected(ok.error());
+      if (!first) first = ok.error();
+      continue;  // a larger GPU may have it
+    }
+    if (!request.memory_max) fitted.memory.max = fitted.memory.limit;  // a program sees what it may have
     if (admit) {
       if (auto ok = admit(fitted, nullptr); !ok) return std::unexpected(ok.error());
     }
@@ -247,7 +251,7 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std
   for (const auto& server : gpus_) all.push_back(server->Index());
   if (!gpu || *gpu == "auto") {
     std::ranges::sort(all, std::ranges::greater(), [this](std::uint32_t gpu) {
-      return std::pair(gpus_[gpu]->Memory().Ledger().Unclaimed(), -static_cast<std::int64_t>(gpu));
+      return std::pair(gpus_[gpu]->Memory().Ledger().Spare(), -static_cast<std::int64_t>(gpu));
     });
     return all;
   }

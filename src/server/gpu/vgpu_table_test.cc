@@ -57,7 +57,9 @@ TEST_F(VGpuTableTest, AutoTakesTheGpuWithMostRoom) {
   EXPECT_EQ((*Make({.name = "b", .memory_limit = "5G"}))->gpu, 1u);
   EXPECT_EQ((*Make({.name = "c", .gpu = "auto", .memory_limit = "5G"}))->gpu, 1u);
   EXPECT_EQ((*Make({.name = "d", .memory_limit = "4G"}))->gpu, 0u);
-  EXPECT_THAT(Refused({.name = "e", .memory_limit = "1G"}).message, HasSubstr("0 B left of 10 GiB"));
+  ASSERT_TRUE(Make({.name = "e", .gpu = "0", .memory_request = "10G"}));
+  ASSERT_TRUE(Make({.name = "f", .memory_request = "10G"}));
+  EXPECT_THAT(Refused({.name = "g", .memory_request = "1G"}).message, HasSubstr("0 B left of 10 GiB"));
 }
 
 TEST_F(VGpuTableTest, AutoPassesOverAGpuWhoseTimeIsPromised) {
@@ -78,6 +80,9 @@ TEST_F(VGpuTableTest, FiguresAreChecked) {
   EXPECT_THAT(Refused({.memory_limit = "lots"}).message, HasSubstr("memory_limit"));
   EXPECT_EQ(Refused({.memory_limit = "0"}).code, ERANGE);
   EXPECT_EQ(Refused({.memory_limit = "11G"}).code, ENOSPC);
+  EXPECT_EQ(Refused({.memory_request = "11G"}).code, ENOSPC);
+  EXPECT_THAT(Refused({.memory_request = "2G", .memory_limit = "1G"}).message,
+              HasSubstr("above memory_limit of 1 GiB"));
   EXPECT_THAT(Refused({.memory_limit = "2G", .memory_max = "3G"}).message, HasSubstr("swap"));
   EXPECT_THAT(Refused({.compute_request = "150"}).message, HasSubstr("compute_request"));
   EXPECT_THAT(Refused({.compute_weight = "many"}).message, HasSubstr("compute_weight"));
@@ -98,6 +103,20 @@ TEST(VGpuRequestTest, WhereMemoryIsSwappedMoreThanTheLimitMayBeAllocated) {
   ASSERT_TRUE(ApplyFigures({.memory_max = "max", .memory_swap_max = "max"}, 10 * kGiB, true, spec));
   EXPECT_FALSE(spec.memory.max);
   EXPECT_FALSE(spec.memory.swap);
+}
+
+TEST(VGpuRequestTest, MaxFollowsALimitUpAndNotDown) {
+  VGpuSpec spec;
+  const auto set = [&spec](const char* limit) {
+    EXPECT_TRUE(ApplyFigures({.memory_limit = limit}, 100 * kGiB, true, spec));
+    return spec.memory.max;
+  };
+  EXPECT_EQ(set("40G"), std::nullopt) << "a program that began without a limit";
+  spec.memory.max = 40 * kGiB;
+  EXPECT_EQ(set("10G"), 40 * kGiB);
+  EXPECT_EQ(set("40G"), 40 * kGiB);
+  EXPECT_EQ(set("60G"), 60 * kGiB);
+  EXPECT_EQ(set("max"), std::nullopt);
 }
 
 TEST_F(VGpuTableTest, ARefusedChangeChangesNothing) {

@@ -26,14 +26,14 @@ MemoryServer::MemoryServer(class Ledger ledger, std::uint64_t context_bytes)
 Result<void> MemoryServer::Set(VgpuId id, const MemoryTerms& terms) {
   if (auto set = ledger_.Set(id, terms); !set) return set;
   accounts_[id];
-  for (const auto& [other, account] : accounts_) Publish(other);
+  Publish();
   return {};
 }
 
 void MemoryServer::Close(VgpuId id) {
   ledger_.Close(id);
   accounts_.erase(id);
-  for (const auto& [other, account] : accounts_) Publish(other);
+  Publish();
 }
 
 void MemoryServer::Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uint32_t contexts) {
@@ -49,7 +49,7 @@ void MemoryServer::Join(VgpuId id, MemoryUse& use, std::uint64_t bytes, std::uin
 void MemoryServer::Leave(MemoryUse& use) {
   std::erase(accounts_.at(use.vgpu).uses, &use);
   ledger_.GiveBack(use.vgpu, use.Charged());
-  Publish(use.vgpu);
+  Publish();
 }
 
 std::uint64_t MemoryServer::Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now) {
@@ -71,7 +71,13 @@ void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
   use.reserved -= bytes;
   ledger_.GiveBack(use.vgpu, bytes);
   KeepCounted(use);
-  Publish(use.vgpu);
+  Publish();
+}
+
+bool MemoryServer::HasPlaceForContext(const MemoryUse& use, Nanos now) {
+  if (!Charge(use.vgpu, context_bytes_, now)) return false;
+  ledger_.GiveBack(use.vgpu, context_bytes_);
+  return true;
 }
 
 std::uint64_t MemoryServer::AddContext(MemoryUse& use, Nanos now) {
@@ -90,7 +96,7 @@ void MemoryServer::DropContext(MemoryUse& use) {
   use.context_bytes -= price;
   ledger_.GiveBack(use.vgpu, price);
   KeepCounted(use);
-  Publish(use.vgpu);
+  Publish();
 }
 
 bool MemoryServer::Count(MemoryUse& use, std::uint64_t bytes) {
@@ -101,7 +107,7 @@ bool MemoryServer::Count(MemoryUse& use, std::uint64_t bytes) {
       ++accounts_.at(use.vgpu).oom_events;
       return false;
     }
-    TakeBackCredits(ledger_.HasPromise(use.vgpu) ? std::optional(use.vgpu) : std::nullopt);
+    TakeBackCredits(WhoIsShort(use.vgpu, other - use.other));
   }
   SetCounted(use, bytes);
   return true;
@@ -177,7 +183,7 @@ MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {
 bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes, Nanos now) {
   if (ledger_.Charge(id, bytes)) return true;
   if (bytes <= ledger_.Max(id)) {
-    const auto only = ledger_.HasPromise(id) ? std::optional(id) : std::nullopt;
+    const auto only = WhoIsShort(id, bytes);
     ReadWhatWaits(only, now);
     TakeBackCredits(only);
     if (ledger_.Charge(id, bytes)) return true;
@@ -187,8 +193,13 @@ bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes, Nanos now) {
 }
 
 void MemoryServer::Collect(VgpuId id, std::uint64_t bytes, Nanos now) {
-  if (bytes > ledger_.Available(id) && bytes <= ledger_.Max(id))
-    ReadWhatWaits(ledger_.HasPromise(id) ? std::optional(id) : std::nullopt, now);
+  if (bytes > ledger_.Available(id) && bytes <= ledger_.Max(id)) ReadWhatWaits(WhoIsShort(id, bytes), now);
+}
+
+// Whose frees could make place for so much more of the vGPU: its own only, or everybody's (nullopt).
+std::optional<VgpuId> MemoryServer::WhoIsShort(VgpuId id, std::uint64_t bytes) const {
+  const std::uint64_t max = ledger_.Max(id), held = ledger_.Held(id);
+  return held > max || bytes > max - held ? std::optional(id) : std::nullopt;
 }
 
 void MemoryServer::ReadWhatWaits(std::optional<VgpuId> only, Nanos now) {
@@ -209,14 +220,13 @@ void MemoryServer::TakeBackCredits(std::optional<VgpuId> only) {
       ledger_.GiveBack(id, bytes);
       KeepCounted(*use);
     }
-    Publish(id);
+    Publish();
   }
 }
 
-// Writes the view into the pages of the vGPU's processes, and of everybody whose view depends on what it holds.
-void MemoryServer::Publish(VgpuId id) {
+// Writes the view into all pages: what one vGPU holds is not there for the others.
+void MemoryServer::Publish() {
   for (const auto& [other, account] : accounts_) {
-    if (other != id && ledger_.HasPromise(other)) continue;
     const std::uint64_t max = ledger_.Max(other), available = ledger_.Available(other);
     for (const MemoryUse* use : account.uses) {
       use->page->memory_max.store(max, std::memory_order_relaxed);
@@ -233,7 +243,7 @@ void MemoryServer::Grown(MemoryUse& use) {
   std::uint64_t current = 0;
   for (const MemoryUse* member : account.uses) current += member->Current();
   account.peak = std::max(account.peak, current);
-  Publish(use.vgpu);
+  Publish();
 }
 
 }  // namespace tessera::server

@@ -40,6 +40,8 @@ class MemoryServer {
   // Requests of a process. Each returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now);
   void Return(MemoryUse& use, std::uint64_t bytes);
+  // Whether AddContext would charge one now; else it counts as a refusal.
+  bool HasPlaceForContext(const MemoryUse& use, Nanos now);
   std::uint64_t AddContext(MemoryUse& use, Nanos now);
   void DropContext(MemoryUse& use);
 
@@ -81,7 +83,8 @@ class MemoryServer {
   void ReadWhatWaits(std::optional<VgpuId> only, Nanos now);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);
-  void Publish(VgpuId id);
+  void Publish();
+  std::optional<VgpuId> WhoIsShort(VgpuId id, std::uint64_t bytes) const;
 
   class Ledger ledger_;
   const std::uint64_t first_context_bytes_;

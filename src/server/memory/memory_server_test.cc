@@ -20,7 +20,7 @@ struct Member {
 class MemoryServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(memory_.Set(1, {.limit = kGiB}));
+    ASSERT_TRUE(memory_.Set(1, {.request = kGiB, .limit = kGiB}));
     ASSERT_TRUE(memory_.Set(2, {}));
     Join(1, a_);
     Join(1, b_);
@@ -212,7 +212,7 @@ TEST_F(MemoryServerTest, PagesShowTheView) {
   EXPECT_EQ(b_.page->memory_max.load(), kGiB);
   EXPECT_EQ(b_.page->memory_available.load(), kGiB - 100 * kMiB);
   EXPECT_EQ(c_.page->memory_max.load(), 9 * kGiB);
-  ASSERT_TRUE(memory_.Set(1, {.limit = 2 * kGiB}));
+  ASSERT_TRUE(memory_.Set(1, {.request = 2 * kGiB, .limit = 2 * kGiB}));
   EXPECT_EQ(b_.page->memory_max.load(), 2 * kGiB);
   EXPECT_EQ(c_.page->memory_available.load(), 8 * kGiB);
   EXPECT_EQ(c_.page->memory_credit_keep.load(), 64 * kMiB);

@@ -19,24 +19,25 @@ Ledger::Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve,
       swap_of_all_(swap_of_all.value_or(swap)) {}
 
 Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) const {
-  if (!terms.limit || *terms.limit <= (swap_ > 0 ? account.Promise() : account.Claim())) return {};
-  // Memory that others hold without a promise goes to host memory where there is swap.
-  const std::uint64_t others = swap_ > 0 ? promised_ - account.Promise() : claimed_ - account.Claim();
-  const std::uint64_t left = Less(capacity_ - reserve_, others);
-  if (*terms.limit <= left) return {};
+  if (terms.request <= account.terms.request) return {};
+  const std::uint64_t whole = capacity_ - reserve_;
+  const std::uint64_t unpromised = Less(whole, promised_ - account.terms.request);
+  // What others hold has to lie somewhere else then: in host memory, if there is some.
+  const std::uint64_t left = std::min(unpromised, Less(whole + swap_of_all_, claimed_ - account.Claim()));
+  if (terms.request <= left) return {};
   const auto holders = std::count_if(accounts_.begin(), accounts_.end(), [&](const auto& entry) {
-    return entry.second.terms.limit && &entry.second != &account;
+    return entry.second.terms.request > 0 && &entry.second != &account;
   });
-  std::uint64_t unpromised = 0;
-  for (const auto& [id, other] : accounts_) unpromised += &other != &account ? other.Claim() - other.Promise() : 0;
+  std::uint64_t beyond = 0;
+  for (const auto& [id, other] : accounts_) beyond += &other != &account ? other.Claim() - other.terms.request : 0;
   std::string why = fmt::format("cannot promise {}: GPU {} has {} left of {} ({} vGPU{} promises",  //
-                                FormatSize(*terms.limit), gpu_, FormatSize(left), FormatSize(capacity_), holders,
+                                FormatSize(terms.request), gpu_, FormatSize(left), FormatSize(capacity_), holders,
                                 holders == 1 ? " holds" : "s hold");
-  if (unpromised > 0) why += fmt::format(", {} in use beyond promises", FormatSize(unpromised));
+  if (left < unpromised) why += fmt::format(", {} in use beyond promises", FormatSize(beyond));
   if (reserve_ > 0) why += fmt::format(", {} kept back", FormatSize(reserve_));
   return Fail(ENOSPC, why + ")",
-              left > 0 ? fmt::format("ask for at most {}, or lower another vGPU's limit", FormatSize(left))
-                       : "lower another vGPU's limit, or leave the limit out to use what others leave");
+              left > 0 ? fmt::format("request at most {}, or lower another vGPU's memory.request", FormatSize(left))
+                       : "lower another vGPU's memory.request, or leave it out to use what others leave");
 }
 
 Result<void> Ledger::Set(VgpuId id, const MemoryTerms& terms) {
@@ -44,17 +45,17 @@ Result<void> Ledger::Set(VgpuId id, const MemoryTerms& terms) {
   const auto found = accounts_.find(id);
   if (auto admitted = Admit(found == accounts_.end() ? none : found->second, terms); !admitted) return admitted;
   Account& account = accounts_[id];
-  promised_ -= account.Promise();
+  promised_ -= account.terms.request;
   claimed_ -= account.Claim();
   account.terms = terms;
-  promised_ += account.Promise();
+  promised_ += account.terms.request;
   claimed_ += account.Claim();
   return {};
 }
 
 void Ledger::Close(VgpuId id) {
   Account& account = accounts_.at(id);
-  promised_ -= account.Promise();
+  promised_ -= account.terms.request;
   claimed_ -= account.Claim();
   held_ -= account.held;
   accounts_.erase(id);
@@ -85,8 +86,11 @@ void Ledger::GiveBack(VgpuId id, std::uint64_t bytes) {
 
 std::uint64_t Ledger::Max(VgpuId id) const {
   const MemoryTerms& terms = accounts_.at(id).terms;
-  const std::uint64_t on_gpu = terms.limit.value_or(Less(capacity_ - reserve_, promised_));
-  const std::uint64_t max = terms.max.value_or(on_gpu);
+  // Without swap what others were promised is never lent.
+  const std::uint64_t theirs = swap_ > 0 ? 0 : promised_ - terms.request;
+  const std::uint64_t whole = Less(capacity_ - reserve_, theirs);
+  const std::uint64_t on_gpu = std::min(terms.limit.value_or(whole), whole);
+  const std::uint64_t max = terms.max.value_or(whole);
   const std::uint64_t swap = std::min(swap_, terms.swap.value_or(swap_));
   return max <= on_gpu ? max : on_gpu + std::min(max - on_gpu, swap);
 }
@@ -96,7 +100,14 @@ std::uint64_t Ledger::Held(VgpuId id) const { return accounts_.at(id).held; }
 std::uint64_t Ledger::Available(VgpuId id) const {
   const Account& account = accounts_.at(id);
   const std::uint64_t own = Less(Max(id), account.held);
-  return std::min(own, Less(account.Promise(), account.held) + Unclaimed());
+  return std::min(own, Less(account.terms.request, account.held) + Unclaimed());
+}
+
+std::int64_t Ledger::Spare() const {
+  auto spare = static_cast<std::int64_t>(capacity_ - reserve_);
+  for (const auto& [_, account] : accounts_)
+    spare -= static_cast<std::int64_t>(std::min(std::max(account.Claim(), account.terms.limit.value_or(0)), capacity_));
+  return spare;
 }
 
 std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_ + swap_of_all_, claimed_); }

@@ -12,14 +12,17 @@ using VgpuId = std::uint32_t;  // unique over all GPUs and over the daemon's lif
 
 // A vGPU's terms for the memory of its GPU, bytes.
 struct MemoryTerms {
-  std::optional<std::uint64_t> limit;  // a promise: nobody else can take it
-  std::optional<std::uint64_t> max;    // a bound without a promise
-  std::optional<std::uint64_t> swap;   // memory.swap.max: what may lie in host memory
+  std::uint64_t request = 0;           // memory.request: a promise. It is lent while it is not used, and taken back
+  std::optional<std::uint64_t> limit;  // memory.limit: what may lie on the GPU; none: all of it
+  std::optional<std::uint64_t>
+      max;  // memory.max: what may be allocated, wherever it lies; none: as much as the GPU has
+  std::optional<std::uint64_t> swap;  // memory.swap.max: what may lie in host memory
 };
 
 // The memory ledger of one GPU: the promises to vGPUs and the memory that they hold. Figures only; bytes.
 //
-// A vGPU with a limit may always hold up to it. One without may hold memory that is neither promised nor held.
+// A vGPU may always hold up to its request; beyond that, memory that is neither promised nor held. Where memory is
+// swapped that is memory of the GPU and the host together.
 class Ledger {
  public:
   // `reserve` is kept back from everybody. `swap`: bytes of one vGPU that may lie in host memory instead; then what is
@@ -28,8 +31,8 @@ class Ledger {
   Ledger(std::uint32_t gpu, std::uint64_t capacity, std::uint64_t reserve, std::uint64_t swap = 0,
          std::optional<std::uint64_t> swap_of_all = {});
 
-  // Adds the vGPU, or changes its terms. ENOSPC when a limit cannot be promised, with the figures; then nothing
-  // changes. A limit below what is held is allowed: the vGPU gets no more until it holds less than that.
+  // Adds the vGPU, or changes its terms. ENOSPC when a request cannot be promised, with the figures; then nothing
+  // changes. A limit below what is held is allowed: without swap the vGPU gets no more until it holds less than that.
   Result<void> Set(VgpuId id, const MemoryTerms& terms);
   void Close(VgpuId id);
 
@@ -42,21 +45,22 @@ class Ledger {
   std::uint64_t Max(VgpuId id) const;        // what it may hold in all
   std::uint64_t Held(VgpuId id) const;       // what it holds
   std::uint64_t Available(VgpuId id) const;  // what it could charge now
-  bool HasPromise(VgpuId id) const { return accounts_.at(id).terms.limit.has_value(); }
 
   std::uint64_t Capacity() const { return capacity_; }
   std::uint64_t CapacityWithSwap() const { return capacity_ + swap_of_all_; }
   std::uint64_t Reserve() const { return reserve_; }
-  std::uint64_t Promised() const { return promised_; }  // sum of the limits
+  std::uint64_t Promised() const { return promised_; }  // sum of the requests
   std::uint64_t Held() const { return held_; }
+  // What the GPU has beside that which each vGPU holds, was promised or is limited to, whichever is most. May be less
+  // than nothing: limits are not promises.
+  std::int64_t Spare() const;
   std::uint64_t Unclaimed() const;  // neither promised nor held; with swap, of that and the GPU together
 
  private:
   struct Account {
     MemoryTerms terms;
     std::uint64_t held = 0;
-    std::uint64_t Promise() const { return terms.limit.value_or(0); }
-    std::uint64_t Claim() const { return std::max(Promise(), held); }
+    std::uint64_t Claim() const { return std::max(terms.request, held); }
   };
   Result<void> Admit(const Account& account, const MemoryTerms& terms) const;
   void SetHeld(Account& account, std::uint64_t held);

@@ -18,13 +18,13 @@ class LedgerTest : public testing::Test {
 };
 
 TEST_F(LedgerTest, APromiseIsKeptWhateverOthersTake) {
-  ASSERT_TRUE(ledger_.Set(1, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.request = 30 * kGiB}));
   ASSERT_TRUE(ledger_.Set(2, {}));
   EXPECT_EQ(ledger_.Available(2), 60 * kGiB);
   EXPECT_TRUE(ledger_.Charge(2, 60 * kGiB));
   EXPECT_FALSE(ledger_.Charge(2, 1));
   EXPECT_TRUE(ledger_.Charge(1, 30 * kGiB));
-  EXPECT_FALSE(ledger_.Charge(1, 1));
+  EXPECT_FALSE(ledger_.Charge(1, 1)) << "nothing is left beyond its promise";
   EXPECT_EQ(ledger_.Held(), 90 * kGiB);
   EXPECT_EQ(ledger_.Unclaimed(), 0u);
 }
@@ -49,11 +49,11 @@ TEST_F(LedgerTest, MaxBoundsWithoutPromising) {
 }
 
 TEST_F(LedgerTest, RefusalNamesTheFigures) {
-  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
-  ASSERT_TRUE(ledger_.Set(2, {.limit = 30 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.request = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {.request = 30 * kGiB}));
   ASSERT_TRUE(ledger_.Set(3, {}));
   ASSERT_TRUE(ledger_.Charge(3, 8 * kGiB));
-  const auto refused = ledger_.Set(4, {.limit = 20 * kGiB});
+  const auto refused = ledger_.Set(4, {.request = 20 * kGiB});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ENOSPC);
   EXPECT_EQ(refused.error().message,
@@ -64,12 +64,21 @@ TEST_F(LedgerTest, RefusalNamesTheFigures) {
 }
 
 TEST_F(LedgerTest, ChangeIsAllOrNothing) {
-  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
-  ASSERT_TRUE(ledger_.Set(2, {.limit = 40 * kGiB}));
-  EXPECT_FALSE(ledger_.Set(1, {.limit = 51 * kGiB}));
-  EXPECT_EQ(ledger_.Max(1), 40 * kGiB);
-  EXPECT_TRUE(ledger_.Set(1, {.limit = 50 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.request = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {.request = 40 * kGiB}));
+  EXPECT_FALSE(ledger_.Set(1, {.request = 51 * kGiB}));
+  EXPECT_EQ(ledger_.Max(1), 50 * kGiB) << "what was not promised to the other";
+  EXPECT_TRUE(ledger_.Set(1, {.request = 50 * kGiB}));
   EXPECT_EQ(ledger_.Promised(), 90 * kGiB);
+}
+
+TEST_F(LedgerTest, ALimitBoundsWithoutPromising) {
+  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(2, {.limit = 80 * kGiB}));
+  EXPECT_EQ(ledger_.Promised(), 0u);
+  EXPECT_TRUE(ledger_.Charge(2, 80 * kGiB));
+  EXPECT_EQ(ledger_.Available(1), 10 * kGiB);
+  EXPECT_EQ(ledger_.Spare(), (90 - 40 - 80) * static_cast<std::int64_t>(kGiB));
 }
 
 TEST_F(LedgerTest, ALimitMayFallBelowWhatIsHeld) {
@@ -78,15 +87,36 @@ TEST_F(LedgerTest, ALimitMayFallBelowWhatIsHeld) {
   ASSERT_TRUE(ledger_.Charge(1, 40 * kGiB));
   ASSERT_TRUE(ledger_.Set(1, {.limit = 10 * kGiB}));
   EXPECT_EQ(ledger_.Available(1), 0u);
-  EXPECT_EQ(ledger_.Available(2), 50 * kGiB);  // what is held is not free, promised or not
+  EXPECT_EQ(ledger_.Available(2), 50 * kGiB);
   ledger_.GiveBack(1, 35 * kGiB);
   EXPECT_EQ(ledger_.Available(1), 5 * kGiB);
-  EXPECT_EQ(ledger_.Available(2), 80 * kGiB);
-  EXPECT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));  // what it could have kept it can have again
+  EXPECT_EQ(ledger_.Available(2), 85 * kGiB);
+}
+
+// 90 GiB on the GPU, and 30 in host memory.
+TEST(LedgerWithSwapTest, APromiseIsLentAndHasAPlaceAllTheSame) {
+  Ledger ledger(0, kCapacity, 10 * kGiB, 30 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.request = 40 * kGiB}));
+  ASSERT_TRUE(ledger.Set(2, {}));
+  EXPECT_EQ(ledger.Max(2), 90 * kGiB);
+  EXPECT_TRUE(ledger.Charge(2, 80 * kGiB)) << "40 of them can go to host memory and to what is not promised";
+  EXPECT_FALSE(ledger.Charge(2, 1));
+  EXPECT_TRUE(ledger.Charge(1, 40 * kGiB));
+  EXPECT_FALSE(ledger.Set(1, {.request = 41 * kGiB})) << "what others hold would have no place";
+}
+
+TEST(LedgerWithSwapTest, MaxDoesNotFollowALimitThatFalls) {
+  Ledger ledger(0, kCapacity, 10 * kGiB, 100 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {}));
+  EXPECT_EQ(ledger.Max(1), 90 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.limit = 10 * kGiB}));
+  EXPECT_EQ(ledger.Max(1), 90 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.limit = 10 * kGiB, .max = 200 * kGiB, .swap = 20 * kGiB}));
+  EXPECT_EQ(ledger.Max(1), 30 * kGiB);
 }
 
 TEST_F(LedgerTest, ChargesBeyondAllBoundsDoNotWrapAround) {
-  ASSERT_TRUE(ledger_.Set(1, {.limit = kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.request = kGiB}));
   ASSERT_TRUE(ledger_.Set(2, {}));
   EXPECT_FALSE(ledger_.Charge(1, UINT64_MAX));
   ledger_.ChargeAnyway(1, 200 * kGiB);
@@ -98,7 +128,7 @@ TEST_F(LedgerTest, ChargesBeyondAllBoundsDoNotWrapAround) {
 }
 
 TEST_F(LedgerTest, ClosingGivesEverythingBack) {
-  ASSERT_TRUE(ledger_.Set(1, {.limit = 40 * kGiB}));
+  ASSERT_TRUE(ledger_.Set(1, {.request = 40 * kGiB}));
   ASSERT_TRUE(ledger_.Charge(1, 10 * kGiB));
   ledger_.Close(1);
   EXPECT_EQ(ledger_.Unclaimed(), 90 * kGiB);

@@ -43,6 +43,7 @@ struct Residence {
   std::uint64_t room = 0;                  // GPU memory that it may have, the credit in its page included
   std::uint64_t wanted = 0;                // room that it waits for
   Nanos wanted_at = 0;                     // when it said so last
+  bool pins = false;                       // what it makes there cannot be moved
   Nanos granted_at = -sched::kTimeToTake;  // when it last got what it waited for, which it takes out of its credit
   std::uint64_t push = 0;                  // an operator wants so much of it out
   bool stopped = false;                    // it does not run, because of its memory

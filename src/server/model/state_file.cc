@@ -28,6 +28,7 @@ json ToJson(const SavedVGpu& saved) {
                 {"compute_priority", spec.compute.priority},
                 {"frozen", spec.frozen},
                 {"owner_froze", spec.owner_froze}};
+  if (spec.memory.request > 0) entry["memory_request"] = spec.memory.request;
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
   if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
@@ -49,7 +50,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .owner_start = entry.at("owner_start"),
                             .frozen = entry.value("frozen", false),
                             .owner_froze = entry.value("owner_froze", false),
-                            .memory = {.limit = Bytes(entry, "memory_limit"),
+                            .memory = {.request = Bytes(entry, "memory_request").value_or(0),
+                                       .limit = Bytes(entry, "memory_limit"),
                                        .max = Bytes(entry, "memory_max"),
                                        .swap = Bytes(entry, "memory_swap_max")},
                             .compute = {.request_pct = entry.at("compute_request_pct"),

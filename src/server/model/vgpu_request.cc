@@ -35,6 +35,22 @@ Result<void> ApplySize(const char* field, const std::optional<std::string>& text
   return {};
 }
 
+// "max" as for the other sizes: no promise.
+Result<void> ApplyPromise(const std::optional<std::string>& text, std::uint64_t capacity, std::uint64_t& bytes) {
+  std::optional<std::uint64_t> parsed = bytes;
+  if (auto r = ApplySize("memory_request", text, capacity, parsed, /*may_be_none=*/true); !r) return r;
+  bytes = parsed.value_or(0);
+  return {};
+}
+
+// A program sees memory.max as its GPU's size. A limit alone says what that is when the vGPU is made, and when it
+// allows more than before; a program that runs keeps what it saw when the limit falls.
+void FollowLimit(const MemoryTerms& before, MemoryTerms& terms) {
+  constexpr std::uint64_t kAll = UINT64_MAX;
+  const std::uint64_t limit = terms.limit.value_or(kAll);
+  if (limit > before.limit.value_or(kAll) && limit > terms.max.value_or(kAll)) terms.max = terms.limit;
+}
+
 Result<void> ApplyPercent(const char* field, const std::optional<std::string>& text, double& percent) {
   if (!text) return {};
   auto parsed = ParsePercent(*text);
@@ -75,6 +91,7 @@ std::string NameFor(std::string_view program, unsigned n) {
 
 Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bool swaps, VGpuSpec& spec) {
   VGpuSpec changed = spec;
+  if (auto r = ApplyPromise(request.memory_request, capacity, changed.memory.request); !r) return r;
   if (auto r = ApplySize("memory_limit", request.memory_limit, capacity, changed.memory.limit); !r) return r;
   if (auto r = ApplySize("memory_max", request.memory_max, capacity, changed.memory.max); !r) return r;
   if (auto r = ApplySize("memory_swap_max", request.memory_swap_max, capacity, changed.memory.swap, true); !r) return r;
@@ -86,8 +103,20 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
           ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
       !r)
     return r;
+  if (request.memory_limit && changed.memory.limit.value_or(0) > capacity)
+    return Fail(ENOSPC,
+                fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),
+                            FormatSize(capacity)),
+                "memory_max may be more than the GPU has: the rest lies in host memory");
+  if (!request.memory_max) FollowLimit(spec.memory, changed.memory);
+  if (changed.memory.limit && changed.memory.request > *changed.memory.limit)
+    return Fail(ERANGE,
+                fmt::format("memory_request of {} is above memory_limit of {}", FormatSize(changed.memory.request),
+                            FormatSize(*changed.memory.limit)),
+                "a promise beyond the limit could never be used: raise memory_limit, or lower memory_request");
   // Without swap nothing can be allocated beyond what may be resident.
-  if (!swaps && changed.memory.limit && changed.memory.max && *changed.memory.max > *changed.memory.limit) {
+  if (!swaps && request.memory_max && changed.memory.limit && changed.memory.max &&
+      *changed.memory.max > *changed.memory.limit) {
     return Fail(EINVAL,
                 fmt::format("memory_max of {} is above memory_limit of {}, and this GPU's memory is not swapped",
                             FormatSize(*changed.memory.max), FormatSize(*changed.memory.limit)),

@@ -18,7 +18,7 @@ struct VGpuRequest {
   std::optional<std::string> program;
   std::optional<std::string> gpu;  // "auto", index or UUID
   // Size, percentage of the GPU, or "max" for none.
-  std::optional<std::string> memory_limit, memory_max, memory_swap_max;
+  std::optional<std::string> memory_request, memory_limit, memory_max, memory_swap_max;
   std::optional<std::string> compute_request, compute_limit;  // percent
   std::optional<std::string> compute_weight;
   std::optional<std::string> compute_priority;
@@ -33,8 +33,9 @@ Result<void> CheckName(std::string_view name);
 // A name for the Nth vGPU of a program: "train.py-2". Characters that names may not contain become "-".
 std::string NameFor(std::string_view program, unsigned n);
 
-// Puts the request's figures into `spec`, for a GPU of `capacity` bytes whose memory is swapped, or is not. EINVAL or
-// ERANGE with the field's name.
+// Puts the request's figures into `spec`, for a GPU of `capacity` bytes whose memory is swapped, or is not. A
+// memory_limit raises memory_max to it, and never lowers it, unless the request says what memory_max is. EINVAL or
+// ERANGE with the field's name; ENOSPC for a memory_limit beyond the GPU.
 Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bool swaps, VGpuSpec& spec);
 
 }  // namespace tessera::server

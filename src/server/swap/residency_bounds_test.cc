@@ -1,4 +1,4 @@
-// memory.swap.max of a vGPU without a limit, with a mover that says what the test wants.
+// What bounds the memory of a vGPU on the GPU and off it, with a mover that says what the test wants.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -60,7 +60,7 @@ class BoundsTest : public testing::Test {
     member.vgpu.processes.push_back(&member.process);
     EXPECT_TRUE(residency_.MakeLine(member.process, MonotonicNow()));
     if (chunks > 0) {
-      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk, MonotonicNow()), Answer::kGrant);
+      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk, /*pins=*/false, MonotonicNow()), Answer::kGrant);
       Allocated(member, chunks);
     }
     return member;
@@ -73,7 +73,7 @@ class BoundsTest : public testing::Test {
   }
 
   Answer Ask(Member& member, std::uint64_t chunks) {
-    return residency_.Ask(member.process, chunks * kChunk, MonotonicNow());
+    return residency_.Ask(member.process, chunks * kChunk, /*pins=*/false, MonotonicNow());
   }
 
   void Look() { residency_.Look(MonotonicNow()); }
@@ -146,7 +146,7 @@ class BoundsTest : public testing::Test {
                              file_,
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
-                              .promise = [](const VGpu& vgpu) { return vgpu.spec.memory.limit; },
+                              .outside = [](const Process& process) { return process.memory.context_bytes; },
                               .hold =
                                   [this](Process& process, MemoryHold hold, Nanos) {
                                     process.freeze.by_residency = hold;
@@ -244,12 +244,36 @@ TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
   EXPECT_EQ(Out(second), 1u);
 }
 
-TEST_F(BoundsTest, APromiseIsNotMovedAwayForAnybody) {
+TEST_F(BoundsTest, APromiseIsLentToWhatCanBeMoved) {
   Member& first = Idle(0);
-  first.vgpu.spec.memory.limit = 6 * kChunk;
+  first.vgpu.spec.memory.request = 6 * kChunk;
   Member& second = Idle(0);
-  EXPECT_EQ(Ask(second, 5), Answer::kRefuse);
-  EXPECT_EQ(Ask(second, 4), Answer::kGrant);
+  EXPECT_EQ(residency_.Ask(second.process, 5 * kChunk, /*pins=*/true, MonotonicNow()), Answer::kRefuse);
+  EXPECT_EQ(Ask(second, 5), Answer::kGrant) << "it is lent";
+}
+
+// The context's bytes are no room: the caller counts them otherwise.
+TEST_F(BoundsTest, AContextGetsItsPlaceFromOthers) {
+  Member& first = Idle(10);
+  Member& second = Idle(0);
+  const auto ask = [&] { return residency_.AskForContext(second.process, kChunk, MonotonicNow()); };
+  EXPECT_EQ(ask(), Answer::kWait);
+  EXPECT_EQ(CarryAll(), 1u);
+  EXPECT_EQ(Out(first), 1u);
+  EXPECT_EQ(second.process.residence.Credit(), kChunk);
+  EXPECT_EQ(ask(), Answer::kGrant);
+  EXPECT_EQ(second.process.residence.room, 0u);
+  EXPECT_EQ(second.process.residence.Credit(), 0u);
+  second.process.memory.context_bytes = kChunk;
+  EXPECT_EQ(residency_.AskForContext(second.process, 10 * kChunk, MonotonicNow()), Answer::kRefuse);
+}
+
+TEST_F(BoundsTest, ALimitThatIsLoweredBringsMemoryOut) {
+  Member& member = Idle(8);
+  member.vgpu.spec.memory.limit = 3 * kChunk;
+  Look();
+  EXPECT_EQ(CarryAll(), 5u);
+  EXPECT_EQ(On(member), 3u);
 }
 
 TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {

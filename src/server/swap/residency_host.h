@@ -13,11 +13,10 @@ namespace tessera::server {
 
 // The calls by which the residency server uses the rest of its GPU.
 struct ResidencyHost {
-  // Bytes of the GPU's memory that room may be granted of, promises included: contexts are taken off, and everybody
-  // who counts no room.
+  // Bytes of the GPU's memory that vGPUs may have.
   std::function<std::uint64_t()> capacity;
-  // Bytes of a vGPU's limit that its processes may have as room; nullopt: it has no limit.
-  std::function<std::optional<std::uint64_t>(const VGpu&)> promise;
+  // Bytes of a process on the GPU that are not counted as room: contexts, and what only the device knows of.
+  std::function<std::uint64_t(const Process&)> outside;
   // Stops the process for the sake of its memory, or lets it go on. May mark a look as due, but must not look.
   std::function<void(Process&, MemoryHold, Nanos now)> hold;
   // Whether nothing of it can execute: its channels are frozen, or its work has drained.

@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "sched/residency/room_admission.h"
+#include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
 #include "server/swap/chunks.h"
@@ -95,15 +96,15 @@ void ResidencyServer::Leave(Process& process, Nanos now) {
   MarkDue();
 }
 
-sched::RoomAnswer::Kind ResidencyServer::Ask(Process& process, std::uint64_t bytes, Nanos now) {
+sched::RoomAnswer::Kind ResidencyServer::Ask(Process& process, std::uint64_t bytes, bool pins, Nanos now) {
   using enum sched::RoomAnswer::Kind;
   Residence& residence = process.residence;
   Snapshot(now, state_);
-  const sched::RoomAnswer answer = planner_.Ask(state_, residence.id, bytes, now);
+  const sched::RoomAnswer answer = planner_.Ask(state_, {residence.id, bytes, pins}, now);
   switch (answer.kind) {
     case kRefuse:
       residence.wanted = 0;
-      log::Debug("process {}: no room for {}: {}", process.pid, FormatSize(bytes), Text(answer.reason));
+      ReportRefusal(process, bytes, answer, now);
       break;
     case kGrant:
       residence.wanted = 0;
@@ -115,11 +116,42 @@ sched::RoomAnswer::Kind ResidencyServer::Ask(Process& process, std::uint64_t byt
       if (bytes > 0) {
         residence.wanted = bytes;
         residence.wanted_at = now;
+        residence.pins = pins;
       }
       Look(now);
       break;
   }
   return answer.kind;
+}
+
+sched::RoomAnswer::Kind ResidencyServer::AskForContext(Process& process, std::uint64_t bytes, Nanos now) {
+  using enum sched::RoomAnswer::Kind;
+  Residence& residence = process.residence;
+  // What it waited for is in its credit.
+  std::atomic<std::int64_t>& page_credit = process.page->room_credit;
+  const auto wanted = static_cast<std::int64_t>(bytes);
+  for (std::int64_t credit = page_credit.load(); credit >= wanted && bytes <= residence.room;) {
+    if (!page_credit.compare_exchange_weak(credit, credit - wanted)) continue;
+    residence.room -= bytes;
+    return kGrant;
+  }
+  const sched::RoomAnswer::Kind answer = Ask(process, bytes, /*pins=*/true, now);
+  if (answer == kGrant) residence.room -= bytes;
+  return answer;
+}
+
+// A program that tries again and again is reported once a second.
+void ResidencyServer::ReportRefusal(Process& process, std::uint64_t bytes, const sched::RoomAnswer& answer,
+                                    Nanos now) const {
+  Nanos& reported_at = process.work.refusal_reported_at;
+  if (reported_at != 0 && now - reported_at < kSecond) return;
+  reported_at = now;
+  events::Note(
+      {.type = EventType::kMemoryRefused,
+       .gpu = gpu_,
+       .vgpu = process.vgpu->spec.name,
+       .pid = process.pid,
+       .text = fmt::format("{} asked for {} on the GPU; {}", process.who.program, FormatSize(bytes), Text(answer))});
 }
 
 Result<void> ResidencyServer::Push(Process& process, std::uint64_t bytes, Nanos now) {

@@ -61,8 +61,12 @@ class ResidencyServer {
   // The program's end of a new line to the mover; the old one, if there is any, is dead. Empty if none can be made.
   UniqueFd MakeLine(Process& process, Nanos now) { return link_.MakeLine(process, now); }
 
-  // The process needs room. If it is granted it has that; if it has to wait, it finds the room in its credit later.
-  sched::RoomAnswer::Kind Ask(Process& process, std::uint64_t bytes, Nanos now);
+  // The process needs room; `pins`: for what cannot be moved. If it is granted it has that; if it has to wait, it finds
+  // the room in its credit later.
+  sched::RoomAnswer::Kind Ask(Process& process, std::uint64_t bytes, bool pins, Nanos now);
+  // The process is about to make a context of so many bytes. If they are granted the caller counts them from now on:
+  // they are not room. If it has to wait, it is rung, and asks again.
+  sched::RoomAnswer::Kind AskForContext(Process& process, std::uint64_t bytes, Nanos now);
 
   // Brings `bytes` of the process's memory out now; it comes back when it is used. ENOSYS if it has no line, EAGAIN
   // if there is no mover.
@@ -77,6 +81,7 @@ class ResidencyServer {
   void Snapshot(Nanos now, sched::ResidencyState& state) const;
   void CarryOut(const sched::ResidencyPlan& plan, Nanos now);
   void NoteWaits(Nanos now);
+  void ReportRefusal(Process& process, std::uint64_t bytes, const sched::RoomAnswer& answer, Nanos now) const;
   void OnMoverGone();
   void OnReport(const wire::MoverMessage& message, Nanos now);
   void OnEnd(Process& process, const wire::MoverMessage& message, Nanos now);

@@ -25,14 +25,17 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   const Residence& residence = process.residence;
   const wire::Page& page = *process.page;
   sched::ProcessResidence state{.id = residence.id};
-  state.room = residence.room;
+  const std::uint64_t outside = host.outside(process);
+  state.room = residence.room + outside;
   state.credit = residence.Credit();
-  state.pinned = std::min(page.pinned.load(std::memory_order_relaxed), state.room - state.credit);
+  state.pinned = residence.Pinned() + outside;
+  if (state.pinned + state.credit > state.room) state.pinned = state.room - state.credit;  // credit came meanwhile
   state.empty = page.empty.load(std::memory_order_relaxed);
   ReadMoves(residence, state);
   state.allocated = process.memory.Current();
   state.wanted = residence.wanted;
   state.wanted_at = residence.wanted_at;
+  state.pins = residence.pins;
   state.granted_at = residence.granted_at;
   state.push = residence.push;
   state.has_line = residence.line.number != 0;
@@ -71,9 +74,8 @@ void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, co
     its.id = vgpu.id;
     its.weight = vgpu.spec.compute.weight;
     its.priority = vgpu.spec.compute.priority;
+    its.request = terms.request;
     its.limit = terms.limit;
-    its.promise = host.promise(vgpu);
-    its.max = terms.max;
     its.swap = terms.swap;
     its.processes.clear();
     for (const Process* process : vgpu.processes) its.processes.push_back(StateOf(*process, host, now));

@@ -4,6 +4,7 @@
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/memory/arrival.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
@@ -51,8 +52,8 @@ CUresult CountedCreate(CUdevice device, Create create) {
   ForgetThreadGate();
   Attachment* attachment = Attachment::Of(device);
   if (!attachment && Session::Instance().Managed()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-  if (attachment && !attachment->Memory().AddContext()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = create();
+  if (attachment && !attachment->Room().TakeContext()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = MakeWithRoom(attachment ? &attachment->Room() : nullptr, create);
   if (result == CUDA_SUCCESS) {
     if (attachment) StopAtExit();
   } else if (attachment) {

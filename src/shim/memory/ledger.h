@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
+#include "shim/memory/arrival.h"
 #include "shim/memory/room_account.h"
 
 namespace tessera::shim {
@@ -45,7 +46,7 @@ template <typename Make, typename Key>
 cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
   if (!room || charge == 0) return make();
   if (!room->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
-  const cuda::CUresult result = make();
+  const cuda::CUresult result = MakeWithRoom(room, make);
   if (result == cuda::CUDA_SUCCESS) {
     Remember(key(), {room, charge, context});
   } else {

@@ -50,17 +50,18 @@ void MemoryAccount::Give(std::uint64_t bytes) {
   }
 }
 
-bool MemoryAccount::AddContext() {
+MemoryAccount::Answer MemoryAccount::AddContext() {
   const MutexLock holding(page_.holding);
   wire::Reserved answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Context{.delta = 1}, page_.Gpu()), answer, header);
+  if (asked && answer.bytes == 0 && answer.wait != 0) return Answer::kWait;
   if (asked && answer.bytes == 0 && context_bytes_ > 0) {
     page_->oom_errors.fetch_add(1, std::memory_order_relaxed);
-    return false;
+    return Answer::kNo;
   }
   ++contexts_;
-  return true;
+  return Answer::kYes;
 }
 
 void MemoryAccount::DropContext() {

@@ -17,8 +17,10 @@ class MemoryAccount {
   // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
   bool Take(std::uint64_t bytes);
   void Give(std::uint64_t bytes);
-  // A context is about to be made; the daemon knows how much memory one takes. False: it would pass memory.max.
-  bool AddContext();
+  // A context is about to be made; the daemon knows how much memory one takes. kNo: it would pass memory.max, or the
+  // GPU cannot have it. kWait: room for it is being made; the page's bell rings when it is worth asking again.
+  enum class Answer { kYes, kNo, kWait };
+  Answer AddContext();
   void DropContext();
 
   // memory.max and what is free below it, bytes.

@@ -97,7 +97,7 @@ TEST_F(MemoryAccountTest, CreditIsFree) {
 
 TEST_F(MemoryAccountTest, ContextsAreAskedFor) {
   FollowDaemonWith(kMiB);
-  EXPECT_TRUE(account.AddContext());
+  EXPECT_EQ(account.AddContext(), MemoryAccount::Answer::kYes);
   EXPECT_EQ(Daemon().Await<wire::Context>(gpu).delta, 1);
   EXPECT_EQ(Contexts(), 1u);
   account.DropContext();
@@ -108,11 +108,12 @@ TEST_F(MemoryAccountTest, ContextsAreAskedFor) {
 TEST_F(MemoryAccountTest, AContextBeyondTheLimitIsRefused) {
   FollowDaemonWith(kMiB);
   Daemon().Set([](FakeDaemon::Answers& answers) { answers.context = [] { return wire::Reserved{}; }; });
-  EXPECT_FALSE(account.AddContext());
+  EXPECT_EQ(account.AddContext(), MemoryAccount::Answer::kNo);
   EXPECT_EQ(Contexts(), 0u);
   EXPECT_EQ(shared.oom_errors, 1u);
   FollowDaemonWith(0);
-  EXPECT_TRUE(account.AddContext()) << "where contexts cost nothing the answer is 0 bytes, too";
+  EXPECT_EQ(account.AddContext(), MemoryAccount::Answer::kYes)
+      << "where contexts cost nothing the answer is 0 bytes, too";
 }
 
 TEST_F(MemoryAccountTest, ANewDaemonHasBeenReturnedNothing) {

@@ -1,5 +1,7 @@
 #include "shim/memory/room_account.h"
 
+#include <algorithm>
+
 #include "shim/memory/credit.h"
 #include "shim/process/say.h"
 #include "shim/session/daemon_watch.h"
@@ -8,22 +10,43 @@
 namespace tessera::shim {
 namespace {
 
-// Room may come only after a turn and after another program's memory was moved. If it takes longer than this, something
-// is wrong, and an error is better than a hang.
-constexpr Nanos kLongestWait = 120 * kSecond;
+// Room may come only after the turns of others, and after their memory was moved. As long as the daemon says that it
+// comes, the program waits; a user who waits for so long is told.
+constexpr Nanos kLongWait = 120 * kSecond;
 
 }  // namespace
+
+bool RoomAccount::TakeContext() {
+  const Nanos since = MonotonicNow();
+  Nanos warned_at = since;
+  for (bool first = true;; first = false) {
+    const std::uint32_t bell = page_.Bell();
+    const MemoryAccount::Answer answer = memory_.AddContext();
+    if (answer != MemoryAccount::Answer::kWait) return answer == MemoryAccount::Answer::kYes;
+    if (first) page_->room_waits.fetch_add(1, std::memory_order_relaxed);
+    if (empty_ > 0 && TrimHeap()) continue;
+    Wait(bell, since, &warned_at);
+  }
+}
 
 bool RoomAccount::TakePinned(std::uint64_t bytes) {
   if (!memory_.Take(bytes)) return false;
   pinned_ += bytes;  // before there is room for it: it must never look as if it could be moved
-  if (Take(bytes)) {
+  if (TakeRoom(bytes, /*pins=*/true)) {
     Report();
     return true;
   }
   pinned_ -= bytes;
   memory_.Give(bytes);
   return false;
+}
+
+std::uint64_t RoomAccount::TakePinnedAtMost(std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = 2u << 20;
+  std::uint64_t part = std::min(bytes, memory_.Free());
+  if (part < bytes) part = part / kPage * kPage;
+  while (part > 0 && !TakePinned(part)) part = part / 2 / kPage * kPage;
+  return part;
 }
 
 void RoomAccount::GivePinned(std::uint64_t bytes) {
@@ -33,9 +56,12 @@ void RoomAccount::GivePinned(std::uint64_t bytes) {
   memory_.Give(bytes);
 }
 
-bool RoomAccount::Take(std::uint64_t bytes) {
-  Nanos since = 0;
-  for (;;) {
+bool RoomAccount::Take(std::uint64_t bytes) { return TakeRoom(bytes, /*pins=*/false); }
+
+bool RoomAccount::TakeRoom(std::uint64_t bytes, bool pins) {
+  const Nanos since = MonotonicNow();
+  Nanos warned_at = since;
+  for (bool first = true;; first = false) {
     const std::uint32_t bell = page_.Bell();
     {
       const MutexLock holding(page_.holding);
@@ -47,23 +73,24 @@ bool RoomAccount::Take(std::uint64_t bytes) {
     }
     // First the program gives up memory that it does not use itself.
     if (empty_ > 0 && TrimHeap()) continue;
-    const Nanos now = MonotonicNow();
-    const bool first = since == 0;
-    if (first) {
-      since = now;
-    } else if (now - since > kLongestWait) {
-      Say("no room on the GPU for %llu MiB after %lld s: is another program's memory stuck? See 'tessera ps'",
-          static_cast<unsigned long long>(bytes >> 20), static_cast<long long>(kLongestWait / kSecond));
-      return false;
-    }
-    if (bool taken; Ask(bytes, first, now, &since, &taken)) return taken;
-    page_.WaitForRing(bell, kReconnectEvery);
-    DaemonWatch::Instance().Mind(MonotonicNow());
+    if (bool taken; Ask(bytes, pins, first, &taken)) return taken;
+    Wait(bell, since, &warned_at);
   }
 }
 
+// Until the daemon rings, or it is time to ask again.
+void RoomAccount::Wait(std::uint32_t bell, Nanos since, Nanos* warned_at) {
+  page_.WaitForRing(bell, kReconnectEvery);
+  const Nanos now = MonotonicNow();
+  DaemonWatch::Instance().Mind(now);
+  if (now - *warned_at < kLongWait) return;
+  *warned_at = now;
+  Say("this program has waited %lld s for room on the GPU; 'tessera gpus' and 'tessera ps' say who has it",
+      static_cast<long long>((now - since) / kSecond));
+}
+
 // Asks the daemon for room. False: the caller is to wait, and to try again; else `taken` says whether it has the room.
-bool RoomAccount::Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, bool* taken) {
+bool RoomAccount::Ask(std::uint64_t bytes, bool pins, bool first, bool* taken) {
   const MutexLock holding(page_.holding);
   *taken = true;
   if (!swaps_) {
@@ -72,7 +99,8 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, 
   }
   wire::RoomGranted answer;
   wire::Header header;
-  const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes}, page_.Gpu()), answer, header);
+  const bool asked =
+      Session::Instance().Ask(wire::Make(wire::Room{.bytes = bytes, .pins = pins}, page_.Gpu()), answer, header);
   // Without a daemon the GPU memory that is left is for the next mover, which needs some to make room. Once it is clear
   // that no daemon comes, the program may take it.
   const bool alone = !asked && page_.FollowsOwn();
@@ -86,7 +114,6 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, 
     return true;
   }
   if (asked && first) page_->room_waits.fetch_add(1, std::memory_order_relaxed);
-  if (alone) *since = now;
   return false;
 }
 

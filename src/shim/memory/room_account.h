@@ -28,9 +28,14 @@ class RoomAccount : public pager::Room {
   void Holds(const pager::HeapFigures& figures) override;
   bool Released() const override { return page_->guard.released != 0; }
 
+  // Memory and room for a context, as MemoryAccount::AddContext, which waits while the daemon makes room.
+  // MemoryAccount::DropContext gives them back.
+  bool TakeContext();
   // Memory and room for what cannot be moved. False: it would pass memory.max, or there will be no room.
   bool TakePinned(std::uint64_t bytes);
   void GivePinned(std::uint64_t bytes);
+  // As much of that as the vGPU can have, in halves: `bytes`, a part of them, or 0. Waits as TakePinned does.
+  std::uint64_t TakePinnedAtMost(std::uint64_t bytes);
 
   // Asks the daemon to bring back memory that is pinned and lies in host memory. Ask again every kReconnectEvery until
   // it is back. False: the GPU has no place for it.
@@ -54,7 +59,9 @@ class RoomAccount : public pager::Room {
   void Report();
 
  private:
-  bool Ask(std::uint64_t bytes, bool first, Nanos now, Nanos* since, bool* taken) TESSERA_EXCLUDES(page_.holding);
+  bool TakeRoom(std::uint64_t bytes, bool pins);
+  bool Ask(std::uint64_t bytes, bool pins, bool first, bool* taken) TESSERA_EXCLUDES(page_.holding);
+  void Wait(std::uint32_t bell, Nanos since, Nanos* warned_at);
   bool TrimHeap();
 
   FollowedPage& page_;

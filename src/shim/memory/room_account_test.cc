@@ -92,6 +92,40 @@ TEST_F(RoomAccountTest, RoomThatIsBeingMadeIsWaitedFor) {
   EXPECT_EQ(shared.room_waits, 1u) << "one allocation waited, however often it asked";
 }
 
+TEST_F(RoomAccountTest, AContextWaitsForItsRoom) {
+  FollowDaemonThat(true);
+  std::atomic<bool> there = false;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.context = [&] { return wire::Reserved{.bytes = there ? kMiB : 0, .wait = !there}; };
+  });
+  std::thread takes([&] { EXPECT_TRUE(room.TakeContext()); });
+  Daemon().Await<wire::Context>(gpu);
+  page.Ring();  // without a reason: it asks again
+  Daemon().Await<wire::Context>(gpu, 2);
+  there = true;
+  page.Ring();
+  takes.join();
+  EXPECT_EQ(shared.room_waits, 1u);
+  EXPECT_EQ(Held(), 0u) << "it is no room";
+}
+
+TEST_F(RoomAccountTest, WhatCannotMoveIsAskedForAsThat) {
+  FollowDaemonThat(true);
+  EXPECT_TRUE(room.Take(kMiB));
+  EXPECT_EQ(Daemon().Await<wire::Room>(gpu).pins, 0u);
+  EXPECT_TRUE(room.TakePinned(kMiB));
+  EXPECT_EQ(Daemon().Await<wire::Room>(gpu, 2).pins, 1u);
+}
+
+TEST_F(RoomAccountTest, AsMuchIsPinnedAsThereIsRoomFor) {
+  FollowDaemonThat(true);
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes <= kGiB ? bytes : 0}; };
+  });
+  EXPECT_EQ(room.TakePinnedAtMost(3 * kGiB), 768 * kMiB);
+  EXPECT_EQ(shared.pinned, 768 * kMiB);
+}
+
 TEST_F(RoomAccountTest, ADaemonThatCountsNoRoomEndsTheWait) {
   FollowDaemonThat(true);
   Grant({.bytes = 0, .wait = 1});

@@ -136,7 +136,7 @@ class Programs(SwapTest):
 
     def test_a_limit_is_kept_beside_programs_that_swap(self):
         self.start()
-        self.create("promised", memory_limit="220M")
+        self.create("promised", memory_request="220M", memory_limit="220M")
         promised = self.shell_with_context("promised")
         piece = promised.ok("allocate", "alloc", 150 * MIB)["id"]
         promised.ok("set", piece, 9)
