@@ -54,12 +54,6 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
       [=] { return KeyOf(*address); });
 }
 
-TESSERA_HOOK cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
-  return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAllocManaged)(address, bytes, flags); },
-      [=] { return KeyOf(*address); });
-}
-
 // The API of CUDA 3 with 32-bit addresses.
 TESSERA_HOOK cuMemAlloc(unsigned* address, unsigned bytes) {
   return Counted(

@@ -82,6 +82,18 @@ TEST_F(MemoryHooksTest, EachWayToAllocateIsCharged) {
   EXPECT_EQ(Page().pinned, 0u);
 }
 
+TEST_F(MemoryHooksTest, ManagedMemoryBeyondTheVGpuHasItsPlaceInHostMemory) {
+  Page().memory_max = 5 * kMiB;
+  Page().memory_available = 0;
+  Page().memory_credit = 5 * kMiB;
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAllocManaged(&address, 64 * kMiB, 1), CUDA_SUCCESS);
+  EXPECT_EQ(Page().memory_credit, static_cast<std::int64_t>(kMiB)) << "two pages of 2 MiB";
+  EXPECT_EQ(Cuda().kept_on_host, (std::pair<CUdeviceptr, std::size_t>(address + 4 * kMiB, 60 * kMiB)));
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(Page().memory_credit, static_cast<std::int64_t>(5 * kMiB));
+}
+
 TEST_F(MemoryHooksTest, AFailedAllocationIsNotCharged) {
   Cuda().FailAllocations(true);
   CUdeviceptr address = 0;

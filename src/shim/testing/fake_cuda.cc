@@ -171,6 +171,10 @@ struct FakeCudaCalls {
     return Make(address);
   }
   static CUresult AllocManaged(CUdeviceptr* address, std::size_t, unsigned) { return Make(address); }
+  static CUresult Advise(CUdeviceptr address, std::size_t bytes, CUmem_advise advice, CUdevice) {
+    if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION) fake->kept_on_host = {address, bytes};
+    return CUDA_SUCCESS;
+  }
   static CUresult AllocAsync(CUdeviceptr* address, std::size_t, CUstream) { return Make(address); }
   static CUresult FreeAsync(CUdeviceptr address, CUstream) { return Drop(address); }
   static CUresult ArrayCreate(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) { return Make(array); }
@@ -213,6 +217,7 @@ FakeCuda::FakeCuda() {
   Put(k_cuMemAlloc_v2, &C::Alloc);
   Put(k_cuMemAllocPitch_v2, &C::AllocPitch);
   Put(k_cuMemAllocManaged, &C::AllocManaged);
+  Put(k_cuMemAdvise, &C::Advise);
   Put(k_cuMemAllocAsync, &C::AllocAsync);
   Put(k_cuMemFree_v2, &C::Drop);
   Put(k_cuMemFreeAsync, &C::FreeAsync);

@@ -42,6 +42,8 @@ class FakeCuda {
   std::uint64_t Synchronized(cuda::CUcontext context) const;  // how often its work was waited for
   std::size_t Allocations() const;                            // of the driver's own, by address, handle or array
   void FailAllocations(bool fail);
+  // The range that cuMemAdvise was last told to keep in host memory: address and bytes. One thread at a time.
+  std::pair<cuda::CUdeviceptr, std::size_t> kept_on_host;
   // Calls that a stream that captures forbids, or that makes no sense.
   std::vector<std::string> Complaints() const;
 
