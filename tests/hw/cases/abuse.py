@@ -50,7 +50,7 @@ def memory_bomb(bench):
     hold = bench.builder.program("hold.cc")
     count = 6 if bench.soft else 48
     promise = bench.memory if bench.soft else 20 * GIB
-    bench.vgpu("hw-promised", memory_limit=promise)
+    bench.vgpu("hw-promised", memory_request=promise, memory_limit=promise)
     bench.vgpu("hw-bomb")
     greedy = [bench.start_inside([hold, "all"], vgpu="hw-bomb") for _ in range(count)]
     taken = [bench.line(g, 60) for g in greedy]

@@ -1,10 +1,12 @@
 """Memory that moves at the speed of PCIe: rates, hand-overs and where their time goes, and what busy programs get. Each
 figure has its baseline in the same run. In order of importance, since device time may end before the checks do."""
+import os
+import pathlib
 import statistics
 import time
 
 from harness.bench import GIB, MIB
-from harness.checks import expect
+from harness.checks import Skipped, expect
 from harness.sampler import Sampler, threads
 from harness.steering import HIGH, LOW
 from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, pair, pool_stands, quiet, squeeze,
@@ -12,6 +14,7 @@ from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, pa
 from harness.timeline import GB, HandOver
 
 LEAST_RATE = 0.97  # of a plain pinned copy
+LEAST_LIMIT_RATE = 0.90  # the same, until a write to memory.limit returns
 MOST_HAND_OVER_S = 1.35  # of two programs of 60 GiB
 LEAST_BUSY = 0.80  # of what two programs reach where all fits
 LEAST_HOT = 0.70  # of the speed with everything on the GPU
@@ -110,6 +113,38 @@ def rates(bench):
     return _judge(bench, min(out / plain[0], into / plain[1]) >= LEAST_RATE,
                   f"out {out / GB:.1f} GB/s, {out / plain[0]:.1%} of a plain copy; in {into / GB:.1f} GB/s, "
                   f"{into / plain[1]:.1%}; words right")
+
+
+@swap(soft=True, limit_s=60)
+def limit(bench):
+    """memory.limit of a program falls from 40 GiB (where a large program has 60) to 10 by a write to its file."""
+    files = pathlib.Path(bench.tessera.run_dir) / "fs"
+    if not os.path.ismount(files):
+        raise Skipped("the daemon has no files here")
+    plain = copies(bench)
+    program = Large(bench, bench.ground.part(40), "hw-limit")
+    evict(bench, program)  # makes the host memory
+    load(bench, program)
+    pool_stands(bench, bench.ground.part(40))
+    maximum = bench.tessera.vgpu("hw-limit")["memory_max_bytes"]
+    rates = []
+    for _ in range(3):
+        quiet(bench)
+        before = bench.tessera.vgpu("hw-limit")
+        begin = time.monotonic()
+        (files / "vgpus/hw-limit/memory.limit").write_text(f"{bench.ground.part(10)}\n")
+        seconds = time.monotonic() - begin
+        after = bench.tessera.vgpu("hw-limit")
+        expect(after["memory_resident_bytes"] <= bench.ground.part(10), f"too much is on the GPU: {after}")
+        expect(after["memory_max_bytes"] == maximum, f"the maximum followed: {after}")
+        rates.append((before["memory_resident_bytes"] - after["memory_resident_bytes"]) / seconds)
+        bench.tell(f"the write returned after {seconds:.3f} s: {rates[-1] / GB:.1f} GB/s")
+        (files / "vgpus/hw-limit/memory.limit").write_text("max\n")
+        load(bench, program)
+        program.right()
+    rate = statistics.median(rates)
+    return _judge(bench, rate >= LEAST_LIMIT_RATE * plain[0],
+                  f"{rate / GB:.1f} GB/s, {rate / plain[0]:.1%} of a plain copy; words right")
 
 
 @swap(soft=True, limit_s=60)

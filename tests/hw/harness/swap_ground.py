@@ -124,8 +124,11 @@ def copies(bench):
 
 
 def squeeze(bench, room, name="hw-rest"):
-    """Promises somebody who does nothing all but `room` bytes of the GPU."""
-    bench.vgpu(name, memory_limit=bench.ground.room - room)
+    """Gives somebody who does nothing all but `room` bytes of the GPU, in memory that cannot be moved."""
+    bench.vgpu(name)
+    taken = bench.ground.room - room - bench.context_bytes
+    holder = bench.start_inside([bench.builder.program("hold.cc"), taken], env={"TESSERA_SWAP": "0"}, vgpu=name)
+    expect(bench.line(holder, 60).startswith("got "), "the GPU could not be filled")
 
 
 # The daemon's log of its moves
