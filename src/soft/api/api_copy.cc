@@ -17,10 +17,16 @@ constexpr std::size_t kLargestStaged = 64 << 10;
 
 enum class Return { kAtOnce, kWhenDone };
 
-CUresult Run(const CUDA_MEMCPY3D& shape, CUstream handle, Return when) {
+// A copy that names the context of each side: the driver takes each side's own way to its memory.
+struct PeerCopy {
+  CUDA_MEMCPY3D shape;
+};
+
+CUresult RunCopy(const CUDA_MEMCPY3D& shape, bool peers, CUstream handle, Return when) {
   return WithStream(handle, [&](const auto& stream) {
     CopyWork work = {};
-    if (const CUresult result = ResolveCopy(shape, &work.copy); result != CUDA_SUCCESS) {
+    const int copier = peers ? kEachItsOwn : stream->context.device().index();
+    if (const CUresult result = ResolveCopy(shape, &work.copy, copier); result != CUDA_SUCCESS) {
       return RefuseWork(stream, result);
     }
     const bool captured = IsCaptured(stream);
@@ -37,6 +43,9 @@ CUresult Run(const CUDA_MEMCPY3D& shape, CUstream handle, Return when) {
     return result == CUDA_SUCCESS && wait ? WaitFor(op, stream->context) : result;
   });
 }
+
+CUresult Run(const CUDA_MEMCPY3D& shape, CUstream handle, Return when) { return RunCopy(shape, false, handle, when); }
+CUresult Run(const PeerCopy& copy, CUstream handle, Return when) { return RunCopy(copy.shape, true, handle, when); }
 
 CUresult Run(const Memset& memset, CUstream handle, Return when) {
   return WithStream(handle, [&](const auto& stream) {
@@ -72,8 +81,8 @@ CUDA_MEMCPY3D DeviceToDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes
   return LinearCopy(CU_MEMORYTYPE_DEVICE, to, CU_MEMORYTYPE_DEVICE, from, bytes);
 }
 
-CUDA_MEMCPY3D Peer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes) {
-  return DeviceToDevice(to, from, bytes);
+PeerCopy Peer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, std::size_t bytes) {
+  return {DeviceToDevice(to, from, bytes)};
 }
 
 CUDA_MEMCPY3D IntoArray(CUDA_MEMCPY3D shape, CUarray array, std::size_t offset) {
@@ -118,11 +127,11 @@ CUDA_MEMCPY3D Plane(const CUDA_MEMCPY2D* shape) { return shape == nullptr ? kNoS
 
 CUDA_MEMCPY3D Volume(const CUDA_MEMCPY3D* shape) { return shape == nullptr ? kNoShape : *shape; }
 
-CUDA_MEMCPY3D PeerVolume(const CUDA_MEMCPY3D_PEER* shape) {
-  if (shape == nullptr) return kNoShape;
+PeerCopy PeerVolume(const CUDA_MEMCPY3D_PEER* shape) {
+  if (shape == nullptr) return {kNoShape};
   auto result = std::bit_cast<CUDA_MEMCPY3D>(*shape);
   result.reserved0 = result.reserved1 = nullptr;  // where the contexts were: addresses are the same in all
-  return result;
+  return {result};
 }
 
 template <typename Element>

@@ -9,6 +9,7 @@
 #include "soft/device/device.h"
 #include "soft/device/memory_steps.h"
 #include "soft/device/sparse_copy.h"
+#include "soft/device/virtual_memory.h"
 #include "soft/shared/wait.h"
 
 namespace tessera::soft {
@@ -118,6 +119,14 @@ bool Reachable(const Box& box, std::uint64_t address, std::size_t bytes) {
   return box.pageable || box.array || AddressMap::Get().Covers(address, bytes);
 }
 
+// Memory of the driver's own allocators is open to all.
+bool OpenTo(int device, const Box& box) {
+  unsigned long long access = 0;
+  return box.array ||
+         VirtualMemory::Get().GetAccess(box.address, {CU_MEM_LOCATION_TYPE_DEVICE, device}, &access) != CUDA_SUCCESS ||
+         access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
 void Fill(std::uint64_t address, std::size_t bytes, const Memset& memset) {
   switch (memset.element_bytes) {
     case 1:
@@ -133,13 +142,17 @@ void Fill(std::uint64_t address, std::size_t bytes, const Memset& memset) {
 
 }  // namespace
 
-CUresult ResolveCopy(const CUDA_MEMCPY3D& shape, Copy* copy) {
+CUresult ResolveCopy(const CUDA_MEMCPY3D& shape, Copy* copy, int copier) {
   *copy = {.shape = shape, .width = shape.WidthInBytes, .height = shape.Height, .depth = shape.Depth};
   if (shape.reserved0 != nullptr || shape.reserved1 != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (copy->bytes() == 0) return CUDA_SUCCESS;
   if (const CUresult result = ResolveSide(SourceOf(shape), *copy, &copy->source); result != CUDA_SUCCESS) return result;
   if (const CUresult result = ResolveSide(DestinationOf(shape), *copy, &copy->destination); result != CUDA_SUCCESS) {
     return result;
+  }
+  if (copier != kEachItsOwn && copy->source.on_device && copy->destination.on_device &&
+      !(OpenTo(copier, copy->source) && OpenTo(copier, copy->destination))) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   // Rows without gaps are one long row.
   if (copy->source.pitch == copy->width && copy->destination.pitch == copy->width) {

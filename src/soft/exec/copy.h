@@ -38,8 +38,11 @@ struct Copy {
 };
 
 // Checks `shape` and finds what memory it touches. CUDA_ERROR_INVALID_VALUE as CUDA: null or unknown addresses,
-// pitches that are too small, ends beyond the memory. A copy of nothing is fine.
-cuda::CUresult ResolveCopy(const cuda::CUDA_MEMCPY3D& shape, Copy* copy);
+// pitches that are too small, ends beyond the memory. A copy of nothing is fine. The device with the ordinal `copier`
+// makes it: memory of cuMemMap has to be open to that device on both sides (H200, driver 580.159.04: cuMemcpy,
+// cuMemcpyDtoD and both Async refuse such a copy between two GPUs, cuMemcpyPeer makes it).
+inline constexpr int kEachItsOwn = -1;
+cuda::CUresult ResolveCopy(const cuda::CUDA_MEMCPY3D& shape, Copy* copy, int copier = kEachItsOwn);
 
 // `bytes` from one address to another, each of the type given.
 cuda::CUDA_MEMCPY3D LinearCopy(cuda::CUmemorytype destination_type, std::uint64_t destination,

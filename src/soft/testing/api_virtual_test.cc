@@ -106,6 +106,39 @@ TEST_F(ApiVirtual, AccessDecides) {
   EXPECT_OK(cuMemAddressFree(address, kGranule));
 }
 
+// As an H200 was seen to answer (580.159.04): memory of cuMemAlloc is copied between GPUs without peer access, mapped
+// memory only by calls that name both contexts.
+TEST_F(ApiVirtual, CopiesBetweenGpusNeedAccessOrContexts) {
+  CUcontext second = nullptr;
+  CUdeviceptr there = 0, plain = 0, address = 0;
+  CUmemGenericAllocationHandle memory = 0;
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&second, 1));
+  ASSERT_OK(cuCtxPushCurrent_v2(second));
+  ASSERT_OK(cuMemAlloc_v2(&there, kGranule));
+  CUcontext popped = nullptr;
+  ASSERT_OK(cuCtxPopCurrent_v2(&popped));
+  ASSERT_OK(cuMemAlloc_v2(&plain, kGranule));
+  EXPECT_OK(cuMemcpy(plain, there, 16));
+
+  constexpr CUmemAllocationProp kOnSecond = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+  constexpr CUmemAccessDesc kSecondAccess = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ASSERT_OK(cuMemAddressReserve(&address, kGranule, 0, 0, 0));
+  ASSERT_OK(cuMemCreate(&memory, kGranule, &kOnSecond, 0));
+  ASSERT_OK(cuMemMap(address, kGranule, 0, memory, 0));
+  ASSERT_OK(cuMemSetAccess(address, kGranule, &kSecondAccess, 1));
+  EXPECT_EQ(cuMemcpy(plain, address, 16), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpyDtoD_v2(plain, address, 16), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpyDtoDAsync_v2(address, plain, 16, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuMemcpyPeer(plain, context_, address, second, 16));
+  ASSERT_OK(cuMemSetAccess(address, kGranule, &kDeviceAccess, 1));
+  EXPECT_OK(cuMemcpyDtoD_v2(plain, address, 16));
+  EXPECT_OK(cuMemUnmap(address, kGranule));
+  EXPECT_OK(cuMemRelease(memory));
+  EXPECT_OK(cuMemAddressFree(address, kGranule));
+  EXPECT_OK(cuDevicePrimaryCtxReset_v2(1));
+}
+
 TEST_F(ApiVirtual, WrongArguments) {
   CUdeviceptr address = 0;
   EXPECT_EQ(cuMemAddressReserve(&address, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);

@@ -68,6 +68,7 @@ CUresult cuMemcpyDtoH_v2(void*, CUdeviceptr, std::size_t);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, std::size_t);
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, std::size_t, CUstream);
 CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, std::size_t);
+CUresult cuMemcpyPeer(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, std::size_t);
 CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, std::size_t);
 CUresult cuMemsetD32Async(CUdeviceptr, unsigned, std::size_t, CUstream);
 
