@@ -26,7 +26,8 @@ constexpr std::uint64_t kFirstId = 1ull << 62;
 struct Import {
   wire::ExportKey key;
   pager::Block block;
-  CUdevice device = 0;
+  CUdevice device = 0;       // that the memory is on
+  CUdevice importer = 0;     // that it was opened for
   CUdeviceptr reserved = 0;  // addresses, in whole chunks
   std::uint64_t chunk_bytes = 0;
   std::uint32_t chunks = 0;  // that are mapped
@@ -113,7 +114,8 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
   CUresult result = Ask(key, 0, importer.gpu, &terms, &header, fds);
   if (result != CUDA_SUCCESS) return result;
   static std::uint64_t next_id = kFirstId;
-  Import import{.key = key, .block = {}, .device = importer.device_of(header.gpu, importer.device)};
+  Import import{
+      .key = key, .block = {}, .device = importer.device_of(header.gpu, importer.device), .importer = importer.device};
   import.chunk_bytes = terms.chunk_bytes;
   import.uses = 1;
   const std::uint64_t bytes = terms.chunks * terms.chunk_bytes;
@@ -148,6 +150,13 @@ std::vector<Import> TakeOut(Is is) {
   return taken;
 }
 
+const Import* Around(CUdeviceptr address) TESSERA_REQUIRES(mutex) {
+  auto at = Imports().upper_bound(address);
+  if (at == Imports().begin()) return nullptr;
+  const Import& import = (--at)->second;
+  return import.uses > 0 && address - import.block.begin < import.block.bytes ? &import : nullptr;
+}
+
 void UnmapUnused() {
   if (count == 0 || AnyCapture()) return;
   for (const Import& import : TakeOut([](const Import& each) { return each.uses == 0; })) {
@@ -164,7 +173,7 @@ CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUde
   {
     const MutexLock lock(mutex);
     for (auto& [begin, import] : Imports()) {
-      if (import.key != key) continue;
+      if (import.key != key || import.importer != importer.device) continue;
       ++import.uses;
       *address = import.block.begin;
       return CUDA_SUCCESS;
@@ -202,12 +211,16 @@ void CloseImportsOf(CUcontext context) {
 std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
   if (count == 0) return std::nullopt;
   const MutexLock lock(mutex);
-  auto at = Imports().upper_bound(address);
-  if (at == Imports().begin()) return std::nullopt;
-  const Import& import = (--at)->second;
-  if (import.uses == 0 || address - import.block.begin >= import.block.bytes) return std::nullopt;
-  *device = import.device;
-  return import.block;
+  const Import* import = Around(address);
+  if (!import) return std::nullopt;
+  *device = import->device;
+  return import->block;
+}
+
+bool ImportReaches(CUdeviceptr address, CUdevice device) {
+  const MutexLock lock(mutex);
+  const Import* import = Around(address);
+  return import && (device == import->importer || device == import->device);
 }
 
 void AbandonImportsAfterFork() {

@@ -20,8 +20,9 @@ struct Importer {
 };
 
 // Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
-// CUDA_ERROR_INVALID_VALUE where the daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with
-// a line on stderr; else the driver's error.
+// For another GPU of the process it is mapped again, at an address of its own. CUDA_ERROR_INVALID_VALUE where the
+// daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with a line on stderr; else the
+// driver's error.
 cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address);
 
 // The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,
@@ -32,6 +33,9 @@ void CloseImportsOf(cuda::CUcontext context);
 
 // The imported block that `address` lies in, and the device that its memory is on.
 std::optional<pager::Block> ImportAt(cuda::CUdeviceptr address, cuda::CUdevice* device);
+
+// Whether kernels and copies of `device` can use the imported memory at `address`.
+bool ImportReaches(cuda::CUdeviceptr address, cuda::CUdevice device);
 
 void AbandonImportsAfterFork();
 

@@ -74,6 +74,21 @@ TEST_F(ImportsTest, AsecondUseIsTheSameMemory) {
   EXPECT_FALSE(CloseImport(one));
 }
 
+TEST_F(ImportsTest, AnotherGpuOfTheProcessGetsAccessToo) {
+  CUdeviceptr here = 0, there = 0;
+  ASSERT_EQ(Import(&here), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(Cuda().MakeContext(63));
+  ASSERT_EQ(ImportMemory({gpu, 63, Attachment::DeviceOf}, key, &there), CUDA_SUCCESS);
+  EXPECT_TRUE(Cuda().memory.Valid(there, {63, device}));
+  EXPECT_TRUE(ImportReaches(there, 63));
+  EXPECT_FALSE(ImportReaches(here, 63));
+  EXPECT_EQ(Cuda().memory.Read(there), 7u);
+  EXPECT_TRUE(CloseImport(there));
+  EXPECT_TRUE(Cuda().memory.Valid(here, {device})) << "each is closed by itself";
+  FakeCuda::SetCurrent(context);
+  EXPECT_TRUE(CloseImport(here));
+}
+
 TEST_F(ImportsTest, TheLastUseEndsAfterTheWork) {
   CUdeviceptr address = 0;
   ASSERT_EQ(Import(&address), CUDA_SUCCESS);
