@@ -1,7 +1,9 @@
 // Allocations by address: counted against memory.max, and out of the pager's heap where memory may be swapped.
 #include "shim/device/current.h"
+#include "shim/gate/capture.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
+#include "shim/memory/pool_charges.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -36,7 +38,7 @@ TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr address) {
   if (Paging* paging = Paging::Of(address)) return paging->Free(address);
-  return CountedFree(KeyOf(address), [=] { return REAL(cuMemFree_v2)(address); });
+  return CountedFree(KeyOf(address), [=] { return FreeToPool(address, [=] { return REAL(cuMemFree_v2)(address); }); });
 }
 
 TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element) {
@@ -73,27 +75,42 @@ TESSERA_HOOK cuMemAllocPitch(unsigned* address, unsigned* pitch, unsigned width,
 
 // ---- stream-ordered: the pool is the device's, not the context's ----
 
-#define ALLOC_ASYNC(name)                                                                            \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                           \
-    return Counted(                                                                                  \
-        CurrentRoom(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, stream); }, \
-        [=] { return KeyOf(*address); });                                                            \
+#define ALLOC_ASYNC(name)                                                        \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {       \
+    return AllocateFromPool(CurrentRoom(), CurrentPool(), bytes, address,        \
+                            [=] { return REAL(name)(address, bytes, stream); }); \
   }
 ALLOC_ASYNC(cuMemAllocAsync)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz)
 
-#define ALLOC_FROM_POOL(name)                                                                              \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {              \
-    return Counted(                                                                                        \
-        CurrentRoom(), nullptr, ChargeOf(bytes), [=] { return REAL(name)(address, bytes, pool, stream); }, \
-        [=] { return KeyOf(*address); });                                                                  \
+#define ALLOC_FROM_POOL(name)                                                                 \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) { \
+    return AllocateFromPool(CurrentRoom(), pool, bytes, address,                              \
+                            [=] { return REAL(name)(address, bytes, pool, stream); });        \
   }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz)
 
-#define FREE_ASYNC(name)                                                             \
-  TESSERA_HOOK name(CUdeviceptr address, CUstream stream) {                          \
-    return CountedFree(KeyOf(address), [=] { return REAL(name)(address, stream); }); \
+TESSERA_HOOK cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+  const CUresult result = REAL(cuMemPoolTrimTo)(pool, keep);
+  ReviewPools();
+  return result;
+}
+
+// Memory of the other allocators may be freed in the order of a stream, too. A stream that captures takes it for the
+// memory of a graph, and the driver refuses it.
+bool IsCapturing(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus*)) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return AnyCapture() && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+#define FREE_ASYNC(name, suffix)                                                                                \
+  TESSERA_HOOK name(CUdeviceptr address, CUstream stream) {                                                     \
+    Paging* paging = Paging::Of(address);                                                                       \
+    if (paging && !IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*))) \
+      return paging->FreeAsync(address, stream, REAL_AS(cuEventRecord##suffix, CUevent, CUstream));             \
+    return CountedFree(KeyOf(address),                                                                          \
+                       [=] { return FreeToPool(address, [=] { return REAL(name)(address, stream); }); });       \
   }
-FREE_ASYNC(cuMemFreeAsync)
-FREE_ASYNC(cuMemFreeAsync_ptsz)
+FREE_ASYNC(cuMemFreeAsync, )
+FREE_ASYNC(cuMemFreeAsync_ptsz, _ptsz)

@@ -3,6 +3,7 @@
 
 #include "shim/device/current.h"
 #include "shim/memory/paging.h"
+#include "shim/memory/pool_charges.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -14,6 +15,8 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   const CUresult result = real(free, total);
   Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
   if (!attachment) return result;
+  if (attachment->Pager()) attachment->Pager()->FreeReached();
+  ReviewPoolsThatKeep();
   // Without swapping, never more than the device itself has: other programs may hold memory that this vGPU was not
   // promised.
   const bool swaps = attachment->Pager() != nullptr;

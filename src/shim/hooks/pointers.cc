@@ -3,6 +3,7 @@
 #include "shim/device/current.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/paging.h"
+#include "shim/memory/sync_memops.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -57,6 +58,9 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       *static_cast<std::size_t*>(data) = block.bytes;
       return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      *static_cast<unsigned char*>(data) = HasSyncMemops(address);
+      return true;
     case CU_POINTER_ATTRIBUTE_MAPPED:
       *static_cast<unsigned char*>(data) = 1;
       return true;
@@ -89,6 +93,13 @@ TESSERA_HOOK cuPointerGetAttributes(unsigned count, CUpointer_attribute* attribu
   return result;
 }
 
+// The driver refuses it for mapped memory (H200, 580.159.04: CUDA_ERROR_NOT_SUPPORTED).
+TESSERA_HOOK cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
+  Paging* paging = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? Paging::Of(address) : nullptr;
+  if (!paging) return REAL(cuPointerSetAttribute)(value, attribute, address);
+  return SetSyncMemops(*paging, address, *static_cast<const unsigned*>(value) != 0);
+}
+
 TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
   const auto seen = SeenAt(address);
   if (!seen) return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
@@ -110,5 +121,5 @@ TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
   Attachment* attachment = got == CUDA_SUCCESS ? Attachment::Of(other) : nullptr;
   if (!attachment || !attachment->Pager() || own == other) return result;
-  return attachment->Pager()->Heap().AddPeer(own);
+  return AddPeer(*attachment->Pager(), own);
 }

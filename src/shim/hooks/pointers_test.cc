@@ -13,6 +13,8 @@ TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr);
 TESSERA_HOOK cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
 TESSERA_HOOK cuPointerGetAttributes(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
+TESSERA_HOOK cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr);
+TESSERA_HOOK cuMemcpyHtoD_v2(CUdeviceptr, const void*, size_t);
 TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr*, size_t*, CUdeviceptr);
 TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext, unsigned);
 TESSERA_HOOK cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr);
@@ -27,7 +29,7 @@ namespace {
 class PointersTest : public ShimFixture {
  protected:
   PointersTest() {
-    Swap();
+    Swap(wire::GateOrder::kFree);
     context = (Attached(), MakeContext());
     EXPECT_EQ(cuMemAlloc_v2(&address, kBytes), CUDA_SUCCESS);
   }
@@ -110,6 +112,30 @@ TEST_F(PointersTest, APeerReachesTheHeapToo) {
   EXPECT_FALSE(Cuda().memory.Valid(address, {device, 63}));
   EXPECT_EQ(cuCtxEnablePeerAccess(context, 0), CUDA_SUCCESS);
   EXPECT_TRUE(Cuda().memory.Valid(address, {device, 63}));
+}
+
+int waits = 0;
+CUresult Waited(CUstream) { return ++waits, CUDA_SUCCESS; }
+
+TEST_F(PointersTest, SyncMemopsMakesCopiesSynchronousAndTheBlockPinned) {
+  Cuda().Put(k_cuStreamSynchronize, &Waited);
+  const unsigned on = 1, off = 0;
+  EXPECT_EQ(cuMemcpyHtoD_v2(address, &on, sizeof on), CUDA_SUCCESS);
+  EXPECT_EQ(waits, 0);
+  ASSERT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address + 8), CUDA_SUCCESS);
+  EXPECT_EQ(Ask<unsigned char>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), 1);
+  EXPECT_GE(Attached().Pager()->Heap().Figures().pinned, kBytes);
+  EXPECT_EQ(cuMemcpyHtoD_v2(address, &on, sizeof on), CUDA_SUCCESS);
+  EXPECT_EQ(waits, 1);
+  ASSERT_EQ(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_SUCCESS);
+  EXPECT_EQ(Ask<unsigned char>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), 0);
+  EXPECT_EQ(cuMemcpyHtoD_v2(address, &on, sizeof on), CUDA_SUCCESS);
+  EXPECT_EQ(waits, 1);
+  ASSERT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  EXPECT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuMemAlloc_v2(&address, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(Ask<unsigned char>(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), 0) << "another block";
 }
 
 TEST_F(PointersTest, ItHasNoHandleOfItsOwn) {

@@ -1,6 +1,7 @@
 // Waiting for work: the program sees the end of it here, and so do we.
 #include "shim/device/in_call.h"
 #include "shim/gate/capture.h"
+#include "shim/memory/pool_charges.h"
 
 namespace tessera::shim {
 namespace {
@@ -9,10 +10,11 @@ template <typename Wait>
 cuda::CUresult Synchronise(Wait wait) {
   const InCall in_call;  // the driver may submit what tells it of the end
   Gate* gate = ThreadGate();
-  if (!gate || !gate->keeper) return wait();
-  gate->keeper->BeforeSync(*gate);
+  const bool kept = gate && gate->keeper;
+  if (kept) gate->keeper->BeforeSync(*gate);
   const cuda::CUresult result = wait();
-  gate->keeper->AfterSync(*gate);
+  if (kept) gate->keeper->AfterSync(*gate);
+  ReviewPoolsThatKeep();
   return result;
 }
 

@@ -10,6 +10,8 @@ import sys
 
 REGISTERS = ["%rdi", "%rsi", "%rdx", "%rcx", "%r8", "%r9"]
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
+INNER = ("copy", "between")  # their trampolines are called by hooks of their names
+GATED = ("gate", *INNER)
 CONFIG_STREAM_OFFSET = 32  # hStream in CUlaunchConfig, checked in gate/gate.h
 
 
@@ -157,13 +159,16 @@ def main():
     for index, name in enumerate(symbols):
         kind, stream = kinds.get(name, ("jump", None))
         if kind not in ("hook", "blocks"):
-            label = "tessera_gated_" + name if kind == "copy" else name
-            asm += [f".globl {label}", f".type {label}, @function", f".p2align {6 if kind in ('gate', 'copy') else 4}", f"{label}:", ".cfi_startproc", "endbr64"]
+            label = "tessera_gated_" + name if kind in INNER else name
+            asm += [f".globl {label}", f".type {label}, @function", f".p2align {6 if kind in GATED else 4}", f"{label}:", ".cfi_startproc", "endbr64"]
             default = PER_THREAD_STREAM if name.endswith(("_ptsz", "_ptds")) else LEGACY_STREAM
-            asm += {"gate": lambda: gated(index, stream, default), "copy": lambda: gated(index, stream, default),
-                    "context": lambda: context(index),
-                    "jump": lambda: [f"jmp *tessera_real_table+{8 * index}(%rip)"]}[kind]()
-            asm += [".cfi_endproc", f".size {label}, .-{label}"] + [f".hidden {label}"] * (kind == "copy")
+            if kind in GATED:
+                asm += gated(index, stream, default)
+            elif kind == "context":
+                asm += context(index)
+            else:
+                asm += [f"jmp *tessera_real_table+{8 * index}(%rip)"]
+            asm += [".cfi_endproc", f".size {label}, .-{label}"] + [f".hidden {label}"] * (kind in INNER)
         asm += [f".Lload{index}:", f"pushq ${index}", "jmp tessera_load_and_jump"]
     asm += [".section .data.rel.local, \"aw\"", ".globl tessera_real_table", ".hidden tessera_real_table",
             ".p2align 6", "tessera_real_table:"]
@@ -180,7 +185,12 @@ def main():
         f.writelines(f"  k_{name},\n" for name in symbols)
         f.write("  kSymbols\n};\n}  // namespace tessera::shim\n")
     with open(f"{out}/blocking_calls.inc", "w") as f:
-        f.writelines(f"TESSERA_{kind.upper()}({name})\n" for name, (kind, _) in kinds.items() if kind in ("blocks", "copy"))
+        for name, (kind, stream) in kinds.items():
+            if kind == "copy" and stream == "null":
+                default = "PER_THREAD" if name.endswith("_ptds") else "LEGACY"
+                f.write(f"TESSERA_COPY_NOW({name}, CU_STREAM_{default})\n")
+            elif kind in ("blocks", "copy"):
+                f.write(f"TESSERA_{kind.upper()}({name})\n")
     with open(f"{out}/symbol_names.inc", "w") as f:
         f.writelines(f'"{name}",\n' for name in symbols)
 

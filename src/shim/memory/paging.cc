@@ -17,6 +17,7 @@
 #include "shim/load/hook.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
+#include "shim/memory/sync_memops.h"
 #include "shim/process/say.h"
 #include "shim/process/thread.h"
 #include "shim/session/session.h"
@@ -39,6 +40,12 @@ constexpr std::uint64_t kSpans = 8;
 constexpr Nanos kLongestStop = 5 * kSecond;
 
 std::atomic<Paging*> all{nullptr};  // only ever longer
+std::atomic<int> made{0};
+// By the device of a heap, a bit for each other device that reaches it. As many devices as Attachment has.
+std::atomic<std::uint64_t> peers[64];
+
+// How often the thread looks whether memory that was freed in the order of a stream is still in use.
+constexpr Nanos kPendingEvery = 10 * kMillisecond;
 
 template <typename Function>
 void Fill(Function& function, unsigned symbol) {
@@ -68,6 +75,18 @@ const pager::Driver& RealDriver() {
     return made;
   }();
   return *driver;
+}
+
+bool SeveralPagings() { return made.load(std::memory_order_relaxed) > 1; }
+
+CUresult AddPeer(Paging& paging, CUdevice device) {
+  const CUresult result = paging.Heap().AddPeer(device);
+  if (result == CUDA_SUCCESS) peers[paging.Device()] |= std::uint64_t{1} << device;
+  return result;
+}
+
+bool Reaches(const Paging& paging, CUdevice device) {
+  return device == paging.Device() || (peers[paging.Device()] >> device & 1) != 0;
 }
 
 void Settle(CUcontext context) {
@@ -109,12 +128,13 @@ Paging* Paging::Make(MemoryAccount& memory, RoomAccount& room, CUdevice device, 
   room.SetHeap(paging->heap_.get());
   paging->next_ = all;
   while (!all.compare_exchange_weak(paging->next_, paging)) continue;
+  ++made;
   return paging;
 }
 
 Paging* Paging::Of(CUdeviceptr address) {
   for (Paging* at = all; at; at = at->next_)
-    if (at->Owns(address)) return at;
+    if (at->heap_->Owns(address)) return at;
   return nullptr;
 }
 
@@ -124,54 +144,80 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const CUcontext context = CurrentContext();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  FreeUnsettled();
-  const std::uint64_t charge = ChargeOf(bytes);
-  if (!memory_.Take(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = heap_->Allocate(bytes, context, address);
-  if (result != CUDA_SUCCESS) memory_.Give(charge);
-  return result;
+  FreeUnsettled(false);
+  const auto allocate = [&] {
+    const std::uint64_t charge = ChargeOf(bytes);
+    if (!memory_.Take(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = heap_->Allocate(bytes, context, address);
+    if (result != CUDA_SUCCESS) memory_.Give(charge);
+    return result;
+  };
+  const CUresult result = allocate();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !pending_.Any()) return result;
+  FreeUnsettled(true);
+  return allocate();
+}
+
+bool Paging::Freeable(CUdeviceptr address, pager::Block* block) const {
+  const auto found = heap_->Find(address);
+  if (found) *block = *found;
+  return found && found->begin == address;
 }
 
 // Work on the memory must have ended before it is given out again, as with the driver's own. While a stream captures,
 // waiting is forbidden: then the memory is kept until waiting is allowed.
 CUresult Paging::Free(CUdeviceptr address) {
-  const auto block = heap_->Find(address);
-  if (!block || block->begin != address) return CUDA_ERROR_INVALID_VALUE;
-  {
-    const MutexLock lock(mutex_);
-    const auto same = [&](const pager::Block& each) { return each.id == block->id; };
-    if (std::any_of(unsettled_.begin(), unsettled_.end(), same)) return CUDA_ERROR_INVALID_VALUE;
-    if (AnyCapture()) {
-      unsettled_.push_back(*block);
-      return CUDA_SUCCESS;
-    }
-  }
-  FreeUnsettled();
-  FreeNow(*block);
+  pager::Block block;
+  if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  if (AnyCapture()) return pending_.Add(block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (pending_.Has(block)) return CUDA_ERROR_INVALID_VALUE;
+  FreeUnsettled(false);
+  FreeNow(block, false);
   return CUDA_SUCCESS;
 }
 
-void Paging::FreeUnsettled() {
-  std::vector<pager::Block> freed;
-  {
-    const MutexLock lock(mutex_);
-    if (AnyCapture()) return;
-    freed = std::exchange(unsettled_, {});
+CUresult Paging::FreeAsync(CUdeviceptr address, CUstream stream, CUresult (*record)(CUevent, CUstream)) {
+  pager::Block block;
+  if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  CUcontext context = nullptr, before = nullptr;
+  CUresult result = REAL_AS(cuStreamGetCtx, CUstream, CUcontext*)(stream, &context);
+  if (result == CUDA_SUCCESS) result = REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context);
+  if (result != CUDA_SUCCESS) return result;
+  CUevent event = nullptr;
+  result = REAL_AS(cuEventCreate, CUevent*, unsigned)(&event, CU_EVENT_DISABLE_TIMING);
+  if (result == CUDA_SUCCESS) {
+    result = record(event, stream);
+    if (result == CUDA_SUCCESS && !pending_.AddBehind(block, event, context)) result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) REAL_AS(cuEventDestroy_v2, CUevent)(event);
   }
-  for (const pager::Block& block : freed) FreeNow(block);
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+  Wake();  // its thread looks for the end of the work
+  return result;
+}
+
+void Paging::FreeReached() {
+  for (const pager::Block& block : pending_.TakeReached()) FreeNow(block, true);
+}
+
+void Paging::FreeUnsettled(bool all) {
+  FreeReached();
+  for (const pager::Block& block : pending_.TakeUnsettled(all)) FreeNow(block, false);
 }
 
 // If its context has ended the block is gone, and another may lie there by now, or after the wait for its work.
-void Paging::FreeNow(const pager::Block& block) {
+void Paging::FreeNow(const pager::Block& block, bool settled) {
   const auto at = heap_->Find(block.begin);
   if (!at || at->id != block.id) return;
-  Settle(at->context);
+  if (!settled) Settle(at->context);
   if (at->exported) Unexport(*at);
+  ForgetSyncMemops(*at);
   if (heap_->Free(block.begin, block.id)) memory_.Give(ChargeOf(block.bytes));
   Wake();
 }
 
 void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
+  pending_.ForgetAllOf(context);
+  ForgetSyncMemopsOf(context);
   UnexportAllOf(context, below);
   // The heap sums the charges up as it frees: afterwards the blocks' sizes are not known.
   memory_.Give(heap_->FreeAllOf(context, ChargeOf, below));
@@ -204,9 +250,12 @@ void Paging::Serve() {
     Send(dropped);
     // While the mover asks, free memory can wait.
     Nanos due = kNever;
+    FreeReached();
+    if (pending_.Any()) due = MonotonicNow() + kPendingEvery;
     if (!busy) {
       const Nanos now = MonotonicNow();
-      if (const Nanos oldest = heap_->Trim(now - kKeepEmpty); oldest != kNever) due = oldest + kKeepEmpty;
+      if (const Nanos oldest = heap_->Trim(now - kKeepEmpty); oldest != kNever)
+        due = std::min(due, oldest + kKeepEmpty);
     }
     pollfd waits[2] = {{.fd = wake_.Get(), .events = POLLIN, .revents = 0},
                        {.fd = line_.Get(), .events = POLLIN, .revents = 0}};

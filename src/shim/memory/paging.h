@@ -11,10 +11,20 @@
 #include "pager/heap/heap.h"
 #include "pager/line/line_agent.h"
 #include "shim/memory/memory_account.h"
+#include "shim/memory/pending_frees.h"
 #include "shim/memory/room_account.h"
 #include "shim/process/condition.h"
 
 namespace tessera::shim {
+
+class Paging;
+
+// Whether the process has allocators on two GPUs or more. Takes no lock.
+bool SeveralPagings();
+
+// Lets kernels and copies of `device` reach all of the heap, now and later; whether they can.
+cuda::CUresult AddPeer(Paging& paging, cuda::CUdevice device);
+bool Reaches(const Paging& paging, cuda::CUdevice device);
 
 // The real driver's virtual memory management. It is loaded.
 const pager::Driver& RealDriver();
@@ -35,12 +45,17 @@ class Paging {
   // context.
   cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUdeviceptr* address);
   cuda::CUresult Free(cuda::CUdeviceptr address);
+  // As cuMemFreeAsync of memory that no pool has: frees in the order of the stream, and waits for nothing. `record` is
+  // the driver's cuEventRecord for the meaning that a null stream has here.
+  cuda::CUresult FreeAsync(cuda::CUdeviceptr address, cuda::CUstream stream,
+                           cuda::CUresult (*record)(cuda::CUevent, cuda::CUstream));
+  // Frees what was freed so and is not in use any more. The pager's thread does that, too, a moment later.
+  void FreeReached();
   // Frees the memory of a context that has ended: blocks with ids below `below`, which was Heap().NextId() before it
   // ended.
   void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
-  bool Owns(cuda::CUdeviceptr address) const { return heap_->Owns(address); }
   RoomAccount& Room() { return room_; }
   cuda::CUdevice Device() const { return device_; }
 
@@ -65,8 +80,9 @@ class Paging {
       : memory_(memory), room_(room), device_(device) {}
   void Wake();
 
-  void FreeUnsettled();
-  void FreeNow(const pager::Block& block);
+  bool Freeable(cuda::CUdeviceptr address, pager::Block* block) const;
+  void FreeUnsettled(bool all);
+  void FreeNow(const pager::Block& block, bool settled);
 
   static void* ThreadMain(void* self);
   void Serve();
@@ -85,6 +101,7 @@ class Paging {
   UniqueFd wake_;                    // eventfd: there is work for the thread
   std::atomic<bool> sleeps_{false};  // the thread waits on wake_ without a timeout
   std::atomic<bool> stopped_{false};
+  PendingFrees pending_;
 
   UniqueFd line_;  // to the mover; only the thread uses it
 
@@ -93,8 +110,6 @@ class Paging {
   bool serves_ TESSERA_GUARDED_BY(mutex_) = true;     // the thread has not ended
   bool retreats_ TESSERA_GUARDED_BY(mutex_) = false;  // the thread is to close the line
   Condition retreated_;                               // it has closed the line, or it has ended
-  // Freed while a stream captured: work on them may not have ended.
-  std::vector<pager::Block> unsettled_ TESSERA_GUARDED_BY(mutex_);
 
   Paging* next_ = nullptr;  // in the list that Of searches
 };

@@ -16,6 +16,9 @@
 
 TESSERA_HOOK cuMemAlloc_v2(tessera::cuda::CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemFree_v2(tessera::cuda::CUdeviceptr);
+TESSERA_HOOK cuMemFreeAsync(tessera::cuda::CUdeviceptr, tessera::cuda::CUstream);
+TESSERA_HOOK cuStreamBeginCapture_v2(tessera::cuda::CUstream, tessera::cuda::CUstreamCaptureMode);
+TESSERA_HOOK cuStreamEndCapture(tessera::cuda::CUstream, tessera::cuda::CUgraph*);
 TESSERA_HOOK cuMemAllocPitch_v2(tessera::cuda::CUdeviceptr*, size_t*, size_t, size_t, unsigned);
 
 namespace tessera::shim {
@@ -47,6 +50,10 @@ class PagingTest : public ShimFixture {
     CUdeviceptr address = 0;
     EXPECT_EQ(cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
     return address;
+  }
+  // A submission that goes on until Cuda().End.
+  static void Submit() {
+    EXPECT_EQ(REAL_AS(cuMemcpyHtoD_v2, CUdeviceptr, const void*, size_t)(1, "", 1), CUDA_SUCCESS);
   }
   std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
 
@@ -133,6 +140,57 @@ TEST_F(PagingTest, DuringACaptureAFreeIsPutOff) {
   EXPECT_EQ(Cuda().Synchronized(context), 1u);
   EXPECT_EQ(Charged(), 512u);
   EXPECT_EQ(cuMemFree_v2(next), CUDA_SUCCESS);
+}
+
+TEST_F(PagingTest, AFreeInStreamOrderWaitsForNothing) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(100 * kMiB);
+  Submit();
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Synchronized(context), 0u);
+  const CUdeviceptr next = Allocate(100 * kMiB);
+  EXPECT_NE(next, address) << "work may still use it";
+  EXPECT_EQ(Charged(), 200 * kMiB);
+  Cuda().End(context);
+  // The pager's thread sees the end.
+  while (Charged() != 100 * kMiB) std::this_thread::yield();
+  EXPECT_EQ(Allocate(100 * kMiB), address);
+}
+
+TEST_F(PagingTest, AnAllocationThatNeedsItWaitsForIt) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(100 * kMiB);
+  Submit();
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  Cuda().memory.SetCapacity(Cuda().memory.DeviceBytes());
+  EXPECT_EQ(Allocate(100 * kMiB), address);
+  EXPECT_EQ(Cuda().Synchronized(context), 1u);
+  Cuda().memory.SetCapacity(UINT64_MAX);
+}
+
+TEST_F(PagingTest, AFreeInStreamOrderFailsAsTheDriversDoes) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(kMiB);
+  EXPECT_EQ(cuMemFreeAsync(address + 512, nullptr), CUDA_ERROR_INVALID_VALUE);
+  Submit();
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_ERROR_INVALID_VALUE) << "twice";
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE) << "twice";
+  Cuda().End(context);
+}
+
+TEST_F(PagingTest, AStreamThatCapturesFreesOnlyTheMemoryOfItsGraph) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(kMiB);
+  const auto stream = reinterpret_cast<CUstream>(0x70);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE) << "the driver's answer";
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS) << "on a stream that does not capture";
+  Cuda().End(context);
+  EXPECT_EQ(Charged(), kMiB);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  while (Charged() != 0) std::this_thread::yield();
 }
 
 TEST_F(PagingTest, WhatIsNoBlockCannotBeFreed) {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 namespace tessera::shim {
 
 using namespace cuda;
@@ -119,6 +121,29 @@ struct FakeCudaCalls {
     fake->events_[event] = {.context = context, .behind = at->second.submitted};
     return CUDA_SUCCESS;
   }
+  // All of a context's work is on one stream.
+  static CUresult RecordOnStream(CUevent event, CUstream stream) {
+    const MutexLock lock(fake->mutex_);
+    if (fake->capturing_.contains(stream)) fake->complaints_.push_back("records an event on a stream that captures");
+    const auto at = fake->contexts_.find(Current());
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    fake->events_[event] = {.context = Current(), .behind = at->second.submitted};
+    return CUDA_SUCCESS;
+  }
+  static CUresult EventDestroy(CUevent event) {
+    const MutexLock lock(fake->mutex_);
+    return fake->events_.erase(event) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  }
+  static CUresult EventSynchronize(CUevent event) {
+    const MutexLock lock(fake->mutex_);
+    const auto at = fake->contexts_.find(fake->events_[event].context);
+    if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    at->second.ended = std::max(at->second.ended, fake->events_[event].behind);
+    return CUDA_SUCCESS;
+  }
+  static CUresult StreamContext(CUstream, CUcontext* context) {
+    return *context = Current(), *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  }
   static CUresult Query(CUevent event) {
     const MutexLock lock(fake->mutex_);
     const FakeCuda::Event& asked = fake->events_[event];
@@ -209,6 +234,11 @@ FakeCuda::FakeCuda() {
   Put(k_cuEventCreate, &C::EventCreate);
   Put(k_cuCtxRecordEvent, &C::Record);
   Put(k_cuEventQuery, &C::Query);
+  Put(k_cuEventRecord, &C::RecordOnStream);
+  Put(k_cuEventRecord_ptsz, &C::RecordOnStream);
+  Put(k_cuEventDestroy_v2, &C::EventDestroy);
+  Put(k_cuEventSynchronize, &C::EventSynchronize);
+  Put(k_cuStreamGetCtx, &C::StreamContext);
   Put(k_cuThreadExchangeStreamCaptureMode, &C::Exchange);
   Put(k_cuStreamBeginCapture_v2, &C::BeginCapture);
   Put(k_cuStreamEndCapture, &C::EndCapture);

@@ -272,6 +272,15 @@ TESSERA_CUDA_API cuPointerGetAttribute(void* data, CUpointer_attribute attribute
   return mapping ? PointerAttribute(*mapping, attribute, address, data) : CUDA_ERROR_INVALID_VALUE;
 }
 
+// As an H200 answers (580.159.04). Copies between pieces of device memory end without the host here as there, so nobody
+// can see whether they were waited for.
+TESSERA_CUDA_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const auto mapping = AddressMap::Get().Lookup(address);
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !mapping) return CUDA_ERROR_INVALID_VALUE;
+  return mapping->kind == MemoryKind::kDevice ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 TESSERA_CUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                         CUdeviceptr address) {
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;

@@ -258,6 +258,28 @@ Reply OpenHandle(const Words& words) {
       .Add("bytes", static_cast<long long>(piece.bytes));
 }
 
+// copy TO FROM HOW: all of one piece into another, by the named function; the copy's end is waited for.
+Reply Copy(const Piece& to, const Piece& from, const std::string& how) {
+  const std::size_t bytes = std::min(to.bytes, from.bytes);
+  CUresult result;
+  if (how.find("2D") != std::string::npos) {
+    const CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .srcDevice = from.address,
+                                 .srcPitch = kRowBytes,
+                                 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .dstDevice = to.address,
+                                 .dstPitch = kRowBytes,
+                                 .WidthInBytes = kRowBytes,
+                                 .Height = bytes / kRowBytes};
+    result = Call(how.c_str(), &plane);
+  } else if (how.find("Async") != std::string::npos) {
+    result = Call(how.c_str(), to.address, from.address, bytes, CUstream{});
+  } else {
+    result = Call(how.c_str(), to.address, from.address, bytes);
+  }
+  return result == CUDA_SUCCESS ? Call("cuCtxSynchronize") : result;
+}
+
 }  // namespace
 
 void AddMemoryCommands(Commands& commands) {
@@ -294,6 +316,30 @@ void AddMemoryCommands(Commands& commands) {
   };
   commands["compare"] = [piece](const Words& words) {
     return Compare(piece(words), static_cast<std::uint32_t>(NumberAt(words, 1)));
+  };
+  commands["copy"] = [piece](const Words& words) {
+    return Copy(piece(words), pieces.at(static_cast<int>(NumberAt(words, 1))), words.at(2));
+  };
+  // Frees a piece in the order of the default stream, whatever allocator it is from.
+  commands["free_async"] = [piece](const Words& words) -> Reply {
+    const CUresult result = Call("cuMemFreeAsync", piece(words).address, CUstream{});
+    if (result == CUDA_SUCCESS) pieces.erase(static_cast<int>(NumberAt(words, 0)));
+    return result;
+  };
+  // pool_keep BYTES: the default pool keeps so much of what is freed; it gives the rest back now.
+  commands["pool_keep"] = [](const Words& words) -> Reply {
+    CUmemoryPool pool = nullptr;
+    std::uint64_t keep = NumberAt(words, 0);
+    CUresult result = Call("cuDeviceGetDefaultMemPool", &pool, CurrentDevice());
+    if (result == CUDA_SUCCESS)
+      result = Call("cuMemPoolSetAttribute", pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, static_cast<void*>(&keep));
+    return result == CUDA_SUCCESS ? Call("cuMemPoolTrimTo", pool, std::size_t{keep}) : result;
+  };
+  // sync_memops ID VALUE: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+  commands["sync_memops"] = [piece](const Words& words) -> Reply {
+    const auto value = static_cast<unsigned>(NumberAt(words, 1));
+    return Call("cuPointerSetAttribute", static_cast<const void*>(&value), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                piece(words).address);
   };
   commands["address"] = [piece](const Words& words) {
     return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));

@@ -1,0 +1,151 @@
+#include "shim/memory/pool_charges.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "shim/load/real.h"
+#include "shim/memory/ledger.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+struct Pool {
+  RoomAccount* room = nullptr;
+  std::uint64_t used = 0;     // bytes, by allocations that live
+  std::uint64_t charged = 0;  // bytes: the most of what is used, and reserved as the driver said last
+};
+
+ForkMutex mutex;
+std::atomic<bool> keeps{false};  // some pool has reserved more than is used
+
+std::map<CUmemoryPool, Pool>& Pools() TESSERA_REQUIRES(mutex) {
+  static auto* pools = new std::map<CUmemoryPool, Pool>;  // outlives the program's own destructors
+  return *pools;
+}
+
+std::unordered_map<CUdeviceptr, pool_charges::Piece>& Pieces() TESSERA_REQUIRES(mutex) {
+  static auto* pieces = new std::unordered_map<CUdeviceptr, pool_charges::Piece>;
+  return *pieces;
+}
+
+// 0 for a pool that is gone.
+std::uint64_t ReservedBy(CUmemoryPool pool) {
+  std::uint64_t reserved = 0;
+  return pool && REAL_AS(cuMemPoolGetAttribute, CUmemoryPool, CUmemPool_attribute, void*)(
+                     pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS
+             ? reserved
+             : 0;
+}
+
+// Charges what is reserved now. What the account refuses stays uncharged: the memory exists, and a measurement finds
+// it.
+void Review(CUmemoryPool pool) {
+  const std::uint64_t reserved = ReservedBy(pool);
+  RoomAccount* room = nullptr;
+  std::uint64_t more = 0, less = 0;
+  {
+    const MutexLock lock(mutex);
+    const auto at = Pools().find(pool);
+    if (at == Pools().end()) return;
+    Pool& of = at->second;
+    room = of.room;
+    const std::uint64_t want = std::max(reserved, of.used);
+    if (want > of.used) keeps = true;
+    if (want > of.charged) more = want - of.charged;
+    if (want < of.charged) less = of.charged - want;
+    of.charged = want;
+  }
+  if (less > 0) room->GivePinned(less);
+  if (more == 0 || room->TakePinned(more)) return;
+  const MutexLock lock(mutex);
+  Pool& of = Pools()[pool];
+  of.charged -= std::min(of.charged, more);
+}
+
+}  // namespace
+
+namespace pool_charges {
+
+std::uint64_t ChargeFor(std::uint64_t bytes) { return ChargeOf(bytes); }
+
+bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
+  for (const bool again : {false, true}) {
+    const std::uint64_t reserved = ReservedBy(pool);
+    std::uint64_t more = 0;
+    {
+      const MutexLock lock(mutex);
+      Pool& of = Pools()[pool];
+      of.room = &room;
+      of.used += charge;
+      const std::uint64_t want = std::max(reserved, of.used);
+      if (want > of.charged) more = want - of.charged;
+      of.charged += more;
+    }
+    if (more == 0 || room.TakePinned(more)) return true;
+    {
+      const MutexLock lock(mutex);
+      Pool& of = Pools()[pool];
+      of.used -= charge;
+      of.charged -= std::min(of.charged, more);
+    }
+    if (!again) ReviewPools();
+  }
+  return false;
+}
+
+void Keep(CUmemoryPool pool, std::uint64_t charge, CUdeviceptr address) {
+  {
+    const MutexLock lock(mutex);
+    Pieces()[address] = {pool, charge};
+  }
+  Review(pool);
+}
+
+void Drop(CUmemoryPool pool, std::uint64_t charge) {
+  {
+    const MutexLock lock(mutex);
+    Pool& of = Pools()[pool];
+    of.used -= std::min(of.used, charge);
+  }
+  Review(pool);
+}
+
+Piece Forget(CUdeviceptr address) {
+  const MutexLock lock(mutex);
+  const auto node = Pieces().extract(address);
+  return node ? node.mapped() : Piece{};
+}
+
+}  // namespace pool_charges
+
+CUmemoryPool CurrentPool() {
+  CUdevice device = 0;
+  CUmemoryPool pool = nullptr;
+  if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS ||
+      REAL_AS(cuDeviceGetMemPool, CUmemoryPool*, CUdevice)(&pool, device) != CUDA_SUCCESS)
+    return nullptr;
+  return pool;
+}
+
+void ReviewPools() {
+  std::vector<CUmemoryPool> pools;
+  {
+    const MutexLock lock(mutex);
+    keeps = false;
+    for (const auto& [pool, of] : Pools()) pools.push_back(pool);
+  }
+  for (const CUmemoryPool pool : pools) Review(pool);
+}
+
+void ReviewPoolsThatKeep() {
+  if (keeps.load(std::memory_order_relaxed)) ReviewPools();
+}
+
+}  // namespace tessera::shim

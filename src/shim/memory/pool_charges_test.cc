@@ -1,0 +1,109 @@
+// Memory of pools is charged as far as pools have reserved it.
+#include "shim/memory/pool_charges.h"
+
+#include "shim/load/hook.h"
+#include "shim/testing/shim_fixture.h"
+
+TESSERA_HOOK cuMemAllocAsync(tessera::cuda::CUdeviceptr*, size_t, tessera::cuda::CUstream);
+TESSERA_HOOK cuMemFreeAsync(tessera::cuda::CUdeviceptr, tessera::cuda::CUstream);
+TESSERA_HOOK cuMemPoolTrimTo(tessera::cuda::CUmemoryPool, size_t);
+TESSERA_HOOK cuCtxSynchronize();
+
+namespace tessera::shim {
+namespace {
+
+using namespace cuda;
+
+std::uint64_t reserved = 0;  // by the device's pool
+
+CUresult GetPool(CUmemoryPool* pool, CUdevice) { return *pool = reinterpret_cast<CUmemoryPool>(0x50), CUDA_SUCCESS; }
+CUresult GetAttribute(CUmemoryPool, CUmemPool_attribute attribute, void* value) {
+  EXPECT_EQ(attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  *static_cast<std::uint64_t*>(value) = reserved;
+  return CUDA_SUCCESS;
+}
+CUresult Trim(CUmemoryPool, std::size_t) { return reserved = 0, CUDA_SUCCESS; }
+
+class PoolChargesTest : public ShimFixture {
+ protected:
+  PoolChargesTest() {
+    Daemon().Set([](FakeDaemon::Answers& answers) {
+      answers.reserve = [](std::uint64_t) { return wire::Reserved{}; };
+      answers.page = [](wire::Page& page) {
+        page.memory_max = 8 * kGiB;
+        page.memory_credit = page.memory_credit_keep = kCredit;
+      };
+    });
+    Cuda().Put(k_cuDeviceGetMemPool, &GetPool);
+    Cuda().Put(k_cuMemPoolGetAttribute, &GetAttribute);
+    Cuda().Put(k_cuMemPoolTrimTo, &Trim);
+    Attached();
+    MakeContext();
+    reserved = 0;
+    ReviewPools();
+  }
+  ~PoolChargesTest() override {
+    reserved = 0;
+    ReviewPools();
+  }
+  std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
+  static CUresult Allocate(std::uint64_t bytes, CUdeviceptr* address) {
+    return cuMemAllocAsync(address, bytes, nullptr);
+  }
+
+  static constexpr std::int64_t kCredit = 20 * kGiB;
+};
+
+TEST_F(PoolChargesTest, WhatThePoolKeepsIsChargedOnce) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(Allocate(12 * kGiB, &address), CUDA_SUCCESS);
+  reserved = 12 * kGiB;
+  EXPECT_EQ(Charged(), 12 * kGiB);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 12 * kGiB) << "a measurement finds it in the process";
+  ASSERT_EQ(Allocate(12 * kGiB, &address), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 12 * kGiB);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+}
+
+TEST_F(PoolChargesTest, WhatThePoolGivesBackIsGivenBack) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(Allocate(kGiB, &address), CUDA_SUCCESS);
+  reserved = kGiB;
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), kGiB);
+  reserved = kMiB;  // as the driver does when work has ended
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), kMiB);
+  EXPECT_EQ(cuMemPoolTrimTo(nullptr, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PoolChargesTest, APoolThatGrowsByMoreIsChargedForMore) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(Allocate(kMiB, &address), CUDA_SUCCESS);
+  reserved = 32 * kMiB;
+  ReviewPools();
+  EXPECT_EQ(Charged(), 32 * kMiB);
+  CUdeviceptr next = 0;
+  ASSERT_EQ(Allocate(kMiB, &next), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 32 * kMiB);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(next, nullptr), CUDA_SUCCESS);
+}
+
+TEST_F(PoolChargesTest, ARefusalComesAfterASecondLook) {
+  CUdeviceptr address = 0, other = 0;
+  ASSERT_EQ(Allocate(12 * kGiB, &address), CUDA_SUCCESS);
+  EXPECT_EQ(Allocate(12 * kGiB, &other), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Charged(), 12 * kGiB);
+  reserved = 12 * kGiB;
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  reserved = 0;
+  ASSERT_EQ(Allocate(20 * kGiB, &address), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 20 * kGiB);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tessera::shim

@@ -1,0 +1,70 @@
+#include "shim/memory/sync_memops.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "shim/gate/capture.h"
+#include "shim/load/hook.h"
+#include "shim/memory/exports.h"
+
+TESSERA_HOOK cuStreamSynchronize(tessera::cuda::CUstream);
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+ForkMutex mutex;
+std::atomic<std::size_t> count{0};  // as many as there are in Blocks()
+
+std::vector<pager::Block>& Blocks() TESSERA_REQUIRES(mutex) {
+  static auto* blocks = new std::vector<pager::Block>;  // outlives the program's own destructors
+  return *blocks;
+}
+
+template <typename Is>
+void EraseIf(Is is) {
+  if (count.load(std::memory_order_relaxed) == 0) return;
+  const MutexLock lock(mutex);
+  std::erase_if(Blocks(), is);
+  count = Blocks().size();
+}
+
+}  // namespace
+
+CUresult SetSyncMemops(Paging& paging, CUdeviceptr address, bool on) {
+  const auto block = paging.Heap().Find(address);
+  if (!block) return CUDA_ERROR_INVALID_VALUE;
+  ForgetSyncMemops(*block);
+  if (!on) return CUDA_SUCCESS;
+  if (const CUresult pinned = PinForDevice(paging, block->begin, block->bytes); pinned != CUDA_SUCCESS) return pinned;
+  const MutexLock lock(mutex);
+  Blocks().push_back(*block);
+  count = Blocks().size();
+  return CUDA_SUCCESS;
+}
+
+bool HasSyncMemops(CUdeviceptr address) {
+  if (count.load(std::memory_order_relaxed) == 0) return false;
+  const MutexLock lock(mutex);
+  return std::any_of(Blocks().begin(), Blocks().end(),
+                     [=](const pager::Block& each) { return address - each.begin < each.bytes; });
+}
+
+void ForgetSyncMemops(const pager::Block& block) {
+  EraseIf([&](const pager::Block& each) { return each.begin == block.begin; });
+}
+
+void ForgetSyncMemopsOf(CUcontext context) {
+  EraseIf([=](const pager::Block& each) { return each.context == context; });
+}
+
+CUresult AfterMemop(CUresult result, CUstream stream) {
+  if (result != CUDA_SUCCESS || count.load(std::memory_order_relaxed) == 0 || AnyCapture()) return result;
+  return cuStreamSynchronize(stream);
+}
+
+}  // namespace tessera::shim
