@@ -8,6 +8,7 @@
 #include "shim/load/real.h"
 #include "shim/process/say.h"
 #include "shim/session/session.h"
+#include "shim/use/graph_use.h"
 
 namespace tessera::shim {
 
@@ -100,8 +101,11 @@ void Attachment::Report() {
 }
 
 void Attachment::NoteUse(const GatedCall& call) {
+  if (!host_.Any() || !paging_) return;
+  if (call.Symbol() == k_cuGraphLaunch || call.Symbol() == k_cuGraphLaunch_ptsz)
+    return TouchGraph(reinterpret_cast<CUgraphExec>(call.Argument(0)), paging_->Heap(), MonotonicNow());
   // While a stream captures, a question about a function might load it, which some captures forbid.
-  if (host_.Any() && paging_ && !AnyCapture()) TouchOperands(call, paging_->Heap(), MonotonicNow());
+  if (!AnyCapture()) TouchOperands(call, paging_->Heap(), MonotonicNow());
 }
 
 // ---- the daemon goes and comes ----

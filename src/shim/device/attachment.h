@@ -10,11 +10,11 @@
 #include "shim/gate/gate_keeper.h"
 #include "shim/gate/host_memory.h"
 #include "shim/memory/memory_account.h"
-#include "shim/memory/operands.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/room_account.h"
 #include "shim/session/daemon_watch.h"
 #include "shim/session/followed_page.h"
+#include "shim/use/operands.h"
 #include "wire/protocol.h"
 
 namespace tessera::shim {

@@ -4,8 +4,8 @@
 #include "base/uncancelled.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
-#include "shim/memory/operands.h"
 #include "shim/session/session.h"
+#include "shim/use/operands.h"
 
 namespace tessera::shim {
 

@@ -6,12 +6,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "shim/load/c_library.h"
 #include "shim/load/driver_library.h"
+#include "shim/load/linker_cache.h"
 #include "shim/process/say.h"
 
 namespace tessera::shim {
@@ -21,7 +24,7 @@ constexpr const char* kNames[] = {
 #include "symbol_names.inc"
 };
 
-// Where distributions and containers put the driver. ld.so's own cache is of no use: it would answer with the shim.
+// Where distributions and containers put the driver, for machines whose linker does not know.
 constexpr const char* kDirectories[] = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
     "/run/opengl-driver/lib",    "/usr/lib",
@@ -76,6 +79,22 @@ void* TryOpen(const char* path, const FileId& self, bool must) {
   return nullptr;
 }
 
+// The file that the linker would take by its cache, such as one in /usr/local/cuda/compat that /etc/ld.so.conf.d names.
+// dlopen by name would answer with the shim, which has the driver's name.
+bool FindCached(char* path, std::size_t bytes) {
+  const int file = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC);
+  const off_t end = file >= 0 ? lseek(file, 0, SEEK_END) : 0;
+  void* const cache = end > 0 ? mmap(nullptr, end, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  if (file >= 0) close(file);
+  if (cache == MAP_FAILED) return false;
+  const std::span contents(static_cast<const std::byte*>(cache), end);
+  const char* found = FindInLinkerCache(contents, driver_library.file);
+  const bool fits = found && strlen(found) < bytes;
+  if (fits) strcpy(path, found);
+  munmap(cache, end);
+  return fits && IdOf(path).inode != 0;
+}
+
 void* OpenReal() {
   Dl_info info;
   const FileId self = dladdr(reinterpret_cast<void*>(&OpenReal), &info) ? IdOf(info.dli_fname) : FileId{};
@@ -93,6 +112,8 @@ void* OpenReal() {
     }
     at += length + (at[length] == ':');
   }
+  if (FindCached(path, sizeof path))
+    if (void* library = TryOpen(path, self, false)) return library;
   for (const char* directory : kDirectories) {
     strcpy(path, directory);
     strcat(path, "/");

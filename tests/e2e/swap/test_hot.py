@@ -62,6 +62,12 @@ class Hot(SwapTest):
         self.assertEqual(shell.ok("compare", hot, 100 + hot)["wrong"], 1)  # the word that the kernels count in
         self.expect_resident(shell, hot, cold)
 
+    def test_what_graphs_use_comes_in(self):
+        shell, (hot, *cold) = self.larger_than_its_limit()
+        shell.ok("graph_on", shell.ok("address", hot)["address"])
+        self.goes_on_until_it_is_resident(lambda: (shell.ok("graph_launch"), shell.ok("sync")))
+        self.expect_resident(shell, hot, cold)
+
     def test_a_bound_on_host_memory_is_kept(self):
         shell, (hot, *cold) = self.larger_than_its_limit(memory_swap_max="320M")  # place for one chunk more
 

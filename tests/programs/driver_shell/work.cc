@@ -186,6 +186,23 @@ Reply Capture(const Words& words) {
   return Reply(result).Add("nodes", static_cast<long long>(nodes));
 }
 
+// graph_on ADDRESS: makes a graph of a kernel that counts there, which graph_launch launches.
+CUgraphExec made_graph = nullptr;
+Reply GraphOn(const Words& words) {
+  const Counting* counting = Current();
+  if (!counting) return CUDA_ERROR_INVALID_CONTEXT;
+  Counting there = *counting;
+  there.counter = reinterpret_cast<volatile std::uint32_t*>(NumberAt(words, 0));
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  return InOrder({[&] { return Call("cuStreamCreate", &stream, 1u); },
+                  [&] { return Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_GLOBAL); },
+                  [&] { return Launch(there, 1, 0, stream); },
+                  [&] { return Call("cuStreamEndCapture", stream, &graph); },
+                  [&] { return Call("cuGraphInstantiateWithFlags", &made_graph, graph, 0ull); },
+                  [&] { return Call("cuGraphDestroy", graph); }, [&] { return Call("cuStreamDestroy_v2", stream); }});
+}
+
 // drop_stream TIMES SPINS: destroys a stream while its work is under way.
 Reply DropStream(const Words& words) {
   const Counting* counting = Current();
@@ -278,6 +295,8 @@ void AddWorkCommands(Commands& commands) {
   commands["end_capture"] = EndCapture;
   commands["load_unseen"] = LoadUnseen;
   commands["drop_capture"] = DropCapture;
+  commands["graph_on"] = GraphOn;
+  commands["graph_launch"] = [](const Words&) -> Reply { return Call("cuGraphLaunch", made_graph, CUstream{}); };
   commands["drop_stream"] = DropStream;
   commands["hold"] = Hold;
   commands["let_go"] = LetGo;

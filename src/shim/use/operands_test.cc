@@ -1,4 +1,4 @@
-#include "shim/memory/operands.h"
+#include "shim/use/operands.h"
 
 #include <cstring>
 #include <vector>
@@ -67,6 +67,31 @@ TEST_F(OperandsTest, AKernelsArgumentsAreUses) {
   EXPECT_TRUE(LaunchUses({&number, &inside, &other}, kKernel));
   EXPECT_FALSE(LaunchUses({&number, &other, &other}));
   EXPECT_FALSE(LaunchUses({&number, nullptr, &other}));
+}
+
+TEST_F(OperandsTest, ShapedCopiesAreUses) {
+  const CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = address};
+  EXPECT_TRUE(Uses(k_cuMemcpy2DAsync_v2, {AsWord(&plane)}));
+  const CUDA_MEMCPY3D volume = {.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = address};
+  EXPECT_TRUE(Uses(k_cuMemcpy3D_v2_ptds, {AsWord(&volume)}));
+  const CUDA_MEMCPY3D_PEER peers = {.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = address};
+  EXPECT_TRUE(Uses(k_cuMemcpy3DPeerAsync, {AsWord(&peers)}));
+  const CUDA_MEMCPY3D elsewhere = {.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = 0x1234};
+  EXPECT_FALSE(Uses(k_cuMemcpy3D_v2, {AsWord(&elsewhere)}));
+}
+
+TEST_F(OperandsTest, EachCopyOfABatchIsAUse) {
+  const CUdeviceptr elsewhere[] = {0x1234, 0x5678}, last[] = {0x1234, address};
+  EXPECT_TRUE(Uses(k_cuMemcpyBatchAsync_v2, {AsWord(elsewhere), AsWord(last), 0, 2}));
+  EXPECT_TRUE(Uses(k_cuMemcpyBatchAsync, {AsWord(last), AsWord(elsewhere), 0, 2}));
+  EXPECT_FALSE(Uses(k_cuMemcpyBatchAsync, {AsWord(last), AsWord(elsewhere), 0, 1}));
+  CUDA_MEMCPY3D_BATCH_OP operation{};
+  operation.src.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  operation.src.op.ptr.ptr = address;
+  operation.dst.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  EXPECT_TRUE(Uses(k_cuMemcpy3DBatchAsync, {1, AsWord(&operation)}));
+  operation.src.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+  EXPECT_FALSE(Uses(k_cuMemcpy3DBatchAsync, {1, AsWord(&operation)}));
 }
 
 TEST_F(OperandsTest, NoMoreIsReadThanTheKernelHas) {
