@@ -1,11 +1,14 @@
 """Channels that are steered: freezing, priority, and what is left of it when the daemon dies or hangs. On the soft GPU."""
 import os
 import signal
+import socket
+import struct
 import subprocess
 import unittest
 
 from gpu_account import GpuAccount
 from harness import BIN, SOFT, SUCCESS, TENANT, Shell, SoftGpuTest, Tenant, wait_for
+from test_daemon import ATTACH, WELCOME, hello, kind_of, message
 
 GATE = "[channels]\ncontrol = 'off'\n"
 WITNESSED_S = 0.2  # of GPU time: a hundred slices of the soft GPU
@@ -137,6 +140,39 @@ class Freeze(SteeringTest):
             done = self.tessera("freeze", name, check=False)
             self.assertEqual(done.returncode, 1)
             self.assertIn(str(name), done.stderr)
+
+
+class Claims(SteeringTest):
+    """A client that says that it has work, and never makes a channel: three packets."""
+
+    ATTACHED, WANTS = 67, 6
+
+    def claim_work(self, vgpu):
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(client.close)
+        client.settimeout(60)
+        client.connect(str(self.run_dir / "client.sock"))
+        client.send(hello(vgpu))
+        self.assertEqual(kind_of(client.recv(8192)), WELCOME)
+        gpu = bytes.fromhex(self.json("gpus")["gpus"][0]["uuid"].removeprefix("GPU-").replace("-", ""))
+        client.send(message(ATTACH, struct.pack("<16sQQQII", gpu, 0, 0, 0, 0, 0)))
+        packet, fds, _, _ = socket.recv_fds(client, 8192, 4)
+        for fd in fds:
+            os.close(fd)
+        self.assertEqual(kind_of(packet), self.ATTACHED)
+        client.send(message(self.WANTS, struct.pack("<II", 0, 0)))
+        wait_for("the claim to be heard", lambda: self.process(os.getpid())["state"] == "active")
+
+    def test_a_claim_of_work_takes_nobodys_channels(self):
+        self.create("low", compute_priority=12)
+        self.create("high", compute_priority=2)
+        tenant = self.busy("low")
+        self.claim_work("high")
+        for _ in range(3):  # each asks the device who worked
+            self.assertEqual(self.process(tenant.pid)["frozen"], [])
+        self.runs(tenant.pid)
+        self.assertEqual(self.json("gpus")["gpus"][0]["control"]["by"], "channels")
+        self.finish(tenant)
 
 
 class CaptureByGates(SteeringTest):

@@ -8,20 +8,10 @@ namespace tessera::server {
 
 ChannelServer::ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog)
     : control_(std::move(control)),
-      why_(control_ || !why.empty() ? std::move(why) : "there is no way to steer them"),
+      availability_(control_ || !why.empty() ? std::move(why) : "there is no way to steer them"),
       calls_(control_.get()),
       table_(control_.get()),
-      freezer_(control_.get(), why_, watchdog, table_, calls_) {}
-
-void ChannelServer::SetAvailable(std::string why) {
-  if (control_) why_ = std::move(why);
-  testing_ = false;
-}
-
-void ChannelServer::BeginTest() {
-  SetAvailable("its test is under way");
-  testing_ = true;
-}
+      freezer_(control_.get(), availability_, watchdog, table_, calls_) {}
 
 void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source, Nanos now) {
   if (!table_.Apply(pid, event, source)) return;
@@ -59,7 +49,7 @@ void ChannelServer::Tick() {
 }
 
 Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) {
-  if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
+  if (!Available(gpu)) return Fail(ENOSYS, "channels cannot be steered here: " + Why(gpu));
   if (!table_.Verify(pid)) return Fail(EACCES, "its channels are not its own");
   calls_.rate.Note(MonotonicNow());
   auto set = control_->SetSlice(gpu, table_.TargetOn(pid, gpu), slice);

@@ -11,6 +11,7 @@
 
 #include "channel/control/control.h"
 #include "channel/watchdog/watchdog.h"
+#include "server/channels/availability.h"
 #include "server/channels/channel_table.h"
 #include "server/channels/driver_calls.h"
 #include "server/channels/freezer.h"
@@ -27,20 +28,17 @@ class ChannelServer {
   ChannelServer(std::unique_ptr<channel::Control> control, std::string why, channel::Watchdog* watchdog);
   ChannelServer(const ChannelServer&) = delete;
 
-  bool Available() const { return control_ && why_.empty(); }
-  const std::string& Why() const { return why_; }  // not available; empty: it is
-  // The result of the self-test: empty, or why channels cannot be steered.
-  void SetAvailable(std::string why);
-  // Not available until SetAvailable says how it is.
-  void BeginTest();
-  bool Testing() const { return testing_; }
+  // On which GPUs channels can be steered.
+  class Availability& Availability() { return availability_; }
+  bool Available(std::uint32_t gpu) const { return availability_.On(gpu); }
+  const std::string& Why(std::uint32_t gpu) const { return availability_.Why(gpu); }  // not available; empty: it is
 
   // A process did something to its objects. New channels of a frozen process are frozen.
   void Observe(pid_t pid, const channel::ObjectEvent& event, Source source, Nanos now);
   // Called when Knows may answer otherwise.
   void OnChange(std::function<void(pid_t, Nanos now)> callback) { on_change_ = std::move(callback); }
   // Whether the process's work on the GPU can be steered.
-  bool Knows(pid_t pid, std::uint32_t gpu) { return Available() && table_.Computes(pid, gpu); }
+  bool Knows(pid_t pid, std::uint32_t gpu) { return Available(gpu) && table_.Computes(pid, gpu); }
   const ChannelTable& Table() const { return table_; }
 
   // The objects of a process that an earlier daemon knew, and whether it had frozen them for an operator.
@@ -58,8 +56,7 @@ class ChannelServer {
 
  private:
   const std::unique_ptr<channel::Control> control_;
-  std::string why_;
-  bool testing_ = false;
+  class Availability availability_;
   DriverCalls calls_;
   ChannelTable table_;
   class Freezer freezer_;

@@ -70,7 +70,12 @@ bool ChannelTable::Verify(pid_t pid) {
 
 bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
   if (!control_) return false;
-  if (control_->KnowsProcesses()) return true;
+  if (control_->KnowsProcesses()) {
+    // What it was once found to have it keeps until it ends: at its end the news of that may come late.
+    Entry& entry = At(pid);
+    if (!entry.found_on.contains(gpu) && control_->Slice(gpu, {.pid = pid})) entry.found_on.insert(gpu);
+    return entry.found_on.contains(gpu);
+  }
   return std::ranges::any_of(Groups(pid, gpu), channel::IsCompute) && Verify(pid);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -48,6 +49,7 @@ class ChannelTable {
     UniqueFd fd;  // pidfd
     channel::ProcessObjects objects;
     bool older = false;
+    std::set<std::uint32_t> found_on;  // GPUs on which a control that knows processes found it
   };
   Entry& At(pid_t pid);
 

@@ -20,9 +20,9 @@ std::optional<channel::Reach> ReachOf(FreezeReason reasons) {
 
 }  // namespace
 
-Freezer::Freezer(channel::Control* control, const std::string& why, channel::Watchdog* watchdog, ChannelTable& table,
-                 DriverCalls& calls)
-    : control_(control), why_(why), watchdog_(watchdog), table_(table), calls_(calls) {
+Freezer::Freezer(channel::Control* control, const Availability& availability, channel::Watchdog* watchdog,
+                 ChannelTable& table, DriverCalls& calls)
+    : control_(control), availability_(availability), watchdog_(watchdog), table_(table), calls_(calls) {
   if (!control_) return;
   account_ = std::make_unique<channel::FreezeAccount>(*control_, [this](bool freeze, Nanos took, Nanos ended) {
     calls_.rate.Note(ended);
@@ -45,7 +45,7 @@ Freezer::Status Freezer::StatusOf(pid_t pid, std::uint32_t gpu) const {
 // ---- freezes and thaws ----
 
 Result<void> Freezer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
-  if (!Available()) return Fail(ENOSYS, "channels cannot be steered here: " + why_);
+  if (!Available(gpu)) return Fail(ENOSYS, "channels cannot be steered here: " + availability_.Why(gpu));
   if (let_go_) return {};
   Beat();
   std::vector<pid_t> changed;
@@ -151,7 +151,7 @@ void Freezer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
 // place (an earlier daemon froze it, or gates hold it for a move) must not run even for a moment: its channels are
 // taken off once more, and later put back twice.
 void Freezer::TakeOverLeftOver(std::uint32_t gpu, pid_t pid) {
-  if (!Available() || !table_.IsOlder(pid) || !uses_[pid][gpu].fresh || !table_.Verify(pid)) return;
+  if (!Available(gpu) || !table_.IsOlder(pid) || !uses_[pid][gpu].fresh || !table_.Verify(pid)) return;
   Use& use = uses_[pid][gpu];
   use.fresh = false;
   const channel::Target target = table_.TargetOn(pid, gpu);
@@ -164,8 +164,9 @@ void Freezer::Release(pid_t pid) {
   const auto found = uses_.find(pid);
   if (let_go_ || found == uses_.end()) return;
   Beat();
-  const bool alive = Available() && table_.Alive(pid);
+  const bool lives = table_.Alive(pid);
   for (auto& [gpu, use] : found->second) {
+    const bool alive = lives && Available(gpu);
     use.waits = alive && !use.MayRun();
     const FreezeReason stay = FreezeReason::kOperator | FreezeReason::kMemory | If(use.waits, FreezeReason::kMove);
     use.reasons = If(alive, use.reasons & stay);
@@ -208,9 +209,10 @@ void Freezer::Beat() {
 }
 
 void Freezer::RetryThaws() {
-  if (!Available() || let_go_) return;
+  if (let_go_) return;
   for (auto& [pid, uses] : uses_) {
     for (auto& [gpu, use] : uses) {
+      if (!Available(gpu)) continue;
       if (use.waits && use.MayRun()) {
         use.waits = false;
         use.reasons -= FreezeReason::kMove;

@@ -14,6 +14,7 @@
 #include "channel/control/freeze_account.h"
 #include "channel/watchdog/move_guard_page.h"
 #include "channel/watchdog/watchdog.h"
+#include "server/channels/availability.h"
 #include "server/channels/channel_table.h"
 #include "server/channels/driver_calls.h"
 #include "server/model/freeze_reason.h"
@@ -30,9 +31,9 @@ class Freezer {
     Nanos still_since = 0;   // since when nothing of it that is known can execute, copies included; 0: something may
   };
 
-  // `why`: why channels cannot be steered now; empty: they can. It changes, and outlives the object as the rest does.
-  // The watchdog may be null, and so may the control, as long as there is a reason.
-  Freezer(channel::Control* control, const std::string& why, channel::Watchdog* watchdog, ChannelTable& table,
+  // `availability` says where channels can be steered. It changes, and outlives the object as the rest does. The
+  // watchdog may be null, and so may the control, as long as nothing is available.
+  Freezer(channel::Control* control, const Availability& availability, channel::Watchdog* watchdog, ChannelTable& table,
           DriverCalls& calls);
 
   // Several processes at once cost one call. ENOSYS if channels cannot be steered; then nothing changes.
@@ -80,7 +81,7 @@ class Freezer {
     bool MayRun() const { return !Has(reasons, FreezeReason::kMove) || !guard || guard->Release(); }
   };
 
-  bool Available() const { return control_ && why_.empty(); }
+  bool Available(std::uint32_t gpu) const { return control_ && availability_.On(gpu); }
   Result<void> Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen);
   Result<void> Settle(std::uint32_t gpu, std::span<const pid_t> pids);
   void Settled(std::uint32_t gpu, pid_t pid, const channel::FreezeAccount::Outcome& outcome, Nanos now);
@@ -89,7 +90,7 @@ class Freezer {
   const Use* Find(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
 
   channel::Control* const control_;
-  const std::string& why_;
+  const Availability& availability_;
   channel::Watchdog* const watchdog_;
   ChannelTable& table_;
   DriverCalls& calls_;

@@ -68,11 +68,11 @@ TEST_F(LeftOver, WhoADaemonBeforeFrozeInTheMiddleOfAMoveDoesNotRunMeanwhile) {
 TEST_F(LeftOver, WhoIsMovedByGatesAndNotFrozenIsFrozenWhenChannelsTakeOver) {
   LeftFrozen();
   control_->frozen.clear();  // the watchdog thawed it
-  channels_.BeginTest();
+  channels_.Availability().BeginTest();
   Guard();
   channels_.Freezer().ThawLeftOver(0, pid_);
   SetUnsafe(true);
-  channels_.SetAvailable("");
+  channels_.Availability().EndTest({});
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid_, 1}, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, SizeIs(1));
   SetUnsafe(false);

@@ -186,7 +186,8 @@ Result<void> GuestServer::CheckAdoptable(pid_t pid, const VGpu& vgpu) const {
   const bool uses =
       !channels_.Table().Groups(pid, vgpu.gpu).empty() || gpus_[vgpu.gpu]->Measurement().Unmanaged().contains(pid);
   if (uses && channels_.Knows(pid, vgpu.gpu)) return {};
-  if (!channels_.Available()) return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why());
+  if (!channels_.Available(vgpu.gpu))
+    return Fail(ENOSYS, "channels cannot be steered here: " + channels_.Why(vgpu.gpu));
   if (uses && !watch_.WhyNot().empty())
     return Fail(ENOSYS, "programs that were not started through Tessera are not seen: " + watch_.WhyNot());
   if (watch_.Seen().Find(pid) && !watch_.Complete(pid))
@@ -248,8 +249,11 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {
   on_change_();
   if (found) return {};
   if (watch_.Seen().Find(pid)) {
+    const auto off = std::ranges::find_if(gpus_, [&](const auto& gpu) { return !channels_.Available(gpu->Index()); });
     return Fail(ENOENT, fmt::format("the channels of process {} are not known", pid),
-                channels_.Available() ? "it started before this daemon; start it again" : channels_.Why());
+                off == gpus_.end() ? "it started before this daemon; start it again"
+                                   : fmt::format("channels cannot be steered on GPU {}: {}", (*off)->Index(),
+                                                 channels_.Why((*off)->Index())));
   }
   return Fail(ENOENT, fmt::format("process {} uses no GPU here", pid), "tessera ps lists those that do");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include "base/size.h"
 #include "server/daemon/swap_setup.h"
@@ -117,10 +118,10 @@ Daemon::~Daemon() {
 
 // Channel control is used only after it was seen to work on this driver; until then, and otherwise, gates do it.
 void Daemon::TestControl() {
-  if (!channels_.Why().empty() || driver_->IsSoft()) return ControlTested({}, MonotonicNow());
+  if (!channels_.Availability().WhyNone().empty() || driver_->IsSoft()) return ControlTested({}, MonotonicNow());
   std::vector<std::string> uuids;
   for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
-  channels_.BeginTest();
+  channels_.Availability().BeginTest();
   testing_.Start(
       [this, uuids] {
         tests_.clear();
@@ -130,19 +131,19 @@ void Daemon::TestControl() {
 }
 
 void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now) {
-  for (const auto& test : tests) {
+  std::map<std::uint32_t, std::string> failed;
+  for (std::uint32_t gpu = 0; gpu < tests.size(); ++gpu) {
+    const auto& test = tests[gpu];
     if (test) {
       control_test_ = fmt::format("works with driver {}: freeze {} us, thaw {} us", test->driver,
                                   test->freeze / kMicrosecond, test->thaw / kMicrosecond);
       continue;
     }
-    log::Warn("channels are not steered: {}; time is shared by gates", test.error().Text());
-    channels_.SetAvailable(test.error().Text());
-    break;
+    log::Warn("GPU {}: channels are not steered: {}; time is shared by gates", gpu, test.error().Text());
+    failed[gpu] = test.error().Text();
   }
   if (driver_->IsSoft()) control_test_ = "the soft GPU needs no test";
-  if (setup_.why_no_control.empty() && std::ranges::all_of(tests, [](const auto& test) { return test.has_value(); }))
-    channels_.SetAvailable("");
+  channels_.Availability().EndTest(std::move(failed));
   RestoreProcesses(now);
   for (const auto& gpu : gpus_) {
     gpu->Freezes().ApplyAll(now);  // first, so that none runs that must not

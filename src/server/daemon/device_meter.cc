@@ -19,19 +19,26 @@ DeviceMeter::DeviceMeter(EventLoop& loop, GpuDriver& driver, const VGpuTable::Gp
     : driver_(driver), gpus_(gpus), timer_(loop, [this] { Measure(); }), asking_(loop) {}
 
 void DeviceMeter::Soon() {
-  if (std::exchange(due_, true)) return;
-  timer_.ArmIn(after_);
+  if (due_at_ != kNever) return;
+  due_at_ = MonotonicNow() + after_;
+  timer_.Arm(due_at_);
   after_ = std::min(2 * after_, kSeldom);
 }
 
+// A measurement that is due soon stays so: programs could put it off for ever.
 void DeviceMeter::ContextsChanged() {
   after_ = kOften;
-  due_ = false;
+  if (due_at_ <= MonotonicNow() + kOften) {
+    again_ = true;
+    return;
+  }
+  due_at_ = kNever;
   Soon();
 }
 
 void DeviceMeter::Measure() {
-  due_ = false;
+  due_at_ = kNever;
+  if (std::exchange(again_, false)) Soon();
   if (!Begin()) return;
   asking_.Start([this] { answers_ = Ask(); }, [this] { End(answers_, MonotonicNow()); });
 }

@@ -39,7 +39,8 @@ class DeviceMeter {
   GpuDriver& driver_;
   const VGpuTable::Gpus& gpus_;
   EventLoop::Timer timer_;
-  bool due_ = false;  // the timer is set
+  Nanos due_at_ = kNever;  // the timer's time
+  bool again_ = false;     // contexts changed shortly before that: once more a second later
   Nanos after_ = kOften;
   bool running_ = false;
   Answers answers_;  // belongs to asking_'s thread while there is one

@@ -1,5 +1,7 @@
 #include "server/daemon/report.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -63,6 +65,24 @@ std::string WhyNotEvicted(int error) {
     default:
       return std::strerror(error);
   }
+}
+
+// A test that failed concerns its own GPU only, and is named with it where the daemon has others.
+CheckReport CheckControl(Daemon& daemon) {
+  const Availability& availability = daemon.Channels().Availability();
+  CheckReport check{.name = "channel control", .ok = true, .text = daemon.ControlTest(), .hint = ""};
+  std::string failed;
+  for (const auto& gpu : daemon.Gpus()) {
+    const std::string& why = availability.Why(gpu->Index());
+    if (why.empty()) continue;
+    const bool all = daemon.Gpus().size() == 1 || availability.Testing() || !availability.WhyNone().empty();
+    failed = all ? why : fmt::format("{}{}GPU {}: {}", failed, failed.empty() ? "" : "; ", gpu->Index(), why);
+  }
+  if (failed.empty()) return check;
+  check.ok = false;
+  check.text = std::move(failed);
+  check.hint = "time is shared by gates there instead, for programs with the shim";
+  return check;
 }
 
 SwapReport ReportSwap(const ResidencyServer& residency, Nanos now) {
@@ -290,11 +310,7 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
 
 std::vector<CheckReport> ReportChecks(Daemon& daemon) {
   std::vector<CheckReport> checks;
-  const ChannelServer& channels = daemon.Channels();
-  checks.push_back({.name = "channel control",
-                    .ok = channels.Available(),
-                    .text = channels.Available() ? daemon.ControlTest() : channels.Why(),
-                    .hint = channels.Available() ? "" : "time is shared by gates instead, for programs with the shim"});
+  checks.push_back(CheckControl(daemon));
   const std::string& watch = daemon.Guests().Watch().WhyNot();
   checks.push_back({.name = "watch",
                     .ok = watch.empty(),

@@ -48,7 +48,7 @@ void Freezes::ApplyAll(Nanos now) {
 
 void Freezes::Apply(Process& process, Nanos now) {
   const FreezeReason wanted = process.WantedFreezes();
-  if (channels_.Available()) {
+  if (channels_.Available(gpu_)) {
     for (const FreezeReason reason : {FreezeReason::kOperator, FreezeReason::kMemory, FreezeReason::kMove}) {
       const auto done = Has(wanted, reason) ? channels_.Freezer().Freeze(gpu_, {&process.pid, 1}, reason)
                                             : channels_.Freezer().Thaw(gpu_, {&process.pid, 1}, reason);

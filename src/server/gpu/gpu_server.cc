@@ -37,6 +37,7 @@ void GpuServer::EventOver() {
   if (Swaps()) Residency().MarkDue();
   hooks_.activity();
 }
+  if (measurement_.NeedsWatching()) hooks_.contexts_changed();
 
 Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
   if (auto opened = memory_.Set(vgpu.id, vgpu.spec.memory); !opened) return opened;

@@ -11,9 +11,14 @@
 namespace tessera::server {
 namespace {
 
-// A program without a shim counts as idle after so long without a sample of work. Samples of a program that works have
-// gaps.
+// A program without a shim counts as idle after so long without a sample of work, as does one whose channels are not
+// known. Samples of a program that works have gaps.
 constexpr Nanos kGuestIdle = 2 * kSecond;
+
+// Whether it tells of work that only the device can confirm.
+bool Claims(const Process& process) {
+  return !process.gate.stop.Freezes() && process.gate.state != GateRecord::State::kParked;
+}
 
 }  // namespace
 
@@ -57,6 +62,8 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
       // any time.
       if (process->who.guest && channels_.Knows(process->pid, gpu_))
         CheckWork(*process, !watches || !samples_ || measured.worked->contains(process->pid), now);
+      if (!process->gate.stop.Freezes())
+        CheckClaim(*process, !samples_ || measured.worked->contains(process->pid), now);
     }
   }
   unmanaged_ = Less(measured.used, managed);
@@ -95,10 +102,18 @@ void Measurement::CheckMemory(Process& process, bool listed, Nanos now) {
     log::Error("process {} ({}) has {}, more than the kernel gate granted, so that vGPU {} exceeds its {}; {}",
                process.pid, process.who.program, FormatSize(process.memory.measured.value_or(0)),
                process.vgpu->spec.name, FormatSize(memory_.FiguresOf(process.vgpu->id).max),
-               channels_.Available() ? "it is frozen until memory.max allows that, or it ends"
-                                     : "it cannot be frozen: " + channels_.Why());
+               channels_.Available(gpu_) ? "it is frozen until memory.max allows that, or it ends"
+                                         : "it cannot be frozen: " + channels_.Why(gpu_));
   }
   freezes_.SetOverdrawn(process, overdrawn, now);
+}
+
+// A process whose channels are not known says what it likes of its work. The device's samples, which have gaps, show
+// whether there is any.
+void Measurement::CheckClaim(Process& process, bool worked, Nanos now) {
+  if (worked) process.work.seen_at = now;
+  const bool lately = process.work.seen_at != 0 && now - process.work.seen_at <= kGuestIdle;
+  time_.Sampled(process, lately, process.work.seen_at, now);
 }
 
 // A guest does not report its work. The device's samples show it, a second or two late.
@@ -119,6 +134,7 @@ bool Measurement::NeedsWatching() const {
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
       if (process->freeze.suspect && !process->freeze.evades) return true;
+      if (time_.FreezesChannels() && Claims(*process)) return true;
       if (vgpu->removed) continue;
       if (process->who.guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
       lowest = std::max(lowest, vgpu->spec.compute.priority);

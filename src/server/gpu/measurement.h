@@ -36,7 +36,7 @@ class Measurement {
   void LimitChanged(const VGpu& vgpu, Nanos now);
 
   // Whether it is worth asking the device often: a program that does not tell when it works keeps others from running,
-  // or one seems to evade its freeze.
+  // one tells of work that only the device can confirm, or one seems to evade its freeze.
   bool NeedsWatching() const;
 
   // Memory on the GPU that belongs to no vGPU, in all and as far as the device names processes.
@@ -46,6 +46,7 @@ class Measurement {
  private:
   void CheckMemory(Process& process, bool listed, Nanos now);
   void CheckWork(Process& process, bool worked, Nanos now);
+  void CheckClaim(Process& process, bool worked, Nanos now);
 
   const std::uint32_t gpu_;
   const std::vector<VGpu*>& vgpus_;

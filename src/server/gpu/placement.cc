@@ -64,13 +64,15 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
 
 // Whether nothing of the process can execute: its channels are frozen, or its work has drained.
 bool Placement::Still(const Process& process) const {
-  if (host_.time.FreezesChannels()) {
+  const bool at_gate = !process.gate.stop.Freezes();
+  if (host_.time.FreezesChannels() && at_gate && !process.work.worked) return true;  // it has done nothing yet
+  if (host_.time.FreezesChannels() && !at_gate) {
     host_.channels.Freezer().Beat();  // if this daemon hung, frozen processes ran
     return host_.channels.Freezer().StatusOf(process.pid, host_.gpu).still_since != 0 ||
            !host_.channels.Knows(process.pid, host_.gpu);
   }
   // A drained gate is not as safe as a freeze: while channels are being tested, a freeze may soon be possible.
-  if (host_.channels.Testing()) return false;
+  if (host_.channels.Availability().Testing()) return false;
   const bool parked =
       process.gate.state == GateRecord::State::kParked || process.gate.state == GateRecord::State::kWanting;
   return parked && process.page->rests.load(std::memory_order_acquire) != 0;

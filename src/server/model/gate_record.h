@@ -16,6 +16,20 @@ struct GateRecord {
     kRunning,   // open, and there is work
     kDraining,  // closed, but what it had queued runs: Released is awaited
   };
+  // What stops the process where channels divide the time.
+  enum class StoppedBy {
+    kChannels,  // they are known: a freeze
+    kGate,      // they are not known
+    kBoth,      // some are not: it was seen to go on while those that are known were frozen
+  };
+  struct Stop {
+    StoppedBy by = StoppedBy::kChannels;
+    // kGate: the device has seen it work lately, or does not tell. Others need not stand back for work that nobody saw.
+    bool believed = false;
+    bool operator==(const Stop&) const = default;
+    bool AtGate() const { return by != StoppedBy::kChannels; }
+    bool Freezes() const { return by != StoppedBy::kGate; }
+  };
   explicit GateRecord(SharedPage& page, pid_t pid = 0) : page(page), pid(pid) {}
   SharedPage& page;
   const pid_t pid;
@@ -28,7 +42,14 @@ struct GateRecord {
     if (waits && state != State::kRunning) waits->Note(state == State::kWanting ? now - wants_since : 0);
     state = State::kRunning;
   }
+  // What it has queued drains; it says when that is done.
+  void Close(wire::GateOrder order = wire::GateOrder::kClosed) {
+    page.Give({order, 0, 0});
+    state = State::kDraining;
+    closing_epoch = page.Epoch();
+  }
   State state = State::kParked;
+  Stop stop;
   Nanos wants_since = 0;
   Histogram* waits = nullptr;       // its vGPU's, of waits for the GPU's time
   bool held = false;                // frozen by an operator, or for memory: it takes no part

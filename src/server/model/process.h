@@ -42,8 +42,8 @@ struct FreezeState {
 
 // A process's work on the GPU, as far as it is known beside its gate.
 struct WorkState {
-  bool worked = false;            // it used the GPU since it made its first context
-  Nanos seen_at = 0;              // a guest: when the device last said that it executed, or may have
+  bool worked = false;  // it used the GPU since it made its first context
+  Nanos seen_at = 0;    // a guest, or channels not known: when the device last said that it executed, or may have
   std::uint32_t excess_seen = 0;  // measurements in a row that said it has more memory than was granted
   Nanos refusal_reported_at = 0;  // when an event last said that it got no memory; 0: never
   WaitTime waited;                // it had work, and the policy kept its vGPU off the GPU

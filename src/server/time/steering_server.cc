@@ -32,8 +32,9 @@ struct SteeringState {
   std::vector<GateRecord*> gates;
 
   bool Active() const {
-    return std::ranges::any_of(
-        gates, [](const GateRecord* gate) { return !gate->held && gate->state != GateRecord::State::kParked; });
+    return std::ranges::any_of(gates, [](const GateRecord* gate) {
+      return !gate->held && gate->state != GateRecord::State::kParked && (gate->stop.Freezes() || gate->stop.believed);
+    });
   }
   std::ptrdiff_t Running() const {
     return std::ranges::count_if(gates,
@@ -44,8 +45,9 @@ struct SteeringState {
   }
 };
 
-SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels)
-    : gpu_(gpu), config_(config), steering_(config), channels_(channels) {}
+SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, Nanos in_flight,
+                               ChannelServer& channels)
+    : gpu_(gpu), config_(config), in_flight_(in_flight), steering_(config), channels_(channels) {}
 
 SteeringServer::~SteeringServer() = default;
 
@@ -116,7 +118,13 @@ void SteeringServer::Abandon(Nanos) {
   if (!frozen.empty()) (void)channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy);
 }
 
+// A gate that must be able to stop the process is open in answer to a Wants only, as under tokens.
 void SteeringServer::Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell) {
+  if (gate.stop.AtGate()) {
+    if (gate.state == GateRecord::State::kRunning)
+      gate.page.Give({wire::GateOrder::kBounded, in_flight_, steered.grace}, bell);
+    return;
+  }
   gate.page.Give({wire::GateOrder::kFree, 0, steered.grace}, bell);
 }
 
@@ -128,7 +136,9 @@ void SteeringServer::Shut(GateRecord& gate) {
 void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   if (!gate.steered) return;
   SteeringState& steered = *gate.steered;
-  if (gate.held) {
+  if (gate.stop.AtGate()) {
+    WantsGate(gate, steered, now, waits);
+  } else if (gate.held) {
     if (waits) {
       gate.Wants(now);
     } else {
@@ -137,7 +147,7 @@ void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   } else if (!waits) {
     // It met a gate that was free; if that was just closed, its work is on the GPU all the same.
     Runs(gate, steered, now);
-    if (steered.stopped && !Sealed()) (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+    if (steered.stopped && !Sealed()) FreezeNow(gate);
   } else if (steered.stopped) {
     gate.Wants(now);
   } else {
@@ -146,6 +156,25 @@ void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   }
   Report(steered, now, now);
   Execute(now);
+}
+
+void SteeringServer::WantsGate(GateRecord& gate, SteeringState& steered, Nanos now, bool waits) {
+  if (!gate.held && !steered.stopped) {
+    Runs(gate, steered, now);
+    Free(gate, steered, SharedPage::Bell::kWake);
+  } else if (waits) {
+    gate.Wants(now);
+  } else {
+    // It met a gate that was open; that is closed now, and the process says when its work has ended.
+    gate.Runs(now);
+    gate.Close();
+    if (steered.stopped && !Sealed()) FreezeNow(gate);
+  }
+}
+
+// A failure is tried again with the next reason to freeze it.
+void SteeringServer::FreezeNow(const GateRecord& gate) {
+  (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
 }
 
 // The processes of a vGPU that run divide its slice.
@@ -161,29 +190,35 @@ void SteeringServer::Idle(GateRecord& gate, Nanos now, Nanos since) {
   gate.state = GateRecord::State::kParked;
   if (steered.gates.size() > 1) slices_due_ = true;
   // Its next work is to wait.
-  if (steered.stopped || gate.held) Shut(gate);
+  if (steered.stopped || gate.held || gate.stop.AtGate()) Shut(gate);
   Report(steered, now, std::min(since, now));
   Execute(now);
 }
 
 // Its gate closed while work was on its way; that has ended.
-void SteeringServer::Released(GateRecord& gate, Nanos now, Nanos drained_at, std::uint32_t) {
-  if (gate.state == GateRecord::State::kRunning) Idle(gate, now, drained_at);
+void SteeringServer::Released(GateRecord& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) {
+  const bool drained = gate.state == GateRecord::State::kDraining && gate.closing_epoch == epoch;
+  if (drained || gate.state == GateRecord::State::kRunning) Idle(gate, now, drained_at);
 }
 
 void SteeringServer::Hold(GateRecord& gate, bool held, Nanos now) {
   gate.held = held;
   if (!gate.steered) return;
   SteeringState& steered = *gate.steered;
-  // Its channels are frozen, and what it would submit to new ones waits.
-  if (held) Shut(gate);
+  // Its channels are frozen, and what it would submit to new ones waits. Where its gate must stop it, what it has
+  // queued drains.
+  if (held && gate.stop.AtGate()) {
+    if (gate.state == GateRecord::State::kRunning)
+      gate.Close(gate.stop.Freezes() ? wire::GateOrder::kStopped : wire::GateOrder::kClosed);
+  } else if (held) {
+    Shut(gate);
+  }
   if (!held && !steered.stopped) {
     if (gate.state == GateRecord::State::kWanting) Runs(gate, steered, now);
     Free(gate, steered, SharedPage::Bell::kWake);
   }
   // A process that went on while the others of its vGPU were stopped is stopped with them.
-  if (!held && steered.stopped && gate.state == GateRecord::State::kRunning)
-    (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
+  if (!held && steered.stopped && gate.state == GateRecord::State::kRunning) FreezeNow(gate);
   Report(steered, now, now);
   Execute(now);
 }
@@ -200,10 +235,39 @@ void SteeringServer::Report(SteeringState& steered, Nanos now, Nanos idle_since)
 }
 
 // The driver's library sets a slice of its own while it makes a context; ours comes after that.
-void SteeringServer::ChannelsChanged(GateRecord& gate, Nanos now) {
+void SteeringServer::ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) {
   gate.slice = 0;
   slices_due_ = true;
   slices_at_ = now + kSlicesEvery;
+  if (gate.stop == stop) return;
+  if (!gate.steered || Sealed()) {
+    gate.stop = stop;
+    return;
+  }
+  ChangeStop(gate, stop, now);
+  Report(*gate.steered, now, now);
+  Execute(now);
+}
+
+// It may run, or may just be stopped by what stopped it until now.
+void SteeringServer::ChangeStop(GateRecord& gate, GateRecord::Stop stop, Nanos now) {
+  using State = GateRecord::State;
+  const bool was_at_gate = std::exchange(gate.stop, stop).AtGate();
+  SteeringState& steered = *gate.steered;
+  const bool may_run = !steered.stopped && !gate.held;
+  if (was_at_gate && !stop.AtGate()) {
+    if (gate.state == State::kDraining || (may_run && gate.state == State::kWanting)) Runs(gate, steered, now);
+    if (steered.stopped && gate.state == State::kRunning) FreezeNow(gate);
+    if (may_run || (!gate.held && gate.state == State::kRunning)) Free(gate, steered, SharedPage::Bell::kWake);
+  } else if (!was_at_gate && stop.AtGate()) {
+    if (gate.state != State::kRunning) {
+      Shut(gate);  // it may have been free
+    } else if (may_run) {
+      Free(gate, steered, SharedPage::Bell::kWake);
+    } else {
+      gate.Close();
+    }
+  }
 }
 
 void SteeringServer::Advance(Nanos now) {
@@ -253,8 +317,9 @@ void SteeringServer::Stop(const std::vector<SteeringState*>& states, Nanos now) 
     if (!std::exchange(steered->stopped, true)) steered->stopped_at = now;
     for (GateRecord* gate : steered->gates) {
       if (gate->state == GateRecord::State::kRunning || gate->ungated) {
-        running.push_back(gate->pid);
-      } else if (!gate->held) {
+        if (gate->stop.Freezes()) running.push_back(gate->pid);
+        if (gate->stop.AtGate()) gate->Close();
+      } else if (!gate->held && !gate->stop.AtGate()) {
         gate->page.Give({}, SharedPage::Bell::kQuiet);
       }
     }
@@ -279,7 +344,8 @@ void SteeringServer::Go(const std::vector<SteeringState*>& states, Nanos now) {
   }
   for (SteeringState* steered : states) {
     for (GateRecord* gate : steered->gates) {
-      if (gate->held) continue;
+      // What drains at its gate asks again when that has ended.
+      if (gate->held || gate->state == GateRecord::State::kDraining) continue;
       if (gate->state == GateRecord::State::kRunning) {
         if (gate->waits && steered->stopped_at != 0)
           gate->waits->Note(now - steered->stopped_at);  // frozen, with its work
@@ -312,7 +378,7 @@ void SteeringServer::ApplySlices(Nanos now) {
     const Nanos part = PartOf(*steered);
     if (part == 0) continue;
     for (GateRecord* gate : steered->gates) {
-      if (gate->state != GateRecord::State::kRunning) continue;
+      if (gate->state != GateRecord::State::kRunning || !gate->stop.Freezes()) continue;
       const double change = std::abs(static_cast<double>(gate->slice - part));
       if (gate->slice != 0 && change <= kSameSlice * static_cast<double>(part)) continue;
       const auto set = channels_.SetSlice(gpu_, gate->pid, part);

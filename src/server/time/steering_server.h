@@ -15,10 +15,14 @@ struct SteeringState;
 // Executes the orders of one GPU's Steering on the channels of the processes, and tells it what the processes of each
 // vGPU do together. The gates stay open: a process submits when it likes, and its Wants is news. Only one that has
 // nothing queued is kept out by its gate, which costs no call to the driver.
+//
+// A process whose channels are not all known is stopped by its own gate (GateRecord::Stop), which is open only in
+// answer to a Wants, and bounded. It keeps the driver's slice. What it says of its work moves others only as far as
+// that is believed.
 class SteeringServer : public TimeServer {
  public:
-  // The channels outlive the server.
-  SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, ChannelServer& channels);
+  // The channels outlive the server. `in_flight` bounds what a process may have queued whose gate must stop it.
+  SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, Nanos in_flight, ChannelServer& channels);
   ~SteeringServer() override;
 
   Result<void> Set(Id vgpu, const sched::Shares& shares, Nanos now) override;
@@ -33,7 +37,7 @@ class SteeringServer : public TimeServer {
   void Released(GateRecord& gate, Nanos now, Nanos drained_at, std::uint32_t epoch) override;
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
-  void ChannelsChanged(GateRecord& gate, Nanos now) override;
+  void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) override;
 
   void Advance(Nanos now) override;
   Deadline NextDeadline() const override;
@@ -52,9 +56,13 @@ class SteeringServer : public TimeServer {
   Nanos PartOf(const SteeringState& steered) const;
   static void Shut(GateRecord& gate);
   void Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell);
+  void ChangeStop(GateRecord& gate, GateRecord::Stop stop, Nanos now);
+  void WantsGate(GateRecord& gate, SteeringState& steered, Nanos now, bool waits);
+  void FreezeNow(const GateRecord& gate);
 
   const std::uint32_t gpu_;
   const sched::SteeringConfig config_;
+  const Nanos in_flight_;
   sched::Steering steering_;
   ChannelServer& channels_;
   std::map<Id, std::unique_ptr<SteeringState>> states_;

@@ -20,7 +20,8 @@ const std::vector<TimeControl::Way>& TimeControl::Ways() {
        .freezes_channels = true,
        .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
        .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
-         return std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.channels_);
+         return std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight,
+                                                 time.channels_);
        }},
       {.divider = Divider::kGates,
        .name = "tokens",
@@ -47,19 +48,31 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
 
 // ---- the choice ----
 
-// The channel server's reason, or that there is a process which uses the GPU and does not obey; empty: neither.
+// The channel server's reason, or that there are processes which use the GPU, and none of them obeys; empty: neither.
+// One that obeys keeps its channels whatever the others do: they are stopped by their own gates.
 std::string TimeControl::WhyUnsteerable() const {
-  if (!channels_.Why().empty()) return channels_.Why();
+  if (!channels_.Available(gpu_)) return channels_.Why(gpu_);
+  std::string why;
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
-      if (process->freeze.evades)
-        return fmt::format("process {} ({}) went on while its channels were frozen", process->pid,
-                           process->who.program);
-      if (process->work.worked && !channels_.Knows(process->pid, gpu_))
-        return fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
+      if (process->freeze.evades) {
+        why = fmt::format("process {} ({}) went on while its channels were frozen", process->pid, process->who.program);
+      } else if (channels_.Knows(process->pid, gpu_)) {
+        return {};
+      } else if (process->work.worked) {
+        why = fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
+      }
     }
   }
-  return {};
+  return why;
+}
+
+// A program without a shim has no gate.
+GateRecord::Stop TimeControl::StopFor(const Process& process) const {
+  using enum GateRecord::StoppedBy;
+  if (process.who.guest) return {.by = kChannels};
+  if (!channels_.Knows(process.pid, gpu_)) return {.by = kGate, .believed = process.gate.stop.believed};
+  return {.by = process.freeze.evades ? kBoth : kChannels};
 }
 
 std::string TimeControl::WhyNot(Divider divider) const {
@@ -76,7 +89,13 @@ void TimeControl::Choose(Nanos now) {
       continue;
     }
     if (&way != way_) SwitchTo(way, now);
-    return;
+    break;
+  }
+  for (const VGpu* vgpu : vgpus_) {
+    for (Process* process : vgpu->processes) {
+      if (const auto stop = StopFor(*process); process->gate.stop != stop)
+        server_->ChannelsChanged(process->gate, stop, now);
+    }
   }
 }
 
@@ -93,6 +112,7 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
     if (vgpu->removed) continue;
     (void)server_->Set(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
     for (Process* process : vgpu->processes) {
+      process->gate.stop = StopFor(*process);
       server_->Join(vgpu->id, process->gate, now);
       // A free gate lets work that was on its way go on without a word. At a closed one it drains, and says so.
       const bool works =
@@ -124,6 +144,7 @@ void TimeControl::Remove(const VGpu& vgpu, Nanos now) {
 
 void TimeControl::Join(Process& process, Nanos now) {
   process.gate.waits = &process.vgpu->waits;
+  process.gate.stop = StopFor(process);
   server_->Join(process.vgpu->id, process.gate, now);
 }
 
@@ -152,6 +173,12 @@ void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epo
 }
 
 void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) {
+  if (!process.who.guest) {
+    GateRecord::Stop stop = process.gate.stop;
+    if (std::exchange(stop.believed, works) == works) return;
+    server_->ChannelsChanged(process.gate, stop, now);
+    return AfterEvent(*process.vgpu, now);
+  }
   if (works) {
     server_->Wants(process.gate, now, false);
   } else {
@@ -169,7 +196,7 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
   for (const VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       if (process->pid != pid) continue;
-      server_->ChannelsChanged(process->gate, now);
+      server_->ChannelsChanged(process->gate, StopFor(*process), now);
       // A context ended. Without channels it does nothing; when it works again we see what it has then.
       if (!channels_.Knows(pid, gpu_)) process->work.worked = false;
     }

@@ -52,14 +52,15 @@ class TimeControl {
   void Wants(Process& process, bool waits, Nanos now);
   void Idle(Process& process, Nanos since, Nanos now);
   void Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now);
-  // The device's samples of a process without a shim: it works, or has not since then.
+  // The device's samples of a process without a shim: it works, or has not since then. Of one whose channels are not
+  // known: whether others must stand back for the work that it tells of.
   void Sampled(Process& process, bool works, Nanos since, Nanos now);
   // The reasons that forbid the process to run may have changed: Process::MustStand.
   void Hold(Process& process, Nanos now);
   // The process made or lost channels.
   void ChannelsChanged(pid_t pid, Nanos now);
 
-  // Chooses the way again, because what permits one may have changed.
+  // Chooses the way again, and what stops each process, because what permits that may have changed.
   void Choose(Nanos now);
   // Makes the time server again, because the configuration has changed.
   void Restart(Nanos now) { SwitchTo(*way_, now); }
@@ -90,6 +91,7 @@ class TimeControl {
   static const std::vector<Way>& Ways();
 
   std::string WhyUnsteerable() const;
+  GateRecord::Stop StopFor(const Process& process) const;
   void SwitchTo(const Way& way, Nanos now);
   void OnTimer(Nanos now);
   void SetTimer();

@@ -32,7 +32,7 @@ TEST_F(TimeControlTest, SaysWhyABetterWayWasPassedOver) {
   EXPECT_TRUE(gpu_.Time().FreezesChannels());
   EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kChannels);
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), IsEmpty());
-  channels_.BeginTest();
+  channels_.Availability().BeginTest();
   gpu_.Time().Choose(Now());
   EXPECT_FALSE(gpu_.Time().FreezesChannels());
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("test is under way"));
@@ -44,7 +44,7 @@ TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {
   const TimeControl::Figures before = gpu_.Time().FiguresOf(low_, Now());
   EXPECT_EQ(before.standing, Standing::kRunning);
   EXPECT_GE(before.usage.busy, 10 * kMillisecond);
-  channels_.BeginTest();
+  channels_.Availability().BeginTest();
   gpu_.Time().Choose(Now());
   ASSERT_FALSE(Steers());
   const TimeControl::Figures after = gpu_.Time().FiguresOf(low_, Now());
@@ -98,7 +98,7 @@ TEST_F(TimeControlTest, AProcessWithWorkWaitsWhileItsVGpuDoes) {
   EXPECT_EQ(waited(late), 10) << "not while an operator has frozen it";
   EXPECT_EQ(waited(idle), 0);
   EXPECT_EQ(waited(high), 0);
-  channels_.BeginTest();
+  channels_.Availability().BeginTest();
   gpu_.Time().Choose(Now());
   ASSERT_FALSE(Steers());
   Works(high);

@@ -46,8 +46,8 @@ class TimeServer {
   // The process must stand still, or need not any more: GateRecord::held.
   virtual void Hold(GateRecord& gate, bool held, Nanos now) = 0;
 
-  // The process made or lost channels.
-  virtual void ChannelsChanged(GateRecord&, Nanos) {}
+  // The process made or lost channels, or more or less is known of them: this stops it from now on.
+  virtual void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos) { gate.stop = stop; }
 
   virtual void Advance(Nanos now) = 0;
   virtual Deadline NextDeadline() const = 0;

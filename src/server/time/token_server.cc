@@ -137,7 +137,7 @@ void TokenServer::Hold(GateRecord& gate, bool held, Nanos now) {
   gate.held = held;
   if (!gate.token) return;
   if (held && gate.state == GateRecord::State::kRunning) {
-    Close(gate);
+    gate.Close();
     if (gate.token->phase == TokenState::Phase::kHeld && !gate.token->Any(GateRecord::State::kRunning))
       OpenNext(*gate.token, now);
     Settle(*gate.token, now);
@@ -167,13 +167,6 @@ void TokenServer::Open(GateRecord& gate, Nanos now) {
   if (gate.state != GateRecord::State::kRunning) gate.opened_at = now;
   gate.Runs(now);
   gate.page.Give(gate.token->setting);
-}
-
-// The process's queue drains; it says when that is done.
-void TokenServer::Close(GateRecord& gate) {
-  gate.page.Give({});
-  gate.state = GateRecord::State::kDraining;
-  gate.closing_epoch = gate.page.Epoch();
 }
 
 // `gate` has nothing queued since `at`, as it says.
@@ -230,7 +223,7 @@ void TokenServer::Revoke(TokenState& token, Nanos now) {
   if (token.phase != TokenState::Phase::kHeld) return;
   token.phase = TokenState::Phase::kRevoked;
   for (GateRecord* gate : token.gates) {
-    if (gate->state == GateRecord::State::kRunning) Close(*gate);
+    if (gate->state == GateRecord::State::kRunning) gate->Close();
   }
   Settle(token, now);
 }

@@ -41,7 +41,6 @@ class TokenServer : public TimeServer {
  private:
   void Open(GateRecord& gate, Nanos now);
   void OpenNext(TokenState& token, Nanos now);
-  void Close(GateRecord& gate);
   void Stopped(GateRecord& gate, Nanos now, Nanos at);
   void Grant(TokenState& token, const sched::Decision& decision, Nanos now);
   void Revoke(TokenState& token, Nanos now);
