@@ -162,7 +162,8 @@ class Commands(SoftGpuTest):
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
-            "vgpus", "processes", "holder", "control", "swap"})
+            "vgpus", "processes", "holder", "health", "control", "swap"})
+        self.assertEqual(set(gpu["health"]), {"failed", "why", "xid_errors", "ecc_errors", "last_xid", "last", "last_us"})
         self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_used_bytes", "file_bytes", "file_used_bytes",
                                             "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
@@ -175,14 +176,14 @@ class Commands(SoftGpuTest):
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_pressure", "compute_pressure"})
+            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "compute_waited_us", "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
             "memory_exported_bytes", "memory_swapped_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_waited_us", "room_waits"})
+            "memory_waited_us", "room_waits", "gpu_failed"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),
                          (shell.pid, "driver_shell", "team", 128 * MIB, 128 * MIB, 1))

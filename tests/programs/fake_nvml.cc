@@ -1,5 +1,10 @@
 // An NVML with one made-up GPU, for machines without one. What its processes hold is read from $FAKE_NVML_PROCESSES, a
-// file of lines "pid bytes"; a missing file is no processes.
+// file of lines "pid bytes"; a missing file is no processes. Its events come from the FIFO $FAKE_NVML_EVENTS: pairs of
+// numbers, type and data; type 0 is the loss of the GPU.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,7 +13,9 @@ namespace {
 
 constexpr unsigned long long kTotal = 16ull << 30;
 constexpr char kUuid[] = "GPU-11111111-2222-3333-4444-555555555555";
+constexpr int kTimeout = 10, kLost = 15;
 int device_storage;
+bool is_lost = false;
 
 struct Process {
   unsigned pid;
@@ -47,6 +54,7 @@ FAKE int nvmlDeviceGetMemoryInfo(void*, unsigned long long* total_free_used) {
   return total_free_used[0] = kTotal, total_free_used[1] = kTotal - used, total_free_used[2] = used, 0;
 }
 FAKE int nvmlDeviceGetMemoryInfo_v2(void*, unsigned long long* version_total_reserved_free_used) {
+  if (is_lost) return kLost;
   version_total_reserved_free_used[2] = 0;
   version_total_reserved_free_used[1] = kTotal;
   version_total_reserved_free_used[4] = 1ull << 30;
@@ -61,4 +69,34 @@ FAKE int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process
   *count = Processes(out, room);
   return *count > room ? 7 : 0;
 }
+
+// ---- events ----
+
+namespace {
+struct Event {
+  void* device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+}  // namespace
+
+FAKE int nvmlEventSetCreate(void** set) {
+  static int fifo = -1;
+  const char* path = std::getenv("FAKE_NVML_EVENTS");
+  if (fifo < 0 && path) fifo = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  return *set = &fifo, 0;
+}
+FAKE int nvmlEventSetFree(void*) { return 0; }
+FAKE int nvmlDeviceGetSupportedEventTypes(void*, unsigned long long* types) { return *types = 0x1f, 0; }
+FAKE int nvmlDeviceRegisterEvents(void*, unsigned long long, void*) { return 0; }
+FAKE int nvmlEventSetWait_v2(void* set, Event* event, unsigned timeout_ms) {
+  pollfd news{*static_cast<int*>(set), POLLIN, 0};
+  char line[64] = {};
+  if (poll(&news, 1, static_cast<int>(timeout_ms)) <= 0 || read(news.fd, line, sizeof line - 1) <= 0) return kTimeout;
+  *event = {&device_storage, 0, 0, ~0u, ~0u};
+  std::sscanf(line, "%llu %llu", &event->type, &event->data);
+  is_lost |= event->type == 0;
+  return is_lost ? kLost : 0;
+}
+
 FAKE int nvmlDeviceGetGraphicsRunningProcesses_v3(void*, unsigned* count, Process*) { return *count = 0, 0; }

@@ -21,7 +21,7 @@ bool Unmanaged(const Json& process) {
 
 std::string ProcessState(const Json& process) {
   const std::string state = State(process);
-  return state != "frozen" && Unmanaged(process) ? "unmanaged" : state;
+  return state != "frozen" && state != "failed" && Unmanaged(process) ? "unmanaged" : state;
 }
 
 bool AnySwapped(const Json& processes) {
@@ -58,6 +58,25 @@ std::string SwapNotes(const Json& gpus) {
             Size(swap, "max_bytes") + " in use" + FileNote(swap) + (decision.empty() ? "" : "; " + decision) + "\n";
   }
   return text.empty() ? "" : "\nHost memory for swapping:\n" + text;
+}
+
+// GPUs that have failed, and errors of others.
+std::string HealthNotes(const Json& gpus) {
+  std::string failed, errors;
+  for (const Json& gpu : gpus) {
+    const Json& health = Field(gpu, "health");
+    const std::string last = TextField(health, "last");
+    const std::string name = "  GPU " + Count(gpu, "index") + ": ";
+    if (client::BoolField(health, "failed")) {
+      failed += name + TextField(health, "why") + "\n";
+    } else if (!last.empty()) {
+      const std::uint64_t xids = IntegerField(health, "xid_errors"), ecc = IntegerField(health, "ecc_errors");
+      errors +=
+          name + std::to_string(xids) + " Xid and " + std::to_string(ecc) + " ECC errors; the last: " + last + "\n";
+    }
+  }
+  if (!failed.empty()) failed = "\nFailed; reset the GPU, then restart the daemon:\n" + failed;
+  return failed + (errors.empty() ? "" : "\nErrors that the driver reported:\n" + errors);
 }
 
 }  // namespace
@@ -121,7 +140,7 @@ std::string GpuNotes(const Json& gpus) {
     if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
   }
   if (!text.empty()) text = "\nGates divide the time, only between kernels, because channels are not steered:\n" + text;
-  return text + SwapNotes(gpus);
+  return HealthNotes(gpus) + text + SwapNotes(gpus);
 }
 
 Result<int> ListProcesses(const Common& common) {

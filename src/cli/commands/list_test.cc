@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/commands/listing.h"
 #include "cli/testing/json_with.h"
 
 namespace tessera::cli {
@@ -141,6 +142,19 @@ TEST(List, GpusTellWhereTheRestOfTheMemoryIs) {
             std::string::npos);
   EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
             "\nHost memory for swapping:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
+}
+
+TEST(List, AFailedGpuIsNamed) {
+  const Json well = {{"index", 0}, {"health", {{"failed", false}, {"why", nullptr}, {"last", nullptr}}}};
+  const Json errors = {
+      {"index", 1},
+      {"health", {{"failed", false}, {"xid_errors", 3}, {"ecc_errors", 0}, {"last", "Xid 31 (a fault)"}}}};
+  const Json failed = {{"index", 2}, {"health", {{"failed", true}, {"why", "the GPU is lost"}, {"last", "Xid 79"}}}};
+  EXPECT_EQ(GpuNotes(Json::array({well})), "");
+  EXPECT_EQ(GpuNotes(Json::array({well, errors, failed})),
+            "\nFailed; reset the GPU, then restart the daemon:\n  GPU 2: the GPU is lost\n"
+            "\nErrors that the driver reported:\n  GPU 1: 3 Xid and 0 ECC errors; the last: Xid 31 (a fault)\n");
+  EXPECT_EQ(State(With(With(kUnmanaged, "state", "active"), "gpu_failed", true)), "failed");
 }
 
 TEST(List, AnswersOfAnotherVersionDoNotCrash) {

@@ -25,8 +25,9 @@ inline std::string Percent(const client::Json& object, const char* name) {
 inline std::string Time(const client::Json& object, const char* name) {
   return client::Field(object, name).is_null() ? "" : FormatMicroseconds(client::IntegerField(object, name));
 }
-// The state of a vGPU or a process; frozen comes first.
+// The state of a vGPU or a process. A GPU that has failed comes first, then a freeze.
 inline std::string State(const client::Json& object) {
+  if (client::BoolField(object, "gpu_failed")) return "failed";
   return client::TextsField(object, "frozen").empty() ? client::TextField(object, "state") : "frozen";
 }
 

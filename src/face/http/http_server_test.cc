@@ -107,6 +107,14 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
                            {"vgpus", 0},
                            {"processes", 0},
                            {"holder", nullptr},
+                           {"health",
+                            {{"failed", false},
+                             {"why", nullptr},
+                             {"xid_errors", 0},
+                             {"ecc_errors", 0},
+                             {"last_xid", nullptr},
+                             {"last", nullptr},
+                             {"last_us", nullptr}}},
                            {"control",
                             {{"by", "gate"},
                              {"why", "there is no way to steer them"},
@@ -193,6 +201,8 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"preempted", 0},
            {"freezes", 0},
            {"state", "idle"},
+           {"gpu_failed", false},
+           {"gpu_faults", 0},
            {"processes", json::array()}}));
   EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);
   EXPECT_EQ(Get("/v1/vgpus").body.at("vgpus"), json::array({answer.body}));
@@ -258,7 +268,8 @@ TEST_F(HttpServerTest, Processes) {
                                 {"gate_wait_us", 0},
                                 {"window", 0},
                                 {"oom_errors", 0},
-                                {"state", "active"}}));
+                                {"state", "active"},
+                                {"gpu_failed", false}}));
   EXPECT_EQ(Get("/v1/gpus").body.at("gpus")[0].at("holder"), "a");
   EXPECT_EQ(Delete("/v1/vgpus/a").status, 409);
   EXPECT_EQ(Delete("/v1/vgpus/a?force=1").status, 204);

@@ -148,6 +148,18 @@ json ToJson(const server::Pressure::Figures& pressure) {
           {"some_total_us", pressure.total / kMicrosecond}};
 }
 
+// null where there was none.
+json ToJson(const server::GpuHealth::Figures& health) {
+  const auto text = [](const std::string& words) { return words.empty() ? json() : json(words); };
+  return {{"failed", !health.failed.empty()},
+          {"why", text(health.failed)},
+          {"xid_errors", health.xids},
+          {"ecc_errors", health.ecc_errors},
+          {"last_xid", health.last_xid == 0 ? json() : json(health.last_xid)},
+          {"last", text(health.last)},
+          {"last_us", health.last.empty() ? json() : json(health.last_us)}};
+}
+
 }  // namespace
 
 json ToJson(const server::GpuReport& gpu) {
@@ -167,6 +179,7 @@ json ToJson(const server::GpuReport& gpu) {
           {"vgpus", gpu.vgpus},
           {"processes", gpu.processes},
           {"holder", OrNull(gpu.holder)},
+          {"health", ToJson(gpu.health)},
           {"control",
            {{"by", server::NameOf(gpu.divider)},
             {"why", gpu.why_gate},
@@ -222,6 +235,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"preempted", vgpu.preempted},
           {"freezes", vgpu.freezes},
           {"state", vgpu.state},
+          {"gpu_failed", vgpu.gpu_failed},
+          {"gpu_faults", vgpu.gpu_faults},
           {"processes", vgpu.processes}};
 }
 
@@ -268,6 +283,7 @@ json ToJson(const server::ProcessReport& process) {
           {"window", told(process.window)},
           {"oom_errors", told(process.oom_errors)},
           {"state", told(process.state)},
+          {"gpu_failed", process.gpu_failed},
           {"started_us", OrNull(process.started_us)}};
 }
 

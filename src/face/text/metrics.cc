@@ -110,6 +110,17 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
      .value = [](const GpuReport& gpu) -> std::optional<double> {
        return gpu.divider == server::Divider::kChannels ? 1 : 0;
      }},
+    {.family = {"tessera_gpu_failed", kGauge, "", "gpu",
+                "1 if the GPU has failed: it takes no new programs until it is reset and the daemon restarted."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.health.failed.empty() ? 0 : 1; }},
+    {.family = {"tessera_gpu_xid", kCounter, "", "gpu", "Critical Xid errors that its driver reported."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.health.xids); }},
+    {.family = {"tessera_gpu_last_xid", kGauge, "", "gpu", "Number of the last Xid error. Absent before the first."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> {
+       return gpu.health.last_xid == 0 ? std::nullopt : std::optional(Of(gpu.health.last_xid));
+     }},
+    {.family = {"tessera_gpu_ecc_errors", kCounter, "", "gpu", "Double-bit ECC errors that its driver reported."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.health.ecc_errors); }},
     {.family = {"tessera_gpu_swap_max_bytes", kGauge, "bytes", "gpu", "Maximum size of its pool of host memory."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::max); }},
     {.family = {"tessera_gpu_swap_pool_bytes", kGauge, "bytes", "gpu", "Pinned host memory in the pool."},
@@ -265,6 +276,11 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
      }},
     {.family = {"tessera_vgpu_processes", kGauge, "", "vgpu, gpu", "Its processes that have the GPU open."},
      .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.processes.size()); }},
+    {.family = {"tessera_vgpu_gpu_failed", kGauge, "", "vgpu, gpu", "1 if its GPU has failed."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return vgpu.gpu_failed ? 1 : 0; }},
+    {.family = {"tessera_vgpu_gpu_faults", kCounter, "", "vgpu, gpu",
+                "Xid and ECC errors of its GPU while it had programs there."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.gpu_faults); }},
 });
 
 // A figure that only the shim reports; absent for processes without one.

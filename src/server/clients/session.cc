@@ -210,6 +210,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   auto& slot = processes_[vgpu->gpu];
   if (slot) return slot.get();
   if (vgpu->removed) return Fail(ENODEV, fmt::format("vGPU {} was removed", vgpu->spec.name));
+  if (auto well = services_.table.Gpu(*vgpu).Health().Check(); !well) return std::unexpected(well.error());
   if (auto admitted = services_.quotas.AdmitProcess(caller_); !admitted) return std::unexpected(admitted.error());
   auto page = SharedPage::Create(vgpu->gpu);
   if (!page) return std::unexpected(page.error());

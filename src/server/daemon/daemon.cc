@@ -83,6 +83,9 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   if (!daemon->table_->Saved().empty()) daemon->SaveVGpus();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->TestControl();
+  daemon->faults_ = std::make_unique<FaultWatch>(loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) {
+    if (fault.gpu < self->gpus_.size()) self->gpus_[fault.gpu]->Health().Note(fault, MonotonicNow());
+  });
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
   auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener),
@@ -107,6 +110,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
 // The next daemon finds the programs' last orders and the vGPUs of state.json as they were before.
 Daemon::~Daemon() {
   ending_ = true;
+  faults_.reset();
   for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
   lasting_saver_.Finish();

@@ -16,6 +16,7 @@
 #include "server/config/config.h"
 #include "server/daemon/declarations.h"
 #include "server/daemon/device_meter.h"
+#include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/quota_keeper.h"
@@ -103,6 +104,7 @@ class Daemon {
   std::string control_test_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
+  std::unique_ptr<FaultWatch> faults_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<QuotaKeeper> quotas_;
   std::atomic<std::uint64_t> vgpu_changes_{0};

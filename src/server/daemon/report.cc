@@ -148,6 +148,7 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   report.why_gate = gpu.Time().WhyNot(Divider::kChannels);
   ReportCalls(daemon.Channels(), report, now);
   report.lateness = gpu.Time().Lateness();
+  report.health = gpu.Health().FiguresNow();
   return report;
 }
 
@@ -190,7 +191,8 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .room_waits = page.room_waits.load(kRelaxed),
           .compute_waited_us = Us(process.work.waited.At(now)),
           .state = NameOf(process.gate.state),
-          .started_us = process.who.started_us};
+          .started_us = process.who.started_us,
+          .gpu_failed = gpu.Health().Failed()};
 }
 
 // Some of what the vGPU has on its GPU is above memory.limit. The reason why that stays, as far as it is known.
@@ -259,6 +261,8 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.throttled = kept_off.throttled;
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
+  report.gpu_faults = vgpu.gpu_faults;
+  report.gpu_failed = gpu.Health().Failed();
   report.slice_us = time.slice / kMicrosecond;
   std::uint64_t pinned = 0;
   FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
@@ -303,7 +307,8 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
                        .gpu = process.gpu,
                        .memory = process.bytes,
                        .memory_resident = process.bytes,
-                       .memory_pinned = process.bytes});
+                       .memory_pinned = process.bytes,
+                       .gpu_failed = daemon.Gpus()[process.gpu]->Health().Failed()});
   }
   return reports;
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
+#include "server/gpu/gpu_health.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
@@ -55,6 +56,7 @@ struct GpuReport {
   std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;
   Histogram freeze_times, thaw_times;
   Histogram lateness;  // of the scheduler
+  GpuHealth::Figures health;
 };
 
 struct VGpuReport {
@@ -85,6 +87,8 @@ struct VGpuReport {
   Histogram waits;                                          // of submissions at a closed gate, for the GPU's time
   const char* state = "idle";                               // "running", "waiting" or "idle"
   std::vector<pid_t> processes;
+  std::uint64_t gpu_faults = 0;  // that its GPU told of while it had programs there
+  bool gpu_failed = false;
 };
 
 struct ProcessReport {
@@ -115,6 +119,7 @@ struct ProcessReport {
   std::optional<std::int64_t> compute_waited_us;  // it had work, and its vGPU was kept off the GPU; none: in no vGPU
   const char* state = "idle";                     // "active", "waiting" or "idle"
   std::optional<std::int64_t> started_us;
+  bool gpu_failed = false;
 };
 
 // Memory that is being brought out of a GPU because somebody said so.

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "channel/control/control.h"
+#include "server/devices/gpu_fault.h"
 #include "wire/protocol.h"
 
 namespace tessera::server {
@@ -46,6 +47,12 @@ class GpuDriver {
   // other thread.
   virtual Result<std::unique_ptr<channel::Control>> OpenControl() {
     return Fail(ENOTSUP, "this kind of GPU has no channels to steer");
+  }
+
+  // Waits for the next fault of a GPU of List, for at most so long; nullopt: there was none. ENOTSUP: this driver never
+  // tells of faults. Any thread, but one at a time.
+  virtual Result<std::optional<GpuFault>> AwaitFault(Nanos /*most*/) {
+    return Fail(ENOTSUP, "this kind of GPU tells of no faults");
   }
 
   virtual bool IsSoft() const = 0;

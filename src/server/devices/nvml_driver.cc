@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/size.h"
 #include "channel/control/nvidia_control.h"
 #include "server/devices/gpu_driver.h"
 #include "server/devices/ld_cache.h"
+#include "server/record/log.h"
 
 namespace tessera::server {
 namespace {
@@ -21,7 +24,12 @@ using nvmlReturn_t = int;
 constexpr nvmlReturn_t NVML_SUCCESS = 0;
 constexpr nvmlReturn_t NVML_ERROR_NOT_FOUND = 6;
 constexpr nvmlReturn_t NVML_ERROR_INSUFFICIENT_SIZE = 7;
+constexpr nvmlReturn_t NVML_ERROR_TIMEOUT = 10;
+constexpr nvmlReturn_t NVML_ERROR_GPU_IS_LOST = 15;
 using nvmlDevice_t = struct nvmlDevice_st*;
+using nvmlEventSet_t = struct nvmlEventSet_st*;
+// "NVML API Reference", "Event Types".
+constexpr unsigned long long nvmlEventTypeDoubleBitEccError = 0x2, nvmlEventTypeXidCriticalError = 0x8;
 
 struct nvmlMemory_v2_t {
   unsigned version = sizeof(nvmlMemory_v2_t) | 2u << 24;
@@ -37,6 +45,12 @@ struct nvmlProcessUtilizationSample_t {
   unsigned long long timeStamp;                // of CLOCK_REALTIME, microseconds
   unsigned smUtil, memUtil, encUtil, decUtil;  // percent
 };
+struct nvmlEventData_t {
+  nvmlDevice_t device;
+  unsigned long long eventType, eventData;  // of an Xid: its number
+  unsigned gpuInstanceId, computeInstanceId;
+};
+static_assert(sizeof(nvmlEventData_t) == 32);
 static_assert(sizeof(nvmlMemory_v2_t) == 40 && sizeof(nvmlProcessInfo_t) == 24);
 static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32);
 
@@ -64,12 +78,28 @@ struct Nvml {
   ListProcesses GetGraphicsProcesses;
   // May be missing. Samples younger than the last argument; NVML_ERROR_NOT_FOUND where there are none.
   nvmlReturn_t (*GetUtilization)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long);
+  // All may be missing. The wait is in milliseconds.
+  nvmlReturn_t (*CreateEvents)(nvmlEventSet_t*);
+  nvmlReturn_t (*FreeEvents)(nvmlEventSet_t);
+  nvmlReturn_t (*RegisterEvents)(nvmlDevice_t, unsigned long long, nvmlEventSet_t);
+  nvmlReturn_t (*GetEventTypes)(nvmlDevice_t, unsigned long long*);
+  nvmlReturn_t (*WaitForEvent)(nvmlEventSet_t, nvmlEventData_t*, unsigned);
 };
 
 template <typename Function>
 bool Resolve(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   return function != nullptr;
+}
+
+// Without one of them there are no events.
+void ResolveEvents(void* library, Nvml& nvml) {
+  const bool all = Resolve(library, "nvmlEventSetCreate", nvml.CreateEvents) &&
+                   Resolve(library, "nvmlEventSetFree", nvml.FreeEvents) &&
+                   Resolve(library, "nvmlDeviceRegisterEvents", nvml.RegisterEvents) &&
+                   Resolve(library, "nvmlDeviceGetSupportedEventTypes", nvml.GetEventTypes) &&
+                   Resolve(library, "nvmlEventSetWait_v2", nvml.WaitForEvent);
+  if (!all) nvml.CreateEvents = nullptr;
 }
 
 bool ResolveAll(void* library, Nvml& nvml) {
@@ -86,16 +116,25 @@ bool ResolveAll(void* library, Nvml& nvml) {
 class NvmlDriver : public GpuDriver {
  public:
   explicit NvmlDriver(const Nvml& nvml) : nvml_(nvml) {}
-  ~NvmlDriver() override { nvml_.Shutdown(); }
+  ~NvmlDriver() override {
+    DropEvents();
+    nvml_.Shutdown();
+  }
 
   Result<std::vector<GpuInfo>> List() override {
     unsigned count = 0;
     if (auto r = Check("count the GPUs", nvml_.GetCount(&count)); !r) return std::unexpected(r.error());
     std::vector<GpuInfo> gpus;
+    nvml_index_.clear();
     for (unsigned index = 0; index < count; ++index) {
       auto gpu = Look(index);
+      if (!gpu && gpu.error().code == EHOSTDOWN) {
+        log::Warn("GPU {} of NVML is lost and not served: reset it, then restart the daemon", index);
+        continue;
+      }
       if (!gpu) return std::unexpected(gpu.error());
       gpus.push_back(std::move(*gpu));
+      nvml_index_.push_back(index);
     }
     uuids_.clear();
     for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
@@ -105,7 +144,9 @@ class NvmlDriver : public GpuDriver {
 
   Result<DeviceUse> Measure(std::uint32_t gpu) override {
     nvmlDevice_t device;
-    if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(gpu, &device)); !r) return std::unexpected(r.error());
+    if (gpu >= nvml_index_.size()) return Fail(ENODEV, "there is no GPU " + std::to_string(gpu));
+    if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(nvml_index_[gpu], &device)); !r)
+      return std::unexpected(r.error());
     nvmlMemory_v2_t memory;
     if (auto r = Check("read a GPU's memory", nvml_.GetMemory(device, &memory)); !r) return std::unexpected(r.error());
     DeviceUse measured{.used = memory.used};
@@ -127,9 +168,62 @@ class NvmlDriver : public GpuDriver {
     return channel::OpenNvidiaControl(uuids_);
   }
 
+  Result<std::optional<GpuFault>> AwaitFault(Nanos most) override {
+    if (!nvml_.CreateEvents) return Fail(ENOTSUP, "this NVML has no events");
+    if (!events_) {
+      if (auto begun = BeginEvents(); !begun) return std::unexpected(begun.error());
+    }
+    nvmlEventData_t data{};
+    const nvmlReturn_t r = nvml_.WaitForEvent(events_, &data, static_cast<unsigned>(most / kMillisecond));
+    if (r == NVML_ERROR_TIMEOUT) return std::nullopt;
+    if (r == NVML_ERROR_GPU_IS_LOST) return NextLost();
+    if (auto ok = Check("wait for a GPU's events", r); !ok) return std::unexpected(ok.error());
+    const auto found = std::ranges::find(watched_, data.device, &std::pair<std::uint32_t, nvmlDevice_t>::second);
+    if (found == watched_.end()) return std::nullopt;
+    if (data.eventType == nvmlEventTypeDoubleBitEccError)
+      return GpuFault{.gpu = found->first, .kind = GpuFault::Kind::kEcc};
+    return GpuFault{.gpu = found->first, .kind = GpuFault::Kind::kXid, .xid = data.eventData};
+  }
+
   bool IsSoft() const override { return false; }
 
  private:
+  // Hears of all GPUs but those that are lost: with one of these every wait would end at once.
+  Result<void> BeginEvents() {
+    watched_.clear();
+    if (auto r = Check("make a set of events", nvml_.CreateEvents(&events_)); !r) return r;
+    for (std::uint32_t gpu = 0; gpu < nvml_index_.size(); ++gpu) {
+      constexpr unsigned long long kFaults = nvmlEventTypeXidCriticalError | nvmlEventTypeDoubleBitEccError;
+      nvmlDevice_t device;
+      unsigned long long types = 0;
+      if (lost_.contains(gpu) || nvml_.GetHandleByIndex(nvml_index_[gpu], &device) != NVML_SUCCESS ||
+          nvml_.GetEventTypes(device, &types) != NVML_SUCCESS || (types & kFaults) == 0 ||
+          nvml_.RegisterEvents(device, types & kFaults, events_) != NVML_SUCCESS)
+        continue;
+      watched_.emplace_back(gpu, device);
+    }
+    if (!watched_.empty()) return {};
+    DropEvents();
+    return Fail(ENOTSUP, "no GPU here tells of its faults by NVML's events");
+  }
+
+  void DropEvents() {
+    if (events_) nvml_.FreeEvents(std::exchange(events_, nullptr));
+  }
+
+  // The wait says that some GPU is lost, and not which.
+  Result<std::optional<GpuFault>> NextLost() {
+    for (const auto& [gpu, device] : watched_) {
+      nvmlMemory_v2_t memory;
+      if (nvml_.GetMemory(device, &memory) != NVML_ERROR_GPU_IS_LOST) continue;
+      const std::uint32_t lost = gpu;
+      lost_.insert(lost);
+      DropEvents();
+      return GpuFault{.gpu = lost, .kind = GpuFault::Kind::kLost};
+    }
+    return Fail(EIO, "NVML says that a GPU is lost, and all answer", "check nvidia-smi");
+  }
+
   Result<GpuInfo> Look(unsigned index) {
     nvmlDevice_t device;
     char uuid[kUuidBytes] = {}, name[kNameBytes] = {};
@@ -201,11 +295,17 @@ class NvmlDriver : public GpuDriver {
 
   Result<void> Check(const char* what, nvmlReturn_t r) const {
     if (r == NVML_SUCCESS) return {};
-    return Fail(EIO, fmt::format("cannot {}: NVML says \"{}\"", what, nvml_.ErrorString(r)), "check nvidia-smi");
+    return Fail(r == NVML_ERROR_GPU_IS_LOST ? EHOSTDOWN : EIO,
+                fmt::format("cannot {}: NVML says \"{}\"", what, nvml_.ErrorString(r)), "check nvidia-smi");
   }
 
   const Nvml nvml_;
   std::vector<channel::GpuUuid> uuids_;  // of the last List
+  std::vector<unsigned> nvml_index_;     // of the GPUs of the last List; constant while others ask
+  // Of AwaitFault's thread.
+  nvmlEventSet_t events_ = nullptr;
+  std::vector<std::pair<std::uint32_t, nvmlDevice_t>> watched_;  // GPUs whose events are heard
+  std::set<std::uint32_t> lost_;                                 // GPUs that were told to be lost
   Mutex mutex_;
   // By GPU: the youngest sample that was seen.
   std::map<std::uint32_t, unsigned long long> sampled_ TESSERA_GUARDED_BY(mutex_);
@@ -231,8 +331,9 @@ Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
       tried = dlerror();
       continue;
     }
-    Nvml nvml;
+    Nvml nvml{};
     (void)Resolve(library, "nvmlDeviceGetProcessUtilization", nvml.GetUtilization);
+    ResolveEvents(library, nvml);
     if (!ResolveAll(library, nvml)) {
       return Fail(ENOSYS, path + " lacks functions of NVML 12",
                   "update NVIDIA's driver to 525 or newer, or use --soft");

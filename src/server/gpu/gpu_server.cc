@@ -28,6 +28,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
                   .freezes = freezes_,
                   .unmanaged = [this] { return measurement_.UnmanagedBytes(); }}),
       measurement_(index, vgpus_, channels, memory_, time_, freezes_, placement_),
+      health_(index, info_, vgpus_, channels, time_),
       trace_(index, vgpus_, channels, placement_),
       requests_(
           index, memory_, placement_, trace_,
@@ -36,10 +37,11 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
 void GpuServer::EventOver() {
   if (Swaps()) Residency().MarkDue();
   hooks_.activity();
-}
   if (measurement_.NeedsWatching()) hooks_.contexts_changed();
+}
 
 Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
+  if (auto well = health_.Check(); !well) return well;
   if (auto opened = memory_.Set(vgpu.id, vgpu.spec.memory); !opened) return opened;
   if (auto added = time_.Set(vgpu, vgpu.spec.compute, now); !added) {
     memory_.Close(vgpu.id);

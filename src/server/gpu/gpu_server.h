@@ -8,6 +8,7 @@
 #include "server/config/config.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/freezes.h"
+#include "server/gpu/gpu_health.h"
 #include "server/gpu/gpu_trace.h"
 #include "server/gpu/measurement.h"
 #include "server/gpu/memory_requests.h"
@@ -41,7 +42,7 @@ class GpuServer {
   const GpuInfo& Info() const { return info_; }
   const std::vector<VGpu*>& VGpus() const { return vgpus_; }
 
-  // A failure changes nothing.
+  // A failure changes nothing. ENODEV: the GPU has failed.
   Result<void> Add(VGpu& vgpu, Nanos now);
   Result<void> Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute, Nanos now);
   // Takes the GPU from the processes that are left: their gates close for good, their memory stays theirs.
@@ -59,6 +60,7 @@ class GpuServer {
   class Freezes& Freezes() { return freezes_; }
   class Placement& Placement() { return placement_; }
   class Measurement& Measurement() { return measurement_; }
+  GpuHealth& Health() { return health_; }
   const GpuTrace& Trace() const { return trace_; }
 
   bool Swaps() const { return placement_.Swaps(); }
@@ -77,6 +79,7 @@ class GpuServer {
   class Freezes freezes_;
   class Placement placement_;
   class Measurement measurement_;
+  GpuHealth health_;
   GpuTrace trace_;
   MemoryRequests requests_;
 };

@@ -62,10 +62,11 @@ struct VGpu {
   sched::Usage usage_before;  // under the time servers that served it before the present one
   Histogram waits;            // for the GPU's time
   StandingLog standing;
-  Pressure compute_pressure;  // it has work and is kept off the GPU
-  Pressure memory_pressure;   // at least one of its processes waits for memory
-  Moves moved_before;         // of processes that have left
-  std::uint64_t freezes = 0;  // of the whole vGPU, by an operator
+  Pressure compute_pressure;     // it has work and is kept off the GPU
+  Pressure memory_pressure;      // at least one of its processes waits for memory
+  Moves moved_before;            // of processes that have left
+  std::uint64_t freezes = 0;     // of the whole vGPU, by an operator
+  std::uint64_t gpu_faults = 0;  // that its GPU told of while it had programs there
   TracedMemory traced;
   OwnerWatch owner;
 

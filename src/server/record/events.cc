@@ -64,6 +64,12 @@ const char* NameOf(EventType type) {
       return "memory.evicted";
     case EventType::kControlChanged:
       return "gpu.control";
+    case EventType::kGpuXid:
+      return "gpu.xid";
+    case EventType::kGpuEcc:
+      return "gpu.ecc";
+    case EventType::kGpuFailed:
+      return "gpu.failed";
     case EventType::kWarning:
       return "daemon.warning";
     case EventType::kError:

@@ -29,6 +29,9 @@ enum class EventType {
   kMemoryRefused,     // a program asked for more than it may have
   kMemoryEvicted,     // it is being brought out
   kControlChanged,    // a GPU's time is divided in another way
+  kGpuXid,            // its driver reported an error of a GPU
+  kGpuEcc,            // its memory had an error that could not be corrected
+  kGpuFailed,         // it is gone until it is reset; also told of each vGPU on it
   kWarning,           // a line of the log
   kError,
 };

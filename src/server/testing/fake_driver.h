@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <map>
 
 #include "base/mutex.h"
@@ -33,6 +35,23 @@ class FakeDriver : public GpuDriver {
     memory_of_[gpu] = std::move(memory);
   }
 
+  Result<std::optional<GpuFault>> AwaitFault(Nanos most) override {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(most / 10);
+    MutexLock lock(mutex_);
+    while (faults_.empty()) {
+      if (!raised_.WaitUntil(mutex_, end)) return std::nullopt;
+    }
+    const GpuFault fault = faults_.front();
+    faults_.pop_front();
+    return fault;
+  }
+  // Any thread.
+  void Raise(const GpuFault& fault) {
+    MutexLock lock(mutex_);
+    faults_.push_back(fault);
+    raised_.NotifyAll();
+  }
+
   bool IsSoft() const override { return true; }
 
  private:
@@ -40,6 +59,8 @@ class FakeDriver : public GpuDriver {
   const std::uint64_t memory_;
   Mutex mutex_;
   std::map<std::uint32_t, DeviceUse> memory_of_ TESSERA_GUARDED_BY(mutex_);
+  std::deque<GpuFault> faults_ TESSERA_GUARDED_BY(mutex_);
+  CondVar raised_;
 };
 
 }  // namespace tessera::server
