@@ -220,6 +220,7 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Answered<CUmemoryPool>(out, mapping.pool);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Answered<bool>(out, mapping.sync_memops);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Answered<bool>(out, false);
@@ -278,7 +279,9 @@ TESSERA_CUDA_API cuPointerSetAttribute(const void* value, CUpointer_attribute at
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
   const auto mapping = AddressMap::Get().Lookup(address);
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !mapping) return CUDA_ERROR_INVALID_VALUE;
-  return mapping->kind == MemoryKind::kDevice ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (mapping->kind != MemoryKind::kDevice) return CUDA_ERROR_NOT_SUPPORTED;
+  AddressMap::Get().SetSyncMemops(address, *static_cast<const unsigned*>(value) != 0);
+  return CUDA_SUCCESS;
 }
 
 TESSERA_CUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,

@@ -118,9 +118,12 @@ TESSERA_CUDA_API cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle) {
     if (IsCaptured(stream)) return CaptureFree(stream, address);
     const bool of_graph = FindGraphMemory(address) != nullptr;
     const auto mapping = AddressMap::Get().Lookup(address);
-    const bool of_pool = mapping && mapping->address == address && mapping->pool != nullptr;
-    if (!of_graph && !of_pool) return CUDA_ERROR_INVALID_VALUE;
-    return SubmitCall(stream, [=] { return of_graph ? FreeGraphMemory(address) : FreeToPool(address); });
+    const bool begins = mapping && mapping->address == address;
+    if (of_graph) return SubmitCall(stream, [=] { return FreeGraphMemory(address); });
+    if (begins && mapping->pool != nullptr) return SubmitCall(stream, [=] { return FreeToPool(address); });
+    // Memory of cuMemAlloc, but no mapped memory, as on an H200 (580.159.04).
+    if (!begins || mapping->kind != MemoryKind::kDevice || mapping->context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return SubmitCall(stream, [=] { return mapping->context->heap().Free(address); });
   });
 }
 

@@ -64,6 +64,12 @@ std::optional<Mapping> AddressMap::Remove(std::uint64_t address) {
   return node.mapped();
 }
 
+void AddressMap::SetSyncMemops(std::uint64_t address, bool on) {
+  const WriterLock lock(mutex_);
+  auto next = mappings_.upper_bound(address);
+  if (next != mappings_.begin()) std::prev(next)->second.sync_memops = on;
+}
+
 std::vector<Mapping> AddressMap::OfContext(const Context* context) const {
   const ReaderLock lock(mutex_);
   std::vector<Mapping> owned;

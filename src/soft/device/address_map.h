@@ -34,6 +34,7 @@ struct Mapping {
   std::uint64_t id = 0;  // unique in this process: CU_POINTER_ATTRIBUTE_BUFFER_ID
   unsigned flags = 0;    // as given to the call that made it
   cuda::CUmemoryPool pool = nullptr;
+  bool sync_memops = false;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 
   // Neither needs the PCIe link to be read by a kernel nor is written to by the host without a copy.
   bool OnDevice() const {
@@ -56,6 +57,8 @@ class AddressMap : public ptx::AddressSpace {
   bool Insert(Mapping mapping);
   // Removes the mapping that begins at `address`; nullopt if none does.
   std::optional<Mapping> Remove(std::uint64_t address);
+  // Sets the attribute of the mapping that `address` lies in.
+  void SetSyncMemops(std::uint64_t address, bool on);
   std::vector<Mapping> OfContext(const Context* context) const;
 
   // A thread that does GPU work holds Kernels in each step of it (memory_steps.h); whoever takes memory away holds

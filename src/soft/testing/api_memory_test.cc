@@ -182,5 +182,19 @@ TEST_F(ApiMemory, MipmappedLevelsHalve) {
   EXPECT_EQ(FreeBytes(), free);
 }
 
+TEST_F(ApiMemory, SyncMemopsIsRemembered) {
+  CUdeviceptr address = 0;
+  ASSERT_OK(cuMemAlloc_v2(&address, 1 << 20));
+  for (const unsigned value : {1u, 0u}) {
+    bool seen = value == 0;
+    EXPECT_OK(cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address + 8));
+    EXPECT_OK(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+    EXPECT_EQ(seen, value != 0);
+  }
+  EXPECT_OK(cuMemFree_v2(address));
+  const unsigned on = 1;
+  EXPECT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace tessera::soft

@@ -16,6 +16,17 @@ std::uint64_t Attribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
   return value;
 }
 
+TEST_F(ApiPool, MemoryOfOtherAllocatorsIsFreedInStreamOrderToo) {
+  const std::size_t free = FreeBytes();
+  CUdeviceptr address = 0;
+  ASSERT_OK(cuMemAlloc_v2(&address, 4 << 20));
+  EXPECT_EQ(cuMemFreeAsync(address + 512, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuMemFreeAsync(address, nullptr));
+  EXPECT_OK(cuStreamSynchronize(nullptr));
+  EXPECT_EQ(FreeBytes(), free);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(ApiPool, GivesBackAtOnceByDefault) {
   const std::size_t free = FreeBytes();
   CUdeviceptr memory = 0;

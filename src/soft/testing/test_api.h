@@ -61,6 +61,7 @@ CUresult cuMemHostRegister_v2(void*, std::size_t, unsigned);
 CUresult cuMemHostUnregister(void*);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr*, void*, unsigned);
 CUresult cuMemHostGetFlags(unsigned*, void*);
+CUresult cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr);
 CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
 CUresult cuPointerGetAttributes(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void*, std::size_t);

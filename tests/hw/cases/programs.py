@@ -148,6 +148,25 @@ def vmm(bench):
 
 
 @check("programs", soft=True)
+def calls(bench):
+    """Calls that the driver answers differently for mapped memory."""
+    return _both(bench, bench.builder.program("calls.cc"))[2]
+
+
+@check("programs", soft=True)
+def calls_two_gpus(bench):
+    """Copies between GPUs without peer access."""
+    if len(bench.tessera.get("/v1/gpus")["gpus"]) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two, --soft 2x4GiB as well)")
+    program = bench.builder.program("calls.cc")
+    for gpu in (0, 1):
+        bench.vgpu(f"hw-calls-{gpu}", gpu=gpu, memory_max=bench.memory)
+    native = bench.native([program, "2"])
+    inside = bench.inside([program, "2"], vgpu="hw-calls-0,hw-calls-1")
+    return compare(native, inside)
+
+
+@check("programs", soft=True)
 def contexts(bench):
     _, inside, same = _both(bench, bench.builder.program("contexts.cc"))
     values = inside.values()

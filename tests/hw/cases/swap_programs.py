@@ -30,6 +30,31 @@ def kinds(bench):
     return f"{rounds} rounds right, {expected}; {evictor}"
 
 
+@swap(limit_s=60)
+def bindings(bench):
+    """Textures of linear and pitched memory and a tensor map, bound once and read again and again while memory moves."""
+    argv = [bench.builder.program("bindings.cu", "-cudart=static"), GIB // 2]
+
+    def reads(program):
+        program.say("read")
+        return bench.line(program)
+
+    alone = bench.start_native(argv)
+    expected = reads(alone)
+    alone.close_input()
+    bench.vgpu("hw-bindings")
+    program = bench.start_inside(argv, vgpu="hw-bindings")
+    count = 0
+    with Evictor(bench, 0.2) as evictor:
+        while evictor.times < 20:
+            found = reads(program)
+            expect(found == expected, f"after {evictor}: {found}; without Tessera {expected}")
+            count += 1
+    program.close_input()
+    expect(evictor.moved > 0, f"nothing was moved: {evictor}")
+    return f"{count} times {expected}; {evictor}"
+
+
 @swap(name="frameworks", soft=True, limit_s=120)
 def frameworks_evicted(bench):
     """Losses and tokens of PyTorch, transformers, JAX and CuPy, against the same without Tessera."""

@@ -3,7 +3,7 @@ import shutil
 import sys
 
 from harness.bench import GIB, MIB, compare, must_succeed
-from harness.checks import Skipped, check, expect
+from harness.checks import Skipped, add, check, expect
 
 
 @check("tools")
@@ -41,6 +41,39 @@ def opencl(bench):
     env = {"OCL_ICD_FILENAMES": "libnvidia-opencl.so.1"}
     native, inside = bench.native([program], env), bench.inside([program], env, memory=bench.memory)
     return f"{compare(native, inside)}: {native.lines()[0]}"
+
+
+def _under(tool, *flags):
+    """A check that a program under one of NVIDIA's tools gives what it gives there without Tessera. The tools put
+    themselves into the driver (CUDA_INJECTION64_PATH, cuGetExportTable), or stop it at functions that it exports to
+    debuggers; the shim must be in the way of neither."""
+
+    def body(bench):
+        path = shutil.which(tool) or shutil.which(tool, path="/usr/local/cuda/bin")
+        if not path:
+            raise Skipped(f"no {tool}")
+        program = bench.builder.program("graphs.cu", "-cudart=static")
+        argv = [path, *(str(flag).replace("@OUT", str(program) + "-" + tool) for flag in flags), program]
+        native, inside = bench.native(argv), bench.inside(argv, memory=bench.memory)
+        must_succeed(native, f"{tool} without Tessera")
+        must_succeed(inside, f"{tool} with Tessera")
+        expected = must_succeed(bench.native([program]), "the program alone").lines()
+        for side, done in (("without", native), ("with", inside)):
+            missing = [line for line in expected if line not in done.out]
+            expect(not missing, f"{side} Tessera the program under {tool} did not print {missing[:1]}")
+        told = [line for line in inside.out.splitlines() if "ERROR SUMMARY" in line or "rror" in line]
+        natives = [line for line in native.out.splitlines() if "ERROR SUMMARY" in line or "rror" in line]
+        expect(len(told) == len(natives), f"{tool} says {told[:2]}, without Tessera {natives[:2]}")
+        return f"{len(expected)} lines the same; {told[-1] if told else 'no errors'}"
+
+    return body
+
+
+add("tools", "memcheck", _under("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "3"))
+add("tools", "racecheck", _under("compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "3"))
+add("tools", "cuda_gdb", _under("cuda-gdb", "-batch", "-ex", "run", "-ex", "info cuda devices", "--args"))
+add("tools", "nsys", _under("nsys", "profile", "--trace=cuda", "--force-overwrite=true", "-o", "@OUT"))
+add("tools", "ncu", _under("ncu", "--launch-count", "3"))
 
 
 _START_MANY = """
