@@ -3,11 +3,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +36,37 @@ TEST(Descriptor, IsClosedElsewhere) {
   CloseElsewhere(UniqueFd(ends[1]));
   char byte;
   EXPECT_EQ(read(out.Get(), &byte, 1), 0);
+}
+
+// The slave of a pseudo-terminal notices when its master is closed.
+TEST(Descriptor, DevicesAreClosedByAThread) {
+  UniqueFd master(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(master);
+  ASSERT_EQ(unlockpt(master.Get()), 0);
+  char name[64];
+  ASSERT_EQ(ptsname_r(master.Get(), name, sizeof name), 0);
+  const UniqueFd slave(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(slave);
+  CloseDevice(std::move(master));
+  pollfd hangup{.fd = slave.Get(), .events = 0, .revents = 0};
+  ASSERT_EQ(poll(&hangup, 1, 60'000), 1);
+  EXPECT_NE(hangup.revents & POLLHUP, 0);
+  bool found = false;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(task.path() / "comm");
+    std::string line;
+    std::getline(comm, line);
+    found |= line == "tessera-close";
+  }
+  EXPECT_TRUE(found) << "no thread does that";
+}
+
+TEST(Descriptor, WhatIsNoDeviceIsClosedAtOnce) {
+  UniqueFd memory(memfd_create("test", MFD_CLOEXEC));
+  const int number = memory.Get();
+  CloseDevice(std::move(memory));
+  EXPECT_EQ(fcntl(number, F_GETFD), -1);
+  CloseDevice(UniqueFd());
 }
 
 // A TCP socket whose close waits until all was read, or the reader is gone: as a file of FUSE waits for its server.

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/unique_fd.h"
 #include "channel/rm/driver_abi.h"
 
@@ -20,6 +21,21 @@ namespace {
 class OpenFile : public RmFile {
  public:
   explicit OpenFile(UniqueFd fd) : fd_(std::move(fd)) {}
+  Result<void> Call(unsigned long request, void* argument) override {
+    if (ioctl(fd_.Get(), request, argument) != 0) return FailErrno("a request to /dev/nvidiactl");
+    return {};
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// A duplicate of a process's. Its owner may have ended meanwhile: then this is the last one, whose close frees all that
+// the process had.
+class BorrowedFile : public RmFile {
+ public:
+  explicit BorrowedFile(UniqueFd fd) : fd_(std::move(fd)) {}
+  ~BorrowedFile() override { CloseDevice(std::move(fd_)); }
   Result<void> Call(unsigned long request, void* argument) override {
     if (ioctl(fd_.Get(), request, argument) != 0) return FailErrno("a request to /dev/nvidiactl");
     return {};
@@ -77,7 +93,7 @@ class Machine : public RmSystem {
     UniqueFd file(static_cast<int>(syscall(SYS_pidfd_getfd, process_fd, fd, 0)));
     if (!file) return FailErrno("borrow a process's /dev/nvidiactl", "run the daemon as root");
     if (!IsControlDevice(file.Get())) return Fail(EBADF, "a process's descriptor is not /dev/nvidiactl any more");
-    return std::make_unique<OpenFile>(std::move(file));
+    return std::make_unique<BorrowedFile>(std::move(file));
   }
 
  private:

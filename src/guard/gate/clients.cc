@@ -22,7 +22,7 @@ constexpr unsigned kPidfdThread = PIDFD_THREAD;
 }  // namespace
 
 Result<Clients> Clients::Create(SupervisorHooks hooks, KernelBoundary& boundary) {
-  auto processes = Processes::Create();
+  auto processes = Processes::Create(hooks.processes);
   if (!processes) return std::unexpected(processes.error());
   return Clients(std::move(hooks), boundary, std::move(*processes));
 }

@@ -2,16 +2,18 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "channel/rm/object_event.h"
 
 namespace tessera::guard {
 
-// Callbacks of the gate to its owner, on the supervisor's thread. All must be set. A pid is that of a process (not of a
-// thread), as this process sees it.
+// Callbacks of the gate to its owner, on the supervisor's thread. All functions must be set. A pid is that of a process
+// (not of a thread), as this process sees it.
 struct SupervisorHooks {
   // Charges the process for `bytes` more of the memory of `device` (RM's instance of a GPU, or
   // MemoryObjects::kUnknownDevice). False: it may not have them. May wait for another thread; the programs behind the
@@ -25,6 +27,10 @@ struct SupervisorHooks {
   // A refused request, as text for people; not for memory over the limit. A few a second for a program, and one that
   // tells how many more there were.
   std::function<void(pid_t pid, std::string what)> refused;
+
+  // How many more processes may be behind this gate and others that share the number; each takes one until it ends.
+  // Null: Processes::kMostPerTree alone bounds them.
+  std::shared_ptr<std::atomic<std::int64_t>> processes = {};
 };
 
 struct SupervisorOptions {

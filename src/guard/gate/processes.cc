@@ -20,8 +20,9 @@ bool IsThreadOf(pid_t tid, pid_t pid) { return syscall(SYS_tgkill, pid, tid, 0) 
 
 }  // namespace
 
-Result<Processes> Processes::Create() {
+Result<Processes> Processes::Create(Budget budget) {
   Processes processes;
+  processes.budget_ = std::move(budget);
   processes.ends_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!processes.ends_) return FailErrno("epoll_create1");
   return processes;
@@ -63,12 +64,21 @@ const Processes::Process* Processes::Add(pid_t pid, std::uint64_t tree) {
     errno = EAGAIN;
     return nullptr;
   }
+  Share share;
+  if (budget_) {
+    if (budget_->fetch_sub(1, std::memory_order_relaxed) <= 0) {
+      budget_->fetch_add(1, std::memory_order_relaxed);
+      errno = EAGAIN;
+      return nullptr;
+    }
+    share = Share(budget_);
+  }
   UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) return nullptr;
   epoll_event event{.events = EPOLLIN, .data = {.fd = pid}};
   if (epoll_ctl(ends_.Get(), EPOLL_CTL_ADD, pidfd.Get(), &event) != 0) return nullptr;
   ++count;
-  return &(processes_[pid] = {.pid = pid, .pidfd = std::move(pidfd), .tree = tree});
+  return &(processes_[pid] = {.share = std::move(share), .pid = pid, .pidfd = std::move(pidfd), .tree = tree});
 }
 
 const Processes::Process* Processes::Find(pid_t pid) const {

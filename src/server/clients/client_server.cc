@@ -26,6 +26,7 @@ Result<std::unique_ptr<ClientServer>> ClientServer::Start(EventLoop& loop, Uniqu
   auto acceptor = Acceptor::Start(
       loop, std::move(listener), [self = server.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
       [](UniqueFd socket) {
+        log::Warn("rejected a program: the daemon has no file descriptor left");
         TurnAway(std::move(socket), {EMFILE, "the daemon has no file descriptor left", "raise LimitNOFILE"});
       });
   if (!acceptor) return std::unexpected(acceptor.error());
@@ -45,7 +46,6 @@ ClientServer::~ClientServer() {
 }
 
 void ClientServer::TurnAway(UniqueFd socket, const Error& why) {
-  log::Warn("rejected a program: {}", why.Text());
   wire::Refused refused{.code = why.code};
   wire::SetText(refused.text, why.Text());
   SendPacket(socket.Get(), wire::BytesOf(wire::Make(refused)));
@@ -56,22 +56,28 @@ void ClientServer::Begin(UniqueFd socket) {
   socklen_t length = sizeof peer;
   if (getsockopt(socket.Get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
   Caller caller = services_.authority.Identify(peer.uid, GroupsOfPeer(socket.Get()));
-  unsigned& count = per_user_[peer.uid];
-  if (auto admitted = services_.quotas.AdmitSession(caller, count); !admitted) {
-    TurnAway(std::move(socket), admitted.error());
-    if (count == 0) per_user_.erase(peer.uid);
-    return;
+  auto claim = Admit(caller);
+  if (!claim) {
+    log::WarnOf(peer.uid, "rejected process {}: {}", peer.pid, claim.error().Text());
+    return TurnAway(std::move(socket), claim.error());
   }
   const std::uint64_t id = ++last_id_;
-  Client client{.session =
-                    std::make_unique<Session>(id, std::move(socket), peer, std::move(caller), services_, exports_)};
+  Client client{
+      .claim = std::move(*claim),
+      .session = std::make_unique<Session>(id, std::move(socket), peer, std::move(caller), services_, exports_)};
   if (auto watched = WatchClient(client, id); !watched) {
     log::Warn("rejected a program: {}", watched.error().Text());
     return;
   }
-  ++count;
   sessions_.emplace(id, std::move(client));
   log::Debug("process {} of user {} connected", peer.pid, peer.uid);
+}
+
+Result<UserBounds::Claim> ClientServer::Admit(const Caller& caller) const {
+  constexpr auto kKind = UserBounds::Kind::kConnection;
+  const std::size_t count = services_.bounds.CountOf(caller.uid, kKind);
+  if (auto admitted = services_.quotas.AdmitSession(caller, count); !admitted) return std::unexpected(admitted.error());
+  return services_.bounds.Take(caller.uid, kKind, UserBounds::kForConnection);
 }
 
 Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {
@@ -111,13 +117,7 @@ void ClientServer::Reap() {
   if (std::exchange(reaping_, true)) return;
   loop_.Post([this] {
     reaping_ = false;
-    std::erase_if(sessions_, [this](auto& entry) {
-      const Session& session = *entry.second.session;
-      if (!session.Closed()) return false;
-      auto count = per_user_.find(session.Peer().uid);
-      if (--count->second == 0) per_user_.erase(count);
-      return true;
-    });
+    std::erase_if(sessions_, [](const auto& entry) { return entry.second.session->Closed(); });
     if (sessions_.empty() && on_empty_) on_empty_();
   });
 }

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +32,7 @@ class ClientServer {
 
  private:
   struct Client {
+    UserBounds::Claim claim;
     std::unique_ptr<Session> session;
     UniqueFd process_fd;  // pidfd; empty where the kernel gives none
     EventLoop::Watch socket_watch, process_watch;
@@ -40,6 +41,7 @@ class ClientServer {
   ClientServer(EventLoop& loop, const ClientServices& services);
   static void TurnAway(UniqueFd socket, const Error& why);
   void Begin(UniqueFd socket);
+  Result<UserBounds::Claim> Admit(const Caller& caller) const;
   Result<void> WatchClient(Client& client, std::uint64_t id);
   void Act(std::uint64_t id, void (*act)(Session&));
   void ReadPending(std::optional<VgpuId> vgpu, Nanos now);
@@ -50,7 +52,6 @@ class ClientServer {
   Exports exports_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unordered_map<std::uint64_t, Client> sessions_;
-  std::map<uid_t, unsigned> per_user_;
   std::uint64_t last_id_ = 0;
   bool reaping_ = false;  // Reap is posted
   std::function<void()> on_empty_;

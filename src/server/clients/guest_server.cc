@@ -13,11 +13,12 @@
 
 namespace tessera::server {
 GuestServer::GuestServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels,
-                         std::function<void()> on_change)
+                         UserBounds& bounds, std::function<void()> on_change)
     : loop_(loop),
       table_(table),
       gpus_(gpus),
       channels_(channels),
+      bounds_(bounds),
       on_change_(std::move(on_change)),
       watch_(loop, [this](const guard::WatchEvent& event, Nanos now) { OnWatch(event, now); }) {}
 
@@ -72,7 +73,9 @@ Process* GuestServer::Admit(pid_t pid, const std::vector<VgpuId>& vgpus, VGpu& v
 Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuId>& vgpus) {
   const auto known = guests_.find(pid);
   if (known != guests_.end()) return &known->second;
-  Guest guest{.name = CommandOf(pid), .vgpus = vgpus};
+  auto claim = bounds_.Take(OwnerOf(pid), UserBounds::Kind::kOther, UserBounds::kForGuest);
+  if (!claim) return std::unexpected(claim.error());
+  Guest guest{.claim = std::move(*claim), .name = CommandOf(pid), .vgpus = vgpus};
   guest.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!guest.fd) return FailErrno(fmt::format("process {}", pid));
   auto watch =

@@ -14,6 +14,7 @@
 #include "server/channels/channel_server.h"
 #include "server/clients/frozen_processes.h"
 #include "server/clients/node_watch.h"
+#include "server/clients/user_bounds.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/event_loop.h"
 #include "server/model/gate_counts.h"
@@ -26,7 +27,7 @@ namespace tessera::server {
 class GuestServer {
  public:
   // Everything that is given outlives the server.
-  GuestServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels,
+  GuestServer(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels, UserBounds& bounds,
               std::function<void()> on_change);
   ~GuestServer();
 
@@ -67,6 +68,7 @@ class GuestServer {
  private:
   // A program without a shim, with a process on each GPU that it uses.
   struct Guest {
+    UserBounds::Claim claim;
     UniqueFd fd;  // pidfd
     EventLoop::Watch watch;
     std::string name;
@@ -88,6 +90,7 @@ class GuestServer {
   VGpuTable& table_;
   VGpuTable::Gpus& gpus_;
   ChannelServer& channels_;
+  UserBounds& bounds_;
   const std::function<void()> on_change_;
   std::map<pid_t, Guest> guests_;
   GateCounts counts_;

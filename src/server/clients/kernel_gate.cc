@@ -7,18 +7,22 @@
 
 namespace tessera::server {
 
-Result<void> KernelGate::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid,
+Result<void> KernelGate::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, const ucred& peer,
                                    const std::string& program) {
+  auto claim = bounds_.Take(peer.uid, UserBounds::Kind::kGated, UserBounds::kForGated);
+  if (!claim) return std::unexpected(claim.error());
   const std::uint64_t id = ++last_tree_;
   // A thread for each program, so that a program that calls the driver without end slows down itself only.
-  auto supervisor = guard::Supervisor::Start(HooksFor(id), {});
+  guard::SupervisorHooks hooks = HooksFor(id);
+  hooks.processes = bounds_.GatedProcesses(peer.uid);
+  auto supervisor = guard::Supervisor::Start(std::move(hooks), {});
   if (!supervisor) return std::unexpected(supervisor.error());
   (*supervisor)->Add(std::move(listener));
   for (const VgpuId vgpu_id : vgpus) {
     if (VGpu* vgpu = table_.Find(vgpu_id)) table_.Joined(*vgpu);
   }
-  log::Debug("process {} ({}) is under the kernel gate", pid, program);
-  trees_[id] = {std::move(vgpus), std::move(*supervisor)};
+  log::Debug("process {} ({}) is under the kernel gate", peer.pid, program);
+  trees_[id] = {std::move(*claim), std::move(vgpus), std::move(*supervisor)};
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include "channel/rm/object_event.h"
 #include "guard/supervisor/supervisor.h"
 #include "server/clients/guest_server.h"
+#include "server/clients/user_bounds.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/event_loop.h"
 
@@ -23,16 +25,19 @@ namespace tessera::server {
 class KernelGate {
  public:
   // Everything that is given outlives the object.
-  KernelGate(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels, GuestServer& guests)
-      : loop_(loop), table_(table), gpus_(gpus), channels_(channels), guests_(guests) {}
+  KernelGate(EventLoop& loop, VGpuTable& table, VGpuTable::Gpus& gpus, ChannelServer& channels, GuestServer& guests,
+             UserBounds& bounds)
+      : loop_(loop), table_(table), gpus_(gpus), channels_(channels), guests_(guests), bounds_(bounds) {}
 
-  // Serves the seccomp listener of a program that is about to start in these vGPUs.
-  Result<void> Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, pid_t pid, const std::string& program);
+  // Serves the seccomp listener of a program that is about to start in these vGPUs. EMFILE: its user has as many
+  // programs as one may have.
+  Result<void> Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, const ucred& peer, const std::string& program);
 
   bool Any() const { return !trees_.empty(); }
 
  private:
   struct Tree {  // a program and all that it starts
+    UserBounds::Claim claim;
     std::vector<VgpuId> vgpus;
     std::unique_ptr<guard::Supervisor> supervisor;
   };
@@ -49,6 +54,7 @@ class KernelGate {
   VGpuTable::Gpus& gpus_;
   ChannelServer& channels_;
   GuestServer& guests_;
+  UserBounds& bounds_;
   std::uint64_t last_tree_ = 0;
   std::map<std::uint64_t, Tree> trees_;
 };

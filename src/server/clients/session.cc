@@ -56,7 +56,7 @@ void Session::ReadPending(int most, std::optional<Nanos> now) {
   reading_ = true;
   alignas(8) std::array<std::byte, wire::kMaxMessageBytes> buffer;
   for (int n = 0; n < most && !closed_; ++n) {
-    for (UniqueFd& fd : received_) fd.Reset();
+    DropReceived();
     const std::span takes = CanCloseNoMore() ? std::span<UniqueFd>() : std::span(received_);
     const ssize_t length = ReceivePacket(socket_.Get(), buffer, takes, received_count_);
     if (length < 0 && errno == EAGAIN) break;
@@ -70,13 +70,19 @@ void Session::ReadPending(int most, std::optional<Nanos> now) {
     } else if (length < 0 && errno == EMSGSIZE) {
       complaint = "sent a packet that is too long";
     }
-    if (complaint) log::Warn("process {} {}: connection closed", peer_.pid, complaint);
+    if (complaint) log::WarnOf(peer_.uid, "process {} {}: connection closed", peer_.pid, complaint);
     Close(read_at);
   }
+  DropReceived();
   reading_ = false;
 }
 
-// Whether this thread can close all the descriptors that came without waiting. Drops those that it cannot.
+// What nobody took of the descriptors that came. This thread closes no device file of a program.
+void Session::DropReceived() {
+  for (UniqueFd& fd : received_) CloseDevice(std::move(fd));
+}
+
+// Whether all the descriptors that came can be examined without waiting. Drops those that cannot.
 bool Session::TakesPrompt() {
   bool all = true;
   for (UniqueFd& file : std::span(received_).first(received_count_)) {
@@ -166,7 +172,7 @@ Complaint Session::OnListener() {
   if (std::exchange(listened_, true)) return "sent a second listener";
   std::vector<VgpuId> vgpus;
   std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
-  if (auto served = services_.kernel_gate.Supervise(std::move(received_[0]), std::move(vgpus), peer_.pid, program_);
+  if (auto served = services_.kernel_gate.Supervise(std::move(received_[0]), std::move(vgpus), peer_, program_);
       !served)
     return replies_.Refuse(served.error());
   return replies_.Send(wire::Welcome{.session = id_});
@@ -210,10 +216,13 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   auto& slot = processes_[vgpu->gpu];
   if (slot) return slot.get();
   if (vgpu->removed) return Fail(ENODEV, fmt::format("vGPU {} was removed", vgpu->spec.name));
+  auto claim = services_.bounds.Take(peer_.uid, UserBounds::Kind::kOther, UserBounds::kForAttachment);
+  if (!claim) return std::unexpected(claim.error());
   if (auto well = services_.table.Gpu(*vgpu).Health().Check(); !well) return std::unexpected(well.error());
   if (auto admitted = services_.quotas.AdmitProcess(caller_); !admitted) return std::unexpected(admitted.error());
   auto page = SharedPage::Create(vgpu->gpu);
   if (!page) return std::unexpected(page.error());
+  attachments_.push_back(std::move(*claim));
   slot = std::make_unique<Process>(std::move(*page), peer_.pid);
   slot->who.uid = peer_.uid;
   slot->who.program = program_;

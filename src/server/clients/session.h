@@ -19,6 +19,7 @@
 #include "server/clients/kernel_gate.h"
 #include "server/clients/process_messages.h"
 #include "server/clients/replies.h"
+#include "server/clients/user_bounds.h"
 #include "server/config/config.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/quota_keeper.h"
@@ -38,6 +39,7 @@ struct ClientServices {
   ChannelServer& channels;
   GuestServer& guests;
   KernelGate& kernel_gate;
+  UserBounds& bounds;
 };
 
 // One connection to client.sock: a program, its greeting, and its processes on the GPUs. Reads its packets and checks
@@ -68,6 +70,7 @@ class Session {
  private:
   Complaint Act(std::span<const std::byte> packet, Nanos now);
   bool TakesPrompt();
+  void DropReceived();
   Complaint On(const wire::Hello& hello);
   Complaint On(const wire::Guard& guard);
   Complaint OnListener();
@@ -95,6 +98,7 @@ class Session {
   bool observer_ = false;
   std::string program_;
   std::vector<VgpuId> joined_;  // by GPU; 0: none there
+  std::vector<UserBounds::Claim> attachments_;
   ProcessMessages::Processes processes_;
   const Replies replies_{socket_.Get()};
   ProcessMessages messages_;

@@ -34,8 +34,8 @@ class Stage {
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
     quotas_ = std::make_unique<QuotaKeeper>(config_.quotas, *table_, gpus_);
-    guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, [] {});
-    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_);
+    guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, bounds_, [] {});
+    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_, bounds_);
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});
     gpus_[0]->Memory().OnShortage([this](auto, Nanos now) { ReadAll(now); });
@@ -104,7 +104,8 @@ class Stage {
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
     connection.session = std::make_unique<Session>(
         ++last_id_, UniqueFd(pair[1]), peer, authority_.Identify(getuid(), {getgid()}),
-        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_}, exports_);
+        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_, bounds_},
+        exports_);
     return connection;
   }
 
@@ -125,6 +126,7 @@ class Stage {
   const Authority authority_{{.daemon = getuid()}};
   std::unique_ptr<EventLoop> loop_;
   ChannelServer channels_{nullptr, "this is a test", nullptr};
+  UserBounds bounds_{UserBounds::Usual()};
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<QuotaKeeper> quotas_;

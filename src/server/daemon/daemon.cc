@@ -48,6 +48,7 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
                   .totals = setup_.config.access_totals}),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
+      bounds_(setup_.user_bounds),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
       beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
       testing_(loop),
@@ -66,9 +67,9 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   });
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
-                                                  [self = daemon.get()] { self->saver_.Changed(); });
-  daemon->kernel_gate_ =
-      std::make_unique<KernelGate>(loop, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_);
+                                                  daemon->bounds_, [self = daemon.get()] { self->saver_.Changed(); });
+  daemon->kernel_gate_ = std::make_unique<KernelGate>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
+                                                      *daemon->guests_, daemon->bounds_);
   daemon->channels_.OnChange([self = daemon.get()](pid_t pid, Nanos now) {
     for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
@@ -96,7 +97,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                       .config = daemon->setup_.config,
                                       .channels = daemon->channels_,
                                       .guests = *daemon->guests_,
-                                      .kernel_gate = *daemon->kernel_gate_});
+                                      .kernel_gate = *daemon->kernel_gate_,
+                                      .bounds = daemon->bounds_});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });

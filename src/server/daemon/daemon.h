@@ -13,6 +13,7 @@
 #include "server/clients/client_server.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
+#include "server/clients/user_bounds.h"
 #include "server/config/config.h"
 #include "server/daemon/declarations.h"
 #include "server/daemon/device_meter.h"
@@ -45,6 +46,7 @@ class Daemon {
     std::string why_no_control;
     std::unique_ptr<channel::Watchdog> watchdog;  // may be null
     bool watch = false;                           // see the programs that nobody manages
+    UserBounds::Most user_bounds = UserBounds::Usual();
     bool exit_when_idle = false;  // end the loop soon after the last program and the last vGPU owner are gone
   };
 
@@ -108,6 +110,7 @@ class Daemon {
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<QuotaKeeper> quotas_;
   std::atomic<std::uint64_t> vgpu_changes_{0};
+  UserBounds bounds_;  // before all that has a claim
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<KernelGate> kernel_gate_;
   std::unique_ptr<ClientServer> clients_;

@@ -443,5 +443,23 @@ TEST_F(DaemonTest, AReserveThatLeavesNothingIsRefused) {
   EXPECT_THAT(daemon.error().message, HasSubstr("leaves nothing"));
 }
 
+// Root's programs may have twice as much.
+TEST_F(DaemonTest, AUserAtTheBoundOfDescriptorsIsToldSo) {
+  constexpr std::size_t kTwoPrograms = 2 * (UserBounds::kForConnection + UserBounds::kForAttachment);
+  TestDaemon daemon({.user_bounds = {.descriptors = getuid() == 0 ? kTwoPrograms / 2 : kTwoPrograms}});
+  daemon.Make({.name = "a"});
+  FakeClient first = daemon.Connect("a");
+  FakeClient second = daemon.Connect("a");
+  const auto third = [&] { return FakeClient(daemon.RunDir()).ReadRefused(); };
+  const wire::Refused refused = third();
+  EXPECT_EQ(refused.code, EMFILE);
+  EXPECT_THAT(std::string(wire::TextOf(refused.text)), HasSubstr("14 of the daemon's file descriptors already"));
+  EXPECT_THAT(std::string(wire::TextOf(refused.text)), HasSubstr("as many as one user may have"));
+  second.Disconnect();
+  EXPECT_TRUE(daemon.Eventually([&] { return daemon.Report("a").processes.size() == 1; }));
+  FakeClient instead = daemon.Connect("a");
+  EXPECT_EQ(daemon.Report("a").processes.size(), 2u) << "what it had is given back";
+}
+
 }  // namespace
 }  // namespace tessera::server

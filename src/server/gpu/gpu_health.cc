@@ -40,7 +40,13 @@ void GpuHealth::Note(const GpuFault& fault, Nanos now) {
     const std::string text = fmt::format("{}; {}", figures_.last, Present(vgpus_));
     log::Info("GPU {}: {}", gpu_, text);
     const bool ecc = fault.kind == GpuFault::Kind::kEcc;
-    events::Note({.type = ecc ? EventType::kGpuEcc : EventType::kGpuXid, .gpu = gpu_, .text = text});
+    const EventType type = ecc ? EventType::kGpuEcc : EventType::kGpuXid;
+    events::Note({.type = type, .gpu = gpu_, .text = text});
+    for (const VGpu* vgpu : vgpus_) {
+      if (vgpu->processes.empty()) continue;
+      events::Note(
+          {.type = type, .gpu = gpu_, .vgpu = vgpu->spec.name, .owner = vgpu->spec.uid, .text = figures_.last});
+    }
   }
   if (fault.Fatal() && !Failed()) Fail(fault, now);
 }
@@ -52,7 +58,11 @@ void GpuHealth::Fail(const GpuFault& fault, Nanos now) {
   events::Note({.type = EventType::kGpuFailed, .gpu = gpu_, .text = figures_.failed});
   for (const VGpu* vgpu : vgpus_) {
     if (vgpu->removed) continue;
-    events::Note({.type = EventType::kGpuFailed, .gpu = gpu_, .vgpu = vgpu->spec.name, .text = figures_.failed});
+    events::Note({.type = EventType::kGpuFailed,
+                  .gpu = gpu_,
+                  .vgpu = vgpu->spec.name,
+                  .owner = vgpu->spec.uid,
+                  .text = figures_.failed});
   }
   channels_.Availability().Lose(gpu_, "the GPU has failed: " + figures_.failed);
   time_.Choose(now);

@@ -57,7 +57,9 @@ TEST_F(GpuHealthTest, AnXidIsCountedWhereItHappened) {
   EXPECT_EQ(daemon_.Report("a").gpu_faults, 1u);
   EXPECT_EQ(daemon_.Report("b").gpu_faults, 0u);
   const auto told = EventsOf(EventType::kGpuXid, before);
-  ASSERT_EQ(told.size(), 1u);
+  ASSERT_EQ(told.size(), 2u) << "of the GPU, and of the vGPU with a program there";
+  EXPECT_EQ(told[1].vgpu, "a");
+  EXPECT_EQ(told[1].owner, getuid());
   EXPECT_EQ(told[0].gpu, 0u);
   EXPECT_THAT(told[0].text, HasSubstr("Xid 31"));
   EXPECT_THAT(told[0].text, HasSubstr("in a"));

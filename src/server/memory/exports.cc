@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/seqpacket.h"
 
 namespace tessera::server {
@@ -75,6 +76,7 @@ Result<const Exports::Entry*> Exports::Find(const wire::ExportKey& key, uid_t ui
 
 Exports::Map::iterator Exports::Erase(Map::iterator at) {
   const std::size_t count = at->second.chunks.size();
+  for (UniqueFd& chunk : at->second.chunks) CloseDevice(std::move(chunk));
   descriptors_ -= count;
   const auto user = per_user_.find(at->second.uid);
   if (user != per_user_.end() && (user->second -= count) == 0) per_user_.erase(user);

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <deque>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "server/record/event_budget.h"
 
 namespace tessera::server {
 namespace {
@@ -17,6 +19,7 @@ constexpr std::size_t kMostText = 500;
 struct Kept {
   Mutex mutex;
   std::deque<Event> events TESSERA_GUARDED_BY(mutex);
+  EventBudget budget TESSERA_GUARDED_BY(mutex);
   std::uint64_t last TESSERA_GUARDED_BY(mutex) = 0;
   std::uint64_t errors TESSERA_GUARDED_BY(mutex) = 0;
   int wake_fd TESSERA_GUARDED_BY(mutex) = -1;
@@ -26,6 +29,16 @@ struct Kept {
 Kept& All() {
   static auto* const kept = new Kept;
   return *kept;
+}
+
+void Keep(Kept& all, Event event) TESSERA_REQUIRES(all.mutex) {
+  using namespace std::chrono;
+  event.time_us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+  if (event.text.size() > kMostText) event.text.resize(kMostText);
+  event.number = ++all.last;
+  if (event.type == EventType::kError) ++all.errors;
+  if (all.events.size() == events::kKept) all.events.pop_front();
+  all.events.push_back(std::move(event));
 }
 
 }  // namespace
@@ -81,15 +94,19 @@ const char* NameOf(EventType type) {
 namespace events {
 
 void Note(Event event) {
-  using namespace std::chrono;
-  event.time_us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
-  if (event.text.size() > kMostText) event.text.resize(kMostText);
+  using Verdict = EventBudget::Verdict;
   Kept& all = All();
   MutexLock lock(all.mutex);
-  event.number = ++all.last;
-  if (event.type == EventType::kError) ++all.errors;
-  if (all.events.size() == kKept) all.events.pop_front();
-  all.events.push_back(std::move(event));
+  const std::optional<uid_t> by = event.user ? event.user : event.owner;
+  const bool at_will = by.value_or(0) != 0 && event.type != EventType::kGpuXid && event.type != EventType::kGpuFailed;
+  const Verdict verdict = at_will ? all.budget.Ask(*by, MonotonicNow()) : Verdict::kTell;
+  if (verdict == Verdict::kLeaveOut) return;
+  Keep(all, std::move(event));
+  if (verdict == Verdict::kTellLast) {
+    std::string text =
+        "the programs of user " + std::to_string(*by) + " cause too many events: more of theirs are left out for now";
+    Keep(all, {.type = EventType::kWarning, .user = by, .text = std::move(text)});
+  }
   if (all.wake_fd >= 0) eventfd_write(all.wake_fd, 1);
 }
 

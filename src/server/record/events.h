@@ -55,7 +55,9 @@ namespace events {
 
 inline constexpr std::size_t kKept = 2000;
 
-void Note(Event event);  // gives it number and time
+// Gives it number and time. Events of the programs and vGPUs of a user other than root are left out while there are too
+// many of them (EventBudget).
+void Note(Event event);
 
 struct Batch {
   std::vector<Event> events;  // in order

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
+
 #include "base/unique_fd.h"
+#include "server/record/event_budget.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -71,6 +74,41 @@ TEST_F(EventsTest, WarningsOfTheLogAreEvents) {
   EXPECT_EQ(batch.events[0].text, "GPU 3 is warm");
   EXPECT_EQ(batch.events[1].type, EventType::kError);
   EXPECT_EQ(events::Errors(), errors + 1);
+}
+
+// A hostile user's programs come and go without end.
+TEST_F(EventsTest, OneUsersProgramsDoNotPushOutWhatOthersDid) {
+  constexpr uid_t kHostile = 4711, kOther = 4712;
+  const auto started = [](uid_t uid) {
+    events::Note({.type = EventType::kProcessStarted, .user = uid, .text = std::to_string(uid)});
+  };
+  started(kOther);
+  for (std::size_t i = 0; i < 10 * events::kKept; ++i) started(kHostile);
+  started(kOther);
+  const auto batch = events::After(before_, events::kKept);
+  EXPECT_EQ(batch.lost, 0u);
+  EXPECT_LT(batch.events.size(), events::kKept / 2);
+  EXPECT_EQ(batch.events.front().text, "4712");
+  EXPECT_EQ(batch.events.back().text, "4712");
+  const auto said = std::ranges::count_if(batch.events, [](const Event& event) {
+    return event.text.find("user 4711 cause too many") != std::string::npos;
+  });
+  EXPECT_EQ(said, 1);
+}
+
+TEST(EventBudget, FillsAgain) {
+  EventBudget budget;
+  using Verdict = EventBudget::Verdict;
+  const auto told = [&](Nanos now) {
+    std::size_t count = 0;
+    while (budget.Ask(1, now) != Verdict::kLeaveOut) ++count;
+    return count;
+  };
+  EXPECT_EQ(told(0), 500u);
+  EXPECT_EQ(told(kSecond), 5u);
+  EXPECT_EQ(told(kSecond), 0u);
+  EXPECT_EQ(told(1000 * kSecond), 500u);
+  EXPECT_EQ(budget.Ask(2, kSecond), Verdict::kTell);
 }
 
 TEST_F(EventsTest, TextsHaveABound) {

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "server/record/events.h"
 
@@ -48,6 +49,12 @@ void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
   std::string text = fmt::vformat(format, arguments);
   logger.log(LevelOf(level), text);
   if (tells) events::Note({.type = level == Level::kError ? EventType::kError : EventType::kWarning, .text = text});
+}
+
+void WriteOf(uid_t uid, fmt::string_view format, fmt::format_args arguments) {
+  std::string text = fmt::vformat(format, arguments);
+  spdlog::default_logger_raw()->log(spdlog::level::info, text);
+  events::Note({.type = EventType::kWarning, .user = uid, .text = std::move(text)});
 }
 
 void Silence(bool silent) { spdlog::set_level(silent ? spdlog::level::off : spdlog::level::info); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/core.h>
+#include <sys/types.h>
 
 #include <string>
 
@@ -34,6 +35,15 @@ void Warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
 template <typename... Arguments>
 void Error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   Write(Level::kError, format, fmt::make_format_args(arguments...));
+}
+
+// A warning of which the programs of a user are the cause: the log has it as information, and the events as a warning,
+// as far as the user's budget goes (event_budget.h).
+void WriteOf(uid_t uid, fmt::string_view format, fmt::format_args arguments);
+
+template <typename... Arguments>
+void WarnOf(uid_t uid, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  WriteOf(uid, format, fmt::make_format_args(arguments...));
 }
 
 // Writes nothing from now on; for tests that provoke what would be logged.

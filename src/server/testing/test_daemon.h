@@ -21,6 +21,7 @@ class TestDaemon {
     std::uint64_t memory = 10 * kGiB;  // of each
     Config config;
     bool exit_when_idle = false;
+    UserBounds::Most user_bounds = UserBounds::Usual();
     std::string run_dir;    // empty: a new one, which goes with the daemon
     std::string state_dir;  // empty: the run directory
   };
