@@ -1,6 +1,7 @@
 // Waiting for work: the program sees the end of it here, and so do we.
 #include "shim/device/in_call.h"
 #include "shim/gate/capture.h"
+#include "shim/memory/paging.h"
 #include "shim/memory/pool_charges.h"
 
 namespace tessera::shim {
@@ -14,6 +15,7 @@ cuda::CUresult Synchronise(Wait wait) {
   if (kept) gate->keeper->BeforeSync(*gate);
   const cuda::CUresult result = wait();
   if (kept) gate->keeper->AfterSync(*gate);
+  FreeReachedEverywhere();
   ReviewPoolsThatKeep();
   return result;
 }

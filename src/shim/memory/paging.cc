@@ -44,9 +44,6 @@ std::atomic<int> made{0};
 // By the device of a heap, a bit for each other device that reaches it. As many devices as Attachment has.
 std::atomic<std::uint64_t> peers[64];
 
-// How often the thread looks whether memory that was freed in the order of a stream is still in use.
-constexpr Nanos kPendingEvery = 10 * kMillisecond;
-
 template <typename Function>
 void Fill(Function& function, unsigned symbol) {
   function = reinterpret_cast<Function>(tessera_real_table[symbol]);
@@ -87,6 +84,11 @@ CUresult AddPeer(Paging& paging, CUdevice device) {
 
 bool Reaches(const Paging& paging, CUdevice device) {
   return device == paging.Device() || (peers[paging.Device()] >> device & 1) != 0;
+}
+
+void FreeReachedEverywhere() {
+  if (!PendingFrees::AnyInProcess()) return;
+  for (Paging* at = all; at; at = at->next_) at->FreeReached();
 }
 
 void Settle(CUcontext context) {
@@ -191,7 +193,6 @@ CUresult Paging::FreeAsync(CUdeviceptr address, CUstream stream, CUresult (*reco
     if (result != CUDA_SUCCESS) REAL_AS(cuEventDestroy_v2, CUevent)(event);
   }
   REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
-  Wake();  // its thread looks for the end of the work
   return result;
 }
 
@@ -250,8 +251,6 @@ void Paging::Serve() {
     Send(dropped);
     // While the mover asks, free memory can wait.
     Nanos due = kNever;
-    FreeReached();
-    if (pending_.Any()) due = MonotonicNow() + kPendingEvery;
     if (!busy) {
       const Nanos now = MonotonicNow();
       if (const Nanos oldest = heap_->Trim(now - kKeepEmpty); oldest != kNever)

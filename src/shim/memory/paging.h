@@ -22,6 +22,9 @@ class Paging;
 // Whether the process has allocators on two GPUs or more. Takes no lock.
 bool SeveralPagings();
 
+// Paging::FreeReached of all allocators, after a thread has waited for work. Costs a load where nothing is pending.
+void FreeReachedEverywhere();
+
 // Lets kernels and copies of `device` reach all of the heap, now and later; whether they can.
 cuda::CUresult AddPeer(Paging& paging, cuda::CUdevice device);
 bool Reaches(const Paging& paging, cuda::CUdevice device);
@@ -49,7 +52,8 @@ class Paging {
   // the driver's cuEventRecord for the meaning that a null stream has here.
   cuda::CUresult FreeAsync(cuda::CUdeviceptr address, cuda::CUstream stream,
                            cuda::CUresult (*record)(cuda::CUevent, cuda::CUstream));
-  // Frees what was freed so and is not in use any more. The pager's thread does that, too, a moment later.
+  // Frees what was freed so and is not in use any more. Not on the pager's own thread: a question about an event may
+  // wait for a thread that submits, and that one for the end of a move.
   void FreeReached();
   // Frees the memory of a context that has ended: blocks with ids below `below`, which was Heap().NextId() before it
   // ended.
@@ -76,6 +80,7 @@ class Paging {
   void AbandonAfterFork();
 
  private:
+  friend void FreeReachedEverywhere();
   Paging(MemoryAccount& memory, RoomAccount& room, cuda::CUdevice device)
       : memory_(memory), room_(room), device_(device) {}
   void Wake();

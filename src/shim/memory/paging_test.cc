@@ -16,6 +16,7 @@
 
 TESSERA_HOOK cuMemAlloc_v2(tessera::cuda::CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemFree_v2(tessera::cuda::CUdeviceptr);
+TESSERA_HOOK cuCtxSynchronize();
 TESSERA_HOOK cuMemFreeAsync(tessera::cuda::CUdeviceptr, tessera::cuda::CUstream);
 TESSERA_HOOK cuStreamBeginCapture_v2(tessera::cuda::CUstream, tessera::cuda::CUstreamCaptureMode);
 TESSERA_HOOK cuStreamEndCapture(tessera::cuda::CUstream, tessera::cuda::CUgraph*);
@@ -152,8 +153,8 @@ TEST_F(PagingTest, AFreeInStreamOrderWaitsForNothing) {
   EXPECT_NE(next, address) << "work may still use it";
   EXPECT_EQ(Charged(), 200 * kMiB);
   Cuda().End(context);
-  // The pager's thread sees the end.
-  while (Charged() != 100 * kMiB) std::this_thread::yield();
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 100 * kMiB);
   EXPECT_EQ(Allocate(100 * kMiB), address);
 }
 
@@ -190,7 +191,8 @@ TEST_F(PagingTest, AStreamThatCapturesFreesOnlyTheMemoryOfItsGraph) {
   EXPECT_EQ(Charged(), kMiB);
   CUgraph graph = nullptr;
   ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  while (Charged() != 0) std::this_thread::yield();
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
 }
 
 TEST_F(PagingTest, WhatIsNoBlockCannotBeFreed) {

@@ -1,6 +1,7 @@
 #include "shim/memory/pending_frees.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "shim/gate/capture.h"
 #include "shim/load/hook.h"
@@ -11,12 +12,21 @@ namespace tessera::shim {
 
 using namespace cuda;
 
+namespace {
+
+std::atomic<std::int64_t> in_process{0};
+
+}  // namespace
+
+bool PendingFrees::AnyInProcess() { return in_process.load(std::memory_order_relaxed) > 0; }
+
 bool PendingFrees::Add(const pager::Block& block) { return AddBehind(block, nullptr, nullptr); }
 
 bool PendingFrees::AddBehind(const pager::Block& block, CUevent event, CUcontext context) {
   const MutexLock lock(mutex_);
   if (Around(block)) return false;
   pending_.push_back({block, event, context});
+  ++in_process;
   return true;
 }
 
@@ -46,6 +56,7 @@ std::vector<pager::Block> PendingFrees::TakeReached() {
     taken.push_back(each.block);
     return true;
   });
+  in_process -= static_cast<std::int64_t>(taken.size());
   return taken;
 }
 
@@ -58,6 +69,7 @@ std::vector<pager::Block> PendingFrees::TakeUnsettled(bool all) {
         std::partition(pending_.begin(), pending_.end(), [=](const Pending& each) { return !all && each.event; });
     pending.assign(kept, pending_.end());
     pending_.erase(kept, pending_.end());
+    in_process -= static_cast<std::int64_t>(pending.size());
   }
   std::vector<pager::Block> taken;
   for (const Pending& each : pending) {
@@ -72,7 +84,8 @@ std::vector<pager::Block> PendingFrees::TakeUnsettled(bool all) {
 
 void PendingFrees::ForgetAllOf(CUcontext context) {
   const MutexLock lock(mutex_);
-  std::erase_if(pending_, [=](const Pending& each) { return each.block.context == context; });
+  in_process -= static_cast<std::int64_t>(
+      std::erase_if(pending_, [=](const Pending& each) { return each.block.context == context; }));
   for (Pending& each : pending_)
     if (each.context == context) each.event = nullptr;
 }

@@ -20,6 +20,8 @@ class PendingFrees {
   bool AddBehind(const pager::Block& block, cuda::CUevent event, cuda::CUcontext context);
   bool Has(const pager::Block& block) const;
   bool Any() const;
+  // Whether any heap of the process has some. Takes no lock.
+  static bool AnyInProcess();
 
   // Takes those whose event has been reached: their memory may be given out again. None while a stream captures.
   std::vector<pager::Block> TakeReached();
