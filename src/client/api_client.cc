@@ -7,6 +7,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/install/peer.h"
+#include "base/install/run_dir.h"
 #include "base/unique_fd.h"
 #include "client/json_fields.h"
 
@@ -23,6 +25,7 @@ Result<UniqueFd> Connect(const std::string& path, int wait_s) {
   if (path.size() >= sizeof address.sun_path) {
     return Fail(ENAMETOOLONG, "the socket path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
   }
+  if (auto trusted = CheckRunDir(path.substr(0, path.rfind('/'))); !trusted) return std::unexpected(trusted.error());
   path.copy(address.sun_path, path.size());
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return FailErrno("cannot make a socket");
@@ -30,7 +33,13 @@ Result<UniqueFd> Connect(const std::string& path, int wait_s) {
   setsockopt(fd.Get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const timeval wait = {.tv_sec = wait_s, .tv_usec = 0};
   setsockopt(fd.Get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
-  if (connect(fd.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  if (connect(fd.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    if (PeerIsTrusted(fd.Get())) return fd;
+    return Fail(
+        EPERM,
+        "the daemon at " + path + " is user " + std::to_string(PeerUser(fd.Get())) + "'s, who is neither root nor you",
+        "use another --run-dir, or act as that user");
+  }
   if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
     return Fail(ECONNREFUSED, "no daemon answers at " + path, StartHint());
   }

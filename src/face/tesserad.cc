@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/descriptor.h"
+#include "base/install/environment.h"
 #include "base/install/run_dir.h"
 #include "base/install/state_dir.h"
 #include "face/files/file_mount.h"
@@ -188,6 +189,7 @@ int main(int argc, char** argv) {
   if (const int* status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<tessera::server::Options>(parsed);
   tessera::server::log::SetUp(options.log_level);
+  tessera::ForgetOtherPrograms();
   std::signal(SIGPIPE, SIG_IGN);
   mallopt(M_ARENA_MAX, 2);          // the threads that answer HTTP and ask the driver need no heaps of their own
   tessera::RaiseDescriptorLimit();  // a program takes three, and swapped or shared memory many more

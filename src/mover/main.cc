@@ -20,6 +20,7 @@
 #include <string>
 
 #include "base/descriptor.h"
+#include "base/install/environment.h"
 #include "base/seqpacket.h"
 #include "base/size.h"
 #include "mover/gpu/cuda_gpu.h"
@@ -77,7 +78,7 @@ bool ParseOptions(int count, char** arguments, Options& options) {
 // The environment's wishes about GPUs, and a terminal's signals, are for other programs. The daemon decides when the
 // mover ends.
 void SettleSurroundings(const Options& options) {
-  unsetenv("CUDA_LAUNCH_BLOCKING");
+  ForgetOtherPrograms();
   setenv("CUDA_VISIBLE_DEVICES", options.gpu.c_str(), 1);
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);

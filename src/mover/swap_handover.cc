@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "base/fault.h"
+#include "base/install/peer.h"
 #include "base/seqpacket.h"
 #include "wire/mover.h"
 
@@ -23,12 +24,6 @@ using wire::MoverType;
 namespace {
 
 constexpr timeval kMostSilence = {.tv_sec = 5, .tv_usec = 0};  // of a daemon that hangs
-
-bool IsOurs(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
 
 // True when the daemon says that it has all.
 bool Give(int socket, const SwapHandover& handover) {
@@ -71,7 +66,7 @@ bool HandOver(int listener, const SwapHandover& handover, Nanos patience, const 
     pollfd poll = {.fd = listener, .events = POLLIN};
     if (::poll(&poll, 1, 1000) <= 0) continue;
     const UniqueFd successor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    if (successor && IsOurs(successor.Get()) && Give(successor.Get(), handover)) return true;
+    if (successor && PeerIsOwn(successor.Get()) && Give(successor.Get(), handover)) return true;
   }
   return false;
 }

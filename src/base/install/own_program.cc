@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/install/environment.h"
+
 namespace tessera {
 namespace {
 
@@ -18,7 +20,8 @@ std::vector<char*> EnvironmentOf(const OwnProgram& program) {
   };
   std::vector<char*> kept;
   for (char** at = environ; *at != nullptr; ++at) {
-    const bool out = is(*at, "LD_PRELOAD") ||
+    const std::string_view variable(*at);
+    const bool out = IsOfOtherPrograms(variable.substr(0, variable.find('='))) ||
                      std::ranges::any_of(program.without, [&](const std::string& name) { return is(*at, name); });
     if (!out) kept.push_back(*at);
   }

@@ -16,7 +16,8 @@ struct OwnProgram {
   std::vector<std::string> arguments;      // without its name
   std::vector<std::pair<int, int>> files;  // descriptors of the caller, and their numbers in the program. It inherits
                                            // others only if they lack FD_CLOEXEC
-  std::vector<std::string> without;        // environment variables that it does not inherit, beside LD_PRELOAD
+  std::vector<std::string> without;        // environment variables that it does not inherit, beside those of others
+                                           // (base/install/environment.h)
 };
 
 // Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.

@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/install/environment.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "channel/control/nvidia_control.h"
@@ -163,7 +164,7 @@ Result<SelfTest> TestDevice(const CudaLibrary& cuda, const Device& device) {
 
 // Variables that choose GPUs, and how to use them, are meant for other programs.
 void SettleEnvironment(const Options& options) {
-  unsetenv("CUDA_LAUNCH_BLOCKING");
+  ForgetOtherPrograms();
   if (!options.uuid.empty()) setenv("CUDA_VISIBLE_DEVICES", options.uuid.c_str(), 1);
 }
 

@@ -47,14 +47,13 @@ void AskDaemonForFindings(std::vector<Finding>& findings, const Common& common) 
 void TryChannels(std::vector<Finding>& findings, const Common& common) {
   const Installation installation = Installation::Find();
   std::vector<std::string> words = {installation.ChannelTest()};
-  // Without the shim, in case this process runs inside a vGPU.
-  Variables variables = {{"LD_PRELOAD", ""}};
+  Variables variables;
   if (common.soft) {
     words.emplace_back("--soft");
     variables.emplace_back("TESSERA_REAL_LIBCUDA", installation.SoftDriver());
     if (!common.soft_spec.empty()) variables.emplace_back("TESSERA_SOFT", common.soft_spec);
   }
-  auto test = Child::Start(words, variables);
+  auto test = Child::Start(words, variables, true);  // without the shim, should this process be inside a vGPU
   if (!test) {
     findings.push_back({Verdict::kWarn, kChannels, "not tested: " + test.error().message, "reinstall Tessera"});
     return;

@@ -8,14 +8,17 @@
 
 #include <cstdlib>
 
+#include "base/install/environment.h"
+
 namespace tessera::cli {
 namespace {
 
-[[noreturn]] void Become(const std::vector<std::string>& arguments, const Variables& variables, int output,
-                         int failure) {
+[[noreturn]] void Become(const std::vector<std::string>& arguments, const Variables& variables, bool forget_others,
+                         int output, int failure) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+  if (forget_others) ForgetOtherPrograms();
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   const std::vector<char*> argv = ForExec(arguments);
   execv(argv[0], argv.data());
@@ -39,7 +42,7 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-Result<Child> Child::Start(const std::vector<std::string>& arguments, const Variables& variables) {
+Result<Child> Child::Start(const std::vector<std::string>& arguments, const Variables& variables, bool forget_others) {
   int output[2], failure[2];
   if (pipe2(output, O_CLOEXEC) != 0) return FailErrno("cannot make a pipe");
   UniqueFd read_end(output[0]);
@@ -49,7 +52,7 @@ Result<Child> Child::Start(const std::vector<std::string>& arguments, const Vari
   UniqueFd failure_write(failure[1]);
   const pid_t pid = fork();
   if (pid < 0) return FailErrno("cannot start a process");
-  if (pid == 0) Become(arguments, variables, write_end.Get(), failure_write.Get());
+  if (pid == 0) Become(arguments, variables, forget_others, write_end.Get(), failure_write.Get());
   Child child(pid, std::move(read_end));
   write_end.Reset();
   failure_write.Reset();

@@ -22,7 +22,9 @@ class Child {
  public:
   // `arguments` begin with the program's path; `variables` are added to this process's environment. Its stdout and
   // stderr can be read from output(). EACCES, ENOENT … if it cannot be executed.
-  static Result<Child> Start(const std::vector<std::string>& arguments, const Variables& variables);
+  // `forget_others`: it inherits nothing that the environment says to other programs (base/install/environment.h).
+  static Result<Child> Start(const std::vector<std::string>& arguments, const Variables& variables,
+                             bool forget_others = false);
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), output_(std::move(other.output_)) {}
   Child& operator=(Child&& other) = delete;
   ~Child();  // kills it if it still runs

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/install/environment.h"
 #include "base/install/installation.h"
 #include "base/install/run_dir.h"
 #include "base/unique_fd.h"
@@ -63,7 +64,8 @@ Result<UniqueFd> TakeStartLock(const std::string& run_dir) {
   dup2(log, STDERR_FILENO);
   dup2(alive, 3);
   closefrom(4);
-  for (const char* name : {"LD_PRELOAD", "TESSERA_VGPU", "TESSERA_REAL_LIBCUDA"}) unsetenv(name);
+  ForgetOtherPrograms();
+  unsetenv("TESSERA_REAL_LIBCUDA");  // the program's, which may be another GPU's
   signal(SIGHUP, SIG_DFL);
   signal(SIGINT, SIG_DFL);
   (void)!chdir("/");

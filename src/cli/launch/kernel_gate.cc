@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "base/install/peer.h"
+#include "base/install/run_dir.h"
 #include "base/seqpacket.h"
 #include "wire/protocol.h"
 
@@ -11,6 +13,7 @@ namespace tessera::cli {
 namespace {
 
 Result<UniqueFd> Connect(const std::string& run_dir) {
+  if (auto trusted = CheckRunDir(run_dir); !trusted) return std::unexpected(trusted.error());
   const std::string path = run_dir + "/client.sock";
   UniqueFd socket = ConnectSeqpacket(path.c_str());
   if (!socket) {
@@ -19,6 +22,11 @@ Result<UniqueFd> Connect(const std::string& run_dir) {
     }
     return FailErrno("cannot connect to " + path);
   }
+  if (!PeerIsTrusted(socket.Get()))
+    return Fail(EPERM,
+                "the daemon at " + path + " is user " + std::to_string(PeerUser(socket.Get())) +
+                    "'s, who is neither root nor you",
+                "use another --run-dir");
   const timeval limit = {.tv_sec = kGuardSeconds, .tv_usec = 0};
   setsockopt(socket.Get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(socket.Get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <string>
 
+#include "base/install/peer.h"
 #include "base/install/run_dir.h"
 #include "base/seqpacket.h"
 #include "base/uncancelled.h"
@@ -40,6 +41,13 @@ cuda::CUresult Session::Open(bool observer) {
     opened_ = true;
     return answer_;
   }
+  if (const char* gpus = getenv("CUDA_VISIBLE_DEVICES"); gpus && strstr(gpus, "MIG-")) {
+    Say("CUDA_VISIBLE_DEVICES names a MIG instance (%s), which Tessera does not share; name a whole GPU, or start the "
+        "program without Tessera",
+        gpus);
+    opened_ = true;
+    return answer_ = cuda::CUDA_ERROR_NO_DEVICE;
+  }
   // Kept: a reconnect comes at any time, and the program may change its environment meanwhile.
   path_ = RunDir("", false) + "/client.sock";
   vgpus_ = vgpus;
@@ -61,9 +69,20 @@ cuda::CUresult Session::Open(bool observer) {
 // Connects and introduces the process.
 Session::Hello Session::SayHello(bool loud) {
   const Uncancelled uncancelled;
+  if (const auto trusted = CheckRunDir(path_.substr(0, path_.rfind('/'))); !trusted) {
+    if (loud) Say("%s", trusted.error().Text().c_str());
+    return Hello::kNobody;
+  }
   UniqueFd socket = ConnectSeqpacket(path_.c_str(), kSendTimeoutMs);
   if (!socket) {
     if (loud) Say("no daemon answers at %s (%s); start tesserad, or use 'tessera run'", path_.c_str(), strerror(errno));
+    return Hello::kNobody;
+  }
+  if (!PeerIsTrusted(socket.Get())) {
+    if (loud)
+      Say("the daemon at %s is user %d's, who is neither root nor this program's user; set TESSERA_RUN_DIR to the run "
+          "directory of another daemon",
+          path_.c_str(), static_cast<int>(PeerUser(socket.Get())));
     return Hello::kNobody;
   }
   wire::Hello hello{.pid = getpid(), .observer = observer_};
