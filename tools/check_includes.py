@@ -36,7 +36,7 @@ FOLDERS = {
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
-    "guard": ["request", "gate", "supervisor", "watch"],
+    "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],

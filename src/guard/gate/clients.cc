@@ -21,10 +21,27 @@ constexpr unsigned kPidfdThread = PIDFD_THREAD;
 
 }  // namespace
 
-Result<Clients> Clients::Create(SupervisorHooks hooks, KernelBoundary& boundary) {
+Result<Clients> Clients::Create(SupervisorHooks hooks, KernelBoundary& boundary, TreeRecord& record) {
   auto processes = Processes::Create(hooks.processes);
   if (!processes) return std::unexpected(processes.error());
-  return Clients(std::move(hooks), boundary, std::move(*processes));
+  Clients clients(std::move(hooks), boundary, record, std::move(*processes));
+  clients.Restore();
+  return clients;
+}
+
+// What they pay is the owner's business; those that ended meanwhile are found by the first Check.
+void Clients::Restore() {
+  record_.Restore(objects_);
+  for (const TreeRecord::Client& client : record_.Clients()) {
+    holders_[client.client] = {.file = {.pid = client.holder, .fd = client.fd}, .tree = kRestoredTree};
+    processes_.Of(client.holder, kRestoredTree);
+    suspects_.push_back(client.client);
+  }
+}
+
+void Clients::SetHolder(std::uint32_t client, pid_t owner, const Holder& holder) {
+  holders_[client] = holder;
+  record_.Put({.client = client, .process = owner, .holder = holder.file.pid, .fd = holder.file.fd});
 }
 
 const Processes::Process* Clients::Caller(const GateCall& call) {
@@ -62,6 +79,7 @@ Clients::Loan Clients::Borrow(const GateCall& call, const StillWaits& waits) {
 }
 
 std::optional<pid_t> Clients::OwnerOf(const Loan& loan, const GateCall& call, std::uint32_t client) {
+  if (!record_.Reserve()) return {};
   const auto owner = objects_.ProcessOf(client);
   if (owner == loan.pid) return owner;
   if (client == 0 || !Answers(boundary_, loan.file.Get(), client)) return {};
@@ -73,7 +91,7 @@ std::optional<pid_t> Clients::OwnerOf(const Loan& loan, const GateCall& call, st
   }
   if (objects_.ClientsOf(loan.pid).size() >= kMostPerProcess) return {};
   Apply(objects_.SetClient(client, loan.pid));
-  holders_[client] = {.file = {.pid = loan.pid, .fd = call.fd}, .tree = call.tree};
+  SetHolder(client, loan.pid, {.file = {.pid = loan.pid, .fd = call.fd}, .tree = call.tree});
   hooks_.object(loan.pid, {.kind = channel::ObjectEvent::Kind::kAlloc,
                            .fd = call.fd,
                            .client = client,
@@ -119,8 +137,8 @@ void Clients::CheckClients(std::vector<std::uint32_t> clients) {
         if (IsShortage(errno)) complete = false;
         return false;
       }
-      holders_[client] = {.file = held, .tree = tree};
       Apply(objects_.SetClient(client, held.pid));
+      SetHolder(client, held.pid, {.file = held, .tree = tree});
       return true;
     });
     if (clients.empty()) return;
@@ -167,12 +185,13 @@ void Clients::End(std::uint32_t client) {
   }
   Apply(objects_.Free(client, client));
   holders_.erase(client);
+  record_.EraseClient(client);
 }
 
-bool Clients::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
+std::optional<bool> Clients::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (bytes == 0) return true;
   if (bytes > kMostMemoryBytes) return false;
-  if (hooks_.charge(pid, device, bytes)) return true;
+  if (const auto charged = hooks_.charge(pid, device, bytes); charged != false) return charged;
   // Files that were closed without a free are noticed only by a search.
   TakeEnded();
   const Nanos now = MonotonicNow();
@@ -183,15 +202,20 @@ bool Clients::Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   for (const auto& [client, holder] : holders_) clients.push_back(client);
   const std::size_t before = objects_.Memories();
   CheckClients(std::move(clients));
-  return objects_.Memories() != before && hooks_.charge(pid, device, bytes);
+  if (objects_.Memories() == before) return false;
+  return hooks_.charge(pid, device, bytes);
 }
 
 void Clients::GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes) {
   if (bytes > 0) hooks_.give_back(pid, device, bytes);
 }
 
-void Clients::Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device) {
+void Clients::Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device,
+                  const channel::ObjectEvent* told) {
   Apply(objects_.Add(request.client, request.parent, object, bytes, device));
+  if (!told) return;
+  record_.Tell(request.client, object, {.fd = told->fd, .cls = told->cls, .detail = told->detail});
+  if (const auto owner = objects_.ProcessOf(request.client)) hooks_.object(*owner, *told);
 }
 
 void Clients::Dup(const Request& request, MemoryObjects::Handle object) {
@@ -210,7 +234,7 @@ void Clients::Apply(const MemoryObjects::Changes& changes) {
   for (const MemoryObjects::Change& change : changes) {
     if (!change.charge) {
       hooks_.give_back(change.process, change.device, change.bytes);
-    } else if (!hooks_.charge(change.process, change.device, change.bytes)) {
+    } else if (!hooks_.charge(change.process, change.device, change.bytes).value_or(false)) {
       objects_.Unpaid(change.memory);  // it is over its limit by this much, and there is no way to take it back
     }
   }

@@ -13,6 +13,7 @@
 #include "guard/gate/hooks.h"
 #include "guard/gate/kernel_boundary.h"
 #include "guard/gate/processes.h"
+#include "guard/record/tree_record.h"
 #include "guard/request/memory_objects.h"
 #include "guard/request/requests.h"
 
@@ -33,23 +34,28 @@ class Clients {
     int error = 0;  // not 0: an errno value, and neither of the above
   };
 
-  static Result<Clients> Create(SupervisorHooks hooks, KernelBoundary& boundary);
+  // Goes on where the record is. It outlives the object.
+  static Result<Clients> Create(SupervisorHooks hooks, KernelBoundary& boundary, TreeRecord& record);
 
   // EINVAL or ENOTTY for a file that is not /dev/nvidiactl, as the kernel answers.
   Loan Borrow(const GateCall& call, const StillWaits& waits);
 
-  // The process whose client it is, if the caller may use it. Of a client that was not known yet, that is the caller.
+  // The process whose client it is, if the caller may use it and there is room in the record. Of a client that was not
+  // known yet, that is the caller.
   std::optional<pid_t> OwnerOf(const Loan& loan, const GateCall& call, std::uint32_t client);
   // Whether the client is the process's own, by the process's own file: RM may have given its number out again.
   bool IsOwn(std::uint32_t client, pid_t pid);
 
-  // Whether the process may have the memory: charges it. Looks for clients that have ended before it refuses.
-  bool Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes);
+  // Whether the process may have the memory: charges it. Looks for clients that have ended before it refuses. Nothing:
+  // as the hook says.
+  std::optional<bool> Charge(pid_t pid, std::uint32_t device, std::uint64_t bytes);
   // Of what was charged, before it was added.
   void GiveBack(pid_t pid, std::uint32_t device, std::uint64_t bytes);
 
   // Record what programs made and freed, by the rules of MemoryObjects. `bytes` were charged.
-  void Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device);
+  // `told`: of an object that leads to channels, and null of others.
+  void Add(const Request& request, MemoryObjects::Handle object, std::uint64_t bytes, std::uint32_t device,
+           const channel::ObjectEvent* told);
   void Dup(const Request& request, MemoryObjects::Handle object);
   void Freed(std::uint32_t client, std::uint32_t object);
   const MemoryObjects& objects() const { return objects_; }
@@ -66,6 +72,7 @@ class Clients {
 
  private:
   static constexpr std::size_t kMostPerProcess = 256;
+  static constexpr std::uint64_t kRestoredTree = 1;  // a record is of the first listener of a supervisor
   static constexpr std::uint64_t kMostMemoryBytes = 1ULL << 48;
   // Shortest time between two searches of all processes for the files of suspects, and between two checks of all
   // clients before a program is refused memory.
@@ -78,8 +85,14 @@ class Clients {
     std::uint64_t tree = 0;
   };
 
-  Clients(SupervisorHooks hooks, KernelBoundary& boundary, Processes processes)
-      : hooks_(std::move(hooks)), boundary_(boundary), processes_(std::move(processes)) {}
+  Clients(SupervisorHooks hooks, KernelBoundary& boundary, TreeRecord& record, Processes processes)
+      : hooks_(std::move(hooks)),
+        boundary_(boundary),
+        record_(record),
+        processes_(std::move(processes)),
+        objects_(&record) {}
+  void Restore();
+  void SetHolder(std::uint32_t client, pid_t owner, const Holder& holder);
 
   const Processes::Process* Caller(const GateCall& call);
   // Empty: there are no free descriptors to ask with.
@@ -91,6 +104,7 @@ class Clients {
 
   SupervisorHooks hooks_;
   KernelBoundary& boundary_;
+  TreeRecord& record_;
   Processes processes_;
   MemoryObjects objects_;
   std::unordered_map<std::uint32_t, Holder> holders_;  // of the clients in objects_

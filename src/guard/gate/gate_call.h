@@ -18,8 +18,9 @@ struct GateCall {
 };
 
 struct GateAnswer {
-  bool pass = false;  // let the kernel go on with the call
-  int result = 0;     // else: 0 or a negative errno value
+  bool pass = false;   // let the kernel go on with the call
+  int result = 0;      // else: 0 or a negative errno value
+  bool leave = false;  // neither: the daemon ends, and the next one answers
 };
 
 // Whether the caller still waits: if not, `tid` may be another thread's by now.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "channel/rm/object_event.h"
@@ -16,9 +17,9 @@ namespace tessera::guard {
 // (not of a thread), as this process sees it.
 struct SupervisorHooks {
   // Charges the process for `bytes` more of the memory of `device` (RM's instance of a GPU, or
-  // MemoryObjects::kUnknownDevice). False: it may not have them. May wait for another thread; the programs behind the
-  // gate wait with it.
-  std::function<bool(pid_t pid, std::uint32_t device, std::uint64_t bytes)> charge;
+  // MemoryObjects::kUnknownDevice). False: it may not have them. Nothing: nobody decides any more, because the daemon
+  // ends; the call stays for the next one. May wait for another thread; the programs behind the gate wait with it.
+  std::function<std::optional<bool>(pid_t pid, std::uint32_t device, std::uint64_t bytes)> charge;
   // Gives back what was charged; may come after the end of the process.
   std::function<void(pid_t pid, std::uint32_t device, std::uint64_t bytes)> give_back;
   // An object that the process made or freed: only successful calls, and only in its own clients.
@@ -27,6 +28,8 @@ struct SupervisorHooks {
   // A refused request, as text for people; not for memory over the limit. A few a second for a program, and one that
   // tells how many more there were.
   std::function<void(pid_t pid, std::string what)> refused;
+  // A request of a size that this code does not know passed uncounted; once for each number and size.
+  std::function<void(pid_t pid, std::string what)> unknown;
 
   // How many more processes may be behind this gate and others that share the number; each takes one until it ends.
   // Null: Processes::kMostPerTree alone bounds them.

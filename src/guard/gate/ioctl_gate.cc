@@ -23,20 +23,31 @@ std::string WithNumber(const Request& request, std::string_view why) {
 
 }  // namespace
 
-Result<IoctlGate> IoctlGate::Create(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary) {
-  auto clients = Clients::Create(hooks, boundary);
+Result<IoctlGate> IoctlGate::Create(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary,
+                                    TreeRecord& record) {
+  auto clients = Clients::Create(hooks, boundary, record);
   if (!clients) return std::unexpected(clients.error());
-  return IoctlGate(std::move(hooks), options, boundary, std::move(*clients));
+  return IoctlGate(std::move(hooks), options, boundary, record, std::move(*clients));
+}
+
+// Once: what is checked is what is made.
+bool IoctlGate::ReadArgument(const Call& call, std::uint32_t bytes) {
+  hand_.copied = hand_.params_bytes = 0;
+  hand_.argument_bytes = bytes;
+  if (!ReadTenant(call.tid, call.address, std::span(hand_.argument_before).first(bytes))) return false;
+  hand_.argument = hand_.argument_before;
+  return true;
 }
 
 IoctlGate::Answer IoctlGate::Serve(const Call& call, const StillWaits& waits) {
   made_.reset();
   if (call.foreign) return Refuse(call, EPERM, "a request by a 32-bit program");
   const std::uint32_t number = NumberOf(call.request), bytes = BytesOf(call.request);
-  if (!IsGuarded(number, bytes)) return Refuse(call, EINVAL, "a request of unknown size");
-  std::array<std::byte, kMostArgumentBytes> buffer;
-  const Argument argument = std::span(buffer).first(bytes);
-  if (!ReadTenant(call.tid, call.address, argument)) {
+  if (IsDisplay(number)) return ServeDisplay(call, waits);
+  if (!IsGuarded(number, bytes)) return ServeUnknown(call, waits);
+  const auto argument = std::span(hand_.argument_before).first(bytes);
+  if (!ProxiedCall::WasMade(hand_, Decode(number, argument))) hand_.stage = CallInHand::Stage::kReceived;
+  if (hand_.stage == CallInHand::Stage::kReceived && !ReadArgument(call, bytes)) {
     if (errno == EPERM) return Refuse(call, EPERM, "its memory cannot be read (kernel.yama.ptrace_scope)");
     return {.result = -EFAULT};
   }
@@ -44,12 +55,45 @@ IoctlGate::Answer IoctlGate::Serve(const Call& call, const StillWaits& waits) {
   std::array<std::byte, sizeof(channel::abi::DisableChannels)> params;
   const std::size_t wanted = std::min<std::size_t>(ParamsWanted(request), request.params_bytes);
   const std::size_t read = ReadTenantUpTo(call.tid, request.params, std::span(params).first(wanted));
-  return Act(call, request, Decide(request, std::span(params).first(read)), argument, waits);
+  return Act(call, request, Decide(request, std::span(params).first(read)), waits);
 }
 
-IoctlGate::Answer IoctlGate::Act(const Call& call, const Request& request, const Decision& decision, Argument argument,
+// A size that this code does not know. A driver that does not know it either refuses it itself. A newer driver may have
+// grown a request at its end: what its known part says not to do is not done, and all else passes uncounted, as a
+// program must not break because its driver is new. The measurement finds the memory.
+IoctlGate::Answer IoctlGate::ServeUnknown(const Call& call, const StillWaits& waits) {
+  const std::uint32_t number = NumberOf(call.request), bytes = BytesOf(call.request), known = MostBytesOf(number);
+  if (!IsOfDriver(call.request)) return Pass();  // another filter than ours holds more calls
+  if (number == kWrapped) return Refuse(call, EINVAL, "a request inside another");
+  if (bytes > known) {
+    if (!ReadArgument(call, known)) return {.result = -EFAULT};
+    const Request request = Decode(number, std::span(hand_.argument).first(known));
+    std::array<std::byte, 1> flag{};
+    const std::size_t wanted = std::min<std::size_t>(ParamsWanted(request), flag.size());
+    const std::size_t read = ReadTenantUpTo(call.tid, request.params, std::span(flag).first(wanted));
+    const Decision decision = Decide(request, std::span(flag).first(read));
+    if (decision.action == Action::kAnswer || decision.action == Action::kFail)
+      return Act(call, request, decision, waits);
+  }
+  ++counts_.unknown;
+  if (unknown_.size() < kMostUnknown && unknown_.emplace(number, bytes).second) {
+    char what[64];
+    std::snprintf(what, sizeof what, "request 0x%x of %u bytes", number, bytes);
+    hooks_.unknown(static_cast<pid_t>(StatusField(call.tid, "Tgid")), what);
+  }
+  return Pass();
+}
+
+IoctlGate::Answer IoctlGate::ServeDisplay(const Call& call, const StillWaits& waits) {
+  const Clients::Loan loan = clients_.Borrow(call, waits);
+  if (!loan.file) return {.result = -loan.error};
+  if (KindOf(boundary_, loan.file.Get()) != KernelBoundary::File::kDisplay) return Pass();
+  return Refuse(call, EPERM, "GPU memory by the display driver (/dev/dri)");
+}
+
+IoctlGate::Answer IoctlGate::Act(const Call& call, const Request& request, const Decision& decision,
                                  const StillWaits& waits) {
-  ProxiedCall proxied(call, request, argument, waits);
+  ProxiedCall proxied(call, request, hand_, waits);
   switch (decision.action) {
     case Action::kPass:
       return Pass();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,10 +35,14 @@ class IoctlGate {
   using Answer = GateAnswer;
   struct Counts {
     std::uint64_t passed = 0, executed = 0, refused = 0, out_of_memory = 0;
+    std::uint64_t unknown = 0;  // requests of the driver in a size that this code does not know, which passed
   };
 
-  static Result<IoctlGate> Create(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary);
+  // `record`: of the tree, with the call in hand. `boundary` and `record` outlive the object.
+  static Result<IoctlGate> Create(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary,
+                                  TreeRecord& record);
 
+  // The call in hand of the record. It may have been made already, by the daemon before this one.
   Answer Serve(const Call& call, const StillWaits& waits);
   // Whether the caller took the answer. If not, it was killed meanwhile, and the object that was made for it is freed.
   void Done(bool given);
@@ -53,18 +58,24 @@ class IoctlGate {
   const Counts& Total() const { return counts_; }
 
  private:
+  static constexpr std::size_t kMostUnknown = 16;  // that are told
   // An object that was made for a caller that has not been told yet.
   struct Made {
     UniqueFd file;
     std::uint32_t client = 0, parent = 0, object = 0;
   };
-  using Argument = std::span<std::byte>;
+  IoctlGate(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary, TreeRecord& record,
+            Clients clients)
+      : hooks_(std::move(hooks)),
+        options_(options),
+        boundary_(boundary),
+        hand_(record.Call()),
+        clients_(std::move(clients)) {}
 
-  IoctlGate(SupervisorHooks hooks, SupervisorOptions options, KernelBoundary& boundary, Clients clients)
-      : hooks_(std::move(hooks)), options_(options), boundary_(boundary), clients_(std::move(clients)) {}
-
-  Answer Act(const Call& call, const Request& request, const Decision& decision, Argument argument,
-             const StillWaits& waits);
+  Answer ServeUnknown(const Call& call, const StillWaits& waits);
+  Answer ServeDisplay(const Call& call, const StillWaits& waits);
+  bool ReadArgument(const Call& call, std::uint32_t bytes);
+  Answer Act(const Call& call, const Request& request, const Decision& decision, const StillWaits& waits);
   Answer Pass();
   Answer Refuse(const Call& call, int error, std::string_view why);
   void TellLeftOut(const Refusals::LeftOut& left_out);
@@ -73,21 +84,23 @@ class IoctlGate {
   Answer Allocate(ProxiedCall& proxied, bool is_memory);
   Answer AllocateHere(ProxiedCall& proxied, Clients::Loan loan, bool is_memory, pid_t owner, std::uint32_t device,
                       std::uint64_t bytes);
-  Answer CountOnly(const ProxiedCall& proxied, pid_t owner, std::uint64_t bytes);
+  Answer CountOnly(const ProxiedCall& proxied, std::uint64_t bytes);
   Answer Free(ProxiedCall& proxied);
   Answer Dup(ProxiedCall& proxied);
   Answer StopOwnChannels(ProxiedCall& proxied, const Decision& decision);
   Answer Execute(ProxiedCall& proxied, const Clients::Loan& loan);
   Answer OutOfMemory(const ProxiedCall& proxied);
-  void Tell(const ProxiedCall& proxied, pid_t owner, std::uint32_t object);
+  void ForgetMade(const ProxiedCall& proxied);
   MemoryObjects::Handle Named(const Request& request);
 
   SupervisorHooks hooks_;
   SupervisorOptions options_;
   KernelBoundary& boundary_;
+  CallInHand& hand_;
   Clients clients_;
   std::uint64_t last_unnamed_ = std::uint64_t{1} << 32;  // handles beyond RM's, for objects whose handle is not known
   std::optional<Made> made_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> unknown_;  // numbers and sizes that were told
   Refusals refusals_;
   Counts counts_;
 };

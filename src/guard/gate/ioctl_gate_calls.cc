@@ -25,6 +25,17 @@ std::uint32_t InstanceOf(const ProxiedCall& proxied) {
   return device ? Detail(request.cls, proxied.params()) : MemoryObjects::kUnknownDevice;
 }
 
+channel::ObjectEvent EventOf(const ProxiedCall& proxied, std::uint32_t object) {
+  const Request& request = proxied.request();
+  return {.kind = channel::ObjectEvent::Kind::kAlloc,
+          .fd = proxied.call().fd,
+          .client = request.client,
+          .parent = request.parent,
+          .object = object,
+          .cls = request.cls,
+          .detail = Detail(request.cls, proxied.params())};
+}
+
 }  // namespace
 
 IoctlGate::Answer IoctlGate::Allocate(ProxiedCall& proxied, bool is_memory) {
@@ -40,10 +51,19 @@ IoctlGate::Answer IoctlGate::Allocate(ProxiedCall& proxied, bool is_memory) {
   }
   if (!InArgument(request) && !proxied.CopyParams()) return {.result = -errno};
   const std::uint64_t bytes = is_memory ? BytesAskedFor(proxied) : 0;
-  const MemoryObjects& objects = clients_.objects();
-  const std::uint32_t device = objects.DeviceOf(request.client, request.parent);
-  if (!objects.HasRoom(request.client) || !clients_.Charge(*owner, device, bytes)) return OutOfMemory(proxied);
-  if (!execute) return CountOnly(proxied, *owner, bytes);
+  ForgetMade(proxied);
+  const std::uint32_t device = clients_.objects().DeviceOf(request.client, request.parent);
+  if (!clients_.objects().HasRoom(request.client)) return OutOfMemory(proxied);
+  const auto paid = clients_.Charge(*owner, device, bytes);
+  if (!paid) return {.leave = true};
+  if (!*paid && proxied.Made()) {
+    // The daemon before this one made it, and there is no room for it any more.
+    made_ = {
+        .file = std::move(loan.file), .client = request.client, .parent = request.parent, .object = proxied.Object()};
+    Done(false);
+  }
+  if (!*paid) return OutOfMemory(proxied);
+  if (!execute) return CountOnly(proxied, bytes);
   return AllocateHere(proxied, std::move(loan), is_memory, *owner, device, bytes);
 }
 
@@ -57,13 +77,20 @@ IoctlGate::Answer IoctlGate::AllocateHere(ProxiedCall& proxied, Clients::Loan lo
   }
   const std::uint32_t object = proxied.Object();
   const std::uint64_t got = is_memory ? BytesAskedFor(proxied) : 0;
-  const bool fits = got <= bytes || clients_.Charge(owner, device, got - bytes);
-  clients_.Add(request, object, fits ? std::max(bytes, got) : bytes, InstanceOf(proxied));
-  if (!is_memory) Tell(proxied, owner, object);
+  const auto more = got <= bytes ? true : clients_.Charge(owner, device, got - bytes);
+  if (!more) return {.leave = true};
+  const bool fits = *more;
+  const auto event = EventOf(proxied, object);
+  clients_.Add(request, object, fits ? std::max(bytes, got) : bytes, InstanceOf(proxied), is_memory ? nullptr : &event);
   made_ = {.file = std::move(loan.file), .client = request.client, .parent = request.parent, .object = object};
   if (fits && answer.result == 0) return answer;
   Done(false);
   return fits ? answer : OutOfMemory(proxied);
+}
+
+// A call that the daemon before this one made: its object may be in the account already. It is counted once more below.
+void IoctlGate::ForgetMade(const ProxiedCall& proxied) {
+  if (proxied.Made()) clients_.Freed(proxied.request().client, proxied.Object());
 }
 
 IoctlGate::Answer IoctlGate::Execute(ProxiedCall& proxied, const Clients::Loan& loan) {
@@ -80,12 +107,11 @@ MemoryObjects::Handle IoctlGate::Named(const Request& request) {
   return request.object != 0 ? request.object : ++last_unnamed_;
 }
 
-IoctlGate::Answer IoctlGate::CountOnly(const ProxiedCall& proxied, pid_t owner, std::uint64_t bytes) {
+IoctlGate::Answer IoctlGate::CountOnly(const ProxiedCall& proxied, std::uint64_t bytes) {
   const Request& request = proxied.request();
-  clients_.Add(request, Named(request), bytes, InstanceOf(proxied));
-  if (request.kind == Request::Kind::kAlloc && request.cls != abi::kMemoryLocal && request.object != 0) {
-    Tell(proxied, owner, request.object);
-  }
+  const bool told = request.kind == Request::Kind::kAlloc && request.cls != abi::kMemoryLocal && request.object != 0;
+  const auto event = EventOf(proxied, request.object);
+  clients_.Add(request, Named(request), bytes, InstanceOf(proxied), told ? &event : nullptr);
   return Pass();
 }
 
@@ -93,7 +119,7 @@ IoctlGate::Answer IoctlGate::Free(ProxiedCall& proxied) {
   const Request& request = proxied.request();
   // A free of what was never counted changes nothing here. A handle that another thread puts there while it passes is
   // only counted for too long.
-  if (!clients_.objects().Knows(request.client, request.object)) return Pass();
+  if (!proxied.Made() && !clients_.objects().Knows(request.client, request.object)) return Pass();
   const Clients::Loan loan = clients_.Borrow(proxied.call(), proxied.waits());
   if (loan.error != 0) return {.result = -loan.error};
   if (!options_.execute_memory_calls) {
@@ -110,6 +136,7 @@ IoctlGate::Answer IoctlGate::Dup(ProxiedCall& proxied) {
   Clients::Loan loan = clients_.Borrow(proxied.call(), proxied.waits());
   if (loan.error != 0) return {.result = -loan.error};
   if (!clients_.OwnerOf(loan, proxied.call(), request.client)) return proxied.WriteStatus(abi::kInvalidClient);
+  ForgetMade(proxied);
   if (!clients_.objects().HasRoom(request.client)) return OutOfMemory(proxied);
   if (!options_.execute_memory_calls) {
     clients_.Dup(request, Named(request));
@@ -141,17 +168,6 @@ IoctlGate::Answer IoctlGate::StopOwnChannels(ProxiedCall& proxied, const Decisio
     return proxied.WriteStatus(abi::kInsufficientPermissions);
   }
   return Execute(proxied, loan);
-}
-
-void IoctlGate::Tell(const ProxiedCall& proxied, pid_t owner, std::uint32_t object) {
-  const Request& request = proxied.request();
-  hooks_.object(owner, {.kind = channel::ObjectEvent::Kind::kAlloc,
-                        .fd = proxied.call().fd,
-                        .client = request.client,
-                        .parent = request.parent,
-                        .object = object,
-                        .cls = request.cls,
-                        .detail = Detail(request.cls, proxied.params())});
 }
 
 }  // namespace tessera::guard

@@ -48,7 +48,8 @@ class IoctlGateTest : public testing::Test {
     hooks.object = [](pid_t, const channel::ObjectEvent&) {};
     hooks.ended = [](std::uint64_t) {};
     hooks.refused = [](pid_t, const std::string&) {};
-    auto gate = IoctlGate::Create(std::move(hooks), {}, driver_);
+    hooks.unknown = [](pid_t, const std::string&) {};
+    auto gate = IoctlGate::Create(std::move(hooks), {}, driver_, record_);
     ASSERT_TRUE(gate.has_value());
     gate_.emplace(std::move(*gate));
   }
@@ -56,6 +57,7 @@ class IoctlGateTest : public testing::Test {
 
   template <typename Argument>
   GateAnswer Serve(unsigned number, const Argument& argument, const StillWaits& waits = [] { return true; }) {
+    record_.Call().stage = CallInHand::Stage::kReceived;
     return gate_->Serve({.tid = getpid(),
                          .tree = 1,
                          .fd = file_.Get(),
@@ -77,6 +79,7 @@ class IoctlGateTest : public testing::Test {
   }
 
   FakeDriver driver_;
+  TreeRecord record_ = std::move(*TreeRecord::Create({}));
   std::uint64_t charged_ = 0;
   const UniqueFd file_{FakeDriver::Open()};
   std::optional<IoctlGate> gate_;

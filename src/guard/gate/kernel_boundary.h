@@ -13,6 +13,7 @@ class KernelBoundary {
     kOther,
     kControl,  // /dev/nvidiactl, which all requests of the resource manager go through
     kDevice,   // /dev/nvidiaN
+    kDisplay,  // /dev/dri/*, of NVIDIA's display driver
   };
 
   virtual ~KernelBoundary() = default;

@@ -1,9 +1,12 @@
 #include "guard/gate/proxied_call.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
+#include "base/fault.h"
 #include "guard/request/tenant_memory.h"
 
 namespace tessera::guard {
@@ -17,66 +20,80 @@ std::uint32_t Word(std::span<const std::byte> bytes, std::size_t offset) {
   return word;
 }
 
-// Puts `address` into the argument, and the program's own address back when it ends. `offset` 0: nowhere.
-class Redirected {
- public:
-  Redirected(std::span<std::byte> argument, std::size_t offset, std::uint64_t own, const void* address)
-      : at_(own == 0 || offset == 0 ? nullptr : argument.data() + offset), own_(own) {
-    const auto value = reinterpret_cast<std::uint64_t>(address);
-    if (at_) std::memcpy(at_, &value, sizeof value);
-  }
-  Redirected(const Redirected&) = delete;
-  ~Redirected() {
-    if (at_) std::memcpy(at_, &own_, sizeof own_);
-  }
+// Put into the status before RM is asked, and never said by RM.
+constexpr std::uint32_t kNotAnswered = 0x7e55e2a0;
 
- private:
-  std::byte* at_;
-  std::uint64_t own_;
-};
+// Where the argument has the addresses of the parameters and of the mask of rights; 0: nowhere.
+std::size_t ParamsAt(const Request& request) {
+  if (request.params == 0) return 0;
+  if (request.kind == Request::Kind::kAlloc) return offsetof(abi::Alloc, params);
+  return request.kind == Request::Kind::kControl ? offsetof(abi::Control, params) : 0;
+}
+std::size_t RightsAt(const Request& request) {
+  return request.kind == Request::Kind::kAlloc && request.rights != 0 ? offsetof(abi::Alloc, rights) : 0;
+}
+
+void PutAddress(std::span<std::byte> argument, std::size_t offset, std::uint64_t address) {
+  if (offset != 0) std::memcpy(argument.data() + offset, &address, sizeof address);
+}
 
 }  // namespace
 
+bool ProxiedCall::WasMade(const CallInHand& hand, const Request& request) {
+  if (hand.stage == CallInHand::Stage::kExecuted) return true;
+  return hand.stage == CallInHand::Stage::kExecuting && Word(hand.argument, request.status_offset) != kNotAnswered;
+}
+
 bool ProxiedCall::CopyParams() {
-  params_.fill({});
-  copied_ = true;
-  params_bytes_ = 0;
+  if (Made()) return true;  // the driver has answered into the copy
+  hand_.params.fill({});
+  hand_.copied = 1;
+  hand_.params_bytes = 0;
   if (request_.params != 0 && request_.params_bytes == 0) {
     // Only the driver knows how many bytes the class has: give it all that can be read there.
-    params_bytes_ = ReadTenantUpTo(call_.tid, request_.params, params_);
+    hand_.params_bytes = static_cast<std::uint32_t>(ReadTenantUpTo(call_.tid, request_.params, hand_.params));
   } else if (request_.params != 0) {
     errno = EINVAL;
-    if (request_.params_bytes > params_.size()) return false;
-    params_bytes_ = request_.params_bytes;
-    if (!ReadTenant(call_.tid, request_.params, std::span(params_).first(params_bytes_))) return false;
+    if (request_.params_bytes > hand_.params.size()) return false;
+    hand_.params_bytes = request_.params_bytes;
+    if (!ReadTenant(call_.tid, request_.params, std::span(hand_.params).first(hand_.params_bytes))) return false;
   }
-  std::copy_n(params_.begin(), params_bytes_, params_before_.begin());
+  std::copy_n(hand_.params.begin(), hand_.params_bytes, hand_.params_before.begin());
   return true;
 }
 
-GateAnswer ProxiedCall::Execute(KernelBoundary& boundary, int file) {
+// Nothing but the daemon's death can come between the stores: RM's answer is in the copy as soon as the call is done.
+void ProxiedCall::MakeCall(KernelBoundary& boundary, int file) {
   std::array<std::byte, 64> rights{};  // RS_ACCESS_MASK: a word today
   if (request_.rights != 0) ReadTenantUpTo(call_.tid, request_.rights, rights);
-  std::array<std::byte, kMostArgumentBytes> before;
-  std::copy(argument_.begin(), argument_.end(), before.begin());
-  const bool is_alloc = request_.kind == Request::Kind::kAlloc, is_control = request_.kind == Request::Kind::kControl;
-  int result;
-  {
-    const std::size_t params_at = is_alloc     ? offsetof(abi::Alloc, params)
-                                  : is_control ? offsetof(abi::Control, params)
-                                               : 0;
-    const Redirected params(argument_, params_at, request_.params, params_.data());
-    const Redirected mask(argument_, is_alloc ? offsetof(abi::Alloc, rights) : 0, request_.rights, rights.data());
-    result = boundary.Execute(file, call_.request, argument_.data());
-  }
-  if (result < 0) return {.result = result};
-  status_ = Word(argument_, request_.status_offset);
+  const auto argument = Argument();
+  PutAddress(argument, ParamsAt(request_), reinterpret_cast<std::uint64_t>(hand_.params.data()));
+  PutAddress(argument, RightsAt(request_), reinterpret_cast<std::uint64_t>(rights.data()));
+  std::memcpy(argument.data() + request_.status_offset, &kNotAnswered, sizeof kNotAnswered);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  hand_.stage = CallInHand::Stage::kExecuting;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  PassFault("gate.call.begins");
+  hand_.result = boundary.Execute(file, call_.request, argument.data());
+  PassFault("gate.call.made");
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  hand_.stage = CallInHand::Stage::kExecuted;
+}
+
+GateAnswer ProxiedCall::Execute(KernelBoundary& boundary, int file) {
+  if (!Made()) MakeCall(boundary, file);
+  const auto argument = Argument();
+  PutAddress(argument, ParamsAt(request_), request_.params);
+  PutAddress(argument, RightsAt(request_), request_.rights);
+  if (hand_.result < 0) return {.result = static_cast<int>(hand_.result)};
+  status_ = Word(argument, request_.status_offset);
   // As in WriteStatus: the driver may have taken long, and the caller may be gone.
+  const auto before = std::span(hand_.argument_before).first(hand_.argument_bytes);
   const bool written =
       waits_() &&
-      WriteTenantChanges(call_.tid, request_.params, std::span(params_before_).first(params_bytes_),
-                         std::span(params_).first(params_bytes_)) &&
-      waits_() && WriteTenantChanges(call_.tid, call_.address, std::span(before).first(argument_.size()), argument_);
+      WriteTenantChanges(call_.tid, request_.params, std::span(hand_.params_before).first(hand_.params_bytes),
+                         std::span(hand_.params).first(hand_.params_bytes)) &&
+      waits_() && WriteTenantChanges(call_.tid, call_.address, before, argument);
   return {.result = written ? 0 : -EFAULT};
 }
 
@@ -87,6 +104,6 @@ GateAnswer ProxiedCall::WriteStatus(std::uint32_t status) const {
   return {.result = written ? 0 : -EFAULT};
 }
 
-std::uint32_t ProxiedCall::Object() const { return Word(argument_, request_.object_offset); }
+std::uint32_t ProxiedCall::Object() const { return Word(hand_.argument, request_.object_offset); }
 
 }  // namespace tessera::guard

@@ -46,6 +46,42 @@ void MemoryObjects::Insert(const Key& key, const Object& object) {
   ++counts_[clients_.at(key.first)];
 }
 
+void MemoryObjects::Tell(const Key& key, const Object& object) const {
+  if (!observer_) return;
+  observer_->Added({.client = key.first,
+                    .parent = object.parent,
+                    .handle = key.second,
+                    .memory = object.memory,
+                    .bytes = object.memory == 0 ? 0 : memories_.at(object.memory).bytes,
+                    .device = object.device});
+}
+
+void MemoryObjects::Restore(const Entry& entry) {
+  const auto client = clients_.find(entry.client);
+  const Key key(entry.client, entry.handle);
+  if (client == clients_.end() || objects_.contains(key)) return;
+  if (entry.memory != 0) {
+    const auto [memory, is_new] = memories_.try_emplace(entry.memory);
+    if (is_new) {
+      memory->second = {.bytes = entry.bytes, .device = entry.device, .payer = client->second, .handles = {}};
+    }
+    memory->second.handles.push_back(key);
+    last_memory_ = std::max(last_memory_, entry.memory);
+  }
+  Insert(key, {.parent = entry.parent, .memory = entry.memory, .device = entry.device});
+}
+
+MemoryObjects::Changes MemoryObjects::Payments() const {
+  std::map<std::pair<pid_t, std::uint32_t>, std::uint64_t> sums;
+  for (const auto& [_, memory] : memories_) {
+    if (memory.payer != 0) sums[{memory.payer, memory.device}] += memory.bytes;
+  }
+  Changes payments;
+  for (const auto& [key, bytes] : sums)
+    payments.push_back({.process = key.first, .device = key.second, .bytes = bytes, .charge = true});
+  return payments;
+}
+
 std::uint32_t MemoryObjects::DeviceOf(std::uint32_t client, Handle object) const {
   const auto found = objects_.find({client, object});
   return found == objects_.end() ? kUnknownDevice : found->second.device;
@@ -62,9 +98,10 @@ MemoryObjects::Changes MemoryObjects::Add(std::uint32_t client, Handle parent, H
     memory = ++last_memory_;
     const pid_t payer = clients_.at(client);
     memories_[memory] = {.bytes = bytes, .device = device, .payer = payer, .handles = {{client, object}}};
-    Pay(payer, bytes, true);
   }
-  Insert({client, object}, {.parent = parent, .memory = memory, .device = device});
+  const Object added{.parent = parent, .memory = memory, .device = device};
+  Insert({client, object}, added);
+  Tell({client, object}, added);
   return changes;
 }
 
@@ -78,7 +115,9 @@ MemoryObjects::Changes MemoryObjects::Dup(std::uint32_t client, Handle parent, H
   if (still == objects_.end() || !HasRoom(client)) return changes;
   const std::uint64_t memory = still->second.memory;
   memories_.at(memory).handles.emplace_back(client, object);
-  Insert({client, object}, {.parent = parent, .memory = memory, .device = memories_.at(memory).device});
+  const Object added{.parent = parent, .memory = memory, .device = memories_.at(memory).device};
+  Insert({client, object}, added);
+  Tell({client, object}, added);
   return changes;
 }
 
@@ -124,6 +163,7 @@ void MemoryObjects::Erase(const Key& key, Changes& changes) {
   const Object object = found->second;
   children_.erase({gone.first, object.parent, gone.second});
   objects_.erase(found);
+  if (observer_) observer_->Erased(gone.first, gone.second);
   const auto count = counts_.find(clients_.at(gone.first));
   if (--count->second == 0) counts_.erase(count);
   if (object.memory == 0) return;
@@ -141,12 +181,10 @@ void MemoryObjects::Settle(std::uint64_t id, Changes& changes) {
   const bool gone = memory.handles.empty();
   if (memory.payer != 0 && (gone || !HasHandle(memory, memory.payer))) {
     changes.push_back({memory.payer, memory.device, memory.bytes, false, id});
-    Pay(memory.payer, memory.bytes, false);
     memory.payer = 0;
     if (!gone) {
       memory.payer = clients_.at(memory.handles.front().first);
       changes.push_back({memory.payer, memory.device, memory.bytes, true, id});
-      Pay(memory.payer, memory.bytes, true);
     }
   }
   if (gone) memories_.erase(id);
@@ -154,19 +192,7 @@ void MemoryObjects::Settle(std::uint64_t id, Changes& changes) {
 
 void MemoryObjects::Unpaid(std::uint64_t id) {
   const auto memory = memories_.find(id);
-  if (memory == memories_.end() || memory->second.payer == 0) return;
-  Pay(std::exchange(memory->second.payer, 0), memory->second.bytes, false);
-}
-
-void MemoryObjects::Pay(pid_t process, std::uint64_t bytes, bool charge) {
-  std::uint64_t& held = held_[process];
-  held = charge ? held + bytes : held - bytes;
-  if (held == 0) held_.erase(process);
-}
-
-std::uint64_t MemoryObjects::Held(pid_t process) const {
-  const auto held = held_.find(process);
-  return held == held_.end() ? 0 : held->second;
+  if (memory != memories_.end()) memory->second.payer = 0;
 }
 
 }  // namespace tessera::guard

@@ -42,6 +42,25 @@ class MemoryObjects {
   };
   using Changes = std::vector<Change>;
 
+  // An object as it is recorded.
+  struct Entry {
+    std::uint32_t client = 0;
+    Handle parent = 0, handle = 0;
+    std::uint64_t memory = 0;  // handles of one memory have one number; 0: an object without memory
+    std::uint64_t bytes = 0;   // of the memory
+    std::uint32_t device = kUnknownDevice;
+  };
+  // Hears of each object that comes and goes, at once.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void Added(const Entry& entry) = 0;
+    virtual void Erased(std::uint32_t client, Handle handle) = 0;
+  };
+
+  // `observer` outlives the object; null: none.
+  explicit MemoryObjects(Observer* observer = nullptr) : observer_(observer) {}
+
   // Sets the process of a client. Its handles move along, when only a forked child still holds its file.
   Changes SetClient(std::uint32_t client, pid_t process);
   std::optional<pid_t> ProcessOf(std::uint32_t client) const;
@@ -59,6 +78,13 @@ class MemoryObjects {
   // Adds a second handle for a known object with memory; others are ignored.
   Changes Dup(std::uint32_t client, Handle parent, Handle object, std::uint32_t source_client, Handle source_object);
 
+  // An object of an earlier daemon's record, which the observer knows already. To be given in the order of their
+  // making, after all clients; those of unknown clients are ignored. The process of a memory's oldest handle pays for
+  // it.
+  void Restore(const Entry& entry);
+  // What the processes pay, one entry for each process and device.
+  Changes Payments() const;
+
   // Frees an object and all objects under it; for a client (object == client), all its objects.
   Changes Free(std::uint32_t client, Handle object);
 
@@ -73,7 +99,6 @@ class MemoryObjects {
   // Marks memory as paid by no process, after a charge was refused: nothing is given back for it either.
   void Unpaid(std::uint64_t memory);
 
-  std::uint64_t Held(pid_t process) const;  // bytes that it pays for
   std::size_t Objects() const { return objects_.size(); }
   std::size_t Memories() const { return memories_.size(); }
 
@@ -92,16 +117,16 @@ class MemoryObjects {
   };
 
   void Insert(const Key& key, const Object& object);
+  void Tell(const Key& key, const Object& object) const;
   void Erase(const Key& key, Changes& changes);
   void Settle(std::uint64_t memory, Changes& changes);
   bool HasHandle(const Memory& memory, pid_t process) const;
-  void Pay(pid_t process, std::uint64_t bytes, bool charge);
 
+  Observer* observer_;
   std::map<Key, Object> objects_;
   std::set<std::tuple<std::uint32_t, Handle, Handle>> children_;  // client, parent, object
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint32_t, pid_t> clients_;
-  std::unordered_map<pid_t, std::uint64_t> held_;
   std::unordered_map<pid_t, std::size_t> counts_;  // objects
   std::uint64_t last_memory_ = 0;
 };

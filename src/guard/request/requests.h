@@ -33,16 +33,58 @@ inline constexpr std::array<GuardedSize, 9> kGuardedSizes{{{channel::abi::kFree,
                                                            {kWrapped, 16}}};
 inline constexpr std::size_t kMostArgumentBytes = 184;
 
+// The same numbers with NVIDIA's type byte ('F') are guarded in all sizes: a driver newer than this code may have grown
+// a request.
+inline constexpr std::array<std::uint32_t, 8> kGuardedNumbers = {
+    channel::abi::kFree,        channel::abi::kControl, channel::abi::kAlloc, channel::abi::kDup,
+    channel::abi::kHeapControl, kAllocMemory,           kAllocObject,         kWrapped};
+
+// Requests by which NVIDIA's display driver (nvidia-drm) makes GPU memory for whoever opens /dev/dri/renderD* or card*:
+// DRM_IOCTL_NVIDIA_GEM_ALLOC_NVKMS_MEMORY (DRM_COMMAND_BASE + 0x0b) and DRM_IOCTL_MODE_CREATE_DUMB. Its others import
+// what another request made. The kernel identifies them by their number alone. [S] nvidia-drm-ioctl.h,
+// nvidia-drm-drv.c, nvidia-drm-gem-nvkms-memory.c; drm_ioctl.c
+inline constexpr std::array<std::uint32_t, 2> kDisplayNumbers = {0x4b, 0xb2};
+
 // The parts of an ioctl's request that count.
 constexpr std::uint32_t NumberOf(std::uint64_t request) { return request & 0xff; }
 constexpr std::uint32_t BytesOf(std::uint64_t request) { return request >> 16 & 0x3fff; }
 
-// Whether the driver knows a guarded request of this number and size.
+// All numbers that a filter must hold which goes by the number alone.
+constexpr auto HeldNumbers() {
+  std::array<std::uint32_t, kGuardedNumbers.size() + kDisplayNumbers.size()> all{};
+  std::size_t at = 0;
+  for (const std::uint32_t number : kGuardedNumbers) all[at++] = number;
+  for (const std::uint32_t number : kDisplayNumbers) all[at++] = number;
+  return all;
+}
+
+// Whether it may make memory by the display driver; on files of other drivers it is something else.
+constexpr bool IsDisplay(std::uint32_t number) { return number == kDisplayNumbers[0] || number == kDisplayNumbers[1]; }
+
+// Whether the filter holds it for being NVIDIA's, whatever its size.
+constexpr bool IsOfDriver(std::uint64_t request) {
+  if ((request >> 8 & 0xff) != channel::abi::kIoctlType) return false;
+  for (const std::uint32_t number : kGuardedNumbers) {
+    if (number == NumberOf(request)) return true;
+  }
+  return false;
+}
+
+// Whether this code knows a guarded request of this number and size.
 constexpr bool IsGuarded(std::uint32_t number, std::uint32_t bytes) {
   for (const GuardedSize& guarded : kGuardedSizes) {
     if (guarded.number == number && guarded.bytes == bytes) return true;
   }
   return false;
+}
+
+// The largest size of the number's requests that this code knows.
+constexpr std::uint32_t MostBytesOf(std::uint32_t number) {
+  std::uint32_t most = 0;
+  for (const GuardedSize& guarded : kGuardedSizes) {
+    if (guarded.number == number && guarded.bytes > most) most = guarded.bytes;
+  }
+  return most;
 }
 
 // The argument of a guarded ioctl, decoded. Handles are as the program gave them: `object` 0 lets RM choose.

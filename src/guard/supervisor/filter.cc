@@ -40,17 +40,12 @@ constexpr sock_filter IfEqual(std::uint32_t value, std::size_t then, std::size_t
                   static_cast<std::uint8_t>(otherwise));
 }
 
-// The request's number with the driver's own type byte, whatever its size: a driver newer than we are may have grown
-// a request, and the supervisor refuses what it cannot read.
-constexpr std::array<std::uint32_t, 8> kNumbers = {
-    channel::abi::kFree,        channel::abi::kControl, channel::abi::kAlloc, channel::abi::kDup,
-    channel::abi::kHeapControl, kAllocMemory,           kAllocObject,         kWrapped};
-constexpr std::uint32_t kTypeAndNumber = 0xffff, kSizeAndNumber = 0x3fff00ff;
+constexpr std::uint32_t kNumber = 0xff, kTypeAndNumber = 0xffff, kSizeAndNumber = 0x3fff00ff;
 
 // The kernel runs a filter once for each system call number and remembers that it allows all calls of that number, so
 // that only ioctls pay for it (Linux 5.11 and later).
 constexpr auto MakeProgram() {
-  std::array<sock_filter, 14 + kGuardedSizes.size() + kNumbers.size()> program{};
+  std::array<sock_filter, 16 + kGuardedSizes.size() + kGuardedNumbers.size() + kDisplayNumbers.size()> program{};
   constexpr std::size_t kAllow = program.size() - 2, kNotify = program.size() - 1, kRequest = 8;
   std::size_t at = 0;
   const auto add = [&](sock_filter instruction) { program[at++] = instruction; };
@@ -71,9 +66,12 @@ constexpr auto MakeProgram() {
   }
   add(Load(offsetof(seccomp_data, args[1])));
   add(And(kTypeAndNumber));
-  for (const std::uint32_t number : kNumbers) {
+  for (const std::uint32_t number : kGuardedNumbers) {
     add(IfEqual(channel::abi::kIoctlType << 8 | number, to(kNotify), 0));
   }
+  add(Load(offsetof(seccomp_data, args[1])));
+  add(And(kNumber));
+  for (const std::uint32_t number : kDisplayNumbers) add(IfEqual(number, to(kNotify), 0));
   add(Return(SECCOMP_RET_ALLOW));
   add(Return(SECCOMP_RET_USER_NOTIF));
   return program;

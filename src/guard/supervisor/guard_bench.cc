@@ -96,8 +96,10 @@ int Main() {
                               .give_back = [](pid_t, std::uint32_t, std::uint64_t) {},
                               .object = [](pid_t, const channel::ObjectEvent&) {},
                               .ended = [](std::uint64_t) {},
-                              .refused = [](pid_t, const std::string&) {}};
-  const auto supervisor = Supervisor::Start(hooks, {}, std::make_unique<FakeDriver>());
+                              .refused = [](pid_t, const std::string&) {},
+                              .unknown = [](pid_t, const std::string&) {}};
+  const auto supervisor =
+      Supervisor::Start(hooks, {}, std::move(*TreeRecord::Create({})), std::make_unique<FakeDriver>());
   if (!supervisor) {
     std::fprintf(stderr, "guard_bench: %s\n", supervisor.error().Text().c_str());
     return 1;

@@ -12,10 +12,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
+
+#include "base/fault.h"
 
 // Linux 6.6: the caller runs on the supervisor's core at once when it is answered, and the other way round.
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -43,30 +46,31 @@ int Timeout(Nanos at) {
 
 }  // namespace
 
-// A notification and its answer, in the sizes that this kernel has them.
+// An answer to a notification, in the size that this kernel has it. The notification is in the record.
 struct Supervisor::Buffers {
-  seccomp_notif_sizes sizes{};
-  std::vector<std::uint64_t> notification, answer;
+  std::vector<std::uint64_t> answer;
 
   bool Prepare() {
+    seccomp_notif_sizes sizes{};
     if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) != 0) return false;
-    notification.resize(std::max<std::size_t>(sizes.seccomp_notif, sizeof(seccomp_notif)) / 8 + 1);
+    errno = ENOTSUP;
+    if (sizes.seccomp_notif > sizeof(CallInHand::notification)) return false;
     answer.resize(std::max<std::size_t>(sizes.seccomp_notif_resp, sizeof(seccomp_notif_resp)) / 8 + 1);
     return true;
   }
 };
 
-Supervisor::Supervisor(std::unique_ptr<KernelBoundary> boundary, std::unique_ptr<Buffers> buffers)
-    : boundary_(std::move(boundary)), buffers_(std::move(buffers)) {}
+Supervisor::Supervisor(std::unique_ptr<KernelBoundary> boundary, TreeRecord record, std::unique_ptr<Buffers> buffers)
+    : boundary_(std::move(boundary)), record_(std::move(record)), buffers_(std::move(buffers)) {}
 
 Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorHooks hooks, SupervisorOptions options,
-                                                      std::unique_ptr<KernelBoundary> boundary) {
+                                                      TreeRecord record, std::unique_ptr<KernelBoundary> boundary) {
   auto buffers = std::make_unique<Buffers>();
   if (!buffers->Prepare()) return FailErrno("this kernel has no seccomp user notification", "use Linux 5.7 or later");
   if (!boundary) boundary = std::make_unique<KernelBoundary>();
-  std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(boundary), std::move(buffers)));
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(boundary), std::move(record), std::move(buffers)));
   supervisor->ended_ = hooks.ended;
-  auto gate = IoctlGate::Create(std::move(hooks), options, *supervisor->boundary_);
+  auto gate = IoctlGate::Create(std::move(hooks), options, *supervisor->boundary_, supervisor->record_);
   if (!gate) return std::unexpected(gate.error());
   supervisor->gate_ = std::make_unique<IoctlGate>(std::move(*gate));
   supervisor->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -123,7 +127,11 @@ void Supervisor::Remove(std::uint64_t listener) {
 void Supervisor::Wake() { eventfd_write(wake_.Get(), 1); }
 
 IoctlGate::Counts Supervisor::Counts() const {
-  return {.passed = passed_, .executed = executed_, .refused = refused_, .out_of_memory = out_of_memory_};
+  return {.passed = passed_,
+          .executed = executed_,
+          .refused = refused_,
+          .out_of_memory = out_of_memory_,
+          .unknown = unknown_};
 }
 
 void Supervisor::Publish() {
@@ -132,6 +140,7 @@ void Supervisor::Publish() {
   executed_.store(total.executed, std::memory_order_relaxed);
   refused_.store(total.refused, std::memory_order_relaxed);
   out_of_memory_.store(total.out_of_memory, std::memory_order_relaxed);
+  unknown_.store(total.unknown, std::memory_order_relaxed);
 }
 
 // poll(2) and not epoll: with SYNC_WAKE_UP the kernel wakes this thread on the core of the program, which goes to sleep
@@ -140,8 +149,9 @@ void Supervisor::Run() {
   pthread_setname_np(pthread_self(), "tessera-guard");
   GiveUpAdministration();
   for (bool go_on = true; go_on;) {
-    if (poll(watched_.data(), watched_.size(), Timeout(gate_->NextCheck())) < 0) continue;
-    ServeListeners();
+    const std::size_t watched = leaves_ ? kEnds : watched_.size();
+    if (poll(watched_.data(), watched, leaves_ ? -1 : Timeout(gate_->NextCheck())) < 0) continue;
+    if (!leaves_) ServeListeners();
     const Nanos next = gate_->NextCheck();
     if (watched_[kEnds].revents != 0 || (next != kNever && MonotonicNow() >= next)) gate_->Check();
     Publish();
@@ -151,7 +161,7 @@ void Supervisor::Run() {
 
 void Supervisor::ServeListeners() {
   // From the last to the first: what ends is taken out.
-  for (std::size_t i = listeners_.size(); i-- > 0;) {
+  for (std::size_t i = listeners_.size(); i-- > 0 && !leaves_;) {
     const short events = watched_[kFirstListener + i].revents;
     const bool lives = events == 0 || ((events & POLLIN) != 0 && ServeOne(listeners_[i]));
     if (!lives) End(listeners_[i].id, true);
@@ -173,7 +183,11 @@ bool Supervisor::TakeRequests() {
   for (auto& [id, listener] : added) {
     Watch(listener.Get());
     listeners_.push_back({.id = id, .fd = std::move(listener)});
-    if (!listeners_.back().fd) End(id, true);
+    if (!listeners_.back().fd) {
+      End(id, true);
+    } else if (record_.Call().Id() != 0) {
+      Answer(listeners_.back());  // of the daemon before this one
+    }
   }
   for (const std::uint64_t id : removed) End(id, false);
   return true;
@@ -193,10 +207,21 @@ void Supervisor::End(std::uint64_t id, bool tell) {
 // One call, so that a program that makes many does not keep the others waiting. False: it is no
 // listener, or none any more, and would be readable for ever.
 bool Supervisor::ServeOne(const Listener& listener) {
-  std::fill(buffers_->notification.begin(), buffers_->notification.end(), 0);
-  auto* notification = reinterpret_cast<seccomp_notif*>(buffers_->notification.data());
+  CallInHand& hand = record_.Call();
+  hand.notification.fill(0);
+  hand.stage = CallInHand::Stage::kReceived;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   // It does not wait: a call is there, or was (ENOENT: its thread was killed since).
-  if (ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_RECV, notification) != 0) return errno == ENOENT || errno == EINTR;
+  if (ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_RECV, hand.notification.data()) != 0)
+    return errno == ENOENT || errno == EINTR;
+  PassFault("gate.call.received");
+  Answer(listener);
+  return true;
+}
+
+void Supervisor::Answer(const Listener& listener) {
+  CallInHand& hand = record_.Call();
+  auto* notification = reinterpret_cast<seccomp_notif*>(hand.notification.data());
   const auto waiting = [&] { return ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &notification->id) == 0; };
   const seccomp_data& data = notification->data;
   const IoctlGate::Answer answer = gate_->Serve({.tid = static_cast<pid_t>(notification->pid),
@@ -206,13 +231,18 @@ bool Supervisor::ServeOne(const Listener& listener) {
                                                  .address = data.args[2],
                                                  .foreign = data.arch != AUDIT_ARCH_X86_64 || data.nr != SYS_ioctl},
                                                 waiting);
+  if (answer.leave) {
+    leaves_ = true;
+    return;
+  }
+  PassFault("gate.call.decided");
   std::fill(buffers_->answer.begin(), buffers_->answer.end(), 0);
   auto* response = reinterpret_cast<seccomp_notif_resp*>(buffers_->answer.data());
   response->id = notification->id;
   response->flags = answer.pass ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
   response->error = answer.pass ? 0 : answer.result;
   gate_->Done(ioctl(listener.fd.Get(), SECCOMP_IOCTL_NOTIF_SEND, response) == 0);
-  return true;
+  hand.notification[0] = 0;
 }
 
 }  // namespace tessera::guard

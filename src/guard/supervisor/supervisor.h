@@ -15,6 +15,7 @@
 #include "guard/gate/hooks.h"
 #include "guard/gate/ioctl_gate.h"
 #include "guard/gate/kernel_boundary.h"
+#include "guard/record/tree_record.h"
 
 namespace tessera::guard {
 
@@ -24,12 +25,14 @@ namespace tessera::guard {
 // The thread gives up CAP_SYS_ADMIN: the driver checks the rights of the process that makes a call, and a call in a
 // program's place must not have more rights than a program.
 //
-// After its end, pending and later calls of those programs fail with ENOSYS: they get no more memory, and continue to
-// run otherwise.
+// After its end the programs' calls wait as long as anybody else holds their listener, and a supervisor that is started
+// with the record of this one goes on with them, also with the call that this one had in hand. If nobody does, such
+// calls fail with ENOSYS: the programs get no more memory, and continue to run otherwise.
 class Supervisor {
  public:
-  // `boundary` is for tests; null: the real driver.
-  static Result<std::unique_ptr<Supervisor>> Start(SupervisorHooks hooks, SupervisorOptions options,
+  // `record`: of the program of the first listener, new or of an earlier supervisor that has ended. What it holds is
+  // not charged anew. `boundary`: null for the real driver.
+  static Result<std::unique_ptr<Supervisor>> Start(SupervisorHooks hooks, SupervisorOptions options, TreeRecord record,
                                                    std::unique_ptr<KernelBoundary> boundary = nullptr);
 
   // Ends the thread. It may be in the `charge` hook: the thread that this hook waits for must not call the destructor.
@@ -50,10 +53,11 @@ class Supervisor {
     UniqueFd fd;
   };
 
-  Supervisor(std::unique_ptr<KernelBoundary> boundary, std::unique_ptr<Buffers> buffers);
+  Supervisor(std::unique_ptr<KernelBoundary> boundary, TreeRecord record, std::unique_ptr<Buffers> buffers);
   void Run();
   void ServeListeners();
   bool ServeOne(const Listener& listener);
+  void Answer(const Listener& listener);
   bool TakeRequests();
   void Watch(int fd);
   void End(std::uint64_t id, bool tell);
@@ -66,7 +70,9 @@ class Supervisor {
   UniqueFd wake_;
 
   // The thread's own.
+  TreeRecord record_;
   std::unique_ptr<Buffers> buffers_;
+  bool leaves_ = false;  // a call is left to the next daemon, and so are all that come after it
   std::unique_ptr<IoctlGate> gate_;
   std::vector<Listener> listeners_;
   std::vector<pollfd> watched_;  // wake_, the gate's, and listeners_ in their order
@@ -77,7 +83,7 @@ class Supervisor {
   std::uint64_t last_id_ TESSERA_GUARDED_BY(mutex_) = 0;
   bool stop_ TESSERA_GUARDED_BY(mutex_) = false;
 
-  std::atomic<std::uint64_t> passed_{0}, executed_{0}, refused_{0}, out_of_memory_{0};
+  std::atomic<std::uint64_t> passed_{0}, executed_{0}, refused_{0}, out_of_memory_{0}, unknown_{0};
   std::thread thread_;
 };
 

@@ -14,19 +14,22 @@ namespace {
 
 namespace abi = channel::abi;
 
-constexpr off_t kControlSize = 195255, kDeviceSize = 195000;
+constexpr off_t kControlSize = 195255, kDeviceSize = 195000, kDisplaySize = 226000;
 
 }  // namespace
 
 int FakeDriver::Open(File kind) {
   const int file = memfd_create("nvidia", MFD_CLOEXEC);
-  if (ftruncate(file, kind == File::kControl ? kControlSize : kDeviceSize) != 0) return -1;
+  const off_t size = kind == File::kControl ? kControlSize : kind == File::kDisplay ? kDisplaySize : kDeviceSize;
+  if (ftruncate(file, size) != 0) return -1;
   return file;
 }
 
 KernelBoundary::File FakeDriver::Kind(const struct stat& file) const {
   if (!S_ISREG(file.st_mode)) return File::kOther;
-  return file.st_size == kControlSize ? File::kControl : file.st_size == kDeviceSize ? File::kDevice : File::kOther;
+  if (file.st_size == kControlSize) return File::kControl;
+  if (file.st_size == kDisplaySize) return File::kDisplay;
+  return file.st_size == kDeviceSize ? File::kDevice : File::kOther;
 }
 
 bool FakeDriver::OwnedBy(std::uint32_t client, int file) {

@@ -16,7 +16,7 @@ class FakeDriver : public KernelBoundary {
  public:
   static constexpr std::uint64_t kGranularity = 2 << 20;
 
-  // An open control or device file; for any process.
+  // An open file of this kind; for any process.
   static int Open(File kind = File::kControl);
 
   File Kind(const struct stat& file) const override;

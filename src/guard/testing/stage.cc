@@ -21,9 +21,13 @@ Stage::Stage(std::uint64_t limit, SupervisorOptions options) : limit_(limit) {
     const MutexLock lock(mutex_);
     refused_.push_back(std::move(what));
   };
+  hooks.unknown = [this](pid_t, std::string what) {
+    const MutexLock lock(mutex_);
+    unknown_.push_back(std::move(what));
+  };
   auto fake = std::make_unique<FakeDriver>();
   driver = fake.get();
-  auto started = Supervisor::Start(std::move(hooks), options, std::move(fake));
+  auto started = Supervisor::Start(std::move(hooks), options, std::move(*TreeRecord::Create({})), std::move(fake));
   if (started) supervisor = std::move(*started);
 }
 
@@ -104,6 +108,11 @@ std::vector<channel::ObjectEvent> Stage::Events(pid_t pid) const {
 std::vector<std::string> Stage::Refused() const {
   const MutexLock lock(mutex_);
   return refused_;
+}
+
+std::vector<std::string> Stage::Unknown() const {
+  const MutexLock lock(mutex_);
+  return unknown_;
 }
 
 void GatedProgramTest::SetUp() {

@@ -35,6 +35,7 @@ class Stage {
   std::uint64_t MostHeldOn(std::uint32_t device) const;
   std::vector<channel::ObjectEvent> Events(pid_t pid) const;
   std::vector<std::string> Refused() const;
+  std::vector<std::string> Unknown() const;
 
   // Called in `charge`, on the supervisor's thread, before it is decided.
   std::function<void()> on_charge;
@@ -55,6 +56,7 @@ class Stage {
   std::uint64_t most_ TESSERA_GUARDED_BY(mutex_) = 0;
   std::map<pid_t, std::vector<channel::ObjectEvent>> events_ TESSERA_GUARDED_BY(mutex_);
   std::vector<std::string> refused_ TESSERA_GUARDED_BY(mutex_);
+  std::vector<std::string> unknown_ TESSERA_GUARDED_BY(mutex_);
   std::vector<std::uint64_t> ended_ TESSERA_GUARDED_BY(mutex_);
 };
 

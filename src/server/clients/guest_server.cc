@@ -231,6 +231,16 @@ void GuestServer::Abandon(const VGpu& vgpu, Nanos now) {
   }
 }
 
+void GuestServer::Dismiss(const VGpu& vgpu, Nanos now) {
+  for (auto& [pid, guest] : guests_) {
+    std::erase(guest.vgpus, vgpu.id);
+    const auto process = guest.processes.find(vgpu.gpu);
+    if (process == guest.processes.end() || process->second->vgpu != &vgpu) continue;
+    gpus_[vgpu.gpu]->Leave(*process->second, now);
+    guest.processes.erase(process);
+  }
+}
+
 // ---- freezing ----
 
 Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {

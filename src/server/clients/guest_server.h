@@ -57,6 +57,9 @@ class GuestServer {
   // The vGPU is about to be removed: its guests become unmanaged.
   void Abandon(const VGpu& vgpu, Nanos now);
 
+  // Nothing keeps the vGPU any more but guests that were found to hold files of another program in it: they leave it.
+  void Dismiss(const VGpu& vgpu, Nanos now);
+
   // Freezes any process that uses a GPU, for an operator, or lets it go on.
   Result<void> Freeze(pid_t pid, bool frozen, Nanos now);
 

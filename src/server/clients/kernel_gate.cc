@@ -1,8 +1,13 @@
 #include "server/clients/kernel_gate.h"
 
+#include <fcntl.h>
+
+#include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "channel/rm/driver_abi.h"
+#include "guard/gate/soft_boundary.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -11,44 +16,155 @@ Result<void> KernelGate::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus,
                                    const std::string& program) {
   auto claim = bounds_.Take(peer.uid, UserBounds::Kind::kGated, UserBounds::kForGated);
   if (!claim) return std::unexpected(claim.error());
+  auto record = guard::TreeRecord::Create({.vgpus = NamesOf(vgpus), .name = program, .pid = peer.pid, .uid = peer.uid});
+  if (!record) return std::unexpected(record.error());
   const std::uint64_t id = ++last_tree_;
+  if (auto served = Serve(id, std::move(listener), std::move(*record), std::move(vgpus), std::move(*claim)); !served)
+    return served;
+  Hold(id, trees_.at(id));
+  log::Debug("process {} ({}) is under the kernel gate", peer.pid, program);
+  return {};
+}
+
+std::string KernelGate::NamesOf(const std::vector<VgpuId>& vgpus) const {
+  std::string names;
+  for (const VgpuId id : vgpus) {
+    if (const VGpu* vgpu = table_.Find(id)) names += (names.empty() ? "" : ",") + vgpu->spec.name;
+  }
+  return names;
+}
+
+Result<void> KernelGate::Serve(std::uint64_t id, UniqueFd listener, guard::TreeRecord record, std::vector<VgpuId> vgpus,
+                               UserBounds::Claim claim) {
+  const uid_t uid = record.Owner().uid;
+  Tree tree{.claim = {},
+            .vgpus = {},
+            .listener = UniqueFd(fcntl(listener.Get(), F_DUPFD_CLOEXEC, 0)),
+            .record = UniqueFd(fcntl(record.Fd(), F_DUPFD_CLOEXEC, 0)),
+            .supervisor = {}};
   // A thread for each program, so that a program that calls the driver without end slows down itself only.
   guard::SupervisorHooks hooks = HooksFor(id);
-  hooks.processes = bounds_.GatedProcesses(peer.uid);
-  auto supervisor = guard::Supervisor::Start(std::move(hooks), {});
+  hooks.processes = bounds_.GatedProcesses(uid);
+  auto supervisor = guard::Supervisor::Start(std::move(hooks), {}, std::move(record),
+                                             soft_ ? std::make_unique<guard::SoftBoundary>() : nullptr);
   if (!supervisor) return std::unexpected(supervisor.error());
-  (*supervisor)->Add(std::move(listener));
   for (const VgpuId vgpu_id : vgpus) {
     if (VGpu* vgpu = table_.Find(vgpu_id)) table_.Joined(*vgpu);
   }
-  log::Debug("process {} ({}) is under the kernel gate", peer.pid, program);
-  trees_[id] = {std::move(*claim), std::move(vgpus), std::move(*supervisor)};
+  tree.claim = std::move(claim);
+  tree.vgpus = std::move(vgpus);
+  tree.supervisor = std::move(*supervisor);
+  tree.supervisor->Add(std::move(listener));
+  trees_[id] = std::move(tree);
   return {};
+}
+
+void KernelGate::Hold(std::uint64_t id, const Tree& tree) {
+  if (auto held = holder_.Hold(id, tree.listener.Get(), tree.record.Get()); !held)
+    log::Warn("programs behind the kernel gate get no more memory after this daemon ends: {}", held.error().Text());
+}
+
+void KernelGate::HoldAll() {
+  for (const auto& [id, tree] : trees_) Hold(id, tree);
+}
+
+void KernelGate::TakeOver(Nanos now) {
+  for (GateHolderLink::Kept& kept : holder_.Take()) {
+    last_tree_ = std::max(last_tree_, kept.number);
+    auto restored = Restore(kept.number, std::move(kept.listener), std::move(kept.record), now);
+    if (restored) continue;
+    log::Warn("a program gets no more GPU memory: {}", restored.error().Text());
+    holder_.Drop(kept.number);
+  }
+}
+
+Result<void> KernelGate::Restore(std::uint64_t id, UniqueFd listener, UniqueFd memory, Nanos now) {
+  auto record = guard::TreeRecord::Open(std::move(memory));
+  if (!record) return std::unexpected(record.error());
+  const auto owner = record->Owner();
+  std::vector<VgpuId> vgpus;
+  std::istringstream names(owner.vgpus);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (const VGpu* vgpu = table_.Find(name)) vgpus.push_back(vgpu->id);
+  }
+  RestoreObjects(*record, vgpus, now);
+  log::Info("process {} ({}) is under the kernel gate again", owner.pid, owner.name);
+  // A program that was there before is not turned away.
+  auto claim = bounds_.Take(owner.uid, UserBounds::Kind::kGated, UserBounds::kForGated);
+  return Serve(id, std::move(listener), std::move(*record), std::move(vgpus),
+               claim ? std::move(*claim) : UserBounds::Claim());
+}
+
+void KernelGate::RestoreObjects(const guard::TreeRecord& record, const std::vector<VgpuId>& vgpus, Nanos now) {
+  guard::MemoryObjects objects;
+  record.Restore(objects);
+  using Kind = channel::ObjectEvent::Kind;
+  for (const auto& client : record.Clients()) {
+    OnObject(vgpus, client.process,
+             {.kind = Kind::kAlloc,
+              .fd = client.fd,
+              .client = client.client,
+              .object = client.client,
+              .cls = channel::abi::kRootClient},
+             now);
+  }
+  for (const auto& [entry, told] : record.Objects()) {
+    const auto process = objects.ProcessOf(entry.client);
+    if (told.cls == 0 || !process) continue;
+    OnObject(vgpus, *process,
+             {.kind = Kind::kAlloc,
+              .fd = told.fd,
+              .client = entry.client,
+              .parent = static_cast<std::uint32_t>(entry.parent),
+              .object = static_cast<std::uint32_t>(entry.handle),
+              .cls = told.cls,
+              .detail = told.detail},
+             now);
+  }
+  for (const auto& payment : objects.Payments())
+    RestoreCharge(payment.process, payment.device, payment.bytes, vgpus, now);
+}
+
+// What a program has, it has, whatever its limit is now.
+void KernelGate::RestoreCharge(pid_t pid, std::uint32_t device, std::uint64_t bytes, const std::vector<VgpuId>& vgpus,
+                               Nanos now) {
+  VGpu* vgpu = PayerOf(pid, device, vgpus);
+  Process* process = vgpu ? guests_.Admit(pid, vgpus, *vgpu, now) : nullptr;
+  if (!process) return;
+  process->who.guarded = true;
+  guests_.Counts().Add(pid, device, vgpu->gpu, bytes);
+  gpus_[vgpu->gpu]->Requests().CountAnyway(*process, *guests_.Counts().On(pid, vgpu->gpu));
 }
 
 // Called on the supervisor's thread.
 guard::SupervisorHooks KernelGate::HooksFor(std::uint64_t tree_id) {
   guard::SupervisorHooks hooks;
   hooks.charge = [this, tree_id](pid_t process, std::uint32_t device, std::uint64_t bytes) {
-    return loop_.Call([=, this] { return OnCharge(tree_id, process, device, bytes, MonotonicNow()); }).value_or(false);
+    return loop_.Call([=, this] { return OnCharge(tree_id, process, device, bytes, MonotonicNow()); });
   };
   hooks.give_back = [this](pid_t process, std::uint32_t device, std::uint64_t bytes) {
     loop_.Post([=, this] { OnGiveBack(process, device, bytes, MonotonicNow()); });
   };
   hooks.object = [this, tree_id](pid_t process, const channel::ObjectEvent& event) {
-    loop_.Post([this, tree_id, process, event] { OnObject(tree_id, process, event, MonotonicNow()); });
+    loop_.Post([this, tree_id, process, event] {
+      const auto tree = trees_.find(tree_id);
+      if (tree != trees_.end()) OnObject(tree->second.vgpus, process, event, MonotonicNow());
+    });
   };
   hooks.ended = [this, tree_id](std::uint64_t) { loop_.Post([this, tree_id] { OnEnded(tree_id, MonotonicNow()); }); };
   hooks.refused = [this](pid_t process, const std::string& what) {
     loop_.Post([process, what] { log::Warn("process {}: {} was refused", process, what); });
   };
+  hooks.unknown = [this](pid_t process, const std::string& what) {
+    loop_.Post([process, what] {
+      log::Warn("process {}: {} is of a newer driver than this version of Tessera knows; it passed uncounted", process,
+                what);
+    });
+  };
   return hooks;
 }
 
-void KernelGate::OnObject(std::uint64_t tree_id, pid_t pid, const channel::ObjectEvent& event, Nanos now) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return;
-  const std::vector<VgpuId>& vgpus = tree->second.vgpus;
+void KernelGate::OnObject(const std::vector<VgpuId>& vgpus, pid_t pid, const channel::ObjectEvent& event, Nanos now) {
   if (!guests_.Observe(pid, vgpus, event, now)) return;
   if (event.kind != channel::ObjectEvent::Kind::kAlloc || event.cls != channel::abi::kDevice) return;
   // From its first device on, the driver's figures of the process are measured against what the gate granted, also if
@@ -104,7 +220,12 @@ void KernelGate::OnEnded(std::uint64_t tree_id, Nanos now) {
   if (tree == trees_.end()) return;
   const auto vgpus = std::move(tree->second.vgpus);
   trees_.erase(tree);
-  for (const VgpuId id : vgpus) table_.Left(id, now);
+  holder_.Drop(tree_id);
+  for (const VgpuId id : vgpus) {
+    const VGpu* vgpu = table_.Find(id);
+    if (vgpu && vgpu->joined == 1) guests_.Dismiss(*vgpu, now);
+    table_.Left(id, now);
+  }
 }
 
 }  // namespace tessera::server

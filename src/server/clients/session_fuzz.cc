@@ -35,7 +35,8 @@ class Stage {
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
     quotas_ = std::make_unique<QuotaKeeper>(config_.quotas, *table_, gpus_);
     guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, bounds_, [] {});
-    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_, bounds_);
+    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_, bounds_,
+                                                KernelGate::Setup{.holder_path = "/nonexistent/gates.sock"});
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});
     gpus_[0]->Memory().OnShortage([this](auto, Nanos now) { ReadAll(now); });
@@ -214,6 +215,8 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return Framed<wire::Import>(rest);
     case 15:
       return ExportOf(rest);
+    case 16:
+      return Framed<wire::Unknown>(rest);
     default:
       return Framed<wire::Wants>(rest);
   }

@@ -34,7 +34,7 @@ class UserBounds {
   // Descriptors that the daemon opens for one of a kind, at most.
   static constexpr unsigned kForConnection = 4;  // its socket, two pidfds, one that comes with a packet
   static constexpr unsigned kForAttachment = 3;  // of a program to a GPU: the page and the line, with its far end
-  static constexpr unsigned kForGated = 6;       // the listener, the supervisor's own
+  static constexpr unsigned kForGated = 9;       // the listener and the record, twice each, the supervisor's own
   static constexpr unsigned kForGuest = 4;       // three pidfds, and a page; more than one GPU is rare
 
   explicit UserBounds(Most most) : most_(most) {}

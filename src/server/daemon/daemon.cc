@@ -68,8 +68,11 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   daemon->bounds_, [self = daemon.get()] { self->saver_.Changed(); });
-  daemon->kernel_gate_ = std::make_unique<KernelGate>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
-                                                      *daemon->guests_, daemon->bounds_);
+  daemon->kernel_gate_ = std::make_unique<KernelGate>(
+      loop, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_, daemon->bounds_,
+      KernelGate::Setup{.holder_path = daemon->setup_.run_dir + "/gates.sock",
+                        .grace = daemon->setup_.config.client_grace,
+                        .soft = daemon->driver_->IsSoft()});
   daemon->channels_.OnChange([self = daemon.get()](pid_t pid, Nanos now) {
     for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
@@ -83,6 +86,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->restoring_ = false;
   if (!daemon->table_->Saved().empty()) daemon->SaveVGpus();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
+  daemon->kernel_gate_->TakeOver(MonotonicNow());
   daemon->TestControl();
   daemon->faults_ = std::make_unique<FaultWatch>(loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) {
     if (fault.gpu < self->gpus_.size()) self->gpus_[fault.gpu]->Health().Note(fault, MonotonicNow());
@@ -101,12 +105,19 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                       .bounds = daemon->bounds_});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
+  daemon->ServeContainers();
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });
   if (daemon->setup_.exit_when_idle) {
     daemon->linger_until_ = MonotonicNow() + kFirstLinger;
     daemon->linger_timer_.Arm(daemon->linger_until_);
   }
   return daemon;
+}
+
+void Daemon::ServeContainers() {
+  auto containers = ContainerGate::Start(loop_, setup_.run_dir + "/seccomp.sock", *table_, *kernel_gate_, authority_);
+  if (!containers) return log::Warn("containers cannot be behind the kernel gate: {}", containers.error().Text());
+  container_gate_ = std::move(*containers);
 }
 
 // The next daemon finds the programs' last orders and the vGPUs of state.json as they were before.
@@ -117,6 +128,7 @@ Daemon::~Daemon() {
   saver_.Finish();
   lasting_saver_.Finish();
   channels_.Freezer().LetGo();
+  container_gate_.reset();
   clients_.reset();  // before the timers that their leaving would set
   kernel_gate_.reset();
   guests_.reset();

@@ -11,6 +11,7 @@
 #include "server/access/authority.h"
 #include "server/channels/channel_server.h"
 #include "server/clients/client_server.h"
+#include "server/clients/container_gate.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
 #include "server/clients/user_bounds.h"
@@ -91,6 +92,7 @@ class Daemon {
   std::string LastingVGpus() const;
   void SaveVGpus();
   std::vector<Error> DeclareVGpus(Nanos now);
+  void ServeContainers();
   void EndIfIdle(Nanos now);
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
@@ -113,6 +115,7 @@ class Daemon {
   UserBounds bounds_;  // before all that has a claim
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<KernelGate> kernel_gate_;
+  std::unique_ptr<ContainerGate> container_gate_;  // null: its socket could not be made
   std::unique_ptr<ClientServer> clients_;
   std::unique_ptr<Declarations> declarations_;
   EventLoop::Timer linger_timer_;

@@ -99,6 +99,10 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir) {
   return fd;
 }
 
+Result<UniqueFd> ListenStream(const std::string& path, mode_t mode) {
+  return Bind(path, SOCK_STREAM, mode, static_cast<gid_t>(-1));
+}
+
 Result<Listeners> Listeners::Open(const std::string& run_dir, std::optional<gid_t> group, bool everybody) {
   Listeners listeners;
   if (auto taken = listeners.TakeActivated(); !taken) return std::unexpected(taken.error());

@@ -20,6 +20,8 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir);
 // The group that a daemon of root lets use api.sock, if there is one of that name; none for other users' daemons, which
 // could not give a socket to it. Asks the name service.
 std::optional<gid_t> OperatorsGroup(const std::string& name);
+// A socket at `path`, with this mode, in place of one that a dead daemon left.
+Result<UniqueFd> ListenStream(const std::string& path, mode_t mode);
 
 // The daemon's sockets: handed over by the service manager (sd_listen_fds(3), names "client" and "api"), or bound here.
 class Listeners {

@@ -1,0 +1,163 @@
+#include "server/clients/container_gate.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/descriptor.h"
+#include "base/install/peer.h"
+#include "base/seqpacket.h"
+#include "guard/supervisor/filter.h"
+#include "server/clients/process_facts.h"
+#include "server/loop/listeners.h"
+#include "server/record/log.h"
+
+namespace tessera::server {
+
+using Json = nlohmann::json;
+
+namespace {
+
+std::string TextOf(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+Result<ContainerState> ParseContainerState(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  const auto wrong = [](const char* what) { return Fail(EPROTO, std::string("a container's state ") + what); };
+  if (!json.is_object()) return wrong("is not a JSON object");
+  const auto fds = json.find("fds"), pid = json.find("pid");
+  if (fds == json.end() || !fds->is_array()) return wrong("names no descriptors");
+  const auto listener = std::ranges::find(*fds, Json("seccompFd"));
+  if (listener == fds->end()) return wrong("names no seccompFd");
+  if (pid == json.end() || !pid->is_number_integer() || pid->get<std::int64_t>() <= 0 ||
+      pid->get<std::int64_t>() > INT32_MAX)
+    return wrong("has no pid");
+  ContainerState state{.id = {},
+                       .metadata = TextOf(json, "metadata"),
+                       .pid = pid->get<pid_t>(),
+                       .listener = static_cast<std::size_t>(listener - fds->begin())};
+  if (const auto inner = json.find("state"); inner != json.end() && inner->is_object()) state.id = TextOf(*inner, "id");
+  std::erase_if(state.id, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  state.id.resize(std::min<std::size_t>(state.id.size(), 64));
+  return state;
+}
+
+Result<std::unique_ptr<ContainerGate>> ContainerGate::Start(EventLoop& loop, const std::string& path, VGpuTable& table,
+                                                            KernelGate& gate, const Authority& authority) {
+  auto listener = ListenStream(path, 0600);
+  if (!listener) return std::unexpected(listener.error());
+  std::unique_ptr<ContainerGate> containers(new ContainerGate(loop, path, table, gate, authority));
+  auto acceptor = Acceptor::Start(
+      loop, std::move(*listener), [self = containers.get()](UniqueFd socket) { self->Begin(std::move(socket)); },
+      [](UniqueFd) { log::Warn("a container runtime was turned away: the daemon has no file descriptor left"); });
+  if (!acceptor) return std::unexpected(acceptor.error());
+  containers->acceptor_ = std::move(*acceptor);
+  return containers;
+}
+
+ContainerGate::ContainerGate(EventLoop& loop, std::string path, VGpuTable& table, KernelGate& gate,
+                             const Authority& authority)
+    : loop_(loop),
+      path_(std::move(path)),
+      table_(table),
+      gate_(gate),
+      authority_(authority),
+      silent_timer_(loop, [this] { DropSilent(); }) {}
+
+ContainerGate::~ContainerGate() { unlink(path_.c_str()); }
+
+void ContainerGate::Begin(UniqueFd socket) {
+  if (!PeerIsTrusted(socket.Get()))
+    return log::Warn("user {} sent a container's listener: only root and the daemon's user may",
+                     PeerUser(socket.Get()));
+  if (pending_.size() >= kMostPending) return log::Warn("a container runtime was turned away: {} wait", kMostPending);
+  const std::uint64_t id = ++last_id_;
+  auto watch = loop_.WatchReadable(socket.Get(), [this, id] { Read(id); });
+  if (!watch) return log::Warn("a container runtime was turned away: {}", watch.error().Text());
+  Pending& pending = pending_[id];
+  pending.socket = std::move(socket);
+  pending.watch = std::move(*watch);
+  pending.until = MonotonicNow() + kPatience;
+  silent_timer_.Arm(pending.until);
+}
+
+// Runtimes send all in one piece, and close.
+void ContainerGate::Read(std::uint64_t id) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end() || found->second.served) return;
+  Pending& pending = found->second;
+  const bool more = ReadMore(pending);
+  const bool whole = Json::accept(pending.json);
+  if (more && !whole) return;
+  pending.served = true;
+  if (auto served = Serve(pending); !served)
+    log::Warn("a container is not behind the kernel gate, and gets no GPU memory: {}", served.error().Text());
+  End(id);
+}
+
+// False: nothing more comes.
+bool ContainerGate::ReadMore(Pending& pending) {
+  std::array<std::byte, 65536> buffer;
+  std::array<UniqueFd, kMostDescriptors> files;
+  for (;;) {
+    std::size_t count = 0;
+    const ssize_t length = ReceivePacket(pending.socket.Get(), buffer, files, count);
+    for (UniqueFd& file : std::span(files).first(count)) pending.files.push_back(std::move(file));
+    if (length < 0 && errno == EAGAIN) return true;
+    if (length <= 0) return false;
+    pending.json.append(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(length));
+    if (pending.json.size() > kMostStateBytes || pending.files.size() > kMostDescriptors) return false;
+  }
+}
+
+Result<void> ContainerGate::Serve(Pending& pending) {
+  const auto state = ParseContainerState(pending.json);
+  if (!state) return std::unexpected(state.error());
+  const std::string who = "container " + (state->id.empty() ? std::to_string(state->pid) : state->id);
+  if (state->listener >= pending.files.size() || !guard::IsListener(pending.files[state->listener].Get()))
+    return Fail(EPROTO, who + " came without a seccomp listener");
+  auto chosen = table_.Choose(state->metadata, authority_, authority_.Identify(PeerUser(pending.socket.Get()), {}));
+  if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
+  std::vector<VgpuId> vgpus;
+  for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
+  log::Info("{} joins {} behind the kernel gate", who, state->metadata);
+  return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
+                         ucred{.pid = state->pid, .uid = OwnerOf(state->pid), .gid = 0}, who);
+}
+
+// Soon, because this may be in the watch's own callback.
+void ContainerGate::End(std::uint64_t id) {
+  loop_.Post([this, id] {
+    const auto found = pending_.find(id);
+    if (found == pending_.end()) return;
+    for (UniqueFd& file : found->second.files) {
+      if (file && !IsPrompt(file.Get())) CloseElsewhere(std::move(file));
+    }
+    pending_.erase(found);
+  });
+}
+
+void ContainerGate::DropSilent() {
+  const Nanos now = MonotonicNow();
+  Nanos next = kNever;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.until <= now) {
+      End(id);
+    } else {
+      next = std::min(next, pending.until);
+    }
+  }
+  silent_timer_.Arm(next);
+}
+
+}  // namespace tessera::server
