@@ -9,6 +9,30 @@
 namespace tessera::cli {
 namespace {
 
+void AddSeccomp(CommandLine& line, CLI::App& cdi) {
+  CLI::App& seccomp =
+      AddCommand(cdi, "seccomp",
+                 "Write a seccomp profile that puts a container behind the kernel gate\n"
+                 "A container with this profile is held to the vGPU's limits as a program of\n"
+                 "'tessera run --enforce kernel' is. The profile is that of your container engine with other\n"
+                 "rules for ioctl. It needs runc 1.1 or newer, or crun 0.20 or newer.",
+                 "Examples:\n"
+                 "  tessera cdi seccomp --vgpu team-a --output /etc/tessera/team-a.json\n"
+                 "  podman run --security-opt seccomp=/etc/tessera/team-a.json \\\n"
+                 "    --device tessera.dev/vgpu=team-a IMAGE");
+  auto& choices = line.Keep<SeccompChoices>();
+  seccomp.add_option("--vgpu", choices.vgpus, "the container's vGPUs, one for each GPU, separated\nby commas")
+      ->type_name("VGPU")
+      ->delimiter(',')
+      ->required()
+      ->check(Checked(CheckName));
+  seccomp.add_option("--base", choices.base, "the engine's own profile (default\n/usr/share/containers/seccomp.json)")
+      ->type_name("FILE");
+  seccomp.add_option("-o,--output", choices.output, "file to replace (default -: stdout)")->type_name("FILE");
+  AddCommon(seccomp, line.common, kDaemon);
+  Does(line, seccomp, [&line, &choices] { return WriteSeccompProfile(line.common, choices); });
+}
+
 void AddCdi(CommandLine& line) {
   CLI::App& cdi = AddCommand(line.app, "cdi", "Describe vGPUs for container engines",
                              "Examples:\n  tessera cdi generate --output /etc/cdi/tessera.json");
@@ -39,6 +63,7 @@ void AddCdi(CommandLine& line) {
       "include the NVIDIA driver's libraries and device\nnodes, if nothing else gives them to containers");
   AddCommon(generate, line.common, kDaemon);
   Does(line, generate, [&line, &choices] { return GenerateCdi(line.common, choices); });
+  AddSeccomp(line, cdi);
 }
 
 void AddDoctor(CommandLine& line) {

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import unittest
 
-from harness import BIN, DEADLINE_S, MIB, SHIM, SOFT, TENANT, Shell, SoftGpuTest, Tenant, wait_for
+from harness import BIN, DEADLINE_S, MIB, SHIM, SOFT, TENANT, Lines, Shell, SoftGpuTest, Tenant, wait_for
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "containers.md"
 NAMES = {"kind": r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?",
@@ -256,7 +256,7 @@ class Container(SoftGpuTest):
         for name in ("sh", "true", "ls", "tr", "grep", "find", "touch"):
             (root / "bin" / name).symlink_to("busybox")
         shutil.copy(BIN / "driver_shell", root / "bin")
-        for library in libraries_of(TENANT, SHIM, SOFT, BIN / "driver_shell"):
+        for library in libraries_of(TENANT, SHIM, SOFT, BIN / "driver_shell", BIN / "gate_churn"):
             place = root / library[1:]
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, place)
@@ -329,6 +329,27 @@ class Container(SoftGpuTest):
         self.assertEqual(found, "/run/tessera/client.sock\n")
         self.assertIn("Read-only", self.output_of("touch", "/run/tessera/api.sock"))
         self.assertIn("Read-only", self.output_of("touch", "/opt/tessera/lib/libcuda.so.1"))
+
+    def test_behind_the_kernel_gate(self):
+        """By the profile that the docs name: the daemon counts what the container asks the driver for."""
+        self.team(memory_limit="4M", memory_max="4M")
+        profile = self.test / "team-a.json"
+        self.tessera("cdi", "seccomp", "--vgpu", "team-a", "--output", profile)
+        shutil.copy(BIN / "gate_churn", self.test / "root" / "bin")
+        self.FLAGS = (*self.FLAGS, "--security-opt", f"seccomp={profile}")
+        child = self.contain("/bin/gate_churn", "2", stdin=subprocess.PIPE)
+        lines = Lines(child)
+        for _ in range(3):
+            line = lines.next()
+            if line is None and "seccomp" in (said := child.stderr.read()):
+                self.skipTest(f"seccomp user notification is not permitted here: {said}")
+            self.assertTrue(line and line.isdecimal(), line)
+        (process,) = self.managed()
+        self.assertEqual((process["pid"], process["vgpu"], process["enforce"]),
+                         (int((self.test / "one.pid").read_text()), "team-a", "kernel"))
+        child.stdin.close()
+        child.stdin = None
+        self.assertEqual(child.wait(DEADLINE_S), 0)
 
     def test_it_finds_the_next_daemon(self):
         self.team()

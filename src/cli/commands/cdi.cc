@@ -10,6 +10,7 @@
 
 #include "base/whole_file.h"
 #include "cdi/driver_files.h"
+#include "cdi/seccomp_profile.h"
 #include "cdi/soft_gpus.h"
 #include "cdi/spec.h"
 #include "cli/launch/daemon.h"
@@ -17,6 +18,7 @@
 #include "cli/vgpu/settings.h"
 #include "client/api_client.h"
 #include "client/json_fields.h"
+#include "guard/request/requests.h"
 
 namespace tessera::cli {
 using client::ApiClient;
@@ -104,18 +106,36 @@ Result<void> Write(const std::string& path, const std::string& text) {
   return {};
 }
 
+Result<int> PrintOrWrite(const Json& json, const std::string& output) {
+  if (output == "-") {
+    PrintJson(json);
+    return 0;
+  }
+  if (auto written = Write(output, json.dump(2) + "\n"); !written) return std::unexpected(written.error());
+  return 0;
+}
+
 }  // namespace
 
 Result<int> GenerateCdi(const Common& common, const CdiChoices& choices) {
   const auto facts = GatherFacts(common, choices);
   if (!facts) return std::unexpected(facts.error());
-  const Json spec = cdi::Spec(*facts);
-  if (choices.output == "-") {
-    PrintJson(spec);
-    return 0;
-  }
-  if (auto written = Write(choices.output, spec.dump(2) + "\n"); !written) return std::unexpected(written.error());
-  return 0;
+  return PrintOrWrite(cdi::Spec(*facts), choices.output);
+}
+
+Result<int> WriteSeccompProfile(const Common& common, const SeccompChoices& choices) {
+  std::ifstream file(choices.base);
+  if (!file)
+    return FailErrno("cannot read " + choices.base, "name the seccomp profile of your container engine with --base");
+  const Json base = Json::parse(file, nullptr, false);
+  if (base.is_discarded()) return Fail(EINVAL, choices.base + " is not JSON", "choose another --base");
+  std::string names;
+  for (const std::string& name : choices.vgpus) names += (names.empty() ? "" : ",") + name;
+  static constexpr auto kNumbers = guard::HeldNumbers();
+  auto profile = cdi::SeccompProfile(
+      base, {.socket = common.RunDirectory() + "/seccomp.sock", .vgpus = names, .numbers = kNumbers});
+  if (!profile) return Fail(profile.error().code, choices.base + ": " + profile.error().message, profile.error().hint);
+  return PrintOrWrite(*profile, choices.output);
 }
 
 }  // namespace tessera::cli

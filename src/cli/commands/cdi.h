@@ -19,4 +19,14 @@ struct CdiChoices {
 // replaced atomically. ENOENT if there is no vGPU.
 Result<int> GenerateCdi(const Common& common, const CdiChoices& choices);
 
+struct SeccompChoices {
+  std::vector<std::string> vgpus;  // names, one for each GPU
+  std::string base = "/usr/share/containers/seccomp.json";
+  std::string output = "-";  // path; "-": stdout
+};
+
+// `tessera cdi seccomp`: writes the engine's seccomp profile with the kernel gate in it, for containers in these vGPUs.
+// Needs no daemon. The file is replaced atomically.
+Result<int> WriteSeccompProfile(const Common& common, const SeccompChoices& choices);
+
 }  // namespace tessera::cli
