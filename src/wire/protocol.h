@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 6;
+inline constexpr std::uint16_t kProtocolVersion = 7;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -38,6 +38,7 @@ enum class Type : std::uint16_t {
   kExport = 15,    // memory that other programs may map, with up to 16 descriptors. Answered by kExported or kRefused
   kUnexport = 16,  // end an export. Answered by kExported
   kImport = 17,    // get memory that another program exported. Answered by kImported or kRefused
+  kUnknown = 18,   // the program asked the driver for a function that the shim does not know. No answer. Needs kHello
   // daemon → program
   kWelcome = 65,
   kRefused = 66,
@@ -236,6 +237,11 @@ struct Object {
   std::uint32_t cls = 0;                             // class of the object, as in NVIDIA's class/cl*.h
   std::uint32_t detail = 0;                          // as the class has it: see channel::ObjectEvent
   std::uint32_t reserved = 0;
+};
+
+struct Unknown {
+  static constexpr Type kType = Type::kUnknown;
+  char function[64] = {};  // its name
 };
 
 struct Guard {

@@ -1,9 +1,11 @@
 """A daemon that finds its GPU through NVML, and NVML as programs in a vGPU see it. Both drivers are made up: fake_nvml and
 the stub that the benchmarks use."""
 import json
+import os
+import subprocess
 import unittest
 
-from harness import BIN, GIB, LIB, MIB, TesseraTest, wait_for
+from harness import BIN, DEADLINE_S, GIB, LIB, MIB, NO_DEVICE, TesseraTest, wait_for
 
 UUID = "11111111222233334444555555555555"  # of fake_nvml's GPU
 FAKE_NVML = LIB / "tests" / "fake_nvml.so"
@@ -100,6 +102,51 @@ class Nvml(TesseraTest):
         done = self.tessera("run", "--soft", "--", "true", check=False)
         self.assertEqual(done.returncode, 125)
         self.assertIn("manages real GPUs", done.stderr)
+
+
+class OtherMachines(TesseraTest):
+    """Drivers of other versions and GPUs of other kinds."""
+
+    def start(self, expect_ready=True, **kind):
+        self.env.update(TESSERA_REAL_NVML=str(FAKE_NVML), STUB_GPU_UUID=UUID,
+                        TESSERA_REAL_LIBCUDA=str(LIB / "stub" / "libcuda.so.stub"),
+                        **{f"FAKE_NVML_{name.upper()}": value for name, value in kind.items()})
+        self.start_daemon(expect_ready=expect_ready)
+
+    def test_each_driver_is_served_and_old_ones_are_named(self):
+        for version in ("535.104.05", "550.90.07", "570.124.06", "580.159.04", "590.48.01"):
+            with self.subTest(version):
+                self.start(driver=version)
+                self.assertEqual(len(self.json("gpus")["gpus"]), 1)
+                self.stop_daemon()
+                said = f"driver {version} does not report the end of work" in self.daemon_log()
+                self.assertEqual(said, int(version[:3]) < 555)
+
+    def test_a_gpu_without_memory_of_its_own_has_the_machines(self):
+        self.start(kind="no-memory")
+        gpu, = self.json("gpus")["gpus"]
+        self.assertEqual(gpu["memory_total_bytes"], os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        self.create("team", memory_limit="1M")
+        self.assertIn("counts as its memory", self.daemon_log())
+
+    def test_mig_is_refused_by_name(self):
+        self.start(kind="mig", expect_ready=False)
+        self.assertEqual(self.daemon.wait(DEADLINE_S), 1)
+        log = self.daemon_log()
+        self.assertIn("GPU 0 of nvidia-smi (Made-up GPU) is left out", log)
+        self.assertIn("all GPUs are divided into MIG instances", log)
+
+    def test_a_mig_instance_is_no_gpu_of_ours(self):
+        self.start()
+        instance = "MIG-11111111-2222-3333-4444-555555555555"
+        done = self.tessera("vgpu", "create", "team", "--gpu", instance, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{instance} is a MIG instance", done.stderr)
+        self.create("team")
+        done = self.run_in("team", BIN / "driver_shell", env={"CUDA_VISIBLE_DEVICES": instance}, stdin=subprocess.PIPE)
+        out, err = done.communicate("init\n")
+        self.assertIn("names a MIG instance", err)
+        self.assertEqual(json.loads(out.splitlines()[0])["result"], NO_DEVICE)
 
 
 if __name__ == "__main__":

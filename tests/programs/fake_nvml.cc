@@ -1,6 +1,7 @@
 // An NVML with one made-up GPU, for machines without one. What its processes hold is read from $FAKE_NVML_PROCESSES, a
 // file of lines "pid bytes"; a missing file is no processes. Its events come from the FIFO $FAKE_NVML_EVENTS: pairs of
-// numbers, type and data; type 0 is the loss of the GPU.
+// numbers, type and data; type 0 is the loss of the GPU. $FAKE_NVML_DRIVER is the driver's version. $FAKE_NVML_KIND:
+// "mig", its GPU is divided into MIG instances; "no-memory", it has no memory of its own.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -35,6 +36,13 @@ unsigned Processes(Process* out, unsigned room) {
   return count;
 }
 
+bool Is(const char* kind) {
+  const char* wanted = std::getenv("FAKE_NVML_KIND");
+  return wanted && std::strcmp(wanted, kind) == 0;
+}
+
+constexpr int kNotSupported = 3;  // NVML_ERROR_NOT_SUPPORTED
+
 }  // namespace
 
 #define FAKE extern "C" [[gnu::visibility("default")]]
@@ -42,7 +50,14 @@ unsigned Processes(Process* out, unsigned room) {
 FAKE int nvmlInit_v2() { return 0; }
 FAKE int nvmlShutdown() { return 0; }
 FAKE const char* nvmlErrorString(int) { return "a made-up error"; }
-FAKE int nvmlSystemGetDriverVersion(char* text, unsigned length) { return std::snprintf(text, length, "580.0"), 0; }
+FAKE int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  const char* version = std::getenv("FAKE_NVML_DRIVER");
+  return std::snprintf(text, length, "%s", version ? version : "580.159.04"), 0;
+}
+FAKE int nvmlDeviceGetMigMode(void*, unsigned* current, unsigned* pending) {
+  *current = *pending = Is("mig") ? 1 : 0;
+  return Is("no-memory") ? kNotSupported : 0;
+}
 FAKE int nvmlDeviceGetCount_v2(unsigned* count) { return *count = 1, 0; }
 FAKE int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return *device = &device_storage, index == 0 ? 0 : 2;
@@ -55,6 +70,7 @@ FAKE int nvmlDeviceGetMemoryInfo(void*, unsigned long long* total_free_used) {
 }
 FAKE int nvmlDeviceGetMemoryInfo_v2(void*, unsigned long long* version_total_reserved_free_used) {
   if (is_lost) return kLost;
+  if (Is("no-memory")) return kNotSupported;
   version_total_reserved_free_used[2] = 0;
   version_total_reserved_free_used[1] = kTotal;
   version_total_reserved_free_used[4] = 1ull << 30;

@@ -9,6 +9,7 @@
 
 #include "base/install/run_dir.h"
 #include "base/size.h"
+#include "cli/doctor/exports.h"
 #include "cli/doctor/nvml.h"
 #include "cli/launch/child.h"
 #include "cli/launch/daemon.h"
@@ -46,7 +47,10 @@ void CheckGpus(std::vector<Finding>& findings, const NvmlFacts& nvml) {
     const NvmlGpu& gpu = nvml.gpus[i];
     const std::string subject = "GPU " + std::to_string(i);
     CheckNode(findings, "/dev/nvidia" + std::to_string(gpu.minor));
-    if (gpu.exclusive) {
+    if (gpu.divided) {
+      Add(findings, Verdict::kFail, subject, gpu.name + " is divided into MIG instances, which Tessera does not share",
+          "run nvidia-smi -i " + std::to_string(i) + " -mig 0 as root");
+    } else if (gpu.exclusive) {
       Add(findings, Verdict::kFail, subject, gpu.name + " is in exclusive mode, for one process only",
           "run nvidia-smi -i " + std::to_string(i) + " -c DEFAULT as root");
     } else {
@@ -67,6 +71,33 @@ Finding DriverFinding(const std::string& version, const std::string& library) {
           "install driver 555 or newer"};
 }
 
+Finding FunctionsFinding(const std::set<std::string>& unknown) {
+  constexpr std::size_t kMost = 8;
+  if (unknown.empty()) return {Verdict::kOk, "functions", "the shim knows all functions of the driver", ""};
+  std::string names;
+  std::size_t told = 0;
+  for (const std::string& name : unknown) {
+    if (++told > kMost) break;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (unknown.size() > kMost) names += " and " + std::to_string(unknown.size() - kMost) + " more";
+  return {Verdict::kWarn, "functions",
+          "the driver is newer than this version of Tessera: calls of " + names + " pass without gate and ledger",
+          "update Tessera; the daemon's log names those that programs ask for"};
+}
+
+// The driver's library lies beside its NVML.
+static void CheckFunctions(std::vector<Finding>& findings, const std::string& nvml) {
+  const auto shim = ExportsOf(Installation::Find().Shim());
+  const auto driver = ExportsOf(path(nvml).parent_path() / "libcuda.so.1");
+  if (shim && driver) {
+    findings.push_back(FunctionsFinding(UnknownTo(*shim, *driver)));
+  } else {
+    const Error& error = shim ? driver.error() : shim.error();
+    Add(findings, Verdict::kWarn, "functions", error.message, "reinstall the NVIDIA driver's libraries, or Tessera");
+  }
+}
+
 void CheckDriver(std::vector<Finding>& findings) {
   std::string line;
   if (!std::getline(std::ifstream("/proc/driver/nvidia/version"), line)) {
@@ -80,6 +111,7 @@ void CheckDriver(std::vector<Finding>& findings) {
     return;
   }
   findings.push_back(DriverFinding(nvml->driver_version, nvml->library));
+  CheckFunctions(findings, nvml->library);
   CheckNode(findings, "/dev/nvidiactl");
   CheckNode(findings, "/dev/nvidia-uvm");
   CheckGpus(findings, *nvml);

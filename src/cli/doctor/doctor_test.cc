@@ -1,5 +1,6 @@
 #include "cli/doctor/doctor.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 
 #include "cli/doctor/doctor_checks.h"
 #include "cli/doctor/doctor_steering.h"
+#include "cli/doctor/exports.h"
 
 namespace tessera::cli {
 using client::Json;
@@ -31,6 +33,29 @@ TEST(Doctor, WarnsOfADriverThatDoesNotTellEnds) {
   EXPECT_THAT(old.detail, HasSubstr("550.90.07"));
   EXPECT_THAT(old.advice, HasSubstr("555"));
   EXPECT_EQ(DriverFinding("soon", "").verdict, Verdict::kOk) << "what cannot be read accuses nobody";
+}
+
+TEST(Doctor, NamesFunctionsOfTheDriverThatTheShimDoesNotKnow) {
+  const std::set<std::string> shim = {"cuInit", "cuLaunchKernel", "main"};
+  const std::set<std::string> driver = {"cuInit", "cuLaunchKernel", "cuLaunchDream", "cudbgInit", "_init"};
+  EXPECT_EQ(UnknownTo(shim, driver), (std::set<std::string>{"cuLaunchDream"}));
+  EXPECT_EQ(FunctionsFinding({}).verdict, Verdict::kOk);
+  const Finding newer = FunctionsFinding({"cuLaunchDream"});
+  EXPECT_EQ(newer.verdict, Verdict::kWarn);
+  EXPECT_THAT(newer.detail, HasSubstr("cuLaunchDream"));
+  std::set<std::string> many;
+  for (int i = 10; i < 30; ++i) many.insert("cuNew" + std::to_string(i));
+  EXPECT_THAT(FunctionsFinding(many).detail, HasSubstr("cuNew17 and 12 more"));
+}
+
+TEST(Doctor, ReadsWhatALibraryExports) {
+  Dl_info info;
+  ASSERT_NE(dladdr(reinterpret_cast<const void*>(&std::getenv), &info), 0);
+  const auto exports = ExportsOf(info.dli_fname);
+  ASSERT_TRUE(exports) << exports.error().Text();
+  EXPECT_TRUE(exports->contains("getenv"));
+  EXPECT_FALSE(ExportsOf("/proc/self/status"));
+  EXPECT_FALSE(ExportsOf("/nonexistent"));
 }
 
 TEST(Doctor, TellsWhatTheDaemonFound) {

@@ -25,6 +25,7 @@ struct Library {
   int (*Name)(Device device, char* text, unsigned length);
   int (*Minor)(Device device, unsigned* minor);
   int (*ComputeMode)(Device device, int* mode);
+  int (*MigMode)(Device device, unsigned* current, unsigned* pending);  // missing in old drivers
 
   explicit Library(void* handle) {
     Load(Init, handle, "nvmlInit_v2");
@@ -35,6 +36,7 @@ struct Library {
     Load(Name, handle, "nvmlDeviceGetName");
     Load(Minor, handle, "nvmlDeviceGetMinorNumber");
     Load(ComputeMode, handle, "nvmlDeviceGetComputeMode");
+    Load(MigMode, handle, "nvmlDeviceGetMigMode");
   }
   bool Complete() const { return Init && Shutdown && DriverVersion && Count && Handle && Name && Minor && ComputeMode; }
 
@@ -55,6 +57,8 @@ NvmlGpu Describe(const Library& nvml, unsigned index) {
   nvml.Minor(device, &gpu.minor);
   nvml.ComputeMode(device, &mode);
   gpu.name = name;
+  unsigned divided = 0, pending = 0;
+  gpu.divided = nvml.MigMode && nvml.MigMode(device, &divided, &pending) == 0 && divided != 0;
   gpu.exclusive = mode >= kComputeModeExclusiveThread;
   return gpu;
 }

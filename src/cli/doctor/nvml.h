@@ -11,6 +11,7 @@ struct NvmlGpu {
   std::string name;
   unsigned minor = 0;      // of /dev/nvidiaN
   bool exclusive = false;  // its compute mode allows one process, or none
+  bool divided = false;    // into MIG instances
 };
 
 struct NvmlFacts {

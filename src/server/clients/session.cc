@@ -131,6 +131,7 @@ Complaint Session::Act(std::span<const std::byte> packet, Nanos now) {
   if (wire::ReadBody<wire::Listener>(header, packet)) return OnListener();
   if (!greeted_ || guards_) return "did not begin with Hello";
   if (const auto object = wire::ReadBody<wire::Object>(header, packet)) return On(*object, now);
+  if (const auto unknown = wire::ReadBody<wire::Unknown>(header, packet)) return On(*unknown);
   if (const auto attach = wire::ReadBody<wire::Attach>(header, packet)) return On(*attach, now);
   if (const auto query = wire::ReadBody<wire::Query>(header, packet)) return On(*query, now);
   return messages_.Act(header, packet, std::span(received_).first(received_count_), now);
@@ -191,6 +192,16 @@ Complaint Session::On(const wire::Object& object, Nanos now) {
                               .cls = object.cls,
                               .detail = object.detail},
                              ChannelServer::Source::kShim, now);
+  return nullptr;
+}
+
+Complaint Session::On(const wire::Unknown& unknown) {
+  constexpr int kMost = 64;  // as the shim
+  if (++unknown_ > kMost) return "told of too many functions";
+  log::Warn(
+      "process {} ({}) asked the driver for {}, which this version of Tessera does not know: calls of it pass without "
+      "gate and ledger",
+      peer_.pid, program_, Printable(wire::TextOf(unknown.function)));
   return nullptr;
 }
 

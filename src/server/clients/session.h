@@ -75,6 +75,7 @@ class Session {
   Complaint On(const wire::Guard& guard);
   Complaint OnListener();
   Complaint On(const wire::Object& object, Nanos now);
+  Complaint On(const wire::Unknown& unknown);
   Complaint On(const wire::Attach& attach, Nanos now);
   Complaint On(const wire::Query& query, Nanos now);
   Complaint Welcome() const;
@@ -92,6 +93,7 @@ class Session {
   std::size_t received_count_ = 0;                   // so many
   bool guards_ = false;                              // it said Guard: a listener is to come
   bool listened_ = false;                            // and has come
+  int unknown_ = 0;                                  // functions that it asked the driver for and that are not known
   bool reading_ = false;
   bool closed_ = false;
   bool greeted_ = false;

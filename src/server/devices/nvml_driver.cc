@@ -2,6 +2,7 @@
 // "Device Queries" and "Initialization and Cleanup", release 580): no header of theirs is needed to build.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,6 +23,7 @@ namespace {
 
 using nvmlReturn_t = int;
 constexpr nvmlReturn_t NVML_SUCCESS = 0;
+constexpr nvmlReturn_t NVML_ERROR_NOT_SUPPORTED = 3;
 constexpr nvmlReturn_t NVML_ERROR_NOT_FOUND = 6;
 constexpr nvmlReturn_t NVML_ERROR_INSUFFICIENT_SIZE = 7;
 constexpr nvmlReturn_t NVML_ERROR_TIMEOUT = 10;
@@ -58,7 +60,8 @@ constexpr const char* kLibrary = "libnvidia-ml.so.1";
 constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64",
                                     "/usr/lib/wsl/lib"};
 constexpr unsigned kUuidBytes = 96,
-                   kNameBytes = 96;  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE
+                   kNameBytes = 96,  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE
+    kVersionBytes = 80;              // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 // A first estimate: an H200 with driver 580 takes 526 MiB. Measurements raise it.
 constexpr std::uint64_t kContextBytes = 530 * kMiB;
@@ -76,7 +79,10 @@ struct Nvml {
   nvmlReturn_t (*GetMemory)(nvmlDevice_t, nvmlMemory_v2_t*);
   ListProcesses GetComputeProcesses;
   ListProcesses GetGraphicsProcesses;
-  // May be missing. Samples younger than the last argument; NVML_ERROR_NOT_FOUND where there are none.
+  // May be missing.
+  nvmlReturn_t (*GetMigMode)(nvmlDevice_t, unsigned* current, unsigned* pending);
+  nvmlReturn_t (*GetDriverVersion)(char*, unsigned);
+  // Samples younger than the last argument; NVML_ERROR_NOT_FOUND where there are none.
   nvmlReturn_t (*GetUtilization)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long);
   // All may be missing. The wait is in milliseconds.
   nvmlReturn_t (*CreateEvents)(nvmlEventSet_t*);
@@ -85,6 +91,22 @@ struct Nvml {
   nvmlReturn_t (*GetEventTypes)(nvmlDevice_t, unsigned long long*);
   nvmlReturn_t (*WaitForEvent)(nvmlEventSet_t, nvmlEventData_t*, unsigned);
 };
+
+std::uint64_t TotalRam() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What this version of the driver cannot do, in the log: programs say it on their stderr only.
+void WarnOfOldDriver(const std::string& version) {
+  constexpr int kTellsEnds = 555;
+  const int major = std::atoi(version.c_str());
+  if (major == 0 || major >= kTellsEnds) return;
+  log::Warn(
+      "driver {} does not report the end of work: where gates divide the time, a program that runs one long kernel "
+      "counts as idle, and limits hold only coarsely; memory moves only where channels are steered. Driver 555 or "
+      "newer reports it",
+      version);
+}
 
 template <typename Function>
 bool Resolve(void* library, const char* name, Function& function) {
@@ -124,9 +146,14 @@ class NvmlDriver : public GpuDriver {
   Result<std::vector<GpuInfo>> List() override {
     unsigned count = 0;
     if (auto r = Check("count the GPUs", nvml_.GetCount(&count)); !r) return std::unexpected(r.error());
+    unsigned divided = 0;
     std::vector<GpuInfo> gpus;
     nvml_index_.clear();
     for (unsigned index = 0; index < count; ++index) {
+      if (IsDivided(index)) {
+        ++divided;
+        continue;
+      }
       auto gpu = Look(index);
       if (!gpu && gpu.error().code == EHOSTDOWN) {
         log::Warn("GPU {} of NVML is lost and not served: reset it, then restart the daemon", index);
@@ -138,8 +165,11 @@ class NvmlDriver : public GpuDriver {
     }
     uuids_.clear();
     for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
-    if (gpus.empty()) return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
-    return gpus;
+    if (!gpus.empty()) return gpus;
+    if (divided > 0 && divided == count)
+      return Fail(ENODEV, "all GPUs are divided into MIG instances, which Tessera does not share",
+                  "turn MIG off with nvidia-smi -mig 0");
+    return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
   }
 
   Result<DeviceUse> Measure(std::uint32_t gpu) override {
@@ -147,11 +177,17 @@ class NvmlDriver : public GpuDriver {
     if (gpu >= nvml_index_.size()) return Fail(ENODEV, "there is no GPU " + std::to_string(gpu));
     if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(nvml_index_[gpu], &device)); !r)
       return std::unexpected(r.error());
-    nvmlMemory_v2_t memory;
-    if (auto r = Check("read a GPU's memory", nvml_.GetMemory(device, &memory)); !r) return std::unexpected(r.error());
-    DeviceUse measured{.used = memory.used};
+    DeviceUse measured;
     for (const ListProcesses list : {nvml_.GetComputeProcesses, nvml_.GetGraphicsProcesses}) {
       if (auto r = Collect(device, list, measured); !r) return std::unexpected(r.error());
+    }
+    const auto memory = MemoryOf(device);
+    if (!memory) return std::unexpected(memory.error());
+    // Without a figure: at least what is known of its processes.
+    if (*memory) {
+      measured.used = (*memory)->used;
+    } else {
+      for (const auto& [_, bytes] : measured.by_process) measured.used += bytes;
     }
     measured.worked = Worked(gpu, device);
     // In some containers the samples name processes as the host does, and the lists as the container does.
@@ -227,16 +263,45 @@ class NvmlDriver : public GpuDriver {
   Result<GpuInfo> Look(unsigned index) {
     nvmlDevice_t device;
     char uuid[kUuidBytes] = {}, name[kNameBytes] = {};
-    nvmlMemory_v2_t memory;
     if (auto r = Check("open a GPU", nvml_.GetHandleByIndex(index, &device)); !r) return std::unexpected(r.error());
     if (auto r = Check("read a GPU's UUID", nvml_.GetUuid(device, uuid, kUuidBytes)); !r)
       return std::unexpected(r.error());
     if (auto r = Check("read a GPU's name", nvml_.GetName(device, name, kNameBytes)); !r)
       return std::unexpected(r.error());
-    if (auto r = Check("read a GPU's memory", nvml_.GetMemory(device, &memory)); !r) return std::unexpected(r.error());
+    const auto memory = MemoryOf(device);
+    if (!memory) return std::unexpected(memory.error());
     auto parsed = ParseUuid(uuid);
     if (!parsed) return std::unexpected(parsed.error());
-    return GpuInfo{*parsed, name, memory.total - memory.reserved, kContextBytes};
+    if (*memory) return GpuInfo{*parsed, name, (*memory)->total - (*memory)->reserved, kContextBytes};
+    const std::uint64_t ram = TotalRam();
+    log::Warn("{} has no memory of its own that NVML could tell of: the machine's RAM, {}, counts as its memory", name,
+              FormatSize(ram));
+    return GpuInfo{*parsed, name, ram, kContextBytes};
+  }
+
+  // Whether it is divided into MIG instances: programs then see these and not the GPU.
+  bool IsDivided(unsigned index) const {
+    nvmlDevice_t device;
+    unsigned current = 0, pending = 0;
+    char name[kNameBytes] = "unknown";
+    if (!nvml_.GetMigMode || nvml_.GetHandleByIndex(index, &device) != NVML_SUCCESS ||
+        nvml_.GetMigMode(device, &current, &pending) != NVML_SUCCESS || current == 0)
+      return false;
+    nvml_.GetName(device, name, kNameBytes);
+    log::Warn(
+        "GPU {} of nvidia-smi ({}) is left out: it is divided into MIG instances, which Tessera does not share. "
+        "nvidia-smi -i {} -mig 0 turns MIG off",
+        index, name, index);
+    return true;
+  }
+
+  // Nothing: the GPU has no figures, because it uses the machine's RAM (Jetson, GB10).
+  Result<std::optional<nvmlMemory_v2_t>> MemoryOf(nvmlDevice_t device) const {
+    nvmlMemory_v2_t memory;
+    const nvmlReturn_t r = nvml_.GetMemory(device, &memory);
+    if (r == NVML_ERROR_NOT_SUPPORTED) return std::nullopt;
+    if (auto ok = Check("read a GPU's memory", r); !ok) return std::unexpected(ok.error());
+    return memory;
   }
 
   Result<void> Collect(nvmlDevice_t device, ListProcesses list, DeviceUse& measured) {
@@ -248,6 +313,7 @@ class NvmlDriver : public GpuDriver {
         processes.resize(count + 16);  // some more may start meanwhile
         continue;
       }
+      if (r == NVML_ERROR_NOT_SUPPORTED) return {};
       if (auto ok = Check("list a GPU's processes", r); !ok) return ok;
       processes.resize(count);
       break;
@@ -334,6 +400,8 @@ Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
     Nvml nvml{};
     (void)Resolve(library, "nvmlDeviceGetProcessUtilization", nvml.GetUtilization);
     ResolveEvents(library, nvml);
+    (void)Resolve(library, "nvmlDeviceGetMigMode", nvml.GetMigMode);
+    (void)Resolve(library, "nvmlSystemGetDriverVersion", nvml.GetDriverVersion);
     if (!ResolveAll(library, nvml)) {
       return Fail(ENOSYS, path + " lacks functions of NVML 12",
                   "update NVIDIA's driver to 525 or newer, or use --soft");
@@ -342,6 +410,9 @@ Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
       return Fail(ENODEV, fmt::format("{} does not start: {}", path, nvml.ErrorString(r)),
                   "check nvidia-smi, or use the soft GPU with --soft");
     }
+    char version[kVersionBytes] = {};
+    if (nvml.GetDriverVersion && nvml.GetDriverVersion(version, kVersionBytes) == NVML_SUCCESS)
+      WarnOfOldDriver(version);
     return std::make_unique<NvmlDriver>(nvml);
   }
   return Fail(ENODEV, fmt::format("no NVIDIA driver here: {} is not found (last tried: {})", kLibrary, tried), hint);

@@ -35,6 +35,9 @@ std::string FormatUuid(const wire::Uuid& uuid) {
 Result<wire::Uuid> ParseUuid(std::string_view text) {
   const auto wrong =
       Fail(EINVAL, fmt::format("\"{}\" is no GPU UUID", text), "nvidia-smi -L and tessera gpus list them");
+  if (text.starts_with("MIG-"))
+    return Fail(ENOTSUP, fmt::format("{} is a MIG instance, which Tessera does not share", text),
+                "name a whole GPU; nvidia-smi -mig 0 turns MIG off");
   if (!text.starts_with(kPrefix) || text.size() != kPrefix.size() + kShape.size()) return wrong;
   text.remove_prefix(kPrefix.size());
   wire::Uuid uuid;

@@ -259,6 +259,8 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std
     for (const auto& server : gpus_) {
       if (server->Info().uuid == *uuid) return std::vector{server->Index()};
     }
+  } else if (uuid.error().code == ENOTSUP) {
+    return std::unexpected(uuid.error());
   }
   std::uint32_t index = 0;
   const auto [end, error] = std::from_chars(gpu->data(), gpu->data() + gpu->size(), index);

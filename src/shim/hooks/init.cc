@@ -3,6 +3,7 @@
 
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
+#include "shim/load/unknown_functions.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
 #include "shim/session/objects.h"
@@ -16,6 +17,22 @@ namespace tessera::shim {
 void StopAtExit();
 
 namespace {
+
+void TellUnknown(const char* name) {
+  if (!Session::Instance().Managed()) return;  // all are told when it is welcome
+  wire::Unknown unknown;
+  wire::SetText(unknown.function, name);
+  Session::Instance().Tell(wire::Make(unknown));
+}
+
+void TellAll(Session& session) {
+  TellObjects(session);
+  EachUnknown([](const char* name) {
+    wire::Unknown unknown;
+    wire::SetText(unknown.function, name);
+    Session::Instance().Tell(wire::Make(unknown));
+  });
+}
 
 void StopAll() {
   Attachment::ForEach([](Attachment& attachment) { attachment.Stop(); });
@@ -39,7 +56,8 @@ void StopAtExit() { atexit(StopAll); }
 
 TESSERA_HOOK cuInit(unsigned flags) {
   if (!LoadReal()) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-  Session::Instance().OnWelcome(TellObjects);
+  Session::Instance().OnWelcome(TellAll);
+  OnUnknown(TellUnknown);
   if (const CUresult opened = Session::Instance().Open(); opened != CUDA_SUCCESS) return opened;
   const CUresult result = REAL(cuInit)(flags);
   static const bool registered = [] {

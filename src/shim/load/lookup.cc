@@ -3,14 +3,16 @@
 #include <string.h>
 
 #include "shim/load/hook.h"
+#include "shim/load/unknown_functions.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
 namespace {
 
-void* Substitute(void* real) {
+void* Substitute(const char* symbol, void* real) {
   const unsigned index = IndexOfRealAddress(real);
+  if (index == kNoSymbol) NoteUnknown(symbol);
   if (index == kNoSymbol || !tessera_own_table[index]) return real;
   return const_cast<void*>(tessera_own_table[index]);
 }
@@ -19,13 +21,13 @@ void* Substitute(void* real) {
 
 TESSERA_HOOK cuGetProcAddress(const char* symbol, void** function, int version, std::uint64_t flags) {
   const CUresult result = REAL(cuGetProcAddress)(symbol, function, version, flags);
-  if (result == CUDA_SUCCESS && function && *function) *function = Substitute(*function);
+  if (result == CUDA_SUCCESS && function && *function) *function = Substitute(symbol, *function);
   return result;
 }
 
 TESSERA_HOOK cuGetProcAddress_v2(const char* symbol, void** function, int version, std::uint64_t flags,
                                  CUdriverProcAddressQueryResult* status) {
   const CUresult result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
-  if (result == CUDA_SUCCESS && function && *function) *function = Substitute(*function);
+  if (result == CUDA_SUCCESS && function && *function) *function = Substitute(symbol, *function);
   return result;
 }
