@@ -110,7 +110,8 @@ class Installed(unittest.TestCase):
                 section = line[1:-1]
             elif " = " in line:
                 line = line.removeprefix("# ")
-                keys.add(f"{section}.{line.split(' = ')[0]}")
+                if "." not in section:  # the table has no sections that have names of their own
+                    keys.add(f"{section}.{line.split(' = ')[0]}")
                 if '= ""' in line:  # that there is none is not always a value
                     continue
             lines.append(line)

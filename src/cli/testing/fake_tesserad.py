@@ -61,8 +61,8 @@ def answer(method, path, body):
         return 201, vgpu(body.get("name", "made"))
     if (method, path) == ("GET", "/v1/vgpus"):
         return 200, {"vgpus": [vgpu("a"), vgpu("b")]}
-    if path in ("/v1/vgpus/a", "/v1/vgpus/b"):
-        return (204, None) if method == "DELETE" else (200, vgpu(path[-1]))
+    if path.removesuffix("?wait=false") in ("/v1/vgpus/a", "/v1/vgpus/b"):
+        return (204, None) if method == "DELETE" else (200, vgpu(path.removesuffix("?wait=false")[-1]))
     if path in [f"/v1/{what}/{verb}" for what in ("vgpus/a", "vgpus/7", "processes/7") for verb in ("freeze", "thaw")]:
         return 204, None
     if path == "/v1/processes/7/adopt":

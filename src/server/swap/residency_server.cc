@@ -109,7 +109,8 @@ sched::RoomAnswer::Kind ResidencyServer::Ask(Process& process, std::uint64_t byt
     case kGrant:
       residence.wanted = 0;
       ResidencyActions::AddRoom(process, bytes);
-      ResidencyActions::AddCredit(process, answer.credit);
+      // Credit is for chunks: beside what is pinned it would pass for memory that the device may show.
+      if (!pins) ResidencyActions::AddCredit(process, answer.credit);
       if (!link_.Exists()) MarkDue();  // one may be needed soon
       break;
     case kWait:
