@@ -72,9 +72,12 @@ bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
   if (!control_) return false;
   if (control_->KnowsProcesses()) {
     // What it was once found to have it keeps until it ends: at its end the news of that may come late.
-    Entry& entry = At(pid);
-    if (!entry.found_on.contains(gpu) && control_->Slice(gpu, {.pid = pid})) entry.found_on.insert(gpu);
-    return entry.found_on.contains(gpu);
+    // A process that has none gets no entry: somebody may ask about any pid.
+    const auto found = processes_.find(pid);
+    if (found != processes_.end() && found->second.found_on.contains(gpu)) return true;
+    if (!control_->Slice(gpu, {.pid = pid})) return false;
+    At(pid).found_on.insert(gpu);
+    return true;
   }
   return std::ranges::any_of(Groups(pid, gpu), channel::IsCompute) && Verify(pid);
 }
