@@ -1,8 +1,25 @@
 """A GPU that fails: Xid and ECC errors and a lost GPU, made up on soft GPUs and in a made-up NVML."""
+import errno
 import os
 import unittest
 
 from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, UnixConnection, wait_for
+
+
+def open_for_reader(fifo):
+    """None while nobody reads it."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+
+
+def write_line(fifo, line):
+    """Fails if nobody reads it before the deadline; a blocking open would wait for ever."""
+    with os.fdopen(wait_for("a reader of the faults", lambda: open_for_reader(fifo)), "w") as out:
+        out.write(line + "\n")
 
 
 class Faults(SoftGpuTest):
@@ -16,8 +33,7 @@ class Faults(SoftGpuTest):
         self.start_daemon()
 
     def raise_fault(self, line):
-        with open(self.fifo, "w") as fifo:
-            fifo.write(line + "\n")
+        write_line(self.fifo, line)
 
     def metrics(self):
         connection = UnixConnection(self.run_dir / "api.sock")
@@ -99,8 +115,7 @@ class NvmlFaults(TesseraTest):
         self.start_daemon()
 
         def health(event):
-            with open(fifo, "w") as out:
-                out.write(event)
+            write_line(fifo, event)
             wait_for("the event to be read", lambda: self.json("gpus")["gpus"][0]["health"] != before)
             return self.json("gpus")["gpus"][0]["health"]
 

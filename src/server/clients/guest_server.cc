@@ -250,8 +250,8 @@ Result<void> GuestServer::Freeze(pid_t pid, bool frozen, Nanos now) {
     if (Process* process = Find(pid, gpu->Index())) {
       gpu->Freezes().SetByOperator(*process, frozen, now);
       found = true;
-    } else if (channels_.Knows(pid, gpu->Index()) &&
-               (watch_.Seen().Find(pid) || Any(channels_.Freezer().StatusOf(pid, gpu->Index()).reasons))) {
+    } else if ((watch_.Seen().Find(pid) || Any(channels_.Freezer().StatusOf(pid, gpu->Index()).reasons)) &&
+               channels_.Knows(pid, gpu->Index())) {  // in this order: any pid may be asked for
       auto done = frozen ? channels_.Freezer().Freeze(gpu->Index(), {&pid, 1}, FreezeReason::kOperator)
                          : channels_.Freezer().Thaw(gpu->Index(), {&pid, 1}, FreezeReason::kOperator);
       if (!done) return done;
