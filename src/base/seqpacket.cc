@@ -3,21 +3,31 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 namespace tessera {
+namespace {
 
-UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
-  sockaddr_un address{};
+bool AddressOf(const char* path, sockaddr_un& address) {
   address.sun_family = AF_UNIX;
   if (strlen(path) >= sizeof address.sun_path) {
     errno = ENAMETOOLONG;
-    return {};
+    return false;
   }
   strcpy(address.sun_path, path);
+  return true;
+}
+
+}  // namespace
+
+UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
+  sockaddr_un address{};
+  if (!AddressOf(path, address)) return {};
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd) return {};
   if (send_timeout_ms > 0) {
@@ -32,6 +42,22 @@ UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms) {
     return {};
   }
   return fd;
+}
+
+UniqueFd ListenSeqpacket(const char* path, int backlog) {
+  sockaddr_un address{};
+  if (!AddressOf(path, address)) return {};
+  unlink(path);
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  // On Linux the file takes the mode that the socket has at bind(), without a moment in which it is open to others.
+  const bool listens = fd && fchmod(fd.Get(), 0600) == 0 &&
+                       bind(fd.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                       listen(fd.Get(), backlog) == 0;
+  if (listens) return fd;
+  const int why = errno;
+  fd.Reset();
+  errno = why;
+  return {};
 }
 
 bool SendPacket(int socket, std::span<const std::byte> packet, std::span<const int> fds) {

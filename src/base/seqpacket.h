@@ -13,6 +13,9 @@ namespace tessera {
 // Connecting and each later send fail with EAGAIN if the peer takes nothing for `send_timeout_ms`; 0: never.
 UniqueFd ConnectSeqpacket(const char* path, int send_timeout_ms = 0);
 
+// Listens at `path`, in place of a file there, for this user alone. Empty with errno set on failure, as above.
+UniqueFd ListenSeqpacket(const char* path, int backlog);
+
 // Sends one packet, with `fd` attached unless it is -1, or with up to kMostDescriptors of them. Never raises SIGPIPE.
 // False with errno set on failure; EAGAIN if the socket is non-blocking and the peer does not read.
 inline constexpr std::size_t kMostDescriptors = 16;

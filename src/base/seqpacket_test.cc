@@ -1,8 +1,11 @@
 #include "base/seqpacket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <string>
@@ -96,6 +99,25 @@ TEST_F(SeqpacketTest, ConnectSaysWhy) {
   EXPECT_FALSE(ConnectSeqpacket("/nonexistent/socket"));
   EXPECT_EQ(errno, ENOENT);
   EXPECT_FALSE(ConnectSeqpacket(std::string(200, 'x').c_str()));
+  EXPECT_EQ(errno, ENAMETOOLONG);
+}
+
+TEST_F(SeqpacketTest, ListensForThisUserInPlaceOfWhatIsThere) {
+  const std::string path = ::testing::TempDir() + "/tessera-seqpacket-" + std::to_string(getpid());
+  ASSERT_TRUE(UniqueFd(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)));
+  const UniqueFd listener = ListenSeqpacket(path.c_str(), 1);
+  ASSERT_TRUE(listener);
+  struct stat status{};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode, mode_t{S_IFSOCK | 0600});
+  EXPECT_TRUE(ConnectSeqpacket(path.c_str()));
+  unlink(path.c_str());
+}
+
+TEST_F(SeqpacketTest, ListenSaysWhy) {
+  EXPECT_FALSE(ListenSeqpacket("/nonexistent/socket", 1));
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_FALSE(ListenSeqpacket(std::string(200, 'x').c_str(), 1));
   EXPECT_EQ(errno, ENAMETOOLONG);
 }
 

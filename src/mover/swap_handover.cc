@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,15 +47,8 @@ bool Give(int socket, const SwapHandover& handover) {
 }  // namespace
 
 Result<UniqueFd> ListenForSuccessor(const std::string& path) {
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  if (path.size() >= sizeof address.sun_path) return Fail(ENAMETOOLONG, "the name " + path + " is too long");
-  std::ranges::copy(path, address.sun_path);
-  unlink(path.c_str());
-  UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const mode_t mask = umask(0077);
-  const bool bound = listener && bind(listener.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  umask(mask);
-  if (!bound || listen(listener.Get(), 8) != 0) return FailErrno("listen at " + path);
+  UniqueFd listener = ListenSeqpacket(path.c_str(), 8);
+  if (!listener) return FailErrno("listen at " + path);
   return listener;
 }
 

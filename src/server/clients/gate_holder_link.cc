@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,19 +25,6 @@ namespace {
 
 constexpr Nanos kPatience = 10 * kSecond;
 constexpr int kHolderListener = 3;  // where the holder finds it
-
-Result<UniqueFd> Listen(const std::string& path) {
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  if (path.size() >= sizeof address.sun_path) return Fail(ENAMETOOLONG, "the name " + path + " is too long");
-  std::ranges::copy(path, address.sun_path);
-  unlink(path.c_str());
-  UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const mode_t mask = umask(0077);
-  const bool bound = listener && bind(listener.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  umask(mask);
-  if (!bound || listen(listener.Get(), 4) != 0) return FailErrno("listen at " + path);
-  return listener;
-}
 
 }  // namespace
 
@@ -80,13 +66,13 @@ std::vector<GateHolderLink::Kept> GateHolderLink::Take() {
 }
 
 Result<void> GateHolderLink::Start() {
-  auto listener = Listen(path_);
-  if (!listener) return std::unexpected(listener.error());
+  UniqueFd listener = ListenSeqpacket(path_.c_str(), 4);
+  if (!listener) return FailErrno("listen at " + path_);
   const auto pid =
-      Spawn({.name = "tessera-gate-holder", .arguments = {path_}, .files = {{listener->Get(), kHolderListener}}});
+      Spawn({.name = "tessera-gate-holder", .arguments = {path_}, .files = {{listener.Get(), kHolderListener}}});
   if (!pid) return std::unexpected(pid.error());
   pid_ = *pid;
-  listener->Reset();
+  listener.Reset();
   std::vector<Kept> kept;
   if (Connect(kept)) return {};
   return Fail(ECONNREFUSED, "the gate holder does not answer at " + path_);

@@ -133,7 +133,8 @@ void KernelGate::RestoreCharge(pid_t pid, std::uint32_t device, std::uint64_t by
   if (!process) return;
   process->who.guarded = true;
   guests_.Counts().Add(pid, device, vgpu->gpu, bytes);
-  gpus_[vgpu->gpu]->Requests().CountAnyway(*process, *guests_.Counts().On(pid, vgpu->gpu));
+  if (const auto counted = guests_.Counts().On(pid, vgpu->gpu))
+    gpus_[vgpu->gpu]->Requests().CountAnyway(*process, *counted);
 }
 
 // Called on the supervisor's thread.

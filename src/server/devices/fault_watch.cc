@@ -54,8 +54,8 @@ void FaultWatch::Run() {
       if (!Rest()) return;
       continue;
     }
-    if (*fault) {
-      loop_.Post([on_fault = std::weak_ptr(on_fault_), fault = **fault] {
+    if (const std::optional<GpuFault>& seen = *fault) {
+      loop_.Post([on_fault = std::weak_ptr(on_fault_), fault = *seen] {
         if (const auto call = on_fault.lock()) (*call)(fault);
       });
     }

@@ -184,8 +184,8 @@ class NvmlDriver : public GpuDriver {
     const auto memory = MemoryOf(device);
     if (!memory) return std::unexpected(memory.error());
     // Without a figure: at least what is known of its processes.
-    if (*memory) {
-      measured.used = (*memory)->used;
+    if (const auto& figures = *memory) {
+      measured.used = figures->used;
     } else {
       for (const auto& [_, bytes] : measured.by_process) measured.used += bytes;
     }
@@ -272,7 +272,7 @@ class NvmlDriver : public GpuDriver {
     if (!memory) return std::unexpected(memory.error());
     auto parsed = ParseUuid(uuid);
     if (!parsed) return std::unexpected(parsed.error());
-    if (*memory) return GpuInfo{*parsed, name, (*memory)->total - (*memory)->reserved, kContextBytes};
+    if (const auto& figures = *memory) return GpuInfo{*parsed, name, figures->total - figures->reserved, kContextBytes};
     const std::uint64_t ram = TotalRam();
     log::Warn("{} has no memory of its own that NVML could tell of: the machine's RAM, {}, counts as its memory", name,
               FormatSize(ram));

@@ -103,7 +103,7 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
           ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
       !r)
     return r;
-  if (request.memory_limit && changed.memory.limit.value_or(0) > capacity)
+  if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)
     return Fail(ENOSPC,
                 fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),
                             FormatSize(capacity)),

@@ -103,8 +103,8 @@ void Note(Event event) {
   if (verdict == Verdict::kLeaveOut) return;
   Keep(all, std::move(event));
   if (verdict == Verdict::kTellLast) {
-    std::string text =
-        "the programs of user " + std::to_string(*by) + " cause too many events: more of theirs are left out for now";
+    std::string text = "the programs of user " + std::to_string(*by) +
+                       " cause too many events: further ones are left out until there are fewer";
     Keep(all, {.type = EventType::kWarning, .user = by, .text = std::move(text)});
   }
   if (all.wake_fd >= 0) eventfd_write(all.wake_fd, 1);
