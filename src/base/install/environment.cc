@@ -16,7 +16,7 @@ constexpr std::string_view kOthers[] = {"CUDA_", "GLIBC_TUNABLES", "LD_", "MALLO
 // What the daemon and its programs themselves read: where the run directory, the driver and the soft GPU are, and
 // faults for tests (base/fault.h).
 constexpr std::string_view kOwn[] = {"TESSERA_FAULT", "TESSERA_REAL_LIBCUDA", "TESSERA_REAL_NVML", "TESSERA_RUN_DIR",
-                                     "TESSERA_SOFT",  "TESSERA_SOFT_FAULTS",  "TESSERA_SOFT_NAME"};
+                                     "TESSERA_SOFT",  "TESSERA_SOFT_FAULTS",  "TESSERA_SOFT_NAME", "TESSERA_SOFT_USER"};
 
 }  // namespace
 

@@ -98,7 +98,9 @@ void Note(Event event) {
   Kept& all = All();
   MutexLock lock(all.mutex);
   const std::optional<uid_t> by = event.user ? event.user : event.owner;
-  const bool at_will = by.value_or(0) != 0 && event.type != EventType::kGpuXid && event.type != EventType::kGpuFailed;
+  // A user's own daemon has that user's events alone: they push nobody's out.
+  const bool at_will =
+      by && *by != 0 && *by != geteuid() && event.type != EventType::kGpuXid && event.type != EventType::kGpuFailed;
   const Verdict verdict = at_will ? all.budget.Ask(*by, MonotonicNow()) : Verdict::kTell;
   if (verdict == Verdict::kLeaveOut) return;
   Keep(all, std::move(event));

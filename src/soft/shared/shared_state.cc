@@ -8,9 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <span>
+#include <system_error>
 
 #include "soft/shared/shared_holds.h"
 #include "soft/shared/shared_layout.h"
@@ -111,15 +115,33 @@ Result<void> Format(int file, const std::string& path, const Spec& spec) TESSERA
   return {};
 }
 
+// The user that $TESSERA_SOFT_USER names; nothing without it, or if it is no number.
+std::optional<uid_t> NamedUser() {
+  const char* named = std::getenv("TESSERA_SOFT_USER");
+  uid_t user = 0;
+  if (named == nullptr) return {};
+  const auto [end, error] = std::from_chars(named, named + std::strlen(named), user);
+  if (error != std::errc() || *end != '\0') return {};
+  return user;
+}
+
 Result<UniqueFd> OpenFile(const std::string& path) {
-  UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const uid_t owner = NamedUser().value_or(geteuid());
+  // Only its owner makes it: with O_CREAT, fs.protected_regular keeps others from a file that is there (proc(5)).
+  UniqueFd file(open(path.c_str(), O_RDWR | (owner == geteuid() ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file && errno == ENOENT && owner != geteuid())
+    return FailErrno("soft GPU: open " + path, "start the daemon of user " + std::to_string(owner) +
+                                                   ", with the same TESSERA_SOFT_USER and TESSERA_SOFT_NAME");
   if (!file) return FailErrno("soft GPU: open " + path, "the soft GPU keeps its state there: make /dev/shm writable");
   struct stat status = {};
   if (fstat(file.Get(), &status) != 0) return FailErrno("soft GPU: look at " + path);
   // /dev/shm is open to all: take nobody else's file for ours.
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid()) {
-    return Fail(EPERM, "soft GPU: " + path + " does not belong to this user", "remove it or set TESSERA_SOFT_NAME");
+  if (!S_ISREG(status.st_mode) || status.st_uid != owner) {
+    return Fail(EPERM, "soft GPU: " + path + " does not belong to user " + std::to_string(owner),
+                "remove it or set TESSERA_SOFT_NAME");
   }
+  if (NamedUser() && owner == geteuid() && fchmod(file.Get(), 0666) != 0)
+    return FailErrno("soft GPU: open " + path + " to all users");
   return file;
 }
 
@@ -147,7 +169,7 @@ Result<SharedLayout*> MapFile(int file, const std::string& path) {
 
 std::string SharedState::DefaultPath() {
   const char* name = std::getenv("TESSERA_SOFT_NAME");
-  std::string path = "/dev/shm/tessera-soft-" + std::to_string(geteuid());
+  std::string path = "/dev/shm/tessera-soft-" + std::to_string(NamedUser().value_or(geteuid()));
   if (name != nullptr && *name != '\0') {
     path += "-";
     for (const char* c = name; *c != '\0'; ++c) path += *c == '/' ? '_' : *c;

@@ -1,4 +1,6 @@
-// State of the soft GPUs that all processes of a user share, in /dev/shm/tessera-soft-UID[-NAME].
+// State of the soft GPUs that all processes of a user share, in /dev/shm/tessera-soft-UID[-NAME]. With
+// $TESSERA_SOFT_USER, which names a user by number, those of that user are used; if the user itself sets it, all users
+// may use them, and break them: it is for tests.
 //
 // The first process makes it, after $TESSERA_SOFT; once none is left the next one makes it again. Each process has
 // a slot with what it holds; the sum over the slots of living processes is what is in use, so nothing has to be given
@@ -41,7 +43,7 @@ enum class CopyDirection { kToDevice = 0, kToHost = 1 };
 
 class SharedState {
  public:
-  // Where the state lies for this user and $TESSERA_SOFT_NAME.
+  // Where the state lies for this user or $TESSERA_SOFT_USER, and $TESSERA_SOFT_NAME.
   static std::string DefaultPath();
 
   // Attaches this process, with a slot of its own. An empty `spec` takes what is there. Fails with EEXIST when others

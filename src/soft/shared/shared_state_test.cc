@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <set>
@@ -205,6 +206,34 @@ TEST(SharedState, DirectoryThatCannotBeWritten) {
   const auto state = SharedState::Attach("/proc/tessera-soft", "1GiB");
   ASSERT_FALSE(state);
   EXPECT_NE(state.error().Text().find("make /dev/shm writable"), std::string::npos) << state.error().Text();
+}
+
+TEST(SharedState, ItsUserMayOpenItToAll) {
+  const auto mode = [](const std::string& path) {
+    struct stat status = {};
+    EXPECT_EQ(stat(path.c_str(), &status), 0);
+    return status.st_mode & 0777;
+  };
+  const ScratchState scratch;
+  MustAttach(scratch.path(), "1GiB");
+  EXPECT_EQ(mode(scratch.path()), 0600u);
+  setenv("TESSERA_SOFT_USER", std::to_string(geteuid()).c_str(), 1);
+  MustAttach(scratch.path(), "1GiB");
+  EXPECT_EQ(mode(scratch.path()), 0666u);
+  const std::string own = SharedState::DefaultPath();
+
+  // Another's is not made for it, and this user's is not taken for it.
+  setenv("TESSERA_SOFT_USER", "4711", 1);
+  EXPECT_EQ(SharedState::DefaultPath().find("/dev/shm/tessera-soft-4711"), 0u);
+  EXPECT_NE(SharedState::DefaultPath(), own);
+  const auto missing = SharedState::Attach(scratch.path() + "-none", "1GiB");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ENOENT);
+  const auto taken = SharedState::Attach(scratch.path(), "1GiB");
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, EPERM);
+  unsetenv("TESSERA_SOFT_USER");
+  EXPECT_EQ(SharedState::DefaultPath(), own);
 }
 
 // A file that cannot grow stands for a full /dev/shm: an error now, no SIGBUS later.
