@@ -26,6 +26,20 @@ enum class GateOrder : std::uint32_t {
                  // moved
 };
 
+// Why memory that the shim counts cannot be moved.
+enum class PinReason : std::uint32_t {
+  kSmall = 0,       // small allocations, in chunks that stay
+  kExported = 1,    // others have it: by IPC handles, or by shareable handles of cuMemCreate's memory
+  kRegistered = 2,  // a device has it: dma-buf, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+  kPool = 3,        // stream-ordered pools of the driver's
+  kVmm = 4,         // cuMemCreate
+  kManaged = 5,     // cuMemAllocManaged
+  kArray = 6,       // arrays and mipmapped arrays
+  kUnpaged = 7,     // cuMemAlloc and its kind, where the program has no pager
+  kGraph = 8,       // memory nodes of graphs. The shim does not count it: it is no part of Page::pinned
+};
+inline constexpr std::size_t kPinReasons = 9;
+
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
 struct Page {
@@ -87,9 +101,11 @@ struct Page {
   std::atomic<std::uint32_t> rests{0};
   // Threads inside driver calls that may wait for GPU work which no marker shows.
   std::atomic<std::uint32_t> calls{0};
+  // Bytes by PinReason. All but kGraph add up to `pinned`, when nothing changes.
+  std::atomic<std::uint64_t> pinned_by[kPinReasons]{};
 };
 
-static_assert(sizeof(Page) == 512 && sizeof(Page) <= kPageBytes);
+static_assert(sizeof(Page) == 576 && sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<GateOrder>::is_always_lock_free);
 static_assert(offsetof(Page, version) == 8 && offsetof(Page, gpu) == 12);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, gate) == 68 && offsetof(Page, window_ns) == 72 &&
@@ -105,5 +121,6 @@ static_assert(offsetof(Page, pinned) == 368 && offsetof(Page, empty) == 376 && o
 static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 416 &&
               offsetof(Page, reached_ns) == 424 && offsetof(Page, guard) == 432 && offsetof(Page, hot_out) == 448 &&
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
+static_assert(offsetof(Page, pinned_by) == 464);
 
 }  // namespace tessera::wire

@@ -174,7 +174,7 @@ class Commands(SoftGpuTest):
             "memory_max_bytes", "memory_over_limit_bytes", "over_limit_error", "memory_current_bytes", "memory_peak_bytes", "memory_available_bytes", "oom_events", "compute_request_pct",
             "compute_limit_pct", "compute_weight", "compute_priority", "compute_current_pct", "compute_busy_us",
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
-            "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes",
+            "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes", "memory_pinned_bytes", "memory_pinned_by",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults"})
         process, = self.json("ps")["processes"]
@@ -182,7 +182,7 @@ class Commands(SoftGpuTest):
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "compute_waited_us", "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
-            "memory_exported_bytes", "memory_swapped_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_pinned_by", "memory_exported_bytes", "memory_swapped_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_waited_us", "room_waits", "gpu_failed"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),

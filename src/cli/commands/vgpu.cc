@@ -1,7 +1,11 @@
 #include "cli/commands/vgpu.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -44,6 +48,22 @@ std::string Swapped(const Json& vgpu) {
   const Json& max = Field(vgpu, "memory_swap_max_bytes");
   return Size(vgpu, "memory_swap_current_bytes") +
          (max.is_null() ? "" : " of at most " + Size(vgpu, "memory_swap_max_bytes"));
+}
+
+// "66 MiB: context 64 MiB, pool 2 MiB", the largest first.
+std::string Pinned(const Json& vgpu) {
+  std::vector<std::pair<std::uint64_t, std::string>> reasons;
+  const Json& by = Field(vgpu, "memory_pinned_by");
+  if (by.is_object()) {
+    for (const auto& [reason, bytes] : by.items()) {
+      if (const std::uint64_t of = IntegerField(by, reason.c_str()); of > 0) reasons.emplace_back(of, reason);
+    }
+  }
+  std::ranges::sort(reasons, std::greater());
+  std::string text = Size(vgpu, "memory_pinned_bytes");
+  const char* before = ": ";
+  for (const auto& [bytes, reason] : reasons) text += std::exchange(before, ", ") + reason + " " + FormatSize(bytes);
+  return text;
 }
 
 std::string Moved(const Json& vgpu) {
@@ -134,6 +154,7 @@ std::string VgpuText(const Json& vgpu) {
       {"memory peak", Size(vgpu, "memory_peak_bytes")},
       {"memory available", Size(vgpu, "memory_available_bytes")},
       {"memory on GPU", Size(vgpu, "memory_resident_bytes")},
+      {"memory pinned", Pinned(vgpu)},
       {"memory swapped", Swapped(vgpu)},
       {"memory moved", Moved(vgpu)},
       {"memory pressure", Pressure(Field(vgpu, "memory_pressure"))},

@@ -69,6 +69,10 @@ TEST(Vgpu, OneVgpuInLines) {
   EXPECT_NE(told.find("memory pressure   12.5 % of the last 10 s, 3 % of 60 s, 0.6 % of 300 s; 1.2 s in all\n"),
             std::string::npos)
       << told;
+  Json pinned = With(kVgpu, "memory_pinned_bytes", 69206016);
+  pinned["memory_pinned_by"] = {{"context", 67108864}, {"pool", 2097152}, {"vmm", 0}};
+  EXPECT_NE(VgpuText(pinned).find("memory pinned     66 MiB: context 64 MiB, pool 2 MiB\n"), std::string::npos)
+      << VgpuText(pinned);
   EXPECT_NE(VgpuText(With(swapped, "memory_swap_max_bytes", 2147483648)).find("1 GiB of at most 2 GiB\n"),
             std::string::npos);
   const std::string steered =

@@ -22,6 +22,13 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
+// Of memory_pinned_by: these reasons, and 0 for all others.
+json Pinned(const json& reasons = json::object()) {
+  json by = json::object();
+  for (const char* name : server::kPinNames) by[name] = reasons.value(name, 0ull);
+  return by;
+}
+
 class HttpServerTest : public testing::Test {
  protected:
   HttpServerTest() {
@@ -176,6 +183,8 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"memory_peak_bytes", 0},
            {"memory_available_bytes", 4 * kGiB},
            {"memory_resident_bytes", 0},
+           {"memory_pinned_bytes", 0},
+           {"memory_pinned_by", Pinned()},
            {"memory_over_limit_bytes", 0},
            {"over_limit_error", nullptr},
            {"memory_swap_current_bytes", 0},
@@ -229,6 +238,7 @@ TEST_F(HttpServerTest, Processes) {
   client.Reserve(300 * kMiB);
   client.Page().submissions = 5;
   client.Page().busy_ns = 7'000'000;
+  client.Page().pinned_by[static_cast<std::size_t>(wire::PinReason::kPool)] = 100 * kMiB;
   ASSERT_TRUE(client.TakeToken());
   auto processes = Get("/v1/processes").body.at("processes");
   ASSERT_EQ(processes.size(), 1u);
@@ -250,6 +260,7 @@ TEST_F(HttpServerTest, Processes) {
                                 {"memory_measured_bytes", nullptr},
                                 {"memory_resident_bytes", 300 * kMiB},
                                 {"memory_pinned_bytes", 300 * kMiB},
+                                {"memory_pinned_by", Pinned({{"pool", 100 * kMiB}, {"other", 200 * kMiB}})},
                                 {"memory_exported_bytes", 0},
                                 {"memory_swapped_bytes", 0},
                                 {"memory_hot_out_bytes", 0},

@@ -160,6 +160,12 @@ json ToJson(const server::GpuHealth::Figures& health) {
           {"last_us", health.last.empty() ? json() : json(health.last_us)}};
 }
 
+json ToJson(const server::PinnedByReason& bytes) {
+  json by = json::object();
+  for (std::size_t i = 0; i < bytes.size(); ++i) by[server::kPinNames[i]] = bytes[i];
+  return by;
+}
+
 }  // namespace
 
 json ToJson(const server::GpuReport& gpu) {
@@ -210,6 +216,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"memory_peak_bytes", vgpu.memory_peak},
           {"memory_available_bytes", vgpu.memory_available},
           {"memory_resident_bytes", vgpu.memory_resident},
+          {"memory_pinned_bytes", vgpu.memory_pinned},
+          {"memory_pinned_by", ToJson(vgpu.memory_pinned_by)},
           {"memory_over_limit_bytes", vgpu.memory_over_limit},
           {"over_limit_error", vgpu.over_limit_error.empty() ? json() : json(vgpu.over_limit_error)},
           {"memory_swap_current_bytes", vgpu.memory_swapped},
@@ -264,6 +272,7 @@ json ToJson(const server::ProcessReport& process) {
           {"memory_measured_bytes", OrNull(process.memory_measured)},
           {"memory_resident_bytes", process.memory_resident},
           {"memory_pinned_bytes", process.memory_pinned},
+          {"memory_pinned_by", ToJson(process.memory_pinned_by)},
           {"memory_exported_bytes", process.memory_exported},
           {"memory_swapped_bytes", process.memory_swapped},
           {"memory_hot_out_bytes", process.memory_hot_out},

@@ -296,9 +296,13 @@ const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
     {.family = {"tessera_process_memory_swap_bytes", kGauge, "bytes", "pid, vgpu, gpu",
                 "Part of its memory that is in host memory or in the swap file."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_swapped); }},
-    {.family = {"tessera_process_memory_pinned_bytes", kGauge, "bytes", "pid, vgpu, gpu",
-                "Part of its memory that cannot be moved."},
-     .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_pinned); }},
+    {.family = {"tessera_process_memory_pinned_bytes", kGauge, "bytes", "pid, vgpu, gpu, reason",
+                "Part of its memory that cannot be moved for that reason."},
+     .label = "reason",
+     .values = server::kPinNames,
+     .each = [](const ProcessReport& process, std::size_t i) -> std::optional<double> {
+       return Of(process.memory_pinned_by[i]);
+     }},
     {.family = {"tessera_process_memory_waited_seconds", kCounter, "seconds", "pid, vgpu, gpu",
                 "Time in which it had work, or wanted memory, and waited for memory."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Seconds(process.memory_waited_us); }},

@@ -26,6 +26,7 @@ struct Chunk {
   bool shared = false;        // other processes, or devices, may have its GPU memory mapped
   std::uint32_t blocks = 0;   // blocks that lie in it, wholly or in part
   std::uint32_t pins = 0;     // reasons why it must not move
+  std::uint32_t devices = 0;  // of `pins`: blocks that a device has
   Nanos empty_since = 0;      // CLOCK_MONOTONIC; while it has no blocks
   Driver::Handle handle = 0;  // of its memory; 0 in kNone and kFile
   std::uint64_t key = 0;      // by which any mover finds it while it is out; 0: no mover ever will

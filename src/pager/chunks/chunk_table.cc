@@ -32,6 +32,7 @@ void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t b
   }
   figures_.resident += bytes;
   if (&region == &small_ || chunk.pins > 0) figures_.pinned += bytes;
+  if (chunk.pins > 0) (chunk.devices > 0 ? figures_.registered : figures_.exported) += bytes;
   if (chunk.blocks == 0) figures_.empty += bytes;
 }
 

@@ -41,7 +41,9 @@ TEST_F(ChunkTableTest, OnTheGpu) {
   EXPECT_EQ(Put({.backing = Backing::kDevice, .blocks = 1}), (HeapFigures{.resident = kChunkBytes}));
   EXPECT_EQ(Put({.backing = Backing::kDevice}), (HeapFigures{.resident = kChunkBytes, .empty = kChunkBytes}));
   EXPECT_EQ(Put({.backing = Backing::kDevice, .blocks = 1, .pins = 1}),
-            (HeapFigures{.resident = kChunkBytes, .pinned = kChunkBytes}));
+            (HeapFigures{.resident = kChunkBytes, .pinned = kChunkBytes, .exported = kChunkBytes}));
+  EXPECT_EQ(Put({.backing = Backing::kDevice, .blocks = 1, .pins = 2, .devices = 1}),
+            (HeapFigures{.resident = kChunkBytes, .pinned = kChunkBytes, .registered = kChunkBytes}));
   EXPECT_EQ(Put({.backing = Backing::kDevice, .offered = true, .blocks = 1}),
             (HeapFigures{.resident = kChunkBytes, .unsafe = kChunkBytes}));
 }

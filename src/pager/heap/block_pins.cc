@@ -23,6 +23,7 @@ void BlockPins::AddPins(ChunkTable& chunks, const Block& block, int count) {
   for (std::size_t i = span.first; i < span.last; ++i) {
     Chunk chunk = region[i];
     chunk.pins += static_cast<std::uint32_t>(count);
+    if (block.in_device) chunk.devices += static_cast<std::uint32_t>(count);
     chunks.Put(region, i, chunk);
   }
 }
@@ -37,9 +38,11 @@ bool BlockPins::PinBlock(Block& block) {
   return here;
 }
 
-void BlockPins::MarkShared(Region& region, std::size_t index) {
+// `devices`: blocks of the chunk that a device has from now on.
+void BlockPins::MarkShared(Region& region, std::size_t index, std::uint32_t devices) {
   Chunk chunk = region[index];
   chunk.shared = true;
+  chunk.devices += devices;
   chunks_.Put(region, index, chunk);
 }
 
@@ -65,10 +68,10 @@ CUresult BlockPins::PinForDevice(CUdeviceptr address, std::uint64_t bytes) {
   for (auto at = first; at != last; ++at) here &= PinBlock(at->second);
   if (!here) return CUDA_ERROR_NOT_READY;
   for (auto at = first; at != last; ++at) {
-    at->second.in_device = true;
+    const bool is_new = !std::exchange(at->second.in_device, true);
     Region& region = chunks_.RegionOf(at->first);
     const ChunkSpan span = region.SpanOf(at->first, at->second.bytes);
-    for (std::size_t i = span.first; i < span.last; ++i) MarkShared(region, i);
+    for (std::size_t i = span.first; i < span.last; ++i) MarkShared(region, i, is_new ? 1 : 0);
   }
   return CUDA_SUCCESS;
 }

@@ -42,7 +42,7 @@ class BlockPins {
 
  private:
   bool PinBlock(Block& block) TESSERA_REQUIRES(chunks_.mutex());
-  void MarkShared(Region& region, std::size_t index) TESSERA_REQUIRES(chunks_.mutex());
+  void MarkShared(Region& region, std::size_t index, std::uint32_t devices = 0) TESSERA_REQUIRES(chunks_.mutex());
 
   ChunkTable& chunks_;
 };

@@ -409,6 +409,8 @@ TEST_F(ExportTest, WhatADeviceHasStaysWhereItIs) {
   EXPECT_EQ(heap->Figures().recalled, 2 * kChunk);
   ASSERT_EQ(mover.Load(2), 2u);
   EXPECT_EQ(heap->Pins().PinForDevice(second + 4096, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().registered, 2 * kChunk);
+  EXPECT_EQ(heap->Figures().exported, 0u);
   EXPECT_EQ(mover.Load(8), 1u);
   EXPECT_EQ(mover.Evict(8), 1u);
   EXPECT_FALSE(driver.Valid(first));
@@ -424,9 +426,25 @@ TEST_F(ExportTest, ADevicesMemoryMayBeSeveralBlocks) {
   const auto blocks = AllocateChunks(3);
   EXPECT_EQ(heap->Pins().PinForDevice(blocks[1] - 4096, 4096 + kChunk), CUDA_SUCCESS);
   EXPECT_EQ(heap->Figures().pinned, 2 * kChunk);
+  EXPECT_EQ(heap->Figures().registered, 2 * kChunk);
+  EXPECT_EQ(heap->Pins().PinForDevice(blocks[1], kChunk), CUDA_SUCCESS) << "once more";
+  heap->Free(blocks[1]);
+  EXPECT_EQ(heap->Figures().registered, kChunk);
+  EXPECT_EQ(heap->Figures().pinned, kChunk);
   EXPECT_EQ(heap->Pins().PinForDevice(blocks[2] + kChunk, kChunk), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
   EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], ~std::uint64_t{0}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(heap->Pins().PinForDevice(blocks[0], 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ExportTest, WhatADeviceHasIsNotCountedAsExported) {
+  const CUdeviceptr address = Allocate(kChunk);
+  ASSERT_EQ(Export(address), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().exported, kChunk);
+  ASSERT_EQ(heap->Pins().PinForDevice(address, kChunk), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().exported, 0u);
+  EXPECT_EQ(heap->Figures().registered, kChunk);
+  heap->Free(address);
+  EXPECT_EQ(heap->Figures(), HeapFigures{});
 }
 
 TEST_F(ExportTest, MemoryThatOthersHaveServesNoOtherBlock) {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "base/size.h"
 #include "server/clients/unmanaged.h"
@@ -156,6 +158,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
   const wire::Page& page = *process.page;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   GpuServer& gpu = *daemon.Gpus()[vgpu.gpu];
+  const PinnedTotals pinned = gpu.Placement().PinnedTotalsOf(process);
   return {.pid = process.pid,
           .name = process.who.program,
           .vgpu = vgpu.spec.name,
@@ -173,10 +176,11 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory = process.memory.Current(),
           .memory_measured = process.memory.measured,
           .memory_resident = gpu.Placement().ResidentBytes(process),
-          .memory_pinned = gpu.Placement().PinnedBytes(process),
+          .memory_pinned = pinned.Sum(),
           .memory_swapped = process.residence.Swapped(),
           .memory_hot_out = process.residence.HotOut(),
           .memory_evicting = process.residence.Evicting(),
+          .memory_pinned_by = DividePinned(PinClaims(page), pinned),
           .memory_exported = process.exported,
           .evict_error = WhyNotEvicted(process.residence.evict_error),
           .moved = ReportMoves(process.residence.moves.SumAt(now)),
@@ -196,9 +200,9 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
 }
 
 // Some of what the vGPU has on its GPU is above memory.limit. The reason why that stays, as far as it is known.
-std::string WhyOverLimit(const GpuServer& gpu, const VGpuReport& vgpu, std::uint64_t pinned) {
+std::string WhyOverLimit(const GpuServer& gpu, const VGpuReport& vgpu) {
   if (!gpu.Swaps()) return "memory is not swapped here (swap.size), so it stays until its programs free it";
-  if (pinned == vgpu.memory_resident) return "it is pinned";
+  if (vgpu.memory_pinned == vgpu.memory_resident) return "it is pinned";
   if (vgpu.memory_swap_max && vgpu.memory_swapped + wire::kChunkBytes > *vgpu.memory_swap_max)
     return "no more of it may lie in host memory (memory.swap.max)";
   return "";
@@ -264,17 +268,19 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.gpu_faults = vgpu.gpu_faults;
   report.gpu_failed = gpu.Health().Failed();
   report.slice_us = time.slice / kMicrosecond;
-  std::uint64_t pinned = 0;
   FreezeReason reasons = If(vgpu.spec.frozen, FreezeReason::kOperator);
   for (const Process* process : vgpu.processes) {
     reasons |= daemon.Channels().Freezer().StatusOf(process->pid, vgpu.gpu).reasons - FreezeReason::kOperator;
     reasons |= process->WantedFreezes() & FreezeReason::kMove;
     report.memory_resident += gpu.Placement().ResidentBytes(*process);
     report.memory_swapped += process->residence.Swapped();
-    pinned += gpu.Placement().PinnedBytes(*process);
+    const PinnedTotals pinned = gpu.Placement().PinnedTotalsOf(*process);
+    report.memory_pinned += pinned.Sum();
+    const PinnedByReason by = DividePinned(PinClaims(*process->page), pinned);
+    std::ranges::transform(by, report.memory_pinned_by, report.memory_pinned_by.begin(), std::plus());
   }
   report.memory_over_limit = Less(report.memory_resident, report.memory_limit);
-  if (report.memory_over_limit > 0) report.over_limit_error = WhyOverLimit(gpu, report, pinned);
+  if (report.memory_over_limit > 0) report.over_limit_error = WhyOverLimit(gpu, report);
   report.frozen = NamesOf(reasons);
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
   for (const Process* process : vgpu.processes) report.processes.push_back(process->pid);
@@ -308,6 +314,7 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
                        .memory = process.bytes,
                        .memory_resident = process.bytes,
                        .memory_pinned = process.bytes,
+                       .memory_pinned_by = PinnedWithoutShim(process.bytes),
                        .gpu_failed = daemon.Gpus()[process.gpu]->Health().Failed()});
   }
   return reports;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
 #include "server/gpu/gpu_health.h"
+#include "server/memory/pinned.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
@@ -70,6 +71,8 @@ struct VGpuReport {
   std::uint64_t memory_request = 0, memory_limit = 0, memory_max = 0, memory_current = 0, memory_peak = 0,
                 memory_available = 0;
   std::uint64_t memory_resident = 0, memory_swapped = 0;
+  std::uint64_t memory_pinned = 0;  // of what is on the GPU
+  PinnedByReason memory_pinned_by{};
   std::uint64_t memory_over_limit = 0;           // of what is on the GPU: above memory_limit, so it has to go
   std::string over_limit_error;                  // why some of that cannot; empty: it can, or nobody knows
   std::optional<std::uint64_t> memory_swap_max;  // none: as much as there is
@@ -109,6 +112,7 @@ struct ProcessReport {
   // Bytes of it on the GPU; of these, bytes that cannot be moved; bytes in host memory; bytes that an operator's evict
   // has still to bring there.
   std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_hot_out = 0, memory_evicting = 0;
+  PinnedByReason memory_pinned_by{};
   std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
   std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not
   MovesReport moved;

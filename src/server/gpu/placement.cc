@@ -89,9 +89,11 @@ std::uint64_t Placement::ResidentBytes(const Process& process) const {
   return process.residence.Taken() + Outside(process);
 }
 
-std::uint64_t Placement::PinnedBytes(const Process& process) const {
-  if (!residency_) return process.memory.Current();
-  return process.residence.Pinned() + Outside(process);
+PinnedTotals Placement::PinnedTotalsOf(const Process& process) const {
+  const MemoryUse& use = process.memory;
+  const std::uint64_t counted = residency_ ? process.residence.Pinned() : use.reserved - use.Credit();
+  if (!process.who.guest) return {.counted = counted, .context = use.context_bytes, .driver = use.other};
+  return {.context = use.context_bytes, .no_shim = use.other + (residency_ ? use.reserved + counted : counted)};
 }
 
 Result<void> Placement::Evict(Process& process, std::uint64_t keep, Nanos now) {

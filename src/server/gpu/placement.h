@@ -13,6 +13,7 @@
 #include "server/gpu/freezes.h"
 #include "server/loop/event_loop.h"
 #include "server/memory/memory_server.h"
+#include "server/memory/pinned.h"
 #include "server/model/vgpu.h"
 #include "server/swap/residency_server.h"
 #include "server/swap/swap_file.h"
@@ -59,7 +60,8 @@ class Placement {
 
   // Bytes of the process on the GPU, and those of them that cannot be moved; contexts are both.
   std::uint64_t ResidentBytes(const Process& process) const;
-  std::uint64_t PinnedBytes(const Process& process) const;
+  std::uint64_t PinnedBytes(const Process& process) const { return PinnedTotalsOf(process).Sum(); }
+  PinnedTotals PinnedTotalsOf(const Process& process) const;
 
   // Brings a process's, or all of a vGPU's memory out until `keep` bytes of it are left on the GPU. It comes back when
   // it is used. ENOSYS where nothing is swapped.

@@ -76,7 +76,7 @@ class Attachment final : private DaemonFollower {
   GateKeeper gates_{page_, host_};
   MemoryAccount memory_{page_};
   RoomAccount room_{page_, memory_, host_};
-  Pacer pacer_{page_, gates_, room_};
+  Pacer pacer_{page_, gates_, room_, device_};
   Paging* paging_ = nullptr;  // constant once the attachment can be found
 };
 

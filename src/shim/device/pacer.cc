@@ -9,6 +9,7 @@
 #include "shim/process/thread.h"
 #include "shim/session/daemon_watch.h"
 #include "shim/session/session.h"
+#include "shim/use/graph_memory.h"
 
 namespace tessera::shim {
 namespace {
@@ -45,6 +46,8 @@ void Pacer::Run() {
     next_look = now + kLookEvery;
     DaemonWatch::Instance().Mind(now);
     room_.ReportHot(now);
+    page_->pinned_by[static_cast<std::size_t>(wire::PinReason::kGraph)].store(GraphMemoryOf(device_),
+                                                                              std::memory_order_relaxed);
   }
 }
 

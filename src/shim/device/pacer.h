@@ -7,10 +7,12 @@
 namespace tessera::shim {
 
 // The thread that looks again and again whether the work on one GPU has ended, whether the daemon is there, and which
-// memory is hot. The classes that it calls decide what follows. Never destroyed once it was started.
+// memory is hot or belongs to graphs. The classes that it calls decide what follows. Never destroyed once it was
+// started.
 class Pacer {
  public:
-  Pacer(FollowedPage& page, GateKeeper& gates, RoomAccount& room) : page_(page), gates_(gates), room_(room) {}
+  Pacer(FollowedPage& page, GateKeeper& gates, RoomAccount& room, cuda::CUdevice device)
+      : page_(page), gates_(gates), room_(room), device_(device) {}
   Pacer(const Pacer&) = delete;
 
   // Starts the thread, or writes a line on stderr if that fails. The thread ends after GateKeeper::Stop.
@@ -23,6 +25,7 @@ class Pacer {
   FollowedPage& page_;
   GateKeeper& gates_;
   RoomAccount& room_;
+  const cuda::CUdevice device_;
 };
 
 }  // namespace tessera::shim

@@ -7,6 +7,7 @@
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
+using tessera::wire::PinReason;
 
 namespace {
 
@@ -32,8 +33,8 @@ std::uint64_t PitchedBytes(size_t width, size_t height) {
 TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Paging* paging = CurrentPaging()) return paging->Allocate(bytes, address);
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc_v2)(address, bytes); },
-      [=] { return KeyOf(*address); });
+      CurrentRoom(), CurrentContext(), ChargeOf(bytes), PinReason::kUnpaged,
+      [=] { return REAL(cuMemAlloc_v2)(address, bytes); }, [=] { return KeyOf(*address); });
 }
 
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr address) {
@@ -51,7 +52,7 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
     return result;
   }
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
+      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
       [=] { return REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element); },
       [=] { return KeyOf(*address); });
 }
@@ -59,8 +60,8 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
 // The API of CUDA 3 with 32-bit addresses.
 TESSERA_HOOK cuMemAlloc(unsigned* address, unsigned bytes) {
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(bytes), [=] { return REAL(cuMemAlloc)(address, bytes); },
-      [=] { return KeyOf(*address); });
+      CurrentRoom(), CurrentContext(), ChargeOf(bytes), PinReason::kUnpaged,
+      [=] { return REAL(cuMemAlloc)(address, bytes); }, [=] { return KeyOf(*address); });
 }
 
 TESSERA_HOOK cuMemFree(unsigned address) {
@@ -69,7 +70,7 @@ TESSERA_HOOK cuMemFree(unsigned address) {
 
 TESSERA_HOOK cuMemAllocPitch(unsigned* address, unsigned* pitch, unsigned width, unsigned height, unsigned element) {
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)),
+      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
       [=] { return REAL(cuMemAllocPitch)(address, pitch, width, height, element); }, [=] { return KeyOf(*address); });
 }
 

@@ -6,6 +6,7 @@
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
+using tessera::wire::PinReason;
 
 namespace {
 
@@ -65,11 +66,11 @@ std::uint64_t KeyOf(Handle handle) {
 
 }  // namespace
 
-#define ARRAY_CREATE(name, Descriptor)                                                                      \
-  TESSERA_HOOK name(CUarray* array, const Descriptor* descriptor) {                                         \
-    return Counted(                                                                                         \
-        CurrentRoom(), CurrentContext(), Charge(descriptor), [=] { return REAL(name)(array, descriptor); }, \
-        [=] { return KeyOf(*array); });                                                                     \
+#define ARRAY_CREATE(name, Descriptor)                                                 \
+  TESSERA_HOOK name(CUarray* array, const Descriptor* descriptor) {                    \
+    return Counted(                                                                    \
+        CurrentRoom(), CurrentContext(), Charge(descriptor), PinReason::kArray,        \
+        [=] { return REAL(name)(array, descriptor); }, [=] { return KeyOf(*array); }); \
   }
 ARRAY_CREATE(cuArrayCreate, OldDescriptor)
 ARRAY_CREATE(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR)
@@ -81,7 +82,7 @@ TESSERA_HOOK cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_
   // Each level has an eighth (at least a quarter, in two dimensions) of the one above: a third more in sum.
   const std::uint64_t base = Charge(descriptor);
   return Counted(
-      CurrentRoom(), CurrentContext(), levels > 1 ? ChargeOf(base + base / 3) : base,
+      CurrentRoom(), CurrentContext(), levels > 1 ? ChargeOf(base + base / 3) : base, PinReason::kArray,
       [=] { return REAL(cuMipmappedArrayCreate)(array, descriptor, levels); }, [=] { return KeyOf(*array); });
 }
 

@@ -5,6 +5,7 @@
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
+using tessera::wire::PinReason;
 
 namespace {
 
@@ -26,8 +27,8 @@ TESSERA_HOOK cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flag
   const CUresult result = REAL(cuMemAllocManaged)(address, bytes, flags);  // no page is on the GPU yet
   Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
   if (!attachment) return result;
-  const std::uint64_t charge = attachment->Room().TakePinnedAtMost(ChargeOf(bytes));
+  const std::uint64_t charge = attachment->Room().TakePinnedAtMost(ChargeOf(bytes), PinReason::kManaged);
   if (charge < bytes) KeepOnHost(*address + charge, bytes - charge);
-  if (charge > 0) Remember(*address, {&attachment->Room(), charge, CurrentContext()});
+  if (charge > 0) Remember(*address, {&attachment->Room(), charge, CurrentContext(), PinReason::kManaged});
   return result;
 }

@@ -1,5 +1,6 @@
 // Charges for allocations of each kind, where nothing is swapped.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "shim/load/hook.h"
 #include "shim/testing/shim_fixture.h"
@@ -18,6 +19,8 @@ TESSERA_HOOK cuArrayDestroy(CUarray);
 TESSERA_HOOK cuMipmappedArrayCreate(CUmipmappedArray*, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned);
 TESSERA_HOOK cuMipmappedArrayDestroy(CUmipmappedArray);
 TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long);
+TESSERA_HOOK cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+                                          unsigned long long);
 TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle);
 TESSERA_HOOK cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 TESSERA_HOOK cuMemUnmap(CUdeviceptr, size_t);
@@ -41,6 +44,7 @@ class MemoryHooksTest : public ShimFixture {
     Attached();
     MakeContext();
   }
+  std::uint64_t PinnedBy(wire::PinReason reason) { return Page().pinned_by[static_cast<std::size_t>(reason)]; }
   std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
   CUmemAllocationProp OnDevice() const {
     CUmemAllocationProp prop{};
@@ -138,6 +142,38 @@ TEST_F(MemoryHooksTest, PhysicalMemoryLivesUntilItsLastHandle) {
   EXPECT_EQ(Charged(), 4 * kMiB);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(MemoryHooksTest, EachWayToAllocateHasItsReason) {
+  CUdeviceptr own = 0, managed = 0, pooled = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&own, kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAllocManaged(&managed, 4 * kMiB, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAllocAsync(&pooled, 2 * kMiB, nullptr), CUDA_SUCCESS);
+  const auto handle = Create(6 * kMiB);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kUnpaged), kMiB);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kManaged), 4 * kMiB);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kPool), 2 * kMiB);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kVmm), 6 * kMiB);
+  EXPECT_EQ(Page().pinned, 13 * kMiB);
+  cuMemFree_v2(own);
+  cuMemFree_v2(managed);
+  cuMemFreeAsync(pooled, nullptr);
+  cuMemRelease(handle);
+  for (const auto& bytes : Page().pinned_by) EXPECT_EQ(bytes, 0u);
+}
+
+TEST_F(MemoryHooksTest, PhysicalMemoryThatOthersMayHaveIsExported) {
+  const auto handle = Create(4 * kMiB);
+  EXPECT_NE(cuMemExportToShareableHandle(nullptr, handle + 1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kVmm), 4 * kMiB);
+  int fd = -1;
+  ASSERT_EQ(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+  close(fd);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kVmm), 0u);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kExported), 4 * kMiB);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kExported), 0u);
 }
 
 TEST_F(MemoryHooksTest, AndUntilItsLastMapping) {

@@ -73,11 +73,18 @@ TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, con
                          unsigned long long flags) {
   const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
   if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
-  return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), make, [=] {
+  return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), wire::PinReason::kVmm, make, [=] {
     const MutexLock lock(mutex);
     Physicals()[*handle] = {};
     return *handle;
   });
+}
+
+TESSERA_HOOK cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType type, unsigned long long flags) {
+  const CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
+  if (result == CUDA_SUCCESS) ChangeReason(handle, wire::PinReason::kExported);
+  return result;
 }
 
 TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {

@@ -1,5 +1,6 @@
 #include "shim/memory/ledger.h"
 
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -42,22 +43,30 @@ Entry Forget(std::uint64_t key) {
 }
 
 void GiveBack(const Entry& entry) {
-  if (entry.room) entry.room->GivePinned(entry.charge);
+  if (entry.room) entry.room->GivePinned(entry.charge, entry.reason);
+}
+
+void ChangeReason(std::uint64_t key, wire::PinReason reason) {
+  const MutexLock lock(mutex);
+  const auto at = Entries().find(key);
+  if (at == Entries().end() || !at->second.room) return;
+  const wire::PinReason before = std::exchange(at->second.reason, reason);
+  at->second.room->ChangeReason(at->second.charge, before, reason);
 }
 
 void GiveBackOf(cuda::CUcontext context) {
-  RoomAccount* room = nullptr;  // all of a context's allocations are on its device
-  std::uint64_t sum = 0;
+  std::map<std::pair<RoomAccount*, wire::PinReason>, std::uint64_t> sums;
   {
     const MutexLock lock(mutex);
     std::erase_if(Entries(), [&](const auto& at) {
       if (at.second.context != context) return false;
-      room = at.second.room;
-      sum += at.second.charge;
+      sums[{at.second.room, at.second.reason}] += at.second.charge;
       return true;
     });
   }
-  if (room) room->GivePinned(sum);
+  for (const auto& [of, sum] : sums) {
+    if (of.first) of.first->GivePinned(sum, of.second);
+  }
 }
 
 }  // namespace tessera::shim

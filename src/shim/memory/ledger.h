@@ -19,6 +19,7 @@ struct Entry {
   RoomAccount* room = nullptr;
   std::uint64_t charge = 0;
   cuda::CUcontext context = nullptr;
+  wire::PinReason reason = wire::PinReason::kUnpaged;  // why it cannot be moved
 };
 
 // Device pointers, arrays and memory handles live in one table: their values never collide, each is an address or an
@@ -27,14 +28,18 @@ void Remember(std::uint64_t key, const Entry& entry);
 // Takes the entry out; an empty one if `key` is unknown (memory of other processes, made before, not counted).
 Entry Forget(std::uint64_t key);
 void GiveBack(const Entry& entry);
+// What is remembered under `key` cannot be moved for this reason from now on. Nothing if the key is unknown.
+void ChangeReason(std::uint64_t key, wire::PinReason reason);
 
 // Gives back the charges of a context that has ended: its allocations are gone with it.
 void GiveBackOf(cuda::CUcontext context);
 
-// Allocates by `make` what is charged as `charge` to `room` (null: not managed), and remembers it under what
-// `key()` says afterwards. CUDA_ERROR_OUT_OF_MEMORY without calling the driver if it would pass memory.max.
+// Allocates by `make` what is charged as `charge` to `room` (null: not managed) and cannot be moved for `reason`, and
+// remembers it under what `key()` says afterwards. CUDA_ERROR_OUT_OF_MEMORY without calling the driver if it would pass
+// memory.max.
 template <typename Make, typename Key>
-cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, Make make, Key key);
+cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, wire::PinReason reason,
+                       Make make, Key key);
 
 // Frees by `free` what is remembered under `key`. Its charge is given back after the driver has freed it, so that two
 // of the vGPU's processes never hold one byte; its entry goes before, because another thread may be given the same
@@ -43,14 +48,15 @@ template <typename Free>
 cuda::CUresult CountedFree(std::uint64_t key, Free free);
 
 template <typename Make, typename Key>
-cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, Make make, Key key) {
+cuda::CUresult Counted(RoomAccount* room, cuda::CUcontext context, std::uint64_t charge, wire::PinReason reason,
+                       Make make, Key key) {
   if (!room || charge == 0) return make();
-  if (!room->TakePinned(charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
+  if (!room->TakePinned(charge, reason)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
   const cuda::CUresult result = MakeWithRoom(room, make);
   if (result == cuda::CUDA_SUCCESS) {
-    Remember(key(), {room, charge, context});
+    Remember(key(), {room, charge, context, reason});
   } else {
-    room->GivePinned(charge);
+    room->GivePinned(charge, reason);
   }
   return result;
 }

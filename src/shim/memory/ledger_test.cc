@@ -18,7 +18,8 @@ class LedgerTest : public ShimFixture {
   std::uint64_t Charged() const { return static_cast<std::uint64_t>(kCredit - shared.memory_credit); }
   CUresult Allocate(std::uint64_t key, std::uint64_t bytes, CUcontext context = nullptr,
                     CUresult result = CUDA_SUCCESS) {
-    return Counted(&room, context, ChargeOf(bytes), [=] { return result; }, [=] { return key; });
+    return Counted(
+        &room, context, ChargeOf(bytes), wire::PinReason::kArray, [=] { return result; }, [=] { return key; });
   }
 
   static constexpr std::int64_t kCredit = std::int64_t{1} << 33;
@@ -82,12 +83,15 @@ TEST_F(LedgerTest, BeyondTheLimitTheDriverIsNotCalled) {
     called = true;
     return CUDA_SUCCESS;
   };
-  EXPECT_EQ(Counted(&room, nullptr, 512, make, [this] { return key; }), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Counted(&room, nullptr, 512, wire::PinReason::kArray, make, [this] { return key; }),
+            CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_FALSE(called);
 }
 
 TEST_F(LedgerTest, WhoIsNotManagedIsNotCharged) {
-  EXPECT_EQ(Counted(nullptr, nullptr, 512, [] { return CUDA_SUCCESS; }, [this] { return key; }), CUDA_SUCCESS);
+  EXPECT_EQ(Counted(
+                nullptr, nullptr, 512, wire::PinReason::kArray, [] { return CUDA_SUCCESS; }, [this] { return key; }),
+            CUDA_SUCCESS);
   EXPECT_EQ(CountedFree(key, [] { return CUDA_SUCCESS; }), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);
 }

@@ -62,8 +62,8 @@ void Review(CUmemoryPool pool) {
     if (want < of.charged) less = of.charged - want;
     of.charged = want;
   }
-  if (less > 0) room->GivePinned(less);
-  if (more == 0 || room->TakePinned(more)) return;
+  if (less > 0) room->GivePinned(less, wire::PinReason::kPool);
+  if (more == 0 || room->TakePinned(more, wire::PinReason::kPool)) return;
   const MutexLock lock(mutex);
   Pool& of = Pools()[pool];
   of.charged -= std::min(of.charged, more);
@@ -88,7 +88,7 @@ bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
       if (want > of.charged) more = want - of.charged;
       of.charged += more;
     }
-    if (more == 0 || room.TakePinned(more)) return true;
+    if (more == 0 || room.TakePinned(more, wire::PinReason::kPool)) return true;
     {
       const MutexLock lock(mutex);
       Pool& of = Pools()[pool];

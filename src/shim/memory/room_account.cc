@@ -29,31 +29,37 @@ bool RoomAccount::TakeContext() {
   }
 }
 
-bool RoomAccount::TakePinned(std::uint64_t bytes) {
+bool RoomAccount::TakePinned(std::uint64_t bytes, wire::PinReason reason) {
   if (!memory_.Take(bytes)) return false;
-  pinned_ += bytes;  // before there is room for it: it must never look as if it could be moved
+  pinned_.Add(reason, bytes);  // before there is room for it: it must never look as if it could be moved
   if (TakeRoom(bytes, /*pins=*/true)) {
     Report();
     return true;
   }
-  pinned_ -= bytes;
+  pinned_.Remove(reason, bytes);
   memory_.Give(bytes);
   return false;
 }
 
-std::uint64_t RoomAccount::TakePinnedAtMost(std::uint64_t bytes) {
+std::uint64_t RoomAccount::TakePinnedAtMost(std::uint64_t bytes, wire::PinReason reason) {
   constexpr std::uint64_t kPage = 2u << 20;
   std::uint64_t part = std::min(bytes, memory_.Free());
   if (part < bytes) part = part / kPage * kPage;
-  while (part > 0 && !TakePinned(part)) part = part / 2 / kPage * kPage;
+  while (part > 0 && !TakePinned(part, reason)) part = part / 2 / kPage * kPage;
   return part;
 }
 
-void RoomAccount::GivePinned(std::uint64_t bytes) {
-  pinned_ -= bytes;
+void RoomAccount::GivePinned(std::uint64_t bytes, wire::PinReason reason) {
+  pinned_.Remove(reason, bytes);
   Report();
   Give(bytes);
   memory_.Give(bytes);
+}
+
+void RoomAccount::ChangeReason(std::uint64_t bytes, wire::PinReason from, wire::PinReason to) {
+  pinned_.Add(to, bytes);
+  pinned_.Remove(from, bytes);
+  Report();
 }
 
 bool RoomAccount::Take(std::uint64_t bytes) { return TakeRoom(bytes, /*pins=*/false); }
@@ -151,7 +157,7 @@ void RoomAccount::Attached(bool swaps) {
 void RoomAccount::Holds(const pager::HeapFigures& figures) {
   moved_out_ = figures.moved_out;
   moved_in_ = figures.moved_in;
-  heap_pinned_ = figures.pinned;
+  pinned_.Holds(figures);
   empty_ = figures.empty;
   host_.Report(figures.swapped);
   unsafe_ = figures.unsafe;
@@ -163,7 +169,7 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
 void RoomAccount::Report() {
   const MutexLock lock(reporting_);
   wire::Page* page = page_.Get();
-  page->pinned.store(pinned_ + heap_pinned_, std::memory_order_relaxed);
+  pinned_.Write(*page);
   page->empty.store(empty_, std::memory_order_relaxed);
   page->recalled.store(recalled_, std::memory_order_relaxed);
   page->moved_out.store(moved_out_ - moved_out_before_, std::memory_order_relaxed);

@@ -10,6 +10,7 @@
 #include "shim/gate/host_memory.h"
 #include "shim/memory/memory_account.h"
 #include "shim/session/followed_page.h"
+#include "shim/session/pinned_bytes.h"
 
 namespace tessera::shim {
 
@@ -31,11 +32,14 @@ class RoomAccount : public pager::Room {
   // Memory and room for a context, as MemoryAccount::AddContext, which waits while the daemon makes room.
   // MemoryAccount::DropContext gives them back.
   bool TakeContext();
-  // Memory and room for what cannot be moved. False: it would pass memory.max, or there will be no room.
-  bool TakePinned(std::uint64_t bytes);
-  void GivePinned(std::uint64_t bytes);
+  // Memory and room for what cannot be moved, for the reason that the page tells the daemon. False: it would pass
+  // memory.max, or there will be no room. GivePinned gives back what was taken, or changed, for the same reason.
+  bool TakePinned(std::uint64_t bytes, wire::PinReason reason);
+  void GivePinned(std::uint64_t bytes, wire::PinReason reason);
   // As much of that as the vGPU can have, in halves: `bytes`, a part of them, or 0. Waits as TakePinned does.
-  std::uint64_t TakePinnedAtMost(std::uint64_t bytes);
+  std::uint64_t TakePinnedAtMost(std::uint64_t bytes, wire::PinReason reason);
+  // What was taken for one reason cannot be moved for another one from now on.
+  void ChangeReason(std::uint64_t bytes, wire::PinReason from, wire::PinReason to);
 
   // Asks the daemon to bring back memory that is pinned and lies in host memory. Ask again every kReconnectEvery until
   // it is back. False: the GPU has no place for it.
@@ -71,10 +75,10 @@ class RoomAccount : public pager::Room {
 
   std::atomic<bool> swaps_{false};
   std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes, without what moves changed
-  std::atomic<std::uint64_t> pinned_{0};                      // of it, by TakePinned
+  PinnedBytes pinned_;                                        // of it
 
   // As the heap said last, bytes.
-  std::atomic<std::uint64_t> heap_pinned_{0}, empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
+  std::atomic<std::uint64_t> empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
 
   ForkMutex reporting_;  // so that the last report is the newest one; taken after every other mutex but Session's
   std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached

@@ -24,6 +24,7 @@ class RoomAccountTest : public ShimFixture {
     const MutexLock lock(page.holding);
     return room.Held();
   }
+  std::uint64_t By(wire::PinReason reason) const { return shared.pinned_by[static_cast<std::size_t>(reason)]; }
   void Grant(wire::RoomGranted granted) {
     Daemon().Set([=](FakeDaemon::Answers& answers) { answers.room = [=](std::uint64_t) { return granted; }; });
   }
@@ -113,7 +114,7 @@ TEST_F(RoomAccountTest, WhatCannotMoveIsAskedForAsThat) {
   FollowDaemonThat(true);
   EXPECT_TRUE(room.Take(kMiB));
   EXPECT_EQ(Daemon().Await<wire::Room>(gpu).pins, 0u);
-  EXPECT_TRUE(room.TakePinned(kMiB));
+  EXPECT_TRUE(room.TakePinned(kMiB, wire::PinReason::kPool));
   EXPECT_EQ(Daemon().Await<wire::Room>(gpu, 2).pins, 1u);
 }
 
@@ -122,7 +123,7 @@ TEST_F(RoomAccountTest, AsMuchIsPinnedAsThereIsRoomFor) {
   Daemon().Set([](FakeDaemon::Answers& answers) {
     answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes <= kGiB ? bytes : 0}; };
   });
-  EXPECT_EQ(room.TakePinnedAtMost(3 * kGiB), 768 * kMiB);
+  EXPECT_EQ(room.TakePinnedAtMost(3 * kGiB, wire::PinReason::kManaged), 768 * kMiB);
   EXPECT_EQ(shared.pinned, 768 * kMiB);
 }
 
@@ -139,11 +140,11 @@ TEST_F(RoomAccountTest, ADaemonThatCountsNoRoomEndsTheWait) {
 TEST_F(RoomAccountTest, PinnedMemoryTakesBoth) {
   FollowDaemonThat(true);
   shared.room_credit = kGiB;
-  EXPECT_TRUE(room.TakePinned(kMiB));
+  EXPECT_TRUE(room.TakePinned(kMiB, wire::PinReason::kPool));
   EXPECT_EQ(shared.memory_credit, static_cast<std::int64_t>(4 * kGiB - kMiB));
   EXPECT_EQ(shared.room_credit, static_cast<std::int64_t>(kGiB - kMiB));
   EXPECT_EQ(shared.pinned, kMiB);
-  room.GivePinned(kMiB);
+  room.GivePinned(kMiB, wire::PinReason::kPool);
   EXPECT_EQ(shared.memory_credit, static_cast<std::int64_t>(4 * kGiB));
   EXPECT_EQ(shared.room_credit, static_cast<std::int64_t>(kGiB));
   EXPECT_EQ(shared.pinned, 0u);
@@ -152,7 +153,7 @@ TEST_F(RoomAccountTest, PinnedMemoryTakesBoth) {
 TEST_F(RoomAccountTest, PinnedMemoryWithoutRoomGivesTheMemoryBack) {
   FollowDaemonThat(true);
   Grant({});
-  EXPECT_FALSE(room.TakePinned(kMiB));
+  EXPECT_FALSE(room.TakePinned(kMiB, wire::PinReason::kPool));
   EXPECT_EQ(shared.memory_credit, static_cast<std::int64_t>(4 * kGiB));
   EXPECT_EQ(shared.pinned, 0u);
 }
@@ -162,7 +163,7 @@ TEST_F(RoomAccountTest, PinnedMemoryBeyondTheLimitTakesNoRoom) {
   shared.room_credit = kGiB;
   shared.memory_credit = 0;
   Daemon().Set([](FakeDaemon::Answers& answers) { answers.reserve = [](std::uint64_t) { return wire::Reserved{}; }; });
-  EXPECT_FALSE(room.TakePinned(kMiB));
+  EXPECT_FALSE(room.TakePinned(kMiB, wire::PinReason::kPool));
   EXPECT_EQ(shared.room_credit, static_cast<std::int64_t>(kGiB));
 }
 
@@ -187,6 +188,26 @@ TEST_F(RoomAccountTest, ThePageSaysWhereTheMemoryLies) {
   EXPECT_TRUE(host.Any());
   EXPECT_TRUE(host.TakeMoreOut());
   EXPECT_FALSE(host.TakeMoreOut()) << "once";
+}
+
+TEST_F(RoomAccountTest, ThePageSaysWhyMemoryCannotBeMoved) {
+  FollowDaemonThat(true);
+  shared.room_credit = kGiB;
+  ASSERT_TRUE(room.TakePinned(5 * kMiB, wire::PinReason::kVmm));
+  ASSERT_TRUE(room.TakePinned(kMiB, wire::PinReason::kPool));
+  room.Holds({.resident = 200 * kMiB, .pinned = 130 * kMiB, .exported = 64 * kMiB, .registered = 64 * kMiB});
+  room.ChangeReason(3 * kMiB, wire::PinReason::kVmm, wire::PinReason::kExported);
+  EXPECT_EQ(By(wire::PinReason::kVmm), 2 * kMiB);
+  EXPECT_EQ(By(wire::PinReason::kPool), kMiB);
+  EXPECT_EQ(By(wire::PinReason::kExported), 67 * kMiB);
+  EXPECT_EQ(By(wire::PinReason::kRegistered), 64 * kMiB);
+  EXPECT_EQ(By(wire::PinReason::kSmall), 2 * kMiB);
+  EXPECT_EQ(shared.pinned, 136 * kMiB) << "the sum of them";
+  room.GivePinned(3 * kMiB, wire::PinReason::kExported);
+  room.GivePinned(2 * kMiB, wire::PinReason::kVmm);
+  room.GivePinned(kMiB, wire::PinReason::kPool);
+  EXPECT_EQ(By(wire::PinReason::kExported), 64 * kMiB);
+  EXPECT_EQ(shared.pinned, 130 * kMiB);
 }
 
 TEST_F(RoomAccountTest, MovesChangeWhatIsHeld) {

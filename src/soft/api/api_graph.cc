@@ -3,6 +3,7 @@
 
 #include "soft/api/graph_api.h"
 #include "soft/exec/capture.h"
+#include "soft/exec/graph_memory.h"
 
 namespace tessera::soft {
 
@@ -174,6 +175,18 @@ TESSERA_CUDA_API cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphNode
 
 TESSERA_CUDA_API cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode* nodes, std::size_t* count) {
   return cuGraphNodeGetDependentNodes_v2(handle, nodes, nullptr, count);
+}
+
+// ---- memory of graphs ---------------------------------------------------------------------------------------------
+
+// The highest values so far are not kept.
+TESSERA_CUDA_API cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, void* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) return CUDA_ERROR_NOT_SUPPORTED;
+  return WithDevice(ordinal, [&](const Device& device) {
+    *static_cast<std::uint64_t*>(value) = GraphMemoryOn(device);
+    return CUDA_SUCCESS;
+  });
 }
 
 // ---- edges --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 #include "soft/exec/graph_memory.h"
 
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "soft/device/context.h"
 #include "soft/device/heap.h"
@@ -26,7 +28,8 @@ struct Registry {
 
 }  // namespace
 
-GraphMemory::GraphMemory(std::shared_ptr<Heap> heap, CUdeviceptr address) : heap_(std::move(heap)), address_(address) {}
+GraphMemory::GraphMemory(std::shared_ptr<Heap> heap, const Device& device, CUdeviceptr address, std::uint64_t bytes)
+    : heap_(std::move(heap)), device_(device), address_(address), bytes_(bytes) {}
 
 GraphMemory::~GraphMemory() {
   {
@@ -43,7 +46,7 @@ CUresult MakeGraphMemory(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS* parameter
   if (const CUresult result = heap->Allocate(parameters->bytesize, &parameters->dptr); result != CUDA_SUCCESS) {
     return result;
   }
-  *memory = std::make_shared<GraphMemory>(heap, parameters->dptr);
+  *memory = std::make_shared<GraphMemory>(heap, context.device(), parameters->dptr, parameters->bytesize);
   Registry& registry = Registry::Get();
   const MutexLock lock(registry.mutex);
   registry.memories[parameters->dptr] = *memory;
@@ -55,6 +58,20 @@ std::shared_ptr<GraphMemory> FindGraphMemory(CUdeviceptr address) {
   const MutexLock lock(registry.mutex);
   const auto found = registry.memories.find(address);
   return found == registry.memories.end() ? nullptr : found->second.lock();
+}
+
+std::uint64_t GraphMemoryOn(const Device& device) {
+  std::vector<std::shared_ptr<GraphMemory>> memories;  // go after the lock, which the end of one takes
+  {
+    Registry& registry = Registry::Get();
+    const MutexLock lock(registry.mutex);
+    for (const auto& [address, memory] : registry.memories) {
+      if (auto living = memory.lock()) memories.push_back(std::move(living));
+    }
+  }
+  std::uint64_t sum = 0;
+  for (const auto& memory : memories) sum += &memory->device() == &device ? memory->bytes() : 0;
+  return sum;
 }
 
 CUresult FreeGraphMemory(CUdeviceptr address) {

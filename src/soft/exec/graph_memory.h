@@ -16,18 +16,22 @@ class Heap;
 // taken then and given back when the last graph that names it is gone. (A real driver takes them at the first launch.)
 class GraphMemory {
  public:
-  // `address` was allocated from `heap`.
-  GraphMemory(std::shared_ptr<Heap> heap, cuda::CUdeviceptr address);
+  // `address`, of so many bytes, was allocated from `heap` on `device`.
+  GraphMemory(std::shared_ptr<Heap> heap, const Device& device, cuda::CUdeviceptr address, std::uint64_t bytes);
   GraphMemory(const GraphMemory&) = delete;
   ~GraphMemory();
 
+  const Device& device() const { return device_; }
+  std::uint64_t bytes() const { return bytes_; }
   // Whether a launch has allocated it and nobody freed it since.
   bool allocated() const TESSERA_REQUIRES(submission_mutex) { return allocated_; }
   void SetAllocated(bool allocated) TESSERA_REQUIRES(submission_mutex) { allocated_ = allocated; }
 
  private:
   const std::shared_ptr<Heap> heap_;
+  const Device& device_;
   const cuda::CUdeviceptr address_;
+  const std::uint64_t bytes_;
   bool allocated_ TESSERA_GUARDED_BY(submission_mutex) = false;
 };
 
@@ -36,6 +40,8 @@ cuda::CUresult MakeGraphMemory(Context& context, cuda::CUDA_MEM_ALLOC_NODE_PARAM
                                std::shared_ptr<GraphMemory>* memory);
 // Null if no allocation node's memory begins at `address`.
 std::shared_ptr<GraphMemory> FindGraphMemory(cuda::CUdeviceptr address);
+// Bytes on the device that graphs' memory takes.
+std::uint64_t GraphMemoryOn(const Device& device);
 // For cuMemFree and cuMemFreeAsync of memory that a graph allocated: CUDA_ERROR_INVALID_VALUE if that is not so. The
 // next launch may allocate it again.
 cuda::CUresult FreeGraphMemory(cuda::CUdeviceptr address);

@@ -65,11 +65,23 @@ CUresult MakeArray3D(Piece& piece) {
   return Call("cuArray3DCreate_v2", &piece.array, &shape);
 }
 
-CUresult CreatePhysical(Piece& piece) {
+CUresult Create(Piece& piece, CUmemAllocationHandleType shares) {
   CUmemAllocationProp prop = {};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = shares;
   prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, CurrentDevice()};
   return Call("cuMemCreate", &piece.handle, piece.bytes, const_cast<const CUmemAllocationProp*>(&prop), 0ull);
+}
+
+CUresult CreatePhysical(Piece& piece) { return Create(piece, CU_MEM_HANDLE_TYPE_NONE); }
+
+// Another program could import it.
+CUresult CreateShared(Piece& piece) {
+  int fd = -1;
+  const CUresult result = Create(piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  return result != CUDA_SUCCESS ? result
+                                : Call("cuMemExportToShareableHandle", static_cast<void*>(&fd), piece.handle,
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
 }
 
 CUresult ReleasePhysical(const Piece& piece) { return Call("cuMemRelease", piece.handle); }
@@ -110,6 +122,7 @@ const std::map<std::string, Kind> kKinds = {
     {"array", {MakeArray, DestroyArray}},
     {"array3d", {MakeArray3D, DestroyArray}},
     {"physical", {CreatePhysical, ReleasePhysical}},
+    {"shared", {CreateShared, ReleasePhysical}},
     {"mapped", {MakeMapped, Unmap}},
     {"imported", {nullptr, CloseHandle}},
 };
@@ -280,6 +293,24 @@ Reply Copy(const Piece& to, const Piece& from, const std::string& how) {
   return result == CUDA_SUCCESS ? Call("cuCtxSynchronize") : result;
 }
 
+// graph_memory BYTES: a graph that allocates so much is made, and launched.
+Reply GraphMemory(const Words& words) {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+  allocation.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                          .location = {CU_MEM_LOCATION_TYPE_DEVICE, CurrentDevice()}};
+  allocation.bytesize = NumberAt(words, 0);
+  CUresult result = Call("cuGraphCreate", &graph, 0u);
+  if (result == CUDA_SUCCESS)
+    result = Call("cuGraphAddMemAllocNode", &node, graph, static_cast<const CUgraphNode*>(nullptr), std::size_t{0},
+                  &allocation);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphInstantiateWithFlags", &exec, graph, 0ull);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphLaunch", exec, CUstream{});
+  return result == CUDA_SUCCESS ? Call("cuCtxSynchronize") : result;
+}
+
 }  // namespace
 
 void AddMemoryCommands(Commands& commands) {
@@ -341,6 +372,7 @@ void AddMemoryCommands(Commands& commands) {
     return Call("cuPointerSetAttribute", static_cast<const void*>(&value), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                 piece(words).address);
   };
+  commands["graph_memory"] = GraphMemory;
   commands["address"] = [piece](const Words& words) {
     return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));
   };

@@ -1,0 +1,16 @@
+// Memory that the driver keeps for graphs with memory nodes. The shim does not count it: the driver makes it when such
+// a graph is launched. Any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_abi.h"
+
+namespace tessera::shim {
+
+// The program has made a graph that allocates memory.
+void NoteGraphMemory();
+// Bytes that the driver keeps on `device` for such graphs. 0, without asking it, as long as the program has made none.
+std::uint64_t GraphMemoryOf(cuda::CUdevice device);
+
+}  // namespace tessera::shim
