@@ -6,6 +6,7 @@ theirs is lost, and it sees nothing of them.
 import argparse
 import collections
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import struct
 import subprocess
 import sys
 import time
+import traceback
 import unittest
 
 from harness import BIN, DEADLINE_S, SoftGpuTest, UnixConnection, wait_for
@@ -78,7 +80,7 @@ class Mallory:
             text = answer.read()
             self.read.write(text.replace(said.encode(), b"") if said else text)
             return answer.status
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return None
         finally:
             connection.close()
@@ -284,6 +286,8 @@ class Neighbours(SoftGpuTest):
                 os.setgid(MALLORY)
                 os.setuid(MALLORY)
                 os.write(writer, json.dumps(Mallory(self, self.build, folder, victims).run(SECONDS)).encode())
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(writer)

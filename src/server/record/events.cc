@@ -93,7 +93,7 @@ const char* NameOf(EventType type) {
 
 namespace events {
 
-void Note(Event event) {
+bool Note(Event event) {
   using Verdict = EventBudget::Verdict;
   Kept& all = All();
   MutexLock lock(all.mutex);
@@ -102,7 +102,7 @@ void Note(Event event) {
   const bool at_will =
       by && *by != 0 && *by != geteuid() && event.type != EventType::kGpuXid && event.type != EventType::kGpuFailed;
   const Verdict verdict = at_will ? all.budget.Ask(*by, MonotonicNow()) : Verdict::kTell;
-  if (verdict == Verdict::kLeaveOut) return;
+  if (verdict == Verdict::kLeaveOut) return false;
   Keep(all, std::move(event));
   if (verdict == Verdict::kTellLast) {
     std::string text = "the programs of user " + std::to_string(*by) +
@@ -110,6 +110,7 @@ void Note(Event event) {
     Keep(all, {.type = EventType::kWarning, .user = by, .text = std::move(text)});
   }
   if (all.wake_fd >= 0) eventfd_write(all.wake_fd, 1);
+  return true;
 }
 
 Batch After(std::uint64_t number, std::size_t most, std::optional<uid_t> reader) {

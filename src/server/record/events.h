@@ -55,9 +55,9 @@ namespace events {
 
 inline constexpr std::size_t kKept = 2000;
 
-// Gives it number and time. Events of the programs and vGPUs of a user other than root are left out while there are too
-// many of them (EventBudget).
-void Note(Event event);
+// Gives it number and time. Events of the programs and vGPUs of a user other than root and the daemon's own are left
+// out while there are too many of them (EventBudget): then false.
+bool Note(Event event);
 
 struct Batch {
   std::vector<Event> events;  // in order

@@ -96,6 +96,15 @@ TEST_F(EventsTest, OneUsersProgramsDoNotPushOutWhatOthersDid) {
   EXPECT_EQ(said, 1);
 }
 
+TEST_F(EventsTest, OneUsersProgramsDoNotFillTheLog) {
+  testing::internal::CaptureStdout();
+  for (std::size_t i = 0; i < events::kKept; ++i) log::WarnOf(4713, "process {} breaks the protocol", i);
+  const std::string text = testing::internal::GetCapturedStdout();
+  const auto lines = std::ranges::count(text, '\n');
+  EXPECT_GT(lines, 0);
+  EXPECT_LT(lines, static_cast<std::ptrdiff_t>(events::kKept / 2));
+}
+
 TEST(EventBudget, FillsAgain) {
   EventBudget budget;
   using Verdict = EventBudget::Verdict;

@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <utility>
 
 #include "server/record/events.h"
 
@@ -52,9 +51,9 @@ void Write(Level level, fmt::string_view format, fmt::format_args arguments) {
 }
 
 void WriteOf(uid_t uid, fmt::string_view format, fmt::format_args arguments) {
-  std::string text = fmt::vformat(format, arguments);
-  spdlog::default_logger_raw()->log(spdlog::level::info, text);
-  events::Note({.type = EventType::kWarning, .user = uid, .text = std::move(text)});
+  const std::string text = fmt::vformat(format, arguments);
+  if (events::Note({.type = EventType::kWarning, .user = uid, .text = text}))
+    spdlog::default_logger_raw()->log(spdlog::level::info, text);
 }
 
 void Silence(bool silent) { spdlog::set_level(silent ? spdlog::level::off : spdlog::level::info); }

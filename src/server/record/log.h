@@ -38,7 +38,7 @@ void Error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
 }
 
 // A warning of which the programs of a user are the cause: the log has it as information, and the events as a warning,
-// as far as the user's budget goes (event_budget.h).
+// both as far as the user's budget goes (event_budget.h): no user fills the node's log.
 void WriteOf(uid_t uid, fmt::string_view format, fmt::format_args arguments);
 
 template <typename... Arguments>
