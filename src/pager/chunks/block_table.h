@@ -17,6 +17,7 @@ struct Block {
   std::uint64_t id = 0;    // never the same twice in a process
   bool exported = false;   // other processes have it, or are about to: its chunks are pinned
   bool in_device = false;  // a device has its memory, too: it stays pinned
+  void* owner = nullptr;   // as Heap::Renew said; the heap does not look at it
 };
 
 // The blocks of a heap by address. Not thread-safe.
@@ -27,6 +28,10 @@ class BlockTable {
   // Adds a block at addresses that no other block has.
   const Block& Add(cuda::CUdeviceptr begin, std::uint64_t bytes, cuda::CUcontext context);
   void Erase(cuda::CUdeviceptr begin) { blocks_.erase(begin); }
+  // The block is another allocation from now on, at the same addresses.
+  void Renew(Block& block, std::uint64_t bytes, void* owner) {
+    block = {.begin = block.begin, .bytes = bytes, .context = block.context, .id = next_id_++, .owner = owner};
+  }
 
   // The block that begins at `address` and, unless that is 0, has this id; null if there is none.
   Block* At(cuda::CUdeviceptr address, std::uint64_t id = 0);

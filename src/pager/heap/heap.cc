@@ -172,6 +172,14 @@ std::optional<Block> Heap::Free(CUdeviceptr address, std::uint64_t id) {
   return block;
 }
 
+bool Heap::Renew(CUdeviceptr address, std::uint64_t id, std::uint64_t bytes, void* owner) {
+  const UncancelledLock lock(chunks_.mutex());
+  Block* block = chunks_.blocks().At(address, id);
+  if (block == nullptr || block->exported) return false;
+  chunks_.blocks().Renew(*block, bytes, owner);
+  return true;
+}
+
 std::uint64_t Heap::FreeAllOf(CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes), std::uint64_t below) {
   const Uncancelled uncancelled;
   std::uint64_t sum = 0, room = 0;

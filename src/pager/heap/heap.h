@@ -43,6 +43,10 @@ class Heap {
   // Frees the block that begins at `address` and, unless that is 0, has this id. No work that uses the block may be
   // left. Nothing if there is none.
   std::optional<Block> Free(cuda::CUdeviceptr address, std::uint64_t id = 0);
+  // The block that begins at `address` and, unless that is 0, has this id, becomes another allocation: of `bytes`,
+  // which take as many addresses as before (AddressesOf), with an id of its own, and of this owner. False: there is no
+  // such block, or others have its memory, too.
+  bool Renew(cuda::CUdeviceptr address, std::uint64_t id, std::uint64_t bytes, void* owner);
   // Frees all blocks of a context that has ended, with ids below `below`: another context may have its address by now.
   // Returns the sum of what `charge` says of their sizes.
   std::uint64_t FreeAllOf(cuda::CUcontext context, std::uint64_t (*charge)(std::uint64_t bytes),

@@ -33,6 +33,21 @@ TEST_F(HeapTest, From2MiBOnBlocksAreAlignedToThat) {
   EXPECT_EQ(second % (2 * kMiB), 0u);
 }
 
+TEST_F(HeapTest, ABlockBecomesAnotherAllocationAtTheSameAddresses) {
+  const CUdeviceptr address = Allocate(600);
+  const Block before = *heap->Find(address);
+  int owner = 0;
+  EXPECT_FALSE(heap->Renew(address, before.id + 1, 1000, &owner));
+  EXPECT_TRUE(heap->Renew(address, before.id, 1000, &owner));
+  const Block after = *heap->Find(address + 999);
+  EXPECT_GT(after.id, before.id);
+  EXPECT_EQ(after.owner, &owner);
+  EXPECT_EQ(after.bytes, 1000u);
+  EXPECT_FALSE(heap->Free(address, before.id)) << "that allocation is gone";
+  EXPECT_TRUE(heap->Free(address, after.id));
+  ExpectRightFigures();
+}
+
 TEST_F(HeapTest, TheFirstSmallBlocksLieInSmallChunksAndLaterOnesInLargeOnes) {
   std::uint64_t bytes = 0;
   for (; bytes < Heap::kSmallTotal; bytes += 8 * kMiB) Allocate(8 * kMiB);

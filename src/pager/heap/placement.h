@@ -15,6 +15,8 @@ constexpr std::uint64_t RoundUp(std::uint64_t bytes, std::uint64_t unit) { retur
 
 // The multiple in which a block of this size takes addresses.
 constexpr std::uint64_t UnitOf(std::uint64_t bytes) { return bytes < kGranule ? kUnit : kGranule; }
+// The bytes of addresses that a block of this size takes.
+constexpr std::uint64_t AddressesOf(std::uint64_t bytes) { return RoundUp(bytes, UnitOf(bytes)); }
 
 // Addresses that a block may get.
 struct Place {

@@ -1,6 +1,6 @@
 #include "shim/gate/gate.h"
 
-// The one thread-local of the shim; read by the trampolines.
+// Read by the trampolines.
 extern "C" {
 [[gnu::visibility("hidden")]]
 __attribute__((tls_model("initial-exec"))) __thread tessera::shim::Gate* tessera_thread_gate;

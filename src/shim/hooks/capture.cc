@@ -2,6 +2,7 @@
 #include "shim/gate/capture.h"
 
 #include "shim/device/current.h"
+#include "shim/memory/paging.h"
 
 namespace tessera::shim {
 
@@ -12,11 +13,13 @@ namespace {
 // The legacy stream cannot capture, so null is the calling thread's own.
 CUstream Named(CUstream stream) { return stream ? stream : CU_STREAM_PER_THREAD; }
 
-// Beginning a capture must not race with a marker that is being placed: the driver would end the capture.
+// Beginning a capture must not race with a marker that is being placed, or a mark behind frees: the driver would end
+// the capture, or take the mark for a part of it.
 template <typename Begin>
 CUresult CountedBegin(CUstream stream, Begin begin) {
   AddCapture(Named(stream), CurrentContext());
   Attachment::ForEach([](Attachment& attachment) { attachment.Gates().WithoutMarkers([] {}); });
+  MarkEverywhere();
   const CUresult result = begin();
   if (result != CUDA_SUCCESS) RemoveCapture(Named(stream));
   return result;
@@ -36,10 +39,11 @@ CUresult CountedEnd(CUstream stream, End end) {
   return result;
 }
 
-// A stream's capture ends when the stream is destroyed.
+// A stream's capture ends when the stream is destroyed. Frees in its order are marked before.
 template <typename Destroy>
 CUresult CountedDestroy(CUstream stream, Destroy destroy) {
   if (AnyCapture()) RemoveCapture(Named(stream));
+  EndStreamEverywhere(stream);
   return destroy();
 }
 

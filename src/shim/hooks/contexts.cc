@@ -8,6 +8,7 @@
 #include "shim/memory/imports.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
+#include "shim/order/stream_pools.h"
 #include "shim/session/session.h"
 
 namespace tessera::shim {
@@ -74,6 +75,19 @@ CUdevice DeviceOf(CUcontext context) {
 // Blocks that the pager allocates from now on may belong to another context at the same address.
 std::uint64_t NextIdOf(Attachment& attachment) { return attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0; }
 
+// Gives back what the context had; `below` is of NextIdOf, before it ended. Memory of pools belongs to no context: it
+// ends with the device's last one, without which nothing can use it.
+void Ended(Attachment& attachment, CUcontext context, std::uint64_t below) {
+  GiveBackOf(context);
+  Paging* paging = attachment.Pager();
+  if (paging) paging->FreeAllOf(context, below);
+  EndContextEverywhere(context);
+  CloseImportsOf(context);
+  ForgetCapturesOf(context);
+  ForgetCurrentPools();
+  if (attachment.Memory().DropContext() && paging) paging->FreeAllOf(nullptr, below);
+}
+
 template <typename Destroy>
 CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   ForgetThreadGate();
@@ -83,12 +97,8 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   const std::uint64_t below = NextIdOf(*attachment);
   attachment->Gates().EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
-    GiveBackOf(context);
-    if (attachment->Pager()) attachment->Pager()->FreeAllOf(context, below);
-    CloseImportsOf(context);
-    ForgetCapturesOf(context);
+    Ended(*attachment, context, below);
     ForgetUses(context);
-    attachment->Memory().DropContext();
   }
   return result;
 }
@@ -117,11 +127,7 @@ CUresult EndPrimary(CUdevice device, End end) {
     return ended = !PrimaryActive(device);
   });
   if (ended) {
-    GiveBackOf(primary);
-    if (attachment->Pager()) attachment->Pager()->FreeAllOf(primary, below);
-    CloseImportsOf(primary);
-    ForgetCapturesOf(primary);
-    attachment->Memory().DropContext();
+    Ended(*attachment, primary, below);
   }
   return result;
 }

@@ -49,6 +49,8 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle) {
 TESSERA_HOOK cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   Paging* paging = handle ? Paging::Of(address) : nullptr;
   if (!paging) return REAL(cuIpcGetMemHandle)(handle, address);
+  const auto block = paging->Heap().Find(address);
+  if (block && block->owner) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of memory of pools
   Handle ours{};
   const CUresult result = ExportMemory(*paging, address, &ours.key);
   if (result != CUDA_SUCCESS) return result;

@@ -1,6 +1,6 @@
-// Allocations by address: counted against memory.max, and out of the pager's heap where memory may be swapped.
+// Allocations by address: counted against memory.max, and out of the pager's heap where memory may be swapped. Those in
+// the order of streams are in memory_pools.cc.
 #include "shim/device/current.h"
-#include "shim/gate/capture.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/pool_charges.h"
@@ -73,45 +73,3 @@ TESSERA_HOOK cuMemAllocPitch(unsigned* address, unsigned* pitch, unsigned width,
       CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
       [=] { return REAL(cuMemAllocPitch)(address, pitch, width, height, element); }, [=] { return KeyOf(*address); });
 }
-
-// ---- stream-ordered: the pool is the device's, not the context's ----
-
-#define ALLOC_ASYNC(name)                                                        \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {       \
-    return AllocateFromPool(CurrentRoom(), CurrentPool(), bytes, address,        \
-                            [=] { return REAL(name)(address, bytes, stream); }); \
-  }
-ALLOC_ASYNC(cuMemAllocAsync)
-ALLOC_ASYNC(cuMemAllocAsync_ptsz)
-
-#define ALLOC_FROM_POOL(name)                                                                 \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) { \
-    return AllocateFromPool(CurrentRoom(), pool, bytes, address,                              \
-                            [=] { return REAL(name)(address, bytes, pool, stream); });        \
-  }
-ALLOC_FROM_POOL(cuMemAllocFromPoolAsync)
-ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz)
-
-TESSERA_HOOK cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-  const CUresult result = REAL(cuMemPoolTrimTo)(pool, keep);
-  ReviewPools();
-  return result;
-}
-
-// Memory of the other allocators may be freed in the order of a stream, too. A stream that captures takes it for the
-// memory of a graph, and the driver refuses it.
-bool IsCapturing(CUstream stream, CUresult (*ask)(CUstream, CUstreamCaptureStatus*)) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return AnyCapture() && (ask(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-#define FREE_ASYNC(name, suffix)                                                                                \
-  TESSERA_HOOK name(CUdeviceptr address, CUstream stream) {                                                     \
-    Paging* paging = Paging::Of(address);                                                                       \
-    if (paging && !IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*))) \
-      return paging->FreeAsync(address, stream, REAL_AS(cuEventRecord##suffix, CUevent, CUstream));             \
-    return CountedFree(KeyOf(address),                                                                          \
-                       [=] { return FreeToPool(address, [=] { return REAL(name)(address, stream); }); });       \
-  }
-FREE_ASYNC(cuMemFreeAsync, )
-FREE_ASYNC(cuMemFreeAsync_ptsz, _ptsz)

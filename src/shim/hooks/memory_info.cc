@@ -15,7 +15,7 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   const CUresult result = real(free, total);
   Attachment* attachment = result == CUDA_SUCCESS ? CurrentAttachment() : nullptr;
   if (!attachment) return result;
-  if (attachment->Pager()) attachment->Pager()->FreeReached();
+  if (attachment->Pager()) attachment->Pager()->Ordered().FreeReached();
   ReviewPoolsThatKeep();
   // Without swapping, never more than the device itself has: other programs may hold memory that this vGPU was not
   // promised.

@@ -7,6 +7,7 @@
 using namespace tessera::cuda;
 
 TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
+TESSERA_HOOK cuMemAllocAsync(CUdeviceptr*, size_t, CUstream);
 TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext, unsigned);
 TESSERA_HOOK cuMemcpy(CUdeviceptr, CUdeviceptr, std::size_t);
 TESSERA_HOOK cuMemcpyDtoD_v2_ptds(CUdeviceptr, CUdeviceptr, std::size_t);
@@ -50,6 +51,7 @@ class OtherGpu : public ShimFixture {
     EXPECT_EQ(cuMemAlloc_v2(&address, 64 * kMiB), CUDA_SUCCESS);
   }
   void TestBody() override {}
+  using ShimFixture::device;
   CUcontext context = nullptr;
   CUdeviceptr address = 0;
 };
@@ -124,6 +126,20 @@ TEST_F(PeerCopiesTest, BothOnAGpuThatIsNotCurrent) {
   EXPECT_EQ(made, Made::kPeer);
   EXPECT_EQ(to_context, other.context);
   EXPECT_EQ(from_context, other.context);
+}
+
+TEST_F(PeerCopiesTest, MemoryOfPoolsHasTheContextOfItsGpu) {
+  CUcontext primary = nullptr;
+  ASSERT_EQ(REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, other.device), CUDA_SUCCESS);
+  CUdeviceptr mine = 0, others = 0;
+  EXPECT_EQ(cuMemAllocAsync(&mine, 64 * kMiB, nullptr), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(other.context);
+  EXPECT_EQ(cuMemAllocAsync(&others, 64 * kMiB, nullptr), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(context);
+  EXPECT_EQ(cuMemcpy(mine, others, 8), CUDA_SUCCESS);
+  EXPECT_EQ(made, Made::kPeer);
+  EXPECT_EQ(to_context, context);
+  EXPECT_EQ(from_context, primary);
 }
 
 TEST_F(PeerCopiesTest, WithPeerAccessItStaysAsItIs) {

@@ -48,7 +48,11 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
       *static_cast<int*>(data) = seen.device;
       return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      *static_cast<unsigned char*>(data) = !seen.imported;
+      *static_cast<unsigned char*>(data) = !seen.imported && !block.owner;
+      return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      if (!block.owner) return false;
+      *static_cast<CUmemoryPool*>(data) = OwnerOf(block)->Handle();
       return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

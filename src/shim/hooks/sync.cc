@@ -13,6 +13,7 @@ cuda::CUresult Synchronise(Wait wait) {
   Gate* gate = ThreadGate();
   const bool kept = gate && gate->keeper;
   if (kept) gate->keeper->BeforeSync(*gate);
+  if (PendingFrees::AnyInProcess()) MarkEverywhere();
   const cuda::CUresult result = wait();
   if (kept) gate->keeper->AfterSync(*gate);
   FreeReachedEverywhere();

@@ -64,10 +64,11 @@ MemoryAccount::Answer MemoryAccount::AddContext() {
   return Answer::kYes;
 }
 
-void MemoryAccount::DropContext() {
+bool MemoryAccount::DropContext() {
   const MutexLock holding(page_.holding);
   --contexts_;
   Session::Instance().Tell(wire::Make(wire::Context{.delta = -1}, page_.Gpu()));
+  return contexts_ == 0;
 }
 
 std::uint64_t MemoryAccount::Free() const {

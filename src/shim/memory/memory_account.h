@@ -21,7 +21,8 @@ class MemoryAccount {
   // GPU cannot have it. kWait: room for it is being made; the page's bell rings when it is worth asking again.
   enum class Answer { kYes, kNo, kWait };
   Answer AddContext();
-  void DropContext();
+  // A context has ended, or was not made after all. Whether the process has no other one on this GPU.
+  bool DropContext();
 
   // memory.max and what is free below it, bytes.
   std::uint64_t Max() const { return page_->memory_max.load(std::memory_order_relaxed); }

@@ -18,6 +18,7 @@
 #include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/sync_memops.h"
+#include "shim/order/stream_pools.h"
 #include "shim/process/say.h"
 #include "shim/process/thread.h"
 #include "shim/session/session.h"
@@ -39,7 +40,6 @@ constexpr std::uint64_t kSpans = 8;
 // A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
 constexpr Nanos kLongestStop = 5 * kSecond;
 
-std::atomic<Paging*> all{nullptr};  // only ever longer
 std::atomic<int> made{0};
 // By the device of a heap, a bit for each other device that reaches it. As many devices as Attachment has.
 std::atomic<std::uint64_t> peers[64];
@@ -55,7 +55,16 @@ bool Has(CUdevice device, CUdevice_attribute attribute) {
          value != 0;
 }
 
+// The device's own pool, which needs no context. A driver without pools has none.
+void AddDefaultPool(StreamMemory& memory, CUdevice device) {
+  CUmemoryPool pool = nullptr;
+  if (REAL_AS(cuDeviceGetDefaultMemPool, CUmemoryPool*, CUdevice)(&pool, device) == CUDA_SUCCESS)
+    AddPool(memory, pool, 0);
+}
+
 }  // namespace
+
+std::atomic<Paging*> Paging::all_{nullptr};
 
 const pager::Driver& RealDriver() {
   static const pager::Driver* driver = [] {
@@ -84,11 +93,6 @@ CUresult AddPeer(Paging& paging, CUdevice device) {
 
 bool Reaches(const Paging& paging, CUdevice device) {
   return device == paging.Device() || (peers[paging.Device()] >> device & 1) != 0;
-}
-
-void FreeReachedEverywhere() {
-  if (!PendingFrees::AnyInProcess()) return;
-  for (Paging* at = all; at; at = at->next_) at->FreeReached();
 }
 
 void Settle(CUcontext context) {
@@ -128,14 +132,15 @@ Paging* Paging::Make(MemoryAccount& memory, RoomAccount& room, CUdevice device, 
     return nullptr;
   }
   room.SetHeap(paging->heap_.get());
-  paging->next_ = all;
-  while (!all.compare_exchange_weak(paging->next_, paging)) continue;
+  AddDefaultPool(paging->ordered_, device);
+  paging->next_ = all_;
+  while (!all_.compare_exchange_weak(paging->next_, paging)) continue;
   ++made;
   return paging;
 }
 
 Paging* Paging::Of(CUdeviceptr address) {
-  for (Paging* at = all; at; at = at->next_)
+  for (Paging* at = all_; at; at = at->next_)
     if (at->heap_->Owns(address)) return at;
   return nullptr;
 }
@@ -147,6 +152,10 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   const CUcontext context = CurrentContext();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   FreeUnsettled(false);
+  return AllocateFor(context, bytes, address);
+}
+
+CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr* address) {
   const auto allocate = [&] {
     const std::uint64_t charge = ChargeOf(bytes);
     if (!memory_.Take(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -155,15 +164,16 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
     return result;
   };
   const CUresult result = allocate();
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !pending_.Any()) return result;
-  FreeUnsettled(true);
-  return allocate();
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  const bool pending = pending_.Any();
+  if (pending) FreeUnsettled(true);
+  return ordered_.ReleaseKept() || pending ? allocate() : result;
 }
 
 bool Paging::Freeable(CUdeviceptr address, pager::Block* block) const {
   const auto found = heap_->Find(address);
   if (found) *block = *found;
-  return found && found->begin == address;
+  return found && found->begin == address && !(found->owner && OwnerOf(*found)->Keeps(*found));
 }
 
 // Work on the memory must have ended before it is given out again, as with the driver's own. While a stream captures,
@@ -171,55 +181,49 @@ bool Paging::Freeable(CUdeviceptr address, pager::Block* block) const {
 CUresult Paging::Free(CUdeviceptr address) {
   pager::Block block;
   if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
-  if (AnyCapture()) return pending_.Add(block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (pending_.Has(block)) return CUDA_ERROR_INVALID_VALUE;
+  const CUcontext context = block.context ? block.context : CurrentContext();
+  const bool later = AnyCapture();
+  if (later ? !pending_.Add({block, context}) : pending_.Has(block)) return CUDA_ERROR_INVALID_VALUE;
+  if (block.owner) OwnerOf(block)->Unuse(block);
+  if (later) return CUDA_SUCCESS;
   FreeUnsettled(false);
-  FreeNow(block, false);
+  if (context) Settle(context);
+  FreeNow(block);
   return CUDA_SUCCESS;
 }
 
-CUresult Paging::FreeAsync(CUdeviceptr address, CUstream stream, CUresult (*record)(CUevent, CUstream)) {
-  pager::Block block;
-  if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
-  CUcontext context = nullptr, before = nullptr;
-  CUresult result = REAL_AS(cuStreamGetCtx, CUstream, CUcontext*)(stream, &context);
-  if (result == CUDA_SUCCESS) result = REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context);
-  if (result != CUDA_SUCCESS) return result;
-  CUevent event = nullptr;
-  result = REAL_AS(cuEventCreate, CUevent*, unsigned)(&event, CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) {
-    result = record(event, stream);
-    if (result == CUDA_SUCCESS && !pending_.AddBehind(block, event, context)) result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS) REAL_AS(cuEventDestroy_v2, CUevent)(event);
-  }
-  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
-  return result;
-}
-
-void Paging::FreeReached() {
-  for (const pager::Block& block : pending_.TakeReached()) FreeNow(block, true);
-}
-
 void Paging::FreeUnsettled(bool all) {
-  FreeReached();
-  for (const pager::Block& block : pending_.TakeUnsettled(all)) FreeNow(block, false);
+  ordered_.FreeReached();
+  for (const UnsettledFree& each : pending_.TakeUnsettled(all)) {
+    if (each.context) Settle(each.context);
+    FreeNow(each.block);
+  }
 }
 
-// If its context has ended the block is gone, and another may lie there by now, or after the wait for its work.
-void Paging::FreeNow(const pager::Block& block, bool settled) {
+// If its context has ended the block is gone, and another may lie there by now.
+void Paging::FreeNow(const pager::Block& block) {
   const auto at = heap_->Find(block.begin);
   if (!at || at->id != block.id) return;
-  if (!settled) Settle(at->context);
-  if (at->exported) Unexport(*at);
-  ForgetSyncMemops(*at);
-  if (heap_->Free(block.begin, block.id)) memory_.Give(ChargeOf(block.bytes));
+  if (at->owner && OwnerOf(*at)->Keep(*at)) return;
+  GiveBack(*at);
+}
+
+void Paging::GiveBack(const pager::Block& block) {
+  if (block.exported) Unexport(block);
+  ForgetSyncMemops(block);
+  if (heap_->Free(block.begin, block.id)) {
+    memory_.Give(ChargeOf(block.bytes));
+    if (block.owner) OwnerOf(block)->Return(block);
+  }
   Wake();
 }
 
 void Paging::FreeAllOf(CUcontext context, std::uint64_t below) {
-  pending_.ForgetAllOf(context);
+  ordered_.EndContext(context);
   ForgetSyncMemopsOf(context);
   UnexportAllOf(context, below);
+  if (!context)
+    for (StreamPool* pool : PoolsOf(ordered_)) pool->Forget();
   // The heap sums the charges up as it frees: afterwards the blocks' sizes are not known.
   memory_.Give(heap_->FreeAllOf(context, ChargeOf, below));
   Wake();

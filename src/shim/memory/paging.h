@@ -11,8 +11,9 @@
 #include "pager/heap/heap.h"
 #include "pager/line/line_agent.h"
 #include "shim/memory/memory_account.h"
-#include "shim/memory/pending_frees.h"
 #include "shim/memory/room_account.h"
+#include "shim/memory/stream_memory.h"
+#include "shim/order/pending_frees.h"
 #include "shim/process/condition.h"
 
 namespace tessera::shim {
@@ -21,9 +22,6 @@ class Paging;
 
 // Whether the process has allocators on two GPUs or more. Takes no lock.
 bool SeveralPagings();
-
-// Paging::FreeReached of all allocators, after a thread has waited for work. Costs a load where nothing is pending.
-void FreeReachedEverywhere();
 
 // Lets kernels and copies of `device` reach all of the heap, now and later; whether they can.
 cuda::CUresult AddPeer(Paging& paging, cuda::CUdevice device);
@@ -45,18 +43,13 @@ class Paging {
                       UniqueFd line);
 
   // As cuMemAlloc and cuMemFree of the calling thread's current context. Free waits for the work of the block's
-  // context.
+  // context; of the current one if the block is a pool's.
   cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUdeviceptr* address);
   cuda::CUresult Free(cuda::CUdeviceptr address);
-  // As cuMemFreeAsync of memory that no pool has: frees in the order of the stream, and waits for nothing. `record` is
-  // the driver's cuEventRecord for the meaning that a null stream has here.
-  cuda::CUresult FreeAsync(cuda::CUdeviceptr address, cuda::CUstream stream,
-                           cuda::CUresult (*record)(cuda::CUevent, cuda::CUstream));
-  // Frees what was freed so and is not in use any more. Not on the pager's own thread: a question about an event may
-  // wait for a thread that submits, and that one for the end of a move.
-  void FreeReached();
+  // The part that allocates and frees in the order of streams.
+  StreamMemory& Ordered() { return ordered_; }
   // Frees the memory of a context that has ended: blocks with ids below `below`, which was Heap().NextId() before it
-  // ended.
+  // ended. Null: that of all pools, as the device has no context any more.
   void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
@@ -65,6 +58,10 @@ class Paging {
 
   // The allocator whose heap `address` belongs to; null for any other address.
   static Paging* Of(cuda::CUdeviceptr address);
+  template <typename Visit>
+  static void ForEach(Visit visit) {
+    for (Paging* at = all_; at; at = at->next_) visit(*at);
+  }
 
   // A new daemon, or its new mover, has sent this line: uses it from now on.
   void Follow(UniqueFd line);
@@ -80,14 +77,16 @@ class Paging {
   void AbandonAfterFork();
 
  private:
-  friend void FreeReachedEverywhere();
+  friend class StreamMemory;
   Paging(MemoryAccount& memory, RoomAccount& room, cuda::CUdevice device)
       : memory_(memory), room_(room), device_(device) {}
   void Wake();
 
   bool Freeable(cuda::CUdeviceptr address, pager::Block* block) const;
+  cuda::CUresult AllocateFor(cuda::CUcontext context, std::uint64_t bytes, cuda::CUdeviceptr* address);
   void FreeUnsettled(bool all);
-  void FreeNow(const pager::Block& block, bool settled);
+  void FreeNow(const pager::Block& block);
+  void GiveBack(const pager::Block& block);
 
   static void* ThreadMain(void* self);
   void Serve();
@@ -107,6 +106,7 @@ class Paging {
   std::atomic<bool> sleeps_{false};  // the thread waits on wake_ without a timeout
   std::atomic<bool> stopped_{false};
   PendingFrees pending_;
+  StreamMemory ordered_{*this};
 
   UniqueFd line_;  // to the mover; only the thread uses it
 
@@ -116,7 +116,8 @@ class Paging {
   bool retreats_ TESSERA_GUARDED_BY(mutex_) = false;  // the thread is to close the line
   Condition retreated_;                               // it has closed the line, or it has ended
 
-  Paging* next_ = nullptr;  // in the list that Of searches
+  static std::atomic<Paging*> all_;  // only ever longer
+  Paging* next_ = nullptr;           // in that list
 };
 
 }  // namespace tessera::shim

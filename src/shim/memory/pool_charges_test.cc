@@ -1,6 +1,9 @@
 // Memory of pools is charged as far as pools have reserved it.
 #include "shim/memory/pool_charges.h"
 
+#include <utility>
+#include <vector>
+
 #include "shim/load/hook.h"
 #include "shim/testing/shim_fixture.h"
 
@@ -34,9 +37,9 @@ class PoolChargesTest : public ShimFixture {
         page.memory_credit = page.memory_credit_keep = kCredit;
       };
     });
-    Cuda().Put(k_cuDeviceGetMemPool, &GetPool);
-    Cuda().Put(k_cuMemPoolGetAttribute, &GetAttribute);
-    Cuda().Put(k_cuMemPoolTrimTo, &Trim);
+    PutFor(k_cuDeviceGetMemPool, &GetPool);
+    PutFor(k_cuMemPoolGetAttribute, &GetAttribute);
+    PutFor(k_cuMemPoolTrimTo, &Trim);
     Attached();
     MakeContext();
     reserved = 0;
@@ -45,6 +48,13 @@ class PoolChargesTest : public ShimFixture {
   ~PoolChargesTest() override {
     reserved = 0;
     ReviewPools();
+    for (const auto& [symbol, function] : before_) tessera_real_table[symbol] = function;
+  }
+  // Until the end of the test.
+  template <typename Function>
+  void PutFor(unsigned symbol, Function* function) {
+    before_.emplace_back(symbol, tessera_real_table[symbol]);
+    Cuda().Put(symbol, function);
   }
   std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
   static CUresult Allocate(std::uint64_t bytes, CUdeviceptr* address) {
@@ -52,6 +62,9 @@ class PoolChargesTest : public ShimFixture {
   }
 
   static constexpr std::int64_t kCredit = 20 * kGiB;
+
+ private:
+  std::vector<std::pair<unsigned, void*>> before_;
 };
 
 TEST_F(PoolChargesTest, WhatThePoolKeepsIsChargedOnce) {

@@ -124,6 +124,8 @@ struct FakeCudaCalls {
   // All of a context's work is on one stream.
   static CUresult RecordOnStream(CUevent event, CUstream stream) {
     const MutexLock lock(fake->mutex_);
+    ++fake->recorded_;
+    if (fake->gone_.contains(stream)) fake->complaints_.push_back("records an event on a stream that is gone");
     if (fake->capturing_.contains(stream)) fake->complaints_.push_back("records an event on a stream that captures");
     const auto at = fake->contexts_.find(Current());
     if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -146,6 +148,7 @@ struct FakeCudaCalls {
   }
   static CUresult Query(CUevent event) {
     const MutexLock lock(fake->mutex_);
+    ++fake->queried_;
     const FakeCuda::Event& asked = fake->events_[event];
     const auto at = fake->contexts_.find(asked.context);
     if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -171,6 +174,7 @@ struct FakeCudaCalls {
   }
   static CUresult StreamDestroy(CUstream stream) {
     const MutexLock lock(fake->mutex_);
+    fake->gone_.insert(stream);
     fake->capturing_.erase(stream);
     return CUDA_SUCCESS;
   }
@@ -202,6 +206,42 @@ struct FakeCudaCalls {
   }
   static CUresult AllocAsync(CUdeviceptr* address, std::size_t, CUstream) { return Make(address); }
   static CUresult FreeAsync(CUdeviceptr address, CUstream) { return Drop(address); }
+
+  // ---- pools: what is allocated from them is memory of the driver's own ----
+
+  static CUmemoryPool DefaultPool(CUdevice device) {
+    return reinterpret_cast<CUmemoryPool>(0x50000000 + 16 * static_cast<std::uintptr_t>(device));
+  }
+  static CUresult GetDefaultPool(CUmemoryPool* pool, CUdevice device) {
+    return *pool = DefaultPool(device), CUDA_SUCCESS;
+  }
+  static CUresult GetPool(CUmemoryPool* pool, CUdevice device) {
+    const MutexLock lock(fake->mutex_);
+    ++fake->pool_questions_;
+    const auto at = fake->pools_.find(device);
+    return *pool = at == fake->pools_.end() ? DefaultPool(device) : at->second, CUDA_SUCCESS;
+  }
+  static CUresult SetPool(CUdevice device, CUmemoryPool pool) {
+    const MutexLock lock(fake->mutex_);
+    return fake->pools_[device] = pool, CUDA_SUCCESS;
+  }
+  static CUresult PoolCreate(CUmemoryPool* pool, const CUmemPoolProps*) { return Make(pool); }
+  static CUresult PoolDestroy(CUmemoryPool pool) {
+    const CUresult result = Drop(reinterpret_cast<std::uint64_t>(pool));
+    const MutexLock lock(fake->mutex_);
+    std::erase_if(fake->pools_, [=](const auto& each) { return each.second == pool; });
+    return result;
+  }
+  static CUresult PoolAttribute(CUmemoryPool, CUmemPool_attribute attribute, void* value) {
+    if (attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+      return *static_cast<int*>(value) = 1, CUDA_SUCCESS;
+    return *static_cast<std::uint64_t*>(value) = 0, CUDA_SUCCESS;
+  }
+  static CUresult SetPoolAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
+  static CUresult TrimPool(CUmemoryPool, std::size_t) { return CUDA_SUCCESS; }
+  static CUresult SetPoolAccess(CUmemoryPool, const CUmemAccessDesc*, std::size_t) { return CUDA_SUCCESS; }
+  static CUresult AllocFromPool(CUdeviceptr* address, std::size_t, CUmemoryPool, CUstream) { return Make(address); }
+
   static CUresult ArrayCreate(CUarray* array, const CUDA_ARRAY_DESCRIPTOR*) { return Make(array); }
   static CUresult Array3DCreate(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR*) { return Make(array); }
   static CUresult MipmappedCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned) {
@@ -249,6 +289,18 @@ FakeCuda::FakeCuda() {
   Put(k_cuMemAllocManaged, &C::AllocManaged);
   Put(k_cuMemAdvise, &C::Advise);
   Put(k_cuMemAllocAsync, &C::AllocAsync);
+  Put(k_cuMemAllocAsync_ptsz, &C::AllocAsync);
+  Put(k_cuMemFreeAsync_ptsz, &C::FreeAsync);
+  Put(k_cuMemAllocFromPoolAsync, &C::AllocFromPool);
+  Put(k_cuDeviceGetDefaultMemPool, &C::GetDefaultPool);
+  Put(k_cuDeviceGetMemPool, &C::GetPool);
+  Put(k_cuDeviceSetMemPool, &C::SetPool);
+  Put(k_cuMemPoolCreate, &C::PoolCreate);
+  Put(k_cuMemPoolDestroy, &C::PoolDestroy);
+  Put(k_cuMemPoolGetAttribute, &C::PoolAttribute);
+  Put(k_cuMemPoolSetAttribute, &C::SetPoolAttribute);
+  Put(k_cuMemPoolTrimTo, &C::TrimPool);
+  Put(k_cuMemPoolSetAccess, &C::SetPoolAccess);
   Put(k_cuMemFree_v2, &C::Drop);
   Put(k_cuMemFreeAsync, &C::FreeAsync);
   Put(k_cuArrayCreate_v2, &C::ArrayCreate);
@@ -322,6 +374,26 @@ std::uint64_t FakeCuda::Synchronized(CUcontext context) const {
 std::size_t FakeCuda::Allocations() const {
   const MutexLock lock(mutex_);
   return allocations_.size();
+}
+
+std::uint64_t FakeCuda::EventCalls() const {
+  const MutexLock lock(mutex_);
+  return recorded_ + queried_;
+}
+
+std::uint64_t FakeCuda::PoolQuestions() const {
+  const MutexLock lock(mutex_);
+  return pool_questions_;
+}
+
+CUstream FakeCuda::MakeStream() {
+  const MutexLock lock(mutex_);
+  return reinterpret_cast<CUstream>(next_ += 16);
+}
+
+void FakeCuda::MakeStreamAgain(CUstream stream) {
+  const MutexLock lock(mutex_);
+  gone_.erase(stream);
 }
 
 void FakeCuda::FailAllocations(bool fail) {

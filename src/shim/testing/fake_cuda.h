@@ -42,6 +42,12 @@ class FakeCuda {
   std::uint64_t Synchronized(cuda::CUcontext context) const;  // how often its work was waited for
   std::size_t Allocations() const;                            // of the driver's own, by address, handle or array
   void FailAllocations(bool fail);
+  // Events recorded on streams, and questions about events; questions which pool a device has.
+  std::uint64_t EventCalls() const;
+  std::uint64_t PoolQuestions() const;
+  // A stream of the current context, with a handle of its own; or one that got the handle of a stream that is gone.
+  cuda::CUstream MakeStream();
+  void MakeStreamAgain(cuda::CUstream stream);
   // The range that cuMemAdvise was last told to keep in host memory: address and bytes. One thread at a time.
   std::pair<cuda::CUdeviceptr, std::size_t> kept_on_host;
   // Calls that a stream that captures forbids, or that makes no sense.
@@ -71,6 +77,10 @@ class FakeCuda {
   std::set<cuda::CUstream> capturing_ TESSERA_GUARDED_BY(mutex_);
   std::vector<std::string> complaints_ TESSERA_GUARDED_BY(mutex_);
   std::uint64_t next_ TESSERA_GUARDED_BY(mutex_) = 0x100000;
+  std::map<cuda::CUdevice, cuda::CUmemoryPool> pools_ TESSERA_GUARDED_BY(mutex_);  // other than their default pool
+  std::set<cuda::CUstream> gone_ TESSERA_GUARDED_BY(mutex_);
+  std::uint64_t recorded_ TESSERA_GUARDED_BY(mutex_) = 0, queried_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint64_t pool_questions_ TESSERA_GUARDED_BY(mutex_) = 0;
   bool fail_allocations_ TESSERA_GUARDED_BY(mutex_) = false;
 };
 

@@ -41,6 +41,7 @@ int main() {
   Commands commands;
   AddContextCommands(commands);
   AddMemoryCommands(commands);
+  AddPoolCommands(commands);
   AddWorkCommands(commands);
   AddProcessCommands(commands);
   AddObjectCommands(commands);

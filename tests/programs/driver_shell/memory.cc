@@ -47,6 +47,20 @@ CUresult MakeFromPool(Piece& piece) {
   return Call("cuMemAllocFromPoolAsync", &piece.address, piece.bytes, pool, CUstream{});
 }
 
+// An allocation that a graph makes when it is launched. The graph stays, with the memory.
+CUresult MakeInGraph(Piece& piece) {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  CUresult result = Call("cuStreamCreate", &stream, 1u);
+  if (result == CUDA_SUCCESS) result = Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (result == CUDA_SUCCESS) result = Call("cuMemAllocAsync", &piece.address, piece.bytes, stream);
+  if (result == CUDA_SUCCESS) result = Call("cuStreamEndCapture", stream, &graph);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphInstantiateWithFlags", &executable, graph, 0ull);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphLaunch", executable, stream);
+  return result == CUDA_SUCCESS ? Call("cuStreamSynchronize", stream) : result;
+}
+
 // Rows of 512 bytes need no padding, so all that is asked for counts and nothing else.
 constexpr std::size_t kRowBytes = 512;
 
@@ -119,6 +133,7 @@ const std::map<std::string, Kind> kKinds = {
     {"pitch", {MakePitched, Free}},
     {"async", {[](Piece& p) { return Call("cuMemAllocAsync", &p.address, p.bytes, CUstream{}); }, FreeAsync}},
     {"pool", {MakeFromPool, FreeAsync}},
+    {"graph", {MakeInGraph, FreeAsync}},
     {"array", {MakeArray, DestroyArray}},
     {"array3d", {MakeArray3D, DestroyArray}},
     {"physical", {CreatePhysical, ReleasePhysical}},
@@ -356,15 +371,6 @@ void AddMemoryCommands(Commands& commands) {
     const CUresult result = Call("cuMemFreeAsync", piece(words).address, CUstream{});
     if (result == CUDA_SUCCESS) pieces.erase(static_cast<int>(NumberAt(words, 0)));
     return result;
-  };
-  // pool_keep BYTES: the default pool keeps so much of what is freed; it gives the rest back now.
-  commands["pool_keep"] = [](const Words& words) -> Reply {
-    CUmemoryPool pool = nullptr;
-    std::uint64_t keep = NumberAt(words, 0);
-    CUresult result = Call("cuDeviceGetDefaultMemPool", &pool, CurrentDevice());
-    if (result == CUDA_SUCCESS)
-      result = Call("cuMemPoolSetAttribute", pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, static_cast<void*>(&keep));
-    return result == CUDA_SUCCESS ? Call("cuMemPoolTrimTo", pool, std::size_t{keep}) : result;
   };
   // sync_memops ID VALUE: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
   commands["sync_memops"] = [piece](const Words& words) -> Reply {

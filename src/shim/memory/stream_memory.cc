@@ -1,0 +1,111 @@
+#include "shim/memory/stream_memory.h"
+
+#include "pager/heap/placement.h"
+#include "shim/memory/paging.h"
+#include "shim/order/stream_pools.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+// No GPU has as much; below it, sizes can be rounded up.
+constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 60;
+
+}  // namespace
+
+CUresult StreamMemory::Allocate(StreamPool& pool, std::uint64_t bytes, const StreamName& stream, CUdeviceptr* address) {
+  const bool is_default = stream.stream == CU_STREAM_LEGACY || stream.stream == CU_STREAM_PER_THREAD;
+  if (is_default && !stream.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes >= kTooMuch) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t addresses = pager::AddressesOf(bytes);
+  if (!pool.Use(addresses)) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto block = paging_.pending_.TakeFrom(stream, bytes, &pool);
+  if (!block) block = pool.TakeKept(bytes);
+  if (!block && paging_.pending_.Any()) {
+    Mark();
+    FreeReached();
+    block = pool.TakeKept(bytes);
+  }
+  if (block && Reuse(*block, pool, bytes)) {
+    *address = block->begin;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = AllocateNew(pool, bytes, address);
+  if (result != CUDA_SUCCESS) pool.Refused(addresses);
+  return result;
+}
+
+// Others may have got the memory of a block while the program had it: then it is freed.
+bool StreamMemory::Reuse(const pager::Block& block, StreamPool& pool, std::uint64_t bytes) {
+  if (paging_.heap_->Renew(block.begin, block.id, bytes, &pool)) return true;
+  paging_.GiveBack(block);
+  return false;
+}
+
+// The block belongs to no context: a pool is its device's.
+CUresult StreamMemory::AllocateNew(StreamPool& pool, std::uint64_t bytes, CUdeviceptr* address) {
+  const CUresult result = paging_.AllocateFor(nullptr, bytes, address);
+  if (result != CUDA_SUCCESS) return result;
+  paging_.heap_->Renew(*address, 0, bytes, &pool);
+  pool.Reserve(pager::AddressesOf(bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult StreamMemory::Free(CUdeviceptr address, const StreamName& stream) {
+  pager::Block block;
+  if (!paging_.Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = paging_.pending_.AddBehind(block, stream);
+  if (result == CUDA_SUCCESS && block.owner) OwnerOf(block)->Unuse(block);
+  return result;
+}
+
+void StreamMemory::Trim(StreamPool& pool, std::uint64_t keep) {
+  Mark();
+  FreeReached();
+  for (const pager::Block& block : pool.Release(keep)) paging_.GiveBack(block);
+}
+
+bool StreamMemory::ReleaseKept() {
+  bool any = false;
+  for (StreamPool* pool : PoolsOf(*this)) {
+    for (const pager::Block& block : pool->Release(0)) {
+      paging_.GiveBack(block);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void StreamMemory::FreeReached() {
+  for (const pager::Block& block : paging_.pending_.TakeReached()) paging_.FreeNow(block);
+}
+
+void StreamMemory::Mark() { paging_.pending_.Mark(); }
+
+void StreamMemory::EndStream(CUstream stream) { paging_.pending_.EndStream(stream); }
+
+void StreamMemory::EndContext(CUcontext context) {
+  paging_.pending_.ForgetAllOf(context);
+  FreeReached();
+}
+
+void FreeReachedEverywhere() {
+  if (!PendingFrees::AnyInProcess()) return;
+  Paging::ForEach([](Paging& paging) { paging.Ordered().FreeReached(); });
+}
+
+void MarkEverywhere() {
+  Paging::ForEach([](Paging& paging) { paging.Ordered().Mark(); });
+}
+
+void EndStreamEverywhere(CUstream stream) {
+  Paging::ForEach([=](Paging& paging) { paging.Ordered().EndStream(stream); });
+}
+
+void EndContextEverywhere(CUcontext context) {
+  Paging::ForEach([=](Paging& paging) { paging.Ordered().EndContext(context); });
+}
+
+}  // namespace tessera::shim

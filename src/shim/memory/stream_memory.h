@@ -1,0 +1,58 @@
+// Memory that the program allocates and frees in the order of streams (cuMemAllocAsync, cuMemFreeAsync).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_abi.h"
+#include "shim/order/stream_name.h"
+#include "shim/order/stream_pool.h"
+
+namespace tessera::shim {
+
+class Paging;
+
+// Allocates blocks of one pager's heap for the program's memory pools, so that they can be moved, and frees blocks in
+// the order of streams. A block that was freed so can be given out at once to later allocations of the same stream and
+// pool, without a driver call; to others when the stream has come there. Any thread.
+class StreamMemory {
+ public:
+  explicit StreamMemory(Paging& paging) : paging_(paging) {}
+  StreamMemory(const StreamMemory&) = delete;
+
+  Paging& Pager() const { return paging_; }
+
+  // As cuMemAllocFromPoolAsync on a stream that does not capture; `bytes` > 0. If the pool, the vGPU or the GPU has no
+  // memory left, it waits for the work that uses what was freed, and tries again.
+  cuda::CUresult Allocate(StreamPool& pool, std::uint64_t bytes, const StreamName& stream, cuda::CUdeviceptr* address);
+  // As cuMemFreeAsync on a stream that does not capture, of any block of the heap. Waits for nothing.
+  cuda::CUresult Free(cuda::CUdeviceptr address, const StreamName& stream);
+
+  // As cuMemPoolTrimTo.
+  void Trim(StreamPool& pool, std::uint64_t keep);
+  // Gives back what pools keep. Whether there was any.
+  bool ReleaseKept();
+
+  // Frees what was freed in the order of streams and is not in use any more. Not on the pager's own thread: a question
+  // about an event may wait for a thread that submits, and that one for the end of a move.
+  void FreeReached();
+  // Makes sure that FreeReached will find all that is freed by now. Returns when no other thread places a mark; while a
+  // stream captures, none is placed.
+  void Mark();
+  // The stream is about to be destroyed; the context has ended.
+  void EndStream(cuda::CUstream stream);
+  void EndContext(cuda::CUcontext context);
+
+ private:
+  bool Reuse(const pager::Block& block, StreamPool& pool, std::uint64_t bytes);
+  cuda::CUresult AllocateNew(StreamPool& pool, std::uint64_t bytes, cuda::CUdeviceptr* address);
+
+  Paging& paging_;
+};
+
+// StreamMemory's functions of these names, for all GPUs.
+void FreeReachedEverywhere();
+void MarkEverywhere();
+void EndStreamEverywhere(cuda::CUstream stream);
+void EndContextEverywhere(cuda::CUcontext context);
+
+}  // namespace tessera::shim
