@@ -60,7 +60,7 @@ def _judge_jax(values):
     return f"; preallocated {share:.0%} of the limit"
 
 
-def _alloc(setting):
+def alloc(setting):
     # The first name is older, the second what PyTorch calls it now.
     return {"PYTORCH_CUDA_ALLOC_CONF": setting, "PYTORCH_ALLOC_CONF": setting}
 
@@ -68,11 +68,11 @@ def _alloc(setting):
 _declare("torch_eager", "torch_train.py", "eager")
 _declare("torch_graphs", "torch_train.py", "graph")
 _declare("torch_compile", "torch_train.py", "compile", limit_s=200)
-_declare("torch_expandable", "torch_train.py", "eager", env=_alloc("expandable_segments:True"))
-_declare("torch_async_alloc", "torch_train.py", "eager", env=_alloc("backend:cudaMallocAsync"))
+_declare("torch_expandable", "torch_train.py", "eager", env=alloc("expandable_segments:True"))
+_declare("torch_async_alloc", "torch_train.py", "eager", env=alloc("backend:cudaMallocAsync"))
 _declare("torch_memory", "torch_memory.py", "all", native_arguments=[str(2 * GIB)], judge=_judge_memory)
 _declare("torch_memory_expandable", "torch_memory.py", "all", native_arguments=[str(2 * GIB)],
-         env=_alloc("expandable_segments:True"), judge=_judge_memory)
+         env=alloc("expandable_segments:True"), judge=_judge_memory)
 _declare("loader_fork", "torch_loader.py", "fork")
 _declare("loader_spawn", "torch_loader.py", "spawn")
 _declare("generate", "generate.py", module="transformers")

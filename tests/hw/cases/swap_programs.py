@@ -30,6 +30,33 @@ def kinds(bench):
     return f"{rounds} rounds right, {expected}; {evictor}"
 
 
+@swap(soft=True, limit_s=60)
+def ordered(bench):
+    """Memory in the order of streams, allocated and freed without waiting, evicted once a second; what it costs."""
+    seconds = 4 if bench.soft else 10
+    most = 16 * MIB if bench.soft else 256 * MIB
+    argv = [bench.builder.program("ordered.cc"), most]
+    alone = bench.start_native(argv)
+    expected = bench.line(alone)
+    Worker(bench, alone).result()
+    bench.vgpu("hw-ordered")
+    program = bench.start_inside(argv, vgpu="hw-ordered")
+    expect(bench.line(program) == expected, "the first round gave another sum than without Tessera")
+    worker = Worker(bench, program)
+    with Evictor(bench, 1) as evictor:
+        worker.moved_in(seconds)
+    (process,) = bench.tessera.of_vgpu("hw-ordered")
+    pools = process["memory_pinned_by"].get("pool", 0)
+    rounds = worker.result(60)
+    expect(pools == 0, f"{pools} bytes of pools are pinned")
+    expect(bench.soft or evictor.moved > 0, f"nothing was moved: {evictor}")
+    costs = [list(map(int, bench.line(start([*argv, 1, "cost"])).split()[1:])) for start in
+             (bench.start_native, lambda argv: bench.start_inside(argv, vgpu="hw-ordered"))]
+    (plain, ours) = (sum(each) for each in costs)
+    expect(bench.soft or ours <= 1.2 * plain, f"an allocation and its free cost {ours} ns, {plain} without Tessera")
+    return f"{rounds} rounds right, {expected}; {evictor}; an allocation and its free {ours} ns ({plain})"
+
+
 @swap(limit_s=60)
 def bindings(bench):
     """Textures of linear and pitched memory and a tensor map, bound once and read again and again while memory moves."""
@@ -60,7 +87,9 @@ def frameworks_evicted(bench):
     """Losses and tokens of PyTorch, transformers, JAX and CuPy, against the same without Tessera."""
     told = []
     for module, script, arguments, sides in (
-            ("torch", "torch_train.py", ["eager", "400"], {}), ("transformers", "generate.py", ["400"], {}),
+            ("torch", "torch_train.py", ["eager", "400"], {}),
+            ("torch", "torch_train.py", ["eager", "200"], {"env": frameworks.alloc("backend:cudaMallocAsync")}),
+            ("transformers", "generate.py", ["400"], {}),
             ("jax", "jax_train.py", [], {"native_env": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}),
             ("cupy", "cupy_math.py", [], {})):
         try:
