@@ -2,6 +2,7 @@
 #include "shim/memory/stream_memory.h"
 
 #include <thread>
+#include <vector>
 
 #include "shim/load/hook.h"
 #include "shim/memory/paging.h"
@@ -231,6 +232,35 @@ TEST_F(StreamMemoryTest, PoolsOutliveContextsButNotTheLast) {
   EXPECT_EQ(cuCtxDestroy_v2(contexts[0]), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);
   EXPECT_EQ(Attribute(DefaultPool(), CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
+}
+
+TEST_F(StreamMemoryTest, ThreadsAllocateAndFreeAtOnce) {
+  const CUcontext context = Begin();
+  Cuda().EndAtOnce(context);
+  std::vector<std::thread> threads;
+  const CUstream shared = Cuda().MakeStream();
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&, n] {
+      FakeCuda::SetCurrent(context);
+      for (int round = 0; round < 100; ++round) {
+        const CUstream stream = round % 3 == 0 ? shared : Cuda().MakeStream();
+        const std::uint64_t bytes = static_cast<std::uint64_t>(1 + (round + n) % 4) * 4 * kMiB;
+        CUdeviceptr address = 0, per_thread = 0;
+        EXPECT_EQ(cuMemAllocAsync(&address, bytes, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemAllocAsync_ptsz(&per_thread, bytes, nullptr), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+        EXPECT_EQ(cuMemFreeAsync_ptsz(per_thread, nullptr), CUDA_SUCCESS);
+        if (stream != shared) EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+        if (round % 10 == n) EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+        if (round % 25 == n) EXPECT_EQ(cuMemPoolTrimTo(DefaultPool(), 0), CUDA_SUCCESS);
+      }
+      FakeCuda::SetCurrent(nullptr);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(cuMemPoolTrimTo(DefaultPool(), 0), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(Attribute(DefaultPool(), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0u);
 }
 
 // ---- frees of one allocator's memory by another's ----
