@@ -20,6 +20,7 @@ VGpuClaims ClaimsOf(const ResidencyState& state, const VGpuResidence& vgpu, bool
   claims.demand = std::min(all, most);
   claims.resident = std::min(resident, most);
   const std::uint64_t promised = uses_request ? Less(vgpu.request, claims.pinned) : 0;
+  claims.kept = std::min(claims.demand, kept);
   claims.floor = std::min(claims.demand, std::max(promised, kept));
   return claims;
 }

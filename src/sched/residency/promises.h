@@ -14,6 +14,7 @@ struct VGpuClaims {
   std::uint64_t demand = 0;    // can be moved and is used, wherever it lies, as far as memory.limit lets it in
   std::uint64_t resident = 0;  // of `demand`: on the GPU
   std::uint64_t floor = 0;     // of `demand`: stays on the GPU, or comes back before others go on
+  std::uint64_t kept = 0;      // of `floor`: may not go out
 };
 
 // `uses_request`: its memory up to memory.request is not to be taken; false for one that is idle, whose promise is

@@ -127,17 +127,24 @@ void ResidencyPlanner::PlanPool(const ResidencyState& state) {
 // that has no rest runs always.
 void ResidencyPlanner::SetGoals(Nanos now) {
   std::uint64_t taken = 0;
-  facts_.clear();
-  for (PlannedVGpu& planned : vgpus_) {
-    const VGpuResidence& vgpu = *planned.now;
+  claims_.clear();
+  for (const PlannedVGpu& planned : vgpus_) {
     const bool uses_request = now - planned.record->worked_at < kLendsAfter;
-    const VGpuClaims claims = ClaimsOf(state_, vgpu, uses_request, now);
-    taken += claims.pinned + claims.floor;
-    planned.goal = {.vgpu = vgpu.id, .target = claims.floor, .runs = true};
-    const std::uint64_t rest = claims.demand - claims.floor;
+    claims_.push_back(ClaimsOf(state_, *planned.now, uses_request, now));
+    taken += claims_.back().pinned + claims_.back().kept;
+  }
+  facts_.clear();
+  for (std::size_t i = 0; i < vgpus_.size(); ++i) {
+    const VGpuResidence& vgpu = *vgpus_[i].now;
+    const VGpuClaims& claims = claims_[i];
+    // Promises may be more than there is, by contexts, by what others pinned since, or by programs outside of Tessera.
+    const std::uint64_t floor = claims.kept + std::min(claims.floor - claims.kept, Less(state_.capacity, taken));
+    taken += floor - claims.kept;
+    vgpus_[i].goal = {.vgpu = vgpu.id, .target = floor, .runs = true};
+    const std::uint64_t rest = claims.demand - floor;
     facts_.push_back({.vgpu = vgpu.id,
                       .demand = rest,
-                      .resident = Less(claims.resident, claims.floor),
+                      .resident = Less(claims.resident, floor),
                       .active = rest > 0 && vgpu.Active(now)});
   }
   const auto decisions = policy_.Observe(facts_, Less(state_.capacity, taken), now);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sched/residency/promises.h"
 #include "sched/residency/residency.h"
 #include "sched/residency/residency_pass.h"
 #include "sched/residency/residency_plan.h"
@@ -63,6 +64,7 @@ class ResidencyPlanner {
   std::vector<PlannedVGpu> vgpus_;
   std::vector<PlannedProcess> processes_;
   std::vector<PlannedProcess> arrived_;  // those that must not run as they came
+  std::vector<VGpuClaims> claims_;
   std::vector<ResidencyFacts> facts_;
   ResidencyPlan plan_;
 };

@@ -266,6 +266,17 @@ TEST_F(PlannerTest, WhatIsBeyondAPromiseIsInTurnsWithTheRest) {
   for (ProcessId id : {1, 2, 3}) EXPECT_GT(world_.programs.at(id).ran, 20 * kSecond) << id;
 }
 
+// Contexts, memory that others pinned since, programs outside of Tessera.
+TEST_F(PlannerTest, PromisesThatAreMoreThanThereIsAreKeptAsFarAsItGoes) {
+  AddBusy(1, 20);
+  AddBusy(2, 20);
+  for (VgpuId id : {1, 2}) world_.VGpu(id).request = 21 * kChunk;
+  EXPECT_EQ(Allocate(2, 1).kind, Answer::kWait);
+  world_.Run(60 * kSecond);
+  EXPECT_EQ(Process(2).allocated, 21 * kChunk);
+  for (ProcessId id : {1, 2}) EXPECT_GT(world_.programs.at(id).ran, 20 * kSecond) << id;
+}
+
 TEST_F(PlannerTest, ALimitThatIsLoweredMovesMemoryOutAtOnce) {
   Add(1, 20);
   AddBusy(2, 20);

@@ -1,8 +1,11 @@
-// The laws of plans and answers, worked out here independently of the planner.
+// The laws of plans and answers, worked out here independently of the planner (but for what may not go out,
+// swap_bounds.h).
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "sched/residency/bytes.h"
+#include "sched/residency/swap_bounds.h"
 #include "sched/testing/residency_world.h"
 
 namespace tessera::sched {
@@ -145,8 +148,9 @@ class Checker {
     }
   }
 
-  // Memory up to the request stays while the vGPU works, but for a chunk that moves as a whole. What an operator, an
-  // exchange or other memory of the same vGPU asks for may go.
+  // Memory up to the request stays while the vGPU works, but for a chunk that moves as a whole, and for what promises
+  // and pinned memory together are more than there is. What an operator, an exchange or other memory of the same vGPU
+  // asks for may go.
   void RequirePromise(const VGpuResidence& vgpu, const ProcessResidence& was) {
     if (was.push > 0 || was.hot_out > 0 || !vgpu.Active(now_)) return;
     std::uint64_t resident = 0, pinned = 0, all = 0;
@@ -160,7 +164,18 @@ class Checker {
     }
     const std::uint64_t promised = std::min({vgpu.request, all, vgpu.limit.value_or(UINT64_MAX)});
     const std::uint64_t chunks = after_.chunk * vgpu.processes.size();
-    Require(resident + chunks > promised || pinned > promised, "memory goes out that was promised to one that works");
+    Require(resident + chunks + Overcommitted() > promised || pinned > promised,
+            "memory goes out that was promised to one that works");
+  }
+
+  std::uint64_t Overcommitted() const {
+    std::uint64_t claimed = 0;
+    for (const VGpuResidence& vgpu : after_.vgpus) {
+      std::uint64_t pinned = 0;
+      for (const ProcessResidence& process : vgpu.processes) pinned += process.pinned + process.WantedPinned(now_);
+      claimed += std::max({pinned, vgpu.request, pinned + Kept(after_, vgpu, now_)});
+    }
+    return Less(claimed, after_.capacity);
   }
 
   void RequireMovable(const ProcessResidence& was) {

@@ -74,7 +74,7 @@ void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, co
     its.id = vgpu.id;
     its.weight = vgpu.spec.compute.weight;
     its.priority = vgpu.spec.compute.priority;
-    its.request = terms.request;
+    its.request = vgpu.removed ? 0 : terms.request;  // the ledger has let go of it
     its.limit = terms.limit;
     its.swap = terms.swap;
     its.processes.clear();
