@@ -36,25 +36,16 @@ struct Contexts {
   CUcontext from;
 };
 
-// A context of the device, for memory that belongs to none, as that of pools: the current one, or the primary one, if
-// it is there. Null if neither is the device's.
-CUcontext ContextOn(CUdevice device, CUdevice current) {
-  if (device == current) return CurrentContext();
-  unsigned flags = 0;
-  int active = 0;
-  CUcontext primary = nullptr;
-  if (REAL_AS(cuDevicePrimaryCtxGetState, CUdevice, unsigned*, int*)(device, &flags, &active) != CUDA_SUCCESS ||
-      !active || REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device) != CUDA_SUCCESS)
-    return nullptr;
-  REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
-  return primary;
+// A context of the device, for memory of pools, which belongs to none. Null if none is known.
+CUcontext ContextOf(Paging& paging, CUdevice current) {
+  return paging.Device() == current ? CurrentContext() : paging.Ordered().Context();
 }
 
 // None for memory that the driver will refuse, or that is the host's.
 std::optional<Side> SideAt(CUdeviceptr address, CUdevice current) {
   if (Paging* paging = Paging::Of(address)) {
     const auto block = paging->Heap().Find(address);
-    const CUcontext context = !block || block->context ? nullptr : ContextOn(paging->Device(), current);
+    const CUcontext context = !block || block->context ? nullptr : ContextOf(*paging, current);
     if (!block || !(block->context || context)) return std::nullopt;
     return Side{context ? context : block->context, !Reaches(*paging, current)};
   }

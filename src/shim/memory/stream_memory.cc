@@ -1,6 +1,7 @@
 #include "shim/memory/stream_memory.h"
 
 #include "pager/heap/placement.h"
+#include "shim/load/current_context.h"
 #include "shim/memory/paging.h"
 #include "shim/order/stream_pools.h"
 
@@ -44,12 +45,15 @@ bool StreamMemory::Reuse(const pager::Block& block, StreamPool& pool, std::uint6
   return false;
 }
 
-// The block belongs to no context: a pool is its device's.
+// The block belongs to no context: a pool is its device's. The program's context may be of another device.
 CUresult StreamMemory::AllocateNew(StreamPool& pool, std::uint64_t bytes, CUdeviceptr* address) {
   const CUresult result = paging_.AllocateFor(nullptr, bytes, address);
   if (result != CUDA_SUCCESS) return result;
   paging_.heap_->Renew(*address, 0, bytes, &pool);
   pool.Reserve(pager::AddressesOf(bytes));
+  CUdevice device = -1;
+  if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) == CUDA_SUCCESS && device == paging_.device_)
+    context_ = CurrentContext();
   return CUDA_SUCCESS;
 }
 
@@ -87,6 +91,8 @@ void StreamMemory::Mark() { paging_.pending_.Mark(); }
 void StreamMemory::EndStream(CUstream stream) { paging_.pending_.EndStream(stream); }
 
 void StreamMemory::EndContext(CUcontext context) {
+  CUcontext ended = context;
+  context_.compare_exchange_strong(ended, nullptr);
   paging_.pending_.ForgetAllOf(context);
   FreeReached();
 }

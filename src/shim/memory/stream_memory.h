@@ -1,6 +1,7 @@
 // Memory that the program allocates and frees in the order of streams (cuMemAllocAsync, cuMemFreeAsync).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
@@ -20,6 +21,8 @@ class StreamMemory {
   StreamMemory(const StreamMemory&) = delete;
 
   Paging& Pager() const { return paging_; }
+  // A context of the heap's device that allocated here and has not ended; null if none is known.
+  cuda::CUcontext Context() const { return context_; }
 
   // As cuMemAllocFromPoolAsync on a stream that does not capture; `bytes` > 0. If the pool, the vGPU or the GPU has no
   // memory left, it waits for the work that uses what was freed, and tries again.
@@ -47,6 +50,7 @@ class StreamMemory {
   cuda::CUresult AllocateNew(StreamPool& pool, std::uint64_t bytes, cuda::CUdeviceptr* address);
 
   Paging& paging_;
+  std::atomic<cuda::CUcontext> context_{nullptr};
 };
 
 // StreamMemory's functions of these names, for all GPUs.

@@ -11,6 +11,12 @@ class TwoGpus(SwapTest):
     SPEC = "2x512MiB,context=16MiB,pcie=4GB/s,speed=400M"
 
     def test_copies_between_gpus_need_no_peer_access(self):
+        self.copies("alloc")
+
+    def test_nor_do_those_of_pools(self):
+        self.copies("async")
+
+    def copies(self, kind):
         self.start()
         for gpu in (0, 1):
             self.create(f"v{gpu}", gpu=gpu, memory_max="256M")
@@ -19,7 +25,7 @@ class TwoGpus(SwapTest):
         pieces = []
         for gpu in (0, 1):
             shell.ok("context", gpu)
-            pieces.append(shell.ok("allocate", "alloc", 20 * MIB)["id"])
+            pieces.append(shell.ok("allocate", kind, 20 * MIB)["id"])
         word = 0
         for to, source in (pieces, reversed(pieces)):
             for how in COPIES:
