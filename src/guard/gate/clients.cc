@@ -34,7 +34,7 @@ void Clients::Restore() {
   record_.Restore(objects_);
   for (const TreeRecord::Client& client : record_.Clients()) {
     holders_[client.client] = {.file = {.pid = client.holder, .fd = client.fd}, .tree = kRestoredTree};
-    processes_.Of(client.holder, kRestoredTree);
+    if (!processes_.Of(client.holder, kRestoredTree)) holders_[client.client].unlisted = errno != ESRCH;
     suspects_.push_back(client.client);
   }
 }
@@ -108,7 +108,7 @@ std::optional<bool> Clients::HolderAnswers(std::uint32_t client) {
   const auto holder = holders_.find(client);
   if (holder == holders_.end()) return false;
   const auto* process = processes_.Find(holder->second.file.pid);
-  if (!process) return false;
+  if (!process) return holder->second.unlisted ? std::optional<bool>() : false;
   const UniqueFd file = guard::Borrow(process->pidfd.Get(), holder->second.file.fd);
   if (!file && IsShortage(errno)) return {};
   return file && KindOf(boundary_, file.Get()) == KernelBoundary::File::kControl &&
@@ -134,7 +134,7 @@ void Clients::CheckClients(std::vector<std::uint32_t> clients) {
       const std::uint64_t tree = holders_.at(client).tree;
       if (!Answers(boundary_, file.Get(), client)) return false;
       if (!processes_.Of(held.pid, tree)) {
-        if (IsShortage(errno)) complete = false;
+        if (errno != ESRCH) complete = false;  // it is there, and there is no room for it in the table
         return false;
       }
       Apply(objects_.SetClient(client, held.pid));

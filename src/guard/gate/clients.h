@@ -83,6 +83,7 @@ class Clients {
   struct Holder {
     HeldFile file;
     std::uint64_t tree = 0;
+    bool unlisted = false;  // of a record, and there was no room for its process in the table
   };
 
   Clients(SupervisorHooks hooks, KernelBoundary& boundary, TreeRecord& record, Processes processes)
@@ -95,7 +96,7 @@ class Clients {
   void SetHolder(std::uint32_t client, pid_t owner, const Holder& holder);
 
   const Processes::Process* Caller(const GateCall& call);
-  // Empty: there are no free descriptors to ask with.
+  // Empty: there are no free descriptors to ask with, or its process has no place in the table.
   std::optional<bool> HolderAnswers(std::uint32_t client);
   void CheckClients(std::vector<std::uint32_t> clients);
   void TakeEnded();

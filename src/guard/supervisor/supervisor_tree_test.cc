@@ -1,4 +1,5 @@
 // Programs behind the gate that fork, share and close files, and end.
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -109,6 +110,28 @@ TEST_F(SupervisorTreeTest, AFileUnderAnotherNumberIsNotClosed) {
     TENANT_CHECK(second.Memory(1, 8 * kMiB) == abi::kNoMemory);
     return 0;
   });
+}
+
+// A user who forks more than the table of processes takes gains no memory by that.
+TEST_F(SupervisorTreeTest, AForkThatIsOneTooManyKeepsItsParentsMemory) {
+  Tenant tenant([] {
+    const Rm first{FakeDriver::Open(), 0xc1d00001};
+    TENANT_CHECK(first.Memory(1, 8 * kMiB) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      for (;;) pause();
+    }
+    close(first.file);
+    const Rm second{FakeDriver::Open(), 0xc1d00002};
+    const bool refused = second.Memory(1, 8 * kMiB) == abi::kNoMemory;
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    TENANT_CHECK(refused);
+    return 0;
+  });
+  Stage one(10 * kMiB, {}, std::make_shared<std::atomic<std::int64_t>>(1));
+  EXPECT_EQ(one.Run(tenant), 0);
+  EXPECT_EQ(one.Held(), 0u);
 }
 
 TEST_F(SupervisorTreeTest, AForkedChildKeepsItsParentsMemory) {

@@ -4,8 +4,10 @@
 
 namespace tessera::guard {
 
-Stage::Stage(std::uint64_t limit, SupervisorOptions options) : limit_(limit) {
+Stage::Stage(std::uint64_t limit, SupervisorOptions options, std::shared_ptr<std::atomic<std::int64_t>> processes)
+    : limit_(limit) {
   SupervisorHooks hooks;
+  hooks.processes = std::move(processes);
   hooks.charge = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { return Charge(pid, device, bytes); };
   hooks.give_back = [this](pid_t pid, std::uint32_t device, std::uint64_t bytes) { GiveBack(pid, device, bytes); };
   hooks.object = [this](pid_t pid, const channel::ObjectEvent& event) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,7 +21,9 @@ namespace tessera::guard {
 // A supervisor with a fake driver behind it, and a ledger with one limit for all. Any thread.
 class Stage {
  public:
-  explicit Stage(std::uint64_t limit, SupervisorOptions options = {});
+  // `processes`: as SupervisorHooks has it.
+  explicit Stage(std::uint64_t limit, SupervisorOptions options = {},
+                 std::shared_ptr<std::atomic<std::int64_t>> processes = {});
   ~Stage() { supervisor.reset(); }
 
   // Serves a tenant and lets it go on.
