@@ -1,6 +1,9 @@
 #include "server/clients/client_server.h"
 
+#include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +20,26 @@ std::size_t MostExported() {
 }
 
 constexpr int kMostPacketsInASocket = 1024;  // net.unix.max_dgram_qlen is 512 at most by default
+
+#ifndef SO_PEERPIDFD
+constexpr int kPeerPidfd = 77;  // Linux 6.5
+#else
+constexpr int kPeerPidfd = SO_PEERPIDFD;
+#endif
+
+// A pidfd of the process that connected. Empty with errno set: it is gone (ESRCH or EINVAL), or there is no descriptor.
+UniqueFd PidfdOf(int socket, pid_t pid) {
+  int pidfd = -1;
+  socklen_t length = sizeof pidfd;
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &pidfd, &length) == 0) return UniqueFd(pidfd);
+  if (errno != ENOPROTOOPT) return {};
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+bool HasEnded(int pidfd) {
+  pollfd end{.fd = pidfd, .events = POLLIN, .revents = 0};
+  return poll(&end, 1, 0) != 0;
+}
 
 }  // namespace
 
@@ -66,7 +89,7 @@ void ClientServer::Begin(UniqueFd socket) {
       .claim = std::move(*claim),
       .session = std::make_unique<Session>(id, std::move(socket), peer, std::move(caller), services_, exports_)};
   if (auto watched = WatchClient(client, id); !watched) {
-    log::Warn("rejected a program: {}", watched.error().Text());
+    log::WarnOf(peer.uid, "rejected a program: {}", watched.error().Text());
     return;
   }
   sessions_.emplace(id, std::move(client));
@@ -86,8 +109,12 @@ Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {
       loop_.WatchReadable(session.Socket(), [this, id] { Act(id, [](Session& s) { s.ReadPending(); }); });
   if (!socket_watch) return std::unexpected(socket_watch.error());
   client.socket_watch = std::move(*socket_watch);
-  client.process_fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, session.Peer().pid, 0)));
-  if (!client.process_fd) return {};  // of another PID namespace, or dead already: then the socket tells
+  // All that is known of a program is found by its pid. Once it has ended, the pid may be another's.
+  client.process_fd = PidfdOf(session.Socket(), session.Peer().pid);
+  if (!client.process_fd && session.Peer().pid == 0) return {};  // of another PID namespace: the socket tells
+  if (!client.process_fd) return FailErrno(fmt::format("process {}", session.Peer().pid));
+  if (HasEnded(client.process_fd.Get()))
+    return Fail(ESRCH, fmt::format("process {} has ended already", session.Peer().pid));
   auto process_watch = loop_.WatchReadable(client.process_fd.Get(),
                                            [this, id] { Act(id, [](Session& s) { s.Close(MonotonicNow()); }); });
   if (!process_watch) return std::unexpected(process_watch.error());
@@ -96,8 +123,13 @@ Result<void> ClientServer::WatchClient(Client& client, std::uint64_t id) {
 }
 
 void ClientServer::Act(std::uint64_t id, void (*act)(Session&)) {
-  Session& session = *sessions_.at(id).session;
-  act(session);
+  const Client& client = sessions_.at(id);
+  Session& session = *client.session;
+  if (client.process_fd && HasEnded(client.process_fd.Get())) {
+    session.Close(MonotonicNow());  // also if its last packets were seen before its end
+  } else {
+    act(session);
+  }
   if (session.Closed()) Reap();
 }
 

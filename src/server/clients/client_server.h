@@ -34,7 +34,7 @@ class ClientServer {
   struct Client {
     UserBounds::Claim claim;
     std::unique_ptr<Session> session;
-    UniqueFd process_fd;  // pidfd; empty where the kernel gives none
+    UniqueFd process_fd;  // pidfd; empty: of another PID namespace, where the kernel gives none
     EventLoop::Watch socket_watch, process_watch;
   };
 

@@ -5,10 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <array>
+#include <future>
+
 #include "base/descriptor.h"
+#include "base/seqpacket.h"
 #include "base/size.h"
 #include "server/testing/test_daemon.h"
 
@@ -331,6 +336,37 @@ TEST(SessionTest, AKilledHolderIsGoneThoughItsChildHoldsItsSocket) {
   EXPECT_TRUE(daemon.Eventually([&] { return daemon.Report("a").memory_current == 0; }));
   kill(child, SIGKILL);
   waitpid(program, nullptr, 0);
+}
+
+// Its pid may be another's by then, and all that is known of a program is found by its pid.
+TEST(SessionTest, WhoIsDeadWhenItsConnectionIsAcceptedIsNotServed) {
+  TestDaemon daemon;
+  daemon.Make({.name = "a"});
+  std::promise<void> held, go;
+  daemon.Loop().Post([&] {
+    held.set_value();
+    go.get_future().wait();
+  });
+  held.get_future().wait();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd ours(ends[0]), childs(ends[1]);
+  const pid_t program = fork();
+  if (program == 0) {
+    const UniqueFd socket = ConnectSeqpacket((daemon.RunDir() + "/client.sock").c_str());
+    const std::array<std::byte, 1> byte{};
+    SendPacket(childs.Get(), byte, socket.Get());
+    _exit(0);
+  }
+  std::array<std::byte, wire::kMaxMessageBytes> buffer;
+  UniqueFd socket;
+  ASSERT_EQ(ReceivePacket(ours.Get(), buffer, &socket), 1);
+  ASSERT_EQ(waitpid(program, nullptr, 0), program);
+  wire::Hello hello{.pid = program};
+  wire::SetText(hello.vgpus, "a");
+  SendPacket(socket.Get(), wire::BytesOf(wire::Make(hello)));
+  go.set_value();
+  EXPECT_LE(ReceivePacket(socket.Get(), buffer), 0) << "it was welcomed";
 }
 
 TEST(SessionTest, GarbageEndsItsConnectionAndNoOther) {
