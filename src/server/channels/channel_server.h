@@ -46,6 +46,8 @@ class ChannelServer {
   // The process ended, or is in no vGPU any more. In the second case channels that policy froze are thawed now, because
   // no later event would thaw them. An operator's freeze stays, and the process is known until it ends.
   void Forget(pid_t pid);
+  // The same once the process has ended, if nobody forgot it before. Looked for once a second.
+  void ForgetWhenEnded(pid_t pid) { left_.insert(pid); }
   // Once a second: tells the watchdog that the daemon is alive, and does what could not be done before.
   void Tick();
 
@@ -60,7 +62,7 @@ class ChannelServer {
   DriverCalls calls_;
   ChannelTable table_;
   class Freezer freezer_;
-  std::set<pid_t> left_;  // forgotten or of an earlier daemon, but frozen by an operator
+  std::set<pid_t> left_;  // in no vGPU, but frozen by an operator, or with objects that are known
   std::function<void(pid_t, Nanos)> on_change_;
 };
 

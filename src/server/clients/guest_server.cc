@@ -149,7 +149,9 @@ void GuestServer::Closing(const Process& process) {
   if (process.freeze.by_operator) frozen_.Add(process.pid);
 }
 
+// Whoever connects a second time in the program's name and ends that changes nothing.
 void GuestServer::Closed(pid_t pid, Nanos now) {
+  if (SpokenFor(pid)) return;
   const auto guest = guests_.find(pid);
   if (guest == guests_.end()) return channels_.Forget(pid);
   channels_.Freezer().Release(pid);
@@ -176,6 +178,15 @@ Process* GuestServer::Find(pid_t pid, std::uint32_t gpu) const {
     if (found != vgpu->processes.end()) return *found;
   }
   return nullptr;
+}
+
+bool GuestServer::SpokenFor(pid_t pid) const {
+  return std::ranges::any_of(gpus_, [pid](const auto& gpu) {
+    return std::ranges::any_of(gpu->VGpus(), [pid](const VGpu* vgpu) {
+      return std::ranges::any_of(vgpu->processes,
+                                 [pid](const Process* process) { return process->pid == pid && !process->who.guest; });
+    });
+  });
 }
 
 bool GuestServer::Managed(pid_t pid) const {

@@ -43,8 +43,8 @@ class GuestServer {
 
   // A program attached by its shim: it is a guest no more.
   void Attached(Process& process, Nanos now);
-  // Its connection is about to close, and has closed. If it lives on all the same, an operator's freeze stands, and a
-  // program behind the kernel gate is a guest.
+  // A connection by which it was attached is about to close, and has closed. If it lives on all the same, an operator's
+  // freeze stands, and a program behind the kernel gate is a guest; with another such connection, nothing changes.
   void Closing(const Process& process);
   void Closed(pid_t pid, Nanos now);
 
@@ -85,7 +85,8 @@ class GuestServer {
   void Settle(pid_t pid, Guest& guest, Nanos now);
   Process* Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now);
   void Ended(pid_t pid, Nanos now);
-  bool Managed(pid_t pid) const;  // it is in a vGPU
+  bool Managed(pid_t pid) const;    // it is in a vGPU
+  bool SpokenFor(pid_t pid) const;  // a session of it is attached
   Result<void> CheckAdoptable(pid_t pid, const VGpu& vgpu) const;
   void Recount(Process& process);
 

@@ -96,13 +96,19 @@ bool Session::TakesPrompt() {
 void Session::Close(Nanos now) {
   if (std::exchange(closed_, true)) return;
   exports_.RemoveAllOf(id_);
+  bool spoke = false;  // for the program, to which others may have connected in its name
   for (auto& process : processes_) {
     if (!process) continue;
+    spoke = true;
     services_.guests.Closing(*process);
     services_.gpus[process->vgpu->gpu]->Leave(*process, now);
     process.reset();
   }
-  if (greeted_ && !observer_ && !guards_) services_.guests.Closed(peer_.pid, now);
+  if (spoke) {
+    services_.guests.Closed(peer_.pid, now);
+  } else if (told_) {
+    services_.channels.ForgetWhenEnded(peer_.pid);
+  }
   if (observer_ || guards_) return;
   for (const VgpuId id : joined_) {
     if (id != 0) services_.table.Left(id, now);
@@ -183,6 +189,7 @@ Complaint Session::On(const wire::Object& object, Nanos now) {
   using Kind = channel::ObjectEvent::Kind;
   if (object.kind != static_cast<std::uint32_t>(Kind::kAlloc) && object.kind != static_cast<std::uint32_t>(Kind::kFree))
     return "told of something that cannot be done to an object";
+  told_ = true;
   services_.channels.Observe(peer_.pid,
                              {.kind = static_cast<Kind>(object.kind),
                               .fd = object.fd,

@@ -98,6 +98,7 @@ class Session {
   bool closed_ = false;
   bool greeted_ = false;
   bool observer_ = false;
+  bool told_ = false;  // of objects
   std::string program_;
   std::vector<VgpuId> joined_;  // by GPU; 0: none there
   std::vector<UserBounds::Claim> attachments_;

@@ -46,8 +46,19 @@ void Freezes::ApplyAll(Nanos now) {
   }
 }
 
+// A program may be attached twice, also in two vGPUs: it stands still as long as one of its processes must.
+FreezeReason Freezes::WantedFor(const Process& process) const {
+  FreezeReason wanted = process.WantedFreezes();
+  for (const VGpu* vgpu : vgpus_) {
+    for (const Process* other : vgpu->processes) {
+      if (other->pid == process.pid) wanted = wanted | other->WantedFreezes();
+    }
+  }
+  return wanted;
+}
+
 void Freezes::Apply(Process& process, Nanos now) {
-  const FreezeReason wanted = process.WantedFreezes();
+  const FreezeReason wanted = WantedFor(process);
   if (channels_.Available(gpu_)) {
     for (const FreezeReason reason : {FreezeReason::kOperator, FreezeReason::kMemory, FreezeReason::kMove}) {
       const auto done = Has(wanted, reason) ? channels_.Freezer().Freeze(gpu_, {&process.pid, 1}, reason)

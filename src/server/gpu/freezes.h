@@ -37,6 +37,7 @@ class Freezes {
   void Check(Process& process) const;
 
  private:
+  FreezeReason WantedFor(const Process& process) const;
   void Apply(Process& process, Nanos now);
 
   const std::uint32_t gpu_;

@@ -23,6 +23,7 @@ TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setu
                                .run_dir = run_dir_,
                                .state_dir = setup.state_dir,
                                .client_listener = std::move(listeners->client),
+                               .control = setup.control ? setup.control() : nullptr,
                                .user_bounds = setup.user_bounds,
                                .exit_when_idle = setup.exit_when_idle});
   if (!daemon) ADD_FAILURE() << daemon.error().Text();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ class TestDaemon {
     unsigned gpus = 1;
     std::uint64_t memory = 10 * kGiB;  // of each
     Config config;
+    std::function<std::unique_ptr<channel::Control>()> control;  // empty: channels cannot be steered
     bool exit_when_idle = false;
     UserBounds::Most user_bounds = UserBounds::Usual();
     std::string run_dir;    // empty: a new one, which goes with the daemon
@@ -38,7 +40,9 @@ class TestDaemon {
   Control& Api() { return *control_; }
   FakeDriver& Driver() { return *driver_; }
   EventLoop& Loop() { return *loop_; }
-  GpuServer& Gpu() { return *daemon_->Gpus().at(0); }  // on the loop's thread
+  // On the loop's thread.
+  GpuServer& Gpu() { return *daemon_->Gpus().at(0); }
+  Daemon& Whole() { return *daemon_; }
 
   // Makes a vGPU; fails the test if that fails.
   void Make(const VGpuRequest& request);
