@@ -103,6 +103,9 @@ struct Page {
   std::atomic<std::uint32_t> calls{0};
   // Bytes by PinReason. All but kGraph add up to `pinned`, when nothing changes.
   std::atomic<std::uint64_t> pinned_by[kPinReasons]{};
+  // While memory is out: bytes of chunks that were used lately, and those of them that are out. They keep their values
+  // while nothing is submitted.
+  std::atomic<std::uint64_t> used{0}, used_out{0};
 };
 
 static_assert(sizeof(Page) == 576 && sizeof(Page) <= kPageBytes);
@@ -121,6 +124,6 @@ static_assert(offsetof(Page, pinned) == 368 && offsetof(Page, empty) == 376 && o
 static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 416 &&
               offsetof(Page, reached_ns) == 424 && offsetof(Page, guard) == 432 && offsetof(Page, hot_out) == 448 &&
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
-static_assert(offsetof(Page, pinned_by) == 464);
+static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 536 && offsetof(Page, used_out) == 544);
 
 }  // namespace tessera::wire

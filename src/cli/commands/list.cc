@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/commands/listing.h"
+#include "cli/terminal/printable.h"
 
 namespace tessera::cli {
 using client::Field;
@@ -111,6 +112,17 @@ Table ProcessTable(const Json& processes) {
   return table;
 }
 
+std::string ProcessNotes(const Json& processes) {
+  std::string text;
+  for (const Json& process : InOrder(processes)) {
+    if (!Field(process, "memory_on_host_told_us").is_number()) continue;
+    text += "  " + Count(process, "pid") + " (" + Printable(TextField(process, "name")) +
+            "): " + Size(process, "memory_used_on_host_bytes") + " of what it uses is in host memory, for " +
+            Time(process, "memory_on_host_told_us") + " of its work\n";
+  }
+  return text.empty() ? "" : "\nSlow, because they work on host memory:\n" + text;
+}
+
 Table GpuTable(const Json& gpus) {
   Table table({{"GPU", Align::kRight},
                {"NAME"},
@@ -144,7 +156,10 @@ std::string GpuNotes(const Json& gpus) {
 }
 
 Result<int> ListProcesses(const Common& common) {
-  return List(common, "/v1/processes", "processes", [](const Json& processes) { Print(ProcessTable(processes)); });
+  return List(common, "/v1/processes", "processes", [](const Json& processes) {
+    Print(ProcessTable(processes));
+    Print(ProcessNotes(processes));
+  });
 }
 
 Result<int> ListGpus(const Common& common) {

@@ -15,6 +15,8 @@ Result<int> ListGpus(const Common& common);
 
 // The tables of the arrays in GET /v1/processes and /v1/gpus.
 Table ProcessTable(const client::Json& processes);
+// The lines below that table: programs that have worked on host memory for long. Empty if there are none.
+std::string ProcessNotes(const client::Json& processes);
 Table GpuTable(const client::Json& gpus);
 // Notes for under the table: why channels of a GPU are not steered, and where its memory is. Empty if there is nothing
 // to say.

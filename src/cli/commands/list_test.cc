@@ -40,6 +40,14 @@ TEST(List, WhatIsSwappedHasAColumnWhereThereIsAny) {
             "4711  python   train    1  active   2 GiB        -     1.5 s    2 ms    2\n");
 }
 
+TEST(List, ProgramsThatWorkOnHostMemoryAreNoted) {
+  EXPECT_EQ(ProcessNotes(Json::array({With(kProcess, "memory_on_host_told_us", nullptr), kProcess})), "");
+  const Json slow = With(With(kProcess, "memory_on_host_told_us", 75'000'000), "memory_used_on_host_bytes", 3221225472);
+  EXPECT_EQ(ProcessNotes(Json::array({slow})),
+            "\nSlow, because they work on host memory:\n"
+            "  4711 (python): 3 GiB of what it uses is in host memory, for 1 min 15 s of its work\n");
+}
+
 // As the daemon tells of one that nobody started through Tessera.
 const Json kUnmanaged = {{"pid", 1234567},
                          {"name", "Xorg"},

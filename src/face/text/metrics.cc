@@ -303,6 +303,12 @@ const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
      .each = [](const ProcessReport& process, std::size_t i) -> std::optional<double> {
        return Of(process.memory_pinned_by[i]);
      }},
+    {.family = {"tessera_process_memory_used_on_host_bytes", kGauge, "bytes", "pid, vgpu, gpu",
+                "Part of its memory that it used lately and that is in host memory."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Of(process.memory_used_on_host); }},
+    {.family = {"tessera_process_memory_on_host_seconds", kCounter, "seconds", "pid, vgpu, gpu",
+                "Time in which it worked while at least a twentieth of what it used was in host memory."},
+     .value = [](const ProcessReport& process) -> std::optional<double> { return Seconds(process.memory_on_host_us); }},
     {.family = {"tessera_process_memory_waited_seconds", kCounter, "seconds", "pid, vgpu, gpu",
                 "Time in which it had work, or wanted memory, and waited for memory."},
      .value = [](const ProcessReport& process) -> std::optional<double> { return Seconds(process.memory_waited_us); }},

@@ -13,17 +13,30 @@ ChunkHeat::ChunkHeat(const ChunkTable& chunks)
     : chunks_(chunks), uses_(new UseHistory[chunks.large_range.bytes / chunks.large_range.chunk_bytes]) {}
 
 void ChunkHeat::Touch(CUdeviceptr address, Nanos when) {
+  if (!chunks_.large_range.Has(address)) return;
+  named_.Note(when);
+  NoteAllocation(address, when);
+}
+
+void ChunkHeat::NoteAllocation(CUdeviceptr address, Nanos when) {
   const ChunkRange& range = chunks_.large_range;
   if (range.Has(address)) uses_[range.IndexOf(address)].Note(when);
+}
+
+void ChunkHeat::NoteSubmission(bool named, Nanos when) {
+  if (!named) unnamed_.Note(when);
+  submitted_.store(when, std::memory_order_relaxed);
 }
 
 std::vector<Heat> ChunkHeat::Heats(const ChunkTable& chunks, Nanos now) const {
   const Region& region = chunks.large();
   std::vector<Heat> heats(region.size());
+  const Heat unnamed = unnamed_.At(now).Behind();
   for (const auto& [begin, block] : chunks.blocks()) {
     if (!region.range.Has(begin)) continue;
     const ChunkSpan span = region.SpanOf(begin, block.bytes);
-    Heat behind = uses_[span.first].At(now);  // a submission that names the beginning means the whole block
+    // A submission that names the beginning means the whole block.
+    Heat behind = std::max(uses_[span.first].At(now), unnamed);
     for (std::size_t i = span.first; i < span.last; ++i) {
       const Heat own = uses_[i].At(now);
       heats[i] = std::max({heats[i], own, behind});
@@ -34,6 +47,22 @@ std::vector<Heat> ChunkHeat::Heats(const ChunkTable& chunks, Nanos now) const {
     if (region[i].pins > 0) heats[i] = {UINT32_MAX, UINT32_MAX};
   }
   return heats;
+}
+
+ChunkHeat::InUse ChunkHeat::UsedLately() const {
+  const Nanos then = submitted_.load(std::memory_order_relaxed);
+  const UncancelledLock lock(chunks_.mutex());
+  const Region& region = chunks_.large();
+  const std::vector<Heat> heats = Heats(chunks_, then);
+  const bool named = then != 0 && named_.At(then).use > 0;
+  InUse used;
+  for (std::size_t i = 0; i < heats.size(); ++i) {
+    const Chunk& chunk = region[i];
+    if (chunk.blocks == 0 || chunk.backing == Backing::kNone || (named && heats[i].use == 0)) continue;
+    used.all += region.range.chunk_bytes;
+    if (chunk.backing != Backing::kDevice) used.out += region.range.chunk_bytes;
+  }
+  return used;
 }
 
 std::uint64_t ChunkHeat::HotOut(Nanos now) const {

@@ -15,6 +15,15 @@ class HeapUseTest : public HeapFixture {
     for (int i = 1; i <= intervals; ++i) heap->Heat().Touch(address, now + i * UseHistory::kInterval);
   }
   std::uint64_t HotOut() { return heap->Heat().HotOut(now + 32 * UseHistory::kInterval) / kChunk; }
+  // A submission in that interval.
+  void Submitted(bool named, int interval) {
+    heap->Heat().NoteSubmission(named, now + interval * UseHistory::kInterval);
+  }
+  // Chunks in use, and those of them that are out.
+  std::pair<std::uint64_t, std::uint64_t> Used() {
+    const auto used = heap->Heat().UsedLately();
+    return {used.all / kChunk, used.out / kChunk};
+  }
   bool IsOut(CUdeviceptr address) { return !driver.Valid(address); }
 
   const Nanos now = MonotonicNow();
@@ -38,6 +47,51 @@ TEST_F(HeapUseTest, WhatIsUsedAndOutIsHot) {
   EXPECT_EQ(HotOut(), 1u);
   Use(blocks[3], 20);
   EXPECT_EQ(HotOut(), 0u);
+}
+
+TEST_F(HeapUseTest, WhatWasUsedLatelyIsToldAndWhatOfItIsOut) {
+  const auto blocks = AllocateChunks(4);
+  mover.Evict(2);
+  Use(blocks[1], 50);
+  Use(blocks[2], 50);
+  Submitted(true, 50);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(2, 1)));
+  Submitted(true, 60);  // of something else
+  Use(blocks[3], 60);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(3, 1)));
+  mover.Load(2);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(3, 0)));
+}
+
+// A kernel may run for long after it was submitted.
+TEST_F(HeapUseTest, WhatTheLastSubmissionUsedIsInUseUntilTheNext) {
+  const auto blocks = AllocateChunks(2);
+  mover.Evict(1);
+  Use(blocks[0], 50);
+  Submitted(true, 50);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(1, 1)));
+  heap->Heat().ForgetSubmissions();
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(2, 1))) << "nobody knows what runs";
+}
+
+TEST_F(HeapUseTest, WhereUseIsNotSeenAllIsUsed) {
+  const auto blocks = AllocateChunks(4);
+  mover.Evict(2);
+  Submitted(true, 50);  // names small memory only
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(4, 2)));
+  Use(blocks[3], 50);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(1, 0)));
+  Submitted(false, 50);
+  EXPECT_EQ(Used(), (std::pair<std::uint64_t, std::uint64_t>(4, 2)));
+}
+
+TEST_F(HeapUseTest, WhatIsNamedIsHotterThanWhatMayBeUsed) {
+  const auto blocks = AllocateChunks(4);
+  mover.Evict(2);
+  for (int i = 1; i <= 32; ++i) Submitted(false, i);
+  EXPECT_EQ(HotOut(), 0u) << "all alike";
+  Use(blocks[0], 32);
+  EXPECT_EQ(HotOut(), 1u);
 }
 
 TEST_F(HeapUseTest, WhatNoMoverBringsBackIsNotHot) {

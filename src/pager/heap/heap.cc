@@ -121,7 +121,7 @@ void Heap::Occupy(Region& region, const Place& place, std::uint64_t bytes, CUcon
     Chunk chunk = region[i];
     ++chunk.blocks;
     chunks_.Put(region, i, chunk);
-    heat_.Touch(region.range.AddressOf(i), now);
+    heat_.NoteAllocation(region.range.AddressOf(i), now);
   }
   *address = place.begin;
 }

@@ -23,6 +23,8 @@ struct ResidencyConfig {
   // While others wait, a vGPU that becomes idle keeps its turn for as long as its move took, at most so long: a gap
   // that is shorter than what it would cost is no reason to move.
   Nanos grace = 100 * kMillisecond;
+  // A program may work so long on memory in host memory until people are told (HostWork); 0: they are not.
+  Nanos on_host = 60 * kSecond;
 };
 
 // The decision for one vGPU, to be carried out at once. A vGPU that stops may lose memory, down to `target`. A vGPU

@@ -31,7 +31,7 @@ struct Config {
   std::string swap_file;                    // swap.file: path of what may hold more than swap.size; empty: nothing
   std::string swap_file_size;               // swap.file_size: of all GPUs' files together
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
-  sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms
+  sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms, swap.on_host_s
   bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs
   std::string api_group = "tessera";        // api.group: the group of operators, besides root
   bool access_users = true;                 // access.users: other users may use API and files for what is theirs

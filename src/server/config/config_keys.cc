@@ -100,6 +100,13 @@ const char* SetSwapFileSize(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetOnHost(const toml::node& node, Config& config) {
+  const auto value = node.value<double>();
+  if (!value || *value < 0 || *value > 86'400) return "a number from 0 to 86400";
+  config.residency.on_host = static_cast<Nanos>(*value * kSecond);
+  return nullptr;
+}
+
 Set TurnLength(Nanos sched::ResidencyConfig::* field) {
   return [=](const toml::node& node, Config& config) -> const char* {
     const auto value = node.value<double>();
@@ -298,6 +305,13 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .values = "size, or percentage of the free RAM",
        .meaning = "RAM that stays free whatever `swap.size` says; also of the control group that the daemon is in",
        .set = RamSize(&Config::swap_floor)},
+      {.name = "swap.on_host_s",
+       .standard = "60",
+       .values = "0 to 86400; 0 for never",
+       .meaning = "the event `memory.on_host` tells of a program when it has worked for so long while much of what it "
+                  "uses lay in host memory ([memory](../memory.md#larger-than-its-limit))",
+       .live = true,
+       .set = SetOnHost},
       {.name = "turn.min_ms",
        .standard = "250",
        .values = "10 to 600000",

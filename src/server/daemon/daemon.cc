@@ -212,7 +212,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
   };
   for (const auto& gpu : gpus_) {
     if (any("sched.") || any("channels.") || any("priority.")) gpu->Time().Restart(now);
-    if (any("turn.") && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
+    if ((any("turn.") || any("swap.on_host")) && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
   if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;

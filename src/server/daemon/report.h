@@ -116,6 +116,11 @@ struct ProcessReport {
   std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
   std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not
   MovesReport moved;
+  // What it used lately and lies in host memory; the time in which it worked while that was much; the same since it
+  // began, if an event told of it.
+  std::uint64_t memory_used_on_host = 0;
+  std::int64_t memory_on_host_us = 0;
+  std::optional<std::int64_t> memory_on_host_told_us;
   std::int64_t memory_waited_us = 0;  // it had work, or wanted memory, and had to wait for memory
   std::uint32_t contexts = 0;
   std::uint64_t compute_busy_us = 0, submissions = 0, gate_waits = 0, gate_wait_us = 0, window = 0, oom_errors = 0;

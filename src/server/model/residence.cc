@@ -43,6 +43,15 @@ std::uint64_t Residence::HotOut() const {
   return std::min((*page)->hot_out.load(std::memory_order_relaxed), Swapped());
 }
 
+sched::HostUse Residence::Use(bool runs) const {
+  const std::uint64_t out = Swapped();
+  const std::uint64_t used_out = std::min((*page)->used_out.load(std::memory_order_relaxed), out);
+  return {.runs = runs,
+          .out = out,
+          .used = std::max((*page)->used.load(std::memory_order_relaxed), used_out),
+          .used_out = used_out};
+}
+
 std::uint64_t Residence::Evicting() const {
   return push + (moves.Doing() == sched::Moving::kOut ? moves.Ordered() : 0);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "sched/residency/host_work.h"
 #include "sched/residency/residency_state.h"
 #include "server/model/move_account.h"
 #include "server/model/shared_page.h"
@@ -24,13 +25,14 @@ struct MoverLine {
 struct Residence {
   explicit Residence(SharedPage& page);
 
-  std::uint64_t Credit() const;    // of `room`: not in use
-  std::uint64_t Pinned() const;    // of `room`: cannot be moved
-  std::uint64_t Movable() const;   // of `room`: could be brought out
-  std::uint64_t Taken() const;     // of `room`: what the process has on the GPU
-  std::uint64_t Swapped() const;   // in host memory, or in the file
-  std::uint64_t HotOut() const;    // of `Swapped`: it uses that more than memory that it has on the GPU
-  std::uint64_t Evicting() const;  // what an operator wanted out and is still to go
+  std::uint64_t Credit() const;         // of `room`: not in use
+  std::uint64_t Pinned() const;         // of `room`: cannot be moved
+  std::uint64_t Movable() const;        // of `room`: could be brought out
+  std::uint64_t Taken() const;          // of `room`: what the process has on the GPU
+  std::uint64_t Swapped() const;        // in host memory, or in the file
+  std::uint64_t HotOut() const;         // of `Swapped`: it uses that more than memory that it has on the GPU
+  sched::HostUse Use(bool runs) const;  // what it works on, if it runs
+  std::uint64_t Evicting() const;       // what an operator wanted out and is still to go
   // The mover, or the line to it, is gone. Memory on its way in stayed where it was; its room was not used.
   void Abandon();
   // It gets another line: what the old one did without a word is found.
@@ -54,7 +56,8 @@ struct Residence {
   Nanos stuck_until = 0;  // the mover could do no more of it
   int settle_error = 0;   // why the mover could not settle it last, as it was logged; errno value
   int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
-  WaitTime waited;        // it had work, or wanted memory, and was kept from it by where memory lies
+  sched::HostWork host_work;
+  WaitTime waited;  // it had work, or wanted memory, and was kept from it by where memory lies
 };
 
 }  // namespace tessera::server

@@ -75,6 +75,10 @@ const char* NameOf(EventType type) {
       return "memory.refused";
     case EventType::kMemoryEvicted:
       return "memory.evicted";
+    case EventType::kMemoryOnHost:
+      return "memory.on_host";
+    case EventType::kMemoryBack:
+      return "memory.back";
     case EventType::kControlChanged:
       return "gpu.control";
     case EventType::kGpuXid:

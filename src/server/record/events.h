@@ -28,6 +28,8 @@ enum class EventType {
   kProcessUnmanaged,  // it uses a GPU, and nobody started it through Tessera
   kMemoryRefused,     // a program asked for more than it may have
   kMemoryEvicted,     // it is being brought out
+  kMemoryOnHost,      // a program works on host memory for long
+  kMemoryBack,        // it does so no more
   kControlChanged,    // a GPU's time is divided in another way
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected

@@ -64,6 +64,7 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
              .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); }}),
       actions_(host_, link_, file > 0),
       survivors_(loop, [this] { Look(MonotonicNow()); }),
+      host_watch_(gpu, config.on_host),
       planner_(config),
       timer_(loop, [this] { Look(MonotonicNow()); }),
       look_(loop, [this] { Look(MonotonicNow()); }) {}
@@ -198,6 +199,7 @@ void ResidencyServer::Look(Nanos now) {
   }
   NoteWaits(now);
   if (next <= now) next = now + kNextLookThen;
+  next = std::min(next, host_watch_.Look(vgpus_, state_, now));
   timer_.Arm(std::min(next, link_.NextLook(needs_mover, now)));
 }
 

@@ -8,6 +8,7 @@
 #include "server/loop/event_loop.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
+#include "server/swap/host_watch.h"
 #include "server/swap/mover_link.h"
 #include "server/swap/residency_actions.h"
 #include "server/swap/residency_host.h"
@@ -41,7 +42,10 @@ class ResidencyServer {
   ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, std::uint64_t swap_max,
                   std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host);
 
-  void Configure(const sched::ResidencyConfig& config) { planner_.Configure(config); }
+  void Configure(const sched::ResidencyConfig& config) {
+    planner_.Configure(config);
+    host_watch_.Configure(config.on_host);
+  }
 
   // Something happened that may matter: work began or ended, memory was freed, terms changed, a vGPU came or went. The
   // loop looks once after the event.
@@ -101,6 +105,7 @@ class ResidencyServer {
   MoverLink link_;
   ResidencyActions actions_;
   Survivors survivors_;
+  HostWatch host_watch_;
   sched::ResidencyPlanner planner_;
   sched::ResidencyState state_;  // as of the last look
   EventLoop::Timer timer_;       // the next look, if nothing happens before

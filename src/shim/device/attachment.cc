@@ -102,10 +102,16 @@ void Attachment::Report() {
 
 void Attachment::NoteUse(const GatedCall& call) {
   if (!host_.Any() || !paging_) return;
-  if (call.Symbol() == k_cuGraphLaunch || call.Symbol() == k_cuGraphLaunch_ptsz)
-    return TouchGraph(reinterpret_cast<CUgraphExec>(call.Argument(0)), paging_->Heap(), MonotonicNow());
-  // While a stream captures, a question about a function might load it, which some captures forbid.
-  if (!AnyCapture()) TouchOperands(call, paging_->Heap(), MonotonicNow());
+  pager::Heap& heap = paging_->Heap();
+  const Nanos now = MonotonicNow();
+  bool named = false;
+  if (call.Symbol() == k_cuGraphLaunch || call.Symbol() == k_cuGraphLaunch_ptsz) {
+    named = TouchGraph(reinterpret_cast<CUgraphExec>(call.Argument(0)), heap, now);
+  } else if (!AnyCapture()) {
+    // While a stream captures, a question about a function might load it, which some captures forbid.
+    named = TouchOperands(call, heap, now);
+  }
+  heap.Heat().NoteSubmission(named, now);
 }
 
 // ---- the daemon goes and comes ----

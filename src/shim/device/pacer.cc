@@ -45,7 +45,7 @@ void Pacer::Run() {
     if (now < next_look) continue;
     next_look = now + kLookEvery;
     DaemonWatch::Instance().Mind(now);
-    room_.ReportHot(now);
+    room_.ReportUse(now);
     page_->pinned_by[static_cast<std::size_t>(wire::PinReason::kGraph)].store(GraphMemoryOf(device_),
                                                                               std::memory_order_relaxed);
   }

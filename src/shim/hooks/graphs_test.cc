@@ -91,12 +91,13 @@ class GraphsTest : public ShimFixture {
     // Long after the last use.
     now += 100 * pager::UseHistory::kInterval;
     const auto before = heat(now);
-    TouchGraph(exec, heap, now);
+    named = TouchGraph(exec, heap, now);
     return heat(now) > before;
   }
 
   CUdeviceptr address = 0, other = 0;
   CUgraphExec exec = nullptr;
+  bool named = false;  // the launch could tell what it uses
   Nanos now = MonotonicNow();
 };
 
@@ -129,6 +130,24 @@ TEST_F(GraphsTest, ANodeThatIsChangedUsesOtherMemory) {
   ASSERT_EQ(cuGraphExecUpdate_v2(exec, Outer(), nullptr), CUDA_SUCCESS);
   EXPECT_TRUE(Uses(address));
   EXPECT_FALSE(Uses(other));
+}
+
+TEST_F(GraphsTest, AKernelNodeThatNamesNothingMayUseAnything) {
+  Make();
+  Uses(address);
+  EXPECT_TRUE(named);
+  std::uint64_t nothing = 0x1234;
+  fake.argument = &nothing;
+  ASSERT_EQ(cuGraphExecUpdate_v2(exec, Outer(), nullptr), CUDA_SUCCESS);
+  Uses(address);
+  EXPECT_FALSE(named);
+  void* changed[] = {&nothing};
+  const CUDA_KERNEL_NODE_PARAMS kernel = {.kernelParams = changed};
+  fake.argument = &address;
+  ASSERT_EQ(cuGraphExecUpdate_v2(exec, Outer(), nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphExecKernelNodeSetParams_v2(exec, NodeOf(Outer()), &kernel), CUDA_SUCCESS);
+  Uses(address);
+  EXPECT_FALSE(named);
 }
 
 TEST_F(GraphsTest, AGraphThatIsGoneUsesNothing) {

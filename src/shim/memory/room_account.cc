@@ -178,11 +178,21 @@ void RoomAccount::Report() {
   page->guard.unsafe = unsafe_.load();
 }
 
-void RoomAccount::ReportHot(Nanos now) {
-  if (now < next_hot_) return;
-  next_hot_ = now + pager::UseHistory::kInterval / 2;
+void RoomAccount::ReportUse(Nanos now) {
+  if (now < next_use_) return;
+  next_use_ = now + pager::UseHistory::kInterval / 2;
+  std::uint64_t hot = 0;
+  pager::ChunkHeat::InUse used;
   pager::Heap* heap = heap_;
-  page_->hot_out.store(heap && host_.Any() ? heap->Heat().HotOut(now) : 0, std::memory_order_relaxed);
+  if (heap && host_.Any()) {
+    hot = heap->Heat().HotOut(now);
+    used = heap->Heat().UsedLately();
+  } else if (heap) {
+    heap->Heat().ForgetSubmissions();
+  }
+  page_->hot_out.store(hot, std::memory_order_relaxed);
+  page_->used.store(used.all, std::memory_order_relaxed);
+  page_->used_out.store(used.out, std::memory_order_relaxed);
 }
 
 }  // namespace tessera::shim

@@ -47,9 +47,9 @@ class RoomAccount : public pager::Room {
 
   // The heap whose memory this is. None where memory is the driver's own.
   void SetHeap(pager::Heap* heap) { heap_ = heap; }
-  // Reports how much memory on the host is used more than memory on the GPU, so that the two should change places. At
-  // most twice an interval of use. Only the pacer's thread calls it.
-  void ReportHot(Nanos now);
+  // Reports how much memory is used and lies on the host, and how much of that is used so much more than memory on the
+  // GPU that the two should change places. At most twice an interval of use. Only the pacer's thread calls it.
+  void ReportUse(Nanos now);
 
   // Room that this process holds, for a new daemon. Moves have changed it since it was taken.
   std::uint64_t Held() const TESSERA_REQUIRES(page_.holding) { return held_ + moved_in_ - moved_out_; }
@@ -84,7 +84,7 @@ class RoomAccount : public pager::Room {
   std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached
   std::uint64_t moved_in_before_ TESSERA_GUARDED_BY(reporting_) = 0;
 
-  Nanos next_hot_ = 0;  // when the pacer reports next; only it reads this
+  Nanos next_use_ = 0;  // when the pacer reports next; only it reads this
 };
 
 }  // namespace tessera::shim

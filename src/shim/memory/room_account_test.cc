@@ -255,10 +255,10 @@ TEST_F(RoomAccountTest, RecallIsARequestForNoBytes) {
 
 TEST_F(RoomAccountTest, WithoutAHeapNothingIsHot) {
   shared.hot_out = 5;
-  room.ReportHot(kSecond);
+  room.ReportUse(kSecond);
   EXPECT_EQ(shared.hot_out, 0u);
   shared.hot_out = 5;
-  room.ReportHot(kSecond + 1);
+  room.ReportUse(kSecond + 1);
   EXPECT_EQ(shared.hot_out, 5u) << "not so soon again";
 }
 

@@ -21,12 +21,15 @@ namespace {
 constexpr int kDeepest = 8;
 
 using Addresses = std::vector<CUdeviceptr>;  // sorted, each once
-using Nodes = std::unordered_map<CUgraphNode, Addresses>;
+struct Uses {
+  std::unordered_map<CUgraphNode, Addresses> nodes;
+  bool unnamed = false;  // a node's use is not known
+};
 
 ForkMutex mutex;
 
-std::unordered_map<CUgraphExec, Nodes>& Graphs() TESSERA_REQUIRES(mutex) {
-  static auto* graphs = new std::unordered_map<CUgraphExec, Nodes>;  // outlives the program's own destructors
+std::unordered_map<CUgraphExec, Uses>& Graphs() TESSERA_REQUIRES(mutex) {
+  static auto* graphs = new std::unordered_map<CUgraphExec, Uses>;  // outlives the program's own destructors
   return *graphs;
 }
 
@@ -61,16 +64,19 @@ Addresses Of(const CUDA_MEMSET_NODE_PARAMS& memset) {
   return addresses;
 }
 
-void Collect(CUgraph graph, int depth, Nodes& nodes);
+void Collect(CUgraph graph, int depth, Uses& uses);
 
 // The driver's answers point into the node, which lives as long as its graph does.
-Addresses Of(CUgraphNode node, int depth, Nodes& nodes) {
+Addresses Of(CUgraphNode node, int depth, Uses& uses) {
   CUgraphNodeType type;
   if (REAL_AS(cuGraphNodeGetType, CUgraphNode, CUgraphNodeType*)(node, &type) != CUDA_SUCCESS) return {};
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
     CUDA_KERNEL_NODE_PARAMS kernel{};
     const auto ask = REAL_AS(cuGraphKernelNodeGetParams_v2, CUgraphNode, CUDA_KERNEL_NODE_PARAMS*);
-    if (ask(node, &kernel) == CUDA_SUCCESS) return Of(kernel);
+    Addresses addresses;
+    if (ask(node, &kernel) == CUDA_SUCCESS) addresses = Of(kernel);
+    uses.unnamed |= addresses.empty();
+    return addresses;
   } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
     CUDA_MEMCPY3D copy{};
     if (REAL_AS(cuGraphMemcpyNodeGetParams, CUgraphNode, CUDA_MEMCPY3D*)(node, &copy) == CUDA_SUCCESS) return Of(copy);
@@ -83,39 +89,50 @@ Addresses Of(CUgraphNode node, int depth, Nodes& nodes) {
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph child = nullptr;
     if (REAL_AS(cuGraphChildGraphNodeGetGraph, CUgraphNode, CUgraph*)(node, &child) == CUDA_SUCCESS)
-      Collect(child, depth + 1, nodes);
+      Collect(child, depth + 1, uses);
   }
   return {};
 }
 
-void Collect(CUgraph graph, int depth, Nodes& nodes) {
+void Collect(CUgraph graph, int depth, Uses& uses) {
   const auto list = REAL_AS(cuGraphGetNodes, CUgraph, CUgraphNode*, std::size_t*);
   std::size_t count = 0;
-  if (depth > kDeepest || list(graph, nullptr, &count) != CUDA_SUCCESS) return;
+  if (depth > kDeepest || list(graph, nullptr, &count) != CUDA_SUCCESS) {
+    uses.unnamed = true;
+    return;
+  }
   std::vector<CUgraphNode> all(count);
   if (count == 0 || list(graph, all.data(), &count) != CUDA_SUCCESS) return;
   for (std::size_t i = 0; i < std::min(count, all.size()); ++i) {
-    Addresses addresses = Of(all[i], depth, nodes);
-    if (!addresses.empty()) nodes[all[i]] = std::move(addresses);
+    Addresses addresses = Of(all[i], depth, uses);
+    if (!addresses.empty()) uses.nodes[all[i]] = std::move(addresses);
   }
 }
 
 void Learn(CUgraphExec exec, CUgraphNode node, Addresses addresses) {
   const MutexLock lock(mutex);
-  Graphs()[exec][node] = std::move(addresses);
+  Graphs()[exec].nodes[node] = std::move(addresses);
 }
 
 }  // namespace
 
 void LearnGraph(CUgraphExec exec, CUgraph graph) {
-  Nodes nodes;
-  if (!AnyCapture()) Collect(graph, 0, nodes);
+  Uses uses;
+  if (AnyCapture()) {
+    uses.unnamed = true;
+  } else {
+    Collect(graph, 0, uses);
+  }
   const MutexLock lock(mutex);
-  Graphs()[exec] = std::move(nodes);
+  Graphs()[exec] = std::move(uses);
 }
 
 void LearnKernelNode(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& parameters) {
-  if (!AnyCapture()) Learn(exec, node, Of(parameters));
+  Addresses addresses;
+  if (!AnyCapture()) addresses = Of(parameters);
+  if (!addresses.empty()) return Learn(exec, node, std::move(addresses));
+  const MutexLock lock(mutex);
+  Graphs()[exec].unnamed = true;
 }
 
 void LearnCopyNode(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D& copy) { Learn(exec, node, Of(copy)); }
@@ -129,12 +146,13 @@ void ForgetGraph(CUgraphExec exec) {
   Graphs().erase(exec);
 }
 
-void TouchGraph(CUgraphExec exec, pager::Heap& heap, Nanos now) {
+bool TouchGraph(CUgraphExec exec, pager::Heap& heap, Nanos now) {
   const MutexLock lock(mutex);
   const auto at = Graphs().find(exec);
-  if (at == Graphs().end()) return;
-  for (const auto& [node, addresses] : at->second)
+  if (at == Graphs().end()) return false;
+  for (const auto& [node, addresses] : at->second.nodes)
     for (const CUdeviceptr address : addresses) heap.Heat().Touch(address, now);
+  return !at->second.unnamed;
 }
 
 }  // namespace tessera::shim

@@ -18,7 +18,8 @@ void LearnCopyNode(cuda::CUgraphExec exec, cuda::CUgraphNode node, const cuda::C
 void LearnMemsetNode(cuda::CUgraphExec exec, cuda::CUgraphNode node, const cuda::CUDA_MEMSET_NODE_PARAMS& memset);
 void ForgetGraph(cuda::CUgraphExec exec);
 
-// Touches the memory of the heap that `exec` uses.
-void TouchGraph(cuda::CUgraphExec exec, pager::Heap& heap, Nanos now);
+// Touches the memory of the heap that `exec` uses. False: it may use any, because nothing is known of it or one of its
+// kernels names none.
+[[nodiscard]] bool TouchGraph(cuda::CUgraphExec exec, pager::Heap& heap, Nanos now);
 
 }  // namespace tessera::shim

@@ -63,16 +63,21 @@ void VisitBuffer(const void* const* extra, WordVisitor visitor) {
 struct Touching {
   pager::Heap& heap;
   Nanos now;
+  bool named = false;  // some word was an address of the heap
 
-  void operator()(CUdeviceptr word) const { heap.Heat().Touch(word, now); }
+  void operator()(CUdeviceptr word) {
+    heap.Heat().Touch(word, now);
+    named |= heap.Owns(word);
+  }
   WordVisitor Visitor() {
-    return {this, [](void* self, CUdeviceptr word) { (*static_cast<const Touching*>(self))(word); }};
+    return {this, [](void* self, CUdeviceptr word) { (*static_cast<Touching*>(self))(word); }};
   }
 };
 
-void TouchLaunch(std::uint64_t function, std::uint64_t arguments, std::uint64_t extra, Touching touch) {
+bool TouchLaunch(std::uint64_t function, std::uint64_t arguments, std::uint64_t extra, Touching touch) {
   ForEachWord(function, reinterpret_cast<const void* const*>(arguments), reinterpret_cast<const void* const*>(extra),
               touch.Visitor());
+  return touch.named;
 }
 
 // The peers' shape has its addresses where this has them.
@@ -115,8 +120,8 @@ void ForEachWord(std::uint64_t function, const void* const* arguments, const voi
   }
 }
 
-void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
-  const Touching touch{heap, now};
+bool TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
+  Touching touch{heap, now};
   switch (call.Symbol()) {
     case k_cuLaunchKernel:
     case k_cuLaunchKernel_ptsz:
@@ -133,7 +138,8 @@ void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
     case k_cuMemcpy2DUnaligned_v2_ptds:
     case k_cuMemcpy2DAsync_v2:
     case k_cuMemcpy2DAsync_v2_ptsz:
-      return TouchShape<CUDA_MEMCPY2D>(call.Argument(0), touch);
+      TouchShape<CUDA_MEMCPY2D>(call.Argument(0), touch);
+      return true;
     case k_cuMemcpy3D_v2:
     case k_cuMemcpy3D_v2_ptds:
     case k_cuMemcpy3DAsync_v2:
@@ -142,20 +148,29 @@ void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now) {
     case k_cuMemcpy3DPeer_ptds:
     case k_cuMemcpy3DPeerAsync:
     case k_cuMemcpy3DPeerAsync_ptsz:
-      return TouchShape<CUDA_MEMCPY3D>(call.Argument(0), touch);
+      TouchShape<CUDA_MEMCPY3D>(call.Argument(0), touch);
+      return true;
     case k_cuMemcpyBatchAsync:
     case k_cuMemcpyBatchAsync_ptsz:
     case k_cuMemcpyBatchAsync_v2:
     case k_cuMemcpyBatchAsync_v2_ptsz:
-      return TouchBatch(call.Argument(0), call.Argument(1), call.Argument(3), touch);
+      TouchBatch(call.Argument(0), call.Argument(1), call.Argument(3), touch);
+      return true;
     case k_cuMemcpy3DBatchAsync:
     case k_cuMemcpy3DBatchAsync_ptsz:
     case k_cuMemcpy3DBatchAsync_v2:
     case k_cuMemcpy3DBatchAsync_v2_ptsz:
-      return TouchBatch3D(call.Argument(0), call.Argument(1), touch);
+      TouchBatch3D(call.Argument(0), call.Argument(1), touch);
+      return true;
+    case k_cuLaunch:
+    case k_cuLaunchGrid:
+    case k_cuLaunchGridAsync:
+    case k_cuLaunchCooperativeKernelMultiDevice:
+      return false;
     default:
       // Copies and memsets have their addresses there; other functions have no addresses of the heap there.
       for (const std::size_t i : {0, 1, 2}) touch(call.Argument(i));
+      return true;
   }
 }
 

@@ -31,7 +31,8 @@ void ForEachWord(std::uint64_t function, const void* const* arguments, const voi
 
 // Touches the memory of the heap that the call names: each word of a kernel's arguments that is an address there, the
 // addresses of copies and memsets. Of graphs, graph_use.h knows. Reads no more than the driver will when the call is
-// made. Takes no lock of its own.
-void TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now);
+// made. Takes no lock of its own. False: it launches a kernel whose arguments name no memory of the heap, or cannot be
+// known, so that it may use any.
+[[nodiscard]] bool TouchOperands(const GatedCall& call, pager::Heap& heap, Nanos now);
 
 }  // namespace tessera::shim

@@ -46,7 +46,7 @@ class OperandsTest : public pager::HeapFixture {
     words.push_back(address);  // where the caller goes on is nobody's argument
     words.insert(words.end(), arguments.begin() + 6, arguments.end());
     Nanos now = MonotonicNow() + 100 * pager::UseHistory::kInterval * ++calls;
-    for (int i = 0; i < 5; ++i) TouchOperands({words.data()}, *heap, now += pager::UseHistory::kInterval);
+    for (int i = 0; i < 5; ++i) named = TouchOperands({words.data()}, *heap, now += pager::UseHistory::kInterval);
     return heap->Heat().HotOut(now) > 0;
   }
   bool LaunchUses(std::vector<const void*> arguments, std::uint64_t function = kFunction) {
@@ -55,6 +55,7 @@ class OperandsTest : public pager::HeapFixture {
   static std::uint64_t AsWord(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
   CUdeviceptr address = 0;
+  bool named = false;  // by the last call
   int calls = 0;
 };
 
@@ -103,6 +104,29 @@ TEST_F(OperandsTest, NoMoreIsReadThanTheKernelHas) {
   EXPECT_FALSE(LaunchUses({&address}));  // half of it
   parameters = {};
   EXPECT_FALSE(LaunchUses({reinterpret_cast<const void*>(8)}));
+}
+
+TEST_F(OperandsTest, AKernelThatNamesNothingMayUseAnything) {
+  const std::uint64_t other = 0x1234;
+  const CUdeviceptr small = Allocate(4096);
+  parameters = {8};
+  LaunchUses({&address});
+  EXPECT_TRUE(named);
+  LaunchUses({&small});
+  EXPECT_TRUE(named);
+  LaunchUses({&other});
+  EXPECT_FALSE(named);
+  Uses(k_cuLaunchGrid, {kFunction, 1, 1});
+  EXPECT_FALSE(named);
+  Uses(k_cuMemcpyDtoH_v2, {0x1000, 0x2000, 100});
+  EXPECT_TRUE(named) << "a copy says all";
+  parameters = {};
+  LaunchUses({});
+  EXPECT_FALSE(named);
+  tessera_real_table[k_cuFuncGetParamInfo] = reinterpret_cast<void*>(&NoDriver);
+  parameters = {8};
+  LaunchUses({&address});
+  EXPECT_FALSE(named);
 }
 
 TEST_F(OperandsTest, PointersInStructuresAreFound) {
