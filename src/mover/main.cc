@@ -105,11 +105,8 @@ Result<void> Work(const Options& options) {
   if (!cuda) return std::unexpected(cuda.error());
   auto gpu = CudaGpu::Open(*cuda, options.gpu);
   if (!gpu) return std::unexpected(gpu.error());
-  const auto leaves_enough = [floor = options.floor]() -> Result<void> {
-    const std::uint64_t free = FreeMemory();
-    if (free >= wire::kChunkBytes && free - wire::kChunkBytes >= floor) return {};
-    return Fail(ENOMEM,
-                "host memory: " + FormatSize(free) + " free, of which the swap pool leaves " + FormatSize(floor));
+  const auto machine = [floor = options.floor] {
+    return MachineMemory{.free = FreeMemory(), .floor = floor, .pressure = MemoryPressure()};
   };
   auto slots = KeyTable::Open(Inherited(kSlotsFd));
   if (!slots) return std::unexpected(slots.error());
@@ -120,7 +117,7 @@ Result<void> Work(const Options& options) {
     file.emplace(std::move(*opened));
   }
   // Neither the mover nor the driver is ever destroyed: either might wait for work under way. The kernel frees all.
-  auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), leaves_enough, std::move(*slots), std::move(file));
+  auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), machine, std::move(*slots), std::move(file));
   UniqueFd listener;  // from the start: the next daemon may come before this mover knows that its own has ended
   if (!options.handover_socket.empty()) {
     auto listening = ListenForSuccessor(options.handover_socket);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <set>
 
 #include "base/fault.h"
 #include "base/seqpacket.h"
@@ -23,12 +24,13 @@ namespace {
 constexpr Nanos kLookForCopies = 50 * kMicrosecond;
 constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
+constexpr Nanos kBetweenLooks = kSecond;  // at the machine's memory
 constexpr Nanos kMostRetiring = 5 * kSecond;
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
 
 }  // namespace
 
-Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
+Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, KeyTable slots,
              std::optional<SwapFile> file, Nanos patience)
     : gpu_(gpu),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -50,14 +52,17 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, 
                  },
              .patience = patience,
              .now = MonotonicNow()},
+      machine_(std::move(machine)),
       disk_(file_ ? std::make_unique<Disk>(gpu, *file_) : nullptr),
-      grower_(gpu, std::move(may_grow)) {
-  epoll_event event = {.events = EPOLLIN, .data = {.fd = grower_.fd()}};
-  epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, grower_.fd(), &event);
+      growers_{{{gpu, machine_}, {gpu, machine_, Grower::Priority::kLow}}} {
+  for (const Grower& grower : growers_) {
+    epoll_event event = {.events = EPOLLIN, .data = {.fd = grower.fd()}};
+    epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, grower.fd(), &event);
+  }
   if (!file_) return;
   place_.file = &*file_;
   place_.disk = disk_.get();
-  event.data.fd = disk_->fd();
+  epoll_event event = {.events = EPOLLIN, .data = {.fd = disk_->fd()}};
   epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, disk_->fd(), &event);
 }
 
@@ -89,12 +94,14 @@ void Mover::Wait(Nanos most) {
   if (copier_.busy()) most = std::min(most, kLookForCopies);
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
+  if (prepare_at_ != kNever) most = std::min(most, prepare_at_ - now);
+  most = std::min(most, look_at_machine_ - now);
   const bool asks = std::ranges::any_of(programs_, [](const auto& each) { return each.second->IsAsked(); });
   if (asks) most = std::min(most, place_.patience / 10);  // to see that it is late
   most = std::max<Nanos>(most, 0);
   const timespec time = {.tv_sec = most / kSecond, .tv_nsec = most % kSecond};
   pollfd poll = {.fd = epoll_.Get(), .events = POLLIN};
-  ppoll(&poll, 1, most == kNever ? nullptr : &time, nullptr);
+  ppoll(&poll, 1, &time, nullptr);
 }
 
 std::shared_ptr<Program> Mover::ByFd(int fd) const {
@@ -103,7 +110,9 @@ std::shared_ptr<Program> Mover::ByFd(int fd) const {
 }
 
 void Mover::OnEvent(int fd, std::uint32_t events) {
-  if (fd == grower_.fd()) return OnGrown();
+  for (Grower& grower : growers_) {
+    if (fd == grower.fd()) return OnGrown(grower);
+  }
   if (disk_ && fd == disk_->fd()) return OnDisk();
   if (fd == daemon_.fd()) {
     if ((events & EPOLLOUT) && !daemon_.Flush()) daemon_gone_ = true;
@@ -134,12 +143,14 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
     report_due_ = true;
     return;
   }
+  if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kProgram) {
     if (programs_.contains(message.program) || !fd) return;
     programs_.emplace(message.program,
                       std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes),
                                                 message.other, std::move(fd)));
+    domains_[message.program] = message.other;
     return;
   }
   const auto found = programs_.find(message.program);
@@ -148,6 +159,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   switch (message.type) {
     case MoverType::kGone:
       programs_.erase(found);
+      domains_.erase(message.program);
       return program->Gone();
     case MoverType::kEvict:
       growth_.Resume();
@@ -176,6 +188,7 @@ Result<void> Mover::FinishCopies() {
 bool Mover::Retire() {
   place_.now = MonotonicNow();
   for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone();
+  domains_.clear();
   disk_.reset();  // ends the chunk that it is at; chunks that wait for it stay where they are
   for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
     if (MonotonicNow() >= end || !FinishCopies()) return false;
@@ -215,11 +228,14 @@ void Mover::TellSlot(Slot slot) {
   PassFault("mover.slot.told");
 }
 
-void Mover::OnGrown() {
-  auto outcome = grower_.Take();
+void Mover::OnGrown(Grower& grower) {
+  auto outcome = grower.Take();
   if (!outcome || outcome->kind != PoolGrowth::Job::Kind::kMake) return;
+  // Who prepares rests as long as it works: others wait for the same locks of the driver.
+  if (&grower == &growers_.back()) prepare_at_ = place_.now + outcome->took;
+  if (outcome->made) TellSlot(pool_.Add(std::move(*outcome->made)));
+  growth_.Ended();
   if (outcome->made) {
-    TellSlot(pool_.Add(std::move(*outcome->made)));
     stopped_because_ = 0;
     return;
   }
@@ -240,16 +256,33 @@ void Mover::GrowOrStarve() {
     resume_at_ = kNever;
     growth_.Resume();
   }
-  if (grower_.busy()) return;
   const Demand demand = DemandOfAll();
-  PoolGrowth::Job job = growth_.Next(demand);
+  for (Grower& grower : growers_) {
+    if (!grower.busy()) Start(grower, growth_.Next(demand));
+    if (!grower.busy()) Start(grower, Ahead(grower, demand));
+  }
+  if (std::ranges::any_of(growers_, &Grower::busy) || FileCold(demand)) return;
+  for (const auto& [id, program] : programs_) program->Starve();
+}
+
+void Mover::Start(Grower& grower, PoolGrowth::Job job) {
+  if (job.kind == PoolGrowth::Job::Kind::kNothing) return;
   if (job.kind == PoolGrowth::Job::Kind::kFree) {
     place_.tell({.type = MoverType::kSlotGone, .bytes = job.removed.number});
     PassFault("mover.slot.gone");
   }
-  if (job.kind != PoolGrowth::Job::Kind::kNothing) return grower_.Start(std::move(job));
-  if (FileCold(demand)) return;
-  for (const auto& [id, program] : programs_) program->Starve();
+  grower.Start(std::move(job));
+}
+
+// What this grower may do ahead of need: nothing while a program waits for anything, or something is moved.
+PoolGrowth::Job Mover::Ahead(const Grower& grower, const Demand& demand) {
+  if (&grower != &growers_.back() || !demand.empty() || copier_.busy()) return {};
+  if (std::ranges::any_of(programs_, [](const auto& each) { return each.second->IsAsked(); })) return {};
+  if (prepare_at_ != kNever && place_.now < prepare_at_) return {};
+  prepare_at_ = kNever;
+  std::set<Domain> present;
+  for (const auto& [id, domain] : domains_) present.insert(domain);
+  return growth_.Prepare(present);
 }
 
 // Sends chunks of programs that do not run to the file, those that were stored first, until as many slots come free as
@@ -278,7 +311,22 @@ void Mover::OnDisk() {
   }
 }
 
+void Mover::ReportMachine() {
+  if (place_.now < look_at_machine_) return;
+  look_at_machine_ = place_.now + kBetweenLooks;
+  const MachineMemory machine = machine_();
+  const MoverMessage is = {.type = MoverType::kMachineIs,
+                           .bytes = machine.MostFor(pool_.Count().total * kChunkBytes) / kChunkBytes * kChunkBytes,
+                           .other = machine.pressure};
+  if (is.bytes == reported_machine_.bytes && is.other == reported_machine_.other &&
+      reported_machine_.type == MoverType::kMachineIs)
+    return;
+  place_.tell(is);
+  reported_machine_ = is;
+}
+
 void Mover::Report() {
+  ReportMachine();
   const Nanos now = place_.now;
   if (now >= report_at_) claims_.Sweep(now);
   const Pool::Figures figures = pool_.Count();

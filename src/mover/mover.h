@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,9 +17,10 @@ namespace tessera::mover {
 // pool have come to, on one thread that waits for none of them alone.
 class Mover {
  public:
-  // `daemon`: the socket of wire/mover.h. `may_grow`: as Grower's. `slots`: the pool's table. `file`: the pool's second
-  // tier, if it has one. `patience`: how long a program may take for an answer; others wait for it a tenth of that.
-  Mover(Gpu& gpu, UniqueFd daemon, std::function<Result<void>()> may_grow, KeyTable slots,
+  // `daemon`: the socket of wire/mover.h. `machine`: what is known of the machine's memory now; any thread. `slots`:
+  // the pool's table. `file`: the pool's second tier, if it has one. `patience`: how long a program may take for an
+  // answer; others wait for it a tenth of that.
+  Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, KeyTable slots,
         std::optional<SwapFile> file = {}, Nanos patience = kPatience);
 
   // Runs until the daemon closes its end, or the GPU can no longer be used (an error).
@@ -43,13 +45,16 @@ class Mover {
   void OnMessage(const wire::MoverMessage& message, UniqueFd fd);
   void OnSlot(std::uint64_t number, UniqueFd fd);
   void TellSlot(Slot slot);
-  void OnGrown();
+  void OnGrown(Grower& grower);
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
   void GrowOrStarve();
+  void Start(Grower& grower, PoolGrowth::Job job);
+  PoolGrowth::Job Ahead(const Grower& grower, const Demand& demand);
   bool FileCold(const Demand& demand);
   void OnDisk();
   void Report();
+  void ReportMachine();
   std::shared_ptr<Program> ByFd(int fd) const;
 
   Gpu& gpu_;
@@ -64,16 +69,21 @@ class Mover {
   std::optional<SwapFile> file_;
   Workplace place_;
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
+  std::map<std::uint64_t, Domain> domains_;                     // of these
 
   int stopped_because_ = 0;   // errno value of why the pool did not grow when it last should have
   Nanos resume_at_ = kNever;  // when it may try again
   wire::MoverMessage reported_pool_{}, reported_file_{};  // as the daemon was told last
   Nanos report_at_ = 0;                                   // when the daemon may be told again
   bool report_due_ = false;
+  const std::function<MachineMemory()> machine_;
+  wire::MoverMessage reported_machine_{};
+  Nanos look_at_machine_ = 0;
+  Nanos prepare_at_ = kNever;  // when the next slot may be made ahead of need
 
   // Last: their threads use the GPU until they have ended.
-  std::unique_ptr<Disk> disk_;  // null without a file
-  Grower grower_;
+  std::unique_ptr<Disk> disk_;     // null without a file
+  std::array<Grower, 2> growers_;  // the second one is the one that prepares
 };
 
 }  // namespace tessera::mover

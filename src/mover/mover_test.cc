@@ -278,5 +278,34 @@ TEST_F(MoverTest, GrowsAgainWhenThereIsRoom) {
   EXPECT_EQ(gpu_.hosts, 3);
 }
 
+TEST_F(MoverTest, PreparesSlotsWhileNothingElseIsToBeDone) {
+  Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 32 * kChunkBytes});
+  Move(MoverType::kEvict, 2);
+  EXPECT_EQ(Hear().type, LineType::kEvict);
+  Tell({.type = MoverType::kPrepare, .bytes = 20 * kChunkBytes});
+  EXPECT_TRUE(HearsNothing());
+  EXPECT_EQ(gpu_.hosts, 16) << "a program is to answer";
+  gpu_.copies_end = false;
+  Say(LineType::kOffer, {1, 2});
+  Until([&] { return gpu_.copies == 1; });
+  EXPECT_TRUE(HearsNothing());
+  EXPECT_EQ(gpu_.hosts, 16) << "a copy is under way";
+  gpu_.copies_end = true;
+  EXPECT_EQ(Hear().type, LineType::kStored);
+  Say(LineType::kFreed, {1, 2});
+  EXPECT_EQ(End(MoverType::kEvicted).error, 0);
+  Until([&] { return Pool().bytes == 20 * kChunkBytes; });
+  // Given back, but for what is in use.
+  Tell({.type = MoverType::kPrepare, .bytes = kChunkBytes});
+  Until([&] { return Pool().bytes == 2 * kChunkBytes; });
+  EXPECT_EQ(Pool().other, 2 * kChunkBytes);
+}
+
+TEST_F(MoverTest, TellsWhatTheMachineHasForThePool) {
+  EXPECT_EQ(told_[MoverType::kMachineIs].bytes, UINT64_MAX / kChunkBytes * kChunkBytes);
+  machine_free_ = 5 * kChunkBytes + 77;
+  Until([&] { return told_[MoverType::kMachineIs].bytes == 21 * kChunkBytes; });
+}
+
 }  // namespace
 }  // namespace tessera::mover

@@ -15,7 +15,8 @@ namespace tessera::wire {
 
 enum class MoverType : std::uint32_t {
   // daemon → mover
-  kPool = 1,  // bytes: what the swap pool should have; other: what it may have at most. It grows in the background
+  kPool = 1,  // bytes: what the swap pool should have; other: what it may have at most. It grows in the background, as
+              // quickly as it can
   kProgram =
       2,        // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that was
                 // given to a program of one domain is never given to one of another: a program can keep what it once
@@ -28,6 +29,8 @@ enum class MoverType : std::uint32_t {
   kSettle = 6,  // make all addresses of the program valid; none of its chunks is in the file then
   kSlot = 7,    // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
                 // the first messages, one by one; each is answered by kSlotTaken
+  kPrepare = 8,  // bytes: what the pool should have when there is nothing else to do, by one thread of low priority. If
+                 // that is less than kPool said, it counts instead: what is not in use beyond it is given back
   // mover → daemon
   kReady = 65,    // it can move
   kPoolIs = 66,   // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
@@ -45,6 +48,9 @@ enum class MoverType : std::uint32_t {
                    // which no other slot ever has
   kSlotGone = 74,  // the slot of this number (bytes) is gone, and its memory is free
   kSlotTaken = 75,  // the answer to kSlot: the mover has the slot of this number (bytes), or said kSlotGone before
+  kMachineIs = 80,  // bytes: what the pool could have if it had all memory of the machine but the floor; other:
+                    // hundredths of a percent of the last 10 s in which some program of the machine waited for memory.
+                    // At the start, and when it has changed, once a second at most
   // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, then the slots
   // as
   // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them

@@ -1,6 +1,8 @@
 #include "mover/pool/free_memory.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -73,6 +75,27 @@ std::uint64_t DefaultFloor(const std::string& root) {
 
 std::uint64_t FreeMemory(const std::string& root) {
   return std::min(MemoryField(root, "MemAvailable").value_or(UINT64_MAX), LeftInGroups(root));
+}
+
+// "some avg10=1.53 avg60=..."
+std::uint32_t MemoryPressure(const std::string& root) {
+  std::ifstream file(root + "/proc/pressure/memory");
+  for (std::string kind, average; file >> kind >> average; std::getline(file, kind)) {
+    double percent = 0;
+    if (kind == "some" && std::sscanf(average.c_str(), "avg10=%lf", &percent) == 1 && percent >= 0 && percent <= 100)
+      return static_cast<std::uint32_t>(percent * 100);
+  }
+  return 0;
+}
+
+Result<void> MachineMemory::MayTake(std::uint64_t bytes) const {
+  if (free >= bytes && free - bytes >= floor) return {};
+  return Fail(ENOMEM, "host memory: " + FormatSize(free) + " free, of which the swap pool leaves " + FormatSize(floor));
+}
+
+std::uint64_t MachineMemory::MostFor(std::uint64_t size) const {
+  if (free == UINT64_MAX) return free;
+  return size + free - std::min(size + free, floor);
 }
 
 }  // namespace tessera::mover

@@ -52,5 +52,34 @@ TEST_F(FreeMemoryTest, KnowsTheOldGroups) {
   EXPECT_EQ(FreeMemory(root_), 2000u);
 }
 
+TEST_F(FreeMemoryTest, PressureIsTheTimeInWhichSomeProgramWaited) {
+  EXPECT_EQ(MemoryPressure(root_), 0u);
+  Write("/proc/pressure/memory",
+        "some avg10=12.34 avg60=5.00 avg300=1.00 total=77\nfull avg10=90.00 avg60=3.00 avg300=0.50 total=33\n");
+  EXPECT_EQ(MemoryPressure(root_), 1234u);
+  Write("/proc/pressure/memory", "full avg10=90.00 avg60=3.00 avg300=0.50 total=33\nsome avg10=0.01 avg60=0.00\n");
+  EXPECT_EQ(MemoryPressure(root_), 1u);
+  for (const char* odd :
+       {"", "some", "some avg10=", "some avg10=-3 avg60=1\n", "some avg10=1e300 avg60=1\n", "\n\n\n"}) {
+    Write("/proc/pressure/memory", odd);
+    EXPECT_EQ(MemoryPressure(root_), 0u) << odd;
+  }
+}
+
+TEST(MachineMemoryTest, LeavesTheFloor) {
+  const MachineMemory machine = {.free = 10 * kGiB, .floor = 4 * kGiB};
+  EXPECT_TRUE(machine.MayTake(6 * kGiB));
+  EXPECT_EQ(machine.MayTake(6 * kGiB + 1).error().code, ENOMEM);
+  EXPECT_EQ(machine.MayTake(11 * kGiB).error().code, ENOMEM);
+  EXPECT_EQ(machine.MostFor(0), 6 * kGiB);
+  EXPECT_EQ(machine.MostFor(3 * kGiB), 9 * kGiB);
+  // What the pool has must become less, by as much as is missing.
+  const MachineMemory full = {.free = kGiB, .floor = 4 * kGiB};
+  EXPECT_EQ(full.MostFor(5 * kGiB), 2 * kGiB);
+  EXPECT_EQ(full.MostFor(kGiB), 0u);
+  EXPECT_EQ(MachineMemory{}.MostFor(kGiB), UINT64_MAX);
+  EXPECT_TRUE(MachineMemory{}.MayTake(kGiB));
+}
+
 }  // namespace
 }  // namespace tessera::mover

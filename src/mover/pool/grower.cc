@@ -1,16 +1,25 @@
 #include "mover/pool/grower.h"
 
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <utility>
 
 #include "base/fault.h"
+#include "wire/line.h"
 
 namespace tessera::mover {
+namespace {
 
-Grower::Grower(Gpu& gpu, std::function<Result<void>()> may_make)
+constexpr int kLowNice = 10;
+
+}  // namespace
+
+Grower::Grower(Gpu& gpu, std::function<MachineMemory()> machine, Priority priority)
     : gpu_(gpu),
-      may_make_(std::move(may_make)),
+      machine_(std::move(machine)),
+      priority_(priority),
       ended_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
@@ -41,6 +50,7 @@ std::optional<Grower::Outcome> Grower::Take() {
 }
 
 void Grower::Run() {
+  if (priority_ == Priority::kLow) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowNice);
   MutexLock lock(mutex_);
   while (true) {
     while (!stop_ && !job_) wake_.Wait(mutex_);
@@ -56,15 +66,17 @@ void Grower::Run() {
 }
 
 Grower::Outcome Grower::Do(PoolGrowth::Job job) {
-  Outcome outcome = {.kind = job.kind};
+  Outcome outcome = {.kind = job.kind, .made = {}};
+  const Nanos begin = MonotonicNow();
   if (job.kind == PoolGrowth::Job::Kind::kFree) {
     gpu_.FreeHost(std::move(job.removed.memory));
-  } else if (const auto may = may_make_(); !may) {
+  } else if (const auto may = machine_().MayTake(wire::kChunkBytes); !may) {
     outcome.made = std::unexpected(may.error());
   } else {
     outcome.made = gpu_.MakeHost();
     if (outcome.made) PassFault("mover.pool.grown");
   }
+  outcome.took = MonotonicNow() - begin;
   return outcome;
 }
 

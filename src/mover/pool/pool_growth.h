@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "mover/pool/pool.h"
 
@@ -26,21 +27,30 @@ class PoolGrowth {
 
   // How many slots the pool should have, and how many at most. Until this is known nothing is made or freed.
   void Aim(std::uint64_t wanted, std::uint64_t most);
+  // How many it should have when there is nothing else to do. No more are wanted then: what is free beyond is freed.
+  void AimAhead(std::uint64_t prepared);
   // Slots that the pool lacks for `demand`.
   std::uint64_t Missing(const Demand& demand) const;
-  // The next step to make the pool as it should be, and to make room for `demand`. The caller does it before
-  // it asks again.
+  // The next step to make the pool as it should be, and to make room for `demand`. The caller does it, and says when a
+  // kMake has ended (Ended, after the slot is in the pool); it may ask for other steps meanwhile.
   Job Next(const Demand& demand);
+  // The next step to prepare slots ahead, where nothing else is to be done. Slots that only programs of other domains
+  // than these could take are made anew.
+  Job Prepare(const std::set<Domain>& present);
+  void Ended() { --making_; }
   // No memory can be made until Resume, or until some is freed.
   void Stop() { stopped_ = true; }
   void Resume() { stopped_ = false; }
 
  private:
   Job Free(Pool::Removed removed);
+  Job Make();
 
   Pool& pool_;
   const std::uint64_t slots_;
   bool aimed_ = false;
+  std::uint64_t making_ = 0;  // slots that are being made
+  std::uint64_t prepared_ = 0;
   std::uint64_t wanted_ = 0;
   std::uint64_t most_ = 0;
   bool stopped_ = false;

@@ -68,6 +68,7 @@ TEST(PoolGrowth, StopsWithoutMemoryAndGoesOnWhenSomeIsFreed) {
   TestPool pool(TableFile(32));
   pool.growth.Aim(2, 4);
   EXPECT_EQ(pool.growth.Next({}).kind, Kind::kMake);
+  pool.growth.Ended();
   pool.growth.Stop();
   EXPECT_EQ(pool.growth.Next({{1, 1}}).kind, Kind::kNothing);
   pool.growth.Resume();
@@ -84,6 +85,67 @@ TEST(PoolGrowth, HasNoMoreSlotsThanItsTableHasEntries) {
   TestPool pool(TableFile(3));
   pool.growth.Aim(5, 10);
   EXPECT_EQ(pool.Obey({{1, 9}}), (TestPool::Work{.made = 3}));
+}
+
+TEST(PoolGrowth, MakesAsManySlotsAtOnceAsItIsAsked) {
+  TestPool pool(TableFile(32));
+  pool.growth.Aim(2, 3);
+  EXPECT_EQ(pool.growth.Next({}).kind, Kind::kMake);
+  EXPECT_EQ(pool.growth.Next({}).kind, Kind::kMake);
+  EXPECT_EQ(pool.growth.Next({}).kind, Kind::kNothing);
+  EXPECT_EQ(pool.growth.Next({{1, 3}}).kind, Kind::kMake);
+  EXPECT_EQ(pool.growth.Next({{1, 9}}).kind, Kind::kNothing);
+  for (int i = 0; i < 3; ++i) {
+    pool.slots.Add({});
+    pool.growth.Ended();
+  }
+  EXPECT_EQ(pool.Obey({{1, 9}}), (TestPool::Work{}));
+}
+
+TEST(PoolGrowth, PreparesWhereThereIsNothingElseToDo) {
+  TestPool pool(TableFile(32));
+  pool.growth.AimAhead(6);
+  EXPECT_EQ(pool.Prepare({}), (TestPool::Work{})) << "it does not know how many it may have";
+  pool.growth.Aim(2, 5);
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{.made = 2}));
+  EXPECT_EQ(pool.Prepare({}), (TestPool::Work{.made = 3}));
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{})) << "what is prepared stays";
+  const Slot slot = *pool.slots.Take(1);
+  pool.growth.AimAhead(1);
+  EXPECT_EQ(pool.Obey({{1, 1}}), (TestPool::Work{})) << "not while somebody may take them";
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{.freed = 4}));
+  pool.slots.GiveBack(slot);
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{}));
+}
+
+TEST(PoolGrowth, PreparesOneSlotAtATimeAndNoneWithoutMemory) {
+  TestPool pool(TableFile(32));
+  pool.growth.Aim(0, 8);
+  pool.growth.AimAhead(4);
+  EXPECT_EQ(pool.growth.Prepare({}).kind, Kind::kMake);
+  EXPECT_EQ(pool.growth.Prepare({}).kind, Kind::kNothing);
+  pool.growth.Ended();
+  pool.growth.Stop();
+  EXPECT_EQ(pool.growth.Prepare({}).kind, Kind::kNothing);
+  pool.growth.Resume();
+  EXPECT_EQ(pool.growth.Prepare({}).kind, Kind::kMake);
+}
+
+TEST(PoolGrowth, PreparesAnewWhatNoProgramCouldTake) {
+  TestPool pool(TableFile(32));
+  pool.growth.Aim(0, 4);
+  pool.growth.AimAhead(4);
+  EXPECT_EQ(pool.Prepare({1}), (TestPool::Work{.made = 4}));
+  std::vector<Slot> slots;
+  for (int i = 0; i < 3; ++i) {
+    slots.push_back(*pool.slots.Take(1));
+    pool.slots.Give(slots.back(), 1, getpid());
+  }
+  EXPECT_EQ(pool.Prepare({2}), (TestPool::Work{})) << "they are in use";
+  for (const Slot slot : slots) pool.slots.GiveBack(slot);
+  EXPECT_EQ(pool.Prepare({1, 2}), (TestPool::Work{}));
+  EXPECT_EQ(pool.Prepare({2}), (TestPool::Work{.made = 3, .freed = 3}));
+  EXPECT_EQ(pool.slots.FreeFor(2), 4u);
 }
 
 }  // namespace

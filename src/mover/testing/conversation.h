@@ -49,8 +49,8 @@ class Conversation : public testing::Test {
     auto [own, other] = Pair();
     daemon_ = std::move(own);
     mover_ = std::make_unique<Mover>(
-        gpu_, std::move(other), [] { return Result<void>{}; }, *KeyTable::Open(Memory(128 * wire::kTableEntryBytes)),
-        std::move(file), patience);
+        gpu_, std::move(other), [this] { return MachineMemory{.free = machine_free_}; },
+        *KeyTable::Open(Memory(128 * wire::kTableEntryBytes)), std::move(file), patience);
     Tell({.type = MoverType::kPool, .bytes = 16 * kChunkBytes, .other = 16 * kChunkBytes});
     Until([&] { return Pool().bytes == 16 * kChunkBytes; });
     auto [line, far] = Pair();
@@ -145,6 +145,7 @@ class Conversation : public testing::Test {
 
   pid_t process_ = StartProcess();
   FakeGpu gpu_;
+  std::atomic<std::uint64_t> machine_free_ = UINT64_MAX;
   UniqueFd daemon_, line_;
   std::map<MoverType, MoverMessage> told_;
   std::unique_ptr<Mover> mover_;

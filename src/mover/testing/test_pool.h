@@ -29,16 +29,25 @@ struct TestPool {
   };
   // Does what the growth says until it says nothing more.
   Work Obey(const Demand& demand = {}) {
+    return DoAll([&] { return growth.Next(demand); });
+  }
+  // Likewise where there is nothing else to do, with programs of these domains.
+  Work Prepare(const std::set<Domain>& present) {
+    return DoAll([&] { return growth.Prepare(present); });
+  }
+  template <typename Next>
+  Work DoAll(Next next) {
     using Kind = PoolGrowth::Job::Kind;
     Work work;
     while (true) {
-      const PoolGrowth::Job job = growth.Next(demand);
+      const PoolGrowth::Job job = next();
       if (job.kind == Kind::kNothing || work.made + work.freed > 100) return work;
       if (job.kind == Kind::kFree) {
         ++work.freed;
       } else {
         ++work.made;
         slots.Add({});
+        growth.Ended();
       }
     }
   }
