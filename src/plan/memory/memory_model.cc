@@ -171,8 +171,9 @@ void MemoryModel::Plan(TimeModel& time, Nanos now) {
 
 void MemoryModel::CarryOut(const sched::ResidencyAction& action, Nanos now) {
   using Kind = sched::ResidencyActionKind;
-  if (action.kind == Kind::kGrowPool) {
-    state_.pool.size = state_.pool.wanted = action.bytes;
+  if (action.kind == Kind::kGrowPool || action.kind == Kind::kPreparePool) {
+    sched::Apply(action, state_.pool);
+    state_.pool.size = state_.pool.Goal();
     return;
   }
   Member& member = MemberOf(action.process);

@@ -1,5 +1,6 @@
 #include "sched/residency/residency_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::sched {
@@ -53,8 +54,16 @@ void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence
       process.push = 0;
       break;
     case kGrowPool:
+    case kPreparePool:
       break;
   }
+}
+
+void Apply(const ResidencyAction& action, PoolResidence& pool) {
+  if (action.kind == ResidencyActionKind::kGrowPool) pool.wanted = action.bytes;
+  if (action.kind != ResidencyActionKind::kPreparePool) return;
+  pool.prepared = action.bytes;
+  pool.wanted = std::min(pool.wanted, action.bytes);
 }
 
 }  // namespace tessera::sched

@@ -20,11 +20,12 @@ enum class ResidencyActionKind {
   kGrant,         // the process gets `bytes` of room as credit: what it waited for
   kRevokeCredit,  // the process loses its credit, as far as it has not taken it by now
   kDropWish,      // the process no longer repeats what it waited for
-  kGrowPool,      // the mover's pool is to have `bytes`; no process
+  kGrowPool,      // the mover's pool is to have `bytes`, as soon as can be; no process
+  kPreparePool,   // it is to have `bytes` when there is nothing else to do, and gives back what is unused beyond; none
   kEndPush,       // an operator's wish is over; `bytes` of what it could have brought out must not go
 };
 
-// `process` is 0 for kGrowPool.
+// `process` is 0 for kGrowPool and kPreparePool.
 struct ResidencyAction {
   ResidencyActionKind kind{};
   ProcessId process = 0;
@@ -35,6 +36,8 @@ struct ResidencyAction {
 // Changes `process` as the action does at once, before the mover has done anything. `file`: there is a swap file. For
 // plans in the making, and for those who carry them out in a simulation.
 void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence& process);
+// Likewise of kGrowPool and kPreparePool; others change nothing.
+void Apply(const ResidencyAction& action, PoolResidence& pool);
 
 // The goal for one vGPU: so much of it may be resident, and it runs or does not.
 struct VGpuGoal {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "sched/residency/pool_growth.h"
 #include "sched/residency/promises.h"
 #include "sched/residency/room_admission.h"
 
@@ -50,16 +49,16 @@ const ResidencyPlan& ResidencyPlanner::Plan(const ResidencyState& state, Nanos n
                       return Pressed(process, now) || MustStopOnArrival(process);
                     });
                   });
-  plan_.needs_mover = plan_.pressed ? state.pool.most > 0 : state.MoverMayBeNeeded();
-  if (!plan_.pressed) {
-    PlanPool(state);
-    return plan_;
-  }
+  const PoolGoal& pool = pool_.Decide(state, now);
+  const bool may_be_needed = state.MoverMayBeNeeded() || (pool.prepares && !state.mover_hopeless);
+  plan_.needs_mover = plan_.pressed ? state.pool.most > 0 : may_be_needed;
+  plan_.look_at = std::min(plan_.look_at, pool_.NextLook());
+  PlanPool(state.pool, state.mover_ready);
+  if (!plan_.pressed) return plan_;
   Copy(state);
   ResidencyPass pass(state_, policy_, plan_, now);
   for (const PlannedProcess& process : arrived_) pass.StopOnArrival(process);
   for (const PlannedProcess& process : processes_) pass.CollectCredit(process);
-  PlanPool(state_);
   if (plan_.awaits) {
     plan_.look_at = std::min(plan_.look_at, now + kLookWhilePressed);
     return plan_;
@@ -117,10 +116,15 @@ void ResidencyPlanner::Copy(const ResidencyState& state) {
     std::erase_if(process_records_, [this](const auto& entry) { return entry.second.plan != plans_; });
 }
 
-void ResidencyPlanner::PlanPool(const ResidencyState& state) {
-  if (!state.mover_ready) return;
-  const std::uint64_t needed = PoolNeeded(state);
-  if (needed > state.pool.wanted) plan_.actions.push_back({.kind = ResidencyActionKind::kGrowPool, .bytes = needed});
+void ResidencyPlanner::PlanPool(PoolResidence pool, bool mover_ready) {
+  if (!mover_ready) return;
+  const auto add = [&](ResidencyActionKind kind, std::uint64_t bytes) {
+    plan_.actions.push_back({.kind = kind, .bytes = bytes});
+    Apply(plan_.actions.back(), pool);
+  };
+  const PoolGoal& goal = pool_.Goal();
+  if (goal.needed > pool.wanted) add(ResidencyActionKind::kGrowPool, goal.needed);
+  if (goal.prepared != pool.Goal()) add(ResidencyActionKind::kPreparePool, goal.prepared);
 }
 
 // What is pinned, what may not go out, and what a vGPU that works was promised takes no turns. The rest does: a vGPU
@@ -163,11 +167,11 @@ void ResidencyPlanner::Serve(ResidencyPass& pass, bool runs) {
 }
 
 void ResidencyPlanner::SetNextLook(const ResidencyPass& pass, Nanos now) {
-  plan_.look_at = std::min(policy_.NextDeadline(), now + kLookWhilePressed);
+  plan_.look_at = std::min({plan_.look_at, policy_.NextDeadline(), now + kLookWhilePressed});
   const bool awaits_still = std::ranges::any_of(processes_, [](const PlannedProcess& process) {
     return process.now->stopped && !process.now->thawed && !process.now->still;
   });
-  if (awaits_still) plan_.look_at = now + kLookForStill;
+  if (awaits_still) plan_.look_at = std::min(plan_.look_at, now + kLookForStill);
   if (pass.ToldPolicy()) plan_.look_at = now;
 }
 

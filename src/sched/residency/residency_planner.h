@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sched/residency/pool_policy.h"
 #include "sched/residency/promises.h"
 #include "sched/residency/residency.h"
 #include "sched/residency/residency_pass.h"
@@ -35,6 +36,7 @@ class ResidencyPlanner {
   // As of the last plan.
   bool TakesTurns() const { return plan_.pressed && policy_.CurrentMode() == Residency::Mode::kTurns; }
   Nanos TurnLength() const { return plan_.pressed ? policy_.TurnLength() : 0; }  // 0: none is under way
+  const PoolGoal& Pool() const { return pool_.Goal(); }
   // For people; `state` is as it is now.
   std::string Why(const ResidencyState& state) const;
 
@@ -49,12 +51,13 @@ class ResidencyPlanner {
   void KnowVGpus(const ResidencyState& state, Nanos now);
   bool MustStopOnArrival(const ProcessResidence& process) const;
   void Copy(const ResidencyState& state);
-  void PlanPool(const ResidencyState& state);
+  void PlanPool(PoolResidence pool, bool mover_ready);
   void SetGoals(Nanos now);
   void Serve(ResidencyPass& pass, bool runs);
   void SetNextLook(const ResidencyPass& pass, Nanos now);
 
   Residency policy_;
+  PoolPolicy pool_;
   std::uint64_t plans_ = 0;
   std::unordered_map<VgpuId, VGpuRecord> vgpu_records_;
   std::unordered_map<ProcessId, ProcessRecord> process_records_;

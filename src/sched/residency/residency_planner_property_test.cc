@@ -80,6 +80,10 @@ ResidencyState AnyState(Nanos now) {
   state.file = OneIn(3) ? Bytes(0, 200) : 0;
   state.pool = {.size = Bytes(0, 100), .wanted = Bytes(0, 100), .most = OneIn(8) ? 0 : Bytes(100, 400)};
   state.pool.used = Bytes(0, state.pool.size);
+  state.pool.prepared = OneIn(2) ? Bytes(0, 100) : 0;
+  if (OneIn(2)) state.pool.prepare = OneIn(2) ? std::nullopt : std::optional(Bytes(0, 500));
+  if (!OneIn(3)) state.pool.machine = Bytes(0, 500);
+  state.pool.pressure = OneIn(6) ? 5000 : 0;
   state.pool.grew_at = now - Number<Nanos>(0, kSecond);
   state.pool.full_until = OneIn(8) ? now + kSecond : 0;
   state.mover_ready = !OneIn(6);
@@ -153,7 +157,7 @@ RC_GTEST_PROP(ResidencyPlannerProperty, PlansOfOneMomentComeToAnEnd, ()) {
     if (plan.actions.empty() && plan.look_at > now) break;
     RC_ASSERT(plans < 20);
     for (const ResidencyAction& action : plan.actions) {
-      if (action.kind == Kind::kGrowPool) state.pool.wanted = action.bytes;
+      Apply(action, state.pool);
       for (VGpuResidence& vgpu : state.vgpus) {
         for (ProcessResidence& process : vgpu.processes) {
           if (process.id == action.process) Apply(action, now, state.file > 0, process);

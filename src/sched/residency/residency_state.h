@@ -112,12 +112,23 @@ struct VGpuResidence {
 
 // The mover's pool of pinned host memory.
 struct PoolResidence {
-  std::uint64_t size = 0;    // what it has
-  std::uint64_t used = 0;    // of `size`
-  std::uint64_t wanted = 0;  // what the mover was last told to have
-  std::uint64_t most = 0;    // what it may have; 0: memory is not swapped
-  Nanos grew_at = 0;         // when it last became larger
-  Nanos full_until = 0;      // host memory ran out; no more is asked for before then
+  std::uint64_t size = 0;      // what it has
+  std::uint64_t used = 0;      // of `size`
+  std::uint64_t wanted = 0;    // what the mover was last told to have
+  std::uint64_t prepared = 0;  // and what to prepare ahead, all in all
+  std::uint64_t most = 0;      // what it may have; 0: memory is not swapped
+  Nanos grew_at = 0;           // when it last became larger
+  Nanos full_until = 0;        // host memory ran out; no more is asked for before then
+
+  // swap.prepare: so much is prepared whatever programs have; none: as much as could go out.
+  std::optional<std::uint64_t> prepare = 0;
+  // What the pool could have if it had all of the machine's memory but swap.floor; none: not known yet.
+  std::optional<std::uint64_t> machine;
+  // Hundredths of a percent of the last 10 s in which some program of the machine waited for memory (PSI).
+  std::uint32_t pressure = 0;
+
+  // What the mover makes of it if it can.
+  std::uint64_t Goal() const { return std::max(wanted, prepared); }
   bool operator==(const PoolResidence&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sched/residency/bytes.h"
+#include "sched/residency/pool_policy.h"
 #include "sched/residency/swap_bounds.h"
 #include "sched/testing/residency_world.h"
 
@@ -64,6 +65,14 @@ class Checker {
       if (action.kind == Kind::kGrowPool) {
         Require(action.bytes > before_.pool.wanted, "the pool does not grow");
         Require(action.bytes <= before_.pool.most, "the pool becomes larger than it may");
+        Apply(action, after_.pool);
+        continue;
+      }
+      if (action.kind == Kind::kPreparePool) {
+        Require(action.bytes != after_.pool.Goal(), "the mover is told what it knows");
+        Require(action.bytes <= before_.pool.most, "more is prepared than the pool may have");
+        Require(action.bytes >= PoolNeeded(before_), "less is prepared than is needed");
+        Apply(action, after_.pool);
         continue;
       }
       VGpuResidence* vgpu = nullptr;
@@ -144,6 +153,7 @@ class Checker {
         Require(was.push > 0 || action.bytes > 0, "there is no push");
         break;
       case Kind::kGrowPool:
+      case Kind::kPreparePool:
         break;
     }
   }

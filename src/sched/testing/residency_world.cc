@@ -123,9 +123,10 @@ void ResidencyWorld::Look() {
 void ResidencyWorld::CarryOut(const ResidencyPlan& plan) {
   for (const ResidencyAction& action : plan.actions) {
     history_.push_back(action);
-    if (action.kind == ResidencyActionKind::kGrowPool) {
-      state.pool.wanted = state.pool.size = action.bytes;
-      state.pool.grew_at = now;
+    if (action.kind == ResidencyActionKind::kGrowPool || action.kind == ResidencyActionKind::kPreparePool) {
+      Apply(action, state.pool);
+      if (state.pool.Goal() > state.pool.size) state.pool.grew_at = now;
+      state.pool.size = std::max(state.pool.Goal(), state.pool.used);
       continue;
     }
     ProcessResidence& process = Process(action.process);

@@ -23,11 +23,16 @@ std::unexpected<Error> NotSwapped() {
 
 std::uint64_t SwapSetup::RunnableOut() const { return file.bytes == 0 ? bytes : Less(bytes, wire::kChunkBytes); }
 
+SwapSize SwapSetup::Size() const {
+  return {
+      .pool = bytes, .file = file.bytes, .prepare = prepare, .kept = slots ? slots->count() * wire::kChunkBytes : 0};
+}
+
 Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host)
     : loop_(loop), swap_(std::move(swap)), host_(std::move(host)) {
   if (swap_.bytes > 0)
-    residency_ = std::make_unique<ResidencyServer>(loop, host_.gpu, config.residency, swap_.bytes, swap_.file.bytes,
-                                                   host_.vgpus, ResidencyHost());
+    residency_ = std::make_unique<ResidencyServer>(loop, host_.gpu, config.residency, swap_.Size(), host_.vgpus,
+                                                   ResidencyHost());
 }
 
 ResidencyServer::Host Placement::ResidencyHost() {

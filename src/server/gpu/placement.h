@@ -24,16 +24,18 @@ namespace tessera::server {
 
 // The host memory, and the file, that hold what does not fit on a GPU.
 struct SwapSetup {
-  std::uint64_t bytes = 0;           // of host memory; 0: memory is not swapped
-  std::string floor;                 // host memory that stays free, bytes; empty: the mover's default
-  bool soft = false;                 // the GPU is a soft one
-  SwapFile file;                     // may hold more, if it has bytes
-  std::unique_ptr<SwapSlots> slots;  // the memory of an earlier daemon's programs, if there is any
-  std::string handover_socket;       // the name of the socket at which movers give it to the next one
+  std::uint64_t bytes = 0;                   // of host memory; 0: memory is not swapped
+  std::optional<std::uint64_t> prepare = 0;  // of that, as SwapSize says
+  std::string floor;                         // host memory that stays free, bytes; empty: the mover's default
+  bool soft = false;                         // the GPU is a soft one
+  SwapFile file;                             // may hold more, if it has bytes
+  std::unique_ptr<SwapSlots> slots;          // the memory of an earlier daemon's programs, if there is any
+  std::string handover_socket;               // the name of the socket at which movers give it to the next one
 
   // Bytes of one vGPU that may be out while it runs: nothing in the file, and the last chunk of the pool is for memory
   // that comes back from there.
   std::uint64_t RunnableOut() const;
+  SwapSize Size() const;
 };
 
 // Knows where the memory of one GPU's processes lies, and has the residency server that moves it if there is swap. Runs

@@ -31,9 +31,8 @@ std::uint64_t DomainOf(const Process& process) {
 
 }  // namespace
 
-MoverLink::MoverLink(std::uint32_t gpu, std::uint64_t pool_max, Host host) : gpu_(gpu), host_(std::move(host)) {
-  pool_.most = pool_max;
-}
+MoverLink::MoverLink(std::uint32_t gpu, const sched::PoolResidence& pool, Host host)
+    : gpu_(gpu), host_(std::move(host)), pool_(pool) {}
 
 // ---- the process ----
 
@@ -77,6 +76,10 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
       pool_.size = message->bytes;
       pool_.used = message->other;
       return;
+    case kMachineIs:
+      pool_.machine = message->bytes;
+      pool_.pressure = static_cast<std::uint32_t>(message->other);
+      return host_.machine();
     case kFileIs:
       file_.used = message->other;
       if (std::exchange(file_.error, message->error) != message->error && message->error != 0)
@@ -98,6 +101,8 @@ void MoverLink::OnGone() {
   if (!std::exchange(ready_, false)) ++failed_starts_;
   gone_ = true;
   pool_.size = pool_.used = file_.used = 0;
+  pool_.machine.reset();
+  pool_.pressure = 0;
   host_.gone();
 }
 
@@ -106,7 +111,7 @@ void MoverLink::OnReady() {
   ready_ = true;
   failed_starts_ = 0;
   why_none_.clear();
-  mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_.wanted, .other = pool_.most});
+  SendPool();
   host_.ready();
   log::Info("GPU {}: memory can be moved", gpu_);
 }
@@ -150,9 +155,15 @@ bool MoverLink::Order(const Process& process, wire::MoverType order, std::uint64
   return ready_ && mover_->Send({.type = order, .program = process.residence.line.number, .bytes = bytes});
 }
 
-void MoverLink::GrowPool(std::uint64_t bytes) {
+void MoverLink::OrderPool(const sched::ResidencyAction& action) {
   if (!ready_) return;
-  pool_.wanted = bytes;
+  sched::Apply(action, pool_);
+  SendPool();
+}
+
+// What is prepared comes first: what is wanted may be more than that.
+void MoverLink::SendPool() {
+  mover_->Send({.type = wire::MoverType::kPrepare, .bytes = pool_.Goal()});
   mover_->Send({.type = wire::MoverType::kPool, .bytes = pool_.wanted, .other = pool_.most});
 }
 

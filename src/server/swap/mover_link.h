@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "sched/residency/residency_state.h"
+#include "sched/residency/residency_plan.h"
 #include "server/model/process.h"
 #include "server/swap/mover.h"
 
@@ -26,14 +26,17 @@ class MoverLink {
     std::function<void()> ready, gone;
     // kMoved, kEvicted, kLoaded or kSettled.
     std::function<void(const wire::MoverMessage&)> report;
+    // Pool() says something else of the machine now.
+    std::function<void()> machine;
   };
   struct File {
     std::uint64_t used = 0;
     int error = 0;  // errno value of why nothing more is written
   };
 
-  // `pool_max`: bytes that the pool may have; 0: there is no mover.
-  MoverLink(std::uint32_t gpu, std::uint64_t pool_max, Host host);
+  // `pool`: what the pool may have at most (0: there is no mover), what is to be prepared, and what an earlier daemon's
+  // mover had prepared.
+  MoverLink(std::uint32_t gpu, const sched::PoolResidence& pool, Host host);
   MoverLink(const MoverLink&) = delete;
 
   // ---- the process ----
@@ -62,7 +65,8 @@ class MoverLink {
   // ---- orders ----
   // False if there is no mover to hear it.
   bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes);
-  void GrowPool(std::uint64_t bytes);
+  // kGrowPool or kPreparePool.
+  void OrderPool(const sched::ResidencyAction& action);
 
   // `full_until` is the caller's business.
   const sched::PoolResidence& Pool() const { return pool_; }
@@ -72,6 +76,7 @@ class MoverLink {
   void OnMessage(const wire::MoverMessage* message, Nanos now);
   void OnGone();
   void OnReady();
+  void SendPool();
 
   const std::uint32_t gpu_;
   const Host host_;

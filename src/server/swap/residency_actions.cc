@@ -46,6 +46,7 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
       if (action.bytes > 0) residence.evict_error = EDQUOT;
       return;
     case kGrowPool:
+    case kPreparePool:
       return;  // of no process
   }
 }

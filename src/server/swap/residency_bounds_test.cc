@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "sched/residency/pool_policy.h"
 #include "server/swap/chunks.h"
 #include "server/swap/residency_server.h"
 
@@ -26,8 +27,9 @@ struct Ordered {
 
 class FakeMover : public Mover {
  public:
-  explicit FakeMover(std::vector<Ordered>& orders) : orders_(orders) {}
+  FakeMover(std::vector<Ordered>& orders, std::map<MoverType, MoverMessage>& pool) : orders_(orders), pool_(pool) {}
   bool Send(const MoverMessage& message, int) override {
+    if (message.type == MoverType::kPool || message.type == MoverType::kPrepare) pool_[message.type] = message;
     if (message.type == MoverType::kEvict || message.type == MoverType::kLoad || message.type == MoverType::kSettle)
       orders_.push_back({message.type, message.program, message.bytes / kChunk});
     return true;
@@ -37,12 +39,14 @@ class FakeMover : public Mover {
 
  private:
   std::vector<Ordered>& orders_;
+  std::map<MoverType, MoverMessage>& pool_;
 };
 
 // A GPU of ten chunks, and programs that say where their memory is as the shim does.
 class BoundsTest : public testing::Test {
  protected:
-  explicit BoundsTest(std::uint64_t file = 0) : file_(file) {}
+  explicit BoundsTest(std::uint64_t file = 0, std::optional<std::uint64_t> prepare = 0)
+      : file_(file), prepare_(prepare) {}
 
   struct Member {
     explicit Member(pid_t pid) : process(SharedPage::Create(0).value(), pid) {}
@@ -76,7 +80,7 @@ class BoundsTest : public testing::Test {
     return residency_.Ask(member.process, chunks * kChunk, /*pins=*/false, MonotonicNow());
   }
 
-  void Look() { residency_.Look(MonotonicNow()); }
+  void Look(Nanos later = 0) { residency_.Look(MonotonicNow() + later); }
   ResidencyServer::Figures Figures() const { return residency_.FiguresAt(MonotonicNow()); }
   void Hear(MoverMessage message) { on_mover_(&message); }
   // Does what the mover was told last, all of it, as program and mover do. What it was.
@@ -135,15 +139,16 @@ class BoundsTest : public testing::Test {
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<VGpu*> vgpus_;
   std::vector<Ordered> orders_;
-  std::map<std::uint64_t, Moves> moved_;  // by the mover, of each program that it knows
+  std::map<MoverType, MoverMessage> pool_;  // what the mover was told of it last
+  std::map<std::uint64_t, Moves> moved_;    // by the mover, of each program that it knows
   std::function<void(const MoverMessage*)> on_mover_;
   int starts_ = 0;
   const std::uint64_t file_;
+  const std::optional<std::uint64_t> prepare_;
   ResidencyServer residency_{*loop_,
                              0,
                              {},
-                             100 * kChunk,
-                             file_,
+                             {.pool = 100 * kChunk, .file = file_, .prepare = prepare_},
                              vgpus_,
                              {.capacity = [] { return 10 * kChunk; },
                               .outside = [](const Process& process) { return process.memory.context_bytes; },
@@ -156,7 +161,7 @@ class BoundsTest : public testing::Test {
                               .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                                 on_mover_ = on_message;
                                 ++starts_;
-                                return std::make_unique<FakeMover>(orders_);
+                                return std::make_unique<FakeMover>(orders_, pool_);
                               }}};
 
   void SetUp() override {
@@ -408,6 +413,36 @@ TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
   CarryAll();
   EXPECT_EQ(Out(member), 8u);
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen);
+}
+
+class PrepareTest : public BoundsTest {
+ protected:
+  PrepareTest() : BoundsTest(0, 20 * kChunk) {}
+  std::uint64_t Prepared() { return pool_.at(MoverType::kPrepare).bytes / kChunk; }
+};
+
+TEST_F(PrepareTest, TheMoverIsToldWhatToPrepareAndWhatToGiveBack) {
+  constexpr Nanos kMinute = 60 * kSecond;
+  Look(sched::PoolPolicy::kBeginsAfter);
+  EXPECT_EQ(Prepared(), 3u) << "what was needed before: nothing is known of the machine";
+  Hear({.type = MoverType::kMachineIs, .bytes = 1000 * kChunk});
+  Look(kMinute);
+  EXPECT_EQ(Prepared(), 20u);
+  EXPECT_EQ(pool_.at(MoverType::kPool).other, 100 * kChunk);
+  EXPECT_EQ(Figures().pool_goal, 20 * kChunk);
+  Hear({.type = MoverType::kMachineIs, .bytes = 1000 * kChunk, .other = 2500});
+  Look(2 * kMinute);
+  EXPECT_EQ(Prepared(), 0u);
+  Hear({.type = MoverType::kMachineIs, .bytes = 1000 * kChunk});
+  Look(3 * kMinute);
+  EXPECT_EQ(Prepared(), 20u);
+  // What the dead one had the next one has: it is told to keep that.
+  on_mover_(nullptr);
+  Look(4 * kMinute);
+  EXPECT_EQ(starts_, 2);
+  pool_.clear();
+  Hear({.type = MoverType::kReady});
+  EXPECT_EQ(Prepared(), 20u);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/size.h"
+#include "sched/residency/pool_policy.h"
 #include "sched/residency/room_admission.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
@@ -45,15 +46,20 @@ std::string WhyNotSettled(int error) {
   }
 }
 
+sched::PoolResidence PoolOf(const SwapSize& swap) {
+  const std::uint64_t most = DownToChunks(swap.pool);
+  return {.prepared = std::min(swap.kept, most), .most = most, .prepare = swap.prepare};
+}
+
 }  // namespace
 
 ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config,
-                                 std::uint64_t swap_max, std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host)
+                                 const SwapSize& swap, const std::vector<VGpu*>& vgpus, Host host)
     : gpu_(gpu),
-      file_(file),
+      file_(swap.file),
       vgpus_(vgpus),
       host_(std::move(host)),
-      link_(gpu, DownToChunks(swap_max),
+      link_(gpu, PoolOf(swap),
             {.start = host_.start_mover,
              .ready =
                  [this] {
@@ -61,13 +67,16 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
                    MarkDue();
                  },
              .gone = [this] { OnMoverGone(); },
-             .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); }}),
-      actions_(host_, link_, file > 0),
+             .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); },
+             .machine = [this] { MarkDue(); }}),
+      actions_(host_, link_, swap.file > 0),
       survivors_(loop, [this] { Look(MonotonicNow()); }),
       host_watch_(gpu, config.on_host),
       planner_(config),
       timer_(loop, [this] { Look(MonotonicNow()); }),
-      look_(loop, [this] { Look(MonotonicNow()); }) {}
+      look_(loop, [this] { Look(MonotonicNow()); }) {
+  MarkDue();  // something may be prepared before any program comes
+}
 
 // ---- processes ----
 
@@ -198,6 +207,7 @@ void ResidencyServer::Look(Nanos now) {
     next = plan.actions.empty() ? plan.look_at : now;
   }
   NoteWaits(now);
+  ReportShortage();
   if (next <= now) next = now + kNextLookThen;
   next = std::min(next, host_watch_.Look(vgpus_, state_, now));
   timer_.Arm(std::min(next, link_.NextLook(needs_mover, now)));
@@ -209,7 +219,7 @@ void ResidencyServer::CarryOut(const sched::ResidencyPlan& plan, Nanos now) {
     if (vgpu != vgpus_.end()) Trace(**vgpu, goal.target, goal.runs, now);
   }
   for (const sched::ResidencyAction& action : plan.actions) {
-    if (action.kind == sched::ResidencyActionKind::kGrowPool) link_.GrowPool(action.bytes);
+    if (action.process == 0) link_.OrderPool(action);
     ForEach([&](Process& process) {
       if (process.residence.id == action.process) actions_.Do(action, process, now);
     });
@@ -230,6 +240,16 @@ void ResidencyServer::NoteWaits(Nanos now) {
     }
     vgpus_[i]->memory_pressure.Note(now, any);
   }
+}
+
+void ResidencyServer::ReportShortage() {
+  const sched::PoolGoal& pool = planner_.Pool();
+  shortage_reported_ &= pool.prepares;
+  if (!pool.is_short || std::exchange(shortage_reported_, true)) return;
+  log::Info(
+      "GPU {}: {} of host memory are prepared for swapping, of {} that programs could need: the machine has no "
+      "more to spare (swap.floor)",
+      gpu_, FormatSize(pool.prepared), FormatSize(sched::PoolWorthwhile(state_)));
 }
 
 // ---- what the mover says ----
@@ -327,6 +347,7 @@ ResidencyServer::Figures ResidencyServer::FiguresAt(Nanos now) const {
   return {.swap_max = link_.Pool().most,
           .pool = link_.Pool().size,
           .pool_used = link_.Pool().used,
+          .pool_goal = link_.Pool().Goal(),
           .file = file_,
           .file_used = link_.FileUse().used,
           .file_error = link_.FileUse().error,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace tessera::server {
 // The state of a GPU's memory that is swapped, for reports.
 struct ResidencyFigures {
   std::uint64_t swap_max = 0, pool = 0, pool_used = 0;
+  std::uint64_t pool_goal = 0;  // what the pool is to have
   std::uint64_t file = 0, file_used = 0;
   int file_error = 0;  // errno value of why nothing more is written to the file
   std::uint64_t capacity = 0;
@@ -29,6 +31,14 @@ struct ResidencyFigures {
   Histogram moves_out, moves_in;  // how long it took until what was ordered of a process was done
 };
 
+// The places for what does not fit on a GPU, in bytes.
+struct SwapSize {
+  std::uint64_t pool = 0;                    // of host memory at most
+  std::uint64_t file = 0;                    // of the pool's file; 0: it has none
+  std::optional<std::uint64_t> prepare = 0;  // of the pool, as in sched::PoolResidence
+  std::uint64_t kept = 0;                    // of the pool, what an earlier daemon's mover has left
+};
+
 // Serves the room of one GPU, and sees to it that what runs is resident. It decides nothing: after each event it takes
 // a snapshot of where memory lies, has sched::ResidencyPlanner make a plan, and carries that out. docs/memory.md. Runs
 // on the loop's thread.
@@ -37,10 +47,9 @@ class ResidencyServer {
   using Host = ResidencyHost;
   using Figures = ResidencyFigures;
 
-  // `swap_max`: bytes that the pool may have; `file`: bytes of its file, 0: it has none. The loop and the vGPUs outlive
-  // the server.
-  ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, std::uint64_t swap_max,
-                  std::uint64_t file, const std::vector<VGpu*>& vgpus, Host host);
+  // The loop and the vGPUs outlive the server.
+  ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config, const SwapSize& swap,
+                  const std::vector<VGpu*>& vgpus, Host host);
 
   void Configure(const sched::ResidencyConfig& config) {
     planner_.Configure(config);
@@ -85,6 +94,7 @@ class ResidencyServer {
   void Snapshot(Nanos now, sched::ResidencyState& state) const;
   void CarryOut(const sched::ResidencyPlan& plan, Nanos now);
   void NoteWaits(Nanos now);
+  void ReportShortage();
   void ReportRefusal(Process& process, std::uint64_t bytes, const sched::RoomAnswer& answer, Nanos now) const;
   void OnMoverGone();
   void OnReport(const wire::MoverMessage& message, Nanos now);
@@ -112,6 +122,7 @@ class ResidencyServer {
   EventLoop::Deferred look_;
   bool was_pressed_ = false;
   bool awaited_ = false;
+  bool shortage_reported_ = false;
   Histogram moves_out_, moves_in_;
   Nanos last_moved_ = 0;       // when the mover last said that it had
   Nanos pool_full_until_ = 0;  // host memory that was needed was not to be had
