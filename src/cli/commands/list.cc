@@ -41,6 +41,15 @@ std::vector<Json> InOrder(const Json& processes) {
   return ordered;
 }
 
+// Host memory that is ready and holds nothing yet, and how much that is to be.
+std::string PreparedNote(const Json& swap) {
+  const std::uint64_t used = IntegerField(swap, "pool_used_bytes");
+  const std::uint64_t ready = std::max(IntegerField(swap, "pool_bytes"), used) - used;
+  const std::uint64_t wanted = std::max(IntegerField(swap, "pool_goal_bytes"), used) - used;
+  if (std::max(ready, wanted) == 0) return "";
+  return ", " + (ready < wanted ? FormatSize(ready) + " of " : "") + FormatSize(std::max(ready, wanted)) + " prepared";
+}
+
 std::string FileNote(const Json& swap) {
   if (IntegerField(swap, "file_bytes") == 0) return "";
   const std::string error = TextField(swap, "file_error");
@@ -56,7 +65,8 @@ std::string SwapNotes(const Json& gpus) {
     if (IntegerField(swap, "max_bytes") == 0) continue;
     const std::string decision = TextField(swap, "decision");
     text += "  GPU " + Count(gpu, "index") + ": " + Size(swap, "pool_used_bytes") + " of at most " +
-            Size(swap, "max_bytes") + " in use" + FileNote(swap) + (decision.empty() ? "" : "; " + decision) + "\n";
+            Size(swap, "max_bytes") + " in use" + PreparedNote(swap) + FileNote(swap) +
+            (decision.empty() ? "" : "; " + decision) + "\n";
   }
   return text.empty() ? "" : "\nHost memory for swapping:\n" + text;
 }

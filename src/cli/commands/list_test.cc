@@ -150,6 +150,15 @@ TEST(List, GpusTellWhereTheRestOfTheMemoryIs) {
             std::string::npos);
   EXPECT_EQ(GpuNotes(Json::array({{{"index", 1}, {"swap", swap}}, {{"index", 0}, {"swap", nullptr}}})),
             "\nHost memory for swapping:\n  GPU 1: 1 GiB of at most 8 GiB in use; turns of 4.1 s\n");
+  for (const auto& [size, goal, text] : {std::tuple(3, 3, "in use, 2 GiB prepared; turns"),
+                                         {3, 5, "2 GiB of 4 GiB prepared"},
+                                         {1, 3, "in use, 0 B of 2 GiB prepared"},
+                                         {3, 1, "in use, 2 GiB prepared;"}}) {
+    Json prepared = swap;
+    prepared["pool_bytes"] = size * 1073741824ull;
+    prepared["pool_goal_bytes"] = goal * 1073741824ull;
+    EXPECT_NE(GpuNotes(Json::array({{{"index", 1}, {"swap", prepared}}})).find(text), std::string::npos) << text;
+  }
 }
 
 TEST(List, AFailedGpuIsNamed) {

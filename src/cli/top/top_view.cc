@@ -58,6 +58,7 @@ void DrawGpu(const Model& model, const Gpu& gpu, Screen& screen, int y, bool two
   std::string text = gpu.name + (gpu.control.empty() ? "" : ", " + gpu.control);
   text += "; promised " + ShortSize(gpu.promised) + " and " + FormatPercent(gpu.requested_pct) + "% of time";
   if (gpu.swaps) text += "; swap " + ShortSize(gpu.swap_used) + "/" + ShortSize(gpu.swap_max);
+  if (gpu.swap_prepared > 0) text += ", " + ShortSize(gpu.swap_prepared) + " prepared";
   screen.PutField(begin, y + 1, screen.width() - begin, text);
 }
 

@@ -314,6 +314,7 @@ TEST_F(HttpServerTest, MemoryThatIsSwapped) {
   EXPECT_EQ(swap, json({{"max_bytes", kGiB},  // two GPUs
                         {"pool_bytes", 0},
                         {"pool_used_bytes", 0},
+                        {"pool_goal_bytes", 0},
                         {"file_bytes", 0},
                         {"file_used_bytes", 0},
                         {"file_error", nullptr},

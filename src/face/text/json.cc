@@ -128,6 +128,7 @@ json ToJson(const server::SwapReport& swap) {
   return {{"max_bytes", swap.max},
           {"pool_bytes", swap.pool},
           {"pool_used_bytes", swap.pool_used},
+          {"pool_goal_bytes", swap.pool_goal},
           {"file_bytes", swap.file},
           {"file_used_bytes", swap.file_used},
           {"file_error", swap.file_error.empty() ? json() : json(swap.file_error)},

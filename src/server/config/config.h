@@ -30,6 +30,7 @@ struct Config {
   std::string swap_size;                    // swap.size: of all pools together; empty: half of the free RAM; "0": none
   std::string swap_file;                    // swap.file: path of what may hold more than swap.size; empty: nothing
   std::string swap_file_size;               // swap.file_size: of all GPUs' files together
+  std::string swap_prepare;                 // swap.prepare: of these, made ahead; empty or "auto": what could be needed
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms, swap.on_host_s
   bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs

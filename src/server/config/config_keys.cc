@@ -85,6 +85,14 @@ Set RamSize(std::string Config::* field) {
   };
 }
 
+const char* SetSwapPrepare(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (*text != "auto" && !ParseSize(*text, kGiB)))
+    return "\"auto\", a size (\"32G\"), a percentage of the free RAM (\"25%\") or \"0\"";
+  config.swap_prepare = *text;
+  return nullptr;
+}
+
 const char* SetSwapFile(const toml::node& node, Config& config) {
   const auto text = node.value<std::string>();
   if (!text || (!text->empty() && (!text->starts_with('/') || text->ends_with('/'))))
@@ -279,8 +287,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
        .standard = "\"50%\"",
        .standard_in_words = "half of the RAM that is free at the daemon's start",
        .values = "size, or percentage of that RAM; `\"0\"` for no swap",
-       .meaning = "host memory for data that does not fit on the GPUs, each GPU an equal part. Taken as it is needed, "
-                  "pinned, and kept until the daemon ends",
+       .meaning = "host memory for data that does not fit on the GPUs, each GPU an equal part. Pinned; taken ahead of "
+                  "need (`swap.prepare`)",
        .set = RamSize(&Config::swap_size)},
       {.name = "swap.file",
        .standard = "\"\"",
@@ -299,6 +307,14 @@ const std::vector<ConfigKey>& ConfigKeys() {
            "of all files together, each GPU an equal part, reserved on the disk at start: the daemon does not start "
            "if it does not fit",
        .set = SetSwapFileSize},
+      {.name = "swap.prepare",
+       .standard = "\"auto\"",
+       .values = "`\"auto\"`, size, or percentage of the free RAM; `\"0\"` for nothing",
+       .meaning =
+           "part of `swap.size` that is made ahead, in the background, so that the first moves need not wait for it. "
+           "Auto: what programs have that could be moved. Given back when the machine needs memory, and a minute "
+           "after it is not needed any more ([memory](../memory.md#host-memory))",
+       .set = SetSwapPrepare},
       {.name = "swap.floor",
        .standard = "\"5%\"",
        .standard_in_words = "5 % of the RAM, at least 1 GiB",

@@ -31,7 +31,7 @@ TEST(ConfigTest, EveryKey) {
     memory.reserve = "3%"
     api = { group = "gpu" }
     files.enabled = false
-    swap = { size = "25%", floor = "4G", file = "/var/swap", file_size = "200G" }
+    swap = { size = "25%", floor = "4G", file = "/var/swap", file_size = "200G", prepare = "auto" }
     turn = { min_ms = 100, max_ms = 5000 }
     [sched]
     window_ms = 50
@@ -51,6 +51,7 @@ TEST(ConfigTest, EveryKey) {
   EXPECT_EQ(config->memory_reserve, "3%");
   EXPECT_EQ(config->swap_size, "25%");
   EXPECT_EQ(config->swap_floor, "4G");
+  EXPECT_EQ(config->swap_prepare, "auto");
   EXPECT_EQ(config->swap_file, "/var/swap");
   EXPECT_EQ(config->swap_file_size, "200G");
   EXPECT_EQ(config->residency.turn_min, 100 * kMillisecond);

@@ -80,6 +80,7 @@ GpuReport TotalsOf(GpuReport full) {
     totals.swap = SwapReport{.max = full.swap->max,
                              .pool = full.swap->pool,
                              .pool_used = full.swap->pool_used,
+                             .pool_goal = full.swap->pool_goal,
                              .file = full.swap->file,
                              .file_used = full.swap->file_used,
                              .capacity = full.swap->capacity,

@@ -92,6 +92,7 @@ SwapReport ReportSwap(const ResidencyServer& residency, Nanos now) {
   return {.max = figures.swap_max,
           .pool = figures.pool,
           .pool_used = figures.pool_used,
+          .pool_goal = figures.pool_goal,
           .file = figures.file,
           .file_used = figures.file_used,
           .file_error = figures.file_error == 0 ? "" : std::strerror(figures.file_error),

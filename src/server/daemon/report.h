@@ -24,7 +24,7 @@ struct VGpu;
 
 // The host memory that holds what does not fit on a GPU, and what is done about that.
 struct SwapReport {
-  std::uint64_t max = 0, pool = 0, pool_used = 0;
+  std::uint64_t max = 0, pool = 0, pool_used = 0, pool_goal = 0;
   std::uint64_t file = 0, file_used = 0;
   std::string file_error;      // why nothing more is written to the file; empty: it is
   std::uint64_t capacity = 0;  // of the GPU's memory, for programs' room

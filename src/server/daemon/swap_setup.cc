@@ -21,6 +21,14 @@ Result<std::uint64_t> SwapFor(const std::string& setting, std::uint64_t free, st
   return *size / std::max<std::size_t>(gpus, 1);
 }
 
+// What is prepared of that pool; none: as much as programs could need.
+Result<std::optional<std::uint64_t>> PreparedFor(const std::string& setting, std::uint64_t free, std::size_t gpus) {
+  if (setting.empty() || setting == "auto") return std::nullopt;
+  const auto size = ParseSize(setting, free);
+  if (!size) return std::unexpected(size.error());
+  return *size / std::max<std::size_t>(gpus, 1);
+}
+
 // In bytes, as a mover takes it: a percentage is of the RAM that is free as the daemon starts.
 Result<std::string> FloorFor(const std::string& setting, std::uint64_t free) {
   if (setting.empty()) return setting;
@@ -58,7 +66,9 @@ Result<SwapSetup> MakeSwapSetup(const Config& config, const SwapHost& host, cons
   if (!bytes) return std::unexpected(bytes.error());
   auto floor = FloorFor(config.swap_floor, host.free_ram);
   if (!floor) return std::unexpected(floor.error());
-  SwapSetup setup{.bytes = *bytes, .floor = std::move(*floor), .soft = host.soft};
+  const auto prepare = PreparedFor(config.swap_prepare, host.free_ram, host.gpus);
+  if (!prepare) return std::unexpected(prepare.error());
+  SwapSetup setup{.bytes = *bytes, .prepare = *prepare, .floor = std::move(*floor), .soft = host.soft};
   setup.handover_socket = host.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
   if (setup.bytes == 0) return setup;
   if (auto kept = TakeKeptSwap(setup.handover_socket)) {

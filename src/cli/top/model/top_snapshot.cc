@@ -35,6 +35,8 @@ Gpu ReadGpu(const Json& json) {
   const Json& swap = Field(json, "swap");
   gpu.swaps = swap.is_object();
   gpu.swap_used = IntegerField(swap, "pool_used_bytes") + IntegerField(swap, "file_used_bytes");
+  const std::uint64_t in_pool = IntegerField(swap, "pool_used_bytes");
+  gpu.swap_prepared = std::max(IntegerField(swap, "pool_bytes"), in_pool) - in_pool;
   gpu.swap_max = IntegerField(swap, "max_bytes") + IntegerField(swap, "file_bytes");
   return gpu;
 }

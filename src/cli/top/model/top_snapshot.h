@@ -20,6 +20,7 @@ struct Gpu {
   double busy_pct = 0, requested_pct = 0;
   bool swaps = false;
   std::uint64_t swap_used = 0, swap_max = 0;
+  std::uint64_t swap_prepared = 0;  // beside what is used
 };
 
 struct Vgpu {

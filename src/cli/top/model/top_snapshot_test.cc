@@ -40,12 +40,14 @@ TEST(Read, SwapIsPoolAndFile) {
   const Json answers = {
       {"gpus",
        {{{"index", 1},
-         {"swap", {{"pool_used_bytes", 1}, {"max_bytes", 10}, {"file_used_bytes", 2}, {"file_bytes", 20}}}},
+         {"swap",
+          {{"pool_used_bytes", 1}, {"pool_bytes", 6}, {"max_bytes", 10}, {"file_used_bytes", 2}, {"file_bytes", 20}}}},
         {{"index", 2}, {"swap", nullptr}}}}};
   const Snapshot snapshot = Read(answers, 1);
   EXPECT_TRUE(snapshot.gpus[0].swaps);
   EXPECT_EQ(snapshot.gpus[0].swap_used, 3u);
   EXPECT_EQ(snapshot.gpus[0].swap_max, 30u);
+  EXPECT_EQ(snapshot.gpus[0].swap_prepared, 5u);
   EXPECT_FALSE(snapshot.gpus[1].swaps);
 }
 
