@@ -33,24 +33,29 @@ bool Movable(const CUmemPoolProps& properties) {
 
 // ---- allocations: the pool is the device's, not the context's ----
 
-#define ALLOC_ASYNC(name, suffix, per_thread)                                                                    \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                                       \
-    StreamPool* movable = address && bytes > 0 ? CurrentStreamPool() : nullptr;                                  \
-    if (movable && !IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*))) \
-      return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                   \
-    return AllocateFromPool(CurrentRoom(), CurrentPool(), bytes, address,                                        \
-                            [=] { return REAL(name)(address, bytes, stream); });                                 \
+// In a capture an allocation becomes a node of the graph, which has the memory; even a question about the pool would
+// end the capture.
+
+#define ALLOC_ASYNC(name, suffix, per_thread)                                                                          \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                                             \
+    const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
+    if (captures || !address || bytes == 0) return REAL(name)(address, bytes, stream);                                 \
+    if (StreamPool* movable = CurrentStreamPool())                                                                     \
+      return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                         \
+    return AllocateFromPool(CurrentRoom(), CurrentPool(), bytes, address,                                              \
+                            [=] { return REAL(name)(address, bytes, stream); });                                       \
   }
 ALLOC_ASYNC(cuMemAllocAsync, , false)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz, _ptsz, true)
 
-#define ALLOC_FROM_POOL(name, suffix, per_thread)                                                                \
-  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {                    \
-    StreamPool* movable = address && bytes > 0 ? PoolOf(pool) : nullptr;                                         \
-    if (movable && !IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*))) \
-      return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                   \
-    return AllocateFromPool(CurrentRoom(), pool, bytes, address,                                                 \
-                            [=] { return REAL(name)(address, bytes, pool, stream); });                           \
+#define ALLOC_FROM_POOL(name, suffix, per_thread)                                                                      \
+  TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {                          \
+    const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
+    if (captures || !address || bytes == 0) return REAL(name)(address, bytes, pool, stream);                           \
+    if (StreamPool* movable = PoolOf(pool))                                                                            \
+      return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                         \
+    return AllocateFromPool(CurrentRoom(), pool, bytes, address,                                                       \
+                            [=] { return REAL(name)(address, bytes, pool, stream); });                                 \
   }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, , false)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, _ptsz, true)
@@ -79,7 +84,9 @@ TESSERA_HOOK cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propertie
 
 TESSERA_HOOK cuMemPoolDestroy(CUmemoryPool pool) {
   StreamPool* ended = nullptr;
+  const pool_charges::EndedPool charges(pool);
   const CUresult result = EndPool(pool, REAL(cuMemPoolDestroy), &ended);
+  if (result != CUDA_SUCCESS) charges.Undo();
   if (ended) ended->Memory().Trim(*ended, 0);
   ForgetCurrentPools();  // a device whose pool it was has its default pool
   return result;

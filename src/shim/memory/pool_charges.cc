@@ -4,9 +4,11 @@
 #include <atomic>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/fork_mutex.h"
+#include "shim/gate/capture.h"
 #include "shim/load/real.h"
 #include "shim/memory/ledger.h"
 
@@ -17,9 +19,11 @@ using namespace cuda;
 namespace {
 
 struct Pool {
-  RoomAccount* room = nullptr;
-  std::uint64_t used = 0;     // bytes, by allocations that live
-  std::uint64_t charged = 0;  // bytes: the most of what is used, and reserved as the driver said last
+  RoomAccount* room = nullptr;  // of the GPU of its first allocation, as long as anything is charged
+  std::uint64_t used = 0;       // bytes, by allocations that live
+  std::uint64_t charged = 0;    // bytes: the most of what is used, and reserved as the driver said last
+  std::uint64_t refused = 0;    // bytes: a charge that memory.max did not allow, and that is not asked for again
+  bool ended = false;           // the driver knows its handle no more
 };
 
 ForkMutex mutex;
@@ -38,6 +42,8 @@ std::unordered_map<CUdeviceptr, pool_charges::Piece>& Pieces() TESSERA_REQUIRES(
 // 0 for a pool that is gone.
 std::uint64_t ReservedBy(CUmemoryPool pool) {
   std::uint64_t reserved = 0;
+  if (const MutexLock lock(mutex); Pools().contains(pool) && Pools()[pool].ended) return 0;
+  const RelaxedCapture relaxed;  // another thread's capture would forbid the question
   return pool && REAL_AS(cuMemPoolGetAttribute, CUmemoryPool, CUmemPool_attribute, void*)(
                      pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS
              ? reserved
@@ -58,15 +64,40 @@ void Review(CUmemoryPool pool) {
     room = of.room;
     const std::uint64_t want = std::max(reserved, of.used);
     if (want > of.used) keeps = true;
+    if (of.refused != 0 && want == of.refused) return;
     if (want > of.charged) more = want - of.charged;
     if (want < of.charged) less = of.charged - want;
     of.charged = want;
+    of.refused = 0;
+    if (want == 0) Pools().erase(at);
   }
   if (less > 0) room->GivePinned(less, wire::PinReason::kPool);
   if (more == 0 || room->TakePinned(more, wire::PinReason::kPool)) return;
   const MutexLock lock(mutex);
-  Pool& of = Pools()[pool];
-  of.charged -= std::min(of.charged, more);
+  const auto at = Pools().find(pool);
+  if (at == Pools().end()) return;
+  at->second.refused = at->second.charged;
+  at->second.charged -= std::min(at->second.charged, more);
+}
+
+// Odd, as no handle is.
+CUmemoryPool NewName() {
+  static std::atomic<std::uintptr_t> next{1};
+  return reinterpret_cast<CUmemoryPool>(next.fetch_add(2));
+}
+
+// What is known of `pool` goes by `name` from now on. Returns `name`.
+CUmemoryPool Rename(CUmemoryPool pool, CUmemoryPool name, bool ended) {
+  const MutexLock lock(mutex);
+  auto node = Pools().extract(pool);
+  if (!node) return name;
+  node.key() = name;
+  node.mapped().ended = ended;
+  Pools().insert(std::move(node));
+  for (auto& [address, piece] : Pieces()) {
+    if (piece.pool == pool) piece.pool = name;
+  }
+  return name;
 }
 
 }  // namespace
@@ -79,16 +110,18 @@ bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
   for (const bool again : {false, true}) {
     const std::uint64_t reserved = ReservedBy(pool);
     std::uint64_t more = 0;
+    RoomAccount* its = nullptr;
     {
       const MutexLock lock(mutex);
       Pool& of = Pools()[pool];
-      of.room = &room;
+      if (!of.room) of.room = &room;
+      its = of.room;
       of.used += charge;
       const std::uint64_t want = std::max(reserved, of.used);
       if (want > of.charged) more = want - of.charged;
       of.charged += more;
     }
-    if (more == 0 || room.TakePinned(more, wire::PinReason::kPool)) return true;
+    if (more == 0 || its->TakePinned(more, wire::PinReason::kPool)) return true;
     {
       const MutexLock lock(mutex);
       Pool& of = Pools()[pool];
@@ -116,6 +149,10 @@ void Drop(CUmemoryPool pool, std::uint64_t charge) {
   }
   Review(pool);
 }
+
+EndedPool::EndedPool(CUmemoryPool pool) : pool_(pool), name_(Rename(pool, NewName(), /*ended=*/true)) {}
+EndedPool::~EndedPool() { Review(name_); }
+void EndedPool::Undo() const { Rename(name_, pool_, /*ended=*/false); }
 
 Piece Forget(CUdeviceptr address) {
   const MutexLock lock(mutex);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
+#include "shim/memory/arrival.h"
 #include "shim/memory/room_account.h"
 
 namespace tessera::shim {
@@ -42,6 +43,20 @@ Piece Forget(cuda::CUdeviceptr address);
 
 std::uint64_t ChargeFor(std::uint64_t bytes);
 
+// From now on the driver is not asked about `pool`, which is about to be destroyed, while allocations of it live on.
+class EndedPool {
+ public:
+  explicit EndedPool(cuda::CUmemoryPool pool);
+  ~EndedPool();
+  EndedPool(const EndedPool&) = delete;
+  EndedPool& operator=(const EndedPool&) = delete;
+  void Undo() const;  // it was not destroyed
+
+ private:
+  const cuda::CUmemoryPool pool_;
+  const cuda::CUmemoryPool name_;  // of what lives on: no pool's handle
+};
+
 }  // namespace pool_charges
 
 template <typename Make>
@@ -50,7 +65,7 @@ cuda::CUresult AllocateFromPool(RoomAccount* room, cuda::CUmemoryPool pool, std:
   const std::uint64_t charge = pool_charges::ChargeFor(bytes);
   if (!room || charge == 0) return make();
   if (!pool_charges::Take(*room, pool, charge)) return cuda::CUDA_ERROR_OUT_OF_MEMORY;
-  const cuda::CUresult result = make();
+  const cuda::CUresult result = MakeWithRoom(room, make);
   if (result == cuda::CUDA_SUCCESS) {
     pool_charges::Keep(pool, charge, *address);
   } else {

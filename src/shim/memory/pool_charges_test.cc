@@ -1,6 +1,7 @@
 // Memory of pools is charged as far as pools have reserved it.
 #include "shim/memory/pool_charges.h"
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,12 @@
 TESSERA_HOOK cuMemAllocAsync(tessera::cuda::CUdeviceptr*, size_t, tessera::cuda::CUstream);
 TESSERA_HOOK cuMemFreeAsync(tessera::cuda::CUdeviceptr, tessera::cuda::CUstream);
 TESSERA_HOOK cuMemPoolTrimTo(tessera::cuda::CUmemoryPool, size_t);
+TESSERA_HOOK cuMemAllocFromPoolAsync(tessera::cuda::CUdeviceptr*, size_t, tessera::cuda::CUmemoryPool,
+                                     tessera::cuda::CUstream);
+TESSERA_HOOK cuMemPoolDestroy(tessera::cuda::CUmemoryPool);
 TESSERA_HOOK cuCtxSynchronize();
+TESSERA_HOOK cuStreamBeginCapture_v2(tessera::cuda::CUstream, tessera::cuda::CUstreamCaptureMode);
+TESSERA_HOOK cuStreamEndCapture(tessera::cuda::CUstream, tessera::cuda::CUgraph*);
 
 namespace tessera::shim {
 namespace {
@@ -115,6 +121,57 @@ TEST_F(PoolChargesTest, ARefusalComesAfterASecondLook) {
   reserved = 0;
   ASSERT_EQ(Allocate(20 * kGiB, &address), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 20 * kGiB);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+}
+
+// The driver answers no question about a pool while the thread captures, and ends the capture instead.
+TEST_F(PoolChargesTest, ACaptureIsAskedNothingAndChargedNothing) {
+  PutFor(
+      k_cuMemPoolGetAttribute, +[](CUmemoryPool, CUmemPool_attribute, void*) -> CUresult {
+        ADD_FAILURE() << "the capture ends";
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      });
+  const CUstream stream = Cuda().MakeStream();
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAllocAsync(&address, kGiB, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PoolChargesTest, TheDriverIsNotAskedAboutAPoolThatWasDestroyed) {
+  static bool destroyed = false;
+  PutFor(k_cuMemPoolDestroy, +[](CUmemoryPool) -> CUresult { return destroyed = true, CUDA_SUCCESS; });
+  PutFor(
+      k_cuMemPoolGetAttribute, +[](CUmemoryPool, CUmemPool_attribute, void* value) -> CUresult {
+        EXPECT_FALSE(destroyed);
+        return *static_cast<std::uint64_t*>(value) = 3 * kGiB, CUDA_SUCCESS;
+      });
+  const auto pool = reinterpret_cast<CUmemoryPool>(0x60);
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAllocFromPoolAsync(&address, kGiB, pool, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 3 * kGiB);
+  EXPECT_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), kGiB) << "the allocation lives on";
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PoolChargesTest, WhatMemoryMaxDoesNotAllowIsAskedForOnce) {
+  std::atomic<int> asked = 0;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.reserve = [&](std::uint64_t) { return ++asked, wire::Reserved{}; };
+  });
+  CUdeviceptr address = 0;
+  ASSERT_EQ(Allocate(20 * kGiB, &address), CUDA_SUCCESS);
+  reserved = 20 * kGiB + 12 * kMiB;
+  for (int i = 0; i < 10; ++i) ReviewPools();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(Charged(), 20 * kGiB);
+  reserved = 20 * kGiB;
   EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
 }
 

@@ -314,7 +314,7 @@ TEST_F(StreamMemoryTest, MemoryOfGraphsIsTheDrivers) {
   Free(ours);
   CUgraph graph = nullptr;
   ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  EXPECT_EQ(Page().pinned, 100 * kMiB);
+  EXPECT_EQ(Page().pinned, 0u) << "what graphs have is measured";
   EXPECT_EQ(cuMemFreeAsync(captured, stream), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), kMiB);

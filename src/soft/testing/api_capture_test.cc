@@ -93,6 +93,14 @@ TEST_F(CaptureTest, UnsafeCallsAreForbiddenByModes) {
          return d.cuMemAllocAsync(&address, 64, other_stream);
        }},
       {"cuCtxSetLimit", [&] { return d.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048); }},
+      {"cuMemPoolGetAttribute",
+       [&] {
+         CUmemoryPool pool = nullptr;
+         std::uint64_t reserved = 0;
+         const CUresult got = d.cuDeviceGetDefaultMemPool(&pool, 0);
+         if (got != CUDA_SUCCESS) return got;
+         return d.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+       }},
       {"cuEventQuery", [&] { return d.cuEventQuery(event); }},
       {"cuEventSynchronize", [&] { return d.cuEventSynchronize(event); }},
       {"cuStreamQuery", [&] { return d.cuStreamQuery(other_stream); }},
