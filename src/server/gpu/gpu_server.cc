@@ -111,6 +111,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   memory_.Leave(process.memory);
   std::erase(vgpu.processes, &process);
   if (Swaps()) Residency().Leave(process, now);
+  measurement_.Left(process.pid, now);
   events::Note({.type = EventType::kProcessEnded,
                 .gpu = index_,
                 .vgpu = vgpu.spec.name,

@@ -14,6 +14,8 @@ namespace {
 // A program without a shim counts as idle after so long without a sample of work, as does one whose channels are not
 // known. Samples of a program that works have gaps.
 constexpr Nanos kGuestIdle = 2 * kSecond;
+// How long the device may still list a program that has ended: a driver takes about a second to free 100 GiB.
+constexpr Nanos kLeavesFor = 5 * kSecond;
 
 // Whether it tells of work that only the device can confirm.
 bool Claims(const Process& process) {
@@ -65,6 +67,10 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
       if (!process->gate.stop.Freezes())
         CheckClaim(*process, !samples_ || measured.worked->contains(process->pid), now);
     }
+  }
+  std::erase_if(left_, [now](const auto& each) { return now - each.second > kLeavesFor; });
+  for (const auto& [pid, _] : left_) {
+    if (const auto its = unmanaged_by_process_.extract(pid)) managed += its.mapped();
   }
   unmanaged_ = Less(measured.used, managed);
   for (const auto& [pid, bytes] : unmanaged_by_process_) {

@@ -32,6 +32,9 @@ class Measurement {
   // A program has joined that was nobody's until now, and says itself what it has.
   void Joined(const Process& process);
 
+  // A program has left. The device lists it until its memory is gone, which is nobody's claim to the GPU any more.
+  void Left(pid_t pid, Nanos now) { left_[pid] = now; }
+
   // A vGPU may have more memory now, or less.
   void LimitChanged(const VGpu& vgpu, Nanos now);
 
@@ -58,6 +61,7 @@ class Measurement {
   bool samples_ = true;  // the device told who worked, the last time
   std::uint64_t unmanaged_ = 0;
   std::unordered_map<pid_t, std::uint64_t> unmanaged_by_process_;
+  std::unordered_map<pid_t, Nanos> left_;  // lately, and when
 };
 
 }  // namespace tessera::server
