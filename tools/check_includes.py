@@ -31,7 +31,7 @@ PARTS = {
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
-    "base": [".", "install"],
+    "base": [".", "process", "install"],
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/process/process_start.h"
+
 namespace tessera::guard {
 namespace {
 
@@ -34,14 +36,19 @@ void Clients::Restore() {
   record_.Restore(objects_);
   for (const TreeRecord::Client& client : record_.Clients()) {
     holders_[client.client] = {.file = {.pid = client.holder, .fd = client.fd}, .tree = kRestoredTree};
-    if (!processes_.Of(client.holder, kRestoredTree)) holders_[client.client].unlisted = errno != ESRCH;
+    if (client.Lives() && !processes_.Of(client.holder, kRestoredTree))
+      holders_[client.client].unlisted = errno != ESRCH;
     suspects_.push_back(client.client);
   }
 }
 
 void Clients::SetHolder(std::uint32_t client, pid_t owner, const Holder& holder) {
   holders_[client] = holder;
-  record_.Put({.client = client, .process = owner, .holder = holder.file.pid, .fd = holder.file.fd});
+  record_.Put({.client = client,
+               .process = owner,
+               .holder = holder.file.pid,
+               .fd = holder.file.fd,
+               .start = ProcessStart(owner).value_or(0)});
 }
 
 const Processes::Process* Clients::Caller(const GateCall& call) {

@@ -3,6 +3,7 @@
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -33,6 +34,18 @@ void AnswerNotImplemented(int listener, std::uint64_t id) {
   ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, response);
 }
 
+GateHolder::GateHolder(UniqueFd listener, std::string path) : listener_(std::move(listener)), path_(std::move(path)) {
+  struct stat status{};
+  if (lstat(path_.c_str(), &status) != 0) return;
+  device_ = status.st_dev;
+  file_ = status.st_ino;
+}
+
+bool GateHolder::HasName() const {
+  struct stat status{};
+  return lstat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == file_;
+}
+
 void GateHolder::Run() {
   while (RunOnce(kSecond)) {
   }
@@ -42,7 +55,7 @@ bool GateHolder::RunOnce(Nanos most) {
   const bool alone = !daemon_;
   const bool answers = alone && MonotonicNow() >= until_;
   if (answers && trees_.empty()) {
-    unlink(path_.c_str());
+    if (HasName()) unlink(path_.c_str());
     return false;
   }
   if (answers && !std::exchange(expired_, true)) {

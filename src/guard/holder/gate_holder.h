@@ -1,6 +1,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <map>
@@ -24,7 +25,8 @@ namespace tessera::guard {
 class GateHolder {
  public:
   // `listener`: the socket at which daemons connect, whose name is `path`; it is removed at the end.
-  GateHolder(UniqueFd listener, std::string path) : listener_(std::move(listener)), path_(std::move(path)) {}
+  // Not if another holder has the name by then.
+  GateHolder(UniqueFd listener, std::string path);
 
   // Until there is neither a daemon nor a living program.
   void Run();
@@ -39,6 +41,7 @@ class GateHolder {
     UniqueFd listener, record;
   };
 
+  bool HasName() const;
   void Accept();
   void ReadDaemon();
   void Greet(const HolderMessage& hello);
@@ -49,7 +52,9 @@ class GateHolder {
 
   UniqueFd listener_;
   const std::string path_;
-  UniqueFd daemon_;  // empty: none is there
+  dev_t device_ = 0;  // of the name when the holder began,
+  ino_t file_ = 0;    // and its file
+  UniqueFd daemon_;   // empty: none is there
   Nanos grace_ = 0;
   Nanos until_ = MonotonicNow() + kFirstPatience;  // without a daemon: calls wait, and this process stays, until then
   bool expired_ = false;                           // the calls in hand of the last daemon were answered

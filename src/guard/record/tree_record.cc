@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <new>
+
+#include "base/process/process_start.h"
 
 namespace tessera::guard {
 namespace {
@@ -29,7 +32,7 @@ struct TreeRecord::Header {
   std::uint32_t version = kVersion;
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t by_operator = 0;
   std::array<char, 512> vgpus{};
   std::array<char, 64> program{};
   CallInHand call;
@@ -39,7 +42,7 @@ struct TreeRecord::Slot {
   Kind kind = Kind::kFree;
   std::uint32_t client = 0;
   std::uint64_t handle = 0, parent = 0, memory = 0, bytes = 0;
-  std::uint64_t order = 0;
+  std::uint64_t order = 0, start = 0;
   std::uint32_t device = 0;
   std::int32_t process = 0, holder = 0, fd = -1;
   std::uint32_t cls = 0, detail = 0;
@@ -62,6 +65,7 @@ Result<TreeRecord> TreeRecord::Create(const Program& program) {
   new (record.header_) Header();
   record.header_->pid = program.pid;
   record.header_->uid = program.uid;
+  record.header_->by_operator = program.by_operator ? 1 : 0;
   SetText(record.header_->vgpus, program.vgpus);
   SetText(record.header_->program, program.name);
   for (std::size_t i = kFirstSlots; i-- > 0;) record.free_.push_back(static_cast<std::uint32_t>(i));
@@ -141,7 +145,26 @@ TreeRecord::Program TreeRecord::Owner() const {
   const auto text = [](const auto& field) {
     return std::string(field.begin(), std::find(field.begin(), field.end(), '\0'));
   };
-  return {.vgpus = text(header_->vgpus), .name = text(header_->program), .pid = header_->pid, .uid = header_->uid};
+  return {.vgpus = text(header_->vgpus),
+          .name = text(header_->program),
+          .pid = header_->pid,
+          .uid = header_->uid,
+          .by_operator = header_->by_operator != 0};
+}
+
+Result<void> TreeRecord::SetVGpus(int memory, const std::string& vgpus) {
+  decltype(Header::vgpus) names;
+  SetText(names, vgpus);
+  // Within one page: whoever kills this process, either all of it is written or nothing.
+  static_assert(offsetof(Header, vgpus) + sizeof names <= kPageBytes);
+  if (pwrite(memory, names.data(), names.size(), offsetof(Header, vgpus)) != static_cast<ssize_t>(names.size()))
+    return FailErrno("cannot write the record of a program behind the kernel gate");
+  return {};
+}
+
+bool TreeRecord::Client::Lives() const {
+  const auto now = ProcessStart(process);
+  return now && (start == 0 || *now == start);
 }
 
 CallInHand& TreeRecord::Call() { return header_->call; }
@@ -179,7 +202,7 @@ void TreeRecord::Erase(Kind kind, const Key& key) {
 
 void TreeRecord::Put(const Client& client) {
   Put(Kind::kClient, {client.client, client.client},
-      {.process = client.process, .holder = client.holder, .fd = client.fd});
+      {.start = client.start, .process = client.process, .holder = client.holder, .fd = client.fd});
 }
 
 void TreeRecord::EraseClient(std::uint32_t client) { Erase(Kind::kClient, {client, client}); }
@@ -213,7 +236,11 @@ std::vector<const TreeRecord::Slot*> TreeRecord::Sorted(Kind kind) const {
 std::vector<TreeRecord::Client> TreeRecord::Clients() const {
   std::vector<Client> clients;
   for (const Slot* slot : Sorted(Kind::kClient))
-    clients.push_back({.client = slot->client, .process = slot->process, .holder = slot->holder, .fd = slot->fd});
+    clients.push_back({.client = slot->client,
+                       .process = slot->process,
+                       .holder = slot->holder,
+                       .fd = slot->fd,
+                       .start = slot->start});
   return clients;
 }
 

@@ -43,13 +43,14 @@ struct CallInHand {
 class TreeRecord : public MemoryObjects::Observer {
  public:
   // Other versions of Tessera read records of this version only.
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   struct Program {
     std::string vgpus;  // names, separated by commas; shorter than 512 bytes
     std::string name;   // to be shown; the first 63 bytes are kept
     pid_t pid = 0;
     uid_t uid = 0;
+    bool by_operator = false;  // an operator put it into the vGPUs, or is its user
   };
   // An RM client: the process that it belongs to, and the file on which it can be reached.
   struct Client {
@@ -57,6 +58,10 @@ class TreeRecord : public MemoryObjects::Observer {
     pid_t process = 0;
     pid_t holder = 0;
     int fd = -1;
+    std::uint64_t start = 0;  // ProcessStart of the process; 0: not known
+
+    // Whether the process lives, and its pid is not another's by now.
+    bool Lives() const;
   };
   // What was told about an object that leads to channels (channel::ObjectEvent). cls 0: nothing.
   struct Told {
@@ -77,6 +82,8 @@ class TreeRecord : public MemoryObjects::Observer {
 
   int Fd() const { return memory_.Get(); }
   Program Owner() const;
+  // Writes other vGPUs into the record that lies in `memory`, which somebody may have open.
+  static Result<void> SetVGpus(int memory, const std::string& vgpus);
   // At the same address as long as the record exists.
   CallInHand& Call();
 

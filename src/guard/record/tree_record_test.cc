@@ -7,6 +7,8 @@
 
 #include <set>
 
+#include "base/process/process_start.h"
+
 namespace tessera::guard {
 namespace {
 
@@ -24,6 +26,34 @@ TEST(TreeRecord, SaysWhoseItIs) {
   EXPECT_EQ(owner.vgpus, "a,b");
   EXPECT_EQ(owner.name, std::string(63, 'x'));
   EXPECT_EQ(owner.pid, 7);
+}
+
+TEST(TreeRecord, IsToldOfOtherVGpusByItsDescriptor) {
+  const auto record = TreeRecord::Create({.vgpus = "a,b", .name = "x", .pid = 7, .uid = 8, .by_operator = true});
+  ASSERT_TRUE(TreeRecord::SetVGpus(record->Fd(), "b"));
+  EXPECT_EQ(record->Owner().vgpus, "b");
+  ASSERT_TRUE(TreeRecord::SetVGpus(record->Fd(), ""));
+  const auto owner = Copy(*record).Owner();
+  EXPECT_EQ(owner.vgpus, "");
+  EXPECT_EQ(owner.name, "x");
+  EXPECT_EQ(owner.uid, 8u);
+  EXPECT_TRUE(owner.by_operator);
+}
+
+TEST(TreeRecord, KnowsAClientsProcessFromALaterOneOfItsPid) {
+  auto record = TreeRecord::Create({});
+  const std::uint64_t start = *ProcessStart(getpid());
+  for (const std::uint64_t each : {start, start + 1, std::uint64_t{0}})
+    record->Put({.client = static_cast<std::uint32_t>(1 + each - start),
+                 .process = getpid(),
+                 .holder = getpid(),
+                 .fd = 3,
+                 .start = each});
+  const auto clients = Copy(*record).Clients();
+  ASSERT_EQ(clients.size(), 3u);
+  EXPECT_TRUE(clients[0].Lives());
+  EXPECT_FALSE(clients[1].Lives());
+  EXPECT_TRUE(clients[2].Lives()) << "its start is not known";
 }
 
 TEST(TreeRecord, ThatOfAnotherVersionIsNotRead) {

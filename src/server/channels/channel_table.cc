@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "channel/rm/driver_abi.h"
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
 #include "server/record/log.h"
 
 namespace tessera::server {

@@ -14,8 +14,8 @@
 #include "base/install/peer.h"
 #include "base/seqpacket.h"
 #include "guard/supervisor/filter.h"
-#include "server/clients/process_facts.h"
 #include "server/loop/listeners.h"
+#include "server/model/process_facts.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -132,7 +132,7 @@ Result<void> ContainerGate::Serve(Pending& pending) {
   for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
   log::Info("{} joins {} behind the kernel gate", who, state->metadata);
   return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
-                         ucred{.pid = state->pid, .uid = OwnerOf(state->pid), .gid = 0}, who);
+                         {.name = who, .pid = state->pid, .uid = OwnerOf(state->pid), .by_operator = true});
 }
 
 // Soon, because this may be in the watch's own callback.

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
 
 namespace tessera::server {
 

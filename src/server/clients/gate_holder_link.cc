@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,8 @@ using guard::HolderType;
 namespace {
 
 constexpr Nanos kPatience = 10 * kSecond;
-constexpr int kHolderListener = 3;  // where the holder finds it
+constexpr Nanos kAgain = 10 * kSecond;  // after a holder could not be started
+constexpr int kHolderListener = 3;      // where the holder finds it
 
 }  // namespace
 
@@ -61,17 +63,35 @@ bool GateHolderLink::Connect(std::vector<Kept>& kept) {
 
 std::vector<GateHolderLink::Kept> GateHolderLink::Take() {
   std::vector<Kept> kept;
-  if (!Connect(kept)) kept.clear();
-  return kept;
+  if (Connect(kept)) return kept;
+  struct stat status{};
+  if (lstat(path_.c_str(), &status) == 0)
+    log::Warn("the gate holder at {} does not answer: programs that it keeps get no more GPU memory", path_);
+  return {};
+}
+
+Result<void> GateHolderLink::Ensure() {
+  if (socket_) return {};
+  const Nanos now = MonotonicNow();
+  if (failed_at_ != 0 && now - failed_at_ < kAgain) return Fail(ECONNREFUSED, "there is no gate holder");
+  auto started = Start();
+  failed_at_ = started ? 0 : MonotonicNow();
+  return started;
+}
+
+// Of those that have ended.
+void GateHolderLink::Reap() {
+  std::erase_if(children_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
 Result<void> GateHolderLink::Start() {
+  Reap();
   UniqueFd listener = ListenSeqpacket(path_.c_str(), 4);
   if (!listener) return FailErrno("listen at " + path_);
   const auto pid =
       Spawn({.name = "tessera-gate-holder", .arguments = {path_}, .files = {{listener.Get(), kHolderListener}}});
   if (!pid) return std::unexpected(pid.error());
-  pid_ = *pid;
+  children_.push_back(*pid);
   listener.Reset();
   std::vector<Kept> kept;
   if (Connect(kept)) return {};
@@ -79,9 +99,7 @@ Result<void> GateHolderLink::Start() {
 }
 
 Result<void> GateHolderLink::Hold(std::uint64_t number, int listener, int record) {
-  if (!socket_) {
-    if (auto started = Start(); !started) return started;
-  }
+  if (auto there = Ensure(); !there) return there;
   const std::array files = {listener, record};
   if (SendPacket(socket_.Get(), guard::BytesOf({.type = HolderType::kHold, .number = number}), files)) return {};
   return FailErrno("cannot write to the gate holder");
@@ -97,7 +115,7 @@ void GateHolderLink::Lost() {
   if (!socket_) return;
   watch_ = {};
   socket_.Reset();
-  if (pid_ > 0) waitpid(std::exchange(pid_, -1), nullptr, WNOHANG);
+  Reap();
   log::Warn("the gate holder has ended; another one is started");
   on_loss_();
 }

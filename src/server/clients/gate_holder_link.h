@@ -31,16 +31,20 @@ class GateHolderLink {
       : loop_(loop), path_(std::move(path)), grace_(grace), on_loss_(std::move(on_loss)) {}
 
   // Takes what the holder of an earlier daemon keeps; that holder stays. Waits for it, for 10 s at most. None if there
-  // is no holder.
+  // is no holder; the log says so if there should be one.
   std::vector<Kept> Take();
 
-  // Keeps the tree from now on, also under a number that it has kept before. Starts a holder if there is none.
+  // Starts a holder if there is none, which may take 10 s. After a failure, fails at once for a while.
+  Result<void> Ensure();
+  // Keeps the tree from now on, also under a number that it has kept before. Ensures that there is a holder. EAGAIN: it
+  // has not read yet what it was told before.
   Result<void> Hold(std::uint64_t number, int listener, int record);
   void Drop(std::uint64_t number);
 
  private:
   bool Connect(std::vector<Kept>& kept);
   Result<void> Start();
+  void Reap();
   void Lost();
 
   EventLoop& loop_;
@@ -49,7 +53,8 @@ class GateHolderLink {
   const std::function<void()> on_loss_;
   UniqueFd socket_;  // empty: there is no holder
   EventLoop::Watch watch_;
-  pid_t pid_ = -1;  // of a holder that is this process's child
+  std::vector<pid_t> children_;  // holders that this process started, until they were waited for
+  Nanos failed_at_ = 0;          // when none could be started; 0: never since there was one
 };
 
 }  // namespace tessera::server

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
-#include "server/clients/process_facts.h"
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
+#include "server/model/process_facts.h"
 #include "server/record/log.h"
 
 namespace tessera::server {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -11,25 +12,40 @@
 #include "server/record/log.h"
 
 namespace tessera::server {
+namespace {
 
-Result<void> KernelGate::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, const ucred& peer,
-                                   const std::string& program) {
-  auto claim = bounds_.Take(peer.uid, UserBounds::Kind::kGated, UserBounds::kForGated);
+constexpr Nanos kHoldSoon = 20 * kMillisecond;  // the holder reads meanwhile
+constexpr Nanos kHoldLater = 60 * kSecond;      // a holder may be started then
+
+}  // namespace
+
+Result<void> KernelGate::Supervise(UniqueFd listener, std::vector<VgpuId> vgpus, guard::TreeRecord::Program program) {
+  auto claim = bounds_.Take(program.uid, UserBounds::Kind::kGated, UserBounds::kForGated);
   if (!claim) return std::unexpected(claim.error());
-  auto record = guard::TreeRecord::Create({.vgpus = NamesOf(vgpus), .name = program, .pid = peer.pid, .uid = peer.uid});
+  program.vgpus = NamesOf(vgpus);
+  auto record = guard::TreeRecord::Create(program);
   if (!record) return std::unexpected(record.error());
   const std::uint64_t id = ++last_tree_;
   if (auto served = Serve(id, std::move(listener), std::move(*record), std::move(vgpus), std::move(*claim)); !served)
     return served;
-  Hold(id, trees_.at(id));
-  log::Debug("process {} ({}) is under the kernel gate", peer.pid, program);
+  HoldRest();
+  log::Debug("process {} ({}) is under the kernel gate", program.pid, program.name);
   return {};
 }
 
-std::string KernelGate::NamesOf(const std::vector<VgpuId>& vgpus) const {
+void KernelGate::Abandon(const VGpu& vgpu) {
+  for (const auto& [id, tree] : trees_) {
+    if (std::ranges::find(tree.vgpus, vgpu.id) == tree.vgpus.end()) continue;
+    if (auto set = guard::TreeRecord::SetVGpus(tree.record.Get(), NamesOf(tree.vgpus, vgpu.id)); !set)
+      log::Error("{}", set.error().Text());
+  }
+}
+
+std::string KernelGate::NamesOf(const std::vector<VgpuId>& vgpus, VgpuId without) const {
   std::string names;
   for (const VgpuId id : vgpus) {
-    if (const VGpu* vgpu = table_.Find(id)) names += (names.empty() ? "" : ",") + vgpu->spec.name;
+    const VGpu* vgpu = id == without ? nullptr : table_.Find(id);
+    if (vgpu && !vgpu->removed) names += (names.empty() ? "" : ",") + vgpu->spec.name;
   }
   return names;
 }
@@ -43,7 +59,7 @@ Result<void> KernelGate::Serve(std::uint64_t id, UniqueFd listener, guard::TreeR
             .record = UniqueFd(fcntl(record.Fd(), F_DUPFD_CLOEXEC, 0)),
             .supervisor = {}};
   // A thread for each program, so that a program that calls the driver without end slows down itself only.
-  guard::SupervisorHooks hooks = HooksFor(id);
+  guard::SupervisorHooks hooks = HooksFor(id, uid);
   hooks.processes = bounds_.GatedProcesses(uid);
   auto supervisor = guard::Supervisor::Start(std::move(hooks), {}, std::move(record),
                                              soft_ ? std::make_unique<guard::SoftBoundary>() : nullptr);
@@ -59,20 +75,34 @@ Result<void> KernelGate::Serve(std::uint64_t id, UniqueFd listener, guard::TreeR
   return {};
 }
 
-void KernelGate::Hold(std::uint64_t id, const Tree& tree) {
-  if (auto held = holder_.Hold(id, tree.listener.Get(), tree.record.Get()); !held)
-    log::Warn("programs behind the kernel gate get no more memory after this daemon ends: {}", held.error().Text());
+// Another holder has none of them.
+void KernelGate::HoldAll() {
+  for (auto& [id, tree] : trees_) tree.held = false;
+  HoldRest();
 }
 
-void KernelGate::HoldAll() {
-  for (const auto& [id, tree] : trees_) Hold(id, tree);
+// Gives the holder what it does not have yet; later, if it cannot take all at once, or there is none.
+void KernelGate::HoldRest() {
+  for (auto& [id, tree] : trees_) {
+    if (tree.held) continue;
+    const auto held = holder_.Hold(id, tree.listener.Get(), tree.record.Get());
+    tree.held = held.has_value();
+    if (held) continue;
+    const bool soon = held.error().code == EAGAIN || held.error().code == ETOOMANYREFS;
+    if (!soon)
+      log::Warn("programs behind the kernel gate get no more memory after this daemon ends: {}", held.error().Text());
+    return hold_timer_.Arm(MonotonicNow() + (soon ? kHoldSoon : kHoldLater));
+  }
 }
 
 void KernelGate::TakeOver(Nanos now) {
   for (GateHolderLink::Kept& kept : holder_.Take()) {
     last_tree_ = std::max(last_tree_, kept.number);
     auto restored = Restore(kept.number, std::move(kept.listener), std::move(kept.record), now);
-    if (restored) continue;
+    if (restored) {
+      trees_.at(kept.number).held = true;
+      continue;
+    }
     log::Warn("a program gets no more GPU memory: {}", restored.error().Text());
     holder_.Drop(kept.number);
   }
@@ -82,11 +112,7 @@ Result<void> KernelGate::Restore(std::uint64_t id, UniqueFd listener, UniqueFd m
   auto record = guard::TreeRecord::Open(std::move(memory));
   if (!record) return std::unexpected(record.error());
   const auto owner = record->Owner();
-  std::vector<VgpuId> vgpus;
-  std::istringstream names(owner.vgpus);
-  for (std::string name; std::getline(names, name, ',');) {
-    if (const VGpu* vgpu = table_.Find(name)) vgpus.push_back(vgpu->id);
-  }
+  std::vector<VgpuId> vgpus = Find(owner);
   RestoreObjects(*record, vgpus, now);
   log::Info("process {} ({}) is under the kernel gate again", owner.pid, owner.name);
   // A program that was there before is not turned away.
@@ -95,11 +121,33 @@ Result<void> KernelGate::Restore(std::uint64_t id, UniqueFd listener, UniqueFd m
                claim ? std::move(*claim) : UserBounds::Claim());
 }
 
+// Those of its vGPUs that are there, if it may (still) join them: one may be another of the same name.
+std::vector<VgpuId> KernelGate::Find(const guard::TreeRecord::Program& program) const {
+  std::vector<VgpuId> vgpus;
+  const Caller caller = program.by_operator ? authority_.Operator() : authority_.Identify(program.uid, {});
+  std::istringstream names(program.vgpus);
+  for (std::string name; std::getline(names, name, ',');) {
+    const VGpu* vgpu = table_.Find(name);
+    if (!vgpu) continue;
+    const Possession thing = PossessionOf(vgpu->spec);
+    if (auto allowed = authority_.Allowed(caller, Operation::kJoinVGpu, &thing); allowed) {
+      vgpus.push_back(vgpu->id);
+    } else {
+      log::WarnOf(program.uid, "process {} ({}) is not in vGPU {} any more: that is another user's", program.pid,
+                  program.name, name);
+    }
+  }
+  return vgpus;
+}
+
 void KernelGate::RestoreObjects(const guard::TreeRecord& record, const std::vector<VgpuId>& vgpus, Nanos now) {
   guard::MemoryObjects objects;
   record.Restore(objects);
   using Kind = channel::ObjectEvent::Kind;
+  std::set<pid_t> living;  // of the others, the pid may be another program's
   for (const auto& client : record.Clients()) {
+    if (!client.Lives()) continue;
+    living.insert(client.process);
     OnObject(vgpus, client.process,
              {.kind = Kind::kAlloc,
               .fd = client.fd,
@@ -110,7 +158,7 @@ void KernelGate::RestoreObjects(const guard::TreeRecord& record, const std::vect
   }
   for (const auto& [entry, told] : record.Objects()) {
     const auto process = objects.ProcessOf(entry.client);
-    if (told.cls == 0 || !process) continue;
+    if (told.cls == 0 || !process || !living.contains(*process)) continue;
     OnObject(vgpus, *process,
              {.kind = Kind::kAlloc,
               .fd = told.fd,
@@ -121,8 +169,10 @@ void KernelGate::RestoreObjects(const guard::TreeRecord& record, const std::vect
               .detail = told.detail},
              now);
   }
-  for (const auto& payment : objects.Payments())
+  for (const auto& payment : objects.Payments()) {
+    if (!living.contains(payment.process)) continue;
     RestoreCharge(payment.process, payment.device, payment.bytes, vgpus, now);
+  }
 }
 
 // What a program has, it has, whatever its limit is now.
@@ -138,7 +188,7 @@ void KernelGate::RestoreCharge(pid_t pid, std::uint32_t device, std::uint64_t by
 }
 
 // Called on the supervisor's thread.
-guard::SupervisorHooks KernelGate::HooksFor(std::uint64_t tree_id) {
+guard::SupervisorHooks KernelGate::HooksFor(std::uint64_t tree_id, uid_t uid) {
   guard::SupervisorHooks hooks;
   hooks.charge = [this, tree_id](pid_t process, std::uint32_t device, std::uint64_t bytes) {
     return loop_.Call([=, this] { return OnCharge(tree_id, process, device, bytes, MonotonicNow()); });
@@ -153,13 +203,13 @@ guard::SupervisorHooks KernelGate::HooksFor(std::uint64_t tree_id) {
     });
   };
   hooks.ended = [this, tree_id](std::uint64_t) { loop_.Post([this, tree_id] { OnEnded(tree_id, MonotonicNow()); }); };
-  hooks.refused = [this](pid_t process, const std::string& what) {
-    loop_.Post([process, what] { log::Warn("process {}: {} was refused", process, what); });
+  hooks.refused = [this, uid](pid_t process, const std::string& what) {
+    loop_.Post([process, uid, what] { log::WarnOf(uid, "process {}: {} was refused", process, what); });
   };
-  hooks.unknown = [this](pid_t process, const std::string& what) {
-    loop_.Post([process, what] {
-      log::Warn("process {}: {} is of a newer driver than this version of Tessera knows; it passed uncounted", process,
-                what);
+  hooks.unknown = [this, uid](pid_t process, const std::string& what) {
+    loop_.Post([process, uid, what] {
+      log::WarnOf(uid, "process {}: {} is of a newer driver than this version of Tessera knows; it passed uncounted",
+                  process, what);
     });
   };
   return hooks;

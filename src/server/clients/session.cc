@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/descriptor.h"
+#include "base/process/process_start.h"
 #include "guard/supervisor/filter.h"
-#include "server/model/process_start.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -179,7 +179,9 @@ Complaint Session::OnListener() {
   if (std::exchange(listened_, true)) return "sent a second listener";
   std::vector<VgpuId> vgpus;
   std::ranges::copy_if(joined_, std::back_inserter(vgpus), [](VgpuId id) { return id != 0; });
-  if (auto served = services_.kernel_gate.Supervise(std::move(received_[0]), std::move(vgpus), peer_, program_);
+  if (auto served = services_.kernel_gate.Supervise(
+          std::move(received_[0]), std::move(vgpus),
+          {.name = program_, .pid = peer_.pid, .uid = peer_.uid, .by_operator = caller_.IsOperator()});
       !served)
     return replies_.Refuse(served.error());
   return replies_.Send(wire::Welcome{.session = id_});
@@ -205,7 +207,8 @@ Complaint Session::On(const wire::Object& object, Nanos now) {
 Complaint Session::On(const wire::Unknown& unknown) {
   constexpr int kMost = 64;  // as the shim
   if (++unknown_ > kMost) return "told of too many functions";
-  log::Warn(
+  log::WarnOf(
+      peer_.uid,
       "process {} ({}) asked the driver for {}, which this version of Tessera does not know: calls of it pass without "
       "gate and ledger",
       peer_.pid, program_, Printable(wire::TextOf(unknown.function)));

@@ -35,7 +35,7 @@ class Stage {
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
     quotas_ = std::make_unique<QuotaKeeper>(config_.quotas, *table_, gpus_);
     guests_ = std::make_unique<GuestServer>(*loop_, *table_, gpus_, channels_, bounds_, [] {});
-    kernel_gate_ = std::make_unique<KernelGate>(*loop_, *table_, gpus_, channels_, *guests_, bounds_,
+    kernel_gate_ = std::make_unique<KernelGate>(*loop_, authority_, *table_, gpus_, channels_, *guests_, bounds_,
                                                 KernelGate::Setup{.holder_path = "/nonexistent/gates.sock"});
     Make({.name = "a", .gpu = "0", .memory_limit = "1G"});
     Make({.name = "b", .gpu = "1"});

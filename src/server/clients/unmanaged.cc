@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "server/clients/process_facts.h"
+#include "server/model/process_facts.h"
 
 namespace tessera::server {
 

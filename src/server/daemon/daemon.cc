@@ -59,17 +59,17 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
   if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
-  daemon->table_ = std::make_unique<VGpuTable>(loop, daemon->gpus_, [self = daemon.get()] {
-    self->vgpu_changes_.fetch_add(1, std::memory_order_release);
-    if (self->ending_ || self->restoring_) return;
-    self->SaveVGpus();
-    self->StayAwhile(MonotonicNow());
-  });
+  daemon->table_ = std::make_unique<VGpuTable>(
+      loop, daemon->gpus_, [self = daemon.get()] { self->VGpusChanged(); },
+      [self = daemon.get()](VGpu& vgpu, Nanos now) {
+        self->kernel_gate_->Abandon(vgpu);
+        self->guests_->Abandon(vgpu, now);
+      });
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   daemon->bounds_, [self = daemon.get()] { self->saver_.Changed(); });
   daemon->kernel_gate_ = std::make_unique<KernelGate>(
-      loop, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_, daemon->bounds_,
+      loop, daemon->authority_, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_, daemon->bounds_,
       KernelGate::Setup{.holder_path = daemon->setup_.run_dir + "/gates.sock",
                         .grace = daemon->setup_.config.client_grace,
                         .soft = daemon->driver_->IsSoft()});
@@ -77,7 +77,6 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
     if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
   });
-  daemon->table_->OnUnlist([self = daemon.get()](VGpu& vgpu, Nanos now) { self->guests_->Abandon(vgpu, now); });
   // The file must not be overwritten by the half of it that is restored already.
   daemon->restoring_ = true;
   daemon->declarations_ = std::make_unique<Declarations>(*daemon->table_);
@@ -303,6 +302,13 @@ std::string Daemon::LastingVGpus() const {
   SavedState state{.vgpus = table_->Saved(), .processes = {}};
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
   return FormatState(state);
+}
+
+void Daemon::VGpusChanged() {
+  vgpu_changes_.fetch_add(1, std::memory_order_release);
+  if (ending_ || restoring_) return;
+  SaveVGpus();
+  StayAwhile(MonotonicNow());
 }
 
 // A vGPU of tessera run changes nothing in the file that lasts, which may be on a slow disk.

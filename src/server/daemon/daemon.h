@@ -90,6 +90,7 @@ class Daemon {
   SavedState LoadOrSetAside(const std::string& path) const;
   std::string State() const;
   std::string LastingVGpus() const;
+  void VGpusChanged();
   void SaveVGpus();
   std::vector<Error> DeclareVGpus(Nanos now);
   void ServeContainers();

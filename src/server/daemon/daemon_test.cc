@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/size.h"
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
 #include "server/testing/test_daemon.h"
 
 namespace tessera::server {

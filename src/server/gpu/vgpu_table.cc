@@ -10,7 +10,7 @@
 #include <ranges>
 
 #include "base/size.h"
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
 #include "server/record/events.h"
 
 namespace tessera::server {
@@ -38,8 +38,9 @@ std::string TagOf(const VGpuSpec& spec) {
   return fmt::format("{:016x}", hash);
 }
 
-VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change)
-    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)) {}
+VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
+                     std::function<void(VGpu&, Nanos)> on_unlist)
+    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)), on_unlist_(std::move(on_unlist)) {}
 
 Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit) {
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};

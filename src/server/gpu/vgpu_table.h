@@ -25,8 +25,10 @@ class VGpuTable {
  public:
   using Gpus = std::vector<std::unique_ptr<GpuServer>>;
 
-  // `on_change` is called when what state.json keeps has changed. The loop and the GPUs outlive the table.
-  VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change);
+  // `on_change` is called when what state.json keeps has changed, and `on_unlist` before a vGPU ends. The loop and the
+  // GPUs outlive the table.
+  VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
+            std::function<void(VGpu&, Nanos)> on_unlist = {});
 
   // Says whether a vGPU may be as `spec` says, which it may complete; `before` is the vGPU as it is, null for a new
   // one.
@@ -60,8 +62,6 @@ class VGpuTable {
   void Left(VgpuId id, Nanos now);
 
   bool AnyLivingOwner() const;
-  // Called before a vGPU ends.
-  void OnUnlist(std::function<void(VGpu&, Nanos)> callback) { on_unlist_ = std::move(callback); }
 
  private:
   Result<VGpu*> Get(std::string_view name) const;  // ENOENT in words
@@ -76,8 +76,8 @@ class VGpuTable {
 
   EventLoop& loop_;
   Gpus& gpus_;
-  std::function<void()> on_change_;
-  std::function<void(VGpu&, Nanos)> on_unlist_;
+  const std::function<void()> on_change_;
+  const std::function<void(VGpu&, Nanos)> on_unlist_;
   std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
   std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
   std::vector<SavedVGpu> absent_;

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "base/process/process_start.h"
 #include "base/result.h"
 #include "channel/rm/object_event.h"
-#include "server/model/process_start.h"
 #include "server/model/vgpu.h"
 #include "wire/protocol.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process/process_start.h"
 #include "base/unique_fd.h"
 #include "server/loop/event_loop.h"
-#include "server/model/process_start.h"
 
 namespace tessera::server {
 

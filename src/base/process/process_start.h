@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace tessera::server {
+namespace tessera {
 
 // When a process was started, in clock ticks since boot (field 22 of proc(5) stat): with the pid it names one process
 // and no later one of the same pid. ESRCH if there is none.
@@ -19,4 +19,4 @@ struct ProcessName {
   bool operator==(const ProcessName&) const = default;
 };
 
-}  // namespace tessera::server
+}  // namespace tessera

@@ -1,11 +1,11 @@
-#include "server/model/process_start.h"
+#include "base/process/process_start.h"
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
 
-namespace tessera::server {
+namespace tessera {
 
 Result<std::uint64_t> ProcessStart(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -22,4 +22,4 @@ Result<std::uint64_t> ProcessStart(pid_t pid) {
   return start;
 }
 
-}  // namespace tessera::server
+}  // namespace tessera

@@ -1,0 +1,126 @@
+// A daemon goes on with programs behind the kernel gate that a gate holder kept.
+#include "server/clients/kernel_gate.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "base/process/process_start.h"
+#include "base/seqpacket.h"
+#include "guard/holder/gate_holder.h"
+#include "guard/holder/holder_message.h"
+#include "server/record/events.h"
+#include "server/testing/test_daemon.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr uid_t kOne = 61001, kOther = 61002;
+
+class KernelGateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "gate_XXXXXX";
+    run_dir_ = mkdtemp(pattern.data());
+    program_ = fork();
+    if (program_ == 0) {
+      for (;;) pause();
+    }
+    TestDaemon daemon({.run_dir = run_dir_});
+    ASSERT_TRUE(daemon.Api().For(kOther, {}).Create({.name = "a"}));
+  }
+  void TearDown() override {
+    ended_ = true;
+    if (holder_.joinable()) holder_.join();
+    kill(program_, SIGKILL);
+    waitpid(program_, nullptr, 0);
+    std::filesystem::remove_all(run_dir_);
+  }
+
+  // A holder keeps the program, which has a MiB of memory, for the next daemon.
+  void Keep(uid_t uid, std::uint64_t start, bool by_operator = false) {
+    auto record = guard::TreeRecord::Create(
+        {.vgpus = "a", .name = "program", .pid = program_, .uid = uid, .by_operator = by_operator});
+    guard::MemoryObjects objects(&*record);
+    record->Put({.client = 1, .process = program_, .holder = program_, .fd = 3, .start = start});
+    objects.SetClient(1, program_);
+    objects.Add(1, 1, 0x80, kMiB, 0);
+    memory_.Reset(dup(record->Fd()));
+    const std::string path = run_dir_ + "/gates.sock";
+    holder_ = std::thread([this, path, listener = ListenSeqpacket(path.c_str(), 4)]() mutable {
+      guard::GateHolder holder(std::move(listener), path);
+      while (!ended_ && holder.RunOnce(10 * kMillisecond)) {
+      }
+    });
+    const UniqueFd before = ConnectSeqpacket(path.c_str());  // an earlier daemon
+    const std::array files = {listener_.Get(), memory_.Get()};
+    SendPacket(before.Get(), guard::BytesOf({.type = guard::HolderType::kHello, .number = kSecond}));
+    std::array<std::byte, sizeof(guard::HolderMessage)> greeting;
+    ASSERT_GT(ReceivePacket(before.Get(), greeting), 0);
+    SendPacket(before.Get(), guard::BytesOf({.type = guard::HolderType::kHold, .number = 1}), files);
+  }
+  std::vector<pid_t> ProgramsOfA(TestDaemon& daemon) { return daemon.Report("a").processes; }
+  std::string NamesInTheRecord() const { return guard::TreeRecord::Open(UniqueFd(dup(memory_.Get())))->Owner().vgpus; }
+
+  std::string run_dir_;
+  pid_t program_ = 0;
+  UniqueFd memory_;                                   // of the record
+  const UniqueFd listener_{eventfd(0, EFD_CLOEXEC)};  // in the place of one that tells of no call
+  std::thread holder_;
+  std::atomic<bool> ended_ = false;
+};
+
+TEST_F(KernelGateTest, GoesOnWithThemInTheirVGpus) {
+  Keep(kOther, *ProcessStart(program_));
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_});
+}
+
+// The vGPU that the record names may have gone, and another user's may have its name.
+TEST_F(KernelGateTest, PutsNobodyIntoAnotherUsersVGpu) {
+  Keep(kOne, *ProcessStart(program_));
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_TRUE(ProgramsOfA(daemon).empty());
+}
+
+TEST_F(KernelGateTest, WhatAnOperatorPutIntoAVGpuStaysThere) {
+  Keep(kOne, *ProcessStart(program_), /*by_operator=*/true);
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_});
+}
+
+TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
+  Keep(kOther, *ProcessStart(program_));
+  TestDaemon daemon({.run_dir = run_dir_});
+  ASSERT_EQ(NamesInTheRecord(), "a");
+  ASSERT_TRUE(daemon.Api().Remove("a", /*force=*/true));
+  EXPECT_EQ(NamesInTheRecord(), "");
+}
+
+// The process of the record has ended, and another one has its pid.
+TEST_F(KernelGateTest, ChargesNoOtherProcessOfTheSamePid) {
+  Keep(kOther, *ProcessStart(program_) + 1);
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_TRUE(ProgramsOfA(daemon).empty());
+  EXPECT_EQ(daemon.Report("a").memory_current, 0u);
+}
+
+TEST_F(KernelGateTest, AHolderThatDoesNotAnswerIsTold) {
+  ListenSeqpacket((run_dir_ + "/gates.sock").c_str(), 4).Reset();  // it was killed
+  const std::uint64_t before = events::Last();
+  TestDaemon daemon({.run_dir = run_dir_});
+  bool told = false;
+  for (const Event& event : events::After(before, 100).events)
+    told |= event.text.find("gate holder") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
+}  // namespace
+}  // namespace tessera::server
