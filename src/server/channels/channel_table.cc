@@ -6,8 +6,9 @@
 
 #include <algorithm>
 
-#include "channel/rm/driver_abi.h"
 #include "base/process/process_start.h"
+#include "channel/rm/driver_abi.h"
+#include "server/model/process_facts.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -64,7 +65,7 @@ bool ChannelTable::Verify(pid_t pid) {
   const bool refused = entry.objects.Refused();
   const bool verified = entry.objects.Verify(*control_, pid, entry.fd.Get());
   if (entry.objects.Refused() && !refused)
-    log::Warn("process {} claims channels that are not its own; they are not steered", pid);
+    log::WarnOf(OwnerOf(pid), "process {} claims channels that are not its own; they are not steered", pid);
   return verified;
 }
 

@@ -17,17 +17,19 @@ EvictionReport ReportEviction(const Process& process) {
   return {.pid = process.pid, .gpu = process.vgpu->gpu, .evicting = process.residence.Evicting()};
 }
 
-void NoteEviction(const Process& process) {
+void NoteEviction(const Process& process, const Caller& caller) {
   events::Note({.type = EventType::kMemoryEvicted,
                 .gpu = process.vgpu->gpu,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
                 .owner = process.vgpu->spec.uid,
                 .user = process.who.uid,
+                .by_operator = caller.IsOperator(),
                 .text = FormatSize(process.residence.Evicting()) + " are being moved to host memory"});
 }
 
-Result<std::vector<EvictionReport>> EvictUses(Daemon& daemon, pid_t pid, std::uint64_t keep, Nanos now) {
+Result<std::vector<EvictionReport>> EvictUses(Daemon& daemon, const Caller& caller, pid_t pid, std::uint64_t keep,
+                                              Nanos now) {
   std::vector<EvictionReport> evictions;
   for (const auto& gpu : daemon.Gpus()) {
     for (const VGpu* vgpu : gpu->VGpus()) {
@@ -35,7 +37,7 @@ Result<std::vector<EvictionReport>> EvictUses(Daemon& daemon, pid_t pid, std::ui
       if (found == vgpu->processes.end()) continue;
       if (auto pushed = gpu->Placement().Evict(**found, keep, now); !pushed) return std::unexpected(pushed.error());
       evictions.push_back(ReportEviction(**found));
-      NoteEviction(**found);
+      NoteEviction(**found, caller);
     }
   }
   if (!evictions.empty()) return evictions;
@@ -272,7 +274,8 @@ Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
     events::Note({.type = frozen ? EventType::kVGpuFrozen : EventType::kVGpuThawed,
                   .gpu = vgpu.gpu,
                   .vgpu = vgpu.spec.name,
-                  .owner = vgpu.spec.uid});
+                  .owner = vgpu.spec.uid,
+                  .by_operator = caller_.IsOperator()});
     return {};
   }));
 }
@@ -285,7 +288,7 @@ Result<std::vector<EvictionReport>> Control::EvictVGpu(const std::string& name, 
     Reports evictions;
     for (const Process* process : vgpu.processes) {
       evictions.push_back(ReportEviction(*process));
-      NoteEviction(*process);
+      NoteEviction(*process, caller_);
     }
     return evictions;
   });
@@ -309,14 +312,15 @@ Result<void> Control::FreezeProcess(pid_t pid, bool frozen) {
     if (done)
       events::Note({.type = frozen ? EventType::kProcessFrozen : EventType::kProcessThawed,
                     .pid = pid,
-                    .user = UserOf(daemon_, pid)});
+                    .user = UserOf(daemon_, pid),
+                    .by_operator = caller_.IsOperator()});
     return done;
   }));
 }
 
 Result<std::vector<EvictionReport>> Control::EvictProcess(pid_t pid, std::uint64_t keep) {
   return RunOn(Operation::kEvictProcess, pid, [this, pid, keep](Nanos now) -> Result<std::vector<EvictionReport>> {
-    return EvictUses(daemon_, pid, keep, now);
+    return EvictUses(daemon_, caller_, pid, keep, now);
   });
 }
 
@@ -330,7 +334,8 @@ Result<ProcessReport> Control::Adopt(pid_t pid, const std::string& name) {
                   .gpu = vgpu.gpu,
                   .vgpu = vgpu.spec.name,
                   .pid = pid,
-                  .owner = vgpu.spec.uid});
+                  .owner = vgpu.spec.uid,
+                  .by_operator = true});
     for (ProcessReport& report : ReportProcesses(daemon_, now, pid)) return std::move(report);
     return Fail(ENOENT, "process " + std::to_string(pid) + " has just ended");
   });

@@ -81,8 +81,9 @@ void Freezes::Check(Process& process) const {
   freeze.reached_seen = reached;
   if (!std::exchange(freeze.suspect, went_on) || !went_on || freeze.evades) return;
   freeze.evades = true;
-  log::Error("GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", gpu_,
-             process.pid, process.who.program);
+  log::WarnOf(process.who.uid,
+              "GPU {}: process {} ({}) went on while its channels were frozen; not all of them are known", gpu_,
+              process.pid, process.who.program);
 }
 
 }  // namespace tessera::server

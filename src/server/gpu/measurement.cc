@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/size.h"
+#include "server/model/process_facts.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/swap/chunks.h"
@@ -75,8 +76,11 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
   unmanaged_ = Less(measured.used, managed);
   for (const auto& [pid, bytes] : unmanaged_by_process_) {
     if (!unmanaged_before.contains(pid))
-      events::Note(
-          {.type = EventType::kProcessUnmanaged, .gpu = gpu_, .pid = pid, .text = "it has " + FormatSize(bytes)});
+      events::Note({.type = EventType::kProcessUnmanaged,
+                    .gpu = gpu_,
+                    .pid = pid,
+                    .user = OwnerOf(pid),
+                    .text = "it has " + FormatSize(bytes)});
   }
   time_.Choose(now);
 }

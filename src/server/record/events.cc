@@ -31,6 +31,11 @@ Kept& All() {
   return *kept;
 }
 
+// GpuHealth bounds how often they are told.
+bool OfGpu(EventType type) {
+  return type == EventType::kGpuXid || type == EventType::kGpuEcc || type == EventType::kGpuFailed;
+}
+
 void Keep(Kept& all, Event event) TESSERA_REQUIRES(all.mutex) {
   using namespace std::chrono;
   event.time_us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
@@ -103,8 +108,7 @@ bool Note(Event event) {
   MutexLock lock(all.mutex);
   const std::optional<uid_t> by = event.user ? event.user : event.owner;
   // A user's own daemon has that user's events alone: they push nobody's out.
-  const bool at_will =
-      by && *by != 0 && *by != geteuid() && event.type != EventType::kGpuXid && event.type != EventType::kGpuFailed;
+  const bool at_will = by && *by != 0 && *by != geteuid() && !event.by_operator && !OfGpu(event.type);
   const Verdict verdict = at_will ? all.budget.Ask(*by, MonotonicNow()) : Verdict::kTell;
   if (verdict == Verdict::kLeaveOut) return false;
   Keep(all, std::move(event));

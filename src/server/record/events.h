@@ -50,7 +50,8 @@ struct Event {
   pid_t pid = 0;     // 0: none
   // Users who may see it, beside operators: the vGPU's owner and the process's user.
   std::optional<uid_t> owner, user;
-  std::string text;  // for people; one line
+  bool by_operator = false;  // an operator did it: it is not left out
+  std::string text;          // for people; one line
 };
 
 namespace events {
@@ -58,7 +59,7 @@ namespace events {
 inline constexpr std::size_t kKept = 2000;
 
 // Gives it number and time. Events of the programs and vGPUs of a user other than root and the daemon's own are left
-// out while there are too many of them (EventBudget): then false.
+// out while there are too many of them (EventBudget): then false. Not those of the GPU itself, and of an operator.
 bool Note(Event event);
 
 struct Batch {

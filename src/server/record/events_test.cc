@@ -96,6 +96,14 @@ TEST_F(EventsTest, OneUsersProgramsDoNotPushOutWhatOthersDid) {
   EXPECT_EQ(said, 1);
 }
 
+TEST_F(EventsTest, WhatAnOperatorDidAndFaultsOfAGpuAreToldWhateverTheUserDid) {
+  constexpr uid_t kHostile = 4714;
+  for (std::size_t i = 0; i < events::kKept; ++i) events::Note({.type = EventType::kVGpuChanged, .owner = kHostile});
+  EXPECT_FALSE(events::Note({.type = EventType::kVGpuFrozen, .owner = kHostile})) << "by the owner";
+  EXPECT_TRUE(events::Note({.type = EventType::kVGpuFrozen, .owner = kHostile, .by_operator = true}));
+  EXPECT_TRUE(events::Note({.type = EventType::kGpuEcc, .owner = kHostile}));
+}
+
 TEST_F(EventsTest, OneUsersProgramsDoNotFillTheLog) {
   testing::internal::CaptureStdout();
   for (std::size_t i = 0; i < events::kKept; ++i) log::WarnOf(4713, "process {} breaks the protocol", i);

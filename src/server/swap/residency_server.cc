@@ -162,6 +162,8 @@ void ResidencyServer::ReportRefusal(Process& process, std::uint64_t bytes, const
        .gpu = gpu_,
        .vgpu = process.vgpu->spec.name,
        .pid = process.pid,
+       .owner = process.vgpu->spec.uid,
+       .user = process.who.uid,
        .text = fmt::format("{} asked for {} on the GPU; {}", process.who.program, FormatSize(bytes), Text(answer))});
 }
 

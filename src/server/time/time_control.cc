@@ -91,6 +91,7 @@ void TimeControl::Choose(Nanos now) {
     if (&way != way_) SwitchTo(way, now);
     break;
   }
+  TellWay(now);
   for (const VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       if (const auto stop = StopFor(*process); process->gate.stop != stop)
@@ -127,8 +128,16 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
   SetTimer();
   std::string by = way.name;
   for (const auto& [better, why] : passed_over_) by += ": " + why;
-  log::Info("GPU {}: time is shared by {}", gpu_, by);
-  events::Note({.type = EventType::kControlChanged, .gpu = gpu_, .text = "by " + by});
+  untold_ = std::move(by);
+  TellWay(now);
+}
+
+// At most once a second: a program can make the way change as often as it likes.
+void TimeControl::TellWay(Nanos now) {
+  if (untold_.empty() || (told_at_ != 0 && now - told_at_ < kSecond)) return;
+  told_at_ = now;
+  log::Info("GPU {}: time is shared by {}", gpu_, untold_);
+  events::Note({.type = EventType::kControlChanged, .gpu = gpu_, .text = "by " + std::exchange(untold_, {})});
 }
 
 // ---- vGPUs and processes ----

@@ -93,6 +93,7 @@ class TimeControl {
   std::string WhyUnsteerable() const;
   GateRecord::Stop StopFor(const Process& process) const;
   void SwitchTo(const Way& way, Nanos now);
+  void TellWay(Nanos now);
   void OnTimer(Nanos now);
   void SetTimer();
   void AfterEvent(VGpu& vgpu, Nanos now);
@@ -106,6 +107,8 @@ class TimeControl {
   const std::vector<VGpu*>& vgpus_;
   const Hooks hooks_;
   const Way* way_;
+  std::string untold_;                          // how the time is divided now, if log and events do not know
+  Nanos told_at_ = 0;                           // when they were told; 0: never
   std::map<Divider, std::string> passed_over_;  // better ways, and why they cannot serve
   std::unique_ptr<TimeServer> server_;
   EventLoop::Timer timer_;  // the server's next deadline

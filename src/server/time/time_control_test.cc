@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/record/events.h"
 #include "server/testing/steered_gpu.h"
 
 namespace tessera::server {
@@ -51,6 +52,41 @@ TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {
   EXPECT_GE(after.usage.busy, before.usage.busy);
   EXPECT_LE(after.usage.busy, before.usage.busy + kMillisecond);
   EXPECT_EQ(low.process.gate.state, State::kRunning) << "it has the token";
+}
+
+// A program can make its GPU's time be divided in another way as often as it likes.
+TEST_F(TimeControlTest, ChangesAreToldOnceASecondAndTheLastOneIsTold) {
+  const std::uint64_t before = events::Last();
+  const auto told = [&] {
+    std::vector<std::string> texts;
+    for (const Event& event : events::After(before, 100).events) {
+      if (event.type == EventType::kControlChanged) texts.push_back(event.text);
+    }
+    return texts;
+  };
+  const auto choose = [&](bool tested) {
+    if (tested) {
+      channels_.Availability().EndTest({});
+    } else {
+      channels_.Availability().BeginTest();
+    }
+    gpu_.Time().Choose(Now());
+  };
+  MakeContext(Join(low_));
+  Pass(2 * kSecond);
+  gpu_.Time().Choose(Now());
+  const std::size_t first = told().size();
+  for (int n = 0; n < 10; ++n) {
+    choose(false);
+    choose(true);
+  }
+  choose(false);
+  EXPECT_LE(told().size(), first + 1);
+  Pass(2 * kSecond);
+  gpu_.Time().Choose(Now());
+  ASSERT_LE(told().size(), first + 2);
+  EXPECT_THAT(told().back(), HasSubstr("test is under way"));
+  choose(true);
 }
 
 TEST_F(TimeControlTest, ARestartStopsNobody) {
