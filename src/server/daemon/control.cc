@@ -244,7 +244,7 @@ Result<WholeReport> Control::All() {
 
 Result<VGpuReport> Control::Create(const VGpuRequest& request) {
   return Keep(Run(Operation::kCreateVGpu, [this, request](Nanos now) -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Create(request, caller_.uid, now, WithinQuota());
+    auto vgpu = daemon_.VGpus().Create(request, caller_.uid, now, WithinQuota(), caller_.IsOperator());
     if (!vgpu) return std::unexpected(vgpu.error());
     return Report(**vgpu, now);
   }));
@@ -252,7 +252,7 @@ Result<VGpuReport> Control::Create(const VGpuRequest& request) {
 
 Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request, bool wait) {
   auto changed = Keep(RunOn(Operation::kChangeVGpu, name, [this, request](VGpu& vgpu, Nanos now) -> Result<VGpuReport> {
-    if (auto done = daemon_.VGpus().Change(vgpu, request, now, WithinQuota()); !done)
+    if (auto done = daemon_.VGpus().Change(vgpu, request, now, WithinQuota(), caller_.IsOperator()); !done)
       return std::unexpected(done.error());
     return Report(vgpu, now);
   }));
@@ -264,7 +264,7 @@ Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& r
 Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {
   return Keep(RunOn(Operation::kRemoveVGpu, name, [this, force, if_tag](VGpu& vgpu, Nanos now) -> Result<void> {
     if (auto same = CheckTag(vgpu, if_tag); !same) return same;
-    return daemon_.VGpus().Remove(vgpu, force, now);
+    return daemon_.VGpus().Remove(vgpu, force, now, caller_.IsOperator());
   }));
 }
 

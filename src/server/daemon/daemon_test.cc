@@ -7,8 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/size.h"
 #include "base/process/process_start.h"
+#include "base/size.h"
+#include "server/record/log.h"
 #include "server/testing/test_daemon.h"
 
 namespace tessera::server {
@@ -234,6 +235,20 @@ TEST_F(DaemonTest, AnAbsentVGpuKeepsItsName) {
   EXPECT_EQ(daemon.Report("a").gpu, 0u);
 }
 
+TEST_F(DaemonTest, AnAbsentVGpuCountsInItsOwnersQuota) {
+  TestDaemon::Setup setup{.gpus = 2, .run_dir = run_dir_};
+  setup.config.quotas = {{.name = "default", .bounds = {.vgpus = 1}}};
+  {
+    TestDaemon daemon(setup);
+    ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "a", .gpu = "1"}));
+  }
+  setup.gpus = 1;
+  TestDaemon daemon(setup);
+  Control owner = daemon.Api().For(61001, {});
+  EXPECT_EQ(owner.Create({.name = "b"}).error().code, EDQUOT);
+  EXPECT_TRUE(owner.Create({.name = "a"})) << "in its place";
+}
+
 TEST_F(DaemonTest, ABrokenFileOfVGpusIsNeverLost) {
   for (int n = 0; n < 2; ++n) {
     std::ofstream(run_dir_ + "/vgpus.json") << "broken " << n;
@@ -274,6 +289,29 @@ TEST_F(DaemonTest, DeclaredVGpusAreMadeAndStay) {
   TestDaemon daemon(WithVGpus({}, run_dir_));
   EXPECT_EQ(daemon.Report("team").compute_weight, 9u) << "it stays as an ordinary one";
   EXPECT_TRUE(daemon.Api().Remove("team", false));
+}
+
+// A user had the name first: no program of that user comes into the node's vGPU.
+TEST_F(DaemonTest, AVGpuOfAnotherUserIsNotDeclaredWhileProgramsAreInIt) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "team"}));
+  std::optional<FakeClient> program = daemon.Connect("team");
+  Config config;
+  config.vgpus = {{.name = "team", .where = "f:1", .uid = 61002}};
+  const auto reload = [&] {
+    return daemon.Loop().Call([&] { return daemon.Whole().Reload(config, MonotonicNow()); }).value();
+  };
+  log::Silence(true);
+  const auto refused = reload();
+  log::Silence(false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EBUSY);
+  EXPECT_THAT(refused.error().message, HasSubstr("f:1: vGPU team cannot be as it is declared: programs are in"));
+  EXPECT_EQ(daemon.Report("team").uid, 61001u);
+  program.reset();
+  ASSERT_TRUE(daemon.Eventually([&] { return daemon.Report("team").processes.empty(); }));
+  EXPECT_TRUE(reload());
+  EXPECT_EQ(daemon.Report("team").uid, 61002u);
 }
 
 TEST_F(DaemonTest, ADeclarationThatCannotBeKeptStopsNobody) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "server/record/log.h"
 
@@ -31,6 +34,9 @@ std::vector<Error> Declarations::Apply(const std::vector<DeclaredVGpu>& declared
     if (VGpu* vgpu = table_.Find(entry.first)) vgpu->declared_at.clear();
     return true;
   });
+  std::set<std::string> names;
+  for (const DeclaredVGpu& each : declared) names.insert(each.name);
+  table_.Declare(std::move(names));
   std::vector<Error> errors;
   for (const DeclaredVGpu& each : declared) {
     const auto known = carried_out_.find(each.name);
@@ -66,6 +72,9 @@ Result<void> Declarations::Make(const DeclaredVGpu& declared, Nanos now) {
   }
   if (vgpu->spec.ephemeral)
     return Fail(EEXIST, "a running program has a vGPU of that name", "reload when it has ended");
+  if (vgpu->spec.uid != *declared.uid && (vgpu->joined > 0 || !vgpu->processes.empty()))
+    return Fail(EBUSY, fmt::format("programs are in a vGPU of that name, which belongs to user {}", vgpu->spec.uid),
+                "end them, or remove it with --force; then tessera reload");
   const uid_t before = std::exchange(vgpu->spec.uid, *declared.uid);
   auto changed = table_.Change(*vgpu, request, now);
   if (!changed) vgpu->spec.uid = before;

@@ -22,12 +22,13 @@ QuotaBase QuotaKeeper::Base() const {
   return base;
 }
 
-QuotaClaims QuotaKeeper::ClaimsOf(uid_t uid, const VGpu* without) const {
+// Those that are absent claim what they had: it is theirs when their GPU is back.
+QuotaClaims QuotaKeeper::ClaimsOf(uid_t uid, std::string_view without) const {
   QuotaClaims claims;
   const std::uint64_t all_swap = Base().swap;
-  for (const VGpu* vgpu : table_.All()) {
-    if (vgpu == without || vgpu->spec.uid != uid) continue;
-    const QuotaWish wish = WishOf(vgpu->spec);
+  for (const SavedVGpu& vgpu : table_.Saved()) {
+    if (vgpu.spec.name == without || vgpu.spec.uid != uid) continue;
+    const QuotaWish wish = WishOf(vgpu.spec);
     claims.memory += wish.memory;
     claims.swap += wish.swap.value_or(all_swap);
     claims.compute += wish.compute;
@@ -40,7 +41,7 @@ Result<void> QuotaKeeper::Admit(const Caller& caller, VGpuSpec& spec, const VGpu
   const auto quota = QuotaFor(caller, quotas_);
   if (!quota) return {};
   const QuotaBase base = Base();
-  const QuotaClaims others = ClaimsOf(spec.uid, before);
+  const QuotaClaims others = ClaimsOf(spec.uid, spec.name);
   if (!before && !spec.memory.swap) spec.memory.swap = SwapShare(*quota, base, others);
   const QuotaWish was = before ? WishOf(before->spec) : QuotaWish{};
   return CheckQuota(*quota, base, others, WishOf(spec), before ? &was : nullptr);

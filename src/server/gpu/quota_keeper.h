@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/result.h"
 #include "server/access/quota.h"
@@ -27,7 +28,7 @@ class QuotaKeeper {
 
  private:
   QuotaBase Base() const;
-  QuotaClaims ClaimsOf(uid_t uid, const VGpu* without) const;
+  QuotaClaims ClaimsOf(uid_t uid, std::string_view without) const;
 
   const std::vector<Quota>& quotas_;
   const VGpuTable& table_;

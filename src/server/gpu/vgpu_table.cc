@@ -9,12 +9,14 @@
 #include <charconv>
 #include <ranges>
 
-#include "base/size.h"
 #include "base/process/process_start.h"
+#include "base/size.h"
 #include "server/record/events.h"
 
 namespace tessera::server {
 namespace {
+
+constexpr std::string_view kJobPrefix = "slurm-";  // docs/slurm.md
 
 // For people.
 std::string Settings(const VGpuSpec& spec) {
@@ -42,10 +44,11 @@ VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_chang
                      std::function<void(VGpu&, Nanos)> on_unlist)
     : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)), on_unlist_(std::move(on_unlist)) {}
 
-Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit) {
+Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit,
+                                bool by_operator) {
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
-  if (auto free = TakeName(spec.name, uid); !free) return std::unexpected(free.error());
+  if (auto free = CheckNameFree(spec.name, uid, by_operator); !free) return std::unexpected(free.error());
   spec.ephemeral = request.ephemeral.value_or(false);
   spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
   if (spec.ephemeral && spec.owner_pid <= 0) {
@@ -71,22 +74,42 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (admit) {
       if (auto ok = admit(fitted, nullptr); !ok) return std::unexpected(ok.error());
     }
+    // Who makes one anew gives up one's own absent one.
+    std::optional<SavedVGpu> absent;
+    if (const auto found = Absent(spec.name); found != absent_.end()) {
+      absent = *found;
+      absent_.erase(found);  // first: placing saves what there is
+    }
     placed = Place(std::move(fitted), gpu, now);
     if (placed) return placed;
+    if (absent) absent_.push_back(std::move(*absent));
     if (!first) first = placed.error();
   }
   return std::unexpected(first.value_or(placed.error()));
 }
 
-// Whether a new vGPU may have the name. Who makes one anew gives up one's own absent one.
-Result<void> VGpuTable::TakeName(const std::string& name, uid_t uid) {
+std::vector<SavedVGpu>::const_iterator VGpuTable::Absent(std::string_view name) const {
+  return std::ranges::find(absent_, name, [](const SavedVGpu& saved) -> std::string_view { return saved.spec.name; });
+}
+
+// A user who had such a name first would keep the node from making its own vGPU, or have programs in it.
+bool VGpuTable::IsForOperators(std::string_view name) const {
+  return name.starts_with(kJobPrefix) || declared_.contains(std::string(name));
+}
+
+// Whether a new vGPU may have the name: a living one has it not, nor an absent one of another user.
+Result<void> VGpuTable::CheckNameFree(const std::string& name, uid_t uid, bool by_operator) const {
+  if (!by_operator && IsForOperators(name))
+    return Fail(EPERM,
+                declared_.contains(name)
+                    ? fmt::format("the name {} is kept for the vGPU that the configuration declares", name)
+                    : fmt::format("names that begin with {} are kept for the vGPUs of jobs", kJobPrefix),
+                "choose another name");
   if (Find(name))
     return Fail(EEXIST, fmt::format("vGPU {} exists already", name), "choose another name, or change that one");
-  const auto absent = std::ranges::find(absent_, name, [](const SavedVGpu& saved) { return saved.spec.name; });
-  if (absent == absent_.end()) return {};
-  if (absent->spec.uid != uid && uid != 0)
+  const auto absent = Absent(name);
+  if (absent != absent_.end() && absent->spec.uid != uid && uid != 0)
     return Fail(EEXIST, fmt::format("vGPU {} exists, though it is absent now", name), "choose another name");
-  absent_.erase(absent);
   return {};
 }
 
@@ -137,7 +160,8 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   return placed;
 }
 
-Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit) {
+Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
+                               bool by_operator) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
@@ -153,6 +177,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,
                 .owner = vgpu.spec.uid,
+                .by_operator = by_operator,
                 .text = Settings(vgpu.spec) + "; it had " + before});
   on_change_();
   return {};
@@ -173,7 +198,7 @@ Result<void> VGpuTable::Freeze(VGpu& vgpu, bool frozen, bool by_owner, Nanos now
   return {};
 }
 
-Result<void> VGpuTable::Remove(VGpu& vgpu, bool force, Nanos now) {
+Result<void> VGpuTable::Remove(VGpu& vgpu, bool force, Nanos now, bool by_operator) {
   if (!vgpu.declared_at.empty())
     return Fail(EPERM, fmt::format("vGPU {} is declared at {}", vgpu.spec.name, vgpu.declared_at),
                 "take the section out, and tessera reload; then it can be removed");
@@ -183,7 +208,7 @@ Result<void> VGpuTable::Remove(VGpu& vgpu, bool force, Nanos now) {
                             vgpu.processes.size() == 1 ? "" : "es"),
                 "end them first, or use force: they lose their GPU then");
   }
-  Unlist(vgpu, now);
+  Unlist(vgpu, now, by_operator);
   return {};
 }
 
@@ -273,7 +298,7 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std
 std::string VGpuTable::FreeName(std::string_view program) const {
   for (unsigned n = 1;; ++n) {
     std::string name = NameFor(program, n);
-    if (!Find(name)) return name;
+    if (!Find(name) && Absent(name) == absent_.end() && !IsForOperators(name)) return name;
   }
 }
 
@@ -297,8 +322,12 @@ void VGpuTable::OwnerDied(VgpuId id, Nanos now) {
 }
 
 // Its name is free from now on; what is left of it goes with its last program.
-void VGpuTable::Unlist(VGpu& vgpu, Nanos now) {
-  events::Note({.type = EventType::kVGpuRemoved, .gpu = vgpu.gpu, .vgpu = vgpu.spec.name, .owner = vgpu.spec.uid});
+void VGpuTable::Unlist(VGpu& vgpu, Nanos now, bool by_operator) {
+  events::Note({.type = EventType::kVGpuRemoved,
+                .gpu = vgpu.gpu,
+                .vgpu = vgpu.spec.name,
+                .owner = vgpu.spec.uid,
+                .by_operator = by_operator});
   by_name_.erase(vgpu.spec.name);
   if (on_unlist_) on_unlist_(vgpu, now);
   vgpu.removed = true;

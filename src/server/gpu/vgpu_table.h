@@ -5,7 +5,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/access/authority.h"
@@ -34,15 +37,20 @@ class VGpuTable {
   // one.
   using Admission = std::function<Result<void>(VGpuSpec& spec, const VGpu* before)>;
 
-  // Each failure says what and why and changes nothing. Without `admit`, all is admitted that the GPU can keep.
-  Result<VGpu*> Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit = {});
+  // Each failure says what and why and changes nothing. Without `admit`, all is admitted that the GPU can keep. EPERM
+  // if whoever asks is no operator and the name is kept for them (IsForOperators).
+  Result<VGpu*> Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit = {},
+                       bool by_operator = true);
   // ESTALE if somebody else has changed it: VGpuRequest::if_tag.
-  Result<void> Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit = {});
+  Result<void> Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit = {},
+                      bool by_operator = true);
   // EBUSY without force while it is in use; EPERM while the configuration declares it.
-  Result<void> Remove(VGpu& vgpu, bool force, Nanos now);
+  Result<void> Remove(VGpu& vgpu, bool force, Nanos now, bool by_operator = true);
   // Stops its processes, also those to come, or lets them go on; for its owner or for an operator. EPERM for an owner
   // where an operator has stopped them.
   Result<void> Freeze(VGpu& vgpu, bool frozen, bool by_owner, Nanos now);
+  // The names that the configuration declares. Only operators make vGPUs of these names.
+  void Declare(std::set<std::string> names) { declared_ = std::move(names); }
   // Makes a vGPU again as a daemon before this one had it. One whose GPU is not there, or whose promise cannot be kept
   // now, is absent: its name stays taken, and it is saved for a later daemon. ESRCH when its owner process is gone.
   Result<void> Restore(const SavedVGpu& saved, Nanos now);
@@ -65,13 +73,15 @@ class VGpuTable {
 
  private:
   Result<VGpu*> Get(std::string_view name) const;  // ENOENT in words
-  Result<void> TakeName(const std::string& name, uid_t uid);
+  Result<void> CheckNameFree(const std::string& name, uid_t uid, bool by_operator) const;
+  bool IsForOperators(std::string_view name) const;
+  std::vector<SavedVGpu>::const_iterator Absent(std::string_view name) const;
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now);
   Result<std::vector<std::uint32_t>> Candidates(const std::optional<std::string>& gpu) const;
   std::string FreeName(std::string_view program) const;
   Result<void> WatchOwner(VGpu& vgpu);
   void OwnerDied(VgpuId id, Nanos now);
-  void Unlist(VGpu& vgpu, Nanos now);
+  void Unlist(VGpu& vgpu, Nanos now, bool by_operator = false);
   void Destroy(VGpu& vgpu);
 
   EventLoop& loop_;
@@ -81,6 +91,7 @@ class VGpuTable {
   std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
   std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
   std::vector<SavedVGpu> absent_;
+  std::set<std::string> declared_;
   VgpuId last_id_ = 0;
 };
 

@@ -52,6 +52,44 @@ TEST_F(VGpuTableTest, NamesAreCheckedGeneratedAndUnique) {
   EXPECT_LE((*Make({.program = std::string(500, 'y')}))->spec.name.size(), 63u);
 }
 
+TEST_F(VGpuTableTest, NamesOfJobsAndDeclaredOnesAreForOperators) {
+  table_->Declare({"team-1", "team"});
+  const auto user = [&](const VGpuRequest& request) { return table_->Create(request, 1000, 0, {}, false); };
+  for (const char* name : {"slurm-42-0", "slurm-", "team", "team-1"}) {
+    const auto made = user({.name = name});
+    ASSERT_FALSE(made) << name;
+    EXPECT_EQ(made.error().code, EPERM);
+    EXPECT_THAT(made.error().message, HasSubstr("kept for"));
+  }
+  EXPECT_TRUE(user({.name = "slurm"}));
+  EXPECT_EQ((*user({.program = "team"}))->spec.name, "team-2");
+  EXPECT_TRUE(Make({.name = "slurm-42-0"}));
+  EXPECT_TRUE(Make({.name = "team"}));
+}
+
+// The name of another user's vGPU whose GPU is not there now.
+TEST_F(VGpuTableTest, ANameThatIsMadeUpIsNoAbsentOnes) {
+  EXPECT_FALSE(table_->Restore({.spec = {.name = "python-1", .uid = 1001}, .gpu = FakeDriver::UuidOf(7)}, 0));
+  const auto made = Make({.program = "python"});
+  ASSERT_TRUE(made);
+  EXPECT_EQ((*made)->spec.name, "python-2");
+}
+
+TEST_F(VGpuTableTest, WhatCannotBeMadeAnewStaysAbsent) {
+  EXPECT_FALSE(table_->Restore({.spec = {.name = "a", .uid = 1000}, .gpu = FakeDriver::UuidOf(7)}, 0));
+  const auto names = [&] {
+    std::vector<std::string> names;
+    for (const SavedVGpu& saved : table_->Saved()) names.push_back(saved.spec.name);
+    return names;
+  };
+  EXPECT_FALSE(Make({.name = "a", .memory_request = "99G"}));
+  EXPECT_FALSE(Make({.name = "a", .gpu = "9"}));
+  EXPECT_FALSE(table_->Create({.name = "a"}, 1000, 0, [](VGpuSpec&, const VGpu*) { return Fail(EDQUOT, "too many"); }));
+  EXPECT_THAT(names(), testing::ElementsAre("a"));
+  EXPECT_TRUE(Make({.name = "a"}));
+  EXPECT_THAT(names(), testing::ElementsAre("a"));
+}
+
 TEST_F(VGpuTableTest, AutoTakesTheGpuWithMostRoom) {
   ASSERT_TRUE(Make({.name = "a", .gpu = "0", .memory_limit = "6G"}));
   EXPECT_EQ((*Make({.name = "b", .memory_limit = "5G"}))->gpu, 1u);
