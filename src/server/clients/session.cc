@@ -268,7 +268,7 @@ Complaint Session::On(const wire::Query& query, Nanos now) {
   const auto memory = gpu->Memory().FiguresOf(vgpu->id);
   wire::View view{.memory_max = memory.max, .memory_used = memory.current};
   view.compute_pct = static_cast<std::uint32_t>(std::lround(gpu->Time().FiguresOf(*vgpu, now).percent));
-  for (const Process* process : vgpu->processes) {
+  for (const Process* process : SeenBy(services_.authority, caller_, *vgpu)) {
     if (view.processes == std::size(view.process)) break;
     view.process[view.processes++] = {.pid = process->pid, .memory_bytes = process->memory.Current()};
   }

@@ -110,6 +110,30 @@ TEST(SessionTest, AVGpuBelongsToWhoMadeIt) {
   EXPECT_FALSE(may_join({.uid = 0, .ephemeral = true}, 1001));
 }
 
+TEST(SessionTest, AQueryShowsNobodyTheProcessesOfOthersInAVGpuForEverybody) {
+  VGpu vgpu;
+  vgpu.spec = {.name = "all", .uid = 0};
+  Process own(std::move(*SharedPage::Create(0)), 1), other(std::move(*SharedPage::Create(0)), 2);
+  own.who.uid = 1000;
+  other.who.uid = 1001;
+  for (Process* process : {&own, &other}) {
+    process->vgpu = &vgpu;
+    vgpu.processes.push_back(process);
+  }
+  const auto seen = [&](uid_t uid, bool users = true) {
+    const Authority authority({.daemon = 0, .users = users});
+    std::vector<pid_t> pids;
+    for (const Process* process : SeenBy(authority, authority.Identify(uid, {}), vgpu)) pids.push_back(process->pid);
+    return pids;
+  };
+  EXPECT_THAT(seen(1000), testing::ElementsAre(1));
+  EXPECT_THAT(seen(1001, /*users=*/false), testing::ElementsAre(2)) << "programs see their user's";
+  EXPECT_THAT(seen(1002), testing::IsEmpty());
+  EXPECT_THAT(seen(0), testing::ElementsAre(1, 2));
+  vgpu.spec.uid = 1001;
+  EXPECT_THAT(seen(1001), testing::ElementsAre(1, 2)) << "its owner sees all";
+}
+
 TEST(SessionTest, AttachNeedsAVGpuOnThatGpu) {
   TestDaemon daemon({.gpus = 2});
   daemon.Make({.name = "a", .gpu = "0"});

@@ -45,11 +45,6 @@ Result<std::vector<EvictionReport>> EvictUses(Daemon& daemon, const Caller& call
               "tessera ps lists those whose memory can be moved");
 }
 
-// A process as the authority sees it. Its vGPU's owner has the same rights as its user.
-Possession PossessionOf(const Process& process) {
-  return {.name = std::to_string(process.pid), .process = true, .uid = process.who.uid, .host = process.vgpu->spec.uid};
-}
-
 // A process that belongs to nobody: what may not be seen is refused as this is.
 Possession Unowned(pid_t pid) { return {.name = std::to_string(pid), .process = true, .uid = uid_t(-1)}; }
 

@@ -85,4 +85,20 @@ inline Possession PossessionOf(const VGpuSpec& spec) {
   return {.name = spec.name, .uid = spec.uid, .for_everybody = spec.uid == 0 && !spec.ephemeral};
 }
 
+// A process in a vGPU as the authority sees it. Its vGPU's owner has the same rights as its user.
+inline Possession PossessionOf(const Process& process) {
+  return {.name = std::to_string(process.pid), .process = true, .uid = process.who.uid, .host = process.vgpu->spec.uid};
+}
+
+// Those that a program of the caller may see in its own vGPU: its user's, whatever access.users says.
+inline std::vector<const Process*> SeenBy(const Authority& authority, const Caller& caller, const VGpu& vgpu) {
+  std::vector<const Process*> seen;
+  for (const Process* process : vgpu.processes) {
+    const Possession thing = PossessionOf(*process);
+    if (process->who.uid == caller.uid || authority.Allowed(caller, Operation::kSeeProcess, &thing))
+      seen.push_back(process);
+  }
+  return seen;
+}
+
 }  // namespace tessera::server
