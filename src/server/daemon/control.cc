@@ -253,7 +253,7 @@ Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& r
   }));
   if (!changed || !wait || !request.memory_limit) return changed;
   static LimitWaits waits;  // of all faces and callers
-  return waits.Await([&] { return VGpuNamed(name); });
+  return waits.Await([&] { return VGpuNamed(name); }, caller_.IsOperator());
 }
 
 Result<void> Control::Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag) {

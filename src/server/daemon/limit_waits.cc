@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "base/size.h"
@@ -19,15 +20,19 @@ std::unexpected<Error> TooMuchStays(const VGpuReport& vgpu, const std::string& w
 
 }  // namespace
 
-Result<VGpuReport> LimitWaits::Await(const std::function<Result<VGpuReport>()>& look) {
+Result<VGpuReport> LimitWaits::Await(const std::function<Result<VGpuReport>()>& look, bool by_operator) {
   Result<VGpuReport> report = look();
   if (!report || report->memory_over_limit == 0) return report;
   struct Place {
-    std::atomic<int>& taken;
-    const int before = taken++;
+    explicit Place(std::atomic<int>& places) : taken(places), before(taken++) {}
+    Place(const Place&) = delete;
     ~Place() { --taken; }
+    std::atomic<int>& taken;
+    const int before;
   } const place{waiting_};
-  if (place.before >= bounds_.most)
+  std::optional<Place> users;
+  if (!by_operator) users.emplace(users_waiting_);
+  if (place.before >= bounds_.most || (users && users->before >= bounds_.most_of_users))
     return Fail(EAGAIN, "too many changes of memory_limit wait for memory to be moved",
                 "the limit is set: read memory_over_limit_bytes to see when it is kept");
   std::uint64_t least = report->memory_over_limit;

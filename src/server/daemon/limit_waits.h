@@ -15,6 +15,7 @@ class LimitWaits {
  public:
   struct Bounds {
     int most = 3;                    // waits at the same time
+    int most_of_users = 1;           // of these, for callers who are no operators
     Nanos patience = 30 * kSecond;   // without progress
     Nanos again = 5 * kMillisecond;  // between two looks
   };
@@ -23,12 +24,12 @@ class LimitWaits {
 
   // Looks until the vGPU has no more on its GPU than its limit, and returns that report. EBUSY, with the reason, if
   // some of it cannot be moved, or nothing was for `patience`; the limit holds all the same. EAGAIN if too many wait
-  // already. Errors of `look` end it.
-  Result<VGpuReport> Await(const std::function<Result<VGpuReport>()>& look);
+  // already; `by_operator`: who asks is one. Errors of `look` end it.
+  Result<VGpuReport> Await(const std::function<Result<VGpuReport>()>& look, bool by_operator);
 
  private:
   const Bounds bounds_;
-  std::atomic<int> waiting_{0};
+  std::atomic<int> waiting_{0}, users_waiting_{0};
 };
 
 }  // namespace tessera::server

@@ -22,14 +22,14 @@ std::function<Result<VGpuReport>()> Over(std::vector<std::uint64_t> bytes, std::
 
 TEST(LimitWaitsTest, ReturnsWhenNothingIsOverTheLimit) {
   LimitWaits waits;
-  const auto done = waits.Await(Over({2 * kGiB, kGiB, kGiB, 0}));
+  const auto done = waits.Await(Over({2 * kGiB, kGiB, kGiB, 0}), false);
   ASSERT_TRUE(done);
   EXPECT_EQ(done->memory_over_limit, 0u);
 }
 
 TEST(LimitWaitsTest, SaysWhyMemoryStays) {
   LimitWaits waits;
-  const auto pinned = waits.Await(Over({2 * kGiB, kGiB}, "it is pinned"));
+  const auto pinned = waits.Await(Over({2 * kGiB, kGiB}, "it is pinned"), false);
   ASSERT_FALSE(pinned);
   EXPECT_EQ(pinned.error().code, EBUSY);
   EXPECT_NE(pinned.error().message.find("1 GiB more are on the GPU: it is pinned"), std::string::npos);
@@ -37,7 +37,7 @@ TEST(LimitWaitsTest, SaysWhyMemoryStays) {
 
 TEST(LimitWaitsTest, EndsWhenNothingMoves) {
   LimitWaits waits({.patience = 0});
-  const auto stalled = waits.Await(Over({kGiB}));
+  const auto stalled = waits.Await(Over({kGiB}), false);
   ASSERT_FALSE(stalled);
   EXPECT_NE(stalled.error().message.find("stalled"), std::string::npos);
 }
@@ -45,14 +45,34 @@ TEST(LimitWaitsTest, EndsWhenNothingMoves) {
 TEST(LimitWaitsTest, KeepsNoMoreThreadsThanItMay) {
   LimitWaits waits({.most = 1});
   int looks = 0;
-  const auto outer = waits.Await([&]() -> Result<VGpuReport> {
-    VGpuReport report{.name = "a"};
-    report.memory_over_limit = ++looks == 1 ? kGiB : 0;
-    if (looks == 2) EXPECT_EQ(waits.Await(Over({kGiB})).error().code, EAGAIN);
-    return report;
-  });
+  const auto outer = waits.Await(
+      [&]() -> Result<VGpuReport> {
+        VGpuReport report{.name = "a"};
+        report.memory_over_limit = ++looks == 1 ? kGiB : 0;
+        if (looks == 2) EXPECT_EQ(waits.Await(Over({kGiB}), true).error().code, EAGAIN);
+        return report;
+      },
+      true);
   EXPECT_TRUE(outer);
-  EXPECT_TRUE(waits.Await(Over({kGiB, 0}))) << "the place is free again";
+  EXPECT_TRUE(waits.Await(Over({kGiB, 0}), true)) << "the place is free again";
+}
+
+TEST(LimitWaitsTest, UsersLeaveOperatorsPlaces) {
+  LimitWaits waits;
+  int looks = 0;
+  const auto outer = waits.Await(
+      [&]() -> Result<VGpuReport> {
+        VGpuReport report{.name = "a"};
+        report.memory_over_limit = ++looks == 1 ? kGiB : 0;
+        if (looks == 2) {
+          EXPECT_EQ(waits.Await(Over({kGiB}), false).error().code, EAGAIN);
+          EXPECT_TRUE(waits.Await(Over({kGiB, 0}), true));
+        }
+        return report;
+      },
+      false);
+  EXPECT_TRUE(outer);
+  EXPECT_TRUE(waits.Await(Over({kGiB, 0}), false)) << "the place is free again";
 }
 
 }  // namespace
