@@ -33,6 +33,8 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuMemFree_v2, (CUdeviceptr))                                                                                       \
   F(cuMemAllocAsync, (CUdeviceptr*, std::size_t, CUstream))                                                            \
   F(cuMemFreeAsync, (CUdeviceptr, CUstream))                                                                           \
+  F(cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))                                                              \
+  F(cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))                                                 \
   F(cuMemHostAlloc, (void**, std::size_t, unsigned))                                                                   \
   F(cuMemFreeHost, (void*))                                                                                            \
   F(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                                                     \
