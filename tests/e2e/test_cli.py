@@ -164,8 +164,8 @@ class Commands(SoftGpuTest):
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
             "vgpus", "processes", "holder", "health", "control", "swap"})
         self.assertEqual(set(gpu["health"]), {"failed", "why", "xid_errors", "ecc_errors", "last_xid", "last", "last_us"})
-        self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_used_bytes", "file_bytes", "file_used_bytes",
-                                            "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})
+        self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_goal_bytes", "pool_used_bytes", "file_bytes",
+                                            "file_used_bytes", "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})
         self.assertEqual((gpu["index"], gpu["soft"], gpu["memory_total_bytes"], gpu["memory_promised_bytes"],
                           gpu["memory_used_bytes"], gpu["context_bytes"], gpu["vgpus"], gpu["processes"]),
                          (0, True, 4 * GIB, 0, 128 * MIB, 64 * MIB, 1, 1))
