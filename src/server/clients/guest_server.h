@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,9 +50,6 @@ class GuestServer {
   // Puts a running program that nobody manages into a vGPU. ENOENT: no such program on the vGPU's GPU. EBUSY: it is in
   // one already.
   Result<void> Adopt(pid_t pid, VGpu& vgpu, Nanos now);
-  bool AnyAdopted() const {
-    return std::ranges::any_of(guests_, [](const auto& entry) { return !entry.second.adopted.empty(); });
-  }
   // The vGPU is about to be removed: its guests become unmanaged.
   void Abandon(const VGpu& vgpu, Nanos now);
 

@@ -333,7 +333,8 @@ void Daemon::StayAwhile(Nanos now) {
 
 void Daemon::EndIfIdle(Nanos now) {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
-  if (kernel_gate_->Any() || guests_->AnyAdopted()) return StayAwhile(now);
+  const bool adopted = std::ranges::any_of(guests_->Saved(), [](const auto& each) { return !each.vgpu.empty(); });
+  if (kernel_gate_->Any() || adopted) return StayAwhile(now);
   if (now < linger_until_) return linger_timer_.Arm(linger_until_);
   log::Info("no clients left; exiting");
   loop_.Stop();
