@@ -25,8 +25,7 @@ void CloseElsewhere(UniqueFd fd);
 // Descriptors of devices that may wait to be closed.
 inline constexpr std::size_t kMostToClose = 4096;
 
-// Whether there are kMostClosers threads, or kMostToClose descriptors that wait: then take no descriptors of programs
-// for now.
+// Whether there are kMostClosers threads, or kMostToClose descriptors that wait: then take no descriptors of programs.
 bool CanCloseNoMore();
 
 // Lets the process have as many descriptors as its hard limit permits. Many systems start programs with a soft limit of
