@@ -18,7 +18,7 @@ UniqueFd ListenSeqpacket(const char* path, int backlog);
 
 // Sends one packet, with `fd` attached unless it is -1, or with up to kMostDescriptors of them. Never raises SIGPIPE.
 // False with errno set on failure; EAGAIN if the socket is non-blocking and the peer does not read.
-inline constexpr std::size_t kMostDescriptors = 16;
+inline constexpr std::size_t kMostDescriptors = 64;
 bool SendPacket(int socket, std::span<const std::byte> packet, std::span<const int> fds);
 bool SendPacket(int socket, std::span<const std::byte> packet, int fd = -1);
 

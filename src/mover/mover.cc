@@ -26,6 +26,9 @@ constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
 constexpr Nanos kBetweenLooks = kSecond;  // at the machine's memory
 constexpr Nanos kMostRetiring = 5 * kSecond;
+std::uint64_t UpToUnits(std::uint64_t bytes) {
+  return bytes / wire::kUnitBytes + (bytes % wire::kUnitBytes != 0 ? 1 : 0);
+}
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
 
 }  // namespace
@@ -163,9 +166,10 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
       return program->Gone();
     case MoverType::kEvict:
       growth_.Resume();
-      return program->Move(Direction::kOut, message.bytes / kChunkBytes + (message.bytes % kChunkBytes != 0 ? 1 : 0));
+      return program->Move(Direction::kOut, UpToUnits(message.bytes), message.other);
     case MoverType::kLoad:
-      return program->Move(Direction::kIn, message.bytes / kChunkBytes);
+      return program->Move(Direction::kIn, message.bytes / wire::kUnitBytes,
+                           message.other == wire::kAnyHoleBytes ? kAnyHoles : message.other / wire::kUnitBytes);
     case MoverType::kSettle:
       return program->Settle();
     default:

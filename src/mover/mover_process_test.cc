@@ -48,11 +48,13 @@ TEST(MoverProcess, WishesAddUpAndAreRounded) {
   TestProgram program(6);
   TestMover mover({.wanted = 8, .most = 8, .program = &program});
   mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 1});
-  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = kChunkBytes + 1});
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 2 * kChunkBytes});
   EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).bytes == 3 * kChunkBytes; }));
   mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 2 * kChunkBytes - 1});
-  EXPECT_TRUE(mover.Until([&] { return mover.Last(1, MoverType::kMoved).other == kChunkBytes; }));
-  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 0).error, 0);
+  const MoverMessage end = mover.Await(1, MoverType::kLoaded);
+  EXPECT_EQ(end.error, ENODATA) << "no second chunk is so small";
+  EXPECT_EQ(end.bytes, kChunkBytes - wire::kUnitBytes);
+  EXPECT_EQ(mover.Last(1, MoverType::kMoved).other, kChunkBytes);
   EXPECT_EQ(program.Out(), 2u);
   EXPECT_EQ(mover.Settle(1), 0);
 }

@@ -6,6 +6,10 @@
 // the program, because memory that was imported cannot be exported again. Host memory is made by the mover, and the
 // daemon keeps its descriptors for the next mover.
 //
+// Host memory of a chunk is one piece. Its GPU memory is one piece of kChunkBytes (a whole chunk), or a piece for each
+// run of units in which the program has something (a sparse one). Only those are copied. A chunk comes back whole as
+// long as there is room for that, and sparse where its holes are to become room.
+//
 // A chunk always has one copy that cannot be lost. A program keeps its GPU memory until it holds the host memory of the
 // copy, and its host memory until the GPU memory of the copy is mapped. Where the mover has a file, the program keeps
 // its host memory until the mover says that the chunk is in the file, and the file keeps the chunk until the program
@@ -19,16 +23,19 @@
 #include <span>
 #include <type_traits>
 
+#include "wire/units.h"
+
 namespace tessera::wire {
 
-// The unit of every move, in bytes: GPU and host memory come in pieces of this size. The driver works 1 ms on a piece
-// that goes from one program to another, whatever its size (docs/hardware-log.md), so smaller pieces could not move at
-// the speed of PCIe both ways at once.
+// What moves together, in bytes. For a piece that goes from one program to another the driver works 0.15 ms if it has
+// this size, and 0.08 ms if it has kUnitBytes (H200, driver 580.159.04, 2026-11-23): with units alone memory could not
+// move at the speed of PCIe both ways at once.
 inline constexpr std::uint64_t kChunkBytes = 64u << 20;
 inline constexpr std::uint32_t kMostChunks = 8;  // in one message: 512 MiB, which take 10 ms to move
 
 inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
-inline constexpr std::uint16_t kLineVersion = 3;
+inline constexpr std::uint16_t kLineVersion = 4;
+inline constexpr std::uint32_t kAnyHoles = UINT32_MAX;
 
 enum class LineType : std::uint16_t {
   // mover → program
@@ -36,7 +43,9 @@ enum class LineType : std::uint16_t {
   kStored = 2,  // the named chunks, which were offered, are copied to host memory, which comes along (descriptors)
                 // with the keys by which any mover finds it. Answered by kFreed
   kKeep = 3,    // the named chunks, which were offered, were not copied, and stay on the GPU. No answer
-  kLoad = 4,    // make GPU memory for up to `count` chunks that should come back. Answered by kWant
+  kLoad = 4,    // make GPU memory, of `room` units at most, for up to `count` chunks that should come back. `holes` of
+                // these units may be holes of whole chunks; kAnyHoles: all chunks come back whole, but those that were
+                // squeezed. Answered by kWant
   kLoaded = 5,  // the named chunks, which were wanted, are copied into their GPU memory. Answered by kTaken
   kStay = 6,    // the named chunks, which were wanted, were not copied, and stay out. No answer
   kSettle = 7,  // make every address valid: map the host memory of chunks that are out. Answered by kSettled
@@ -47,11 +56,14 @@ enum class LineType : std::uint16_t {
   kAdopted =
       10,  // the answer to kAdopt: the mover has the named chunks whose key is not 0. The others stay in the host
            // memory that the program has, and no mover can move them any more. No answer
+  kSqueeze = 11,  // as kEvict, of whole chunks with holes, those with most first. They come back before any other
   // program → mover
-  kOffer = 65,    // chunks that may go, coldest first; their GPU memory comes along (descriptors). count 0: none may
+  kOffer = 65,    // chunks that may go, coldest first, and the units of them that are to be copied; their GPU memory
+                  // comes along (descriptors). count 0: none may
   kFreed = 66,    // the GPU memory of the named chunks is given back. error: of none of them, they stay on the GPU
-  kWant = 67,     // chunks to come, hottest first; the GPU memory for them comes along (descriptors). count 0: none is
-                  // out or, with an error, there is no GPU memory for any
+  kWant = 67,     // chunks to come, hottest first, and the units of them; the GPU memory for those comes along
+                  // (descriptors). count 0: none is out, none is small enough or, with an error, there is no GPU
+                  // memory for any
   kTaken = 68,    // the named chunks are mapped, their host memory is given back. error: of none of them, they stay out
   kSettled = 69,  // error: some address is not valid, and the program must not run
   kDropped = 70,  // unasked: the named chunks, which were out, are freed
@@ -69,23 +81,43 @@ struct LineMessage {
   LineType type{};
   std::uint32_t count = 0;                // of chunks, at most kMostChunks
   std::int32_t error = 0;                 // CUresult of what failed in the program, 0 if nothing did; 0 from the mover
+  std::uint32_t room = 0;                 // of kLoad: units, in all chunks; 0 where the type has none
+  std::uint32_t holes = 0;                // likewise, and part of `room`, or kAnyHoles
   std::uint64_t chunk[kMostChunks] = {};  // the program's names (its addresses); the mover only compares them
   std::uint64_t key[kMostChunks] = {};  // the mover's names of the contents, 64 random bits each; 0 where the type has
                                         // none
+  Units units[kMostChunks] = {};        // of kOffer and kWant: what is to be copied of each chunk; not 0
+  Units begins[kMostChunks] = {};       // likewise: where a piece of its GPU memory begins; 0: it is whole, one piece
 };
-static_assert(sizeof(LineMessage) == 144 && std::has_unique_object_representations_v<LineMessage>);
+static_assert(sizeof(LineMessage) == 216 && std::has_unique_object_representations_v<LineMessage>);
 static_assert(offsetof(LineMessage, version) == 4 && offsetof(LineMessage, type) == 6 &&
               offsetof(LineMessage, count) == 8 && offsetof(LineMessage, error) == 12 &&
-              offsetof(LineMessage, chunk) == 16 && offsetof(LineMessage, key) == 80);
+              offsetof(LineMessage, room) == 16 && offsetof(LineMessage, holes) == 20 &&
+              offsetof(LineMessage, chunk) == 24 && offsetof(LineMessage, key) == 88 &&
+              offsetof(LineMessage, units) == 152 && offsetof(LineMessage, begins) == 184);
+
+inline bool IsWhole(const LineMessage& message, std::uint32_t n) { return message.begins[n] == 0; }
+// Pieces of GPU memory of chunk n of a kOffer or kWant.
+inline std::uint32_t PiecesOf(const LineMessage& message, std::uint32_t n) {
+  return IsWhole(message, n) ? 1 : CountOf(message.begins[n]);
+}
+// Units that its GPU memory takes.
+inline std::uint32_t TakenBy(const LineMessage& message, std::uint32_t n) {
+  return IsWhole(message, n) ? kUnitsPerChunk : CountOf(message.units[n]);
+}
 
 // How many descriptors come along with a message.
 inline std::uint32_t DescriptorsOf(const LineMessage& message) {
   switch (message.type) {
     case LineType::kStored:
-    case LineType::kWant:
-    case LineType::kOffer:
     case LineType::kRead:
       return message.count;
+    case LineType::kWant:
+    case LineType::kOffer: {
+      std::uint32_t sum = 0;
+      for (std::uint32_t n = 0; n < message.count; ++n) sum += PiecesOf(message, n);
+      return sum;
+    }
     default:
       return 0;
   }

@@ -18,23 +18,27 @@ enum class MoverType : std::uint32_t {
   kPool = 1,  // bytes: what the swap pool should have; other: what it may have at most. It grows in the background, as
               // quickly as it can
   kProgram =
-      2,        // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that was
-                // given to a program of one domain is never given to one of another: a program can keep what it once
-                // had
-  kGone = 3,    // the program has ended, or gets another line, on which it says what it has. What it does not claim
-                // comes free when the program has ended, or after a while
-  kEvict = 4,   // move this many more bytes of the program out (rounded up to chunks). From now until kLoad or kSettle,
-                // what the program has in host memory may go on to the file
-  kLoad = 5,    // move this many more bytes of the program in (rounded down to chunks)
-  kSettle = 6,  // make all addresses of the program valid; none of its chunks is in the file then
-  kSlot = 7,    // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
-                // the first messages, one by one; each is answered by kSlotTaken
+      2,      // a program: its line comes along (descriptor). bytes: its pid; other: its domain. Host memory that was
+              // given to a program of one domain is never given to one of another: a program can keep what it once
+              // had
+  kGone = 3,  // the program has ended, or gets another line, on which it says what it has. What it does not claim
+              // comes free when the program has ended, or after a while
+  kEvict =
+      4,  // bring out chunks of the program that have this many more bytes of GPU memory, or a little more than that;
+          // other: 1: whole chunks with holes, those with most first. From now until kLoad or kSettle, what the
+          // program has in host memory may go on to the file
+  kLoad = 5,     // bring in chunks of the program that take this many more bytes of GPU memory at most. other: of
+                 // these, what may be holes of whole chunks; kAnyHoleBytes: each chunk comes back whole
+  kSettle = 6,   // make all addresses of the program valid; none of its chunks is in the file then
+  kSlot = 7,     // a slot that an earlier mover made: its memory comes along (descriptor). bytes: its number. These are
+                 // the first messages, one by one; each is answered by kSlotTaken
   kPrepare = 8,  // bytes: what the pool should have when there is nothing else to do, by one thread of low priority. If
                  // that is less than kPool said, it counts instead: what is not in use beyond it is given back
   // mover → daemon
-  kReady = 65,    // it can move
-  kPoolIs = 66,   // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
-  kMoved = 67,    // after each batch. bytes: moved out since the mover knows the program; other: moved in
+  kReady = 65,   // it can move
+  kPoolIs = 66,  // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
+  kMoved = 67,  // after each batch. bytes: GPU memory that came free by moves since the mover knows the program; other:
+                // GPU memory that was taken by them; copied_out, copied_in: what was copied, without holes
   kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value. ENOMEM: the
                   // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA
   kLoaded = 69,   // likewise for kLoad
@@ -63,21 +67,24 @@ enum class MoverType : std::uint32_t {
 // Changes with the messages to the next daemon, and with what is in the tables, in a slot or in the swap file.
 inline constexpr std::uint64_t kHandoverVersion = 1;
 
+inline constexpr std::uint64_t kAnyHoleBytes = UINT64_MAX;
+
 // Bytes per slot of the pool, and per place in the swap file, in the tables that the mover writes and the daemon keeps.
 inline constexpr std::uint64_t kTableEntryBytes = 32;
 
 struct MoverMessage {
   MoverType type{};
-  std::int32_t error = 0;     // errno value, 0 if there is none
-  std::uint64_t program = 0;  // the daemon's number for it, 0 where the message is about none
-  std::uint64_t bytes = 0;    // as the type says
-  std::uint64_t other = 0;    // as the type says
-  char text[160] = {};        // of kFailed, terminated
+  std::int32_t error = 0;                       // errno value, 0 if there is none
+  std::uint64_t program = 0;                    // the daemon's number for it, 0 where the message is about none
+  std::uint64_t bytes = 0;                      // as the type says
+  std::uint64_t other = 0;                      // as the type says
+  std::uint64_t copied_out = 0, copied_in = 0;  // of kMoved, bytes
+  char text[144] = {};                          // of kFailed, terminated
 };
 static_assert(sizeof(MoverMessage) == 192 && std::has_unique_object_representations_v<MoverMessage>);
 static_assert(offsetof(MoverMessage, error) == 4 && offsetof(MoverMessage, program) == 8 &&
               offsetof(MoverMessage, bytes) == 16 && offsetof(MoverMessage, other) == 24 &&
-              offsetof(MoverMessage, text) == 32);
+              offsetof(MoverMessage, copied_out) == 32 && offsetof(MoverMessage, text) == 48);
 
 inline std::optional<MoverMessage> ReadMover(std::span<const std::byte> packet) {
   MoverMessage message;

@@ -106,9 +106,18 @@ struct Page {
   // While memory is out: bytes of chunks that were used lately, and those of them that are out. They keep their values
   // while nothing is submitted.
   std::atomic<std::uint64_t> used{0}, used_out{0};
+  // Of the room taken, in bytes: parts of whole chunks that no allocation uses, and that come free if the chunks go out
+  // and come back; and all of those chunks.
+  std::atomic<std::uint64_t> holes{0}, holed{0};
+  std::atomic<std::uint64_t> squeezed{0};  // of `swapped`, not recalled: went out for that, and is to come back first
+  // Room that what is out would take beside `swapped` if its chunks came back whole. Those that were squeezed do not.
+  std::atomic<std::uint64_t> holes_out{0};
+
+  // An order: 1: holes become room when an allocation needs it, and count as free.
+  std::atomic<std::uint32_t> squeezes{0};
 };
 
-static_assert(sizeof(Page) == 576 && sizeof(Page) <= kPageBytes);
+static_assert(sizeof(Page) == 640 && sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<GateOrder>::is_always_lock_free);
 static_assert(offsetof(Page, version) == 8 && offsetof(Page, gpu) == 12);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, gate) == 68 && offsetof(Page, window_ns) == 72 &&
@@ -125,5 +134,7 @@ static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 41
               offsetof(Page, reached_ns) == 424 && offsetof(Page, guard) == 432 && offsetof(Page, hot_out) == 448 &&
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
 static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 536 && offsetof(Page, used_out) == 544);
+static_assert(offsetof(Page, holes) == 552 && offsetof(Page, holed) == 560 && offsetof(Page, squeezed) == 568 &&
+              offsetof(Page, holes_out) == 576 && offsetof(Page, squeezes) == 584);
 
 }  // namespace tessera::wire

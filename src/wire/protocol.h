@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 8;
+inline constexpr std::uint16_t kProtocolVersion = 9;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -161,15 +161,17 @@ struct ExportKey {
   auto operator<=>(const ExportKey&) const = default;
 };
 
-// Memory for other programs: a block in whole chunks. Their descriptors come in order, as many with each message as
-// fit.
+// Memory for other programs: a block in pieces, whole chunks or parts of sparse ones (wire/units.h), one behind the
+// other. Their descriptors come in order, kMostExported with each message. Who maps a piece finds out how large
+// it is.
+inline constexpr std::size_t kMostExported = 16;
 struct Export {
   static constexpr Type kType = Type::kExport;
   ExportKey key;
   std::uint64_t bytes = 0;        // of the block
-  std::uint64_t offset = 0;       // of the block in the first chunk
-  std::uint64_t chunk_bytes = 0;  // of each chunk
-  std::uint32_t chunks = 0;       // in all
+  std::uint64_t offset = 0;       // of the block in the first piece
+  std::uint64_t chunk_bytes = 0;  // of a whole chunk
+  std::uint32_t chunks = 0;       // pieces in all
   std::uint32_t first = 0;        // index of the first chunk whose descriptor comes along
 };
 

@@ -1,8 +1,10 @@
 #include "mover/gpu/cuda_gpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <fstream>
+#include <utility>
 
 namespace tessera::mover {
 
@@ -71,32 +73,38 @@ void AddressRange::GiveBack(std::uint64_t address) {
   free_.push_back(address);
 }
 
-// Errors of unmapping and releasing are ignored: memory that is known to be mapped can be unmapped.
+// Each part has the addresses of a chunk, and each unit its place in them. Errors of unmapping and releasing are
+// ignored: memory that is known to be mapped can be unmapped.
 class CudaGpu::CudaWindow : public Window {
  public:
   explicit CudaWindow(CudaGpu& gpu) : gpu_(gpu) {}
   ~CudaWindow() override {
-    if (mapped_ > 0) (void)gpu_.cuda_.MemUnmap(address_, mapped_ * kChunkBytes);
+    for (const auto& [begin, end] : mapped_) (void)gpu_.cuda_.MemUnmap(begin, end - begin);
     for (const auto handle : handles_) (void)gpu_.cuda_.MemRelease(handle);
     if (address_ != 0) gpu_.window_addresses_.GiveBack(address_);
     if (event_ != nullptr) gpu_.events_.push_back(event_);
   }
-  std::uint32_t chunks() const override { return mapped_; }
+  std::uint32_t chunks() const override { return static_cast<std::uint32_t>(parts_.size()); }
 
   // Owns `handle` also if it fails: EINVAL then.
-  Result<void> Map(CUmemGenericAllocationHandle handle) {
+  Result<void> Map(std::uint64_t address, std::uint64_t bytes, CUmemGenericAllocationHandle handle) {
     handles_.push_back(handle);
-    const CUresult mapped = gpu_.cuda_.MemMap(address_ + mapped_ * kChunkBytes, kChunkBytes, 0, handle, 0);
+    const CUresult mapped = gpu_.cuda_.MemMap(address, bytes, 0, handle, 0);
     if (mapped == CUDA_ERROR_OUT_OF_MEMORY) return CheckCuda(mapped, "cuMemMap");
-    if (mapped != CUDA_SUCCESS) return Fail(EINVAL, "it is not of the size of a chunk");
-    ++mapped_;
+    if (mapped != CUDA_SUCCESS) return Fail(EINVAL, "it is not of the size that it should have");
+    if (!mapped_.empty() && mapped_.back().second == address) {
+      mapped_.back().second += bytes;
+    } else {
+      mapped_.emplace_back(address, address + bytes);
+    }
     return {};
   }
 
   CudaGpu& gpu_;
   std::uint64_t address_ = 0;
   CUevent event_ = nullptr;
-  std::uint32_t mapped_ = 0;
+  std::vector<ChunkPart> parts_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> mapped_;  // runs of neighbours: begin and end
   std::vector<CUmemGenericAllocationHandle> handles_;
 };
 
@@ -237,16 +245,28 @@ Result<std::unique_ptr<CudaGpu::CudaWindow>> CudaGpu::NewWindow() {
   return window;
 }
 
-Result<std::unique_ptr<Window>> CudaGpu::Import(std::span<const UniqueFd> fds) {
+Result<std::unique_ptr<Window>> CudaGpu::Import(std::span<const UniqueFd> fds, std::span<const ChunkPart> parts) {
   auto window = NewWindow();
   if (!window) return std::unexpected(window.error());
-  for (const UniqueFd& fd : fds) {
-    const auto handle = ImportMemory(fd, on_device_);
+  std::size_t next = 0;
+  const auto map = [&](std::uint64_t address, std::uint64_t bytes) -> Result<void> {
+    const auto handle = ImportMemory(fds[next++], on_device_);
     if (!handle) return std::unexpected(handle.error());
-    if (const auto mapped = (*window)->Map(*handle); !mapped) return std::unexpected(mapped.error());
+    return (*window)->Map(address, bytes, *handle);
+  };
+  for (const ChunkPart& part : parts) {
+    const std::uint64_t chunk = (*window)->address_ + (*window)->parts_.size() * kChunkBytes;
+    (*window)->parts_.push_back(part);
+    Result<void> mapped;
+    if (part.whole()) mapped = map(chunk, kChunkBytes);
+    wire::ForEachPiece(part.units, part.begins, [&](std::uint32_t first, std::uint32_t count) {
+      if (mapped) mapped = map(chunk + first * wire::kUnitBytes, count * wire::kUnitBytes);
+    });
+    if (!mapped) return std::unexpected(mapped.error());
   }
-  const auto access = GiveAccess((*window)->address_, fds.size() * kChunkBytes);
-  if (!access) return std::unexpected(access.error());
+  for (const auto& [begin, end] : (*window)->mapped_) {
+    if (const auto access = GiveAccess(begin, end - begin); !access) return std::unexpected(access.error());
+  }
   return std::move(*window);
 }
 
@@ -254,10 +274,14 @@ Result<void> CudaGpu::StartCopy(Direction direction, Window& window, std::span<c
   const auto& own = static_cast<const CudaWindow&>(window);
   CUstream stream = streams_[static_cast<int>(direction)];
   Result<void> result;
-  for (std::size_t i = 0; result && i < host.size(); ++i) {
-    CUdeviceptr to = host[i]->address, from = own.address_ + i * kChunkBytes;
-    if (direction == Direction::kIn) std::swap(to, from);
-    result = CheckCuda(cuda_.MemcpyDtoDAsync(to, from, kChunkBytes, stream), "cuMemcpyDtoDAsync");
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    wire::ForEachRun(own.parts_[i].units, [&](std::uint32_t first, std::uint32_t count) {
+      const std::uint64_t offset = first * wire::kUnitBytes;
+      CUdeviceptr to = host[i]->address + offset, from = own.address_ + i * kChunkBytes + offset;
+      if (direction == Direction::kIn) std::swap(to, from);
+      if (result)
+        result = CheckCuda(cuda_.MemcpyDtoDAsync(to, from, count * wire::kUnitBytes, stream), "cuMemcpyDtoDAsync");
+    });
   }
   if (result) result = CheckCuda(cuda_.EventRecord(own.event_, stream), "cuEventRecord");
   return result;

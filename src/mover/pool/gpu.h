@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "wire/units.h"
 
 namespace tessera::mover {
 
@@ -20,6 +21,16 @@ struct HostMemory {
   std::uint64_t handle = 0;
   std::uint64_t address = 0;
   UniqueFd fd;
+};
+
+// The part of a chunk that is copied, and how its GPU memory comes: in one piece for the whole chunk (`begins` 0), or
+// in pieces of these units (wire/units.h).
+struct ChunkPart {
+  wire::Units units = 0, begins = 0;
+
+  bool whole() const { return begins == 0; }
+  // Units that its GPU memory takes.
+  std::uint32_t Taken() const { return whole() ? wire::kUnitsPerChunk : wire::CountOf(units); }
 };
 
 // GPU memory of up to wire::kMostChunks chunks of a program, mapped side by side for one batch of copies. Its end ends
@@ -45,10 +56,11 @@ class Gpu {
   // Imports host memory that an earlier mover made. EINVAL: the descriptor is something else.
   virtual Result<HostMemory> ImportHost(UniqueFd fd) = 0;
 
-  // Imports and maps GPU memory of a program. EINVAL: a descriptor is not a chunk of this GPU's memory.
-  virtual Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) = 0;
+  // Imports and maps GPU memory of a program: the pieces of all parts, in order, of which more may have come. EINVAL: a
+  // descriptor is not memory of this GPU, or not of its piece's size.
+  virtual Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds, std::span<const ChunkPart> parts) = 0;
 
-  // Copies the chunks of `window` to or from `host`, one each. Copies of one direction end in order.
+  // Copies the units of each part of `window` to or from `host`, one each. Copies of one direction end in order.
   virtual Result<void> StartCopy(Direction direction, Window& window, std::span<const HostMemory* const> host) = 0;
   // Whether the copy that was started last with this window has ended. An error: the GPU can no longer be used.
   virtual Result<bool> Copied(const Window& window) = 0;

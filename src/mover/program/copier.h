@@ -15,6 +15,7 @@ struct Batch {
   struct Entry {
     std::uint64_t chunk = 0;  // the program's name
     Slot slot = 0;
+    ChunkPart part;
     bool dropped = false;  // the program needs it no more
   };
   Direction direction = Direction::kOut;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "mover/program/batch_units.h"
 #include "mover/program/program.h"
 
 namespace tessera::mover {
@@ -20,6 +21,16 @@ namespace {
 constexpr std::size_t kMostAsked = 3;
 constexpr std::size_t kMostUnderWay = 6;
 
+LineType TypeOf(Direction direction, bool holes) {
+  if (direction == Direction::kIn) return LineType::kLoad;
+  return holes ? LineType::kSqueeze : LineType::kEvict;
+}
+
+// The fewest chunks that can come to so many units.
+std::uint64_t ChunksFor(std::uint64_t units) {
+  return units / wire::kUnitsPerChunk + (units % wire::kUnitsPerChunk != 0 ? 1 : 0);
+}
+
 // An answer may leave chunks of the question out, which are then as they were, but names no others.
 bool NamesOthers(const LineMessage& message, const Batch& batch) {
   return !std::ranges::all_of(ChunksOf(message), [&](std::uint64_t chunk) {
@@ -34,10 +45,10 @@ bool NamesOthers(const LineMessage& message, const Batch& batch) {
 CopyMoves::CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored)
     : context_(context), place_(context.place), line_(line), questions_(questions), stored_(stored) {}
 
-void CopyMoves::Wish(Direction direction, std::uint64_t chunks) {
-  Task& task = TaskOf(direction);
+void CopyMoves::Wish(Direction direction, std::uint64_t units, std::uint64_t holes) {
+  MoveTask& task = TaskOf(direction);
   task.pending = true;
-  task.left += chunks;
+  task.Add(units, direction, holes);
   task.error = 0;
   if (!line_.open()) Finish(direction, task.left, EPIPE);
 }
@@ -50,13 +61,13 @@ void CopyMoves::Activate() {
 
 void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   if (!active_) return;
-  Task& task = TaskOf(*active_);
+  MoveTask& task = TaskOf(*active_);
   while (task.left > 0 && task.error == 0) {
     const std::size_t asks = questions_.Asks();
     if (asks >= kMostAsked || asks + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
     const std::uint64_t ready = *active_ == Direction::kOut ? place_.FreeFor(context_.domain) : loadable;
-    const std::uint64_t count = std::min({task.left, kAtATime, ready - std::min(ready, asked)});
+    const std::uint64_t count = std::min({ChunksFor(task.left), kAtATime, ready - std::min(ready, asked)});
     if (count == 0 && asked == 0 && *active_ == Direction::kIn) task.error = error;
     if (count == 0) break;
     Ask(*active_, static_cast<std::uint32_t>(count));
@@ -67,30 +78,34 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
 }
 
 void CopyMoves::Ask(Direction direction, std::uint32_t count) {
-  const LineType type = direction == Direction::kOut ? LineType::kEvict : LineType::kLoad;
-  line_.Send({.type = type, .count = count});
-  questions_.Expect({.type = type, .asked = count}, place_.now);
-  TaskOf(direction).left -= count;
+  MoveTask& task = TaskOf(direction);
+  const LineType type = TypeOf(direction, task.holes > 0);
+  const auto units = static_cast<std::uint32_t>(std::min<std::uint64_t>(task.left, count * wire::kUnitsPerChunk));
+  const bool in = type == LineType::kLoad;
+  const std::uint32_t holes = in ? task.HolesFor(questions_.AskedChunks()) : 0;
+  line_.Send({.type = type, .count = count, .room = in ? units : 0, .holes = holes});
+  questions_.Expect({.type = type, .asked = count, .units = units}, place_.now);
+  task.left -= units;
 }
 
 void CopyMoves::Finish(Direction direction, std::uint64_t left, int error) {
   if (!context_.gone) {
     context_.Tell({.type = direction == Direction::kOut ? wire::MoverType::kEvicted : wire::MoverType::kLoaded,
                    .error = error,
-                   .bytes = left * wire::kChunkBytes});
+                   .bytes = left * wire::kUnitBytes});
   }
   TaskOf(direction) = {};
   if (active_ == direction) active_.reset();
 }
 
 std::uint64_t CopyMoves::Demand() const {
-  const Task& task = TaskOf(Direction::kOut);
-  return active_ == Direction::kOut ? questions_.AskedChunks() + (task.error == 0 ? task.left : 0) : 0;
+  const MoveTask& task = TaskOf(Direction::kOut);
+  return active_ == Direction::kOut ? questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0) : 0;
 }
 
 std::uint64_t CopyMoves::ToLoad() const {
-  const Task& task = TaskOf(Direction::kIn);
-  return Loads() && task.error == 0 ? task.left + questions_.AskedChunks() : 0;
+  const MoveTask& task = TaskOf(Direction::kIn);
+  return Loads() && task.error == 0 ? ChunksFor(task.left) + questions_.AskedChunks() : 0;
 }
 
 bool CopyMoves::Stores() const {
@@ -100,15 +115,15 @@ bool CopyMoves::Stores() const {
 }
 
 bool CopyMoves::Starve() {
-  Task& task = TaskOf(Direction::kOut);
+  MoveTask& task = TaskOf(Direction::kOut);
   const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
   if (evicts && place_.FreeFor(context_.domain) <= questions_.AskedChunks()) task.error = ENOMEM;
   return evicts;
 }
 
 void CopyMoves::EndLine() {
-  std::uint64_t under_way = questions_.AskedChunks();
-  for (const auto& batch : batches_) under_way += batch->entries.size();
+  std::uint64_t under_way = questions_.AskedUnits();
+  for (const auto& batch : batches_) under_way += UnitsOf(*batch);
   for (const Question& question : questions_) {
     if (question.batch == nullptr) continue;
     HoldSlots(*question.batch);
@@ -125,7 +140,7 @@ void CopyMoves::EndLine() {
 void CopyMoves::Start(std::shared_ptr<Batch> batch) {
   batch->program = context_.program.shared_from_this();
   batches_.push_back(batch);
-  TaskOf(batch->direction).left -= batch->entries.size();
+  TaskOf(batch->direction).Begin(*batch);
   ++copying_;
   if (const auto started = place_.copier.Start(batch); !started) place_.broken = started.error();
 }
@@ -201,8 +216,10 @@ void CopyMoves::GiveLoaded(const std::shared_ptr<Batch>& batch) {
 
 void CopyMoves::TellMoved() {
   context_.Tell({.type = wire::MoverType::kMoved,
-                 .bytes = moved_[static_cast<std::size_t>(Direction::kOut)] * wire::kChunkBytes,
-                 .other = moved_[static_cast<std::size_t>(Direction::kIn)] * wire::kChunkBytes});
+                 .bytes = moved_[static_cast<std::size_t>(Direction::kOut)] * wire::kUnitBytes,
+                 .other = moved_[static_cast<std::size_t>(Direction::kIn)] * wire::kUnitBytes,
+                 .copied_out = copied_[static_cast<std::size_t>(Direction::kOut)] * wire::kUnitBytes,
+                 .copied_in = copied_[static_cast<std::size_t>(Direction::kIn)] * wire::kUnitBytes});
 }
 
 // ---- answers ----
@@ -220,28 +237,33 @@ Result<void> CopyMoves::OnAnswer(LinePacket& packet) {
   }
 }
 
-// The answer to kEvict or kLoad. The request is left to be done until a copy of it begins.
-Result<void> CopyMoves::AnsweredAsk(LineType type, std::uint32_t count) {
+// The answer to kEvict, kSqueeze or kLoad. The request is left to be done until a copy of it begins.
+Result<void> CopyMoves::AnsweredAsk(LineType type, const LineMessage& answer) {
   const auto question = questions_.Answered(type, place_.now);
   if (!question) return std::unexpected(question.error());
-  if (count > question->asked) return Fail(EPROTO, "it answered with more chunks than it was asked for");
-  Task& task = TaskOf(type == LineType::kEvict ? Direction::kOut : Direction::kIn);
-  task.left += question->asked;
-  if (count == 0 && task.error == 0) task.error = ENODATA;
+  if (answer.count > question->asked) return Fail(EPROTO, "it answered with more chunks than it was asked for");
+  const std::uint64_t units = UnitsIn(answer);
+  if (units == 0 && answer.count > 0) return Fail(EPROTO, "it named a chunk with impossible parts, or without any");
+  if (type == LineType::kLoad && units > question->units)
+    return Fail(EPROTO, "it made more memory than there is room for");
+  MoveTask& task = TaskOf(type == LineType::kLoad ? Direction::kIn : Direction::kOut);
+  task.left += question->units;
+  if (answer.count == 0 && task.error == 0) task.error = ENODATA;
   return {};
 }
 
 // The question is no longer in its queue: whatever is wrong, the program may hold these slots.
 Result<void> CopyMoves::EndWrongly(const std::shared_ptr<Batch>& batch, const char* why) {
   HoldSlots(*batch);
-  TaskOf(batch->direction).left += batch->entries.size();
+  TaskOf(batch->direction).left += UnitsOf(*batch);
   Forget(batch);
   return Fail(EPROTO, why);
 }
 
 Result<void> CopyMoves::OnOffer(LinePacket& packet) {
   const LineMessage& message = packet.message;
-  if (const auto asked = AnsweredAsk(LineType::kEvict, message.count); !asked) return asked;
+  const LineType type = questions_.NextIs(LineType::kSqueeze) ? LineType::kSqueeze : LineType::kEvict;
+  if (const auto asked = AnsweredAsk(type, message); !asked) return asked;
   for (const std::uint64_t chunk : ChunksOf(message)) {
     if (stored_.Find(chunk) != nullptr || GoesOut(chunk))
       return Fail(EPROTO, "it offered a chunk that it has given already");
@@ -250,15 +272,16 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
 
   // Slots that were free when it was asked may be another program's by now.
   auto batch = std::make_shared<Batch>();
-  for (const std::uint64_t chunk : ChunksOf(message)) {
+  const std::vector<ChunkPart> parts = PartsOf(message);
+  for (std::uint32_t n = 0; n < message.count; ++n) {
     const auto slot = place_.FreeFor(context_.domain) > 0 ? place_.pool.Take(context_.domain) : std::nullopt;
     if (!slot) break;
-    batch->entries.push_back({.chunk = chunk, .slot = *slot});
+    batch->entries.push_back({.chunk = message.chunk[n], .slot = *slot, .part = parts[n]});
   }
   const std::size_t taken = batch->entries.size();
   if (taken < message.count) line_.Say(LineType::kKeep, ChunksOf(message).subspan(taken));
   if (taken == 0) return {};
-  auto window = place_.gpu.Import(std::span(packet.fds).first(taken));
+  auto window = place_.gpu.Import(packet.fds, std::span(parts).first(taken));
   if (!window) {
     for (const Batch::Entry& entry : batch->entries) place_.pool.GiveBack(entry.slot);
     if (window.error().code == EINVAL) return Fail(EPROTO, "of what it offered: " + window.error().message);
@@ -278,7 +301,7 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
   const Batch& batch = *question->batch;
   if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it freed chunks that were not stored");
   PassFault("mover.freed.received");
-  Task& task = TaskOf(Direction::kOut);
+  MoveTask& task = TaskOf(Direction::kOut);
   std::uint64_t freed = 0;
   for (const Batch::Entry& entry : batch.entries) {
     const bool kept = message.error != 0 || !Names(message, entry.chunk);
@@ -287,7 +310,8 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
     } else {
       stored_.Add(entry.chunk, {.number = place_.stored++, .slot = entry.slot});
     }
-    kept ? ++task.left : ++freed;
+    (kept ? task.left : freed) += entry.part.Taken();
+    if (!kept) copied_[static_cast<std::size_t>(Direction::kOut)] += wire::CountOf(entry.part.units);
   }
   if (freed == 0) task.error = ErrorOf(message);  // to ask again would lead to the same again
   moved_[static_cast<std::size_t>(Direction::kOut)] += freed;
@@ -298,15 +322,16 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
 
 Result<void> CopyMoves::OnWant(LinePacket& packet) {
   const LineMessage& message = packet.message;
-  Task& task = TaskOf(Direction::kIn);
+  MoveTask& task = TaskOf(Direction::kIn);
   if (message.count == 0 && message.error != 0) task.error = ErrorOf(message);
-  if (const auto asked = AnsweredAsk(LineType::kLoad, message.count); !asked) return asked;
+  if (const auto asked = AnsweredAsk(LineType::kLoad, message); !asked) return asked;
   for (const std::uint64_t chunk : ChunksOf(message)) {
     const Stored* stored = stored_.Find(chunk);
     if (stored == nullptr || stored->tier != Tier::kSlot) return Fail(EPROTO, "it wants a chunk that is in no slot");
   }
   if (message.count == 0) return {};
-  auto window = place_.gpu.Import(packet.fds);
+  const std::vector<ChunkPart> parts = PartsOf(message);
+  auto window = place_.gpu.Import(packet.fds, parts);
   if (!window) {
     if (window.error().code == EINVAL) return Fail(EPROTO, "of what it wants memory for: " + window.error().message);
     line_.Say(LineType::kStay, ChunksOf(message));
@@ -317,10 +342,10 @@ Result<void> CopyMoves::OnWant(LinePacket& packet) {
   auto batch = std::make_shared<Batch>();
   batch->direction = Direction::kIn;
   batch->window = std::move(*window);
-  for (const std::uint64_t chunk : ChunksOf(message)) {
-    Stored& stored = stored_.At(chunk);
+  for (std::uint32_t n = 0; n < message.count; ++n) {
+    Stored& stored = stored_.At(message.chunk[n]);
     stored_.Put(stored, Tier::kLoading);
-    batch->entries.push_back({.chunk = chunk, .slot = stored.slot});
+    batch->entries.push_back({.chunk = message.chunk[n], .slot = stored.slot, .part = parts[n]});
   }
   Start(std::move(batch));
   return {};
@@ -332,11 +357,12 @@ Result<void> CopyMoves::OnTaken(const LineMessage& message) {
   const Batch& batch = *question->batch;
   if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it took chunks that were not loaded");
   PassFault("mover.taken.received");
-  Task& task = TaskOf(Direction::kIn);
+  MoveTask& task = TaskOf(Direction::kIn);
   std::uint64_t taken = 0;
   for (const Batch::Entry& entry : batch.entries) {
     const bool stays = message.error != 0 || !Names(message, entry.chunk);
-    stays ? ++task.left : ++taken;
+    (stays ? task.left : taken) += entry.part.Taken();
+    if (!stays) copied_[static_cast<std::size_t>(Direction::kIn)] += wire::CountOf(entry.part.units);
     if (entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else if (stays) {

@@ -9,6 +9,7 @@
 
 #include "mover/program/copier.h"
 #include "mover/program/line.h"
+#include "mover/program/move_task.h"
 #include "mover/program/questions.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"
@@ -26,8 +27,9 @@ class CopyMoves {
   // All of them outlive this object.
   CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored);
 
-  // The daemon wishes that this many chunks more are moved.
-  void Wish(Direction direction, std::uint64_t chunks);
+  // The daemon wishes that GPU memory of this many units more is moved. `holes`: going out, not 0: chunks with holes
+  // go, those with most first; coming in: so many of the units may be holes, or kAnyHoles.
+  void Wish(Direction direction, std::uint64_t units, std::uint64_t holes);
   // Takes up the next wish if none is under way.
   void Activate();
   // Asks the program for as much as there is room for, and ends a wish that is done. The program can be asked to load
@@ -58,14 +60,8 @@ class CopyMoves {
   bool Copies() const { return copying_ > 0; }
 
  private:
-  struct Task {
-    bool pending = false;    // the daemon waits for its end
-    std::uint64_t left = 0;  // chunks that the program was not asked for yet
-    int error = 0;           // why it is asked for no more
-  };
-
-  Task& TaskOf(Direction direction) { return tasks_[static_cast<std::size_t>(direction)]; }
-  const Task& TaskOf(Direction direction) const { return tasks_[static_cast<std::size_t>(direction)]; }
+  MoveTask& TaskOf(Direction direction) { return tasks_[static_cast<std::size_t>(direction)]; }
+  const MoveTask& TaskOf(Direction direction) const { return tasks_[static_cast<std::size_t>(direction)]; }
   void Ask(Direction direction, std::uint32_t count);
   void Finish(Direction direction, std::uint64_t left, int error);
   Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
@@ -73,7 +69,7 @@ class CopyMoves {
   Result<void> OnFreed(const wire::LineMessage& message);
   Result<void> OnWant(LinePacket& packet);
   Result<void> OnTaken(const wire::LineMessage& message);
-  Result<void> AnsweredAsk(wire::LineType question, std::uint32_t count);
+  Result<void> AnsweredAsk(wire::LineType question, const wire::LineMessage& answer);
   Result<void> EndWrongly(const std::shared_ptr<Batch>& batch, const char* why);
   void Start(std::shared_ptr<Batch> batch);
   void Forget(std::shared_ptr<Batch> batch);
@@ -90,9 +86,11 @@ class CopyMoves {
   StoredChunks& stored_;
   std::vector<std::shared_ptr<Batch>> batches_;  // being copied, or not answered yet
   std::size_t copying_ = 0;                      // of batches_
-  std::array<Task, 2> tasks_;                    // by Direction
+  std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
-  std::array<std::uint64_t, 2> moved_{};         // chunks since the mover knows the program, by Direction
+  // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
+  // what was copied.
+  std::array<std::uint64_t, 2> moved_{}, copied_{};
 };
 
 }  // namespace tessera::mover

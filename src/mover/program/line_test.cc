@@ -57,6 +57,14 @@ TEST_F(LineTest, OtherDescriptorsThanTheTypeSaysAreWrong) {
   EXPECT_EQ(ErrorOfPacket({.type = LineType::kOffer, .count = 1}, {&memory, 1}), 0);
 }
 
+TEST_F(LineTest, EachPieceOfASparseChunkHasADescriptor) {
+  const int memory = memory_.Get();
+  const LineMessage sparse = {.type = LineType::kWant, .count = 1, .units = {0b1101}, .begins = {0b101}};
+  EXPECT_EQ(ErrorOfPacket(sparse, {&memory, 1}), EPROTO);
+  const int both[] = {memory, memory};
+  EXPECT_EQ(ErrorOfPacket(sparse, both), 0);
+}
+
 TEST_F(LineTest, OtherBytesAreWrong) {
   EXPECT_EQ(ErrorOfPacket({.magic = 1, .type = LineType::kSettled}), EPROTO);
   EXPECT_EQ(ErrorOfPacket({.version = 1, .type = LineType::kSettled}), EPROTO);

@@ -36,9 +36,9 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
 
 // ---- the daemon's wishes ----
 
-void Program::Move(Direction direction, std::uint64_t chunks) {
+void Program::Move(Direction direction, std::uint64_t units, std::uint64_t holes) {
   files_.Wish(direction == Direction::kOut);
-  copies_.Wish(direction, chunks);
+  copies_.Wish(direction, units, holes);
 }
 
 void Program::Gone() {

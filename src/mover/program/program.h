@@ -24,7 +24,7 @@ class Program : public std::enable_shared_from_this<Program> {
   int fd() const { return line_.fd(); }
 
   // The daemon's wishes.
-  void Move(Direction direction, std::uint64_t chunks);
+  void Move(Direction direction, std::uint64_t units, std::uint64_t holes);
   void Settle() { files_.Settle(); }
   void Gone();
 

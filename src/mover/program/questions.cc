@@ -18,4 +18,10 @@ std::uint64_t Questions::AskedChunks() const {
   return chunks;
 }
 
+std::uint64_t Questions::AskedUnits() const {
+  std::uint64_t units = 0;
+  for (const Question& question : questions_) units += question.units;
+  return units;
+}
+
 }  // namespace tessera::mover

@@ -17,7 +17,8 @@ namespace tessera::mover {
 // A message to a program that it has to answer.
 struct Question {
   wire::LineType type{};
-  std::uint32_t asked = 0;         // chunks, of kEvict and kLoad
+  std::uint32_t asked = 0;         // chunks, of kEvict, kSqueeze and kLoad
+  std::uint64_t units = 0;         // that these may come to
   std::shared_ptr<Batch> batch;    // of kStored and kLoaded
   std::shared_ptr<FileMove> move;  // of kFiled and kRead
 };
@@ -32,12 +33,14 @@ class Questions {
   // Takes the question that is to be answered next. EPROTO if it is not of this type.
   Result<Question> Answered(wire::LineType type, Nanos now);
 
-  // Chunks of unanswered kEvict and kLoad, and how many messages these are.
+  // Chunks of unanswered kEvict, kSqueeze and kLoad, what they may come to, and how many messages these are.
   std::uint64_t AskedChunks() const;
+  std::uint64_t AskedUnits() const;
   std::size_t Asks() const {
     return static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
   }
   bool empty() const { return questions_.empty(); }
+  bool NextIs(wire::LineType type) const { return !empty() && questions_.front().type == type; }
   // Whether the program has had the next question for longer than `most`.
   bool WaitsLongerThan(Nanos most, Nanos now) const { return !empty() && now - asked_at_ > most; }
 

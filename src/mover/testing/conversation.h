@@ -102,6 +102,7 @@ class Conversation : public testing::Test {
   void Say(LineType type, std::vector<std::uint64_t> chunks, int error = 0) {
     LineMessage message = {.type = type, .count = static_cast<std::uint32_t>(chunks.size()), .error = error};
     std::ranges::copy(chunks, message.chunk);
+    if (type == LineType::kOffer || type == LineType::kWant) std::fill_n(message.units, message.count, wire::kAllUnits);
     std::vector<UniqueFd> owned;
     std::vector<int> fds;
     for (std::uint32_t i = 0; i < DescriptorsOf(message); ++i) {

@@ -43,9 +43,9 @@ class FakeGpu : public Gpu {
     disk_waits.notify_all();
   }
   Result<HostMemory> ImportHost(UniqueFd fd) override { return NewHost(std::move(fd)); }
-  Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds) override {
+  Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd>, std::span<const ChunkPart> parts) override {
     if (import_error != 0) return Fail(import_error, "no import");
-    return std::make_unique<FakeWindow>(*this, static_cast<std::uint32_t>(fds.size()));
+    return std::make_unique<FakeWindow>(*this, static_cast<std::uint32_t>(parts.size()));
   }
   Result<void> StartCopy(Direction, Window&, std::span<const HostMemory* const>) override {
     ++copies;

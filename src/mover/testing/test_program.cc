@@ -115,7 +115,7 @@ TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(chunks); ++i) {
     Chunk& chunk = chunks_[1000 + i];
     MUST(driver_.cuda.MemAddressReserve(&chunk.address, kChunkBytes, 0, 0, 0));
-    Map(chunk, driver_.MakeChunk());
+    Map(chunk, MakeMemory(wire::kAllUnits));
     const auto words = Content(seed_, 1000 + i);
     for (std::size_t at = 0; at < words.size(); at += kMarked * kPageWords)
       MUST(driver_.copy_in(chunk.address + at * sizeof(std::uint64_t), &words[at], kPageWords * sizeof(std::uint64_t)));
@@ -129,21 +129,50 @@ TestProgram::~TestProgram() {
   }
 }
 
-void TestProgram::LeaveOut(Chunk& chunk) {
-  chunk.wanted = false;
-  if (chunk.coming != 0) MUST(driver_.cuda.MemRelease(std::exchange(chunk.coming, 0)));
+TestProgram::Memory TestProgram::MakeMemory(wire::Units units) const {
+  Memory memory{.units = units, .pieces = {}};
+  if (memory.whole()) {
+    memory.pieces.push_back(driver_.MakeChunk());
+  } else {
+    wire::ForEachRun(units, [&](std::uint32_t, std::uint32_t count) {
+      memory.pieces.push_back(driver_.MakeChunk(count * wire::kUnitBytes));
+    });
+  }
+  return memory;
 }
 
-void TestProgram::Map(Chunk& chunk, CUmemGenericAllocationHandle memory) {
-  chunk.memory = memory;
+void TestProgram::Release(Memory& memory) const {
+  for (const auto piece : memory.pieces) MUST(driver_.cuda.MemRelease(piece));
+  memory = {};
+}
+
+void TestProgram::LeaveOut(Chunk& chunk) {
+  chunk.wanted = false;
+  Release(chunk.coming);
+}
+
+void TestProgram::Map(Chunk& chunk, Memory memory) {
+  chunk.memory = std::move(memory);
   const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, driver_.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  MUST(driver_.cuda.MemMap(chunk.address, kChunkBytes, 0, memory, 0));
-  MUST(driver_.cuda.MemSetAccess(chunk.address, kChunkBytes, &access, 1));
+  auto piece = chunk.memory.pieces.begin();
+  wire::ForEachRun(chunk.memory.units, [&](std::uint32_t first, std::uint32_t count) {
+    const std::uint64_t begin = chunk.address + first * wire::kUnitBytes, run = count * wire::kUnitBytes;
+    MUST(driver_.cuda.MemMap(begin, run, 0, *piece++, 0));
+    MUST(driver_.cuda.MemSetAccess(begin, run, &access, 1));
+  });
 }
 
 void TestProgram::Unmap(Chunk& chunk) {
-  MUST(driver_.cuda.MemUnmap(chunk.address, kChunkBytes));
-  MUST(driver_.cuda.MemRelease(chunk.memory));
+  wire::ForEachRun(chunk.memory.units, [&](std::uint32_t first, std::uint32_t count) {
+    MUST(driver_.cuda.MemUnmap(chunk.address + first * wire::kUnitBytes, count * wire::kUnitBytes));
+  });
+  Release(chunk.memory);
+}
+
+std::uint64_t TestProgram::OnGpu() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, chunk] : chunks_) bytes += chunk.out() ? 0 : wire::BytesOf(chunk.memory.units);
+  return bytes;
 }
 
 UniqueFd TestProgram::NewLine() {
@@ -180,10 +209,11 @@ bool TestProgram::Answer() {
   }
   switch (message->type) {
     case LineType::kEvict:
+    case LineType::kSqueeze:
       Offer(message->count);
       break;
     case LineType::kLoad:
-      Want(message->count);
+      Want(message->count, message->room, message->holes);
       break;
     case LineType::kStored:
     case LineType::kLoaded:
@@ -217,34 +247,47 @@ bool TestProgram::Answer() {
   return true;
 }
 
+// Names a chunk, and units of it that have this memory.
+void TestProgram::Name(LineMessage& message, std::vector<UniqueFd>& fds, std::uint64_t name, const Memory& memory,
+                       wire::Units units) const {
+  message.chunk[message.count] = name;
+  message.units[message.count] = units;
+  if (!memory.whole()) message.begins[message.count] = wire::BeginsOfRuns(units);
+  ++message.count;
+  for (const auto piece : memory.pieces) fds.push_back(driver_.Export(piece));
+}
+
 // The first ones go first, and the first ones come back last.
 void TestProgram::Offer(std::uint32_t count) {
   LineMessage offer = {.type = LineType::kOffer};
   std::vector<UniqueFd> owned;
-  std::vector<int> fds;
   for (auto& [name, chunk] : chunks_) {
     if (offer.count == count || chunk.out() || chunk.offered) continue;
     chunk.offered = true;
-    offer.chunk[offer.count++] = name;
-    owned.push_back(driver_.Export(chunk.memory));
-    fds.push_back(owned.back().Get());
+    chunk.known = chunk.memory.whole() ? use_ : chunk.memory.units;
+    Name(offer, owned, name, chunk.memory, chunk.known);
   }
+  std::vector<int> fds;
+  for (const UniqueFd& fd : owned) fds.push_back(fd.Get());
   Send(offer, fds);
 }
 
-void TestProgram::Want(std::uint32_t count) {
+void TestProgram::Want(std::uint32_t count, std::uint32_t room, std::uint32_t holes) {
   LineMessage want = {.type = LineType::kWant};
   std::vector<UniqueFd> owned;
-  std::vector<int> fds;
   for (auto found = chunks_.rbegin(); found != chunks_.rend() && want.count < count; ++found) {
-    if (!found->second.host || found->second.key == 0 || found->second.wanted) continue;
     Chunk& chunk = found->second;
+    const std::uint32_t empty = wire::kUnitsPerChunk - wire::CountOf(chunk.known);
+    const wire::Units units = empty <= holes ? wire::kAllUnits : chunk.known;
+    if (!chunk.host || chunk.key == 0 || chunk.wanted || wire::CountOf(units) > room) continue;
+    room -= wire::CountOf(units);
+    if (units != chunk.known && holes != wire::kAnyHoles) holes -= empty;
     chunk.wanted = true;
-    chunk.coming = driver_.MakeChunk();
-    want.chunk[want.count++] = found->first;
-    owned.push_back(driver_.Export(chunk.coming));
-    fds.push_back(owned.back().Get());
+    chunk.coming = MakeMemory(units);
+    Name(want, owned, found->first, chunk.coming, chunk.known);
   }
+  std::vector<int> fds;
+  for (const UniqueFd& fd : owned) fds.push_back(fd.Get());
   Send(want, fds);
 }
 
@@ -260,7 +303,7 @@ void TestProgram::Take(const LineMessage& message, std::span<UniqueFd> fds, bool
       continue;
     }
     Unmap(chunk);
-    Map(chunk, stored ? Import(driver_, fds[i].Get()) : std::exchange(chunk.coming, 0));
+    Map(chunk, stored ? Memory{wire::kAllUnits, {Import(driver_, fds[i].Get())}} : std::exchange(chunk.coming, {}));
     chunk.host = stored;
     chunk.key = stored ? message.key[i] : 0;
     EXPECT_EQ(stored, chunk.key != 0);
@@ -289,7 +332,7 @@ void TestProgram::Hold(const LineMessage& message, std::span<UniqueFd> fds) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
     Chunk& chunk = chunks_.at(message.chunk[i]);
     EXPECT_TRUE(chunk.file && message.key[i] != 0);
-    Map(chunk, Import(driver_, fds[i].Get()));
+    Map(chunk, {wire::kAllUnits, {Import(driver_, fds[i].Get())}});
     chunk.host = true;
     chunk.file = false;
     chunk.key = message.key[i];
@@ -333,8 +376,14 @@ bool TestProgram::IsIntact() const {
   static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
   return std::ranges::all_of(chunks_, [&](const auto& each) {
     if (each.second.file) return true;  // nobody can tell
-    MUST(driver_.copy_out(words.data(), each.second.address, kChunkBytes));
-    return std::memcmp(words.data(), Content(seed_, each.first).data(), kChunkBytes) == 0;
+    const auto right = Content(seed_, each.first);
+    bool same = true;
+    wire::ForEachRun(each.second.known, [&](std::uint32_t first, std::uint32_t count) {
+      const std::uint64_t at = first * wire::kUnitBytes, bytes = count * wire::kUnitBytes;
+      MUST(driver_.copy_out(words.data(), each.second.address + at, bytes));
+      same = same && std::memcmp(words.data(), right.data() + at / sizeof right[0], bytes) == 0;
+    });
+    return same;
   });
 }
 

@@ -47,6 +47,11 @@ class TestProgram {
   int line() const { return line_.Get(); }
   void HangUp() { line_.Reset(); }
 
+  // From now on only these units of each chunk are in use: they move, and come back in memory of their own.
+  void Use(wire::Units units) { use_ = units; }
+  // GPU memory that it has, bytes.
+  std::uint64_t OnGpu() const;
+
   // Receives a message and answers it. False if the line is closed.
   bool Answer();
   // Answers all that the mover said before its end.
@@ -74,22 +79,33 @@ class TestProgram {
   int adopted = 0, refused = 0;  // chunks of Adopt() that the mover has, and has not
 
  private:
+  // Memory of a chunk: all of it in one piece, or a piece for each run of units.
+  struct Memory {
+    wire::Units units = 0;
+    std::vector<cuda::CUmemGenericAllocationHandle> pieces;
+    bool whole() const { return units == wire::kAllUnits; }
+  };
   struct Chunk {
     cuda::CUdeviceptr address = 0;
-    cuda::CUmemGenericAllocationHandle memory = 0;
-    bool host = false;                              // it is in host memory
-    bool file = false;                              // it is in the file
-    std::uint64_t key = 0;                          // while it is in either, and a mover may have it
-    cuda::CUmemGenericAllocationHandle coming = 0;  // while it is wanted: what it is copied to
+    Memory memory;
+    bool host = false;                    // it is in host memory
+    bool file = false;                    // it is in the file
+    std::uint64_t key = 0;                // while it is in either, and a mover may have it
+    Memory coming;                        // while it is wanted: what it is copied to
+    wire::Units known = wire::kAllUnits;  // what of it has its contents
     bool offered = false;
     bool wanted = false;
     bool out() const { return host || file; }
   };
+  Memory MakeMemory(wire::Units units) const;
+  void Release(Memory& memory) const;
+  void Name(wire::LineMessage& message, std::vector<UniqueFd>& fds, std::uint64_t name, const Memory& memory,
+            wire::Units units) const;
   void LeaveOut(Chunk& chunk);
-  void Map(Chunk& chunk, cuda::CUmemGenericAllocationHandle memory);
+  void Map(Chunk& chunk, Memory memory);
   void Unmap(Chunk& chunk);
   void Offer(std::uint32_t count);
-  void Want(std::uint32_t count);
+  void Want(std::uint32_t count, std::uint32_t room, std::uint32_t holes);
   void Take(const wire::LineMessage& message, std::span<UniqueFd> fds, bool stored);
   void Release(const wire::LineMessage& message);
   void Hold(const wire::LineMessage& message, std::span<UniqueFd> fds);
@@ -97,6 +113,7 @@ class TestProgram {
   const TestDriver& driver_ = TestDriver::Get();
   const std::uint64_t seed_;
   UniqueFd line_;
+  wire::Units use_ = wire::kAllUnits;
   std::map<std::uint64_t, Chunk> chunks_;
   std::vector<ino_t> host_memories_;
 };

@@ -59,8 +59,8 @@ ChunkHeat::InUse ChunkHeat::UsedLately() const {
   for (std::size_t i = 0; i < heats.size(); ++i) {
     const Chunk& chunk = region[i];
     if (chunk.blocks == 0 || chunk.backing == Backing::kNone || (named && heats[i].use == 0)) continue;
-    used.all += region.range.chunk_bytes;
-    if (chunk.backing != Backing::kDevice) used.out += region.range.chunk_bytes;
+    used.all += wire::BytesOf(chunk.live);
+    if (chunk.backing != Backing::kDevice) used.out += wire::BytesOf(chunk.live);
   }
   return used;
 }

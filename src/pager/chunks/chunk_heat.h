@@ -36,9 +36,9 @@ class ChunkHeat {
   // `chunks` is the table of the constructor, whose mutex the caller holds.
   std::vector<Heat> Heats(const ChunkTable& chunks, Nanos now) const TESSERA_REQUIRES(chunks.mutex());
 
-  // Bytes of chunks that were used, and those of them that are in host memory, in the 32 intervals up to the last
-  // submission: what was submitted then may still run. Where submissions named no chunk, or there were none, that is
-  // all. Any thread; takes the heap's mutex.
+  // Bytes of chunks that were used, without their holes, and those of them that are in host memory, in the 32 intervals
+  // up to the last submission: what was submitted then may still run. Where submissions named no chunk, or there were
+  // none, that is all. Any thread; takes the heap's mutex.
   struct InUse {
     std::uint64_t all = 0, out = 0;
   };

@@ -41,6 +41,12 @@ void ChunkMemory::Unmap(std::uint64_t address, std::uint64_t bytes) const {
   if (!stopped_) driver_.Unmap(address, bytes);
 }
 
+void ChunkMemory::UnmapUnits(std::uint64_t address, Units units) const {
+  wire::ForEachRun(units, [&](std::uint32_t first, std::uint32_t count) {
+    Unmap(address + first * wire::kUnitBytes, count * wire::kUnitBytes);
+  });
+}
+
 void ChunkMemory::Release(Handle handle) const {
   if (!stopped_) driver_.Release(handle);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "pager/chunks/driver.h"
+#include "pager/chunks/sparse_memory.h"
 
 namespace tessera::pager {
 
@@ -21,6 +22,8 @@ class ChunkMemory {
   // one chunk.
   cuda::CUresult GiveAccess(std::uint64_t address, std::uint64_t bytes) const;
   void Unmap(std::uint64_t address, std::uint64_t bytes) const;
+  // Unmaps units of the chunk at `address`.
+  void UnmapUnits(std::uint64_t address, Units units) const;
   void Release(Handle handle) const;
   // A descriptor of the memory, the caller's. Memory that was imported cannot be exported.
   cuda::CUresult Export(Handle handle, int* fd) const;

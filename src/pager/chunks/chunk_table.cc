@@ -1,5 +1,6 @@
 #include "pager/chunks/chunk_table.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::pager {
@@ -11,73 +12,164 @@ ChunkTable::ChunkTable(ChunkMemory memory, Room& room, const ChunkRange& small, 
 
 void ChunkTable::Put(Region& region, std::size_t index, const Chunk& chunk) {
   const Chunk before = region[index];
-  const std::uint64_t bytes = region.range.chunk_bytes;
-  Count(region, before, std::uint64_t{0} - bytes);
-  if (before.backing == Backing::kDevice && chunk.InHost()) figures_.moved_out += bytes;
-  if (before.InHost() && chunk.backing == Backing::kDevice) figures_.moved_in += bytes;
+  Count(region, before, std::uint64_t{0} - 1);
+  if (before.backing == Backing::kDevice && chunk.InHost()) figures_.moved_out += BytesOf(region, before);
+  if (before.InHost() && chunk.backing == Backing::kDevice) figures_.moved_in += BytesOf(region, chunk);
   region.Put(index, chunk);
-  Count(region, chunk, bytes);
+  Count(region, region[index], 1);
   room_.Holds(figures_);
 }
 
-// Adds a chunk to the figures. With minus its size in `bytes`, modulo 2^64, takes it out of them.
-void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) {
-  if (chunk.coming != 0) figures_.coming += bytes;
+// The arithmetic is modulo 2^64.
+void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t sign) {
+  const std::uint64_t unit = sign * std::min(region.range.chunk_bytes, wire::kUnitBytes);
+  const auto sum = [unit](Units units) { return wire::CountOf(units) * unit; };
+  figures_.coming += sum(chunk.Coming());
   if (chunk.backing == Backing::kNone) return;
-  if (!chunk.Mapped() || chunk.offered || chunk.wanted) figures_.unsafe += bytes;
+  figures_.live += sum(chunk.live);
+  if (!chunk.Mapped() || chunk.offered || chunk.wanted) figures_.unsafe += sum(chunk.units);
   if (chunk.backing != Backing::kDevice) {
-    figures_.swapped += bytes;
-    if (chunk.pins > 0) figures_.recalled += bytes;
+    figures_.swapped += sum(chunk.live);
+    figures_.holes_out += sum(chunk.HolesOut());
+    if (chunk.pins > 0) {
+      figures_.recalled += sum(chunk.live);
+    } else if (chunk.squeezed) {
+      figures_.squeezed += sum(chunk.live);
+    }
     return;
   }
-  figures_.resident += bytes;
-  if (&region == &small_ || chunk.pins > 0) figures_.pinned += bytes;
-  if (chunk.pins > 0) (chunk.devices > 0 ? figures_.registered : figures_.exported) += bytes;
-  if (chunk.blocks == 0) figures_.empty += bytes;
+  figures_.resident += sum(chunk.units);
+  if (chunk.sparse) figures_.sparse += sum(chunk.units);
+  if (&region == &small_ || chunk.pins > 0) figures_.pinned += sum(chunk.units);
+  if (chunk.pins > 0) {
+    (chunk.devices > 0 ? figures_.registered : figures_.exported) += sum(chunk.units);
+    figures_.stuck += sum(chunk.units & ~chunk.live & ~chunk.idle);
+  }
+  figures_.empty += sum(chunk.idle);
+  if (&region == &small_ || chunk.Holes() == 0) return;
+  figures_.holes += sum(chunk.Holes());
+  figures_.holed += sum(chunk.units);
 }
 
-CUresult ChunkTable::Back(Region& region, ChunkSpan span) {
-  if (memory_.stopped()) return CUDA_ERROR_DEINITIALIZED;
-  const std::uint64_t bytes = region.range.chunk_bytes;
-  region.Grow(span.last);
+// ---- memory ----
+
+CUresult ChunkTable::GiveAccess(const Region& region, std::vector<Reached> reached) const {
+  std::ranges::sort(reached, {}, &Reached::index);
+  const std::uint64_t unit_bytes = std::min(region.range.chunk_bytes, wire::kUnitBytes);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  // begin and end
+  for (const auto& [index, units] : reached) {
+    wire::ForEachRun(units, [&](std::uint32_t first, std::uint32_t count) {
+      const std::uint64_t from = region.range.AddressOf(index) + first * unit_bytes;
+      if (runs.empty() || runs.back().second != from) runs.emplace_back(from, from);
+      runs.back().second += count * unit_bytes;
+    });
+  }
   CUresult result = CUDA_SUCCESS;
-  std::vector<std::size_t> made;
-  for (std::size_t i = span.first; i < span.last; ++i) {
-    if (region.Backed(i)) continue;
-    Chunk chunk = region[i];
-    result = memory_.Make(bytes, &chunk.handle);
-    if (result != CUDA_SUCCESS) break;
-    result = memory_.Map(region.range.AddressOf(i), bytes, chunk.handle);
-    if (result != CUDA_SUCCESS) {
-      memory_.Release(chunk.handle);
-      break;
-    }
-    chunk.backing = Backing::kDevice;
-    Put(region, i, chunk);
-    made.push_back(i);
-  }
-  // One call for each run of new ones: most of the time goes into these calls.
-  for (std::size_t i = 0; i < made.size() && result == CUDA_SUCCESS;) {
-    std::size_t end = i + 1;
-    while (end < made.size() && made[end] == made[end - 1] + 1) ++end;
-    result = memory_.GiveAccess(region.range.AddressOf(made[i]), (end - i) * bytes);
-    i = end;
-  }
-  if (result != CUDA_SUCCESS) {
-    for (const std::size_t i : made) Unback(region, i);
+  for (const auto& [begin, end] : runs) {
+    if (result == CUDA_SUCCESS) result = memory_.GiveAccess(begin, end - begin);
   }
   return result;
 }
 
+CUresult ChunkTable::Back(Region& region, std::uint64_t begin, std::uint64_t bytes, bool whole) {
+  if (memory_.stopped()) return CUDA_ERROR_DEINITIALIZED;
+  const ChunkSpan span = region.SpanOf(begin, bytes);
+  region.Grow(span.last);
+  CUresult result = CUDA_SUCCESS;
+  std::vector<Reached> made;
+  for (std::size_t i = span.first; i < span.last && result == CUDA_SUCCESS; ++i) {
+    const Units needed = region.range.UnitsIn(i, begin, bytes) & ~region[i].units;
+    if (needed == 0) continue;
+    Units units = 0;
+    result = BackChunk(region, i, needed, whole, &units);
+    if (units != 0) made.push_back({i, units});
+  }
+  if (result == CUDA_SUCCESS) result = GiveAccess(region, made);
+  if (result != CUDA_SUCCESS) {
+    for (const auto& [index, units] : made) TakeBack(region, index, units);
+  }
+  return result;
+}
+
+// Makes memory for units of one chunk, which has none or is sparse. `made`: what was made, for more units perhaps.
+CUresult ChunkTable::BackChunk(Region& region, std::size_t index, Units needed, bool whole, Units* made) {
+  Chunk chunk = region[index];
+  const std::uint64_t address = region.range.AddressOf(index), bytes = region.range.chunk_bytes;
+  const Units all = region.range.All();
+  CUresult result = CUDA_SUCCESS;
+  if (chunk.backing == Backing::kNone && (whole || needed == all)) {
+    result = memory_.Make(bytes, &chunk.handle);
+    if (result != CUDA_SUCCESS) return result;
+    result = memory_.Map(address, bytes, chunk.handle);
+    if (result != CUDA_SUCCESS) {
+      memory_.Release(chunk.handle);
+      return result;
+    }
+    needed = all;
+  } else {
+    if (!chunk.sparse) chunk.sparse = std::make_shared<SparseMemory>();
+    result = chunk.sparse->Make(memory_, needed);
+    if (result != CUDA_SUCCESS) return result;
+    result = chunk.sparse->Map(memory_, address, needed);
+    if (result != CUDA_SUCCESS) {
+      chunk.sparse->Release(memory_, needed);
+      return result;
+    }
+  }
+  chunk.backing = Backing::kDevice;
+  chunk.units |= needed;
+  Put(region, index, chunk);
+  *made = needed;
+  return CUDA_SUCCESS;
+}
+
+// Takes GPU memory of units away, which pieces are made of; of a whole chunk, of all.
+void ChunkTable::TakeBack(Region& region, std::size_t index, Units units) {
+  Chunk chunk = region[index];
+  if (!chunk.sparse || units == chunk.units) return Unback(region, index);
+  memory_.UnmapUnits(region.range.AddressOf(index), units);
+  chunk.sparse->Release(memory_, units);
+  chunk.units &= ~units;
+  Put(region, index, chunk);
+}
+
+std::uint64_t ChunkTable::TrimUnits(Region& region, std::size_t index) {
+  const Chunk& chunk = region[index];
+  const Units idle = chunk.idle;
+  if (!chunk.sparse || idle == 0 || !chunk.MayGrow()) return 0;
+  TakeBack(region, index, idle);
+  return wire::BytesOf(idle);
+}
+
 void ChunkTable::Unback(Region& region, std::size_t index) {
   Chunk chunk = region[index];
-  if (chunk.Mapped()) memory_.Unmap(region.range.AddressOf(index), region.range.chunk_bytes);
-  if (chunk.backing != Backing::kFile) memory_.Release(chunk.handle);
+  const std::uint64_t address = region.range.AddressOf(index);
+  if (chunk.sparse) {
+    memory_.UnmapUnits(address, chunk.units);
+    chunk.sparse->Release(memory_, chunk.units);
+  } else {
+    if (chunk.Mapped()) memory_.Unmap(address, region.range.chunk_bytes);
+    if (chunk.backing != Backing::kFile) memory_.Release(chunk.handle);
+  }
   chunk.backing = Backing::kNone;
   chunk.handle = 0;
+  chunk.sparse.reset();
+  chunk.units = chunk.live = 0;
   chunk.key = 0;
-  chunk.shared = false;
+  chunk.shared = chunk.squeezed = false;
   Put(region, index, chunk);
+}
+
+// ---- blocks ----
+
+void ChunkTable::Fill(Region& region, std::uint64_t begin, std::uint64_t bytes) {
+  const ChunkSpan span = region.SpanOf(begin, bytes);
+  for (std::size_t i = span.first; i < span.last; ++i) {
+    Chunk chunk = region[i];
+    ++chunk.blocks;
+    chunk.live |= region.range.UnitsIn(i, begin, bytes);
+    Put(region, i, chunk);
+  }
 }
 
 void ChunkTable::UnbackIfUnused(Region& region, std::size_t index) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -43,8 +44,25 @@ class ChunkTable {
   // The chunk is as `chunk` says from now on; the figures follow, and the room is told.
   void Put(Region& region, std::size_t index, const Chunk& chunk) TESSERA_REQUIRES(mutex_);
 
-  // Gives GPU memory to the chunks of `span` that have none: to all of them, or to none. Their room is the caller's.
-  cuda::CUresult Back(Region& region, ChunkSpan span) TESSERA_REQUIRES(mutex_);
+  // Bytes of GPU memory that the chunk has.
+  static std::uint64_t BytesOf(const Region& region, const Chunk& chunk) {
+    return wire::CountOf(chunk.units) * std::min(region.range.chunk_bytes, wire::kUnitBytes);
+  }
+  // Gives GPU memory to those of these bytes that have none: to all of them, or to none. Chunks without any get it in
+  // one piece (`whole`, or if all of the chunk is meant) or for units. The room is the caller's.
+  cuda::CUresult Back(Region& region, std::uint64_t begin, std::uint64_t bytes, bool whole) TESSERA_REQUIRES(mutex_);
+  // Lets the device and its peers reach these units of chunks. Neighbours are one call: most of the time goes into
+  // these.
+  struct Reached {
+    std::size_t index;
+    Units units;
+  };
+  cuda::CUresult GiveAccess(const Region& region, std::vector<Reached> reached) const TESSERA_REQUIRES(mutex_);
+  // A block lies in these bytes from now on. They have memory.
+  void Fill(Region& region, std::uint64_t begin, std::uint64_t bytes) TESSERA_REQUIRES(mutex_);
+  void CountUsed(std::uint64_t bytes) TESSERA_REQUIRES(mutex_) { figures_.used += bytes; }
+  // Gives the pieces of a sparse chunk back that no block lies in. Returns how many bytes of room came free.
+  std::uint64_t TrimUnits(Region& region, std::size_t index) TESSERA_REQUIRES(mutex_);
   // Takes the memory of a chunk away. Its room is for the caller to give back.
   void Unback(Region& region, std::size_t index) TESSERA_REQUIRES(mutex_);
   // Takes the memory of a chunk away if the chunk is out and has no blocks. A chunk that is being copied keeps its
@@ -55,7 +73,11 @@ class ChunkTable {
   std::vector<std::uint64_t>& dropped() TESSERA_REQUIRES(mutex_) { return dropped_; }
 
  private:
-  void Count(const Region& region, const Chunk& chunk, std::uint64_t bytes) TESSERA_REQUIRES(mutex_);
+  // What a chunk adds to the figures: with `sign` -1 it is taken out of them.
+  void Count(const Region& region, const Chunk& chunk, std::uint64_t sign) TESSERA_REQUIRES(mutex_);
+  cuda::CUresult BackChunk(Region& region, std::size_t index, Units needed, bool whole, Units* made)
+      TESSERA_REQUIRES(mutex_);
+  void TakeBack(Region& region, std::size_t index, Units units) TESSERA_REQUIRES(mutex_);
 
   Room& room_;
   mutable ForkMutex mutex_;

@@ -4,6 +4,13 @@
 
 namespace tessera::pager {
 
+bool Extents::Has(std::uint64_t begin, std::uint64_t bytes) const {
+  const auto behind = free_.upper_bound(begin);
+  if (behind == free_.begin()) return false;
+  const auto around = std::prev(behind);
+  return around->second >= bytes && begin - around->first <= around->second - bytes;
+}
+
 void Extents::Take(std::uint64_t begin, std::uint64_t bytes) {
   const auto around = std::prev(free_.upper_bound(begin));
   const std::uint64_t before = begin - around->first;

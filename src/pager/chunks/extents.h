@@ -14,6 +14,8 @@ class Extents {
   Extents(std::uint64_t begin, std::uint64_t bytes) : free_{{begin, bytes}} {}
 
   const Map& Free() const { return free_; }
+  // Whether all of a range is free.
+  bool Has(std::uint64_t begin, std::uint64_t bytes) const;
   // Takes a range that is free.
   void Take(std::uint64_t begin, std::uint64_t bytes);
   // Gives a range back that was taken.

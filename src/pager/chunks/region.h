@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,6 +21,18 @@ struct ChunkRange {
   bool Has(std::uint64_t address) const { return address - begin < bytes; }
   std::size_t IndexOf(std::uint64_t address) const { return (address - begin) / chunk_bytes; }
   std::uint64_t AddressOf(std::size_t index) const { return begin + index * chunk_bytes; }
+  // All units of a chunk.
+  Units All() const {
+    return static_cast<Units>((std::uint64_t{1} << std::max<std::uint64_t>(chunk_bytes / wire::kUnitBytes, 1)) - 1);
+  }
+  // The units of chunk `index` that some of these bytes lie in; bytes > 0.
+  Units UnitsIn(std::size_t index, std::uint64_t address, std::uint64_t bytes) const {
+    const std::uint64_t from = std::max(address, AddressOf(index)) - AddressOf(index);
+    const std::uint64_t to = std::min(address + bytes, AddressOf(index + 1)) - AddressOf(index);
+    if (from >= to) return 0;
+    const std::uint64_t first = from / wire::kUnitBytes, last = (to - 1) / wire::kUnitBytes + 1;
+    return static_cast<Units>((std::uint64_t{1} << last) - (std::uint64_t{1} << first));
+  }
 };
 
 // Chunks [first, last).
@@ -64,13 +78,32 @@ class Region {
   void Put(std::size_t index, const Chunk& chunk) {
     backed_ += (chunk.backing != Backing::kNone ? 1 : 0) - (Backed(index) ? 1 : 0);
     chunks_[index] = chunk;
-    if (chunk.shared) return;
-    const auto [first, last] = withheld_.equal_range(index);
-    for (auto at = first; at != last; ++at) free_.Give(at->second.first, at->second.second);
-    withheld_.erase(first, last);
+    if (!chunk.shared) GiveWithheld(index);
+    Chunk& now = chunks_[index];
+    const Units empty = now.units & ~now.live;
+    now.idle = now.blocks == 0 ? now.units : now.sparse && empty != 0 ? now.sparse->PiecesWithin(empty) : 0;
+  }
+  // Of the units that these free bytes lie in: those without blocks.
+  Units EmptyUnits(std::size_t index, std::uint64_t begin, std::uint64_t bytes) const {
+    Units empty = 0;
+    const std::uint64_t unit_bytes = std::min(range.chunk_bytes, wire::kUnitBytes);
+    for (Units units = range.UnitsIn(index, begin, bytes); units != 0; units &= units - 1) {
+      const std::uint64_t unit = range.AddressOf(index) + std::countr_zero(units) * unit_bytes;
+      if (free_.Has(unit, unit_bytes)) empty |= units & -units;
+    }
+    return empty;
   }
 
  private:
+  void GiveWithheld(std::size_t index) {
+    const auto [first, last] = withheld_.equal_range(index);
+    for (auto at = first; at != last; ++at) {
+      free_.Give(at->second.first, at->second.second);
+      chunks_[index].live &= ~EmptyUnits(index, at->second.first, at->second.second);
+    }
+    withheld_.erase(first, last);
+  }
+
   std::vector<Chunk> chunks_;
   std::size_t backed_ = 0;
   Extents free_;

@@ -1,7 +1,6 @@
 #include "pager/heap/block_pins.h"
 
-#include <unistd.h>
-
+#include <bit>
 #include <utility>
 
 #include "base/uncancelled.h"
@@ -38,6 +37,25 @@ bool BlockPins::PinBlock(Block& block) {
   return here;
 }
 
+// What the block lies in: whole chunks, and pieces of sparse ones.
+std::vector<BlockPins::Piece> BlockPins::PiecesOf(const Block& block) const {
+  const Region& region = chunks_.RegionOf(block.begin);
+  const ChunkSpan span = region.SpanOf(block.begin, block.bytes);
+  std::vector<Piece> pieces;
+  for (std::size_t i = span.first; i < span.last; ++i) {
+    const std::uint64_t address = region.range.AddressOf(i);
+    if (!region[i].sparse) {
+      pieces.push_back({i, region[i].units, address});
+      continue;
+    }
+    const SparseMemory& sparse = *region[i].sparse;
+    const Units around = sparse.PiecesAround(region.range.UnitsIn(i, block.begin, block.bytes));
+    for (Units left = around & sparse.begins(); left != 0; left &= left - 1)
+      pieces.push_back({i, left & -left, address + std::countr_zero(left) * wire::kUnitBytes});
+  }
+  return pieces;
+}
+
 // `devices`: blocks of the chunk that a device has from now on.
 void BlockPins::MarkShared(Region& region, std::size_t index, std::uint32_t devices) {
   Chunk chunk = region[index];
@@ -51,13 +69,13 @@ CUresult BlockPins::Pin(CUdeviceptr address, Exported* exported) {
   Block* block = chunks_.blocks().Around(address);
   if (chunks_.memory().stopped() || block == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool here = PinBlock(*block);
-  const Region& region = chunks_.RegionOf(block->begin);
-  const ChunkSpan span = region.SpanOf(block->begin, block->bytes);
-  *exported = {.block = *block,
-               .chunk_bytes = region.range.chunk_bytes,
-               .offset = block->begin - region.range.AddressOf(span.first),
-               .chunks = static_cast<std::uint32_t>(span.last - span.first)};
-  return here ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  *exported = {.block = *block};
+  if (!here) return CUDA_ERROR_NOT_READY;
+  const std::vector<Piece> pieces = PiecesOf(*block);
+  exported->chunk_bytes = chunks_.RegionOf(block->begin).range.chunk_bytes;
+  exported->offset = block->begin - pieces.front().begin;
+  exported->chunks = static_cast<std::uint32_t>(pieces.size());
+  return CUDA_SUCCESS;
 }
 
 CUresult BlockPins::PinForDevice(CUdeviceptr address, std::uint64_t bytes) {
@@ -87,18 +105,26 @@ CUresult BlockPins::Share(const Exported& exported, std::uint32_t first, std::sp
   const UncancelledLock lock(chunks_.mutex());
   const Block* block = chunks_.blocks().At(exported.block.begin, exported.block.id);
   if (chunks_.memory().stopped() || block == nullptr || !block->exported) return CUDA_ERROR_INVALID_VALUE;
-  if (first > exported.chunks || fds.size() > exported.chunks - first) return CUDA_ERROR_INVALID_VALUE;
   Region& region = chunks_.RegionOf(block->begin);
-  const std::size_t begin = region.range.IndexOf(block->begin) + first;
-  for (std::size_t n = 0; n < fds.size(); ++n) {
-    const Chunk& chunk = region[begin + n];
+  const std::vector<Piece> all = PiecesOf(*block);
+  if (all.size() != exported.chunks) return CUDA_ERROR_NOT_READY;  // it was on its way when it was pinned
+  if (first > exported.chunks || fds.size() > exported.chunks - first) return CUDA_ERROR_INVALID_VALUE;
+  const std::span pieces = std::span(all).subspan(first, fds.size());
+  std::vector<UniqueFd> made;
+  for (const Piece& piece : pieces) {
+    const Chunk& chunk = region[piece.index];
     CUresult result = IsHere(chunk) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    if (result == CUDA_SUCCESS) result = chunks_.memory().Export(chunk.handle, &fds[n]);
-    if (result == CUDA_SUCCESS) continue;
-    for (const int fd : fds.first(n)) close(fd);
-    return result;
+    int fd = -1;
+    if (result == CUDA_SUCCESS && chunk.sparse) {
+      result = chunk.sparse->Export(chunks_.memory(), piece.units, &made);
+    } else if (result == CUDA_SUCCESS) {
+      result = chunks_.memory().Export(chunk.handle, &fd);
+      if (result == CUDA_SUCCESS) made.emplace_back(fd);
+    }
+    if (result != CUDA_SUCCESS) return result;
   }
-  for (std::size_t n = 0; n < fds.size(); ++n) MarkShared(region, begin + n);
+  for (std::size_t n = 0; n < fds.size(); ++n) fds[n] = made[n].Release();
+  for (const Piece& piece : pieces) MarkShared(region, piece.index);
   return CUDA_SUCCESS;
 }
 

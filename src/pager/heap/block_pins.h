@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cuda/cuda_abi.h"
 #include "pager/chunks/block_table.h"
@@ -9,12 +10,12 @@
 
 namespace tessera::pager {
 
-// A block as other processes are to map it: whole chunks, and where in them the block begins.
+// A block as other processes are to map it: pieces of memory one behind the other, and where in them the block begins.
 struct Exported {
   Block block;
-  std::uint64_t chunk_bytes = 0;
-  std::uint64_t offset = 0;  // of the block in the first chunk
-  std::uint32_t chunks = 0;
+  std::uint64_t chunk_bytes = 0;  // of a whole chunk; other pieces are multiples of wire::kUnitBytes
+  std::uint64_t offset = 0;       // of the block in the first piece
+  std::uint32_t chunks = 0;       // pieces
 };
 
 // Pins blocks of a heap that others use, too: other processes (IPC) or devices (RDMA). A pinned chunk stays on the GPU,
@@ -33,7 +34,7 @@ class BlockPins {
   cuda::CUresult PinForDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
   // Takes a Pin back whose block was not shared.
   void Unpin(const Block& block);
-  // Descriptors, the caller's, of the memory of fds.size() chunks of a pinned block from `first` on: all, or none.
+  // Descriptors, the caller's, of fds.size() pieces of memory of a pinned block from `first` on: all, or none.
   // A process that gets them may keep that memory mapped: after this block is freed no other block gets it.
   cuda::CUresult Share(const Exported& exported, std::uint32_t first, std::span<int> fds);
 
@@ -41,6 +42,12 @@ class BlockPins {
   static void AddPins(ChunkTable& chunks, const Block& block, int count) TESSERA_REQUIRES(chunks.mutex());
 
  private:
+  struct Piece {
+    std::size_t index = 0;  // of its chunk
+    Units units = 0;        // all of it, or where a piece of it begins
+    std::uint64_t begin = 0;
+  };
+  std::vector<Piece> PiecesOf(const Block& block) const TESSERA_REQUIRES(chunks_.mutex());
   bool PinBlock(Block& block) TESSERA_REQUIRES(chunks_.mutex());
   void MarkShared(Region& region, std::size_t index, std::uint32_t devices = 0) TESSERA_REQUIRES(chunks_.mutex());
 

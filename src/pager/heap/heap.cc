@@ -19,6 +19,34 @@ constexpr std::uint64_t kSmallSpan = 64ull << 30;
 // Memory that there is room for may still be on its way from the program that had it before.
 constexpr int kTries = 100;
 constexpr unsigned kRetryUs = 20'000;
+// Of a block that is too large for the GPU: what is made of it at once, at most.
+constexpr std::uint64_t kMostPart = 1ull << 30;
+
+// GPU memory that these bytes lack, in units. UINT64_MAX: some of them lie in a chunk that gets no more.
+std::uint64_t MissingIn(const Region& region, std::uint64_t begin, std::uint64_t bytes) {
+  std::uint64_t missing = 0;
+  const ChunkSpan span = region.SpanOf(begin, bytes);
+  for (std::size_t i = span.first; i < span.last; ++i) {
+    Units lacking = region.range.UnitsIn(i, begin, bytes);
+    if (region.Backed(i)) lacking &= ~region[i].Usable();
+    if (lacking != 0 && region.Backed(i) && !region[i].MayGrow()) return UINT64_MAX;
+    missing += wire::BytesOf(lacking);
+  }
+  return missing;
+}
+
+// Lets the device and its peers reach all memory that has addresses.
+CUresult GiveAccessToAll(ChunkTable& chunks) TESSERA_REQUIRES(chunks.mutex()) {
+  for (const Region* region : {&chunks.small(), &chunks.large()}) {
+    for (std::size_t i = 0; i < region->size(); ++i) {
+      const Chunk& chunk = (*region)[i];
+      if (!chunk.Mapped()) continue;
+      const Units units = chunk.backing == Backing::kDevice ? chunk.units : region->range.All();
+      if (const CUresult result = chunks.GiveAccess(*region, {{i, units}}); result != CUDA_SUCCESS) return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
 
 }  // namespace
 
@@ -46,30 +74,33 @@ CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* add
   // Else a thread that is cancelled while it waits for room would keep `growing_` locked, and the room that it had.
   const Uncancelled uncancelled;
   if (bytes > chunks_.large_range.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  bool small = false;
+  bool small = false, few = false;
   {
     const UncancelledLock lock(chunks_.mutex());
-    if (TryBacked(chunks_.large(), bytes, context, address)) return CUDA_SUCCESS;
     if (bytes < kSmall && TryBacked(chunks_.small(), bytes, context, address)) return CUDA_SUCCESS;
     small = bytes < kSmall && chunks_.small().backed() * kSmallChunk + bytes <= kSmallTotal;
+    if (!small && TryBacked(chunks_.large(), bytes, context, address)) return CUDA_SUCCESS;
+    few = bytes < kFewBytes && chunks_.figures().sparse + AddressesOf(bytes) <= kFewTotal;
   }
   // Chunks are to be made. Others may free meanwhile, and chunks may move, but no other thread makes any.
   const MutexLock growing(growing_);
-  const CUresult result = Grow(small, bytes, context, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || small || bytes >= wire::kChunkBytes) return result;
-  return Grow(true, bytes, context, address);
+  CUresult result = Grow(small, !few, bytes, context, address);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && (small || !few)) result = Grow(false, false, bytes, context, address);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && bytes > wire::kChunkBytes) result = GrowByParts(bytes, context, address);
+  return result;
 }
 
-// Places a block where no chunk has to be made for it. False: there is no such place.
+// Places a block where no memory has to be made for it. False: there is no such place.
 bool Heap::TryBacked(Region& region, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
-  const auto place = FindPlace(region, bytes);
+  const auto place = FindPlace(region, bytes, true);
   if (!place || place->missing > 0) return false;
-  Occupy(region, *place, bytes, context, address);
+  region.TakeAddresses(place->begin, place->bytes);
+  Occupy(region, place->begin, bytes, context, address);
   return true;
 }
 
-// Places a block where chunks have to be made for it, with room for them.
-CUresult Heap::Grow(bool small, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+// Places a block where memory has to be made for it, with room for that; in whole chunks, or in units.
+CUresult Heap::Grow(bool small, bool whole, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
   std::uint64_t room = 0;  // taken, and not used yet
   int tries = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -78,24 +109,24 @@ CUresult Heap::Grow(bool small, std::uint64_t bytes, CUcontext context, CUdevice
     {
       const UncancelledLock lock(chunks_.mutex());
       Region& region = RegionFor(small);
-      const auto place = FindPlace(region, bytes);
+      const auto place = FindPlace(region, bytes, whole);
       if (!place) break;
-      const std::uint64_t needed = place->missing * region.range.chunk_bytes;
-      if (room < needed) {
+      if (room < place->missing) {
         // The heap's own empty chunks are nearer than the daemon's room. But this place may have counted on some.
         const std::uint64_t trimmed = TrimLocked(kNever, nullptr);
         room += trimmed;
         if (trimmed > 0) continue;
       }
-      if (room >= needed) {
-        result = chunks_.Back(region, place->chunks);
+      if (room >= place->missing) {
+        result = chunks_.Back(region, place->begin, place->bytes, whole);
         if (result == CUDA_SUCCESS) {
-          room -= needed;
-          Occupy(region, *place, bytes, context, address);
+          room -= place->missing;
+          region.TakeAddresses(place->begin, place->bytes);
+          Occupy(region, place->begin, bytes, context, address);
         }
         if (result != CUDA_ERROR_OUT_OF_MEMORY || chunks_.memory().stopped() || ++tries == kTries) break;
       } else {
-        lacking = needed - room;
+        lacking = place->missing - room;
       }
     }
     if (lacking == 0) {
@@ -112,43 +143,132 @@ CUresult Heap::Grow(bool small, std::uint64_t bytes, CUcontext context, CUdevice
   return result;
 }
 
-void Heap::Occupy(Region& region, const Place& place, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
-  region.TakeAddresses(place.begin, place.bytes);
-  chunks_.blocks().Add(place.begin, bytes, context);
-  const Nanos now = MonotonicNow();
-  const ChunkSpan span = region.SpanOf(place.begin, bytes);
-  for (std::size_t i = span.first; i < span.last; ++i) {
-    Chunk chunk = region[i];
-    ++chunk.blocks;
-    chunks_.Put(region, i, chunk);
-    heat_.NoteAllocation(region.range.AddressOf(i), now);
+// Places a block that is larger than all that the program may have on the GPU at once. Its parts, of one chunk or less,
+// are blocks of their own until the last one is there: so earlier ones, and other memory of the program, go out for
+// later ones.
+CUresult Heap::GrowByParts(std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  Place place;
+  {
+    const UncancelledLock lock(chunks_.mutex());
+    Region& region = chunks_.large();
+    // In chunks of its own: one that it shared might be out when it gets there.
+    const auto found = FindPlace(region, bytes + wire::kChunkBytes, false);
+    if (!found) return CUDA_ERROR_OUT_OF_MEMORY;
+    place = {.begin = RoundUp(found->begin, wire::kChunkBytes), .bytes = AddressesOf(bytes)};
+    region.TakeAddresses(place.begin, place.bytes);
   }
-  *address = place.begin;
+  const std::uint64_t end = place.begin + place.bytes;
+  std::uint64_t at = place.begin, step = kMostPart;
+  CUresult result = CUDA_SUCCESS;
+  while (at < end && result == CUDA_SUCCESS) {
+    const std::uint64_t part = std::min(step, end - at);
+    result = GrowPart(at, part);
+    if (result == CUDA_SUCCESS) {
+      at += part;
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY && part > wire::kChunkBytes) {
+      step = RoundUp(part / 2, wire::kChunkBytes);
+      result = CUDA_SUCCESS;
+    }
+  }
+  std::uint64_t room = 0;
+  {
+    const UncancelledLock lock(chunks_.mutex());
+    Region& region = chunks_.large();
+    const auto [first, last] = chunks_.blocks().Within(place.begin, std::max<std::uint64_t>(at - place.begin, 1));
+    const std::vector<BlockTable::Map::value_type> parts(first, last);
+    for (const auto& [begin, block] : parts) {
+      chunks_.blocks().Erase(begin);
+      if (result != CUDA_SUCCESS) room += Vacate(block);
+    }
+    if (result == CUDA_SUCCESS) {
+      *address = chunks_.blocks().Add(place.begin, bytes, context).begin;
+    } else {
+      if (at < end) region.GiveAddresses(at, end - at);
+      room += TrimLocked(kNever, nullptr);  // others may need the room
+    }
+  }
+  if (room > 0) room_.Give(room);
+  return result;
+}
+
+// Gives memory to these bytes, whose addresses are taken, and makes a block of those in each chunk.
+CUresult Heap::GrowPart(std::uint64_t begin, std::uint64_t bytes) {
+  std::uint64_t room = 0;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (int tries = 0; tries < kTries;) {
+    std::uint64_t missing = 0;
+    {
+      const UncancelledLock lock(chunks_.mutex());
+      Region& region = chunks_.large();
+      missing = MissingIn(region, begin, bytes);
+      if (room < missing) room += TrimLocked(kNever, nullptr);
+      missing = MissingIn(region, begin, bytes);
+      if (missing == UINT64_MAX) break;
+      if (room >= missing) {
+        result = chunks_.Back(region, begin, bytes, false);
+        if (result == CUDA_SUCCESS) {
+          room -= missing;
+          for (std::uint64_t at = begin, next = 0; at < begin + bytes; at = next) {
+            next = std::min(begin + bytes, region.range.AddressOf(region.range.IndexOf(at) + 1));
+            CUdeviceptr ignored = 0;
+            Occupy(region, at, next - at, nullptr, &ignored);
+          }
+        }
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || chunks_.memory().stopped()) break;
+        ++tries;
+      }
+    }
+    if (room >= missing) {
+      usleep(kRetryUs);
+      continue;
+    }
+    if (room > 0) room_.Give(std::exchange(room, 0));
+    if (!room_.Take(missing)) break;
+    room = missing;
+  }
+  if (room > 0) room_.Give(room);
+  return result;
+}
+
+// The addresses are taken already.
+void Heap::Occupy(Region& region, std::uint64_t begin, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+  chunks_.blocks().Add(begin, bytes, context);
+  chunks_.CountUsed(AddressesOf(bytes));
+  chunks_.Fill(region, begin, AddressesOf(bytes));
+  const Nanos now = MonotonicNow();
+  const ChunkSpan span = region.SpanOf(begin, bytes);
+  for (std::size_t i = span.first; i < span.last; ++i) heat_.NoteAllocation(region.range.AddressOf(i), now);
+  *address = begin;
 }
 
 // Returns how many bytes of room came free, which are the caller's to give back.
 std::uint64_t Heap::Vacate(const Block& block) {
   const Nanos now = MonotonicNow();
-  const std::uint64_t end = block.begin + RoundUp(block.bytes, UnitOf(block.bytes));
+  const std::uint64_t end = block.begin + AddressesOf(block.bytes);
   Region& region = chunks_.RegionOf(block.begin);
   std::uint64_t freed = 0;
   if (block.exported) BlockPins::AddPins(chunks_, block, -1);
+  chunks_.CountUsed(std::uint64_t{0} - AddressesOf(block.bytes));
   const ChunkSpan span = region.SpanOf(block.begin, block.bytes);
   for (std::size_t i = span.first; i < span.last; ++i) {
     Chunk chunk = region[i];
-    if (--chunk.blocks == 0) chunk.empty_since = now;
-    chunks_.Put(region, i, chunk);
+    --chunk.blocks;
     const std::uint64_t from = std::max<std::uint64_t>(block.begin, region.range.AddressOf(i));
     const std::uint64_t bytes = std::min(end, region.range.AddressOf(i + 1)) - from;
     if (block.exported && chunk.shared && chunk.blocks > 0) {
       region.Withhold(i, from, bytes);
     } else {
       region.GiveAddresses(from, bytes);
+      const Units empty =
+          block.bytes < kGranule ? region.EmptyUnits(i, from, bytes) : region.range.UnitsIn(i, from, bytes);
+      if (empty != 0) chunk.empty_since = now;
+      chunk.live &= ~empty;
     }
+    chunks_.Put(region, i, chunk);
     if (chunk.blocks > 0) continue;
     if (chunk.shared && !chunk.offered) {
+      freed += ChunkTable::BytesOf(region, chunk);
       chunks_.Unback(region, i);
-      freed += region.range.chunk_bytes;
     } else {
       chunks_.UnbackIfUnused(region, i);
     }
@@ -210,18 +330,10 @@ std::optional<Block> Heap::Find(CUdeviceptr address) const {
 
 CUresult Heap::AddPeer(CUdevice device) {
   const UncancelledLock lock(chunks_.mutex());
-  ChunkMemory& memory = chunks_.memory();
-  if (memory.stopped() || !memory.AddDevice(device)) return CUDA_SUCCESS;
-  for (const Region* region : {&chunks_.small(), &chunks_.large()}) {
-    for (std::size_t i = 0; i < region->size(); ++i) {
-      if (!(*region)[i].Mapped()) continue;
-      const CUresult result = memory.GiveAccess(region->range.AddressOf(i), region->range.chunk_bytes);
-      if (result == CUDA_SUCCESS) continue;
-      memory.RemoveLastDevice();
-      return result;
-    }
-  }
-  return CUDA_SUCCESS;
+  if (chunks_.memory().stopped() || !chunks_.memory().AddDevice(device)) return CUDA_SUCCESS;
+  const CUresult result = GiveAccessToAll(chunks_);
+  if (result != CUDA_SUCCESS) chunks_.memory().RemoveLastDevice();
+  return result;
 }
 
 // Returns how many bytes of room came free, which are the caller's to give back.
@@ -230,12 +342,15 @@ std::uint64_t Heap::TrimLocked(Nanos since, Nanos* next) {
   for (Region* region : {&chunks_.small(), &chunks_.large()}) {
     for (std::size_t i = 0; i < region->size(); ++i) {
       const Chunk& chunk = (*region)[i];
-      if (chunk.backing != Backing::kDevice || chunk.blocks > 0 || chunk.offered) continue;
-      if (chunk.empty_since < since) {
+      const bool unused = chunk.blocks == 0, partly = chunk.sparse && chunk.idle != 0;
+      if (!chunk.MayGrow() || (!unused && !partly)) continue;
+      if (chunk.empty_since >= since) {
+        if (next) *next = std::min(*next, chunk.empty_since);
+      } else if (unused) {
+        bytes += ChunkTable::BytesOf(*region, chunk);
         chunks_.Unback(*region, i);
-        bytes += region->range.chunk_bytes;
-      } else if (next) {
-        *next = std::min(*next, chunk.empty_since);
+      } else {
+        bytes += chunks_.TrimUnits(*region, i);
       }
     }
   }

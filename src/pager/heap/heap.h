@@ -24,12 +24,14 @@ namespace tessera::pager {
 // thread is not cancelled (pthread_cancel) inside.
 class Heap {
  public:
-  // Small chunks stay on the GPU. Allocations below kSmall bytes lie in them as long as small chunks have no more than
-  // kSmallTotal in all, so that a program that has little does not take much. Later, and up to a large chunk's size, so
-  // do those for which there is no room for a whole large chunk.
-  static constexpr std::uint64_t kSmall = 16u << 20;
-  static constexpr std::uint64_t kSmallChunk = 2u << 20;
+  // Small chunks stay on the GPU. Blocks below kSmall bytes lie in them as long as these have no more than kSmallTotal
+  // in all, apart from large ones: a few bytes keep their unit, and large blocks find no place around them.
+  static constexpr std::uint64_t kSmall = wire::kUnitBytes;
+  static constexpr std::uint64_t kSmallChunk = wire::kUnitBytes;
   static constexpr std::uint64_t kSmallTotal = 64u << 20;
+  // Blocks below kFewBytes get no whole chunks as long as there are no more than kFewTotal bytes in units, so that a
+  // program that has little does not take much.
+  static constexpr std::uint64_t kFewTotal = 64u << 20;
 
   // A heap with address space for `span` bytes; null if the driver does not give that. `device`: its ordinal. `rdma`:
   // chunks are made fit for GPUDirect RDMA. The driver and the room outlive the heap.
@@ -82,9 +84,13 @@ class Heap {
   Region& RegionFor(bool small) TESSERA_REQUIRES(chunks_.mutex()) { return small ? chunks_.small() : chunks_.large(); }
   bool TryBacked(Region& region, std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address)
       TESSERA_REQUIRES(chunks_.mutex());
-  cuda::CUresult Grow(bool small, std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address)
+  cuda::CUresult Grow(bool small, bool whole, std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address)
       TESSERA_REQUIRES(growing_) TESSERA_EXCLUDES(chunks_.mutex());
-  void Occupy(Region& region, const Place& place, std::uint64_t bytes, cuda::CUcontext context,
+  cuda::CUresult GrowByParts(std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address)
+      TESSERA_REQUIRES(growing_) TESSERA_EXCLUDES(chunks_.mutex());
+  cuda::CUresult GrowPart(std::uint64_t begin, std::uint64_t bytes) TESSERA_REQUIRES(growing_)
+      TESSERA_EXCLUDES(chunks_.mutex());
+  void Occupy(Region& region, std::uint64_t begin, std::uint64_t bytes, cuda::CUcontext context,
               cuda::CUdeviceptr* address) TESSERA_REQUIRES(chunks_.mutex());
   [[nodiscard]] std::uint64_t Vacate(const Block& block) TESSERA_REQUIRES(chunks_.mutex());
   std::uint64_t TrimLocked(Nanos since, Nanos* next) TESSERA_REQUIRES(chunks_.mutex());

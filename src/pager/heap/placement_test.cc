@@ -13,13 +13,17 @@ class PlacementTest : public testing::Test {
   void Back(std::initializer_list<std::size_t> indices) {
     for (const std::size_t i : indices) {
       region_.Grow(i + 1);
-      region_.Put(i, {.backing = Backing::kDevice});
+      region_.Put(i, {.backing = Backing::kDevice, .units = wire::kAllUnits});
     }
+  }
+  void Put(std::size_t index, const Chunk& chunk) {
+    region_.Grow(index + 1);
+    region_.Put(index, chunk);
   }
   void Take(std::uint64_t begin, std::uint64_t bytes) { region_.TakeAddresses(kBegin + begin, bytes); }
   // Where a block would lie, from the region's begin; UINT64_MAX: nowhere.
   std::uint64_t Offset(std::uint64_t bytes) const {
-    const auto place = FindPlace(region_, bytes);
+    const auto place = FindPlace(region_, bytes, true);
     return place ? place->begin - kBegin : UINT64_MAX;
   }
 
@@ -27,9 +31,9 @@ class PlacementTest : public testing::Test {
 };
 
 TEST_F(PlacementTest, ABlockTakesAMultipleOfItsUnit) {
-  EXPECT_EQ(FindPlace(region_, 1)->bytes, 512u);
-  EXPECT_EQ(FindPlace(region_, 513)->bytes, 1024u);
-  EXPECT_EQ(FindPlace(region_, 3 * kMiB)->bytes, 4 * kMiB);
+  EXPECT_EQ(FindPlace(region_, 1, true)->bytes, 512u);
+  EXPECT_EQ(FindPlace(region_, 513, true)->bytes, 1024u);
+  EXPECT_EQ(FindPlace(region_, 3 * kMiB, true)->bytes, 4 * kMiB);
   Take(0, 512);
   EXPECT_EQ(Offset(512), 512u);
   EXPECT_EQ(Offset(2 * kMiB), 2 * kMiB);
@@ -37,11 +41,9 @@ TEST_F(PlacementTest, ABlockTakesAMultipleOfItsUnit) {
 
 TEST_F(PlacementTest, ItCountsTheChunksThatAreMissing) {
   Back({1, 3});
-  const auto place = FindPlace(region_, 8 * kChunk);
+  const auto place = FindPlace(region_, 8 * kChunk, true);
   ASSERT_TRUE(place);
-  EXPECT_EQ(place->missing, 6u);
-  EXPECT_EQ(place->chunks.first, 0u);
-  EXPECT_EQ(place->chunks.last, 8u);
+  EXPECT_EQ(place->missing, 6 * kChunk);
 }
 
 // It looks at the beginning of each free part only.
@@ -82,6 +84,35 @@ TEST_F(PlacementTest, WithheldAddressesAreFreeWhenTheirChunkIsSharedNoMore) {
   chunk.shared = false;
   region_.Put(0, chunk);
   EXPECT_EQ(Offset(1024), 512u);
+}
+
+TEST_F(PlacementTest, InUnitsABlockNeedsWhatItTakes) {
+  EXPECT_EQ(FindPlace(region_, 3 * kMiB, false)->missing, 4 * kMiB);
+  EXPECT_EQ(FindPlace(region_, 3 * kMiB, true)->missing, kChunk);
+  EXPECT_EQ(FindPlace(region_, kChunk + 1, false)->missing, kChunk + 2 * kMiB);
+}
+
+TEST_F(PlacementTest, ASparseChunkGetsTheUnitsThatItLacks) {
+  Put(0, {.backing = Backing::kDevice, .units = 0b0110, .live = 0b0110, .sparse = std::make_shared<SparseMemory>()});
+  Take(2 * kMiB, 4 * kMiB);
+  EXPECT_EQ(Offset(2 * kMiB), 0u);
+  EXPECT_EQ(FindPlace(region_, 2 * kMiB, true)->missing, 2 * kMiB);
+  EXPECT_EQ(FindPlace(region_, 8 * kMiB, true)->missing, 8 * kMiB);
+}
+
+TEST_F(PlacementTest, AChunkThatIsOutGetsNoMoreMemory) {
+  Put(0, {.backing = Backing::kHost, .units = 0b0011, .live = 0b0001});
+  Take(0, 2 * kMiB);
+  EXPECT_EQ(Offset(2 * kMiB), 2 * kMiB) << "its contents are out, and of no use to anybody";
+  EXPECT_EQ(FindPlace(region_, 2 * kMiB, true)->missing, 0u);
+  EXPECT_EQ(Offset(4 * kMiB), kChunk);
+}
+
+TEST_F(PlacementTest, WhatIsBeingCopiedStaysAsItIs) {
+  Put(0, {.backing = Backing::kDevice, .offered = true, .units = wire::kAllUnits, .live = 1, .moving = 0b11});
+  Take(0, 2 * kMiB);
+  EXPECT_EQ(Offset(2 * kMiB), 2 * kMiB);
+  EXPECT_EQ(Offset(4 * kMiB), kChunk);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/seqpacket.h"
+
 namespace tessera::pager {
 
 using namespace cuda;
@@ -10,17 +12,6 @@ using wire::kChunkBytes;
 using wire::LineType;
 
 namespace {
-
-// The runs of neighbours among chunks. One call of the driver's for a run is quicker than one for each chunk.
-std::vector<ChunkSpan> RunsOf(std::vector<std::size_t> indices) {
-  std::sort(indices.begin(), indices.end());
-  std::vector<ChunkSpan> runs;
-  for (const std::size_t i : indices) {
-    if (runs.empty() || runs.back().last != i) runs.push_back({i, i});
-    ++runs.back().last;
-  }
-  return runs;
-}
 
 LineAnswer AnswerTo(const wire::LineMessage& question, LineType type) {
   LineAnswer answer{.message = {.type = type, .count = question.count}, .fds = {}};
@@ -30,42 +21,55 @@ LineAnswer AnswerTo(const wire::LineMessage& question, LineType type) {
 
 }  // namespace
 
-// The best `most` chunks that `may` be taken, coldest or hottest first.
-template <typename May>
-ChunkMoves::Indices ChunkMoves::Best(std::uint32_t most, bool coldest, Nanos now, May may) const {
-  const Region& region = chunks.large();
-  Indices best;
-  for (std::size_t i = 0; i < region.size(); ++i) {
-    if (may(region[i])) best.push_back(i);
-  }
-  const std::vector<Heat> heats = heat_.Heats(chunks, now);
-  // Pinned ones are hotter than any. Ties go by address, so that neighbours move together.
-  const auto before = [&](std::size_t a, std::size_t b) {
-    if (heats[a] != heats[b]) return coldest ? heats[a] < heats[b] : heats[a] > heats[b];
-    return a < b;
-  };
-  const std::size_t count = std::min<std::size_t>({most, wire::kMostChunks, best.size()});
-  std::partial_sort(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count), best.end(), before);
-  best.resize(count);
-  return best;
-}
-
 void ChunkMoves::MarkOffered(std::size_t index, bool offered) {
   Chunk chunk = chunks.large()[index];
-  if (std::exchange(chunk.offered, offered) != offered) chunks.Put(chunks.large(), index, chunk);
+  if (std::exchange(chunk.offered, offered) == offered) return;
+  if (!offered) chunk.squeezed = chunk.squeezed && chunk.backing != Backing::kDevice;
+  chunks.Put(chunks.large(), index, chunk);
+}
+
+// Names a chunk whose GPU memory goes along, in pieces or in one.
+bool ChunkMoves::Name(LineAnswer& answer, std::size_t index, Units units, Driver::Handle whole,
+                      const SparseMemory* sparse) const {
+  const std::uint32_t n = answer.message.count;
+  if (sparse != nullptr) {
+    if (sparse->Export(chunks.memory(), units, &answer.fds) != CUDA_SUCCESS) return false;
+  } else {
+    int fd = -1;
+    if (chunks.memory().Export(whole, &fd) != CUDA_SUCCESS) return false;
+    answer.fds.emplace_back(fd);
+  }
+  answer.message.units[n] = units;
+  answer.message.begins[n] = sparse != nullptr ? sparse->begins() : 0;
+  answer.message.chunk[n] = chunks.large().range.AddressOf(index);
+  ++answer.message.count;
+  return true;
 }
 
 // ---- out ----
 
 LineAnswer ChunkMoves::Offer(std::uint32_t most, Nanos now) {
-  const Region& region = chunks.large();
+  return OfferThese(choice_.Coldest(chunks, std::min(most, wire::kMostChunks), now), false);
+}
+
+LineAnswer ChunkMoves::OfferHoles(std::uint32_t most) {
+  return OfferThese(ChunkChoice::MostHoles(chunks, std::min(most, wire::kMostChunks)), true);
+}
+
+// Of a sparse chunk all memory goes along, with the few holes that it may have.
+LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes) {
+  Region& region = chunks.large();
   LineAnswer answer{.message = {.type = LineType::kOffer}, .fds = {}};
-  for (const std::size_t i : Best(most, true, now, [](const Chunk& chunk) { return chunk.MayGo(); })) {
-    int fd = -1;
-    if (chunks.memory().Export(region[i].handle, &fd) != CUDA_SUCCESS) break;  // out of descriptors, say: fewer go
-    MarkOffered(i, true);
-    answer.message.chunk[answer.message.count++] = region.range.AddressOf(i);
-    answer.fds.emplace_back(fd);
+  for (const std::size_t i : indices) {
+    Chunk chunk = region[i];
+    chunk.moving = chunk.sparse ? chunk.units : chunk.live;
+    const std::size_t pieces = chunk.sparse ? wire::CountOf(chunk.sparse->begins()) : 1;
+    if (answer.fds.size() + pieces > kMostDescriptors) break;
+    // Out of descriptors, say: fewer go.
+    if (!Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.get())) break;
+    chunk.offered = true;
+    chunk.squeezed = for_holes;
+    chunks.Put(region, i, chunk);
   }
   return answer;
 }
@@ -91,17 +95,22 @@ LineAnswer ChunkMoves::Store(const Message& stored, const Indices& indices, std:
     for (const Driver::Handle handle : copies) memory.Release(handle);
     return answer;
   }
-  for (const ChunkSpan& run : RunsOf(indices))
-    memory.Unmap(region.range.AddressOf(run.first), (run.last - run.first) * kChunkBytes);
+  UnmapDevice(indices);
   for (std::size_t n = 0; n < indices.size(); ++n) {
     Chunk chunk = region[indices[n]];
-    memory.Release(chunk.handle);
+    if (chunk.sparse) {
+      chunk.sparse->Release(memory, chunk.units);
+      chunk.sparse.reset();
+    } else {
+      memory.Release(chunk.handle);
+    }
     chunk.backing = Backing::kHost;
     chunk.handle = copies[n];
     chunk.key = stored.key[n];
     chunk.known = true;
     chunk.shared = false;
     chunk.offered = false;
+    chunk.units = std::exchange(chunk.moving, 0);
     chunks.Put(region, indices[n], chunk);
     chunks.UnbackIfUnused(region, indices[n]);  // it may have been freed meanwhile
   }
@@ -110,29 +119,57 @@ LineAnswer ChunkMoves::Store(const Message& stored, const Indices& indices, std:
 
 // ---- in ----
 
-LineAnswer ChunkMoves::Want(std::uint32_t most, Nanos now) {
+LineAnswer ChunkMoves::Want(std::uint32_t most, std::uint32_t room, std::uint32_t holes, Nanos now) {
   Region& region = chunks.large();
-  const ChunkMemory& memory = chunks.memory();
   LineAnswer answer{.message = {.type = LineType::kWant}, .fds = {}};
-  const auto may = [](const Chunk& chunk) { return chunk.InHost() && chunk.known && !chunk.wanted; };
-  for (const std::size_t i : Best(most, false, now, may)) {
-    Chunk chunk = region[i];
-    int fd = -1;
-    CUresult result = memory.Make(kChunkBytes, &chunk.coming);
-    if (result == CUDA_SUCCESS) {
-      result = memory.Export(chunk.coming, &fd);
-      if (result != CUDA_SUCCESS) memory.Release(chunk.coming);
-    }
+  const Indices hottest = choice_.Hottest(chunks, now);
+  const std::set<std::size_t> come_whole = ChunkChoice::Whole(chunks, hottest, holes);
+  for (const std::size_t i : hottest) {
+    if (answer.message.count == std::min(most, wire::kMostChunks)) break;
+    const Units live = region[i].live;
+    const bool whole = come_whole.contains(i);
+    const std::uint32_t taken = whole ? wire::kUnitsPerChunk : wire::CountOf(live);
+    const std::size_t pieces = whole ? 1 : wire::CountOf(wire::BeginsOfRuns(live));
+    if (taken > room || answer.fds.size() + pieces > kMostDescriptors) continue;
+    const CUresult result = MakeComing(answer, i, whole);
     if (result != CUDA_SUCCESS) {  // fewer come
       if (answer.message.count == 0) answer.message.error = result;
       break;
     }
-    chunk.wanted = true;
-    chunks.Put(region, i, chunk);
-    answer.message.chunk[answer.message.count++] = region.range.AddressOf(i);
-    answer.fds.emplace_back(fd);
+    room -= taken;
   }
   return answer;
+}
+
+// Makes GPU memory for a chunk, and names it: in one piece, or for the units in which blocks lie. From now on no block
+// comes to others.
+CUresult ChunkMoves::MakeComing(LineAnswer& answer, std::size_t index, bool whole) {
+  const ChunkMemory& memory = chunks.memory();
+  Chunk chunk = chunks.large()[index];
+  CUresult result = CUDA_SUCCESS;
+  if (whole) {
+    result = memory.Make(kChunkBytes, &chunk.coming);
+  } else {
+    chunk.coming_sparse = std::make_shared<SparseMemory>();
+    result = chunk.coming_sparse->Make(memory, chunk.live);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  if (!Name(answer, index, chunk.live, chunk.coming, chunk.coming_sparse.get())) {
+    DropComing(chunk);
+    return CUDA_ERROR_UNKNOWN;
+  }
+  chunk.wanted = true;
+  chunk.units = chunk.moving = chunk.live;
+  chunks.Put(chunks.large(), index, chunk);
+  return CUDA_SUCCESS;
+}
+
+void ChunkMoves::DropComing(Chunk& chunk) const {
+  if (chunk.coming != 0) chunks.memory().Release(chunk.coming);
+  if (chunk.coming_sparse) chunk.coming_sparse->Release(chunks.memory(), chunk.coming_sparse->units());
+  chunk.coming = 0;
+  chunk.coming_sparse.reset();
+  chunk.moving = 0;
 }
 
 void ChunkMoves::LeaveOut(const Indices& indices) {
@@ -142,8 +179,7 @@ void ChunkMoves::LeaveOut(const Indices& indices) {
 void ChunkMoves::LeaveOut(std::size_t index) {
   Region& region = chunks.large();
   Chunk chunk = region[index];
-  if (chunk.coming != 0) chunks.memory().Release(chunk.coming);
-  chunk.coming = 0;
+  DropComing(chunk);
   chunk.wanted = false;
   chunks.Put(region, index, chunk);
   chunks.UnbackIfUnused(region, index);
@@ -159,7 +195,21 @@ CUresult ChunkMoves::MapComing(std::size_t index) {
     chunk.backing = Backing::kHost;
     chunks.Put(region, index, chunk);
   }
+  if (chunk.coming_sparse) return chunk.coming_sparse->Map(chunks.memory(), address, chunk.moving);
   return chunks.memory().Map(address, kChunkBytes, chunk.coming);
+}
+
+// Takes what chunks have on the GPU out of their addresses. Neighbours are one call.
+void ChunkMoves::UnmapDevice(Indices indices) const {
+  const Region& region = chunks.large();
+  std::ranges::sort(indices);
+  for (std::size_t n = 0; n < indices.size();) {
+    std::size_t end = n;
+    while (end < indices.size() && indices[end] == indices[n] + (end - n) && !region[indices[end]].sparse) ++end;
+    if (end > n) chunks.memory().Unmap(region.range.AddressOf(indices[n]), (end - n) * kChunkBytes);
+    for (n = end; n < indices.size() && region[indices[n]].sparse; ++n)
+      chunks.memory().UnmapUnits(region.range.AddressOf(indices[n]), region[indices[n]].units);
+  }
 }
 
 LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
@@ -177,12 +227,11 @@ LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
     if (error != CUDA_SUCCESS) break;
     mapped.push_back(i);
   }
-  for (const ChunkSpan& run : RunsOf(indices)) {
-    if (error == CUDA_SUCCESS)
-      error = memory.GiveAccess(region.range.AddressOf(run.first), (run.last - run.first) * kChunkBytes);
-  }
+  std::vector<ChunkTable::Reached> units;
+  for (const std::size_t i : mapped) units.push_back({i, region[i].Coming()});
+  if (error == CUDA_SUCCESS) error = chunks.GiveAccess(region, units);
   if (error != CUDA_SUCCESS) {  // all of them stay out
-    for (const std::size_t i : mapped) memory.Unmap(region.range.AddressOf(i), kChunkBytes);
+    for (const std::size_t i : mapped) memory.UnmapUnits(region.range.AddressOf(i), region[i].Coming());
     // The program was settled with those, and may go on without being settled again.
     for (const std::size_t i : reached) {
       if (region[i].backing == Backing::kHost) MapHost(i);
@@ -194,7 +243,12 @@ LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
     Chunk chunk = region[i];
     memory.Release(chunk.handle);
     chunk.backing = Backing::kDevice;
+    chunk.units = chunk.Coming();
     chunk.handle = std::exchange(chunk.coming, 0);
+    chunk.sparse = std::move(chunk.coming_sparse);
+    chunk.coming_sparse.reset();
+    chunk.moving = 0;
+    chunk.squeezed = false;
     chunk.wanted = false;
     chunk.known = false;
     chunk.key = 0;
@@ -286,7 +340,7 @@ void ChunkMoves::Abandon() {
   Region& region = chunks.large();
   for (std::size_t i = 0; i < region.size(); ++i) {
     Chunk chunk = region[i];
-    chunk.offered = chunk.known = chunk.adopting = false;
+    chunk.offered = chunk.known = chunk.adopting = chunk.squeezed = false;
     chunks.Put(region, i, chunk);
     LeaveOut(i);
   }

@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "pager/chunks/chunk_heat.h"
 #include "pager/chunks/chunk_table.h"
+#include "pager/line/chunk_choice.h"
 #include "pager/line/line_answer.h"
 
 namespace tessera::pager {
@@ -25,17 +25,22 @@ class ChunkMoves {
   ChunkTable& chunks;  // a caller holds its mutex
 
   // Both outlive this object.
-  ChunkMoves(ChunkTable& chunks, const ChunkHeat& heat) : chunks(chunks), heat_(heat) {}
+  ChunkMoves(ChunkTable& chunks, const ChunkHeat& heat) : chunks(chunks), choice_(heat) {}
 
-  // Out. Offer chooses up to `most` of the coldest chunks, which are being copied from then on.
+  // Out. Offer chooses up to `most` of the coldest chunks, OfferHoles of the whole ones with most holes. They are being
+  // copied from then on.
   LineAnswer Offer(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
+  LineAnswer OfferHoles(std::uint32_t most) TESSERA_REQUIRES(chunks.mutex());
   // The copies are in the host memory of these descriptors; all of the chunks go there, or none.
   LineAnswer Store(const Message& stored, const Indices& indices, std::span<UniqueFd> fds)
       TESSERA_REQUIRES(chunks.mutex());
   void Keep(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
 
-  // In. Want chooses up to `most` of the hottest chunks that the mover knows, and makes GPU memory for them.
-  LineAnswer Want(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
+  // In. Want chooses up to `most` of the hottest chunks that the mover knows, and makes GPU memory for them, `room`
+  // units at most: in one piece, or for the units that blocks lie in. `holes`: units beside those that pieces may have,
+  // or wire::kAnyHoles; chunks with few holes get them. What was squeezed comes first, and without its holes.
+  LineAnswer Want(std::uint32_t most, std::uint32_t room, std::uint32_t holes, Nanos now)
+      TESSERA_REQUIRES(chunks.mutex());
   // The copies are in that GPU memory; all of the chunks come, or none.
   LineAnswer Load(const Message& loaded, const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
   void LeaveOut(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
@@ -53,14 +58,18 @@ class ChunkMoves {
   void Abandon() TESSERA_REQUIRES(chunks.mutex());
 
  private:
-  template <typename May>
-  Indices Best(std::uint32_t most, bool coldest, Nanos now, May may) const TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MapHost(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MapComing(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
+  LineAnswer OfferThese(const Indices& indices, bool for_holes) TESSERA_REQUIRES(chunks.mutex());
+  bool Name(LineAnswer& answer, std::size_t index, Units units, Driver::Handle whole, const SparseMemory* sparse) const
+      TESSERA_REQUIRES(chunks.mutex());
+  cuda::CUresult MakeComing(LineAnswer& answer, std::size_t index, bool whole) TESSERA_REQUIRES(chunks.mutex());
+  void DropComing(Chunk& chunk) const TESSERA_REQUIRES(chunks.mutex());
+  void UnmapDevice(Indices indices) const TESSERA_REQUIRES(chunks.mutex());
   void MarkOffered(std::size_t index, bool offered) TESSERA_REQUIRES(chunks.mutex());
   void LeaveOut(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
 
-  const ChunkHeat& heat_;
+  const ChunkChoice choice_;
 };
 
 }  // namespace tessera::pager

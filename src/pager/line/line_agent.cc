@@ -41,8 +41,11 @@ bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector
     case LineType::kEvict:
       answers->push_back(moves_.Offer(message.count, MonotonicNow()));
       return true;
+    case LineType::kSqueeze:
+      answers->push_back(moves_.OfferHoles(message.count));
+      return true;
     case LineType::kLoad:
-      answers->push_back(moves_.Want(message.count, MonotonicNow()));
+      answers->push_back(moves_.Want(message.count, message.room, message.holes, MonotonicNow()));
       return true;
     case LineType::kStored:
       if (all_offered) answers->push_back(moves_.Store(message, offered, fds));

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <map>
 #include <vector>
 
 #include "pager/line/line_agent.h"
@@ -16,7 +17,7 @@ using wire::LineMessage;
 using wire::LineType;
 
 // Types of messages that a byte chooses from: all that there are, and some that are not.
-constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 10, 65, 9999};
+constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 10, 65, 9999, 11, 11};
 
 class Run {
  public:
@@ -85,6 +86,10 @@ class Run {
     LineMessage message{.type = static_cast<LineType>(kTypes[Next() % std::size(kTypes)]),
                         .count = Next() % (wire::kMostChunks + 1)};
     const std::uint8_t how = Next();
+    if (message.type == LineType::kLoad) {
+      message.room = how & 128 ? how % 64 : UINT32_MAX;
+      message.holes = how & 32 ? how % 64 : wire::kAnyHoles;
+    }
     for (std::uint32_t i = 0; i < message.count; ++i) {
       const std::uint64_t offset = how % 8 == 7 ? std::uint64_t{Next()} << 17 : i * kChunkBytes;
       message.chunk[i] = how & 8 ? named_.chunk[i] : base_ + offset;
@@ -106,7 +111,13 @@ class Run {
     agent_.On(message, fds, &answers_);
     for (const Driver::Handle handle : given) driver_.DropForMover(handle);
     for (const LineAgent::Answer& answer : answers_) {
-      const auto bytes = static_cast<std::int64_t>(answer.message.count * kChunkBytes);
+      if (answer.message.type == LineType::kOffer || answer.message.type == LineType::kWant) {
+        for (std::uint32_t n = 0; n < answer.message.count; ++n)
+          taken_[answer.message.chunk[n]] = TakenBy(answer.message, n) * wire::kUnitBytes;
+      }
+      std::int64_t bytes = 0;
+      for (std::uint32_t n = 0; n < answer.message.count; ++n)
+        bytes += static_cast<std::int64_t>(taken_[answer.message.chunk[n]]);
       if (answer.fds.size() != DescriptorsOf(answer.message)) wrong_ = "other descriptors than the message says";
       if (answer.message.type == LineType::kFreed && answer.message.error == 0) room_.Moved(-bytes);
       if (answer.message.type == LineType::kTaken && answer.message.error == 0) room_.Moved(bytes);
@@ -132,6 +143,7 @@ class Run {
   LineAgent agent_{*heap_};
   std::vector<LineAgent::Answer> answers_;
   LineMessage named_{};
+  std::map<std::uint64_t, std::uint64_t> taken_;  // GPU memory of chunks that were named, bytes
   cuda::CUdeviceptr base_ = 0;
   std::vector<cuda::CUdeviceptr> blocks_;
   std::string wrong_;

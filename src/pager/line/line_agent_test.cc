@@ -75,14 +75,14 @@ TEST_F(LineAgentTest, TellsWhatIsUnsafeNow) {
   EXPECT_EQ(unsafe(), 2u);
   mover.Settle();
   EXPECT_EQ(unsafe(), 0u);
-  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1}));
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1, .room = UINT32_MAX}));
   EXPECT_EQ(unsafe(), 1u);
   ASSERT_TRUE(Say(Naming(LineType::kStay, Chunks(answers[0]))));
   EXPECT_EQ(unsafe(), 0u);
   mover.Load(1);
   EXPECT_EQ(unsafe(), 0u);
   ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 1}));
-  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1}));
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 1, .room = UINT32_MAX}));
   EXPECT_EQ(unsafe(), 2u);
   agent.Lost();
   EXPECT_EQ(unsafe(), 0u);
@@ -119,7 +119,7 @@ TEST_F(LineAgentTest, NothingMovesOnceSomebodyLetsTheProgramRun) {
   room.SetReleased(true);
   EXPECT_FALSE(Say(Naming(LineType::kFiled, {blocks[0]})));
   EXPECT_FALSE(Say({.type = LineType::kEvict, .count = 1}));
-  EXPECT_FALSE(Say({.type = LineType::kLoad, .count = 1}));
+  EXPECT_FALSE(Say({.type = LineType::kLoad, .count = 1, .room = UINT32_MAX}));
   agent.Lost();
   EXPECT_EQ(room.Told().unsafe, 0u);
   for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(driver.Read(blocks[i]), 100 + i);
@@ -149,7 +149,7 @@ TEST_F(LineAgentTest, TheColdestGoFirstAndTheHottestComeFirst) {
   ASSERT_TRUE(Say(Naming(LineType::kKeep, {blocks[0], blocks[1]})));
   EXPECT_THAT(answers, IsEmpty());
   mover.Evict(8);
-  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 2}));
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 2, .room = UINT32_MAX}));
   EXPECT_THAT(Chunks(answers[0]), ElementsAre(blocks[2], blocks[0]));
   ASSERT_TRUE(Say(Naming(LineType::kStay, {blocks[0], blocks[2]})));
 }
@@ -160,7 +160,7 @@ TEST_F(LineAgentTest, SmallEmptyAndPinnedChunksAreNotOffered) {
   ASSERT_TRUE(Say({.type = LineType::kEvict, .count = 8}));
   EXPECT_THAT(Types(), ElementsAre(LineType::kOffer));
   EXPECT_EQ(answers[0].message.count, 0u);
-  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 8}));
+  ASSERT_TRUE(Say({.type = LineType::kLoad, .count = 8, .room = UINT32_MAX}));
   EXPECT_EQ(answers[0].message.count, 0u);
 }
 

@@ -19,6 +19,12 @@ LineMessage Named(LineType type, std::span<const std::uint64_t> chunks) {
   return message;
 }
 
+std::int64_t BytesOfFirst(const std::vector<std::uint32_t>& units, std::size_t count) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += static_cast<std::int64_t>(units[i] * wire::kUnitBytes);
+  return sum;
+}
+
 bool Names(const std::vector<std::uint64_t>& chunks, std::uint64_t chunk) {
   return std::ranges::count(chunks, chunk) > 0;
 }
@@ -41,20 +47,35 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
       break;
     case LineType::kOffer: {
       Offered offered;
-      for (std::size_t i = 0; i < chunks.size(); ++i) {
+      const auto pieces = PiecesIn(answer);
+      for (std::uint32_t i = 0; i < chunks.size(); ++i) {
         if (stored_.contains(chunks[i])) complaints_.push_back("it offered a chunk that is stored");
+        if (answer.message.units[i] == 0) complaints_.push_back("it offered nothing of a chunk");
         offered.chunks.push_back(chunks[i]);
-        offered.words.push_back(driver_.WordsOf(answer.fds[i]));
+        offered.taken.push_back(TakenBy(answer.message, i));
+        FakeDriver::Words& words = offered.words.emplace_back();
+        for (const Piece& piece : pieces[i]) {
+          for (const auto& [offset, word] : driver_.WordsOf(piece.fd)) {
+            const std::uint64_t at = piece.begin + offset;
+            if (answer.message.units[i] >> (at / wire::kUnitBytes) & 1) words[at] = word;
+          }
+        }
       }
       if (!offered.chunks.empty()) offers_.push_back(std::move(offered));
       break;
     }
-    case LineType::kWant:
-      for (const std::uint64_t chunk : chunks) {
-        if (!stored_.contains(chunk)) complaints_.push_back("it wants a chunk that is not stored");
+    case LineType::kWant: {
+      Wanted wanted{.chunks = {chunks.begin(), chunks.end()}, .units = {}, .pieces = PiecesIn(answer), .taken = {}};
+      for (std::uint32_t i = 0; i < chunks.size(); ++i) {
+        if (!stored_.contains(chunks[i])) complaints_.push_back("it wants a chunk that is not stored");
+        wanted.units.push_back(answer.message.units[i]);
+        came_in_ += PiecesOf(answer.message, i);
+        came_sparse_ += IsWhole(answer.message, i) ? 0 : 1;
+        wanted.taken.push_back(TakenBy(answer.message, i));
       }
-      if (!chunks.empty()) wants_.push_back({{chunks.begin(), chunks.end()}, std::move(answer.fds)});
+      if (!chunks.empty()) wants_.push_back(std::move(wanted));
       break;
+    }
     case LineType::kAdopt: {
       LineMessage adopted = Named(LineType::kAdopted, chunks);
       for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -79,6 +100,24 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
     default:
       break;
   }
+}
+
+// The memory that came for each chunk.
+std::vector<std::vector<FakeMover::Piece>> FakeMover::PiecesIn(LineAgent::Answer& answer) {
+  std::vector<std::vector<Piece>> pieces(answer.message.count);
+  std::size_t next = 0;
+  for (std::uint32_t i = 0; i < answer.message.count; ++i) {
+    if (IsWhole(answer.message, i)) {
+      pieces[i].push_back({std::move(answer.fds.at(next++)), 0, kChunkBytes});
+      continue;
+    }
+    const wire::Units units = answer.message.units[i], begins = answer.message.begins[i];
+    if (!wire::ArePieces(units, begins)) complaints_.push_back("its pieces are no parts of what it names");
+    wire::ForEachPiece(units, begins, [&](std::uint32_t first, std::uint32_t count) {
+      pieces[i].push_back({std::move(answer.fds.at(next++)), first * wire::kUnitBytes, count * wire::kUnitBytes});
+    });
+  }
+  return pieces;
 }
 
 // A descriptor of the same memory, for the program.
@@ -130,9 +169,9 @@ LineMessage FakeMover::Say(const LineMessage& message, std::vector<UniqueFd> fds
   return found;
 }
 
-std::uint32_t FakeMover::Ask(LineType type, std::uint32_t count) {
-  const LineType answer = type == LineType::kEvict ? LineType::kOffer : LineType::kWant;
-  return Say({.type = type, .count = count}, {}, answer).count;
+std::uint32_t FakeMover::Ask(LineType type, std::uint32_t count, std::uint32_t room, std::uint32_t holes) {
+  if (type != LineType::kLoad) return Say({.type = type, .count = count}, {}, LineType::kOffer).count;
+  return Say({.type = type, .count = count, .room = room, .holes = holes}, {}, LineType::kWant).count;
 }
 
 LineMessage FakeMover::FinishOut(std::uint32_t most) {
@@ -165,7 +204,7 @@ LineMessage FakeMover::FinishOut(std::uint32_t most) {
       stored_.emplace(chunks[i], handles[i]);
     }
   }
-  if (freed.error == 0) room_.Moved(-static_cast<std::int64_t>(copied * kChunkBytes));
+  if (freed.error == 0) room_.Moved(-BytesOfFirst(offered.taken, copied));
   return freed;
 }
 
@@ -181,28 +220,43 @@ LineMessage FakeMover::FinishIn(std::uint32_t most) {
     for (LineAgent::Answer& answer : answers) Hear(answer);
   }
   if (copied == 0) return {};
-  for (std::size_t i = 0; i < copied; ++i) driver_.SetWords(wanted.fds[i], driver_.WordsOf(stored_.at(chunks[i])));
+  for (std::size_t i = 0; i < copied; ++i) {
+    const FakeDriver::Words stored = driver_.WordsOf(stored_.at(chunks[i]));
+    for (const Piece& piece : wanted.pieces[i]) {
+      FakeDriver::Words words;
+      for (const auto& [at, word] : stored) {
+        if (at >= piece.begin && at - piece.begin < piece.bytes && (wanted.units[i] >> (at / wire::kUnitBytes) & 1))
+          words[at - piece.begin] = word;
+      }
+      driver_.SetWords(piece.fd, words);
+    }
+  }
   const LineMessage taken = Say(Named(LineType::kLoaded, chunks.first(copied)), {}, LineType::kTaken);
   for (std::size_t i = 0; i < copied; ++i) {
     if (taken.error != 0) continue;
     if (auto gone = stored_.extract(chunks[i])) driver_.DropForMover(gone.mapped());
   }
-  if (taken.error == 0) room_.Moved(static_cast<std::int64_t>(copied * kChunkBytes));
+  if (taken.error == 0) room_.Moved(BytesOfFirst(wanted.taken, copied));
   return taken;
 }
 
 std::int32_t FakeMover::Settle() { return Say({.type = LineType::kSettle}, {}, LineType::kSettled).error; }
 
-std::uint32_t FakeMover::Evict(std::uint32_t count) {
-  if (Ask(LineType::kEvict, count) == 0) return 0;
+std::uint32_t FakeMover::Evict(std::uint32_t count, LineType type) {
+  if (Ask(type, count) == 0) return 0;
   const LineMessage freed = FinishOut();
   return freed.error == 0 ? freed.count : 0;
 }
 
-std::uint32_t FakeMover::Load(std::uint32_t count) {
-  if (Ask(LineType::kLoad, count) == 0) return 0;
+std::uint32_t FakeMover::Load(std::uint32_t count, std::uint32_t room, std::uint32_t holes) {
+  if (Ask(LineType::kLoad, count, room, holes) == 0) return 0;
   const LineMessage taken = FinishIn();
   return taken.error == 0 ? taken.count : 0;
+}
+
+std::uint32_t FakeMover::Squeeze(std::uint32_t count) {
+  const std::uint32_t out = Evict(count, LineType::kSqueeze);
+  return out == 0 ? 0 : Load(out);
 }
 
 void FakeMover::HearDropped() {

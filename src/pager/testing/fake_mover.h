@@ -18,8 +18,10 @@ class FakeMover {
   ~FakeMover() { Forget(); }
   FakeMover(const FakeMover&) = delete;
 
-  // Each takes one step of the conversation. Chunks that are under way since.
-  std::uint32_t Ask(wire::LineType type, std::uint32_t count);
+  // Each takes one step of the conversation. Chunks that are under way since. `room`: units that may come in; `holes`:
+  // of these, holes.
+  std::uint32_t Ask(wire::LineType type, std::uint32_t count, std::uint32_t room = UINT32_MAX,
+                    std::uint32_t holes = wire::kAnyHoles);
   // The oldest that are under way: the first `most` of them are copied, the others are refused. The program's word on
   // those that were.
   wire::LineMessage FinishOut(std::uint32_t most = wire::kMostChunks);
@@ -28,8 +30,10 @@ class FakeMover {
   std::int32_t Settle();
 
   // All of it at once. Chunks that moved.
-  std::uint32_t Evict(std::uint32_t count);
-  std::uint32_t Load(std::uint32_t count);
+  std::uint32_t Evict(std::uint32_t count, wire::LineType type = wire::LineType::kEvict);
+  std::uint32_t Load(std::uint32_t count, std::uint32_t room = UINT32_MAX, std::uint32_t holes = wire::kAnyHoles);
+  // Brings chunks with holes out, and back without them.
+  std::uint32_t Squeeze(std::uint32_t count);
 
   // A stored chunk goes on to the file, or comes back from there to new host memory. False: the program would not.
   bool File(std::uint64_t chunk);
@@ -43,6 +47,9 @@ class FakeMover {
 
   std::size_t Stored() const { return stored_.size(); }
   std::size_t Filed() const { return filed_.size(); }
+  // GPU memory that the program made to come back: pieces, and chunks in several or without their holes.
+  std::size_t CameIn() const { return came_in_; }
+  std::size_t CameSparse() const { return came_sparse_; }
   bool OutUnderWay() const { return !offers_.empty(); }
   bool InUnderWay() const { return !wants_.empty(); }
   const std::vector<std::string>& Complaints() const { return complaints_; }
@@ -51,11 +58,19 @@ class FakeMover {
   struct Offered {
     std::vector<std::uint64_t> chunks;
     std::vector<FakeDriver::Words> words;
+    std::vector<std::uint32_t> taken;  // units that their GPU memory takes
+  };
+  struct Piece {
+    UniqueFd fd;
+    std::uint64_t begin = 0, bytes = 0;  // where in its chunk
   };
   struct Wanted {
     std::vector<std::uint64_t> chunks;
-    std::vector<UniqueFd> fds;  // of the memory that they are copied to
+    std::vector<wire::Units> units;
+    std::vector<std::vector<Piece>> pieces;  // of the memory that they are copied to
+    std::vector<std::uint32_t> taken;
   };
+  std::vector<std::vector<Piece>> PiecesIn(LineAgent::Answer& answer);
   // Sends a message; the answer of the wanted type, if there is to be one.
   wire::LineMessage Say(const wire::LineMessage& message, std::vector<UniqueFd> fds, wire::LineType answer);
   void Hear(LineAgent::Answer& answer);
@@ -70,6 +85,7 @@ class FakeMover {
   std::map<std::uint64_t, std::uint64_t> filed_;     // keys by chunk
   std::map<std::uint64_t, FakeDriver::Words> file_;  // by key
   std::uint64_t next_key_ = 1000;
+  std::size_t came_in_ = 0, came_sparse_ = 0;
   std::vector<Offered> offers_;
   std::vector<Wanted> wants_;
   std::vector<std::string> complaints_;

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "sched/residency/residency.h"
 #include "sched/shares/shares.h"
 #include "sched/steering/steering.h"
+#include "sched/turns/residency.h"
 
 namespace tessera::plan {
 

@@ -16,8 +16,10 @@ std::uint64_t PoolNeeded(const ResidencyState& state) {
     std::uint64_t all = 0, its_pinned = 0;
     for (const ProcessResidence& process : vgpu.processes) {
       its_pinned += process.pinned + (process.pins ? process.wanted : 0);
-      all += process.All() + (process.pins ? 0 : process.wanted);
-      out += process.OutSoon() + UpTo(state.chunk, process.push) + std::min(process.hot_out, Exchange::kMostBytes);
+      all += process.Whole() + (process.pins ? 0 : process.wanted);
+      const std::uint64_t going = process.push + process.OutSoon() - process.swapped;
+      out += process.swapped + process.holes_out + UpTo(state.chunk, going) +
+             std::min(process.hot_out, Exchange::kMostBytes);
     }
     const std::uint64_t may_be_in = std::min(all, Less(vgpu.limit.value_or(UINT64_MAX), its_pinned));
     shared += may_be_in;
@@ -33,7 +35,7 @@ std::uint64_t PoolWorthwhile(const ResidencyState& state) {
   std::uint64_t bytes = 0;
   for (const VGpuResidence& vgpu : state.vgpus) {
     std::uint64_t all = 0;
-    for (const ProcessResidence& process : vgpu.processes) all += process.All() + (process.pins ? 0 : process.wanted);
+    for (const ProcessResidence& process : vgpu.processes) all += process.Whole() + (process.pins ? 0 : process.wanted);
     bytes += UpTo(state.chunk, std::min(all, vgpu.swap.value_or(UINT64_MAX)));
   }
   return std::min(state.pool.most, bytes);

@@ -12,6 +12,7 @@ namespace tessera::sched {
 struct VGpuClaims {
   std::uint64_t pinned = 0;    // cannot be moved, or will be so once it has what it waits for
   std::uint64_t demand = 0;    // can be moved and is used, wherever it lies, as far as memory.limit lets it in
+  std::uint64_t holes = 0;     // beside it: what chunks that are out take if they come back whole
   std::uint64_t resident = 0;  // of `demand`: on the GPU
   std::uint64_t floor = 0;     // of `demand`: stays on the GPU, or comes back before others go on
   std::uint64_t kept = 0;      // of `floor`: may not go out

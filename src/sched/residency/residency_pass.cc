@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "sched/residency/squeeze.h"
 #include "sched/residency/swap_bounds.h"
 
 namespace tessera::sched {
@@ -42,6 +43,9 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
     served_.room += process.room;
     served_.resident += process.Movable();
     served_.wanted += process.pins ? 0 : process.wanted;
+    served_.squeezed += Less(process.squeezed, process.Coming());
+    served_.out += process.Out();
+    served_.whole_out += process.WholeOut();
   }
   NoteGoal();
   GrantPinned();
@@ -58,7 +62,7 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
       Stop(process);
     }
   }
-  Evict(Less(Needed(), goal.target));
+  Evict(Squeeze(Less(Needed(), goal.target)));
   if (!goal.runs) {
     for (const PlannedProcess& process : processes) LetRest(process);
     return;
@@ -86,7 +90,7 @@ std::uint64_t ResidencyPass::Needed() const {
   if (!served_.goal.runs) return needed;
   needed += served_.wanted;
   for (const ProcessResidence& process : served_.vgpu->processes)
-    needed += Less(process.recalled, process.moving == Moving::kIn ? process.ordered : 0);
+    needed += Less(process.recalled + process.squeezed, process.moving == Moving::kIn ? process.ordered : 0);
   return needed;
 }
 
@@ -123,6 +127,24 @@ std::vector<PlannedProcess>& ResidencyPass::Victims() {
   return victims_;
 }
 
+// A vGPU that runs and has too much has it because it wants more, or because others do: its holes go first. Some chunks
+// at a time go out for that, and when they are back without their holes some more, while the process stands still.
+// Returns what holes cannot give.
+std::uint64_t ResidencyPass::Squeeze(std::uint64_t excess) {
+  if (excess == 0 || !served_.goal.runs || Squeezable(state_, *served_.vgpu, now_) == 0) return excess;
+  for (const PlannedProcess& process : Victims()) {
+    const ProcessResidence& its = *process.now;
+    if (its.holes == 0 || !its.Reachable(now_) || its.push > 0) continue;
+    process.record->leaves = true;
+    const std::uint64_t given = std::min(excess, its.holes);
+    if (its.moving == Moving::kNothing && its.squeezed == 0 && !Stop(process) && its.still)
+      Do(process, Kind::kSqueeze, SqueezeStep(state_, *served_.vgpu, its, excess));
+    excess -= given;
+    if (excess == 0) break;
+  }
+  return excess;
+}
+
 // A process that was stopped just now is expected to come to a stand and to give what it is asked for. If it was
 // stopped before and still does something, that may take long: another one is asked as well.
 void ResidencyPass::Evict(std::uint64_t excess) {
@@ -140,7 +162,7 @@ void ResidencyPass::Evict(std::uint64_t excess) {
     const ProcessResidence& its = *process.now;
     ProcessRecord& record = *process.record;
     if (its.moving != Moving::kNothing || !its.Reachable(now_)) continue;
-    const std::uint64_t movable = DownTo(chunk, its.Movable());
+    const std::uint64_t movable = DownTo(state_.unit, its.Movable());
     const std::uint64_t pushed = std::min(UpTo(chunk, its.push), movable);
     const std::uint64_t wished = std::max({UpTo(chunk, excess), pushed, record.colder});
     const std::uint64_t bytes = std::min({wished, movable, DownTo(chunk, may_go)});
@@ -171,7 +193,8 @@ void ResidencyPass::GrantPinned() {
 void ResidencyPass::GrantWishes() {
   for (const PlannedProcess& process : served_.processes) {
     const ProcessResidence& its = *process.now;
-    if (!its.pins && its.wanted > 0 && served_.resident + its.wanted <= served_.goal.target) Grant(process);
+    if (!its.pins && its.wanted > 0 && served_.resident + served_.squeezed + its.wanted <= served_.goal.target)
+      Grant(process);
   }
 }
 
@@ -184,18 +207,37 @@ void ResidencyPass::Grant(const PlannedProcess& process) {
   }
 }
 
+// Chunks come back whole if all that is out may come in so: that is quick, and what is freed of them is room for later
+// allocations. If all of it fits without holes only, so many of them stay away. If it does not fit in any way, whole
+// chunks come as far as they fit.
+ResidencyPass::Incoming ResidencyPass::RoomFor(const ProcessResidence& process, std::uint64_t left) const {
+  const std::uint64_t out = process.Out(), whole = process.WholeOut();
+  if (left >= served_.whole_out || left < served_.out) return {.bytes = whole, .holes = kAnyHoles};
+  if (out == 0) return {};  // it is on its way without
+  const std::uint64_t holes = std::min(left - served_.out, whole - out);
+  return {.bytes = out + holes, .holes = holes};
+}
+
 void ResidencyPass::Load() {
   if (!served_.vgpu->Active(now_)) return;  // it comes when it is needed
   const std::uint64_t chunk = state_.chunk;
   std::uint64_t expected = 0;  // of processes that were stopped just now for that
   for (const PlannedProcess& process : served_.processes) {
     const ProcessResidence& its = *process.now;
-    const std::uint64_t out = Less(its.swapped, its.Coming());
+    const std::uint64_t left = Less(served_.goal.target, served_.resident + served_.wanted + expected);
+    const std::uint64_t out = its.Out();
+    const Incoming incoming = RoomFor(its, left);
+    served_.out -= out;
+    served_.whole_out -= its.WholeOut();
     const bool free_to_move = its.moving == Moving::kNothing || its.moving == Moving::kIn;
-    if (out == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
-    const std::uint64_t lacks = DownTo(chunk, Less(served_.goal.target, served_.resident + served_.wanted + expected));
-    const std::uint64_t bytes = std::min({out, lacks, DownTo(chunk, Less(Free(), expected))});
-    if (bytes == 0 || (bytes < StepOf(state_) && bytes < out && bytes < lacks)) continue;
+    if (incoming.bytes == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
+    // What was squeezed has its place, whatever else is wanted.
+    const std::uint64_t back = std::min(Less(its.squeezed, its.Coming()), out);
+    const std::uint64_t lacks = DownTo(state_.unit, std::max(back, left));
+    const std::uint64_t bytes = std::min({incoming.bytes, lacks, DownTo(state_.unit, Less(Free(), expected))});
+    // No chunk is larger than `chunk`, so that one of them fits, or all that is out.
+    if (bytes == 0 || (bytes < chunk && bytes < (back > 0 ? back : incoming.bytes))) continue;
+    if (bytes < StepOf(state_) && bytes < incoming.bytes && bytes < lacks) continue;
     if ((!its.stopped || its.thawed) && Overdue()) {
       // It goes on without that memory, because it did not come to a stand in time. It is tried again, so seldom that
       // the process runs at least half of the time.
@@ -205,7 +247,11 @@ void ResidencyPass::Load() {
     if (Stop(process)) {
       expected += bytes;
     } else if (its.still) {
-      Do(process, Kind::kMoveIn, bytes);
+      // Where room comes by and by, each order has its part of the holes.
+      const bool part = incoming.holes != kAnyHoles && bytes < incoming.bytes;
+      const double share = static_cast<double>(bytes) / static_cast<double>(incoming.bytes);
+      const auto holes = static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share);
+      Do(process, Kind::kMoveIn, bytes, part ? DownTo(state_.unit, holes) : incoming.holes);
     }
   }
 }
@@ -237,8 +283,9 @@ void ResidencyPass::LetRun() {
 bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& all) {
   const ProcessResidence& its = *process.now;
   const bool active = its.Active(now_);
+  const bool comes_back = its.squeezed > 0 && Free() >= its.squeezed;
   const bool more = !overdue && its.swapped > 0 && its.Reachable(now_) &&
-                    Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk;
+                    (comes_back || Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk);
   if (its.moving != Moving::kNothing || process.record->leaves || its.push > 0 || more) {
     all &= !active;
     LetRest(process);
@@ -300,20 +347,21 @@ void ResidencyPass::Run(const PlannedProcess& process) {
   Do(process, Kind::kRun);
 }
 
-void ResidencyPass::Do(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
+void ResidencyPass::Do(const PlannedProcess& process, Kind kind, std::uint64_t bytes, std::uint64_t holes) {
   const ProcessResidence& its = *process.now;
   const std::uint64_t room = its.room, resident = its.Movable(), wanted = its.pins ? 0 : its.wanted;
-  Note(process, kind, bytes);
+  Note(process, kind, bytes, holes);
   served_.room += its.room - room;
   served_.resident += its.Movable() - resident;
   served_.wanted += (its.pins ? 0 : its.wanted) - wanted;
   room_ += its.room - room;
 }
 
-void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t bytes) {
-  plan_.actions.push_back({.kind = kind, .process = process.now->id, .bytes = bytes});
+void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t bytes, std::uint64_t holes) {
+  plan_.actions.push_back({.kind = kind, .process = process.now->id, .bytes = bytes, .holes = holes});
   if (kind == Kind::kRevokeCredit) return;
-  if (kind == Kind::kStop || kind == Kind::kMoveOut || kind == Kind::kMoveIn || kind == Kind::kRest)
+  if (kind == Kind::kStop || kind == Kind::kMoveOut || kind == Kind::kSqueeze || kind == Kind::kMoveIn ||
+      kind == Kind::kRest)
     process.record->rests_since = kNever;
   Apply(plan_.actions.back(), now_, state_.file > 0, *process.now);
 }

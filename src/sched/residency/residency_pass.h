@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "sched/residency/residency.h"
 #include "sched/residency/residency_plan.h"
 #include "sched/residency/residency_records.h"
 #include "sched/residency/residency_state.h"
+#include "sched/turns/residency.h"
 
 namespace tessera::sched {
 
@@ -45,24 +45,32 @@ class ResidencyPass {
     std::span<const PlannedProcess> processes;
     VGpuGoal goal;
     std::uint64_t room = 0, resident = 0, wanted = 0;  // sums over its processes; the last two can be moved
+    std::uint64_t squeezed = 0;                        // is to come back first
+    std::uint64_t out = 0, whole_out = 0;              // to come in: with as little room as may be, and whole
+  };
+  // Room for memory that comes in, and how much of it may be holes.
+  struct Incoming {
+    std::uint64_t bytes = 0, holes = 0;
   };
 
   void NoteGoal();
   std::uint64_t Needed() const;
   void LetAllRun();
   void BeginExchange(const PlannedProcess& process);
+  std::uint64_t Squeeze(std::uint64_t excess);
   void Evict(std::uint64_t excess);
   void GrantPinned();
   void GrantWishes();
   void Grant(const PlannedProcess& process);
   void Load();
+  Incoming RoomFor(const ProcessResidence& process, std::uint64_t left) const;
   void LetRun();
   bool GoesOn(const PlannedProcess& process, bool overdue, bool& all);
   void LetRest(const PlannedProcess& process);
   bool Stop(const PlannedProcess& process);
   void Run(const PlannedProcess& process);
-  void Do(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes = 0);
-  void Note(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes);
+  void Do(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes = 0, std::uint64_t holes = 0);
+  void Note(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes, std::uint64_t holes = 0);
   std::uint64_t Free() const;
   bool Overdue() const;
   std::vector<PlannedProcess>& Victims();

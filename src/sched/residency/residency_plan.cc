@@ -24,10 +24,16 @@ void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence
       process.push = 0;
       process.may_be_in_file = file;
       break;
+    case kSqueeze:
+      process.moving = Moving::kOut;
+      process.ordered += action.bytes;
+      process.may_be_in_file = file;
+      break;
     case kMoveIn:
       process.room += action.bytes;
       process.moving = Moving::kIn;
       process.ordered += action.bytes;
+      process.coming_holes += action.holes == kAnyHoles ? 0 : action.holes;
       process.may_be_in_file = false;
       break;
     case kSettle:

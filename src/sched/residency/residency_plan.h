@@ -10,14 +10,15 @@
 namespace tessera::sched {
 
 enum class ResidencyActionKind {
-  kStop,          // nothing of the process may run
-  kRun,           // the process runs again
-  kThaw,          // a process that rests stays stopped by its gate, but is not frozen
-  kMoveOut,       // the mover brings `bytes` of the process out
-  kMoveIn,        // the process gets `bytes` of room, and the mover brings so much of it in
-  kSettle,        // the mover makes every address of the process valid
-  kRest,          // what the process has in host memory may go on to the file
-  kGrant,         // the process gets `bytes` of room as credit: what it waited for
+  kStop,     // nothing of the process may run
+  kRun,      // the process runs again
+  kThaw,     // a process that rests stays stopped by its gate, but is not frozen
+  kMoveOut,  // the mover brings `bytes` of the process out
+  kSqueeze,  // the mover brings `bytes` of chunks with holes out; they are to come back, in kMoveIn, before it runs
+  kMoveIn,  // the process gets `bytes` of room, and the mover brings so much of it in, `holes` in whole chunks included
+  kSettle,  // the mover makes every address of the process valid
+  kRest,    // what the process has in host memory may go on to the file
+  kGrant,   // the process gets `bytes` of room as credit: what it waited for
   kRevokeCredit,  // the process loses its credit, as far as it has not taken it by now
   kDropWish,      // the process no longer repeats what it waited for
   kGrowPool,      // the mover's pool is to have `bytes`, as soon as can be; no process
@@ -25,11 +26,15 @@ enum class ResidencyActionKind {
   kEndPush,       // an operator's wish is over; `bytes` of what it could have brought out must not go
 };
 
+// As much of it as there is: each chunk comes back whole.
+inline constexpr std::uint64_t kAnyHoles = UINT64_MAX;
+
 // `process` is 0 for kGrowPool and kPreparePool.
 struct ResidencyAction {
   ResidencyActionKind kind{};
   ProcessId process = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t holes = 0;  // of kMoveIn; kAnyHoles
   bool operator==(const ResidencyAction&) const = default;
 };
 

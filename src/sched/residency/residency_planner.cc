@@ -148,6 +148,7 @@ void ResidencyPlanner::SetGoals(Nanos now) {
     const std::uint64_t rest = claims.demand - floor;
     facts_.push_back({.vgpu = vgpu.id,
                       .demand = rest,
+                      .holes = vgpu.Active(now) ? claims.holes : 0,
                       .resident = Less(claims.resident, floor),
                       .active = rest > 0 && vgpu.Active(now)});
   }

@@ -12,11 +12,11 @@
 
 #include "sched/residency/pool_policy.h"
 #include "sched/residency/promises.h"
-#include "sched/residency/residency.h"
 #include "sched/residency/residency_pass.h"
 #include "sched/residency/residency_plan.h"
 #include "sched/residency/residency_records.h"
 #include "sched/residency/residency_state.h"
+#include "sched/turns/residency.h"
 
 namespace tessera::sched {
 

@@ -44,6 +44,8 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.empty = OneIn(4) ? Bytes(0, process.pinned) : 0;
   process.swapped = OneIn(2) ? Bytes(0, 60) : 0;
   if (process.moving == Moving::kIn) process.swapped += process.ordered;
+  process.coming_holes = process.moving == Moving::kIn && OneIn(2) ? Bytes(0, process.ordered) : 0;
+  process.holes_out = OneIn(2) ? Bytes(0, process.swapped) : 0;
   process.hot_out = OneIn(3) ? Bytes(0, process.swapped) : 0;
   process.recalled = OneIn(5) ? Bytes(0, process.swapped) : 0;
   process.allocated = Bytes(0, process.room + process.swapped);

@@ -87,6 +87,66 @@ TEST_F(PlannerTest, BeyondALimitASwapBoundRefuses) {
   EXPECT_EQ(Process(1).allocated, 8 * kChunk);
 }
 
+// ---- holes ----
+
+// Twelve of sixteen chunks have three quarters of holes.
+TEST_F(PlannerTest, HolesOfAVGpuBecomeRoomForIt) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  EXPECT_EQ(Allocate(1, 9).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Process(1).holes, 0u);
+  EXPECT_EQ(Process(1).squeezed, 0u) << "what was in use is back";
+  EXPECT_EQ(Out(1), 0u);
+  EXPECT_EQ(Process(1).room, 16 * kChunk);
+  EXPECT_FALSE(Process(1).stopped);
+}
+
+TEST_F(PlannerTest, NoMoreHolesGoThanAreNeeded) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  world_.VGpu(1).swap = 2 * kChunk;
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  EXPECT_EQ(Allocate(1, 3).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_GE(Process(1).holes, 5 * kChunk);
+}
+
+TEST_F(PlannerTest, AProgramWithoutALimitSqueezesItselfOnAFullGpu) {
+  ProcessResidence& process = AddBusy(1, 38);
+  process.holed = 30 * kChunk;
+  process.holes = 15 * kChunk;
+  EXPECT_EQ(Allocate(1, 14).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Out(1), 0u) << "all that is in use stays on the GPU";
+}
+
+TEST_F(PlannerTest, WhatHolesCannotGiveGoesOut) {
+  ProcessResidence& process = AddBusy(1, 38);
+  process.holed = 4 * kChunk;
+  process.holes = 2 * kChunk;
+  EXPECT_EQ(Allocate(1, 10).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Process(1).holes, 0u);
+  EXPECT_EQ(Out(1), 6u);
+}
+
+TEST_F(PlannerTest, WithoutHostMemoryHolesStay) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  world_.VGpu(1).swap = 0;
+  EXPECT_EQ(Allocate(1, 9).reason, Reason::kSwapBound);
+  world_.VGpu(1).swap = 2 * kChunk;
+  world_.state.pool.most = kChunk;
+  EXPECT_EQ(Allocate(1, 9).reason, Reason::kSwapBound);
+}
+
 TEST_F(PlannerTest, NobodyGetsRoomOutOfTurn) {
   AddBusy(1, 30);
   Add(2, 0);

@@ -4,7 +4,7 @@ namespace tessera::sched {
 
 std::uint64_t ProcessResidence::All(std::uint64_t most_out) const {
   const std::uint64_t gone = moving == Moving::kOut ? done : 0;  // counts as swapped already
-  return Less(Movable(), gone) + Less(std::min(swapped, most_out), Coming());
+  return Less(Movable(), gone) + Less(std::min(swapped, most_out), Less(Coming(), coming_holes));
 }
 
 std::uint64_t ProcessResidence::Granted(Nanos now) const { return now - granted_at < kTimeToTake ? credit : 0; }

@@ -42,11 +42,15 @@ struct ProcessResidence {
   std::uint64_t credit = 0;  // of `room`
   std::uint64_t pinned = 0;  // of `room`; credit and pinned memory together are at most `room`
   std::uint64_t empty = 0;   // of `room`: chunks with nothing in them, which the program gives up when asked
-  // In host memory.
+  std::uint64_t holes = 0;   // of `room`: parts of chunks with nothing in them, which a move of the chunks frees
+  std::uint64_t holed = 0;   // of `room`: those chunks
+  // In host memory: the room that it takes at least to have it back.
   std::uint64_t swapped = 0;
+  std::uint64_t holes_out = 0;  // room that it takes beside `swapped` if chunks come back whole, which is quicker
   std::uint64_t hot_out =
       0;  // of `swapped`: used so much more than memory on the GPU that the two should change places
   std::uint64_t recalled = 0;  // of `swapped`: has to come back, whoever runs
+  std::uint64_t squeezed = 0;  // of `swapped`, not recalled: went out for its chunks' holes, and is to come back first
   // Allocated, wherever it lies.
   std::uint64_t allocated = 0;
 
@@ -63,6 +67,7 @@ struct ProcessResidence {
   Moving moving = Moving::kNothing;
   std::uint64_t ordered = 0;         // of the mover, and not reported as done
   std::uint64_t done = 0;            // of `ordered`: done all the same, as the program says
+  std::uint64_t coming_holes = 0;    // of `ordered`, going in: what may be holes, where that was bounded
   Nanos moved_for = 0;               // time in which its memory was moved, over its whole life
   Nanos stuck_until = 0;             // the mover can do nothing with it before then
   bool no_memory_to_settle = false;  // the last attempt to settle it failed because host memory is full
@@ -79,8 +84,13 @@ struct ProcessResidence {
   std::uint64_t Movable() const { return room - credit - pinned; }
   // Still on its way in. `room` includes it.
   std::uint64_t Coming() const { return moving == Moving::kIn ? ordered - done : 0; }
+  // What is out and not on its way in: the room that it takes at least, and with whole chunks.
+  std::uint64_t Out() const { return Less(swapped, Less(Coming(), coming_holes)); }
+  std::uint64_t WholeOut() const { return Less(swapped + holes_out, Coming()); }
   // Everything that can be moved, wherever it lies. At most `most_out` of it is believed to be out.
   std::uint64_t All(std::uint64_t most_out = UINT64_MAX) const;
+  // The same where chunks come back whole.
+  std::uint64_t Whole() const { return All() - Out() + WholeOut(); }
   // In host memory, or on its way there.
   std::uint64_t OutSoon() const { return swapped + (moving == Moving::kOut ? ordered - done : 0); }
   // Credit that it waited for and has not taken yet.
@@ -133,9 +143,10 @@ struct PoolResidence {
 };
 
 struct ResidencyState {
-  std::uint64_t capacity = 0;  // of the GPU's memory, what room may be granted of, contexts included
-  std::uint64_t chunk = 64ull << 20;
-  std::uint64_t file = 0;  // bytes that the swap file may hold; 0: there is none
+  std::uint64_t capacity = 0;         // of the GPU's memory, what room may be granted of, contexts included
+  std::uint64_t chunk = 64ull << 20;  // what moves together, at most
+  std::uint64_t unit = 2ull << 20;    // GPU memory is taken, and comes free, in multiples of this
+  std::uint64_t file = 0;             // bytes that the swap file may hold; 0: there is none
   PoolResidence pool;
   bool mover_ready = false;
   bool mover_hopeless = false;  // several movers in a row could not start

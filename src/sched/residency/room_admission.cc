@@ -5,6 +5,7 @@
 
 #include "base/size.h"
 #include "sched/residency/promises.h"
+#include "sched/residency/squeeze.h"
 #include "sched/residency/swap_bounds.h"
 
 namespace tessera::sched {
@@ -88,8 +89,9 @@ RoomAnswer AnswerRoom(const ResidencyState& state, const RoomWish& wish, bool pr
     return Refuse(Reason::kKeptByOthers, std::min(left, Less(left_for_good, Less(stays, bytes))));
 
   const std::uint64_t within_limit = Less(vgpu.limit.value_or(UINT64_MAX), vgpu.Room());
-  if (bytes > within_limit && CouldBeFreed(state, vgpu) < bytes - within_limit)
-    return Refuse(Reason::kSwapBound, within_limit + CouldBeFreed(state, vgpu));
+  const std::uint64_t could_be_freed = CouldBeFreed(state, vgpu) + Squeezable(state, vgpu, now);
+  if (bytes > within_limit && could_be_freed < bytes - within_limit)
+    return Refuse(Reason::kSwapBound, within_limit + could_be_freed);
   const std::uint64_t free = std::min(within_limit, Less(state.capacity, state.Room()));
   if (!asker->Process().stopped && !pressed && bytes <= free) {
     const std::uint64_t credit = std::min(kMostCredit, (free - bytes) / kCreditPart);

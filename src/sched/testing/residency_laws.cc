@@ -110,16 +110,25 @@ class Checker {
     switch (action.kind) {
       case Kind::kMoveOut:
         RequireMovable(was);
-        Require(action.bytes > 0 && action.bytes % after_.chunk == 0, "no whole chunks go out");
+        Require(action.bytes > 0 && action.bytes % after_.unit == 0, "no whole units go out");
         Require(action.bytes <= was.Movable(), "more goes out than can be moved");
         if (vgpu.swap) Require(OutSoon(vgpu) <= *vgpu.swap, "more is out than memory.swap.max");
         RequirePromise(vgpu, was);
+        break;
+      case Kind::kSqueeze:
+        RequireMovable(was);
+        Require(action.bytes > 0 && action.bytes <= was.holed, "more is squeezed than has holes");
+        Require(was.squeezed == 0, "chunks are squeezed while others are not back");
+        if (vgpu.swap) Require(OutSoon(vgpu) <= *vgpu.swap, "more is out than memory.swap.max");
         break;
       case Kind::kMoveIn:
         Require(was.moving == Moving::kNothing || was.moving == Moving::kIn, "it is brought in while it goes out");
         Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
         Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
-        Require(action.bytes > 0 && was.Coming() + action.bytes <= was.swapped, "more comes in than is out");
+        Require(action.bytes > 0 && was.Coming() + action.bytes <= was.swapped + was.holes_out,
+                "more comes in than is out");
+        Require(action.holes == kAnyHoles || action.holes <= action.bytes, "more holes come in than memory");
+        Require(action.holes == kAnyHoles || !AllFitsWhole(vgpu), "chunks come back sparse though there is room");
         break;
       case Kind::kSettle:
       case Kind::kRest:
@@ -188,6 +197,19 @@ class Checker {
     return Less(claimed, after_.capacity);
   }
 
+  // Whether the GPU, and the vGPU's limit, hold all that there is, in whole chunks.
+  bool AllFitsWhole(const VGpuResidence& asked) const {
+    std::uint64_t sum = 0;
+    for (const VGpuResidence& vgpu : before_.vgpus) {
+      std::uint64_t its = 0;
+      for (const ProcessResidence& process : vgpu.processes)
+        its += process.room + process.swapped + process.holes_out + process.wanted;
+      if (vgpu.id == asked.id && vgpu.limit && its > *vgpu.limit) return false;
+      sum += std::max(its, vgpu.request);
+    }
+    return sum <= before_.capacity;
+  }
+
   void RequireMovable(const ProcessResidence& was) {
     Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
     Require(was.moving == Moving::kNothing, "it is moved twice");
@@ -218,8 +240,8 @@ std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, cons
     const std::uint64_t allocated = (process.allocated + state.chunk - 1) / state.chunk * state.chunk;
     const std::uint64_t gone = process.moving == Moving::kOut ? process.done : 0;
     const std::uint64_t in = Without(process.room - process.credit - process.pinned, gone) + (pins ? 0 : wanted);
-    movable += in + Without(std::min(process.swapped, allocated), process.Coming());
-    in_use += in + Without(process.swapped, process.Coming());
+    movable += in + Without(std::min(process.swapped, allocated), Without(process.Coming(), process.coming_holes));
+    in_use += in + Without(process.swapped, Without(process.Coming(), process.coming_holes));
   }
   const std::uint64_t kept = vgpu.swap ? Without(movable, *vgpu.swap / state.chunk * state.chunk) : 0;
   if (wish) return kept;

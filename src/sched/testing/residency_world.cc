@@ -132,9 +132,15 @@ void ResidencyWorld::CarryOut(const ResidencyPlan& plan) {
     ProcessResidence& process = Process(action.process);
     WorldProgram& program = programs.at(action.process);
     Apply(action, now, state.file > 0, process);
+    if (action.kind == ResidencyActionKind::kSqueeze || action.kind == ResidencyActionKind::kMoveOut)
+      program.squeezes = action.kind == ResidencyActionKind::kSqueeze;
     if (action.kind == ResidencyActionKind::kStop) {
       program.stopped_at = now;
       process.still = program.drains_for == 0;
+    }
+    if (action.kind == ResidencyActionKind::kMoveIn) {
+      const bool adds = action.holes != kAnyHoles && program.may_be_holes != kAnyHoles;
+      program.may_be_holes = adds ? program.may_be_holes + action.holes : action.holes;
     }
     if (process.moving != Moving::kNothing && program.moves_since == kNever) program.moves_since = now;
   }
@@ -253,24 +259,66 @@ void ResidencyWorld::StartMove(Move& move, Moving direction) {
 void ResidencyWorld::EndMove(Move& move, Moving direction) {
   if (move.process == 0 || move.done > now) return;
   ProcessResidence& process = Process(std::exchange(move, {}).process);
-  const std::uint64_t bytes = std::min(state.chunk, process.ordered);
-  if (direction == Moving::kOut) {
-    process.swapped += bytes;
-    process.room -= bytes;
-    process.unsafe = true;
-  } else {
-    process.swapped -= bytes;
-  }
+  direction == Moving::kOut ? MoveOut(process) : MoveIn(process);
   if (process.swapped == 0) process.unsafe = false;
   state.pool.used = 0;
   for (const VGpuResidence& vgpu : state.vgpus) {
-    for (const ProcessResidence& each : vgpu.processes) state.pool.used += each.swapped;
+    for (const ProcessResidence& each : vgpu.processes) state.pool.used += each.swapped + each.holes_out;
   }
   state.last_moved = now;
-  process.ordered -= bytes;
   if (process.ordered > 0) return;
   process.moving = Moving::kNothing;
-  process.moved_for += now - std::exchange(programs.at(process.id).moves_since, kNever);
+  WorldProgram& program = programs.at(process.id);
+  program.may_be_holes = process.coming_holes = 0;
+  process.moved_for += now - std::exchange(program.moves_since, kNever);
+}
+
+void ResidencyWorld::MoveOut(ProcessResidence& process) {
+  WorldProgram& program = programs.at(process.id);
+  std::uint64_t bytes = std::min(state.chunk, process.ordered), hole = 0;
+  if (program.squeezes && process.holed > 0) {
+    // All chunks with holes are alike.
+    hole = process.holes / (process.holed / bytes);
+    process.holes -= hole;
+    process.holed -= bytes;
+    process.squeezed += bytes - hole;
+  } else if (program.hole > 0) {
+    bytes = state.chunk;
+    hole = program.hole;
+    process.holes_out += hole;
+    if (program.sparse > 0) {
+      --program.sparse;
+      bytes -= hole;
+      hole = 0;
+    }
+  }
+  process.swapped += bytes - hole;
+  process.room -= bytes;
+  process.unsafe = true;
+  process.ordered -= std::min(process.ordered, bytes);
+}
+
+// What is too little for a chunk is given back.
+void ResidencyWorld::MoveIn(ProcessResidence& process) {
+  WorldProgram& program = programs.at(process.id);
+  std::uint64_t bytes = std::min(state.chunk, process.ordered), comes = bytes;
+  if (program.hole > 0) {
+    comes = state.chunk - program.hole;
+    const bool whole = program.may_be_holes >= program.hole;
+    bytes = whole ? state.chunk : comes;
+    if (process.swapped < comes || process.ordered < bytes) {
+      process.room -= std::exchange(process.ordered, 0);
+      return;
+    }
+    process.holes_out -= program.hole;
+    if (whole) process.coming_holes -= std::min(process.coming_holes, program.hole);
+    if (program.may_be_holes != kAnyHoles && whole) program.may_be_holes -= program.hole;
+    ++(whole ? program.came_whole : program.came_sparse);
+    if (!whole) ++program.sparse;
+  }
+  process.swapped -= comes;
+  process.squeezed -= std::min(process.squeezed, comes);
+  process.ordered -= bytes;
 }
 
 }  // namespace tessera::sched

@@ -16,6 +16,11 @@ namespace tessera::sched {
 struct WorldProgram {
   Nanos drains_for = kMillisecond;  // after it was stopped, until nothing of it can execute; kNever: always something
   bool works = false;
+  bool squeezes = false;  // what is ordered out of it are chunks with holes
+  // Of each whole chunk of it: bytes with nothing in them. Its chunks come back whole, or without.
+  std::uint64_t hole = 0;
+  std::uint64_t may_be_holes = 0;  // of what is on its way in
+  std::size_t sparse = 0;          // chunks on the GPU that have none
   // Counted by the world.
   std::uint64_t asks_for = 0;  // bytes of an allocation that waits for room
   bool pins = false;           // that
@@ -24,6 +29,7 @@ struct WorldProgram {
   Nanos ran = 0;               // with work
   Nanos waits_since = 0;       // it has work or asks for room, and does neither run nor get it
   Nanos longest_wait = 0;
+  std::size_t came_whole = 0, came_sparse = 0;  // chunks
 };
 
 class ResidencyWorld {
@@ -73,6 +79,8 @@ class ResidencyWorld {
   void StepMover();
   void StartMove(Move& move, Moving direction);
   void EndMove(Move& move, Moving direction);
+  void MoveOut(ProcessResidence& process);
+  void MoveIn(ProcessResidence& process);
   void StepPrograms();
   Nanos NextEvent() const;
   void Elapse(Nanos until);

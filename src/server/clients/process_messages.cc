@@ -109,7 +109,7 @@ Complaint ProcessMessages::Import(const wire::Import& import) {
   std::vector<int> fds;
   for (const UniqueFd& fd : std::span(entry.chunks)
                                 .subspan(import.first)
-                                .first(std::min(kMostDescriptors, entry.chunks.size() - import.first)))
+                                .first(std::min(wire::kMostExported, entry.chunks.size() - import.first)))
     fds.push_back(fd.Get());
   return replies_.Send(wire::Imported{.bytes = entry.terms.bytes,
                                       .offset = entry.terms.offset,

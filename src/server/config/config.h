@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "sched/residency/residency.h"
 #include "sched/steering/steering.h"
 #include "sched/tokens/token_scheduler.h"
+#include "sched/turns/residency.h"
 #include "server/access/quota.h"
 #include "server/config/declared_vgpu.h"
 

@@ -30,7 +30,7 @@ bool Same(const wire::Export& a, const wire::Export& b) {
 
 Result<void> Exports::Check(const Entry& entry, const wire::Export& part, std::size_t fds) const {
   // Some of the descriptors are lost where this process may have no more.
-  const bool all = fds == std::min<std::size_t>(kMostDescriptors, part.chunks - entry.chunks.size());
+  const bool all = fds == std::min<std::size_t>(wire::kMostExported, part.chunks - entry.chunks.size());
   if (part.first != entry.chunks.size() || !Same(part, entry.terms) || !all || fds == 0)
     return Fail(EINVAL, "memory for an IPC handle did not come with all of its file descriptors",
                 "raise LimitNOFILE of tesserad, or start the program with TESSERA_SWAP=0");

@@ -17,16 +17,22 @@ Moves& Moves::operator+=(const Moves& other) {
   return *this;
 }
 
-void MoveAccount::Order(Moving moving, std::uint64_t bytes, Nanos now) {
+void MoveAccount::Order(Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes) {
   if (doing_ == Moving::kNothing) ordered_at_ = now;
   doing_ = moving;
   ordered_ += bytes;
+  ordered_holes_ += holes;
 }
 
-Moves MoveAccount::NoteMoved(std::uint64_t out, std::uint64_t in) {
-  const Moves moved = {.out = Less(out, mover_out_), .in = Less(in, mover_in_)};
-  mover_out_ += moved.out;
-  mover_in_ += moved.in;
+Moves MoveAccount::NoteMoved(const Moves& of_room, const Moves& copied) {
+  const auto add = [](Moves& known, const Moves& now) {
+    const Moves more = {.out = Less(now.out, known.out), .in = Less(now.in, known.in)};
+    known += more;
+    return more;
+  };
+  const Moves contents = add(mover_copied_, copied), moved = add(mover_room_, of_room);
+  copied_ += contents;
+  ordered_holes_ = Less(ordered_holes_, Less(moved.in, contents.in));
   out_ += moved.out;
   in_ += moved.in;
   ordered_ = Less(ordered_, moved.out + moved.in);
@@ -38,6 +44,7 @@ bool MoveAccount::NoteEnd(std::uint64_t bytes, Nanos now) {
   if (ordered_ > 0) return false;
   if (doing_ != Moving::kNothing) time_ += now - ordered_at_;
   doing_ = Moving::kNothing;
+  ordered_holes_ = 0;
   return true;
 }
 
@@ -47,7 +54,7 @@ void MoveAccount::Abandon() {
   if (doing_ == Moving::kIn) lost_in_ += ordered_;
   if (doing_ == Moving::kOut) lost_out_ += ordered_;
   doing_ = Moving::kNothing;
-  ordered_ = 0;
+  ordered_ = ordered_holes_ = 0;
 }
 
 Moves MoveAccount::FindLost(const wire::Page& page) {
@@ -55,7 +62,8 @@ Moves MoveAccount::FindLost(const wire::Page& page) {
                        .in = std::min(std::exchange(lost_in_, 0), Less(page.moved_in.load(), in_))};
   out_ += found.out;
   in_ += found.in;
-  mover_out_ = mover_in_ = 0;
+  copied_.out += found.out;
+  mover_room_ = mover_copied_ = {};
   return found;
 }
 
@@ -71,8 +79,8 @@ std::uint64_t MoveAccount::Unreported(const wire::Page& page) const {
 }
 
 std::uint64_t MoveAccount::Swapped(const wire::Page& page) const {
-  const std::uint64_t most = brought_ + out_ + lost_out_ + (doing_ == Moving::kOut ? ordered_ : 0);
-  return std::min(page.swapped.load(std::memory_order_acquire), Less(most, in_));
+  const std::uint64_t most = brought_ + copied_.out + lost_out_ + (doing_ == Moving::kOut ? ordered_ : 0);
+  return std::min(page.swapped.load(std::memory_order_acquire), Less(most, copied_.in));
 }
 
 Moves MoveAccount::SumAt(Nanos now) const {

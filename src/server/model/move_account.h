@@ -24,9 +24,11 @@ class MoveAccount {
   void Bring(std::uint64_t most) { brought_ = most; }
 
   // More of the same may be ordered before the mover has done it.
-  void Order(sched::Moving moving, std::uint64_t bytes, Nanos now);
-  // The mover has moved so much since it knows the process. Returns what is new.
-  Moves NoteMoved(std::uint64_t out, std::uint64_t in);
+  // `holes`: of what is to come in, as far as it is bounded what may be holes.
+  void Order(sched::Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes = 0);
+  // Since the mover knows the process, so much room came free and was taken by moves, and of that so much was copied,
+  // without holes. Returns what is new of the room.
+  Moves NoteMoved(const Moves& of_room, const Moves& copied);
   // The mover has ended an order, without `bytes` of it. False: more was ordered meanwhile.
   bool NoteEnd(std::uint64_t bytes, Nanos now);
   // The line broke, and the mover does not know whether the last `bytes` of the order were moved.
@@ -39,6 +41,7 @@ class MoveAccount {
 
   sched::Moving Doing() const { return doing_; }
   std::uint64_t Ordered() const { return ordered_; }  // and not reported as done
+  std::uint64_t OrderedHoles() const { return ordered_holes_; }
   Nanos OrderedAt() const { return ordered_at_; }
   // Of `Ordered`: done, as the program says, and not reported yet. Where something is brought in it is to be read
   // before Swapped, else after it (wire/page.h).
@@ -52,12 +55,13 @@ class MoveAccount {
 
  private:
   sched::Moving doing_ = sched::Moving::kNothing;
-  std::uint64_t ordered_ = 0;
+  std::uint64_t ordered_ = 0, ordered_holes_ = 0;
   Nanos ordered_at_ = 0;
   std::uint64_t lost_out_ = 0, lost_in_ = 0;  // ordered, and perhaps done
   std::uint64_t brought_ = 0;
-  std::uint64_t mover_out_ = 0, mover_in_ = 0;    // as the mover counts, since it knows the process
-  std::uint64_t out_ = 0, in_ = 0;                // since the process attached
+  Moves mover_room_, mover_copied_;               // as the mover counts, since it knows the process
+  std::uint64_t out_ = 0, in_ = 0;                // room, since the process attached
+  Moves copied_;                                  // likewise
   std::uint64_t traced_out_ = 0, traced_in_ = 0;  // of these, what the trace has
   Nanos time_ = 0;                                // in which memory was moved
 };

@@ -70,8 +70,8 @@ void Residence::ChangeLine() {
 }
 
 // Memory that came in has its room since it was ordered.
-Moves Residence::NoteMoved(std::uint64_t out, std::uint64_t in) {
-  const Moves moved = moves.NoteMoved(out, in);
+Moves Residence::NoteMoved(const Moves& of_room, const Moves& copied) {
+  const Moves moved = moves.NoteMoved(of_room, copied);
   room = Less(room, moved.out);
   return moved;
 }

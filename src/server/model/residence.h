@@ -37,8 +37,8 @@ struct Residence {
   void Abandon();
   // It gets another line: what the old one did without a word is found.
   void ChangeLine();
-  // The mover has moved so much, in all, since it knows the process. Returns what is new.
-  Moves NoteMoved(std::uint64_t out, std::uint64_t in);
+  // As MoveAccount's: the room follows.
+  Moves NoteMoved(const Moves& of_room, const Moves& copied);
 
   sched::ProcessId id;                     // never used for another process
   SharedPage* page;                        // outlives the object

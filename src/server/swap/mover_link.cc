@@ -151,8 +151,9 @@ void MoverLink::Dismiss(const Process& process) {
 
 // ---- orders ----
 
-bool MoverLink::Order(const Process& process, wire::MoverType order, std::uint64_t bytes) {
-  return ready_ && mover_->Send({.type = order, .program = process.residence.line.number, .bytes = bytes});
+bool MoverLink::Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes) {
+  return ready_ &&
+         mover_->Send({.type = order, .program = process.residence.line.number, .bytes = bytes, .other = holes});
 }
 
 void MoverLink::OrderPool(const sched::ResidencyAction& action) {

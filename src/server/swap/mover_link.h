@@ -64,7 +64,7 @@ class MoverLink {
 
   // ---- orders ----
   // False if there is no mover to hear it.
-  bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes);
+  bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes);
   // kGrowPool or kPreparePool.
   void OrderPool(const sched::ResidencyAction& action);
 

@@ -11,6 +11,8 @@ namespace tessera::server {
 
 using sched::Moving;
 
+static_assert(sched::kAnyHoles == wire::kAnyHoleBytes);
+
 void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process, Nanos now) {
   using enum sched::ResidencyActionKind;
   Residence& residence = process.residence;
@@ -24,9 +26,12 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
     case kMoveOut:
       if (Order(process, Moving::kOut, action.bytes, now)) residence.push = residence.evict_error = 0;
       return;
+    case kSqueeze:
+      Order(process, Moving::kOut, action.bytes, now, /*holes=*/1);
+      return;
     case kMoveIn:
       AddRoom(process, action.bytes);
-      if (!Order(process, Moving::kIn, action.bytes, now)) residence.room -= action.bytes;
+      if (!Order(process, Moving::kIn, action.bytes, now, action.holes)) residence.room -= action.bytes;
       return;
     case kSettle:
       Order(process, Moving::kSettling, 0, now);
@@ -92,11 +97,11 @@ void ResidencyActions::Thaw(Process& process, Nanos now) {
   host_.hold(process, MemoryHold::kGate, now);
 }
 
-bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now) {
+bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes) {
   using enum wire::MoverType;
   const bool out = moving == Moving::kOut, in = moving == Moving::kIn;
-  if (!link_.Order(process, out ? kEvict : in ? kLoad : kSettle, bytes)) return false;
-  process.residence.moves.Order(moving, bytes, now);
+  if (!link_.Order(process, out ? kEvict : in ? kLoad : kSettle, bytes, holes)) return false;
+  process.residence.moves.Order(moving, bytes, now, in && holes != sched::kAnyHoles ? holes : 0);
   process.residence.may_be_in_file = out && file_;
   Trace(process, out ? "orders-out" : in ? "orders-in" : "orders-settle", out ? bytes : 0, in ? bytes : 0);
   return true;

@@ -99,11 +99,15 @@ class BoundsTest : public testing::Test {
       if (order.type == MoverType::kEvict) {
         process.page->swapped += bytes;
         moved.bytes = moved_[order.program].out += bytes;
+        moved.copied_out = moved.bytes;
+        moved.copied_in = moved.other;
         Hear(moved);
         Hear({.type = MoverType::kEvicted, .program = order.program});
       } else if (order.type == MoverType::kLoad) {
         process.page->swapped -= bytes;
         moved.other = moved_[order.program].in += bytes;
+        moved.copied_out = moved.bytes;
+        moved.copied_in = moved.other;
         Hear(moved);
         Hear({.type = MoverType::kLoaded, .program = order.program});
       } else {

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "sched/residency/pool_policy.h"
 #include "sched/residency/room_admission.h"
+#include "sched/residency/squeeze.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
@@ -210,6 +211,7 @@ void ResidencyServer::Look(Nanos now) {
   }
   NoteWaits(now);
   ReportShortage();
+  TellSqueezes(now);
   if (next <= now) next = now + kNextLookThen;
   next = std::min(next, host_watch_.Look(vgpus_, state_, now));
   timer_.Arm(std::min(next, link_.NextLook(needs_mover, now)));
@@ -254,6 +256,14 @@ void ResidencyServer::ReportShortage() {
       gpu_, FormatSize(pool.prepared), FormatSize(sched::PoolWorthwhile(state_)));
 }
 
+// What programs are told to be free follows from it.
+void ResidencyServer::TellSqueezes(Nanos now) {
+  for (std::size_t i = 0; i < vgpus_.size(); ++i) {
+    const std::uint32_t squeezes = sched::MaySqueeze(state_, state_.vgpus[i], now) ? 1 : 0;
+    for (Process* process : vgpus_[i]->processes) process->page->squeezes.store(squeezes, std::memory_order_relaxed);
+  }
+}
+
 // ---- what the mover says ----
 
 void ResidencyServer::OnMoverGone() {
@@ -275,7 +285,8 @@ void ResidencyServer::OnReport(const wire::MoverMessage& message, Nanos now) {
   if (!process) return;
   if (message.type == wire::MoverType::kMoved) {
     last_moved_ = now;
-    const Moves moved = process->residence.NoteMoved(message.bytes, message.other);
+    const Moves moved = process->residence.NoteMoved({.out = message.bytes, .in = message.other},
+                                                     {.out = message.copied_out, .in = message.copied_in});
     Trace(*process, "moved", moved.out, moved.in);
   } else {
     OnEnd(*process, message, now);
@@ -306,7 +317,8 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
                  .kind = in ? TraceKind::kMovedIn : TraceKind::kMovedOut});
   }
   if (message.error == ENODATA) {
-    if (message.bytes > 0) residence.stuck_until = now + kStuck;
+    // The rest of an order may be too little for any chunk, or for holes that are no longer there.
+    if (message.bytes >= wire::kChunkBytes && (!in || residence.Swapped() > 0)) residence.stuck_until = now + kStuck;
   } else if (message.error != 0) {
     OnFailure(process, message, now);
   }

@@ -96,6 +96,7 @@ class ResidencyServer {
   void NoteWaits(Nanos now);
   void ReportShortage();
   void ReportRefusal(Process& process, std::uint64_t bytes, const sched::RoomAnswer& answer, Nanos now) const;
+  void TellSqueezes(Nanos now);
   void OnMoverGone();
   void OnReport(const wire::MoverMessage& message, Nanos now);
   void OnEnd(Process& process, const wire::MoverMessage& message, Nanos now);

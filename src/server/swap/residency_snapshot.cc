@@ -14,11 +14,16 @@ void ReadMoves(const Residence& residence, sched::ProcessResidence& state) {
   const wire::Page& page = **residence.page;
   state.moving = residence.moves.Doing();
   state.ordered = residence.moves.Ordered();
+  state.coming_holes = residence.moves.OrderedHoles();
   state.done = state.moving == sched::Moving::kIn ? residence.moves.Unreported(page) : 0;
   state.swapped = residence.Swapped();
+  // A chunk that is out has one unit in use at least.
+  state.holes_out =
+      std::min(page.holes_out.load(std::memory_order_relaxed), (wire::kUnitsPerChunk - 1) * state.swapped);
   if (state.moving == sched::Moving::kOut) state.done = residence.moves.Unreported(page);
   state.hot_out = std::min(page.hot_out.load(std::memory_order_relaxed), state.swapped);
   state.recalled = std::min(page.recalled.load(std::memory_order_relaxed), state.swapped);
+  state.squeezed = std::min(page.squeezed.load(std::memory_order_relaxed), state.swapped - state.recalled);
 }
 
 sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& host, Nanos now) {
@@ -31,6 +36,8 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.pinned = residence.Pinned() + outside;
   if (state.pinned + state.credit > state.room) state.pinned = state.room - state.credit;  // credit came meanwhile
   state.empty = page.empty.load(std::memory_order_relaxed);
+  state.holed = std::min(page.holed.load(std::memory_order_relaxed), residence.Movable());
+  state.holes = std::min(page.holes.load(std::memory_order_relaxed), state.holed);
   ReadMoves(residence, state);
   state.allocated = process.memory.Current();
   state.wanted = residence.wanted;
@@ -62,6 +69,7 @@ void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, co
                   Nanos now, sched::ResidencyState& state) {
   state.capacity = host.capacity();
   state.chunk = wire::kChunkBytes;
+  state.unit = wire::kUnitBytes;
   state.file = file;
   state.pool = link.Pool();
   state.mover_ready = link.Ready();

@@ -20,7 +20,9 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   // Without swapping, never more than the device itself has: other programs may hold memory that this vGPU was not
   // promised.
   const bool swaps = attachment->Pager() != nullptr;
-  const std::uint64_t max = attachment->Memory().Max(), left = attachment->Memory().Free();
+  const std::uint64_t max = attachment->Memory().Max(), unused = attachment->Memory().Free();
+  // One allocation can have all of it.
+  const std::uint64_t left = unused - std::min(unused, swaps ? attachment->Pager()->Lost() : 0);
   if (free) *free = static_cast<Size>(swaps ? left : std::min<std::uint64_t>(*free, left));
   if (total) *total = static_cast<Size>(swaps ? max : std::min<std::uint64_t>(*total, max));
   return result;

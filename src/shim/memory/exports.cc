@@ -43,9 +43,9 @@ std::uint32_t GpuOf(const Export& each) { return each.paging->Room().Gpu(); }
 // Sends all descriptors of the memory. CUDA_SUCCESS also if no daemon is there to take them: the next one is told.
 CUresult Tell(Export& each) {
   const pager::Exported& memory = each.memory;
-  for (std::uint32_t first = 0; first < memory.chunks; first += kMostDescriptors) {
-    int fds[kMostDescriptors];
-    const auto part = std::span(fds).first(std::min<std::size_t>(kMostDescriptors, memory.chunks - first));
+  for (std::uint32_t first = 0; first < memory.chunks; first += wire::kMostExported) {
+    int fds[wire::kMostExported];
+    const auto part = std::span(fds).first(std::min<std::size_t>(wire::kMostExported, memory.chunks - first));
     const CUresult shared = each.paging->Heap().Pins().Share(memory, first, part);
     if (shared != CUDA_SUCCESS) return shared;
     const wire::Export message{.key = each.key,

@@ -13,6 +13,7 @@
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
 #include "shim/session/session.h"
+#include "wire/units.h"
 
 namespace tessera::shim {
 
@@ -28,10 +29,12 @@ struct Import {
   pager::Block block;
   CUdevice device = 0;       // that the memory is on
   CUdevice importer = 0;     // that it was opened for
-  CUdeviceptr reserved = 0;  // addresses, in whole chunks
+  CUdeviceptr reserved = 0;  // addresses, for as many whole chunks
   std::uint64_t chunk_bytes = 0;
-  std::uint32_t chunks = 0;  // that are mapped
-  int uses = 0;              // 0: it is to be unmapped as soon as that may be
+  std::uint32_t chunks = 0;        // pieces in all
+  std::uint32_t pieces = 0;        // of them: mapped
+  std::uint64_t mapped_bytes = 0;  // what these come to
+  int uses = 0;                    // 0: it is to be unmapped as soon as that may be
 };
 
 ForkMutex opening;  // one at a time maps; taken before `mutex`
@@ -44,23 +47,31 @@ std::map<CUdeviceptr, Import>& Imports() TESSERA_REQUIRES(mutex) {
   return *imports;
 }
 
-void Unmap(const Import& import, std::uint64_t reserved_bytes) {
+void Unmap(const Import& import) {
   const pager::Driver& driver = RealDriver();
-  for (std::uint32_t n = 0; n < import.chunks; ++n)
-    driver.Unmap(import.reserved + n * import.chunk_bytes, import.chunk_bytes);
-  driver.AddressFree(import.reserved, reserved_bytes);
+  if (import.mapped_bytes > 0) driver.Unmap(import.reserved, import.mapped_bytes);
+  driver.AddressFree(import.reserved, import.chunks * import.chunk_bytes);
 }
 
-// Maps one chunk's memory behind those that are mapped.
+// Maps a piece behind those that are mapped: a whole chunk, or some units of a sparse one. The driver maps no part of a
+// piece, and nothing beyond its end: so its size is found by trying.
 CUresult MapNext(Import& import, const UniqueFd& fd) {
   const pager::Driver& driver = RealDriver();
   pager::Driver::Handle handle = 0;
   CUresult result = driver.Import(&handle, reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd.Get())),
                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (result != CUDA_SUCCESS) return result;
-  result = driver.Map(import.reserved + import.chunks * import.chunk_bytes, import.chunk_bytes, 0, handle, 0);
+  std::uint64_t bytes = import.chunk_bytes;
+  result = driver.Map(import.reserved + import.mapped_bytes, bytes, 0, handle, 0);
+  for (std::uint64_t part = wire::kUnitBytes; result != CUDA_SUCCESS && part < import.chunk_bytes;
+       part += wire::kUnitBytes) {
+    bytes = part;
+    result = driver.Map(import.reserved + import.mapped_bytes, bytes, 0, handle, 0);
+  }
   driver.Release(handle);  // the mapping keeps the memory
-  if (result == CUDA_SUCCESS) ++import.chunks;
+  if (result != CUDA_SUCCESS) return result;
+  ++import.pieces;
+  import.mapped_bytes += bytes;
   return result;
 }
 
@@ -72,8 +83,7 @@ CUresult SetAccess(const Import& import, CUdevice current) {
     each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
   access[1].location.id = import.device;
-  return RealDriver().SetAccess(import.reserved, import.chunks * import.chunk_bytes, access,
-                                import.device == current ? 1 : 2);
+  return RealDriver().SetAccess(import.reserved, import.mapped_bytes, access, import.device == current ? 1 : 2);
 }
 
 // The memory's descriptors from `first` on, as many as come at once.
@@ -97,14 +107,14 @@ CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::sp
       if (const CUresult result = MapNext(import, fd); result != CUDA_SUCCESS) return result;
       fd.Reset();
     }
-    if (import.chunks >= terms.chunks || terms.count == 0) break;
-    const std::uint32_t chunks = terms.chunks;
+    if (import.pieces >= terms.chunks || terms.count == 0) break;
     wire::Header header;
-    const CUresult result = Ask(import.key, import.chunks, gpu, &terms, &header, fds);
+    const CUresult result = Ask(import.key, import.pieces, gpu, &terms, &header, fds);
     if (result != CUDA_SUCCESS) return result;
-    if (terms.chunks != chunks) return CUDA_ERROR_INVALID_VALUE;
+    if (terms.chunks != import.chunks) return CUDA_ERROR_INVALID_VALUE;
   }
-  return import.chunks == terms.chunks ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool all = import.pieces == terms.chunks && import.mapped_bytes >= terms.offset + terms.bytes;
+  return all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made) TESSERA_REQUIRES(opening) {
@@ -117,6 +127,7 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
   Import import{
       .key = key, .block = {}, .device = importer.device_of(header.gpu, importer.device), .importer = importer.device};
   import.chunk_bytes = terms.chunk_bytes;
+  import.chunks = terms.chunks;
   import.uses = 1;
   const std::uint64_t bytes = terms.chunks * terms.chunk_bytes;
   result = RealDriver().AddressReserve(&import.reserved, bytes, 0, 0, 0);
@@ -126,7 +137,7 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
   result = MapAll(import, importer.gpu, terms, fds);
   if (result == CUDA_SUCCESS) result = SetAccess(import, importer.device);
   if (result != CUDA_SUCCESS) {
-    Unmap(import, bytes);
+    Unmap(import);
     return result;
   }
   *made = import;
@@ -161,7 +172,7 @@ void UnmapUnused() {
   if (count == 0 || AnyCapture()) return;
   for (const Import& import : TakeOut([](const Import& each) { return each.uses == 0; })) {
     Settle(import.block.context);
-    Unmap(import, import.chunks * import.chunk_bytes);
+    Unmap(import);
   }
 }
 
@@ -204,8 +215,7 @@ bool CloseImport(CUdeviceptr address) {
 
 void CloseImportsOf(CUcontext context) {
   if (count == 0) return;
-  for (const Import& import : TakeOut([=](const Import& each) { return each.block.context == context; }))
-    Unmap(import, import.chunks * import.chunk_bytes);
+  for (const Import& import : TakeOut([=](const Import& each) { return each.block.context == context; })) Unmap(import);
 }
 
 std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {

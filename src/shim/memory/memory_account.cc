@@ -18,7 +18,7 @@ bool MemoryAccount::Take(std::uint64_t bytes) {
   wire::Header header;
   if (Session::Instance().Ask(wire::Make(wire::Reserve{.bytes = bytes}, page_.Gpu()), answer, header)) {
     if (answer.bytes < bytes) {
-      page->oom_errors.fetch_add(1, std::memory_order_relaxed);
+      NoteRefused();
       return false;
     }
   } else {
@@ -57,7 +57,7 @@ MemoryAccount::Answer MemoryAccount::AddContext() {
   const bool asked = Session::Instance().Ask(wire::Make(wire::Context{.delta = 1}, page_.Gpu()), answer, header);
   if (asked && answer.bytes == 0 && answer.wait != 0) return Answer::kWait;
   if (asked && answer.bytes == 0 && context_bytes_ > 0) {
-    page_->oom_errors.fetch_add(1, std::memory_order_relaxed);
+    NoteRefused();
     return Answer::kNo;
   }
   ++contexts_;

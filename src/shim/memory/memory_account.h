@@ -17,6 +17,8 @@ class MemoryAccount {
   // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
   bool Take(std::uint64_t bytes);
   void Give(std::uint64_t bytes);
+  // An allocation was refused: by memory.max, or because there was no room for it.
+  void NoteRefused() { page_->oom_errors.fetch_add(1, std::memory_order_relaxed); }
   // A context is about to be made; the daemon knows how much memory one takes. kNo: it would pass memory.max, or the
   // GPU cannot have it. kWait: room for it is being made; the page's bell rings when it is worth asking again.
   enum class Answer { kYes, kNo, kWait };

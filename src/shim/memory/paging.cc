@@ -163,17 +163,26 @@ CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr
     if (result != CUDA_SUCCESS) memory_.Give(charge);
     return result;
   };
-  const CUresult result = allocate();
+  CUresult result = allocate();
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   const bool pending = pending_.Any();
   if (pending) FreeUnsettled(true);
-  return ordered_.ReleaseKept() || pending ? allocate() : result;
+  if (ordered_.ReleaseKept() || pending) result = allocate();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) memory_.NoteRefused();
+  return result;
 }
 
 bool Paging::Freeable(CUdeviceptr address, pager::Block* block) const {
   const auto found = heap_->Find(address);
   if (found) *block = *found;
   return found && found->begin == address && !(found->owner && OwnerOf(*found)->Keeps(*found));
+}
+
+// What lies beside small blocks in their units, and in chunks that stay where they are, is of no use to a large block.
+// Nor are other holes where they cannot be moved away.
+std::uint64_t Paging::Lost() const {
+  const pager::HeapFigures figures = heap_->Figures();
+  return figures.live - figures.used + figures.stuck + (room_.Squeezes() ? 0 : figures.holes);
 }
 
 // Work on the memory must have ended before it is given out again, as with the driver's own. While a stream captures,
@@ -302,13 +311,14 @@ bool Paging::Answer() {
   const auto message = wire::ReadLine({packet, static_cast<std::size_t>(length)});
   std::vector<pager::LineAgent::Answer> answers;
   // Room is short: keep none for later.
-  if (message && message->type == wire::LineType::kEvict) heap_->Trim(kNever);
+  const bool gives = message && (message->type == wire::LineType::kEvict || message->type == wire::LineType::kSqueeze);
+  if (gives) heap_->Trim(kNever);
   return message && agent_->On(*message, std::span(fds, received), &answers) && Send(answers);
 }
 
 bool Paging::Send(std::vector<pager::LineAgent::Answer>& answers) {
   for (auto& answer : answers) {
-    int fds[wire::kMostChunks];
+    int fds[kMostDescriptors];
     std::transform(answer.fds.begin(), answer.fds.end(), fds, [](const UniqueFd& fd) { return fd.Get(); });
     if (!SendPacket(line_.Get(), wire::BytesOf(answer.message), std::span<const int>(fds, answer.fds.size())))
       return false;

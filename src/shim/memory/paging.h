@@ -69,6 +69,8 @@ class Paging {
   // every address is valid. Addresses of chunks in the mover's file, or that the driver could not map, stay invalid:
   // Safe tells. Not on the pager's own thread.
   void Retreat();
+  // Bytes that no allocation uses, and that no large one can have.
+  std::uint64_t Lost() const;
   // Whether all addresses are valid now.
   bool Safe() const { return heap_->Figures().unsafe == 0; }
   // The process ends: closes the line; the driver is not called any more. Code that runs after this may still free

@@ -38,6 +38,7 @@ bool RoomAccount::TakePinned(std::uint64_t bytes, wire::PinReason reason) {
   }
   pinned_.Remove(reason, bytes);
   memory_.Give(bytes);
+  memory_.NoteRefused();
   return false;
 }
 
@@ -115,7 +116,6 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool pins, bool first, bool* taken) {
     return true;
   }
   if (asked && !answer.wait) {
-    page_->oom_errors.fetch_add(1, std::memory_order_relaxed);
     *taken = false;
     return true;
   }
@@ -162,6 +162,10 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
   host_.Report(figures.swapped);
   unsafe_ = figures.unsafe;
   recalled_ = figures.recalled;
+  holes_ = figures.holes;
+  holed_ = figures.holed;
+  squeezed_ = figures.squeezed;
+  holes_out_ = figures.holes_out;
   Report();
 }
 
@@ -172,6 +176,10 @@ void RoomAccount::Report() {
   pinned_.Write(*page);
   page->empty.store(empty_, std::memory_order_relaxed);
   page->recalled.store(recalled_, std::memory_order_relaxed);
+  page->holes.store(holes_, std::memory_order_relaxed);
+  page->holed.store(holed_, std::memory_order_relaxed);
+  page->squeezed.store(squeezed_, std::memory_order_relaxed);
+  page->holes_out.store(holes_out_, std::memory_order_relaxed);
   page->moved_out.store(moved_out_ - moved_out_before_, std::memory_order_relaxed);
   page->swapped.store(host_.Bytes(), std::memory_order_release);
   page->moved_in.store(moved_in_ - moved_in_before_, std::memory_order_release);

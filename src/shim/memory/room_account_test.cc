@@ -69,7 +69,7 @@ TEST_F(RoomAccountTest, WhereThereWillBeNoRoomItIsAnError) {
   FollowDaemonThat(true);
   Grant({.bytes = 0, .wait = 0});
   EXPECT_FALSE(room.Take(2 * kMiB));
-  EXPECT_EQ(shared.oom_errors, 1u);
+  EXPECT_EQ(shared.oom_errors, 0u) << "the heap may find a place that needs less";
   EXPECT_EQ(Held(), 0u);
 }
 
@@ -156,6 +156,7 @@ TEST_F(RoomAccountTest, PinnedMemoryWithoutRoomGivesTheMemoryBack) {
   EXPECT_FALSE(room.TakePinned(kMiB, wire::PinReason::kPool));
   EXPECT_EQ(shared.memory_credit, static_cast<std::int64_t>(4 * kGiB));
   EXPECT_EQ(shared.pinned, 0u);
+  EXPECT_EQ(shared.oom_errors, 1u);
 }
 
 TEST_F(RoomAccountTest, PinnedMemoryBeyondTheLimitTakesNoRoom) {

@@ -168,7 +168,7 @@ void FakeDaemon::Import(int client, const wire::Import& request) {
                .chunk_bytes = exported->chunk_bytes,
                .chunks = exported->chunks};
       for (std::uint32_t i = 0; i < told.fds.size(); ++i)
-        if (exported->first + i >= request.first && fds.size() < kMostDescriptors) fds.push_back(told.fds[i].Get());
+        if (exported->first + i >= request.first && fds.size() < wire::kMostExported) fds.push_back(told.fds[i].Get());
     }
   }
   if (terms.chunks == 0) return Send(client, Refusal("there is no such export"));

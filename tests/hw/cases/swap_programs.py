@@ -1,4 +1,6 @@
 """Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
+import sys
+
 from cases import frameworks
 from harness.bench import GIB, MIB, compare, last_words, must_succeed
 from harness.checks import Skipped, expect
@@ -163,6 +165,26 @@ def compare_ways(bench):
     ours.right()
     told.append("Tessera {:.1f} out, {:.1f} in".format(*(each.rate / GB for each in moved)))
     return f"{'; '.join(told)}; plain copies {plain[0] / GB:.1f}, {plain[1] / GB:.1f} GB/s"
+
+
+@swap(soft=True, limit_s=150)
+def usable(bench):
+    """All that is free, less 2 %, in one block: after random histories, and by PyTorch between tensors that stay."""
+    bench.vgpu("hw-usable", memory_limit=bench.ground.part(20))
+    program = bench.builder.program("usable.cc")
+    done = must_succeed(bench.inside([program, 5 if bench.soft else 60], vgpu="hw-usable"), "the raw program")
+    told = [last_words(done)]
+    bench.tell(told[-1])
+    try:
+        frameworks.need("torch")
+        done = must_succeed(bench.inside([sys.executable, frameworks.FOLDER / "torch_usable.py"], memory=20 * GIB), "PyTorch")
+        expect("right: True" in done.out, f"PyTorch: {last_words(done)}")
+        values = done.values()
+        told.append("PyTorch: " + ", ".join(f"{values[f'block_{n}'] / values[f'free_{n}']:.1%} of {values[f'free_{n}'] // MIB} MiB"
+                                            for n in (20, 120, 30)))
+    except Skipped as why:
+        told.append(f"PyTorch: {why}")
+    return "; ".join(told)
 
 
 @swap(limit_s=240)

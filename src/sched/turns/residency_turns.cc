@@ -1,4 +1,4 @@
-#include "sched/residency/residency_turns.h"
+#include "sched/turns/residency_turns.h"
 
 #include <algorithm>
 #include <tuple>

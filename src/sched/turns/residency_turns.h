@@ -42,6 +42,7 @@ struct ResidencyMember {
   std::uint32_t weight = 1;
   std::uint32_t priority = 0;
   std::uint64_t demand = 0;
+  std::uint64_t holes = 0;
   std::uint64_t resident = 0;
   bool active = false;       // or within its grace
   Nanos leaves_at = kNever;  // within its grace: it becomes idle then

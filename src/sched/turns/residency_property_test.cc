@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sched/residency/residency.h"
+#include "sched/turns/residency.h"
 
 namespace tessera::sched {
 namespace {
@@ -32,7 +32,7 @@ constexpr auto Bytes = Number<std::uint64_t>;
 // A state of the vGPUs, and two policies that were told the same.
 struct World {
   struct Vgpu {
-    std::uint64_t demand = 0, resident = 0;
+    std::uint64_t demand = 0, holes = 0, resident = 0;
     std::uint32_t priority = 0;
     bool active = false;
     ResidencyDecision decided;
@@ -55,7 +55,8 @@ struct World {
 
 void CheckTargets(const World& world) {
   std::uint64_t left = world.capacity;
-  std::uint64_t left_by_those_that_run = world.capacity;
+  std::uint64_t left_by_those_that_run = world.capacity, left_with_holes = world.capacity;
+  bool lacks_holes = false;
   bool any_active = false;
   bool any_runs = false;
   std::uint32_t top = UINT32_MAX;
@@ -65,21 +66,26 @@ void CheckTargets(const World& world) {
     left -= decision.target;
     if (world.graces) continue;
     if (!vgpu.active) {
-      RC_ASSERT(decision.runs && decision.target <= vgpu.resident);
+      RC_ASSERT(decision.runs && decision.target - std::min(decision.target, vgpu.holes) <= vgpu.resident);
       continue;
     }
     any_active = true;
     any_runs |= decision.runs;
     top = std::min(top, vgpu.priority);
-    if (world.policy.CurrentMode() == Mode::kTogether) RC_ASSERT(decision.runs && decision.target == vgpu.demand);
+    if (world.policy.CurrentMode() == Mode::kTogether) RC_ASSERT(decision.runs && decision.target >= vgpu.demand);
     if (decision.runs) {
-      RC_ASSERT(decision.target == std::min(vgpu.demand, world.capacity));
-      left_by_those_that_run -= decision.target;
+      const std::uint64_t needed = std::min(vgpu.demand, world.capacity);
+      RC_ASSERT(decision.target >= needed && decision.target - needed <= vgpu.holes);
+      lacks_holes |= needed < vgpu.demand || decision.target - needed < vgpu.holes;
+      left_by_those_that_run -= needed;
+      left_with_holes -= decision.target;
     } else {
       RC_ASSERT(decision.target <= vgpu.resident);
     }
   }
   if (world.graces) return;
+  // Those that run have whole chunks before others keep anything.
+  RC_ASSERT(!lacks_holes || left_with_holes == 0);
   RC_ASSERT(any_runs == any_active);
   bool top_runs = !any_active;
   for (const auto& [id, vgpu] : world.known) {
@@ -94,7 +100,7 @@ void CheckTargets(const World& world) {
 // Both observe the world. Returns whether a decision changed.
 bool Observe(World& world, Nanos now) {
   std::vector<ResidencyFacts> facts = {{.vgpu = kUnknown, .demand = 1, .active = true}};
-  for (const auto& [id, vgpu] : world.known) facts.push_back({id, vgpu.demand, vgpu.resident, vgpu.active});
+  for (const auto& [id, vgpu] : world.known) facts.push_back({id, vgpu.demand, vgpu.holes, vgpu.resident, vgpu.active});
   const auto decisions = world.policy.Observe(facts, world.capacity, now);
   RC_ASSERT(std::ranges::equal(decisions, world.twin.Observe(facts, world.capacity, now)));
   RC_ASSERT(world.policy.NextDeadline() == world.twin.NextDeadline());
@@ -143,6 +149,7 @@ void AnyEvent(World& world) {
       return;
     case 7:
       if (known) vgpu->second.resident = bytes();
+      if (known) vgpu->second.holes = Bytes(0, 9);
       return;
     case 8:
     case 9:

@@ -1,4 +1,4 @@
-#include "sched/residency/residency.h"
+#include "sched/turns/residency.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,6 +92,7 @@ std::span<const ResidencyDecision> Residency::Observe(std::span<const ResidencyF
     Member* member = Find(fact.vgpu);
     if (member == nullptr) continue;
     member->demand = fact.demand;
+    member->holes = fact.holes;
     member->resident = fact.resident;
     fact.active ? BecomeActive(*member) : BecomeIdle(*member);
   }
@@ -208,14 +209,25 @@ void Residency::UpdateMode() {
   if (comfortable_since_ != kNever && now_ >= comfortable_since_ + config_.settle) mode_ = Mode::kTogether;
 }
 
+// Its chunks come back whole, as long as what others need fits.
+void Residency::AddHoles(Member& member) {
+  const std::uint64_t holes = std::min(member.holes, left_);
+  member.decided.target += holes;
+  left_ -= holes;
+}
+
 void Residency::ShareTogether() {
   for (Member* member : turns_.Queue()) SetTarget(*member, true, member->demand);
+  for (Member* member : turns_.Queue()) AddHoles(*member);
 }
 
 void Residency::ShareInTurns() {
   turns_.Choose(capacity_);
   for (Member* member : turns_.Queue()) {
     if (member->chosen) SetTarget(*member, true, member->demand);
+  }
+  for (Member* member : turns_.Queue()) {
+    if (member->chosen) AddHoles(*member);
   }
   // The sooner one runs, the more it keeps.
   for (Member* member : turns_.Queue()) {
@@ -230,7 +242,10 @@ void Residency::KeepIdle() {
     if (a->priority != b->priority) return a->priority < b->priority;
     return a->decided.vgpu < b->decided.vgpu;
   });
-  for (Member* member : idle_) SetTarget(*member, true, member->resident);
+  for (Member* member : idle_) {
+    SetTarget(*member, true, member->resident);
+    AddHoles(*member);
+  }
 }
 
 void Residency::StartTurns() {

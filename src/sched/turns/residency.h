@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sched/residency/residency_turns.h"
+#include "sched/turns/residency_turns.h"
 
 namespace tessera::sched {
 
@@ -20,6 +20,7 @@ namespace tessera::sched {
 struct ResidencyFacts {
   VgpuId vgpu = 0;
   std::uint64_t demand = 0;    // bytes that it wants to have resident when it runs
+  std::uint64_t holes = 0;     // bytes that it takes beside them when it runs, before those have any that do not work
   std::uint64_t resident = 0;  // and has
   bool active = false;         // it has work, which may wait while it is stopped, or wants memory that it does not have
 };
@@ -70,6 +71,7 @@ class Residency {
   void BecomeIdle(Member& member);
   ResidencyDecision Tell(VgpuId id);
   void SetTarget(Member& member, bool runs, std::uint64_t target);
+  void AddHoles(Member& member);
 
   // One pass over everything; each step sees what those before it decided.
   void Schedule();

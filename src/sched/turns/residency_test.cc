@@ -1,4 +1,4 @@
-#include "sched/residency/residency.h"
+#include "sched/turns/residency.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
