@@ -231,8 +231,8 @@ void ResidencyPass::Load() {
     served_.whole_out -= its.WholeOut();
     const bool free_to_move = its.moving == Moving::kNothing || its.moving == Moving::kIn;
     if (incoming.bytes == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
-    // What was squeezed has its place, whatever else is wanted.
-    const std::uint64_t back = std::min(Less(its.squeezed, its.Coming()), out);
+    // What was squeezed, and what must come back, has its place, whatever else is wanted.
+    const std::uint64_t back = std::min(Less(its.squeezed + its.recalled, its.Coming()), out);
     const std::uint64_t lacks = DownTo(state_.unit, std::max(back, left));
     const std::uint64_t bytes = std::min({incoming.bytes, lacks, DownTo(state_.unit, Less(Free(), expected))});
     // No chunk is larger than `chunk`, so that one of them fits, or all that is out.
@@ -251,7 +251,9 @@ void ResidencyPass::Load() {
       const bool part = incoming.holes != kAnyHoles && bytes < incoming.bytes;
       const double share = static_cast<double>(bytes) / static_cast<double>(incoming.bytes);
       const auto holes = static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share);
-      Do(process, Kind::kMoveIn, bytes, part ? DownTo(state_.unit, holes) : incoming.holes);
+      // Where not even one whole chunk has place, what must come back comes without holes.
+      const std::uint64_t any = bytes < std::min(chunk, incoming.bytes) ? bytes - back : incoming.holes;
+      Do(process, Kind::kMoveIn, bytes, part ? DownTo(state_.unit, holes) : any);
     }
   }
 }
@@ -283,7 +285,8 @@ void ResidencyPass::LetRun() {
 bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& all) {
   const ProcessResidence& its = *process.now;
   const bool active = its.Active(now_);
-  const bool comes_back = its.squeezed > 0 && Free() >= its.squeezed;
+  const std::uint64_t back = std::min(its.squeezed + its.recalled, its.Out());
+  const bool comes_back = back > 0 && Free() >= back;
   const bool more = !overdue && its.swapped > 0 && its.Reachable(now_) &&
                     (comes_back || Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk);
   if (its.moving != Moving::kNothing || process.record->leaves || its.push > 0 || more) {

@@ -115,6 +115,23 @@ TEST_F(PlannerTest, NoMoreHolesGoThanAreNeeded) {
   EXPECT_GE(Process(1).holes, 5 * kChunk);
 }
 
+// There is place for what is in use of its chunk, and for no whole chunk.
+TEST_F(PlannerTest, WhatMustComeBackComesWithoutItsHolesWhereThatFits) {
+  constexpr std::uint64_t kPart = kChunk / 2;
+  ProcessResidence& process = AddBusy(1, 40);
+  process.room -= kPart;
+  process.swapped = 5 * kPart;
+  process.holes_out = 5 * (kChunk - kPart);
+  process.recalled = kPart;
+  process.allocated = process.room + process.swapped;
+  process.stopped = process.still = process.unsafe = true;
+  ResidencyPlanner planner;
+  const ResidencyPlan& plan = planner.Plan(world_.state, world_.now);
+  EXPECT_THAT(plan.actions, Contains(AllOf(Is(Kind::kMoveIn, 1), Field(&ResidencyAction::bytes, kPart),
+                                           Field(&ResidencyAction::holes, 0))));
+  EXPECT_THAT(plan.actions, Not(Contains(Is(Kind::kRun, 1))));
+}
+
 TEST_F(PlannerTest, AProgramWithoutALimitSqueezesItselfOnAFullGpu) {
   ProcessResidence& process = AddBusy(1, 38);
   process.holed = 30 * kChunk;
