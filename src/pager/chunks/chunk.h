@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "base/clock.h"
 #include "pager/chunks/driver.h"
-#include "pager/chunks/sparse_memory.h"
+#include "pager/chunks/sparse_pointer.h"
 
 namespace tessera::pager {
 
@@ -21,25 +20,25 @@ enum class Backing : std::uint8_t {
 // State of one chunk of address space. `live` is a part of `Usable`. Region keeps `idle`.
 struct Chunk {
   Backing backing = Backing::kNone;
-  bool offered = false;       // it is being copied to host memory, or from there to the file
-  bool wanted = false;        // it is being copied to the GPU
-  bool known = false;         // the mover knows that it is out
-  bool adopting = false;      // a new mover was asked whether it has the memory of this chunk, and has not answered
-  bool shared = false;        // other processes, or devices, may have its GPU memory mapped
-  bool squeezed = false;      // it went out only to come back without its holes
-  std::uint32_t blocks = 0;   // blocks that lie in it, wholly or in part
-  std::uint32_t pins = 0;     // reasons why it must not move
-  std::uint32_t devices = 0;  // of `pins`: blocks that a device has
-  Units units = 0;            // on the GPU: those with memory; out: those whose contents are out
-  Units live = 0;             // those in which blocks lie, or memory of freed blocks that others may still write to
-  Units moving = 0;           // those that are being copied, while it is offered on the GPU, or wanted
-  Units idle = 0;             // part of `units`: without blocks, and memory that can be given back as it is
-  Nanos empty_since = 0;      // CLOCK_MONOTONIC: when a block last left units empty
-  Driver::Handle handle = 0;  // of its memory in one piece; 0 in kNone and kFile, and where it is sparse
-  std::uint64_t key = 0;      // by which any mover finds it while it is out; 0: no mover ever will
-  Driver::Handle coming = 0;  // GPU memory that it is copied into; 0 unless `wanted`, and where that is sparse
-  std::shared_ptr<SparseMemory> sparse;         // its GPU memory, where that is in pieces
-  std::shared_ptr<SparseMemory> coming_sparse;  // likewise what it is copied into
+  bool offered = false;         // it is being copied to host memory, or from there to the file
+  bool wanted = false;          // it is being copied to the GPU
+  bool known = false;           // the mover knows that it is out
+  bool adopting = false;        // a new mover was asked whether it has the memory of this chunk, and has not answered
+  bool shared = false;          // other processes, or devices, may have its GPU memory mapped
+  bool squeezed = false;        // it went out only to come back without its holes
+  std::uint32_t blocks = 0;     // blocks that lie in it, wholly or in part
+  std::uint32_t pins = 0;       // reasons why it must not move
+  std::uint32_t devices = 0;    // of `pins`: blocks that a device has
+  Units units = 0;              // on the GPU: those with memory; out: those whose contents are out
+  Units live = 0;               // those in which blocks lie, or memory of freed blocks that others may still write to
+  Units moving = 0;             // those that are being copied, while it is offered on the GPU, or wanted
+  Units idle = 0;               // part of `units`: without blocks, and memory that can be given back as it is
+  Nanos empty_since = 0;        // CLOCK_MONOTONIC: when a block last left units empty
+  Driver::Handle handle = 0;    // of its memory in one piece; 0 in kNone and kFile, and where it is sparse
+  std::uint64_t key = 0;        // by which any mover finds it while it is out; 0: no mover ever will
+  Driver::Handle coming = 0;    // GPU memory that it is copied into; 0 unless `wanted`, and where that is sparse
+  SparsePointer sparse;         // its GPU memory, where that is in pieces
+  SparsePointer coming_sparse;  // likewise what it is copied into
 
   bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }
   bool Mapped() const { return backing == Backing::kDevice || backing == Backing::kHostMapped; }

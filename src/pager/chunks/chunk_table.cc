@@ -107,7 +107,7 @@ CUresult ChunkTable::BackChunk(Region& region, std::size_t index, Units needed, 
     }
     needed = all;
   } else {
-    if (!chunk.sparse) chunk.sparse = std::make_shared<SparseMemory>();
+    if (!chunk.sparse) chunk.sparse = SparsePointer::Make();
     result = chunk.sparse->Make(memory_, needed);
     if (result != CUDA_SUCCESS) return result;
     result = chunk.sparse->Map(memory_, address, needed);
@@ -153,7 +153,7 @@ void ChunkTable::Unback(Region& region, std::size_t index) {
   }
   chunk.backing = Backing::kNone;
   chunk.handle = 0;
-  chunk.sparse.reset();
+  chunk.sparse = {};
   chunk.units = chunk.live = 0;
   chunk.key = 0;
   chunk.shared = chunk.squeezed = false;

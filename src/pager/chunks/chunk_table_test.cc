@@ -61,7 +61,7 @@ TEST_F(ChunkTableTest, OnTheGpu) {
 
 TEST_F(ChunkTableTest, PinnedIsWhatHasMemory) {
   Chunk pinned{.backing = Backing::kDevice, .blocks = 1, .pins = 1, .units = 0b111, .live = 0b111};
-  pinned.sparse = std::make_shared<SparseMemory>();
+  pinned.sparse = SparsePointer::Make();
   EXPECT_EQ(Put(pinned), (HeapFigures{.resident = 3 * kUnitBytes,
                                       .pinned = 3 * kUnitBytes,
                                       .exported = 3 * kUnitBytes,
@@ -83,7 +83,7 @@ TEST_F(ChunkTableTest, HolesAreThoseOfChunksThatMayGo) {
                                      .live = 2 * kUnitBytes}));
   holed.pins = 0;
   holed.units = 0b111;
-  holed.sparse = std::make_shared<SparseMemory>();
+  holed.sparse = SparsePointer::Make();
   EXPECT_EQ(Put(holed), (HeapFigures{.resident = 3 * kUnitBytes,
                                      .holes = kUnitBytes,
                                      .holed = 3 * kUnitBytes,
@@ -119,7 +119,7 @@ TEST_F(ChunkTableTest, Out) {
   HeapFigures coming{.swapped = two, .holes_out = holes, .live = two, .unsafe = two, .coming = kChunkBytes};
   EXPECT_EQ(Put(out), coming);
   out.coming = 0;
-  out.coming_sparse = std::make_shared<SparseMemory>();
+  out.coming_sparse = SparsePointer::Make();
   coming.coming = two;
   EXPECT_EQ(Put(out), coming);
   EXPECT_EQ(Put({.backing = Backing::kNone}), HeapFigures{});

@@ -93,7 +93,7 @@ TEST_F(PlacementTest, InUnitsABlockNeedsWhatItTakes) {
 }
 
 TEST_F(PlacementTest, ASparseChunkGetsTheUnitsThatItLacks) {
-  Put(0, {.backing = Backing::kDevice, .units = 0b0110, .live = 0b0110, .sparse = std::make_shared<SparseMemory>()});
+  Put(0, {.backing = Backing::kDevice, .units = 0b0110, .live = 0b0110, .sparse = SparsePointer::Make()});
   Take(2 * kMiB, 4 * kMiB);
   EXPECT_EQ(Offset(2 * kMiB), 0u);
   EXPECT_EQ(FindPlace(region_, 2 * kMiB, true)->missing, 2 * kMiB);

@@ -66,7 +66,7 @@ LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes) {
     const std::size_t pieces = chunk.sparse ? wire::CountOf(chunk.sparse->begins()) : 1;
     if (answer.fds.size() + pieces > kMostDescriptors) break;
     // Out of descriptors, say: fewer go.
-    if (!Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.get())) break;
+    if (!Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.Get())) break;
     chunk.offered = true;
     chunk.squeezed = for_holes;
     chunks.Put(region, i, chunk);
@@ -100,7 +100,7 @@ LineAnswer ChunkMoves::Store(const Message& stored, const Indices& indices, std:
     Chunk chunk = region[indices[n]];
     if (chunk.sparse) {
       chunk.sparse->Release(memory, chunk.units);
-      chunk.sparse.reset();
+      chunk.sparse = {};
     } else {
       memory.Release(chunk.handle);
     }
@@ -150,11 +150,11 @@ CUresult ChunkMoves::MakeComing(LineAnswer& answer, std::size_t index, bool whol
   if (whole) {
     result = memory.Make(kChunkBytes, &chunk.coming);
   } else {
-    chunk.coming_sparse = std::make_shared<SparseMemory>();
+    chunk.coming_sparse = SparsePointer::Make();
     result = chunk.coming_sparse->Make(memory, chunk.live);
   }
   if (result != CUDA_SUCCESS) return result;
-  if (!Name(answer, index, chunk.live, chunk.coming, chunk.coming_sparse.get())) {
+  if (!Name(answer, index, chunk.live, chunk.coming, chunk.coming_sparse.Get())) {
     DropComing(chunk);
     return CUDA_ERROR_UNKNOWN;
   }
@@ -168,7 +168,7 @@ void ChunkMoves::DropComing(Chunk& chunk) const {
   if (chunk.coming != 0) chunks.memory().Release(chunk.coming);
   if (chunk.coming_sparse) chunk.coming_sparse->Release(chunks.memory(), chunk.coming_sparse->units());
   chunk.coming = 0;
-  chunk.coming_sparse.reset();
+  chunk.coming_sparse = {};
   chunk.moving = 0;
 }
 
@@ -246,7 +246,6 @@ LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
     chunk.units = chunk.Coming();
     chunk.handle = std::exchange(chunk.coming, 0);
     chunk.sparse = std::move(chunk.coming_sparse);
-    chunk.coming_sparse.reset();
     chunk.moving = 0;
     chunk.squeezed = false;
     chunk.wanted = false;
