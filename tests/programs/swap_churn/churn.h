@@ -2,69 +2,74 @@
 
 #include <cstdint>
 #include <list>
-#include <random>
-#include <vector>
+#include <optional>
 
-#include "driver.h"
+#include "buffer.h"
+#include "dice.h"
+#include "graphs.h"
+#include "peer.h"
+#include "segments.h"
+#include "sources.h"
 
 namespace tessera::churn {
+
+// What is used beside cuMemAlloc and graphs without memory.
+struct Kinds {
+  bool pools = false, segments = false, graph_memory = false, peer = false;
+};
 
 struct Tally {
   std::uint64_t rounds = 0;
   std::uint64_t checked = 0, wrong = 0;  // words
-  std::uint64_t replays = 0, refused = 0;
-  std::uint64_t most_bytes = 0;  // that were allocated at once
+  std::uint64_t refused = 0;             // calls, by CUDA_ERROR_OUT_OF_MEMORY
+  std::uint64_t most_bytes = 0;          // that were allocated at once
+  std::uint64_t reshaped = 0, shared = 0;
 };
 
-// Buffers of any size, some of whose words are written in every way that there is. What each must hold is computed on
-// the host, too.
+// Buffers of any size and kind, some of whose words are written in every way that there is. What each must hold is
+// computed on the host, too.
 class Churn {
  public:
-  Churn(std::uint64_t seed, std::uint64_t most_bytes) : random_(seed), most_bytes_(most_bytes) {}
+  Churn(std::uint64_t seed, std::uint64_t most_bytes, Kinds kinds);
 
   // One random thing.
   void Round();
   // All that is there.
   void VerifyAll();
   const Tally& Figures() const { return tally_; }
+  const Graphs& Replayed() const { return graphs_; }
 
  private:
-  // Words at multiples of `stride`.
-  struct Buffer {
-    cuda::CUdeviceptr address = 0;
-    std::uint64_t bytes = 0, stride = 0;
-    std::vector<std::uint64_t> words;
-    const char* last = "made";  // what was done to it
-  };
-  // Step `from`, copy the beginning of it to `to`, step that: as captured once, and replayed whenever.
-  struct Graph {
-    cuda::CUgraphExec executable = nullptr;
-    Buffer* from = nullptr;
-    Buffer* to = nullptr;
-    std::uint64_t factor = 0, term = 0;
-  };
-
-  std::uint64_t Number(std::uint64_t least, std::uint64_t most);
-  Buffer* AnyBuffer();
+  Buffer& Any() { return *dice_.Any(buffers_); }
+  // Whether the memory was given; ends the program at any other error than that there is none.
+  bool Given(cuda::CUresult result, const char* what);
+  Source& AnySource();
+  std::uint64_t BytesOf(const Source& source) const;
   void Allocate();
-  void Free();
+  void Free(std::list<Buffer>::iterator buffer);
+  // One of what the kinds add.
+  void Special();
+  void Reshape(Buffer& buffer);
+  void WorkInPeer(Buffer& buffer);
   void Step();
   void Scatter();
   void Copy();
-  void Capture();
-  void Replay(const Graph& graph);
+  // Sets words to known ones, whatever is there.
+  void Plant(Buffer& buffer, std::uint64_t first, std::uint64_t count);
   void Verify(const Buffer& buffer);
 
-  // As the GPU does it.
-  static void StepOnHost(Buffer& buffer, std::uint64_t factor, std::uint64_t term);
-  static std::uint64_t CommonWords(const Buffer& from, const Buffer& to);
-
+  std::optional<Peer> peer_;  // begins before the driver does
   Gpu gpu_;
-  std::mt19937_64 random_;
+  Dice dice_;
   const std::uint64_t most_bytes_;
+  const Kinds kinds_;
   std::uint64_t bytes_ = 0;
+  Heap heap_{gpu_, dice_};
+  Pools pools_{gpu_, dice_};
+  GraphMemory graph_memory_{gpu_};
+  Segments segments_{gpu_, dice_};
+  Graphs graphs_{gpu_, dice_};
   std::list<Buffer> buffers_;
-  std::list<Graph> graphs_;
   Tally tally_;
 };
 
