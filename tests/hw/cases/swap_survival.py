@@ -58,11 +58,7 @@ class Churns:
 
     def _say_who_stands(self, number):
         bench, program = self._bench, self._programs[number]
-        bench.log(json.dumps([bench.tessera.gpu(), *bench.tessera.processes()], indent=1))
-        for each in self._programs:  # the others, to compare with
-            bench.log(f"process {each.pid}, errors: {''.join(each.errors)}")
-            bench.log("\n".join(standstill.threads(each.pid)))
-        bench.log("\n".join(standstill.backtraces(program.pid)))
+        standstill.log(bench, program, self._programs)
         raise Failed(f"program {number} stands still since {STANDS_S} s, {self._seconds} s were asked for; last: "
                      f"{program.transcript[-1].strip() if program.transcript else 'nothing'}")
 

@@ -173,7 +173,16 @@ class Program:
     def kill(self):
         _kill_group(self._child)
         self._child.wait()
+        self._reap_group()
         _forget(self._child)
+
+    def _reap_group(self):
+        """Its children became ours when it died."""
+        try:
+            while os.waitpid(-self._child.pid, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            pass
 
     def __enter__(self):
         return self
@@ -183,20 +192,25 @@ class Program:
         self.kill()
 
 
-def _children():
-    """The pids of this process's children, by /proc."""
+def children(of):
+    """The pids of a process's children, by /proc, without those that have ended."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             with open(f"/proc/{entry}/stat") as stat:
-                parent = int(stat.read().rpartition(")")[2].split()[1])
+                state, parent = stat.read().rpartition(")")[2].split()[:2]
         except (OSError, ValueError, IndexError):
             continue
-        if parent == os.getpid():
+        if int(parent) == of and state != "Z":
             found.append(int(entry))
     return found
+
+
+def descendants(of):
+    """Children, and what they started."""
+    return [pid for child in children(of) for pid in (child, *descendants(child))]
 
 
 def end_everything():
@@ -208,10 +222,10 @@ def end_everything():
     for child in live:
         _kill_group(child)
     for _ in range(100):  # an orphan becomes a child when its parent has died
-        children = _children()
-        if not children:
+        orphans = children(os.getpid())
+        if not orphans:
             return
-        for pid in children:
+        for pid in orphans:
             try:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, os.WNOHANG)

@@ -1,4 +1,5 @@
 """The stacks of a program that stands still: for the log of the check that found it."""
+import json
 import pathlib
 import re
 import shutil
@@ -63,3 +64,12 @@ def backtraces(pid):
         return ["no debugger"]
     done = processes.run([debugger, "-p", pid, "-batch", "-ex", "thread apply all bt"], 40)
     return (done.out + done.err).splitlines()
+
+
+def log(bench, program, others):
+    """Logs all that tells why a program stands, beside the others'."""
+    bench.log(json.dumps([bench.tessera.gpu(), *bench.tessera.processes()], indent=1))
+    for each in others:
+        bench.log(f"process {each.pid}, errors: {''.join(each.errors)}")
+        bench.log("\n".join(threads(each.pid)))
+    bench.log("\n".join(backtraces(program.pid)))

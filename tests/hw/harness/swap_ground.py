@@ -20,7 +20,7 @@ def _chunks(bytes_):
     return max(1, int(bytes_) // CHUNK) * CHUNK
 
 
-def _free_ram():
+def free_ram():
     with open("/proc/meminfo") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
 
@@ -55,7 +55,7 @@ def stand(bench):
         bench.ground = bench.tessera.ground
         return
     bench.tessera.stop()
-    bench.ground = bench.tessera.ground = Ground(gpus, bench.soft, _free_ram(), bench.options)
+    bench.ground = bench.tessera.ground = Ground(gpus, bench.soft, free_ram(), bench.options)
     bench.tessera.start(config=bench.ground.config)
     expect(bench.tessera.gpu()["swap"] is not None, "this daemon does not swap")
 
@@ -66,20 +66,26 @@ def swap(**options):
 
 
 class Large:
-    """A program with much memory (swap.cc), in a vGPU of its own unless it is native."""
+    """A program with much memory (swap.cc), in a vGPU of its own unless it is native. Has its memory at once, or, without
+    `wait`, when stands() returns."""
 
-    def __init__(self, bench, bytes_, name=None, block=None, native=False, **fields):
+    def __init__(self, bench, bytes_, name=None, block=None, native=False, wait=True, **fields):
         argv = [bench.builder.program("swap.cc"), bytes_, block or min(GIB, _chunks(bench.ground.size / 60)),
                 STRIDE if bench.soft else 1]
-        self._bench = bench
+        self._bench, self._bytes = bench, bytes_
         if native:
             self.program = bench.start_native(argv)
         else:
             bench.vgpu(name, **fields)
             self.program = bench.start_inside(argv, vgpu=name)
-        words = bench.line(self.program, 120).split()
+        if wait:
+            self.stands()
+
+    def stands(self, limit_s=120):
+        """Waits for it to have its memory."""
+        words = self._bench.line(self.program, limit_s).split()
         if words[0] != "ready":
-            raise Failed(f"a program with {bytes_ / GIB:.1f} GiB: {' '.join(words)}")
+            raise Failed(f"a program with {self._bytes / GIB:.1f} GiB: {' '.join(words)}")
         self.pid, self.start_s = int(words[1]), float(words[2])
 
     def tell(self, order):

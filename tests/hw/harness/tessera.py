@@ -88,10 +88,10 @@ class Tessera:
         return self._daemon is not None and self._daemon.alive()
 
     def kill(self):
-        """kill -9, as a crash would."""
+        """kill -9, as a crash would. Its mover lives on, with what programs have in host memory, for the next daemon."""
         self._daemon.signal(signal.SIGKILL)
         self._daemon.wait(10)
-        self._keep_log()
+        self._keep_log(children_too=False)
 
     def stop(self):
         if self._daemon is None:
@@ -104,9 +104,10 @@ class Tessera:
                 pass
         self._keep_log()
 
-    def _keep_log(self):
+    def _keep_log(self, children_too=True):
         daemon, self._daemon = self._daemon, None
-        daemon.kill()
+        if children_too:
+            daemon.kill()
         if self._log:
             with open(self._log, "a") as log:
                 log.write(f"--- tesserad {daemon.pid} ended with {daemon.finished().status}\n")
