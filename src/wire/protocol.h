@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 9;
+inline constexpr std::uint16_t kProtocolVersion = 10;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -192,8 +192,8 @@ struct Import {
 };
 
 struct Imported {
-  // Header::gpu says which GPU the memory is on.
   static constexpr Type kType = Type::kImported;
+  Uuid gpu;                 // that the memory is on
   std::uint64_t bytes = 0;  // as in Export
   std::uint64_t offset = 0;
   std::uint64_t chunk_bytes = 0;
@@ -294,8 +294,9 @@ static_assert(kIsFixed<Room, 16> && offsetof(Room, pins) == 8 && kIsFixed<RoomGr
 static_assert(kIsFixed<Export, 48> && offsetof(Export, bytes) == 16 && offsetof(Export, offset) == 24 &&
               offsetof(Export, chunk_bytes) == 32 && offsetof(Export, chunks) == 40 && offsetof(Export, first) == 44);
 static_assert(kIsFixed<Unexport, 16> && kIsFixed<Import, 24> && offsetof(Import, first) == 16);
-static_assert(kIsFixed<Imported, 32> && offsetof(Imported, offset) == 8 && offsetof(Imported, chunk_bytes) == 16 &&
-              offsetof(Imported, chunks) == 24 && offsetof(Imported, count) == 28);
+static_assert(kIsFixed<Imported, 48> && offsetof(Imported, bytes) == 16 && offsetof(Imported, offset) == 24 &&
+              offsetof(Imported, chunk_bytes) == 32 && offsetof(Imported, chunks) == 40 &&
+              offsetof(Imported, count) == 44);
 static_assert(kIsFixed<Wants, 8> && kIsFixed<Idle, 8> && kIsFixed<Released, 16> && offsetof(Released, epoch) == 8);
 static_assert(kIsFixed<Object, 32> && offsetof(Object, fd) == 4 && offsetof(Object, client) == 8 &&
               offsetof(Object, parent) == 12 && offsetof(Object, object) == 16 && offsetof(Object, cls) == 20 &&

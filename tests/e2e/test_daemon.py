@@ -14,7 +14,7 @@ import unittest
 from harness import BIN, DEADLINE_S, MIB, SoftGpuTest, wait_for
 
 # src/wire/protocol.h
-MAGIC, VERSION = 0x53534554, 9
+MAGIC, VERSION = 0x53534554, 10
 HELLO, ATTACH, RESERVE, WANTS, WELCOME, REFUSED = 1, 2, 3, 6, 65, 66
 
 

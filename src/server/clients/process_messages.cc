@@ -95,15 +95,16 @@ Complaint ProcessMessages::Unexport(Process& process, const wire::Unexport& unex
   return replies_.Send(wire::Exported{}, gpu);
 }
 
-// The driver says whether the GPU that the program wants the memory for can reach it.
+// The program need not have used the memory's GPU itself. The driver says whether the GPU that it wants the memory for
+// can reach it.
 Complaint ProcessMessages::Import(const wire::Import& import) {
   const auto found = exports_.Find(import.key, uid_);
   if (!found) return replies_.Refuse(found.error());
   const Exports::Entry& entry = **found;
-  if (!processes_[entry.gpu])
+  if (joined_[entry.gpu] == 0)
     return replies_.Refuse(
-        {EACCES,
-         fmt::format("the memory of this IPC handle is on GPU {}, which this program does not use", entry.gpu)});
+        {EACCES, fmt::format("the memory of this IPC handle is on GPU {}, where this program has no vGPU", entry.gpu),
+         "name a vGPU for each GPU that the program uses"});
   if (import.first >= entry.chunks.size())
     return replies_.Refuse({EINVAL, "the memory of this IPC handle has fewer chunks than were asked for"});
   std::vector<int> fds;
@@ -111,7 +112,8 @@ Complaint ProcessMessages::Import(const wire::Import& import) {
                                 .subspan(import.first)
                                 .first(std::min(wire::kMostExported, entry.chunks.size() - import.first)))
     fds.push_back(fd.Get());
-  return replies_.Send(wire::Imported{.bytes = entry.terms.bytes,
+  return replies_.Send(wire::Imported{.gpu = gpus_[entry.gpu]->Info().uuid,
+                                      .bytes = entry.terms.bytes,
                                       .offset = entry.terms.offset,
                                       .chunk_bytes = entry.terms.chunk_bytes,
                                       .chunks = entry.terms.chunks,

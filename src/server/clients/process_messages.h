@@ -20,11 +20,19 @@ class ProcessMessages {
  public:
   // By GPU; null until the program attached to it.
   using Processes = std::vector<std::unique_ptr<Process>>;
+  // By GPU: the vGPU that the program joined there; 0: none.
+  using Joined = std::vector<VgpuId>;
 
   // `session` and `uid` are by whom exports are known. Everything that is given outlives the object.
-  ProcessMessages(std::uint64_t session, uid_t uid, const Processes& processes, VGpuTable::Gpus& gpus, Exports& exports,
-                  const Replies& replies)
-      : session_(session), uid_(uid), processes_(processes), gpus_(gpus), exports_(exports), replies_(replies) {}
+  ProcessMessages(std::uint64_t session, uid_t uid, const Processes& processes, const Joined& joined,
+                  VGpuTable::Gpus& gpus, Exports& exports, const Replies& replies)
+      : session_(session),
+        uid_(uid),
+        processes_(processes),
+        joined_(joined),
+        gpus_(gpus),
+        exports_(exports),
+        replies_(replies) {}
 
   // `received`: the descriptors that came with the packet.
   Complaint Act(const wire::Header& header, std::span<const std::byte> packet, std::span<UniqueFd> received, Nanos now);
@@ -43,6 +51,7 @@ class ProcessMessages {
   const std::uint64_t session_;
   const uid_t uid_;
   const Processes& processes_;
+  const Joined& joined_;
   VGpuTable::Gpus& gpus_;
   Exports& exports_;
   const Replies& replies_;

@@ -47,7 +47,7 @@ Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, Caller ca
       exports_(exports),
       joined_(services.gpus.size()),
       processes_(services.gpus.size()),
-      messages_(id, peer.uid, processes_, services_.gpus, exports, replies_) {}
+      messages_(id, peer.uid, processes_, joined_, services_.gpus, exports, replies_) {}
 
 Session::~Session() { Close(MonotonicNow()); }
 

@@ -100,7 +100,7 @@ class Session {
   bool observer_ = false;
   bool told_ = false;  // of objects
   std::string program_;
-  std::vector<VgpuId> joined_;  // by GPU; 0: none there
+  ProcessMessages::Joined joined_;
   std::vector<UserBounds::Claim> attachments_;
   ProcessMessages::Processes processes_;
   const Replies replies_{socket_.Get()};

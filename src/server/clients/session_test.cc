@@ -280,7 +280,7 @@ TEST(SessionTest, MemoryForOthersGoesWithItsProgram) {
   EXPECT_THAT(Text(refused), HasSubstr("has its program ended"));
 }
 
-TEST(SessionTest, MemoryOfAGpuIsForProgramsOnThatGpu) {
+TEST(SessionTest, MemoryOfAGpuIsForProgramsWithAVGpuThere) {
   TestDaemon daemon({.gpus = 2});
   daemon.Make({.name = "a", .gpu = "0"});
   daemon.Make({.name = "b", .gpu = "1"});
@@ -295,6 +295,13 @@ TEST(SessionTest, MemoryOfAGpuIsForProgramsOnThatGpu) {
   EXPECT_EQ(other.ImportRefused({.key = part.key}, 1).code, EACCES);
   std::vector<UniqueFd> came;
   EXPECT_EQ(both.Import({.key = part.key}, &came, 1).count, 1u);  // as a peer
+
+  FakeClient first_there(daemon.RunDir());
+  first_there.Hello("a,b");
+  first_there.Attach(FakeDriver::UuidOf(1));
+  const auto imported = first_there.Import({.key = part.key}, &came, 1);
+  EXPECT_EQ(imported.count, 1u) << "it has not used the memory's GPU yet";
+  EXPECT_EQ(imported.gpu, FakeDriver::UuidOf(0));
 }
 
 // Closing a file of a FUSE file system waits for that file system. A pipe stands for it here: it is not memory either.

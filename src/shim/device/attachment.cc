@@ -63,13 +63,6 @@ Attachment* Attachment::Make(CUdevice device) {
   return attachment;
 }
 
-CUdevice Attachment::DeviceOf(std::uint32_t gpu, CUdevice otherwise) {
-  ForEach([&](const Attachment& attachment) {
-    if (attachment.Gpu() == gpu) otherwise = attachment.Device();
-  });
-  return otherwise;
-}
-
 Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   const MutexLock holding(page_.holding);
   wire::Attach request{.gpu = uuid_,

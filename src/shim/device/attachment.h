@@ -31,8 +31,6 @@ class Attachment final : private DaemonFollower {
   // Calls `visit` for each attachment that exists.
   template <typename Visit>
   static void ForEach(Visit&& visit);
-  // The device that is the daemon's GPU `gpu`; `otherwise` where none is attached to it.
-  static cuda::CUdevice DeviceOf(std::uint32_t gpu, cuda::CUdevice otherwise);
 
   GateKeeper& Gates() { return gates_; }
   MemoryAccount& Memory() { return memory_; }

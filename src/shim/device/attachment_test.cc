@@ -80,8 +80,6 @@ TEST_F(AttachmentTest, IsMadeAtTheFirstUseAndOnce) {
   EXPECT_EQ(Attachment::Of(device), &attachment);
   EXPECT_EQ(attachment.Gpu(), gpu);
   EXPECT_EQ(attachment.Device(), device);
-  EXPECT_EQ(Attachment::DeviceOf(gpu, -1), device);
-  EXPECT_EQ(Attachment::DeviceOf(250, -1), -1);
 }
 
 TEST_F(AttachmentTest, ARefusalStandsAndIsSaidOnce) {

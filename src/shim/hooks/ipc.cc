@@ -41,7 +41,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle) {
   if (IsExport(ours.key)) return CUDA_ERROR_INVALID_CONTEXT;  // as the driver says of a process's own
   const Attachment* attachment = CurrentAttachment();
   if (!attachment) return CUDA_ERROR_INVALID_CONTEXT;
-  return ImportMemory({attachment->Gpu(), attachment->Device(), Attachment::DeviceOf}, ours.key, address);
+  return ImportMemory({attachment->Gpu(), attachment->Device()}, ours.key, address);
 }
 
 }  // namespace

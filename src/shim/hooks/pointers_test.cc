@@ -159,7 +159,7 @@ TEST_F(PointersTest, ImportedMemoryIsTheOthersBlock) {
   wire::ExportKey key;
   ASSERT_EQ(ExportMemory(*Attached().Pager(), address, &key), CUDA_SUCCESS);
   CUdeviceptr imported = 0;
-  ASSERT_EQ(ImportMemory({gpu, device, Attachment::DeviceOf}, key, &imported), CUDA_SUCCESS);
+  ASSERT_EQ(ImportMemory({gpu, device}, key, &imported), CUDA_SUCCESS);
   EXPECT_EQ(Ask<std::size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, imported + 8), kBytes);
   EXPECT_EQ(Ask<unsigned char>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, imported), 0) << "not to be passed on";
   EXPECT_NE(Ask<unsigned long long>(CU_POINTER_ATTRIBUTE_BUFFER_ID, imported),

@@ -1,8 +1,11 @@
 #include "shim/memory/imports.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "base/seqpacket.h"
 #include "shim/gate/capture.h"
 #include "shim/load/current_context.h"
+#include "shim/load/real.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
 #include "shim/session/session.h"
@@ -29,6 +33,7 @@ struct Import {
   pager::Block block;
   CUdevice device = 0;       // that the memory is on
   CUdevice importer = 0;     // that it was opened for
+  bool open_to_own = true;   // the memory's own device can use this mapping
   CUdeviceptr reserved = 0;  // addresses, for as many whole chunks
   std::uint64_t chunk_bytes = 0;
   std::uint32_t chunks = 0;        // pieces in all
@@ -75,24 +80,44 @@ CUresult MapNext(Import& import, const UniqueFd& fd) {
   return result;
 }
 
-// Lets the current context's device and the memory's own reach it.
-CUresult SetAccess(const Import& import, CUdevice current) {
+// Lets the importer's device and the memory's own reach it; the importer's alone if the driver gives no other access,
+// as it may where the process has no context on the memory's device.
+CUresult SetAccess(Import& import) {
   CUmemAccessDesc access[2] = {};
   for (CUmemAccessDesc& each : access) {
-    each.location = {CU_MEM_LOCATION_TYPE_DEVICE, current};
+    each.location = {CU_MEM_LOCATION_TYPE_DEVICE, import.importer};
     each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
   access[1].location.id = import.device;
-  return RealDriver().SetAccess(import.reserved, import.mapped_bytes, access, import.device == current ? 1 : 2);
+  const auto set = [&](std::size_t count) {
+    return RealDriver().SetAccess(import.reserved, import.mapped_bytes, access, count);
+  };
+  if (import.device == import.importer) return set(1);
+  const CUresult both = set(2);
+  import.open_to_own = both == CUDA_SUCCESS;
+  return import.open_to_own ? both : set(1);
+}
+
+// The device with this UUID; none where the program does not see it (CUDA_VISIBLE_DEVICES).
+std::optional<CUdevice> DeviceWith(const wire::Uuid& uuid) {
+  int count = 0;
+  if (REAL_AS(cuDeviceGetCount, int*)(&count) != CUDA_SUCCESS) return std::nullopt;
+  for (CUdevice device = 0; device < count; ++device) {
+    CUuuid each;
+    if (REAL_AS(cuDeviceGetUuid_v2, CUuuid*, CUdevice)(&each, device) == CUDA_SUCCESS &&
+        memcmp(each.bytes, uuid.bytes, sizeof uuid.bytes) == 0)
+      return device;
+  }
+  return std::nullopt;
 }
 
 // The memory's descriptors from `first` on, as many as come at once.
 CUresult Ask(const wire::ExportKey& key, std::uint32_t first, std::uint32_t gpu, wire::Imported* terms,
-             wire::Header* header, std::span<UniqueFd> fds) {
-  *header = {};
+             std::span<UniqueFd> fds) {
+  wire::Header header;
   const auto message = wire::Make(wire::Import{.key = key, .first = first}, gpu);
-  if (Session::Instance().Ask(message, *terms, *header, fds)) return CUDA_SUCCESS;
-  if (header->type == wire::Refused::kType) return CUDA_ERROR_INVALID_VALUE;
+  if (Session::Instance().Ask(message, *terms, header, fds)) return CUDA_SUCCESS;
+  if (header.type == wire::Refused::kType) return CUDA_ERROR_INVALID_VALUE;
   Say("an IPC handle cannot be opened: its memory is with the daemon, which is gone; start tesserad");
   return CUDA_ERROR_MAP_FAILED;
 }
@@ -108,8 +133,7 @@ CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::sp
       fd.Reset();
     }
     if (import.pieces >= terms.chunks || terms.count == 0) break;
-    wire::Header header;
-    const CUresult result = Ask(import.key, import.pieces, gpu, &terms, &header, fds);
+    const CUresult result = Ask(import.key, import.pieces, gpu, &terms, fds);
     if (result != CUDA_SUCCESS) return result;
     if (terms.chunks != import.chunks) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -119,13 +143,17 @@ CUresult MapAll(Import& import, std::uint32_t gpu, wire::Imported terms, std::sp
 
 CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made) TESSERA_REQUIRES(opening) {
   wire::Imported terms;
-  wire::Header header;
   UniqueFd fds[kMostDescriptors];
-  CUresult result = Ask(key, 0, importer.gpu, &terms, &header, fds);
+  CUresult result = Ask(key, 0, importer.gpu, &terms, fds);
   if (result != CUDA_SUCCESS) return result;
+  const auto device = DeviceWith(terms.gpu);
+  if (!device) {
+    Say("an IPC handle cannot be opened: this program does not see the GPU of its memory; CUDA_VISIBLE_DEVICES hides "
+        "it");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   static std::uint64_t next_id = kFirstId;
-  Import import{
-      .key = key, .block = {}, .device = importer.device_of(header.gpu, importer.device), .importer = importer.device};
+  Import import{.key = key, .block = {}, .device = *device, .importer = importer.device};
   import.chunk_bytes = terms.chunk_bytes;
   import.chunks = terms.chunks;
   import.uses = 1;
@@ -135,7 +163,7 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
   import.block = {
       .begin = import.reserved + terms.offset, .bytes = terms.bytes, .context = CurrentContext(), .id = next_id++};
   result = MapAll(import, importer.gpu, terms, fds);
-  if (result == CUDA_SUCCESS) result = SetAccess(import, importer.device);
+  if (result == CUDA_SUCCESS) result = SetAccess(import);
   if (result != CUDA_SUCCESS) {
     Unmap(import);
     return result;
@@ -230,7 +258,7 @@ std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
 bool ImportReaches(CUdeviceptr address, CUdevice device) {
   const MutexLock lock(mutex);
   const Import* import = Around(address);
-  return import && (device == import->importer || device == import->device);
+  return import && (device == import->importer || (import->open_to_own && device == import->device));
 }
 
 void AbandonImportsAfterFork() {

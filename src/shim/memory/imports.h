@@ -11,18 +11,16 @@
 
 namespace tessera::shim {
 
-// The side that maps memory: the GPU of its current context, as the daemon counts, and that GPU's device. `device_of`
-// gives the device of any GPU of the daemon's, `otherwise` where this process has none.
+// The side that maps memory: the GPU of its current context, as the daemon counts, and that GPU's device.
 struct Importer {
   std::uint32_t gpu = 0;
   cuda::CUdevice device = 0;
-  cuda::CUdevice (*device_of)(std::uint32_t gpu, cuda::CUdevice otherwise) = nullptr;
 };
 
 // Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
-// For another GPU of the process it is mapped again, at an address of its own. CUDA_ERROR_INVALID_VALUE where the
-// daemon does not give it, CUDA_ERROR_MAP_FAILED where there is no daemon, each with a line on stderr; else the
-// driver's error.
+// For another GPU of the process it is mapped again, at an address of its own. The memory may be on a GPU that the
+// process has not used yet. CUDA_ERROR_INVALID_VALUE where the daemon does not give it or the process does not see its
+// GPU, CUDA_ERROR_MAP_FAILED where there is no daemon, each with a line on stderr; else the driver's error.
 cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address);
 
 // The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,

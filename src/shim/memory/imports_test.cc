@@ -33,7 +33,7 @@ class ImportsTest : public ShimFixture {
     EXPECT_EQ(Cuda().memory.Handles(), handles);
   }
 
-  Importer Here() const { return {gpu, device, Attachment::DeviceOf}; }
+  Importer Here() const { return {gpu, device}; }
   CUresult Import(CUdeviceptr* address) { return ImportMemory(Here(), key, address); }
 
   static constexpr std::uint64_t kBytes = 100 * kMiB;
@@ -78,7 +78,7 @@ TEST_F(ImportsTest, AnotherGpuOfTheProcessGetsAccessToo) {
   CUdeviceptr here = 0, there = 0;
   ASSERT_EQ(Import(&here), CUDA_SUCCESS);
   FakeCuda::SetCurrent(Cuda().MakeContext(63));
-  ASSERT_EQ(ImportMemory({gpu, 63, Attachment::DeviceOf}, key, &there), CUDA_SUCCESS);
+  ASSERT_EQ(ImportMemory({gpu, 63}, key, &there), CUDA_SUCCESS);
   EXPECT_TRUE(Cuda().memory.Valid(there, {63, device}));
   EXPECT_TRUE(ImportReaches(there, 63));
   EXPECT_FALSE(ImportReaches(here, 63));
@@ -87,6 +87,26 @@ TEST_F(ImportsTest, AnotherGpuOfTheProcessGetsAccessToo) {
   EXPECT_TRUE(Cuda().memory.Valid(here, {device})) << "each is closed by itself";
   FakeCuda::SetCurrent(context);
   EXPECT_TRUE(CloseImport(here));
+}
+
+TEST_F(ImportsTest, ItsOwnGpuMayBeLeftOut) {
+  FakeCuda::SetCurrent(Cuda().MakeContext(63));
+  CUdeviceptr there = 0;
+  Cuda().memory.FailCall(6);  // access for both: after reserving and two chunks of two calls each
+  ASSERT_EQ(ImportMemory({gpu, 63}, key, &there), CUDA_SUCCESS);
+  EXPECT_TRUE(Cuda().memory.Valid(there, {63}));
+  EXPECT_TRUE(ImportReaches(there, 63));
+  EXPECT_FALSE(ImportReaches(there, device));
+  EXPECT_TRUE(CloseImport(there));
+}
+
+TEST_F(ImportsTest, MemoryOnAGpuThatIsHiddenCannotBeOpened) {
+  Cuda().Put(k_cuDeviceGetCount, +[](int* count) { return *count = 0, CUDA_SUCCESS; });
+  CUdeviceptr address = 0;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Import(&address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("CUDA_VISIBLE_DEVICES hides it"), std::string::npos);
+  Cuda().Put(k_cuDeviceGetCount, +[](int* count) { return *count = 64, CUDA_SUCCESS; });
 }
 
 TEST_F(ImportsTest, TheLastUseEndsAfterTheWork) {

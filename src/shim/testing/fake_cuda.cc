@@ -20,6 +20,7 @@ CUresult NoFunction() { return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED; }
 
 struct FakeCudaCalls {
   static CUresult Init(unsigned) { return CUDA_SUCCESS; }
+  static CUresult Count(int* count) { return *count = 64, CUDA_SUCCESS; }
   static CUresult Uuid(CUuuid* uuid, CUdevice device) {
     memset(uuid, 0, sizeof *uuid);
     uuid->bytes[0] = static_cast<char>(device + 1);
@@ -254,6 +255,7 @@ FakeCuda::FakeCuda() {
   for (unsigned i = 0; i < kSymbols; ++i) Put(i, &NoFunction);
   using C = FakeCudaCalls;
   Put(k_cuInit, &C::Init);
+  Put(k_cuDeviceGetCount, &C::Count);
   Put(k_cuDeviceGetUuid_v2, &C::Uuid);
   Put(k_cuDeviceGetAttribute, &C::Attribute);
   Put(k_cuDeviceTotalMem_v2, &C::TotalMem);

@@ -163,7 +163,8 @@ void FakeDaemon::Import(int client, const wire::Import& request) {
       const auto exported = wire::ReadBody<wire::Export>(told.header, told.packet);
       if (!exported || exported->key != request.key) continue;
       gpu = told.header.gpu;
-      terms = {.bytes = exported->bytes,
+      terms = {.gpu = {{static_cast<std::uint8_t>(gpu)}},  // as FakeCuda's device `gpu` - 1
+               .bytes = exported->bytes,
                .offset = exported->offset,
                .chunk_bytes = exported->chunk_bytes,
                .chunks = exported->chunks};

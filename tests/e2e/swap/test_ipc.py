@@ -195,6 +195,37 @@ class HandlesByGates(Handles):
     MORE = '[channels]\ncontrol = "off"\n'
 
 
+class SecondGpu(IpcTest):
+    SPEC = "2x512MiB,context=16MiB,pcie=4GB/s,speed=400M"
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        for gpu in (0, 1):
+            self.create(f"v{gpu}", gpu=gpu, memory_max="256M")
+        self.owner = self.shell_with_context("v0")
+        self.mine = self.piece(self.owner, 20 * MIB, 11)
+
+    def test_memory_on_a_gpu_that_the_program_has_not_used(self):
+        second = self.shell_in("v0,v1")
+        second.ok("init")
+        second.ok("context", 1)
+        theirs = self.open(second, self.handle(self.owner, self.mine))
+        seen = second.ok("pointer", theirs["id"], 0)
+        self.assertEqual((seen["ordinal"], seen["bytes"]), (0, 20 * MIB))
+        self.assert_words(second, theirs["id"], 11)
+        self.set(second, theirs["id"], 22)
+        self.assert_words(self.owner, self.mine, 22)
+        own = self.piece(second, 20 * MIB, 33)
+        second.ok("copy", theirs["id"], own, "cuMemcpyDtoDAsync_v2")
+        self.assert_words(self.owner, self.mine, 33)
+        second.ok("free", theirs["id"])
+
+    def test_without_a_vgpu_there_it_is_refused(self):
+        second = self.shell_with_context("v1")
+        self.assertEqual(self.refused(second, self.handle(self.owner, self.mine)), INVALID_VALUE)
+
+
 class Moves(IpcTest):
     def test_what_is_exported_stays_on_the_gpu(self):
         self.start()
