@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/fork_mutex.h"
 #include "base/unique_fd.h"
 #include "cuda/cuda_abi.h"
 #include "shim/device/pacer.h"
@@ -22,8 +23,8 @@ namespace tessera::shim {
 // The attachment of a GPU: the page that the daemon made for it, the gates of its contexts, the accounts of its memory,
 // and the threads that look after them. Never destroyed. Any thread.
 //
-// Lock order, from the first that is taken to the last: DaemonWatch's, GateKeeper's, Paging's, the exports', the
-// heap's, FollowedPage::holding, RoomAccount's report, Session's.
+// Lock order, from the first that is taken to the last: `primary`, DaemonWatch's, GateKeeper's, Paging's, the exports',
+// the heap's, FollowedPage::holding, RoomAccount's report, Session's.
 class Attachment final : private DaemonFollower {
  public:
   // The attachment of a device, made at its first use; null where the process is not managed or the daemon refused.
@@ -40,6 +41,9 @@ class Attachment final : private DaemonFollower {
 
   cuda::CUdevice Device() const { return device_; }
   std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
+
+  // Held between a look at the state of the device's primary context and the call that may change it.
+  ForkMutex primary;
 
   // A submission is about to be made: notes which memory it uses.
   void NoteUse(const GatedCall& call);

@@ -213,7 +213,7 @@ TEST_F(AttachmentTest, ContextsAreCounted) {
   EXPECT_EQ(Daemon().Await<wire::Context>(gpu).delta, 1);
   EXPECT_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
   EXPECT_EQ(Daemon().Await<wire::Context>(gpu, 2).delta, -1);
-  Daemon().Set([](FakeDaemon::Answers& answers) { answers.context = [] { return wire::Reserved{}; }; });
+  Daemon().Set([](FakeDaemon::Answers& answers) { answers.context = [](std::uint32_t) { return wire::Reserved{}; }; });
   EXPECT_EQ(cuCtxCreate_v2(&context, 0, device), CUDA_ERROR_OUT_OF_MEMORY);
 }
 

@@ -20,7 +20,6 @@ namespace {
 using namespace cuda;
 
 ForkMutex uses_mutex;
-ForkMutex primary_mutex;  // held between the look at the state of a primary context and the call that may change it
 
 // How often a context was attached to beside its making (cuCtxAttach, of CUDA 3).
 std::map<CUcontext, int>& ExtraUses() TESSERA_REQUIRES(uses_mutex) {
@@ -110,12 +109,23 @@ bool PrimaryActive(CUdevice device) {
   return active != 0;
 }
 
+// The primary context of a device, which is made with `retain` if it is not there yet. A thread that makes it may wait
+// for room, and holds up those that want the same one.
+template <typename Retain>
+CUresult RetainPrimary(CUdevice device, Retain retain) {
+  Attachment* attachment = Attachment::Of(device);
+  if (!attachment) return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+  const MutexLock lock(attachment->primary);
+  return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+}
+
 // The primary context of a device, which may or may not end with `end`.
 template <typename End>
 CUresult EndPrimary(CUdevice device, End end) {
   ForgetThreadGate();
   Attachment* attachment = Attachment::Of(device);
   if (!attachment || !PrimaryActive(device)) return end();
+  const MutexLock lock(attachment->primary);
   CUcontext primary = nullptr;
   REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device);
   REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
@@ -178,9 +188,7 @@ TESSERA_HOOK cuCtxDetach(CUcontext context) {
 }
 
 TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  const MutexLock lock(primary_mutex);
-  const auto retain = [=] { return REAL(cuDevicePrimaryCtxRetain)(context, device); };
-  return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+  return RetainPrimary(device, [=] { return REAL(cuDevicePrimaryCtxRetain)(context, device); });
 }
 
 #define PRIMARY_END(name)                                          \

@@ -107,7 +107,7 @@ TEST_F(MemoryAccountTest, ContextsAreAskedFor) {
 
 TEST_F(MemoryAccountTest, AContextBeyondTheLimitIsRefused) {
   FollowDaemonWith(kMiB);
-  Daemon().Set([](FakeDaemon::Answers& answers) { answers.context = [] { return wire::Reserved{}; }; });
+  Daemon().Set([](FakeDaemon::Answers& answers) { answers.context = [](std::uint32_t) { return wire::Reserved{}; }; });
   EXPECT_EQ(account.AddContext(), MemoryAccount::Answer::kNo);
   EXPECT_EQ(Contexts(), 0u);
   EXPECT_EQ(shared.oom_errors, 1u);

@@ -97,7 +97,7 @@ TEST_F(RoomAccountTest, AContextWaitsForItsRoom) {
   FollowDaemonThat(true);
   std::atomic<bool> there = false;
   Daemon().Set([&](FakeDaemon::Answers& answers) {
-    answers.context = [&] { return wire::Reserved{.bytes = there ? kMiB : 0, .wait = !there}; };
+    answers.context = [&](std::uint32_t) { return wire::Reserved{.bytes = there ? kMiB : 0, .wait = !there}; };
   });
   std::thread takes([&] { EXPECT_TRUE(room.TakeContext()); });
   Daemon().Await<wire::Context>(gpu);

@@ -104,7 +104,8 @@ void FakeDaemon::Answer(int client, const Told& told) {
     return Send(client, Refusal(answers.refuse_attach));
   }
   if (const auto request = read(wire::Reserve{})) return Send(client, answers.reserve(request->bytes));
-  if (const auto request = read(wire::Context{}); request && request->delta > 0) return Send(client, answers.context());
+  if (const auto request = read(wire::Context{}); request && request->delta > 0)
+    return Send(client, answers.context(told.header.gpu));
   if (const auto request = read(wire::Room{})) return Send(client, answers.room(request->bytes));
   if (read(wire::Export{})) {
     if (!answers.refuse_exports) return Send(client, wire::Exported{});
