@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shim/load/real.h"
+#include "shim/memory/paging.h"
 #include "shim/process/say.h"
 #include "shim/process/thread.h"
 #include "shim/session/daemon_watch.h"
@@ -16,6 +17,9 @@ namespace {
 
 // The shortest time between two looks at the daemon and at hot memory.
 constexpr Nanos kLookEvery = 5 * kMillisecond;
+// A program that frees in the order of a stream often allocates in it again soon, and then needs no driver call. What
+// it leaves alone for this long is for others.
+constexpr Nanos kQuiet = kSecond;
 
 }  // namespace
 
@@ -48,7 +52,16 @@ void Pacer::Run() {
     room_.ReportUse(now);
     page_->pinned_by[static_cast<std::size_t>(wire::PinReason::kGraph)].store(GraphMemoryOf(device_),
                                                                               std::memory_order_relaxed);
+    FreeQuiet(now);
   }
+}
+
+void Pacer::FreeQuiet(Nanos now) {
+  if (now < next_quiet_ || !PendingFrees::AnyInProcess()) return;
+  next_quiet_ = now + kQuiet;
+  Paging::ForEach([&](Paging& paging) {
+    if (paging.Device() == device_) paging.Ordered().FreeQuiet(gates_);
+  });
 }
 
 }  // namespace tessera::shim

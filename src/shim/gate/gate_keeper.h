@@ -50,6 +50,13 @@ class GateKeeper {
     change();
   }
 
+  // Runs `act`, which calls the driver, unless the process ends. Stop waits for it.
+  template <typename Act>
+  void WhileItRuns(Act&& act) {
+    const MutexLock lock(mutex_);
+    if (!stopped_) act();
+  }
+
   // The pacer's look at the work and the order. Returns how long the next look can wait; nothing: Stop was called.
   std::optional<Nanos> Look();
 

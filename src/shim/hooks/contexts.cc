@@ -94,6 +94,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   if (!attachment) return destroy();
   CUresult result = CUDA_SUCCESS;
   const std::uint64_t below = NextIdOf(*attachment);
+  DropEventsEverywhere(context);
   attachment->Gates().EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     Ended(*attachment, context, below);
@@ -132,6 +133,7 @@ CUresult EndPrimary(CUdevice device, End end) {
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
   const std::uint64_t below = NextIdOf(*attachment);
+  DropEventsEverywhere(primary);
   attachment->Gates().EndContext(primary, [&] {
     result = end();
     return ended = !PrimaryActive(device);

@@ -86,9 +86,17 @@ void StreamMemory::FreeReached() {
   for (const pager::Block& block : paging_.pending_.TakeReached()) paging_.FreeNow(block);
 }
 
+void StreamMemory::FreeQuiet(GateKeeper& gates) {
+  std::vector<pager::Block> quiet;
+  gates.WhileItRuns([&] { quiet = paging_.pending_.TakeQuiet(); });
+  for (const pager::Block& block : quiet) paging_.FreeNow(block);
+}
+
 void StreamMemory::Mark() { paging_.pending_.Mark(); }
 
 void StreamMemory::EndStream(CUstream stream) { paging_.pending_.EndStream(stream); }
+
+void StreamMemory::DropEvents(CUcontext context) { paging_.pending_.DropEventsOf(context); }
 
 void StreamMemory::EndContext(CUcontext context) {
   CUcontext ended = context;
@@ -108,6 +116,10 @@ void MarkEverywhere() {
 
 void EndStreamEverywhere(CUstream stream) {
   Paging::ForEach([=](Paging& paging) { paging.Ordered().EndStream(stream); });
+}
+
+void DropEventsEverywhere(CUcontext context) {
+  Paging::ForEach([=](Paging& paging) { paging.Ordered().DropEvents(context); });
 }
 
 void EndContextEverywhere(CUcontext context) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/cuda_abi.h"
+#include "shim/gate/gate_keeper.h"
 #include "shim/order/stream_name.h"
 #include "shim/order/stream_pool.h"
 
@@ -38,11 +39,15 @@ class StreamMemory {
   // Frees what was freed in the order of streams and is not in use any more. Not on the pager's own thread: a question
   // about an event may wait for a thread that submits, and that one for the end of a move.
   void FreeReached();
+  // The same for streams that the program has left alone, for programs that compute for long and make no other call.
+  // Only the pacer calls it, now and then. `gates` are those of the heap's GPU.
+  void FreeQuiet(GateKeeper& gates);
   // Makes sure that FreeReached will find all that is freed by now. Returns when no other thread places a mark; while a
   // stream captures, none is placed.
   void Mark();
-  // The stream is about to be destroyed; the context has ended.
+  // The stream is about to be destroyed; the context may be about to end; it has ended.
   void EndStream(cuda::CUstream stream);
+  void DropEvents(cuda::CUcontext context);
   void EndContext(cuda::CUcontext context);
 
  private:
@@ -57,6 +62,7 @@ class StreamMemory {
 void FreeReachedEverywhere();
 void MarkEverywhere();
 void EndStreamEverywhere(cuda::CUstream stream);
+void DropEventsEverywhere(cuda::CUcontext context);
 void EndContextEverywhere(cuda::CUcontext context);
 
 }  // namespace tessera::shim

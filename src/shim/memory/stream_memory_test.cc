@@ -214,6 +214,79 @@ TEST_F(StreamMemoryTest, WhatAContextsStreamsFreedIsFreeWhenItEnds) {
   EXPECT_EQ(Charged(), 0u);
 }
 
+TEST_F(StreamMemoryTest, WhatAProgramLeavesAloneIsFreedForOthers) {
+  const CUcontext context = Begin();
+  StreamMemory& memory = Attached().Pager()->Ordered();
+  GateKeeper& gates = Attached().Gates();
+  const CUdeviceptr address = Allocate(100 * kMiB, Cuda().MakeStream());
+  Submit();
+  Free(address, Cuda().MakeStream());
+  const std::uint64_t calls = Cuda().EventCalls();
+  memory.FreeQuiet(gates);
+  EXPECT_EQ(Cuda().EventCalls(), calls) << "it was freed just now";
+  memory.FreeQuiet(gates);
+  EXPECT_GT(Cuda().EventCalls(), calls);
+  EXPECT_EQ(Charged(), 100 * kMiB) << "work may still use it";
+  Cuda().End(context);
+  memory.FreeQuiet(gates);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(Cuda().Synchronized(context), 0u);
+}
+
+TEST_F(StreamMemoryTest, WhileAStreamCapturesNothingIsLookedAt) {
+  const CUcontext context = Begin();
+  const CUstream stream = Cuda().MakeStream();
+  Free(Allocate(100 * kMiB));
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const std::uint64_t calls = Cuda().EventCalls();
+  for (int look = 0; look < 3; ++look) Attached().Pager()->Ordered().FreeQuiet(Attached().Gates());
+  EXPECT_EQ(Cuda().EventCalls(), calls);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  Cuda().End(context);
+}
+
+TEST_F(StreamMemoryTest, EventsEndBeforeTheirContext) {
+  Begin();
+  const CUcontext second = MakeContext();
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // what other tests left pending is marked
+  const std::size_t before = Cuda().Events();
+  const CUstream one = Cuda().MakeStream(), other = Cuda().MakeStream(), gone = Cuda().MakeStream();
+  Submit();
+  for (const CUstream stream : {one, gone}) Free(Allocate(20 * kMiB, stream), stream);
+  Free(Allocate(40 * kMiB, other), other);  // the others' frees are marked
+  EXPECT_EQ(cuStreamDestroy_v2(gone), CUDA_SUCCESS);
+  Cuda().End(second);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);  // there are events to spare
+  Submit();
+  Free(Allocate(20 * kMiB, one), one);
+  Free(Allocate(40 * kMiB, other), other);
+  EXPECT_GT(Cuda().Events(), before);
+  EXPECT_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), before);
+  EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(StreamMemoryTest, AContextThatStaysKeepsItsFreesInOrder) {
+  const CUcontext context = Begin();
+  const CUstream one = Cuda().MakeStream(), gone = Cuda().MakeStream();
+  const CUdeviceptr kept = Allocate(100 * kMiB, one), last = Allocate(40 * kMiB, gone);
+  Submit();
+  Free(kept, one);
+  Free(last, gone);
+  EXPECT_EQ(cuStreamDestroy_v2(gone), CUDA_SUCCESS);
+  StreamMemory& memory = Attached().Pager()->Ordered();
+  memory.Mark();
+  memory.DropEvents(context);
+  memory.FreeReached();
+  EXPECT_EQ(Charged(), 140 * kMiB) << "work may still use it";
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 40 * kMiB);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&address, kMiB), CUDA_SUCCESS);  // waits for work whose stream is gone
+  EXPECT_EQ(Charged(), 1 * kMiB);
+}
+
 TEST_F(StreamMemoryTest, PoolsOutliveContextsButNotTheLast) {
   Attached();
   Page().memory_credit = kCredit;

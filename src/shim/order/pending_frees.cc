@@ -31,6 +31,13 @@ CUresult RecordIn(CUcontext context, CUevent* event, CUstream stream) {
   return result;
 }
 
+void Destroy(CUcontext context, const std::vector<CUevent>& events) {
+  CUcontext before = nullptr;
+  if (events.empty() || REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context) != CUDA_SUCCESS) return;
+  for (const CUevent event : events) REAL_AS(cuEventDestroy_v2, CUevent)(event);
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+}
+
 }  // namespace
 
 bool PendingFrees::AnyInProcess() { return in_process.load(std::memory_order_relaxed) > 0; }
@@ -58,6 +65,7 @@ CUresult PendingFrees::AddBehind(const pager::Block& block, const StreamName& na
   }
   Stream& stream = at->second;
   stream.frees.emplace(pager::AddressesOf(block.bytes), Freed{block, ++stream.last});
+  stream.touched = true;
   ids_.insert(block.id);
   ++in_process;
   if (name.thread != 0) MarkStream(name, stream);
@@ -85,6 +93,7 @@ std::optional<pager::Block> PendingFrees::TakeFrom(const StreamName& name, std::
   const auto found = streams_.find(name);
   if (found == streams_.end()) return std::nullopt;
   Stream& stream = found->second;
+  stream.touched = true;
   const auto [first, last] = stream.frees.equal_range(pager::AddressesOf(bytes));
   for (auto at = last; at != first;) {
     if ((--at)->second.block.owner != owner) continue;
@@ -175,6 +184,23 @@ std::vector<pager::Block> PendingFrees::TakeReached() {
     LookAt(*at);
     at = at->frees.empty() ? ended_.erase(at) : std::next(at);
   }
+  return TakeAllReached();
+}
+
+std::vector<pager::Block> PendingFrees::TakeQuiet() {
+  const MutexLock lock(mutex_);
+  if (ids_.empty() || AnyCapture()) return {};
+  const RelaxedCapture relaxed;
+  for (auto& [name, stream] : streams_) {
+    if (std::exchange(stream.touched, false)) continue;
+    MarkStream(name, stream);
+    LookAt(stream);
+  }
+  for (Stream& stream : ended_) LookAt(stream);
+  return TakeAllReached();
+}
+
+std::vector<pager::Block> PendingFrees::TakeAllReached() {
   for (const pager::Block& block : reached_) Forget(block);
   return std::exchange(reached_, {});
 }
@@ -208,7 +234,10 @@ std::vector<UnsettledFree> PendingFrees::TakeUnsettled(bool all) {
   }
   for (const auto& [context, event] : awaited) cuEventSynchronize(event);  // the hook: the end of the work is seen
   const MutexLock lock(mutex_);
-  for (const auto& [context, event] : awaited) spare_[context].push_back(event);
+  for (const auto& [context, event] : awaited) {
+    // If the context has ended meanwhile, so have its events.
+    if (const auto spare = spare_.find(context); spare != spare_.end()) spare->second.push_back(event);
+  }
   return taken;
 }
 
@@ -235,6 +264,33 @@ void PendingFrees::EndStream(CUstream handle) {
     ended_.push_back(std::move(stream));
   }
   streams_.erase(at);
+}
+
+void PendingFrees::DropEventsOf(CUcontext context) {
+  const MutexLock lock(mutex_);
+  const RelaxedCapture relaxed;
+  std::vector<CUevent> events;
+  const auto drop = [&](Stream& stream) {
+    for (const Placed& mark : stream.marks) events.push_back(mark.event);
+    stream.marks.clear();
+    stream.marked = stream.reached;
+  };
+  for (auto& [name, stream] : streams_)
+    if (stream.context == context) drop(stream);
+  for (auto at = ended_.begin(); at != ended_.end();) {
+    if (at->context != context) {
+      ++at;
+      continue;
+    }
+    drop(*at);  // and there is no stream any more that could get new ones
+    for (const auto& [bytes, freed] : at->frees) unsettled_.push_back({freed.block, context});
+    at = ended_.erase(at);
+  }
+  if (const auto spare = spare_.find(context); spare != spare_.end()) {
+    events.insert(events.end(), spare->second.begin(), spare->second.end());
+    spare_.erase(spare);
+  }
+  Destroy(context, events);
 }
 
 // Forgets the blocks of the context. True: the stream is the context's, and the others in it are free.

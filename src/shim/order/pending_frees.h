@@ -49,12 +49,18 @@ class PendingFrees {
   void Mark();
   // Takes those whose mark has been reached: their memory may be given out again. None while a stream captures.
   std::vector<pager::Block> TakeReached();
+  // Takes those that nobody else asks for: places marks behind the frees of streams in which nothing was freed, and
+  // whose frees were not taken, since the last call, and takes what was reached of them. For one thread, now and then.
+  std::vector<pager::Block> TakeQuiet();
   // Takes those that were freed while a stream captured; `all`: the others, too, and waits for their marks. The caller
   // waits for the work of their contexts. Not on the pager's thread. None while a stream captures.
   std::vector<UnsettledFree> TakeUnsettled(bool all);
 
   // The stream of this handle is about to be destroyed. Its work goes on.
   void EndStream(cuda::CUstream stream);
+  // The context may be about to end: gives the driver all events back that belong to it. What is still pending gets new
+  // marks if the context stays.
+  void DropEventsOf(cuda::CUcontext context);
   // The context has ended: its blocks are gone, and so is all work in its streams. Null: blocks without a context are
   // gone.
   void ForgetAllOf(cuda::CUcontext context);
@@ -74,12 +80,14 @@ class PendingFrees {
     std::multimap<std::uint64_t, Freed> frees;        // by the bytes of addresses; the newest of a size last
     std::list<Placed> marks;                          // oldest first
     std::uint64_t last = 0, marked = 0, reached = 0;  // numbers of frees
+    bool touched = false;                             // since the last TakeQuiet
   };
   using Streams = std::map<StreamName, Stream>;
 
   void MarkStream(const StreamName& name, Stream& stream) TESSERA_REQUIRES(mutex_);
   void LookAt(Stream& stream) TESSERA_REQUIRES(mutex_);
   void DropMarks(Stream& stream) TESSERA_REQUIRES(mutex_);
+  std::vector<pager::Block> TakeAllReached() TESSERA_REQUIRES(mutex_);
   bool EndsWith(Stream& stream, cuda::CUcontext context) TESSERA_REQUIRES(mutex_);
   void Forget(const pager::Block& block) TESSERA_REQUIRES(mutex_);
 

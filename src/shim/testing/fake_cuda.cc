@@ -378,6 +378,11 @@ std::size_t FakeCuda::Allocations() const {
   return allocations_.size();
 }
 
+std::size_t FakeCuda::Events() const {
+  const MutexLock lock(mutex_);
+  return events_.size();
+}
+
 std::uint64_t FakeCuda::EventCalls() const {
   const MutexLock lock(mutex_);
   return recorded_ + queried_;

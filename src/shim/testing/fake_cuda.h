@@ -44,6 +44,7 @@ class FakeCuda {
   void FailAllocations(bool fail);
   // Events recorded on streams, and questions about events; questions which pool a device has.
   std::uint64_t EventCalls() const;
+  std::size_t Events() const;  // that were created and not destroyed
   std::uint64_t PoolQuestions() const;
   // A stream of the current context, with a handle of its own; or one that got the handle of a stream that is gone.
   cuda::CUstream MakeStream();

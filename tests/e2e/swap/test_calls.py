@@ -2,7 +2,7 @@
 import unittest
 
 from swapping import SwapTest
-from harness import INVALID_VALUE, MIB, SUCCESS, SoftGpuTest
+from harness import INVALID_VALUE, MIB, SUCCESS, SoftGpuTest, wait_for
 
 COPIES = ("cuMemcpy", "cuMemcpyDtoD_v2", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2", "cuMemcpy2D_v2")
 
@@ -58,6 +58,12 @@ class OneGpu(SwapTest):
         self.assertEqual(self.shell.ask("free_address", address)["result"], INVALID_VALUE)
         self.shell.ok("sync")
         self.assertEqual(self.shell.ok("info")["free"], free)
+
+    def test_what_was_freed_in_order_is_for_others_though_no_call_is_made(self):
+        before = self.current("v0")
+        piece = self.piece(100 * MIB)
+        self.shell.ok("free_async", piece)  # and the program computes on
+        wait_for("the memory to come back", lambda: self.current("v0") == before)
 
     def test_sync_memops_can_be_set(self):
         piece = self.piece()
