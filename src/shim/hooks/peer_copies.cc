@@ -6,8 +6,7 @@
 #include <optional>
 
 #include "shim/device/in_call.h"
-#include "shim/memory/imports.h"
-#include "shim/memory/paging.h"
+#include "shim/hooks/copy_contexts.h"
 #include "shim/memory/sync_memops.h"
 
 using namespace tessera::cuda;
@@ -25,56 +24,11 @@ GATED(cuMemcpy3DPeerAsync_ptsz, const CUDA_MEMCPY3D_PEER*, CUstream);
 
 namespace {
 
-// One side of a copy: a context that can reach it, and whether that must be named.
-struct Side {
-  CUcontext context = nullptr;
-  bool named = false;
-};
-
-struct Contexts {
-  CUcontext to;
-  CUcontext from;
-};
-
-// A context of the device, for memory of pools, which belongs to none. Null if none is known.
-CUcontext ContextOf(Paging& paging, CUdevice current) {
-  return paging.Device() == current ? CurrentContext() : paging.Ordered().Context();
-}
-
-// None for memory that the driver will refuse, or that is the host's.
-std::optional<Side> SideAt(CUdeviceptr address, CUdevice current) {
-  if (Paging* paging = Paging::Of(address)) {
-    const auto block = paging->Heap().Find(address);
-    const CUcontext context = !block || block->context ? nullptr : ContextOf(*paging, current);
-    if (!block || !(block->context || context)) return std::nullopt;
-    return Side{context ? context : block->context, !Reaches(*paging, current)};
-  }
-  CUdevice device = 0;
-  if (const auto block = ImportAt(address, &device)) return Side{block->context, !ImportReaches(address, current)};
-  unsigned type = 0;
-  CUcontext context = nullptr;
-  const auto ask = REAL_AS(cuPointerGetAttribute, void*, CUpointer_attribute, CUdeviceptr);
-  if (ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_DEVICE ||
-      ask(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address) != CUDA_SUCCESS || !context)
-    return std::nullopt;
-  return Side{context};
-}
-
-// The contexts that the copy has to name; none where the plain call does.
-std::optional<Contexts> Between(CUdeviceptr to, CUdeviceptr from) {
-  CUdevice current = 0;
-  if (!SeveralPagings() || REAL_AS(cuCtxGetDevice, CUdevice*)(&current) != CUDA_SUCCESS) return std::nullopt;
-  const auto destination = SideAt(to, current);
-  const auto source = destination ? SideAt(from, current) : std::nullopt;
-  if (!source || !(destination->named || source->named)) return std::nullopt;
-  return Contexts{destination->context, source->context};
-}
-
 bool IsLinear(CUmemorytype type) { return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED; }
 
 std::optional<CUDA_MEMCPY3D_PEER> Between(const CUDA_MEMCPY3D* copy) {
   if (!copy || !IsLinear(copy->dstMemoryType) || !IsLinear(copy->srcMemoryType)) return std::nullopt;
-  const auto contexts = Between(copy->dstDevice, copy->srcDevice);
+  const auto contexts = ContextsBetween(copy->dstDevice, copy->srcDevice);
   if (!contexts) return std::nullopt;
   auto peer = std::bit_cast<CUDA_MEMCPY3D_PEER>(*copy);
   peer.dstContext = contexts->to;
@@ -110,7 +64,7 @@ std::optional<CUDA_MEMCPY3D_PEER> Between(const CUDA_MEMCPY2D* copy) {
   GATED(name, CUdeviceptr, CUdeviceptr, std::size_t);                                                \
   TESSERA_HOOK name(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {                           \
     const InCall in_call;                                                                            \
-    const auto contexts = Between(to, from);                                                         \
+    const auto contexts = ContextsBetween(to, from);                                                 \
     return AfterMemop(contexts ? tessera_gated_##peer(to, contexts->to, from, contexts->from, bytes) \
                                : tessera_gated_##name(to, from, bytes),                              \
                       stream);                                                                       \
@@ -124,7 +78,7 @@ LINEAR(cuMemcpyDtoD_v2_ptds, cuMemcpyPeer_ptds, CU_STREAM_PER_THREAD)
   GATED(name, CUdeviceptr, CUdeviceptr, std::size_t, CUstream);                             \
   TESSERA_HOOK name(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) { \
     const InCall in_call;                                                                   \
-    if (const auto contexts = Between(to, from))                                            \
+    if (const auto contexts = ContextsBetween(to, from))                                    \
       return tessera_gated_##peer(to, contexts->to, from, contexts->from, bytes, stream);   \
     return tessera_gated_##name(to, from, bytes, stream);                                   \
   }

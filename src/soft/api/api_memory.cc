@@ -94,16 +94,6 @@ TESSERA_CUDA_API cuMemAllocManaged(CUdeviceptr* address, std::size_t bytes, unsi
   });
 }
 
-// Managed memory lies in host memory here, whatever is advised.
-TESSERA_CUDA_API cuMemAdvise(CUdeviceptr address, std::size_t bytes, CUmem_advise, CUdevice) {
-  return WithContext([&](Context&) {
-    const auto mapping = AddressMap::Get().Lookup(address);
-    const bool inside = mapping && mapping->kind == MemoryKind::kManaged && bytes > 0 &&
-                        bytes <= mapping->address + mapping->bytes - address;
-    return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
 TESSERA_CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return WithUncapturedContext(
       [&](Context& context) { return address == 0 ? CUDA_SUCCESS : FreeDeviceMemory(context, address); });

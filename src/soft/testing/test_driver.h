@@ -35,6 +35,22 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuMemFreeAsync, (CUdeviceptr, CUstream))                                                                           \
   F(cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))                                                              \
   F(cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void*))                                                 \
+  F(cuMemAllocManaged, (CUdeviceptr*, std::size_t, unsigned))                                                          \
+  F(cuMemAdvise, (CUdeviceptr, std::size_t, CUmem_advise, CUdevice))                                                   \
+  F(cuMemAdvise_v2, (CUdeviceptr, std::size_t, CUmem_advise, CUmemLocation))                                           \
+  F(cuMemPrefetchAsync, (CUdeviceptr, std::size_t, CUdevice, CUstream))                                                \
+  F(cuMemPrefetchAsync_v2, (CUdeviceptr, std::size_t, CUmemLocation, unsigned, CUstream))                              \
+  F(cuMemPrefetchBatchAsync, (CUdeviceptr*, std::size_t*, std::size_t, CUmemLocation*, std::size_t*, std::size_t,      \
+                              unsigned long long, CUstream))                                                           \
+  F(cuMemDiscardBatchAsync, (CUdeviceptr*, std::size_t*, std::size_t, unsigned long long, CUstream))                   \
+  F(cuMemDiscardAndPrefetchBatchAsync, (CUdeviceptr*, std::size_t*, std::size_t, CUmemLocation*, std::size_t*,         \
+                                        std::size_t, unsigned long long, CUstream))                                    \
+  F(cuMemRangeGetAttribute, (void*, std::size_t, CUmem_range_attribute, CUdeviceptr, std::size_t))                     \
+  F(cuMemRangeGetAttributes, (void**, std::size_t*, CUmem_range_attribute*, std::size_t, CUdeviceptr, std::size_t))    \
+  F(cuMemcpyBatchAsync, (CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*, std::size_t*,     \
+                         std::size_t, std::size_t*, CUstream))                                                         \
+  F(cuMemcpy3DBatchAsync, (std::size_t, CUDA_MEMCPY3D_BATCH_OP*, std::size_t*, unsigned long long, CUstream))          \
+  F(cuMemcpy3DBatchAsync_v2, (std::size_t, CUDA_MEMCPY3D_BATCH_OP*, unsigned long long, CUstream))                     \
   F(cuMemHostAlloc, (void**, std::size_t, unsigned))                                                                   \
   F(cuMemFreeHost, (void*))                                                                                            \
   F(cuMemGetInfo_v2, (std::size_t*, std::size_t*))                                                                     \

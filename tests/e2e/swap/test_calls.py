@@ -4,7 +4,8 @@ import unittest
 from swapping import SwapTest
 from harness import INVALID_VALUE, MIB, SUCCESS, SoftGpuTest, wait_for
 
-COPIES = ("cuMemcpy", "cuMemcpyDtoD_v2", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2", "cuMemcpy2D_v2")
+COPIES = ("cuMemcpy", "cuMemcpyDtoD_v2", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2", "cuMemcpy2D_v2",
+          "cuMemcpyBatchAsync_v2", "cuMemcpy3DBatchAsync_v2")
 
 
 class TwoGpus(SwapTest):
@@ -64,6 +65,20 @@ class OneGpu(SwapTest):
         piece = self.piece(100 * MIB)
         self.shell.ok("free_async", piece)  # and the program computes on
         wait_for("the memory to come back", lambda: self.current("v0") == before)
+
+    def test_only_managed_memory_takes_advice(self):
+        moved = self.piece(100 * MIB)
+        self.shell.ok("sync")
+        self.tessera("evict", self.shell.pid)
+        for piece, result in (
+            (moved, INVALID_VALUE),
+            (self.piece(), INVALID_VALUE),
+            (self.shell.ok("allocate", "async", MIB)["id"], INVALID_VALUE),
+            (self.shell.ok("allocate", "managed", MIB)["id"], SUCCESS),
+        ):
+            answers = self.shell.ok("advice", piece)
+            self.assertEqual({answers.pop("result")}, {SUCCESS})
+            self.assertEqual(set(answers.values()), {result}, answers)
 
     def test_sync_memops_can_be_set(self):
         piece = self.piece()

@@ -59,6 +59,29 @@ def ordered(bench):
     return f"{rounds} rounds right, {expected}; {evictor}; an allocation and its free {ours} ns ({plain})"
 
 
+@swap(soft=True, limit_s=60)
+def advice(bench):
+    """Calls for managed memory, about memory on the GPU and then in host memory: they answer as without Tessera."""
+    argv = [bench.builder.program("advice.cc")]
+
+    def answers(program):
+        program.say("ask")
+        return bench.line(program)
+
+    alone = bench.start_native(argv)
+    expected = answers(alone)
+    alone.close_input()
+    bench.vgpu("hw-advice")
+    program = bench.start_inside(argv, vgpu="hw-advice")
+    for where in ("on the GPU", "in host memory"):
+        found = answers(program)
+        expect(found == expected, f"{where}: {found}; without Tessera: {expected}")
+        if where == "on the GPU":
+            evict(bench, program)
+    program.close_input()
+    return expected
+
+
 @swap(limit_s=60)
 def bindings(bench):
     """Textures of linear and pitched memory and a tensor map, bound once and read again and again while memory moves."""

@@ -286,11 +286,41 @@ Reply OpenHandle(const Words& words) {
       .Add("bytes", static_cast<long long>(piece.bytes));
 }
 
+// A batch of the two halves of a copy, on a stream of its own: no batch may use the default one.
+CUresult CopyBatch(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, const std::string& how) {
+  CUstream stream = nullptr;
+  CUresult result = Call("cuStreamCreate", &stream, 1u);
+  if (result != CUDA_SUCCESS) return result;
+  const std::size_t half = bytes / 2;
+  if (how.find("3D") != std::string::npos) {
+    CUDA_MEMCPY3D_BATCH_OP copies[2] = {};
+    for (std::size_t i = 0; i < 2; ++i) {
+      copies[i].src.type = copies[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+      copies[i].src.op.ptr.ptr = from + i * half;
+      copies[i].dst.op.ptr.ptr = to + i * half;
+      copies[i].extent = {kRowBytes, half / kRowBytes, 1};
+      copies[i].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    }
+    result = Call(how.c_str(), std::size_t{2}, static_cast<CUDA_MEMCPY3D_BATCH_OP*>(copies), 0ull, stream);
+  } else {
+    CUdeviceptr all_to[] = {to, to + half}, all_from[] = {from, from + half};
+    std::size_t sizes[] = {half, half}, start = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    result = Call(how.c_str(), static_cast<CUdeviceptr*>(all_to), static_cast<CUdeviceptr*>(all_from),
+                  static_cast<std::size_t*>(sizes), std::size_t{2}, &attributes, &start, std::size_t{1}, stream);
+  }
+  const CUresult ended = Call("cuStreamSynchronize", stream);
+  Call("cuStreamDestroy_v2", stream);
+  return result == CUDA_SUCCESS ? ended : result;
+}
+
 // copy TO FROM HOW: all of one piece into another, by the named function; the copy's end is waited for.
 Reply Copy(const Piece& to, const Piece& from, const std::string& how) {
   const std::size_t bytes = std::min(to.bytes, from.bytes);
   CUresult result;
-  if (how.find("2D") != std::string::npos) {
+  if (how.find("Batch") != std::string::npos) {
+    result = CopyBatch(to.address, from.address, bytes, how);
+  } else if (how.find("2D") != std::string::npos) {
     const CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                  .srcDevice = from.address,
                                  .srcPitch = kRowBytes,
@@ -306,6 +336,28 @@ Reply Copy(const Piece& to, const Piece& from, const std::string& how) {
     result = Call(how.c_str(), to.address, from.address, bytes);
   }
   return result == CUDA_SUCCESS ? Call("cuCtxSynchronize") : result;
+}
+
+// advice ID: what the calls for managed memory answer about the piece.
+Reply Advice(const Piece& piece) {
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, CurrentDevice()};
+  CUdeviceptr address = piece.address;
+  std::size_t bytes = piece.bytes, start = 0;
+  int value = 0;
+  const CUdevice device = CurrentDevice();
+  const auto batch = [&](const char* name) {
+    return Call(name, &address, &bytes, std::size_t{1}, &location, &start, std::size_t{1}, 0ull, CUstream{});
+  };
+  return Reply(CUDA_SUCCESS)
+      .Add("advise", Call("cuMemAdvise", address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device))
+      .Add("advise_v2", Call("cuMemAdvise_v2", address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, location))
+      .Add("prefetch", Call("cuMemPrefetchAsync", address, bytes, device, CUstream{}))
+      .Add("prefetch_v2", Call("cuMemPrefetchAsync_v2", address, bytes, location, 0u, CUstream{}))
+      .Add("prefetch_batch", batch("cuMemPrefetchBatchAsync"))
+      .Add("discard_and_prefetch_batch", batch("cuMemDiscardAndPrefetchBatchAsync"))
+      .Add("discard_batch", Call("cuMemDiscardBatchAsync", &address, &bytes, std::size_t{1}, 0ull, CUstream{}))
+      .Add("range", Call("cuMemRangeGetAttribute", static_cast<void*>(&value), sizeof value,
+                         CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, address, bytes));
 }
 
 // graph_memory BYTES: a graph that allocates so much is made, and launched.
@@ -379,6 +431,7 @@ void AddMemoryCommands(Commands& commands) {
                 piece(words).address);
   };
   commands["graph_memory"] = GraphMemory;
+  commands["advice"] = [piece](const Words& words) { return Advice(piece(words)); };
   commands["address"] = [piece](const Words& words) {
     return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));
   };
