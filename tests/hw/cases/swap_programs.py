@@ -1,12 +1,14 @@
 """Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
 import sys
+import time
 
 from cases import frameworks
 from harness.bench import GIB, MIB, compare, last_words, must_succeed
-from harness.checks import Skipped, expect
+from harness.checks import Failed, Skipped, expect
+from harness.pinned import APART
 from cases.figures import torch_ratios
 from harness.steering import Worker
-from harness.swap_ground import Evictor, Large, copies, evict, load, pool_stands, quiet, swap
+from harness.swap_ground import CHUNK, Evictor, Large, copies, evict, free_ram, load, pool_stands, quiet, swap
 from harness.timeline import GB
 
 LEAST_ALONE = 0.995  # of PyTorch's speed without Tessera
@@ -107,30 +109,69 @@ def bindings(bench):
     return f"{count} times {expected}; {evictor}"
 
 
-@swap(name="frameworks", soft=True, limit_s=120)
+# Programs, and whether they have gigabytes, of which next to nothing may be pinned.
+FRAMEWORKS = (
+    ("PyTorch", "torch", "torch_large.py", [], {}, True),
+    ("PyTorch, expandable segments", "torch", "torch_large.py", [], {"env": frameworks.alloc("expandable_segments:True")}, True),
+    ("PyTorch, cudaMallocAsync", "torch", "torch_large.py", [], {"env": frameworks.alloc("backend:cudaMallocAsync")}, True),
+    ("CuPy's pool", "cupy", "cupy_large.py", ["default"], {}, True),
+    ("CuPy, cudaMallocAsync", "cupy", "cupy_large.py", ["async"], {}, True),
+    ("JAX", "jax", "jax_train.py", ["200"], {"native_env": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}, True),
+    ("PyTorch training", "torch", "torch_train.py", ["eager", "400"], {}, False),
+    ("transformers", "transformers", "generate.py", ["400"], {}, False),
+    ("CuPy", "cupy", "cupy_math.py", [], {}, False))
+
+
+@swap(name="frameworks", soft=True, limit_s=400)
 def frameworks_evicted(bench):
-    """Losses and tokens of PyTorch, transformers, JAX and CuPy, against the same without Tessera."""
-    told = []
-    for module, script, arguments, sides in (
-            ("torch", "torch_train.py", ["eager", "400"], {}),
-            ("torch", "torch_train.py", ["eager", "200"], {"env": frameworks.alloc("backend:cudaMallocAsync")}),
-            ("transformers", "generate.py", ["400"], {}),
-            ("jax", "jax_train.py", [], {"native_env": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}),
-            ("cupy", "cupy_math.py", [], {})):
+    """Losses, tokens and sums of PyTorch, CuPy, JAX and transformers, evicted once a second, against the same without
+    Tessera; and how much of their memory is pinned meanwhile."""
+    wrong, told = [], []
+    for name, module, script, arguments, sides, large in FRAMEWORKS:
         try:
             frameworks.need(module)
-        except Skipped:
-            told.append(f"{module}: not here")
-            bench.tell(told[-1])
-            continue
-        with Evictor(bench, 0.3) as evictor:  # what runs without Tessera it leaves alone
-            _, _, same = frameworks.both(bench, script, arguments, **sides)
-        told.append(f"{module}: {same}, {evictor}")
+            with Evictor(bench, 1) as evictor:  # what runs without Tessera it leaves alone
+                _, _, same = frameworks.both(bench, script, arguments, **sides)
+            told.append(f"{name}: {same}, {evictor}, {evictor.pinned}")
+            if large:
+                expect(evictor.moved > 0, f"nothing was moved: {told[-1]}")
+                evictor.pinned.judge(told[-1])
+        except Skipped as why:
+            told.append(f"{name}: {why}")
+        except (Failed, TimeoutError) as why:  # the others still have their turn
+            wrong.append(f"{name}: {why}")
+            told.append(f"FAIL {wrong[-1]}")
         bench.tell(told[-1])
-        expect(module != "torch" or evictor.moved > 0, f"nothing was moved: {told[-1]}")
-    if all(each.endswith("not here") for each in told):
+    expect(not wrong, "; ".join(wrong))
+    if all(": no " in each for each in told):
         raise Skipped("no framework is here")
     return "; ".join(told)
+
+
+@swap(soft=True, limit_s=150)
+def sleeping(bench):
+    """As vLLM's sleep mode: 40 GiB (where a large program has 60) in a handle of cuMemCreate for each tensor, copied to host
+    memory, unmapped and released, made and mapped again at the same addresses; evicted once a second meanwhile."""
+    bytes_ = min(bench.ground.part(40), int((free_ram() - 8 * GIB) / 2.2) if not bench.soft else GIB) // CHUNK * CHUNK
+    program = Large(bench, bytes_, "hw-sleeping", block=20 * MIB if bench.soft else 130 * MIB, mapped=True)
+    slept = []
+    with Evictor(bench, 1) as evictor:
+        for _ in range(3):
+            program.ask("busy 3")
+            slept.append(program.ask("sleep", 120)[0])
+            (asleep,) = bench.tessera.of_vgpu("hw-sleeping")
+            time.sleep(1)
+            slept.append(program.ask("wake", 120)[0])
+            program.right()
+    program.end()
+    beside = sum(asleep["memory_pinned_by"].get(reason, 0) for reason in APART)
+    figure = (f"{bytes_ / GIB:.1f} GiB, 3 times: asleep after {max(slept[::2]):.1f} s with {asleep['memory_bytes'] / MIB:.0f} "
+              f"MiB left, awake after {max(slept[1::2]):.1f} s, words right; {evictor}; {evictor.pinned}")
+    bench.tell(figure)
+    expect(asleep["memory_bytes"] - beside <= 2 * CHUNK, f"asleep it has memory: {figure}")
+    expect(evictor.moved > 0, f"nothing was moved: {figure}")
+    evictor.pinned.judge(figure)
+    return figure
 
 
 @swap(soft=True, limit_s=90)

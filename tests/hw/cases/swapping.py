@@ -9,7 +9,7 @@ from harness.bench import GIB, MIB
 from harness.checks import Skipped, expect
 from harness.sampler import Sampler, threads
 from harness.steering import HIGH, LOW
-from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, pair, pool_stands, quiet, squeeze,
+from harness.swap_ground import (Large, copies, evict, hand_over, load, mark, move, pair, pool_stands, quiet, squeeze,
                                  steps_since, swap)
 from harness.timeline import GB, HandOver
 
@@ -139,9 +139,10 @@ def prepared(bench):
     return _judge(bench, out.rate >= LEAST_PREPARED_RATE * plain[0], figure)
 
 
-@swap(soft=True, limit_s=60)
+@swap(soft=True, limit_s=90)
 def limit(bench):
-    """memory.limit of a program falls from 40 GiB (where a large program has 60) to 10 by a write to its file."""
+    """memory.limit of a program that works falls from 40 GiB (where a large program has 60) to 10 by a write to its file;
+    the write returns when all of it is out, and the program goes on."""
     files = pathlib.Path(bench.tessera.run_dir) / "fs"
     if not os.path.ismount(files):
         raise Skipped("the daemon has no files here")
@@ -155,6 +156,8 @@ def limit(bench):
     for _ in range(3):
         quiet(bench)
         before = bench.tessera.vgpu("hw-limit")
+        program.tell("busy 4 0 0.1")
+        time.sleep(0.5)
         begin = time.monotonic()
         (files / "vgpus/hw-limit/memory.limit").write_text(f"{bench.ground.part(10)}\n")
         seconds = time.monotonic() - begin
@@ -163,8 +166,12 @@ def limit(bench):
         expect(after["memory_max_bytes"] == maximum, f"the maximum followed: {after}")
         rates.append((before["memory_resident_bytes"] - after["memory_resident_bytes"]) / seconds)
         bench.tell(f"the write returned after {seconds:.3f} s: {rates[-1] / GB:.1f} GB/s")
+        kernels, _, ended = program.told()
+        expect(kernels > 0 and ended > begin + seconds, f"the program did not work while the limit fell: {kernels} kernels")
+        raised = mark(bench)
         (files / "vgpus/hw-limit/memory.limit").write_text("max\n")
-        load(bench, program)
+        program.ask("pass 1")
+        move(bench, program, "in", raised)
         program.right()
     rate = statistics.median(rates)
     return _judge(bench, rate >= LEAST_LIMIT_RATE * plain[0],

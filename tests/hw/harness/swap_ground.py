@@ -8,6 +8,7 @@ import time
 from harness import steering, timeline
 from harness.bench import GIB, MIB
 from harness.checks import Failed, expect
+from harness.pinned import Pinned
 
 CHUNK = 64 * MIB  # as the daemon moves memory
 STRIDE = 16384  # words of 4 bytes, of which a soft GPU touches one
@@ -69,9 +70,10 @@ class Large:
     """A program with much memory (swap.cc), in a vGPU of its own unless it is native. Has its memory at once, or, without
     `wait`, when stands() returns."""
 
-    def __init__(self, bench, bytes_, name=None, block=None, native=False, wait=True, **fields):
+    def __init__(self, bench, bytes_, name=None, block=None, native=False, wait=True, mapped=False,
+                 **fields):
         argv = [bench.builder.program("swap.cc"), bytes_, block or min(GIB, _chunks(bench.ground.size / 60)),
-                STRIDE if bench.soft else 1]
+                STRIDE if bench.soft else 1, *(["mapped"] if mapped else [])]
         self._bench, self._bytes = bench, bytes_
         if native:
             self.program = bench.start_native(argv)
@@ -222,6 +224,7 @@ class Evictor(threading.Thread):
         self._tessera, self._gap_s, self._random = bench.tessera, gap_s, random.Random(7)
         self._ended = threading.Event()
         self.times, self.moved, self._last = 0, 0, {}
+        self.pinned = Pinned()
 
     def run(self):
         while not self._ended.wait(self._random.uniform(0.2, 1.8) * self._gap_s):
@@ -230,6 +233,7 @@ class Evictor(threading.Thread):
                     if not process["vgpu"] or not process["memory_bytes"]:
                         continue
                     self._count(process["pid"], process["moved_out_bytes"])
+                    self.pinned.note(process)
                     self._tessera.evict(process["pid"], self._random.choice((0, 0, process["memory_bytes"] // 2)))
                     self.times += 1
             except (OSError, RuntimeError, http.client.HTTPException):  # it has just ended, or the daemon has

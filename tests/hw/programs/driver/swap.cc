@@ -1,30 +1,35 @@
-// A program whose memory is large, for the checks of swapping: "swap BYTES [BLOCK [STRIDE]]". It takes BYTES in blocks
-// (of 1 GiB unless BLOCK says otherwise), whose words it plants, one of every STRIDE (all of them, by default). Says
-// "ready PID SECONDS", and then does what the lines on standard input say, one after another. Each is answered by one
-// line; times are seconds of CLOCK_MONOTONIC, and FROM and TO parts of the memory, 0 to 1:
+// A program whose memory is large, for the checks of swapping: "swap BYTES [BLOCK [STRIDE [mapped]]]". It takes BYTES
+// in blocks (of 1 GiB unless BLOCK says otherwise; mapped: each a handle of cuMemCreate), whose words it plants, one of
+// every STRIDE (all of them, by default). Says "ready PID SECONDS", and then does what the lines on standard input say,
+// one after another. Each is answered by one line; times are seconds of CLOCK_MONOTONIC, and FROM and TO parts of the
+// memory, 0 to 1:
 //   pass N FROM TO         N times a kernel on each block       passed BEGIN FIRST END    FIRST: its first kernel's end
 //   busy SECONDS FROM TO   as many as there is time for         busied KERNELS BEGIN END  of blocks of one size
 //   long SECONDS           a kernel that takes so long          long BEGIN
 //   wait                   for that                             waited END
 //   check                  compares all words                   checked WRONG
+//   sleep                  mapped blocks go to host memory      slept SECONDS
+//   wake                   and come back where they were        woken SECONDS
 //   copies BYTES           pinned copies                        copies OUT IN BOTH        bytes a second
 //   managed BYTES          prefetches of managed memory         managed OUT IN            bytes a second
 //   costs BYTES            cuMemAlloc and cuMemFree of 1 KiB,   costs A F A F A F         microseconds, medians
 //                          2 MiB, BYTES
 #include "driver.h"
+#include "mapped.h"
 #include "rates.h"
 
 namespace {
 
 struct Block {
   CUdeviceptr data = 0;
+  Mapped mapped;
   uint64_t words = 0;  // that are used
   uint32_t seed = 0, growths = 0;
 };
 
 class Memory {
  public:
-  Memory(uint64_t bytes, uint64_t block, uint64_t stride) : stride_(stride) {
+  Memory(uint64_t bytes, uint64_t block, uint64_t stride, bool mapped) : stride_(stride) {
     CU(cuModuleGetFunction(&plant_, kernels_.module, "Plant"));
     CU(cuModuleGetFunction(&grow_, kernels_.module, "Grow"));
     CU(cuModuleGetFunction(&grow_late_, kernels_.module, "GrowLate"));
@@ -33,7 +38,11 @@ class Memory {
     for (uint64_t left = bytes; left > 0;) {
       Block made{.seed = static_cast<uint32_t>(blocks_.size()) * 2654435761u};
       const uint64_t size = std::min(left, block);
-      CU(cuMemAlloc(&made.data, size));
+      if (mapped) {
+        made.data = made.mapped.Make(size);
+      } else {
+        CU(cuMemAlloc(&made.data, size));
+      }
       made.words = size / 4 / stride_;
       Launch(plant_, made.words, &made.data, &made.words, &stride_, &made.seed);
       blocks_.push_back(made);
@@ -63,6 +72,15 @@ class Memory {
     Launch(grow_late_, std::min<uint64_t>(block.words, 132 * kThreads), &block.data, &block.words, &stride_,
            &nanoseconds);
     ++block.growths;
+  }
+
+  void Sleep() {
+    CU(cuCtxSynchronize());
+    for (Block& block : blocks_) block.mapped.Sleep();
+  }
+
+  void Wake() {
+    for (Block& block : blocks_) block.mapped.Wake();
   }
 
   uint32_t Wrong() {
@@ -129,7 +147,7 @@ int main(int argc, char** argv) {
   const uint64_t stride = argc > 3 ? std::strtoull(argv[3], nullptr, 0) : 1;
   const double begin = Now();
   const CUdevice device = UseDevice();
-  Memory memory(bytes, block, stride);
+  Memory memory(bytes, block, stride, argc > 4 && std::string(argv[4]) == "mapped");
   std::printf("ready %d %.6f\n", getpid(), Now() - begin);
   char line[256];
   while (std::fgets(line, sizeof line, stdin)) {
@@ -149,6 +167,10 @@ int main(int argc, char** argv) {
       std::printf("waited %.6f\n", Now());
     } else if (order == "check") {
       std::printf("checked %u\n", memory.Wrong());
+    } else if (order == "sleep" || order == "wake") {
+      const double since = Now();
+      order == "sleep" ? memory.Sleep() : memory.Wake();
+      std::printf("%s %.6f\n", order == "sleep" ? "slept" : "woken", Now() - since);
     } else if (order == "copies") {
       PrintCopies(static_cast<size_t>(a));
     } else if (order == "managed") {
