@@ -3,6 +3,15 @@
 option(TESSERA_UNITY "compile several files of a part at once" OFF)
 option(TESSERA_FUZZ "build the fuzzers; needs clang" OFF)
 
+# tessera_headers(TARGET headers...): headers that most files of the target read, and that take long, are compiled once
+# for all of them. Not where each file is compiled for itself, so that a change of a header costs the files that read it
+# and no others; nor by g++ 12, which behind such a header warns of the standard library's own code.
+function(tessera_headers target)
+  if(TESSERA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
 # tessera_part(NAME sources... [DEPS targets...]): a static library tessera_NAME, used as <NAME/...>.
 function(tessera_part name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
@@ -30,20 +39,51 @@ if(NOT TESSERA_TESTS)
 endif()
 
 # Every test reads GoogleTest's headers, which take longer than the test itself: they are compiled once for all.
+set(test_headers <gmock/gmock.h> <gtest/gtest.h> <expected> <map> <memory> <optional> <string> <thread> <vector>)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "")
 add_executable(tessera_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cc)
 target_compile_options(tessera_test_headers PRIVATE -O0)
 target_link_libraries(tessera_test_headers PRIVATE GTest::gmock GTest::gtest_main Threads::Threads)
-target_precompile_headers(tessera_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <expected> <map> <memory>
-  <optional> <string> <thread> <vector>)
+target_precompile_headers(tessera_test_headers PRIVATE ${test_headers})
 
-# tessera_test(NAME sources... [DEPS targets...]): a GoogleTest binary whose tests CTest lists one by one. Not optimised:
-# compiling them takes far longer than running them.
+# tessera_test_headers(TARGET headers...): GoogleTest's, and the others as tessera_headers has them.
+function(tessera_test_headers target)
+  if(ARGN)
+    tessera_headers(${target} ${test_headers} ${ARGN})
+  endif()
+  get_target_property(own ${target} PRECOMPILE_HEADERS)
+  if(NOT own)
+    target_precompile_headers(${target} REUSE_FROM tessera_test_headers)
+  endif()
+endfunction()
+
+# tessera_testing(NAME sources... [HEADERS headers...] [DEPS targets...]): a static library that tests share. Not
+# optimised, as tests, and for executables only: compiled as they are, so that they can have the same headers. HEADERS: of
+# its own, which most of those tests read (tessera_headers).
+function(tessera_testing name)
+  cmake_parse_arguments(arg "" "" "HEADERS;DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -O0 -fPIE)
+  target_link_libraries(${name} PUBLIC ${arg_DEPS} GTest::gmock GTest::gtest Threads::Threads)
+  tessera_test_headers(${name} ${arg_HEADERS})
+endfunction()
+
+# tessera_test(NAME sources... [HEADERS headers... | HEADERS_OF library] [DEPS targets...]): a GoogleTest binary whose
+# tests CTest lists one by one. Not optimised: compiling them takes far longer than running them. HEADERS: its own
+# (tessera_headers). HEADERS_OF: those of a library of tessera_testing.
 function(tessera_test name)
-  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "HEADERS_OF" "HEADERS;DEPS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE -O0)
-  target_precompile_headers(${name} REUSE_FROM tessera_test_headers)
+  if(arg_HEADERS_OF)
+    get_target_property(other ${arg_HEADERS_OF} PRECOMPILE_HEADERS)
+  endif()
+  if(other)
+    target_precompile_headers(${name} REUSE_FROM ${arg_HEADERS_OF})
+  else()
+    tessera_test_headers(${name} ${arg_HEADERS})
+  endif()
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()
