@@ -1,11 +1,16 @@
 #include "server/gpu/freezes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/testing/steered_gpu.h"
 
 namespace tessera::server {
 namespace {
+
+using testing::IsEmpty;
+using Kind = channel::ObjectEvent::Kind;
+using Source = ChannelServer::Source;
 
 using FreezesTest = SteeredGpuTest;
 
@@ -67,6 +72,74 @@ TEST_F(FreezesTest, AProcessThatWasFrozenForMemoryStaysSoWhenItJoinsAgain) {
   low.process.freeze = {};
   gpu_.Join(low_, low.process, 0, 1, Now());
   EXPECT_TRUE(low.process.freeze.overdrawn);
+  EXPECT_TRUE(Frozen(low));
+}
+
+TEST_F(FreezesTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
+  Member& low = Running(low_);
+  const Nanos before = MonotonicNow();
+  Freeze(low.process, true);
+  low.process.page->reached_ns = before;  // as it was submitted before, it may well have ended
+  Reconcile({});
+  Reconcile({});
+  EXPECT_TRUE(Steers());
+  low.process.page->reached_ns = MonotonicNow();
+  Reconcile({});
+  EXPECT_TRUE(Steers()) << "the news of new channels may be under way";
+  EXPECT_TRUE(gpu_.Measurement().NeedsWatching());
+  Reconcile({});
+  EXPECT_TRUE(Steers()) << "some submissions need no channel";
+  low.process.page->reached_ns = MonotonicNow();
+  Reconcile({});
+  EXPECT_TRUE(Steers());
+  low.process.page->reached_ns = MonotonicNow();
+  Reconcile({});
+  EXPECT_FALSE(Steers());
+  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("went on while its channels were frozen"));
+  EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
+  Freeze(low.process, false);
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  EXPECT_FALSE(Steers());
+  channels_.Forget(low.process.pid);
+  gpu_.Leave(low.process, Now());
+  members_.pop_back();
+  EXPECT_TRUE(Steers());
+}
+
+TEST_F(FreezesTest, WorkThatEndedBeforeNewChannelsWereFrozenTooIsNoOffence) {
+  Member& low = Running(low_);
+  Freeze(low.process, true);
+  low.process.page->reached_ns = MonotonicNow();
+  Reconcile({});
+  const std::uint32_t client = ClientOf(low);
+  low.process.page->reached_ns = MonotonicNow();
+  channels_.Observe(low.process.pid, {Kind::kAlloc, 5, client, kGroup, 12, channel::abi::kAnyChannel, 0}, Source::kShim,
+                    Now());
+  Reconcile({});
+  Reconcile({});
+  EXPECT_TRUE(Steers());
+}
+
+// Its copies go on when policy freezes it, so what has ended says nothing.
+TEST_F(FreezesTest, WorkThatEndsUnderAPolicysFreezeIsNoOffence) {
+  Member& low = Running(low_);
+  Running(high_);
+  for (int look = 0; look < 3; ++look) {
+    low.process.page->reached_ns = MonotonicNow();
+    Reconcile({});
+  }
+  EXPECT_TRUE(Steers());
+}
+
+TEST_F(FreezesTest, WhoWasFrozenWhileThatCouldNotBeDoneIsFrozenLater) {
+  Member& low = Running(low_);
+  channels_.Availability().BeginTest();
+  gpu_.Time().Choose(Now());
+  Freeze(low_, true);
+  EXPECT_FALSE(Frozen(low));
+  channels_.Availability().EndTest({});
+  gpu_.Time().Choose(Now());
+  gpu_.Freezes().ApplyAll(Now());
   EXPECT_TRUE(Frozen(low));
 }
 

@@ -42,6 +42,8 @@ struct GateRecord {
     if (waits && state != State::kRunning) waits->Note(state == State::kWanting ? now - wants_since : 0);
     state = State::kRunning;
   }
+  // Whether the scheduler counts what the process runs as work in this vGPU.
+  bool Counts() const { return ungated || state == State::kWanting || state == State::kRunning; }
   // What it has queued drains; it says when that is done.
   void Close(wire::GateOrder order = wire::GateOrder::kClosed) {
     page.Give({order, 0, 0});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -43,8 +44,16 @@ class SteeredGpuTest : public testing::Test {
     ASSERT_TRUE(gpu_.Add(vgpu, Now()));
   }
 
+  // One more vGPU, of this class.
+  VGpu& Another(std::uint32_t priority) {
+    Make(others_.emplace_back(), static_cast<VgpuId>(2 + others_.size()), priority);
+    return others_.back();
+  }
+
   Member& Join(VGpu& vgpu) {
-    const auto pid = static_cast<pid_t>(500'000'000 + members_.size());  // beyond any that exists
+    return Join(vgpu, static_cast<pid_t>(500'000'000 + members_.size()));  // beyond any that exists
+  }
+  Member& Join(VGpu& vgpu, pid_t pid) {
     members_.push_back(std::make_unique<Member>(pid, vgpu));
     gpu_.Join(vgpu, members_.back()->process, 0, 1, Now());
     return *members_.back();
@@ -77,9 +86,14 @@ class SteeredGpuTest : public testing::Test {
     made(kCopies, 20, channel::abi::kAnyChannel, 0);
   }
 
-  Member& Running(VGpu& vgpu) {
+  // It has a context and no work.
+  Member& Resting(VGpu& vgpu) {
     Member& member = Join(vgpu);
     MakeContext(member);
+    return member;
+  }
+  Member& Running(VGpu& vgpu) {
+    Member& member = Resting(vgpu);
     Works(member);
     return member;
   }
@@ -124,6 +138,7 @@ class SteeredGpuTest : public testing::Test {
   ChannelServer channels_{std::move(owned_control_), "", nullptr};
   GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
   VGpu high_, low_;
+  std::list<VGpu> others_;
   Nanos now_ = MonotonicNow();
   std::vector<std::unique_ptr<Member>> members_;
 };

@@ -2,48 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "server/record/log.h"
+#include "server/time/steering_state.h"
 
 namespace tessera::server {
 namespace {
 
-constexpr Nanos kFirstGrace = 5 * kMillisecond;
 // Processes of a vGPU share its slice; as they come and go the parts change, but not more often than this.
 constexpr Nanos kSlicesEvery = 100 * kMillisecond;
 constexpr double kSameSlice = 0.02;
-// The driver's slice for a group that was given none (NVA06C_CTRL_CMD_GET_TIMESLICE: 2,048 us).
-constexpr Nanos kDriverSlice = 2 * kMillisecond;
-// Between a thaw and the freeze by which a limit is held, each process of a vGPU should have as many turns.
-constexpr Nanos kTurnsInAQuota = 2;
+
+// What the limit lets a vGPU run in a window.
+Nanos QuotaOf(const sched::Shares& shares, Nanos window) {
+  return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(window));
+}
 
 }  // namespace
-
-// A vGPU's use of the GPU.
-struct SteeringState {
-  sched::VgpuId vgpu;
-  bool stopped = false;
-  Nanos stopped_at = 0;  // 0: since then it went on
-  bool active = false;   // as the scheduler was told
-  Nanos slice = 0;       // of all its processes together; 0: it had no competitor yet
-  Nanos quota = 0;       // what its limit lets it run in a window
-  Nanos grace = kFirstGrace;
-  std::vector<GateRecord*> gates;
-
-  bool Active() const {
-    return std::ranges::any_of(gates, [](const GateRecord* gate) {
-      return !gate->held && gate->state != GateRecord::State::kParked && (gate->stop.Freezes() || gate->stop.believed);
-    });
-  }
-  std::ptrdiff_t Running() const {
-    return std::ranges::count_if(gates,
-                                 [](const GateRecord* gate) { return gate->state == GateRecord::State::kRunning; });
-  }
-  bool AllHeld() const {
-    return !gates.empty() && std::ranges::all_of(gates, [](const GateRecord* gate) { return gate->held; });
-  }
-};
 
 SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, Nanos in_flight,
                                ChannelServer& channels)
@@ -54,12 +31,13 @@ SteeringServer::~SteeringServer() = default;
 Result<void> SteeringServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
   if (!states_.contains(vgpu)) {
     if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
-    states_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares)});
+    states_[vgpu] =
+        std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares, config_.shares.window)});
     Execute(now);
     return {};
   }
   auto updated = steering_.Update(vgpu, shares, now);
-  if (updated) states_.at(vgpu)->quota = QuotaOf(shares);
+  if (updated) states_.at(vgpu)->quota = QuotaOf(shares, config_.shares.window);
   slices_due_ = true;
   Execute(now);
   return updated;
@@ -97,6 +75,9 @@ void SteeringServer::Leave(GateRecord& gate, Nanos now) {
   SteeringState& steered = *gate.steered;
   std::erase(steered.gates, &gate);
   gate.steered = nullptr;
+  for (const auto& [id, other] : states_) {
+    if (!other->stopped) Thaw(FrozenIn(*other, gate.pid));  // it was frozen for this vGPU, perhaps
+  }
   steering_.Ungated(steered.vgpu, std::ranges::any_of(steered.gates, &GateRecord::ungated));
   Report(steered, now, now);
   slices_due_ = true;
@@ -330,18 +311,10 @@ void SteeringServer::Stop(const std::vector<SteeringState*>& states, Nanos now) 
 }
 
 void SteeringServer::Go(const std::vector<SteeringState*>& states, Nanos now) {
+  for (SteeringState* steered : states) steered->stopped = false;
   std::vector<pid_t> frozen;
-  for (SteeringState* steered : states) {
-    steered->stopped = false;
-    for (GateRecord* gate : steered->gates) {
-      if (Has(channels_.Freezer().StatusOf(gate->pid, gpu_).reasons, FreezeReason::kPolicy))
-        frozen.push_back(gate->pid);
-    }
-  }
-  if (!frozen.empty()) {
-    if (auto thawed = channels_.Freezer().Thaw(gpu_, frozen, FreezeReason::kPolicy); !thawed)
-      log::Error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
-  }
+  for (const SteeringState* steered : states) std::ranges::copy(FrozenIn(*steered), std::back_inserter(frozen));
+  Thaw(frozen);
   for (SteeringState* steered : states) {
     for (GateRecord* gate : steered->gates) {
       // What drains at its gate asks again when that has ended.
@@ -358,24 +331,32 @@ void SteeringServer::Go(const std::vector<SteeringState*>& states, Nanos now) {
   }
 }
 
-Nanos SteeringServer::QuotaOf(const sched::Shares& shares) const {
-  return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(config_.shares.window));
+// The processes that the policy froze and that may go on for this vGPU; of one program only, if `pid` names it. A
+// program may be in two vGPUs: where the other one is stopped, it goes on only for work that counts in this one.
+std::vector<pid_t> SteeringServer::FrozenIn(const SteeringState& steered, pid_t pid) const {
+  std::vector<pid_t> frozen;
+  for (const GateRecord* gate : steered.gates) {
+    if ((pid == 0 || gate->pid == pid) &&
+        Has(channels_.Freezer().StatusOf(gate->pid, gpu_).reasons, FreezeReason::kPolicy) &&
+        (gate->Counts() || !std::ranges::any_of(states_, [gate](const auto& other) {
+           return other.second->stopped && other.second->Has(gate->pid);
+         })))
+      frozen.push_back(gate->pid);
+  }
+  return frozen;
 }
 
-// The slice of each process of a vGPU; 0: as it is. Several that compete only with one another would lose a tenth of
-// the time by changes if they kept the driver's slices (docs/hardware-log.md).
-Nanos SteeringServer::PartOf(const SteeringState& steered) const {
-  const std::ptrdiff_t running = std::max<std::ptrdiff_t>(1, steered.Running());
-  if (steered.slice != 0) return steered.slice / running;
-  const Nanos part = std::min(config_.mean_slice, steered.quota / kTurnsInAQuota) / running;
-  return running > 1 && part > kDriverSlice ? part : 0;
+void SteeringServer::Thaw(const std::vector<pid_t>& pids) {
+  if (pids.empty()) return;
+  if (auto thawed = channels_.Freezer().Thaw(gpu_, pids, FreezeReason::kPolicy); !thawed)
+    log::Error("GPU {}: cannot thaw: {}", gpu_, thawed.error().Text());
 }
 
 void SteeringServer::ApplySlices(Nanos now) {
   slices_due_ = false;
   slices_at_ = now + kSlicesEvery;
   for (const auto& [id, steered] : states_) {
-    const Nanos part = PartOf(*steered);
+    const Nanos part = steered->Part(config_.mean_slice);
     if (part == 0) continue;
     for (GateRecord* gate : steered->gates) {
       if (gate->state != GateRecord::State::kRunning || !gate->stop.Freezes()) continue;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <memory>
 #include <vector>
@@ -49,11 +51,11 @@ class SteeringServer : public TimeServer {
   void Execute(Nanos now);
   void Stop(const std::vector<SteeringState*>& states, Nanos now);
   void Go(const std::vector<SteeringState*>& states, Nanos now);
+  std::vector<pid_t> FrozenIn(const SteeringState& steered, pid_t pid = 0) const;
+  void Thaw(const std::vector<pid_t>& pids);
   void Report(SteeringState& steered, Nanos now, Nanos idle_since);
   void Runs(GateRecord& gate, const SteeringState& steered, Nanos now);
   void ApplySlices(Nanos now);
-  Nanos QuotaOf(const sched::Shares& shares) const;
-  Nanos PartOf(const SteeringState& steered) const;
   static void Shut(GateRecord& gate);
   void Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell);
   void ChangeStop(GateRecord& gate, GateRecord::Stop stop, Nanos now);

@@ -20,6 +20,12 @@ class UnknownChannelsTest : public SteeredGpuTest {
     gpu_.Time().Wants(liar.process, false, Now());
     return liar;
   }
+  // It asks for work before it has told of a channel.
+  Member& Unknown(VGpu& vgpu) {
+    Member& unknown = Join(vgpu);
+    Works(unknown);
+    return unknown;
+  }
   void SeenToWork(std::unordered_set<pid_t> pids) { Reconcile({.worked = std::move(pids)}); }
   static pid_t PidOf(const Member& member) { return member.process.pid; }
   // The work that it has queued ends after its gate closed.
@@ -80,10 +86,8 @@ TEST_F(UnknownChannelsTest, WhereTheDeviceDoesNotTellItIsBelieved) {
 }
 
 TEST_F(UnknownChannelsTest, ItsGateStopsItForAHigherClass) {
-  Member& high = Join(high_);
-  MakeContext(high);
-  Member& unknown = Join(low_);
-  Works(unknown);
+  Member& high = Resting(high_);
+  Member& unknown = Unknown(low_);
   ASSERT_TRUE(Steers());
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kBounded) << "so that what it has queued ends soon";
   Works(high);
@@ -102,10 +106,8 @@ TEST_F(UnknownChannelsTest, ItsGateStopsItForAHigherClass) {
 
 // It goes again before what it has queued has ended.
 TEST_F(UnknownChannelsTest, WhatDrainsAsksAgain) {
-  Member& high = Join(high_);
-  MakeContext(high);
-  Member& unknown = Join(low_);
-  Works(unknown);
+  Member& high = Resting(high_);
+  Member& unknown = Unknown(low_);
   Works(high);
   Rests(high);
   EXPECT_EQ(unknown.process.gate.state, State::kDraining);
@@ -116,9 +118,8 @@ TEST_F(UnknownChannelsTest, WhatDrainsAsksAgain) {
 
 TEST_F(UnknownChannelsTest, ItsGateHoldsItsLimit) {
   ASSERT_TRUE(gpu_.Resize(low_, {}, {.limit_pct = 20, .priority = 2}, Now()));
-  MakeContext(Join(high_));  // it is idle: where both work, slices hold limits
-  Member& unknown = Join(low_);
-  Works(unknown);
+  Resting(high_);  // it is idle: where both work, slices hold limits
+  Member& unknown = Unknown(low_);
   SeenToWork({PidOf(unknown)});
   ASSERT_EQ(unknown.Order(), wire::GateOrder::kBounded);
   EXPECT_TRUE(Becomes([&] { return unknown.Order() == wire::GateOrder::kClosed; }));
@@ -129,10 +130,8 @@ TEST_F(UnknownChannelsTest, ItsGateHoldsItsLimit) {
 }
 
 TEST_F(UnknownChannelsTest, AnOperatorFreezesItByItsGate) {
-  Member& high = Join(high_);
-  MakeContext(high);
-  Member& unknown = Join(low_);
-  Works(unknown);
+  Resting(high_);
+  Member& unknown = Unknown(low_);
   Freeze(unknown.process, true);
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kClosed);
   Drains(unknown);
@@ -143,10 +142,8 @@ TEST_F(UnknownChannelsTest, AnOperatorFreezesItByItsGate) {
 }
 
 TEST_F(UnknownChannelsTest, OnceItsChannelsAreKnownTheyStopIt) {
-  Member& high = Join(high_);
-  MakeContext(high);
-  Member& late = Join(low_);
-  Works(late);
+  Member& high = Resting(high_);
+  Member& late = Unknown(low_);
   ASSERT_EQ(late.Order(), wire::GateOrder::kBounded);
   MakeContext(late);
   EXPECT_EQ(late.Order(), wire::GateOrder::kFree);
@@ -155,10 +152,8 @@ TEST_F(UnknownChannelsTest, OnceItsChannelsAreKnownTheyStopIt) {
 }
 
 TEST_F(UnknownChannelsTest, WhatDrainedWhenItsChannelsBecameKnownIsFrozen) {
-  Member& high = Join(high_);
-  MakeContext(high);
-  Member& late = Join(low_);
-  Works(late);
+  Member& high = Resting(high_);
+  Member& late = Unknown(low_);
   Works(high);
   ASSERT_EQ(late.process.gate.state, State::kDraining);
   MakeContext(late);
@@ -170,8 +165,7 @@ TEST_F(UnknownChannelsTest, WhatDrainedWhenItsChannelsBecameKnownIsFrozen) {
 
 // It was seen to go on while its channels were frozen: some are hidden.
 TEST_F(UnknownChannelsTest, OneThatEvadesItsFreezeStandsAlone) {
-  Member& neighbour = Join(high_);
-  MakeContext(neighbour);
+  Member& neighbour = Resting(high_);
   Member& evader = Running(low_);
   Evades(evader);
   EXPECT_TRUE(Steers()) << "its neighbour keeps its channels";
