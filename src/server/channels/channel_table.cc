@@ -65,7 +65,8 @@ bool ChannelTable::Verify(pid_t pid) {
   const bool refused = entry.objects.Refused();
   const bool verified = entry.objects.Verify(*control_, pid, entry.fd.Get());
   if (entry.objects.Refused() && !refused)
-    log::WarnOf(OwnerOf(pid), "process {} claims channels that are not its own; they are not steered", pid);
+    log::WarnOf(OwnerOf(pid).value_or(kNoUser), "process {} claims channels that are not its own; they are not steered",
+                pid);
   return verified;
 }
 

@@ -126,13 +126,15 @@ Result<void> ContainerGate::Serve(Pending& pending) {
   const std::string who = "container " + (state->id.empty() ? std::to_string(state->pid) : state->id);
   if (state->listener >= pending.files.size() || !guard::IsListener(pending.files[state->listener].Get()))
     return Fail(EPROTO, who + " came without a seccomp listener");
+  const auto user = OwnerOf(state->pid);
+  if (!user) return Fail(ESRCH, who + " has ended");
   auto chosen = table_.Choose(state->metadata, authority_, authority_.Identify(PeerUser(pending.socket.Get()), {}));
   if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
   std::vector<VgpuId> vgpus;
   for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
   log::Info("{} joins {} behind the kernel gate", who, state->metadata);
   return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
-                         {.name = who, .pid = state->pid, .uid = OwnerOf(state->pid), .by_operator = true});
+                         {.name = who, .pid = state->pid, .uid = *user, .by_operator = true});
 }
 
 // Soon, because this may be in the watch's own callback.

@@ -73,11 +73,13 @@ Process* GuestServer::Admit(pid_t pid, const std::vector<VgpuId>& vgpus, VGpu& v
 Result<GuestServer::Guest*> GuestServer::Know(pid_t pid, const std::vector<VgpuId>& vgpus) {
   const auto known = guests_.find(pid);
   if (known != guests_.end()) return &known->second;
-  auto claim = bounds_.Take(OwnerOf(pid), UserBounds::Kind::kOther, UserBounds::kForGuest);
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd) return FailErrno(fmt::format("process {}", pid));
+  const auto user = OwnerOf(pid);
+  if (!user) return Fail(ESRCH, fmt::format("process {} has ended", pid));
+  auto claim = bounds_.Take(*user, UserBounds::Kind::kOther, UserBounds::kForGuest);
   if (!claim) return std::unexpected(claim.error());
-  Guest guest{.claim = std::move(*claim), .name = CommandOf(pid), .vgpus = vgpus};
-  guest.fd.Reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!guest.fd) return FailErrno(fmt::format("process {}", pid));
+  Guest guest{.claim = std::move(*claim), .fd = std::move(fd), .uid = *user, .name = CommandOf(pid), .vgpus = vgpus};
   auto watch =
       loop_.WatchReadable(guest.fd.Get(), [this, pid] { loop_.Post([this, pid] { Ended(pid, MonotonicNow()); }); });
   if (!watch) return std::unexpected(watch.error());
@@ -108,7 +110,7 @@ Process* GuestServer::Join(pid_t pid, Guest& guest, VGpu& vgpu, Nanos now) {
     return nullptr;
   }
   auto process = std::make_unique<Process>(std::move(*page), pid);
-  process->who.uid = OwnerOf(pid);
+  process->who.uid = guest.uid;
   process->who.program = guest.name;
   process->who.guest = true;
   process->gate.ungated = true;

@@ -69,6 +69,7 @@ class GuestServer {
   struct Guest {
     UserBounds::Claim claim;
     UniqueFd fd;  // pidfd
+    uid_t uid;
     EventLoop::Watch watch;
     std::string name;
     std::vector<VgpuId> vgpus;                                    // it may use these

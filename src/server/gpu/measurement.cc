@@ -75,11 +75,12 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
   }
   unmanaged_ = Less(measured.used, managed);
   for (const auto& [pid, bytes] : unmanaged_by_process_) {
-    if (!unmanaged_before.contains(pid))
+    if (unmanaged_before.contains(pid)) continue;
+    if (const auto user = OwnerOf(pid); user)  // else it has ended
       events::Note({.type = EventType::kProcessUnmanaged,
                     .gpu = gpu_,
                     .pid = pid,
-                    .user = OwnerOf(pid),
+                    .user = user,
                     .text = "it has " + FormatSize(bytes)});
   }
   time_.Choose(now);

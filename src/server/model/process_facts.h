@@ -2,10 +2,11 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace tessera::server {
@@ -18,9 +19,18 @@ inline std::string CommandOf(pid_t pid) {
   return name;
 }
 
-inline uid_t OwnerOf(pid_t pid) {
-  struct stat status{};
-  return stat(fmt::format("/proc/{}", pid).c_str(), &status) == 0 ? status.st_uid : 0;
+// No user has this number (-1 means "no change" to chown and setreuid).
+inline constexpr uid_t kNoUser = static_cast<uid_t>(-1);
+
+// The effective user of a process, also of one that has ended and was not waited for. None: it has ended. Not the owner
+// of its folder in /proc: that is root where the process may not be traced, as after setuid (proc(5)).
+inline std::optional<uid_t> OwnerOf(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    uid_t real = kNoUser, effective = kNoUser;
+    if (std::sscanf(line.c_str(), "Uid: %u %u", &real, &effective) == 2) return effective;
+  }
+  return {};
 }
 
 }  // namespace tessera::server
