@@ -1,16 +1,21 @@
 """The daemon is replaced while programs behind the kernel gate allocate all the time: they notice nothing."""
 import array
+import functools
 import json
 import os
 import pathlib
 import signal
 import socket
+import struct
 import subprocess
 import unittest
 
 from harness import BIN, Lines, SoftGpuTest, wait_for
+from test_daemon import WELCOME, kind_of, message, text_of
 
 CHURN = BIN / "gate_churn"
+GUARD, LISTENER = 11, 12
+OTHER = 54321
 
 
 class Gate(SoftGpuTest):
@@ -111,14 +116,62 @@ class Gate(SoftGpuTest):
             runtime.sendmsg([json.dumps(state).encode()],
                             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [listener]))])
 
-    def test_a_container_runtimes_listener_is_served(self):
-        self.create("team-a", memory_limit="4M", memory_max="4M")
+    def with_a_listener(self):
+        """A program that is behind a filter of its own, and its listener."""
         ours, theirs = socket.socketpair()
         self.addCleanup(ours.close)
-        child = self.spawn(BIN / "gate_churn", "2", "listener", theirs.fileno(), stdin=subprocess.PIPE, pass_fds=[theirs.fileno()])
+        child = self.spawn(CHURN, "2", "listener", theirs.fileno(), stdin=subprocess.PIPE, pass_fds=[theirs.fileno()])
         theirs.close()
         child.lines = Lines(child)
         _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
+        return child, listener
+
+    def refusals_of(self, listeners):
+        """Puts the programs of these listeners behind the kernel gate: what those are told that are refused."""
+        refusals = []
+        for listener in listeners:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as tree:
+                tree.connect(str(self.run_dir / "client.sock"))
+                tree.send(message(GUARD, struct.pack("512s64s", b"crowd", b"crowd")))
+                told = tree.recv(8192)
+                if kind_of(told) == WELCOME:
+                    socket.send_fds(tree, [message(LISTENER)], [listener])
+                    told = tree.recv(8192)
+                if kind_of(told) != WELCOME:
+                    refusals.append(text_of(told))
+        return refusals
+
+    def test_three_hundred_programs_of_a_user_hurt_nobody(self):
+        self.run_dir.chmod(0o755)
+        neighbour = self.churn(2)
+        self.goes_on(neighbour)
+        crowd, listeners = [], []
+        for _ in range(300):
+            child, listener = self.with_a_listener()
+            child.send_signal(signal.SIGSTOP)
+            crowd.append(child)
+            listeners.append(listener)
+        # Root may have twice as many, but can be somebody else.
+        act = functools.partial(self.as_user, OTHER) if os.geteuid() == 0 else lambda action, *words: action(*words)
+        act(self.create, "crowd")
+        refusals = act(self.refusals_of, listeners)
+        for listener in listeners:
+            os.close(listener)
+        self.assertTrue(refusals)
+        self.assertEqual({text for text in refusals if "as many as one user may have" not in text}, set())
+        self.goes_on(neighbour)
+        if os.geteuid() == 0:
+            another = self.churn(3)
+            self.goes_on(another)
+            self.end(another)
+        for child in crowd:
+            child.kill()
+        self.end(neighbour)
+        self.assertIsNone(self.daemon.poll(), self.daemon_log())
+
+    def test_a_container_runtimes_listener_is_served(self):
+        self.create("team-a", memory_limit="4M", memory_max="4M")
+        child, listener = self.with_a_listener()
         self.as_a_runtime(listener, metadata="team-a")
         os.close(listener)
         self.goes_on(child)
