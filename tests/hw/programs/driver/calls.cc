@@ -127,6 +127,24 @@ void BetweenGpus() {
       plane.srcPitch = plane.dstPitch = plane.WidthInBytes = 4096;
       plane.Height = kBytes / 4096;
       copy("cuMemcpy2D", [&] { return cuMemcpy2D(&plane); });
+#if CUDA_VERSION >= 13000
+      copy("cuMemcpyBatchAsync", [&] {
+        CUdeviceptr to_all[] = {target, target + kBytes / 2}, from_all[] = {source, source + kBytes / 2};
+        size_t sizes[] = {kBytes / 2, kBytes / 2}, first = 0;
+        CUmemcpyAttributes attributes = {};
+        attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        return cuMemcpyBatchAsync(to_all, from_all, sizes, 2, &attributes, &first, 1, CU_STREAM_PER_THREAD);
+      });
+      copy("cuMemcpy3DBatchAsync", [&] {
+        CUDA_MEMCPY3D_BATCH_OP volume = {};
+        volume.src.type = volume.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        volume.src.op.ptr.ptr = source;
+        volume.dst.op.ptr.ptr = target;
+        volume.extent = {4096, kBytes / 4096, 1};
+        volume.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        return cuMemcpy3DBatchAsync(1, &volume, 0, CU_STREAM_PER_THREAD);
+      });
+#endif
     }
     // Memory of the GPU that is not current, from and to the host.
     CU(cuCtxSetCurrent(contexts[current]));
