@@ -44,6 +44,7 @@ class Attachment final : private DaemonFollower {
 
   // Held between a look at the state of the device's primary context and the call that may change it.
   ForkMutex primary;
+  int primary_uses TESSERA_GUARDED_BY(primary) = 0;  // how often the program has retained it
 
   // A submission is about to be made: notes which memory it uses.
   void NoteUse(const GatedCall& call);

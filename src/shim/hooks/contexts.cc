@@ -117,12 +117,14 @@ CUresult RetainPrimary(CUdevice device, Retain retain) {
   Attachment* attachment = Attachment::Of(device);
   if (!attachment) return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
   const MutexLock lock(attachment->primary);
-  return PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+  const CUresult result = PrimaryActive(device) ? retain() : CountedCreate(device, retain);
+  if (result == CUDA_SUCCESS) ++attachment->primary_uses;
+  return result;
 }
 
-// The primary context of a device, which may or may not end with `end`.
+// The primary context of a device, which may or may not end with `end`, and does if it is reset.
 template <typename End>
-CUresult EndPrimary(CUdevice device, End end) {
+CUresult EndPrimary(CUdevice device, bool reset, End end) {
   ForgetThreadGate();
   Attachment* attachment = Attachment::Of(device);
   if (!attachment || !PrimaryActive(device)) return end();
@@ -133,14 +135,13 @@ CUresult EndPrimary(CUdevice device, End end) {
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
   const std::uint64_t below = NextIdOf(*attachment);
-  DropEventsEverywhere(primary);
+  if (reset || attachment->primary_uses <= 1) DropEventsEverywhere(primary);
   attachment->Gates().EndContext(primary, [&] {
     result = end();
     return ended = !PrimaryActive(device);
   });
-  if (ended) {
-    Ended(*attachment, primary, below);
-  }
+  if (result == CUDA_SUCCESS) attachment->primary_uses = ended ? 0 : attachment->primary_uses - 1;
+  if (ended) Ended(*attachment, primary, below);
   return result;
 }
 
@@ -193,11 +194,11 @@ TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return RetainPrimary(device, [=] { return REAL(cuDevicePrimaryCtxRetain)(context, device); });
 }
 
-#define PRIMARY_END(name)                                          \
-  TESSERA_HOOK name(CUdevice device) {                             \
-    return EndPrimary(device, [=] { return REAL(name)(device); }); \
+#define PRIMARY_END(name, reset)                                          \
+  TESSERA_HOOK name(CUdevice device) {                                    \
+    return EndPrimary(device, reset, [=] { return REAL(name)(device); }); \
   }
-PRIMARY_END(cuDevicePrimaryCtxRelease)
-PRIMARY_END(cuDevicePrimaryCtxRelease_v2)
-PRIMARY_END(cuDevicePrimaryCtxReset)
-PRIMARY_END(cuDevicePrimaryCtxReset_v2)
+PRIMARY_END(cuDevicePrimaryCtxRelease, false)
+PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
+PRIMARY_END(cuDevicePrimaryCtxReset, true)
+PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)

@@ -12,6 +12,8 @@ using namespace tessera::cuda;
 
 TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext*, CUdevice);
 TESSERA_HOOK cuDevicePrimaryCtxRelease_v2(CUdevice);
+TESSERA_HOOK cuMemAllocAsync(CUdeviceptr*, size_t, CUstream);
+TESSERA_HOOK cuMemFreeAsync(CUdeviceptr, CUstream);
 
 namespace tessera::shim {
 namespace {
@@ -64,6 +66,24 @@ TEST_F(ContextsTest, TheSameOneIsMadeOnce) {
   std::vector<std::int32_t> told;
   for (const wire::Context& each : Daemon().All<wire::Context>(gpu)) told.push_back(each.delta);
   EXPECT_EQ(told, (std::vector<std::int32_t>{1, -1}));
+}
+
+// Libraries retain and release it again and again.
+TEST_F(ContextsTest, EventsBehindFreesStayUntilTheLastRelease) {
+  CUcontext primary = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&primary, device), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(primary);
+  const std::size_t before = Cuda().Events();
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAllocAsync(&address, kMiB, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
+  Attached().Pager()->Ordered().Mark();
+  EXPECT_EQ(Cuda().Events(), before + 1);
+  EXPECT_EQ(Retain(device), CUDA_SUCCESS);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), before + 1);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), before);
 }
 
 }  // namespace

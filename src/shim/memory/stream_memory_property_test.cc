@@ -122,9 +122,9 @@ class StreamMemoryProperty : public ShimFixture {
     }
     Daemon().Set(
         [](FakeDaemon::Answers& answers) { answers.room = [](std::uint64_t) { return wire::RoomGranted{}; }; });
-    Attached();
+    Attached().Gates().Stop();  // its pacer would ask about the model's events, too
     Page().memory_credit = Page().memory_credit_keep = std::int64_t{1} << 40;
-    MakeContext();
+    context_ = MakeContext();
     REAL_AS(cuDeviceGetDefaultMemPool, CUmemoryPool*, CUdevice)(&pool_, device);
     for (int i = 0; i < kStreams; ++i) model_.At(i).handle = Cuda().MakeStream();
     streams = &model_;
@@ -142,7 +142,8 @@ class StreamMemoryProperty : public ShimFixture {
     } else {
       Page().room_credit += std::exchange(room_, 0);
     }
-    switch (Number(0, 14)) {
+    StreamMemory& memory = Attached().Pager()->Ordered();
+    switch (Number(0, 17)) {
       case 0:
       case 1:
       case 2:
@@ -167,6 +168,12 @@ class StreamMemoryProperty : public ShimFixture {
       case 12:
         if (Number(0, 3) == 0) SetThreshold(Number(0, 2) == 0 ? 0 : UINT64_MAX);
         if (Number(0, 3) == 0) cuMemPoolTrimTo(pool_, 0);
+        return;
+      case 13:
+      case 14:
+        return memory.FreeQuiet(gates_);
+      case 15:
+        if (Number(0, 3) == 0) memory.DropEvents(context_);  // as before a context ends that then stays
         return;
       default:
         if (Block* block = AnyBlock()) Use(*block, AnyStream());
@@ -267,8 +274,12 @@ class StreamMemoryProperty : public ShimFixture {
 
   std::vector<std::pair<unsigned, void*>> before_;
   Streams model_;
+  CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  std::int64_t room_ = 0;  // that the page has not
+  FollowedPage page_;
+  HostMemory host_;
+  GateKeeper gates_{page_, host_};  // that has not stopped
+  std::int64_t room_ = 0;           // that the page has not
   std::map<CUdeviceptr, Block> blocks_;
   std::vector<Block> freed_;  // whose work goes on
 };

@@ -281,10 +281,7 @@ TEST_F(StreamMemoryTest, AContextThatStaysKeepsItsFreesInOrder) {
   memory.FreeReached();
   EXPECT_EQ(Charged(), 140 * kMiB) << "work may still use it";
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(Charged(), 40 * kMiB);
-  CUdeviceptr address = 0;
-  EXPECT_EQ(cuMemAlloc_v2(&address, kMiB), CUDA_SUCCESS);  // waits for work whose stream is gone
-  EXPECT_EQ(Charged(), 1 * kMiB);
+  EXPECT_EQ(Charged(), 0u);
 }
 
 TEST_F(StreamMemoryTest, PoolsOutliveContextsButNotTheLast) {
@@ -330,6 +327,12 @@ TEST_F(StreamMemoryTest, ThreadsAllocateAndFreeAtOnce) {
       FakeCuda::SetCurrent(nullptr);
     });
   }
+  threads.emplace_back([&] {
+    for (int look = 0; look < 100; ++look) {
+      Attached().Pager()->Ordered().FreeQuiet(Attached().Gates());
+      std::this_thread::yield();
+    }
+  });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(cuMemPoolTrimTo(DefaultPool(), 0), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);

@@ -270,21 +270,12 @@ void PendingFrees::DropEventsOf(CUcontext context) {
   const MutexLock lock(mutex_);
   const RelaxedCapture relaxed;
   std::vector<CUevent> events;
-  const auto drop = [&](Stream& stream) {
+  // Streams that are gone keep their marks: they could get no new ones.
+  for (auto& [name, stream] : streams_) {
+    if (stream.context != context) continue;
     for (const Placed& mark : stream.marks) events.push_back(mark.event);
     stream.marks.clear();
     stream.marked = stream.reached;
-  };
-  for (auto& [name, stream] : streams_)
-    if (stream.context == context) drop(stream);
-  for (auto at = ended_.begin(); at != ended_.end();) {
-    if (at->context != context) {
-      ++at;
-      continue;
-    }
-    drop(*at);  // and there is no stream any more that could get new ones
-    for (const auto& [bytes, freed] : at->frees) unsettled_.push_back({freed.block, context});
-    at = ended_.erase(at);
   }
   if (const auto spare = spare_.find(context); spare != spare_.end()) {
     events.insert(events.end(), spare->second.begin(), spare->second.end());

@@ -58,8 +58,8 @@ class PendingFrees {
 
   // The stream of this handle is about to be destroyed. Its work goes on.
   void EndStream(cuda::CUstream stream);
-  // The context may be about to end: gives the driver all events back that belong to it. What is still pending gets new
-  // marks if the context stays.
+  // The context may be about to end: gives the driver the events back that belong to it. If the context stays, new
+  // marks are placed for what is still pending.
   void DropEventsOf(cuda::CUcontext context);
   // The context has ended: its blocks are gone, and so is all work in its streams. Null: blocks without a context are
   // gone.
