@@ -1,6 +1,7 @@
 #include "shim/memory/imports.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +17,7 @@
 #include "shim/load/real.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
+#include "shim/session/daemon_watch.h"
 #include "shim/session/session.h"
 #include "wire/units.h"
 
@@ -24,6 +26,10 @@ namespace tessera::shim {
 using namespace cuda;
 
 namespace {
+
+// Programs look for a new daemon every kReconnectEvery, and it waits some seconds for those of the last one.
+constexpr Nanos kTellingTakes = 5 * kSecond;
+constexpr unsigned kLookAgainUs = 20'000;
 
 // Buffer ids of imports; the heap's and the driver's own count up from 1.
 constexpr std::uint64_t kFirstId = 1ull << 62;
@@ -204,9 +210,7 @@ void UnmapUnused() {
   }
 }
 
-}  // namespace
-
-CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUdeviceptr* address) {
+CUresult ImportNow(const Importer& importer, const wire::ExportKey& key, CUdeviceptr* address) {
   UnmapUnused();
   const MutexLock one(opening);
   {
@@ -225,6 +229,30 @@ CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUde
   count = Imports().size();
   *address = import.block.begin;
   return CUDA_SUCCESS;
+}
+
+// Whether the daemon may know more soon: it is gone, or has come so lately that programs still tell it what they share.
+bool MayBeKnownSoon(CUresult result, Nanos now) {
+  if (result != CUDA_ERROR_MAP_FAILED && result != CUDA_ERROR_INVALID_VALUE) return false;
+  const Nanos back = DaemonWatch::Instance().BackSince();
+  return Session::Instance().LostSince() != 0 || (back != 0 && now - back < kTellingTakes);
+}
+
+}  // namespace
+
+CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUdeviceptr* address, Nanos patience) {
+  const Nanos end = MonotonicNow() + patience;
+  for (;;) {
+    const CUresult result = ImportNow(importer, key, address);
+    const Nanos now = MonotonicNow();
+    if (now < end && MayBeKnownSoon(result, now)) {
+      usleep(kLookAgainUs);
+      continue;
+    }
+    if (result == CUDA_ERROR_MAP_FAILED && Session::Instance().LostSince() != 0)
+      Say("an IPC handle cannot be opened: its memory is with the daemon, which is gone; start tesserad");
+    return result;
+  }
 }
 
 bool CloseImport(CUdeviceptr address) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
 #include "cuda/cuda_abi.h"
 #include "pager/heap/heap.h"
 #include "wire/protocol.h"
@@ -19,9 +20,11 @@ struct Importer {
 
 // Maps the memory for the calling thread's current context, or counts one more use of it and gives the same address.
 // For another GPU of the process it is mapped again, at an address of its own. The memory may be on a GPU that the
-// process has not used yet. CUDA_ERROR_INVALID_VALUE where the daemon does not give it or the process does not see its
-// GPU, CUDA_ERROR_MAP_FAILED where there is no daemon, each with a line on stderr; else the driver's error.
-cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address);
+// process has not used yet. While the daemon is replaced, waits for the next one to know of the memory, for `patience`
+// at most. CUDA_ERROR_INVALID_VALUE where the daemon does not give it or the process does not see its GPU,
+// CUDA_ERROR_MAP_FAILED where there is no daemon, each with a line on stderr; else the driver's error.
+cuda::CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, cuda::CUdeviceptr* address,
+                            Nanos patience = 10 * kSecond);
 
 // The last use of memory that begins at `address` unmaps it, after the work of its context; while a stream captures,
 // where waiting is forbidden, that is done later. False: no import begins there.

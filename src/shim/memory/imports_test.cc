@@ -2,6 +2,7 @@
 #include "shim/memory/imports.h"
 
 #include <set>
+#include <thread>
 
 #include "shim/gate/capture.h"
 #include "shim/load/hook.h"
@@ -34,7 +35,7 @@ class ImportsTest : public ShimFixture {
   }
 
   Importer Here() const { return {gpu, device}; }
-  CUresult Import(CUdeviceptr* address) { return ImportMemory(Here(), key, address); }
+  CUresult Import(CUdeviceptr* address) { return ImportMemory(Here(), key, address, /*patience=*/0); }
 
   static constexpr std::uint64_t kBytes = 100 * kMiB;
   CUcontext context = nullptr;
@@ -214,6 +215,19 @@ TEST_F(ImportsTest, WithoutADaemonNothingCanBeOpened) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot be opened"), std::string::npos);
   StartDaemon().Set([](FakeDaemon::Answers& answers) { answers.attached.swaps = 1; });
   EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
+}
+
+TEST_F(ImportsTest, WhileTheDaemonIsReplacedOpeningWaits) {
+  EndDaemon();
+  std::thread next([] {
+    StartDaemon().Set([](FakeDaemon::Answers& answers) { answers.attached.swaps = 1; });
+    EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
+  });
+  CUdeviceptr address = 0;
+  EXPECT_EQ(ImportMemory(Here(), key, &address), CUDA_SUCCESS);
+  next.join();
+  EXPECT_EQ(Cuda().memory.Read(address), 7u);
+  EXPECT_TRUE(CloseImport(address));
 }
 
 }  // namespace

@@ -26,8 +26,10 @@ bool DaemonWatch::ReconnectLocked() {
     ForEach([&](DaemonFollower& follower) { all = all && follower.Reattach(); });
     return all;
   });
-  if (stands) ForEach([](DaemonFollower& follower) { follower.Reattached(); });
-  return stands;
+  if (!stands) return false;
+  back_since_ = MonotonicNow();
+  ForEach([](DaemonFollower& follower) { follower.Reattached(); });
+  return true;
 }
 
 void DaemonWatch::Mind(Nanos now) {

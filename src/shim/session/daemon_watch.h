@@ -46,6 +46,8 @@ class DaemonWatch {
   // Does nothing while the daemon is there. Else tries to reconnect, not more often than kReconnectEvery, and after the
   // time of grace has each follower go on alone. Returns at once while another thread does that.
   void Mind(Nanos now);
+  // When another daemon last welcomed the process (CLOCK_MONOTONIC); 0: never. Any thread.
+  Nanos BackSince() const { return back_since_; }
 
  private:
   DaemonWatch() = default;
@@ -58,6 +60,7 @@ class DaemonWatch {
   // Held by the thread that speaks with a new daemon for all. Taken before every mutex of the followers.
   ForkMutex speaking_;
   Nanos next_try_ TESSERA_GUARDED_BY(speaking_) = 0;
+  std::atomic<Nanos> back_since_{0};
   std::atomic<DaemonFollower*> followers_{nullptr};  // it only grows
 };
 

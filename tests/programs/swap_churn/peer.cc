@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 
 namespace tessera::churn {
 
@@ -35,19 +34,6 @@ std::uint64_t Digest(std::span<const std::uint64_t> words) {
   return digest;
 }
 
-// While there is no daemon, and for a moment after one has come, nobody knows whose memory it is.
-CUresult OpenPatiently(CUdeviceptr& address, const CUipcMemHandle& handle) {
-  constexpr int kTries = 100;
-  constexpr timespec kPause = {0, 100'000'000};
-  CUresult result = CUDA_SUCCESS;
-  for (int i = 0; i < kTries; ++i) {
-    result = Call("cuIpcOpenMemHandle_v2", &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_MAP_FAILED) break;
-    nanosleep(&kPause, nullptr);
-  }
-  return result;
-}
-
 [[noreturn]] void Serve(int socket, int slots) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const Gpu gpu;
@@ -57,7 +43,8 @@ CUresult OpenPatiently(CUdeviceptr& address, const CUipcMemHandle& handle) {
   while (recv(socket, &order, sizeof order, 0) == sizeof order) {
     CUdeviceptr& address = open[static_cast<std::size_t>(order.slot)];
     Answer answer;
-    if (order.deed == Deed::kOpen) answer.result = OpenPatiently(address, order.handle);
+    if (order.deed == Deed::kOpen)
+      answer.result = Call("cuIpcOpenMemHandle_v2", &address, order.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (order.deed == Deed::kClose) Must("cuIpcCloseMemHandle", address);
     if (order.deed == Deed::kStep) {
       words.resize(order.words);
