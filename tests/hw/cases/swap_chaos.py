@@ -89,7 +89,8 @@ class Stage:
 
     def _evict(self, source):
         for process in self._tessera.of_vgpu(source.choice(self.actors).vgpu):
-            self._tessera.evict(process["pid"], source.choice((0, 0, process["memory_bytes"] // 2)))
+            if process["memory_bytes"] > process["memory_pinned_bytes"]:  # the second process has nothing of its own
+                self._tessera.evict(process["pid"], source.choice((0, 0, process["memory_bytes"] // 2)))
 
     def _freeze(self, source):
         self._tessera.freeze(source.choice(self.actors).vgpu)
