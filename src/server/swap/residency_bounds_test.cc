@@ -329,6 +329,9 @@ TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) 
   ASSERT_EQ(starts_, 1);
   on_mover_(nullptr);
   EXPECT_EQ(Out(first), 6u) << "it has no line for the moment, and its memory is where it was";
+  const auto pushed = residency_.Push(first.process, kChunk, MonotonicNow());
+  ASSERT_FALSE(pushed);
+  EXPECT_EQ(pushed.error().code, EAGAIN) << "it can be moved, and soon";
   EXPECT_EQ(starts_, 1) << "not at once: the first one was started a moment ago";
   RunUntil([this] { return starts_ == 2; });
   EXPECT_EQ(starts_, 2);

@@ -170,6 +170,8 @@ void ResidencyServer::ReportRefusal(Process& process, std::uint64_t bytes, const
 
 Result<void> ResidencyServer::Push(Process& process, std::uint64_t bytes, Nanos now) {
   Residence& residence = process.residence;
+  if (residence.line.number == 0 && residence.line.next_at != 0)  // its mover has just died
+    return Fail(EAGAIN, fmt::format("process {} waits for another mover", process.pid), "try again in a second");
   if (residence.line.number == 0)
     return Fail(ENOSYS, fmt::format("the memory of process {} cannot be moved", process.pid),
                 "only memory of programs with Tessera's libcuda can");
