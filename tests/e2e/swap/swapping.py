@@ -21,7 +21,7 @@ class SwapTest(SoftGpuTest):
 
     def setUp(self):
         super().setUp()
-        self.config = f'[swap]\nsize = "{self.SIZE}"\nfloor = "{self.FLOOR}"\n[turn]\nmin_ms = 20\n{self.MORE}'
+        self.config = f'[swap]\nsize = "{self.SIZE}"\nfloor = "{self.FLOOR}"\n[turn]\nmin_ms = 20\nmax_ms = 300\n{self.MORE}'
 
     def start(self):
         self.start_daemon("--log-level", "debug", config=self.config)

@@ -16,7 +16,7 @@ class FileTest(SwapTest):
         super().setUp()
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         self.config = (f'[swap]\nsize = "{self.SIZE}"\nfloor = "{self.FLOOR}"\nfile = "{self.folder}/swap"\n'
-                       f'file_size = "{self.FILE_SIZE}"\n[turn]\nmin_ms = 20\n{self.MORE}')
+                       f'file_size = "{self.FILE_SIZE}"\n[turn]\nmin_ms = 20\nmax_ms = 300\n{self.MORE}')
 
     def swap(self):
         return self.api("GET", "/v1/gpus")[2]["gpus"][0]["swap"]
