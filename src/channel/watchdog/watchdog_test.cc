@@ -18,6 +18,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/testing/wait_until.h"
 #include "channel/control/soft_control.h"
 #include "channel/watchdog/move_guard_page.h"
 #include "soft/shared/arbiter.h"
@@ -73,10 +74,6 @@ class Recorder : public Control {
   Seen& seen_;
 };
 
-void WaitFor(const std::function<bool()>& condition) {
-  while (!condition()) std::this_thread::yield();
-}
-
 Target Process(pid_t pid, std::uint32_t client, std::uint32_t channels) {
   std::vector<std::uint32_t> handles(channels);
   std::iota(handles.begin(), handles.end(), 1);
@@ -114,7 +111,7 @@ constexpr Nanos kShort = 5 * kMillisecond, kLong = 3600 * kSecond;
 TEST_F(WatchdogTest, ADaemonThatHangsIsUndoneOnce) {
   const auto watchdog = MustStart(kShort);
   ASSERT_TRUE(watchdog->NoteFrozen(1234, 2, Process(1234, 100, 9)));
-  WaitFor([&] { return seen_->thaws == 1; });
+  WaitUntil([&] { return seen_->thaws == 1; });
   EXPECT_EQ(seen_->thaw[0].pid, 1234);
   EXPECT_EQ(seen_->thaw[0].gpu, 2u);
   EXPECT_EQ(seen_->thaw[0].channels, 9u);
@@ -123,7 +120,7 @@ TEST_F(WatchdogTest, ADaemonThatHangsIsUndoneOnce) {
   // It comes back and hangs again.
   EXPECT_TRUE(watchdog->Beat());
   ASSERT_TRUE(watchdog->NoteFrozen(1234, 2, Process(1234, 100, 10)));
-  WaitFor([&] { return seen_->thaws >= 2; });
+  WaitUntil([&] { return seen_->thaws >= 2; });
   EXPECT_TRUE(watchdog->Beat());
   EXPECT_EQ(seen_->thaw[1].channels, 10u);
   EXPECT_EQ(seen_->freezes, 0);
@@ -132,7 +129,7 @@ TEST_F(WatchdogTest, ADaemonThatHangsIsUndoneOnce) {
 TEST_F(WatchdogTest, WhoIsFrozenAnewRightBeforeTheDaemonsEndIsThawedAnew) {
   auto watchdog = MustStart(40 * kShort);
   ASSERT_TRUE(watchdog->NoteFrozen(1234, 2, Process(1234, 100, 9)));
-  WaitFor([&] { return seen_->thaws == 1; });
+  WaitUntil([&] { return seen_->thaws == 1; });
   EXPECT_FALSE(watchdog->Undid(1, 2));
   EXPECT_TRUE(watchdog->Beat());
   EXPECT_TRUE(watchdog->Undid(1234, 2));
@@ -162,7 +159,7 @@ TEST_F(WatchdogTest, ItsDeathIsNoticedAndHarmsNobody) {
   ASSERT_TRUE(watchdog->NoteFrozen(1, 0, Process(1, 100, 1)));
   testing::internal::CaptureStderr();
   ASSERT_EQ(kill(watchdog->pid(), SIGKILL), 0);
-  WaitFor([&] {
+  WaitUntil([&] {
     EXPECT_FALSE(watchdog->Beat());
     return kill(watchdog->pid(), 0) != 0;  // waited for
   });
@@ -220,11 +217,11 @@ TEST_F(WatchdogTest, WhoseMemoryIsMovedIsThawedWhenItCouldGoOn) {
   watchdog->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
   ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
   ASSERT_TRUE(watchdog->NoteFrozen(1234, 0, Process(1234, 100, 1)));
-  WaitFor([&] { return moved->released == 1 && seen_->thaws >= 1; });
+  WaitUntil([&] { return moved->released == 1 && seen_->thaws >= 1; });
   EXPECT_EQ(seen_->thaw[0].pid, 1234);
   EXPECT_EQ(seen_->thaws, 1) << "the other one is thawed, and not again and again";
   moved->unsafe = 0;
-  WaitFor([&] { return seen_->thaws >= 2; });
+  WaitUntil([&] { return seen_->thaws >= 2; });
   EXPECT_EQ(seen_->thaw[1].pid, getpid());
 }
 
@@ -237,7 +234,7 @@ TEST_F(WatchdogTest, ItsLastThawWaitsForWhoCannotGoOnYet) {
   ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 0, Process(getpid(), 100, 1)));
   ASSERT_TRUE(watchdog->NoteFrozen(499'999'999, 0, Process(499'999'999, 100, 1)));
   std::thread settles([&] {
-    WaitFor([&] { return moved->released == 1 && seen_->thaws == 1; });
+    WaitUntil([&] { return moved->released == 1 && seen_->thaws == 1; });
     moved->unsafe = 0;
   });
   watchdog.reset();
@@ -333,7 +330,7 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     if (found == processes.end()) return std::nullopt;
     return found->frozen != soft::Frozen::kNothing;
   };
-  WaitFor([&] { return frozen_or_not() == false; });
+  WaitUntil([&] { return frozen_or_not() == false; });
   soft::TestProcess daemon([&](soft::TestProcess::Peer& test) {
     const auto open = [&]() -> Result<std::unique_ptr<Control>> {
       auto mine = attach();
@@ -351,9 +348,9 @@ TEST_F(WatchdogTest, AFrozenProcessRunsAgain) {
     test.Hear();
   });
   ASSERT_TRUE(daemon.Hear());
-  WaitFor([&] { return frozen_or_not() == true; });
+  WaitUntil([&] { return frozen_or_not() == true; });
   daemon.Kill();
-  WaitFor([&] { return frozen_or_not() == false; });
+  WaitUntil([&] { return frozen_or_not() == false; });
 }
 
 TEST(FrozenNotes, AFullTableSaysSo) {

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "base/testing/wait_until.h"
+
 namespace tessera::face {
 namespace {
 
@@ -111,7 +113,7 @@ TEST_F(EventStreamsTest, AClientThatLeavesFreesItsPlace) {
   for (std::size_t i = 0; i < EventStreams::kMost; ++i) clients.push_back(Open(server::events::Last()));
   EXPECT_FALSE(streams_.TakePlace());
   clients.clear();
-  while (!streams_.TakePlace()) poll(nullptr, 0, 1);
+  WaitUntil([this] { return streams_.TakePlace(); });
   const UniqueFd again = Open(server::events::Last());
   EXPECT_THAT(ReadUntil(again, "retry"), StartsWith("retry: "));
 }

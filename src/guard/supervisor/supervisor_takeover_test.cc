@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/fault.h"
+#include "base/testing/wait_until.h"
 #include "guard/gate/soft_boundary.h"
 #include "guard/holder/gate_holder.h"
 #include "guard/supervisor/supervisor.h"
@@ -131,7 +132,7 @@ TEST_F(SupervisorTakeoverTest, ACallThatNobodyDecidesIsLeftToTheNext) {
   ending.nobody_decides = true;
   auto first = Serve(ending, Again(listener.Get()), Again(memory.Get()));
   tenant.Go();
-  while (created->Call().Id() == 0) usleep(1000);
+  WaitUntil([&] { return created->Call().Id() != 0; });
   first.reset();
   EXPECT_NE(created->Call().Id(), 0u);
   Ledger ledger(*created);
@@ -153,14 +154,14 @@ TEST_F(SupervisorTakeoverTest, AChildOfAnEarlierDaemonsProgramIsFoundGone) {
     Ledger ledger(*created);
     const auto first = Serve(ledger, Again(listener.Get()), Again(memory.Get()));
     tenant.Go();
-    while (ledger.Held() == 0) usleep(1000);
+    WaitUntil([&] { return ledger.Held() != 0; });
   }
   tenant.Kill();
   tenant.Wait();
   Ledger ledger(*TreeRecord::Open(Again(memory.Get())));
   EXPECT_EQ(ledger.Held(), kPiece);
   const auto second = Serve(ledger, Again(listener.Get()), Again(memory.Get()));
-  while (ledger.Held() != 0) usleep(1000);
+  WaitUntil([&] { return ledger.Held() == 0; });
 }
 
 // ---- without any supervisor ----
@@ -170,7 +171,7 @@ TEST_F(SupervisorTakeoverTest, WithoutADaemonCallsWaitAndThenFailUntilThereIsOne
   Tenant tenant([&] {
     const Rm rm{file.Get()};
     TENANT_CHECK(rm.Memory(1, kPiece) == -ENOSYS);
-    while (rm.Memory(1, kPiece) == -ENOSYS) usleep(1000);
+    WaitUntil([&] { return rm.Memory(1, kPiece) != -ENOSYS; });
     return Churn(rm, 1) == 0 ? __LINE__ : 0;  // one piece is taken
   });
   const UniqueFd listener = tenant.TakeListener();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <optional>
 
+#include "base/testing/wait_until.h"
 #include "server/channels/channel_server.h"
 #include "server/model/shared_page.h"
 #include "server/testing/fake_control.h"
@@ -62,7 +63,7 @@ class HangingDaemonTest : public testing::Test {
     made(3, 10, abi::kAnyChannel, 0);
   }
   void Hang() {
-    while (!*thawed_) std::this_thread::yield();
+    WaitUntil([this] { return thawed_->load(); });
   }
 
   std::atomic<bool>* thawed_ = nullptr;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/testing/wait_until.h"
+
 namespace tessera::server {
 
 TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setup.run_dir.empty()) {
@@ -72,12 +74,6 @@ VGpuReport TestDaemon::Report(const std::string& vgpu) {
   return {};
 }
 
-bool TestDaemon::Eventually(const std::function<bool()>& true_of) const {
-  const Nanos deadline = MonotonicNow() + 10 * kSecond;
-  while (!true_of()) {
-    if (MonotonicNow() > deadline) return false;
-  }
-  return true;
-}
+bool TestDaemon::Eventually(const std::function<bool()>& true_of) const { return BecomesTrue(true_of); }
 
 }  // namespace tessera::server

@@ -52,7 +52,7 @@ class TestDaemon {
 
   VGpuReport Report(const std::string& vgpu);
 
-  // Asks the daemon again and again until `true_of` its answer; false after ten seconds.
+  // Asks the daemon until `true_of` its answer (BecomesTrue).
   bool Eventually(const std::function<bool()>& true_of) const;
 
  private:

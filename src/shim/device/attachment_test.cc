@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/testing/wait_until.h"
 #include "shim/device/in_call.h"
 #include "shim/load/hook.h"
 #include "shim/testing/shim_fixture.h"
@@ -286,7 +287,7 @@ TEST_F(AttachmentTest, AChildIsHeldUpByNothing) {
   ASSERT_EQ(cuMemAlloc_v2(&address, kMiB), CUDA_SUCCESS);
   Daemon().Order(gpu, GateOrder::kStopped);
   std::thread waits = InThread([&] { Launch(); });
-  while (Page().gate_waits == 0) std::this_thread::yield();
+  WaitUntil([&] { return Page().gate_waits != 0; });
   const std::int64_t credit = Page().memory_credit;
   const pid_t pid = fork();
   if (pid == 0) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/testing/wait_until.h"
 #include "soft/shared/shared_layout.h"
 #include "soft/shared/steering.h"
 #include "soft/shared/test_process.h"
@@ -18,10 +19,6 @@ namespace {
 constexpr const char* kSpec = "1GiB,speed=1M,slice=1ms";
 
 std::unique_ptr<SharedState> MustAttach(const std::string& path) { return soft::MustAttach(path, kSpec); }
-
-void WaitFor(const std::function<bool()>& condition) {
-  while (!condition()) std::this_thread::yield();
-}
 
 Nanos BusyOf(SharedState& state, pid_t pid) {
   const auto processes = state.Processes(0);
@@ -99,7 +96,7 @@ TEST(Arbiter, WaiterGetsItAfterTheSlice) {
     theirs.Acquire();
     other_ran = true;
   });
-  WaitFor([&] { return arbiter.ShouldYield(); });
+  tessera::WaitUntil([&] { return arbiter.ShouldYield(); });
   EXPECT_GE(MonotonicNow(), state->layout().devices[0].slice_end.load());
   EXPECT_FALSE(other_ran);
   arbiter.Yield();
@@ -141,7 +138,7 @@ TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
   const Nanos alone_until = device.slice_end + kMillisecond;
   WaitUntil(alone_until);
   other.Say();
-  WaitFor([&] { return arbiter.ShouldYield(); });
+  tessera::WaitUntil([&] { return arbiter.ShouldYield(); });
   EXPECT_GE(device.slice_end, alone_until);
   WaitUntil(device.slice_end + kMillisecond);
   arbiter.Yield();
@@ -170,7 +167,7 @@ TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
   TestProcess children[] = {TestProcess(busy_loop), TestProcess(busy_loop), TestProcess(busy_loop)};
   for (const TestProcess& child : children) child.Say();
   Nanos least = 0, most = 0;
-  WaitFor([&] {
+  tessera::WaitUntil([&] {
     Nanos busy[3];
     std::ranges::transform(children, busy, [&](const TestProcess& child) { return BusyOf(*state, child.pid()); });
     std::tie(least, most) = std::pair(*std::ranges::min_element(busy), *std::ranges::max_element(busy));
@@ -193,7 +190,7 @@ TEST(Arbiter, DeadHolderIsReplaced) {
   ASSERT_TRUE(child.Hear());
   Arbiter arbiter(*state, 0);
   std::thread waiter([&] { arbiter.Acquire(); });
-  WaitFor([&] { return state->layout().devices[0].waiting == 1; });
+  tessera::WaitUntil([&] { return state->layout().devices[0].waiting == 1; });
   child.Kill();
   waiter.join();
   EXPECT_FALSE(arbiter.ShouldYield());
@@ -209,7 +206,7 @@ TEST(Arbiter, DeadWaiterIsPassedOver) {
     Arbiter theirs(*mine, 0);
     theirs.Acquire();
   });
-  WaitFor([&] { return state->layout().devices[0].waiting == 1; });
+  tessera::WaitUntil([&] { return state->layout().devices[0].waiting == 1; });
   child.Kill();
   arbiter.Yield();
   EXPECT_EQ(state->layout().devices[0].waiting, 0u);
