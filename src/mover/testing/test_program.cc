@@ -48,7 +48,7 @@ CUmemGenericAllocationHandle Import(const TestDriver& driver, int fd) {
   return handle;
 }
 
-constexpr std::size_t kPageWords = 4096 / sizeof(std::uint64_t);
+constexpr std::size_t kPageBytes = 4096;
 // Every so many pages one has something in it; the others are zeros, which take no memory of a soft GPU.
 constexpr std::size_t kMarked = 16;
 
@@ -56,7 +56,7 @@ constexpr std::size_t kMarked = 16;
 std::span<const std::uint64_t> Content(std::uint64_t seed, std::uint64_t chunk) {
   static std::vector<std::uint64_t> words(kChunkBytes / sizeof(std::uint64_t));
   std::uint64_t value = seed << 48 | chunk << 32;
-  for (std::size_t i = 0; i < words.size(); i += kMarked * kPageWords) words[i] = value++;
+  for (std::size_t i = 0; i < words.size(); i += kMarked * kPageBytes / sizeof(std::uint64_t)) words[i] = value++;
   return words;
 }
 
@@ -75,7 +75,7 @@ const TestDriver& TestDriver::Get() {
     setenv("TESSERA_REAL_LIBCUDA", library != nullptr ? library : TESSERA_SOFT_LIBRARY, 1);
     auto* made = new TestDriver{.cuda = CudaLibrary::Load("").value()};
     void* const file = dlopen(std::getenv("TESSERA_REAL_LIBCUDA"), RTLD_NOW);
-    made->copy_in = reinterpret_cast<decltype(made->copy_in)>(dlsym(file, "cuMemcpyHtoD_v2"));
+    made->copy_rows = reinterpret_cast<decltype(made->copy_rows)>(dlsym(file, "cuMemcpy2D_v2"));
     made->copy_out = reinterpret_cast<decltype(made->copy_out)>(dlsym(file, "cuMemcpyDtoH_v2"));
     CUcontext context = nullptr;
     CUuuid uuid;
@@ -116,9 +116,15 @@ TestProgram::TestProgram(int chunks, std::uint64_t seed) : seed_(seed) {
     Chunk& chunk = chunks_[1000 + i];
     MUST(driver_.cuda.MemAddressReserve(&chunk.address, kChunkBytes, 0, 0, 0));
     Map(chunk, MakeMemory(wire::kAllUnits));
-    const auto words = Content(seed_, 1000 + i);
-    for (std::size_t at = 0; at < words.size(); at += kMarked * kPageWords)
-      MUST(driver_.copy_in(chunk.address + at * sizeof(std::uint64_t), &words[at], kPageWords * sizeof(std::uint64_t)));
+    CUDA_MEMCPY2D marked{};
+    marked.srcMemoryType = CU_MEMORYTYPE_HOST;
+    marked.srcHost = Content(seed_, 1000 + i).data();
+    marked.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    marked.dstDevice = chunk.address;
+    marked.srcPitch = marked.dstPitch = kMarked * kPageBytes;
+    marked.WidthInBytes = kPageBytes;
+    marked.Height = kChunkBytes / marked.srcPitch;
+    MUST(driver_.copy_rows(&marked));
   }
 }
 

@@ -25,7 +25,7 @@ namespace tessera::mover {
 // The driver as a program uses it.
 struct TestDriver {
   CudaLibrary cuda;
-  cuda::CUresult (*copy_in)(cuda::CUdeviceptr to, const void* from, std::size_t bytes) = nullptr;
+  cuda::CUresult (*copy_rows)(const cuda::CUDA_MEMCPY2D* rows) = nullptr;
   cuda::CUresult (*copy_out)(void* to, cuda::CUdeviceptr from, std::size_t bytes) = nullptr;
   cuda::CUdevice device = 0;
   std::string uuid;
