@@ -32,7 +32,7 @@ std::pair<BlockTable::Map::iterator, BlockTable::Map::iterator> BlockTable::With
 std::vector<Block> BlockTable::Of(CUcontext context, std::uint64_t below) const {
   std::vector<Block> found;
   for (const auto& [begin, block] : blocks_) {
-    if (block.context == context && block.id < below) found.push_back(block);
+    if (block.context == context && block.id < below && !block.reserved) found.push_back(block);
   }
   return found;
 }

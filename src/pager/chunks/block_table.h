@@ -17,6 +17,8 @@ struct Block {
   std::uint64_t id = 0;    // never the same twice in a process
   bool exported = false;   // other processes have it, or are about to: its chunks are pinned
   bool in_device = false;  // a device has its memory, too: it stays pinned
+  bool reserved = false;   // the program mapped it at addresses of its own (Reservations)
+  bool unmapped = false;   // and took it out again, but may map it once more: its memory stays
   void* owner = nullptr;   // as Heap::Renew said; the heap does not look at it
 };
 
@@ -41,7 +43,7 @@ class BlockTable {
   // The blocks of which some of these bytes are a part, as a range of iterators.
   std::pair<Map::iterator, Map::iterator> Within(cuda::CUdeviceptr address, std::uint64_t bytes);
 
-  // The blocks of a context with ids below `below`.
+  // The blocks of a context with ids below `below`, but for reserved ones.
   std::vector<Block> Of(cuda::CUcontext context, std::uint64_t below) const;
 
   Map::const_iterator begin() const { return blocks_.begin(); }

@@ -26,6 +26,7 @@ struct Chunk {
   bool adopting = false;        // a new mover was asked whether it has the memory of this chunk, and has not answered
   bool shared = false;          // other processes, or devices, may have its GPU memory mapped
   bool squeezed = false;        // it went out only to come back without its holes
+  bool reserved = false;        // its addresses are the program's own (Reservations): a piece has one mapping's memory
   std::uint32_t blocks = 0;     // blocks that lie in it, wholly or in part
   std::uint32_t pins = 0;       // reasons why it must not move
   std::uint32_t devices = 0;    // of `pins`: blocks that a device has
@@ -33,6 +34,7 @@ struct Chunk {
   Units live = 0;               // those in which blocks lie, or memory of freed blocks that others may still write to
   Units moving = 0;             // those that are being copied, while it is offered on the GPU, or wanted
   Units idle = 0;               // part of `units`: without blocks, and memory that can be given back as it is
+  Units cuts = 0;               // part of `live`, where it is reserved: those at which a block begins in it
   Nanos empty_since = 0;        // CLOCK_MONOTONIC: when a block last left units empty
   Driver::Handle handle = 0;    // of its memory in one piece; 0 in kNone and kFile, and where it is sparse
   std::uint64_t key = 0;        // by which any mover finds it while it is out; 0: no mover ever will
@@ -52,8 +54,8 @@ struct Chunk {
   bool MayGrow() const { return backing == Backing::kDevice && !offered; }
   // Units that would come free if it went out and came back.
   Units Holes() const { return MayGo() ? units & ~live & ~idle : 0; }
-  // Units that it would take beside the live ones if it came back whole; what was squeezed does not.
-  Units HolesOut() const { return live != 0 && !squeezed ? ~live : 0; }
+  // Units that it would take beside the live ones if it came back whole; what was squeezed or is reserved does not.
+  Units HolesOut() const { return live != 0 && !squeezed && !reserved ? ~live : 0; }
 };
 
 }  // namespace tessera::pager

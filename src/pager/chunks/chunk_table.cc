@@ -39,7 +39,7 @@ void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t s
     return;
   }
   figures_.resident += sum(chunk.units);
-  if (chunk.sparse) figures_.sparse += sum(chunk.units);
+  if (chunk.sparse && !chunk.reserved) figures_.sparse += sum(chunk.units);
   if (&region == &small_ || chunk.pins > 0) figures_.pinned += sum(chunk.units);
   if (chunk.pins > 0) {
     (chunk.devices > 0 ? figures_.registered : figures_.exported) += sum(chunk.units);
@@ -97,7 +97,7 @@ CUresult ChunkTable::BackChunk(Region& region, std::size_t index, Units needed, 
   const std::uint64_t address = region.range.AddressOf(index), bytes = region.range.chunk_bytes;
   const Units all = region.range.All();
   CUresult result = CUDA_SUCCESS;
-  if (chunk.backing == Backing::kNone && (whole || needed == all)) {
+  if (chunk.backing == Backing::kNone && (whole || needed == all) && !chunk.reserved) {
     result = memory_.Make(bytes, &chunk.handle);
     if (result != CUDA_SUCCESS) return result;
     result = memory_.Map(address, bytes, chunk.handle);
@@ -154,7 +154,7 @@ void ChunkTable::Unback(Region& region, std::size_t index) {
   chunk.backing = Backing::kNone;
   chunk.handle = 0;
   chunk.sparse = {};
-  chunk.units = chunk.live = 0;
+  chunk.units = chunk.live = chunk.cuts = 0;
   chunk.key = 0;
   chunk.shared = chunk.squeezed = false;
   Put(region, index, chunk);

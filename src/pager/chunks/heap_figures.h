@@ -19,7 +19,7 @@ struct HeapFigures {
   std::uint64_t holes_out = 0;   // GPU memory that chunks need beside `swapped` if they come back whole
   std::uint64_t live = 0;        // units in which blocks lie, wherever they are
   std::uint64_t used = 0;        // part of `live`: the blocks themselves, as the driver would round them
-  std::uint64_t sparse = 0;      // part of `resident` in pieces that are no whole chunks
+  std::uint64_t sparse = 0;      // part of `resident` in pieces of chunks that are not reserved
   std::uint64_t unsafe = 0;      // in chunks that kernels must not touch now: they have no mapping, or are being copied
   std::uint64_t coming = 0;      // GPU memory that chunks are being copied into; those chunks still count as `swapped`
   std::uint64_t recalled = 0;    // part of `swapped` that was pinned while it was out: it has to come back

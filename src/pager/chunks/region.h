@@ -71,6 +71,12 @@ class Region {
     withheld_.emplace(index, std::pair(begin, bytes));
   }
 
+  // Chunks without memory become the program's own addresses, or are so no more.
+  void SetReserved(const ChunkSpan& span, bool reserved) {
+    Grow(span.last);
+    for (std::size_t i = span.first; i < span.last; ++i) chunks_[i].reserved = reserved;
+  }
+
   // For ChunkTable. Grow makes chunks without memory up to `size`.
   void Grow(std::size_t size) {
     if (chunks_.size() < size) chunks_.resize(size);

@@ -43,10 +43,10 @@ Units SparseMemory::PiecesAround(Units units) const {
   return around;
 }
 
-CUresult SparseMemory::Make(const ChunkMemory& memory, Units more) {
+CUresult SparseMemory::Make(const ChunkMemory& memory, Units more, Units cuts) {
   CUresult result = CUDA_SUCCESS;
   Units made = 0;
-  wire::ForEachRun(more, [&](std::uint32_t first, std::uint32_t count) {
+  wire::ForEachPiece(more, wire::BeginsOfRuns(more) | (more & cuts), [&](std::uint32_t first, std::uint32_t count) {
     if (result != CUDA_SUCCESS) return;
     result = memory.Make(count * kUnitBytes, &handles_[first]);
     if (result != CUDA_SUCCESS) return;
@@ -63,6 +63,17 @@ void SparseMemory::Release(const ChunkMemory& memory, Units units) {
   for (Units left = begins_ & units; left != 0;) memory.Release(handles_[Next(left)]);
   units_ &= ~units;
   begins_ &= ~units;
+}
+
+std::vector<std::pair<Driver::Handle, std::uint64_t>> SparseMemory::Detach(Units units) {
+  std::vector<std::pair<Driver::Handle, std::uint64_t>> pieces;
+  for (Units left = begins_ & units; left != 0;) {
+    const std::uint32_t first = Next(left);
+    pieces.emplace_back(handles_[first], wire::LengthOfPiece(units_, begins_, first) * kUnitBytes);
+  }
+  units_ &= ~units;
+  begins_ &= ~units;
+  return pieces;
 }
 
 CUresult SparseMemory::Map(const ChunkMemory& memory, std::uint64_t address, Units units) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -29,11 +30,14 @@ class SparseMemory {
   Units PiecesWithin(Units units) const;
   Units PiecesAround(Units units) const;
 
-  // Makes memory for units that have none, a piece for each run of them: for all of them, or for none.
-  cuda::CUresult Make(const ChunkMemory& memory, Units more);
+  // Makes memory for units that have none: for all of them, or for none. A piece for each run of them, and where a run
+  // is cut, for each part of it that begins at a unit of `cuts`.
+  cuda::CUresult Make(const ChunkMemory& memory, Units more, Units cuts = 0);
 
   // The rest is for units that pieces are made of.
 
+  // The memory of units is the caller's from now on: a handle for each piece, in order, with its bytes.
+  std::vector<std::pair<Driver::Handle, std::uint64_t>> Detach(Units units);
   // Gives back the memory of units that are not mapped.
   void Release(const ChunkMemory& memory, Units units);
   // Maps units of the chunk at `address`, all or none, without access yet.

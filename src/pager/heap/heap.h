@@ -17,6 +17,7 @@
 #include "pager/chunks/driver.h"
 #include "pager/heap/block_pins.h"
 #include "pager/heap/placement.h"
+#include "pager/heap/reservations.h"
 
 namespace tessera::pager {
 
@@ -73,6 +74,7 @@ class Heap {
 
   ChunkHeat& Heat() { return heat_; }
   BlockPins& Pins() { return pins_; }
+  Reservations& Reserved() { return reserved_; }
   ChunkTable& Chunks() { return chunks_; }
 
   // The program ends, or this is the child of a fork, which has no GPU memory: the driver is not called any more.
@@ -102,6 +104,7 @@ class Heap {
   ChunkTable chunks_;
   ChunkHeat heat_;
   BlockPins pins_;
+  Reservations reserved_{chunks_, heat_};
 };
 
 }  // namespace tessera::pager

@@ -56,7 +56,7 @@ std::set<std::size_t> ChunkChoice::Whole(const ChunkTable& chunks, const Indices
   const Region& region = chunks.large();
   std::vector<std::pair<std::uint32_t, std::size_t>> fewest;
   for (const std::size_t i : indices) {
-    if (!region[i].squeezed || region[i].live == wire::kAllUnits)
+    if (!region[i].reserved && (!region[i].squeezed || region[i].live == wire::kAllUnits))
       fewest.emplace_back(wire::CountOf(region[i].HolesOut()), i);
   }
   std::ranges::sort(fewest);

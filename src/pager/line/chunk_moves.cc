@@ -129,7 +129,7 @@ LineAnswer ChunkMoves::Want(std::uint32_t most, std::uint32_t room, std::uint32_
     const Units live = region[i].live;
     const bool whole = come_whole.contains(i);
     const std::uint32_t taken = whole ? wire::kUnitsPerChunk : wire::CountOf(live);
-    const std::size_t pieces = whole ? 1 : wire::CountOf(wire::BeginsOfRuns(live));
+    const std::size_t pieces = whole ? 1 : wire::CountOf(wire::BeginsOfRuns(live) | region[i].cuts);
     if (taken > room || answer.fds.size() + pieces > kMostDescriptors) continue;
     const CUresult result = MakeComing(answer, i, whole);
     if (result != CUDA_SUCCESS) {  // fewer come
@@ -151,7 +151,7 @@ CUresult ChunkMoves::MakeComing(LineAnswer& answer, std::size_t index, bool whol
     result = memory.Make(kChunkBytes, &chunk.coming);
   } else {
     chunk.coming_sparse = SparsePointer::Make();
-    result = chunk.coming_sparse->Make(memory, chunk.live);
+    result = chunk.coming_sparse->Make(memory, chunk.live, chunk.cuts);
   }
   if (result != CUDA_SUCCESS) return result;
   if (!Name(answer, index, chunk.live, chunk.coming, chunk.coming_sparse.Get())) {
