@@ -9,6 +9,7 @@
 #include "base/fork_mutex.h"
 #include "cuda/cuda_abi.h"
 #include "shim/gate/call_count.h"
+#include "shim/gate/capture.h"
 #include "shim/gate/context_gates.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/host_memory.h"
@@ -55,6 +56,18 @@ class GateKeeper {
   void WhileItRuns(Act&& act) {
     const MutexLock lock(mutex_);
     if (!stopped_) act();
+  }
+
+  // Runs `change` while no submission passes, when all work has ended. False: a stream captures, so that waiting is
+  // forbidden. A thread that is between its gate and its call when this begins has a millisecond to get there.
+  template <typename Change>
+  bool WithoutWork(Change&& change) {
+    const MutexLock lock(mutex_);
+    if (AnyCapture()) return false;
+    gates_.CloseAll();
+    gates_.WaitForWork();
+    change();
+    return true;
   }
 
   // The pacer's look at the work and the order. Returns how long the next look can wait; nothing: Stop was called.

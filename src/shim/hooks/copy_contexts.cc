@@ -24,14 +24,16 @@ CUcontext ContextOf(Paging& paging, CUdevice current) {
 
 // None for memory that the driver will refuse, or that is the host's.
 std::optional<Side> SideAt(CUdeviceptr address, CUdevice current) {
-  if (Paging* paging = Paging::Of(address)) {
-    const auto block = paging->Heap().Find(address);
+  Paging* paging = Paging::Of(address);
+  const auto block = paging ? paging->Heap().Find(address) : std::nullopt;
+  // What is mapped at addresses of the program's own is the driver's where it cannot be moved.
+  if (paging && (block || !paging->Heap().Reserved().Around(address))) {
     const CUcontext context = !block || block->context ? nullptr : ContextOf(*paging, current);
     if (!block || !(block->context || context)) return std::nullopt;
     return Side{context ? context : block->context, !Reaches(*paging, current)};
   }
   CUdevice device = 0;
-  if (const auto block = ImportAt(address, &device)) return Side{block->context, !ImportReaches(address, current)};
+  if (const auto import = ImportAt(address, &device)) return Side{import->context, !ImportReaches(address, current)};
   unsigned type = 0;
   CUcontext context = nullptr;
   const auto ask = REAL_AS(cuPointerGetAttribute, void*, CUpointer_attribute, CUdeviceptr);

@@ -50,7 +50,8 @@ TESSERA_HOOK cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   Paging* paging = handle ? Paging::Of(address) : nullptr;
   if (!paging) return REAL(cuIpcGetMemHandle)(handle, address);
   const auto block = paging->Heap().Find(address);
-  if (block && block->owner) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of memory of pools
+  // As the driver says of memory of pools, and of cuMemMap.
+  if (block && (block->owner || block->reserved)) return CUDA_ERROR_INVALID_VALUE;
   Handle ours{};
   const CUresult result = ExportMemory(*paging, address, &ours.key);
   if (result != CUDA_SUCCESS) return result;
@@ -73,7 +74,9 @@ TESSERA_HOOK cuIpcCloseMemHandle(CUdeviceptr address) {
 
 TESSERA_HOOK cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
                                            unsigned long long flags) {
-  if (Paging* paging = Paging::Of(address)) {
+  Paging* paging = Paging::Of(address);
+  // What is mapped at addresses of the program's own is not the heap's where it cannot be moved.
+  if (paging && (paging->Heap().Find(address) || !paging->Heap().Reserved().Around(address))) {
     if (const CUresult pinned = PinForDevice(*paging, address, bytes); pinned != CUDA_SUCCESS) return pinned;
   }
   return REAL(cuMemGetHandleForAddressRange)(handle, address, bytes, type, flags);

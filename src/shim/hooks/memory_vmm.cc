@@ -1,9 +1,11 @@
-// Physical memory by handle (cuMemCreate …): it lives until its last handle is released and its last mapping is gone.
+// Memory by handle (cuMemCreate …), and addresses for it. What can move is HandleMemory's; the rest, of the driver's
+// own handles, is counted here: it lives until its last handle is released and its last mapping is gone.
 #include <map>
 #include <vector>
 
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
+#include "shim/handles/handle_memory.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 
@@ -67,53 +69,17 @@ struct Dropped {
   }
 };
 
-}  // namespace
-
-TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
-                         unsigned long long flags) {
-  const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
-  if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
-  return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), wire::PinReason::kVmm, make, [=] {
-    const MutexLock lock(mutex);
-    Physicals()[*handle] = {};
-    return *handle;
-  });
+// A handle of the driver's own is mapped there, if it is counted.
+void NoteMapped(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
+  const MutexLock lock(mutex);
+  const auto at = Physicals().find(handle);
+  if (at == Physicals().end()) return;
+  ++at->second.mappings;
+  Mappings()[address] = handle;
 }
 
-TESSERA_HOOK cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
-                                          CUmemAllocationHandleType type, unsigned long long flags) {
-  const CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
-  if (result == CUDA_SUCCESS) ChangeReason(handle, wire::PinReason::kExported);
-  return result;
-}
-
-TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {
-  const Dropped dropped(handle, &Physical::handles);
-  const CUresult result = REAL(cuMemRelease)(handle);
-  dropped.Settle(result);
-  return result;
-}
-
-TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  // Memory from cuMemAlloc has no handle.
-  if (Paging::Of(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = REAL(cuMemRetainAllocationHandle)(handle, address);
-  if (result == CUDA_SUCCESS) Add(*handle, &Physical::handles);
-  return result;
-}
-
-TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                      unsigned long long flags) {
-  const CUresult result = REAL(cuMemMap)(address, bytes, offset, handle, flags);
-  if (result == CUDA_SUCCESS) {
-    Add(handle, &Physical::mappings);
-    const MutexLock lock(mutex);
-    Mappings()[address] = handle;
-  }
-  return result;
-}
-
-TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
+// Unmaps by the driver, and counts.
+CUresult DriverUnmap(CUdeviceptr address, size_t bytes) {
   std::map<CUdeviceptr, CUmemGenericAllocationHandle> unmapped;
   {
     const MutexLock lock(mutex);
@@ -125,11 +91,109 @@ TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
   }
   std::vector<Dropped> dropped;
   for (const auto& [at, handle] : unmapped) dropped.emplace_back(handle, &Physical::mappings);
-  const CUresult result = REAL(cuMemUnmap)(address, bytes);
+  const CUresult result = REAL_AS(cuMemUnmap, CUdeviceptr, size_t)(address, bytes);
   for (const Dropped& mapping : dropped) mapping.Settle(result);
   if (result != CUDA_SUCCESS) {
     const MutexLock lock(mutex);
     Mappings().merge(unmapped);
   }
   return result;
+}
+
+HandleMemory& Movable() { return HandleMemory::Instance(); }
+
+}  // namespace
+
+TESSERA_HOOK cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint,
+                                 unsigned long long flags) {
+  const auto result = Movable().Reserve(address, bytes, alignment, hint, flags);
+  return result ? *result : REAL(cuMemAddressReserve)(address, bytes, alignment, hint, flags);
+}
+
+TESSERA_HOOK cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  const auto result = Movable().FreeAddresses(address, bytes);
+  return result ? *result : REAL(cuMemAddressFree)(address, bytes);
+}
+
+TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
+                         unsigned long long flags) {
+  if (const auto result = Movable().Create(handle, bytes, prop, flags)) return *result;
+  const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
+  if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
+  return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), wire::PinReason::kVmm, make, [=] {
+    const MutexLock lock(mutex);
+    Physicals()[*handle] = {};
+    return *handle;
+  });
+}
+
+TESSERA_HOOK cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType type, unsigned long long flags) {
+  if (const auto result = Movable().Export(shareable, handle, type, flags)) return *result;
+  const CUresult result = REAL(cuMemExportToShareableHandle)(shareable, handle, type, flags);
+  if (result == CUDA_SUCCESS) ChangeReason(handle, wire::PinReason::kExported);
+  return result;
+}
+
+TESSERA_HOOK cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
+  const auto result = Movable().Properties(prop, handle);
+  return result ? *result : REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+}
+
+TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (const auto result = Movable().Release(handle)) return *result;
+  const Dropped dropped(handle, &Physical::handles);
+  const CUresult result = REAL(cuMemRelease)(handle);
+  dropped.Settle(result);
+  return result;
+}
+
+TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  if (const auto result = Movable().Retain(handle, address)) return *result;
+  // Memory from cuMemAlloc has no handle.
+  if (Paging* paging = Paging::Of(address); paging && !paging->Heap().Reserved().Around(address))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = REAL(cuMemRetainAllocationHandle)(handle, pointer);
+  if (result == CUDA_SUCCESS) Add(*handle, &Physical::handles);
+  return result;
+}
+
+TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                      unsigned long long flags) {
+  const auto mapped = Movable().Map(address, bytes, offset, handle, flags);
+  const CUresult result = mapped ? *mapped : REAL(cuMemMap)(address, bytes, offset, handle, flags);
+  if (result == CUDA_SUCCESS) NoteMapped(address, handle);
+  return result;
+}
+
+TESSERA_HOOK cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  if (const auto result = Movable().Unmap(address, bytes, DriverUnmap)) return *result;
+  const CUresult result = DriverUnmap(address, bytes);
+  if (result == CUDA_SUCCESS) Movable().NoteUnmapped(address, bytes);
+  return result;
+}
+
+TESSERA_HOOK cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* accesses, size_t count) {
+  const auto result = Movable().SetAccess(address, bytes, accesses, count);
+  return result ? *result : REAL(cuMemSetAccess)(address, bytes, accesses, count);
+}
+
+TESSERA_HOOK cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+  const auto result = Movable().GetAccess(flags, location, address);
+  return result ? *result : REAL(cuMemGetAccess)(flags, location, address);
+}
+
+// A multicast object has memory for as long as it lives, and the shim does not follow that.
+TESSERA_HOOK cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t offset, CUmemGenericAllocationHandle handle,
+                                size_t from, size_t bytes, unsigned long long flags) {
+  CUmemGenericAllocationHandle driver = 0;
+  const CUresult fixed = Movable().Fix(handle, &driver);
+  return fixed == CUDA_SUCCESS ? REAL(cuMulticastBindMem)(object, offset, driver, from, bytes, flags) : fixed;
+}
+
+TESSERA_HOOK cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
+                                 unsigned long long flags) {
+  const CUresult fixed = Movable().FixAt(address);
+  return fixed == CUDA_SUCCESS ? REAL(cuMulticastBindAddr)(object, offset, address, bytes, flags) : fixed;
 }

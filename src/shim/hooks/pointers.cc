@@ -1,6 +1,7 @@
 // Answers questions about memory of the pager's heap, or of another program, as the driver does about its own
 // allocations: the program must not see chunks, nor where they lie.
 #include "shim/device/current.h"
+#include "shim/handles/handle_memory.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/sync_memops.h"
@@ -15,10 +16,17 @@ struct Seen {
   std::optional<tessera::pager::Block> block;  // none: an address of ours that is nobody's
   CUdevice device = 0;
   bool imported = false;
+  std::optional<tessera::pager::Reservations::Range> reserved;  // addresses of the program's own that it lies in
 };
 
 std::optional<Seen> SeenAt(CUdeviceptr address) {
-  if (Paging* paging = Paging::Of(address)) return Seen{paging->Heap().Find(address), paging->Device()};
+  if (Paging* paging = Paging::Of(address)) {
+    const auto block = paging->Heap().Find(address);
+    const auto reserved = paging->Heap().Reserved().Around(address);
+    // What is mapped at addresses of the program's own is the driver's where it cannot be moved.
+    if (!block && reserved) return std::nullopt;
+    return Seen{block && block->unmapped ? std::nullopt : block, paging->Device(), false, reserved};
+  }
   CUdevice device = 0;
   if (const auto block = ImportAt(address, &device)) return Seen{block, device, true};
   return std::nullopt;
@@ -48,17 +56,21 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
       *static_cast<int*>(data) = seen.device;
       return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      *static_cast<unsigned char*>(data) = !seen.imported && !block.owner;
+      *static_cast<unsigned char*>(data) = !seen.imported && !block.owner && !block.reserved;
       return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       if (!block.owner) return false;
       *static_cast<CUmemoryPool*>(data) = OwnerOf(block)->Handle();
       return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(data) = seen.reserved ? seen.reserved->begin : block.begin;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<std::size_t*>(data) = seen.reserved ? seen.reserved->bytes : block.bytes;
+      return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       *static_cast<CUdeviceptr*>(data) = block.begin;
       return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       *static_cast<std::size_t*>(data) = block.bytes;
       return true;
@@ -69,7 +81,7 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
       *static_cast<unsigned char*>(data) = 1;
       return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      *static_cast<unsigned long long*>(data) = 0;
+      *static_cast<unsigned long long*>(data) = block.reserved ? HandleMemory::Instance().HandleTypesAt(address) : 0;
       return true;
     default:
       return false;

@@ -8,6 +8,7 @@
 
 #include "base/fork_mutex.h"
 #include "base/seqpacket.h"
+#include "shim/memory/recall.h"
 #include "shim/process/say.h"
 #include "shim/session/daemon_watch.h"
 #include "shim/session/session.h"
@@ -17,10 +18,6 @@ namespace tessera::shim {
 using namespace cuda;
 
 namespace {
-
-// It may take a turn until there is room, as in RoomAccount::Take.
-constexpr Nanos kLongestWait = 120 * kSecond;
-constexpr unsigned kLookAgainUs = 1'000;
 
 struct Export {
   wire::ExportKey key;
@@ -73,21 +70,7 @@ void Untell(const Export& each) {
 // Pins memory by `pin`, and waits until all of it is on the GPU.
 template <typename Pin>
 CUresult Await(Paging& paging, Pin pin) {
-  const Nanos since = MonotonicNow();
-  for (Nanos next_ask = since;;) {
-    const CUresult result = pin();
-    if (result != CUDA_ERROR_NOT_READY) return result;
-    const Nanos now = MonotonicNow();
-    const bool late = now - since > kLongestWait;
-    if (late || (now >= next_ask && !paging.Room().Recall())) {
-      Say("cannot share memory with another program or a device: it lies in host memory, and the GPU has no room to "
-          "bring it back%s",
-          late ? " after two minutes" : "");
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (now >= next_ask) next_ask = now + kReconnectEvery;
-    usleep(kLookAgainUs);
-  }
+  return AwaitRecall(paging.Room(), pin, "cannot share memory with another program or a device");
 }
 
 // A block that another thread has exported meanwhile stays pinned.

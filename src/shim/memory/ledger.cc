@@ -51,7 +51,9 @@ void ChangeReason(std::uint64_t key, wire::PinReason reason) {
   const auto at = Entries().find(key);
   if (at == Entries().end() || !at->second.room) return;
   const wire::PinReason before = std::exchange(at->second.reason, reason);
-  at->second.room->ChangeReason(at->second.charge, before, reason);
+  const auto charge = static_cast<std::int64_t>(at->second.charge);
+  at->second.room->NotePinned(charge, reason);
+  at->second.room->NotePinned(-charge, before);
 }
 
 void GiveBackOf(cuda::CUcontext context) {

@@ -35,8 +35,9 @@ namespace {
 // Free GPU memory is kept this long: a program that frees often allocates again, and memory that it has already costs
 // no call to the driver.
 constexpr Nanos kKeepEmpty = 100 * kMillisecond;
-// Address space, as a multiple of the GPU's memory: frees leave gaps.
-constexpr std::uint64_t kSpans = 8;
+// Address space, as a multiple of the GPU's memory: frees leave gaps, and programs reserve much (PyTorch's expandable
+// segments more than the GPU's memory for each stream). Less where the driver does not give so much.
+constexpr std::uint64_t kSpans = 32, kFewSpans = 8;
 // A program that ends waits no longer than this for its pager, which may wait for a daemon or a mover that hangs.
 constexpr Nanos kLongestStop = 5 * kSecond;
 
@@ -115,8 +116,10 @@ Paging* Paging::Make(MemoryAccount& memory, RoomAccount& room, CUdevice device, 
     return nullptr;
   }
   auto* paging = new Paging(memory, room, device);
-  paging->heap_ = pager::Heap::Make(RealDriver(), device, kSpans * gpu_bytes,
-                                    Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED), room);
+  const bool rdma = Has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+  for (const std::uint64_t spans : {kSpans, kFewSpans}) {
+    if (!paging->heap_) paging->heap_ = pager::Heap::Make(RealDriver(), device, spans * gpu_bytes, rdma, room);
+  }
   paging->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!paging->heap_ || !paging->wake_) {
     Say("GPU memory of this program cannot be swapped: no address space or no file descriptor is left");
@@ -165,17 +168,21 @@ CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr
   };
   CUresult result = allocate();
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  const bool pending = pending_.Any();
-  if (pending) FreeUnsettled(true);
-  if (ordered_.ReleaseKept() || pending) result = allocate();
+  if (ReleaseAll()) result = allocate();
   if (result == CUDA_ERROR_OUT_OF_MEMORY) memory_.NoteRefused();
   return result;
+}
+
+bool Paging::ReleaseAll() {
+  const bool pending = pending_.Any();
+  if (pending) FreeUnsettled(true);
+  return ordered_.ReleaseKept() || pending;
 }
 
 bool Paging::Freeable(CUdeviceptr address, pager::Block* block) const {
   const auto found = heap_->Find(address);
   if (found) *block = *found;
-  return found && found->begin == address && !(found->owner && OwnerOf(*found)->Keeps(*found));
+  return found && found->begin == address && !found->reserved && !(found->owner && OwnerOf(*found)->Keeps(*found));
 }
 
 // What lies beside small blocks in their units, and in chunks that stay where they are, is of no use to a large block.

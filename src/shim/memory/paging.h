@@ -48,12 +48,18 @@ class Paging {
   cuda::CUresult Free(cuda::CUdeviceptr address);
   // The part that allocates and frees in the order of streams.
   StreamMemory& Ordered() { return ordered_; }
+  // Frees what was freed in the order of streams or waits for work, and what pools keep, as far as that can be done
+  // now. Whether there was anything.
+  bool ReleaseAll();
+  // The pager's thread is to see what was freed.
+  void Wake();
   // Frees the memory of a context that has ended: blocks with ids below `below`, which was Heap().NextId() before it
   // ended. Null: that of all pools, as the device has no context any more.
   void FreeAllOf(cuda::CUcontext context, std::uint64_t below);
 
   pager::Heap& Heap() { return *heap_; }
   RoomAccount& Room() { return room_; }
+  MemoryAccount& Account() { return memory_; }
   cuda::CUdevice Device() const { return device_; }
 
   // The allocator whose heap `address` belongs to; null for any other address.
@@ -82,8 +88,6 @@ class Paging {
   friend class StreamMemory;
   Paging(MemoryAccount& memory, RoomAccount& room, cuda::CUdevice device)
       : memory_(memory), room_(room), device_(device) {}
-  void Wake();
-
   bool Freeable(cuda::CUdeviceptr address, pager::Block* block) const;
   cuda::CUresult AllocateFor(cuda::CUcontext context, std::uint64_t bytes, cuda::CUdeviceptr* address);
   void FreeUnsettled(bool all);

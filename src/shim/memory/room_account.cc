@@ -57,9 +57,8 @@ void RoomAccount::GivePinned(std::uint64_t bytes, wire::PinReason reason) {
   memory_.Give(bytes);
 }
 
-void RoomAccount::ChangeReason(std::uint64_t bytes, wire::PinReason from, wire::PinReason to) {
-  pinned_.Add(to, bytes);
-  pinned_.Remove(from, bytes);
+void RoomAccount::NotePinned(std::int64_t bytes, wire::PinReason reason) {
+  pinned_.Add(reason, static_cast<std::uint64_t>(bytes));  // modulo 2^64
   Report();
 }
 

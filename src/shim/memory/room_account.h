@@ -38,8 +38,9 @@ class RoomAccount : public pager::Room {
   void GivePinned(std::uint64_t bytes, wire::PinReason reason);
   // As much of that as the vGPU can have, in halves: `bytes`, a part of them, or 0. Waits as TakePinned does.
   std::uint64_t TakePinnedAtMost(std::uint64_t bytes, wire::PinReason reason);
-  // What was taken for one reason cannot be moved for another one from now on.
-  void ChangeReason(std::uint64_t bytes, wire::PinReason from, wire::PinReason to);
+  // So many bytes more cannot be moved, of what was taken or is about to be; or fewer, if negative. Where only the
+  // reason changes, the new one is noted first.
+  void NotePinned(std::int64_t bytes, wire::PinReason reason);
 
   // Asks the daemon to bring back memory that is pinned and lies in host memory. Ask again every kReconnectEvery until
   // it is back. False: the GPU has no place for it.

@@ -197,7 +197,8 @@ TEST_F(RoomAccountTest, ThePageSaysWhyMemoryCannotBeMoved) {
   ASSERT_TRUE(room.TakePinned(5 * kMiB, wire::PinReason::kVmm));
   ASSERT_TRUE(room.TakePinned(kMiB, wire::PinReason::kPool));
   room.Holds({.resident = 200 * kMiB, .pinned = 130 * kMiB, .exported = 64 * kMiB, .registered = 64 * kMiB});
-  room.ChangeReason(3 * kMiB, wire::PinReason::kVmm, wire::PinReason::kExported);
+  room.NotePinned(3 * kMiB, wire::PinReason::kExported);
+  room.NotePinned(-std::int64_t{3 * kMiB}, wire::PinReason::kVmm);
   EXPECT_EQ(By(wire::PinReason::kVmm), 2 * kMiB);
   EXPECT_EQ(By(wire::PinReason::kPool), kMiB);
   EXPECT_EQ(By(wire::PinReason::kExported), 67 * kMiB);

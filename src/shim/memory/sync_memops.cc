@@ -37,7 +37,8 @@ void EraseIf(Is is) {
 
 CUresult SetSyncMemops(Paging& paging, CUdeviceptr address, bool on) {
   const auto block = paging.Heap().Find(address);
-  if (!block) return CUDA_ERROR_INVALID_VALUE;
+  if (!block || block->unmapped) return CUDA_ERROR_INVALID_VALUE;
+  if (block->reserved) return CUDA_ERROR_NOT_SUPPORTED;  // as the driver says (H200, 580.159.04)
   ForgetSyncMemops(*block);
   if (!on) return CUDA_SUCCESS;
   if (const CUresult pinned = PinForDevice(paging, block->begin, block->bytes); pinned != CUDA_SUCCESS) return pinned;

@@ -53,7 +53,9 @@ class Pinned(SwapTest):
         registered = shell.ok("allocate", "alloc", CHUNK)["id"]
         shell.ok("sync_memops", registered, 1)
         grows("registered", CHUNK)
-        shell.ok("allocate", "mapped", 4 * MIB)
+        shell.ok("allocate", "mapped", 4 * MIB)  # moves
+        self.assertEqual(self.reasons(), expected)
+        shell.ok("allocate", "physical", 4 * MIB)  # has nothing to move yet
         grows("vmm", 4 * MIB)
         shared = shell.ok("allocate", "shared", 6 * MIB)["id"]
         grows("exported", 6 * MIB)

@@ -36,10 +36,10 @@ class Newcomers(SwapTest):
         first, second = self.shells()
         mine = first.ok("allocate", "alloc", 400 * MIB)["id"]
         first.ok("set", mine, 11)
-        second.ok("allocate", "physical", 200 * MIB)
+        second.ok("allocate", "array", 200 * MIB)
         self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)  # partly from host memory
         # A refusal says what could be had.
-        self.assertEqual(second.ask("allocate", "physical", 300 * MIB)["result"], OUT_OF_MEMORY)
+        self.assertEqual(second.ask("allocate", "array", 300 * MIB)["result"], OUT_OF_MEMORY)
         event = [event for event in self.api("GET", "/v1/events")[2]["events"] if event["type"] == "memory.refused"][-1]
         self.assertRegex(event["text"], r"asked for 300 MiB on the GPU; at most 2\d\d MiB can be had at once: ")
 

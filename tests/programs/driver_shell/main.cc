@@ -42,6 +42,7 @@ int main() {
   AddContextCommands(commands);
   AddMemoryCommands(commands);
   AddPoolCommands(commands);
+  AddSegmentCommands(commands);
   AddWorkCommands(commands);
   AddProcessCommands(commands);
   AddObjectCommands(commands);

@@ -46,6 +46,7 @@ unsigned long long NumberAt(const Words& words, std::size_t index);
 void AddContextCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);
 void AddPoolCommands(Commands& commands);
+void AddSegmentCommands(Commands& commands);
 void AddWorkCommands(Commands& commands);
 void AddProcessCommands(Commands& commands);
 void AddObjectCommands(Commands& commands);

@@ -1,0 +1,217 @@
+// Memory by handle through the hooks, where memory is swapped.
+#include "shim/handles/handle_memory.h"
+
+#include <unistd.h>
+
+#include "shim/load/hook.h"
+#include "shim/testing/shim_fixture.h"
+
+using namespace tessera::cuda;
+
+TESSERA_HOOK cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long);
+TESSERA_HOOK cuMemAddressFree(CUdeviceptr, size_t);
+TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long);
+TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle);
+TESSERA_HOOK cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*, void*);
+TESSERA_HOOK cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp*, CUmemGenericAllocationHandle);
+TESSERA_HOOK cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+                                          unsigned long long);
+TESSERA_HOOK cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+TESSERA_HOOK cuMemUnmap(CUdeviceptr, size_t);
+TESSERA_HOOK cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
+TESSERA_HOOK cuMemGetAccess(unsigned long long*, const CUmemLocation*, CUdeviceptr);
+
+namespace tessera::shim {
+namespace {
+
+class HandleMemoryTest : public ShimFixture {
+ protected:
+  HandleMemoryTest() {
+    Swap();
+    Attached();
+    line_ = Daemon().TakeLine();
+    Page().memory_credit = kCredit;
+    Page().memory_credit_keep = kCredit;
+    MakeContext();
+    room_before_ = Page().room_credit;
+    gpu_before_ = Cuda().memory.DeviceBytes();
+  }
+
+  CUmemAllocationProp OnDevice(CUmemAllocationHandleType types = CU_MEM_HANDLE_TYPE_NONE) const {
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.requestedHandleTypes = types;
+    prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    return prop;
+  }
+  CUmemGenericAllocationHandle Create(std::uint64_t bytes, CUmemAllocationHandleType types = CU_MEM_HANDLE_TYPE_NONE) {
+    CUmemGenericAllocationHandle handle = 0;
+    const CUmemAllocationProp prop = OnDevice(types);
+    EXPECT_EQ(cuMemCreate(&handle, bytes, &prop, 0), CUDA_SUCCESS);
+    return handle;
+  }
+  static CUdeviceptr Reserve(std::uint64_t bytes) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(cuMemAddressReserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
+    return address;
+  }
+  bool Ours(CUdeviceptr address) { return Paging::Of(address) == Attached().Pager(); }
+  CUresult Open(CUdeviceptr address, std::uint64_t bytes) const {
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return cuMemSetAccess(address, bytes, &access, 1);
+  }
+  // GPU memory that this test has.
+  std::uint64_t OnGpu() const { return Cuda().memory.DeviceBytes() - gpu_before_; }
+  std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
+  std::uint64_t RoomTaken() { return static_cast<std::uint64_t>(room_before_ - Page().room_credit); }
+  std::uint64_t PinnedBy(wire::PinReason reason) { return Page().pinned_by[static_cast<std::size_t>(reason)]; }
+  std::uint64_t Vmm() { return PinnedBy(wire::PinReason::kVmm); }
+
+  static constexpr std::int64_t kCredit = std::int64_t{1} << 34;
+  UniqueFd line_;
+  std::int64_t room_before_ = 0;
+  std::uint64_t gpu_before_ = 0;
+};
+
+TEST_F(HandleMemoryTest, AHandleHasRoomAndMemoryOnceItIsMapped) {
+  const auto handle = Create(20 * kMiB);
+  const CUdeviceptr address = Reserve(256 * kMiB);
+  EXPECT_TRUE(Ours(address));
+  EXPECT_EQ(Charged(), 20 * kMiB);
+  EXPECT_EQ(RoomTaken(), 20 * kMiB);
+  EXPECT_EQ(Vmm(), 20 * kMiB) << "it has nothing to move";
+  EXPECT_EQ(OnGpu(), 0u);
+  ASSERT_EQ(cuMemMap(address, 20 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Open(address, 20 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(Cuda().memory.Valid(address + 20 * kMiB - 8, {device}));
+  EXPECT_EQ(Vmm(), 0u);
+  EXPECT_EQ(RoomTaken(), 20 * kMiB);
+  EXPECT_EQ(Attached().Pager()->Heap().Figures().resident, 20 * kMiB);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 20 * kMiB) << "its mapping keeps it";
+  EXPECT_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_ERROR_INVALID_VALUE) << "something is mapped there";
+  EXPECT_EQ(cuMemUnmap(address, 20 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(RoomTaken(), 0u);
+  EXPECT_EQ(OnGpu(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(HandleMemoryTest, AFailedMappingLeavesTheHandleAsItWas) {
+  const auto handle = Create(130 * kMiB);
+  const CUdeviceptr address = Reserve(256 * kMiB);
+  // Create, Map and SetAccess of each of three parts.
+  for (std::uint64_t call = 0; call < 9; ++call) {
+    Cuda().memory.FailCall(Cuda().memory.Calls() + 1 + call);
+    const CUresult result = cuMemMap(address, 130 * kMiB, 0, handle, 0);
+    Cuda().memory.FailCall(0, 0);
+    if (result == CUDA_SUCCESS) {  // memory that is on its way was waited for
+      EXPECT_EQ(cuMemUnmap(address, 130 * kMiB), CUDA_SUCCESS);
+      continue;
+    }
+    EXPECT_EQ(RoomTaken(), 0u);
+    EXPECT_EQ(Vmm(), 0u);
+    EXPECT_EQ(Charged(), 130 * kMiB);
+    EXPECT_EQ(OnGpu(), 0u);
+  }
+  ASSERT_EQ(cuMemMap(address, 130 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  EXPECT_EQ(RoomTaken(), 130 * kMiB);
+  EXPECT_EQ(cuMemUnmap(address, 130 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(RoomTaken(), 0u);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(HandleMemoryTest, WhatCannotMoveIsTheDrivers) {
+  CUmemAllocationProp compressed = OnDevice();
+  compressed.allocFlags.compressionType = 1;
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_EQ(cuMemCreate(&handle, 4 * kMiB, &compressed, 0), CUDA_SUCCESS);
+  EXPECT_EQ(OnGpu(), 4 * kMiB);
+  EXPECT_EQ(Vmm(), 4 * kMiB);
+  const CUdeviceptr address = Reserve(64 * kMiB);
+  ASSERT_EQ(cuMemMap(address + 2 * kMiB, 4 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Open(address + 2 * kMiB, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(Cuda().memory.Valid(address + 4 * kMiB, {device}));
+  const auto movable = Create(2 * kMiB);
+  ASSERT_EQ(cuMemMap(address, 2 * kMiB, 0, movable, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Attached().Pager()->Heap().Figures().pinned, 2 * kMiB) << "its chunk has something else in it";
+  EXPECT_EQ(cuMemUnmap(address, 6 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(movable), CUDA_SUCCESS);
+  EXPECT_EQ(Vmm(), 0u);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(HandleMemoryTest, AddressesWithAWishAreTheDrivers) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAddressReserve(&address, 64 * kMiB, 512 * kMiB, 0, 0), CUDA_SUCCESS);
+  EXPECT_FALSE(Ours(address));
+  const auto handle = Create(20 * kMiB);
+  ASSERT_EQ(cuMemMap(address, 20 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Open(address, 20 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device}));
+  EXPECT_EQ(Vmm(), 20 * kMiB) << "it cannot move there";
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 20 * kMiB);
+  EXPECT_EQ(cuMemUnmap(address, 20 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(Vmm(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(HandleMemoryTest, ExportedMemoryIsPinnedForThatReason) {
+  const auto handle = Create(4 * kMiB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const CUdeviceptr address = Reserve(64 * kMiB);
+  ASSERT_EQ(cuMemMap(address, 4 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Open(address, 4 * kMiB), CUDA_SUCCESS);
+  Cuda().memory.Write(address, 77);
+  int fd = -1;
+  ASSERT_EQ(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), CUDA_SUCCESS);
+  close(fd);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kExported), 4 * kMiB);
+  EXPECT_EQ(Vmm(), 0u);
+  EXPECT_EQ(Cuda().memory.Read(address), 77u);
+  EXPECT_EQ(RoomTaken(), 4 * kMiB);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemUnmap(address, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(PinnedBy(wire::PinReason::kExported), 0u);
+  EXPECT_EQ(RoomTaken(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
+}
+
+TEST_F(HandleMemoryTest, WhatAProgramAsksIsAnswered) {
+  const auto handle = Create(4 * kMiB, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const CUdeviceptr address = Reserve(64 * kMiB);
+  ASSERT_EQ(cuMemMap(address, 4 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  CUmemAllocationProp prop{};
+  EXPECT_EQ(cuMemGetAllocationPropertiesFromHandle(&prop, handle), CUDA_SUCCESS);
+  EXPECT_EQ(prop.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  unsigned long long flags = 9;
+  EXPECT_EQ(cuMemGetAccess(&flags, &here, address), CUDA_SUCCESS);
+  EXPECT_EQ(flags, 0u) << "nobody has access yet";
+  EXPECT_EQ(Open(address + 2 * kMiB, 2 * kMiB), CUDA_ERROR_INVALID_VALUE) << "a part";
+  EXPECT_EQ(Open(address, 6 * kMiB), CUDA_ERROR_INVALID_VALUE) << "a hole";
+  ASSERT_EQ(Open(address, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemGetAccess(&flags, &here, address + 3 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(flags, 3u);
+  CUmemGenericAllocationHandle same = 0;
+  EXPECT_EQ(cuMemRetainAllocationHandle(&same, reinterpret_cast<void*>(address + 5)), CUDA_SUCCESS);
+  EXPECT_EQ(same, handle);
+  EXPECT_EQ(cuMemMap(address + 2 * kMiB, 4 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "where something is";
+  EXPECT_EQ(cuMemMap(address + 8 * kMiB, 2 * kMiB, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED) << "a part";
+  EXPECT_EQ(cuMemMap(address + 62 * kMiB, 4 * kMiB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE) << "beyond the end";
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemUnmap(address, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 4 * kMiB) << "it was retained";
+  EXPECT_EQ(cuMemRelease(same), CUDA_SUCCESS);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tessera::shim

@@ -1,0 +1,255 @@
+#include "shim/handles/physical_memory.h"
+
+#include "shim/device/attachment.h"
+#include "shim/load/current_context.h"
+#include "shim/load/hook.h"
+#include "shim/memory/arrival.h"
+#include "shim/memory/recall.h"
+
+using namespace tessera::cuda;
+
+TESSERA_HOOK cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long);
+TESSERA_HOOK cuMemAddressFree(CUdeviceptr, size_t);
+TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long);
+TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle);
+TESSERA_HOOK cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+TESSERA_HOOK cuMemUnmap(CUdeviceptr, size_t);
+TESSERA_HOOK cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
+
+namespace tessera::shim {
+
+using pager::Reservations;
+
+namespace {
+
+CUresult HoldPart(Paging& paging, CUdeviceptr part) {
+  Reservations& reserved = paging.Heap().Reserved();
+  CUresult result = reserved.Hold(part);
+  if (result == CUDA_SUCCESS) return result;
+  result =
+      AwaitRecall(paging.Room(), [&] { return reserved.IsHere(part); }, "cannot change what is mapped at an address");
+  if (result != CUDA_SUCCESS) reserved.LetGo(part);
+  return result;
+}
+
+// A range of the driver's own addresses, for a copy. What is mapped in it is unmapped.
+class CopyRange {
+ public:
+  explicit CopyRange(std::uint64_t bytes) : bytes_(bytes) {
+    if (REAL(cuMemAddressReserve)(&begin_, bytes, 0, 0, 0) != CUDA_SUCCESS) begin_ = 0;
+  }
+  CopyRange(const CopyRange&) = delete;
+  ~CopyRange() {
+    if (begin_ == 0) return;
+    if (mapped_ > 0) REAL(cuMemUnmap)(begin_, mapped_);
+    REAL(cuMemAddressFree)(begin_, bytes_);
+  }
+  // Maps memory behind what is mapped.
+  CUresult Map(CUmemGenericAllocationHandle handle, std::uint64_t bytes) {
+    if (begin_ == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = REAL(cuMemMap)(begin_ + mapped_, bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS) mapped_ += bytes;
+    return result;
+  }
+  CUresult Open(CUdevice device) const {
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return REAL(cuMemSetAccess)(begin_, mapped_, &access, 1);
+  }
+  CUdeviceptr begin() const { return begin_; }
+
+ private:
+  const std::uint64_t bytes_;
+  CUdeviceptr begin_ = 0;
+  std::uint64_t mapped_ = 0;
+};
+
+// Copies in a context, and waits.
+CUresult CopyIn(CUcontext context, CUdeviceptr to, CUdeviceptr from, std::uint64_t bytes) {
+  CUcontext before = nullptr;
+  CUresult result = REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = REAL_AS(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, std::size_t)(to, from, bytes);
+  if (result == CUDA_SUCCESS) result = REAL_AS(cuCtxSynchronize)();
+  REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
+  return result;
+}
+
+}  // namespace
+
+CUresult Hold(Paging& paging, const Reservations::Range& range) {
+  for (const auto& part : paging.Heap().Reserved().PartsOf(range)) {
+    const CUresult result = HoldPart(paging, part.begin);
+    if (result == CUDA_SUCCESS) continue;
+    if (part.begin > range.begin) LetGo(paging, {range.begin, part.begin - range.begin});
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+void LetGo(Paging& paging, const Reservations::Range& range) {
+  Reservations& reserved = paging.Heap().Reserved();
+  for (const auto& part : reserved.PartsOf(range)) reserved.LetGo(part.begin);
+}
+
+void GiveRoom(Paging& paging, std::uint64_t bytes) {
+  if (bytes > 0) paging.Room().Give(bytes);
+  paging.Wake();
+}
+
+bool PhysicalMemory::IsMovable(const CUmemAllocationProp& prop) {
+  return prop.type == CU_MEM_ALLOCATION_TYPE_PINNED && prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         prop.allocFlags.compressionType == 0 && prop.allocFlags.usage == 0 &&
+         (prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+          prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+// ---- room ----
+
+bool PhysicalMemory::TakeRoom() {
+  paging.Room().NotePinned(static_cast<std::int64_t>(bytes),
+                           reason_);  // before there is room for it, as TakePinned does
+  roomed_ = paging.Room().Take(bytes);
+  if (!roomed_) paging.Room().NotePinned(-static_cast<std::int64_t>(bytes), reason_);
+  return roomed_;
+}
+
+bool PhysicalMemory::Take() {
+  if (!paging.Account().Take(bytes)) return false;
+  if (TakeRoom() || bytes > wire::kChunkBytes) return true;
+  paging.Account().Give(bytes);
+  return false;
+}
+
+void PhysicalMemory::End() {
+  if (place_ != 0) GiveRoom(paging, paging.Heap().Reserved().Vacate(place_));
+  for (const auto& [piece, ignored] : pieces_) REAL(cuMemRelease)(piece);
+  if (roomed_ || Fixed()) {
+    paging.Room().NotePinned(-static_cast<std::int64_t>(bytes), reason_);
+    GiveRoom(paging, bytes);
+  }
+  paging.Account().Give(bytes);
+}
+
+// ---- a block of the heap ----
+
+CUresult PhysicalMemory::MakePart(const Range& part) {
+  Reservations& reserved = paging.Heap().Reserved();
+  CUresult result = HoldPart(paging, part.begin);
+  if (result != CUDA_SUCCESS) return result;
+  const auto size = static_cast<std::int64_t>(part.bytes);
+  if (roomed_) {
+    paging.Room().NotePinned(-size, reason_);
+  } else if (!paging.Room().Take(part.bytes)) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result == CUDA_SUCCESS) {
+    std::uint64_t freed = 0;
+    result = MakeWithRoom(&paging.Room(), [&] { return reserved.Back(part, &freed); });
+    if (result != CUDA_SUCCESS && roomed_) paging.Room().NotePinned(size, reason_);
+    if (result != CUDA_SUCCESS && !roomed_) freed += part.bytes;
+    GiveRoom(paging, freed);
+  }
+  reserved.LetGo(part.begin);
+  return result;
+}
+
+CUresult PhysicalMemory::MakeBlock(CUdeviceptr address) {
+  Reservations& reserved = paging.Heap().Reserved();
+  const auto parts = reserved.PartsOf({address, bytes});
+  std::size_t made = 0;
+  for (; made < parts.size(); ++made) {
+    const CUresult result = MakePart(parts[made]);
+    if (result == CUDA_SUCCESS) continue;
+    // Parts may be in host memory by now, so all room is given back. The next time it is taken part by part.
+    for (std::size_t i = 0; i < made; ++i) GiveRoom(paging, reserved.Vacate(parts[i].begin));
+    const std::uint64_t left = roomed_ ? address + bytes - parts[made].begin : 0;
+    paging.Room().NotePinned(-static_cast<std::int64_t>(left), reason_);
+    GiveRoom(paging, left);
+    roomed_ = false;
+    return result;
+  }
+  reserved.Join({address, bytes});
+  roomed_ = false;
+  place_ = address;
+  return CUDA_SUCCESS;
+}
+
+// ---- the driver's ----
+
+CUresult PhysicalMemory::Fix() {
+  if (Fixed()) return CUDA_SUCCESS;
+  if (place_ != 0) return FixBlock();
+  if (!roomed_ && !TakeRoom()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Handle handle = 0;
+  const CUresult result = MakeDriverMemory(&handle);
+  if (result != CUDA_SUCCESS) return result;
+  pieces_.emplace_back(handle, bytes);
+  roomed_ = false;
+  return CUDA_SUCCESS;
+}
+
+CUresult PhysicalMemory::FixBlock() {
+  const Range range{place_, bytes};
+  if (const CUresult held = Hold(paging, range); held != CUDA_SUCCESS) return held;
+  paging.Room().NotePinned(static_cast<std::int64_t>(bytes), reason_);
+  pieces_ = paging.Heap().Reserved().Detach(place_, mappings > 0);
+  if (mappings == 0) LetGo(paging, range);
+  place_ = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult PhysicalMemory::MakeDriverMemory(Handle* handle) const {
+  return MakeWithRoom(&paging.Room(), [&] { return REAL(cuMemCreate)(handle, bytes, &prop, 0); });
+}
+
+CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
+  if (pieces_.size() == 1) return CUDA_SUCCESS;
+  const auto size = static_cast<std::int64_t>(bytes);
+  paging.Room().NotePinned(size, reason_);
+  Handle whole = 0;
+  CUresult result = paging.Room().Take(bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) {
+    result = MakeDriverMemory(&whole);
+    Attachment* attachment = Attachment::Of(paging.Device());
+    if (result == CUDA_SUCCESS && !attachment->Gates().WithoutWork([&] { result = CopyTo(whole, mapped); }))
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (result == CUDA_SUCCESS) {
+      for (const auto& [piece, ignored] : pieces_) REAL(cuMemRelease)(piece);
+      pieces_ = {{whole, bytes}};
+    } else if (whole != 0) {
+      REAL(cuMemRelease)(whole);
+    }
+    paging.Room().NotePinned(-size, reason_);
+    GiveRoom(paging, bytes);
+    return result;
+  }
+  paging.Room().NotePinned(-size, reason_);
+  return result;
+}
+
+// Copies the contents, and maps `whole` in place of the pieces.
+CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped) const {
+  const CUcontext own = paging.Ordered().Context();
+  const CUcontext context = own ? own : CurrentContext();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  CopyRange range(2 * bytes);
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& [piece, length] : pieces_) {
+    if (result == CUDA_SUCCESS) result = range.Map(piece, length);
+  }
+  if (result == CUDA_SUCCESS) result = range.Map(whole, bytes);
+  if (result == CUDA_SUCCESS) result = range.Open(paging.Device());
+  if (result == CUDA_SUCCESS) result = CopyIn(context, range.begin() + bytes, range.begin(), bytes);
+  if (result != CUDA_SUCCESS || mapped == 0) return result;
+  result = REAL(cuMemUnmap)(mapped, bytes);
+  if (result == CUDA_SUCCESS) result = REAL(cuMemMap)(mapped, bytes, 0, whole, 0);
+  return result == CUDA_SUCCESS ? paging.Heap().Reserved().GiveAccess({mapped, bytes}) : result;
+}
+
+void PhysicalMemory::NoteExported() {
+  const auto size = static_cast<std::int64_t>(bytes);
+  paging.Room().NotePinned(size, wire::PinReason::kExported);
+  paging.Room().NotePinned(-size, std::exchange(reason_, wire::PinReason::kExported));
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/cuda_abi.h"
+#include "pager/heap/reservations.h"
+#include "shim/memory/paging.h"
+#include "wire/page.h"
+
+namespace tessera::shim {
+
+// The parts of a range of a reservation stay where they are (Reservations::Hold) until LetGo: all, or none. Waits until
+// they are on the GPU; CUDA_ERROR_OUT_OF_MEMORY if there is no room for them.
+cuda::CUresult Hold(Paging& paging, const pager::Reservations::Range& range);
+void LetGo(Paging& paging, const pager::Reservations::Range& range);
+// Gives room back that came free, and wakes the pager's thread, which may have to tell the mover.
+void GiveRoom(Paging& paging, std::uint64_t bytes);
+
+// The memory behind one handle of cuMemCreate. First it has only room, and the charge; then it is a block of the heap,
+// at the addresses where it was mapped first; or it is *fixed*: the driver's own, in pieces, and stays on the GPU.
+//
+// Not thread-safe: HandleMemory's mutex guards it, and a call that waits for room does so under it.
+class PhysicalMemory {
+ public:
+  using Handle = cuda::CUmemGenericAllocationHandle;
+
+  // Whether memory with these properties can be had so that it moves.
+  static bool IsMovable(const cuda::CUmemAllocationProp& prop);
+
+  PhysicalMemory(Paging& paging, const cuda::CUmemAllocationProp& prop, std::uint64_t bytes)
+      : paging(paging), prop(prop), bytes(bytes) {}
+  PhysicalMemory(const PhysicalMemory&) = delete;
+
+  Paging& paging;
+  const cuda::CUmemAllocationProp prop;
+  const std::uint64_t bytes;
+
+  int handles = 1, mappings = 0;
+
+  // Takes the charge, and the room as far as it can be had at once: what is too large for that gets its room part by
+  // part when it is mapped. False: it is refused.
+  bool Take();
+  // Gives everything back. Nothing is mapped any more that is fixed.
+  void End();
+
+  // It has no memory yet: makes it, at these addresses of a reservation of `paging`. CUDA_ERROR_OUT_OF_MEMORY, or what
+  // the driver said.
+  cuda::CUresult MakeBlock(cuda::CUdeviceptr address);
+  // Where its block begins; 0 if it is none.
+  cuda::CUdeviceptr Place() const { return place_; }
+  bool HasMemory() const { return place_ != 0 || Fixed(); }
+
+  // From now on its memory is the driver's. If it is a block, and mapped, it stays mapped, and its parts are held.
+  cuda::CUresult Fix();
+  bool Fixed() const { return !pieces_.empty(); }
+  // The driver's handles, one behind the other, with their bytes.
+  const pager::Reservations::Pieces& Pieces() const { return pieces_; }
+  // It is fixed: makes it one piece. `mapped`: where it is mapped, 0 if it is not; then it must not be mapped anywhere
+  // else. The program's work on this GPU stands still meanwhile, and there must be room for it twice.
+  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED while a stream captures.
+  cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
+  // Others may have it.
+  void NoteExported();
+
+ private:
+  using Range = pager::Reservations::Range;
+
+  bool TakeRoom();
+  cuda::CUresult MakePart(const Range& part);
+  cuda::CUresult FixBlock();
+  cuda::CUresult MakeDriverMemory(Handle* handle) const;
+  cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped) const;
+
+  bool roomed_ = false;  // it has room, and no memory yet
+  cuda::CUdeviceptr place_ = 0;
+  pager::Reservations::Pieces pieces_;
+  wire::PinReason reason_ = wire::PinReason::kVmm;
+};
+
+}  // namespace tessera::shim
