@@ -73,6 +73,21 @@ TEST(MoverSparse, SparseChunksGoOutAgainInPieces) {
   EXPECT_TRUE(program.IsIntact());
 }
 
+TEST(MoverSparse, WhatOneQuestionLeavesAndAnotherLeavesIsPlaceForAChunk) {
+  for (const std::uint32_t units : {11u, 20u, 21u, 31u}) {
+    for (const std::uint32_t chunks : {5u, 7u}) {
+      TestProgram program(chunks);
+      TestMover mover({.wanted = chunks, .most = chunks, .program = &program});
+      program.Use((1u << units) - 1);
+      EXPECT_EQ(mover.Move(1, MoverType::kEvict, chunks).error, 0);
+      mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = chunks * units * kUnitBytes});
+      EXPECT_EQ(mover.Await(1, MoverType::kLoaded).error, 0);
+      EXPECT_EQ(program.Out(), 0u) << chunks << " of " << units << " units";
+      EXPECT_TRUE(program.IsIntact());
+    }
+  }
+}
+
 TEST(MoverSparse, NoMoreComesInThanThereIsRoomFor) {
   TestProgram program(2);
   TestMover mover({.wanted = 2, .most = 2, .program = &program});

@@ -62,18 +62,19 @@ void CopyMoves::Activate() {
 void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   if (!active_) return;
   MoveTask& task = TaskOf(*active_);
+  const bool in = *active_ == Direction::kIn;
   while (task.left > 0 && task.error == 0) {
-    const std::size_t asks = questions_.Asks();
-    if (asks >= kMostAsked || asks + batches_.size() >= kMostUnderWay) return;
+    if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
-    const std::uint64_t ready = *active_ == Direction::kOut ? place_.FreeFor(context_.domain) : loadable;
+    // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.
+    if (in && asked > 0 && task.left < wire::kUnitsPerChunk) return;
+    const std::uint64_t ready = in ? loadable : place_.FreeFor(context_.domain);
     const std::uint64_t count = std::min({ChunksFor(task.left), kAtATime, ready - std::min(ready, asked)});
-    if (count == 0 && asked == 0 && *active_ == Direction::kIn) task.error = error;
+    if (count == 0 && asked == 0 && in) task.error = error;
     if (count == 0) break;
     Ask(*active_, static_cast<std::uint32_t>(count));
   }
-  const bool done = task.left == 0 || task.error != 0;
-  if (done && batches_.empty() && questions_.AskedChunks() == 0)
+  if ((task.left == 0 || task.error != 0) && batches_.empty() && questions_.AskedChunks() == 0)
     Finish(*active_, task.left, task.left > 0 ? task.error : 0);
 }
 
