@@ -32,11 +32,15 @@ std::vector<Heat> ChunkHeat::Heats(const ChunkTable& chunks, Nanos now) const {
   const Region& region = chunks.large();
   std::vector<Heat> heats(region.size());
   const Heat unnamed = unnamed_.At(now).Behind();
+  Heat behind;
+  std::uint64_t end = 0;  // of the block before, if the program mapped that
   for (const auto& [begin, block] : chunks.blocks()) {
     if (!region.range.Has(begin)) continue;
     const ChunkSpan span = region.SpanOf(begin, block.bytes);
-    // A submission that names the beginning means the whole block.
-    Heat behind = std::max(uses_[span.first].At(now), unnamed);
+    // A submission that names the beginning means the whole block; and what the program has mapped side by side.
+    const Heat named = std::max(uses_[span.first].At(now), unnamed);
+    behind = begin == end ? std::max(named, behind) : named;
+    end = block.reserved ? begin + block.bytes : 0;
     for (std::size_t i = span.first; i < span.last; ++i) {
       const Heat own = uses_[i].At(now);
       heats[i] = std::max({heats[i], own, behind});

@@ -11,6 +11,7 @@ class Extents {
  public:
   using Map = std::map<std::uint64_t, std::uint64_t>;  // begin, bytes; no two touch
 
+  Extents() = default;  // nothing is free
   Extents(std::uint64_t begin, std::uint64_t bytes) : free_{{begin, bytes}} {}
 
   const Map& Free() const { return free_; }

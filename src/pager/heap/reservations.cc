@@ -24,24 +24,63 @@ bool Stands(const Chunk& chunk) {
 
 CUresult Reservations::Reserve(std::uint64_t bytes, CUdeviceptr* address, std::uint64_t* room) {
   const UncancelledLock lock(chunks_.mutex());
-  if (chunks_.memory().stopped() || bytes > chunks_.large_range.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (chunks_.memory().stopped()) return CUDA_ERROR_OUT_OF_MEMORY;
   *room += Sweep();
-  Region& region = chunks_.large();
-  const std::uint64_t needed = RoundUp(bytes, kAlignment);
-  std::optional<std::uint64_t> best;
-  std::uint64_t best_extent = UINT64_MAX;
-  for (const auto& [from, extent] : region.FreeAddresses()) {
-    const std::uint64_t begin = RoundUp(from, kAlignment);
-    if (begin - from + needed > extent || extent >= best_extent) continue;
-    best = begin;
-    best_extent = extent;
-  }
-  if (!best) return CUDA_ERROR_OUT_OF_MEMORY;
-  region.TakeAddresses(*best, needed);
-  region.SetReserved(region.SpanOf(*best, needed), true);
-  ranges_.emplace(*best, bytes);
-  *address = *best;
+  const auto begin = bytes < kAlignment ? TakeShared(bytes, room) : TakeChunks(bytes, room);
+  if (!begin) return CUDA_ERROR_OUT_OF_MEMORY;
+  ranges_.emplace(*begin, bytes);
+  *address = *begin;
   return CUDA_SUCCESS;
+}
+
+// Whether a chunk without addresses in use has no memory, after what can be has been taken away.
+bool Reservations::IsBare(std::size_t index, std::uint64_t* room) {
+  Region& region = chunks_.large();
+  if (index >= region.size()) return true;
+  if (region[index].backing != Backing::kNone) *room += Empty(index);
+  const Chunk& chunk = region[index];
+  return chunk.backing == Backing::kNone && !chunk.known && !chunk.adopting && !chunk.wanted;
+}
+
+// Whole chunks that have no memory: the first of the smallest free part.
+std::optional<CUdeviceptr> Reservations::TakeChunks(std::uint64_t bytes, std::uint64_t* room) {
+  Region& region = chunks_.large();
+  const std::uint64_t all = region.range.bytes, needed = RoundUp(bytes, kAlignment);
+  if (needed < bytes || needed > all || taken_ + needed > all / 4 * 3) return std::nullopt;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> parts;  // bytes and begin
+  for (const auto& [from, extent] : region.FreeAddresses()) {
+    if (extent >= needed) parts.emplace_back(extent, from);
+  }
+  std::ranges::sort(parts);
+  for (const auto& [extent, from] : parts) {
+    std::uint64_t begin = RoundUp(from, kAlignment);
+    for (std::uint64_t at = begin; begin + needed <= from + extent && at < begin + needed; at += kAlignment) {
+      if (!IsBare(region.range.IndexOf(at), room)) begin = at + kAlignment;
+    }
+    if (begin + needed > from + extent) continue;
+    region.TakeAddresses(begin, needed);
+    region.SetReserved(region.SpanOf(begin, needed), true);
+    taken_ += needed;
+    return begin;
+  }
+  return std::nullopt;
+}
+
+// A part of one of the chunks that small reservations share; these stay theirs.
+std::optional<CUdeviceptr> Reservations::TakeShared(std::uint64_t bytes, std::uint64_t* room) {
+  for (int tries = 0; tries < 2; ++tries) {
+    for (const auto& [begin, extent] : shared_.Free()) {
+      const bool cut = begin / kAlignment != (begin + bytes - 1) / kAlignment;
+      const std::uint64_t found = cut ? RoundUp(begin, kAlignment) : begin;
+      if (found + bytes > begin + extent) continue;
+      shared_.Take(found, bytes);
+      return found;
+    }
+    const auto more = TakeChunks(kAlignment, room);
+    if (!more) return std::nullopt;
+    shared_.Give(*more, kAlignment);
+  }
+  return std::nullopt;
 }
 
 bool Reservations::Free(const Range& range, std::uint64_t* room) {
@@ -49,7 +88,11 @@ bool Reservations::Free(const Range& range, std::uint64_t* room) {
   const auto at = ranges_.find(range.begin);
   if (at == ranges_.end() || at->second != range.bytes) return false;
   ranges_.erase(at);
-  ended_.push_back(range);
+  if (range.bytes < kAlignment) {
+    shared_.Give(range.begin, range.bytes);
+  } else {
+    ended_.push_back(range);
+  }
   *room += Sweep();
   return true;
 }
@@ -61,14 +104,12 @@ std::uint64_t Reservations::Sweep() {
   std::erase_if(ended_, [&](const Range& range) TESSERA_REQUIRES(chunks_.mutex()) {
     const std::uint64_t bytes = RoundUp(range.bytes, kAlignment);
     const ChunkSpan span = region.SpanOf(range.begin, bytes);
-    bool empty = true;
-    for (std::size_t i = span.first; i < span.last; ++i) {
-      room += Empty(i);
-      empty &= region[i].backing == Backing::kNone && !region[i].known && !region[i].adopting;
-    }
-    if (!empty) return false;
+    bool bare = true;
+    for (std::size_t i = span.first; i < span.last; ++i) bare &= IsBare(i, &room);
+    if (!bare) return false;
     region.SetReserved(span, false);
     region.GiveAddresses(range.begin, bytes);
+    taken_ -= bytes;
     return true;
   });
   return room;
@@ -113,6 +154,7 @@ CUresult Reservations::Hold(CUdeviceptr part) {
 
 CUresult Reservations::IsHere(CUdeviceptr part) const {
   const UncancelledLock lock(chunks_.mutex());
+  if (chunks_.memory().stopped()) return CUDA_ERROR_DEINITIALIZED;
   const Region& region = chunks_.large();
   return Stands(region[region.range.IndexOf(part)]) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -137,6 +179,11 @@ std::uint64_t Reservations::Empty(std::size_t index) {
 }
 
 // ---- blocks ----
+
+std::uint64_t Reservations::Clear(CUdeviceptr part) {
+  const UncancelledLock lock(chunks_.mutex());
+  return Empty(chunks_.large().range.IndexOf(part));
+}
 
 CUresult Reservations::Back(const Range& part, std::uint64_t* room) {
   const UncancelledLock lock(chunks_.mutex());
@@ -197,11 +244,6 @@ std::uint64_t Reservations::Vacate(CUdeviceptr address) {
   std::uint64_t room = 0;
   for (std::size_t i = span.first; i < span.last; ++i) room += Empty(i);
   return room;
-}
-
-CUresult Reservations::GiveAccess(const Range& range) const {
-  const UncancelledLock lock(chunks_.mutex());
-  return chunks_.memory().GiveAccess(range.begin, range.bytes);
 }
 
 Reservations::Pieces Reservations::Detach(CUdeviceptr address, bool mapped) {

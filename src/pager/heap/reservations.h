@@ -11,6 +11,7 @@
 #include "cuda/cuda_abi.h"
 #include "pager/chunks/chunk_heat.h"
 #include "pager/chunks/chunk_table.h"
+#include "pager/chunks/extents.h"
 #include "wire/line.h"
 
 namespace tessera::pager {
@@ -26,7 +27,7 @@ class Reservations {
  public:
   // A multiple of this, in bytes, are reservations, mappings and their places.
   static constexpr std::uint64_t kGranule = wire::kUnitBytes;
-  // Reservations begin at a multiple of this.
+  // Reservations of this size or more begin at a multiple of it, in chunks of their own.
   static constexpr std::uint64_t kAlignment = wire::kChunkBytes;
 
   struct Range {
@@ -39,7 +40,8 @@ class Reservations {
   Reservations(ChunkTable& chunks, ChunkHeat& heat) : chunks_(chunks), heat_(heat) {}
   Reservations(const Reservations&) = delete;
 
-  // Reserves addresses; CUDA_ERROR_OUT_OF_MEMORY if so many are not left. Adds to `room` as Free does.
+  // Reserves addresses; CUDA_ERROR_OUT_OF_MEMORY if so many are not left, beside those that are kept for allocations.
+  // Small reservations share chunks. Adds to `room` as Free does.
   cuda::CUresult Reserve(std::uint64_t bytes, cuda::CUdeviceptr* address, std::uint64_t* room);
   // Ends a reservation in which nothing is mapped or held. False: there is none of exactly these bytes. Adds the bytes
   // of room that come free, which are the caller's to give back.
@@ -55,6 +57,9 @@ class Reservations {
   cuda::CUresult IsHere(cuda::CUdeviceptr part) const;
   void LetGo(cuda::CUdeviceptr part);
 
+  // Takes memory away from the chunk of a part that is held which no block lies in, so that something else can be
+  // mapped there. Returns the bytes of room that came free, which are the caller's to give back.
+  [[nodiscard]] std::uint64_t Clear(cuda::CUdeviceptr part);
   // Makes memory for a part that is held and has none, and a block of it. The room for it is the caller's. Adds the
   // bytes of room to `room` that come free, which are the caller's to give back.
   cuda::CUresult Back(const Range& part, std::uint64_t* room);
@@ -68,11 +73,14 @@ class Reservations {
   // Takes the memory out of a block whose parts are all held, and ends the block. The memory is the caller's, and stays
   // mapped if `mapped`.
   Pieces Detach(cuda::CUdeviceptr block, bool mapped);
-  // Lets the heap's device and its peers reach what is mapped in a range.
-  cuda::CUresult GiveAccess(const Range& range) const;
 
  private:
   void TakeOut(const Block& block) TESSERA_REQUIRES(chunks_.mutex());
+  std::optional<cuda::CUdeviceptr> TakeChunks(std::uint64_t bytes, std::uint64_t* room)
+      TESSERA_REQUIRES(chunks_.mutex());
+  std::optional<cuda::CUdeviceptr> TakeShared(std::uint64_t bytes, std::uint64_t* room)
+      TESSERA_REQUIRES(chunks_.mutex());
+  bool IsBare(std::size_t index, std::uint64_t* room) TESSERA_REQUIRES(chunks_.mutex());
   void AddPin(cuda::CUdeviceptr part, int count) TESSERA_REQUIRES(chunks_.mutex());
   std::uint64_t Empty(std::size_t index) TESSERA_REQUIRES(chunks_.mutex());
   std::uint64_t Sweep() TESSERA_REQUIRES(chunks_.mutex());
@@ -80,6 +88,8 @@ class Reservations {
   ChunkTable& chunks_;
   ChunkHeat& heat_;
   std::map<cuda::CUdeviceptr, std::uint64_t> ranges_ TESSERA_GUARDED_BY(chunks_.mutex());  // bytes, as asked for
+  std::uint64_t taken_ TESSERA_GUARDED_BY(chunks_.mutex()) = 0;  // bytes of chunks that are reserved
+  Extents shared_ TESSERA_GUARDED_BY(chunks_.mutex()){};         // free parts of chunks that small reservations share
   // Reservations that have ended while chunks of them were being copied.
   std::vector<Range> ended_ TESSERA_GUARDED_BY(chunks_.mutex());
 };

@@ -70,6 +70,44 @@ TEST_F(ReservationsTest, AreWholeChunksThatNoAllocationGets) {
   EXPECT_TRUE(heap->Find(first));
 }
 
+TEST_F(ReservationsTest, MemoryOfAllocationsBeforeIsTakenAway) {
+  const CUdeviceptr freed = Allocate(64 * kMiB), moved = Allocate(64 * kMiB);
+  EXPECT_EQ(mover.Ask(wire::LineType::kEvict, 1), 1u);
+  heap->Free(freed);
+  heap->Free(moved);
+  const CUdeviceptr own = Reserve(64 * kMiB);
+  Map(own, 64 * kMiB);
+  ExpectRightFigures();
+  Unmap(own);
+  EXPECT_EQ(driver.Mappings(), 1u) << "what is being copied";
+  mover.FinishOut();
+  EXPECT_EQ(heap->Figures().resident, 0u);
+}
+
+TEST_F(ReservationsTest, SmallOnesShareAChunk) {
+  const CUdeviceptr one = Reserve(20 * kMiB), two = Reserve(20 * kMiB), three = Reserve(62 * kMiB);
+  EXPECT_EQ(one / Reservations::kAlignment, two / Reservations::kAlignment);
+  EXPECT_NE(one / Reservations::kAlignment, three / Reservations::kAlignment);
+  Map(one, 20 * kMiB);
+  Map(two, 20 * kMiB);
+  EXPECT_EQ(mover.Evict(2), 1u);
+  std::uint64_t freed = 0;
+  Unmap(one);
+  EXPECT_TRUE(reserved.Free({one, 20 * kMiB}, &freed));
+  EXPECT_EQ(mover.Load(1), 1u);
+  EXPECT_EQ(Reserve(4 * kMiB), one);
+  Map(one, 4 * kMiB);
+  ExpectRight(two, 20 * kMiB);
+}
+
+TEST_F(ReservationsTest, SomeAddressesAreKeptForAllocations) {
+  CUdeviceptr address = 0;
+  std::uint64_t freed = 0;
+  EXPECT_EQ(reserved.Reserve(48 * kGiB, &address, &freed), CUDA_SUCCESS);
+  EXPECT_EQ(reserved.Reserve(kGiB, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
+  Allocate(15 * kGiB);
+}
+
 TEST_F(ReservationsTest, MoreThanThereIsIsRefused) {
   CUdeviceptr address = 0;
   std::uint64_t freed = 0;
@@ -132,6 +170,25 @@ TEST_F(ReservationsTest, MemoryThatEndsWhileItIsCopiedGivesWayToOther) {
   reserved.LetGo(own);
   ExpectRightFigures();
   ExpectRight(own + 20 * kMiB, 20 * kMiB);
+}
+
+TEST_F(ReservationsTest, MemoryThatEndedWhileItWasCopiedMakesPlaceForAMapping) {
+  const CUdeviceptr own = Reserve(64 * kMiB);
+  Map(own, 20 * kMiB);
+  Map(own + 20 * kMiB, 20 * kMiB);
+  EXPECT_EQ(mover.Ask(wire::LineType::kEvict, 1), 1u);
+  Unmap(own);
+  mover.FinishOut(0);
+  EXPECT_EQ(reserved.Hold(own), CUDA_SUCCESS);
+  EXPECT_TRUE(driver.Valid(own));
+  Give(reserved.Clear(own));
+  EXPECT_FALSE(driver.Valid(own));
+  ExpectRight(own + 20 * kMiB, 20 * kMiB);
+  reserved.LetGo(own);
+  Unmap(own + 20 * kMiB);
+  EXPECT_EQ(reserved.Hold(own), CUDA_SUCCESS);
+  EXPECT_EQ(reserved.Clear(own), 0u) << "there is nothing";
+  reserved.LetGo(own);
 }
 
 TEST_F(ReservationsTest, AChunkThatIsOutIsRecalled) {

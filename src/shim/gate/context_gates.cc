@@ -1,7 +1,5 @@
 #include "shim/gate/context_gates.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "shim/gate/capture.h"
@@ -43,16 +41,6 @@ void ContextGates::Forget(CUcontext context) {
 
 void ContextGates::CloseAll() {
   for (Gate* gate : gates_) gate->Close();
-}
-
-void ContextGates::WaitForWork() const {
-  usleep(1'000);
-  for (const Gate* gate : gates_) {
-    CUcontext before = nullptr;
-    if (REAL_AS(cuCtxPushCurrent_v2, CUcontext)(gate->context) != CUDA_SUCCESS) continue;
-    REAL_AS(cuCtxSynchronize)();
-    REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
-  }
 }
 
 void ContextGates::Follow(const std::atomic<std::uint32_t>& epoch) {

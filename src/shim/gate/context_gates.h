@@ -21,8 +21,6 @@ class ContextGates {
   void Forget(cuda::CUcontext context);
 
   void CloseAll();
-  // Waits, after a millisecond, until all work has ended. Not while a stream captures.
-  void WaitForWork() const;
   // All gates compare with this epoch from now on, and are closed.
   void Follow(const std::atomic<std::uint32_t>& epoch);
   // All windows forget what they have learned, and all gates are closed.

@@ -273,6 +273,26 @@ Nanos GateKeeper::LookWhileParked(Nanos now) {
   return next;
 }
 
+// Until the markers tell that all work has ended, for two seconds at most.
+bool GateKeeper::WaitForWork() {
+  constexpr Nanos kLongest = 2 * kSecond;
+  constexpr unsigned kStepUs = 1'000;
+  const Nanos until = clock_() + kLongest;
+  usleep(kStepUs);
+  CUcontext before = nullptr;
+  REAL_AS(cuCtxGetCurrent, CUcontext*)(&before);
+  gates_.MarkAll(clock_());
+  bool drained = false;
+  for (;;) {
+    ObserveAll(clock_());
+    drained = gates_.SurelyDrained();
+    if (drained || AnyCapture() || clock_() >= until) break;
+    usleep(kStepUs);
+  }
+  REAL_AS(cuCtxSetCurrent, CUcontext)(before);
+  return drained;
+}
+
 void GateKeeper::ObserveAll(Nanos now) {
   ReportReached(gates_.Observe(now, Target(page_->gate.load(std::memory_order_relaxed))));
 }

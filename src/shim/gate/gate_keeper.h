@@ -9,7 +9,6 @@
 #include "base/fork_mutex.h"
 #include "cuda/cuda_abi.h"
 #include "shim/gate/call_count.h"
-#include "shim/gate/capture.h"
 #include "shim/gate/context_gates.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/host_memory.h"
@@ -58,14 +57,14 @@ class GateKeeper {
     if (!stopped_) act();
   }
 
-  // Runs `change` while no submission passes, when all work has ended. False: a stream captures, so that waiting is
-  // forbidden. A thread that is between its gate and its call when this begins has a millisecond to get there.
+  // Runs `change` while no submission passes, when all work has ended. False: it does not end within two seconds (it
+  // may wait for a submission), or a stream captures, so that nobody can tell. A thread that is between its gate and
+  // its call when this begins has a millisecond to get there.
   template <typename Change>
   bool WithoutWork(Change&& change) {
     const MutexLock lock(mutex_);
-    if (AnyCapture()) return false;
     gates_.CloseAll();
-    gates_.WaitForWork();
+    if (!WaitForWork()) return false;
     change();
     return true;
   }
@@ -115,6 +114,7 @@ class GateKeeper {
       TESSERA_REQUIRES(mutex_);
   bool Fill(Gate& gate, bool bounded) TESSERA_REQUIRES(mutex_);
   void NoteMoves() TESSERA_REQUIRES(mutex_);
+  bool WaitForWork() TESSERA_REQUIRES(mutex_);
   static bool Stuck(const Gate& gate, Nanos since, Nanos now);
 
   // Whether the queue is kept short under the order, and below what time.

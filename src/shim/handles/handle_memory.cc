@@ -1,6 +1,7 @@
 #include "shim/handles/handle_memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -25,12 +26,16 @@ namespace {
 
 bool Whole(std::uint64_t bytes) { return bytes % Reservations::kGranule == 0; }
 
-Paging* AnyPaging() {
-  const Attachment* attachment = CurrentAttachment();
-  if (attachment) return attachment->Pager();
-  Paging* any = nullptr;
-  Paging::ForEach([&](Paging& each) { any = &each; });
-  return any;
+// Of the GPU that the program is likely to mean: of the current context, or else of the last handle, if it has any.
+std::atomic<CUdevice> last_device{-1};
+
+Paging* LikelyPaging() {
+  if (const Attachment* attachment = CurrentAttachment()) return attachment->Pager();
+  Paging* likely = nullptr;
+  Paging::ForEach([&](Paging& each) {
+    if (!likely || each.Device() == last_device) likely = &each;
+  });
+  return likely;
 }
 
 // The reservation of ours that `address` lies in, and whose.
@@ -65,7 +70,7 @@ HandleMemory::Result HandleMemory::Reserve(CUdeviceptr* address, std::uint64_t b
                                            CUdeviceptr hint, unsigned long long flags) {
   const bool right = address != nullptr && bytes > 0 && Whole(bytes) && (alignment & (alignment - 1)) == 0;
   if (!right || flags != 0 || hint != 0 || alignment > Reservations::kAlignment) return std::nullopt;
-  Paging* paging = AnyPaging();
+  Paging* paging = LikelyPaging();
   if (!paging) return std::nullopt;
   std::uint64_t room = 0;
   const CUresult result = paging->Heap().Reserved().Reserve(bytes, address, &room);
@@ -98,6 +103,7 @@ HandleMemory::Result HandleMemory::Create(Handle* handle, std::uint64_t bytes, c
   if (!attachment || !attachment->Pager()) return std::nullopt;
   const Uncancelled uncancelled;
   Paging& paging = *attachment->Pager();
+  last_device = paging.Device();
   auto made = std::make_unique<Memory>(paging, *prop, bytes);
   if (!made->Take() && !(paging.ReleaseAll() && made->Take())) {
     paging.Account().NoteRefused();
@@ -242,23 +248,26 @@ HandleMemory::Result HandleMemory::Map(CUdeviceptr address, std::uint64_t bytes,
     }
   } else {
     if (memory) result = FixMemory(*memory);
-    if (result == CUDA_SUCCESS) result = MapDriver(memory, handle, range, reserved ? paging : nullptr);
+    if (result == CUDA_SUCCESS) result = MapDriver(memory, handle, offset, range, reserved ? paging : nullptr);
   }
   if (result == CUDA_SUCCESS && memory) ++memory->mappings;
   return result;
 }
 
 // Maps a handle of the driver's own, or what is fixed, in the reservation of `reserved` (null: in one of the driver's).
-CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, const Range& range, Paging* reserved) {
+CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, std::uint64_t offset, const Range& range,
+                                 Paging* reserved) {
   if (reserved) {
     if (const CUresult held = Hold(*reserved, range); held != CUDA_SUCCESS) return held;
+    Reservations& all = reserved->Heap().Reserved();
+    for (const auto& part : all.PartsOf(range)) GiveRoom(*reserved, all.Clear(part.begin));
   }
   Reservations::Pieces pieces{{handle, range.bytes}};
   if (memory) pieces = memory->Pieces();
   CUresult result = CUDA_SUCCESS;
   std::uint64_t mapped = 0;
   for (const auto& [piece, bytes] : pieces) {
-    result = REAL(cuMemMap)(range.begin + mapped, bytes, 0, piece, 0);
+    result = REAL(cuMemMap)(range.begin + mapped, bytes, offset, piece, 0);
     if (result != CUDA_SUCCESS) break;
     mapped += bytes;
   }
@@ -316,6 +325,7 @@ void HandleMemory::EndMapping(Mappings::iterator mapping) {
 
 HandleMemory::Result HandleMemory::SetAccess(CUdeviceptr address, std::uint64_t bytes, const CUmemAccessDesc* accesses,
                                              std::size_t count) {
+  const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
   Paging* paging = nullptr;
   if (!ReservedAt(address, &paging)) return std::nullopt;

@@ -83,7 +83,7 @@ class HandleMemory {
   cuda::CUresult FixMemory(Memory& memory) TESSERA_REQUIRES(mutex_);
   cuda::CUresult MakeOnePiece(Memory& memory) TESSERA_REQUIRES(mutex_);
   cuda::CUresult FixUnmapped(const Range& range) TESSERA_REQUIRES(mutex_);
-  cuda::CUresult MapDriver(Memory* memory, Handle handle, const Range& range, Paging* reserved)
+  cuda::CUresult MapDriver(Memory* memory, Handle handle, std::uint64_t offset, const Range& range, Paging* reserved)
       TESSERA_REQUIRES(mutex_);
   void EndMapping(Mappings::iterator mapping) TESSERA_REQUIRES(mutex_);
   void EndIfUnused(Memory& memory) TESSERA_REQUIRES(mutex_);

@@ -1,10 +1,14 @@
 #include "shim/handles/physical_memory.h"
 
+#include <vector>
+
 #include "shim/device/attachment.h"
+#include "shim/device/in_call.h"
 #include "shim/load/current_context.h"
 #include "shim/load/hook.h"
 #include "shim/memory/arrival.h"
 #include "shim/memory/recall.h"
+#include "shim/process/say.h"
 
 using namespace tessera::cuda;
 
@@ -15,6 +19,7 @@ TESSERA_HOOK cuMemRelease(CUmemGenericAllocationHandle);
 TESSERA_HOOK cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
 TESSERA_HOOK cuMemUnmap(CUdeviceptr, size_t);
 TESSERA_HOOK cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
+TESSERA_HOOK cuMemGetAccess(unsigned long long*, const CUmemLocation*, CUdeviceptr);
 
 namespace tessera::shim {
 
@@ -74,6 +79,18 @@ CUresult CopyIn(CUcontext context, CUdeviceptr to, CUdeviceptr from, std::uint64
   return result;
 }
 
+// Which devices reach what is mapped there.
+std::vector<CUmemAccessDesc> AccessesOf(CUdeviceptr address) {
+  std::vector<CUmemAccessDesc> accesses;
+  Attachment::ForEach([&](Attachment& attachment) {
+    const CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, attachment.Device()};
+    unsigned long long flags = 0;
+    if (REAL(cuMemGetAccess)(&flags, &location, address) == CUDA_SUCCESS && flags != 0)
+      accesses.push_back({location, static_cast<CUmemAccess_flags>(flags)});
+  });
+  return accesses;
+}
+
 }  // namespace
 
 CUresult Hold(Paging& paging, const Reservations::Range& range) {
@@ -106,10 +123,8 @@ bool PhysicalMemory::IsMovable(const CUmemAllocationProp& prop) {
 // ---- room ----
 
 bool PhysicalMemory::TakeRoom() {
-  paging.Room().NotePinned(static_cast<std::int64_t>(bytes),
-                           reason_);  // before there is room for it, as TakePinned does
   roomed_ = paging.Room().Take(bytes);
-  if (!roomed_) paging.Room().NotePinned(-static_cast<std::int64_t>(bytes), reason_);
+  if (roomed_) paging.Room().NotePinned(static_cast<std::int64_t>(bytes), reason_);
   return roomed_;
 }
 
@@ -204,30 +219,33 @@ CUresult PhysicalMemory::MakeDriverMemory(Handle* handle) const {
 
 CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
   if (pieces_.size() == 1) return CUDA_SUCCESS;
+  const InCall in_call;
   const auto size = static_cast<std::int64_t>(bytes);
+  if (!paging.Room().Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   paging.Room().NotePinned(size, reason_);
   Handle whole = 0;
-  CUresult result = paging.Room().Take(bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = MakeDriverMemory(&whole);
   if (result == CUDA_SUCCESS) {
-    result = MakeDriverMemory(&whole);
-    Attachment* attachment = Attachment::Of(paging.Device());
-    if (result == CUDA_SUCCESS && !attachment->Gates().WithoutWork([&] { result = CopyTo(whole, mapped); }))
-      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    const bool ran = Attachment::Of(paging.Device())->Gates().WithoutWork([&] { result = CopyTo(whole, mapped); });
+    if (!ran) {
+      Say("cannot export memory of cuMemCreate that lies in several pieces: the program's work on the GPU does not "
+          "end, "
+          "or a stream captures; start the program with TESSERA_SWAP=0");
+      result = CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (result == CUDA_SUCCESS) {
       for (const auto& [piece, ignored] : pieces_) REAL(cuMemRelease)(piece);
       pieces_ = {{whole, bytes}};
-    } else if (whole != 0) {
+    } else {
       REAL(cuMemRelease)(whole);
     }
-    paging.Room().NotePinned(-size, reason_);
-    GiveRoom(paging, bytes);
-    return result;
   }
   paging.Room().NotePinned(-size, reason_);
+  GiveRoom(paging, bytes);
   return result;
 }
 
-// Copies the contents, and maps `whole` in place of the pieces.
+// Copies the contents, and maps `whole` in place of the pieces; or leaves all as it was.
 CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped) const {
   const CUcontext own = paging.Ordered().Context();
   const CUcontext context = own ? own : CurrentContext();
@@ -241,9 +259,26 @@ CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped) const {
   if (result == CUDA_SUCCESS) result = range.Open(paging.Device());
   if (result == CUDA_SUCCESS) result = CopyIn(context, range.begin() + bytes, range.begin(), bytes);
   if (result != CUDA_SUCCESS || mapped == 0) return result;
-  result = REAL(cuMemUnmap)(mapped, bytes);
-  if (result == CUDA_SUCCESS) result = REAL(cuMemMap)(mapped, bytes, 0, whole, 0);
-  return result == CUDA_SUCCESS ? paging.Heap().Reserved().GiveAccess({mapped, bytes}) : result;
+  const std::vector<CUmemAccessDesc> accesses = AccessesOf(mapped);
+  result = Replace(mapped, {{whole, bytes}}, accesses);
+  if (result != CUDA_SUCCESS) Replace(mapped, pieces_, accesses);
+  return result;
+}
+
+// Maps these in place of what is mapped there.
+CUresult PhysicalMemory::Replace(CUdeviceptr mapped, const Reservations::Pieces& pieces,
+                                 const std::vector<CUmemAccessDesc>& accesses) const {
+  REAL(cuMemUnmap)(mapped, bytes);
+  CUdeviceptr at = mapped;
+  for (const auto& [piece, length] : pieces) {
+    const CUresult result = REAL(cuMemMap)(at, length, 0, piece, 0);
+    if (result != CUDA_SUCCESS) {
+      if (at > mapped) REAL(cuMemUnmap)(mapped, at - mapped);
+      return result;
+    }
+    at += length;
+  }
+  return accesses.empty() ? CUDA_SUCCESS : REAL(cuMemSetAccess)(mapped, bytes, accesses.data(), accesses.size());
 }
 
 void PhysicalMemory::NoteExported() {

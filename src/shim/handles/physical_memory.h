@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "cuda/cuda_abi.h"
 #include "pager/heap/reservations.h"
@@ -58,7 +59,7 @@ class PhysicalMemory {
   const pager::Reservations::Pieces& Pieces() const { return pieces_; }
   // It is fixed: makes it one piece. `mapped`: where it is mapped, 0 if it is not; then it must not be mapped anywhere
   // else. The program's work on this GPU stands still meanwhile, and there must be room for it twice.
-  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED while a stream captures.
+  // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end or a stream captures.
   cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
   // Others may have it.
   void NoteExported();
@@ -71,6 +72,8 @@ class PhysicalMemory {
   cuda::CUresult FixBlock();
   cuda::CUresult MakeDriverMemory(Handle* handle) const;
   cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped) const;
+  cuda::CUresult Replace(cuda::CUdeviceptr mapped, const pager::Reservations::Pieces& pieces,
+                         const std::vector<cuda::CUmemAccessDesc>& accesses) const;
 
   bool roomed_ = false;  // it has room, and no memory yet
   cuda::CUdeviceptr place_ = 0;

@@ -74,10 +74,11 @@ TESSERA_HOOK cuIpcCloseMemHandle(CUdeviceptr address) {
 
 TESSERA_HOOK cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
                                            unsigned long long flags) {
-  Paging* paging = Paging::Of(address);
-  // What is mapped at addresses of the program's own is not the heap's where it cannot be moved.
-  if (paging && (paging->Heap().Find(address) || !paging->Heap().Reserved().Around(address))) {
-    if (const CUresult pinned = PinForDevice(*paging, address, bytes); pinned != CUDA_SUCCESS) return pinned;
+  if (Paging* paging = Paging::Of(address)) {
+    const CUresult pinned = PinForDevice(*paging, address, bytes);
+    // What is mapped at addresses of the program's own is not the heap's where it cannot be moved.
+    const bool driver = pinned == CUDA_ERROR_INVALID_VALUE && paging->Heap().Reserved().Around(address);
+    if (pinned != CUDA_SUCCESS && !driver) return pinned;
   }
   return REAL(cuMemGetHandleForAddressRange)(handle, address, bytes, type, flags);
 }

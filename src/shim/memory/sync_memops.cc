@@ -38,7 +38,12 @@ void EraseIf(Is is) {
 CUresult SetSyncMemops(Paging& paging, CUdeviceptr address, bool on) {
   const auto block = paging.Heap().Find(address);
   if (!block || block->unmapped) return CUDA_ERROR_INVALID_VALUE;
-  if (block->reserved) return CUDA_ERROR_NOT_SUPPORTED;  // as the driver says (H200, 580.159.04)
+  // As the driver says (H200, 580.159.04). A program that asks is about to register the memory with a device all the
+  // same.
+  if (block->reserved) {
+    const CUresult pinned = on ? PinForDevice(paging, block->begin, block->bytes) : CUDA_SUCCESS;
+    return pinned == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : pinned;
+  }
   ForgetSyncMemops(*block);
   if (!on) return CUDA_SUCCESS;
   if (const CUresult pinned = PinForDevice(paging, block->begin, block->bytes); pinned != CUDA_SUCCESS) return pinned;
