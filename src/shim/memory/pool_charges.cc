@@ -23,7 +23,6 @@ struct Pool {
   std::uint64_t used = 0;       // bytes, by allocations that live
   std::uint64_t charged = 0;    // bytes: the most of what is used, and reserved as the driver said last
   std::uint64_t refused = 0;    // bytes: a charge that memory.max did not allow, and that is not asked for again
-  bool ended = false;           // the driver knows its handle no more
 };
 
 ForkMutex mutex;
@@ -39,10 +38,18 @@ std::unordered_map<CUdeviceptr, pool_charges::Piece>& Pieces() TESSERA_REQUIRES(
   return *pieces;
 }
 
+// The name of a pool that has ended, of which the driver must not be asked: it would take that for an address. Odd, as
+// no handle is.
+CUmemoryPool NewName() {
+  static std::atomic<std::uintptr_t> next{1};
+  return reinterpret_cast<CUmemoryPool>(next.fetch_add(2));
+}
+bool IsName(CUmemoryPool pool) { return reinterpret_cast<std::uintptr_t>(pool) % 2 != 0; }
+
 // 0 for a pool that is gone.
 std::uint64_t ReservedBy(CUmemoryPool pool) {
   std::uint64_t reserved = 0;
-  if (const MutexLock lock(mutex); Pools().contains(pool) && Pools()[pool].ended) return 0;
+  if (IsName(pool)) return 0;
   const RelaxedCapture relaxed;  // another thread's capture would forbid the question
   return pool && REAL_AS(cuMemPoolGetAttribute, CUmemoryPool, CUmemPool_attribute, void*)(
                      pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS
@@ -80,19 +87,12 @@ void Review(CUmemoryPool pool) {
   at->second.charged -= std::min(at->second.charged, more);
 }
 
-// Odd, as no handle is.
-CUmemoryPool NewName() {
-  static std::atomic<std::uintptr_t> next{1};
-  return reinterpret_cast<CUmemoryPool>(next.fetch_add(2));
-}
-
 // What is known of `pool` goes by `name` from now on. Returns `name`.
-CUmemoryPool Rename(CUmemoryPool pool, CUmemoryPool name, bool ended) {
+CUmemoryPool Rename(CUmemoryPool pool, CUmemoryPool name) {
   const MutexLock lock(mutex);
   auto node = Pools().extract(pool);
   if (!node) return name;
   node.key() = name;
-  node.mapped().ended = ended;
   Pools().insert(std::move(node));
   for (auto& [address, piece] : Pieces()) {
     if (piece.pool == pool) piece.pool = name;
@@ -150,9 +150,9 @@ void Drop(CUmemoryPool pool, std::uint64_t charge) {
   Review(pool);
 }
 
-EndedPool::EndedPool(CUmemoryPool pool) : pool_(pool), name_(Rename(pool, NewName(), /*ended=*/true)) {}
+EndedPool::EndedPool(CUmemoryPool pool) : pool_(pool), name_(Rename(pool, NewName())) {}
 EndedPool::~EndedPool() { Review(name_); }
-void EndedPool::Undo() const { Rename(name_, pool_, /*ended=*/false); }
+void EndedPool::Undo() const { Rename(name_, pool_); }
 
 Piece Forget(CUdeviceptr address) {
   const MutexLock lock(mutex);

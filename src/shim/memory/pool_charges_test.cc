@@ -26,7 +26,8 @@ using namespace cuda;
 std::uint64_t reserved = 0;  // by the device's pool
 
 CUresult GetPool(CUmemoryPool* pool, CUdevice) { return *pool = reinterpret_cast<CUmemoryPool>(0x50), CUDA_SUCCESS; }
-CUresult GetAttribute(CUmemoryPool, CUmemPool_attribute attribute, void* value) {
+CUresult GetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool) % 2, 0u) << "it is no handle";
   EXPECT_EQ(attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
   *static_cast<std::uint64_t*>(value) = reserved;
   return CUDA_SUCCESS;
@@ -158,6 +159,11 @@ TEST_F(PoolChargesTest, TheDriverIsNotAskedAboutAPoolThatWasDestroyed) {
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);
+}
+
+TEST_F(PoolChargesTest, NorAboutOneOfWhichNothingIsCharged) {
+  PutFor(k_cuMemPoolDestroy, +[](CUmemoryPool) { return CUDA_SUCCESS; });
+  EXPECT_EQ(cuMemPoolDestroy(reinterpret_cast<CUmemoryPool>(0x70)), CUDA_SUCCESS);
 }
 
 TEST_F(PoolChargesTest, WhatMemoryMaxDoesNotAllowIsAskedForOnce) {

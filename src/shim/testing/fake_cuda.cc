@@ -1,5 +1,6 @@
 #include "shim/testing/fake_cuda.h"
 
+#include <gtest/gtest.h>
 #include <string.h>
 
 #include <algorithm>
@@ -233,7 +234,9 @@ struct FakeCudaCalls {
     std::erase_if(fake->pools_, [=](const auto& each) { return each.second == pool; });
     return result;
   }
-  static CUresult PoolAttribute(CUmemoryPool, CUmemPool_attribute attribute, void* value) {
+  // A driver takes any handle for an address.
+  static CUresult PoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool) % 2, 0u) << "it is no handle";
     if (attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
       return *static_cast<int*>(value) = 1, CUDA_SUCCESS;
     return *static_cast<std::uint64_t*>(value) = 0, CUDA_SUCCESS;

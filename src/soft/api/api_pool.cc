@@ -1,4 +1,7 @@
 // Stream-ordered memory: pools, cuMemAllocAsync and its kin.
+#include <cstdio>
+#include <cstdlib>
+
 #include "soft/api/api.h"
 #include "soft/api/stream_variants.h"
 #include "soft/device/pool.h"
@@ -14,11 +17,18 @@ namespace {
 
 using Pools = Handles<Pool, CUmemoryPool>;
 
+// A real driver takes the handle for an address, so that a program that names no pool crashes (H200, 580.159.04).
 template <typename Function>
 CUresult WithPool(CUmemoryPool handle, Function&& function) {
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = Pool::FromHandle(handle);
-  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : function(*pool);
+  if (pool == nullptr) {
+    std::fprintf(stderr, "tessera soft GPU: %p is no memory pool; a real driver would crash here\n",
+                 static_cast<void*>(handle));
+    std::abort();
+  }
+  return function(*pool);
 }
 
 }  // namespace
