@@ -112,6 +112,8 @@ struct Page {
   std::atomic<std::uint64_t> squeezed{0};  // of `swapped`, not recalled: went out for that, and is to come back first
   // Room that what is out would take beside `swapped` if its chunks came back whole. Those that were squeezed do not.
   std::atomic<std::uint64_t> holes_out{0};
+  // Of `swapped`, not recalled: stays out until it is freed, because no mover has its host memory.
+  std::atomic<std::uint64_t> stranded{0};
 
   // An order: 1: holes become room when an allocation needs it, and count as free.
   std::atomic<std::uint32_t> squeezes{0};
@@ -135,6 +137,6 @@ static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 41
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
 static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 536 && offsetof(Page, used_out) == 544);
 static_assert(offsetof(Page, holes) == 552 && offsetof(Page, holed) == 560 && offsetof(Page, squeezed) == 568 &&
-              offsetof(Page, holes_out) == 576 && offsetof(Page, squeezes) == 584);
+              offsetof(Page, holes_out) == 576 && offsetof(Page, stranded) == 584 && offsetof(Page, squeezes) == 592);
 
 }  // namespace tessera::wire

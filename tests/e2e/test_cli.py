@@ -182,7 +182,7 @@ class Commands(SoftGpuTest):
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",
             "compute_waited_us", "submissions", "gate_waits", "gate_wait_us", "window", "oom_errors", "state", "started_us", "managed", "adopted",
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
-            "memory_pinned_by", "memory_exported_bytes", "memory_swapped_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
+            "memory_pinned_by", "memory_exported_bytes", "memory_swapped_bytes", "memory_stranded_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_used_on_host_bytes", "memory_on_host_us", "memory_on_host_told_us", "memory_waited_us", "room_waits",
             "gpu_failed"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],

@@ -200,7 +200,7 @@ class NoDaemon(SoftGpuTest):
         self.assertIn("there is no vGPU team", self.said_by(shell))
 
     def test_one_of_another_protocol_version(self):
-        magic, version, refused = 0x53534554, 10, 66
+        magic, version, refused = 0x53534554, 11, 66
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(listener.close)
         listener.bind(str(self.run_dir / "client.sock"))

@@ -263,6 +263,7 @@ TEST_F(HttpServerTest, Processes) {
                                 {"memory_pinned_by", Pinned({{"pool", 100 * kMiB}, {"other", 200 * kMiB}})},
                                 {"memory_exported_bytes", 0},
                                 {"memory_swapped_bytes", 0},
+                                {"memory_stranded_bytes", 0},
                                 {"memory_hot_out_bytes", 0},
                                 {"memory_evicting_bytes", 0},
                                 {"evict_error", nullptr},

@@ -276,6 +276,7 @@ json ToJson(const server::ProcessReport& process) {
           {"memory_pinned_by", ToJson(process.memory_pinned_by)},
           {"memory_exported_bytes", process.memory_exported},
           {"memory_swapped_bytes", process.memory_swapped},
+          {"memory_stranded_bytes", process.memory_stranded},
           {"memory_hot_out_bytes", process.memory_hot_out},
           {"memory_evicting_bytes", process.memory_evicting},
           {"evict_error", process.evict_error.empty() ? json() : json(process.evict_error)},

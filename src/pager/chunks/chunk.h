@@ -43,6 +43,8 @@ struct Chunk {
   SparsePointer coming_sparse;  // likewise what it is copied into
 
   bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }
+  // Whether it is out for good: no mover has its host memory.
+  bool Stranded() const { return InHost() && key == 0; }
   bool Mapped() const { return backing == Backing::kDevice || backing == Backing::kHostMapped; }
   // Units of GPU memory that it is being copied into.
   Units Coming() const { return coming != 0 ? wire::kAllUnits : coming_sparse ? moving : 0; }

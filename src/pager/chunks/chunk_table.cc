@@ -30,6 +30,10 @@ void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t s
   if (!chunk.Mapped() || chunk.offered || chunk.wanted) figures_.unsafe += sum(chunk.units);
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += sum(chunk.live);
+    if (chunk.Stranded()) {
+      figures_.stranded += sum(chunk.live);
+      return;
+    }
     figures_.holes_out += sum(chunk.HolesOut());
     if (chunk.pins > 0) {
       figures_.recalled += sum(chunk.live);

@@ -101,7 +101,7 @@ TEST_F(ChunkTableTest, SmallChunksArePinned) {
 
 TEST_F(ChunkTableTest, Out) {
   const std::uint64_t two = 2 * kUnitBytes, holes = 30 * kUnitBytes;
-  Chunk out{.backing = Backing::kHost, .blocks = 1, .units = 0b11, .live = 0b11};
+  Chunk out{.backing = Backing::kHost, .blocks = 1, .units = 0b11, .live = 0b11, .key = 1};
   EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .unsafe = two}));
   out.backing = Backing::kFile;
   EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .unsafe = two}));
@@ -123,6 +123,15 @@ TEST_F(ChunkTableTest, Out) {
   coming.coming = two;
   EXPECT_EQ(Put(out), coming);
   EXPECT_EQ(Put({.backing = Backing::kNone}), HeapFigures{});
+}
+
+TEST_F(ChunkTableTest, WhatNoMoverHasIsNeitherToComeBackNorToTakeRoom) {
+  const std::uint64_t two = 2 * kUnitBytes;
+  Chunk out{.backing = Backing::kHost, .blocks = 1, .pins = 1, .units = 0b11, .live = 0b11, .key = 0};
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two, .unsafe = two}));
+  out.backing = Backing::kHostMapped;
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two}));
+  EXPECT_EQ(Put({}), HeapFigures{});
 }
 
 TEST_F(ChunkTableTest, MovesAreCountedByGpuMemoryAndFreeingIsNone) {

@@ -27,6 +27,15 @@ void BlockPins::AddPins(ChunkTable& chunks, const Block& block, int count) {
   }
 }
 
+// Whether some of the block can never come back to the GPU.
+bool BlockPins::IsStranded(const Block& block) const {
+  const Region& region = chunks_.RegionOf(block.begin);
+  const ChunkSpan span = region.SpanOf(block.begin, block.bytes);
+  bool stranded = false;
+  for (std::size_t i = span.first; i < span.last; ++i) stranded |= region[i].Stranded();
+  return stranded;
+}
+
 // Whether all of the block is on the GPU, and stays there.
 bool BlockPins::PinBlock(Block& block) {
   if (!std::exchange(block.exported, true)) AddPins(chunks_, block, 1);
@@ -68,8 +77,10 @@ CUresult BlockPins::Pin(CUdeviceptr address, Exported* exported) {
   const UncancelledLock lock(chunks_.mutex());
   Block* block = chunks_.blocks().Around(address);
   if (chunks_.memory().stopped() || block == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool here = PinBlock(*block);
   *exported = {.block = *block};
+  if (IsStranded(*block)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool here = PinBlock(*block);
+  exported->block = *block;
   if (!here) return CUDA_ERROR_NOT_READY;
   const std::vector<Piece> pieces = PiecesOf(*block);
   exported->chunk_bytes = chunks_.RegionOf(block->begin).range.chunk_bytes;
@@ -82,6 +93,9 @@ CUresult BlockPins::PinForDevice(CUdeviceptr address, std::uint64_t bytes) {
   const UncancelledLock lock(chunks_.mutex());
   const auto [first, last] = chunks_.blocks().Within(address, bytes);
   if (chunks_.memory().stopped() || address + bytes <= address || first == last) return CUDA_ERROR_INVALID_VALUE;
+  for (auto at = first; at != last; ++at) {
+    if (IsStranded(at->second)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   bool here = true;
   for (auto at = first; at != last; ++at) here &= PinBlock(at->second);
   if (!here) return CUDA_ERROR_NOT_READY;

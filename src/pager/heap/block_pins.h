@@ -27,7 +27,8 @@ class BlockPins {
 
   // Pins the block around `address` for as long as it lives, or until Unpin. CUDA_ERROR_NOT_READY while some of it is
   // in host memory or on its way there: it is pinned all the same, HeapFigures::recalled says what has to come back,
-  // and the caller asks again.
+  // and the caller asks again. CUDA_ERROR_OUT_OF_MEMORY if some of it is stranded (HeapFigures), and so can never come
+  // back; then this pins nothing.
   cuda::CUresult Pin(cuda::CUdeviceptr address, Exported* exported);
   // Pins likewise, for as long as they live, all blocks that lie in these bytes, for a device that is about to have
   // their GPU memory (RDMA). Counts it as shared once all of it is there.
@@ -48,6 +49,7 @@ class BlockPins {
     std::uint64_t begin = 0;
   };
   std::vector<Piece> PiecesOf(const Block& block) const TESSERA_REQUIRES(chunks_.mutex());
+  bool IsStranded(const Block& block) const TESSERA_REQUIRES(chunks_.mutex());
   bool PinBlock(Block& block) TESSERA_REQUIRES(chunks_.mutex());
   void MarkShared(Region& region, std::size_t index, std::uint32_t devices = 0) TESSERA_REQUIRES(chunks_.mutex());
 

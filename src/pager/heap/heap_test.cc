@@ -399,6 +399,23 @@ TEST_F(ExportTest, WhatIsOutComesBackFirstAndStays) {
   ExpectRightFigures();
 }
 
+TEST_F(ExportTest, WhatNoMoverHasIsRefusedAtOnceAndNotPinned) {
+  const CUdeviceptr lost = Allocate(2 * kChunk), other = Allocate(2 * kChunk);
+  ASSERT_EQ(mover.Evict(4), 4u);
+  EXPECT_EQ(heap->Pins().Pin(lost, &exported), CUDA_ERROR_NOT_READY) << "a mover may come and have it";
+  mover.LoseSlots();
+  mover.Restart();
+  EXPECT_EQ(heap->Figures().stranded, 4 * kChunk);
+  EXPECT_EQ(heap->Figures().recalled, 0u) << "nothing can bring it back";
+  EXPECT_EQ(heap->Pins().Pin(lost, &exported), CUDA_ERROR_OUT_OF_MEMORY);
+  heap->Pins().Unpin(exported.block);
+  EXPECT_FALSE(heap->Find(lost)->exported);
+  EXPECT_EQ(heap->Pins().Pin(other + kChunk, &exported), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(heap->Pins().PinForDevice(other, 4096), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(heap->Find(other)->exported);
+  ExpectRightFigures();
+}
+
 TEST_F(ExportTest, WhatIsOnItsWayOutGoesAndComesBack) {
   const CUdeviceptr address = Allocate(kChunk);
   driver.Write(address, 5);

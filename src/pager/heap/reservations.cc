@@ -156,7 +156,9 @@ CUresult Reservations::IsHere(CUdeviceptr part) const {
   const UncancelledLock lock(chunks_.mutex());
   if (chunks_.memory().stopped()) return CUDA_ERROR_DEINITIALIZED;
   const Region& region = chunks_.large();
-  return Stands(region[region.range.IndexOf(part)]) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  const Chunk& chunk = region[region.range.IndexOf(part)];
+  if (chunk.Stranded()) return CUDA_ERROR_OUT_OF_MEMORY;
+  return Stands(chunk) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 void Reservations::LetGo(CUdeviceptr part) {

@@ -53,6 +53,7 @@ class Reservations {
   std::vector<Range> PartsOf(const Range& range) const;
   // The chunk of a part stays where it is until LetGo. CUDA_ERROR_NOT_READY: it is in host memory or on its way;
   // HeapFigures::recalled says what has to come back, and the caller asks again, by IsHere, before it uses the part.
+  // CUDA_ERROR_OUT_OF_MEMORY: it is stranded there (HeapFigures), and can never come back.
   cuda::CUresult Hold(cuda::CUdeviceptr part);
   cuda::CUresult IsHere(cuda::CUdeviceptr part) const;
   void LetGo(cuda::CUdeviceptr part);

@@ -191,6 +191,20 @@ TEST_F(ReservationsTest, MemoryThatEndedWhileItWasCopiedMakesPlaceForAMapping) {
   reserved.LetGo(own);
 }
 
+TEST_F(ReservationsTest, AChunkThatNoMoverHasIsNotWaitedFor) {
+  const CUdeviceptr own = Reserve(64 * kMiB);
+  Map(own, 20 * kMiB);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  mover.LoseSlots();
+  mover.Restart();
+  EXPECT_EQ(reserved.Hold(own + 20 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(heap->Figures().recalled, 0u);
+  reserved.LetGo(own + 20 * kMiB);
+  Unmap(own);
+  EXPECT_EQ(reserved.Hold(own), CUDA_SUCCESS) << "it is freed";
+  reserved.LetGo(own);
+}
+
 TEST_F(ReservationsTest, AChunkThatIsOutIsRecalled) {
   const CUdeviceptr own = Reserve(64 * kMiB);
   Map(own, 20 * kMiB);

@@ -422,6 +422,7 @@ TEST_F(LineAgentTest, WhatANewMoverDoesNotFindStaysOut) {
   EXPECT_EQ(mover.Stored(), 1u);
   for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT_EQ(driver.Read(blocks[i]), 100 + i);
   EXPECT_EQ(heap->Figures().swapped, 3 * kChunk);
+  EXPECT_EQ(heap->Figures().stranded, 2 * kChunk);
   EXPECT_EQ(mover.Load(8), 1u) << "of the others it does not speak";
   EXPECT_EQ(mover.Settle(), CUDA_SUCCESS);
   mover.Restart();
@@ -435,6 +436,7 @@ TEST_F(LineAgentTest, WhatANewMoverDoesNotFindStaysOut) {
   heap->Free(blocks[1]);
   mover.HearDropped();
   EXPECT_EQ(heap->Figures().swapped, 0u);
+  EXPECT_EQ(heap->Figures().stranded, 0u);
   EXPECT_EQ(driver.Read(blocks[2]), 102u);
   ExpectRightFigures();
 }

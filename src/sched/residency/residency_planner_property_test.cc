@@ -44,11 +44,12 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.empty = OneIn(4) ? Bytes(0, process.pinned) : 0;
   process.swapped = OneIn(2) ? Bytes(0, 60) : 0;
   if (process.moving == Moving::kIn) process.swapped += process.ordered;
+  process.stranded = OneIn(4) ? Bytes(0, 60) : 0;
   process.coming_holes = process.moving == Moving::kIn && OneIn(2) ? Bytes(0, process.ordered) : 0;
   process.holes_out = OneIn(2) ? Bytes(0, process.swapped) : 0;
   process.hot_out = OneIn(3) ? Bytes(0, process.swapped) : 0;
   process.recalled = OneIn(5) ? Bytes(0, process.swapped) : 0;
-  process.allocated = Bytes(0, process.room + process.swapped);
+  process.allocated = Bytes(0, process.room + process.swapped + process.stranded);
   process.wanted = OneIn(4) ? Bytes(1, 60) : 0;
   process.pins = OneIn(3);
   process.wanted_at = now - Number<Nanos>(0, 3 * kSecond);

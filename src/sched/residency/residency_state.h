@@ -46,6 +46,7 @@ struct ProcessResidence {
   std::uint64_t holed = 0;   // of `room`: those chunks
   // In host memory: the room that it takes at least to have it back.
   std::uint64_t swapped = 0;
+  std::uint64_t stranded = 0;   // beside `swapped`: stays in host memory until it is freed, because no mover has it
   std::uint64_t holes_out = 0;  // room that it takes beside `swapped` if chunks come back whole, which is quicker
   std::uint64_t hot_out =
       0;  // of `swapped`: used so much more than memory on the GPU that the two should change places
@@ -87,7 +88,8 @@ struct ProcessResidence {
   // What is out and not on its way in: the room that it takes at least, and with whole chunks.
   std::uint64_t Out() const { return Less(swapped, Less(Coming(), coming_holes)); }
   std::uint64_t WholeOut() const { return Less(swapped + holes_out, Coming()); }
-  // Everything that can be moved, wherever it lies. At most `most_out` of it is believed to be out.
+  // Everything that can be moved, wherever it lies, which what is stranded cannot. At most `most_out` of it is believed
+  // to be out.
   std::uint64_t All(std::uint64_t most_out = UINT64_MAX) const;
   // The same where chunks come back whole.
   std::uint64_t Whole() const { return All() - Out() + WholeOut(); }

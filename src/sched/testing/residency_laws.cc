@@ -32,7 +32,7 @@ std::uint64_t Room(const ResidencyState& state) {
 std::uint64_t OutSoon(const VGpuResidence& vgpu) {
   std::uint64_t sum = 0;
   for (const ProcessResidence& process : vgpu.processes) {
-    sum += process.swapped;
+    sum += process.swapped + process.stranded;
     if (process.moving == Moving::kOut) sum += process.ordered - process.done;
   }
   return sum;
@@ -229,7 +229,7 @@ class Checker {
 // Bytes of the GPU that the vGPU has whatever is moved, if `wish` (null: none) is its own. `for_good`: also later.
 std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, const RoomWish* wish, bool for_good,
                     Nanos now) {
-  std::uint64_t pinned = 0, movable = 0, in_use = 0, soon = 0;
+  std::uint64_t pinned = 0, movable = 0, in_use = 0, soon = 0, stranded = 0;
   for (const ProcessResidence& process : vgpu.processes) {
     const bool asks = wish && wish->process == process.id;
     const bool pins = asks ? wish->pins : process.pins;
@@ -241,9 +241,11 @@ std::uint64_t Stays(const ResidencyState& state, const VGpuResidence& vgpu, cons
     const std::uint64_t gone = process.moving == Moving::kOut ? process.done : 0;
     const std::uint64_t in = Without(process.room - process.credit - process.pinned, gone) + (pins ? 0 : wanted);
     movable += in + Without(std::min(process.swapped, allocated), Without(process.Coming(), process.coming_holes));
+    stranded += std::min(process.stranded, Without(allocated, process.swapped));
     in_use += in + Without(process.swapped, Without(process.Coming(), process.coming_holes));
   }
-  const std::uint64_t kept = vgpu.swap ? Without(movable, *vgpu.swap / state.chunk * state.chunk) : 0;
+  const std::uint64_t may_be_out = Without(vgpu.swap.value_or(0) / state.chunk * state.chunk, stranded);
+  const std::uint64_t kept = vgpu.swap ? Without(movable, may_be_out) : 0;
   if (wish) return kept;
   if (for_good) return std::max(vgpu.request, pinned + kept);
   const std::uint64_t limit = std::max(kept, Without(vgpu.limit.value_or(UINT64_MAX), pinned + soon));

@@ -179,6 +179,7 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_resident = gpu.Placement().ResidentBytes(process),
           .memory_pinned = pinned.Sum(),
           .memory_swapped = process.residence.Swapped(),
+          .memory_stranded = process.residence.Stranded(),
           .memory_hot_out = process.residence.HotOut(),
           .memory_evicting = process.residence.Evicting(),
           .memory_pinned_by = DividePinned(PinClaims(page), pinned),

@@ -109,9 +109,10 @@ struct ProcessReport {
   std::uint32_t gpu = 0;
   std::uint64_t memory = 0;
   std::optional<std::uint64_t> memory_measured;
-  // Bytes of it on the GPU; of these, bytes that cannot be moved; bytes in host memory; bytes that an operator's evict
-  // has still to bring there.
-  std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_hot_out = 0, memory_evicting = 0;
+  // Bytes of it on the GPU; of these, bytes that cannot be moved; bytes in host memory; of these, bytes that stay there
+  // for good, and bytes that should come in; bytes that an operator's evict has still to bring there.
+  std::uint64_t memory_resident = 0, memory_pinned = 0, memory_swapped = 0, memory_stranded = 0, memory_hot_out = 0;
+  std::uint64_t memory_evicting = 0;
   PinnedByReason memory_pinned_by{};
   std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
   std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not

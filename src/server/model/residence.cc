@@ -39,6 +39,12 @@ std::uint64_t Residence::Taken() const {
 
 std::uint64_t Residence::Swapped() const { return moves.Swapped(**page); }
 
+// Read before what is out in all, which falls first when such memory is freed.
+std::uint64_t Residence::Stranded() const {
+  const std::uint64_t stranded = (*page)->stranded.load(std::memory_order_acquire);
+  return std::min(stranded, Swapped());
+}
+
 std::uint64_t Residence::HotOut() const {
   return std::min((*page)->hot_out.load(std::memory_order_relaxed), Swapped());
 }

@@ -30,6 +30,7 @@ struct Residence {
   std::uint64_t Movable() const;        // of `room`: could be brought out
   std::uint64_t Taken() const;          // of `room`: what the process has on the GPU
   std::uint64_t Swapped() const;        // in host memory, or in the file
+  std::uint64_t Stranded() const;       // of `Swapped`: stays there until it is freed, no mover has it
   std::uint64_t HotOut() const;         // of `Swapped`: it uses that more than memory that it has on the GPU
   sched::HostUse Use(bool runs) const;  // what it works on, if it runs
   std::uint64_t Evicting() const;       // what an operator wanted out and is still to go

@@ -353,6 +353,38 @@ TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
   EXPECT_EQ(Ask(other, 8), Answer::kGrant);
 }
 
+// As after daemon and mover were killed together: no mover has its host memory any more.
+TEST_F(BoundsTest, WhatNoMoverHasIsNotOrderedIn) {
+  Member& member = Idle(8);
+  ASSERT_TRUE(residency_.Push(member.process, 6 * kChunk, MonotonicNow()));
+  EXPECT_EQ(CarryAll(), 6u);
+  member.process.gate.state = State::kRunning;
+  member.process.page->stranded = 4 * kChunk;
+  Look();
+  ASSERT_EQ(orders_.size(), 1u);
+  EXPECT_EQ(orders_.front().type, MoverType::kLoad);
+  EXPECT_EQ(Carry().chunks, 2u) << "the rest comes back";
+  EXPECT_EQ(Out(member), 4u) << "it counts as swapped";
+  for (int seconds = 1; seconds <= 30; ++seconds) Look(seconds * kSecond);
+  EXPECT_TRUE(orders_.empty());
+  EXPECT_FALSE(member.process.residence.stopped);
+  EXPECT_EQ(Figures().decision.find("all that is in use fits: "), 0u);
+  member.process.page->stranded = 1000 * kChunk;
+  EXPECT_EQ(member.process.residence.Stranded(), 4 * kChunk) << "a lie is not believed";
+}
+
+TEST_F(BoundsTest, WhatNoMoverHasTakesItsPartOfSwapMax) {
+  Member& member = Idle(8, 4);
+  ASSERT_TRUE(residency_.Push(member.process, 3 * kChunk, MonotonicNow()));
+  EXPECT_EQ(CarryAll(), 3u);
+  member.process.page->stranded = 3 * kChunk;
+  ASSERT_TRUE(residency_.Push(member.process, 5 * kChunk, MonotonicNow()));
+  EXPECT_EQ(CarryAll(), 1u);
+  Member& other = Idle(0);
+  EXPECT_EQ(Ask(other, 7), Answer::kRefuse);
+  EXPECT_EQ(Ask(other, 6), Answer::kWait) << "four chunks of ten stay";
+}
+
 // The program says what went out before the mover does; until then it must not look as if it had that twice.
 TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
   Member& first = Idle(8, 3);

@@ -320,7 +320,8 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
   }
   if (message.error == ENODATA) {
     // The rest of an order may be too little for any chunk, or for holes that are no longer there.
-    if (message.bytes >= wire::kChunkBytes && (!in || residence.Swapped() > 0)) residence.stuck_until = now + kStuck;
+    if (message.bytes >= wire::kChunkBytes && (!in || residence.Swapped() > residence.Stranded()))
+      residence.stuck_until = now + kStuck;
   } else if (message.error != 0) {
     OnFailure(process, message, now);
   }

@@ -16,7 +16,10 @@ void ReadMoves(const Residence& residence, sched::ProcessResidence& state) {
   state.ordered = residence.moves.Ordered();
   state.coming_holes = residence.moves.OrderedHoles();
   state.done = state.moving == sched::Moving::kIn ? residence.moves.Unreported(page) : 0;
+  state.stranded = residence.Stranded();
   state.swapped = residence.Swapped();
+  state.stranded = std::min(state.stranded, state.swapped);  // some was freed meanwhile
+  state.swapped -= state.stranded;
   // A chunk that is out has one unit in use at least.
   state.holes_out =
       std::min(page.holes_out.load(std::memory_order_relaxed), (wire::kUnitsPerChunk - 1) * state.swapped);

@@ -11,7 +11,7 @@ namespace tessera::shim {
 
 // The key of the block around `address`, always the same while the block lives. Pins the block. Chunks of it in host
 // memory are brought back first, which may take until the program has its turn. CUDA_ERROR_OUT_OF_MEMORY, with a line
-// on stderr, where the GPU has no place for it or the daemon takes no more.
+// on stderr, where the GPU has no place for it, some of it is stranded in host memory, or the daemon takes no more.
 cuda::CUresult ExportMemory(Paging& paging, cuda::CUdeviceptr address, wire::ExportKey* key);
 
 // Whether the key is of this program's memory.

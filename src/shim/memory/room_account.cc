@@ -161,6 +161,7 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
   host_.Report(figures.swapped);
   unsafe_ = figures.unsafe;
   recalled_ = figures.recalled;
+  stranded_ = figures.stranded;
   holes_ = figures.holes;
   holed_ = figures.holed;
   squeezed_ = figures.squeezed;
@@ -181,6 +182,7 @@ void RoomAccount::Report() {
   page->holes_out.store(holes_out_, std::memory_order_relaxed);
   page->moved_out.store(moved_out_ - moved_out_before_, std::memory_order_relaxed);
   page->swapped.store(host_.Bytes(), std::memory_order_release);
+  page->stranded.store(stranded_, std::memory_order_release);
   page->moved_in.store(moved_in_ - moved_in_before_, std::memory_order_release);
   page->guard.unsafe = unsafe_.load();
 }

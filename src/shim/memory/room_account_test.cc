@@ -172,6 +172,7 @@ TEST_F(RoomAccountTest, ThePageSaysWhereTheMemoryLies) {
   FollowDaemonThat(true);
   room.Holds({.resident = 8 * kMiB,
               .swapped = 6 * kMiB,
+              .stranded = 5 * kMiB,
               .pinned = 2 * kMiB,
               .empty = kMiB,
               .unsafe = 3 * kMiB,
@@ -179,6 +180,7 @@ TEST_F(RoomAccountTest, ThePageSaysWhereTheMemoryLies) {
               .moved_out = 20 * kMiB,
               .moved_in = 14 * kMiB});
   EXPECT_EQ(shared.swapped, 6 * kMiB);
+  EXPECT_EQ(shared.stranded, 5 * kMiB);
   EXPECT_EQ(shared.pinned, 2 * kMiB);
   EXPECT_EQ(shared.empty, kMiB);
   EXPECT_EQ(shared.recalled, 4 * kMiB);

@@ -5,7 +5,7 @@ import signal
 import unittest
 
 from swapping import SwapTest
-from harness import MIB, wait_for
+from harness import MIB, OUT_OF_MEMORY, wait_for
 
 # Some of the steps at which a mover may die (src/base/fault.h); all of them are tested beside src/mover.
 FAULTS = ("mover.copy.done:2", "mover.freed.received:2", "mover.want.imported")
@@ -23,12 +23,15 @@ class LossTest(SwapTest):
                     pass  # gone already
         return None
 
-    def out(self, shell):
+    def out(self, shell, field="memory_swapped_bytes"):
         """Bytes that the shell has in host memory."""
-        return next(p["memory_swapped_bytes"] for p in self.managed() if p["pid"] == shell.child.pid)
+        return next(p[field] for p in self.managed() if p["pid"] == shell.child.pid)
+
+    def swap(self):
+        return self.api("GET", "/v1/gpus")[2]["gpus"][0]["swap"]
 
     def pool_used(self):
-        return self.api("GET", "/v1/gpus")[2]["gpus"][0]["swap"]["pool_used_bytes"]
+        return self.swap()["pool_used_bytes"]
 
     def first_is_out(self):
         """Two programs, with 7 in all their memory, of which the first has some in host memory."""
@@ -157,6 +160,29 @@ class Loss(LossTest):
             self.assertEqual(shell.ok("compare", 0, 8)["wrong"], 0)
             shell.ok("free", 0)
             shell.end()
+        wait_for("all memory to come back", lambda: self.used() == 0)
+
+
+class Stranded(LossTest):
+    def test_what_no_mover_has_stays_out_and_cannot_be_shared(self):
+        first, second = self.first_is_out()
+        mover = self.mover()
+        self.stop_daemon(signal.SIGKILL)
+        os.kill(mover, signal.SIGKILL)
+        self.start()
+        wait_for("the programs to be back", lambda: len(self.managed()) == 2)
+        wait_for("the next mover to say that it has nothing", lambda: self.out(first, "memory_stranded_bytes") > 0)
+        self.assertEqual(self.out(first, "memory_stranded_bytes"), self.out(first))
+        second.end()
+        self.assertEqual(first.ask("ipc_get", 0, 0)["result"], OUT_OF_MEMORY)
+        self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
+        self.assertGreater(self.out(first), 0)
+        wait_for("nothing to be brought in", lambda: self.swap()["decision"].startswith("all that is in use fits"))
+        first.ok("free", 0)
+        self.assertEqual(self.out(first), 0)
+        first.end()
+        self.assertIn("cannot share memory with another program or a device: it lies in host memory for good",
+                      first.child.stderr.read())
         wait_for("all memory to come back", lambda: self.used() == 0)
 
 
