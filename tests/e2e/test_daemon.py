@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -13,8 +14,8 @@ import unittest
 
 from harness import BIN, DEADLINE_S, MIB, SoftGpuTest, wait_for
 
-# src/wire/protocol.h
-MAGIC, VERSION = 0x53534554, 10
+PROTOCOL = (pathlib.Path(__file__).resolve().parents[2] / "src" / "wire" / "protocol.h").read_text()
+MAGIC, VERSION = 0x53534554, int(re.search(r"kProtocolVersion = (\d+);", PROTOCOL)[1])
 HELLO, ATTACH, RESERVE, WANTS, WELCOME, REFUSED = 1, 2, 3, 6, 65, 66
 
 

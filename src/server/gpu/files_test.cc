@@ -107,6 +107,19 @@ TEST_F(FilesTest, ASecondDaemonIsToldOfTheFirst) {
   EXPECT_EQ(second.error().message, "another tesserad (pid " + std::to_string(getpid()) + ") serves " + dir_);
 }
 
+// A child that is about to start a program, when its daemon was killed.
+TEST_F(FilesTest, TheLockOfADaemonThatIsGoneIsWaitedFor) {
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    const auto lock = LockRunDir(dir_);
+    if (!lock || fork() != 0) _exit(0);  // the child has the lock, too
+    usleep(200'000);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(daemon, nullptr, 0), daemon);
+  EXPECT_TRUE(LockRunDir(dir_));
+}
+
 TEST_F(FilesTest, TheLockGoesWithItsHolder) {
   {
     ASSERT_TRUE(LockRunDir(dir_));

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -72,11 +73,16 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   // version.
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd || fchmod(fd.Get(), 0600) != 0) return FailErrno("cannot open " + path, kElsewhere);
-  if (flock(fd.Get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return FailErrno("cannot lock " + path, kElsewhere);
+  // A daemon that was killed may have left a child that is about to start a program: it has the lock until then.
+  constexpr Nanos kPatience = 2 * kSecond;
+  for (const Nanos end = MonotonicNow() + kPatience; flock(fd.Get(), LOCK_EX | LOCK_NB) != 0; usleep(1000)) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return FailErrno("cannot lock " + path, kElsewhere);
     char text[32] = {};
     if (pread(fd.Get(), text, sizeof text - 1, 0) < 0) text[0] = 0;
-    return Fail(EBUSY, fmt::format("another tesserad (pid {}) serves {}", std::atoi(text), run_dir),
+    const pid_t holder = std::atoi(text);
+    const bool gone = holder > 0 && kill(holder, 0) != 0 && errno == ESRCH;
+    if (gone && MonotonicNow() < end) continue;
+    return Fail(EBUSY, fmt::format("another tesserad (pid {}) serves {}", holder, run_dir),
                 "use that one, or choose another directory with --run-dir");
   }
   const std::string pid = std::to_string(getpid()) + "\n";
