@@ -202,7 +202,7 @@ def chaos(bench):
     gpu = bench.tessera.gpu()
     # Two thirds of what they have, beside all contexts: theirs, and the one of the mover.
     room = count * (each * 2 // 3 + CONTEXTS * bench.context_bytes) + bench.context_bytes
-    pool = each * count * 5 // 4 // CHUNK * CHUNK
+    pool = each * count * 2 // CHUNK * CHUNK  # a chunk takes all of its place there, however little of it is in use
     config = (f'[memory]\nreserve = "{gpu["memory_total_bytes"] - room}"\n'
               f'[swap]\nsize = "{pool}"\nprepare = "{pool}"\nfloor = "1G"\n[turn]\nmin_ms = 50\nmax_ms = 2000\n')
     bench.tessera.stop()
