@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shim/gate/capture.h"
+#include "shim/load/real.h"
 #include "shim/session/daemon_watch.h"
 #include "shim/session/session.h"
 
