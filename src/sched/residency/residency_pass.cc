@@ -250,7 +250,7 @@ void ResidencyPass::Load() {
       // Where room comes by and by, each order has its part of the holes.
       const bool part = incoming.holes != kAnyHoles && bytes < incoming.bytes;
       const double share = static_cast<double>(bytes) / static_cast<double>(incoming.bytes);
-      const auto holes = static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share);
+      const auto holes = part ? static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share) : 0;
       // Where not even one whole chunk has place, what must come back comes without holes.
       const std::uint64_t any = bytes < std::min(chunk, incoming.bytes) ? bytes - back : incoming.holes;
       Do(process, Kind::kMoveIn, bytes, part ? DownTo(state_.unit, holes) : any);
