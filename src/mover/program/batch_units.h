@@ -9,7 +9,7 @@
 
 namespace tessera::mover {
 
-// What an offer or a want says of each of its chunks.
+// The parts of an offer or a want, one for each of its chunks.
 inline std::vector<ChunkPart> PartsOf(const wire::LineMessage& message) {
   std::vector<ChunkPart> parts;
   for (std::uint32_t n = 0; n < message.count; ++n)
@@ -17,7 +17,7 @@ inline std::vector<ChunkPart> PartsOf(const wire::LineMessage& message) {
   return parts;
 }
 
-// What the memory of an offer's or a want's chunks takes; 0 if what is said of one of them cannot be.
+// Units of memory that the chunks of an offer or a want take; 0 if a part of it cannot be true.
 inline std::uint64_t UnitsIn(const wire::LineMessage& message) {
   std::uint64_t units = 0;
   for (std::uint32_t n = 0; n < message.count; ++n) {
@@ -28,7 +28,7 @@ inline std::uint64_t UnitsIn(const wire::LineMessage& message) {
   return units;
 }
 
-// What the memory of a batch's chunks takes, and how much of that is not copied.
+// Units of memory that the chunks of a batch take, and how many of them are not copied.
 inline std::uint64_t UnitsOf(const Batch& batch) {
   std::uint64_t units = 0;
   for (const Batch::Entry& entry : batch.entries) units += entry.part.Taken();
