@@ -1,14 +1,23 @@
 #include "sched/residency/squeeze.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "sched/testing/planner_test.h"
 
 namespace tessera::sched {
 namespace {
 
-constexpr std::uint64_t kChunk = 64ull << 20;
+using PlannedSqueezeTest = PlannerTest;
+using testing::AllOf;
+using testing::Contains;
+using testing::Field;
+using testing::Not;
 
 class SqueezeTest : public testing::Test {
  protected:
+  static constexpr std::uint64_t kChunk = 64ull << 20;
+
   SqueezeTest() {
     state_.pool.most = 100 * kChunk;
     vgpu_.processes.push_back(
@@ -56,6 +65,83 @@ TEST_F(SqueezeTest, WhereNothingCanBeMovedHolesStay) {
   state_.pool.most = 100 * kChunk;
   vgpu_.processes[0].has_line = false;
   EXPECT_EQ(Squeezable(state_, vgpu_, 5), 0u);
+}
+
+// ---- as the planner does it ----
+
+// Twelve of sixteen chunks have three quarters of holes.
+TEST_F(PlannedSqueezeTest, HolesOfAVGpuBecomeRoomForIt) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  EXPECT_EQ(Allocate(1, 9).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Process(1).holes, 0u);
+  EXPECT_EQ(Process(1).squeezed, 0u) << "what was in use is back";
+  EXPECT_EQ(Out(1), 0u);
+  EXPECT_EQ(Process(1).room, 16 * kChunk);
+  EXPECT_FALSE(Process(1).stopped);
+}
+
+TEST_F(PlannedSqueezeTest, NoMoreHolesGoThanAreNeeded) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  world_.VGpu(1).swap = 2 * kChunk;
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  EXPECT_EQ(Allocate(1, 3).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_GE(Process(1).holes, 5 * kChunk);
+}
+
+// There is place for what is in use of its chunk, and for no whole chunk.
+TEST_F(PlannedSqueezeTest, WhatMustComeBackComesWithoutItsHolesWhereThatFits) {
+  constexpr std::uint64_t kPart = kChunk / 2;
+  ProcessResidence& process = AddBusy(1, 40);
+  process.room -= kPart;
+  process.swapped = 5 * kPart;
+  process.holes_out = 5 * (kChunk - kPart);
+  process.recalled = kPart;
+  process.allocated = process.room + process.swapped;
+  process.stopped = process.still = process.unsafe = true;
+  ResidencyPlanner planner;
+  const ResidencyPlan& plan = planner.Plan(world_.state, world_.now);
+  EXPECT_THAT(plan.actions, Contains(AllOf(Is(Kind::kMoveIn, 1), Field(&ResidencyAction::bytes, kPart),
+                                           Field(&ResidencyAction::holes, 0))));
+  EXPECT_THAT(plan.actions, Not(Contains(Is(Kind::kRun, 1))));
+}
+
+TEST_F(PlannedSqueezeTest, AProgramWithoutALimitSqueezesItselfOnAFullGpu) {
+  ProcessResidence& process = AddBusy(1, 38);
+  process.holed = 30 * kChunk;
+  process.holes = 15 * kChunk;
+  EXPECT_EQ(Allocate(1, 14).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Out(1), 0u) << "all that is in use stays on the GPU";
+}
+
+TEST_F(PlannedSqueezeTest, WhatHolesCannotGiveGoesOut) {
+  ProcessResidence& process = AddBusy(1, 38);
+  process.holed = 4 * kChunk;
+  process.holes = 2 * kChunk;
+  EXPECT_EQ(Allocate(1, 10).kind, Answer::kWait);
+  world_.Finish();
+  EXPECT_EQ(Process(1).wanted, 0u);
+  EXPECT_EQ(Process(1).holes, 0u);
+  EXPECT_EQ(Out(1), 6u);
+}
+
+TEST_F(PlannedSqueezeTest, WithoutHostMemoryHolesStay) {
+  ProcessResidence& process = AddBusy(1, 16, 16);
+  process.holed = 12 * kChunk;
+  process.holes = 9 * kChunk;
+  world_.VGpu(1).swap = 0;
+  EXPECT_EQ(Allocate(1, 9).reason, Reason::kSwapBound);
+  world_.VGpu(1).swap = 2 * kChunk;
+  world_.state.pool.most = kChunk;
+  EXPECT_EQ(Allocate(1, 9).reason, Reason::kSwapBound);
 }
 
 }  // namespace
