@@ -25,6 +25,11 @@ struct ConfigKey {
   Set set;
 };
 
+// All, in the order of the reference. Each of the parts is in a file of its own.
 const std::vector<ConfigKey>& ConfigKeys();
+std::vector<ConfigKey> TimeKeys();     // sched, channels, priority, client
+std::vector<ConfigKey> MemoryKeys();   // memory, swap, turn
+std::vector<ConfigKey> ApiKeys();      // api, access, files
+std::vector<ConfigKey> SectionKeys();  // a section for each NAME: quota, vgpu
 
 }  // namespace tessera::server
