@@ -1,0 +1,77 @@
+#include "server/daemon/declarations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/size.h"
+#include "server/record/log.h"
+#include "server/testing/daemon_test.h"
+
+namespace tessera::server {
+namespace {
+
+using DeclarationsTest = DaemonTest;
+using testing::HasSubstr;
+
+TestDaemon::Setup WithVGpus(std::vector<DeclaredVGpu> vgpus, const std::string& run_dir) {
+  TestDaemon::Setup setup{.run_dir = run_dir};
+  setup.config.vgpus = std::move(vgpus);
+  return setup;
+}
+
+TEST_F(DeclarationsTest, DeclaredVGpusAreMadeAndStay) {
+  const DeclaredVGpu team{
+      .name = "team", .where = "f.toml:3", .uid = 61001, .memory_limit = "2G", .compute_weight = "9"};
+  {
+    TestDaemon daemon(WithVGpus({team}, run_dir_));
+    EXPECT_EQ(daemon.Report("team").memory_limit, 2 * kGiB);
+    EXPECT_EQ(daemon.Report("team").uid, 61001u);
+    const auto removed = daemon.Api().Remove("team", true);
+    ASSERT_FALSE(removed);
+    EXPECT_EQ(removed.error().message, "vGPU team is declared at f.toml:3");
+    ASSERT_TRUE(daemon.Api().Change("team", {.memory_limit = "3G"}));
+  }
+  {
+    TestDaemon daemon(WithVGpus({team}, run_dir_));
+    EXPECT_EQ(daemon.Report("team").memory_limit, 2 * kGiB) << "when the daemon starts, the configuration decides";
+  }
+  TestDaemon daemon(WithVGpus({}, run_dir_));
+  EXPECT_EQ(daemon.Report("team").compute_weight, 9u) << "it stays as an ordinary one";
+  EXPECT_TRUE(daemon.Api().Remove("team", false));
+}
+
+// A user had the name first: no program of that user comes into the node's vGPU.
+TEST_F(DeclarationsTest, AVGpuOfAnotherUserIsNotDeclaredWhileProgramsAreInIt) {
+  TestDaemon daemon({.run_dir = run_dir_});
+  ASSERT_TRUE(daemon.Api().For(61001, {}).Create({.name = "team"}));
+  std::optional<FakeClient> program = daemon.Connect("team");
+  Config config;
+  config.vgpus = {{.name = "team", .where = "f:1", .uid = 61002}};
+  const auto reload = [&] {
+    return daemon.Loop().Call([&] { return daemon.Whole().Reload(config, MonotonicNow()); }).value();
+  };
+  log::Silence(true);
+  const auto refused = reload();
+  log::Silence(false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EBUSY);
+  EXPECT_THAT(refused.error().message, HasSubstr("f:1: vGPU team cannot be as it is declared: programs are in"));
+  EXPECT_EQ(daemon.Report("team").uid, 61001u);
+  program.reset();
+  ASSERT_TRUE(daemon.Eventually([&] { return daemon.Report("team").processes.empty(); }));
+  EXPECT_TRUE(reload());
+  EXPECT_EQ(daemon.Report("team").uid, 61002u);
+}
+
+TEST_F(DeclarationsTest, ADeclarationThatCannotBeKeptStopsNobody) {
+  TestDaemon daemon(WithVGpus({{.name = "large", .where = "f:1", .memory_limit = "99G"},
+                               {.name = "whose", .where = "f:2", .user = "x", .uid = {}},
+                               {.name = "fine", .where = "f:3"}},
+                              run_dir_));
+  EXPECT_FALSE(Find(daemon, "large"));
+  EXPECT_FALSE(Find(daemon, "whose"));
+  EXPECT_TRUE(Find(daemon, "fine"));
+}
+
+}  // namespace
+}  // namespace tessera::server

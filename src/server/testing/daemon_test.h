@@ -1,0 +1,51 @@
+// What the tests of the daemon share.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "server/testing/test_daemon.h"
+
+namespace tessera::server {
+
+// A process that does nothing until it is killed.
+class Bystander {
+ public:
+  Bystander() : pid_(fork()) {
+    if (pid_ == 0) {
+      for (;;) pause();
+    }
+  }
+  ~Bystander() { Kill(); }
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t Pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// With a run directory that outlives a daemon.
+class DaemonTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "daemon_XXXXXX";
+    run_dir_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(run_dir_); }
+  static Result<VGpuReport> Find(TestDaemon& daemon, const std::string& name) { return daemon.Api().VGpuNamed(name); }
+  std::string run_dir_;
+};
+
+// It may have the node's configuration, whose file only the node's daemon can make.
+}  // namespace tessera::server
