@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shim/load/real.h"
+#include "shim/process/debugger.h"
 
 namespace tessera::shim {
 
@@ -112,6 +113,10 @@ void ForEachWord(std::uint64_t function, const void* const* arguments, const voi
     if (extra) VisitBuffer(extra, visitor);
     return;
   }
+  // The count of parameters shows by the driver's refusal of the next one, and cuda-gdb prints a warning for each call
+  // that the driver refuses.
+  static const bool silent = HasDebugger();
+  if (silent) return;
   Parameters parameters{.function = function};
   std::size_t bytes = 0, sum = 0;
   for (std::size_t i = 0; i < kMostParameters && sum < kMostBytes; ++i, sum += bytes) {

@@ -27,6 +27,7 @@ struct WordVisitor {
 
 // Visits each aligned word in the arguments of a launch of `function` (a CUfunction or a CUkernel), given as to
 // cuLaunchKernel. Reads no more than the driver does. Asks the driver for the arguments' sizes (driver 550 and newer).
+// Visits none in a program that a debugger had when this was first called.
 void ForEachWord(std::uint64_t function, const void* const* arguments, const void* const* extra, WordVisitor visitor);
 
 // Touches the memory of the heap that the call names: each word of a kernel's arguments that is an address there, the
