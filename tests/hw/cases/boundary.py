@@ -1,7 +1,8 @@
 """The kernel gate: memory limits for programs that the shim does not see, and what the gate costs."""
 import pathlib
+import time
 
-from harness.bench import GIB, GRANULE, MIB, must_succeed
+from harness.bench import GIB, GRANULE, MIB, last_words, must_succeed
 from harness.checks import Skipped, expect
 from harness.steering import Worker, driver_path, memory_used_by_gpu, run_ok, steer
 
@@ -73,6 +74,45 @@ def gate_memory_opencl(bench):
 @steer(limit_s=60)
 def gate_memory_vulkan(bench):
     return _limit(bench, [bench.builder.program("vulkan_limit.c"), "limit"], vulkan_environment(), exact=False)
+
+
+@steer(limit_s=120)
+def gate_upgrade(bench):
+    """The daemon is replaced, twice, under 16 programs that allocate and free behind the kernel gate: all go on."""
+    argv = [bench.builder.program("raw_memory.cpp"), driver_path(bench), 256 * MIB, "churn"]
+    names = [f"hw-gate-{number}" for number in range(16)]
+    for name in names:
+        bench.vgpu(name, memory_limit=bench.memory)
+    programs = [bench.start_inside(argv, vgpu=name, enforce="kernel") for name in names]
+
+    def rounds():
+        return [program.transcript[-1].split() if program.transcript else [] for program in programs]
+
+    def all_go_on(limit_s):
+        """Each finishes two rounds more, so one that it began after this call; the seconds that took."""
+        begin, before = time.monotonic(), [int(words[1]) if words[:1] == ["round"] else 0 for words in rounds()]
+
+        def done():
+            now = rounds()
+            expect(all(words[:1] != ["less"] for words in now), f"a program was refused: {now}")
+            return all(words[:1] == ["round"] and int(words[1]) >= count + 2 for words, count in zip(now, before))
+        bench.until(done, "all to go on", limit_s)
+        return time.monotonic() - begin
+
+    all_go_on(40)
+    config, took = bench.tessera.config, []
+    for end in (bench.tessera.kill, bench.tessera.stop):
+        begin = time.monotonic()
+        end()
+        bench.tessera.start(config=config)
+        all_go_on(20)
+        took.append(time.monotonic() - begin)
+        managed = {process["pid"] for name in names for process in bench.tessera.of_vgpu(name)}
+        expect(len(managed) == len(names), f"the next daemon knows {len(managed)} of them")
+    for program in programs:
+        expect(program.alive(), f"a program has ended: {last_words(program.finished())}")
+        program.kill()
+    return f"16 programs; killed and replaced: all had finished two more rounds after {took[0]:.2f} s; stopped: {took[1]:.2f} s"
 
 
 @steer(limit_s=60)

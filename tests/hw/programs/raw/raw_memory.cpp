@@ -1,8 +1,11 @@
 // Takes GPU memory from the driver's own library, past the shim, until it is refused: "raw_memory LIBRARY MOST_BYTES".
 // Prints "got BYTES" and "refused ERROR" (0: it had all it wanted) and holds them until a line on standard input; then
 // frees all, takes as much again and prints "again BYTES"; last it uses some of it: "works".
+// "raw_memory LIBRARY MOST_BYTES churn" takes and frees that much, again and again, and prints "round N" each time, until
+// it gets less: "less BYTES ERROR".
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "real_cuda.h"
@@ -33,12 +36,27 @@ static Taken Take(const RealCuda& real, size_t most) {
   return taken;
 }
 
+static int Churn(const RealCuda& real, size_t most) {
+  printf("ready %d\n", static_cast<int>(getpid()));
+  for (int round = 1;; ++round) {
+    const Taken taken = Take(real, most);
+    for (CUdeviceptr piece : taken.pieces) REAL(real, cuMemFree, piece);
+    if (taken.bytes < most) {
+      printf("less %zu %d\n", taken.bytes, static_cast<int>(taken.refused));
+      return 1;
+    }
+    printf("round %d\n", round);
+    fflush(stdout);
+  }
+}
+
 int main(int argc, char** argv) {
   WithoutShim(argv);
   if (argc < 3) return 2;
   const RealCuda real(argv[1]);
   const size_t most = std::strtoull(argv[2], nullptr, 10);
   RealContext(real);
+  if (argc > 3 && std::strcmp(argv[3], "churn") == 0) return Churn(real, most);
   const Taken first = Take(real, most);
   printf("ready %d\ngot %zu\nrefused %d\n", static_cast<int>(getpid()), first.bytes, first.refused);
   fflush(stdout);
