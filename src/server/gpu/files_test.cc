@@ -109,15 +109,26 @@ TEST_F(FilesTest, ASecondDaemonIsToldOfTheFirst) {
 
 // A child that is about to start a program, when its daemon was killed.
 TEST_F(FilesTest, TheLockOfADaemonThatIsGoneIsWaitedFor) {
+  int end[2];
+  ASSERT_EQ(pipe2(end, O_CLOEXEC), 0);
+  const UniqueFd ends(end[0]);
+  UniqueFd goes_on(end[1]);
   const pid_t daemon = fork();
   if (daemon == 0) {
+    goes_on.Reset();
     const auto lock = LockRunDir(dir_);
     if (!lock || fork() != 0) _exit(0);  // the child has the lock, too
-    usleep(200'000);
-    _exit(0);
+    char none;
+    _exit(static_cast<int>(read(ends.Get(), &none, 1)));
   }
   ASSERT_EQ(waitpid(daemon, nullptr, 0), daemon);
-  EXPECT_TRUE(LockRunDir(dir_));
+  int waits = 0;
+  EXPECT_TRUE(LockRunDir(dir_, [&] {
+    ++waits;
+    goes_on.Reset();
+    sched_yield();
+  }));
+  EXPECT_GT(waits, 0);
 }
 
 TEST_F(FilesTest, TheLockGoesWithItsHolder) {

@@ -67,7 +67,7 @@ std::optional<gid_t> OperatorsGroup(const std::string& name) {
   return found ? std::optional(found->gr_gid) : std::nullopt;
 }
 
-Result<UniqueFd> LockRunDir(const std::string& run_dir) {
+Result<UniqueFd> LockRunDir(const std::string& run_dir, const std::function<void()>& wait) {
   const std::string path = run_dir + "/tesserad.lock";
   // A user who can read the file can lock it, and so keep the next daemon out; everybody can read that of an earlier
   // version.
@@ -75,7 +75,7 @@ Result<UniqueFd> LockRunDir(const std::string& run_dir) {
   if (!fd || fchmod(fd.Get(), 0600) != 0) return FailErrno("cannot open " + path, kElsewhere);
   // A daemon that was killed may have left a child that is about to start a program: it has the lock until then.
   constexpr Nanos kPatience = 2 * kSecond;
-  for (const Nanos end = MonotonicNow() + kPatience; flock(fd.Get(), LOCK_EX | LOCK_NB) != 0; usleep(1000)) {
+  for (const Nanos end = MonotonicNow() + kPatience; flock(fd.Get(), LOCK_EX | LOCK_NB) != 0; wait()) {
     if (errno != EWOULDBLOCK && errno != EINTR) return FailErrno("cannot lock " + path, kElsewhere);
     char text[32] = {};
     if (pread(fd.Get(), text, sizeof text - 1, 0) < 0) text[0] = 0;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -10,8 +12,9 @@
 
 namespace tessera::server {
 
-// Makes this the one daemon of a run directory for as long as the result lives. EBUSY names the other's pid.
-Result<UniqueFd> LockRunDir(const std::string& run_dir);
+// Makes this the one daemon of a run directory for as long as the result lives. EBUSY names the other's pid. Waits, by
+// `wait` between two tries and for 2 s at most, while a daemon that is gone still has the lock.
+Result<UniqueFd> LockRunDir(const std::string& run_dir, const std::function<void()>& wait = [] { usleep(1000); });
 
 // Waits until the watchdog of an earlier daemon in `run_dir` has ended: what it thaws must not be in the middle of a
 // move that this daemon began. The lock is for this daemon's watchdog to keep. EBUSY after 15 s.
