@@ -47,7 +47,7 @@ std::vector<Heat> ChunkHeat::Heats(const ChunkTable& chunks, Nanos now) const {
       behind = std::max(behind, own.Behind());
     }
   }
-  for (std::size_t i = 0; i < heats.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     if (region[i].pins > 0) heats[i] = {UINT32_MAX, UINT32_MAX};
   }
   return heats;
@@ -60,9 +60,9 @@ ChunkHeat::InUse ChunkHeat::UsedLately() const {
   const std::vector<Heat> heats = Heats(chunks_, then);
   const bool named = then != 0 && named_.At(then).use > 0;
   InUse used;
-  for (std::size_t i = 0; i < heats.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     const Chunk& chunk = region[i];
-    if (chunk.blocks == 0 || chunk.backing == Backing::kNone || (named && heats[i].use == 0)) continue;
+    if (chunk.blocks == 0 || (named && heats[i].use == 0)) continue;
     used.all += wire::BytesOf(chunk.live);
     if (chunk.backing != Backing::kDevice) used.out += wire::BytesOf(chunk.live);
   }
@@ -74,7 +74,7 @@ std::uint64_t ChunkHeat::HotOut(Nanos now) const {
   const Region& region = chunks_.large();
   const std::vector<Heat> heats = Heats(chunks_, now);
   std::vector<Heat> out, in;
-  for (std::size_t i = 0; i < heats.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     const Chunk& chunk = region[i];
     if (chunk.blocks == 0) continue;
     // Only a mover that knows the chunk can bring it back.

@@ -157,7 +157,7 @@ TEST_F(ChunkTableTest, ChunksAreBackedAllOrNone) {
   for (std::uint64_t number = 1; number <= 6; ++number) {  // of the calls that make, map and let reach two runs
     driver_.FailCall(number);
     EXPECT_EQ(chunks.Back(chunks.large(), begin, 3 * kChunkBytes, true), cuda::CUDA_ERROR_UNKNOWN) << number;
-    EXPECT_EQ(chunks.large().backed(), 1u);
+    EXPECT_EQ(chunks.large().WithMemory().size(), 1u);
     EXPECT_EQ(chunks.figures().resident, kChunkBytes);
     EXPECT_EQ(driver_.DeviceBytes(), kChunkBytes);
   }

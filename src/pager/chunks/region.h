@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,9 @@ class Region {
   std::size_t size() const { return chunks_.size(); }
   const Chunk& operator[](std::size_t index) const { return chunks_[index]; }
   bool Backed(std::size_t index) const { return index < size() && chunks_[index].backing != Backing::kNone; }
-  std::size_t backed() const { return backed_; }
+  // The chunks that have memory, wherever it is: far fewer than there are addresses for. One may be given up while it
+  // is looked at (Put), once the next one is known.
+  const std::set<std::size_t>& WithMemory() const { return with_memory_; }
   // The chunk that begins at `address`; none if none does, or none was ever there.
   std::optional<std::size_t> IndexAt(std::uint64_t address) const {
     const std::size_t index = range.Has(address) ? range.IndexOf(address) : size();
@@ -82,7 +85,11 @@ class Region {
     if (chunks_.size() < size) chunks_.resize(size);
   }
   void Put(std::size_t index, const Chunk& chunk) {
-    backed_ += (chunk.backing != Backing::kNone ? 1 : 0) - (Backed(index) ? 1 : 0);
+    if (chunk.backing == Backing::kNone) {
+      with_memory_.erase(index);
+    } else if (!Backed(index)) {
+      with_memory_.insert(index);
+    }
     chunks_[index] = chunk;
     if (!chunk.shared) GiveWithheld(index);
     Chunk& now = chunks_[index];
@@ -111,7 +118,7 @@ class Region {
   }
 
   std::vector<Chunk> chunks_;
-  std::size_t backed_ = 0;
+  std::set<std::size_t> with_memory_;
   Extents free_;
   std::multimap<std::size_t, std::pair<std::uint64_t, std::uint64_t>> withheld_;  // begin and bytes, by chunk
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kSmallSpan = 64ull << 30;
 
-// Memory that there is room for may still be on its way from the program that had it before.
+// Heap::Allocate, `waits`.
 constexpr int kTries = 100;
 constexpr unsigned kRetryUs = 20'000;
 // Of a block that is too large for the GPU: what is made of it at once, at most.
@@ -38,7 +38,7 @@ std::uint64_t MissingIn(const Region& region, std::uint64_t begin, std::uint64_t
 // Lets the device and its peers reach all memory that has addresses.
 CUresult GiveAccessToAll(ChunkTable& chunks) TESSERA_REQUIRES(chunks.mutex()) {
   for (const Region* region : {&chunks.small(), &chunks.large()}) {
-    for (std::size_t i = 0; i < region->size(); ++i) {
+    for (const std::size_t i : region->WithMemory()) {
       const Chunk& chunk = (*region)[i];
       if (!chunk.Mapped()) continue;
       const Units units = chunk.backing == Backing::kDevice ? chunk.units : region->range.All();
@@ -46,6 +46,27 @@ CUresult GiveAccessToAll(ChunkTable& chunks) TESSERA_REQUIRES(chunks.mutex()) {
     }
   }
   return CUDA_SUCCESS;
+}
+
+// Heap::Trim of one region. Returns how many bytes of room came free.
+std::uint64_t TrimRegion(ChunkTable& chunks, Region& region, Nanos since, Nanos* next)
+    TESSERA_REQUIRES(chunks.mutex()) {
+  std::uint64_t bytes = 0;
+  for (auto at = region.WithMemory().begin(); at != region.WithMemory().end();) {
+    const std::size_t i = *at++;
+    const Chunk& chunk = region[i];
+    const bool unused = chunk.blocks == 0, partly = chunk.sparse && chunk.idle != 0;
+    if (!chunk.MayGrow() || (!unused && !partly)) continue;
+    if (chunk.empty_since >= since) {
+      if (next) *next = std::min(*next, chunk.empty_since);
+    } else if (unused) {
+      bytes += ChunkTable::BytesOf(region, chunk);
+      chunks.Unback(region, i);
+    } else {
+      bytes += chunks.TrimUnits(region, i);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -70,7 +91,7 @@ Heap::Heap(const Driver& driver, CUdevice device, bool rdma, Room& room, const C
 
 // ---- allocations ----
 
-CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
+CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* address, bool waits) {
   // Else a thread that is cancelled while it waits for room would keep `growing_` locked, and the room that it had.
   const Uncancelled uncancelled;
   if (bytes > chunks_.large_range.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -78,16 +99,21 @@ CUresult Heap::Allocate(std::uint64_t bytes, CUcontext context, CUdeviceptr* add
   {
     const UncancelledLock lock(chunks_.mutex());
     if (bytes < kSmall && TryBacked(chunks_.small(), bytes, context, address)) return CUDA_SUCCESS;
-    small = bytes < kSmall && chunks_.small().backed() * kSmallChunk + bytes <= kSmallTotal;
+    small = bytes < kSmall && chunks_.small().WithMemory().size() * kSmallChunk + bytes <= kSmallTotal;
     if (!small && TryBacked(chunks_.large(), bytes, context, address)) return CUDA_SUCCESS;
     few = bytes < kFewBytes && chunks_.figures().sparse + AddressesOf(bytes) <= kFewTotal;
   }
   // Chunks are to be made. Others may free meanwhile, and chunks may move, but no other thread makes any.
   const MutexLock growing(growing_);
+  tries_ = 1;
+  late_ = false;
   CUresult result = Grow(small, !few, bytes, context, address);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && (small || !few)) result = Grow(false, false, bytes, context, address);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && bytes > wire::kChunkBytes) result = GrowByParts(bytes, context, address);
-  return result;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  if (late_ && !waits) return CUDA_ERROR_NOT_READY;
+  tries_ = kTries;
+  if (bytes > wire::kChunkBytes) return GrowByParts(bytes, context, address);
+  return late_ ? Grow(false, false, bytes, context, address) : result;
 }
 
 // Places a block where no memory has to be made for it. False: there is no such place.
@@ -102,7 +128,6 @@ bool Heap::TryBacked(Region& region, std::uint64_t bytes, CUcontext context, CUd
 // Places a block where memory has to be made for it, with room for that; in whole chunks, or in units.
 CUresult Heap::Grow(bool small, bool whole, std::uint64_t bytes, CUcontext context, CUdeviceptr* address) {
   std::uint64_t room = 0;  // taken, and not used yet
-  int tries = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (;;) {
     std::uint64_t lacking = 0;
@@ -124,7 +149,7 @@ CUresult Heap::Grow(bool small, bool whole, std::uint64_t bytes, CUcontext conte
           region.TakeAddresses(place->begin, place->bytes);
           Occupy(region, place->begin, bytes, context, address);
         }
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || chunks_.memory().stopped() || ++tries == kTries) break;
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || !TriesAgain()) break;
       } else {
         lacking = place->missing - room;
       }
@@ -195,7 +220,7 @@ CUresult Heap::GrowByParts(std::uint64_t bytes, CUcontext context, CUdeviceptr* 
 CUresult Heap::GrowPart(std::uint64_t begin, std::uint64_t bytes) {
   std::uint64_t room = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  for (int tries = 0; tries < kTries;) {
+  for (;;) {
     std::uint64_t missing = 0;
     {
       const UncancelledLock lock(chunks_.mutex());
@@ -214,8 +239,7 @@ CUresult Heap::GrowPart(std::uint64_t begin, std::uint64_t bytes) {
             Occupy(region, at, next - at, nullptr, &ignored);
           }
         }
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || chunks_.memory().stopped()) break;
-        ++tries;
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || !TriesAgain()) break;
       }
     }
     if (room >= missing) {
@@ -338,23 +362,7 @@ CUresult Heap::AddPeer(CUdevice device) {
 
 // Returns how many bytes of room came free, which are the caller's to give back.
 std::uint64_t Heap::TrimLocked(Nanos since, Nanos* next) {
-  std::uint64_t bytes = 0;
-  for (Region* region : {&chunks_.small(), &chunks_.large()}) {
-    for (std::size_t i = 0; i < region->size(); ++i) {
-      const Chunk& chunk = (*region)[i];
-      const bool unused = chunk.blocks == 0, partly = chunk.sparse && chunk.idle != 0;
-      if (!chunk.MayGrow() || (!unused && !partly)) continue;
-      if (chunk.empty_since >= since) {
-        if (next) *next = std::min(*next, chunk.empty_since);
-      } else if (unused) {
-        bytes += ChunkTable::BytesOf(*region, chunk);
-        chunks_.Unback(*region, i);
-      } else {
-        bytes += chunks_.TrimUnits(*region, i);
-      }
-    }
-  }
-  return bytes;
+  return TrimRegion(chunks_, chunks_.small(), since, next) + TrimRegion(chunks_, chunks_.large(), since, next);
 }
 
 Nanos Heap::Trim(Nanos since) {

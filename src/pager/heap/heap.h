@@ -41,8 +41,10 @@ class Heap {
   Heap(const Heap&) = delete;
 
   // Memory of at least `bytes` (not 0), aligned to 512 bytes, or to 2 MiB if it is 2 MiB or more.
-  // CUDA_ERROR_OUT_OF_MEMORY if there is no room or no memory; else what the driver said.
-  cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address);
+  // CUDA_ERROR_OUT_OF_MEMORY if there is no room or no memory; else what the driver said. Memory that there is room for
+  // may still be on its way from the program that had it: this waits for it, 2 s at most; unless `waits`, it says
+  // CUDA_ERROR_NOT_READY instead.
+  cuda::CUresult Allocate(std::uint64_t bytes, cuda::CUcontext context, cuda::CUdeviceptr* address, bool waits = true);
   // Frees the block that begins at `address` and, unless that is 0, has this id. No work that uses the block may be
   // left. Nothing if there is none.
   std::optional<Block> Free(cuda::CUdeviceptr address, std::uint64_t id = 0);
@@ -92,6 +94,10 @@ class Heap {
       TESSERA_REQUIRES(growing_) TESSERA_EXCLUDES(chunks_.mutex());
   cuda::CUresult GrowPart(std::uint64_t begin, std::uint64_t bytes) TESSERA_REQUIRES(growing_)
       TESSERA_EXCLUDES(chunks_.mutex());
+  bool TriesAgain() TESSERA_REQUIRES(growing_, chunks_.mutex()) {
+    late_ = true;
+    return !chunks_.memory().stopped() && --tries_ > 0;
+  }
   void Occupy(Region& region, std::uint64_t begin, std::uint64_t bytes, cuda::CUcontext context,
               cuda::CUdeviceptr* address) TESSERA_REQUIRES(chunks_.mutex());
   [[nodiscard]] std::uint64_t Vacate(const Block& block) TESSERA_REQUIRES(chunks_.mutex());
@@ -101,6 +107,8 @@ class Heap {
   // Held by a thread that makes chunks for an allocation, so that one at a time does: it may wait for room. Taken
   // before the table's mutex.
   ForkMutex growing_ TESSERA_ACQUIRED_BEFORE(chunks_.mutex());
+  int tries_ TESSERA_GUARDED_BY(growing_) = 0;      // that are left where the driver has no memory for room
+  bool late_ TESSERA_GUARDED_BY(growing_) = false;  // it had none
   ChunkTable chunks_;
   ChunkHeat heat_;
   BlockPins pins_;

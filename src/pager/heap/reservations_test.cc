@@ -1,6 +1,9 @@
 // Memory that a program maps at addresses of its own: it moves as allocations do, and its pieces stay its own.
 #include "pager/heap/reservations.h"
 
+#include <set>
+
+#include "base/uncancelled.h"
 #include "pager/testing/heap_fixture.h"
 
 namespace tessera::pager {
@@ -106,6 +109,17 @@ TEST_F(ReservationsTest, SomeAddressesAreKeptForAllocations) {
   EXPECT_EQ(reserved.Reserve(48 * kGiB, &address, &freed), CUDA_SUCCESS);
   EXPECT_EQ(reserved.Reserve(kGiB, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
   Allocate(15 * kGiB);
+}
+
+// Whoever looks for chunks to move or to give back looks at these.
+TEST_F(ReservationsTest, AddressesWithoutMemoryAreNotLookedAt) {
+  Reserve(2 * kGiB);
+  const CUdeviceptr far = Reserve(wire::kChunkBytes);
+  Map(far, 2 * kMiB);
+  const UncancelledLock lock(heap->Chunks().mutex());
+  const Region& region = heap->Chunks().large();
+  EXPECT_GE(region.size(), 33u);
+  EXPECT_EQ(region.WithMemory(), std::set<std::size_t>{region.range.IndexOf(far)});
 }
 
 TEST_F(ReservationsTest, MoreThanThereIsIsRefused) {

@@ -11,7 +11,7 @@ namespace tessera::pager {
 ChunkChoice::Indices ChunkChoice::Coldest(const ChunkTable& chunks, std::size_t most, Nanos now) const {
   const Region& region = chunks.large();
   Indices coldest;
-  for (std::size_t i = 0; i < region.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     if (region[i].MayGo()) coldest.push_back(i);
   }
   const std::vector<Heat> heats = heat_.Heats(chunks, now);
@@ -25,7 +25,7 @@ ChunkChoice::Indices ChunkChoice::Coldest(const ChunkTable& chunks, std::size_t 
 ChunkChoice::Indices ChunkChoice::MostHoles(const ChunkTable& chunks, std::size_t most) {
   const Region& region = chunks.large();
   Indices holed;
-  for (std::size_t i = 0; i < region.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     if (region[i].Holes() != 0) holed.push_back(i);
   }
   const std::size_t count = std::min(most, holed.size());
@@ -40,7 +40,7 @@ ChunkChoice::Indices ChunkChoice::MostHoles(const ChunkTable& chunks, std::size_
 ChunkChoice::Indices ChunkChoice::Hottest(const ChunkTable& chunks, Nanos now) const {
   const Region& region = chunks.large();
   Indices hottest;
-  for (std::size_t i = 0; i < region.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     const Chunk& chunk = region[i];
     if (chunk.InHost() && chunk.known && !chunk.wanted && chunk.live != 0) hottest.push_back(i);
   }

@@ -263,7 +263,8 @@ LineAnswer ChunkMoves::Settle() {
   LineAnswer answer{.message = {.type = LineType::kSettled}, .fds = {}};
   std::int32_t& error = answer.message.error;
   bool filed = false;
-  for (std::size_t i = 0; i < region.size() && error == CUDA_SUCCESS; ++i) {
+  for (const std::size_t i : region.WithMemory()) {
+    if (error != CUDA_SUCCESS) break;
     if (region[i].backing == Backing::kHost) error = MapHost(i);
     filed |= region[i].backing == Backing::kFile;
   }

@@ -110,7 +110,7 @@ void LineAgent::Adopt(std::vector<Answer>* answers) {
 void LineAgent::NameKeys(LineType type, bool filed, std::vector<Answer>* answers) {
   Region& region = moves_.chunks.large();
   Answer answer{.message = {.type = type}, .fds = {}};
-  for (std::size_t i = 0; i < region.size(); ++i) {
+  for (const std::size_t i : region.WithMemory()) {
     Chunk chunk = region[i];
     const bool there = filed ? chunk.backing == Backing::kFile : chunk.InHost();
     if (!there || chunk.key == 0 || chunk.known || chunk.adopting) continue;
