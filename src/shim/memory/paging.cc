@@ -159,16 +159,18 @@ CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
 }
 
 CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr* address) {
-  const auto allocate = [&] {
+  const auto allocate = [&](bool waits) {
     const std::uint64_t charge = ChargeOf(bytes);
     if (!memory_.Take(charge)) return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = heap_->Allocate(bytes, context, address);
+    const CUresult result = heap_->Allocate(bytes, context, address, waits);
     if (result != CUDA_SUCCESS) memory_.Give(charge);
     return result;
   };
-  CUresult result = allocate();
-  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  if (ReleaseAll()) result = allocate();
+  // The program's own memory is nearer than what is on its way from others.
+  CUresult result = allocate(/*waits=*/false);
+  const bool late = result == CUDA_ERROR_NOT_READY;
+  if (result != CUDA_ERROR_OUT_OF_MEMORY && !late) return result;
+  if (ReleaseAll() || late) result = allocate(/*waits=*/true);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) memory_.NoteRefused();
   return result;
 }

@@ -143,6 +143,25 @@ TEST_F(PagingTest, DuringACaptureAFreeIsPutOff) {
   EXPECT_EQ(cuMemFree_v2(next), CUDA_SUCCESS);
 }
 
+// The pacer finds it, a moment after the work of the context has ended.
+TEST_F(PagingTest, WhatWasFreedDuringACaptureNeedsNoOtherCall) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(kMiB);
+  Submit();
+  AddCapture(CU_STREAM_PER_THREAD, context);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+  const auto look = [&] { Pager().Ordered().FreeQuiet(Attached().Gates()); };
+  look();
+  RemoveCapture(CU_STREAM_PER_THREAD);
+  look();
+  EXPECT_EQ(Charged(), kMiB) << "work may still use it";
+  Cuda().End(context);
+  look();
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(Cuda().Synchronized(context), 0u);
+  EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(PagingTest, AFreeInStreamOrderWaitsForNothing) {
   const CUcontext context = Begin();
   const CUdeviceptr address = Allocate(100 * kMiB);
@@ -164,7 +183,9 @@ TEST_F(PagingTest, AnAllocationThatNeedsItWaitsForIt) {
   Submit();
   EXPECT_EQ(cuMemFreeAsync(address, nullptr), CUDA_SUCCESS);
   Cuda().memory.SetCapacity(Cuda().memory.DeviceBytes());
+  const std::uint64_t calls = Cuda().memory.Calls();
   EXPECT_EQ(Allocate(100 * kMiB), address);
+  EXPECT_LT(Cuda().memory.Calls() - calls, 20u) << "the driver was asked again and again before";
   EXPECT_EQ(Cuda().Synchronized(context), 0u) << "for that work only";
   Cuda().memory.SetCapacity(UINT64_MAX);
 }

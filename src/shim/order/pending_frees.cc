@@ -21,12 +21,14 @@ std::atomic<std::int64_t> in_process{0};
 // The answers of a driver that says nothing about the work: it has not come there, or a capture forbids the question.
 bool SaysNothing(CUresult result) { return result == CUDA_ERROR_NOT_READY || (result >= 900 && result <= 908); }
 
-CUresult RecordIn(CUcontext context, CUevent* event, CUstream stream) {
+// Records an event by `record`, and makes it before if there is none.
+template <typename Record>
+CUresult RecordIn(CUcontext context, CUevent* event, Record record) {
   CUcontext before = nullptr;
   CUresult result = REAL_AS(cuCtxPushCurrent_v2, CUcontext)(context);
   if (result != CUDA_SUCCESS) return result;
   if (!*event) result = REAL_AS(cuEventCreate, CUevent*, unsigned)(event, CU_EVENT_DISABLE_TIMING);
-  if (result == CUDA_SUCCESS) result = REAL_AS(cuEventRecord, CUevent, CUstream)(*event, stream);
+  if (result == CUDA_SUCCESS) result = record();
   REAL_AS(cuCtxPopCurrent_v2, CUcontext*)(&before);
   return result;
 }
@@ -119,7 +121,8 @@ void PendingFrees::MarkStream(const StreamName& name, Stream& stream) {
     mark.event = spare.back();
     spare.pop_back();
   }
-  const CUresult result = RecordIn(stream.context, &mark.event, name.stream);
+  const CUresult result = RecordIn(stream.context, &mark.event,
+                                   [&] { return REAL_AS(cuEventRecord, CUevent, CUstream)(mark.event, name.stream); });
   if (result == CUDA_SUCCESS) {
     stream.marks.push_back(mark);
     stream.marked = stream.last;
@@ -196,8 +199,32 @@ std::vector<pager::Block> PendingFrees::TakeQuiet() {
     MarkStream(name, stream);
     LookAt(stream);
   }
+  MarkUnsettled();
   for (Stream& stream : ended_) LookAt(stream);
   return TakeAllReached();
+}
+
+// What waits for all work of a context gets a mark behind that. Where the driver has none, the program's next call
+// waits.
+void PendingFrees::MarkUnsettled() {
+  std::map<CUcontext, Stream> streams;
+  for (const UnsettledFree& each : std::exchange(unsettled_, {})) {
+    Stream& stream = streams[each.context];
+    stream.frees.emplace(pager::AddressesOf(each.block.bytes), Freed{each.block, ++stream.last});
+  }
+  for (auto& [context, stream] : streams) {
+    Placed mark{.upto = stream.last};
+    const auto record = [&] { return REAL_AS(cuCtxRecordEvent, CUcontext, CUevent)(context, mark.event); };
+    if (context && RecordIn(context, &mark.event, record) == CUDA_SUCCESS) {
+      stream.context = context;
+      stream.marks.push_back(mark);
+      stream.marked = mark.upto;
+      ended_.push_back(std::move(stream));
+      continue;
+    }
+    if (mark.event) spare_[context].push_back(mark.event);
+    for (const auto& [bytes, freed] : stream.frees) unsettled_.push_back({freed.block, context});
+  }
 }
 
 std::vector<pager::Block> PendingFrees::TakeAllReached() {

@@ -50,7 +50,8 @@ class PendingFrees {
   // Takes those whose mark has been reached: their memory may be given out again. None while a stream captures.
   std::vector<pager::Block> TakeReached();
   // Takes those that nobody else asks for: places marks behind the frees of streams in which nothing was freed, and
-  // whose frees were not taken, since the last call, and takes what was reached of them. For one thread, now and then.
+  // whose frees were not taken, since the last call, and takes what was reached of them. Likewise of what was freed
+  // while a stream captured. For one thread, now and then.
   std::vector<pager::Block> TakeQuiet();
   // Takes those that were freed while a stream captured; `all`: the others, too, and waits for their marks. The caller
   // waits for the work of their contexts. Not on the pager's thread. None while a stream captures.
@@ -85,6 +86,7 @@ class PendingFrees {
   using Streams = std::map<StreamName, Stream>;
 
   void MarkStream(const StreamName& name, Stream& stream) TESSERA_REQUIRES(mutex_);
+  void MarkUnsettled() TESSERA_REQUIRES(mutex_);
   void LookAt(Stream& stream) TESSERA_REQUIRES(mutex_);
   void DropMarks(Stream& stream) TESSERA_REQUIRES(mutex_);
   std::vector<pager::Block> TakeAllReached() TESSERA_REQUIRES(mutex_);
@@ -93,7 +95,7 @@ class PendingFrees {
 
   mutable ForkMutex mutex_;
   Streams streams_ TESSERA_GUARDED_BY(mutex_);
-  std::list<Stream> ended_ TESSERA_GUARDED_BY(mutex_);               // destroyed with work
+  std::list<Stream> ended_ TESSERA_GUARDED_BY(mutex_);               // destroyed with work, or of a whole context
   std::vector<UnsettledFree> unsettled_ TESSERA_GUARDED_BY(mutex_);  // freed during a capture, or behind no mark
   std::vector<pager::Block> reached_ TESSERA_GUARDED_BY(mutex_);
   std::unordered_set<std::uint64_t> ids_ TESSERA_GUARDED_BY(mutex_);  // of all these blocks
