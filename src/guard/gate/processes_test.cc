@@ -1,33 +1,19 @@
 #include "guard/gate/processes.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
+
+#include "base/testing/bystander.h"
 
 namespace tessera::guard {
 namespace {
 
-// A process that waits until it is killed.
-pid_t Bystander() {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    for (;;) pause();
-  }
-  return pid;
-}
-
-void End(pid_t pid) {
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
-}
-
 // Two supervisors of one user's programs share the number.
 TEST(Processes, OnlySoManyOfAUserAreBehindGates) {
   const auto budget = std::make_shared<std::atomic<std::int64_t>>(2);
-  const pid_t pids[] = {Bystander(), Bystander(), Bystander()};
+  const Bystander bystanders[3];
+  const pid_t pids[] = {bystanders[0].Pid(), bystanders[1].Pid(), bystanders[2].Pid()};
   auto one = Processes::Create(budget);
   ASSERT_TRUE(one);
   {
@@ -45,7 +31,6 @@ TEST(Processes, OnlySoManyOfAUserAreBehindGates) {
   }
   EXPECT_EQ(*budget, 2) << "all is given back with the supervisor";
   EXPECT_NE(one->Of(pids[0], 1), nullptr);
-  for (const pid_t pid : pids) End(pid);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "server/testing/context_events.h"
 #include "server/testing/steered_gpu.h"
 
 namespace tessera::server {
@@ -84,14 +85,8 @@ TEST_F(FreezerTest, AFrozenOnesClaimsToAnothersChannelsAreNotBelievedEither) {
   ASSERT_TRUE(Frozen(liar));
   const std::uint32_t neighbour = 0xc1d0ffff;
   control_->foreign.insert(neighbour);
-  const auto claim = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-    channels_.Observe(liar.process.pid, {Kind::kAlloc, 5, neighbour, parent, object, cls, detail}, Source::kShim,
-                      Now());
-  };
-  claim(0, neighbour, abi::kRootClient, 0);
-  claim(neighbour, 2, abi::kDevice, 0);
-  claim(2, 7, abi::kChannelGroup, abi::kEngineGraphics);
-  claim(7, 70, abi::kAnyChannel, 0);
+  for (const auto& event : ContextEvents(neighbour, 7, 70))
+    channels_.Observe(liar.process.pid, event, Source::kShim, Now());
   EXPECT_FALSE(control_->frozen.contains({neighbour, 70}));
 }
 
@@ -134,10 +129,7 @@ TEST_F(FreezerTest, NobodyIsStillWhoseChannelsAreNotKnown) {
 
 TEST_F(FreezerTest, WhatAnOperatorFrozeStaysFrozenWhenItsConnectionCloses) {
   const pid_t pid = getpid();  // one that lives
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
+  for (const auto& event : ContextEvents(1)) channels_.Observe(pid, event, Source::kGuard, Now());
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kOperator));
   channels_.Forget(pid);
@@ -156,10 +148,7 @@ TEST_F(FreezerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGoOn) {
   const pid_t pid = getpid();  // one that lives
   auto page = SharedPage::Create(0);
   ASSERT_TRUE(page);
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 0, 1, abi::kRootClient, 0}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 1, 2, abi::kDevice, 0}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 2, 3, abi::kChannelGroup, abi::kEngineGraphics}, Source::kGuard, Now());
-  channels_.Observe(pid, {Kind::kAlloc, 5, 1, 3, 10, abi::kAnyChannel, 0}, Source::kGuard, Now());
+  for (const auto& event : ContextEvents(1)) channels_.Observe(pid, event, Source::kGuard, Now());
   channels_.Freezer().HeedMoveGuard(pid, 0, page->Fd(), offsetof(wire::Page, guard));
   (*page)->guard.unsafe = 1;
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kMove));

@@ -1,27 +1,24 @@
 // A daemon that does not answer for a while, whose watchdog thaws meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <optional>
 
+#include "base/testing/bystander.h"
 #include "base/testing/wait_until.h"
 #include "server/channels/channel_server.h"
 #include "server/model/shared_page.h"
+#include "server/testing/context_events.h"
 #include "server/testing/fake_control.h"
 
 namespace tessera::server {
 namespace {
 
-namespace abi = channel::abi;
 using testing::IsEmpty;
 using testing::SizeIs;
-using Kind = channel::ObjectEvent::Kind;
-using Source = ChannelServer::Source;
 
 // It says across processes that it has thawed something.
 class WatchdogsControl : public FakeControl {
@@ -52,15 +49,8 @@ class HangingDaemonTest : public testing::Test {
     control_ = control.get();
     channels_.emplace(std::move(control), "", watchdog_.get());
   }
-  // As a program does whose client is `client`: channel 10.
   void MakeChannel(pid_t pid, std::uint32_t client) {
-    const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-      channels_->Observe(pid, {Kind::kAlloc, 5, client, parent, object, cls, detail}, Source::kGuard, 0);
-    };
-    made(0, client, abi::kRootClient, 0);
-    made(client, 2, abi::kDevice, 0);
-    made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
-    made(3, 10, abi::kAnyChannel, 0);
+    for (const auto& event : ContextEvents(client)) channels_->Observe(pid, event, ChannelServer::Source::kGuard, 0);
   }
   void Hang() {
     WaitUntil([this] { return thawed_->load(); });
@@ -86,12 +76,8 @@ TEST_F(HangingDaemonTest, AnOperatorsFreezeTakesNoFreezeForDoneThatTheWatchdogUn
 }
 
 TEST_F(HangingDaemonTest, WhomTheWatchdogLeftInTheMiddleOfAMoveIsNotThawedAfterwardsEither) {
-  const pid_t child = fork();
-  if (child == 0) {
-    pause();
-    _exit(0);
-  }
-  const pid_t pids[] = {getpid(), child};  // two that live
+  const Bystander other;
+  const pid_t pids[] = {getpid(), other.Pid()};  // two that live
   auto page = SharedPage::Create(0);
   ASSERT_TRUE(page);
   (*page)->guard.unsafe = 1;
@@ -109,8 +95,6 @@ TEST_F(HangingDaemonTest, WhomTheWatchdogLeftInTheMiddleOfAMoveIsNotThawedAfterw
   ASSERT_TRUE(channels_->Freezer().Thaw(0, pids, FreezeReason::kMove));
   EXPECT_THAT(control_->frozen, IsEmpty());
   for (const pid_t pid : pids) channels_->Forget(pid);
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
 }
 
 }  // namespace

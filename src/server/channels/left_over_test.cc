@@ -4,28 +4,20 @@
 
 #include <cstddef>
 
+#include "server/testing/context_events.h"
 #include "server/testing/steered_gpu.h"
 
 namespace tessera::server {
 namespace {
 
-namespace abi = channel::abi;
 using testing::IsEmpty;
 using testing::SizeIs;
-using Kind = channel::ObjectEvent::Kind;
-using Source = ChannelServer::Source;
 
 // Another daemon froze the channel of `pid_`, which is older than this one.
 class LeftOver : public SteeredGpuTest {
  protected:
   void LeftFrozen() {
-    const auto made = [&](std::uint32_t parent, std::uint32_t object, std::uint32_t cls, std::uint32_t detail) {
-      channels_.Observe(pid_, {Kind::kAlloc, 5, 1, parent, object, cls, detail}, Source::kGuard, Now());
-    };
-    made(0, 1, abi::kRootClient, 0);
-    made(1, 2, abi::kDevice, 0);
-    made(2, 3, abi::kChannelGroup, abi::kEngineGraphics);
-    made(3, 10, abi::kAnyChannel, 0);
+    for (const auto& event : ContextEvents(1)) channels_.Observe(pid_, event, ChannelServer::Source::kGuard, Now());
     control_->frozen.insert({1, 10});
   }
   void Guard() { channels_.Freezer().HeedMoveGuard(pid_, 0, page_->Fd(), offsetof(wire::Page, guard)); }

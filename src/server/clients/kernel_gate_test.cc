@@ -2,9 +2,7 @@
 #include "server/clients/kernel_gate.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +12,7 @@
 
 #include "base/process/process_start.h"
 #include "base/seqpacket.h"
+#include "base/testing/bystander.h"
 #include "guard/holder/gate_holder.h"
 #include "guard/holder/holder_message.h"
 #include "server/record/events.h"
@@ -29,28 +28,22 @@ class KernelGateTest : public testing::Test {
   void SetUp() override {
     std::string pattern = testing::TempDir() + "gate_XXXXXX";
     run_dir_ = mkdtemp(pattern.data());
-    program_ = fork();
-    if (program_ == 0) {
-      for (;;) pause();
-    }
     TestDaemon daemon({.run_dir = run_dir_});
     ASSERT_TRUE(daemon.Api().For(kOther, {}).Create({.name = "a"}));
   }
   void TearDown() override {
     ended_ = true;
     if (holder_.joinable()) holder_.join();
-    kill(program_, SIGKILL);
-    waitpid(program_, nullptr, 0);
     std::filesystem::remove_all(run_dir_);
   }
 
   // A holder keeps the program, which has a MiB of memory, for the next daemon.
   void Keep(uid_t uid, std::uint64_t start, bool by_operator = false) {
     auto record = guard::TreeRecord::Create(
-        {.vgpus = "a", .name = "program", .pid = program_, .uid = uid, .by_operator = by_operator});
+        {.vgpus = "a", .name = "program", .pid = program_.Pid(), .uid = uid, .by_operator = by_operator});
     guard::MemoryObjects objects(&*record);
-    record->Put({.client = 1, .process = program_, .holder = program_, .fd = 3, .start = start});
-    objects.SetClient(1, program_);
+    record->Put({.client = 1, .process = program_.Pid(), .holder = program_.Pid(), .fd = 3, .start = start});
+    objects.SetClient(1, program_.Pid());
     objects.Add(1, 1, 0x80, kMiB, 0);
     memory_.Reset(dup(record->Fd()));
     const std::string path = run_dir_ + "/gates.sock";
@@ -70,7 +63,7 @@ class KernelGateTest : public testing::Test {
   std::string NamesInTheRecord() const { return guard::TreeRecord::Open(UniqueFd(dup(memory_.Get())))->Owner().vgpus; }
 
   std::string run_dir_;
-  pid_t program_ = 0;
+  const Bystander program_;
   UniqueFd memory_;                                   // of the record
   const UniqueFd listener_{eventfd(0, EFD_CLOEXEC)};  // in the place of one that tells of no call
   std::thread holder_;
@@ -78,26 +71,26 @@ class KernelGateTest : public testing::Test {
 };
 
 TEST_F(KernelGateTest, GoesOnWithThemInTheirVGpus) {
-  Keep(kOther, *ProcessStart(program_));
+  Keep(kOther, *ProcessStart(program_.Pid()));
   TestDaemon daemon({.run_dir = run_dir_});
-  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_});
+  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_.Pid()});
 }
 
 // The vGPU that the record names may have gone, and another user's may have its name.
 TEST_F(KernelGateTest, PutsNobodyIntoAnotherUsersVGpu) {
-  Keep(kOne, *ProcessStart(program_));
+  Keep(kOne, *ProcessStart(program_.Pid()));
   TestDaemon daemon({.run_dir = run_dir_});
   EXPECT_TRUE(ProgramsOfA(daemon).empty());
 }
 
 TEST_F(KernelGateTest, WhatAnOperatorPutIntoAVGpuStaysThere) {
-  Keep(kOne, *ProcessStart(program_), /*by_operator=*/true);
+  Keep(kOne, *ProcessStart(program_.Pid()), /*by_operator=*/true);
   TestDaemon daemon({.run_dir = run_dir_});
-  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_});
+  EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_.Pid()});
 }
 
 TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
-  Keep(kOther, *ProcessStart(program_));
+  Keep(kOther, *ProcessStart(program_.Pid()));
   TestDaemon daemon({.run_dir = run_dir_});
   ASSERT_EQ(NamesInTheRecord(), "a");
   ASSERT_TRUE(daemon.Api().Remove("a", /*force=*/true));
@@ -106,7 +99,7 @@ TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
 
 // The process of the record has ended, and another one has its pid.
 TEST_F(KernelGateTest, ChargesNoOtherProcessOfTheSamePid) {
-  Keep(kOther, *ProcessStart(program_) + 1);
+  Keep(kOther, *ProcessStart(program_.Pid()) + 1);
   TestDaemon daemon({.run_dir = run_dir_});
   EXPECT_TRUE(ProgramsOfA(daemon).empty());
   EXPECT_EQ(daemon.Report("a").memory_current, 0u);

@@ -1,9 +1,9 @@
 // A program that connects a second time, and what its first connection has of the daemon.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/wait.h>
 
-#include "channel/rm/driver_abi.h"
+#include "base/testing/bystander.h"
+#include "server/testing/context_events.h"
 #include "server/testing/fake_control.h"
 #include "server/testing/test_daemon.h"
 
@@ -19,26 +19,10 @@ class SecondSessionTest : public testing::Test {
   void SetUp() override {
     daemon_.Make({.name = "high", .compute_priority = "2"});
     daemon_.Make({.name = "low", .compute_priority = "12"});
-    neighbour_ = fork();
-    if (neighbour_ == 0) {
-      for (;;) pause();
-    }
-  }
-  void TearDown() override {
-    kill(neighbour_, SIGKILL);
-    waitpid(neighbour_, nullptr, 0);
   }
 
-  // What a context makes: a device, a group that computes, and its channel.
-  static std::vector<channel::ObjectEvent> Context(std::uint32_t client) {
-    using Kind = channel::ObjectEvent::Kind;
-    return {{Kind::kAlloc, 5, client, 0, client, channel::abi::kRootClient, 0},
-            {Kind::kAlloc, 5, client, client, 2, channel::abi::kDevice, 0},
-            {Kind::kAlloc, 5, client, 2, 3, channel::abi::kChannelGroup, channel::abi::kEngineGraphics},
-            {Kind::kAlloc, 5, client, 3, 10, channel::abi::kAnyChannel, 0}};
-  }
   static void TellContext(FakeClient& client) {
-    for (const auto& event : Context(kOwnClient)) {
+    for (const auto& event : ContextEvents(kOwnClient)) {
       client.Send(wire::Object{.kind = static_cast<std::uint32_t>(event.kind),
                                .fd = event.fd,
                                .client = event.client,
@@ -55,11 +39,12 @@ class SecondSessionTest : public testing::Test {
   void GuardedContext(pid_t pid, const std::string& vgpu, std::uint32_t client) {
     OnLoop([&] {
       const std::vector<VgpuId> vgpus = {daemon_.Whole().VGpus().Find(vgpu)->id};
-      for (const auto& event : Context(client)) daemon_.Whole().Guests().Observe(pid, vgpus, event, MonotonicNow());
+      for (const auto& event : ContextEvents(client))
+        daemon_.Whole().Guests().Observe(pid, vgpus, event, MonotonicNow());
       return true;
     });
   }
-  void NeighbourWorks() { GuardedContext(neighbour_, "high", 0xc1d00002); }
+  void NeighbourWorks() { GuardedContext(neighbour_.Pid(), "high", 0xc1d00002); }
 
   bool Known() {
     return OnLoop([&] { return daemon_.Whole().Channels().Knows(getpid(), 0); });
@@ -94,7 +79,7 @@ class SecondSessionTest : public testing::Test {
     control_ = control.get();
     return control;
   }}};
-  pid_t neighbour_ = 0;
+  const Bystander neighbour_;
 };
 
 TEST_F(SecondSessionTest, ThatEndsWithoutAnAttachThawsNothing) {

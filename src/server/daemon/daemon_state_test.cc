@@ -7,6 +7,7 @@
 
 #include "base/process/process_start.h"
 #include "base/size.h"
+#include "base/testing/bystander.h"
 #include "server/model/state_file.h"
 #include "server/testing/daemon_test.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/size.h"
+#include "base/testing/bystander.h"
 #include "server/testing/daemon_test.h"
 
 namespace tessera::server {

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -13,27 +10,6 @@
 #include "server/testing/test_daemon.h"
 
 namespace tessera::server {
-
-// A process that does nothing until it is killed.
-class Bystander {
- public:
-  Bystander() : pid_(fork()) {
-    if (pid_ == 0) {
-      for (;;) pause();
-    }
-  }
-  ~Bystander() { Kill(); }
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  pid_t Pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-};
 
 // With a run directory that outlives a daemon.
 class DaemonTest : public testing::Test {

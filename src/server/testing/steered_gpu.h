@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/gpu/gpu_server.h"
+#include "server/testing/context_events.h"
 #include "server/testing/fake_control.h"
 #include "server/testing/fake_driver.h"
 
@@ -77,12 +78,9 @@ class SteeredGpuTest : public testing::Test {
       channels_.Observe(member.process.pid,
                         {channel::ObjectEvent::Kind::kAlloc, 5, client, parent, object, cls, detail}, source, Now());
     };
-    made(0, client, channel::abi::kRootClient, 0);
-    made(client, 2, channel::abi::kDevice, 0);
-    made(2, kGroup, channel::abi::kChannelGroup, channel::abi::kEngineGraphics);
-    made(2, kCopies, channel::abi::kChannelGroup, 0xb);
-    made(kGroup, 10, channel::abi::kAnyChannel, 0);
+    for (const auto& event : ContextEvents(client, kGroup)) channels_.Observe(member.process.pid, event, source, Now());
     made(kGroup, 11, channel::abi::kAnyChannel, 0);
+    made(2, kCopies, channel::abi::kChannelGroup, 0xb);
     made(kCopies, 20, channel::abi::kAnyChannel, 0);
   }
 
