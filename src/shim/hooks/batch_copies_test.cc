@@ -4,12 +4,10 @@
 
 #include <vector>
 
-#include "shim/load/hook.h"
-#include "shim/testing/shim_fixture.h"
+#include "shim/testing/gpu_with_block.h"
 
 using namespace tessera::cuda;
 
-TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemcpyBatchAsync(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*,
                                 std::size_t*, std::size_t, std::size_t*, CUstream);
 TESSERA_HOOK cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*,
@@ -70,20 +68,7 @@ CUresult PeerVolume(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
 }
 CUresult Synchronize(CUstream) { return ++asked.synchronized, CUDA_SUCCESS; }
 
-// A GPU with a block there.
-class Gpu : public ShimFixture {
- public:
-  Gpu() {
-    Swap(wire::GateOrder::kFree);
-    context = (Attached(), MakeContext());
-    EXPECT_EQ(cuMemAlloc_v2(&address, 64 * kMiB), CUDA_SUCCESS);
-  }
-  void TestBody() override {}
-  CUcontext context = nullptr;
-  CUdeviceptr address = 0;
-};
-
-class BatchCopiesTest : public Gpu {
+class BatchCopiesTest : public GpuWithBlock {
  protected:
   BatchCopiesTest() {
     Cuda().Put(k_cuMemcpyBatchAsync, &Batch12);
@@ -117,7 +102,7 @@ class BatchCopiesTest : public Gpu {
   }
 
   static constexpr std::size_t kCopies = 5;
-  Gpu other;
+  GpuWithBlock other;
   CUdeviceptr to[kCopies], from[kCopies];
   std::size_t sizes[kCopies] = {8, 8, 8, 8, 8};
   CUmemcpyAttributes attributes[3] = {{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},

@@ -1,12 +1,10 @@
 // Copies between the pager's memory on two GPUs name the contexts of both; all others stay as they are.
 #include <gtest/gtest.h>
 
-#include "shim/load/hook.h"
-#include "shim/testing/shim_fixture.h"
+#include "shim/testing/gpu_with_block.h"
 
 using namespace tessera::cuda;
 
-TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemAllocAsync(CUdeviceptr*, size_t, CUstream);
 TESSERA_HOOK cuCtxEnablePeerAccess(CUcontext, unsigned);
 TESSERA_HOOK cuMemcpy(CUdeviceptr, CUdeviceptr, std::size_t);
@@ -42,25 +40,10 @@ CUresult PeerVolume(const CUDA_MEMCPY3D_PEER* copy) {
 CUresult PeerVolumeAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream) { return PeerVolume(copy); }
 CUresult Allowed(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
-// Another GPU of the process, with a block there.
-class OtherGpu : public ShimFixture {
- public:
-  OtherGpu() {
-    Swap(wire::GateOrder::kFree);
-    context = (Attached(), MakeContext());
-    EXPECT_EQ(cuMemAlloc_v2(&address, 64 * kMiB), CUDA_SUCCESS);
-  }
-  void TestBody() override {}
-  CUcontext context = nullptr;
-  CUdeviceptr address = 0;
-};
-
-class PeerCopiesTest : public ShimFixture {
+class PeerCopiesTest : public GpuWithBlock {
  protected:
   PeerCopiesTest() {
-    Swap(wire::GateOrder::kFree);
-    context = (Attached(), MakeContext());
-    EXPECT_EQ(cuMemAlloc_v2(&address, 64 * kMiB), CUDA_SUCCESS);
+    FakeCuda::SetCurrent(context);
     Cuda().Put(k_cuMemcpy, &Plain);
     Cuda().Put(k_cuMemcpyDtoD_v2_ptds, &Plain);
     Cuda().Put(k_cuMemcpyAsync, &PlainAsync);
@@ -85,9 +68,7 @@ class PeerCopiesTest : public ShimFixture {
     made = Made::kNone;
   }
 
-  OtherGpu other;
-  CUcontext context = nullptr;
-  CUdeviceptr address = 0;
+  GpuWithBlock other;
 };
 
 TEST_F(PeerCopiesTest, LinearOnesNameBothContexts) {

@@ -2,14 +2,12 @@
 #include <gtest/gtest.h>
 #include <string.h>
 
-#include "shim/load/hook.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
-#include "shim/testing/shim_fixture.h"
+#include "shim/testing/gpu_with_block.h"
 
 using namespace tessera::cuda;
 
-TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr);
 TESSERA_HOOK cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
 TESSERA_HOOK cuPointerGetAttributes(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
@@ -26,13 +24,9 @@ TESSERA_HOOK cuGetProcAddress(const char*, void**, int, std::uint64_t);
 namespace tessera::shim {
 namespace {
 
-class PointersTest : public ShimFixture {
+class PointersTest : public GpuWithBlock {
  protected:
-  PointersTest() {
-    Swap(wire::GateOrder::kFree);
-    context = (Attached(), MakeContext());
-    EXPECT_EQ(cuMemAlloc_v2(&address, kBytes), CUDA_SUCCESS);
-  }
+  PointersTest() : GpuWithBlock(kBytes) {}
   template <typename Value>
   Value Ask(CUpointer_attribute attribute, CUdeviceptr at) {
     Value value{};
@@ -41,8 +35,6 @@ class PointersTest : public ShimFixture {
   }
 
   static constexpr std::uint64_t kBytes = 100 * kMiB;
-  CUcontext context = nullptr;
-  CUdeviceptr address = 0;
 };
 
 TEST_F(PointersTest, ABlockLooksAsTheDriversOwnWould) {
