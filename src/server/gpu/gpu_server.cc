@@ -7,6 +7,19 @@
 #include "server/record/trace.h"
 
 namespace tessera::server {
+namespace {
+
+void NoteProcess(EventType type, std::uint32_t gpu, const VGpu& vgpu, const Process& process) {
+  events::Note({.type = type,
+                .gpu = gpu,
+                .vgpu = vgpu.spec.name,
+                .pid = process.pid,
+                .owner = vgpu.spec.uid,
+                .user = process.who.uid,
+                .text = process.who.program});
+}
+
+}  // namespace
 
 GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
                      ChannelServer& channels, SwapSetup swap)
@@ -87,13 +100,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   trace::NameProgram(process.pid, process.who.program);
   time_.Join(process, now);
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
-  events::Note({.type = EventType::kProcessStarted,
-                .gpu = index_,
-                .vgpu = vgpu.spec.name,
-                .pid = process.pid,
-                .owner = vgpu.spec.uid,
-                .user = process.who.uid,
-                .text = process.who.program});
+  NoteProcess(EventType::kProcessStarted, index_, vgpu, process);
   if (!process.who.guest) measurement_.Joined(process);
   hooks_.joined(process, now);
   if (Swaps() && !process.who.guest) {
@@ -112,13 +119,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   std::erase(vgpu.processes, &process);
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);
-  events::Note({.type = EventType::kProcessEnded,
-                .gpu = index_,
-                .vgpu = vgpu.spec.name,
-                .pid = process.pid,
-                .owner = vgpu.spec.uid,
-                .user = process.who.uid,
-                .text = process.who.program});
+  NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
   time_.Changed(vgpu, now);
   time_.Choose(now);
 }
