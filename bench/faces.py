@@ -15,13 +15,12 @@ import os
 import pathlib
 import re
 import resource
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 import time
-import uuid
+
+from soft_bench import SoftBench
 
 
 def percentile(values, percent):
@@ -38,40 +37,11 @@ def timed(action, count):
     return spans
 
 
-class Faces:
+class Faces(SoftBench):
     def __init__(self, arguments, control="auto"):
+        super().__init__(arguments.build, "1x32GiB,context=16MiB", f'[channels]\ncontrol = "{control}"\n')
         self.control = control
-        self.bin, self.lib = arguments.build / "bin", arguments.build / "lib"
         self.vgpus, self.processes = arguments.vgpus, arguments.processes
-        self.run_dir = pathlib.Path(tempfile.mkdtemp(prefix="tessera-bench-"))
-        self.name = uuid.uuid4().hex[:12]
-        self.spec = "1x32GiB,context=16MiB"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
-        self.env.update(TESSERA_RUN_DIR=str(self.run_dir), TESSERA_SOFT=self.spec, TESSERA_SOFT_NAME=self.name)
-        self.children, self.figures = [], {}
-
-    def __enter__(self):
-        config = self.run_dir / "config.toml"
-        config.write_text(f'[channels]\ncontrol = "{self.control}"\n')
-        self.daemon = subprocess.Popen([self.bin / "tesserad", f"--soft={self.spec}", "--run-dir", self.run_dir, "--config", config],
-                                       env=self.env, stderr=subprocess.DEVNULL)
-        while subprocess.run([self.bin / "tessera", "gpus"], env=self.env, capture_output=True).returncode != 0:
-            time.sleep(0.01)
-        return self
-
-    def __exit__(self, *_):
-        for child in self.children:
-            child.kill()
-            child.wait()
-        self.daemon.terminate()
-        self.daemon.wait()
-        shutil.rmtree(self.run_dir, ignore_errors=True)
-        for left in pathlib.Path("/dev/shm").glob(f"*{self.name}*"):
-            left.unlink()
-
-    def report(self, what, value, unit, baseline=""):
-        self.figures[what] = {"value": value, "unit": unit, "baseline": baseline}
-        print(f"{what:<58} {value:>10} {unit:<7} {baseline}", flush=True)
 
     # ---- who is there ----
 

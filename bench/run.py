@@ -8,48 +8,22 @@ import json
 import os
 import pathlib
 import resource
-import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 import uuid
 
 import shares
+from soft_bench import SoftBench
 
 
 def sh(*command, env=None, **options):
     return subprocess.run([str(w) for w in command], env=env, text=True, capture_output=True, check=True, **options)
 
 
-class Bench:
+class Bench(SoftBench):
     def __init__(self, build):
-        self.bin, self.lib = build / "bin", build / "lib"
-        self.run_dir = pathlib.Path(tempfile.mkdtemp(prefix="tessera-bench-"))
-        self.name = uuid.uuid4().hex[:12]
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
-        self.env.update(TESSERA_RUN_DIR=str(self.run_dir), TESSERA_SOFT="1x8GiB", TESSERA_SOFT_NAME=self.name)
-        self.figures = {}
-
-    def __enter__(self):
-        self.daemon = subprocess.Popen([str(self.bin / "tesserad"), "--soft=1x8GiB", "--run-dir", str(self.run_dir)],
-                                       env=self.env, stderr=subprocess.DEVNULL)
-        for _ in range(500):
-            if subprocess.run([str(self.bin / "tessera"), "gpus"], env=self.env, capture_output=True).returncode == 0:
-                return self
-            time.sleep(0.01)
-        raise SystemExit("the daemon did not start")
-
-    def __exit__(self, *_):
-        self.daemon.terminate()
-        self.daemon.wait()
-        shutil.rmtree(self.run_dir, ignore_errors=True)
-        for left in pathlib.Path("/dev/shm").glob(f"*{self.name}*"):
-            left.unlink()
-
-    def report(self, what, value, unit, baseline=""):
-        self.figures[what] = {"value": value, "unit": unit, "baseline": baseline}
-        print(f"{what:<58} {value:>10} {unit:<6} {baseline}", flush=True)
+        super().__init__(build, "1x8GiB")
 
     def tessera(self, *words):
         return sh(self.bin / "tessera", *words, env=self.env)
