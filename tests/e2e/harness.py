@@ -105,6 +105,12 @@ class Shell:
             raise AssertionError(f"{words}: {answer} {self.child.stderr.read()}")
         return answer
 
+    def filled(self, bytes_, word):
+        """The number of new memory that is full of this word."""
+        number = self.ok("allocate", "alloc", bytes_)["id"]
+        self.ok("set", number, word)
+        return number
+
     def end(self):
         """Leaves without freeing anything."""
         self.child.stdin.close()
@@ -254,6 +260,14 @@ class TesseraTest(unittest.TestCase):
         return child
 
     # ---- the daemon ----
+
+    def api_by_tcp(self, token, more=""):
+        """The configuration of a daemon whose API is served at self.port to who shows this token."""
+        self.port = free_port()
+        file = self.run_dir / "token"
+        file.touch(0o600)
+        file.write_text(token + "\n")
+        return f'[api]\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{file}"\n{more}'
 
     def start_daemon(self, *flags, expect_ready=True, config=None):
         if config is not None:

@@ -10,7 +10,7 @@ import socket
 import struct
 import unittest
 
-from harness import MIB, SoftGpuTest, free_port, mounts, wait_for
+from harness import MIB, SoftGpuTest, mounts, wait_for
 from test_daemon import ATTACH, HELLO, REFUSED, RESERVE, WELCOME, hello, kind_of, message, text_of
 
 RETURN, CONTEXT, QUERY, GUARD, ATTACHED, RESERVED = 4, 5, 9, 11, 67, 68
@@ -29,11 +29,7 @@ class Access(SoftGpuTest):
     def setUp(self):
         super().setUp()
         self.run_dir.chmod(0o755)
-        self.port = free_port()
-        token = self.run_dir / "token"
-        token.touch(0o600)
-        token.write_text(TOKEN)
-        self.start_daemon(config=f'[api]\ngroup = "{GROUP.gr_name}"\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{token}"\n')
+        self.start_daemon(config=self.api_by_tcp(TOKEN, f'group = "{GROUP.gr_name}"\n'))
         wait_for("the daemon to be complete, with its files", lambda: f"serving {self.run_dir}" in self.daemon_log())
         self.uuid = self.api("GET", "/v1/gpus")[2]["gpus"][0]["uuid"]
         # Made by root for everybody, by somebody of the group, and by somebody who was of the group then.

@@ -29,7 +29,7 @@ except ImportError:  # a Python that is not the distribution's, whose packages s
     sys.path.append("/usr/lib/python3/dist-packages")
     import jsonschema
 
-from harness import GIB, MIB, SoftGpuTest, free_port, mounts, wait_for
+from harness import GIB, MIB, SoftGpuTest, mounts, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SPEC = json.loads((ROOT / "docs/reference/openapi.json").read_text())
@@ -54,11 +54,7 @@ class FacesTest(SoftGpuTest):
     def setUp(self):
         super().setUp()
         self.random = random.Random(SEED)
-        self.port = free_port()
-        token = self.run_dir / "token"
-        token.touch(0o600)
-        token.write_text(TOKEN + "\n")
-        self.start_daemon(config=f'[api]\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{token}"\n')
+        self.start_daemon(config=self.api_by_tcp(TOKEN))
         # The API answers before there are files; what the daemon holds is counted from here on.
         wait_for("the daemon to be complete", lambda: f"serving {self.run_dir}" in self.daemon_log())
         self.model = {}

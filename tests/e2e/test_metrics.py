@@ -27,12 +27,7 @@ class Metrics(SoftGpuTest):
     SPEC = "1x512MiB,context=16MiB,pcie=4GB/s,speed=400M"
 
     def start(self):
-        self.port = free_port()
-        token = self.run_dir / "token"
-        token.write_text(TOKEN + "\n")
-        token.chmod(0o600)
-        self.start_daemon(config=f'[api]\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{token}"\n'
-                                 '[swap]\nsize = "2G"\nfloor = "1G"\n')
+        self.start_daemon(config=self.api_by_tcp(TOKEN, '[swap]\nsize = "2G"\nfloor = "1G"\n'))
 
     def scrape(self, accept=""):
         connection = UnixConnection(self.run_dir / "api.sock")

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from harness import MIB, SoftGpuTest, UnixConnection, free_port
+from harness import MIB, SoftGpuTest, UnixConnection
 from test_daemon import ATTACH, WELCOME, hello, kind_of, message, text_of
 
 SECURITY = pathlib.Path(__file__).resolve().parents[2] / "docs/security-model.md"
@@ -32,16 +32,12 @@ class Owners(SoftGpuTest):
     def setUp(self):
         super().setUp()
         self.run_dir.chmod(0o755)
-        self.port = free_port()
-        token = self.run_dir / "token"
-        token.touch(0o600)
-        token.write_text(TOKEN)
+        self.api_section = self.api_by_tcp(TOKEN, f'group = "{OPERATORS_NAME}"\n')
         self.start_daemon(config=self.config())
         self.uuid = self.api("GET", "/v1/gpus")[2]["gpus"][0]["uuid"]
 
     def config(self, more=""):
-        return (f'[api]\ngroup = "{OPERATORS_NAME}"\nlisten = "127.0.0.1:{self.port}"\ntoken_file = "{self.run_dir}/token"\n'
-                f"[files]\nenabled = false\n{more}")
+        return f"{self.api_section}[files]\nenabled = false\n{more}"
 
     def by(self, uid, action, *arguments):
         return self.as_user(uid, action, *arguments, groups=[OPERATORS] if uid == OPERATOR else [])

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import BIN, SoftGpuTest, free_port, wait_for
+from harness import BIN, SoftGpuTest, wait_for
 
 
 class Reload(SoftGpuTest):
@@ -64,13 +64,10 @@ class Reload(SoftGpuTest):
 
     def test_another_token(self):
         token = self.run_dir / "token"
-        token.write_text("a" * 32 + "\n")
-        token.chmod(0o600)
-        port = free_port()
-        self.start_daemon(config=f'[api]\nlisten = "127.0.0.1:{port}"\ntoken_file = "{token}"\n')
+        self.start_daemon(config=self.api_by_tcp("a" * 32))
 
         def status(word):
-            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port)
             self.addCleanup(connection.close)
             connection.request("GET", "/v1/gpus", headers={"Authorization": f"Bearer {word}"})
             return connection.getresponse().status

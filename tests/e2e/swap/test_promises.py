@@ -21,8 +21,7 @@ class Newcomers(SwapTest):
             shell = self.shell_in("team" if n % 2 else self.create(f"v{n}")["name"])
             for words in (("init",), ("primary",)):
                 shell.ok(*words)
-            piece = shell.ok("allocate", "alloc", self.PIECE)["id"]
-            shell.ok("set", piece, 100 + n)
+            piece = shell.filled(self.PIECE, 100 + n)
             shells.append((shell, piece, 100 + n))
         for shell, piece, word in shells:
             self.assertEqual(shell.ok("compare", piece, word)["wrong"], 0)
@@ -34,8 +33,7 @@ class Newcomers(SwapTest):
     def test_other_memory_that_cannot_move_waits_for_room_and_gets_it(self):
         self.start()
         first, second = self.shells()
-        mine = first.ok("allocate", "alloc", 400 * MIB)["id"]
-        first.ok("set", mine, 11)
+        mine = first.filled(400 * MIB, 11)
         second.ok("allocate", "array", 200 * MIB)
         self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)  # partly from host memory
         # A refusal says what could be had.
@@ -50,10 +48,8 @@ class Requests(SwapTest):
         self.create("promised", memory_request="320M")
         self.create("other")
         promised, other = self.shell_with_context("promised"), self.shell_with_context("other")
-        theirs = other.ok("allocate", "alloc", 400 * MIB)["id"]
-        other.ok("set", theirs, 22)
-        mine = promised.ok("allocate", "alloc", 256 * MIB)["id"]
-        promised.ok("set", mine, 11)
+        theirs = other.filled(400 * MIB, 22)
+        mine = promised.filled(256 * MIB, 11)
         self.assertEqual(other.ok("compare", theirs, 22)["wrong"], 0)
         self.assertEqual(promised.ok("compare", mine, 11)["wrong"], 0)
         self.assertEqual(self.vgpu("promised")["moved_out_bytes"], 0)

@@ -27,10 +27,8 @@ class Programs(SwapTest):
     def test_an_allocation_waits_for_room_that_others_give(self):
         self.start()
         first, second = self.shells()
-        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", mine, 11)
-        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
-        second.ok("set", theirs, 22)
+        mine = first.filled(self.PIECE, 11)
+        theirs = second.filled(self.PIECE, 22)
         for _ in range(3):
             self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
             self.assertEqual(second.ok("compare", theirs, 22)["wrong"], 0)
@@ -77,8 +75,7 @@ class Programs(SwapTest):
             self.assertEqual((pointer["type"], pointer["ordinal"], pointer["managed"]), (2, 0, 0))
             self.assertEqual((pointer["own_context"], pointer["attributes"], pointer["attribute"]), (1, 0, 0))
         self.assertEqual(len({pointer["id"] for pointer in seen}), 1)
-        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
-        second.ok("set", theirs, 1)
+        theirs = second.filled(self.PIECE, 1)
         self.assertEqual([first.ok("pointer", mine, offset) for offset in (0, 4096, self.PIECE - 1)], seen)
         after = first.ok("info")
         self.assertEqual((after["total"], after["device_total"]), (GIB, GIB))
@@ -116,20 +113,17 @@ class Programs(SwapTest):
         self.start()
         first, second = self.shells()
         first.ok("context")
-        piece = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", piece, 4)
+        piece = first.filled(self.PIECE, 4)
         second.ok("set", second.ok("allocate", "alloc", self.PIECE)["id"], 4)  # which brings it out
         first.ok("destroy", 1)
         first.ok("current", 0)
-        more = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", more, 5)
+        more = first.filled(self.PIECE, 5)
         self.assertEqual(first.ok("compare", more, 5)["wrong"], 0)
 
     def test_a_child_of_a_program_with_swapped_memory(self):
         self.start()
         first, second = self.shells()
-        piece = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", piece, 4)
+        piece = first.filled(self.PIECE, 4)
         second.ok("set", second.ok("allocate", "alloc", self.PIECE)["id"], 4)
         self.assertEqual({k: v for k, v in first.ok("fork").items() if k in ("hangs", "crashed")},
                          {"hangs": 0, "crashed": 0})
@@ -139,8 +133,7 @@ class Programs(SwapTest):
         self.start()
         self.create("promised", memory_request="220M", memory_limit="220M")
         promised = self.shell_with_context("promised")
-        piece = promised.ok("allocate", "alloc", 150 * MIB)["id"]
-        promised.ok("set", piece, 9)
+        piece = promised.filled(150 * MIB, 9)
         first, second = self.shells()
         for shell in (first, second):
             shell.ok("set", shell.ok("allocate", "alloc", 250 * MIB)["id"], 1)
@@ -153,14 +146,12 @@ class Programs(SwapTest):
         self.create("bounded", memory_max="1G", memory_swap_max="128M")
         self.create("other", memory_max="1G")
         bounded, other = self.shell_with_context("bounded"), self.shell_with_context("other")
-        mine = bounded.ok("allocate", "alloc", self.PIECE)["id"]
-        bounded.ok("set", mine, 11)
+        mine = bounded.filled(self.PIECE, 11)
         # Memory that stays on the GPU cannot be taken by any means: a part of what is larger than the rest goes out at once.
         large = other.ok("allocate", "alloc", self.PIECE)["id"]
         self.assertGreater(self.vgpu("other")["memory_swap_current_bytes"], 0)
         other.ok("free", large)
-        theirs = other.ok("allocate", "alloc", 250 * MIB)["id"]
-        other.ok("set", theirs, 22)
+        theirs = other.filled(250 * MIB, 22)
         for _ in range(3):
             self.assertEqual(bounded.ok("compare", mine, 11)["wrong"], 0)
             self.assertEqual(other.ok("compare", theirs, 22)["wrong"], 0)
@@ -172,8 +163,7 @@ class Programs(SwapTest):
         self.create("stays", memory_max="1G", memory_swap_max="0")
         self.create("other", memory_max="1G")
         stays, other = self.shell_with_context("stays"), self.shell_with_context("other")
-        mine = stays.ok("allocate", "alloc", self.PIECE)["id"]
-        stays.ok("set", mine, 11)
+        mine = stays.filled(self.PIECE, 11)
         ids = [other.ok("allocate", "alloc", 64 * MIB)["id"] for _ in range(4)]  # more than is left
         for n in ids:
             other.ok("set", n, 1000 + n)
@@ -238,8 +228,7 @@ class LittlePool(SwapTest):
     def test_what_cannot_go_anywhere_is_refused(self):
         self.start()
         first, second = self.shells()
-        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", mine, 11)
+        mine = first.filled(self.PIECE, 11)
         self.assertEqual(second.ask("allocate", "alloc", self.PIECE)["result"], OUT_OF_MEMORY)
         self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)
         second.ok("set", second.ok("allocate", "alloc", 100 * MIB)["id"], 1)

@@ -81,10 +81,8 @@ class Log(SwapTest):
     def test_tells_each_step_of_a_hand_over(self):
         self.start()
         first, second = self.shells()
-        mine = first.ok("allocate", "alloc", self.PIECE)["id"]
-        first.ok("set", mine, 11)
-        theirs = second.ok("allocate", "alloc", self.PIECE)["id"]
-        second.ok("set", theirs, 22)
+        mine = first.filled(self.PIECE, 11)
+        theirs = second.filled(self.PIECE, 22)
         rows = {row["vgpu"]: row["pid"] for row in self.api("GET", "/v1/processes")[2]["processes"]}
         begin = time.monotonic()
         self.assertEqual(first.ok("compare", mine, 11)["wrong"], 0)

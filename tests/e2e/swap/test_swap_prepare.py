@@ -30,8 +30,7 @@ class Preparation(Prepared):
     def test_the_first_move_makes_no_memory(self):
         self.start()
         (shell,) = self.shells(1)
-        piece = shell.ok("allocate", "alloc", self.PIECE)["id"]
-        shell.ok("set", piece, 11)
+        piece = shell.filled(self.PIECE, 11)
         swap = self.holds(5 * CHUNK)
         self.assertEqual((swap["pool_used_bytes"], swap["pool_goal_bytes"]), (0, 5 * CHUNK))
         self.assertIn("0 B of at most 2 GiB in use, 320 MiB prepared; ", self.tessera("gpus").stdout)
@@ -119,8 +118,7 @@ class Pressure(Prepared):
         """What was prepared, when the machine needs it. What a move needs is made all the same."""
         self.start()
         (shell,) = self.shells(1)
-        piece = shell.ok("allocate", "alloc", self.PIECE)["id"]
-        shell.ok("set", piece, 11)
+        piece = shell.filled(self.PIECE, 11)
         self.holds(5 * CHUNK)
         need()
         self.holds(0)
