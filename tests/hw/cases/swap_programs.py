@@ -14,18 +14,37 @@ from harness.timeline import GB
 LEAST_ALONE = 0.995  # of PyTorch's speed without Tessera
 
 
+def _works(bench, argv, vgpu):
+    """A program that works in a new vGPU, as a Worker, and the sum of its first round, which is that without Tessera."""
+    alone = bench.start_native(argv)
+    expected = bench.line(alone)
+    Worker(bench, alone).result()
+    bench.vgpu(vgpu)
+    program = bench.start_inside(argv, vgpu=vgpu)
+    expect(bench.line(program) == expected, "the first round gave another sum than without Tessera")
+    return Worker(bench, program), expected
+
+
+def _answer(bench, program, question):
+    program.say(question)
+    return bench.line(program)
+
+
+def _asked(bench, argv, vgpu, question):
+    """A program in a new vGPU that answers each time it is asked, and its answer without Tessera."""
+    alone = bench.start_native(argv)
+    expected = _answer(bench, alone, question)
+    alone.close_input()
+    bench.vgpu(vgpu)
+    return bench.start_inside(argv, vgpu=vgpu), expected
+
+
 @swap(soft=True, limit_s=60)
 def kinds(bench):
     """Shared memory, atomics, cooperative grids, graphs and copies in flight."""
     seconds = 4 if bench.soft else 8
     argv = [bench.builder.program("kinds.cc"), 32 * MIB if bench.soft else GIB]
-    alone = bench.start_native(argv)
-    expected = bench.line(alone)
-    Worker(bench, alone).result()
-    bench.vgpu("hw-kinds")
-    program = bench.start_inside(argv, vgpu="hw-kinds")
-    expect(bench.line(program) == expected, "the first round gave another sum than without Tessera")
-    worker = Worker(bench, program)
+    worker, expected = _works(bench, argv, "hw-kinds")
     with Evictor(bench, 0.4 if bench.soft else 0.1) as evictor:
         worker.moved_in(seconds)
         worker.moves(40, by=2)
@@ -40,13 +59,7 @@ def ordered(bench):
     seconds = 4 if bench.soft else 10
     most = 16 * MIB if bench.soft else 256 * MIB
     argv = [bench.builder.program("ordered.cc"), most]
-    alone = bench.start_native(argv)
-    expected = bench.line(alone)
-    Worker(bench, alone).result()
-    bench.vgpu("hw-ordered")
-    program = bench.start_inside(argv, vgpu="hw-ordered")
-    expect(bench.line(program) == expected, "the first round gave another sum than without Tessera")
-    worker = Worker(bench, program)
+    worker, expected = _works(bench, argv, "hw-ordered")
     with Evictor(bench, 1) as evictor:
         worker.moved_in(seconds)
     (process,) = bench.tessera.of_vgpu("hw-ordered")
@@ -65,18 +78,9 @@ def ordered(bench):
 def advice(bench):
     """Calls for managed memory, about memory on the GPU and then in host memory: they answer as without Tessera."""
     argv = [bench.builder.program("advice.cc")]
-
-    def answers(program):
-        program.say("ask")
-        return bench.line(program)
-
-    alone = bench.start_native(argv)
-    expected = answers(alone)
-    alone.close_input()
-    bench.vgpu("hw-advice")
-    program = bench.start_inside(argv, vgpu="hw-advice")
+    program, expected = _asked(bench, argv, "hw-advice", "ask")
     for where in ("on the GPU", "in host memory"):
-        found = answers(program)
+        found = _answer(bench, program, "ask")
         expect(found == expected, f"{where}: {found}; without Tessera: {expected}")
         if where == "on the GPU":
             evict(bench, program)
@@ -88,20 +92,11 @@ def advice(bench):
 def bindings(bench):
     """Textures of linear and pitched memory and a tensor map, bound once and read again and again while memory moves."""
     argv = [bench.builder.program("bindings.cu", "-cudart=static"), GIB // 2]
-
-    def reads(program):
-        program.say("read")
-        return bench.line(program)
-
-    alone = bench.start_native(argv)
-    expected = reads(alone)
-    alone.close_input()
-    bench.vgpu("hw-bindings")
-    program = bench.start_inside(argv, vgpu="hw-bindings")
+    program, expected = _asked(bench, argv, "hw-bindings", "read")
     count = 0
     with Evictor(bench, 0.2) as evictor:
         while evictor.times < 20:
-            found = reads(program)
+            found = _answer(bench, program, "read")
             expect(found == expected, f"after {evictor}: {found}; without Tessera {expected}")
             count += 1
     program.close_input()
