@@ -179,14 +179,26 @@ TESSERA_CUDA_API cuGraphNodeGetDependentNodes(CUgraphNode handle, CUgraphNode* n
 
 // ---- memory of graphs ---------------------------------------------------------------------------------------------
 
-// The highest values so far are not kept.
+// The highest values so far are not kept: they are the present ones.
 TESSERA_CUDA_API cuDeviceGetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, void* value) {
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) return CUDA_ERROR_NOT_SUPPORTED;
+  if (value == nullptr || attribute < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
+      attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    return CUDA_ERROR_INVALID_VALUE;
   return WithDevice(ordinal, [&](const Device& device) {
     *static_cast<std::uint64_t*>(value) = GraphMemoryOn(device);
     return CUDA_SUCCESS;
   });
+}
+
+TESSERA_CUDA_API cuDeviceSetGraphMemAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, void* value) {
+  const bool high = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  if (value == nullptr || !high || *static_cast<std::uint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return WithDevice(ordinal, [](const Device&) { return CUDA_SUCCESS; });
+}
+
+// A graph's memory goes with the graph: nothing is kept.
+TESSERA_CUDA_API cuDeviceGraphMemTrim(CUdevice ordinal) {
+  return WithDevice(ordinal, [](const Device&) { return CUDA_SUCCESS; });
 }
 
 // ---- edges --------------------------------------------------------------------------------------------------------
@@ -204,6 +216,8 @@ TESSERA_CUDA_API cuGraphAddDependencies(CUgraph handle, const CUgraphNode* from,
 
 TESSERA_CUDA_API cuGraphRemoveDependencies_v2(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                                               const CUgraphEdgeData*, std::size_t count) {
+  const auto graph = Graphs::Get().Find(handle);
+  if (graph && graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
   return ChangeEdges(handle, from, to, count, Graph::Connected, Graph::Disconnect);
 }
 

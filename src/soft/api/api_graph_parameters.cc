@@ -37,6 +37,14 @@ TESSERA_CUDA_API cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_P
   });
 }
 
+TESSERA_CUDA_API cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
+  return GetOne(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC, out, [](const auto& all) { return all.alloc; });
+}
+
+TESSERA_CUDA_API cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr* out) {
+  return GetOne(node, CU_GRAPH_NODE_TYPE_MEM_FREE, out, [](const auto& all) { return all.free.dptr; });
+}
+
 TESSERA_CUDA_API cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   return GetOne(node, CU_GRAPH_NODE_TYPE_GRAPH, out, [](const auto& all) { return all.graph.graph; });
 }

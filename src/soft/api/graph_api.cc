@@ -68,7 +68,11 @@ CUresult ChildOf(CUgraph handle, Work* work) {
 
 CUresult AllocationOf(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS& parameters, Work* work) {
   AllocWork alloc;
+  if (parameters.bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = MakeGraphMemory(context, &parameters, &alloc.memory);
+  alloc.parameters = parameters;
+  alloc.parameters.accessDescs = nullptr;
+  alloc.parameters.accessDescCount = 0;
   *work = std::move(alloc);
   return result;
 }
@@ -110,6 +114,8 @@ struct ParametersFiller {
     out.memset = {memset.address, memset.pitch, memset.value, memset.element_bytes, memset.width, memset.height, {}};
   }
   void operator()(const GraphWork& work) { out.graph.graph = Graphs::Of(*work.graph); }
+  void operator()(const AllocWork& work) { out.alloc = work.parameters; }
+  void operator()(const FreeWork& work) { out.free.dptr = work.memory->address(); }
 };
 
 }  // namespace

@@ -140,7 +140,9 @@ OpRef Engine::SubmitGraph(const Graph& graph, const OpRef& begin) {
     ops[node] = op;
     if (node->dependents.empty()) ends.push_back(op);
   }
-  return dispatcher_.Submit({}, ends);
+  if (graph.user_objects.empty()) return dispatcher_.Submit({}, ends);
+  // Not run: it ends with the operation, and the references with it.
+  return dispatcher_.Submit({.body = [references = graph.user_objects] { return CUDA_SUCCESS; }}, ends);
 }
 
 OpRef Engine::Submit(const Work& work, std::vector<OpRef> after) {

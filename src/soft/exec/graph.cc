@@ -89,6 +89,7 @@ std::optional<std::vector<Node*>> Graph::Order() const {
 
 std::shared_ptr<Graph> Graph::Clone(NodeCopies* copies) const {
   auto clone = std::make_shared<Graph>();
+  clone->user_objects = user_objects;
   std::map<const Node*, Node*> pairs;
   for (const auto& node : nodes_) {
     Node* copy = clone->Add(node->work, {});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cuda/cuda_abi.h"
+#include "soft/exec/user_object.h"
 #include "soft/exec/work.h"
 #include "soft/shared/handles.h"
 
@@ -52,6 +53,7 @@ class Graph {
   bool HasMemoryNodes() const;
   // A node frees this memory.
   bool Frees(const GraphMemory& memory) const;
+  UserObjectRefs user_objects;  // kept alive by this graph, its copies, and launches that have not ended
   // The one GraphExec that may use the addresses of memory nodes.
   std::weak_ptr<GraphExec> owner_of_memory;
 

@@ -46,7 +46,9 @@ void Assign(const Graph& to, const Graph& from) {
     Node& node = *to.nodes()[i];
     const Node& source = *from.nodes()[i];
     if (const auto* child = std::get_if<GraphWork>(&node.work)) {
-      Assign(*child->graph, *std::get<GraphWork>(source.work).graph);
+      const Graph& child_source = *std::get<GraphWork>(source.work).graph;
+      Assign(*child->graph, child_source);
+      child->graph->user_objects = child_source.user_objects;
     } else {
       node.work = source.work;
     }
@@ -80,6 +82,7 @@ CUresult Update(GraphExec& exec, const Graph& graph, CUgraphExecUpdateResultInfo
   *info = {.result = result, .errorNode = error_node ? Nodes::Of(*error_node) : nullptr, .errorFromNode = nullptr};
   if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Assign(*exec.graph, graph);
+  exec.graph->user_objects = graph.user_objects;
   return CUDA_SUCCESS;
 }
 

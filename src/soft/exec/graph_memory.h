@@ -22,6 +22,7 @@ class GraphMemory {
   ~GraphMemory();
 
   const Device& device() const { return device_; }
+  cuda::CUdeviceptr address() const { return address_; }
   std::uint64_t bytes() const { return bytes_; }
   // Whether a launch has allocated it and nobody freed it since.
   bool allocated() const TESSERA_REQUIRES(submission_mutex) { return allocated_; }

@@ -71,7 +71,7 @@ CUresult CaptureAllocation(const std::shared_ptr<Stream>& stream, const CUmemPoo
     return result;
   }
   *address = parameters.dptr;
-  return Submit(stream, AllocWork{std::move(memory)});
+  return Submit(stream, AllocWork{std::move(memory), parameters});
 }
 
 CUresult CaptureFree(const std::shared_ptr<Stream>& stream, CUdeviceptr address) {

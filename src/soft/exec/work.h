@@ -60,6 +60,7 @@ struct GraphWork {
 
 struct AllocWork {
   std::shared_ptr<GraphMemory> memory;
+  cuda::CUDA_MEM_ALLOC_NODE_PARAMS parameters;  // without accesses
 };
 
 struct FreeWork {

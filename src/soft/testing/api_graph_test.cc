@@ -311,6 +311,54 @@ TEST_F(GraphTest, MemoryNodesKeepTheirAddress) {
   EXPECT_OK(d.cuGraphDestroy(graph));
 }
 
+TEST_F(GraphTest, MemoryNodesTellTheirParameters) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  allocation.bytesize = 4096;
+  CUgraphNode alloc = nullptr, free = nullptr;
+  ASSERT_OK(d.cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &allocation));
+  ASSERT_OK(d.cuGraphAddMemFreeNode(&free, graph, &alloc, 1, allocation.dptr));
+  CUDA_MEM_ALLOC_NODE_PARAMS told = {};
+  EXPECT_OK(d.cuGraphMemAllocNodeGetParams(alloc, &told));
+  EXPECT_EQ(told.dptr, allocation.dptr);
+  EXPECT_EQ(told.bytesize, 4096u);
+  CUdeviceptr freed = 0;
+  EXPECT_OK(d.cuGraphMemFreeNodeGetParams(free, &freed));
+  EXPECT_EQ(freed, allocation.dptr);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuGraphMemFreeNodeGetParams(alloc, &freed));
+  EXPECT_CU(CUDA_ERROR_NOT_SUPPORTED, d.cuGraphRemoveDependencies(graph, &alloc, &free, 1));
+}
+
+TEST_F(GraphTest, UserObjectsLiveAsLongAsGraphsAndTheirLaunches) {
+  std::atomic<int> ended{0};
+  const auto end = [](void* data) { ++*static_cast<std::atomic<int>*>(data); };
+  CUuserObject object = nullptr;
+  ASSERT_OK(d.cuUserObjectCreate(&object, &ended, end, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuGraphRetainUserObject(graph, object, 3, CU_GRAPH_USER_OBJECT_MOVE));
+  ASSERT_OK(d.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+  EXPECT_OK(d.cuUserObjectRelease(object, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuUserObjectRelease(object, 1));  // the other one is the graph's
+  // A launch that waits until the word is set.
+  CUevent event = nullptr;
+  ASSERT_OK(d.cuEventCreate(&event, 0));
+  CUgraphNode wait = nullptr;
+  ASSERT_OK(d.cuGraphAddEventWaitNode(&wait, graph, nullptr, 0, event));
+  const CUgraphExec exec = Instantiate(graph);
+  EXPECT_OK(d.cuGraphDestroy(graph));
+  EXPECT_EQ(ended, 0);
+  const CUstream other = NewStream();
+  ASSERT_OK(d.cuStreamWaitValue32_v2(other, words, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(d.cuEventRecord(event, other));
+  EXPECT_OK(d.cuGraphLaunch(exec, stream));
+  EXPECT_OK(d.cuGraphExecDestroy(exec));
+  EXPECT_EQ(ended, 0);
+  ASSERT_OK(d.cuStreamWriteValue32_v2(NewStream(), words, 1, 0));
+  EXPECT_OK(d.cuStreamSynchronize(stream));
+  while (ended == 0) std::this_thread::yield();  // the driver says nothing of when
+  EXPECT_EQ(ended, 1);
+}
+
 TEST_F(GraphTest, MemoryThatAGraphLeavesIsTheProgramsToFree) {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
   allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -170,6 +170,13 @@ using namespace cuda;  // NOLINT: the driver's own names
   F(cuGraphAddEventWaitNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUevent))                        \
   F(cuGraphAddMemAllocNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUDA_MEM_ALLOC_NODE_PARAMS*))     \
   F(cuGraphAddMemFreeNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUdeviceptr))                      \
+  F(cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS*))                                          \
+  F(cuGraphMemFreeNodeGetParams, (CUgraphNode, CUdeviceptr*))                                                          \
+  F(cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned))                                          \
+  F(cuUserObjectRetain, (CUuserObject, unsigned))                                                                      \
+  F(cuUserObjectRelease, (CUuserObject, unsigned))                                                                     \
+  F(cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))                                              \
+  F(cuGraphReleaseUserObject, (CUgraph, CUuserObject, unsigned))                                                       \
   F(cuGraphKernelNodeGetParams_v2, (CUgraphNode, CUDA_KERNEL_NODE_PARAMS*))                                            \
   F(cuGraphKernelNodeSetParams_v2, (CUgraphNode, const CUDA_KERNEL_NODE_PARAMS*))                                      \
   F(cuGraphMemsetNodeGetParams, (CUgraphNode, CUDA_MEMSET_NODE_PARAMS*))                                               \
