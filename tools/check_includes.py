@@ -43,7 +43,7 @@ FOLDERS = {
     "sched": ["shares", "tokens", "steering", "turns", "residency", "."],
     "server": ["record", "loop", "access", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",
                "daemon"],
-    "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "hooks", "nvml"],
+    "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "graph", "hooks", "nvml"],
     "soft": ["ptx", "shared", "device", "module", "exec", "api"],
     "soft/ptx": [".", "syntax", "run", "op", "parse"],
 }

@@ -57,7 +57,7 @@ void Pacer::Run() {
 }
 
 void Pacer::FreeQuiet(Nanos now) {
-  if (now < next_quiet_ || !PendingFrees::AnyInProcess()) return;
+  if (now < next_quiet_ || (!PendingFrees::AnyInProcess() && !GraphBlocks::AnyDropped())) return;
   next_quiet_ = now + kQuiet;
   Paging::ForEach([&](Paging& paging) {
     if (paging.Device() == device_) paging.Ordered().FreeQuiet(gates_);

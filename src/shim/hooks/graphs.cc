@@ -1,5 +1,7 @@
-// Executable graphs: made, changed and destroyed. The shim learns which memory they work on.
+// Executable graphs: made, changed, launched and destroyed. The shim learns which memory they work on, and what their
+// memory nodes leave to the program.
 #include "shim/device/in_call.h"
+#include "shim/graph/memory_execs.h"
 #include "shim/use/graph_use.h"
 
 using namespace tessera::cuda;
@@ -13,45 +15,66 @@ bool Moves() {
   return attachment && attachment->Pager();
 }
 
+// `flags` of an instantiation; null: an update.
 template <typename Make>
-CUresult Learned(CUgraphExec* exec, CUgraph graph, Make make) {
+CUresult Learned(CUgraphExec* exec, CUgraph graph, const unsigned long long* flags, Make make) {
   const InCall in_call;
   const CUresult result = make();
-  if (result == CUDA_SUCCESS && exec && Moves()) LearnGraph(*exec, graph);
+  if (result != CUDA_SUCCESS || !exec) return result;
+  MemoryExecs::Instance().Learn(*exec, graph, flags);
+  if (Moves()) LearnGraph(*exec, graph);
   return result;
+}
+
+// A graph with memory nodes can be in one executable graph (H200, 580.159.04: CUDA_ERROR_NOT_SUPPORTED).
+template <typename Make>
+CUresult Instantiated(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Make make) {
+  if (!MemoryExecs::Instance().MayHold(graph, nullptr)) return CUDA_ERROR_NOT_SUPPORTED;
+  return Learned(exec, graph, &flags, make);
 }
 
 }  // namespace
 
 #define INSTANTIATE(name)                                                                                      \
   TESSERA_HOOK name(CUgraphExec* exec, CUgraph graph, CUgraphNode* failed, char* log, std::size_t log_bytes) { \
-    return Learned(exec, graph, [=] { return REAL(name)(exec, graph, failed, log, log_bytes); });              \
+    return Instantiated(exec, graph, 0, [=] { return REAL(name)(exec, graph, failed, log, log_bytes); });      \
   }
 INSTANTIATE(cuGraphInstantiate)
 INSTANTIATE(cuGraphInstantiate_v2)
 
 TESSERA_HOOK cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-  return Learned(exec, graph, [=] { return REAL(cuGraphInstantiateWithFlags)(exec, graph, flags); });
+  return Instantiated(exec, graph, flags, [=] { return REAL(cuGraphInstantiateWithFlags)(exec, graph, flags); });
 }
 
 #define INSTANTIATE_WITH_PARAMS(name)                                                              \
   TESSERA_HOOK name(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) { \
-    return Learned(exec, graph, [=] { return REAL(name)(exec, graph, parameters); });              \
+    const unsigned long long flags = parameters ? parameters->flags : 0;                           \
+    return Instantiated(exec, graph, flags, [=] { return REAL(name)(exec, graph, parameters); });  \
   }
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams)
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz)
 
 TESSERA_HOOK cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* failed, CUgraphExecUpdateResult* why) {
-  return Learned(&exec, graph, [=] { return REAL(cuGraphExecUpdate)(exec, graph, failed, why); });
+  if (!MemoryExecs::Instance().MayHold(graph, exec)) {
+    if (failed) *failed = nullptr;
+    if (why) *why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  return Learned(&exec, graph, nullptr, [=] { return REAL(cuGraphExecUpdate)(exec, graph, failed, why); });
 }
 
 TESSERA_HOOK cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* why) {
-  return Learned(&exec, graph, [=] { return REAL(cuGraphExecUpdate_v2)(exec, graph, why); });
+  if (!MemoryExecs::Instance().MayHold(graph, exec)) {
+    if (why) *why = {.result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, .errorNode = {}, .errorFromNode = {}};
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  return Learned(&exec, graph, nullptr, [=] { return REAL(cuGraphExecUpdate_v2)(exec, graph, why); });
 }
 
 TESSERA_HOOK cuGraphExecDestroy(CUgraphExec exec) {
   const InCall in_call;
   ForgetGraph(exec);  // before: another thread may be given the same handle as soon as it is free
+  MemoryExecs::Instance().Forget(exec);
   return REAL(cuGraphExecDestroy)(exec);
 }
 
@@ -83,3 +106,18 @@ TESSERA_HOOK cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, 
   if (result == CUDA_SUCCESS && Moves()) LearnMemsetNode(exec, node, *memset);
   return result;
 }
+
+// Only launches that leave or free memory of graphs take a lock.
+#define LAUNCH(name, per_thread)                                                                    \
+  extern "C" CUresult tessera_gated_##name(CUgraphExec, CUstream);                                  \
+  TESSERA_HOOK name(CUgraphExec exec, CUstream stream) {                                            \
+    if (!MemoryExecs::AnyOutlives()) [[likely]]                                                     \
+      return tessera_gated_##name(exec, stream);                                                    \
+    MemoryExecs& execs = MemoryExecs::Instance();                                                   \
+    if (const CUresult refused = execs.BeforeLaunch(exec); refused != CUDA_SUCCESS) return refused; \
+    const CUresult result = tessera_gated_##name(exec, stream);                                     \
+    if (result == CUDA_SUCCESS) execs.AfterLaunch(exec, NameOf(stream, per_thread));                \
+    return result;                                                                                  \
+  }
+LAUNCH(cuGraphLaunch, false)
+LAUNCH(cuGraphLaunch_ptsz, true)

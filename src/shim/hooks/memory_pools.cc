@@ -1,11 +1,13 @@
 // Allocations in the order of streams, and the pools that they come from: out of the pager's heap where memory may be
-// swapped. Memory of graphs, and of pools that other processes or places share, is the driver's.
+// swapped. Memory of pools that other processes or places share is the driver's.
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/graph/make_memory_node.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/pool_charges.h"
 #include "shim/order/stream_pools.h"
+#include "shim/use/graph_memory.h"
 
 using namespace tessera::cuda;
 using namespace tessera::shim;
@@ -24,6 +26,23 @@ StreamPool* CurrentStreamPool() {
   return attachment && attachment->Pager() ? CurrentPoolOf(attachment->Device()) : nullptr;
 }
 
+Paging* CurrentPaging() {
+  const Attachment* attachment = CurrentAttachment();
+  return attachment ? attachment->Pager() : nullptr;
+}
+
+// An allocation in a capture; `paging` null: the driver makes it.
+template <typename Make>
+CUresult Captured(Paging* paging, CUdeviceptr* address, std::uint64_t bytes, CUstream stream, bool per_thread,
+                  Make make) {
+  if (paging) {
+    if (const auto made = CaptureAllocation(*paging, bytes, stream, per_thread, address)) return *made;
+  }
+  const CUresult result = make();
+  if (result == CUDA_SUCCESS) NoteGraphMemory();
+  return result;
+}
+
 bool Movable(const CUmemPoolProps& properties) {
   return properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED && properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
          properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.usage == 0;
@@ -33,13 +52,16 @@ bool Movable(const CUmemPoolProps& properties) {
 
 // ---- allocations: the pool is the device's, not the context's ----
 
-// In a capture an allocation becomes a node of the graph, which has the memory; even a question about the pool would
-// end the capture.
+// In a capture an allocation becomes a node of the graph, which has the memory, whatever the pool; even a question
+// about the pool would end the capture.
 
 #define ALLOC_ASYNC(name, suffix, per_thread)                                                                          \
   TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                                             \
     const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
-    if (captures || !address || bytes == 0) return REAL(name)(address, bytes, stream);                                 \
+    if (!address || bytes == 0) return REAL(name)(address, bytes, stream);                                             \
+    if (captures)                                                                                                      \
+      return Captured(CurrentPaging(), address, bytes, stream, per_thread,                                             \
+                      [=] { return REAL(name)(address, bytes, stream); });                                             \
     if (StreamPool* movable = CurrentStreamPool())                                                                     \
       return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                         \
     return AllocateFromPool(CurrentRoom(), CurrentPool(), bytes, address,                                              \
@@ -51,9 +73,12 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, _ptsz, true)
 #define ALLOC_FROM_POOL(name, suffix, per_thread)                                                                      \
   TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {                          \
     const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
-    if (captures || !address || bytes == 0) return REAL(name)(address, bytes, pool, stream);                           \
-    if (StreamPool* movable = PoolOf(pool))                                                                            \
-      return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                         \
+    if (!address || bytes == 0) return REAL(name)(address, bytes, pool, stream);                                       \
+    StreamPool* movable = PoolOf(pool);                                                                                \
+    if (captures)                                                                                                      \
+      return Captured(movable ? &movable->Memory().Pager() : nullptr, address, bytes, stream, per_thread,              \
+                      [=] { return REAL(name)(address, bytes, pool, stream); });                                       \
+    if (movable) return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);              \
     return AllocateFromPool(CurrentRoom(), pool, bytes, address,                                                       \
                             [=] { return REAL(name)(address, bytes, pool, stream); });                                 \
   }
@@ -65,8 +90,11 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, _ptsz, true)
 #define FREE_ASYNC(name, suffix, per_thread)                                                                       \
   TESSERA_HOOK name(CUdeviceptr address, CUstream stream) {                                                        \
     Paging* paging = Paging::Of(address);                                                                          \
-    if (paging && !IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)))    \
-      return paging->Ordered().Free(address, NameOf(stream, per_thread));                                          \
+    if (paging) {                                                                                                  \
+      if (!IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)))            \
+        return paging->Ordered().Free(address, NameOf(stream, per_thread));                                        \
+      if (const auto freed = CaptureFree(address, stream, per_thread)) return *freed;                              \
+    }                                                                                                              \
     return CountedFree(address, [=] { return FreeToPool(address, [=] { return REAL(name)(address, stream); }); }); \
   }
 FREE_ASYNC(cuMemFreeAsync, , false)

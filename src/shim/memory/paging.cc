@@ -201,6 +201,10 @@ CUresult Paging::Free(CUdeviceptr address) {
   if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
   const CUcontext context = block.context ? block.context : CurrentContext();
   const bool later = AnyCapture();
+  if (const auto freed = ordered_.Graphs().Free(block, context)) {
+    if (*freed == CUDA_SUCCESS && context && !later) Settle(context);
+    return *freed;
+  }
   if (later ? !pending_.Add({block, context}) : pending_.Has(block)) return CUDA_ERROR_INVALID_VALUE;
   if (block.owner) OwnerOf(block)->Unuse(block);
   if (later) return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 #include "shim/memory/stream_memory.h"
 
 #include "pager/heap/placement.h"
+#include "shim/gate/capture.h"
 #include "shim/load/current_context.h"
 #include "shim/memory/paging.h"
 #include "shim/order/stream_pools.h"
@@ -57,9 +58,26 @@ CUresult StreamMemory::AllocateNew(StreamPool& pool, std::uint64_t bytes, CUdevi
   return CUDA_SUCCESS;
 }
 
+CUresult StreamMemory::AllocateForGraph(std::uint64_t bytes, CUdeviceptr* address, GraphBlocks::Hold** hold) {
+  if (bytes >= kTooMuch) return CUDA_ERROR_OUT_OF_MEMORY;
+  const RelaxedCapture relaxed;
+  FreeDropped();
+  const std::uint64_t addresses = pager::AddressesOf(bytes);
+  if (!graphs_.Pool().Use(addresses)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = AllocateNew(graphs_.Pool(), bytes, address);
+  const auto block = result == CUDA_SUCCESS ? paging_.heap_->Find(*address) : std::nullopt;
+  if (!block) {
+    graphs_.Pool().Refused(addresses);
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+  }
+  *hold = graphs_.Add(*block);
+  return CUDA_SUCCESS;
+}
+
 CUresult StreamMemory::Free(CUdeviceptr address, const StreamName& stream) {
   pager::Block block;
   if (!paging_.Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto freed = graphs_.Free(block, CurrentContext())) return *freed;
   const CUresult result = paging_.pending_.AddBehind(block, stream);
   if (result == CUDA_SUCCESS && block.owner) OwnerOf(block)->Unuse(block);
   return result;
@@ -82,7 +100,23 @@ bool StreamMemory::ReleaseKept() {
   return any;
 }
 
+// A capture forbids to wait for work, which can wait; the rest is freed at once.
+void StreamMemory::FreeDropped() {
+  if (!GraphBlocks::AnyDropped()) return;
+  for (const UnsettledFree& each : graphs_.TakeDropped()) {
+    const auto block = paging_.heap_->Find(each.block.begin);
+    if (!block || block->id != each.block.id) continue;
+    graphs_.Pool().Unuse(*block);
+    if (each.context) {
+      paging_.pending_.Add({*block, each.context});
+    } else {
+      paging_.FreeNow(*block);
+    }
+  }
+}
+
 void StreamMemory::FreeReached() {
+  FreeDropped();
   for (const pager::Block& block : paging_.pending_.TakeReached()) paging_.FreeNow(block);
 }
 
@@ -90,6 +124,7 @@ void StreamMemory::FreeQuiet(GateKeeper& gates) {
   std::vector<pager::Block> quiet;
   gates.WhileItRuns([&] { quiet = paging_.pending_.TakeQuiet(); });
   for (const pager::Block& block : quiet) paging_.FreeNow(block);
+  FreeDropped();
 }
 
 void StreamMemory::Mark() { paging_.pending_.Mark(); }
@@ -103,10 +138,11 @@ void StreamMemory::EndContext(CUcontext context) {
   context_.compare_exchange_strong(ended, nullptr);
   paging_.pending_.ForgetAllOf(context);
   FreeReached();
+  if (!context) graphs_.Forget();
 }
 
 void FreeReachedEverywhere() {
-  if (!PendingFrees::AnyInProcess()) return;
+  if (!PendingFrees::AnyInProcess() && !GraphBlocks::AnyDropped()) return;
   Paging::ForEach([](Paging& paging) { paging.Ordered().FreeReached(); });
 }
 

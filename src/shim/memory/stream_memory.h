@@ -6,6 +6,7 @@
 
 #include "cuda/cuda_abi.h"
 #include "shim/gate/gate_keeper.h"
+#include "shim/order/graph_blocks.h"
 #include "shim/order/stream_name.h"
 #include "shim/order/stream_pool.h"
 
@@ -31,13 +32,18 @@ class StreamMemory {
   // As cuMemFreeAsync on a stream that does not capture, of any block of the heap. Waits for nothing.
   cuda::CUresult Free(cuda::CUdeviceptr address, const StreamName& stream);
 
+  // A block for an allocation node of a graph, which holds it until `hold` is dropped; `bytes` > 0. Streams may
+  // capture.
+  cuda::CUresult AllocateForGraph(std::uint64_t bytes, cuda::CUdeviceptr* address, GraphBlocks::Hold** hold);
+  GraphBlocks& Graphs() { return graphs_; }
+
   // As cuMemPoolTrimTo.
   void Trim(StreamPool& pool, std::uint64_t keep);
   // Gives back what pools keep. Whether there was any.
   bool ReleaseKept();
 
-  // Frees what was freed in the order of streams and is not in use any more. Not on the pager's own thread: a question
-  // about an event may wait for a thread that submits, and that one for the end of a move.
+  // Frees what was freed in the order of streams, or that graphs had, and is not in use any more. Not on the pager's
+  // own thread: a question about an event may wait for a thread that submits, and that one for the end of a move.
   void FreeReached();
   // The same for streams that the program has left alone, for programs that compute for long and make no other call.
   // Only the pacer calls it, now and then. `gates` are those of the heap's GPU.
@@ -52,9 +58,11 @@ class StreamMemory {
 
  private:
   bool Reuse(const pager::Block& block, StreamPool& pool, std::uint64_t bytes);
+  void FreeDropped();
   cuda::CUresult AllocateNew(StreamPool& pool, std::uint64_t bytes, cuda::CUdeviceptr* address);
 
   Paging& paging_;
+  GraphBlocks graphs_{*this};
   std::atomic<cuda::CUcontext> context_{nullptr};
 };
 

@@ -8,7 +8,6 @@
 #include "shim/gate/capture.h"
 #include "shim/load/real.h"
 #include "shim/memory/paging.h"
-#include "shim/use/graph_memory.h"
 #include "shim/use/operands.h"
 
 namespace tessera::shim {
@@ -84,8 +83,6 @@ Addresses Of(CUgraphNode node, int depth, Uses& uses) {
     CUDA_MEMSET_NODE_PARAMS memset{};
     const auto ask = REAL_AS(cuGraphMemsetNodeGetParams, CUgraphNode, CUDA_MEMSET_NODE_PARAMS*);
     if (ask(node, &memset) == CUDA_SUCCESS) return Of(memset);
-  } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    NoteGraphMemory();
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph child = nullptr;
     if (REAL_AS(cuGraphChildGraphNodeGetGraph, CUgraphNode, CUgraph*)(node, &child) == CUDA_SUCCESS)

@@ -73,7 +73,9 @@ class Pinned(SwapTest):
         wait_for("what was shared to go", lambda: self.reasons() == expected)
 
     def test_memory_of_graphs_is_told_from_what_else_the_driver_keeps(self):
-        shell = self.shell_with_context("v")
+        shell = Shell(self.run_in("v", BIN / "driver_shell", stdin=subprocess.PIPE, env={"TESSERA_SWAP": "0"}))
+        shell.ok("init")
+        shell.ok("context")
         shell.ok("graph_memory", 20 * MIB)
         wait_for("the graph's memory to be told", lambda: self.reasons().get("graph") == 20 * MIB)
         self.assertNotIn("driver", self.reasons())

@@ -40,6 +40,7 @@ int main() {
   using namespace tessera::shell;
   Commands commands;
   AddContextCommands(commands);
+  AddGraphCommands(commands);
   AddMemoryCommands(commands);
   AddPoolCommands(commands);
   AddSegmentCommands(commands);

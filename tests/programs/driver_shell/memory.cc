@@ -360,24 +360,6 @@ Reply Advice(const Piece& piece) {
                          CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, address, bytes));
 }
 
-// graph_memory BYTES: a graph that allocates so much is made, and launched.
-Reply GraphMemory(const Words& words) {
-  CUgraph graph = nullptr;
-  CUgraphNode node = nullptr;
-  CUgraphExec exec = nullptr;
-  CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
-  allocation.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                          .location = {CU_MEM_LOCATION_TYPE_DEVICE, CurrentDevice()}};
-  allocation.bytesize = NumberAt(words, 0);
-  CUresult result = Call("cuGraphCreate", &graph, 0u);
-  if (result == CUDA_SUCCESS)
-    result = Call("cuGraphAddMemAllocNode", &node, graph, static_cast<const CUgraphNode*>(nullptr), std::size_t{0},
-                  &allocation);
-  if (result == CUDA_SUCCESS) result = Call("cuGraphInstantiateWithFlags", &exec, graph, 0ull);
-  if (result == CUDA_SUCCESS) result = Call("cuGraphLaunch", exec, CUstream{});
-  return result == CUDA_SUCCESS ? Call("cuCtxSynchronize") : result;
-}
-
 }  // namespace
 
 void AddMemoryCommands(Commands& commands) {
@@ -430,7 +412,6 @@ void AddMemoryCommands(Commands& commands) {
     return Call("cuPointerSetAttribute", static_cast<const void*>(&value), CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                 piece(words).address);
   };
-  commands["graph_memory"] = GraphMemory;
   commands["advice"] = [piece](const Words& words) { return Advice(piece(words)); };
   commands["address"] = [piece](const Words& words) {
     return Reply(CUDA_SUCCESS).Add("address", static_cast<long long>(piece(words).address));

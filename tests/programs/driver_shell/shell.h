@@ -44,6 +44,7 @@ using Commands = std::map<std::string, std::function<Reply(const Words&)>>;
 unsigned long long NumberAt(const Words& words, std::size_t index);
 
 void AddContextCommands(Commands& commands);
+void AddGraphCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);
 void AddPoolCommands(Commands& commands);
 void AddSegmentCommands(Commands& commands);

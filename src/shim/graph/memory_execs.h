@@ -1,0 +1,52 @@
+// Executable graphs with memory nodes of the shim's.
+#pragma once
+
+#include <atomic>
+#include <unordered_map>
+
+#include "base/fork_mutex.h"
+#include "cuda/cuda_abi.h"
+#include "shim/graph/memory_nodes.h"
+#include "shim/order/stream_name.h"
+
+namespace tessera::shim {
+
+// A table of these executable graphs: which graph each was made of, and what its launches leave and free. Thread-safe;
+// the process has one.
+class MemoryExecs {
+ public:
+  static MemoryExecs& Instance();
+  // Whether launches of any executable graph leave or free memory. Takes no lock.
+  static bool AnyOutlives() { return outlives_.load(std::memory_order_relaxed) > 0; }
+
+  // Whether the driver would make an executable graph of `graph`, or update `updated` to it: one that has memory nodes
+  // can be in one executable graph at a time.
+  bool MayHold(cuda::CUgraph graph, cuda::CUgraphExec updated) const;
+  // `exec` was made of the graph, or updated to it; `flags` of its instantiation, none for an update.
+  void Learn(cuda::CUgraphExec exec, cuda::CUgraph graph, const unsigned long long* flags);
+  // It is about to be destroyed.
+  void Forget(cuda::CUgraphExec exec);
+  // The graph is about to be destroyed: another may get its handle.
+  void ForgetGraph(cuda::CUgraph graph);
+
+  // CUDA_ERROR_INVALID_VALUE if a launch would allocate memory that the last one left and nobody freed.
+  cuda::CUresult BeforeLaunch(cuda::CUgraphExec exec) const;
+  // It was launched in the stream: what it leaves is the program's, and what it frees was freed in the stream's order.
+  void AfterLaunch(cuda::CUgraphExec exec, const StreamName& stream);
+
+ private:
+  struct Exec {
+    cuda::CUgraph graph = nullptr;
+    bool frees_on_launch = false;  // CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+    GraphMemoryUse use;
+  };
+
+  GraphMemoryUse UseOf(cuda::CUgraphExec exec, bool* frees_on_launch) const;
+
+  static std::atomic<int> outlives_;
+
+  mutable ForkMutex mutex_;
+  std::unordered_map<cuda::CUgraphExec, Exec> execs_ TESSERA_GUARDED_BY(mutex_);
+};
+
+}  // namespace tessera::shim
