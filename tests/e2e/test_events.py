@@ -1,4 +1,5 @@
 """Events: what the daemon tells of what happens, by GET /v1/events and `tessera events`."""
+import concurrent.futures
 import json
 import unittest
 
@@ -107,9 +108,14 @@ class Events(SoftGpuTest):
         refused = Stream(self)
         self.assertEqual(refused.answer.status, 503)
         self.assertEqual(refused.answer.getheader("Content-Type"), "application/problem+json")
-        for turn in range(1500):
-            self.create("x", compute_weight=turn % 10000 + 1)
-            self.assertEqual(self.api("DELETE", "/v1/vgpus/x")[0], 204)
+
+        def comes_and_goes(name):
+            for turn in range(150):
+                self.create(name, compute_weight=turn + 1)
+                self.assertEqual(self.api("DELETE", f"/v1/vgpus/{name}")[0], 204)
+
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:  # together: each change waits for the disk
+            list(pool.map(comes_and_goes, (f"x{n}" for n in range(10))))
         self.create("last")
         while follower.until("vgpu.created")[2]["vgpu"] != "last":
             pass
