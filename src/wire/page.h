@@ -114,6 +114,9 @@ struct Page {
   std::atomic<std::uint64_t> holes_out{0};
   // Of `swapped`, not recalled: stays out until it is freed, because no mover has its host memory.
   std::atomic<std::uint64_t> stranded{0};
+  // Host memory that would hold nothing if all were out: what chunks at the program's own addresses take of it beside
+  // what is mapped in them. And what mappings that are being made will add to that.
+  std::atomic<std::uint64_t> blank{0}, blank_planned{0};
 
   // An order: 1: holes become room when an allocation needs it, and count as free.
   std::atomic<std::uint32_t> squeezes{0};
@@ -137,6 +140,7 @@ static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 41
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
 static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 536 && offsetof(Page, used_out) == 544);
 static_assert(offsetof(Page, holes) == 552 && offsetof(Page, holed) == 560 && offsetof(Page, squeezed) == 568 &&
-              offsetof(Page, holes_out) == 576 && offsetof(Page, stranded) == 584 && offsetof(Page, squeezes) == 592);
+              offsetof(Page, holes_out) == 576 && offsetof(Page, stranded) == 584 && offsetof(Page, blank) == 592 &&
+              offsetof(Page, blank_planned) == 600 && offsetof(Page, squeezes) == 608);
 
 }  // namespace tessera::wire

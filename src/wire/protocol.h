@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 11;
+inline constexpr std::uint16_t kProtocolVersion = 12;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -39,6 +39,7 @@ enum class Type : std::uint16_t {
   kUnexport = 16,  // end an export. Answered by kExported
   kImport = 17,    // get memory that another program exported. Answered by kImported or kRefused
   kUnknown = 18,   // the program asked the driver for a function that the shim does not know. No answer. Needs kHello
+  kBlank = 19,     // a mapping is about to be made whose chunks hold little. Answered by kReserved
   // daemon → program
   kWelcome = 65,
   kRefused = 66,
@@ -117,12 +118,18 @@ struct Reserve {
 
 struct Reserved {
   static constexpr Type kType = Type::kReserved;
-  std::uint64_t bytes = 0;      // all that was asked for, or 0 if that would exceed memory.max
+  std::uint64_t bytes = 0;      // all that was asked for, or 0 if that cannot be had
   std::uint64_t available = 0;  // bytes that the vGPU could still reserve
   // With 0 bytes, to Context only. 1: room for the context is being made; Page::doorbell rings when it is worth asking
   // again. 0: it cannot be had.
   std::uint32_t wait = 0;
   std::uint32_t reserved = 0;
+};
+
+// The page counts these bytes already (Page::blank_planned), and goes on only if the answer says so.
+struct Blank {
+  static constexpr Type kType = Type::kBlank;
+  std::uint64_t bytes = 0;  // of host memory, that would hold nothing
 };
 
 struct Return {
@@ -288,7 +295,7 @@ static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 &&
               offsetof(Attached, vgpu) == 24);
 static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 24> && offsetof(Reserved, available) == 8 &&
               offsetof(Reserved, wait) == 16);
-static_assert(kIsFixed<Return, 8> && kIsFixed<Context, 8>);
+static_assert(kIsFixed<Return, 8> && kIsFixed<Blank, 8> && kIsFixed<Context, 8>);
 static_assert(kIsFixed<Room, 16> && offsetof(Room, pins) == 8 && kIsFixed<RoomGranted, 16> &&
               offsetof(RoomGranted, wait) == 8);
 static_assert(kIsFixed<Export, 48> && offsetof(Export, bytes) == 16 && offsetof(Export, offset) == 24 &&

@@ -58,6 +58,8 @@ struct Chunk {
   Units Holes() const { return MayGo() ? units & ~live & ~idle : 0; }
   // Units that it would take beside the live ones if it came back whole; what was squeezed or is reserved does not.
   Units HolesOut() const { return live != 0 && !squeezed && !reserved ? ~live : 0; }
+  // Units of a slot of the mover's in which nothing of it lies, where it has one or could get one.
+  Units Blank() const { return reserved && live != 0 && pins == 0 && !Stranded() ? ~live : 0; }
 };
 
 }  // namespace tessera::pager

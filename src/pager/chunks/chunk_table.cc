@@ -27,6 +27,7 @@ void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t s
   figures_.coming += sum(chunk.Coming());
   if (chunk.backing == Backing::kNone) return;
   figures_.live += sum(chunk.live);
+  figures_.blank += sum(chunk.Blank());
   if (!chunk.Mapped() || chunk.offered || chunk.wanted) figures_.unsafe += sum(chunk.units);
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += sum(chunk.live);

@@ -18,6 +18,7 @@ struct HeapFigures {
   std::uint64_t stuck = 0;       // part of `pinned`: holes of chunks that must not move
   std::uint64_t squeezed = 0;    // part of `swapped`, not recalled, that went out for holes and comes back first
   std::uint64_t holes_out = 0;   // GPU memory that chunks need beside `swapped` if they come back, and do so whole
+  std::uint64_t blank = 0;       // of slots, where reserved chunks that move have them or could: no block lies there
   std::uint64_t live = 0;        // units in which blocks lie, wherever they are
   std::uint64_t used = 0;        // part of `live`: the blocks themselves, as the driver would round them
   std::uint64_t sparse = 0;      // part of `resident` in pieces of chunks that are not reserved

@@ -187,6 +187,16 @@ std::uint64_t Reservations::Clear(CUdeviceptr part) {
   return Empty(chunks_.large().range.IndexOf(part));
 }
 
+std::uint64_t Reservations::BlankWith(const Range& range) const {
+  std::uint64_t blank = 0;
+  const UncancelledLock lock(chunks_.mutex());
+  const Region& region = chunks_.large();
+  for (const Range& part : PartsOf(range)) {
+    if (region[region.range.IndexOf(part.begin)].live == 0) blank += wire::kChunkBytes - part.bytes;
+  }
+  return blank;
+}
+
 CUresult Reservations::Back(const Range& part, std::uint64_t* room) {
   const UncancelledLock lock(chunks_.mutex());
   Region& region = chunks_.large();

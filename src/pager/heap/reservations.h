@@ -61,6 +61,9 @@ class Reservations {
   // Takes memory away from the chunk of a part that is held which no block lies in, so that something else can be
   // mapped there. Returns the bytes of room that came free, which are the caller's to give back.
   [[nodiscard]] std::uint64_t Clear(cuda::CUdeviceptr part);
+  // What the blocks of these bytes would add to HeapFigures::blank, if they were made: of chunks in which no block
+  // lies.
+  std::uint64_t BlankWith(const Range& range) const;
   // Makes memory for a part that is held and has none, and a block of it. The room for it is the caller's. Adds the
   // bytes of room to `room` that come free, which are the caller's to give back.
   cuda::CUresult Back(const Range& part, std::uint64_t* room);

@@ -151,6 +151,25 @@ TEST_F(ReservationsTest, WhatIsMappedMovesAndKeepsItsPieces) {
   ExpectRight(own + 80 * kMiB, 20 * kMiB);
 }
 
+TEST_F(ReservationsTest, WhatSlotsWouldHoldBesideThemIsTold) {
+  const CUdeviceptr own = Reserve(256 * kMiB);
+  EXPECT_EQ(reserved.BlankWith({own, 130 * kMiB}), 62 * kMiB);
+  Map(own, 130 * kMiB);
+  EXPECT_EQ(heap->Figures().blank, 62 * kMiB);
+  EXPECT_EQ(reserved.BlankWith({own + 130 * kMiB, 20 * kMiB}), 0u) << "a chunk that takes a slot already";
+  Map(own + 130 * kMiB, 20 * kMiB);
+  EXPECT_EQ(heap->Figures().blank, 42 * kMiB);
+  EXPECT_EQ(reserved.Hold(own + 130 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(heap->Figures().blank, 0u) << "it stays on the GPU";
+  reserved.LetGo(own + 130 * kMiB);
+  mover.Evict(3);
+  EXPECT_EQ(heap->Figures().blank, 42 * kMiB);
+  Unmap(own);
+  EXPECT_EQ(heap->Figures().blank, 44 * kMiB);
+  Unmap(own + 130 * kMiB);
+  EXPECT_EQ(heap->Figures().blank, 0u);
+}
+
 TEST_F(ReservationsTest, AddressesAreMappedAgain) {
   const CUdeviceptr own = Reserve(64 * kMiB);
   Map(own, 2 * kMiB);

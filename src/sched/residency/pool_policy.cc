@@ -3,30 +3,43 @@
 #include <algorithm>
 #include <utility>
 
+#include "sched/residency/bytes.h"
 #include "sched/residency/exchange.h"
 
 namespace tessera::sched {
+
+namespace {
+
+// What slots for these bytes have beside them, at most.
+std::uint64_t BlankOf(const ResidencyState& state, std::uint64_t bytes, std::uint64_t blank) {
+  return SlotsFor(bytes, blank, state.chunk, state.unit) - UpTo(state.chunk, bytes);
+}
+
+}  // namespace
 
 std::uint64_t PoolNeeded(const ResidencyState& state) {
   std::uint64_t shared = 0;  // what vGPUs want to have on the GPU
   std::uint64_t pinned = 0;  // of the GPU
   std::uint64_t beyond = 0;  // what they have to have elsewhere
   std::uint64_t out = 0;     // what is out already, or about to go
+  std::uint64_t blank = 0;
   for (const VGpuResidence& vgpu : state.vgpus) {
-    std::uint64_t all = 0, its_pinned = 0;
+    std::uint64_t all = 0, its_pinned = 0, its_blank = 0;
     for (const ProcessResidence& process : vgpu.processes) {
       its_pinned += process.pinned + (process.pins ? process.wanted : 0);
       all += process.Whole() + (process.pins ? 0 : process.wanted);
       const std::uint64_t going = process.push + process.OutSoon() - process.swapped;
       out += process.swapped + process.holes_out + UpTo(state.chunk, going) +
-             std::min(process.hot_out, Exchange::kMostBytes);
+             BlankOf(state, process.swapped + going, process.blank) + std::min(process.hot_out, Exchange::kMostBytes);
+      its_blank += process.blank;
     }
     const std::uint64_t may_be_in = std::min(all, Less(vgpu.limit.value_or(UINT64_MAX), its_pinned));
     shared += may_be_in;
     pinned += its_pinned;
-    beyond += UpTo(state.chunk, all - may_be_in);
+    beyond += SlotsFor(all - may_be_in, its_blank, state.chunk, state.unit);
+    blank += its_blank;
   }
-  beyond += UpTo(state.chunk, Less(shared, Less(state.capacity, pinned) / 2));
+  beyond += SlotsFor(Less(shared, Less(state.capacity, pinned) / 2), blank, state.chunk, state.unit);
   return std::min(state.pool.most, std::max(beyond, out));
 }
 
@@ -34,9 +47,12 @@ std::uint64_t PoolWorthwhile(const ResidencyState& state) {
   if (state.pool.prepare) return std::min(state.pool.most, UpTo(state.chunk, *state.pool.prepare));
   std::uint64_t bytes = 0;
   for (const VGpuResidence& vgpu : state.vgpus) {
-    std::uint64_t all = 0;
-    for (const ProcessResidence& process : vgpu.processes) all += process.Whole() + (process.pins ? 0 : process.wanted);
-    bytes += UpTo(state.chunk, std::min(all, vgpu.swap.value_or(UINT64_MAX)));
+    std::uint64_t all = 0, blank = 0;
+    for (const ProcessResidence& process : vgpu.processes) {
+      all += process.Whole() + (process.pins ? 0 : process.wanted);
+      blank += process.blank;
+    }
+    bytes += SlotsFor(std::min(all, vgpu.swap.value_or(UINT64_MAX)), blank, state.chunk, state.unit);
   }
   return std::min(state.pool.most, bytes);
 }

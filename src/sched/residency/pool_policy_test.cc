@@ -69,6 +69,24 @@ TEST_F(PoolPolicyTest, CountsWhatIsOutOnceAndNotWhatIsPinned) {
   EXPECT_EQ(PoolWorthwhile(state_), 6 * kGiB);
 }
 
+// Of 100 chunks, each with one unit in use.
+TEST_F(PoolPolicyTest, WhatLiesThinNeedsWholeSlots) {
+  constexpr std::uint64_t kUnit = kChunk / 32;
+  VGpuResidence& vgpu = Add(100 * kUnit);
+  ProcessResidence& process = vgpu.processes[0];
+  process.blank = 100 * (kChunk - kUnit);
+  EXPECT_EQ(PoolWorthwhile(state_), 100 * kChunk);
+  EXPECT_EQ(PoolNeeded(state_), 0u);
+  process.moving = Moving::kOut;
+  process.ordered = 5 * kUnit;
+  EXPECT_EQ(PoolNeeded(state_), 5 * kChunk);
+  process.moving = Moving::kNothing;
+  vgpu.limit = 90 * kUnit;
+  EXPECT_EQ(PoolNeeded(state_), 10 * kChunk);
+  vgpu.swap = kUnit;
+  EXPECT_EQ(PoolWorthwhile(state_), kChunk);
+}
+
 TEST_F(PoolPolicyTest, WhatIsOnItsWayNeedsItsPlaceOnce) {
   ProcessResidence& process = Add(kGiB).processes[0];
   process.moving = Moving::kOut;

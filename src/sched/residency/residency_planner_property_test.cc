@@ -47,6 +47,7 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.stranded = OneIn(4) ? Bytes(0, 60) : 0;
   process.coming_holes = process.moving == Moving::kIn && OneIn(2) ? Bytes(0, process.ordered) : 0;
   process.holes_out = OneIn(2) ? Bytes(0, process.swapped) : 0;
+  process.blank = OneIn(3) ? Bytes(0, 60) : 0;
   process.hot_out = OneIn(3) ? Bytes(0, process.swapped) : 0;
   process.recalled = OneIn(5) ? Bytes(0, process.swapped) : 0;
   process.allocated = Bytes(0, process.room + process.swapped + process.stranded);

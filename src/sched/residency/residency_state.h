@@ -48,6 +48,8 @@ struct ProcessResidence {
   std::uint64_t swapped = 0;
   std::uint64_t stranded = 0;   // beside `swapped`: stays in host memory until it is freed, because no mover has it
   std::uint64_t holes_out = 0;  // room that it takes beside `swapped` if chunks come back whole, which is quicker
+  // Host memory that would hold nothing if all of its memory were out: slots of chunks in which little lies.
+  std::uint64_t blank = 0;
   std::uint64_t hot_out =
       0;  // of `swapped`: used so much more than memory on the GPU that the two should change places
   std::uint64_t recalled = 0;  // of `swapped`: has to come back, whoever runs

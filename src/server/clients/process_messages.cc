@@ -34,6 +34,7 @@ Complaint ProcessMessages::Act(const wire::Header& header, std::span<const std::
 Complaint ProcessMessages::ActOnMemory(Process& process, const wire::Header& header, std::span<const std::byte> packet,
                                        Nanos now) {
   if (const auto reserve = wire::ReadBody<wire::Reserve>(header, packet)) return Reserve(process, reserve->bytes, now);
+  if (const auto blank = wire::ReadBody<wire::Blank>(header, packet)) return Blank(process, blank->bytes, now);
   if (const auto context = wire::ReadBody<wire::Context>(header, packet)) return Context(process, context->delta, now);
   if (const auto room = wire::ReadBody<wire::Room>(header, packet)) return Room(process, *room, now);
   if (wire::ReadBody<wire::Line>(header, packet)) return Line(process, now);
@@ -48,6 +49,14 @@ Complaint ProcessMessages::Reserve(Process& process, std::uint64_t bytes, Nanos 
   const std::uint64_t charged = gpu.Requests().Reserve(process, bytes, now);
   return replies_.Send(wire::Reserved{.bytes = charged, .available = gpu.Memory().Ledger().Available(process.vgpu->id)},
                        gpu.Index());
+}
+
+Complaint ProcessMessages::Blank(Process& process, std::uint64_t bytes, Nanos now) {
+  GpuServer& gpu = Gpu(process);
+  const bool may = gpu.Requests().MayLeaveBlank(process, bytes, now);
+  return replies_.Send(
+      wire::Reserved{.bytes = may ? bytes : 0, .available = gpu.Memory().Ledger().Available(process.vgpu->id)},
+      gpu.Index());
 }
 
 Complaint ProcessMessages::Context(Process& process, std::int32_t delta, Nanos now) {

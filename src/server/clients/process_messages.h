@@ -40,6 +40,7 @@ class ProcessMessages {
  private:
   Complaint ActOnMemory(Process& process, const wire::Header& header, std::span<const std::byte> packet, Nanos now);
   Complaint Reserve(Process& process, std::uint64_t bytes, Nanos now);
+  Complaint Blank(Process& process, std::uint64_t bytes, Nanos now);
   Complaint Context(Process& process, std::int32_t delta, Nanos now);
   Complaint Room(Process& process, const wire::Room& room, Nanos now);
   Complaint Line(Process& process, Nanos now);

@@ -182,7 +182,7 @@ std::vector<std::byte> ExportOf(std::span<const std::uint8_t> bytes) {
 std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return Framed<wire::Wants>(bytes);
   const auto rest = bytes.subspan(1);
-  switch (bytes[0] % 17) {
+  switch (bytes[0] % 18) {
     case 0:
       return HelloTo(rest);
     case 1:
@@ -217,6 +217,8 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return ExportOf(rest);
     case 16:
       return Framed<wire::Unknown>(rest);
+    case 17:
+      return Framed<wire::Blank>(rest);
     default:
       return Framed<wire::Wants>(rest);
   }

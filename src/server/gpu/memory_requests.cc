@@ -22,6 +22,16 @@ std::uint64_t MemoryRequests::Reserve(Process& process, std::uint64_t bytes, Nan
   return charged;
 }
 
+bool MemoryRequests::MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now) {
+  if (memory_.HasPlaceForBlank(process.memory, now)) return true;
+  ReportRefusal(process,
+                fmt::format("{} maps little memory over many addresses: {} more of host memory would hold nothing, and "
+                            "there is none to spare; map it closer together, or raise swap.size",
+                            process.who.program, FormatSize(bytes)),
+                now);
+  return false;
+}
+
 void MemoryRequests::Return(Process& process, std::uint64_t bytes, Nanos now) {
   hooks_.activity();
   memory_.Return(process.memory, bytes);
@@ -67,21 +77,27 @@ void MemoryRequests::NoteMeasured(Process& process, std::uint64_t bytes) {
   memory_.Reconcile(process.memory, bytes);
 }
 
-// A program that tries again and again is reported once a second.
 void MemoryRequests::ReportRefusal(Process& process, std::uint64_t bytes, Nanos now) const {
+  const MemoryServer::Figures figures = memory_.FiguresOf(process.vgpu->id);
+  ReportRefusal(process,
+                fmt::format("{} asked for {}; {} of {} are free", process.who.program, FormatSize(bytes),
+                            FormatSize(figures.available), FormatSize(figures.max)),
+                now);
+}
+
+// A program that tries again and again is reported once a second.
+void MemoryRequests::ReportRefusal(Process& process, const std::string& text, Nanos now) const {
   constexpr Nanos kSeldom = kSecond;
   Nanos& reported_at = process.work.refusal_reported_at;
   if (reported_at != 0 && now - reported_at < kSeldom) return;
   reported_at = now;
-  const MemoryServer::Figures figures = memory_.FiguresOf(process.vgpu->id);
   events::Note({.type = EventType::kMemoryRefused,
                 .gpu = gpu_,
                 .vgpu = process.vgpu->spec.name,
                 .pid = process.pid,
                 .owner = process.vgpu->spec.uid,
                 .user = process.who.uid,
-                .text = fmt::format("{} asked for {}; {} of {} are free", process.who.program, FormatSize(bytes),
-                                    FormatSize(figures.available), FormatSize(figures.max))});
+                .text = text});
 }
 
 }  // namespace tessera::server

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/clock.h"
 #include "server/gpu/gpu_trace.h"
@@ -24,6 +25,8 @@ class MemoryRequests {
 
   // Returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(Process& process, std::uint64_t bytes, Nanos now);
+  // Whether a mapping may be made that leaves so much of host memory blank. Its page counts it already.
+  bool MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now);
   void Return(Process& process, std::uint64_t bytes, Nanos now);
   // A context is about to be made: `bytes` are charged for it, or none; `wait`: room for it is being made, and the
   // process is rung when it is to ask again.
@@ -45,6 +48,7 @@ class MemoryRequests {
 
  private:
   void ReportRefusal(Process& process, std::uint64_t bytes, Nanos now) const;
+  void ReportRefusal(Process& process, const std::string& text, Nanos now) const;
 
   const std::uint32_t gpu_;
   MemoryServer& memory_;

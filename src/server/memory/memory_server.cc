@@ -74,6 +74,17 @@ void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
   Publish();
 }
 
+bool MemoryServer::HasPlaceForBlank(const MemoryUse& use, Nanos now) {
+  ReadBlank();
+  if (ledger_.HasPlace(use.vgpu)) return true;
+  ReadWhatWaits(std::nullopt, now);
+  TakeBackCredits(std::nullopt);
+  ReadBlank();
+  const bool has = ledger_.HasPlace(use.vgpu);
+  if (!has) ++accounts_.at(use.vgpu).oom_events;
+  return has;
+}
+
 bool MemoryServer::HasPlaceForContext(const MemoryUse& use, Nanos now) {
   if (!Charge(use.vgpu, context_bytes_, now)) return false;
   ledger_.GiveBack(use.vgpu, context_bytes_);
@@ -181,6 +192,7 @@ MemoryServer::Figures MemoryServer::FiguresOf(VgpuId id) const {
 
 // Exact: it refuses memory only after it has read the messages that free memory, and taken back unused credit.
 bool MemoryServer::Charge(VgpuId id, std::uint64_t bytes, Nanos now) {
+  ReadBlank();
   if (ledger_.Charge(id, bytes)) return true;
   if (bytes <= ledger_.Max(id)) {
     const auto only = WhoIsShort(id, bytes);
@@ -200,6 +212,15 @@ void MemoryServer::Collect(VgpuId id, std::uint64_t bytes, Nanos now) {
 std::optional<VgpuId> MemoryServer::WhoIsShort(VgpuId id, std::uint64_t bytes) const {
   const std::uint64_t max = ledger_.Max(id), held = ledger_.Held(id);
   return held > max || bytes > max - held ? std::optional(id) : std::nullopt;
+}
+
+// Programs change it without a word.
+void MemoryServer::ReadBlank() {
+  for (const auto& [id, account] : accounts_) {
+    std::uint64_t blank = 0;
+    for (const MemoryUse* use : account.uses) blank += use->Blank();
+    ledger_.SetBlank(id, blank);
+  }
 }
 
 void MemoryServer::ReadWhatWaits(std::optional<VgpuId> only, Nanos now) {
@@ -226,6 +247,7 @@ void MemoryServer::TakeBackCredits(std::optional<VgpuId> only) {
 
 // Writes the view into all pages: what one vGPU holds is not there for the others.
 void MemoryServer::Publish() {
+  ReadBlank();
   for (const auto& [other, account] : accounts_) {
     const std::uint64_t max = ledger_.Max(other), available = ledger_.Available(other);
     for (const MemoryUse* use : account.uses) {

@@ -44,6 +44,28 @@ TEST_F(MemoryServerTest, TheLimitIsExactForSeveralProcesses) {
   EXPECT_EQ(figures.oom_events, 2u);
 }
 
+// 4 GiB of host memory.
+TEST(MemoryServerBlankTest, IsReadFromThePagesAndClipped) {
+  MemoryServer memory{Ledger(0, kCapacity, 0, 4 * kGiB), kContext};
+  ASSERT_TRUE(memory.Set(1, {.max = 14 * kGiB}));
+  ASSERT_TRUE(memory.Set(2, {.max = 14 * kGiB}));
+  Member thin, other;
+  memory.Join(1, thin.use, 0, 0);
+  memory.Join(2, other.use, 0, 0);
+  ASSERT_EQ(memory.Reserve(other.use, 10 * kGiB, 0), 10 * kGiB);
+  ASSERT_EQ(memory.Reserve(thin.use, kGiB, 0), kGiB);
+  thin.page->blank = 2 * kGiB;
+  EXPECT_TRUE(memory.HasPlaceForBlank(thin.use, 0));
+  EXPECT_EQ(memory.Reserve(other.use, kGiB + 1, 0), 0u);
+  thin.page->blank_planned = kGiB + 1;
+  EXPECT_FALSE(memory.HasPlaceForBlank(thin.use, 0));
+  EXPECT_EQ(memory.FiguresOf(1).oom_events, 1u);
+  thin.page->blank = thin.page->blank_planned = UINT64_MAX;
+  EXPECT_EQ(thin.use.Blank(), 31 * kGiB);
+  memory.Leave(thin.use);
+  EXPECT_EQ(memory.Reserve(other.use, 4 * kGiB, 0), 4 * kGiB) << "it has ended";
+}
+
 TEST_F(MemoryServerTest, ASmallReservationComesWithCreditThatIsNotInUse) {
   EXPECT_EQ(memory_.Reserve(c_.use, kMiB, 0), kMiB);
   EXPECT_EQ(c_.page->memory_credit.load(), static_cast<std::int64_t>(16 * kMiB));

@@ -23,7 +23,7 @@ Result<void> Ledger::Admit(const Account& account, const MemoryTerms& terms) con
   const std::uint64_t whole = capacity_ - reserve_;
   const std::uint64_t unpromised = Less(whole, promised_ - account.terms.request);
   // What others hold has to lie somewhere else then: in host memory, if there is some.
-  const std::uint64_t left = std::min(unpromised, Less(whole + swap_of_all_, claimed_ - account.Claim()));
+  const std::uint64_t left = std::min(unpromised, Less(PlaceForAll(), claimed_ - account.Claim()));
   if (terms.request <= left) return {};
   const auto holders = std::count_if(accounts_.begin(), accounts_.end(), [&](const auto& entry) {
     return entry.second.terms.request > 0 && &entry.second != &account;
@@ -58,6 +58,7 @@ void Ledger::Close(VgpuId id) {
   promised_ -= account.terms.request;
   claimed_ -= account.Claim();
   held_ -= account.held;
+  blank_ -= account.blank;
   accounts_.erase(id);
 }
 
@@ -84,11 +85,33 @@ void Ledger::GiveBack(VgpuId id, std::uint64_t bytes) {
   SetHeld(account, Less(account.held, bytes));
 }
 
+void Ledger::SetBlank(VgpuId id, std::uint64_t bytes) {
+  Account& account = accounts_.at(id);
+  blank_ += bytes - account.blank;
+  account.blank = bytes;
+}
+
+// What the GPU has for a vGPU. Without swap what others were promised is never lent.
+std::uint64_t Ledger::OnGpu(const Account& account) const {
+  return Less(capacity_ - reserve_, swap_ > 0 ? 0 : promised_ - account.terms.request);
+}
+
+// What a vGPU may have within its limit and in host memory.
+std::uint64_t Ledger::PlaceFor(const Account& account) const {
+  const std::uint64_t whole = OnGpu(account);
+  return std::min(account.terms.limit.value_or(whole), whole) + sched::HeldBySlots(swap_, account.blank);
+}
+
+std::uint64_t Ledger::PlaceForAll() const { return capacity_ - reserve_ + sched::HeldBySlots(swap_of_all_, blank_); }
+
+bool Ledger::HasPlace(VgpuId id) const {
+  const Account& account = accounts_.at(id);
+  return claimed_ <= PlaceForAll() && account.held <= PlaceFor(account);
+}
+
 std::uint64_t Ledger::Max(VgpuId id) const {
   const MemoryTerms& terms = accounts_.at(id).terms;
-  // Without swap what others were promised is never lent.
-  const std::uint64_t theirs = swap_ > 0 ? 0 : promised_ - terms.request;
-  const std::uint64_t whole = Less(capacity_ - reserve_, theirs);
+  const std::uint64_t whole = OnGpu(accounts_.at(id));
   const std::uint64_t on_gpu = std::min(terms.limit.value_or(whole), whole);
   const std::uint64_t max = terms.max.value_or(whole);
   const std::uint64_t swap = std::min(swap_, terms.swap.value_or(swap_));
@@ -99,7 +122,7 @@ std::uint64_t Ledger::Held(VgpuId id) const { return accounts_.at(id).held; }
 
 std::uint64_t Ledger::Available(VgpuId id) const {
   const Account& account = accounts_.at(id);
-  const std::uint64_t own = Less(Max(id), account.held);
+  const std::uint64_t own = Less(std::min(Max(id), PlaceFor(account)), account.held);
   return std::min(own, Less(account.terms.request, account.held) + Unclaimed());
 }
 
@@ -110,6 +133,6 @@ std::int64_t Ledger::Spare() const {
   return spare;
 }
 
-std::uint64_t Ledger::Unclaimed() const { return Less(capacity_ - reserve_ + swap_of_all_, claimed_); }
+std::uint64_t Ledger::Unclaimed() const { return Less(PlaceForAll(), claimed_); }
 
 }  // namespace tessera::server

@@ -41,6 +41,11 @@ class Ledger {
   // Takes them even if it may not: they are in use already.
   void ChargeAnyway(VgpuId id, std::uint64_t bytes);
   void GiveBack(VgpuId id, std::uint64_t bytes);
+  // Host memory that would hold nothing if all memory of the vGPU were out (sched/residency/bytes.h). It is no memory
+  // that the vGPU holds, but there is so much less place for all.
+  void SetBlank(VgpuId id, std::uint64_t bytes);
+  // Whether all that is promised and held has a place, and so has what this vGPU holds beyond its limit.
+  bool HasPlace(VgpuId id) const;
 
   std::uint64_t Max(VgpuId id) const;        // what it may hold in all
   std::uint64_t Held(VgpuId id) const;       // what it holds
@@ -60,10 +65,14 @@ class Ledger {
   struct Account {
     MemoryTerms terms;
     std::uint64_t held = 0;
+    std::uint64_t blank = 0;
     std::uint64_t Claim() const { return std::max(terms.request, held); }
   };
   Result<void> Admit(const Account& account, const MemoryTerms& terms) const;
   void SetHeld(Account& account, std::uint64_t held);
+  std::uint64_t OnGpu(const Account& account) const;
+  std::uint64_t PlaceFor(const Account& account) const;
+  std::uint64_t PlaceForAll() const;
 
   const std::uint32_t gpu_;
   const std::uint64_t capacity_;
@@ -73,6 +82,7 @@ class Ledger {
   std::uint64_t promised_ = 0;  // sums over accounts_
   std::uint64_t held_ = 0;
   std::uint64_t claimed_ = 0;
+  std::uint64_t blank_ = 0;
 };
 
 }  // namespace tessera::server

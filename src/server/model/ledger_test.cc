@@ -105,6 +105,37 @@ TEST(LedgerWithSwapTest, APromiseIsLentAndHasAPlaceAllTheSame) {
   EXPECT_FALSE(ledger.Set(1, {.request = 41 * kGiB})) << "what others hold would have no place";
 }
 
+// 90 GiB on the GPU, and 32 in host memory.
+TEST(LedgerWithSwapTest, WhatWouldLeaveSlotsBlankTakesTheirPlace) {
+  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
+  ASSERT_TRUE(ledger.Set(2, {.max = 200 * kGiB}));
+  ASSERT_TRUE(ledger.Charge(1, 80 * kGiB));
+  ledger.SetBlank(2, 22 * kGiB);
+  EXPECT_TRUE(ledger.HasPlace(2));
+  EXPECT_EQ(ledger.Available(1), 20 * kGiB);
+  EXPECT_EQ(ledger.Available(2), 20 * kGiB);
+  ASSERT_TRUE(ledger.Charge(2, 20 * kGiB));
+  EXPECT_TRUE(ledger.HasPlace(2));
+  ledger.SetBlank(2, 22 * kGiB + 1);
+  EXPECT_FALSE(ledger.HasPlace(2)) << "not all of it could be moved";
+  EXPECT_EQ(ledger.Available(1), 0u);
+  ledger.Close(2);
+  EXPECT_EQ(ledger.Available(1), 42 * kGiB);
+}
+
+TEST(LedgerWithSwapTest, WhatFitsOnTheGpuHasAPlaceHoweverThinItLies) {
+  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
+  ASSERT_TRUE(ledger.Charge(1, 90 * kGiB));
+  ledger.SetBlank(1, 31 * 90 * kGiB);
+  EXPECT_TRUE(ledger.HasPlace(1));
+  EXPECT_EQ(ledger.Available(1), kGiB) << "each slot holds something";
+  EXPECT_EQ(ledger.Max(1), 122 * kGiB) << "the size of its GPU does not change";
+  ASSERT_TRUE(ledger.Set(1, {.limit = 80 * kGiB, .max = 200 * kGiB}));
+  EXPECT_FALSE(ledger.HasPlace(1)) << "what is beyond the limit cannot be moved";
+}
+
 TEST(LedgerWithSwapTest, MaxDoesNotFollowALimitThatFalls) {
   Ledger ledger(0, kCapacity, 10 * kGiB, 100 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {}));

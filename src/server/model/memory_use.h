@@ -33,6 +33,8 @@ struct MemoryUse {
   std::uint64_t Credit() const;  // as the page says, clipped to what can be true
   std::uint64_t Current() const { return Charged() - Credit(); }
   std::uint64_t Charged() const { return reserved + context_bytes + other; }
+  // Host memory that would hold nothing if all of its memory were out, as its page says, clipped likewise.
+  std::uint64_t Blank() const;
   // Bytes of it that the device may show: whole chunks, where memory is swapped.
   std::uint64_t Known() const { return std::max(reserved, room ? *room : 0) + context_bytes; }
 };

@@ -43,6 +43,7 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.holes = std::min(page.holes.load(std::memory_order_relaxed), state.holed);
   ReadMoves(residence, state);
   state.allocated = process.memory.Current();
+  state.blank = process.memory.Blank();
   state.wanted = residence.wanted;
   state.wanted_at = residence.wanted_at;
   state.pins = residence.pins;

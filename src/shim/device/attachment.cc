@@ -83,6 +83,7 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   memory_.Attached(answer.context_bytes);
   room_.Attached(answer.swaps != 0);
   page_.Follow(page, header.gpu);
+  memory_.Report();
   Report();
   return Attaching::kDone;
 }

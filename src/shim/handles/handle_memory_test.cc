@@ -124,6 +124,36 @@ TEST_F(HandleMemoryTest, AFailedMappingLeavesTheHandleAsItWas) {
   EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
 }
 
+TEST_F(HandleMemoryTest, AMappingThatLeavesTooMuchHostMemoryBlankIsRefused) {
+  std::uint64_t asked = 0;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.blank = [&](std::uint64_t bytes) {
+      asked += bytes;
+      return wire::Reserved{.bytes = asked <= 100 * kMiB ? bytes : 0};
+    };
+  });
+  const CUdeviceptr address = Reserve(256 * kMiB);
+  const auto first = Create(2 * kMiB), second = Create(2 * kMiB);
+  ASSERT_EQ(cuMemMap(address, 2 * kMiB, 0, first, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Page().blank, 62 * kMiB);
+  EXPECT_EQ(Page().blank_planned, 0u);
+  EXPECT_EQ(cuMemMap(address + 64 * kMiB, 2 * kMiB, 0, second, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Page().blank, 62 * kMiB);
+  EXPECT_EQ(Page().blank_planned, 0u);
+  EXPECT_EQ(Page().oom_errors, 1u);
+  EXPECT_EQ(cuMemMap(address + 2 * kMiB, 2 * kMiB, 0, second, 0), CUDA_SUCCESS) << "beside the first one";
+  EXPECT_EQ(Page().blank, 60 * kMiB);
+  EXPECT_EQ(asked, 124 * kMiB);
+  EXPECT_EQ(cuMemUnmap(address, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(first), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(second), CUDA_SUCCESS);
+  EXPECT_EQ(Page().blank, 0u);
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.blank = [](std::uint64_t bytes) { return wire::Reserved{.bytes = bytes}; };
+  });
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+}
+
 TEST_F(HandleMemoryTest, WhatCannotMoveIsTheDrivers) {
   CUmemAllocationProp compressed = OnDevice();
   compressed.allocFlags.compressionType = 1;

@@ -169,6 +169,17 @@ CUresult PhysicalMemory::MakePart(const Range& part) {
 }
 
 CUresult PhysicalMemory::MakeBlock(CUdeviceptr address) {
+  const std::uint64_t blank = paging.Heap().Reserved().BlankWith({address, bytes});
+  if (blank > 0 && !paging.Account().TakeBlank(blank)) {
+    paging.Account().NoteRefused();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult result = MakeParts(address);
+  if (blank > 0) paging.Account().DropBlank(blank);
+  return result;
+}
+
+CUresult PhysicalMemory::MakeParts(CUdeviceptr address) {
   Reservations& reserved = paging.Heap().Reserved();
   const auto parts = reserved.PartsOf({address, bytes});
   std::size_t made = 0;

@@ -68,6 +68,7 @@ class PhysicalMemory {
   using Range = pager::Reservations::Range;
 
   bool TakeRoom();
+  cuda::CUresult MakeParts(cuda::CUdeviceptr address);
   cuda::CUresult MakePart(const Range& part);
   cuda::CUresult FixBlock();
   cuda::CUresult MakeDriverMemory(Handle* handle) const;

@@ -50,6 +50,22 @@ void MemoryAccount::Give(std::uint64_t bytes) {
   }
 }
 
+bool MemoryAccount::TakeBlank(std::uint64_t bytes) {
+  const MutexLock holding(page_.holding);
+  page_->blank_planned = blank_planned_ += bytes;  // first: two programs that ask at once see each other
+  wire::Reserved answer;
+  wire::Header header;
+  const bool asked = Session::Instance().Ask(wire::Make(wire::Blank{.bytes = bytes}, page_.Gpu()), answer, header);
+  if (!asked || answer.bytes >= bytes) return true;
+  page_->blank_planned = blank_planned_ -= bytes;
+  return false;
+}
+
+void MemoryAccount::DropBlank(std::uint64_t bytes) {
+  const MutexLock holding(page_.holding);
+  page_->blank_planned = blank_planned_ -= bytes;
+}
+
 MemoryAccount::Answer MemoryAccount::AddContext() {
   const MutexLock holding(page_.holding);
   wire::Reserved answer;

@@ -17,6 +17,11 @@ class MemoryAccount {
   // Takes `bytes` of the vGPU's memory. False: it would pass memory.max.
   bool Take(std::uint64_t bytes);
   void Give(std::uint64_t bytes);
+  // A mapping is about to be made that leaves `bytes` of host memory blank if it goes out (pager::HeapFigures). False:
+  // host memory would not hold what the programs of the GPU have. DropBlank, when the heap's figures have them, or when
+  // it was not made after all.
+  bool TakeBlank(std::uint64_t bytes);
+  void DropBlank(std::uint64_t bytes);
   // An allocation was refused: by memory.max, or because there was no room for it.
   void NoteRefused() { page_->oom_errors.fetch_add(1, std::memory_order_relaxed); }
   // A context is about to be made; the daemon knows how much memory one takes. kNo: it would pass memory.max, or the
@@ -38,6 +43,8 @@ class MemoryAccount {
     context_bytes_ = context_bytes;
     returned_ = 0;
   }
+  // The page of that daemon is followed: it says what mappings are being made.
+  void Report() TESSERA_REQUIRES(page_.holding) { page_->blank_planned = blank_planned_; }
   // Sum of the Return messages to the daemon.
   std::uint64_t Returned() const { return returned_; }
 
@@ -47,6 +54,7 @@ class MemoryAccount {
   std::uint32_t contexts_ TESSERA_GUARDED_BY(page_.holding) = 0;
   std::uint64_t context_bytes_ TESSERA_GUARDED_BY(page_.holding) = 0;
   std::atomic<std::uint64_t> returned_{0};
+  std::uint64_t blank_planned_ TESSERA_GUARDED_BY(page_.holding) = 0;
 };
 
 }  // namespace tessera::shim

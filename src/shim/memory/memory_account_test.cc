@@ -27,6 +27,11 @@ class MemoryAccountTest : public ShimFixture {
     account.Attached(context_bytes);
   }
 
+  void ReportToAnotherDaemon() TESSERA_NO_THREAD_SAFETY_ANALYSIS {
+    const MutexLock lock(page.holding);
+    account.Report();
+  }
+
   wire::Page shared;
   FollowedPage page;
   MemoryAccount account{page};
@@ -60,6 +65,26 @@ TEST_F(MemoryAccountTest, CreditThatTheDaemonTookBackBelowNothingIsNone) {
   shared.memory_credit = -1;
   EXPECT_TRUE(account.Take(1));
   EXPECT_EQ(Daemon().Count<wire::Reserve>(gpu), 1u);
+}
+
+TEST_F(MemoryAccountTest, BlankHostMemoryIsInThePageBeforeItIsAskedFor) {
+  std::uint64_t seen = 0;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.blank = [&](std::uint64_t bytes) {
+      seen = shared.blank_planned;
+      return wire::Reserved{.bytes = bytes <= 100 * kMiB ? bytes : 0};
+    };
+  });
+  EXPECT_TRUE(account.TakeBlank(62 * kMiB));
+  EXPECT_EQ(seen, 62 * kMiB);
+  EXPECT_FALSE(account.TakeBlank(124 * kMiB));
+  EXPECT_EQ(seen, 186 * kMiB);
+  EXPECT_EQ(shared.blank_planned, 62 * kMiB);
+  shared.blank_planned = 0;
+  ReportToAnotherDaemon();
+  EXPECT_EQ(shared.blank_planned, 62 * kMiB) << "another daemon's page says it, too";
+  account.DropBlank(62 * kMiB);
+  EXPECT_EQ(shared.blank_planned, 0u);
 }
 
 TEST_F(MemoryAccountTest, WhatIsFreedIsKeptAsCreditOnceAndTheRestReturned) {

@@ -162,6 +162,7 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
   unsafe_ = figures.unsafe;
   recalled_ = figures.recalled;
   stranded_ = figures.stranded;
+  blank_ = figures.blank;
   holes_ = figures.holes;
   holed_ = figures.holed;
   squeezed_ = figures.squeezed;
@@ -180,6 +181,7 @@ void RoomAccount::Report() {
   page->holed.store(holed_, std::memory_order_relaxed);
   page->squeezed.store(squeezed_, std::memory_order_relaxed);
   page->holes_out.store(holes_out_, std::memory_order_relaxed);
+  page->blank.store(blank_, std::memory_order_relaxed);
   page->moved_out.store(moved_out_ - moved_out_before_, std::memory_order_relaxed);
   page->swapped.store(host_.Bytes(), std::memory_order_release);
   page->stranded.store(stranded_, std::memory_order_release);

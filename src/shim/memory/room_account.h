@@ -82,7 +82,7 @@ class RoomAccount : public pager::Room {
 
   // As the heap said last, bytes.
   std::atomic<std::uint64_t> empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
-  std::atomic<std::uint64_t> holes_{0}, holed_{0}, squeezed_{0}, holes_out_{0}, stranded_{0};
+  std::atomic<std::uint64_t> holes_{0}, holed_{0}, squeezed_{0}, holes_out_{0}, stranded_{0}, blank_{0};
 
   ForkMutex reporting_;  // so that the last report is the newest one; taken after every other mutex but Session's
   std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached

@@ -104,6 +104,7 @@ void FakeDaemon::Answer(int client, const Told& told) {
     return Send(client, Refusal(answers.refuse_attach));
   }
   if (const auto request = read(wire::Reserve{})) return Send(client, answers.reserve(request->bytes));
+  if (const auto request = read(wire::Blank{})) return Send(client, answers.blank(request->bytes));
   if (const auto request = read(wire::Context{}); request && request->delta > 0)
     return Send(client, answers.context(told.header.gpu));
   if (const auto request = read(wire::Room{})) return Send(client, answers.room(request->bytes));

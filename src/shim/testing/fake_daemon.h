@@ -34,6 +34,9 @@ class FakeDaemon {
     std::function<wire::Reserved(std::uint64_t)> reserve = [](std::uint64_t bytes) {
       return wire::Reserved{.bytes = bytes};
     };
+    std::function<wire::Reserved(std::uint64_t)> blank = [](std::uint64_t bytes) {
+      return wire::Reserved{.bytes = bytes};
+    };
     // By GPU.
     std::function<wire::Reserved(std::uint32_t)> context = [](std::uint32_t) { return wire::Reserved{.bytes = 1}; };
     std::function<wire::RoomGranted(std::uint64_t)> room = [](std::uint64_t bytes) {

@@ -187,5 +187,39 @@ class Segments(SwapTest):
         shell.ok("segment_free", segment, 256 * MIB)
 
 
+class ThinSegments(SwapTest):
+    """In host memory each 64 MiB of a program's addresses take 64 MiB, however little is mapped there: here eight of them have place."""
+    SIZE = "512M"
+
+    def test_who_maps_little_over_many_addresses_is_refused_and_nobody_else(self):
+        self.start()
+        self.create("thick", memory_max="1G")
+        self.create("thin", memory_max="1G")
+        thick, thin = self.shell_with_context("thick"), self.shell_with_context("thin")
+        piece = thick.ok("allocate", "alloc", 300 * MIB)["id"]
+        thin.ok("allocate", "alloc", 250 * MIB)
+        thick.ok("set", piece, 5)
+        segment, mapped = thin.ok("segment", 8 * GIB)["id"], 0
+        while True:
+            handle = thin.ok("segment_create", 2 * MIB)["id"]
+            refused = thin.ask("segment_map", handle, segment, mapped * 64 * MIB)
+            if refused["result"] != SUCCESS:
+                break
+            thin.ok("segment_fill", segment, mapped * 64 * MIB, 2 * MIB, mapped)
+            mapped += 1
+        # 70 of 582 MiB are beyond the GPU; what they leave of the slots is for six thin ones.
+        self.assertEqual((refused["result"], mapped), (OUT_OF_MEMORY, 6))
+        refusal = [event for event in self.api("GET", "/v1/events")[2]["events"] if event["type"] == "memory.refused"][-1]
+        self.assertEqual(refusal["vgpu"], "thin")
+        self.assertIn("62 MiB more of host memory would hold nothing", refusal["text"])
+        thin.ok("segment_map", handle, segment, 2 * MIB)  # beside another one
+        for _ in range(2):
+            self.assertEqual(thick.ok("compare", piece, 5)["wrong"], 0)
+            for n in range(mapped):
+                self.assertEqual(thin.ok("segment_check", segment, n * 64 * MIB, 2 * MIB, n)["wrong"], 0)
+        for n in range(mapped):
+            thin.ok("segment_unmap", segment, n * 64 * MIB, 2 * MIB)
+
+
 if __name__ == "__main__":
     unittest.main()
