@@ -38,7 +38,7 @@ FOLDERS = {
     "face": ["text", "files", "http", "."],
     "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
     "pager": ["chunks", "heap", "line"],
-    "mover": ["pool", "program", "gpu", "."],
+    "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],
     "sched": ["shares", "tokens", "steering", "turns", "residency", "."],
     "server": ["record", "loop", "access", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",

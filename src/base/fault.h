@@ -21,7 +21,8 @@
 //   mover.slot.restored    a slot of an earlier mover is in the pool again
 //   mover.adopt.claimed    chunks of a program are found in the pool; it was not told
 //   mover.adopted.sent     it was told
-//   mover.handover.given   a slot was given to the next daemon
+//   holder.slot.given      the swap holder gave a slot to the next daemon
+//   daemon.slot.received   the next daemon received a slot from it
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.
 #pragma once

@@ -1,13 +1,12 @@
 // tessera-mover: moves programs' GPU memory to host memory and back, for the daemon, which starts one for each GPU.
 //
-// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file] [--hand-over PATH]
+// usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]
 //
 // Descriptor 3 is a socket to the daemon (wire/mover.h); the mover ends when it is closed. Descriptor 4 is the table of
 // the swap pool (key_table.h). --soft takes the soft GPU, --driver the library at PATH, both unless
 // TESSERA_REAL_LIBCUDA names one. --floor is the memory of the host that the swap pool leaves free. --file: descriptors
-// 5 and 6 are the swap file and its table. --hand-over: the socket where the next daemon gets what programs have in the
-// pool, if this daemon ends (swap_handover.h). Exits 0 when the daemon has closed its end, 1 if it cannot work, 2 if it
-// was called wrongly.
+// 5 and 6 are the swap file and its table. Exits 0 when the daemon has closed its end, 1 if it cannot work, 2 if it was
+// called wrongly.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -26,12 +25,10 @@
 #include "mover/gpu/cuda_gpu.h"
 #include "mover/mover.h"
 #include "mover/pool/free_memory.h"
-#include "mover/swap_handover.h"
 
 namespace tessera::mover {
 namespace {
 
-constexpr Nanos kKeepFor = 60 * kSecond;
 constexpr int kDaemonFd = 3, kSlotsFd = 4, kFileFd = 5, kFileTableFd = 6;
 
 UniqueFd Inherited(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
@@ -39,7 +36,6 @@ UniqueFd Inherited(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 struct Options {
   std::string gpu;
   std::string driver;
-  std::string handover_socket;
   bool soft = false;
   bool file = false;
   std::uint64_t floor = DefaultFloor();
@@ -62,8 +58,6 @@ bool ParseOptions(int count, char** arguments, Options& options) {
       options.gpu = value;
     } else if (argument == "--driver") {
       options.driver = value;
-    } else if (argument == "--hand-over") {
-      options.handover_socket = value;
     } else if (argument == "--floor") {
       const auto bytes = ParseSize(value);
       if (!bytes) return false;
@@ -118,23 +112,11 @@ Result<void> Work(const Options& options) {
   }
   // Neither the mover nor the driver is ever destroyed: either might wait for work under way. The kernel frees all.
   auto& mover = *new Mover(*gpu->release(), Inherited(kDaemonFd), machine, std::move(*slots), std::move(file));
-  UniqueFd listener;  // from the start: the next daemon may come before this mover knows that its own has ended
-  if (!options.handover_socket.empty()) {
-    auto listening = ListenForSuccessor(options.handover_socket);
-    if (!listening) std::fprintf(stderr, "tessera-mover: %s\n", listening.error().Text().c_str());
-    if (listening) listener = std::move(*listening);
-  }
   const auto ran = mover.Run();
-  if (!ran || !listener) return ran;
+  if (!ran) return ran;
   LetGoOfOutput();
-  if (mover.Retire()) {
-    const SwapHandover handover = {.slots_table = kSlotsFd,
-                                   .file = options.file ? kFileFd : -1,
-                                   .file_table = options.file ? kFileTableFd : -1,
-                                   .slots = mover.Slots()};
-    HandOver(listener.Get(), handover, kKeepFor, [&] { return mover.IsNeeded(); });
-  }
-  return ran;  // the socket's name stays: by now it may be that of the next mover
+  mover.Retire();
+  return {};
 }
 
 void ReportFailure(const Error& error) {
@@ -152,8 +134,7 @@ int main(int count, char** arguments) {
   using namespace tessera::mover;
   Options options;
   if (!ParseOptions(count, arguments, options)) {
-    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file] [--hand-over PATH]\n",
-               stderr);
+    std::fputs("usage: tessera-mover --gpu UUID [--soft] [--driver PATH] [--floor BYTES] [--file]\n", stderr);
     return 2;
   }
   SettleSurroundings(options);

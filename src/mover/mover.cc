@@ -148,6 +148,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   }
   if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
+  if (message.type == MoverType::kSlotKept) return Admit(message.bytes);
   if (message.type == MoverType::kProgram) {
     if (programs_.contains(message.program) || !fd) return;
     programs_.emplace(message.program,
@@ -189,23 +190,15 @@ Result<void> Mover::FinishCopies() {
 
 // ---- after the daemon ----
 
-bool Mover::Retire() {
+void Mover::Retire() {
   place_.now = MonotonicNow();
   for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone();
   domains_.clear();
   disk_.reset();  // ends the chunk that it is at; chunks that wait for it stay where they are
   for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
-    if (MonotonicNow() >= end || !FinishCopies()) return false;
+    if (MonotonicNow() >= end || !FinishCopies()) return;
     poll(nullptr, 0, 1);
   }
-  return IsNeeded();
-}
-
-// At 0 no claim is late: the mover must not free such a slot any more, as the next daemon may have its descriptor.
-bool Mover::IsNeeded() {
-  claims_.Sweep(0);
-  if (file_) file_->Sweep();
-  return pool_.Count().used > 0 || (file_ && file_->left() > 0);
 }
 
 // ---- the pool ----
@@ -224,12 +217,21 @@ void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
   place_.tell({.type = MoverType::kSlotTaken, .bytes = number});
 }
 
-// If too many descriptors are on their way between processes, only this mover uses the slot, and no later one.
-void Mover::TellSlot(Slot slot) {
+// Nothing may lie in a slot that only this mover has. If too many descriptors are on their way between processes it is
+// used all the same, and no later mover has it.
+void Mover::AddSlot(HostMemory memory) {
+  const int fd = memory.fd.Get();
+  const Slot slot = pool_.Add(std::move(memory));
   const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.EntryOf(slot).memory};
-  const int fd = pool_.MemoryOf(slot).fd.Get();
-  if (!daemon_.Send(BytesOf(message), {&fd, 1}) && errno != ETOOMANYREFS) daemon_gone_ = true;
+  if (!daemon_.Send(BytesOf(message), {&fd, 1})) {
+    daemon_gone_ = daemon_gone_ || errno != ETOOMANYREFS;
+    Admit(message.bytes);
+  }
   PassFault("mover.slot.told");
+}
+
+void Mover::Admit(std::uint64_t number) {
+  if (pool_.Admit(number)) growth_.Ended();
 }
 
 void Mover::OnGrown(Grower& grower) {
@@ -237,12 +239,12 @@ void Mover::OnGrown(Grower& grower) {
   if (!outcome || outcome->kind != PoolGrowth::Job::Kind::kMake) return;
   // Who prepares rests as long as it works: others wait for the same locks of the driver.
   if (&grower == &growers_.back()) prepare_at_ = place_.now + outcome->took;
-  if (outcome->made) TellSlot(pool_.Add(std::move(*outcome->made)));
-  growth_.Ended();
   if (outcome->made) {
+    AddSlot(std::move(*outcome->made));
     stopped_because_ = 0;
     return;
   }
+  growth_.Ended();
   growth_.Stop();
   stopped_because_ = outcome->made.error().code;
   resume_at_ = place_.now + kBetweenTries;
@@ -265,7 +267,7 @@ void Mover::GrowOrStarve() {
     if (!grower.busy()) Start(grower, growth_.Next(demand));
     if (!grower.busy()) Start(grower, Ahead(grower, demand));
   }
-  if (std::ranges::any_of(growers_, &Grower::busy) || FileCold(demand)) return;
+  if (std::ranges::any_of(growers_, &Grower::busy) || growth_.Makes() || FileCold(demand)) return;
   for (const auto& [id, program] : programs_) program->Starve();
 }
 

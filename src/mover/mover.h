@@ -27,13 +27,8 @@ class Mover {
   Result<void> Run();
 
   // After Run, when the daemon has ended. Lets go of all programs, which may claim what they have from another mover,
-  // and waits until nothing is written to slots or to the file any more. False: a copy does not end, or no program has
-  // anything here.
-  bool Retire();
-  // After that: whether a living program still has something in the pool or in the file.
-  bool IsNeeded();
-  // The slots: numbers and descriptors.
-  std::vector<std::pair<std::uint64_t, int>> Slots() const { return pool_.Memories(); }
+  // and waits until nothing is written to slots or to the file any more, for 5 s at most.
+  void Retire();
 
   // One turn, which waits at most `most` for something to happen. False: the daemon has closed its end.
   Result<bool> RunOnce(Nanos most);
@@ -44,7 +39,8 @@ class Mover {
   void OnDaemon();
   void OnMessage(const wire::MoverMessage& message, UniqueFd fd);
   void OnSlot(std::uint64_t number, UniqueFd fd);
-  void TellSlot(Slot slot);
+  void AddSlot(HostMemory memory);
+  void Admit(std::uint64_t number);
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();
   Demand DemandOfAll() const;

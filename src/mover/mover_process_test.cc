@@ -372,115 +372,25 @@ TEST_F(Earlier, SlotsOfADomainAreNotGivenToAnother) {
 
 // ---- movers that lose their daemon ----
 
-class DaemonLost : public testing::Test {
- protected:
-  ~DaemonLost() override { unlink(path_.c_str()); }
-  void ExpectEnds(TestMover& mover) {
-    mover.ExpectExit(0);
-    EXPECT_FALSE(ConnectSeqpacket(path_.c_str()));
-  }
-  void ExpectBack(TestProgram& program, TestSlots& slots) {
-    TestMover mover({.slots = &slots, .wanted = 8, .most = 8, .program = &program});
-    program.Adopt();
-    EXPECT_EQ(mover.Move(1, MoverType::kLoad, program.Out()).error, 0);
-    EXPECT_EQ(program.Out(), 0u);
-    EXPECT_EQ(program.refused, 0);
-    EXPECT_TRUE(program.IsIntact());
-  }
-  const std::string path_ = testing::TempDir() + "/mover-" + std::to_string(getpid()) + ".sock";
-};
-
-TEST_F(DaemonLost, TheNextOneGetsWhatIsOut) {
-  TestProgram program(4);
-  TestSlots slots;
-  TestMover mover({.handover_socket = path_, .wanted = 6, .most = 6, .program = &program});
-  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
-  mover.CloseSocket();
-  EXPECT_TRUE(slots.TakeFrom(path_));
-  ExpectEnds(mover);
-  EXPECT_EQ(slots.kept.size(), 6u);
-  EXPECT_TRUE(program.IsIntact());
-  ExpectBack(program, slots);
-}
-
-TEST_F(DaemonLost, TheNextOneGetsTheFileToo) {
-  TestProgram program(6);
-  TestSlots slots;
-  TestFile file(8);
-  {
-    TestMover mover({.file = &file, .handover_socket = path_, .wanted = 3, .most = 3, .program = &program});
-    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
-    EXPECT_GE(program.InFile(), 4u);
-    mover.CloseSocket();
-    file = TestFile(1);  // nobody has the other one but the mover
-    EXPECT_TRUE(slots.TakeFrom(path_, &file));
-    ExpectEnds(mover);
-  }
-  TestMover mover({.slots = &slots, .file = &file, .wanted = 3, .most = 3, .program = &program});
-  program.Adopt();
-  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, 0);
-  EXPECT_EQ(program.Out(), 0u);
-  EXPECT_TRUE(program.IsIntact());
-}
-
-TEST_F(DaemonLost, WhileItMoves) {
+// The mover lets its copies end, and writes to no slot after its end: the next one has what programs have there.
+TEST(MoverProcess, EndsWithTheDaemonWhileItMoves) {
   TestProgram program(8);
   TestSlots slots;
-  TestMover mover({.handover_socket = path_, .wanted = 8, .most = 8, .program = &program});
-  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
-  EXPECT_TRUE(mover.Until([&] { return program.Out() > 0; }));
-  mover.CloseSocket();
-  EXPECT_TRUE(slots.TakeFrom(path_));
-  ExpectEnds(mover);
-  program.AnswerAll();
-  EXPECT_TRUE(program.IsIntact());
-  ExpectBack(program, slots);
-}
-
-TEST_F(DaemonLost, TheNextOneDiesToo) {
-  TestProgram program(4);
-  TestSlots slots;
-  TestMover mover({.handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
-  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
-  mover.CloseSocket();
   {
-    const UniqueFd died = ConnectSeqpacket(path_.c_str());
-    EXPECT_TRUE(died);
+    TestMover mover({.slots = &slots, .wanted = 8, .most = 8, .program = &program});
+    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 8 * kChunkBytes});
+    EXPECT_TRUE(mover.Until([&] { return program.Out() > 0; }));
+    mover.CloseSocket();
+    mover.ExpectExit(0);
+    program.AnswerAll();
   }
-  EXPECT_TRUE(slots.TakeFrom(path_));
-  ExpectEnds(mover);
-  ExpectBack(program, slots);
-}
-
-TEST_F(DaemonLost, TheMoverDiesWhileItGives) {
-  TestProgram program(4);
-  TestSlots slots;
-  TestMover mover(
-      {.fault = "mover.handover.given:2", .handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
-  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
-  mover.CloseSocket();
-  EXPECT_FALSE(slots.TakeFrom(path_));
   EXPECT_TRUE(program.IsIntact());
-}
-
-// The old mover ends late, and knows nothing of the new one.
-TEST_F(DaemonLost, AMoverThatEndsLeavesTheNextOnesSocket) {
-  TestMover old({.handover_socket = path_});
-  old.Await(0, MoverType::kReady);
-  TestMover mover({.handover_socket = path_});
-  mover.Await(0, MoverType::kReady);
-  old.CloseSocket();
-  old.ExpectExit(0);
-  EXPECT_TRUE(ConnectSeqpacket(path_.c_str()));
-}
-
-TEST_F(DaemonLost, AMoverThatNobodyNeedsEnds) {
-  TestProgram program(4);
-  TestMover mover({.handover_socket = path_, .wanted = 4, .most = 4, .program = &program});
-  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
-  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 4).error, 0);
-  mover.CloseSocket();
-  ExpectEnds(mover);
+  TestMover mover({.slots = &slots, .wanted = 8, .most = 8, .program = &program});
+  program.Adopt();
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, program.Out()).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_EQ(program.refused, 0);
+  EXPECT_TRUE(program.IsIntact());
 }
 
 TEST(MoverProcess, EndsWithTheDaemon) {

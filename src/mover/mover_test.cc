@@ -307,5 +307,21 @@ TEST_F(MoverTest, TellsWhatTheMachineHasForThePool) {
   Until([&] { return told_[MoverType::kMachineIs].bytes == 21 * kChunkBytes; });
 }
 
+// Who dies next must not take with it what was put there.
+TEST_F(MoverTest, NothingIsPutIntoASlotBeforeItIsKept) {
+  keeps_ = false;
+  told_.erase(MoverType::kSlotMade);
+  Tell({.type = MoverType::kPool, .bytes = 17 * kChunkBytes, .other = 17 * kChunkBytes});
+  StoreChunks(16);
+  Until([&] { return told_.contains(MoverType::kSlotMade); });
+  Move(MoverType::kEvict, 1);
+  EXPECT_TRUE(HearsNothing());
+  Tell({.type = MoverType::kSlotKept, .bytes = told_[MoverType::kSlotMade].bytes + 1});  // no such slot
+  EXPECT_TRUE(HearsNothing());
+  Tell({.type = MoverType::kSlotKept, .bytes = told_[MoverType::kSlotMade].bytes});
+  EXPECT_EQ(Hear().type, LineType::kEvict);
+  ExpectInUse(16);
+}
+
 }  // namespace
 }  // namespace tessera::mover

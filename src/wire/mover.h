@@ -1,7 +1,6 @@
 // Protocol between the daemon and the mover of a GPU over the mover's descriptor 3, a SOCK_SEQPACKET socket: one
 // packet is one MoverMessage. Both are of one build, so there is no version. When the daemon has closed its end, the
-// mover keeps what programs have for the next daemon, for a while, and then ends. That daemon may be of another build,
-// so the messages to it have a version (kHandoverVersion).
+// mover ends. What programs have outlives both: wire/swap_holder.h.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +33,8 @@ enum class MoverType : std::uint32_t {
                  // the first messages, one by one; each is answered by kSlotTaken
   kPrepare = 8,  // bytes: what the pool should have when there is nothing else to do, by one thread of low priority. If
                  // that is less than kPool said, it counts instead: what is not in use beyond it is given back
+  kSlotKept = 9,  // the answer to kSlotMade: the slot of this number (bytes) is kept for the next mover, as far as it
+                  // can be. Now programs may have it
   // mover → daemon
   kReady = 65,   // it can move
   kPoolIs = 66,  // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
@@ -48,24 +49,14 @@ enum class MoverType : std::uint32_t {
   kFailed = 71,   // the mover cannot work at all and ends. error: errno value; text says why
   kFileIs = 72,   // bytes: what the swap file can hold; other: what it holds; error: why nothing more is written to it,
                   // errno value
-  kSlotMade = 73,  // a slot is in the pool: its memory comes along (descriptor), for the next mover. bytes: its number,
-                   // which no other slot ever has
+  kSlotMade = 73,  // a slot was made: its memory comes along (descriptor), for the next mover. bytes: its number, which
+                   // no other slot ever has. It is of no use until kSlotKept
   kSlotGone = 74,  // the slot of this number (bytes) is gone, and its memory is free
   kSlotTaken = 75,  // the answer to kSlot: the mover has the slot of this number (bytes), or said kSlotGone before
   kMachineIs = 80,  // bytes: what the pool could have if it had all memory of the machine but the floor; other:
                     // hundredths of a percent of the last 10 s in which some program of the machine waited for memory.
                     // At the start, and when it has changed, once a second at most
-  // mover → the next daemon, at the mover's socket in the run directory: these with their descriptors, then the slots
-  // as
-  // kSlotMade, and kAll at the end, which the daemon answers with kAll when it has them
-  kSlotsTable = 76,  // the first one. other: kHandoverVersion
-  kFile = 77,
-  kFileTable = 78,
-  kAll = 79,
 };
-
-// Changes with the messages to the next daemon, and with what is in the tables, in a slot or in the swap file.
-inline constexpr std::uint64_t kHandoverVersion = 1;
 
 inline constexpr std::uint64_t kAnyHoleBytes = UINT64_MAX;
 

@@ -79,7 +79,8 @@ class Environment(SoftGpuTest):
         super().setUp()
         self.build = self.build_for_everybody()
         self.lib = self.build / "lib" / "tessera"
-        self.children_of = {self.lib / name for name in ("tessera-mover", "tessera-channel-test", "tessera-gate-holder")}
+        self.children_of = {self.lib / name for name in ("tessera-mover", "tessera-channel-test", "tessera-gate-holder",
+                                                        "tessera-swap-holder")}
         for program in self.children_of | {self.build / "bin" / "tesserad"}:
             program.rename(f"{program}.real")
             program.write_text(WRITES_ENVIRONMENT)
@@ -108,6 +109,7 @@ class Environment(SoftGpuTest):
         self.swap()
         self.check(self.build / "bin" / "tesserad")
         self.check(self.lib / "tessera-mover")
+        self.check(self.lib / "tessera-swap-holder")
 
     def test_what_a_daemon_starts_that_somebody_started_by_hand(self):
         with open(self.run_dir / "daemon.log", "a") as log:
@@ -116,6 +118,7 @@ class Environment(SoftGpuTest):
         wait_for("the daemon", self.answers)
         self.swap()
         self.check(self.lib / "tessera-mover")
+        self.check(self.lib / "tessera-swap-holder")
         if self.run_tessera("run", f"--soft={self.SPEC}", "--enforce", "kernel", "--", "true").returncode == 0:
             self.check(self.lib / "tessera-gate-holder")
 

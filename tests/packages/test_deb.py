@@ -47,8 +47,8 @@ class Installed(unittest.TestCase):
     def test_everything_is_in_its_place(self):
         for path in ("/usr/bin/tessera", "/usr/bin/tesserad", "/usr/lib/tessera/libcuda.so.1",
                      "/usr/lib/tessera/libnvidia-ml.so.1", "/usr/lib/tessera/soft/libcuda.so.1",
-                     "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-channel-test",
-                     "/usr/lib/tessera/tessera-tenant", "/usr/share/bash-completion/completions/tessera",
+                     "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
+                     "/usr/lib/tessera/tessera-channel-test", "/usr/lib/tessera/tessera-tenant", "/usr/share/bash-completion/completions/tessera",
                      "/usr/share/doc/tesserad/examples/tesserad.toml", "/etc/tessera"):
             self.assertTrue(self.exists(path), path)
         self.assertFalse(self.exists("/etc/tessera/tesserad.toml"), "the administrator's file is nobody else's")

@@ -64,6 +64,8 @@ KeyTable::~KeyTable() {
   if (!entries_.empty()) munmap(entries_.data(), entries_.size_bytes());
 }
 
+bool KeyTable::IsUsed(Place place) const { return entries_[place].key != 0 && !HasEnded(entries_[place].owner); }
+
 // At no time does the entry say of one memory what is true of the other.
 void KeyTable::Reset(Place place, std::uint64_t memory) {
   Entry& entry = entries_[place];

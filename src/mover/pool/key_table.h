@@ -44,6 +44,8 @@ class KeyTable {
 
   std::size_t size() const { return entries_.size(); }
   const Entry& operator[](Place place) const { return entries_[place]; }
+  // Whether a living program has something there.
+  bool IsUsed(Place place) const;
 
   // The place has new memory of this number, which no program was given yet.
   void Reset(Place place, std::uint64_t memory);

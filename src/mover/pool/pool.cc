@@ -12,9 +12,17 @@ Slot Pool::Add(HostMemory memory) {
   const Slot slot = unused_.back();
   unused_.pop_back();
   table_.Reset(slot, RandomNumber());
-  slots_.emplace(slot, std::move(memory));
-  free_[std::nullopt].push_back(slot);
+  added_.emplace(slot, std::move(memory));
   return slot;
+}
+
+bool Pool::Admit(std::uint64_t number) {
+  const auto found =
+      std::ranges::find_if(added_, [&](const auto& each) { return EntryOf(each.first).memory == number; });
+  if (found == added_.end()) return false;
+  free_[std::nullopt].push_back(found->first);
+  slots_.insert(added_.extract(found));
+  return true;
 }
 
 std::optional<Slot> Pool::Earlier(std::uint64_t number) const {
@@ -79,12 +87,6 @@ Pool::Removed Pool::Remove(Slot slot) {
   slots_.erase(slot);
   unused_.push_back(slot);
   return removed;
-}
-
-std::vector<std::pair<std::uint64_t, int>> Pool::Memories() const {
-  std::vector<std::pair<std::uint64_t, int>> memories;
-  for (const auto& [slot, memory] : slots_) memories.emplace_back(EntryOf(slot).memory, memory.fd.Get());
-  return memories;
 }
 
 Pool::Figures Pool::Count() const {

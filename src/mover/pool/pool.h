@@ -40,7 +40,10 @@ class Pool {
   // There are as many slots as `table` has entries, at most. It outlives the pool.
   explicit Pool(KeyTable& table);
 
+  // A new slot, which no program gets before it is admitted. It counts from then on.
   Slot Add(HostMemory memory);
+  // The one whose memory has this number; false: there is none that waits to be admitted.
+  bool Admit(std::uint64_t number);
   // The slot of an earlier mover whose memory has this number; none if the table does not know it.
   std::optional<Slot> Earlier(std::uint64_t number) const;
   // Adds that one. Memory of a program in it is in use, and can be claimed.
@@ -64,8 +67,6 @@ class Pool {
   // The slot's key, and the number of its memory.
   const KeyTable::Entry& EntryOf(Slot slot) const { return std::as_const(table_)[slot]; }
   const HostMemory& MemoryOf(Slot slot) const { return slots_.at(slot); }
-  // Of all slots: numbers and descriptors.
-  std::vector<std::pair<std::uint64_t, int>> Memories() const;
   Figures Count() const;
 
  private:
@@ -74,7 +75,8 @@ class Pool {
   Removed Remove(Slot slot);
 
   KeyTable& table_;
-  std::vector<Slot> unused_;  // without memory
+  std::vector<Slot> unused_;          // without memory
+  std::map<Slot, HostMemory> added_;  // and not admitted
   std::map<Slot, HostMemory> slots_;
   Free free_;
   std::vector<Slot> given_up_;

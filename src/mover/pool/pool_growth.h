@@ -32,12 +32,13 @@ class PoolGrowth {
   // Slots that the pool lacks for `demand`.
   std::uint64_t Missing(const Demand& demand) const;
   // The next step to make the pool as it should be, and to make room for `demand`. The caller does it, and says when a
-  // kMake has ended (Ended, after the slot is in the pool); it may ask for other steps meanwhile.
+  // kMake has ended (Ended, after the slot was admitted to the pool); it may ask for other steps meanwhile.
   Job Next(const Demand& demand);
   // The next step to prepare slots ahead, where nothing else is to be done. Slots that only programs of other domains
   // than these could take are made anew.
   Job Prepare(const std::set<Domain>& present);
   void Ended() { --making_; }
+  bool Makes() const { return making_ > 0; }
   // No memory can be made until Resume, or until some is freed.
   void Stop() { stopped_ = true; }
   void Resume() { stopped_ = false; }

@@ -96,7 +96,7 @@ TEST(PoolGrowth, MakesAsManySlotsAtOnceAsItIsAsked) {
   EXPECT_EQ(pool.growth.Next({{1, 3}}).kind, Kind::kMake);
   EXPECT_EQ(pool.growth.Next({{1, 9}}).kind, Kind::kNothing);
   for (int i = 0; i < 3; ++i) {
-    pool.slots.Add({});
+    pool.slots.Admit(pool.slots.EntryOf(pool.slots.Add({})).memory);
     pool.growth.Ended();
   }
   EXPECT_EQ(pool.Obey({{1, 9}}), (TestPool::Work{}));

@@ -26,7 +26,11 @@ class CopierTest : public testing::Test {
   FakeGpu gpu_;
   KeyTable table_ = std::move(*KeyTable::Open(Memory(4 * wire::kTableEntryBytes)));
   Pool pool_{table_};
-  const Slot slot_ = pool_.Add({});
+  const Slot slot_ = [this] {
+    const Slot slot = pool_.Add({});
+    pool_.Admit(pool_.EntryOf(slot).memory);
+    return slot;
+  }();
   Copier copier_{gpu_, pool_};
 };
 

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -19,6 +16,7 @@
 #include "base/seqpacket.h"
 #include "mover/mover.h"
 #include "mover/testing/fake_gpu.h"
+#include "mover/testing/process.h"
 
 namespace tessera::mover {
 
@@ -76,7 +74,11 @@ class Conversation : public testing::Test {
   void ReadDaemon() {
     MoverMessage message;
     while (recv(daemon_.Get(), &message, sizeof message, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof message))
-      told_[message.type] = message;
+      OnTold(message);
+  }
+  void OnTold(const MoverMessage& message) {
+    told_[message.type] = message;
+    if (message.type == MoverType::kSlotMade && keeps_) Tell({.type = MoverType::kSlotKept, .bytes = message.bytes});
   }
   MoverMessage Pool() { return told_[MoverType::kPoolIs]; }
   MoverMessage End(MoverType type) {
@@ -129,26 +131,16 @@ class Conversation : public testing::Test {
     Until([&] { return Pool().other == chunks * kChunkBytes; });
   }
 
-  // The program's process, of which only the mover wants to know whether it has ended. It ends with its parent.
-  static pid_t StartProcess() {
-    const pid_t child = fork();
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      while (true) pause();
-    }
-    return child;
-  }
   void EndProcess() {
-    if (process_ <= 0) return;
-    kill(process_, SIGKILL);
-    EXPECT_GT(waitpid(std::exchange(process_, 0), nullptr, 0), 0);
+    if (process_ > 0) mover::EndProcess(std::exchange(process_, 0));
   }
 
-  pid_t process_ = StartProcess();
+  pid_t process_ = StartProcess();  // the program's
   FakeGpu gpu_;
   std::atomic<std::uint64_t> machine_free_ = UINT64_MAX;
   UniqueFd daemon_, line_;
   std::map<MoverType, MoverMessage> told_;
+  bool keeps_ = true;  // slots that are made, for the next mover
   std::unique_ptr<Mover> mover_;
 };
 

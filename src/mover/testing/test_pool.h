@@ -46,7 +46,7 @@ struct TestPool {
         ++work.freed;
       } else {
         ++work.made;
-        slots.Add({});
+        slots.Admit(slots.EntryOf(slots.Add({})).memory);
         growth.Ended();
       }
     }

@@ -406,23 +406,6 @@ TestSlots::TestSlots(std::uint64_t chunks) : table(memfd_create("slots", MFD_CLO
   EXPECT_EQ(ftruncate(table.Get(), static_cast<off_t>(chunks * wire::kTableEntryBytes)), 0);
 }
 
-bool TestSlots::TakeFrom(const std::string& path, TestFile* file) {
-  const UniqueFd socket = ConnectSeqpacket(path.c_str());
-  if (!socket) return false;
-  kept.clear();
-  while (true) {
-    alignas(8) std::byte buffer[sizeof(MoverMessage)];
-    UniqueFd fd;
-    if (ReceivePacket(socket.Get(), buffer, &fd) <= 0) return false;
-    const auto message = wire::ReadMover(buffer);
-    if (message->type == MoverType::kSlotsTable) table = std::move(fd);
-    if (file != nullptr && message->type == MoverType::kFile) file->file = std::move(fd);
-    if (file != nullptr && message->type == MoverType::kFileTable) file->table = std::move(fd);
-    if (message->type == MoverType::kSlotMade) kept.emplace(message->bytes, std::move(fd));
-    if (message->type == MoverType::kAll) return SendPacket(socket.Get(), BytesOf(*message));
-  }
-}
-
 TestFile::TestFile(std::uint64_t chunks)
     : file(memfd_create("swap", MFD_CLOEXEC)), table(memfd_create("table", MFD_CLOEXEC)) {
   EXPECT_EQ(ftruncate(file.Get(), static_cast<off_t>(chunks * kChunkBytes)), 0);
@@ -453,7 +436,6 @@ TestMover::TestMover(const TestMoverSetup& setup) : slots_(setup.slots != nullpt
   std::vector<std::string> words = {mover != nullptr ? mover : TESSERA_MOVER, "--gpu",
                                     setup.gpu.empty() ? driver.uuid : setup.gpu, "--floor", setup.floor};
   if (setup.file != nullptr) words.emplace_back("--file");
-  if (!setup.handover_socket.empty()) words.insert(words.end(), {"--hand-over", setup.handover_socket});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -504,7 +486,10 @@ bool TestMover::Hear() {
   if (length <= 0) return false;
   const auto message = wire::ReadMover(std::span(buffer, static_cast<std::size_t>(length)));
   EXPECT_TRUE(message.has_value());
-  if (message->type == MoverType::kSlotMade) slots_.kept.insert_or_assign(message->bytes, std::move(fd));
+  if (message->type == MoverType::kSlotMade) {
+    slots_.kept.insert_or_assign(message->bytes, std::move(fd));
+    Send({.type = MoverType::kSlotKept, .bytes = message->bytes});
+  }
   if (message->type == MoverType::kSlotGone) slots_.kept.erase(message->bytes);
   if (message->type == MoverType::kReady && !slots_.kept.empty()) {
     HandOver(0);

@@ -130,8 +130,6 @@ struct TestFile {
 // The descriptors of a pool and its table, which outlive movers as they do with the daemon.
 struct TestSlots {
   explicit TestSlots(std::uint64_t chunks = 64);
-  // Takes what a mover gives that lost its daemon. False: it ended before.
-  bool TakeFrom(const std::string& path, TestFile* file = nullptr);
   UniqueFd table;
   std::map<std::uint64_t, UniqueFd> kept;  // by number
 };
@@ -142,7 +140,6 @@ struct TestMoverSetup {
   std::string gpu;
   TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
   const TestFile* file = nullptr;
-  std::string handover_socket;
   std::uint64_t wanted = 0, most = 0;  // of the pool, in slots; both 0: it is told nothing
   TestProgram* program = nullptr;      // that it knows as 1
   std::uint64_t domain = 0;            // of that program

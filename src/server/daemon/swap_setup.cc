@@ -69,14 +69,15 @@ Result<SwapSetup> MakeSwapSetup(const Config& config, const SwapHost& host, cons
   const auto prepare = PreparedFor(config.swap_prepare, host.free_ram, host.gpus);
   if (!prepare) return std::unexpected(prepare.error());
   SwapSetup setup{.bytes = *bytes, .prepare = *prepare, .floor = std::move(*floor), .soft = host.soft};
-  setup.handover_socket = host.run_dir + "/mover-" + FormatUuid(info.uuid) + ".sock";
+  setup.holder_path = host.run_dir + "/swap-" + FormatUuid(info.uuid) + ".sock";
   if (setup.bytes == 0) return setup;
-  if (auto kept = TakeKeptSwap(setup.handover_socket)) {
-    log::Info("GPU {}: {} of host memory were kept by the mover of an earlier daemon", index,
+  if (auto kept = TakeKeptSwap(setup.holder_path)) {
+    log::Info("GPU {}: the swap holder kept {} of host memory of an earlier daemon", index,
               FormatSize(kept->slots.count() * wire::kChunkBytes));
     kept->slots.Fit(setup.bytes);
     setup.slots = std::make_unique<SwapSlots>(std::move(kept->slots));
     setup.file = std::move(kept->file);
+    setup.holder = std::move(kept->holder);
   }
   if (setup.file.bytes > 0) return setup;
   auto file = SwapFileFor(config, index, host.gpus);

@@ -30,6 +30,7 @@ SwapSize SwapSetup::Size() const {
 
 Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host)
     : loop_(loop), swap_(std::move(swap)), host_(std::move(host)) {
+  if (swap_.slots) MakeHolderLink();
   if (swap_.bytes > 0)
     residency_ = std::make_unique<ResidencyServer>(loop, host_.gpu, config.residency, swap_.Size(), host_.vgpus,
                                                    ResidencyHost());
@@ -55,16 +56,23 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
     if (!made) return std::unexpected(made.error());
     swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
   }
+  if (!holder_) MakeHolderLink();
+  holder_->Ensure();
   return StartMover(loop_,
                     {.gpu_uuid = FormatUuid(host_.info.uuid),
                      .soft = swap_.soft,
                      .floor = swap_.floor,
                      .slots = swap_.slots.get(),
+                     .holder = holder_.get(),
                      .file = swap_.file.file.Get(),
                      .table = swap_.file.table.Get(),
-                     .handover_socket = swap_.handover_socket,
                      .another = std::exchange(mover_started_, true)},
                     std::move(on_message));
+}
+
+void Placement::MakeHolderLink() {
+  holder_ = std::make_unique<SwapHolderLink>(loop_, host_.gpu, swap_.holder_path, *swap_.slots, swap_.file,
+                                             std::move(swap_.holder));
 }
 
 // Whether nothing of the process can execute: its channels are frozen, or its work has drained.

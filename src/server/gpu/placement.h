@@ -17,6 +17,7 @@
 #include "server/model/vgpu.h"
 #include "server/swap/residency_server.h"
 #include "server/swap/swap_file.h"
+#include "server/swap/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
 #include "server/time/time_control.h"
 
@@ -30,7 +31,8 @@ struct SwapSetup {
   bool soft = false;                         // the GPU is a soft one
   SwapFile file;                             // may hold more, if it has bytes
   std::unique_ptr<SwapSlots> slots;          // the memory of an earlier daemon's programs, if there is any
-  std::string handover_socket;               // the name of the socket at which movers give it to the next one
+  std::string holder_path;                   // the name of the swap holder's socket
+  UniqueFd holder;                           // the socket to the holder that has it
 
   // Bytes of one vGPU that may be out while it runs: nothing in the file, and the last chunk of the pool is for memory
   // that comes back from there.
@@ -73,6 +75,7 @@ class Placement {
  private:
   ResidencyServer::Host ResidencyHost();
   Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
+  void MakeHolderLink();
   bool Still(const Process& process) const;
   std::uint64_t RoomCapacity() const;
 
@@ -80,6 +83,7 @@ class Placement {
   SwapSetup swap_;
   const Host host_;
   bool mover_started_ = false;
+  std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped
 };
 

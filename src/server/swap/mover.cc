@@ -1,32 +1,37 @@
 #include "server/swap/mover.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "base/install/own_program.h"
 #include "base/seqpacket.h"
+#include "server/loop/packet_queue.h"
 
 namespace tessera::server {
 namespace {
-
-constexpr Nanos kFlushAgain = 10 * kMillisecond;
 
 // The descriptors at which the mover finds them.
 constexpr int kMoverSocket = 3, kMoverSlots = 4, kMoverFile = 5, kMoverTable = 6;
 
 class MoverProcess : public Mover {
  public:
-  // A mover that outlives this daemon keeps the pool for the next one.
-  MoverProcess(EventLoop& loop, pid_t pid, UniqueFd socket, SwapSlots& slots)
-      : loop_(loop), pid_(pid), socket_(std::move(socket)), slots_(slots), flush_(loop, [this] { Flush(); }) {}
+  MoverProcess(EventLoop& loop, pid_t pid, UniqueFd socket, const SwapSlots& slots, SwapHolderLink& holder)
+      : loop_(loop),
+        pid_(pid),
+        socket_(std::move(socket)),
+        slots_(slots),
+        holder_(holder),
+        queue_(loop, socket_.Get()) {
+    holder_.SetMover(pid,
+                     [this](std::uint64_t number) { Send({.type = wire::MoverType::kSlotKept, .bytes = number}, -1); });
+  }
+  ~MoverProcess() override { holder_.ForgetMover(); }
 
   Result<void> Watch(std::function<void(const wire::MoverMessage*)> on_message) {
     on_message_ = std::move(on_message);
@@ -37,12 +42,7 @@ class MoverProcess : public Mover {
   }
 
   bool Send(const wire::MoverMessage& message, int fd) override {
-    if (gone_) return false;
-    if (waiting_.empty() && SendPacket(socket_.Get(), wire::BytesOf(message), fd)) return true;
-    if (waiting_.empty() && errno != EAGAIN) return false;
-    waiting_.push_back({message, UniqueFd(fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1)});
-    flush_.Arm(MonotonicNow() + kFlushAgain);
-    return true;
+    return !gone_ && queue_.Send(wire::BytesOf(message), fd);
   }
   pid_t Pid() const override { return pid_; }
   bool Ended() override {
@@ -65,23 +65,14 @@ class MoverProcess : public Mover {
     }
   }
 
-  void Flush() {
-    while (!waiting_.empty() && !gone_) {
-      const auto& [message, fd] = waiting_.front();
-      if (!SendPacket(socket_.Get(), wire::BytesOf(message), fd.Get()) && errno == EAGAIN)
-        return flush_.Arm(MonotonicNow() + kFlushAgain);
-      waiting_.pop_front();
-    }
-  }
-
   // Whether it was about slots only.
   bool OnSlots(const wire::MoverMessage& message, UniqueFd fd) {
     switch (message.type) {
       case wire::MoverType::kSlotMade:
-        slots_.Keep(message.bytes, std::move(fd));
+        holder_.Keep(message.bytes, std::move(fd));
         return true;
       case wire::MoverType::kSlotGone:
-        slots_.Forget(message.bytes);
+        holder_.Forget(message.bytes);
         return true;
       case wire::MoverType::kReady:
         ready_ = message;
@@ -105,9 +96,9 @@ class MoverProcess : public Mover {
   EventLoop& loop_;
   const pid_t pid_;
   UniqueFd socket_;
-  SwapSlots& slots_;
-  std::deque<std::pair<wire::MoverMessage, UniqueFd>> waiting_;  // for place in the socket
-  EventLoop::Timer flush_;
+  const SwapSlots& slots_;
+  SwapHolderLink& holder_;
+  PacketQueue queue_;
   wire::MoverMessage ready_;  // as it said it
   std::function<void(const wire::MoverMessage*)> on_message_;
   EventLoop::Watch watch_;
@@ -130,7 +121,6 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   std::vector<std::string>& words = program.arguments;
   if (setup.soft) words.emplace_back("--soft");
   if (!setup.floor.empty()) words.insert(words.end(), {"--floor", setup.floor});
-  if (!setup.handover_socket.empty()) words.insert(words.end(), {"--hand-over", setup.handover_socket});
   if (setup.file >= 0) {
     words.emplace_back("--file");
     program.files.insert(program.files.end(), {{setup.file, kMoverFile}, {setup.table, kMoverTable}});
@@ -138,7 +128,7 @@ Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& set
   if (setup.another) program.without.emplace_back("TESSERA_FAULT");
   const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
-  auto mover = std::make_unique<MoverProcess>(loop, *pid, std::move(own), *setup.slots);
+  auto mover = std::make_unique<MoverProcess>(loop, *pid, std::move(own), *setup.slots, *setup.holder);
   if (auto watched = mover->Watch(std::move(on_message)); !watched) return std::unexpected(watched.error());
   return mover;
 }

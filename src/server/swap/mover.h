@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "server/loop/event_loop.h"
+#include "server/swap/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
 #include "wire/mover.h"
 
@@ -32,11 +33,11 @@ class Mover {
 struct MoverSetup {
   std::string gpu_uuid;
   bool soft = false;
-  std::string floor;            // of free RAM, bytes; empty: its own default
-  SwapSlots* slots = nullptr;   // of its pool; outlives it
-  int file = -1, table = -1;    // of the swap file, if there is one (server/swap/swap_file.h)
-  std::string handover_socket;  // where it gives its pool to the next daemon
-  bool another = false;         // one before it died: a fault that was asked for (base/fault.h) has been had
+  std::string floor;                 // of free RAM, bytes; empty: its own default
+  const SwapSlots* slots = nullptr;  // of its pool,
+  SwapHolderLink* holder = nullptr;  // and who holds them for the next daemon; both outlive it
+  int file = -1, table = -1;         // of the swap file, if there is one (server/swap/swap_file.h)
+  bool another = false;              // one before it died: a fault that was asked for (base/fault.h) has been had
 };
 Result<std::unique_ptr<Mover>> StartMover(EventLoop& loop, const MoverSetup& setup,
                                           std::function<void(const wire::MoverMessage*)> on_message);

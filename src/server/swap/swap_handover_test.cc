@@ -1,23 +1,24 @@
 #include "server/swap/swap_handover.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <functional>
 #include <thread>
 
 #include "base/seqpacket.h"
-#include "wire/mover.h"
+#include "wire/swap_holder.h"
 
 namespace tessera::server {
 namespace {
 
-using wire::MoverMessage;
-using wire::MoverType;
+using wire::SwapHolderMessage;
+using wire::SwapHolderType;
 
 UniqueFd Memory(off_t bytes) {
   UniqueFd fd(memfd_create("memory", MFD_CLOEXEC));
@@ -25,80 +26,116 @@ UniqueFd Memory(off_t bytes) {
   return fd;
 }
 
-// A mover that says what a test has it say, and whether the daemon said in the end that it has all.
+// A holder that says what a test has it say when the daemon asks.
 class SwapSuccessor : public testing::Test {
  protected:
-  SwapSuccessor() : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    std::ranges::copy(path_, address.sun_path);
-    EXPECT_EQ(bind(listener_.Get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(listen(listener_.Get(), 1), 0);
-  }
+  SwapSuccessor() : listener_(ListenSeqpacket(path_.c_str(), 1)) {}
   ~SwapSuccessor() override { unlink(path_.c_str()); }
-  void Say(MoverType type, std::uint64_t number = 0, int fd = -1, std::uint64_t version = wire::kHandoverVersion) {
-    const MoverMessage message = {.type = type, .bytes = number, .other = type == MoverType::kSlotsTable ? version : 0};
+  void Say(SwapHolderType type, std::uint64_t number = 0, int fd = -1) {
+    const SwapHolderMessage message = {.type = type, .number = number};
     EXPECT_TRUE(SendPacket(line_.Get(), wire::BytesOf(message), fd));
   }
-  std::optional<KeptSwap> Take(const std::function<void()>& say) {
-    std::thread mover([&] {
+  void SayTable(std::uint64_t version = wire::kHandoverVersion) {
+    const UniqueFd table = Memory(64);
+    Say(SwapHolderType::kSlotsTable, version, table.Get());
+  }
+  std::optional<KeptSwap> Take(const std::function<void()>& say, bool ends = false) {
+    std::thread holder([&] {
       line_.Reset(accept(listener_.Get(), nullptr, nullptr));
+      std::byte question[sizeof(SwapHolderMessage)];
+      EXPECT_EQ(ReceivePacket(line_.Get(), question), static_cast<ssize_t>(sizeof question));
+      EXPECT_EQ(wire::ReadSwapHolder(question)->type, SwapHolderType::kGive);
       say();
-      shutdown(line_.Get(), SHUT_WR);
-      std::byte answer[sizeof(MoverMessage)];
-      answered_ = ReceivePacket(line_.Get(), answer) == static_cast<ssize_t>(sizeof answer);
+      if (ends) line_.Reset();
     });
     auto kept = TakeKeptSwap(path_);
-    mover.join();
+    holder.join();
     return kept;
+  }
+  bool Hears(const UniqueFd& socket) {
+    const SwapHolderMessage message = {.type = SwapHolderType::kSlotGone};
+    std::byte heard[sizeof message];
+    return SendPacket(socket.Get(), wire::BytesOf(message)) && ReceivePacket(line_.Get(), heard) > 0;
   }
 
   const std::string path_ = testing::TempDir() + "/successor-" + std::to_string(getpid()) + ".sock";
   UniqueFd listener_, line_;
-  bool answered_ = false;
 };
 
-TEST_F(SwapSuccessor, GetsAllThatTheMoverHas) {
+TEST_F(SwapSuccessor, GetsAllThatTheHolderHas) {
   const UniqueFd table = Memory(64), file = Memory(100), slot = Memory(1);
   const auto kept = Take([&] {
-    Say(MoverType::kSlotsTable, 0, table.Get());
-    Say(MoverType::kFile, 0, file.Get());
-    Say(MoverType::kFileTable, 0, table.Get());
-    Say(MoverType::kSlotMade, 5, slot.Get());
-    Say(MoverType::kSlotMade, 3, slot.Get());
-    Say(MoverType::kAll);
+    SayTable();
+    Say(SwapHolderType::kFile, 0, file.Get());
+    Say(SwapHolderType::kFileTable, 0, table.Get());
+    Say(SwapHolderType::kSlot, 5, slot.Get());
+    Say(SwapHolderType::kSlot, 3, slot.Get());
+    Say(SwapHolderType::kAll);
   });
   ASSERT_TRUE(kept);
-  EXPECT_TRUE(answered_);
   EXPECT_EQ(kept->slots.count(), 2u);
   EXPECT_EQ(kept->slots.After(0)->number, 3u);
   EXPECT_EQ(kept->file.bytes, 100u);
   EXPECT_GE(kept->slots.table(), 10);
+  EXPECT_TRUE(Hears(kept->holder));
 }
 
 TEST_F(SwapSuccessor, GetsNoFileWhereThereIsNone) {
-  const UniqueFd table = Memory(64);
   const auto kept = Take([&] {
-    Say(MoverType::kSlotsTable, 0, table.Get());
-    Say(MoverType::kAll);
+    SayTable();
+    Say(SwapHolderType::kFile);
+    Say(SwapHolderType::kFileTable);
+    Say(SwapHolderType::kAll);
   });
   ASSERT_TRUE(kept);
   EXPECT_EQ(kept->file.bytes, 0u);
 }
 
-TEST_F(SwapSuccessor, GetsNothingOfAMoverThatDiesMeanwhile) {
-  const UniqueFd table = Memory(64);
-  EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get()); }));
-  EXPECT_FALSE(answered_);
+TEST_F(SwapSuccessor, WaitsForTheEndOfTheMover) {
+  const pid_t mover = fork();
+  if (mover == 0) {
+    while (true) pause();
+  }
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, mover, 0)));
+  const auto kept = Take([&] {
+    SayTable();
+    Say(SwapHolderType::kMover, 0, process.Get());
+    Say(SwapHolderType::kAll);
+    kill(mover, SIGKILL);
+  });
+  EXPECT_TRUE(kept);
+  EXPECT_EQ(waitpid(mover, nullptr, WNOHANG), mover);
+}
+
+TEST_F(SwapSuccessor, GetsWhatItCanOfAHolderThatDiesMeanwhile) {
+  const UniqueFd slot = Memory(1);
+  const auto kept = Take(
+      [&] {
+        SayTable();
+        Say(SwapHolderType::kSlot, 5, slot.Get());
+      },
+      /*ends=*/true);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->slots.count(), 1u);
+  EXPECT_FALSE(kept->holder);
 }
 
 TEST_F(SwapSuccessor, GetsNothingOfAnotherVersion) {
-  const UniqueFd table = Memory(64);
-  EXPECT_FALSE(Take([&] { Say(MoverType::kSlotsTable, 0, table.Get(), wire::kHandoverVersion + 1); }));
-  EXPECT_FALSE(answered_);
+  EXPECT_FALSE(Take([&] {
+    SayTable(wire::kHandoverVersion + 1);
+    Say(SwapHolderType::kAll);
+  }));
 }
 
-TEST_F(SwapSuccessor, GetsNothingOfAMoverThatEndsFirst) {
-  EXPECT_FALSE(Take([] {}));
+TEST_F(SwapSuccessor, GetsNothingOfAHolderThatEndsFirst) {
+  EXPECT_FALSE(Take([] {}, /*ends=*/true));
+}
+
+TEST_F(SwapSuccessor, GetsNothingOfAHolderThatWasGivenNothing) {
+  EXPECT_FALSE(Take([&] {
+    Say(SwapHolderType::kSlotsTable);
+    Say(SwapHolderType::kAll);
+  }));
 }
 
 TEST_F(SwapSuccessor, GetsNothingWhereNobodyListens) { EXPECT_FALSE(TakeKeptSwap(path_ + "-not")); }

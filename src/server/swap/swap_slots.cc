@@ -47,8 +47,10 @@ void SwapSlots::Fit(std::uint64_t bytes) {
 
 SwapSlots::~SwapSlots() { kept -= slots_.size(); }
 
-void SwapSlots::Keep(std::uint64_t number, UniqueFd memory) {
-  if (memory && MayKeepMore() && slots_.emplace(number, std::move(memory)).second) ++kept;
+bool SwapSlots::Keep(std::uint64_t number, UniqueFd memory) {
+  if (!memory || !MayKeepMore() || !slots_.emplace(number, std::move(memory)).second) return false;
+  ++kept;
+  return true;
 }
 
 void SwapSlots::Forget(std::uint64_t number) { kept -= slots_.erase(number); }

@@ -25,9 +25,9 @@ class SwapSlots {
   // Makes the table large enough for a pool of so many bytes; never smaller.
   void Fit(std::uint64_t bytes);
   std::size_t count() const { return slots_.size(); }
-  // Keeps the slot for the next mover. A slot that cannot be kept is lost to that mover only: programs keep their
+  // Keeps the slot for the next mover. False if it cannot be kept: it is lost to that mover only, programs keep their
   // memory in it. The slots of all GPUs take at most a quarter of the descriptors that the process may have.
-  void Keep(std::uint64_t number, UniqueFd memory);
+  bool Keep(std::uint64_t number, UniqueFd memory);
   void Forget(std::uint64_t number);
 
   struct Slot {

@@ -18,7 +18,7 @@ class DaemonTest : public testing::Test {
     std::string pattern = testing::TempDir() + "daemon_XXXXXX";
     run_dir_ = mkdtemp(pattern.data());
   }
-  void TearDown() override { std::filesystem::remove_all(run_dir_); }
+  void TearDown() override { RemoveRunDir(run_dir_); }
   static Result<VGpuReport> Find(TestDaemon& daemon, const std::string& name) { return daemon.Api().VGpuNamed(name); }
   std::string run_dir_;
 };

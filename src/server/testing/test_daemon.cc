@@ -9,6 +9,12 @@
 
 namespace tessera::server {
 
+void RemoveRunDir(const std::string& path) {
+  std::error_code gone;
+  do std::filesystem::remove_all(path, gone);
+  while (std::filesystem::exists(path));
+}
+
 TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setup.run_dir.empty()) {
   if (own_run_dir_) {
     std::string pattern = testing::TempDir() + "tesserad_XXXXXX";
@@ -37,7 +43,7 @@ TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setu
 
 TestDaemon::~TestDaemon() {
   Stop();
-  if (own_run_dir_) std::filesystem::remove_all(run_dir_);
+  if (own_run_dir_) RemoveRunDir(run_dir_);
 }
 
 void TestDaemon::EndLoop() {

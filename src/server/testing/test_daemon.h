@@ -14,6 +14,9 @@
 
 namespace tessera::server {
 
+// With all that is in it. A swap holder may end meanwhile, and take its name away itself.
+void RemoveRunDir(const std::string& path);
+
 // A daemon with fake GPUs that serves a directory of its own from a thread, until Stop.
 class TestDaemon {
  public:

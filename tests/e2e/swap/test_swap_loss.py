@@ -7,8 +7,20 @@ import unittest
 from swapping import SwapTest
 from harness import MIB, OUT_OF_MEMORY, wait_for
 
+CHUNK = 64 * MIB
 # Some of the steps at which a mover may die (src/base/fault.h); all of them are tested beside src/mover.
 FAULTS = ("mover.copy.done:2", "mover.freed.received:2", "mover.want.imported")
+
+
+def read(path):
+    try:
+        return path.read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 class LossTest(SwapTest):
@@ -22,6 +34,15 @@ class LossTest(SwapTest):
                 except OSError:
                     pass  # gone already
         return None
+
+    def holders(self):
+        """The pids of the swap holders of this run directory. They outlive daemons."""
+        name = f"{self.run_dir}/swap-"
+        return [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if name in read(path) and "tessera-swap-holder" in read(path)]
+
+    def another_mover(self, pid):
+        return wait_for("another mover", lambda: self.mover() not in (None, pid) and self.mover())
 
     def out(self, shell, field="memory_swapped_bytes"):
         """Bytes that the shell has in host memory."""
@@ -128,7 +149,7 @@ class Loss(LossTest):
         self.stop_daemon(signal.SIGKILL)
         self.start()
         wait_for("the programs to be back", lambda: len(self.managed()) == 2)
-        self.assertIn("were kept by the mover of an earlier daemon", self.daemon_log())
+        self.assertIn("the swap holder kept", self.daemon_log())
         second.end()
         self.comes_back(first)
 
@@ -163,12 +184,93 @@ class Loss(LossTest):
         wait_for("all memory to come back", lambda: self.used() == 0)
 
 
+class AllDie(LossTest):
+    """Daemon and mover die together, in any order, and the swap holder with either of them: nothing is stranded."""
+
+    def kill(self, *pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        if self.daemon.pid in pids:
+            self.daemon.communicate(timeout=30)
+
+    def is_back(self, *shells):
+        """Programs and their memory: nothing of it is stranded, and every word is right."""
+        self.start()
+        wait_for("the programs to be back", lambda: len(self.managed()) == len(shells))
+        for shell in shells:
+            self.assertEqual(shell.ok("compare", 0, 7)["wrong"], 0)
+        for shell in shells:
+            self.assertEqual(self.out(shell, "memory_stranded_bytes"), 0)
+        self.assertGreater(sum(self.out(shell) for shell in shells), 0)
+
+    def holds_no_more(self):
+        """The holder has the slots of the pool, and seven other descriptors: the standard ones, its listener, the daemon's
+        line, the table, and the mover."""
+        (holder,) = self.holders()
+        return open_files(holder) == self.swap()["pool_bytes"] // CHUNK + 7
+
+    def test_in_any_order(self):
+        shells = self.first_is_out()
+        for order in ("mover, daemon", "daemon, mover", "holder, mover", "holder, mover, daemon later"):
+            with self.subTest(order):
+                mover, (holder,) = self.mover(), self.holders()
+                pids = {"mover": mover, "daemon": self.daemon.pid, "holder": holder}
+                self.kill(*(pids[word] for word in order.split(", ") if word in pids))
+                if "holder" in order:
+                    wait_for("another holder", lambda: self.holders() not in ([], [holder]))
+                    self.another_mover(mover)
+                    if "later" in order:
+                        self.kill(self.mover(), self.daemon.pid)
+                    else:
+                        self.kill(self.daemon.pid)
+                self.is_back(*shells)
+                self.assertEqual(len(self.holders()), 1)
+                wait_for("the holder to have a descriptor for each slot", self.holds_no_more)
+        first, second = shells
+        second.end()
+        self.comes_back(first)
+        wait_for("the pool to be empty", lambda: self.pool_used() == 0)
+        self.stop_daemon()
+        wait_for("the holder to end", lambda: self.holders() == [])
+        self.assertEqual(list(self.run_dir.glob("swap-*")), [])
+
+    def test_while_the_holder_gives(self):
+        shells = self.first_is_out()
+        (holder,) = self.holders()
+        self.kill(self.mover(), self.daemon.pid)
+        self.env["TESSERA_FAULT"] = "daemon.slot.received:2"
+        self.start_daemon(expect_ready=False, config=self.config)
+        self.daemon.communicate(timeout=30)
+        self.assertEqual(self.daemon.returncode, -signal.SIGKILL)
+        del self.env["TESSERA_FAULT"]
+        self.is_back(*shells)
+        self.assertEqual(self.holders(), [holder])
+        for shell in shells:
+            shell.end()
+        wait_for("the pool to be empty", lambda: self.pool_used() == 0)
+
+    def test_without_a_holder_the_rest_works_on(self):
+        self.start()
+        (self.run_dir / "config.toml").write_text(self.config)
+        first, second = self.shells()
+        (self.run_dir / f"swap-{self.api('GET', '/v1/gpus')[2]['gpus'][0]['uuid']}.sock").mkdir()  # its name is taken
+        for shell in (first, second):
+            shell.ok("set", shell.ok("allocate", "alloc", self.PIECE)["id"], 7)
+        self.assertGreater(self.out(first), 0)
+        self.assertIn("there is no swap holder", self.daemon_log())
+        self.assertEqual(self.holders(), [])
+        second.end()
+        self.comes_back(first)
+
+
 class Stranded(LossTest):
     def test_what_no_mover_has_stays_out_and_cannot_be_shared(self):
         first, second = self.first_is_out()
-        mover = self.mover()
+        mover, (holder,) = self.mover(), self.holders()
+        os.kill(holder, signal.SIGSTOP)  # or there would be another one
         self.stop_daemon(signal.SIGKILL)
-        os.kill(mover, signal.SIGKILL)
+        for pid in (mover, holder):
+            os.kill(pid, signal.SIGKILL)
         self.start()
         wait_for("the programs to be back", lambda: len(self.managed()) == 2)
         wait_for("the next mover to say that it has nothing", lambda: self.out(first, "memory_stranded_bytes") > 0)

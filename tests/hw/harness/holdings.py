@@ -41,20 +41,30 @@ def _kinds(pid):
     return kinds
 
 
+def _holders(run_dir):
+    """The swap holders of a run directory."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_text().split("\0")
+            if words[0].endswith("tessera-swap-holder") and words[1].startswith(f"{run_dir}/"):
+                yield int(path.parent.name)
+
+
 class Holdings:
     """All of it, now. The programs of the check must have ended."""
 
     def __init__(self, bench):
         tessera = bench.tessera
         gpu = tessera.gpu()
-        pids = [tessera.daemon_pid, *processes.descendants(tessera.daemon_pid)]
+        # A swap holder outlives the daemon that started it, and goes on for the next one.
+        pids = {tessera.daemon_pid, *processes.descendants(tessera.daemon_pid), *_holders(tessera.run_dir)}
         done = bench.native([sys.executable, "-c", _FREE], limit_s=30)
         self.device = int(must_succeed(done, "the question to the driver").out)
         self.ledger = gpu["memory_used_bytes"]
         self.pool, self.pool_used = gpu["swap"]["pool_bytes"], gpu["swap"]["pool_used_bytes"]
         self.host = sum(_anonymous(pid) for pid in pids)
         self.kinds = sum((_kinds(pid) for pid in pids), collections.Counter())
-        # A mover whose daemon died waits for the next one, and then ends.
+        # A mover whose daemon died ends.
         self.strays = [pid for pid in processes.children(os.getpid())
                        if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("tessera-mover")]
         self._slack = 0 if bench.soft else DEVICE_SLACK

@@ -88,7 +88,7 @@ class Tessera:
         return self._daemon is not None and self._daemon.alive()
 
     def kill(self):
-        """kill -9, as a crash would. Its mover lives on, with what programs have in host memory, for the next daemon."""
+        """kill -9, as a crash would. Its swap holder lives on, with what programs have in host memory, for the next daemon."""
         self._daemon.signal(signal.SIGKILL)
         self._daemon.wait(10)
         self._keep_log(children_too=False)

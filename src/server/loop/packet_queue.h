@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "server/loop/event_loop.h"
+
+namespace tessera::server {
+
+// Packets to a process that may be slow to read: what its socket has no place for waits here, so the loop waits for
+// nobody. On the loop's thread.
+class PacketQueue {
+ public:
+  // `socket`: non-blocking, SOCK_SEQPACKET; it outlives the queue, as the loop does.
+  PacketQueue(EventLoop& loop, int socket) : socket_(socket), flush_(loop, [this] { Flush(); }) {}
+  PacketQueue(const PacketQueue&) = delete;
+
+  // Sends it after those that wait; `fd` may be closed after the call. `done` is called when it has been sent or cannot
+  // be, here or later; it must not destroy the queue. False: it cannot be sent, and `done` was not called. errno says
+  // why.
+  bool Send(std::span<const std::byte> packet, int fd = -1, std::function<void()> done = {});
+  // Since when the peer has taken nothing of what waits; kNever: nothing waits.
+  Nanos StuckSince() const { return waiting_.empty() ? kNever : stuck_since_; }
+  // What was to be called for those that wait. They are dropped.
+  std::vector<std::function<void()>> TakeDone();
+
+ private:
+  struct Packet {
+    std::vector<std::byte> bytes;
+    UniqueFd fd;
+    std::function<void()> done;
+  };
+  void Flush();
+
+  const int socket_;
+  std::deque<Packet> waiting_;
+  Nanos stuck_since_ = 0;
+  EventLoop::Timer flush_;
+};
+
+}  // namespace tessera::server
