@@ -40,15 +40,15 @@ build:
 demo: build
 	@$(RELEASE)/bin/tessera demo
 
-# Most tests wait most of their time, hence twice as many at a time as there are processors. A test that is skipped
-# without a reason fails, too.
+# End-to-end tests wait most of their time, hence three at a time for each processor. A unit test counts as two of them
+# (cmake/tessera.cmake). A test that is skipped without a reason fails, too.
 test:
 	@tools/install_packages.sh build deb test e2e
 	$(call configure,-DTESSERA_TESTS=ON)
 	$(compile)
 	@rm -f $(RELEASE)/tests.xml
 	@status=0; \
-	ctest --preset release -j $$((2 * $(JOBS))) --output-junit tests.xml --test-output-size-passed 1000000 || status=1; \
+	ctest --preset release -j $$((3 * $(JOBS))) --output-junit tests.xml --test-output-size-passed 1000000 || status=1; \
 	tools/check_skips.py --whole $(RELEASE)/tests.xml || status=1; exit $$status
 
 lint:

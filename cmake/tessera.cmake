@@ -71,7 +71,8 @@ endfunction()
 
 # tessera_test(NAME sources... [HEADERS headers... | HEADERS_OF library] [DEPS targets...]): a GoogleTest binary whose
 # tests CTest lists one by one. Not optimised: compiling them takes far longer than running them. HEADERS: its own
-# (tessera_headers). HEADERS_OF: those of a library of tessera_testing.
+# (tessera_headers). HEADERS_OF: those of a library of tessera_testing. A test works more than it waits: it counts as two
+# of the tests that run at a time.
 function(tessera_test name)
   cmake_parse_arguments(arg "" "HEADERS_OF" "HEADERS;DEPS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
@@ -85,5 +86,5 @@ function(tessera_test name)
     tessera_test_headers(${name} ${arg_HEADERS})
   endif()
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120 PROCESSORS 2)
 endfunction()

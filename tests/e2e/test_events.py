@@ -114,11 +114,15 @@ class Events(SoftGpuTest):
                 self.create(name, compute_weight=turn + 1)
                 self.assertEqual(self.api("DELETE", f"/v1/vgpus/{name}")[0], 204)
 
-        with concurrent.futures.ThreadPoolExecutor(10) as pool:  # together: each change waits for the disk
+        def follows():
+            while follower.until("vgpu.created")[2]["vgpu"] != "last":
+                pass
+
+        with concurrent.futures.ThreadPoolExecutor(11) as pool:  # together: each change waits for the disk
+            followed = pool.submit(follows)
             list(pool.map(comes_and_goes, (f"x{n}" for n in range(10))))
-        self.create("last")
-        while follower.until("vgpu.created")[2]["vgpu"] != "last":
-            pass
+            self.create("last")
+            followed.result()
         for stream in lazy:
             stream.close()
         wait_for("place", lambda: Stream(self).answer.status == 200)
