@@ -231,7 +231,7 @@ def usable(bench):
     """All that is free, less 2 %, in one block: after random histories, and by PyTorch between tensors that stay."""
     bench.vgpu("hw-usable", memory_limit=bench.ground.part(20))
     program = bench.builder.program("usable.cc")
-    done = must_succeed(bench.inside([program, 5 if bench.soft else 60], vgpu="hw-usable"), "the raw program")
+    done = must_succeed(bench.inside([program, bench.options.get("swap.seconds", 8 if bench.soft else 120)], vgpu="hw-usable"), "the raw program")
     told = [last_words(done)]
     bench.tell(told[-1])
     try:
