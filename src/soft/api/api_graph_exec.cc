@@ -39,14 +39,19 @@ CUresult WithStreamForGraph(CUstream handle, Function&& function) {
   });
 }
 
+bool HasAllocated(const Graph& graph) TESSERA_REQUIRES(submission_mutex) {
+  for (const auto& node : graph.nodes()) {
+    const auto* alloc = std::get_if<AllocWork>(&node->work);
+    const auto* child = std::get_if<GraphWork>(&node->work);
+    if ((alloc && alloc->memory->allocated()) || (child && HasAllocated(*child->graph))) return true;
+  }
+  return false;
+}
+
 // Memory that a launch allocated cannot be allocated again before it is freed, unless the graph may free it itself.
 CUresult CheckAllocations(const GraphExec& exec) TESSERA_REQUIRES(submission_mutex) {
-  if (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) return CUDA_SUCCESS;
-  for (const auto& node : exec.graph->nodes()) {
-    const auto* alloc = std::get_if<AllocWork>(&node->work);
-    if (alloc && alloc->memory->allocated()) return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
+  const bool frees = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  return !frees && HasAllocated(*exec.graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -102,7 +107,7 @@ TESSERA_EXPORT_PTSZ(cuGraphUpload)
 TESSERA_CUDA_API cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo* info) {
   return WithExec(handle, [&](const auto& exec) {
     return WithGraph(graph_handle, [&](const auto& graph) {
-      return info == nullptr ? CUDA_ERROR_INVALID_VALUE : Update(*exec, *graph, info);
+      return info == nullptr ? CUDA_ERROR_INVALID_VALUE : Update(exec, *graph, info);
     });
   });
 }

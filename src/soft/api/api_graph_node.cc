@@ -21,8 +21,6 @@ CUresult Add(CUgraphNode* handle, CUgraph graph_handle, const CUgraphNode* depen
       if (const CUresult result = FindNodes(*graph, dependencies, count, &nodes); result != CUDA_SUCCESS) return result;
       Work work;
       if (const CUresult result = WorkOf(context, parameters, &work); result != CUDA_SUCCESS) return result;
-      if (const auto* free = std::get_if<FreeWork>(&work); free && graph->Frees(*free->memory))
-        return CUDA_ERROR_INVALID_VALUE;
       const Node* node = graph->Add(std::move(work), nodes);
       Nodes::Get().Add(graph->nodes().back());
       if (const auto* child = std::get_if<GraphWork>(&node->work)) {

@@ -185,7 +185,9 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
   const bool on_device = mapping.OnDevice();
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Answered<CUcontext>(out, mapping.context == nullptr ? nullptr : mapping.context->handle());
+      // Memory of graphs is the device's, as that of pools.
+      if (mapping.context == nullptr || FindGraphMemory(mapping.address)) return Answered<CUcontext>(out, nullptr);
+      return Answered<CUcontext>(out, mapping.context->handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Answered<unsigned>(out, on_device || managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -200,7 +202,8 @@ CUresult PointerAttribute(const Mapping& mapping, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Answered<int>(out, mapping.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Answered<bool>(out, mapping.kind == MemoryKind::kDevice && mapping.pool == nullptr);
+      return Answered<bool>(
+          out, mapping.kind == MemoryKind::kDevice && mapping.pool == nullptr && !FindGraphMemory(mapping.address));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Answered<bool>(out, true);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

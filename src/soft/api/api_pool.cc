@@ -131,7 +131,10 @@ TESSERA_CUDA_API cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle) {
     const bool of_graph = FindGraphMemory(address) != nullptr;
     const auto mapping = AddressMap::Get().Lookup(address);
     const bool begins = mapping && mapping->address == address;
-    if (of_graph) return SubmitCall(stream, [=] { return FreeGraphMemory(address); });
+    if (std::shared_ptr<GraphMemory> memory; of_graph) {
+      if (const CUresult result = FreeGraphMemory(address, &memory); result != CUDA_SUCCESS) return result;
+      return SubmitCall(stream, [memory] { return CUDA_SUCCESS; });
+    }
     if (begins && mapping->pool != nullptr) return SubmitCall(stream, [=] { return FreeToPool(address); });
     // Memory of cuMemAlloc, but no mapped memory, as on an H200 (580.159.04).
     if (!begins || mapping->kind != MemoryKind::kDevice || mapping->context == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -58,9 +58,13 @@ CUresult EventOf(CUevent handle, Work* work) {
   return CUDA_SUCCESS;
 }
 
-CUresult ChildOf(CUgraph handle, Work* work) {
-  const auto graph = Graphs::Get().Find(handle);
+CUresult ChildOf(const CUDA_CHILD_GRAPH_NODE_PARAMS& parameters, Work* work) {
+  const auto graph = Graphs::Get().Find(parameters.graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+    *work = GraphWork{graph};
+    return CUDA_SUCCESS;
+  }
   if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
   *work = GraphWork{graph->Clone(nullptr)};
   return CUDA_SUCCESS;
@@ -79,7 +83,7 @@ CUresult AllocationOf(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS& parameters, 
 
 CUresult FreeOf(CUdeviceptr address, Work* work) {
   FreeWork free = {FindGraphMemory(address)};
-  if (!free.memory) return CUDA_ERROR_INVALID_VALUE;
+  if (!free.memory || !free.memory->TakeFreeNode()) return CUDA_ERROR_INVALID_VALUE;
   *work = std::move(free);
   return CUDA_SUCCESS;
 }
@@ -151,7 +155,7 @@ CUresult WorkOf(Context& context, CUgraphNodeParams& parameters, Work* work) {
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       return EventOf<EventWaitWork>(parameters.eventWait.event, work);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      return ChildOf(parameters.graph.graph, work);
+      return ChildOf(parameters.graph, work);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return AllocationOf(context, parameters.alloc, work);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:

@@ -55,6 +55,7 @@ Engine::~Engine() {
   Functions::Get().RemoveIf([this](const Function& function) { return &function.module.context() == &context_; });
   Modules::Get().RemoveIf([this](const Module& module) { return &module.context() == &context_; });
   for (const auto& library : Libraries::Get().All()) library->Forget(context_);
+  DropGraphMemoryOf(*heap_);
 }
 
 std::shared_ptr<Stream> Engine::PerThread() {

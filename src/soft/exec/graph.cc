@@ -113,13 +113,6 @@ bool Graph::HasMemoryNodes() const {
   return found;
 }
 
-bool Graph::Frees(const GraphMemory& memory) const {
-  return std::ranges::any_of(nodes_, [&](const auto& node) {
-    const auto* free = std::get_if<FreeWork>(&node->work);
-    return free && free->memory.get() == &memory;
-  });
-}
-
 void PublishNodes(const Graph& graph) {
   ForEachNode(graph, [](const auto& node) {
     Nodes::Get().Add(node);

@@ -51,8 +51,6 @@ class Graph {
   std::shared_ptr<Graph> Clone(NodeCopies* copies) const;
   // Memory nodes bind a graph to its addresses: it can be neither copied nor changed.
   bool HasMemoryNodes() const;
-  // A node frees this memory.
-  bool Frees(const GraphMemory& memory) const;
   UserObjectRefs user_objects;  // kept alive by this graph, its copies, and launches that have not ended
   // The one GraphExec that may use the addresses of memory nodes.
   std::weak_ptr<GraphExec> owner_of_memory;

@@ -73,16 +73,20 @@ CUresult Instantiate(Context& context, Graph& graph, unsigned long long flags, s
   return CUDA_SUCCESS;
 }
 
-CUresult Update(GraphExec& exec, const Graph& graph, CUgraphExecUpdateResultInfo* info) {
+CUresult Update(const std::shared_ptr<GraphExec>& updated, Graph& graph, CUgraphExecUpdateResultInfo* info) {
+  GraphExec& exec = *updated;
   const Node* error_node = nullptr;
   CUgraphExecUpdateResult result = Compare(*exec.graph, graph, &error_node);
-  if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS && graph.HasMemoryNodes()) {
+  const bool memory = graph.HasMemoryNodes();
+  const auto owner = graph.owner_of_memory.lock();
+  if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS && memory && owner && owner != updated) {
     result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   }
   *info = {.result = result, .errorNode = error_node ? Nodes::Of(*error_node) : nullptr, .errorFromNode = nullptr};
   if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Assign(*exec.graph, graph);
   exec.graph->user_objects = graph.user_objects;
+  if (memory) graph.owner_of_memory = updated;
   return CUDA_SUCCESS;
 }
 

@@ -18,7 +18,8 @@ namespace {
 // Has a lock of its own: memory dies wherever the last graph does. Never destroyed.
 struct Registry {
   Mutex mutex;
-  std::unordered_map<CUdeviceptr, std::weak_ptr<GraphMemory>> memories TESSERA_GUARDED_BY(mutex);  // by address
+  std::unordered_map<CUdeviceptr, std::weak_ptr<GraphMemory>> memories TESSERA_GUARDED_BY(mutex);     // by address
+  std::unordered_map<CUdeviceptr, std::shared_ptr<GraphMemory>> allocated TESSERA_GUARDED_BY(mutex);  // of those
 
   static Registry& Get() {
     static Registry& registry = *new Registry;
@@ -38,6 +39,19 @@ GraphMemory::~GraphMemory() {
     registry.memories.erase(address_);
   }
   heap_->Free(address_);
+}
+
+void GraphMemory::SetAllocated(bool allocated) {
+  std::shared_ptr<GraphMemory> self;  // may end after the lock
+  allocated_ = allocated;
+  Registry& registry = Registry::Get();
+  const MutexLock lock(registry.mutex);
+  if (allocated) {
+    registry.allocated[address_] = shared_from_this();
+  } else if (const auto at = registry.allocated.find(address_); at != registry.allocated.end()) {
+    self = std::move(at->second);
+    registry.allocated.erase(at);
+  }
 }
 
 CUresult MakeGraphMemory(Context& context, CUDA_MEM_ALLOC_NODE_PARAMS* parameters,
@@ -74,12 +88,27 @@ std::uint64_t GraphMemoryOn(const Device& device) {
   return sum;
 }
 
-CUresult FreeGraphMemory(CUdeviceptr address) {
+CUresult FreeGraphMemory(CUdeviceptr address, std::shared_ptr<GraphMemory>* freed) {
   const auto memory = FindGraphMemory(address);
   const MutexLock lock(submission_mutex);
   if (!memory || !memory->allocated()) return CUDA_ERROR_INVALID_VALUE;
   memory->SetAllocated(false);
+  if (freed) *freed = memory;
   return CUDA_SUCCESS;
+}
+
+void DropGraphMemoryOf(const Heap& heap) {
+  std::vector<std::shared_ptr<GraphMemory>> dropped;  // after the lock
+  Registry& registry = Registry::Get();
+  const MutexLock lock(registry.mutex);
+  for (auto at = registry.allocated.begin(); at != registry.allocated.end();) {
+    if (at->second->heap().get() != &heap) {
+      ++at;
+      continue;
+    }
+    dropped.push_back(std::move(at->second));
+    at = registry.allocated.erase(at);
+  }
 }
 
 }  // namespace tessera::soft

@@ -76,7 +76,8 @@ CUresult CaptureAllocation(const std::shared_ptr<Stream>& stream, const CUmemPoo
 
 CUresult CaptureFree(const std::shared_ptr<Stream>& stream, CUdeviceptr address) {
   auto memory = FindGraphMemory(address);
-  return memory ? Submit(stream, FreeWork{std::move(memory)}) : CUDA_ERROR_INVALID_VALUE;
+  if (!memory || !memory->TakeFreeNode()) return CUDA_ERROR_INVALID_VALUE;
+  return Submit(stream, FreeWork{std::move(memory)});
 }
 
 }  // namespace tessera::soft

@@ -359,6 +359,27 @@ TEST_F(GraphTest, UserObjectsLiveAsLongAsGraphsAndTheirLaunches) {
   EXPECT_EQ(ended, 1);
 }
 
+TEST_F(GraphTest, MemoryThatAGraphLeavesOutlivesIt) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  allocation.bytesize = 4096;
+  CUgraphNode alloc = nullptr, free = nullptr;
+  CUgraph other = nullptr;
+  ASSERT_OK(d.cuGraphCreate(&other, 0));
+  ASSERT_OK(d.cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &allocation));
+  ASSERT_OK(d.cuGraphAddMemFreeNode(&free, other, nullptr, 0, allocation.dptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuGraphAddMemFreeNode(&free, graph, &alloc, 1, allocation.dptr));
+  const CUgraphExec exec = Instantiate(graph);
+  Run(exec);
+  EXPECT_OK(d.cuGraphExecDestroy(exec));
+  EXPECT_OK(d.cuGraphDestroy(graph));
+  EXPECT_OK(d.cuMemsetD32_v2(allocation.dptr, 3, 1024));
+  EXPECT_OK(d.cuMemFreeAsync(allocation.dptr, stream));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, d.cuMemFreeAsync(allocation.dptr, stream));
+  EXPECT_OK(d.cuStreamSynchronize(stream));
+}
+
 TEST_F(GraphTest, MemoryThatAGraphLeavesIsTheProgramsToFree) {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
   allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
