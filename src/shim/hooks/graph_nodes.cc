@@ -1,6 +1,8 @@
 // Graphs that allocate and free memory: their nodes, and what such a graph is not allowed. Where memory may be swapped
 // the memory is the pager's, and the driver has empty nodes; the program sees memory nodes.
 #include <algorithm>
+#include <unordered_set>
+#include <vector>
 
 #include "shim/device/current.h"
 #include "shim/graph/make_memory_node.h"
@@ -69,6 +71,27 @@ std::optional<MemoryNode> Find(CUgraphNode node, CUgraphNodeType type) {
   FreeReachedEverywhere();  // of graphs that are gone nothing is known
   const auto found = MemoryNodes::Instance().Find(node);
   return found && (type == CU_GRAPH_NODE_TYPE_EMPTY || found->type == type) ? found : std::nullopt;
+}
+
+// Whether edges lead from the node to a memory node, in any direction: the driver does not say which graph has a node.
+bool IsBesideMemoryNodes(CUgraphNode node) {
+  constexpr std::size_t kMostLookedAt = 1000;
+  if (!MemoryNodes::Any()) return false;
+  std::unordered_set<CUgraphNode> found{node};
+  std::vector<CUgraphNode> open{node};
+  for (std::size_t i = 0; i < open.size() && i < kMostLookedAt; ++i) {
+    if (Find(open[i], CU_GRAPH_NODE_TYPE_EMPTY)) return true;
+    for (const auto ask : {REAL_AS(cuGraphNodeGetDependencies, CUgraphNode, CUgraphNode*, size_t*),
+                           REAL_AS(cuGraphNodeGetDependentNodes, CUgraphNode, CUgraphNode*, size_t*)}) {
+      size_t count = 0;
+      if (ask(open[i], nullptr, &count) != CUDA_SUCCESS || count == 0) continue;
+      std::vector<CUgraphNode> beside(count);
+      if (ask(open[i], beside.data(), &count) != CUDA_SUCCESS) continue;
+      for (size_t each = 0; each < std::min(count, beside.size()); ++each)
+        if (found.insert(beside[each]).second) open.push_back(beside[each]);
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -145,7 +168,7 @@ TESSERA_HOOK cuGraphClone(CUgraph* clone, CUgraph graph) {
 }
 
 TESSERA_HOOK cuGraphDestroyNode(CUgraphNode node) {
-  return Find(node, CU_GRAPH_NODE_TYPE_EMPTY) ? CUDA_ERROR_NOT_SUPPORTED : REAL(cuGraphDestroyNode)(node);
+  return IsBesideMemoryNodes(node) ? CUDA_ERROR_NOT_SUPPORTED : REAL(cuGraphDestroyNode)(node);
 }
 
 TESSERA_HOOK cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count) {

@@ -1,4 +1,5 @@
 """Programs whose memory is taken away at random moments: their results must be what they are undisturbed."""
+import itertools
 import sys
 import time
 
@@ -72,6 +73,37 @@ def ordered(bench):
     (plain, ours) = (sum(each) for each in costs)
     expect(bench.soft or ours <= 1.2 * plain, f"an allocation and its free cost {ours} ns, {plain} without Tessera")
     return f"{rounds} rounds right, {expected}; {evictor}; an allocation and its free {ours} ns ({plain})"
+
+
+@swap(soft=True, limit_s=60)
+def graph_answers(bench):
+    """What the driver answers about graphs with memory: a table, with and without Tessera."""
+    argv = [bench.builder.program("graph_answers.cc")]
+    native, inside = must_succeed(bench.native(argv), "without Tessera it"), must_succeed(bench.inside(argv), "it")
+    table = list(itertools.zip_longest(native.out.splitlines(), inside.out.splitlines(), fillvalue=""))
+    for theirs, ours in table:
+        bench.log(f"{'  ' if theirs == ours else '! '}{theirs:<70}{ours}")
+    differ = [f"{theirs} ({ours.split()[-1] if ours else 'nothing'} with Tessera)" for theirs, ours in table
+              if theirs != ours and not theirs.startswith("# ")]
+    expect(not differ, f"{len(differ)} answers differ: {'; '.join(differ)}")
+    return f"{len(table)} answers, {sum(theirs != ours for theirs, ours in table)} figures differ"
+
+
+@swap(soft=True, limit_s=60)
+def graph_memory(bench):
+    """Graphs with memory nodes, captured and added, whose memory is moved while they are launched again and again."""
+    seconds = 4 if bench.soft else 8
+    argv = [bench.builder.program("graph_memory.cc"), 8 * MIB if bench.soft else GIB // 2]
+    worker, expected = _works(bench, argv, "hw-graph-memory")
+    with Evictor(bench, 0.4 if bench.soft else 0.1) as evictor:
+        worker.moved_in(seconds)
+        worker.moves(20, by=2)
+    (process,) = bench.tessera.of_vgpu("hw-graph-memory")
+    pinned = process["memory_pinned_by"].get("graph", 0)
+    rounds = worker.result(60)
+    expect(pinned == 0, f"{pinned} bytes of graphs are pinned")
+    expect(evictor.moved > 0, f"nothing was moved: {evictor}")
+    return f"{rounds} rounds right, {expected}; {evictor}"
 
 
 @swap(soft=True, limit_s=60)
