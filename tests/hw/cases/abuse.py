@@ -4,7 +4,7 @@ import signal
 import time
 
 from harness import tenants
-from harness.bench import GIB, GRANULE, MIB, last_words
+from harness.bench import GIB, GRANULE, MIB, compare, last_words
 from harness.checks import check, expect
 from harness.tessera import Tessera
 
@@ -42,6 +42,29 @@ def _kill_token_holder(bench, rate, iterations, memory):
     done = other.done()
     expect(done["verified"], "the other's results are wrong")
     return f"memory back after {back_ms:.0f} ms; the other then at {after:.0%} of solo"
+
+
+@check("abuse", alone=True)
+def faulting_kernel(bench):
+    """A kernel of one program writes where nothing is: an event says so (by NVML), and the other program goes on."""
+    _, iterations = tenants.solo(bench, 1.0)
+    bench.vgpu("hw-fault", memory_limit=bench.memory)
+    bench.vgpu("hw-other", memory_limit=2 * _tenant_memory(bench))
+    other = tenants.start(bench, 30, iterations, vgpu="hw-other", memory=_tenant_memory(bench))
+    bench.until(other.kernels, "the other computes")
+    program = bench.builder.program("fault.cu")
+    native, inside = bench.native([program]), bench.inside([program], vgpu="hw-fault")
+    lines = compare(native, inside)
+
+    def told():
+        events = bench.tessera.get("/v1/events")["events"]
+        return [event for event in events if event["type"] == "gpu.xid" and event["vgpu"] == "hw-other"]
+    bench.until(told, "an event of the Xid", 10)
+    before = other.kernels()
+    bench.until(lambda: other.kernels() > before + 5, "the other goes on", 10)
+    os.kill(other.pid, signal.SIGTERM)
+    expect(other.done()["verified"], "the other's results are wrong")
+    return f"{lines}: {inside.lines()[-1]}; {len(told())} events: {told()[0]['text']}"
 
 
 @check("abuse", alone=True, soft=True, limit_s=120)
