@@ -68,10 +68,12 @@ def ordered(bench):
     rounds = worker.result(60)
     expect(pools == 0, f"{pools} bytes of pools are pinned")
     expect(bench.soft or evictor.moved > 0, f"nothing was moved: {evictor}")
+    if bench.soft:  # whose own pools do not reuse memory before the stream has come to the free
+        return f"{rounds} rounds right, {expected}; {evictor}"
     costs = [list(map(int, bench.line(start([*argv, 1, "cost"])).split()[1:])) for start in
              (bench.start_native, lambda argv: bench.start_inside(argv, vgpu="hw-ordered"))]
     (plain, ours) = (sum(each) for each in costs)
-    expect(bench.soft or ours <= 1.2 * plain, f"an allocation and its free cost {ours} ns, {plain} without Tessera")
+    expect(ours <= 1.2 * plain, f"an allocation and its free cost {ours} ns, {plain} without Tessera")
     return f"{rounds} rounds right, {expected}; {evictor}; an allocation and its free {ours} ns ({plain})"
 
 
