@@ -37,8 +37,9 @@ enum class PinReason : std::uint32_t {
   kArray = 6,       // arrays and mipmapped arrays
   kUnpaged = 7,     // cuMemAlloc and its kind, where the program has no pager
   kGraph = 8,       // memory nodes of graphs. The shim does not count it: it is no part of Page::pinned
+  kMulticast = 9,   // cuMemCreate, and it was bound to a multicast object
 };
-inline constexpr std::size_t kPinReasons = 9;
+inline constexpr std::size_t kPinReasons = 10;
 
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
@@ -138,9 +139,9 @@ static_assert(offsetof(Page, pinned) == 368 && offsetof(Page, empty) == 376 && o
 static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 416 &&
               offsetof(Page, reached_ns) == 424 && offsetof(Page, guard) == 432 && offsetof(Page, hot_out) == 448 &&
               offsetof(Page, rests) == 456 && offsetof(Page, calls) == 460);
-static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 536 && offsetof(Page, used_out) == 544);
-static_assert(offsetof(Page, holes) == 552 && offsetof(Page, holed) == 560 && offsetof(Page, squeezed) == 568 &&
-              offsetof(Page, holes_out) == 576 && offsetof(Page, stranded) == 584 && offsetof(Page, blank) == 592 &&
-              offsetof(Page, blank_planned) == 600 && offsetof(Page, squeezes) == 608);
+static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 544 && offsetof(Page, used_out) == 552);
+static_assert(offsetof(Page, holes) == 560 && offsetof(Page, holed) == 568 && offsetof(Page, squeezed) == 576 &&
+              offsetof(Page, holes_out) == 584 && offsetof(Page, stranded) == 592 && offsetof(Page, blank) == 600 &&
+              offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616);
 
 }  // namespace tessera::wire

@@ -20,6 +20,7 @@ static_assert(At("vmm") == static_cast<std::size_t>(wire::PinReason::kVmm));
 static_assert(At("managed") == static_cast<std::size_t>(wire::PinReason::kManaged));
 static_assert(At("array") == static_cast<std::size_t>(wire::PinReason::kArray));
 static_assert(At("unpaged") == static_cast<std::size_t>(wire::PinReason::kUnpaged));
+static_assert(At("multicast") == static_cast<std::size_t>(wire::PinReason::kMulticast));
 static_assert(At("graph") == kGraph && At("context") == wire::kPinReasons);
 
 }  // namespace

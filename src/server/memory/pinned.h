@@ -10,8 +10,8 @@ namespace tessera::server {
 
 // The reasons why memory cannot be moved, as all faces name them: those of wire::PinReason in its order, then those
 // that the daemon knows by itself.
-inline constexpr std::array kPinNames = {"small",   "exported", "registered", "pool",   "vmm",     "managed", "array",
-                                         "unpaged", "graph",    "context",    "driver", "no_shim", "other"};
+inline constexpr std::array kPinNames = {"small",   "exported", "registered", "pool",    "vmm",    "managed", "array",
+                                         "unpaged", "graph",    "multicast",  "context", "driver", "no_shim", "other"};
 // Of a process, bytes by reason.
 using PinnedByReason = std::array<std::uint64_t, kPinNames.size()>;
 

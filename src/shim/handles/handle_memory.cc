@@ -159,26 +159,32 @@ HandleMemory::Result HandleMemory::Export(void* shareable, Handle handle, CUmemA
   CUresult result = MakeOnePiece(*memory);
   if (result == CUDA_SUCCESS)
     result = REAL(cuMemExportToShareableHandle)(shareable, memory->Pieces().front().first, type, flags);
-  if (result == CUDA_SUCCESS) memory->NoteExported();
+  if (result == CUDA_SUCCESS) memory->NoteReason(wire::PinReason::kExported);
   return result;
 }
 
-CUresult HandleMemory::Fix(Handle handle, Handle* driver) {
+CUresult HandleMemory::FixForMulticast(Handle handle, Handle* driver) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
   Memory* memory = Find(handle);
   *driver = handle;
   if (!memory) return CUDA_SUCCESS;
-  const CUresult result = MakeOnePiece(*memory);
+  const CUresult result = FixForMulticast(*memory);
   if (result == CUDA_SUCCESS) *driver = memory->Pieces().front().first;
   return result;
 }
 
-CUresult HandleMemory::FixAt(CUdeviceptr address) {
+CUresult HandleMemory::FixForMulticastAt(CUdeviceptr address) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
   const auto at = Around(address);
-  return at == mappings_.end() || !at->second.memory ? CUDA_SUCCESS : FixMemory(*at->second.memory);
+  return at == mappings_.end() || !at->second.memory ? CUDA_SUCCESS : FixForMulticast(*at->second.memory);
+}
+
+CUresult HandleMemory::FixForMulticast(Memory& memory) {
+  const CUresult result = MakeOnePiece(memory);
+  if (result == CUDA_SUCCESS) memory.NoteReason(wire::PinReason::kMulticast);
+  return result;
 }
 
 CUresult HandleMemory::FixMemory(Memory& memory) {

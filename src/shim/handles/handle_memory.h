@@ -54,11 +54,11 @@ class HandleMemory {
                    std::size_t count);
   Result GetAccess(unsigned long long* flags, const cuda::CUmemLocation* location, cuda::CUdeviceptr address);
 
-  // The driver's own handle of this memory, which is fixed, in one piece, from now on; the same handle where it is the
-  // driver's.
-  cuda::CUresult Fix(Handle handle, Handle* driver);
+  // The driver's own handle of this memory, which is about to be bound to a multicast object, and is fixed, in one
+  // piece, from now on; the same handle where it is the driver's.
+  cuda::CUresult FixForMulticast(Handle handle, Handle* driver);
   // The same of what is mapped at `address`.
-  cuda::CUresult FixAt(cuda::CUdeviceptr address);
+  cuda::CUresult FixForMulticastAt(cuda::CUdeviceptr address);
 
   // CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES of what is mapped at `address`.
   unsigned long long HandleTypesAt(cuda::CUdeviceptr address);
@@ -82,6 +82,7 @@ class HandleMemory {
   Mappings::iterator Around(cuda::CUdeviceptr address) TESSERA_REQUIRES(mutex_);
   cuda::CUresult FixMemory(Memory& memory) TESSERA_REQUIRES(mutex_);
   cuda::CUresult MakeOnePiece(Memory& memory) TESSERA_REQUIRES(mutex_);
+  cuda::CUresult FixForMulticast(Memory& memory) TESSERA_REQUIRES(mutex_);
   cuda::CUresult FixUnmapped(const Range& range) TESSERA_REQUIRES(mutex_);
   cuda::CUresult MapDriver(Memory* memory, Handle handle, std::uint64_t offset, const Range& range, Paging* reserved)
       TESSERA_REQUIRES(mutex_);

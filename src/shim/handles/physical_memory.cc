@@ -292,10 +292,10 @@ CUresult PhysicalMemory::Replace(CUdeviceptr mapped, const Reservations::Pieces&
   return accesses.empty() ? CUDA_SUCCESS : REAL(cuMemSetAccess)(mapped, bytes, accesses.data(), accesses.size());
 }
 
-void PhysicalMemory::NoteExported() {
+void PhysicalMemory::NoteReason(wire::PinReason reason) {
   const auto size = static_cast<std::int64_t>(bytes);
-  paging.Room().NotePinned(size, wire::PinReason::kExported);
-  paging.Room().NotePinned(-size, std::exchange(reason_, wire::PinReason::kExported));
+  paging.Room().NotePinned(size, reason);
+  paging.Room().NotePinned(-size, std::exchange(reason_, reason));
 }
 
 }  // namespace tessera::shim

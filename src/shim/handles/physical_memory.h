@@ -61,8 +61,8 @@ class PhysicalMemory {
   // else. The program's work on this GPU stands still meanwhile, and there must be room for it twice.
   // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end or a stream captures.
   cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
-  // Others may have it.
-  void NoteExported();
+  // Why it stays where it is, from now on. It is fixed.
+  void NoteReason(wire::PinReason reason);
 
  private:
   using Range = pager::Reservations::Range;

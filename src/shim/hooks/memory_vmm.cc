@@ -6,6 +6,7 @@
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/handles/handle_memory.h"
+#include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 
@@ -27,9 +28,14 @@ std::map<CUmemGenericAllocationHandle, Physical>& Physicals() TESSERA_REQUIRES(m
   return *physicals;
 }
 
+struct Mapping {
+  CUmemGenericAllocationHandle handle = 0;
+  size_t bytes = 0;
+};
+
 // Which memory is mapped, by address.
-std::map<CUdeviceptr, CUmemGenericAllocationHandle>& Mappings() TESSERA_REQUIRES(mutex) {
-  static auto* mappings = new std::map<CUdeviceptr, CUmemGenericAllocationHandle>;
+std::map<CUdeviceptr, Mapping>& Mappings() TESSERA_REQUIRES(mutex) {
+  static auto* mappings = new std::map<CUdeviceptr, Mapping>;
   return *mappings;
 }
 
@@ -70,17 +76,26 @@ struct Dropped {
 };
 
 // A handle of the driver's own is mapped there, if it is counted.
-void NoteMapped(CUdeviceptr address, CUmemGenericAllocationHandle handle) {
+void NoteMapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle) {
   const MutexLock lock(mutex);
   const auto at = Physicals().find(handle);
   if (at == Physicals().end()) return;
   ++at->second.mappings;
-  Mappings()[address] = handle;
+  Mappings()[address] = {handle, bytes};
+}
+
+// The handle of the driver's own that is mapped around `address`, and counted; 0 if there is none.
+CUmemGenericAllocationHandle MappedAt(CUdeviceptr address) {
+  const MutexLock lock(mutex);
+  auto at = Mappings().upper_bound(address);
+  if (at == Mappings().begin()) return 0;
+  --at;
+  return address - at->first < at->second.bytes ? at->second.handle : 0;
 }
 
 // Unmaps by the driver, and counts.
 CUresult DriverUnmap(CUdeviceptr address, size_t bytes) {
-  std::map<CUdeviceptr, CUmemGenericAllocationHandle> unmapped;
+  std::map<CUdeviceptr, Mapping> unmapped;
   {
     const MutexLock lock(mutex);
     for (;;) {
@@ -90,7 +105,7 @@ CUresult DriverUnmap(CUdeviceptr address, size_t bytes) {
     }
   }
   std::vector<Dropped> dropped;
-  for (const auto& [at, handle] : unmapped) dropped.emplace_back(handle, &Physical::mappings);
+  for (const auto& [at, mapping] : unmapped) dropped.emplace_back(mapping.handle, &Physical::mappings);
   const CUresult result = REAL_AS(cuMemUnmap, CUdeviceptr, size_t)(address, bytes);
   for (const Dropped& mapping : dropped) mapping.Settle(result);
   if (result != CUDA_SUCCESS) {
@@ -163,7 +178,7 @@ TESSERA_HOOK cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGen
                       unsigned long long flags) {
   const auto mapped = Movable().Map(address, bytes, offset, handle, flags);
   const CUresult result = mapped ? *mapped : REAL(cuMemMap)(address, bytes, offset, handle, flags);
-  if (result == CUDA_SUCCESS) NoteMapped(address, handle);
+  if (result == CUDA_SUCCESS) NoteMapped(address, bytes, handle);
   return result;
 }
 
@@ -188,12 +203,20 @@ TESSERA_HOOK cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loca
 TESSERA_HOOK cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t offset, CUmemGenericAllocationHandle handle,
                                 size_t from, size_t bytes, unsigned long long flags) {
   CUmemGenericAllocationHandle driver = 0;
-  const CUresult fixed = Movable().Fix(handle, &driver);
-  return fixed == CUDA_SUCCESS ? REAL(cuMulticastBindMem)(object, offset, driver, from, bytes, flags) : fixed;
+  CUresult result = Movable().FixForMulticast(handle, &driver);
+  if (result == CUDA_SUCCESS) result = REAL(cuMulticastBindMem)(object, offset, driver, from, bytes, flags);
+  if (result == CUDA_SUCCESS) ChangeReason(handle, wire::PinReason::kMulticast);
+  return result;
 }
 
 TESSERA_HOOK cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
                                  unsigned long long flags) {
-  const CUresult fixed = Movable().FixAt(address);
-  return fixed == CUDA_SUCCESS ? REAL(cuMulticastBindAddr)(object, offset, address, bytes, flags) : fixed;
+  Paging* paging = Paging::Of(address);
+  // Blocks of the heap: the driver binds memory of pools, too.
+  const bool block = paging && !paging->Heap().Reserved().Around(address);
+  CUresult result = block ? PinForDevice(*paging, address, bytes) : Movable().FixForMulticastAt(address);
+  if (result == CUDA_SUCCESS) result = REAL(cuMulticastBindAddr)(object, offset, address, bytes, flags);
+  if (const auto handle = MappedAt(address); result == CUDA_SUCCESS && handle != 0)
+    ChangeReason(handle, wire::PinReason::kMulticast);
+  return result;
 }
