@@ -7,8 +7,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -110,6 +113,38 @@ TEST_F(IoctlGateTest, ASizeThatChangesAfterItWasReadIsNotExecuted) {
   gate_->Done(true);
   EXPECT_EQ(driver_.MostBytesInUse(), 2 * kMiB);
   EXPECT_EQ(charged_, 2 * kMiB);
+}
+
+// NV_MEMORY_ALLOCATION_PARAMS is what grew among the things that the gate reads: 120 bytes with 535, and a word more,
+// 128 with its padding, from 550 on. [S] nvos.h of 535.104.05, 550.90.07, 570.124.06, 580.105.08 and 590.48.01; the
+// requests (NVOS00, 02, 05, 21, 54, 55, 64) and the controls that driver_abi.h has are alike in all of them.
+TEST_F(IoctlGateTest, MemoryIsCountedAndMadeWithTheParametersOfEachDriver) {
+  const std::map<std::string, std::uint32_t> drivers = {
+      {"535", 120}, {"550", 128}, {"570", 128}, {"580", 128}, {"590", 128}};
+  std::uint64_t expected = 0;
+  for (const auto& [driver, bytes] : drivers) {
+    driver_.SetMemoryParams(bytes);
+    for (const bool says_size : {true, false}) {  // libcuda says it; other libraries let the class tell
+      alignas(abi::MemoryParams) std::array<std::byte, 136> room{};
+      auto& params = reinterpret_cast<abi::MemoryParams&>(room);
+      params.size = 6 * kMiB;
+      const auto word = [&](std::size_t at) {
+        std::uint32_t value = 0;
+        std::memcpy(&value, room.data() + at, sizeof value);
+        return value;
+      };
+      abi::Alloc alloc = Allocation(abi::kMemoryLocal, params);
+      alloc.params_bytes = says_size ? bytes : 0;
+      EXPECT_EQ(Serve(abi::kAlloc, alloc).result, 0) << driver;
+      gate_->Done(true);
+      EXPECT_EQ(alloc.status, std::uint32_t{abi::kOk}) << driver;
+      EXPECT_EQ(charged_, expected += 6 * kMiB) << driver;
+      EXPECT_EQ(driver_.BytesInUse(), expected) << driver;
+      EXPECT_EQ(params.limit, 6 * kMiB - 1) << driver;
+      EXPECT_EQ(word(bytes - 4), 1u) << driver << ": the driver's answer behind what Tessera knows";
+      EXPECT_EQ(word(bytes), 0u) << driver << ": written behind its parameters";
+    }
+  }
 }
 
 // This process is in the place of the one that has the caller's number now.

@@ -83,6 +83,14 @@ void FakeDriver::Alloc(Struct& request, int file) {
   std::uint64_t memory = 0;
   if (request.cls == abi::kMemoryLocal) {
     auto* params = reinterpret_cast<abi::MemoryParams*>(request.params);
+    if (memory_params_ != 0) {
+      // Without a size the driver takes what its class has.
+      if (request.params_bytes != 0 && request.params_bytes != memory_params_) {
+        request.status = abi::kInvalidArgument;
+        return;
+      }
+      ++*reinterpret_cast<std::uint32_t*>(request.params + memory_params_ - sizeof(std::uint32_t));
+    }
     params->size = (params->size + kGranularity - 1) / kGranularity * kGranularity;
     params->limit = params->size - 1;
     memory = ++last_memory_;
@@ -177,6 +185,11 @@ std::size_t FakeDriver::Objects() const {
 std::size_t FakeDriver::ChannelsStopped() const {
   const MutexLock lock(mutex_);
   return stopped_;
+}
+
+void FakeDriver::SetMemoryParams(std::uint32_t bytes) {
+  const MutexLock lock(mutex_);
+  memory_params_ = bytes;
 }
 
 void FakeDriver::FailAllocations(std::uint32_t status) {

@@ -28,6 +28,9 @@ class FakeDriver : public KernelBoundary {
   std::size_t ChannelsStopped() const;
   // Allocations fail with this status from now on; 0: they do not.
   void FailAllocations(std::uint32_t status);
+  // Parameters of memory have so many bytes from now on, as some driver's; of others allocations are invalid. It adds 1
+  // to the last word of them.
+  void SetMemoryParams(std::uint32_t bytes);
 
  private:
   using Key = std::pair<std::uint32_t, std::uint32_t>;
@@ -58,6 +61,7 @@ class FakeDriver : public KernelBoundary {
   std::uint64_t most_ TESSERA_GUARDED_BY(mutex_) = 0;
   std::uint32_t next_handle_ TESSERA_GUARDED_BY(mutex_) = 0xd0000000;
   std::uint32_t fail_with_ TESSERA_GUARDED_BY(mutex_) = 0;
+  std::uint32_t memory_params_ TESSERA_GUARDED_BY(mutex_) = 0;  // 0: any
   std::size_t stopped_ TESSERA_GUARDED_BY(mutex_) = 0;
 };
 
