@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from harness import MIB, SoftGpuTest, UnixConnection
+from harness import LIB, MIB, SoftGpuTest, TesseraTest, UnixConnection
 from test_daemon import ATTACH, WELCOME, hello, kind_of, message, text_of
 
 SECURITY = pathlib.Path(__file__).resolve().parents[2] / "docs/security-model.md"
@@ -81,7 +81,7 @@ class Owners(SoftGpuTest):
         "see a process": ("GET", "/v1/processes/{pid}"),
         "freeze or thaw a process": ("POST", "/v1/processes/{pid}/thaw", {}),
         "evict a process": ("POST", "/v1/processes/{pid}/evict", {}),
-        "see, freeze or thaw unmanaged": None,  # a soft GPU has none
+        "see, freeze or thaw unmanaged": None,  # a soft GPU has none: tested below
         "adopt": ("POST", "/v1/processes/{pid}/adopt", {"vgpu": "everybodys"}),
         "see events of": ("GET", "/v1/events"),
         "see all events": None,  # the same request: tested below
@@ -187,6 +187,23 @@ class Owners(SoftGpuTest):
         text = self.by(OTHER, lambda: follow_until(self.run_dir, b"the-end"))
         self.assertNotIn("owners", text)
 
+    def test_totals_are_for_users_as_the_configuration_says(self):
+        """Users see what is theirs all the same."""
+        self.made(OWNER, "owners")
+        (row,) = [row for row in table() if row[0].startswith("see the GPUs' totals")]
+        self.assertEqual(row[1:], ["yes", "if `access.totals`", "if `access.totals`", "if `access.totals`", "no"])
+        users = (OWNER, OTHER)
+
+        def statuses():
+            return [self.by(uid, self.status, "GET", "/v1/gpus") for uid in (*users, OPERATOR)]
+
+        self.assertEqual(statuses(), [200, 200, 200])
+        self.stop_daemon()
+        self.start_daemon(config=self.config("[access]\ntotals = false\n"))
+        self.assertEqual(statuses(), [403, 403, 200])
+        self.assertEqual([self.by(uid, self.status, "GET", "/v1/vgpus/owners") for uid in users], [200, 404])
+        self.assertEqual(self.by_tcp("GET", "/v1/gpus"), 401)
+
     def test_slow_clients_of_a_user_delay_only_that_user(self):
         began, answered = os.pipe(), os.pipe()
 
@@ -261,6 +278,42 @@ class Owners(SoftGpuTest):
                 return text_of(connection.recv(8192))
 
         self.assertIn(f"quota {OTHER} allows sessions of 2: 2 in use, 1 asked for", self.by(OTHER, third))
+
+
+@unittest.skipUnless(os.getuid() == 0, "only root can be several users")
+class Unmanaged(TesseraTest):
+    """A program on the GPU that is in no vGPU: for operators alone, also where it is the caller's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_dir.chmod(0o755)
+        self.table = self.run_dir / "processes"
+        self.env.update(TESSERA_REAL_NVML=str(LIB / "tests" / "fake_nvml.so"), FAKE_NVML_PROCESSES=str(self.table))
+        program = self.spawn("setpriv", f"--reuid={OWNER}", "--regid=65534", "--clear-groups", "--", "sleep", "600")
+        self.pid = program.pid
+        self.table.write_text(f"{self.pid} {64 * MIB}\n")
+        self.start_daemon(config=f'[api]\ngroup = "{OPERATORS_NAME}"\n[files]\nenabled = false\n')
+
+    def test_only_operators_see_it_and_act_on_it(self):
+        (row,) = [row for row in table() if row[0] == "see, freeze or thaw unmanaged processes"]
+        self.assertEqual(row[1:], ["yes", "no", "no", "no", "no"])
+
+        def asks():
+            listed = [each["pid"] for each in self.api("GET", "/v1/processes")[2]["processes"]]
+            answers = [self.api(method, f"/v1/processes/{self.pid}{action}", body)
+                       for method, action, body in (("GET", "", None), ("POST", "/freeze", {}), ("POST", "/thaw", {}))]
+            return [listed, *[[status, answer.get("detail")] for status, _, answer in answers]]
+
+        for uid in (OWNER, OTHER):  # the first of them is who started it
+            listed, *answers = self.as_user(uid, asks)
+            self.assertEqual((listed, [status for status, _ in answers]), ([], [404, 404, 404]), uid)
+        listed, seen, *acts = self.as_user(OPERATOR, asks, groups=[OPERATORS])
+        self.assertEqual((listed, seen), ([self.pid], [200, None]))
+        # It may, and there is nothing to act on: no channel of it is known. The others are told the same.
+        self.assertEqual(acts, [[404, f"process {self.pid} uses no GPU here"]] * 2)
+        self.assertEqual(answers[1:], acts)
+        process, = self.api("GET", f"/v1/processes/{self.pid}")[2]["processes"]
+        self.assertEqual((process["managed"], process["vgpu"], process["memory_bytes"]), (False, None, 64 * MIB))
 
 
 def follow_until(run_dir, wanted):

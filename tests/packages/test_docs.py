@@ -46,6 +46,18 @@ NOT_RUN = {
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
+# What was true once, and documents say no more: patterns, and what is true now.
+UNTRUE = {
+    r"vGPUs? (is|are) (gone|lost) after a (re)?boot|gone after a (re)?boot, as the vGPUs? (is|are)":
+        "vGPUs that were made to last are in vgpus.json, below /var/lib",
+    r"(vGPUs?\b[^.|]*|[Ii]t|[Tt]hey) (does|do) not (survive|outlive) a (re)?boot": "likewise",
+    r"create (them|it|the vGPUs?) in a unit": "nobody has to create them again",
+}
+ONCE_SAID = (
+    "| vGPUs are gone after a boot | they are kept in `/run` | create them in a unit at boot |",
+    "daemon. It does not survive a boot, so create it in a unit or a script that runs at\nboot.",
+    "In `/var/run/cdi` the file is gone after a boot, as the\nvGPUs are.",
+)
 # Commands that run before a document's own.
 BEFORE = {
     "README.md": ["tessera vgpu create team-a", "tessera vgpu create notebook"],
@@ -98,6 +110,12 @@ def plain(command):
 def needs(command):
     """Why it is not run; None if it is."""
     return next((why for beginning, why in NOT_RUN.items() if (plain(command) + "$").startswith(beginning)), None)
+
+
+def untrue(text):
+    """What a document should not say any more, with what is true."""
+    text = re.sub(r"\s+", " ", text)
+    return [(found[0], now) for pattern, now in UNTRUE.items() for found in re.finditer(pattern, text)]
 
 
 def script(before, commands):
@@ -181,6 +199,12 @@ class Documents(unittest.TestCase):
         everything = [command for document in DOCUMENTS for command in commands(document.read_text())]
         for beginning in NOT_RUN:
             self.assertTrue(any((plain(command) + "$").startswith(beginning) for command in everything), beginning)
+
+    def test_vgpus_outlive_boots(self):
+        for text in ONCE_SAID:
+            self.assertTrue(untrue(text), text)
+        for document in DOCUMENTS:
+            self.assertEqual(untrue(document.read_text()), [], document.name)
 
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:
