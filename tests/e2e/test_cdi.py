@@ -182,11 +182,13 @@ mountpoint -q /sys/fs/cgroup/unified && umount /sys/fs/cgroup/unified
 """
 
 # `podman run IMAGE` of the docs, with the root that is there instead of an image, and in what may be a container itself.
+# runc always makes control groups: in a folder of the test's.
 PODMAN = """#!/bin/bash
-words=()
+if [ "$RUNTIME" = runc ]; then groups=(--cgroup-parent "/${{TEST//\\//-}}"); else groups=(--cgroups=disabled); fi
+words=(--runtime "$RUNTIME")
 for word; do
   case $word in
-    run) words+=(run --network none --cgroups=disabled --ulimit nofile=1024:1024 --ulimit nproc=4096:4096) ;;
+    run) words+=(run --network none "${{groups[@]}}" --ulimit nofile=1024:1024 --ulimit nproc=4096:4096) ;;
     IMAGE) words+=(--rootfs "$TEST/root") ;;
     *) words+=("$word") ;;
   esac
@@ -210,6 +212,7 @@ class Container(SoftGpuTest):
 
     def setUp(self):
         super().setUp()
+        self.env["RUNTIME"] = "crun"
         self.env["TEST"] = str(self.run_dir / "test")
         self.test = pathlib.Path(self.env["TEST"])
         self.make_root()
@@ -223,10 +226,15 @@ class Container(SoftGpuTest):
         podman.write_text(PODMAN.format(podman=shutil.which("podman")))
         podman.chmod(0o755)
         self.env["PATH"] = f"{self.test / 'bin'}:{BIN}:{self.env['PATH']}"
+        self.need("crun")
+        self.start_daemon()
+
+    def need(self, runtime):
+        """Containers are run by it from now on."""
+        self.env["RUNTIME"] = runtime
         probe = self.place("podman run --rm IMAGE true")
         if probe.returncode != 0:
-            self.skipTest(f"podman can run no container here: {probe.stderr.strip()}")
-        self.start_daemon()
+            self.skipTest(f"podman can run no container with {runtime} here: {probe.stderr.strip()}")
 
     def tearDown(self):
         for file in self.test.glob("*.pid"):  # containers are no children of ours
@@ -235,6 +243,9 @@ class Container(SoftGpuTest):
             except (ValueError, ProcessLookupError):
                 pass
         wait_for("podman to have cleaned up", lambda: not self.engine_works())
+        groups = str(self.test).replace("/", "-")
+        for folder in [*pathlib.Path("/sys/fs/cgroup").glob(groups), *pathlib.Path("/sys/fs/cgroup").glob(f"*/{groups}")]:
+            subprocess.run(["find", folder, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=True)
         super().tearDown()
 
     def engine_works(self):
@@ -330,7 +341,15 @@ class Container(SoftGpuTest):
         self.assertIn("Read-only", self.output_of("touch", "/run/tessera/api.sock"))
         self.assertIn("Read-only", self.output_of("touch", "/opt/tessera/lib/libcuda.so.1"))
 
-    def test_behind_the_kernel_gate(self):
+    def test_behind_the_kernel_gate_of_crun(self):
+        self.behind_the_kernel_gate()
+
+    @unittest.skipUnless(shutil.which("runc"), "runc is not installed")
+    def test_behind_the_kernel_gate_of_runc(self):
+        self.need("runc")
+        self.behind_the_kernel_gate()
+
+    def behind_the_kernel_gate(self):
         """By the profile that the docs name: the daemon counts what the container asks the driver for."""
         self.team(memory_limit="4M", memory_max="4M")
         profile = self.test / "team-a.json"
