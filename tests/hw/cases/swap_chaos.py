@@ -70,7 +70,7 @@ class Stage:
         self._threads = [threading.Thread(target=self._act, args=each, daemon=True) for each in (
             (1, 0.15, {self._evict: 40, self._freeze: 12, self._thaw: 24}),
             (2, 0.6, {self._limit: 1}),
-            (3, 1.5, {self._kill_program: 4, self._kill_mover: 3, self._kill_daemon: 1}))]
+            (3, 1.5, {self._kill_program: 4, self._kill_mover: 3, self._kill_daemon: 1, self._kill_daemon_and_mover: 1}))]
 
     def _act(self, seed, gap_s, deeds):
         source = random.Random(seed)
@@ -122,10 +122,20 @@ class Stage:
         return True
 
     def _kill_daemon(self, _):
-        """In the first half: the last daemon is to live long enough to show what it keeps."""
+        return self._replace_daemon()
+
+    def _kill_daemon_and_mover(self, _):
+        mover = self._tessera.gpu()["swap"]["mover_pid"]
+        return mover is not None and self._replace_daemon(mover)
+
+    def _replace_daemon(self, mover=None):
+        """In the first half: the last daemon is to live long enough to show what it keeps. Not while a program starts: `tessera
+        run` would start a daemon of its own."""
         if time.monotonic() > (self._begin + self._end) / 2:
             return False
-        self._tessera.kill()
+        if not all(self._tessera.of_vgpu(actor.vgpu) for actor in self.actors):
+            return False
+        self._tessera.kill(mover)
         try:
             self._tessera.start(config=self._config)
         except RuntimeError as why:

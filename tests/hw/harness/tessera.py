@@ -87,8 +87,11 @@ class Tessera:
     def alive(self):
         return self._daemon is not None and self._daemon.alive()
 
-    def kill(self):
-        """kill -9, as a crash would. Its swap holder lives on, with what programs have in host memory, for the next daemon."""
+    def kill(self, mover=None):
+        """kill -9, as a crash would, of the mover with this pid, too. The swap holder lives on, with what programs have in host
+        memory, for the next daemon."""
+        if mover is not None:
+            os.kill(mover, signal.SIGKILL)
         self._daemon.signal(signal.SIGKILL)
         self._daemon.wait(10)
         self._keep_log(children_too=False)
