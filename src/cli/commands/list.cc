@@ -122,7 +122,9 @@ Table ProcessTable(const Json& processes) {
   return table;
 }
 
-std::string ProcessNotes(const Json& processes) {
+namespace {
+
+std::string SlowNotes(const Json& processes) {
   std::string text;
   for (const Json& process : InOrder(processes)) {
     if (!Field(process, "memory_on_host_told_us").is_number()) continue;
@@ -132,6 +134,21 @@ std::string ProcessNotes(const Json& processes) {
   }
   return text.empty() ? "" : "\nSlow, because they work on host memory:\n" + text;
 }
+
+std::string StrandedNotes(const Json& processes) {
+  std::string text;
+  for (const Json& process : InOrder(processes)) {
+    const Json& stranded = Field(process, "memory_stranded_bytes");
+    if (!stranded.is_number() || stranded == 0) continue;
+    text += "  " + Count(process, "pid") + " (" + Printable(TextField(process, "name")) +
+            "): " + Size(process, "memory_stranded_bytes") + "\n";
+  }
+  return text.empty() ? "" : "\nIn host memory until they free it or end, because no mover has it:\n" + text;
+}
+
+}  // namespace
+
+std::string ProcessNotes(const Json& processes) { return SlowNotes(processes) + StrandedNotes(processes); }
 
 Table GpuTable(const Json& gpus) {
   Table table({{"GPU", Align::kRight},

@@ -48,6 +48,13 @@ TEST(List, ProgramsThatWorkOnHostMemoryAreNoted) {
             "  4711 (python): 3 GiB of what it uses is in host memory, for 1 min 15 s of its work\n");
 }
 
+TEST(List, ProgramsWithStrandedMemoryAreNoted) {
+  EXPECT_EQ(ProcessNotes(Json::array({With(kProcess, "memory_stranded_bytes", 0), kProcess})), "");
+  EXPECT_EQ(ProcessNotes(Json::array({With(kProcess, "memory_stranded_bytes", 134217728)})),
+            "\nIn host memory until they free it or end, because no mover has it:\n"
+            "  4711 (python): 128 MiB\n");
+}
+
 // As the daemon tells of one that nobody started through Tessera.
 const Json kUnmanaged = {{"pid", 1234567},
                          {"name", "Xorg"},

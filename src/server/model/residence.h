@@ -58,7 +58,8 @@ struct Residence {
   int settle_error = 0;   // why the mover could not settle it last, as it was logged; errno value
   int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
   sched::HostWork host_work;
-  WaitTime waited;  // it had work, or wanted memory, and was kept from it by where memory lies
+  bool stranded_told = false;  // an event told that some of its memory is stranded
+  WaitTime waited;             // it had work, or wanted memory, and was kept from it by where memory lies
 };
 
 }  // namespace tessera::server

@@ -84,6 +84,8 @@ const char* NameOf(EventType type) {
       return "memory.on_host";
     case EventType::kMemoryBack:
       return "memory.back";
+    case EventType::kMemoryStranded:
+      return "memory.stranded";
     case EventType::kControlChanged:
       return "gpu.control";
     case EventType::kGpuXid:

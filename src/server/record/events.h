@@ -30,6 +30,7 @@ enum class EventType {
   kMemoryEvicted,     // it is being brought out
   kMemoryOnHost,      // a program works on host memory for long
   kMemoryBack,        // it does so no more
+  kMemoryStranded,    // no mover can bring back what a program has in host memory
   kControlChanged,    // a GPU's time is divided in another way
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected

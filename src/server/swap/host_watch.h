@@ -1,16 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "sched/residency/residency_state.h"
 #include "server/model/vgpu.h"
+#include "server/record/events.h"
 
 namespace tessera::server {
 
-// Watches one GPU for programs that work on memory in host memory for long, and tells of them by events. What is long
-// and what is much decides sched::HostWork. Runs on the loop's thread.
+// Watches one GPU for programs that work on memory in host memory for long, or that have some there which no mover can
+// bring back (stranded), and tells of them by events. What is long and what is much decides sched::HostWork. Runs on
+// the loop's thread.
 class HostWatch {
  public:
   // `longest`: a program may work so long on host memory until an event says so; 0: there are no such events.
@@ -22,7 +25,9 @@ class HostWatch {
   Nanos Look(const std::vector<VGpu*>& vgpus, const sched::ResidencyState& state, Nanos now) const;
 
  private:
+  bool LookForStranded(Process& process) const;
   void Tell(const Process& process, const sched::HostUse& use, sched::HostWork::News news, Nanos now) const;
+  void Note(EventType type, const Process& process, std::string text) const;
 
   const std::uint32_t gpu_;
   Nanos longest_;

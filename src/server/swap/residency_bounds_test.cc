@@ -373,6 +373,20 @@ TEST_F(BoundsTest, WhatNoMoverHasIsNotOrderedIn) {
   EXPECT_EQ(member.process.residence.Stranded(), 4 * kChunk) << "a lie is not believed";
 }
 
+TEST_F(BoundsTest, WhatNoMoverHasIsToldOnceForEachProgram) {
+  Member& member = Idle(8);
+  const std::uint64_t begin = events::Last();
+  ASSERT_TRUE(residency_.Push(member.process, 6 * kChunk, MonotonicNow()));
+  EXPECT_EQ(CarryAll(), 6u);
+  member.process.page->stranded = 2 * kChunk;
+  for (int seconds = 1; seconds <= 5; ++seconds) Look(seconds * kSecond);
+  member.process.page->stranded = 4 * kChunk;
+  for (int seconds = 6; seconds <= 9; ++seconds) Look(seconds * kSecond);
+  int told = 0;
+  for (const Event& event : events::After(begin, 1000).events) told += event.type == EventType::kMemoryStranded ? 1 : 0;
+  EXPECT_EQ(told, 1);
+}
+
 TEST_F(BoundsTest, WhatNoMoverHasTakesItsPartOfSwapMax) {
   Member& member = Idle(8, 4);
   ASSERT_TRUE(residency_.Push(member.process, 3 * kChunk, MonotonicNow()));

@@ -275,6 +275,10 @@ class Stranded(LossTest):
         wait_for("the programs to be back", lambda: len(self.managed()) == 2)
         wait_for("the next mover to say that it has nothing", lambda: self.out(first, "memory_stranded_bytes") > 0)
         self.assertEqual(self.out(first, "memory_stranded_bytes"), self.out(first))
+        event, = wait_for("an event that tells so", lambda: [
+            each for each in self.json("events")["events"] if each["type"] == "memory.stranded"])
+        self.assertEqual(event["pid"], first.pid)
+        self.assertIn("because no mover has it", self.tessera("ps").stdout)
         second.end()
         self.assertEqual(first.ask("ipc_get", 0, 0)["result"], OUT_OF_MEMORY)
         self.assertEqual(first.ok("compare", 0, 7)["wrong"], 0)
