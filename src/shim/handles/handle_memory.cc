@@ -44,30 +44,22 @@ std::optional<Reservations::Range> ReservedAt(CUdeviceptr address, Paging** pagi
   return *paging ? (*paging)->Heap().Reserved().Around(address) : std::nullopt;
 }
 
+// Notes who may reach a block. Its own device does anyway; another one reaches all of the heap from now on.
+CUresult OpenBlock(Paging& paging, HandleTable::Mapping& block, std::span<const CUmemAccessDesc> accesses) {
+  for (const CUmemAccessDesc& access : accesses) {
+    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (access.location.id != paging.Device() && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+      if (const CUresult result = AddPeer(paging, access.location.id); result != CUDA_SUCCESS) return result;
+    }
+    block.access[access.location.id] = static_cast<unsigned long long>(access.flags);
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
-HandleMemory& HandleMemory::Instance() {
-  static auto* memory = new HandleMemory;
-  return *memory;
-}
-
-HandleMemory::Memory* HandleMemory::Find(Handle handle) {
-  const auto at = memories_.find(handle);
-  return at == memories_.end() || at->second->handles == 0 ? nullptr : at->second.get();
-}
-
-// The mapping that `address` lies in, or the end.
-HandleMemory::Mappings::iterator HandleMemory::Around(CUdeviceptr address) {
-  const auto behind = mappings_.upper_bound(address);
-  if (behind == mappings_.begin()) return mappings_.end();
-  const auto at = std::prev(behind);
-  return address - at->first < at->second.bytes ? at : mappings_.end();
-}
-
-// ---- addresses ----
-
-HandleMemory::Result HandleMemory::Reserve(CUdeviceptr* address, std::uint64_t bytes, std::uint64_t alignment,
-                                           CUdeviceptr hint, unsigned long long flags) {
+std::optional<CUresult> ReserveAddresses(CUdeviceptr* address, std::uint64_t bytes, std::uint64_t alignment,
+                                         CUdeviceptr hint, unsigned long long flags) {
   const bool right = address != nullptr && bytes > 0 && Whole(bytes) && (alignment & (alignment - 1)) == 0;
   if (!right || flags != 0 || hint != 0 || alignment > Reservations::kAlignment) return std::nullopt;
   Paging* paging = LikelyPaging();
@@ -75,8 +67,53 @@ HandleMemory::Result HandleMemory::Reserve(CUdeviceptr* address, std::uint64_t b
   std::uint64_t room = 0;
   const CUresult result = paging->Heap().Reserved().Reserve(bytes, address, &room);
   GiveRoom(*paging, room);
-  return result == CUDA_SUCCESS ? Result(result) : std::nullopt;  // the driver may have more
+  return result == CUDA_SUCCESS ? std::optional(result) : std::nullopt;  // the driver may have more
 }
+
+HandleMemory& HandleMemory::Instance() {
+  static auto* memory = new HandleMemory;
+  return *memory;
+}
+
+// ---- what is in hand ----
+
+// Returns when no other thread has these addresses, or memory that is mapped there, in hand.
+void HandleMemory::Await(const Range& range) {
+  while (in_hand_.Has(table_.MappedIn(range))) in_hand_.Wait(mutex_);
+}
+
+// The same of a handle.
+HandleMemory::Memory* HandleMemory::FindFree(Handle handle) {
+  Memory* memory = table_.Find(handle);
+  for (; memory && in_hand_.Has({.memories = {memory}, .range = {}}); memory = table_.Find(handle))
+    in_hand_.Wait(mutex_);
+  return memory;
+}
+
+void HandleMemory::LetGoOf(const InHand::Things& things) {
+  in_hand_.LetGo(things);
+  // Their handles may have been released meanwhile.
+  for (Memory* memory : things.memories) table_.EndIfUnused(*memory);
+}
+
+template <typename Act>
+CUresult HandleMemory::WithInHand(Memory& memory, Act act) {
+  const InHand::Things things{.memories = {&memory}, .range = {}};
+  in_hand_.Take(things);
+  const CUresult result = act();
+  LetGoOf(things);
+  return result;
+}
+
+template <typename Act>
+CUresult HandleMemory::WithoutMutex(Act act) {
+  mutex_.Unlock();
+  const CUresult result = act();
+  mutex_.Lock();
+  return result;
+}
+
+// ---- addresses ----
 
 HandleMemory::Result HandleMemory::FreeAddresses(CUdeviceptr address, std::uint64_t bytes) {
   Paging* paging = nullptr;
@@ -84,12 +121,17 @@ HandleMemory::Result HandleMemory::FreeAddresses(CUdeviceptr address, std::uint6
   if (!range) return std::nullopt;
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  const auto mapping = mappings_.lower_bound(address);
-  const bool mapped = mapping != mappings_.end() && mapping->first - address < bytes;
+  InHand::Things there = table_.UnmappedIn(*range);
+  for (; in_hand_.Has(there); there = table_.UnmappedIn(*range)) in_hand_.Wait(mutex_);
+  const auto mapping = table_.All().lower_bound(address);
+  const bool mapped = mapping != table_.All().end() && mapping->first - address < bytes;
   if (range->begin != address || range->bytes != bytes || mapped) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult fixed = FixUnmapped(*range); fixed != CUDA_SUCCESS) return fixed;
+  in_hand_.Take(there);
+  const CUresult fixed = FixUnmapped(*range);
+  LetGoOf(there);
+  if (fixed != CUDA_SUCCESS) return fixed;
   std::uint64_t room = 0;
-  paging->Heap().Reserved().Free(*range, &room);
+  if (!paging->Heap().Reserved().Free(*range, &room)) return CUDA_ERROR_INVALID_VALUE;  // another thread did
   GiveRoom(*paging, room);
   return CUDA_SUCCESS;
 }
@@ -109,33 +151,26 @@ HandleMemory::Result HandleMemory::Create(Handle* handle, std::uint64_t bytes, c
     paging.Account().NoteRefused();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *handle = reinterpret_cast<Handle>(made.get());
   const MutexLock lock(mutex_);
-  memories_.emplace(*handle, std::move(made));
+  *handle = table_.Add(std::move(made));
   return CUDA_SUCCESS;
 }
 
 HandleMemory::Result HandleMemory::Release(Handle handle) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  Memory* memory = Find(handle);
+  Memory* memory = table_.Find(handle);
   if (!memory) return std::nullopt;
   --memory->handles;
-  EndIfUnused(*memory);
+  if (!in_hand_.Has({.memories = {memory}, .range = {}})) table_.EndIfUnused(*memory);
   return CUDA_SUCCESS;
-}
-
-void HandleMemory::EndIfUnused(Memory& memory) {
-  if (memory.handles > 0 || memory.mappings > 0) return;
-  if (memory.Place() != 0) places_.erase(memory.Place());
-  memory.End();
-  memories_.erase(reinterpret_cast<Handle>(&memory));
 }
 
 HandleMemory::Result HandleMemory::Retain(Handle* handle, CUdeviceptr address) {
   const MutexLock lock(mutex_);
-  const auto at = Around(address);
-  if (!handle || at == mappings_.end() || !at->second.memory) return std::nullopt;
+  Await({address, 1});
+  const auto at = table_.Around(address);
+  if (!handle || at == table_.All().end() || !at->second.memory) return std::nullopt;
   ++at->second.memory->handles;
   *handle = reinterpret_cast<Handle>(at->second.memory);
   return CUDA_SUCCESS;
@@ -143,7 +178,7 @@ HandleMemory::Result HandleMemory::Retain(Handle* handle, CUdeviceptr address) {
 
 HandleMemory::Result HandleMemory::Properties(CUmemAllocationProp* prop, Handle handle) {
   const MutexLock lock(mutex_);
-  const Memory* memory = Find(handle);
+  const Memory* memory = table_.Find(handle);
   if (!prop || !memory) return std::nullopt;
   *prop = memory->prop;
   return CUDA_SUCCESS;
@@ -153,46 +188,51 @@ HandleMemory::Result HandleMemory::Export(void* shareable, Handle handle, CUmemA
                                           unsigned long long flags) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  Memory* memory = Find(handle);
+  Memory* memory = FindFree(handle);
   if (!memory) return std::nullopt;
   if (!shareable || flags != 0 || memory->prop.requestedHandleTypes != type) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = MakeOnePiece(*memory);
-  if (result == CUDA_SUCCESS)
-    result = REAL(cuMemExportToShareableHandle)(shareable, memory->Pieces().front().first, type, flags);
-  if (result == CUDA_SUCCESS) memory->NoteReason(wire::PinReason::kExported);
-  return result;
+  return WithInHand(*memory, [&]() TESSERA_REQUIRES(mutex_) {
+    CUresult result = MakeOnePiece(*memory);
+    if (result == CUDA_SUCCESS)
+      result = REAL(cuMemExportToShareableHandle)(shareable, memory->Pieces().front().first, type, flags);
+    if (result == CUDA_SUCCESS) memory->NoteReason(wire::PinReason::kExported);
+    return result;
+  });
 }
 
 CUresult HandleMemory::FixForMulticast(Handle handle, Handle* driver) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  Memory* memory = Find(handle);
+  Memory* memory = FindFree(handle);
   *driver = handle;
-  if (!memory) return CUDA_SUCCESS;
-  const CUresult result = FixForMulticast(*memory);
-  if (result == CUDA_SUCCESS) *driver = memory->Pieces().front().first;
-  return result;
+  return memory ? FixForMulticast(*memory, driver) : CUDA_SUCCESS;
 }
 
 CUresult HandleMemory::FixForMulticastAt(CUdeviceptr address) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  const auto at = Around(address);
-  return at == mappings_.end() || !at->second.memory ? CUDA_SUCCESS : FixForMulticast(*at->second.memory);
+  Await({address, 1});
+  const auto at = table_.Around(address);
+  Handle ignored = 0;
+  return at == table_.All().end() || !at->second.memory ? CUDA_SUCCESS : FixForMulticast(*at->second.memory, &ignored);
 }
 
-CUresult HandleMemory::FixForMulticast(Memory& memory) {
-  const CUresult result = MakeOnePiece(memory);
-  if (result == CUDA_SUCCESS) memory.NoteReason(wire::PinReason::kMulticast);
-  return result;
+CUresult HandleMemory::FixForMulticast(Memory& memory, Handle* driver) {
+  return WithInHand(memory, [&]() TESSERA_REQUIRES(mutex_) {
+    const CUresult result = MakeOnePiece(memory);
+    if (result != CUDA_SUCCESS) return result;
+    memory.NoteReason(wire::PinReason::kMulticast);
+    *driver = memory.Pieces().front().first;
+    return result;
+  });
 }
 
 CUresult HandleMemory::FixMemory(Memory& memory) {
   const CUdeviceptr place = memory.Place();
-  const CUresult result = memory.Fix();
+  const CUresult result = WithoutMutex([&] { return memory.Fix(); });
   if (result != CUDA_SUCCESS || place == 0) return result;
-  places_.erase(place);
-  if (memory.mappings > 0) mappings_.find(place)->second.held = &memory.paging;
+  table_.EraseBlock(place);
+  if (memory.mappings > 0) table_.All().find(place)->second.held = &memory.paging;
   return result;
 }
 
@@ -200,21 +240,14 @@ CUresult HandleMemory::FixMemory(Memory& memory) {
 CUresult HandleMemory::MakeOnePiece(Memory& memory) {
   const CUresult result = FixMemory(memory);
   if (result != CUDA_SUCCESS || memory.Pieces().size() == 1) return result;
-  CUdeviceptr mapped = 0;
-  for (const auto& [address, mapping] : mappings_) {
-    if (mapping.memory == &memory) mapped = address;
-  }
-  return memory.mappings > 1 ? CUDA_ERROR_NOT_SUPPORTED : memory.MakeOnePiece(mapped);
+  if (memory.mappings > 1) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUdeviceptr mapped = table_.PlaceOf(memory);
+  return WithoutMutex([&] { return memory.MakeOnePiece(mapped); });
 }
 
 // The addresses are needed for something else: memory that lies there, and is not mapped, leaves them.
 CUresult HandleMemory::FixUnmapped(const Range& range) {
-  std::vector<Memory*> there;
-  for (auto& [place, memory] : places_) {
-    if (place < range.begin + range.bytes && range.begin < place + memory->bytes && memory->mappings == 0)
-      there.push_back(memory);
-  }
-  for (Memory* memory : there) {
+  for (Memory* memory : table_.UnmappedIn(range).memories) {
     if (const CUresult result = FixMemory(*memory); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -226,7 +259,15 @@ HandleMemory::Result HandleMemory::Map(CUdeviceptr address, std::uint64_t bytes,
                                        unsigned long long flags) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  Memory* memory = Find(handle);
+  const Range range{address, bytes};
+  Memory* memory = nullptr;
+  InHand::Things things;
+  for (;;) {
+    memory = table_.Find(handle);
+    things = table_.UnmappedIn(range, memory);
+    if (!in_hand_.Has(things)) break;
+    in_hand_.Wait(mutex_);
+  }
   Paging* paging = nullptr;
   const auto reserved = ReservedAt(address, &paging);
   if (!memory && !reserved) return std::nullopt;
@@ -235,36 +276,42 @@ HandleMemory::Result HandleMemory::Map(CUdeviceptr address, std::uint64_t bytes,
   if (memory && (offset != 0 || bytes != memory->bytes)) return CUDA_ERROR_NOT_SUPPORTED;
   if (reserved && address - reserved->begin > reserved->bytes - std::min(bytes, reserved->bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  const auto next = mappings_.lower_bound(address);
-  if (Around(address) != mappings_.end() || (next != mappings_.end() && next->first - address < bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!table_.IsFree(range)) return CUDA_ERROR_INVALID_VALUE;
 
-  const Range range{address, bytes};
-  CUresult result = CUDA_SUCCESS;
-  if (memory && memory->Place() == address) {
-    paging->Heap().Reserved().SetUnmapped(address, false);
-    mappings_[address] = {.bytes = bytes, .memory = memory};
-  } else if (result = reserved ? FixUnmapped(range) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
-    return result;
-  } else if (memory && !memory->HasMemory() && reserved && paging == &memory->paging) {
-    result = memory->MakeBlock(address);
-    if (result == CUDA_SUCCESS) {
-      places_.emplace(address, memory);
-      mappings_[address] = {.bytes = bytes, .memory = memory};
-    }
-  } else {
-    if (memory) result = FixMemory(*memory);
-    if (result == CUDA_SUCCESS) result = MapDriver(memory, handle, offset, range, reserved ? paging : nullptr);
-  }
+  in_hand_.Take(things);
+  const CUresult result = MapInHand(memory, handle, offset, range, reserved ? paging : nullptr);
   if (result == CUDA_SUCCESS && memory) ++memory->mappings;
+  LetGoOf(things);
   return result;
+}
+
+CUresult HandleMemory::MapInHand(Memory* memory, Handle handle, std::uint64_t offset, const Range& range,
+                                 Paging* reserved) {
+  const HandleTable::Mapping block{.bytes = range.bytes, .memory = memory};
+  if (memory && memory->Place() == range.begin) {
+    memory->paging.Heap().Reserved().SetUnmapped(range.begin, false);
+    table_.All()[range.begin] = block;
+    return CUDA_SUCCESS;
+  }
+  CUresult result = reserved ? FixUnmapped(range) : CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
+  if (memory && !memory->HasMemory() && reserved == &memory->paging) {
+    result = WithoutMutex([&] { return memory->MakeBlock(range.begin); });
+    if (result != CUDA_SUCCESS) return result;
+    table_.AddBlock(range.begin, memory);
+    table_.All()[range.begin] = block;
+    return CUDA_SUCCESS;
+  }
+  if (memory) result = FixMemory(*memory);
+  return result == CUDA_SUCCESS ? MapDriver(memory, handle, offset, range, reserved) : result;
 }
 
 // Maps a handle of the driver's own, or what is fixed, in the reservation of `reserved` (null: in one of the driver's).
 CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, std::uint64_t offset, const Range& range,
                                  Paging* reserved) {
   if (reserved) {
-    if (const CUresult held = Hold(*reserved, range); held != CUDA_SUCCESS) return held;
+    const CUresult held = WithoutMutex([&] { return Hold(*reserved, range); });
+    if (held != CUDA_SUCCESS) return held;
     Reservations& all = reserved->Heap().Reserved();
     for (const auto& part : all.PartsOf(range)) GiveRoom(*reserved, all.Clear(part.begin));
   }
@@ -278,7 +325,7 @@ CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, std::uint64_t of
     mapped += bytes;
   }
   if (result == CUDA_SUCCESS) {
-    mappings_[range.begin] = {.bytes = range.bytes, .memory = memory, .held = reserved};
+    table_.All()[range.begin] = {.bytes = range.bytes, .memory = memory, .held = reserved};
     return result;
   }
   if (mapped > 0) REAL(cuMemUnmap)(range.begin, mapped);
@@ -292,14 +339,15 @@ HandleMemory::Result HandleMemory::Unmap(CUdeviceptr address, std::uint64_t byte
   Paging* paging = nullptr;
   const auto reserved = ReservedAt(address, &paging);
   if (!reserved) return std::nullopt;
-  const auto before = Around(address);
-  const auto last = bytes == 0 ? mappings_.end() : Around(address + bytes - 1);
-  const bool cut = (before != mappings_.end() && before->first != address) ||
-                   (last != mappings_.end() && last->first + last->second.bytes != address + bytes);
+  Await({address, bytes});
+  const auto before = table_.Around(address);
+  const auto last = bytes == 0 ? table_.All().end() : table_.Around(address + bytes - 1);
+  const bool cut = (before != table_.All().end() && before->first != address) ||
+                   (last != table_.All().end() && last->first + last->second.bytes != address + bytes);
   if (cut || bytes == 0 || bytes > reserved->begin + reserved->bytes - address) return CUDA_ERROR_INVALID_VALUE;
-  for (auto at = mappings_.lower_bound(address); at != mappings_.end() && at->first - address < bytes;) {
+  for (auto at = table_.All().lower_bound(address); at != table_.All().end() && at->first - address < bytes;) {
     const auto mapping = at++;
-    if (!IsBlock(*mapping)) {
+    if (!HandleTable::IsBlock(*mapping)) {
       const auto unmap = mapping->second.memory ? REAL(cuMemUnmap) : driver;
       if (const CUresult result = unmap(mapping->first, mapping->second.bytes); result != CUDA_SUCCESS) return result;
     }
@@ -311,20 +359,21 @@ HandleMemory::Result HandleMemory::Unmap(CUdeviceptr address, std::uint64_t byte
 void HandleMemory::NoteUnmapped(CUdeviceptr address, std::uint64_t bytes) {
   const Uncancelled uncancelled;
   const MutexLock lock(mutex_);
-  for (auto at = mappings_.lower_bound(address); at != mappings_.end() && at->first - address < bytes;)
+  Await({address, bytes});
+  for (auto at = table_.All().lower_bound(address); at != table_.All().end() && at->first - address < bytes;)
     EndMapping(at++);
 }
 
-void HandleMemory::EndMapping(Mappings::iterator mapping) {
-  const bool is_block = IsBlock(*mapping);
+void HandleMemory::EndMapping(HandleTable::Mappings::iterator mapping) {
+  const bool is_block = HandleTable::IsBlock(*mapping);
   const Range range{mapping->first, mapping->second.bytes};
   Memory* memory = mapping->second.memory;
   if (mapping->second.held) LetGo(*mapping->second.held, range);
-  mappings_.erase(mapping);
+  table_.All().erase(mapping);
   if (!memory) return;
   --memory->mappings;
   if (is_block && memory->handles > 0) memory->paging.Heap().Reserved().SetUnmapped(range.begin, true);
-  EndIfUnused(*memory);
+  table_.EndIfUnused(*memory);
 }
 
 // ---- access ----
@@ -336,25 +385,17 @@ HandleMemory::Result HandleMemory::SetAccess(CUdeviceptr address, std::uint64_t 
   Paging* paging = nullptr;
   if (!ReservedAt(address, &paging)) return std::nullopt;
   if (!accesses || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto first = mappings_.find(address);
+  Await({address, bytes});
+  const auto first = table_.All().find(address);
   std::uint64_t end = address;
-  for (auto at = first; at != mappings_.end() && at->first == end && end - address < bytes; ++at)
+  for (auto at = first; at != table_.All().end() && at->first == end && end - address < bytes; ++at)
     end += at->second.bytes;
   if (end - address != bytes) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of holes and of parts
-  for (auto at = first; at != mappings_.end() && at->first < end; ++at) {
-    if (!IsBlock(*at)) {
-      const CUresult result = REAL(cuMemSetAccess)(at->first, at->second.bytes, accesses, count);
-      if (result != CUDA_SUCCESS) return result;
-      continue;
-    }
-    for (const CUmemAccessDesc& access : std::span(accesses, count)) {
-      if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-      // Its own device reaches it anyway; another one reaches all of the heap from now on.
-      if (access.location.id != paging->Device() && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-        if (const CUresult result = AddPeer(*paging, access.location.id); result != CUDA_SUCCESS) return result;
-      }
-      at->second.access[access.location.id] = static_cast<unsigned long long>(access.flags);
-    }
+  for (auto at = first; at != table_.All().end() && at->first < end; ++at) {
+    const CUresult result = HandleTable::IsBlock(*at)
+                                ? OpenBlock(*paging, at->second, std::span(accesses, count))
+                                : REAL(cuMemSetAccess)(at->first, at->second.bytes, accesses, count);
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -362,8 +403,9 @@ HandleMemory::Result HandleMemory::SetAccess(CUdeviceptr address, std::uint64_t 
 HandleMemory::Result HandleMemory::GetAccess(unsigned long long* flags, const CUmemLocation* location,
                                              CUdeviceptr address) {
   const MutexLock lock(mutex_);
-  const auto at = Around(address);
-  if (!flags || !location || at == mappings_.end() || !IsBlock(*at)) return std::nullopt;
+  Await({address, 1});
+  const auto at = table_.Around(address);
+  if (!flags || !location || at == table_.All().end() || !HandleTable::IsBlock(*at)) return std::nullopt;
   const auto access = at->second.access.find(location->id);
   const bool known = location->type == CU_MEM_LOCATION_TYPE_DEVICE && access != at->second.access.end();
   *flags = known ? access->second : 0;
@@ -372,8 +414,8 @@ HandleMemory::Result HandleMemory::GetAccess(unsigned long long* flags, const CU
 
 unsigned long long HandleMemory::HandleTypesAt(CUdeviceptr address) {
   const MutexLock lock(mutex_);
-  const auto at = Around(address);
-  return at == mappings_.end() || !at->second.memory
+  const auto at = table_.Around(address);
+  return at == table_.All().end() || !at->second.memory
              ? 0
              : static_cast<unsigned long long>(at->second.memory->prop.requestedHandleTypes);
 }

@@ -3,18 +3,22 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "base/fork_mutex.h"
 #include "cuda/cuda_abi.h"
 #include "pager/heap/reservations.h"
+#include "shim/handles/handle_table.h"
+#include "shim/handles/in_hand.h"
 #include "shim/handles/physical_memory.h"
 #include "shim/memory/paging.h"
 
 namespace tessera::shim {
+
+// As cuMemAddressReserve, of addresses where memory can move. Nothing where the driver itself is to be asked. Any
+// thread.
+std::optional<cuda::CUresult> ReserveAddresses(cuda::CUdeviceptr* address, std::uint64_t bytes, std::uint64_t alignment,
+                                               cuda::CUdeviceptr hint, unsigned long long flags);
 
 // All such memory of the process. The functions are those of the driver of nearly the same names. They return nothing
 // where the driver itself is to be asked: memory and addresses are its own then.
@@ -24,7 +28,7 @@ namespace tessera::shim {
 // elsewhere while it has contents; export it; bind it to a multicast object) makes it fixed. Chunks in which something
 // is mapped that is not the heap's stay where they are.
 //
-// Any thread. A call that waits for room holds up the others.
+// Any thread. A call that waits for room holds up only those that mean the same memory or addresses.
 class HandleMemory {
  public:
   using Handle = cuda::CUmemGenericAllocationHandle;
@@ -33,8 +37,6 @@ class HandleMemory {
 
   static HandleMemory& Instance();
 
-  Result Reserve(cuda::CUdeviceptr* address, std::uint64_t bytes, std::uint64_t alignment, cuda::CUdeviceptr hint,
-                 unsigned long long flags);
   Result FreeAddresses(cuda::CUdeviceptr address, std::uint64_t bytes);
 
   Result Create(Handle* handle, std::uint64_t bytes, const cuda::CUmemAllocationProp* prop, unsigned long long flags);
@@ -65,36 +67,31 @@ class HandleMemory {
 
  private:
   using Memory = PhysicalMemory;
-  struct Mapping {
-    std::uint64_t bytes = 0;
-    Memory* memory = nullptr;                                  // null: a handle of the driver's own
-    Paging* held = nullptr;                                    // whose chunks are held there
-    std::map<cuda::CUdevice, unsigned long long> access = {};  // flags, where it is a block
-  };
-  using Mappings = std::map<cuda::CUdeviceptr, Mapping>;
   using Range = pager::Reservations::Range;
 
   HandleMemory() = default;
-  static bool IsBlock(const Mappings::value_type& mapping) {
-    return mapping.second.memory != nullptr && mapping.second.memory->Place() == mapping.first;
-  }
-  Memory* Find(Handle handle) TESSERA_REQUIRES(mutex_);
-  Mappings::iterator Around(cuda::CUdeviceptr address) TESSERA_REQUIRES(mutex_);
+  void Await(const Range& range) TESSERA_REQUIRES(mutex_);
+  Memory* FindFree(Handle handle) TESSERA_REQUIRES(mutex_);
+  void LetGoOf(const InHand::Things& things) TESSERA_REQUIRES(mutex_);
+  template <typename Act>
+  cuda::CUresult WithInHand(Memory& memory, Act act) TESSERA_REQUIRES(mutex_);
+  template <typename Act>
+  cuda::CUresult WithoutMutex(Act act) TESSERA_REQUIRES(mutex_);
   cuda::CUresult FixMemory(Memory& memory) TESSERA_REQUIRES(mutex_);
   cuda::CUresult MakeOnePiece(Memory& memory) TESSERA_REQUIRES(mutex_);
-  cuda::CUresult FixForMulticast(Memory& memory) TESSERA_REQUIRES(mutex_);
+  cuda::CUresult FixForMulticast(Memory& memory, Handle* driver) TESSERA_REQUIRES(mutex_);
   cuda::CUresult FixUnmapped(const Range& range) TESSERA_REQUIRES(mutex_);
+  cuda::CUresult MapInHand(Memory* memory, Handle handle, std::uint64_t offset, const Range& range, Paging* reserved)
+      TESSERA_REQUIRES(mutex_);
   cuda::CUresult MapDriver(Memory* memory, Handle handle, std::uint64_t offset, const Range& range, Paging* reserved)
       TESSERA_REQUIRES(mutex_);
-  void EndMapping(Mappings::iterator mapping) TESSERA_REQUIRES(mutex_);
-  void EndIfUnused(Memory& memory) TESSERA_REQUIRES(mutex_);
+  void EndMapping(HandleTable::Mappings::iterator mapping) TESSERA_REQUIRES(mutex_);
 
-  // Held while a thread waits for room, so taken before all others.
+  // Taken before all others. The functions above that fix, make or map memory release it meanwhile; the caller has what
+  // they work on in hand.
   ForkMutex mutex_;
-  std::map<Handle, std::unique_ptr<Memory>> memories_ TESSERA_GUARDED_BY(mutex_);  // ours
-  std::map<cuda::CUdeviceptr, Memory*> places_ TESSERA_GUARDED_BY(mutex_);         // of those that are blocks
-  // Of our handles anywhere, and of any in our reservations.
-  Mappings mappings_ TESSERA_GUARDED_BY(mutex_);
+  InHand in_hand_ TESSERA_GUARDED_BY(mutex_);
+  HandleTable table_ TESSERA_GUARDED_BY(mutex_);
 };
 
 }  // namespace tessera::shim

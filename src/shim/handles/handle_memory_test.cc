@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <thread>
+
 #include "shim/load/hook.h"
+#include "shim/testing/line_end.h"
 #include "shim/testing/shim_fixture.h"
 
 using namespace tessera::cuda;
@@ -152,6 +155,69 @@ TEST_F(HandleMemoryTest, AMappingThatLeavesTooMuchHostMemoryBlankIsRefused) {
     answers.blank = [](std::uint64_t bytes) { return wire::Reserved{.bytes = bytes}; };
   });
   EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+}
+
+// A chunk with something mapped is out, and the next mapping in it has to wait until it is back.
+TEST_F(HandleMemoryTest, AMappingThatWaitsHoldsUpNoOthers) {
+  bool refuses_what_is_pinned = false;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.room = [&](std::uint64_t bytes) {
+      if (bytes > 0) return wire::RoomGranted{.bytes = bytes};
+      return wire::RoomGranted{.bytes = 0, .wait = !refuses_what_is_pinned || Vmm() == 0};
+    };
+  });
+  const CUdeviceptr address = Reserve(256 * kMiB);
+  for (const bool refuses : {false, true}) {
+    refuses_what_is_pinned = refuses;
+    const auto first = Create(2 * kMiB), second = Create(2 * kMiB), third = Create(2 * kMiB);
+    ASSERT_EQ(cuMemMap(address, 2 * kMiB, 0, first, 0), CUDA_SUCCESS);
+    EvictOn(line_, Cuda());
+    EXPECT_EQ(Page().swapped, 2 * kMiB);
+    ASSERT_EQ(cuMemMap(address + 64 * kMiB, 2 * kMiB, 0, third, 0), CUDA_SUCCESS);
+    const std::size_t asked = Daemon().Count<wire::Room>(gpu);
+    std::thread waits([&] {
+      EXPECT_EQ(cuMemMap(address + 2 * kMiB, 2 * kMiB, 0, second, 0), CUDA_SUCCESS) << "what is refused at first comes";
+    });
+    Daemon().Await<wire::Room>(gpu, asked + (refuses ? 2 : 1));
+    EXPECT_EQ(Vmm(), refuses ? 0u : 2 * kMiB) << "its room makes place for what has to come back";
+    // Others go on, with other memory; what it has in hand is not ended.
+    EXPECT_EQ(cuMemRelease(second), CUDA_SUCCESS);
+    EXPECT_EQ(Open(address + 64 * kMiB, 2 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemUnmap(address + 64 * kMiB, 2 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(third), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemUnmap(address, 2 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(first), CUDA_SUCCESS);  // nothing has to come back any more
+    EXPECT_EQ(HearOn(line_).type, wire::LineType::kDropped);
+    waits.join();
+    EXPECT_EQ(Charged(), 2 * kMiB);
+    room_before_ -= 2 * std::int64_t{kMiB};  // a daemon would have taken that of what went out
+    EXPECT_EQ(RoomTaken(), 2 * kMiB);
+    EXPECT_EQ(cuMemUnmap(address + 2 * kMiB, 2 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(Charged(), 0u);
+    EXPECT_EQ(RoomTaken(), 0u);
+    EXPECT_EQ(Vmm(), 0u);
+  }
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes}; };
+  });
+}
+
+TEST_F(HandleMemoryTest, TwoThatMapTheSameWaitForEachOther) {
+  const CUdeviceptr address = Reserve(64 * kMiB);
+  for (int round = 0; round < 50; ++round) {
+    const auto handle = Create(2 * kMiB);
+    CUresult results[2] = {};
+    std::thread other([&] { results[0] = cuMemMap(address, 2 * kMiB, 0, handle, 0); });
+    results[1] = cuMemMap(address, 2 * kMiB, 0, handle, 0);
+    other.join();
+    EXPECT_EQ((results[0] == CUDA_SUCCESS) + (results[1] == CUDA_SUCCESS), 1);
+    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemUnmap(address, 2 * kMiB), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(RoomTaken(), 0u);
+  EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
 }
 
 TEST_F(HandleMemoryTest, WhatCannotMoveIsTheDrivers) {

@@ -1,5 +1,6 @@
 #include "shim/handles/physical_memory.h"
 
+#include <utility>
 #include <vector>
 
 #include "shim/device/attachment.h"
@@ -27,12 +28,14 @@ using pager::Reservations;
 
 namespace {
 
-CUresult HoldPart(Paging& paging, CUdeviceptr part) {
+constexpr char kCannotMap[] = "cannot change what is mapped at an address";
+
+// `sorry`: as AwaitRecall's.
+CUresult HoldPart(Paging& paging, CUdeviceptr part, const char* sorry = kCannotMap) {
   Reservations& reserved = paging.Heap().Reserved();
   CUresult result = reserved.Hold(part);
   if (result == CUDA_SUCCESS) return result;
-  result =
-      AwaitRecall(paging.Room(), [&] { return reserved.IsHere(part); }, "cannot change what is mapped at an address");
+  result = AwaitRecall(paging.Room(), [&] { return reserved.IsHere(part); }, sorry);
   if (result != CUDA_SUCCESS) reserved.LetGo(part);
   return result;
 }
@@ -123,9 +126,16 @@ bool PhysicalMemory::IsMovable(const CUmemAllocationProp& prop) {
 // ---- room ----
 
 bool PhysicalMemory::TakeRoom() {
-  roomed_ = paging.Room().Take(bytes);
-  if (roomed_) paging.Room().NotePinned(static_cast<std::int64_t>(bytes), reason_);
-  return roomed_;
+  if (!paging.Room().Take(bytes)) return false;
+  roomed_ = bytes;
+  paging.Room().NotePinned(static_cast<std::int64_t>(bytes), reason_);
+  return true;
+}
+
+void PhysicalMemory::DropRoom() {
+  if (roomed_ == 0) return;
+  paging.Room().NotePinned(-static_cast<std::int64_t>(roomed_), reason_);
+  GiveRoom(paging, std::exchange(roomed_, 0));
 }
 
 bool PhysicalMemory::Take() {
@@ -138,7 +148,8 @@ bool PhysicalMemory::Take() {
 void PhysicalMemory::End() {
   if (place_ != 0) GiveRoom(paging, paging.Heap().Reserved().Vacate(place_));
   for (const auto& [piece, ignored] : pieces_) REAL(cuMemRelease)(piece);
-  if (roomed_ || Fixed()) {
+  DropRoom();
+  if (Fixed()) {
     paging.Room().NotePinned(-static_cast<std::int64_t>(bytes), reason_);
     GiveRoom(paging, bytes);
   }
@@ -147,21 +158,26 @@ void PhysicalMemory::End() {
 
 // ---- a block of the heap ----
 
+// Room that has no memory cannot be moved, so it may be in the way of what has to come back. Then it is taken part by
+// part.
 CUresult PhysicalMemory::MakePart(const Range& part) {
   Reservations& reserved = paging.Heap().Reserved();
-  CUresult result = HoldPart(paging, part.begin);
+  CUresult result = HoldPart(paging, part.begin, roomed_ > 0 ? nullptr : kCannotMap);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && roomed_ > 0) {
+    DropRoom();
+    result = HoldPart(paging, part.begin);
+  }
   if (result != CUDA_SUCCESS) return result;
-  const auto size = static_cast<std::int64_t>(part.bytes);
-  if (roomed_) {
-    paging.Room().NotePinned(-size, reason_);
+  if (roomed_ > 0) {
+    paging.Room().NotePinned(-static_cast<std::int64_t>(part.bytes), reason_);
+    roomed_ -= part.bytes;
   } else if (!paging.Room().Take(part.bytes)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS) {
     std::uint64_t freed = 0;
     result = MakeWithRoom(&paging.Room(), [&] { return reserved.Back(part, &freed); });
-    if (result != CUDA_SUCCESS && roomed_) paging.Room().NotePinned(size, reason_);
-    if (result != CUDA_SUCCESS && !roomed_) freed += part.bytes;
+    if (result != CUDA_SUCCESS) freed += part.bytes;
     GiveRoom(paging, freed);
   }
   reserved.LetGo(part.begin);
@@ -188,14 +204,10 @@ CUresult PhysicalMemory::MakeParts(CUdeviceptr address) {
     if (result == CUDA_SUCCESS) continue;
     // Parts may be in host memory by now, so all room is given back. The next time it is taken part by part.
     for (std::size_t i = 0; i < made; ++i) GiveRoom(paging, reserved.Vacate(parts[i].begin));
-    const std::uint64_t left = roomed_ ? address + bytes - parts[made].begin : 0;
-    paging.Room().NotePinned(-static_cast<std::int64_t>(left), reason_);
-    GiveRoom(paging, left);
-    roomed_ = false;
+    DropRoom();
     return result;
   }
   reserved.Join({address, bytes});
-  roomed_ = false;
   place_ = address;
   return CUDA_SUCCESS;
 }
@@ -205,12 +217,12 @@ CUresult PhysicalMemory::MakeParts(CUdeviceptr address) {
 CUresult PhysicalMemory::Fix() {
   if (Fixed()) return CUDA_SUCCESS;
   if (place_ != 0) return FixBlock();
-  if (!roomed_ && !TakeRoom()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (roomed_ == 0 && !TakeRoom()) return CUDA_ERROR_OUT_OF_MEMORY;
   Handle handle = 0;
   const CUresult result = MakeDriverMemory(&handle);
   if (result != CUDA_SUCCESS) return result;
   pieces_.emplace_back(handle, bytes);
-  roomed_ = false;
+  roomed_ = 0;
   return CUDA_SUCCESS;
 }
 

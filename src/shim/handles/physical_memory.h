@@ -21,7 +21,8 @@ void GiveRoom(Paging& paging, std::uint64_t bytes);
 // The memory behind one handle of cuMemCreate. First it has only room, and the charge; then it is a block of the heap,
 // at the addresses where it was mapped first; or it is *fixed*: the driver's own, in pieces, and stays on the GPU.
 //
-// Not thread-safe: HandleMemory's mutex guards it, and a call that waits for room does so under it.
+// Not thread-safe. HandleMemory's mutex guards it; calls that may wait for room (MakeBlock, Fix, MakeOnePiece) are made
+// without that, by a thread that has it in hand (InHand).
 class PhysicalMemory {
  public:
   using Handle = cuda::CUmemGenericAllocationHandle;
@@ -68,6 +69,7 @@ class PhysicalMemory {
   using Range = pager::Reservations::Range;
 
   bool TakeRoom();
+  void DropRoom();
   cuda::CUresult MakeParts(cuda::CUdeviceptr address);
   cuda::CUresult MakePart(const Range& part);
   cuda::CUresult FixBlock();
@@ -76,7 +78,7 @@ class PhysicalMemory {
   cuda::CUresult Replace(cuda::CUdeviceptr mapped, const pager::Reservations::Pieces& pieces,
                          const std::vector<cuda::CUmemAccessDesc>& accesses) const;
 
-  bool roomed_ = false;  // it has room, and no memory yet
+  std::uint64_t roomed_ = 0;  // bytes of room that have no memory yet
   cuda::CUdeviceptr place_ = 0;
   pager::Reservations::Pieces pieces_;
   wire::PinReason reason_ = wire::PinReason::kVmm;

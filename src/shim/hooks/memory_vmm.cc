@@ -121,7 +121,7 @@ HandleMemory& Movable() { return HandleMemory::Instance(); }
 
 TESSERA_HOOK cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint,
                                  unsigned long long flags) {
-  const auto result = Movable().Reserve(address, bytes, alignment, hint, flags);
+  const auto result = ReserveAddresses(address, bytes, alignment, hint, flags);
   return result ? *result : REAL(cuMemAddressReserve)(address, bytes, alignment, hint, flags);
 }
 

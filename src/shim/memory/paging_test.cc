@@ -11,6 +11,7 @@
 #include "base/seqpacket.h"
 #include "shim/gate/capture.h"
 #include "shim/load/hook.h"
+#include "shim/testing/line_end.h"
 #include "shim/testing/shim_fixture.h"
 #include "wire/line.h"
 
@@ -58,36 +59,9 @@ class PagingTest : public ShimFixture {
   }
   std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
 
-  void Say(const LineMessage& message) { EXPECT_TRUE(SendPacket(line.Get(), wire::BytesOf(message))); }
-  // The next message of the program's, and the descriptors that came along.
-  LineMessage Hear(std::vector<UniqueFd>* along = nullptr) {
-    alignas(8) std::byte packet[sizeof(LineMessage)];
-    UniqueFd fds[wire::kMostChunks];
-    std::size_t received = 0;
-    const ssize_t length = ReceivePacket(line.Get(), packet, fds, received);
-    EXPECT_EQ(length, ssize_t{sizeof packet});
-    if (along)
-      for (std::size_t i = 0; i < received; ++i) along->push_back(std::move(fds[i]));
-    return wire::ReadLine(packet).value_or(LineMessage{});
-  }
-  // Has one chunk brought out, as a mover does.
-  void Evict() {
-    Say({.type = LineType::kEvict, .count = 1});
-    std::vector<UniqueFd> gpu_memory;
-    const LineMessage offer = Hear(&gpu_memory);
-    ASSERT_EQ(offer.type, LineType::kOffer);
-    ASSERT_EQ(offer.count, 1u);
-    UniqueFd host;
-    const auto handle =
-        Cuda().memory.MakeForMover(wire::kChunkBytes, true, Cuda().memory.WordsOf(gpu_memory[0]), &host);
-    LineMessage stored{.type = LineType::kStored, .count = 1};
-    stored.chunk[0] = offer.chunk[0];
-    stored.key[0] = 77;
-    const int fd = host.Get();
-    ASSERT_TRUE(SendPacket(line.Get(), wire::BytesOf(stored), std::span(&fd, 1)));
-    EXPECT_EQ(Hear().type, LineType::kFreed);
-    Cuda().memory.DropForMover(handle);
-  }
+  void Say(const LineMessage& message) { SayOn(line, message); }
+  LineMessage Hear() { return HearOn(line); }
+  void Evict() { EvictOn(line, Cuda()); }
 
   static constexpr std::int64_t kCredit = std::int64_t{1} << 34;
   UniqueFd line;  // the mover's end

@@ -143,7 +143,7 @@ bool RoomAccount::Recall() {
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Room{.bytes = 0}, page_.Gpu()), answer, header);
   DaemonWatch::Instance().Mind(MonotonicNow());
-  return !asked || answer.wait;
+  return asked ? answer.wait : !page_.FollowsOwn();  // where no daemon comes, no mover does
 }
 
 void RoomAccount::Attached(bool swaps) {

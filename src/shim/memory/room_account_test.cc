@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "shim/memory/recall.h"
 #include "shim/testing/shim_fixture.h"
 
 namespace tessera::shim {
@@ -257,6 +258,21 @@ TEST_F(RoomAccountTest, RecallIsARequestForNoBytes) {
   EXPECT_FALSE(room.Recall());
 }
 
+Nanos ClockThatHurries() {
+  static Nanos now = 0;
+  return now += 50 * kSecond;
+}
+
+TEST_F(RoomAccountTest, MemoryThatComesBackIsWaitedForHoweverLongThatTakes) {
+  FollowDaemonThat(true);
+  Grant({.bytes = 0, .wait = 1});
+  testing::internal::CaptureStderr();
+  int looks = 0;
+  const auto look = [&] { return ++looks < 5 ? cuda::CUDA_ERROR_NOT_READY : cuda::CUDA_SUCCESS; };
+  EXPECT_EQ(AwaitRecall(room, look, "cannot", ClockThatHurries), cuda::CUDA_SUCCESS);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("has waited 150 s"));
+}
+
 TEST_F(RoomAccountTest, WithoutAHeapNothingIsHot) {
   shared.hot_out = 5;
   room.ReportUse(kSecond);
@@ -274,6 +290,7 @@ TEST_F(RoomAccountTest, WhereNoDaemonComesThereIsRoomIfWorkGoesOn) {
     page.FollowOwn(0, false);
   }
   EXPECT_TRUE(room.Take(kMiB));
+  EXPECT_FALSE(room.Recall()) << "nobody brings anything back";
   StartDaemon();
   EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
 }

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "cuda/cuda_abi.h"
+#include "pager/heap/reservations.h"
+#include "shim/handles/in_hand.h"
+#include "shim/handles/physical_memory.h"
+#include "shim/memory/paging.h"
+
+namespace tessera::shim {
+
+// Which memory by handle there is, where its blocks are, and what is mapped at which addresses. HandleMemory's mutex
+// guards it.
+class HandleTable {
+ public:
+  using Handle = cuda::CUmemGenericAllocationHandle;
+  using Range = pager::Reservations::Range;
+  struct Mapping {
+    std::uint64_t bytes = 0;
+    PhysicalMemory* memory = nullptr;                          // null: a handle of the driver's own
+    Paging* held = nullptr;                                    // whose chunks are held there
+    std::map<cuda::CUdevice, unsigned long long> access = {};  // flags, where it is a block
+  };
+  using Mappings = std::map<cuda::CUdeviceptr, Mapping>;
+
+  static bool IsBlock(const Mappings::value_type& mapping) {
+    return mapping.second.memory != nullptr && mapping.second.memory->Place() == mapping.first;
+  }
+
+  // The memory that a program still has this handle of; or null.
+  PhysicalMemory* Find(Handle handle) const;
+  Handle Add(std::unique_ptr<PhysicalMemory> memory);
+  // Ends the memory if it has no handles and no mappings.
+  void EndIfUnused(PhysicalMemory& memory);
+
+  // The memory has become a block there, or is none any more.
+  void AddBlock(cuda::CUdeviceptr place, PhysicalMemory* memory) { blocks_.emplace(place, memory); }
+  void EraseBlock(cuda::CUdeviceptr place) { blocks_.erase(place); }
+
+  // Of our handles anywhere, and of any in our reservations.
+  Mappings& All() { return mappings_; }
+  // The mapping that `address` lies in, or the end.
+  Mappings::iterator Around(cuda::CUdeviceptr address);
+  // Whether nothing is mapped there.
+  bool IsFree(const Range& range);
+  // Where the memory is mapped; 0 if it is not.
+  cuda::CUdeviceptr PlaceOf(const PhysicalMemory& memory) const;
+  // These addresses, with the memory that is mapped there, or whose block lies there and is not mapped.
+  InHand::Things MappedIn(const Range& range);
+  // Beside that, `also`, unless that is null.
+  InHand::Things UnmappedIn(const Range& range, PhysicalMemory* also = nullptr) const;
+
+ private:
+  std::map<Handle, std::unique_ptr<PhysicalMemory>> memories_;
+  std::map<cuda::CUdeviceptr, PhysicalMemory*> blocks_;
+  Mappings mappings_;
+};
+
+}  // namespace tessera::shim
