@@ -28,6 +28,7 @@ using CUgraphConditionalHandle = std::uint64_t;
 
 using CUcontext = struct CUctx_st*;
 using CUgreenCtx = struct CUgreenCtx_st*;
+using CUdevResourceDesc = struct CUdevResourceDesc_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUlibrary = struct CUlib_st*;

@@ -4,6 +4,7 @@
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/load/green_contexts.h"
 #include "shim/memory/arrival.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/ledger.h"
@@ -145,6 +146,29 @@ CUresult EndPrimary(CUdevice device, bool reset, End end) {
   return result;
 }
 
+void NoteGreen(CUgreenCtx green, CUdevice device) {
+  GreenContext made{.device = device};
+  if (REAL_AS(cuCtxFromGreenCtx, CUcontext*, CUgreenCtx)(&made.context, green) != CUDA_SUCCESS) return;
+  REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&made.primary, device);
+  REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
+  AddGreenContext(green, made);
+}
+
+// A green context retains the primary one, which has its memory and its work from now on.
+template <typename Destroy>
+CUresult DestroyGreen(CUgreenCtx green, Destroy destroy) {
+  const auto ended = FindGreenContext(green);
+  Attachment* attachment = ended ? Attachment::Of(ended->device) : nullptr;
+  if (!attachment) return destroy();
+  LeaveContextEverywhere(ended->context, ended->primary);
+  attachment->Gates().EndContext(ended->context, [] { return true; });
+  const CUresult result = EndPrimary(ended->device, false, destroy);
+  if (result != CUDA_SUCCESS) return result;
+  ForgetCapturesOf(ended->context);
+  ForgetGreenContext(green);
+  return result;
+}
+
 }  // namespace
 }  // namespace tessera::shim
 
@@ -202,3 +226,14 @@ PRIMARY_END(cuDevicePrimaryCtxRelease, false)
 PRIMARY_END(cuDevicePrimaryCtxRelease_v2, false)
 PRIMARY_END(cuDevicePrimaryCtxReset, true)
 PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
+
+TESSERA_HOOK cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device, unsigned flags) {
+  const auto create = [=] { return REAL(cuGreenCtxCreate)(green, resources, device, flags); };
+  const CUresult result = RetainPrimary(device, create);
+  if (result == CUDA_SUCCESS) NoteGreen(*green, device);
+  return result;
+}
+
+TESSERA_HOOK cuGreenCtxDestroy(CUgreenCtx green) {
+  return DestroyGreen(green, [=] { return REAL(cuGreenCtxDestroy)(green); });
+}

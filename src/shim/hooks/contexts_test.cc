@@ -1,4 +1,4 @@
-// Primary contexts of two GPUs that wait for room.
+// Primary contexts of two GPUs that wait for room, and green contexts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shim/load/hook.h"
+#include "shim/memory/paging.h"
 #include "shim/testing/shim_fixture.h"
 
 using namespace tessera::cuda;
@@ -14,6 +15,10 @@ TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext*, CUdevice);
 TESSERA_HOOK cuDevicePrimaryCtxRelease_v2(CUdevice);
 TESSERA_HOOK cuMemAllocAsync(CUdeviceptr*, size_t, CUstream);
 TESSERA_HOOK cuMemFreeAsync(CUdeviceptr, CUstream);
+TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
+TESSERA_HOOK cuMemFree_v2(CUdeviceptr);
+TESSERA_HOOK cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned);
+TESSERA_HOOK cuGreenCtxDestroy(CUgreenCtx);
 
 namespace tessera::shim {
 namespace {
@@ -84,6 +89,85 @@ TEST_F(ContextsTest, EventsBehindFreesStayUntilTheLastRelease) {
   EXPECT_EQ(Cuda().Events(), before + 1);
   EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
   EXPECT_EQ(Cuda().Events(), before);
+}
+
+// As the driver has them: a green context retains the primary one, and its handle is that of its CUcontext.
+FakeCuda* driver = nullptr;
+CUdevice green_device = -1;
+
+CUresult MakeGreen(CUgreenCtx* green, CUdevResourceDesc, CUdevice device, unsigned) {
+  CUcontext primary = nullptr;
+  REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device);
+  *green = reinterpret_cast<CUgreenCtx>(driver->MakeContext(device));
+  green_device = device;
+  return CUDA_SUCCESS;
+}
+CUresult FromGreen(CUcontext* context, CUgreenCtx green) {
+  return *context = reinterpret_cast<CUcontext>(green), CUDA_SUCCESS;
+}
+CUresult EndGreen(CUgreenCtx green) {
+  REAL_AS(cuCtxDestroy_v2, CUcontext)(reinterpret_cast<CUcontext>(green));
+  return REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(green_device);
+}
+
+class GreenContextsTest : public ContextsTest {
+ protected:
+  GreenContextsTest() {
+    driver = &Cuda();
+    Cuda().Put(k_cuGreenCtxCreate, &MakeGreen);
+    Cuda().Put(k_cuCtxFromGreenCtx, &FromGreen);
+    Cuda().Put(k_cuGreenCtxDestroy, &EndGreen);
+    Page().memory_credit = kCredit;
+    Page().memory_credit_keep = kCredit;
+  }
+  // Its context is current.
+  CUgreenCtx Make() {
+    CUgreenCtx green = nullptr;
+    EXPECT_EQ(cuGreenCtxCreate(&green, nullptr, device, 1), CUDA_SUCCESS);
+    FakeCuda::SetCurrent(reinterpret_cast<CUcontext>(green));
+    return green;
+  }
+  std::uint64_t Charged() { return static_cast<std::uint64_t>(kCredit - Page().memory_credit); }
+
+  static constexpr std::int64_t kCredit = std::int64_t{1} << 34;
+};
+
+TEST_F(GreenContextsTest, MakesAndEndsThePrimaryOne) {
+  const CUgreenCtx green = Make();
+  EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  Settle();
+  std::vector<std::int32_t> told;
+  for (const wire::Context& each : Daemon().All<wire::Context>(gpu)) told.push_back(each.delta);
+  EXPECT_EQ(told, (std::vector<std::int32_t>{1, -1}));
+}
+
+TEST_F(GreenContextsTest, ItsMemoryOutlivesItAndItsEventsDoNot) {
+  CUcontext primary = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&primary, device), CUDA_SUCCESS);
+  const std::size_t events = Cuda().Events();
+  const CUgreenCtx green = Make();
+  CUdeviceptr kept = 0, freed = 0, behind = 0;
+  ASSERT_EQ(cuMemAlloc_v2(&kept, kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAllocAsync(&freed, kMiB, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAllocAsync(&behind, kMiB, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(REAL_AS(cuMemcpyHtoD_v2, CUdeviceptr, const void*, size_t)(1, "", 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFreeAsync(freed, nullptr), CUDA_SUCCESS);
+  StreamMemory& ordered = Attached().Pager()->Ordered();
+  ordered.Mark();
+  ASSERT_EQ(cuMemFreeAsync(behind, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), events + 1);
+  EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), events);
+  FakeCuda::SetCurrent(primary);
+  ordered.FreeReached();
+  EXPECT_EQ(Charged(), 3 * kMiB) << "the driver waits for no work of it";
+  ordered.FreeQuiet(Attached().Gates());
+  EXPECT_EQ(Charged(), kMiB) << "the primary context has nothing to do any more";
+  EXPECT_EQ(cuMemFree_v2(kept), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Synchronized(primary), 1u);
+  EXPECT_EQ(Charged(), 0u);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().Events(), events);
 }
 
 }  // namespace

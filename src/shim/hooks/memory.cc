@@ -1,6 +1,7 @@
 // Allocations by address: counted against memory.max, and out of the pager's heap where memory may be swapped. Those in
 // the order of streams are in memory_pools.cc.
 #include "shim/device/current.h"
+#include "shim/load/green_contexts.h"
 #include "shim/memory/ledger.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/pool_charges.h"
@@ -33,7 +34,7 @@ std::uint64_t PitchedBytes(size_t width, size_t height) {
 TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Paging* paging = CurrentPaging()) return paging->Allocate(bytes, address);
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(bytes), PinReason::kUnpaged,
+      CurrentRoom(), AllocatingContext(), ChargeOf(bytes), PinReason::kUnpaged,
       [=] { return REAL(cuMemAlloc_v2)(address, bytes); }, [=] { return KeyOf(*address); });
 }
 
@@ -52,7 +53,7 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
     return result;
   }
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
+      CurrentRoom(), AllocatingContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
       [=] { return REAL(cuMemAllocPitch_v2)(address, pitch, width, height, element); },
       [=] { return KeyOf(*address); });
 }
@@ -60,7 +61,7 @@ TESSERA_HOOK cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t widt
 // The API of CUDA 3 with 32-bit addresses.
 TESSERA_HOOK cuMemAlloc(unsigned* address, unsigned bytes) {
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(bytes), PinReason::kUnpaged,
+      CurrentRoom(), AllocatingContext(), ChargeOf(bytes), PinReason::kUnpaged,
       [=] { return REAL(cuMemAlloc)(address, bytes); }, [=] { return KeyOf(*address); });
 }
 
@@ -70,6 +71,6 @@ TESSERA_HOOK cuMemFree(unsigned address) {
 
 TESSERA_HOOK cuMemAllocPitch(unsigned* address, unsigned* pitch, unsigned width, unsigned height, unsigned element) {
   return Counted(
-      CurrentRoom(), CurrentContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
+      CurrentRoom(), AllocatingContext(), ChargeOf(PitchedBytes(width, height)), PinReason::kUnpaged,
       [=] { return REAL(cuMemAllocPitch)(address, pitch, width, height, element); }, [=] { return KeyOf(*address); });
 }

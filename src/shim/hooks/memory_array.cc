@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "shim/device/current.h"
+#include "shim/load/green_contexts.h"
 #include "shim/memory/ledger.h"
 
 using namespace tessera::cuda;
@@ -69,7 +70,7 @@ std::uint64_t KeyOf(Handle handle) {
 #define ARRAY_CREATE(name, Descriptor)                                                 \
   TESSERA_HOOK name(CUarray* array, const Descriptor* descriptor) {                    \
     return Counted(                                                                    \
-        CurrentRoom(), CurrentContext(), Charge(descriptor), PinReason::kArray,        \
+        CurrentRoom(), AllocatingContext(), Charge(descriptor), PinReason::kArray,     \
         [=] { return REAL(name)(array, descriptor); }, [=] { return KeyOf(*array); }); \
   }
 ARRAY_CREATE(cuArrayCreate, OldDescriptor)
@@ -82,7 +83,7 @@ TESSERA_HOOK cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_
   // Each level has an eighth (at least a quarter, in two dimensions) of the one above: a third more in sum.
   const std::uint64_t base = Charge(descriptor);
   return Counted(
-      CurrentRoom(), CurrentContext(), levels > 1 ? ChargeOf(base + base / 3) : base, PinReason::kArray,
+      CurrentRoom(), AllocatingContext(), levels > 1 ? ChargeOf(base + base / 3) : base, PinReason::kArray,
       [=] { return REAL(cuMipmappedArrayCreate)(array, descriptor, levels); }, [=] { return KeyOf(*array); });
 }
 

@@ -1,6 +1,7 @@
 // Managed memory: the driver migrates its pages. What the vGPU may have on the GPU is charged; the rest has its place
 // in host memory, where the GPU reaches it, and costs the vGPU nothing.
 #include "shim/device/current.h"
+#include "shim/load/green_contexts.h"
 #include "shim/memory/ledger.h"
 
 using namespace tessera::cuda;
@@ -29,6 +30,6 @@ TESSERA_HOOK cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flag
   if (!attachment) return result;
   const std::uint64_t charge = attachment->Room().TakePinnedAtMost(ChargeOf(bytes), PinReason::kManaged);
   if (charge < bytes) KeepOnHost(*address + charge, bytes - charge);
-  if (charge > 0) Remember(*address, {&attachment->Room(), charge, CurrentContext(), PinReason::kManaged});
+  if (charge > 0) Remember(*address, {&attachment->Room(), charge, AllocatingContext(), PinReason::kManaged});
   return result;
 }

@@ -13,7 +13,7 @@
 #include "base/fork_mutex.h"
 #include "base/seqpacket.h"
 #include "shim/gate/capture.h"
-#include "shim/load/current_context.h"
+#include "shim/load/green_contexts.h"
 #include "shim/load/real.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
@@ -167,7 +167,7 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
   result = RealDriver().AddressReserve(&import.reserved, bytes, 0, 0, 0);
   if (result != CUDA_SUCCESS) return result;
   import.block = {
-      .begin = import.reserved + terms.offset, .bytes = terms.bytes, .context = CurrentContext(), .id = next_id++};
+      .begin = import.reserved + terms.offset, .bytes = terms.bytes, .context = AllocatingContext(), .id = next_id++};
   result = MapAll(import, importer.gpu, terms, fds);
   if (result == CUDA_SUCCESS) result = SetAccess(import);
   if (result != CUDA_SUCCESS) {

@@ -13,7 +13,7 @@
 
 #include "base/seqpacket.h"
 #include "shim/gate/capture.h"
-#include "shim/load/current_context.h"
+#include "shim/load/green_contexts.h"
 #include "shim/load/hook.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
@@ -152,7 +152,7 @@ Paging* Paging::Of(CUdeviceptr address) {
 
 CUresult Paging::Allocate(std::uint64_t bytes, CUdeviceptr* address) {
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUcontext context = CurrentContext();
+  const CUcontext context = AllocatingContext();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   FreeUnsettled(false);
   return AllocateFor(context, bytes, address);
@@ -166,11 +166,9 @@ CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr
     if (result != CUDA_SUCCESS) memory_.Give(charge);
     return result;
   };
-  // The program's own memory is nearer than what is on its way from others.
-  CUresult result = allocate(/*waits=*/false);
-  const bool late = result == CUDA_ERROR_NOT_READY;
-  if (result != CUDA_ERROR_OUT_OF_MEMORY && !late) return result;
-  if (ReleaseAll() || late) result = allocate(/*waits=*/true);
+  CUresult result = allocate(/*waits=*/false);  // its own memory is nearer than what is on its way from others
+  if (result != CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_ERROR_NOT_READY) return result;
+  if (ReleaseAll() || result == CUDA_ERROR_NOT_READY) result = allocate(/*waits=*/true);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) memory_.NoteRefused();
   return result;
 }
@@ -199,7 +197,7 @@ std::uint64_t Paging::Lost() const {
 CUresult Paging::Free(CUdeviceptr address) {
   pager::Block block;
   if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
-  const CUcontext context = block.context ? block.context : CurrentContext();
+  const CUcontext context = block.context ? block.context : AllocatingContext();
   const bool later = AnyCapture();
   if (const auto freed = ordered_.Graphs().Free(block, context)) {
     if (*freed == CUDA_SUCCESS && context && !later) Settle(context);

@@ -2,7 +2,7 @@
 
 #include "pager/heap/placement.h"
 #include "shim/gate/capture.h"
-#include "shim/load/current_context.h"
+#include "shim/load/green_contexts.h"
 #include "shim/memory/paging.h"
 #include "shim/order/stream_pools.h"
 
@@ -54,7 +54,7 @@ CUresult StreamMemory::AllocateNew(StreamPool& pool, std::uint64_t bytes, CUdevi
   pool.Reserve(pager::AddressesOf(bytes));
   CUdevice device = -1;
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) == CUDA_SUCCESS && device == paging_.device_)
-    context_ = CurrentContext();
+    context_ = AllocatingContext();
   return CUDA_SUCCESS;
 }
 
@@ -133,6 +133,8 @@ void StreamMemory::EndStream(CUstream stream) { paging_.pending_.EndStream(strea
 
 void StreamMemory::DropEvents(CUcontext context) { paging_.pending_.DropEventsOf(context); }
 
+void StreamMemory::LeaveContext(CUcontext context, CUcontext heir) { paging_.pending_.LeaveContext(context, heir); }
+
 void StreamMemory::EndContext(CUcontext context) {
   CUcontext ended = context;
   context_.compare_exchange_strong(ended, nullptr);
@@ -156,6 +158,10 @@ void EndStreamEverywhere(CUstream stream) {
 
 void DropEventsEverywhere(CUcontext context) {
   Paging::ForEach([=](Paging& paging) { paging.Ordered().DropEvents(context); });
+}
+
+void LeaveContextEverywhere(CUcontext context, CUcontext heir) {
+  Paging::ForEach([=](Paging& paging) { paging.Ordered().LeaveContext(context, heir); });
 }
 
 void EndContextEverywhere(CUcontext context) {

@@ -55,6 +55,8 @@ class StreamMemory {
   void EndStream(cuda::CUstream stream);
   void DropEvents(cuda::CUcontext context);
   void EndContext(cuda::CUcontext context);
+  // The context is about to end, and `heir` has its memory and the work that is left (PendingFrees::LeaveContext).
+  void LeaveContext(cuda::CUcontext context, cuda::CUcontext heir);
 
  private:
   bool Reuse(const pager::Block& block, StreamPool& pool, std::uint64_t bytes);
@@ -71,6 +73,7 @@ void FreeReachedEverywhere();
 void MarkEverywhere();
 void EndStreamEverywhere(cuda::CUstream stream);
 void DropEventsEverywhere(cuda::CUcontext context);
+void LeaveContextEverywhere(cuda::CUcontext context, cuda::CUcontext heir);
 void EndContextEverywhere(cuda::CUcontext context);
 
 }  // namespace tessera::shim

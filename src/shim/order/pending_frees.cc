@@ -311,6 +311,26 @@ void PendingFrees::DropEventsOf(CUcontext context) {
   Destroy(context, events);
 }
 
+void PendingFrees::LeaveContext(CUcontext context, CUcontext heir) {
+  const MutexLock lock(mutex_);
+  const RelaxedCapture relaxed;
+  std::vector<CUevent> events;
+  const auto leave = [&](Stream& stream) TESSERA_REQUIRES(mutex_) {
+    if (stream.context != context) return false;
+    for (const auto& [bytes, freed] : stream.frees) unsettled_.push_back({freed.block, heir});
+    for (const Placed& mark : stream.marks) events.push_back(mark.event);
+    return true;
+  };
+  for (auto at = streams_.begin(); at != streams_.end();) at = leave(at->second) ? streams_.erase(at) : std::next(at);
+  for (auto at = ended_.begin(); at != ended_.end();) at = leave(*at) ? ended_.erase(at) : std::next(at);
+  for (UnsettledFree& each : unsettled_) {
+    if (each.context == context) each.context = heir;
+  }
+  const auto spare = spare_.extract(context);
+  if (spare) events.insert(events.end(), spare.mapped().begin(), spare.mapped().end());
+  Destroy(context, events);
+}
+
 // Forgets the blocks of the context. True: the stream is the context's, and the others in it are free.
 bool PendingFrees::EndsWith(Stream& stream, CUcontext context) {
   for (auto at = stream.frees.begin(); at != stream.frees.end();) {

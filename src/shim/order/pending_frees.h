@@ -62,6 +62,9 @@ class PendingFrees {
   // The context may be about to end: gives the driver the events back that belong to it. If the context stays, new
   // marks are placed for what is still pending.
   void DropEventsOf(cuda::CUcontext context);
+  // The context is about to end, and its blocks and the work in its streams go on as those of `heir`. Gives the driver
+  // all its events back: what was freed in its streams waits for the work of `heir`.
+  void LeaveContext(cuda::CUcontext context, cuda::CUcontext heir);
   // The context has ended: its blocks are gone, and so is all work in its streams. Null: blocks without a context are
   // gone.
   void ForgetAllOf(cuda::CUcontext context);
