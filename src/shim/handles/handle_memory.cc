@@ -227,6 +227,13 @@ CUresult HandleMemory::FixForMulticast(Memory& memory, Handle* driver) {
   });
 }
 
+void HandleMemory::NoteInDevice(CUdeviceptr address, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  const Range range{address, bytes};
+  Await(range);
+  for (Memory* memory : table_.MappedIn(range).memories) memory->in_device = true;
+}
+
 CUresult HandleMemory::FixMemory(Memory& memory) {
   const CUdeviceptr place = memory.Place();
   const CUresult result = WithoutMutex([&] { return memory.Fix(); });

@@ -61,6 +61,8 @@ class HandleMemory {
   cuda::CUresult FixForMulticast(Handle handle, Handle* driver);
   // The same of what is mapped at `address`.
   cuda::CUresult FixForMulticastAt(cuda::CUdeviceptr address);
+  // A device (RDMA) is about to have what is mapped in these bytes, as it lies in pieces now.
+  void NoteInDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
 
   // CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES of what is mapped at `address`.
   unsigned long long HandleTypesAt(cuda::CUdeviceptr address);

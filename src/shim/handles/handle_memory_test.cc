@@ -3,9 +3,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "shim/device/current.h"
 #include "shim/load/hook.h"
+#include "shim/testing/gpu_with_block.h"
 #include "shim/testing/line_end.h"
 #include "shim/testing/shim_fixture.h"
 
@@ -23,6 +29,13 @@ TESSERA_HOOK cuMemMap(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
 TESSERA_HOOK cuMemUnmap(CUdeviceptr, size_t);
 TESSERA_HOOK cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
 TESSERA_HOOK cuMemGetAccess(unsigned long long*, const CUmemLocation*, CUdeviceptr);
+TESSERA_HOOK cuMemGetHandleForAddressRange(void*, CUdeviceptr, size_t, int, unsigned long long);
+TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr*, size_t*, CUdeviceptr);
+TESSERA_HOOK cuMulticastBindAddr(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t, unsigned long long);
+TESSERA_HOOK cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr);
+TESSERA_HOOK cuPointerSetAttribute(const void*, CUpointer_attribute, CUdeviceptr);
+TESSERA_HOOK cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                            void**, void**);
 
 namespace tessera::shim {
 namespace {
@@ -35,7 +48,7 @@ class HandleMemoryTest : public ShimFixture {
     line_ = Daemon().TakeLine();
     Page().memory_credit = kCredit;
     Page().memory_credit_keep = kCredit;
-    MakeContext();
+    context_ = MakeContext();
     room_before_ = Page().room_credit;
     gpu_before_ = Cuda().memory.DeviceBytes();
   }
@@ -70,7 +83,55 @@ class HandleMemoryTest : public ShimFixture {
   std::uint64_t PinnedBy(wire::PinReason reason) { return Page().pinned_by[static_cast<std::size_t>(reason)]; }
   std::uint64_t Vmm() { return PinnedBy(wire::PinReason::kVmm); }
 
+  // Memory in two pieces, with a word in each, mapped at the begin of a reservation of 256 MiB.
+  CUdeviceptr MapInPieces(CUmemGenericAllocationHandle* handle) {
+    Cuda().Put(k_cuMemcpyDtoD_v2, &CopyWords);
+    Cuda().Put(k_cuMemGetAccess, &DriverAccess);
+    reach = {device};
+    *handle = Create(kPieces, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    const CUdeviceptr address = Reserve(256 * kMiB);
+    EXPECT_EQ(cuMemMap(address, kPieces, 0, *handle, 0), CUDA_SUCCESS);
+    EXPECT_EQ(Open(address, kPieces), CUDA_SUCCESS);
+    Cuda().memory.Write(address, 77);
+    Cuda().memory.Write(address + kSecond, 78);
+    return address;
+  }
+  static CUresult Export(CUmemGenericAllocationHandle handle) {
+    int fd = -1;
+    const CUresult result = cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS) close(fd);
+    return result;
+  }
+  static CUresult ExportOfPiecesThatSomethingHas(CUmemGenericAllocationHandle handle) {
+    testing::internal::CaptureStderr();
+    const CUresult result = Export(handle);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("a device has"), std::string::npos);
+    return result;
+  }
+  static void ExpectWords(CUdeviceptr address) {
+    EXPECT_EQ(Cuda().memory.Read(address), 77u);
+    EXPECT_EQ(Cuda().memory.Read(address + kSecond), 78u);
+  }
+
+  // Functions of the driver.
+  static CUresult CopyWords(CUdeviceptr to, CUdeviceptr from, std::size_t) {
+    REAL_AS(cuCtxGetDevice, CUdevice*)(&copied_on);
+    Cuda().memory.Write(to, Cuda().memory.Read(from));
+    // `from` is in pieces, `to` is not.
+    Cuda().memory.Write(to + kSecond, Cuda().memory.Read(from + kSecond));
+    return CUDA_SUCCESS;
+  }
+  static CUresult DriverAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr) {
+    return *flags = reach.contains(location->id) ? 3 : 0, CUDA_SUCCESS;
+  }
+  static CUresult DmaBuf(void*, CUdeviceptr, std::size_t, int, unsigned long long) { return CUDA_SUCCESS; }
+
+  static constexpr std::uint64_t kPieces = 100 * kMiB, kSecond = 70 * kMiB;
+  static inline CUdevice copied_on = -1;
+  static inline std::set<CUdevice> reach;
+
   static constexpr std::int64_t kCredit = std::int64_t{1} << 34;
+  CUcontext context_ = nullptr;
   UniqueFd line_;
   std::int64_t room_before_ = 0;
   std::uint64_t gpu_before_ = 0;
@@ -307,6 +368,57 @@ TEST_F(HandleMemoryTest, WhatAProgramAsksIsAnswered) {
   EXPECT_EQ(cuMemRelease(same), CUDA_SUCCESS);
   EXPECT_EQ(Charged(), 0u);
   EXPECT_EQ(cuMemAddressFree(address, 64 * kMiB), CUDA_SUCCESS);
+}
+
+// ---- memory in pieces ----
+
+TEST_F(HandleMemoryTest, WhatANicHasIsNotReplaced) {
+  Cuda().Put(k_cuMemGetHandleForAddressRange, &DmaBuf);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  int fd = -1;
+  ASSERT_EQ(cuMemGetHandleForAddressRange(&fd, address, kPieces, 1, 0), CUDA_SUCCESS);
+  EXPECT_EQ(ExportOfPiecesThatSomethingHas(handle), CUDA_ERROR_NOT_SUPPORTED);
+  ExpectWords(address);
+}
+
+TEST_F(HandleMemoryTest, WhatANicHasOfFixedMemoryIsNotReplaced) {
+  Cuda().Put(k_cuMemGetHandleForAddressRange, &DmaBuf);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle), again = address + 128 * kMiB;
+  ASSERT_EQ(cuMemMap(again, kPieces, 0, handle, 0), CUDA_SUCCESS);
+  int fd = -1;
+  ASSERT_EQ(cuMemGetHandleForAddressRange(&fd, address, kPieces, 1, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemUnmap(again, kPieces), CUDA_SUCCESS);
+  EXPECT_EQ(ExportOfPiecesThatSomethingHas(handle), CUDA_ERROR_NOT_SUPPORTED);
+  ExpectWords(address);
+}
+
+TEST_F(HandleMemoryTest, WhatIsAboutToBeRegisteredIsNotReplaced) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  const unsigned on = 1;
+  ASSERT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(ExportOfPiecesThatSomethingHas(handle), CUDA_ERROR_NOT_SUPPORTED);
+  ExpectWords(address);
+}
+
+std::uint64_t mappings_when_bound;
+
+TEST_F(HandleMemoryTest, WhatIsBoundByItsAddressIsOnePieceBefore) {
+  Cuda().Put(
+      k_cuMulticastBindAddr,
+      +[](CUmemGenericAllocationHandle, std::size_t, CUdeviceptr, std::size_t, unsigned long long) {
+        return mappings_when_bound = Cuda().memory.Mappings(), CUDA_SUCCESS;
+      });
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  const std::uint64_t before = Cuda().memory.Mappings();
+  ASSERT_EQ(cuMulticastBindAddr(1, 0, address, kPieces, 0), CUDA_SUCCESS);
+  EXPECT_EQ(mappings_when_bound, before - 1);
+  EXPECT_EQ(Export(handle), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().memory.Mappings(), before - 1);
+  ExpectWords(address);
 }
 
 }  // namespace

@@ -242,6 +242,11 @@ CUresult PhysicalMemory::MakeDriverMemory(Handle* handle) const {
 
 CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
   if (pieces_.size() == 1) return CUDA_SUCCESS;
+  if (in_device) {
+    Say("cannot export or bind memory of cuMemCreate that lies in several pieces: a device has it (dma-buf, "
+        "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS); export it first, or start the program with TESSERA_SWAP=0");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const InCall in_call;
   const auto size = static_cast<std::int64_t>(bytes);
   if (!paging.Room().Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;

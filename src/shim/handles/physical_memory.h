@@ -39,6 +39,7 @@ class PhysicalMemory {
   const std::uint64_t bytes;
 
   int handles = 1, mappings = 0;
+  bool in_device = false;  // a device has it (RDMA), or is about to: its pieces stay what they are
 
   // Takes the charge, and the room as far as it can be had at once: what is too large for that gets its room part by
   // part when it is mapped. False: it is refused.
@@ -60,7 +61,8 @@ class PhysicalMemory {
   const pager::Reservations::Pieces& Pieces() const { return pieces_; }
   // It is fixed: makes it one piece. `mapped`: where it is mapped, 0 if it is not; then it must not be mapped anywhere
   // else. The program's work on this GPU stands still meanwhile, and there must be room for it twice.
-  // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end or a stream captures.
+  // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end, a stream captures or a device has the
+  // pieces.
   cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
   // Why it stays where it is, from now on. It is fixed.
   void NoteReason(wire::PinReason reason);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/device/current.h"
+#include "shim/handles/handle_memory.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
 #include "shim/memory/paging.h"
@@ -74,6 +75,7 @@ TESSERA_HOOK cuIpcCloseMemHandle(CUdeviceptr address) {
 
 TESSERA_HOOK cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t bytes, int type,
                                            unsigned long long flags) {
+  HandleMemory::Instance().NoteInDevice(address, bytes);
   if (Paging* paging = Paging::Of(address)) {
     const CUresult pinned = PinForDevice(*paging, address, bytes);
     // What is mapped at addresses of the program's own is not the heap's where it cannot be moved.

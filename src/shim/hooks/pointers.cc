@@ -112,8 +112,12 @@ TESSERA_HOOK cuPointerGetAttributes(unsigned count, CUpointer_attribute* attribu
 // The driver refuses it for mapped memory (H200, 580.159.04: CUDA_ERROR_NOT_SUPPORTED).
 TESSERA_HOOK cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   Paging* paging = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? Paging::Of(address) : nullptr;
-  if (!paging) return REAL(cuPointerSetAttribute)(value, attribute, address);
-  return SetSyncMemops(*paging, address, *static_cast<const unsigned*>(value) != 0);
+  const bool on = paging && *static_cast<const unsigned*>(value) != 0;
+  if (on) HandleMemory::Instance().NoteInDevice(address, 1);
+  // What cannot move at addresses of the program's own is the driver's.
+  if (!paging || (!paging->Heap().Find(address) && paging->Heap().Reserved().Around(address)))
+    return REAL(cuPointerSetAttribute)(value, attribute, address);
+  return SetSyncMemops(*paging, address, on);
 }
 
 TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
