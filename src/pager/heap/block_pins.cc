@@ -108,6 +108,14 @@ CUresult BlockPins::PinForDevice(CUdeviceptr address, std::uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
+std::vector<Block> BlockPins::Within(CUdeviceptr address, std::uint64_t bytes) const {
+  const UncancelledLock lock(chunks_.mutex());
+  std::vector<Block> blocks;
+  const auto [first, last] = chunks_.blocks().Within(address, bytes);
+  for (auto at = first; at != last; ++at) blocks.push_back(at->second);
+  return blocks;
+}
+
 void BlockPins::Unpin(const Block& block) {
   const UncancelledLock lock(chunks_.mutex());
   Block* now = chunks_.blocks().At(block.begin, block.id);

@@ -33,7 +33,9 @@ class BlockPins {
   // Pins likewise, for as long as they live, all blocks that lie in these bytes, for a device that is about to have
   // their GPU memory (RDMA). Counts it as shared once all of it is there.
   cuda::CUresult PinForDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
-  // Takes a Pin back whose block was not shared.
+  // The blocks of which some of these bytes are a part.
+  std::vector<Block> Within(cuda::CUdeviceptr address, std::uint64_t bytes) const;
+  // Takes a Pin back whose block was not shared, or that a device does not have.
   void Unpin(const Block& block);
   // Descriptors, the caller's, of fds.size() pieces of memory of a pinned block from `first` on: all, or none.
   // A process that gets them may keep that memory mapped: after this block is freed no other block gets it.

@@ -144,7 +144,11 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
 }
 
 CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) {
-  return Await(paging, [&] { return paging.Heap().Pins().PinForDevice(address, bytes); });
+  const CUresult result = Await(paging, [&] { return paging.Heap().Pins().PinForDevice(address, bytes); });
+  if (result == CUDA_SUCCESS) return result;
+  const MutexLock lock(mutex);
+  for (const pager::Block& block : paging.Heap().Pins().Within(address, bytes)) UnpinIfUnknown(paging, block);
+  return result;
 }
 
 bool IsExport(const wire::ExportKey& key) {

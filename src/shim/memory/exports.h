@@ -24,7 +24,7 @@ void Unexport(const pager::Block& block);
 void UnexportAllOf(cuda::CUcontext context, std::uint64_t below);
 
 // A device is about to use the GPU memory of these bytes, for any length of time (RDMA). Pins the blocks as above, for
-// as long as they live.
+// as long as they live; where it fails, none that was not pinned before.
 cuda::CUresult PinForDevice(Paging& paging, cuda::CUdeviceptr address, std::uint64_t bytes);
 
 void AbandonExportsAfterFork();

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/seqpacket.h"
 #include "shim/load/hook.h"
 #include "shim/testing/shim_fixture.h"
 #include "wire/line.h"
@@ -13,6 +14,8 @@ namespace tessera::shim {
 namespace {
 
 using namespace cuda;
+using wire::LineMessage;
+using wire::LineType;
 
 class ExportsTest : public ShimFixture {
  protected:
@@ -32,6 +35,28 @@ class ExportsTest : public ShimFixture {
     return key;
   }
   std::uint64_t Pinned() { return Pager().Heap().Figures().pinned; }
+  // Brings chunks out, as a mover does.
+  void Evict(std::uint32_t count) {
+    const UniqueFd line = Daemon().TakeLine();
+    const auto hear = [&](std::span<UniqueFd> fds) {
+      alignas(8) std::byte packet[sizeof(LineMessage)];
+      std::size_t received = 0;
+      EXPECT_EQ(ReceivePacket(line.Get(), packet, fds, received), ssize_t{sizeof packet});
+      return wire::ReadLine(packet).value_or(LineMessage{});
+    };
+    for (; count > 0; --count) {
+      ASSERT_TRUE(SendPacket(line.Get(), wire::BytesOf(LineMessage{.type = LineType::kEvict, .count = 1})));
+      UniqueFd fds[wire::kMostChunks], host;
+      LineMessage stored{.type = LineType::kStored, .count = 1};
+      stored.chunk[0] = hear(fds).chunk[0];
+      stored.key[0] = 76 + count;
+      const auto made = Cuda().memory.MakeForMover(wire::kChunkBytes, true, Cuda().memory.WordsOf(fds[0]), &host);
+      const int fd = host.Get();
+      ASSERT_TRUE(SendPacket(line.Get(), wire::BytesOf(stored), std::span(&fd, 1)));
+      EXPECT_EQ(hear(fds).type, LineType::kFreed);
+      Cuda().memory.DropForMover(made);
+    }
+  }
 
   CUcontext context = nullptr;
 };
@@ -123,6 +148,21 @@ TEST_F(ExportsTest, ADeviceMayHaveTheMemory) {
   EXPECT_EQ(PinForDevice(Pager(), address, 4096), CUDA_SUCCESS);
   EXPECT_EQ(Pinned(), wire::kChunkBytes);
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
+TEST_F(ExportsTest, WhatADeviceCannotHaveIsNotPinned) {
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes, .wait = 0}; };
+  });
+  const CUdeviceptr out = Allocate(2 * wire::kChunkBytes), other = Allocate(wire::kChunkBytes);
+  Evict(3);
+  ASSERT_EQ(Pager().Heap().Figures().swapped, 3 * wire::kChunkBytes);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(PinForDevice(Pager(), out, 3 * wire::kChunkBytes), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("the GPU has no room to bring it back"), std::string::npos);
+  EXPECT_EQ(Pager().Heap().Figures().recalled, 0u) << "as long as it is not, the daemon grants no room";
+  EXPECT_FALSE(Pager().Heap().Find(out)->exported);
+  EXPECT_FALSE(Pager().Heap().Find(other)->exported);
 }
 
 TEST_F(ExportsTest, ANewDaemonIsToldOfAll) {
