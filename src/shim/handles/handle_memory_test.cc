@@ -421,5 +421,40 @@ TEST_F(HandleMemoryTest, WhatIsBoundByItsAddressIsOnePieceBefore) {
   ExpectWords(address);
 }
 
+std::thread::id exporter;
+CUcontext peer_context;
+std::atomic<bool> peer_works;
+bool moved_under_it;
+CUresult (*real_query)(CUevent);
+
+TEST_F(HandleMemoryTest, AnExportWaitsForTheWorkOfEachGpuThatReachesTheMemory) {
+  GpuWithBlock peer;
+  peer_context = peer.context;
+  const CUdevice peer_device = CurrentAttachment()->Device();
+  ASSERT_EQ(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(context_);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, peer_device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ASSERT_EQ(cuMemSetAccess(address, kPieces, &access, 1), CUDA_SUCCESS);
+  reach = {device, peer_device};
+  // The peer's kernel ends as soon as the export asks for it.
+  peer_works = true;
+  exporter = std::this_thread::get_id();
+  real_query = reinterpret_cast<CUresult (*)(CUevent)>(tessera_real_table[k_cuEventQuery]);
+  Cuda().Put(
+      k_cuEventQuery, +[](CUevent event) {
+        if (std::this_thread::get_id() == exporter && peer_works.exchange(false)) Cuda().End(peer_context);
+        return real_query(event);
+      });
+  Cuda().memory.OnUnmap([] { moved_under_it |= peer_works; });
+  EXPECT_EQ(Export(handle), CUDA_SUCCESS);
+  Cuda().memory.OnUnmap({});
+  Cuda().Put(k_cuEventQuery, real_query);
+  EXPECT_FALSE(moved_under_it);
+  EXPECT_FALSE(peer_works);
+  ExpectWords(address);
+}
+
 }  // namespace
 }  // namespace tessera::shim

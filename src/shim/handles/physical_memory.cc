@@ -1,5 +1,7 @@
 #include "shim/handles/physical_memory.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -92,6 +94,25 @@ std::vector<CUmemAccessDesc> AccessesOf(CUdeviceptr address) {
       accesses.push_back({location, static_cast<CUmemAccess_flags>(flags)});
   });
   return accesses;
+}
+
+// The GPUs whose kernels may use memory of `own`, in the order of their ordinals.
+std::vector<Attachment*> Reaching(CUdevice own, const std::vector<CUmemAccessDesc>& accesses) {
+  std::vector<Attachment*> all;
+  Attachment::ForEach([&](Attachment& each) {
+    const auto is = [&](const CUmemAccessDesc& access) { return access.location.id == each.Device(); };
+    if (each.Device() == own || std::any_of(accesses.begin(), accesses.end(), is)) all.push_back(&each);
+  });
+  return all;
+}
+
+// Runs `act` while no work of any of these GPUs runs. False: it does not end. Takes the mutexes of their gate keepers
+// in this order; nothing else takes several.
+template <typename Act>
+bool WithoutWorkOf(std::span<Attachment* const> gpus, Act& act) {
+  if (gpus.empty()) return act(), true;
+  bool ran = false;
+  return gpus.front()->Gates().WithoutWork([&] { ran = WithoutWorkOf(gpus.subspan(1), act); }) && ran;
 }
 
 }  // namespace
@@ -254,11 +275,11 @@ CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
   Handle whole = 0;
   CUresult result = MakeDriverMemory(&whole);
   if (result == CUDA_SUCCESS) {
-    const bool ran = Attachment::Of(paging.Device())->Gates().WithoutWork([&] { result = CopyTo(whole, mapped); });
-    if (!ran) {
-      Say("cannot export memory of cuMemCreate that lies in several pieces: the program's work on the GPU does not "
-          "end, "
-          "or a stream captures; start the program with TESSERA_SWAP=0");
+    const std::vector<CUmemAccessDesc> accesses = mapped == 0 ? std::vector<CUmemAccessDesc>{} : AccessesOf(mapped);
+    const auto copy = [&] { result = CopyTo(whole, mapped, accesses); };
+    if (!WithoutWorkOf(Reaching(paging.Device(), accesses), copy)) {
+      Say("cannot export or bind memory of cuMemCreate that lies in several pieces: the program's work on a GPU that "
+          "reaches it does not end, or a stream captures; start the program with TESSERA_SWAP=0");
       result = CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result == CUDA_SUCCESS) {
@@ -274,7 +295,7 @@ CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
 }
 
 // Copies the contents, and maps `whole` in place of the pieces; or leaves all as it was.
-CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped) const {
+CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped, const std::vector<CUmemAccessDesc>& accesses) const {
   const CUcontext own = paging.Ordered().Context();
   const CUcontext context = own ? own : CurrentContext();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -287,7 +308,6 @@ CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped) const {
   if (result == CUDA_SUCCESS) result = range.Open(paging.Device());
   if (result == CUDA_SUCCESS) result = CopyIn(context, range.begin() + bytes, range.begin(), bytes);
   if (result != CUDA_SUCCESS || mapped == 0) return result;
-  const std::vector<CUmemAccessDesc> accesses = AccessesOf(mapped);
   result = Replace(mapped, {{whole, bytes}}, accesses);
   if (result != CUDA_SUCCESS) Replace(mapped, pieces_, accesses);
   return result;

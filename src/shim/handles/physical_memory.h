@@ -60,7 +60,7 @@ class PhysicalMemory {
   // The driver's handles, one behind the other, with their bytes.
   const pager::Reservations::Pieces& Pieces() const { return pieces_; }
   // It is fixed: makes it one piece. `mapped`: where it is mapped, 0 if it is not; then it must not be mapped anywhere
-  // else. The program's work on this GPU stands still meanwhile, and there must be room for it twice.
+  // else. The program's work on all GPUs that reach it stands still meanwhile, and there must be room for it twice.
   // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end, a stream captures or a device has the
   // pieces.
   cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
@@ -76,7 +76,8 @@ class PhysicalMemory {
   cuda::CUresult MakePart(const Range& part);
   cuda::CUresult FixBlock();
   cuda::CUresult MakeDriverMemory(Handle* handle) const;
-  cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped) const;
+  cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped,
+                        const std::vector<cuda::CUmemAccessDesc>& accesses) const;
   cuda::CUresult Replace(cuda::CUdeviceptr mapped, const pager::Reservations::Pieces& pieces,
                          const std::vector<cuda::CUmemAccessDesc>& accesses) const;
 
