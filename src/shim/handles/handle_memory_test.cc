@@ -421,6 +421,25 @@ TEST_F(HandleMemoryTest, WhatIsBoundByItsAddressIsOnePieceBefore) {
   ExpectWords(address);
 }
 
+TEST_F(HandleMemoryTest, AnExportNeedsNoContext) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  std::thread([&] { EXPECT_EQ(Export(handle), CUDA_SUCCESS); }).join();
+  EXPECT_EQ(copied_on, device);
+  ExpectWords(address);
+}
+
+TEST_F(HandleMemoryTest, AnExportCopiesOnTheMemorysOwnGpu) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  const CUcontext other = Cuda().MakeContext(63);
+  FakeCuda::SetCurrent(other);
+  EXPECT_EQ(Export(handle), CUDA_SUCCESS);
+  EXPECT_EQ(CurrentContext(), other);
+  EXPECT_EQ(copied_on, device);
+  ExpectWords(address);
+}
+
 std::thread::id exporter;
 CUcontext peer_context;
 std::atomic<bool> peer_works;

@@ -15,6 +15,8 @@
 
 using namespace tessera::cuda;
 
+TESSERA_HOOK cuDevicePrimaryCtxRetain(CUcontext*, CUdevice);
+TESSERA_HOOK cuDevicePrimaryCtxRelease_v2(CUdevice);
 TESSERA_HOOK cuMemAddressReserve(CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long);
 TESSERA_HOOK cuMemAddressFree(CUdeviceptr, size_t);
 TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long);
@@ -71,6 +73,30 @@ class CopyRange {
   const std::uint64_t bytes_;
   CUdeviceptr begin_ = 0;
   std::uint64_t mapped_ = 0;
+};
+
+// A context of a GPU, to copy in: the current one, one that is known, or else the primary one.
+class CopyContext {
+ public:
+  explicit CopyContext(Paging& paging) {
+    CUdevice current = -1;
+    REAL_AS(cuCtxGetDevice, CUdevice*)(&current);
+    context_ = current == paging.Device() ? CurrentContext() : paging.Ordered().Context();
+    if (context_) return;
+    result_ = cuDevicePrimaryCtxRetain(&context_, paging.Device());
+    if (result_ == CUDA_SUCCESS) retained_ = paging.Device();
+  }
+  CopyContext(const CopyContext&) = delete;
+  ~CopyContext() {
+    if (retained_ >= 0) cuDevicePrimaryCtxRelease_v2(retained_);
+  }
+  CUresult Result() const { return result_; }
+  CUcontext Get() const { return context_; }
+
+ private:
+  CUcontext context_ = nullptr;
+  CUdevice retained_ = -1;
+  CUresult result_ = CUDA_SUCCESS;
 };
 
 // Copies in a context, and waits.
@@ -269,6 +295,8 @@ CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   const InCall in_call;
+  const CopyContext context(paging);
+  if (context.Result() != CUDA_SUCCESS) return context.Result();
   const auto size = static_cast<std::int64_t>(bytes);
   if (!paging.Room().Take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   paging.Room().NotePinned(size, reason_);
@@ -276,7 +304,7 @@ CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
   CUresult result = MakeDriverMemory(&whole);
   if (result == CUDA_SUCCESS) {
     const std::vector<CUmemAccessDesc> accesses = mapped == 0 ? std::vector<CUmemAccessDesc>{} : AccessesOf(mapped);
-    const auto copy = [&] { result = CopyTo(whole, mapped, accesses); };
+    const auto copy = [&] { result = CopyTo(whole, mapped, context.Get(), accesses); };
     if (!WithoutWorkOf(Reaching(paging.Device(), accesses), copy)) {
       Say("cannot export or bind memory of cuMemCreate that lies in several pieces: the program's work on a GPU that "
           "reaches it does not end, or a stream captures; start the program with TESSERA_SWAP=0");
@@ -295,10 +323,8 @@ CUresult PhysicalMemory::MakeOnePiece(CUdeviceptr mapped) {
 }
 
 // Copies the contents, and maps `whole` in place of the pieces; or leaves all as it was.
-CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped, const std::vector<CUmemAccessDesc>& accesses) const {
-  const CUcontext own = paging.Ordered().Context();
-  const CUcontext context = own ? own : CurrentContext();
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult PhysicalMemory::CopyTo(Handle whole, CUdeviceptr mapped, CUcontext context,
+                                const std::vector<CUmemAccessDesc>& accesses) const {
   CopyRange range(2 * bytes);
   CUresult result = CUDA_SUCCESS;
   for (const auto& [piece, length] : pieces_) {

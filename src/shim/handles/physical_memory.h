@@ -62,7 +62,7 @@ class PhysicalMemory {
   // It is fixed: makes it one piece. `mapped`: where it is mapped, 0 if it is not; then it must not be mapped anywhere
   // else. The program's work on all GPUs that reach it stands still meanwhile, and there must be room for it twice.
   // CUDA_ERROR_NOT_SUPPORTED, with a line on stderr, if that work does not end, a stream captures or a device has the
-  // pieces.
+  // pieces. Makes the GPU's primary context for a moment if the program has no context there.
   cuda::CUresult MakeOnePiece(cuda::CUdeviceptr mapped);
   // Why it stays where it is, from now on. It is fixed.
   void NoteReason(wire::PinReason reason);
@@ -76,7 +76,7 @@ class PhysicalMemory {
   cuda::CUresult MakePart(const Range& part);
   cuda::CUresult FixBlock();
   cuda::CUresult MakeDriverMemory(Handle* handle) const;
-  cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped,
+  cuda::CUresult CopyTo(Handle whole, cuda::CUdeviceptr mapped, cuda::CUcontext context,
                         const std::vector<cuda::CUmemAccessDesc>& accesses) const;
   cuda::CUresult Replace(cuda::CUdeviceptr mapped, const pager::Reservations::Pieces& pieces,
                          const std::vector<cuda::CUmemAccessDesc>& accesses) const;
