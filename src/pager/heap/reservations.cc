@@ -22,11 +22,12 @@ bool Stands(const Chunk& chunk) {
 
 // ---- addresses ----
 
-CUresult Reservations::Reserve(std::uint64_t bytes, CUdeviceptr* address, std::uint64_t* room) {
+CUresult Reservations::Reserve(std::uint64_t bytes, std::uint64_t alignment, CUdeviceptr* address,
+                               std::uint64_t* room) {
   const UncancelledLock lock(chunks_.mutex());
   if (chunks_.memory().stopped()) return CUDA_ERROR_OUT_OF_MEMORY;
   *room += Sweep();
-  const auto begin = bytes < kAlignment ? TakeShared(bytes, room) : TakeChunks(bytes, room);
+  const auto begin = bytes < kAlignment ? TakeShared(bytes, alignment, room) : TakeChunks(bytes, room);
   if (!begin) return CUDA_ERROR_OUT_OF_MEMORY;
   ranges_.emplace(*begin, bytes);
   *address = *begin;
@@ -66,14 +67,26 @@ std::optional<CUdeviceptr> Reservations::TakeChunks(std::uint64_t bytes, std::ui
   return std::nullopt;
 }
 
+// A place among these free bytes: in one chunk.
+std::optional<std::uint64_t> Reservations::PlaceIn(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes,
+                                                   std::uint64_t alignment) {
+  const Region& region = chunks_.large();
+  for (std::uint64_t at = begin; at < end;) {
+    const std::uint64_t next = region.range.AddressOf(region.range.IndexOf(at) + 1);
+    const std::uint64_t found = RoundUp(at, alignment);
+    if (found + bytes <= std::min(next, end)) return found;
+    at = next;
+  }
+  return std::nullopt;
+}
+
 // A part of one of the chunks that small reservations share; these stay theirs.
-std::optional<CUdeviceptr> Reservations::TakeShared(std::uint64_t bytes, std::uint64_t* room) {
+std::optional<CUdeviceptr> Reservations::TakeShared(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t* room) {
   for (int tries = 0; tries < 2; ++tries) {
     for (const auto& [begin, extent] : shared_.Free()) {
-      const bool cut = begin / kAlignment != (begin + bytes - 1) / kAlignment;
-      const std::uint64_t found = cut ? RoundUp(begin, kAlignment) : begin;
-      if (found + bytes > begin + extent) continue;
-      shared_.Take(found, bytes);
+      const auto found = PlaceIn(begin, begin + extent, bytes, std::max(alignment, kGranule));
+      if (!found) continue;
+      shared_.Take(*found, bytes);
       return found;
     }
     const auto more = TakeChunks(kAlignment, room);

@@ -40,9 +40,10 @@ class Reservations {
   Reservations(ChunkTable& chunks, ChunkHeat& heat) : chunks_(chunks), heat_(heat) {}
   Reservations(const Reservations&) = delete;
 
-  // Reserves addresses; CUDA_ERROR_OUT_OF_MEMORY if so many are not left, beside those that are kept for allocations.
-  // Small reservations share chunks. Adds to `room` as Free does.
-  cuda::CUresult Reserve(std::uint64_t bytes, cuda::CUdeviceptr* address, std::uint64_t* room);
+  // Reserves addresses that begin at a multiple of `alignment`: a power of two up to kAlignment, or 0.
+  // CUDA_ERROR_OUT_OF_MEMORY if so many are not left, beside those that are kept for allocations. Small reservations
+  // share chunks. Adds to `room` as Free does.
+  cuda::CUresult Reserve(std::uint64_t bytes, std::uint64_t alignment, cuda::CUdeviceptr* address, std::uint64_t* room);
   // Ends a reservation in which nothing is mapped or held. False: there is none of exactly these bytes. Adds the bytes
   // of room that come free, which are the caller's to give back.
   bool Free(const Range& range, std::uint64_t* room);
@@ -82,7 +83,9 @@ class Reservations {
   void TakeOut(const Block& block) TESSERA_REQUIRES(chunks_.mutex());
   std::optional<cuda::CUdeviceptr> TakeChunks(std::uint64_t bytes, std::uint64_t* room)
       TESSERA_REQUIRES(chunks_.mutex());
-  std::optional<cuda::CUdeviceptr> TakeShared(std::uint64_t bytes, std::uint64_t* room)
+  std::optional<std::uint64_t> PlaceIn(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes,
+                                       std::uint64_t alignment) TESSERA_REQUIRES(chunks_.mutex());
+  std::optional<cuda::CUdeviceptr> TakeShared(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t* room)
       TESSERA_REQUIRES(chunks_.mutex());
   bool IsBare(std::size_t index, std::uint64_t* room) TESSERA_REQUIRES(chunks_.mutex());
   void AddPin(cuda::CUdeviceptr part, int count) TESSERA_REQUIRES(chunks_.mutex());

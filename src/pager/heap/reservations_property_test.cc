@@ -154,7 +154,7 @@ TEST_F(ReservationsProperty, RandomHistories) {
   for (int segment = 0; segment < 3; ++segment) {
     std::uint64_t freed = 0;
     segments_.emplace_back();
-    ASSERT_EQ(reserved_.Reserve(kSegment, &segments_.back(), &freed), CUDA_SUCCESS);
+    ASSERT_EQ(reserved_.Reserve(kSegment, 0, &segments_.back(), &freed), CUDA_SUCCESS);
   }
   for (int step = 0; step < 6000 && !HasFailure(); ++step) {
     Step();

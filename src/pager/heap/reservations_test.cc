@@ -20,10 +20,10 @@ class ReservationsTest : public HeapFixture {
   void Give(std::uint64_t bytes) {
     if (bytes > 0) room.Give(bytes);
   }
-  CUdeviceptr Reserve(std::uint64_t bytes) {
+  CUdeviceptr Reserve(std::uint64_t bytes, std::uint64_t alignment = 0) {
     CUdeviceptr address = 0;
     std::uint64_t freed = 0;
-    EXPECT_EQ(reserved.Reserve(bytes, &address, &freed), CUDA_SUCCESS);
+    EXPECT_EQ(reserved.Reserve(bytes, alignment, &address, &freed), CUDA_SUCCESS);
     Give(freed);
     return address;
   }
@@ -103,11 +103,17 @@ TEST_F(ReservationsTest, SmallOnesShareAChunk) {
   ExpectRight(two, 20 * kMiB);
 }
 
+TEST_F(ReservationsTest, SmallOnesAreAlignedToo) {
+  Reserve(2 * kMiB);
+  for (const std::uint64_t alignment : {4 * kMiB, 32 * kMiB, 64 * kMiB, std::uint64_t{4096}})
+    EXPECT_EQ(Reserve(4 * kMiB, alignment) % alignment, 0u) << alignment;
+}
+
 TEST_F(ReservationsTest, SomeAddressesAreKeptForAllocations) {
   CUdeviceptr address = 0;
   std::uint64_t freed = 0;
-  EXPECT_EQ(reserved.Reserve(48 * kGiB, &address, &freed), CUDA_SUCCESS);
-  EXPECT_EQ(reserved.Reserve(kGiB, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(reserved.Reserve(48 * kGiB, 0, &address, &freed), CUDA_SUCCESS);
+  EXPECT_EQ(reserved.Reserve(kGiB, 0, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
   Allocate(15 * kGiB);
 }
 
@@ -125,7 +131,7 @@ TEST_F(ReservationsTest, AddressesWithoutMemoryAreNotLookedAt) {
 TEST_F(ReservationsTest, MoreThanThereIsIsRefused) {
   CUdeviceptr address = 0;
   std::uint64_t freed = 0;
-  EXPECT_EQ(reserved.Reserve(65 * kGiB, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(reserved.Reserve(65 * kGiB, 0, &address, &freed), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(ReservationsTest, WhatIsMappedMovesAndKeepsItsPieces) {

@@ -65,7 +65,7 @@ std::optional<CUresult> ReserveAddresses(CUdeviceptr* address, std::uint64_t byt
   Paging* paging = LikelyPaging();
   if (!paging) return std::nullopt;
   std::uint64_t room = 0;
-  const CUresult result = paging->Heap().Reserved().Reserve(bytes, address, &room);
+  const CUresult result = paging->Heap().Reserved().Reserve(bytes, alignment, address, &room);
   GiveRoom(*paging, room);
   return result == CUDA_SUCCESS ? std::optional(result) : std::nullopt;  // the driver may have more
 }
