@@ -67,14 +67,14 @@ std::optional<CUdeviceptr> Reservations::TakeChunks(std::uint64_t bytes, std::ui
   return std::nullopt;
 }
 
-// A place among these free bytes: in one chunk.
+// A place among these free bytes: in one chunk, into which something can be mapped.
 std::optional<std::uint64_t> Reservations::PlaceIn(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes,
                                                    std::uint64_t alignment) {
   const Region& region = chunks_.large();
   for (std::uint64_t at = begin; at < end;) {
     const std::uint64_t next = region.range.AddressOf(region.range.IndexOf(at) + 1);
     const std::uint64_t found = RoundUp(at, alignment);
-    if (found + bytes <= std::min(next, end)) return found;
+    if (found + bytes <= std::min(next, end) && !region[region.range.IndexOf(at)].Stranded()) return found;
     at = next;
   }
   return std::nullopt;

@@ -109,6 +109,19 @@ TEST_F(ReservationsTest, SmallOnesAreAlignedToo) {
     EXPECT_EQ(Reserve(4 * kMiB, alignment) % alignment, 0u) << alignment;
 }
 
+// Nothing can be mapped into a chunk that no mover brings back.
+TEST_F(ReservationsTest, SmallOnesDoNotGoIntoAStrandedChunk) {
+  const CUdeviceptr one = Reserve(20 * kMiB);
+  Map(one, 20 * kMiB);
+  EXPECT_EQ(mover.Evict(1), 1u);
+  mover.LoseSlots();
+  mover.Restart();
+  ASSERT_EQ(heap->Figures().stranded, 20 * kMiB);
+  const CUdeviceptr two = Reserve(20 * kMiB);
+  EXPECT_NE(one / Reservations::kAlignment, two / Reservations::kAlignment);
+  Map(two, 20 * kMiB);
+}
+
 TEST_F(ReservationsTest, SomeAddressesAreKeptForAllocations) {
   CUdeviceptr address = 0;
   std::uint64_t freed = 0;
