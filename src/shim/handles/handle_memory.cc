@@ -44,14 +44,18 @@ std::optional<Reservations::Range> ReservedAt(CUdeviceptr address, Paging** pagi
   return *paging ? (*paging)->Heap().Reserved().Around(address) : std::nullopt;
 }
 
-// Notes who may reach a block. Its own device does anyway; another one reaches all of the heap from now on.
-CUresult OpenBlock(Paging& paging, HandleTable::Mapping& block, std::span<const CUmemAccessDesc> accesses) {
+// Notes who may reach memory by one mapping. Where that is a block, its own device reaches it anyway, and another one
+// reaches all of the heap from now on.
+CUresult NoteAccess(Paging& paging, std::span<const CUmemAccessDesc> accesses, bool is_block,
+                    HandleTable::Mapping& mapping) {
   for (const CUmemAccessDesc& access : accesses) {
-    if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (access.location.id != paging.Device() && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+    const bool of_device = access.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (!of_device && is_block) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!of_device) continue;
+    if (is_block && access.location.id != paging.Device() && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
       if (const CUresult result = AddPeer(paging, access.location.id); result != CUDA_SUCCESS) return result;
     }
-    block.access[access.location.id] = static_cast<unsigned long long>(access.flags);
+    mapping.access[access.location.id] = static_cast<unsigned long long>(access.flags);
   }
   return CUDA_SUCCESS;
 }
@@ -236,10 +240,14 @@ void HandleMemory::NoteInDevice(CUdeviceptr address, std::uint64_t bytes) {
 
 CUresult HandleMemory::FixMemory(Memory& memory) {
   const CUdeviceptr place = memory.Place();
+  const std::uint64_t id = place == 0 ? 0 : memory.paging.Heap().Find(place)->id;
   const CUresult result = WithoutMutex([&] { return memory.Fix(); });
   if (result != CUDA_SUCCESS || place == 0) return result;
   table_.EraseBlock(place);
-  if (memory.mappings > 0) table_.All().find(place)->second.held = &memory.paging;
+  if (memory.mappings == 0) return result;
+  HandleTable::Mapping& mapping = table_.All().find(place)->second;
+  mapping.held = &memory.paging;
+  mapping.id = id;
   return result;
 }
 
@@ -332,7 +340,7 @@ CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, std::uint64_t of
     mapped += bytes;
   }
   if (result == CUDA_SUCCESS) {
-    table_.All()[range.begin] = {.bytes = range.bytes, .memory = memory, .held = reserved};
+    table_.All()[range.begin] = {.bytes = range.bytes, .memory = memory, .held = reserved, .id = next_id_++};
     return result;
   }
   if (mapped > 0) REAL(cuMemUnmap)(range.begin, mapped);
@@ -399,9 +407,9 @@ HandleMemory::Result HandleMemory::SetAccess(CUdeviceptr address, std::uint64_t 
     end += at->second.bytes;
   if (end - address != bytes) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of holes and of parts
   for (auto at = first; at != table_.All().end() && at->first < end; ++at) {
-    const CUresult result = HandleTable::IsBlock(*at)
-                                ? OpenBlock(*paging, at->second, std::span(accesses, count))
-                                : REAL(cuMemSetAccess)(at->first, at->second.bytes, accesses, count);
+    const bool is_block = HandleTable::IsBlock(*at);
+    CUresult result = is_block ? CUDA_SUCCESS : REAL(cuMemSetAccess)(at->first, at->second.bytes, accesses, count);
+    if (result == CUDA_SUCCESS) result = NoteAccess(*paging, {accesses, count}, is_block, at->second);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -412,19 +420,23 @@ HandleMemory::Result HandleMemory::GetAccess(unsigned long long* flags, const CU
   const MutexLock lock(mutex_);
   Await({address, 1});
   const auto at = table_.Around(address);
-  if (!flags || !location || at == table_.All().end() || !HandleTable::IsBlock(*at)) return std::nullopt;
+  if (!flags || !location || at == table_.All().end() || !HandleTable::KeepsAccess(*at)) return std::nullopt;
   const auto access = at->second.access.find(location->id);
   const bool known = location->type == CU_MEM_LOCATION_TYPE_DEVICE && access != at->second.access.end();
   *flags = known ? access->second : 0;
   return CUDA_SUCCESS;
 }
 
-unsigned long long HandleMemory::HandleTypesAt(CUdeviceptr address) {
+std::optional<HandleMemory::Mapped> HandleMemory::MappedAt(CUdeviceptr address) {
   const MutexLock lock(mutex_);
+  Await({address, 1});
   const auto at = table_.Around(address);
-  return at == table_.All().end() || !at->second.memory
-             ? 0
-             : static_cast<unsigned long long>(at->second.memory->prop.requestedHandleTypes);
+  if (at == table_.All().end()) return std::nullopt;
+  const Memory* memory = at->second.memory;
+  return Mapped{.begin = at->first,
+                .bytes = at->second.bytes,
+                .id = at->second.id,
+                .prop = memory ? std::optional(memory->prop) : std::nullopt};
 }
 
 }  // namespace tessera::shim

@@ -475,5 +475,61 @@ TEST_F(HandleMemoryTest, AnExportWaitsForTheWorkOfEachGpuThatReachesTheMemory) {
   ExpectWords(address);
 }
 
+// ---- what a program sees ----
+
+template <typename Value>
+std::pair<CUresult, Value> Ask(CUpointer_attribute attribute, CUdeviceptr at) {
+  Value value{};
+  const CUresult result = cuPointerGetAttribute(&value, attribute, at);
+  return {result, value};
+}
+
+TEST_F(HandleMemoryTest, ASecondMappingChangesNoAnswerAboutTheFirst) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle), again = address + 128 * kMiB, inside = address + kSecond + 8;
+  const CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, device}, other = {CU_MEM_LOCATION_TYPE_DEVICE, 63};
+  const CUmemAccessDesc reads = {own, CU_MEM_ACCESS_FLAGS_PROT_READ};
+  ASSERT_EQ(cuMemSetAccess(address, kPieces, &reads, 1), CUDA_SUCCESS);
+  constexpr CUpointer_attribute kAsked[] = {
+      CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+      CU_POINTER_ATTRIBUTE_DEVICE_POINTER,   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+      CU_POINTER_ATTRIBUTE_BUFFER_ID,        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+      CU_POINTER_ATTRIBUTE_MAPPED,           CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+      CU_POINTER_ATTRIBUTE_MAPPING_SIZE,     CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR};
+  const auto answers = [&](CUdeviceptr at) {
+    std::vector<std::pair<CUresult, std::uint64_t>> all;
+    for (const CUpointer_attribute attribute : kAsked) all.push_back(Ask<std::uint64_t>(attribute, at));
+    CUdeviceptr base = 0;
+    std::size_t bytes = 0;
+    const CUresult found = cuMemGetAddressRange_v2(&base, &bytes, at);
+    all.push_back({found, base});
+    all.push_back({found, bytes});
+    for (const CUmemLocation& location : {own, other}) {
+      unsigned long long flags = 9;
+      const CUresult result = cuMemGetAccess(&flags, &location, at);
+      all.push_back({result, flags});
+    }
+    return all;
+  };
+  const auto before = answers(inside);
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].first, CUDA_SUCCESS) << i;
+  ASSERT_EQ(cuMemMap(again, kPieces, 0, handle, 0), CUDA_SUCCESS);
+  EXPECT_EQ(answers(inside), before);
+  using Words = std::pair<CUresult, std::uint64_t>;
+  EXPECT_EQ(Ask<std::uint64_t>(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, again + kSecond), Words(CUDA_SUCCESS, again));
+  EXPECT_EQ(Ask<std::uint64_t>(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, again + kSecond), Words(CUDA_SUCCESS, kPieces));
+  EXPECT_EQ(Ask<std::uint64_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, again), Words(CUDA_SUCCESS, 256 * kMiB));
+  EXPECT_NE(Ask<std::uint64_t>(CU_POINTER_ATTRIBUTE_BUFFER_ID, again).second,
+            Ask<std::uint64_t>(CU_POINTER_ATTRIBUTE_BUFFER_ID, inside).second);
+  unsigned long long flags = 9;
+  EXPECT_EQ(cuMemGetAccess(&flags, &own, again), CUDA_SUCCESS);
+  EXPECT_EQ(flags, 0u) << "nobody has set any there";
+  ASSERT_EQ(Open(again, kPieces), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemGetAccess(&flags, &own, again), CUDA_SUCCESS);
+  EXPECT_EQ(flags, 3u);
+}
+
 }  // namespace
 }  // namespace tessera::shim

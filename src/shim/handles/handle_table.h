@@ -22,12 +22,18 @@ class HandleTable {
     std::uint64_t bytes = 0;
     PhysicalMemory* memory = nullptr;                          // null: a handle of the driver's own
     Paging* held = nullptr;                                    // whose chunks are held there
-    std::map<cuda::CUdevice, unsigned long long> access = {};  // flags, where it is a block
+    std::uint64_t id = 0;                                      // where it is fixed; else its block has one
+    std::map<cuda::CUdevice, unsigned long long> access = {};  // flags, of our handles in our reservations
   };
   using Mappings = std::map<cuda::CUdeviceptr, Mapping>;
 
   static bool IsBlock(const Mappings::value_type& mapping) {
     return mapping.second.memory != nullptr && mapping.second.memory->Place() == mapping.first;
+  }
+
+  // Whether Mapping::access says who may reach it.
+  static bool KeepsAccess(const Mappings::value_type& mapping) {
+    return mapping.second.memory != nullptr && (mapping.second.held != nullptr || IsBlock(mapping));
   }
 
   // The memory that a program still has this handle of; or null.

@@ -13,27 +13,46 @@ namespace {
 
 // Memory that the driver does not know as the program does.
 struct Seen {
-  std::optional<tessera::pager::Block> block;  // none: an address of ours that is nobody's
+  std::optional<tessera::pager::Block> block;  // none: an address of ours that is nobody's, or the driver's
   CUdevice device = 0;
   bool imported = false;
   std::optional<tessera::pager::Reservations::Range> reserved;  // addresses of the program's own that it lies in
+  bool drivers = false;                                         // a handle of the driver's own is mapped there
 };
+
+// At addresses of the program's own. What cannot move there lies in pieces, and looks as if it did not.
+Seen MappedAt(const Paging& paging, CUdeviceptr address, std::optional<tessera::pager::Block> block,
+              const tessera::pager::Reservations::Range& reserved) {
+  if (block && !block->unmapped) return Seen{block, paging.Device(), false, reserved};
+  const auto mapped = HandleMemory::Instance().MappedAt(address);
+  if (!mapped) return Seen{.reserved = reserved};
+  if (!mapped->prop) return Seen{.reserved = reserved, .drivers = true};
+  block = {.begin = mapped->begin, .bytes = mapped->bytes, .id = mapped->id, .reserved = true};
+  return Seen{block, mapped->prop->location.id, false, reserved};
+}
 
 std::optional<Seen> SeenAt(CUdeviceptr address) {
   if (Paging* paging = Paging::Of(address)) {
     const auto block = paging->Heap().Find(address);
     const auto reserved = paging->Heap().Reserved().Around(address);
-    // What is mapped at addresses of the program's own is the driver's where it cannot be moved.
-    if (!block && reserved) return std::nullopt;
-    return Seen{block && block->unmapped ? std::nullopt : block, paging->Device(), false, reserved};
+    return reserved ? MappedAt(*paging, address, block, *reserved) : Seen{.block = block, .device = paging->Device()};
   }
   CUdevice device = 0;
   if (const auto block = ImportAt(address, &device)) return Seen{block, device, true};
   return std::nullopt;
 }
 
-// One attribute of a block. False: the driver's own answer is right.
+unsigned long long HandleTypesAt(CUdeviceptr address) {
+  const auto mapped = HandleMemory::Instance().MappedAt(address);
+  return mapped && mapped->prop ? static_cast<unsigned long long>(mapped->prop->requestedHandleTypes) : 0;
+}
+
+// One attribute. False: the driver's own answer is right.
 bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr address, void* data) {
+  if (seen.drivers && attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+    return *static_cast<CUdeviceptr*>(data) = seen.reserved->begin, true;
+  if (seen.drivers && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+    return *static_cast<std::size_t*>(data) = seen.reserved->bytes, true;
   if (!seen.block) return false;
   const tessera::pager::Block& block = *seen.block;
   switch (attribute) {
@@ -81,7 +100,7 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
       *static_cast<unsigned char*>(data) = 1;
       return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      *static_cast<unsigned long long*>(data) = block.reserved ? HandleMemory::Instance().HandleTypesAt(address) : 0;
+      *static_cast<unsigned long long*>(data) = block.reserved ? HandleTypesAt(address) : 0;
       return true;
     default:
       return false;
@@ -92,7 +111,7 @@ bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr ad
 
 TESSERA_HOOK cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   if (const auto seen = data ? SeenAt(address) : std::nullopt) {
-    if (!seen->block) return CUDA_ERROR_INVALID_VALUE;
+    if (!seen->block && !seen->drivers) return CUDA_ERROR_INVALID_VALUE;
     if (AttributeOf(*seen, attribute, address, data)) return CUDA_SUCCESS;
   }
   return REAL(cuPointerGetAttribute)(data, attribute, address);
@@ -103,7 +122,7 @@ TESSERA_HOOK cuPointerGetAttributes(unsigned count, CUpointer_attribute* attribu
   // right.
   const CUresult result = REAL(cuPointerGetAttributes)(count, attributes, data, address);
   const auto seen = result == CUDA_SUCCESS && attributes && data ? SeenAt(address) : std::nullopt;
-  for (unsigned i = 0; seen && seen->block && i < count; ++i) {
+  for (unsigned i = 0; seen && i < count; ++i) {
     if (data[i]) AttributeOf(*seen, attributes[i], address, data[i]);
   }
   return result;
@@ -122,7 +141,7 @@ TESSERA_HOOK cuPointerSetAttribute(const void* value, CUpointer_attribute attrib
 
 TESSERA_HOOK cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
   const auto seen = SeenAt(address);
-  if (!seen) return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
+  if (!seen || seen->drivers) return REAL(cuMemGetAddressRange_v2)(base, bytes, address);
   if (!seen->block) return CUDA_ERROR_NOT_FOUND;
   if (base) *base = seen->block->begin;
   if (bytes) *bytes = seen->block->bytes;

@@ -172,6 +172,18 @@ class Segments(SwapTest):
         self.assertEqual({key: seen[key] for key in ("failed", "base", "bytes", "start", "range", "context", "type", "handle_types", "flags", "handle")},
                          {"failed": 0, "base": 64 * MIB, "bytes": 20 * MIB, "start": 0, "range": 256 * MIB, "context": 0, "type": 2, "handle_types": 1,
                           "flags": 3, "handle": handle})
+        # Mapped twice, across a multiple of 64 MiB: it cannot move any more, and lies in pieces.
+        wide = self.grow(shell, segment, 100 * MIB, 60 * MIB, 2, "shared")
+        seen = shell.ok("segment_mapping", segment, 150 * MIB)
+        self.assertEqual((seen["base"], seen["bytes"], seen["range"], seen["flags"]), (100 * MIB, 60 * MIB, 256 * MIB, 3))
+        shell.ok("segment_map", wide, segment, 180 * MIB)
+        self.assertEqual(shell.ok("segment_mapping", segment, 150 * MIB), seen)
+        self.expect(shell, segment, 180 * MIB, 60 * MIB, 2)
+        again = shell.ok("segment_mapping", segment, 230 * MIB)
+        self.assertEqual(again, seen | {"base": 180 * MIB})
+        shell.ok("segment_unmap", segment, 180 * MIB, 60 * MIB)
+        shell.ok("segment_unmap", segment, 100 * MIB, 60 * MIB)
+        shell.ok("segment_release", wide)
         misuse = shell.ok("segment_misuse", segment, 64 * MIB)
         self.assertEqual({key: misuse[key] for key in ("free", "free_async", "ipc", "sync_memops")},
                          {"free": INVALID_VALUE, "free_async": INVALID_VALUE, "ipc": INVALID_VALUE, "sync_memops": NOT_SUPPORTED})
