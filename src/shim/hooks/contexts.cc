@@ -72,20 +72,24 @@ CUdevice DeviceOf(CUcontext context) {
   return device;
 }
 
-// Blocks that the pager allocates from now on may belong to another context at the same address.
-std::uint64_t NextIdOf(Attachment& attachment) { return attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0; }
+// What is allocated or opened from now on may belong to another context at the same address.
+struct NextIds {
+  explicit NextIds(Attachment& attachment) : block(attachment.Pager() ? attachment.Pager()->Heap().NextId() : 0) {}
+  const std::uint64_t block;
+  const std::uint64_t import = NextImportId();
+};
 
-// Gives back what the context had; `below` is of NextIdOf, before it ended. Memory of pools belongs to no context: it
+// Gives back what the context had; `below` is from before it ended. Memory of pools belongs to no context: it
 // ends with the device's last one, without which nothing can use it.
-void Ended(Attachment& attachment, CUcontext context, std::uint64_t below) {
+void Ended(Attachment& attachment, CUcontext context, const NextIds& below) {
   GiveBackOf(context);
   Paging* paging = attachment.Pager();
-  if (paging) paging->FreeAllOf(context, below);
+  if (paging) paging->FreeAllOf(context, below.block);
   EndContextEverywhere(context);
-  CloseImportsOf(context);
+  CloseImportsOf(context, below.import);
   ForgetCapturesOf(context);
   ForgetCurrentPools();
-  if (attachment.Memory().DropContext() && paging) paging->FreeAllOf(nullptr, below);
+  if (attachment.Memory().DropContext() && paging) paging->FreeAllOf(nullptr, below.block);
 }
 
 template <typename Destroy>
@@ -94,7 +98,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   Attachment* attachment = Session::Instance().Managed() && context ? Attachment::Of(DeviceOf(context)) : nullptr;
   if (!attachment) return destroy();
   CUresult result = CUDA_SUCCESS;
-  const std::uint64_t below = NextIdOf(*attachment);
+  const NextIds below(*attachment);
   DropEventsEverywhere(context);
   attachment->Gates().EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
@@ -135,7 +139,7 @@ CUresult EndPrimary(CUdevice device, bool reset, End end) {
   REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
-  const std::uint64_t below = NextIdOf(*attachment);
+  const NextIds below(*attachment);
   if (reset || attachment->primary_uses <= 1) DropEventsEverywhere(primary);
   attachment->Gates().EndContext(primary, [&] {
     result = end();

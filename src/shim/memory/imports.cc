@@ -32,7 +32,7 @@ constexpr Nanos kTellingTakes = 5 * kSecond;
 constexpr unsigned kLookAgainUs = 20'000;
 
 // Buffer ids of imports; the heap's and the driver's own count up from 1.
-constexpr std::uint64_t kFirstId = 1ull << 62;
+std::atomic<std::uint64_t> next_id{1ull << 62};
 
 struct Import {
   wire::ExportKey key;
@@ -158,7 +158,6 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
         "it");
     return CUDA_ERROR_INVALID_VALUE;
   }
-  static std::uint64_t next_id = kFirstId;
   Import import{.key = key, .block = {}, .device = *device, .importer = importer.device};
   import.chunk_bytes = terms.chunk_bytes;
   import.chunks = terms.chunks;
@@ -212,11 +211,12 @@ void UnmapUnused() {
 
 CUresult ImportNow(const Importer& importer, const wire::ExportKey& key, CUdeviceptr* address) {
   UnmapUnused();
+  const CUcontext context = AllocatingContext();
   const MutexLock one(opening);
   {
     const MutexLock lock(mutex);
     for (auto& [begin, import] : Imports()) {
-      if (import.key != key || import.importer != importer.device) continue;
+      if (import.key != key || import.block.context != context) continue;
       ++import.uses;
       *address = import.block.begin;
       return CUDA_SUCCESS;
@@ -269,9 +269,12 @@ bool CloseImport(CUdeviceptr address) {
   return true;
 }
 
-void CloseImportsOf(CUcontext context) {
+std::uint64_t NextImportId() { return next_id; }
+
+void CloseImportsOf(CUcontext context, std::uint64_t below) {
   if (count == 0) return;
-  for (const Import& import : TakeOut([=](const Import& each) { return each.block.context == context; })) Unmap(import);
+  const auto is = [=](const Import& each) { return each.block.context == context && each.block.id < below; };
+  for (const Import& import : TakeOut(is)) Unmap(import);
 }
 
 std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {

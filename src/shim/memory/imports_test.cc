@@ -75,6 +75,20 @@ TEST_F(ImportsTest, AsecondUseIsTheSameMemory) {
   EXPECT_FALSE(CloseImport(one));
 }
 
+TEST_F(ImportsTest, AnotherContextOfTheGpuHasAMappingOfItsOwn) {
+  CUdeviceptr one = 0, other = 0;
+  ASSERT_EQ(Import(&one), CUDA_SUCCESS);
+  const CUcontext second = MakeContext();
+  ASSERT_EQ(Import(&other), CUDA_SUCCESS);
+  EXPECT_NE(one, other);
+  CloseImportsOf(context, NextImportId());
+  EXPECT_FALSE(Cuda().memory.Valid(one, {device}));
+  EXPECT_TRUE(Cuda().memory.Valid(other, {device}));
+  const std::uint64_t before = Cuda().Synchronized(second);
+  EXPECT_TRUE(CloseImport(other));
+  EXPECT_EQ(Cuda().Synchronized(second), before + 1) << "its own context's work may use it";
+}
+
 TEST_F(ImportsTest, AnotherGpuOfTheProcessGetsAccessToo) {
   CUdeviceptr here = 0, there = 0;
   ASSERT_EQ(Import(&here), CUDA_SUCCESS);
@@ -150,11 +164,14 @@ TEST_F(ImportsTest, ItIsKnownByItsAddresses) {
 }
 
 TEST_F(ImportsTest, AContextThatEndsTakesItsImportsAlong) {
+  const std::uint64_t before = NextImportId();
   CUdeviceptr address = 0;
   ASSERT_EQ(Import(&address), CUDA_SUCCESS);
-  CloseImportsOf(Cuda().MakeContext(device));
+  CloseImportsOf(Cuda().MakeContext(device), NextImportId());
   EXPECT_TRUE(Cuda().memory.Valid(address, {device}));
-  CloseImportsOf(context);
+  CloseImportsOf(context, before);
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device})) << "those that came after its end are another's";
+  CloseImportsOf(context, NextImportId());
   EXPECT_FALSE(Cuda().memory.Valid(address, {device}));
   EXPECT_FALSE(CloseImport(address));
 }
