@@ -44,6 +44,13 @@ std::optional<Reservations::Range> ReservedAt(CUdeviceptr address, Paging** pagi
   return *paging ? (*paging)->Heap().Reserved().Around(address) : std::nullopt;
 }
 
+// The answer about an address where nothing is mapped, in a reservation of ours: a piece of memory whose handle is
+// still there may lie there all the same. As the driver says (H200, 580.159.04).
+HandleMemory::Result NotMapped(CUdeviceptr address) {
+  Paging* paging = nullptr;
+  return ReservedAt(address, &paging) ? HandleMemory::Result(CUDA_ERROR_INVALID_VALUE) : std::nullopt;
+}
+
 // Notes who may reach memory by one mapping. Where that is a block, its own device reaches it anyway, and another one
 // reaches all of the heap from now on.
 CUresult NoteAccess(Paging& paging, std::span<const CUmemAccessDesc> accesses, bool is_block,
@@ -174,7 +181,8 @@ HandleMemory::Result HandleMemory::Retain(Handle* handle, CUdeviceptr address) {
   const MutexLock lock(mutex_);
   Await({address, 1});
   const auto at = table_.Around(address);
-  if (!handle || at == table_.All().end() || !at->second.memory) return std::nullopt;
+  if (at == table_.All().end()) return NotMapped(address);
+  if (!handle || !at->second.memory) return std::nullopt;
   ++at->second.memory->handles;
   *handle = reinterpret_cast<Handle>(at->second.memory);
   return CUDA_SUCCESS;
@@ -420,7 +428,8 @@ HandleMemory::Result HandleMemory::GetAccess(unsigned long long* flags, const CU
   const MutexLock lock(mutex_);
   Await({address, 1});
   const auto at = table_.Around(address);
-  if (!flags || !location || at == table_.All().end() || !HandleTable::KeepsAccess(*at)) return std::nullopt;
+  if (at == table_.All().end()) return NotMapped(address);
+  if (!flags || !location || !HandleTable::KeepsAccess(*at)) return std::nullopt;
   const auto access = at->second.access.find(location->id);
   const bool known = location->type == CU_MEM_LOCATION_TYPE_DEVICE && access != at->second.access.end();
   *flags = known ? access->second : 0;

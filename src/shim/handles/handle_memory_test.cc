@@ -531,5 +531,19 @@ TEST_F(HandleMemoryTest, ASecondMappingChangesNoAnswerAboutTheFirst) {
   EXPECT_EQ(flags, 3u);
 }
 
+// The driver knows the address: a piece of a handle that is not mapped any more lies there.
+TEST_F(HandleMemoryTest, WhatIsNotMappedHasNoHandleAndNoAccess) {
+  Cuda().Put(
+      k_cuMemRetainAllocationHandle,
+      +[](CUmemGenericAllocationHandle* handle, void*) { return *handle = 5, CUDA_SUCCESS; });
+  CUmemGenericAllocationHandle handle = 0, same = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  ASSERT_EQ(cuMemUnmap(address, kPieces), CUDA_SUCCESS);
+  const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  unsigned long long flags = 9;
+  EXPECT_EQ(cuMemRetainAllocationHandle(&same, reinterpret_cast<void*>(address)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemGetAccess(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace tessera::shim
