@@ -59,7 +59,8 @@ CUresult NoteAccess(Paging& paging, std::span<const CUmemAccessDesc> accesses, b
     const bool of_device = access.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (!of_device && is_block) return CUDA_ERROR_NOT_SUPPORTED;
     if (!of_device) continue;
-    if (is_block && access.location.id != paging.Device() && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+    if (is_block && !MayReach(paging, access.location.id)) return CUDA_ERROR_INVALID_VALUE;
+    if (is_block && access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
       if (const CUresult result = AddPeer(paging, access.location.id); result != CUDA_SUCCESS) return result;
     }
     mapping.access[access.location.id] = static_cast<unsigned long long>(access.flags);

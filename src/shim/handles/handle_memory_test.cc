@@ -545,5 +545,21 @@ TEST_F(HandleMemoryTest, WhatIsNotMappedHasNoHandleAndNoAccess) {
   EXPECT_EQ(cuMemGetAccess(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(HandleMemoryTest, ADeviceThatCannotReachTheMemoryGetsNoAccess) {
+  Cuda().Put(
+      k_cuDeviceCanAccessPeer, +[](int* can, CUdevice device, CUdevice) {
+        return *can = 0, device >= 0 && device < 64 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+      });
+  CUmemGenericAllocationHandle handle = 0;
+  const CUdeviceptr address = MapInPieces(&handle);
+  for (const CUdevice peer : {62, 64, 1000, -1}) {
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, peer}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT_EQ(cuMemSetAccess(address, kPieces, &access, 1), CUDA_ERROR_INVALID_VALUE) << peer;
+  }
+  EXPECT_TRUE(Cuda().memory.Valid(address, {device}));
+  const CUmemAccessDesc none = {{CU_MEM_LOCATION_TYPE_DEVICE, 1000}, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  EXPECT_EQ(cuMemSetAccess(address, kPieces, &none, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace tessera::shim

@@ -42,8 +42,9 @@ constexpr std::uint64_t kSpans = 32, kFewSpans = 8;
 constexpr Nanos kLongestStop = 5 * kSecond;
 
 std::atomic<int> made{0};
-// By the device of a heap, a bit for each other device that reaches it. As many devices as Attachment has.
-std::atomic<std::uint64_t> peers[64];
+constexpr CUdevice kMostDevices = 64;  // as many as Attachment has
+// By the device of a heap, a bit for each other device that reaches it.
+std::atomic<std::uint64_t> peers[kMostDevices];
 
 template <typename Function>
 void Fill(Function& function, unsigned symbol) {
@@ -86,13 +87,23 @@ const pager::Driver& RealDriver() {
 
 bool SeveralPagings() { return made.load(std::memory_order_relaxed) > 1; }
 
+bool MayReach(const Paging& paging, CUdevice device) {
+  if (Reaches(paging, device)) return true;
+  int can = 0;
+  return device >= 0 && device < kMostDevices &&
+         REAL_AS(cuDeviceCanAccessPeer, int*, CUdevice, CUdevice)(&can, device, paging.Device()) == CUDA_SUCCESS &&
+         can != 0;
+}
+
 CUresult AddPeer(Paging& paging, CUdevice device) {
+  if (!MayReach(paging, device)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = paging.Heap().AddPeer(device);
   if (result == CUDA_SUCCESS) peers[paging.Device()] |= std::uint64_t{1} << device;
   return result;
 }
 
 bool Reaches(const Paging& paging, CUdevice device) {
+  if (device < 0 || device >= kMostDevices) return false;
   return device == paging.Device() || (peers[paging.Device()] >> device & 1) != 0;
 }
 

@@ -23,7 +23,10 @@ class Paging;
 // Whether the process has allocators on two GPUs or more. Takes no lock.
 bool SeveralPagings();
 
-// Lets kernels and copies of `device` reach all of the heap, now and later; whether they can.
+// Whether the driver can let `device` reach the heap's memory. False also for what is no device.
+bool MayReach(const Paging& paging, cuda::CUdevice device);
+// Lets kernels and copies of `device` reach all of the heap, now and later; whether they can. CUDA_ERROR_INVALID_VALUE
+// where they never could, as the driver says of a device that there is not (cuMemSetAccess; H200, 580.159.04).
 cuda::CUresult AddPeer(Paging& paging, cuda::CUdevice device);
 bool Reaches(const Paging& paging, cuda::CUdevice device);
 

@@ -28,6 +28,9 @@ struct FakeCudaCalls {
     return CUDA_SUCCESS;
   }
   static CUresult Attribute(int* value, CUdevice_attribute, CUdevice) { return *value = 1, CUDA_SUCCESS; }
+  static CUresult CanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+    return *can = 1, std::max(device, peer) < 64 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  }
   static CUresult TotalMem(std::size_t* bytes, CUdevice) { return *bytes = 16ull << 30, CUDA_SUCCESS; }
   static CUresult MemInfo(std::size_t* free, std::size_t* total) {
     *free = 15ull << 30;
@@ -261,6 +264,7 @@ FakeCuda::FakeCuda() {
   Put(k_cuDeviceGetCount, &C::Count);
   Put(k_cuDeviceGetUuid_v2, &C::Uuid);
   Put(k_cuDeviceGetAttribute, &C::Attribute);
+  Put(k_cuDeviceCanAccessPeer, &C::CanAccessPeer);
   Put(k_cuDeviceTotalMem_v2, &C::TotalMem);
   Put(k_cuMemGetInfo_v2, &C::MemInfo);
   Put(k_cuCtxCreate_v2, &C::Create);

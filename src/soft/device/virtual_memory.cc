@@ -298,7 +298,7 @@ CUresult VirtualMemory::Unmap(CUdeviceptr address, std::uint64_t bytes) {
 CUresult VirtualMemory::SetAccess(CUdeviceptr address, std::uint64_t bytes, const CUmemAccessDesc& access) {
   const bool host = OnHost(access.location);
   const Device* device = access.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? DeviceOf(access.location.id) : nullptr;
-  if (!host && device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!host && device == nullptr) return CUDA_ERROR_INVALID_VALUE;  // as an H200 says (580.159.04)
   const bool give = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   const AddressMap::Changes changes;
   const MutexLock lock(mutex_);
@@ -330,12 +330,14 @@ CUresult VirtualMemory::SetAccess(CUdeviceptr address, std::uint64_t bytes, cons
 }
 
 CUresult VirtualMemory::GetAccess(CUdeviceptr address, const CUmemLocation& location, unsigned long long* flags) {
+  const bool known = OnHost(location) || DeviceOf(location.id) != nullptr;
   const MutexLock lock(mutex_);
   const auto next = mappings_.upper_bound(address);
   if (next == mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
   const auto& [begin, state] = *std::prev(next);
   if (address - begin >= state.bytes) return CUDA_ERROR_INVALID_VALUE;
-  const bool has = OnHost(location) ? state.host_access : location.id >= 0 && (state.devices >> location.id & 1) != 0;
+  if (!known) return CUDA_ERROR_INVALID_DEVICE;  // as an H200 says (580.159.04)
+  const bool has = OnHost(location) ? state.host_access : (state.devices >> location.id & 1) != 0;
   *flags = has ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }

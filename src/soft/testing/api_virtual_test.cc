@@ -101,7 +101,14 @@ TEST_F(ApiVirtual, AccessDecides) {
   EXPECT_OK(cuMemGetAccess(&flags, &kDeviceAccess.location, address));
   EXPECT_EQ(flags, static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   EXPECT_OK(cuMemGetAddressRange_v2(&base, nullptr, address));
+  for (const CUdevice none : {2, 64, -1}) {
+    CUmemAccessDesc access = kDeviceAccess;
+    access.location.id = none;
+    EXPECT_EQ(cuMemSetAccess(address, kGranule, &access, 1), CUDA_ERROR_INVALID_VALUE) << none;
+    EXPECT_EQ(cuMemGetAccess(&flags, &access.location, address), CUDA_ERROR_INVALID_DEVICE) << none;
+  }
   EXPECT_OK(cuMemUnmap(address, kGranule));
+  EXPECT_EQ(cuMemGetAccess(&flags, &kDeviceAccess.location, address), CUDA_ERROR_INVALID_VALUE);
   EXPECT_OK(cuMemRelease(memory));
   EXPECT_OK(cuMemAddressFree(address, kGranule));
 }
