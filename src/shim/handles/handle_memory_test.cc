@@ -561,5 +561,38 @@ TEST_F(HandleMemoryTest, ADeviceThatCannotReachTheMemoryGetsNoAccess) {
   EXPECT_EQ(cuMemSetAccess(address, kPieces, &none, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+std::atomic<int> freeing;
+CUresult (*real_unmap)(CUdeviceptr, std::size_t);
+
+TEST_F(HandleMemoryTest, OneOfTwoThreadsFreesAReservation) {
+  CUmemAllocationProp compressed = OnDevice();
+  compressed.allocFlags.compressionType = 1;
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_EQ(cuMemCreate(&handle, 4 * kMiB, &compressed, 0), CUDA_SUCCESS);
+  const CUdeviceptr mapped = Reserve(64 * kMiB), address = Reserve(64 * kMiB);
+  ASSERT_EQ(cuMemMap(mapped, 4 * kMiB, 0, handle, 0), CUDA_SUCCESS);
+  // A call that goes on until both are about to free, and have had time to come as far as they can.
+  real_unmap = reinterpret_cast<CUresult (*)(CUdeviceptr, std::size_t)>(tessera_real_table[k_cuMemUnmap]);
+  Cuda().Put(
+      k_cuMemUnmap, +[](CUdeviceptr at, std::size_t bytes) {
+        for (int yields = 0; freeing < 2 || yields < 1000; ++yields) std::this_thread::yield();
+        return real_unmap(at, bytes);
+      });
+  CUresult freed[2];
+  const auto frees = [&](CUresult& result) {
+    ++freeing;
+    result = cuMemAddressFree(address, 64 * kMiB);
+  };
+  std::thread unmaps([&] { EXPECT_EQ(cuMemUnmap(mapped, 4 * kMiB), CUDA_SUCCESS); });
+  std::thread one([&] { frees(freed[0]); }), other([&] { frees(freed[1]); });
+  one.join();
+  other.join();
+  unmaps.join();
+  Cuda().Put(k_cuMemUnmap, real_unmap);
+  EXPECT_NE(freed[0], freed[1]);
+  EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAddressFree(mapped, 64 * kMiB), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace tessera::shim
