@@ -68,6 +68,16 @@ CUresult NoteAccess(Paging& paging, std::span<const CUmemAccessDesc> accesses, b
   return CUDA_SUCCESS;
 }
 
+// Whether HandleTable::Mapping::access says who may reach it.
+bool KeepsAccess(const HandleTable::Mappings::value_type& mapping) {
+  return mapping.second.memory != nullptr && (mapping.second.held != nullptr || HandleTable::IsBlock(mapping));
+}
+
+unsigned long long AccessOf(const HandleTable::Mapping& mapping, const CUmemLocation& location) {
+  const auto access = mapping.access.find(location.id);
+  return location.type == CU_MEM_LOCATION_TYPE_DEVICE && access != mapping.access.end() ? access->second : 0;
+}
+
 }  // namespace
 
 std::optional<CUresult> ReserveAddresses(CUdeviceptr* address, std::uint64_t bytes, std::uint64_t alignment,
@@ -135,9 +145,7 @@ HandleMemory::Result HandleMemory::FreeAddresses(CUdeviceptr address, std::uint6
   const MutexLock lock(mutex_);
   InHand::Things there = table_.UnmappedIn(*range);
   for (; in_hand_.Has(there); there = table_.UnmappedIn(*range)) in_hand_.Wait(mutex_);
-  const auto mapping = table_.All().lower_bound(address);
-  const bool mapped = mapping != table_.All().end() && mapping->first - address < bytes;
-  if (range->begin != address || range->bytes != bytes || mapped) return CUDA_ERROR_INVALID_VALUE;
+  if (range->begin != address || range->bytes != bytes || !table_.IsFree(*range)) return CUDA_ERROR_INVALID_VALUE;
   in_hand_.Take(there);
   const CUresult fixed = FixUnmapped(*range);
   LetGoOf(there);
@@ -242,9 +250,8 @@ CUresult HandleMemory::FixForMulticast(Memory& memory, Handle* driver) {
 
 void HandleMemory::NoteInDevice(CUdeviceptr address, std::uint64_t bytes) {
   const MutexLock lock(mutex_);
-  const Range range{address, bytes};
-  Await(range);
-  for (Memory* memory : table_.MappedIn(range).memories) memory->in_device = true;
+  Await({address, bytes});
+  for (Memory* memory : table_.MappedIn({address, bytes}).memories) memory->in_device = true;
 }
 
 CUresult HandleMemory::FixMemory(Memory& memory) {
@@ -252,11 +259,7 @@ CUresult HandleMemory::FixMemory(Memory& memory) {
   const std::uint64_t id = place == 0 ? 0 : memory.paging.Heap().Find(place)->id;
   const CUresult result = WithoutMutex([&] { return memory.Fix(); });
   if (result != CUDA_SUCCESS || place == 0) return result;
-  table_.EraseBlock(place);
-  if (memory.mappings == 0) return result;
-  HandleTable::Mapping& mapping = table_.All().find(place)->second;
-  mapping.held = &memory.paging;
-  mapping.id = id;
+  table_.EndBlock(place, memory, id);
   return result;
 }
 
@@ -349,7 +352,7 @@ CUresult HandleMemory::MapDriver(Memory* memory, Handle handle, std::uint64_t of
     mapped += bytes;
   }
   if (result == CUDA_SUCCESS) {
-    table_.All()[range.begin] = {.bytes = range.bytes, .memory = memory, .held = reserved, .id = next_id_++};
+    table_.AddMapping(range, memory, reserved);
     return result;
   }
   if (mapped > 0) REAL(cuMemUnmap)(range.begin, mapped);
@@ -410,12 +413,9 @@ HandleMemory::Result HandleMemory::SetAccess(CUdeviceptr address, std::uint64_t 
   if (!ReservedAt(address, &paging)) return std::nullopt;
   if (!accesses || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Await({address, bytes});
-  const auto first = table_.All().find(address);
-  std::uint64_t end = address;
-  for (auto at = first; at != table_.All().end() && at->first == end && end - address < bytes; ++at)
-    end += at->second.bytes;
-  if (end - address != bytes) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of holes and of parts
-  for (auto at = first; at != table_.All().end() && at->first < end; ++at) {
+  const auto mappings = table_.WholeIn({address, bytes});
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of holes and of parts
+  for (const auto at : mappings) {
     const bool is_block = HandleTable::IsBlock(*at);
     CUresult result = is_block ? CUDA_SUCCESS : REAL(cuMemSetAccess)(at->first, at->second.bytes, accesses, count);
     if (result == CUDA_SUCCESS) result = NoteAccess(*paging, {accesses, count}, is_block, at->second);
@@ -430,23 +430,15 @@ HandleMemory::Result HandleMemory::GetAccess(unsigned long long* flags, const CU
   Await({address, 1});
   const auto at = table_.Around(address);
   if (at == table_.All().end()) return NotMapped(address);
-  if (!flags || !location || !HandleTable::KeepsAccess(*at)) return std::nullopt;
-  const auto access = at->second.access.find(location->id);
-  const bool known = location->type == CU_MEM_LOCATION_TYPE_DEVICE && access != at->second.access.end();
-  *flags = known ? access->second : 0;
+  if (!flags || !location || !KeepsAccess(*at)) return std::nullopt;
+  *flags = AccessOf(at->second, *location);
   return CUDA_SUCCESS;
 }
 
-std::optional<HandleMemory::Mapped> HandleMemory::MappedAt(CUdeviceptr address) {
+std::optional<HandleTable::Mapped> HandleMemory::MappedAt(CUdeviceptr address) {
   const MutexLock lock(mutex_);
   Await({address, 1});
-  const auto at = table_.Around(address);
-  if (at == table_.All().end()) return std::nullopt;
-  const Memory* memory = at->second.memory;
-  return Mapped{.begin = at->first,
-                .bytes = at->second.bytes,
-                .id = at->second.id,
-                .prop = memory ? std::optional(memory->prop) : std::nullopt};
+  return table_.MappedAt(address);
 }
 
 }  // namespace tessera::shim

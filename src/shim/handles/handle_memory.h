@@ -64,14 +64,8 @@ class HandleMemory {
   // A device (RDMA) is about to have what is mapped in these bytes, as it lies in pieces now.
   void NoteInDevice(cuda::CUdeviceptr address, std::uint64_t bytes);
 
-  struct Mapped {
-    cuda::CUdeviceptr begin = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t id = 0;                           // CU_POINTER_ATTRIBUTE_BUFFER_ID, where it is fixed
-    std::optional<cuda::CUmemAllocationProp> prop;  // none: a handle of the driver's own
-  };
   // What is mapped around `address`: of our handles anywhere, of any in our reservations.
-  std::optional<Mapped> MappedAt(cuda::CUdeviceptr address);
+  std::optional<HandleTable::Mapped> MappedAt(cuda::CUdeviceptr address);
 
  private:
   using Memory = PhysicalMemory;
@@ -100,7 +94,6 @@ class HandleMemory {
   ForkMutex mutex_;
   InHand in_hand_ TESSERA_GUARDED_BY(mutex_);
   HandleTable table_ TESSERA_GUARDED_BY(mutex_);
-  std::uint64_t next_id_ TESSERA_GUARDED_BY(mutex_) = 1ull << 61;  // not one of a block, nor of an import
 };
 
 }  // namespace tessera::shim

@@ -26,6 +26,38 @@ void HandleTable::EndIfUnused(PhysicalMemory& memory) {
   memories_.erase(reinterpret_cast<Handle>(&memory));
 }
 
+void HandleTable::EndBlock(CUdeviceptr place, PhysicalMemory& memory, std::uint64_t id) {
+  blocks_.erase(place);
+  if (memory.mappings == 0) return;
+  Mapping& mapping = mappings_.find(place)->second;
+  mapping.held = &memory.paging;
+  mapping.id = id;
+}
+
+void HandleTable::AddMapping(const Range& range, PhysicalMemory* memory, Paging* held) {
+  mappings_[range.begin] = {.bytes = range.bytes, .memory = memory, .held = held, .id = next_id_++};
+}
+
+std::optional<HandleTable::Mapped> HandleTable::MappedAt(CUdeviceptr address) {
+  const auto at = Around(address);
+  if (at == mappings_.end()) return std::nullopt;
+  const auto& [begin, mapping] = *at;
+  Mapped mapped{.begin = begin, .bytes = mapping.bytes, .id = mapping.id, .prop = {}};
+  if (mapping.memory) mapped.prop = mapping.memory->prop;
+  return mapped;
+}
+
+std::vector<HandleTable::Mappings::iterator> HandleTable::WholeIn(const Range& range) {
+  std::vector<Mappings::iterator> found;
+  std::uint64_t end = range.begin;
+  for (auto at = mappings_.find(end); at != mappings_.end() && at->first == end && end - range.begin < range.bytes;
+       ++at) {
+    found.push_back(at);
+    end += at->second.bytes;
+  }
+  return end - range.begin == range.bytes ? found : std::vector<Mappings::iterator>{};
+}
+
 HandleTable::Mappings::iterator HandleTable::Around(CUdeviceptr address) {
   const auto behind = mappings_.upper_bound(address);
   if (behind == mappings_.begin()) return mappings_.end();

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "cuda/cuda_abi.h"
 #include "pager/heap/reservations.h"
@@ -31,10 +33,13 @@ class HandleTable {
     return mapping.second.memory != nullptr && mapping.second.memory->Place() == mapping.first;
   }
 
-  // Whether Mapping::access says who may reach it.
-  static bool KeepsAccess(const Mappings::value_type& mapping) {
-    return mapping.second.memory != nullptr && (mapping.second.held != nullptr || IsBlock(mapping));
-  }
+  // A mapping, as a program may ask about it.
+  struct Mapped {
+    cuda::CUdeviceptr begin = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t id = 0;                           // CU_POINTER_ATTRIBUTE_BUFFER_ID, where it is fixed
+    std::optional<cuda::CUmemAllocationProp> prop;  // none: a handle of the driver's own
+  };
 
   // The memory that a program still has this handle of; or null.
   PhysicalMemory* Find(Handle handle) const;
@@ -42,14 +47,20 @@ class HandleTable {
   // Ends the memory if it has no handles and no mappings.
   void EndIfUnused(PhysicalMemory& memory);
 
-  // The memory has become a block there, or is none any more.
+  // The memory has become a block there.
   void AddBlock(cuda::CUdeviceptr place, PhysicalMemory* memory) { blocks_.emplace(place, memory); }
-  void EraseBlock(cuda::CUdeviceptr place) { blocks_.erase(place); }
+  // It is none any more, but fixed. If it is mapped, the mapping keeps the block's id.
+  void EndBlock(cuda::CUdeviceptr place, PhysicalMemory& memory, std::uint64_t id);
+  // Fixed memory, or a handle of the driver's own, is mapped.
+  void AddMapping(const Range& range, PhysicalMemory* memory, Paging* held);
 
   // Of our handles anywhere, and of any in our reservations.
   Mappings& All() { return mappings_; }
   // The mapping that `address` lies in, or the end.
   Mappings::iterator Around(cuda::CUdeviceptr address);
+  std::optional<Mapped> MappedAt(cuda::CUdeviceptr address);
+  // The mappings that make up exactly these bytes; none if there is a hole, or a part of one.
+  std::vector<Mappings::iterator> WholeIn(const Range& range);
   // Whether nothing is mapped there.
   bool IsFree(const Range& range);
   // Where the memory is mapped; 0 if it is not.
@@ -63,6 +74,7 @@ class HandleTable {
   std::map<Handle, std::unique_ptr<PhysicalMemory>> memories_;
   std::map<cuda::CUdeviceptr, PhysicalMemory*> blocks_;
   Mappings mappings_;
+  std::uint64_t next_id_ = 1ull << 61;  // not one of a block, nor of an import
 };
 
 }  // namespace tessera::shim
