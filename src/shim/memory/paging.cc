@@ -185,7 +185,7 @@ CUresult Paging::AllocateFor(CUcontext context, std::uint64_t bytes, CUdeviceptr
 }
 
 bool Paging::ReleaseAll() {
-  const bool pending = pending_.Any();
+  const bool pending = pending_.Any() || GraphBlocks::AnyDropped();
   if (pending) FreeUnsettled(true);
   return ordered_.ReleaseKept() || pending;
 }
@@ -210,10 +210,8 @@ CUresult Paging::Free(CUdeviceptr address) {
   if (!Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
   const CUcontext context = block.context ? block.context : AllocatingContext();
   const bool later = AnyCapture();
-  if (const auto freed = ordered_.Graphs().Free(block, context)) {
-    if (*freed == CUDA_SUCCESS && context && !later) Settle(context);
-    return *freed;
-  }
+  if (block.owner == &ordered_.Graphs().Pool() && context && !later) Settle(context);
+  if (const auto freed = ordered_.Graphs().Free(block, later ? context : nullptr)) return *freed;
   if (later ? !pending_.Add({block, context}) : pending_.Has(block)) return CUDA_ERROR_INVALID_VALUE;
   if (block.owner) OwnerOf(block)->Unuse(block);
   if (later) return CUDA_SUCCESS;

@@ -49,9 +49,9 @@ class GraphBlocks {
   // A launch leaves the block that begins here to the program.
   void Leave(cuda::CUdeviceptr begin);
   bool Left(cuda::CUdeviceptr begin) const;
-  // The program frees a block by a call in `context`, or by a launch that frees it. CUDA_SUCCESS: a graph has it, and
-  // the next launch may allocate it again. CUDA_ERROR_INVALID_VALUE: the program does not own it now. None: it is no
-  // graph's, or not any more, and is freed as any other.
+  // The program frees a block, by a call or by a launch; work of `context`, if not null, may use it still.
+  // CUDA_SUCCESS: a graph has it, and the next launch may allocate it again. CUDA_ERROR_INVALID_VALUE: the program does
+  // not own it now. None: it is no graph's, or not any more, and is freed as any other.
   std::optional<cuda::CUresult> Free(const pager::Block& block, cuda::CUcontext context);
   // All blocks are gone: the device has no context any more.
   void Forget();

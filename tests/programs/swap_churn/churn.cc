@@ -77,7 +77,6 @@ void Churn::Allocate() {
   if (bytes_ + made.bytes > most_bytes_) return buffers_.empty() ? void() : Free(dice_.Any(buffers_));
   // What may not be movable takes no more than a part.
   if (&source == &segments_ && BytesOf(source) + made.bytes > most_bytes_ / 3) return;
-  if (&source == &graph_memory_ && BytesOf(source) > most_bytes_ / 16) return;
   if (!Given(source.Make(made), source.Name())) return;
   bytes_ += made.bytes;
   tally_.most_bytes = std::max(tally_.most_bytes, bytes_);

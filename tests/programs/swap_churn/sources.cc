@@ -9,7 +9,6 @@ using namespace cuda;
 namespace {
 
 constexpr std::size_t kMostPools = 3;
-constexpr std::uint64_t kMostByGraph = 8 << 20;
 
 CUmemPoolProps OnDevice0() {
   CUmemPoolProps properties{};
@@ -58,7 +57,7 @@ void Pools::Change() {
 CUresult GraphMemory::Make(Buffer& buffer) {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
   allocation.poolProps = OnDevice0();
-  allocation.bytesize = buffer.bytes = std::min(buffer.bytes, kMostByGraph);
+  allocation.bytesize = buffer.bytes;
   CUgraph graph = nullptr;
   CUgraphNode node = nullptr;
   CUgraphExec executable = nullptr;
