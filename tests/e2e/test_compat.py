@@ -9,6 +9,7 @@ import unittest
 
 from harness import (BIN, DEVICE_UNAVAILABLE, MIB, NOT_INITIALIZED, NO_DEVICE, SHIM, SOFT, SUCCESS, SYSTEM_NOT_READY,
                      Shell, SoftGpuTest, wait_for)
+from test_daemon import MAGIC, REFUSED, VERSION
 
 SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src"
 
@@ -200,7 +201,6 @@ class NoDaemon(SoftGpuTest):
         self.assertIn("there is no vGPU team", self.said_by(shell))
 
     def test_one_of_another_protocol_version(self):
-        magic, version, refused = 0x53534554, 11, 66
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(listener.close)
         listener.bind(str(self.run_dir / "client.sock"))
@@ -210,7 +210,7 @@ class NoDaemon(SoftGpuTest):
             with listener.accept()[0] as connection:
                 connection.recv(8192)
                 body = struct.pack("<iI504s", 71, 0, b"other")
-                connection.send(struct.pack("<IHHII", magic, version + 1, refused, len(body), 0) + body)
+                connection.send(struct.pack("<IHHII", MAGIC, VERSION + 1, REFUSED, len(body), 0) + body)
                 connection.recv(8192)  # until the program goes
 
         server = threading.Thread(target=serve)
@@ -219,8 +219,8 @@ class NoDaemon(SoftGpuTest):
         shell = self.shell()
         self.assertNotEqual(shell.ask("init")["result"], SUCCESS)
         said = self.said_by(shell)
-        self.assertIn(f"protocol {version + 1}", said)
-        self.assertIn(f"shim {version}", said)
+        self.assertIn(f"protocol {VERSION + 1}", said)
+        self.assertIn(f"shim {VERSION}", said)
 
 
 class LookUps(SoftGpuTest):

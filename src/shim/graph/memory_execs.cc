@@ -15,11 +15,18 @@ MemoryExecs& MemoryExecs::Instance() {
   return *execs;
 }
 
-bool MemoryExecs::MayHold(CUgraph graph, CUgraphExec updated) const {
-  if (!MemoryNodes::Any() || !MemoryNodes::Instance().Has(graph)) return true;
+bool MemoryExecs::IsHeld(CUgraph graph) const {
+  if (!MemoryNodes::Any() || !MemoryNodes::Instance().Has(graph)) return false;
   const MutexLock lock(mutex_);
-  return std::ranges::none_of(execs_,
-                              [=](const auto& each) { return each.second.graph == graph && each.first != updated; });
+  return std::ranges::any_of(execs_, [=](const auto& each) { return each.second.graph == graph; });
+}
+
+CUresult MemoryExecs::MayUpdate(CUgraphExec exec, CUgraph graph) const {
+  if (!MemoryNodes::Any() || !MemoryNodes::Instance().Has(graph)) return CUDA_SUCCESS;
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(execs_, [=](const auto& each) { return each.second.graph == graph; });
+  if (found == execs_.end()) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  return found->first == exec ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 void MemoryExecs::Learn(CUgraphExec exec, CUgraph graph, const unsigned long long* flags) {

@@ -19,9 +19,12 @@ class MemoryExecs {
   // Whether launches of any executable graph leave or free memory. Takes no lock.
   static bool AnyOutlives() { return outlives_.load(std::memory_order_relaxed) > 0; }
 
-  // Whether the driver would make an executable graph of `graph`, or update `updated` to it: one that has memory nodes
-  // can be in one executable graph at a time.
-  bool MayHold(cuda::CUgraph graph, cuda::CUgraphExec updated) const;
+  // Whether an executable graph was made of this graph, which has memory nodes: the driver makes no second one.
+  bool IsHeld(cuda::CUgraph graph) const;
+  // What the driver says to an update of `exec` to `graph`, if that has memory nodes (docs/hardware-log.md,
+  // 2026-11-23): CUDA_SUCCESS if `exec` was made of it (then the driver is to be asked), CUDA_ERROR_NOT_SUPPORTED if
+  // another one was, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE if none was.
+  cuda::CUresult MayUpdate(cuda::CUgraphExec exec, cuda::CUgraph graph) const;
   // `exec` was made of the graph, or updated to it; `flags` of its instantiation, none for an update.
   void Learn(cuda::CUgraphExec exec, cuda::CUgraph graph, const unsigned long long* flags);
   // It is about to be destroyed.

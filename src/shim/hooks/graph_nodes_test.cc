@@ -363,8 +363,11 @@ TEST_F(GraphNodesTest, GraphsWithMemoryAreNotCopiedNorTakenApart) {
   CUgraphExecUpdateResultInfo info{};
   EXPECT_EQ(cuGraphExecUpdate_v2(second, graph, &info), CUDA_SUCCESS);
   const CUgraphExec third = Make(other);
+  EXPECT_EQ(cuGraphExecUpdate_v2(third, graph, &info), CUDA_ERROR_NOT_SUPPORTED) << "another one was made of it";
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(second), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphExecUpdate_v2(third, graph, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
-  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR);
   EXPECT_EQ(cuGraphClone(&clone, other), CUDA_SUCCESS);
 }
 

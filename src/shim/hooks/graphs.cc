@@ -29,7 +29,7 @@ CUresult Learned(CUgraphExec* exec, CUgraph graph, const unsigned long long* fla
 // A graph with memory nodes can be in one executable graph (H200, 580.159.04: CUDA_ERROR_NOT_SUPPORTED).
 template <typename Make>
 CUresult Instantiated(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Make make) {
-  if (!MemoryExecs::Instance().MayHold(graph, nullptr)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (MemoryExecs::Instance().IsHeld(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   return Learned(exec, graph, &flags, make);
 }
 
@@ -55,19 +55,20 @@ INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams)
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz)
 
 TESSERA_HOOK cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* failed, CUgraphExecUpdateResult* why) {
-  if (!MemoryExecs::Instance().MayHold(graph, exec)) {
+  const CUresult may = MemoryExecs::Instance().MayUpdate(exec, graph);
+  if (may == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
     if (failed) *failed = nullptr;
-    if (why) *why = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    if (why) *why = CU_GRAPH_EXEC_UPDATE_ERROR;
   }
+  if (may != CUDA_SUCCESS) return may;
   return Learned(&exec, graph, nullptr, [=] { return REAL(cuGraphExecUpdate)(exec, graph, failed, why); });
 }
 
 TESSERA_HOOK cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* why) {
-  if (!MemoryExecs::Instance().MayHold(graph, exec)) {
-    if (why) *why = {.result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, .errorNode = {}, .errorFromNode = {}};
-    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  }
+  const CUresult may = MemoryExecs::Instance().MayUpdate(exec, graph);
+  if (may == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE && why)
+    *why = {.result = CU_GRAPH_EXEC_UPDATE_ERROR, .errorNode = {}, .errorFromNode = {}};
+  if (may != CUDA_SUCCESS) return may;
   return Learned(&exec, graph, nullptr, [=] { return REAL(cuGraphExecUpdate_v2)(exec, graph, why); });
 }
 

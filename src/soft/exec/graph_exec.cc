@@ -77,16 +77,16 @@ CUresult Update(const std::shared_ptr<GraphExec>& updated, Graph& graph, CUgraph
   GraphExec& exec = *updated;
   const Node* error_node = nullptr;
   CUgraphExecUpdateResult result = Compare(*exec.graph, graph, &error_node);
-  const bool memory = graph.HasMemoryNodes();
-  const auto owner = graph.owner_of_memory.lock();
-  if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS && memory && owner && owner != updated) {
-    result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+  // As driver 580 answers (docs/hardware-log.md, 2026-11-23).
+  if (graph.HasMemoryNodes()) {
+    const auto owner = graph.owner_of_memory.lock();
+    if (owner && owner != updated) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!owner && result == CU_GRAPH_EXEC_UPDATE_SUCCESS) result = CU_GRAPH_EXEC_UPDATE_ERROR;
   }
   *info = {.result = result, .errorNode = error_node ? Nodes::Of(*error_node) : nullptr, .errorFromNode = nullptr};
   if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Assign(*exec.graph, graph);
   exec.graph->user_objects = graph.user_objects;
-  if (memory) graph.owner_of_memory = updated;
   return CUDA_SUCCESS;
 }
 

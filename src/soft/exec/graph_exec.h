@@ -32,8 +32,8 @@ using GraphExecs = Handles<GraphExec, cuda::CUgraphExec>;
 cuda::CUresult Instantiate(Context& context, Graph& graph, unsigned long long flags, std::shared_ptr<GraphExec>* exec);
 
 // Gives `exec` the parameters of `graph`. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, with the reason in `info`, unless both
-// have the same nodes with the same edges, added in the same order, or if the graph has memory nodes and is
-// instantiated as another one.
+// have the same nodes with the same edges, added in the same order, or if the graph has memory nodes and `exec` was not
+// made of it. CUDA_ERROR_NOT_SUPPORTED if another one was.
 cuda::CUresult Update(const std::shared_ptr<GraphExec>& exec, Graph& graph, cuda::CUgraphExecUpdateResultInfo* info);
 
 }  // namespace tessera::soft
