@@ -126,9 +126,13 @@ class Child {
   using Key = std::pair<pid_t, std::uint32_t>;
   enum class Thawed { kNothing, kAll, kSome, kFailed };
 
+  // A process must not run on one GPU while its memory on another is moved, which it may reach from there.
   bool MayRun(const Key& key) const {
-    const auto found = guards_.find(key);
-    return found == guards_.end() || found->second.Release() || kill(key.first, 0) != 0;
+    const pid_t pid = key.first;
+    for (auto at = guards_.lower_bound({pid, 0}); at != guards_.end() && at->first.first == pid; ++at) {
+      if (!at->second.Release()) return kill(pid, 0) != 0;
+    }
+    return true;
   }
 
   // Thaws who may run. kSome: others may not yet.

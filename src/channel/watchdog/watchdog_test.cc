@@ -225,6 +225,23 @@ TEST_F(WatchdogTest, WhoseMemoryIsMovedIsThawedWhenItCouldGoOn) {
   EXPECT_EQ(seen_->thaw[1].pid, getpid());
 }
 
+// Its work on the one GPU may reach the memory on the other.
+TEST_F(WatchdogTest, WhoseMemoryOnAnotherGpuIsMovedIsThawedWhenItCouldGoOn) {
+  const SharedGuard moved, here;
+  moved->unsafe = 1;
+  const auto watchdog = MustStart(kShort);
+  watchdog->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  watchdog->HeedMoveGuard(getpid(), 1, here.File(), SharedGuard::kOffset);
+  ASSERT_TRUE(watchdog->NoteFrozen(getpid(), 1, Process(getpid(), 100, 1)));
+  ASSERT_TRUE(watchdog->NoteFrozen(1234, 1, Process(1234, 100, 1)));
+  WaitUntil([&] { return moved->released == 1 && seen_->thaws >= 1; });
+  EXPECT_EQ(seen_->thaw[0].pid, 1234);
+  EXPECT_EQ(seen_->thaws, 1);
+  moved->unsafe = 0;
+  WaitUntil([&] { return seen_->thaws >= 2; });
+  EXPECT_EQ(seen_->thaw[1].pid, getpid());
+}
+
 TEST_F(WatchdogTest, ItsLastThawWaitsForWhoCannotGoOnYet) {
   const SharedGuard moved;
   moved->unsafe = 1;

@@ -18,6 +18,9 @@ constexpr Nanos kWishLasts = 2 * kSecond;
 constexpr Nanos kLongestMove = 10 * kSecond;
 // A process that does nothing for so long may well do so for longer.
 constexpr Nanos kRests = kSecond;
+// A process of which nothing was moved for so long stays stopped for its turn, not for a step of a move: its peers need
+// not wait for that.
+constexpr Nanos kWaits = 100 * kMillisecond;
 
 // The least that is ordered where memory comes in while other memory goes out: so much that the mover always has some
 // batches under way, and so little that both directions are busy most of the time.
@@ -58,7 +61,7 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
     process.record->leaves = false;
     if (goal.runs) {
       BeginExchange(process);
-    } else if (!process.now->thawed) {
+    } else if (!process.now->stopped) {
       Stop(process);
     }
   }
@@ -238,7 +241,7 @@ void ResidencyPass::Load() {
     // No chunk is larger than `chunk`, so that one of them fits, or all that is out.
     if (bytes == 0 || (bytes < chunk && bytes < (back > 0 ? back : incoming.bytes))) continue;
     if (bytes < StepOf(state_) && bytes < incoming.bytes && bytes < lacks) continue;
-    if ((!its.stopped || its.thawed) && Overdue()) {
+    if ((!its.stopped || its.thawed || its.alone) && Overdue()) {
       // It goes on without that memory, because it did not come to a stand in time. It is tried again, so seldom that
       // the process runs at least half of the time.
       if (now_ - served_.record->tried_at < 2 * kLongestMove) continue;
@@ -319,7 +322,9 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
   ProcessRecord& record = *process.record;
   if (!its.stopped || its.thawed || its.moving != Moving::kNothing) return;
   const bool could_be_moved = its.Reachable(now_) && its.still;
+  if (its.peers && !its.alone) return FreePeers(process, could_be_moved);
   if (state_.file > 0) {
+    if (its.alone) return;
     if (!its.may_be_in_file && could_be_moved && its.swapped > 0) Do(process, Kind::kRest);
     return;
   }
@@ -336,9 +341,26 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
   }
 }
 
-// False: it was stopped before.
+// Its program's work on other GPUs may use its memory, so that stands still, too. It must not wait for the turns of
+// others on this GPU, as it may have turns of its own, which come at other times. So every address is made valid, also
+// where memory may be in the file, and the others go on.
+void ResidencyPass::FreePeers(const PlannedProcess& process, bool could_be_moved) {
+  const ProcessResidence& its = *process.now;
+  Nanos& since = process.record->keeps_peers_since;
+  since = process.record->leaves || its.push > 0 ? kNever : std::min(since, now_);
+  if (since == kNever) return;
+  if (now_ - since < kWaits) {
+    plan_.look_at = std::min(plan_.look_at, since + kWaits);
+  } else if (!its.unsafe && !its.may_be_in_file) {
+    Do(process, Kind::kFreePeers);
+  } else if (could_be_moved) {
+    Do(process, Kind::kSettle);
+  }
+}
+
+// False: it was stopped before, and its peers as well.
 bool ResidencyPass::Stop(const PlannedProcess& process) {
-  if (process.now->stopped && !process.now->thawed) return false;
+  if (process.now->stopped && !process.now->thawed && !process.now->alone) return false;
   Do(process, Kind::kStop);
   return true;
 }
@@ -365,7 +387,7 @@ void ResidencyPass::Note(const PlannedProcess& process, Kind kind, std::uint64_t
   if (kind == Kind::kRevokeCredit) return;
   if (kind == Kind::kStop || kind == Kind::kMoveOut || kind == Kind::kSqueeze || kind == Kind::kMoveIn ||
       kind == Kind::kRest)
-    process.record->rests_since = kNever;
+    process.record->rests_since = process.record->keeps_peers_since = kNever;
   Apply(plan_.actions.back(), now_, state_.file > 0, *process.now);
 }
 

@@ -67,6 +67,7 @@ class ResidencyPass {
   void LetRun();
   bool GoesOn(const PlannedProcess& process, bool overdue, bool& all);
   void LetRest(const PlannedProcess& process);
+  void FreePeers(const PlannedProcess& process, bool could_be_moved);
   bool Stop(const PlannedProcess& process);
   void Run(const PlannedProcess& process);
   void Do(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes = 0, std::uint64_t holes = 0);

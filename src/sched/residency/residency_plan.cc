@@ -10,13 +10,17 @@ void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence
   switch (action.kind) {
     case kStop:
       process.stopped = true;
-      process.thawed = process.still = false;
+      process.thawed = process.alone = process.still = false;
       break;
     case kRun:
-      process.stopped = process.thawed = false;
+      process.stopped = process.thawed = process.alone = false;
       break;
     case kThaw:
       process.thawed = true;
+      process.alone = false;
+      break;
+    case kFreePeers:
+      process.alone = true;
       break;
     case kMoveOut:
       process.moving = Moving::kOut;

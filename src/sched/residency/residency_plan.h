@@ -10,11 +10,12 @@
 namespace tessera::sched {
 
 enum class ResidencyActionKind {
-  kStop,     // nothing of the process may run
-  kRun,      // the process runs again
-  kThaw,     // a process that rests stays stopped by its gate, but is not frozen
-  kMoveOut,  // the mover brings `bytes` of the process out
-  kSqueeze,  // the mover brings `bytes` of chunks with holes out; they are to come back, in kMoveIn, before it runs
+  kStop,       // nothing of the process may run, nor of its peers
+  kRun,        // the process runs again
+  kThaw,       // a process that rests stays stopped by its gate, but is not frozen
+  kFreePeers,  // a process that is settled stays stopped; its peers go on
+  kMoveOut,    // the mover brings `bytes` of the process out
+  kSqueeze,    // the mover brings `bytes` of chunks with holes out; they are to come back, in kMoveIn, before it runs
   kMoveIn,  // the process gets `bytes` of room, and the mover brings so much of it in, `holes` in whole chunks included
   kSettle,  // the mover makes every address of the process valid
   kRest,    // what the process has in host memory may go on to the file

@@ -170,7 +170,7 @@ void ResidencyPlanner::Serve(ResidencyPass& pass, bool runs) {
 void ResidencyPlanner::SetNextLook(const ResidencyPass& pass, Nanos now) {
   plan_.look_at = std::min({plan_.look_at, policy_.NextDeadline(), now + kLookWhilePressed});
   const bool awaits_still = std::ranges::any_of(processes_, [](const PlannedProcess& process) {
-    return process.now->stopped && !process.now->thawed && !process.now->still;
+    return process.now->stopped && !process.now->thawed && !process.now->alone && !process.now->still;
   });
   if (awaits_still) plan_.look_at = std::min(plan_.look_at, now + kLookForStill);
   if (pass.ToldPolicy()) plan_.look_at = now;

@@ -63,8 +63,10 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.works = OneIn(2);
   process.stopped = OneIn(2);
   process.thawed = process.stopped && OneIn(5);
+  process.peers = OneIn(3);
+  process.alone = process.peers && process.stopped && !process.thawed && OneIn(4);
   process.still = process.stopped && OneIn(2);
-  process.unsafe = process.stopped && !process.thawed && OneIn(3);
+  process.unsafe = process.stopped && !process.thawed && !process.alone && OneIn(3);
   return process;
 }
 
@@ -209,6 +211,7 @@ RC_GTEST_PROP(ResidencyPlannerProperty, AWorldOfAnyProgramsKeepsTheLaws, ()) {
     if (OneIn(4)) vgpu.swap = Bytes(0, 20) * kBlock;
     world.AddProcess(static_cast<VgpuId>(id), id);
     world.programs.at(id).drains_for = *rc::gen::element<Nanos>(0, kMillisecond, 20 * kMillisecond);
+    world.Process(id).peers = OneIn(3);
   }
   for (int steps = Number(1, 40); steps > 0; --steps) {
     AnyProgramStep(world, Number<ProcessId>(1, count));

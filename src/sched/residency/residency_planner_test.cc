@@ -309,6 +309,47 @@ TEST_F(PlannerTest, ThereIsNoExchangeWithoutPlaceInThePool) {
   EXPECT_EQ(world_.Count(Kind::kMoveOut, 1), 0u);
 }
 
+// ---- peers ----
+
+// They may have turns of their own, on their GPU, which come while this GPU is another's.
+TEST_F(PlannerTest, PeersWaitForMovesAndForNoTurn) {
+  AddBusy(1, 30);
+  Process(1).peers = true;
+  AddBusy(2, 0);
+  EXPECT_EQ(Allocate(2, 30).kind, Answer::kWait);
+  world_.Run(20 * kSecond);
+  ASSERT_TRUE(world_.planner().TakesTurns());
+  EXPECT_GT(world_.Count(Kind::kFreePeers, 1), 1u) << "in each turn of the other";
+  EXPECT_EQ(world_.Count(Kind::kSettle, 1), world_.Count(Kind::kFreePeers, 1));
+  EXPECT_EQ(world_.Count(Kind::kFreePeers, 2), 0u);
+  EXPECT_GT(world_.Count(Kind::kRun, 1), 1u);
+}
+
+TEST_F(PlannerTest, PeersOfAProgramThatRestsGoOnBeforeItIsThawed) {
+  Add(1, 30);
+  Process(1).peers = true;
+  AddBusy(2, 0);
+  Allocate(2, 30);
+  world_.Run(900 * kMillisecond);
+  ASSERT_GT(Out(1), 0u);
+  EXPECT_TRUE(Process(1).alone);
+  world_.Run(2 * kSecond);
+  EXPECT_TRUE(Process(1).thawed && !Process(1).alone);
+  EXPECT_EQ(world_.Count(Kind::kSettle, 1), 1u);
+}
+
+TEST_F(PlannerTest, WhatPeersMayReachIsNotLeftInTheFile) {
+  world_.state.file = 100 * kChunk;
+  Add(1, 30);
+  Process(1).peers = true;
+  AddBusy(2, 0);
+  Allocate(2, 30);
+  world_.Run(5 * kSecond);
+  ASSERT_GT(Out(1), 0u);
+  EXPECT_TRUE(Process(1).alone && !Process(1).may_be_in_file);
+  EXPECT_EQ(world_.Count(Kind::kRest, 1), 0u);
+}
+
 // ---- rest ----
 
 TEST_F(PlannerTest, AProgramThatRestsIsThawedBehindItsGateWhenItIsSettled) {

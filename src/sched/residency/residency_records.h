@@ -18,6 +18,8 @@ struct ProcessRecord {
   bool leaves = false;       // memory of it is to go: it stays stopped until that has begun. Holds within one plan
   // Since when it has been stopped without being moved and without anything to do; kNever: it is not so.
   Nanos rests_since = kNever;
+  // Since when it has been stopped without being moved, though its peers may have work; kNever: it is not so.
+  Nanos keeps_peers_since = kNever;
 };
 
 struct VGpuRecord {

@@ -43,10 +43,10 @@ std::string Contradiction(const std::set<Kind>& kinds) {
   const auto count = [&](std::initializer_list<Kind> some) {
     return std::ranges::count_if(some, [&](Kind kind) { return kinds.contains(kind); });
   };
-  if (count({Kind::kStop, Kind::kRun, Kind::kThaw}) > 1) return "it is to stop and to go on";
+  if (count({Kind::kStop, Kind::kRun, Kind::kThaw, Kind::kFreePeers}) > 1) return "it is to stop and to go on";
   if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 1) return "the mover gets two orders for it";
   if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 0 &&
-      count({Kind::kStop, Kind::kRun, Kind::kThaw}) > 0)
+      count({Kind::kStop, Kind::kRun, Kind::kThaw, Kind::kFreePeers}) > 0)
     return "it is moved while it stops or goes on";
   if (count({Kind::kGrant, Kind::kDropWish}) > 1) return "its wish is granted and dropped";
   return "";
@@ -123,7 +123,7 @@ class Checker {
         break;
       case Kind::kMoveIn:
         Require(was.moving == Moving::kNothing || was.moving == Moving::kIn, "it is brought in while it goes out");
-        Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
+        Require(was.stopped && !was.thawed && !was.alone && was.still, "a process that runs is moved");
         Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
         Require(action.bytes > 0 && was.Coming() + action.bytes <= was.swapped + was.holes_out,
                 "more comes in than is out");
@@ -145,8 +145,13 @@ class Checker {
                 "a process is thawed that is not safe");
         Require(!was.Active(now_), "a process is thawed that has something to do");
         break;
+      case Kind::kFreePeers:
+        Require(was.peers && was.stopped && !was.thawed && !was.alone, "its peers are not stopped");
+        Require(!was.unsafe && was.moving == Moving::kNothing, "peers go on that reach memory which is moved");
+        Require(!was.may_be_in_file, "peers go on that reach memory which may be in the file");
+        break;
       case Kind::kStop:
-        Require(!was.stopped || was.thawed, "it is stopped twice");
+        Require(!was.stopped || was.thawed || was.alone, "it is stopped twice");
         break;
       case Kind::kGrant:
         Require(action.bytes == was.wanted && was.wanted > 0, "nobody asked for that");
@@ -211,7 +216,7 @@ class Checker {
   }
 
   void RequireMovable(const ProcessResidence& was) {
-    Require(was.stopped && !was.thawed && was.still, "a process that runs is moved");
+    Require(was.stopped && !was.thawed && !was.alone && was.still, "a process that runs is moved");
     Require(was.moving == Moving::kNothing, "it is moved twice");
     Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
   }

@@ -42,6 +42,21 @@ Freezer::Status Freezer::StatusOf(pid_t pid, std::uint32_t gpu) const {
   return use ? Status{use->reasons, use->frozen_at, use->still_at} : Status{};
 }
 
+// Whether the process could go on with one of its GPUs. While memory is moved none of them works that may reach it: it
+// is not known which move stopped this one.
+bool Freezer::MayRun(const Uses& uses, const Use& use) {
+  return !Has(use.reasons, FreezeReason::kMove) ||
+         std::ranges::all_of(uses, [](const auto& each) { return !each.second.guard || each.second.guard->Release(); });
+}
+
+// Whether all addresses of the process are valid, on all its GPUs.
+bool Freezer::Safe(pid_t pid) const {
+  const auto found = uses_.find(pid);
+  return found == uses_.end() || std::ranges::all_of(found->second, [](const auto& each) {
+           return !each.second.guard || each.second.guard->Safe();
+         });
+}
+
 // ---- freezes and thaws ----
 
 Result<void> Freezer::Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen) {
@@ -142,8 +157,7 @@ void Freezer::TakeOver(pid_t pid, const channel::ObjectTable& frozen) {
 
 void Freezer::ThawLeftOver(std::uint32_t gpu, pid_t pid) {
   // A process that cannot go on yet will be stopped, and goes on when that ends.
-  if (const Use& use = uses_[pid][gpu]; !Any(use.reasons) && (!use.guard || use.guard->Safe()))
-    TakeOverLeftOver(gpu, pid);
+  if (!Any(uses_[pid][gpu].reasons) && Safe(pid)) TakeOverLeftOver(gpu, pid);
 }
 
 // Channels that are off must not be taken off twice, and the driver cannot be asked whether they are (FreezeAccount).
@@ -155,7 +169,7 @@ void Freezer::TakeOverLeftOver(std::uint32_t gpu, pid_t pid) {
   Use& use = uses_[pid][gpu];
   use.fresh = false;
   const channel::Target target = table_.TargetOn(pid, gpu);
-  if (use.guard && !use.guard->Safe()) return account_->MayBeOff(gpu, target);
+  if (!Safe(pid)) return account_->MayBeOff(gpu, target);
   calls_.rate.Note(MonotonicNow());
   (void)control_->Thaw(gpu, {&target, 1}, channel::Reach::kAll);
 }
@@ -167,7 +181,7 @@ void Freezer::Release(pid_t pid) {
   const bool lives = table_.Alive(pid);
   for (auto& [gpu, use] : found->second) {
     const bool alive = lives && Available(gpu);
-    use.waits = alive && !use.MayRun();
+    use.waits = alive && !MayRun(found->second, use);
     const FreezeReason stay = FreezeReason::kOperator | FreezeReason::kMemory | If(use.waits, FreezeReason::kMove);
     use.reasons = If(alive, use.reasons & stay);
     if (alive) {
@@ -213,7 +227,7 @@ void Freezer::RetryThaws() {
   for (auto& [pid, uses] : uses_) {
     for (auto& [gpu, use] : uses) {
       if (!Available(gpu)) continue;
-      if (use.waits && use.MayRun()) {
+      if (use.waits && MayRun(uses, use)) {
         use.waits = false;
         use.reasons -= FreezeReason::kMove;
       }
@@ -229,7 +243,7 @@ void Freezer::LetGo() {
       for (const auto& [pid, uses] : uses_) {
         const auto use = uses.find(gpu);
         if (use == uses.end() || !Has(use->second.reasons, reason)) continue;
-        if (reason != FreezeReason::kMove || use->second.MayRun()) frozen.push_back(pid);
+        if (reason != FreezeReason::kMove || MayRun(uses, use->second)) frozen.push_back(pid);
       }
       if (!frozen.empty()) (void)Thaw(gpu, frozen, reason);  // what fails now the watchdog does
     }

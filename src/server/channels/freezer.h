@@ -78,8 +78,8 @@ class Freezer {
     bool fresh = true;  // this daemon never steered it
     std::optional<channel::MoveGuardPage> guard;
     bool waits = false;  // it was released, but could not go on yet
-    bool MayRun() const { return !Has(reasons, FreezeReason::kMove) || !guard || guard->Release(); }
   };
+  using Uses = std::map<std::uint32_t, Use>;  // of one process, by GPU
 
   bool Available(std::uint32_t gpu) const { return control_ && availability_.On(gpu); }
   Result<void> Change(std::uint32_t gpu, std::span<const pid_t> pids, FreezeReason reason, bool frozen);
@@ -88,6 +88,8 @@ class Freezer {
   void TakeOverLeftOver(std::uint32_t gpu, pid_t pid);
   void Note(std::uint32_t gpu, pid_t pid, const Use& use);
   const Use* Find(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
+  static bool MayRun(const Uses& uses, const Use& use);
+  bool Safe(pid_t pid) const;
 
   channel::Control* const control_;
   const Availability& availability_;
@@ -96,7 +98,7 @@ class Freezer {
   DriverCalls& calls_;
   std::unique_ptr<channel::FreezeAccount> account_;  // none: there is no control
   bool let_go_ = false;
-  std::map<pid_t, std::map<std::uint32_t, Use>> uses_;  // by GPU
+  std::map<pid_t, Uses> uses_;
 };
 
 }  // namespace tessera::server

@@ -165,6 +165,26 @@ TEST_F(FreezerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGoOn) {
   EXPECT_FALSE(channels_.Knows(pid, 0));
 }
 
+// Work of the one GPU may reach the memory on the other.
+TEST_F(FreezerTest, WhoIsForgottenWhileItsMemoryOnAnotherGpuIsMovedWaitsForThat) {
+  const pid_t pid = getpid();  // one that lives
+  auto here = SharedPage::Create(0), there = SharedPage::Create(1);
+  ASSERT_TRUE(here && there);
+  for (const auto& event : ContextEvents(1)) channels_.Observe(pid, event, Source::kGuard, Now());
+  channels_.Freezer().HeedMoveGuard(pid, 0, here->Fd(), offsetof(wire::Page, guard));
+  channels_.Freezer().HeedMoveGuard(pid, 1, there->Fd(), offsetof(wire::Page, guard));
+  (*there)->guard.unsafe = 1;
+  ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kMove));
+  channels_.Forget(pid);
+  channels_.Freezer().RetryThaws();
+  EXPECT_THAT(control_->frozen, SizeIs(1));
+  EXPECT_EQ((*there)->guard.released, 1u) << "it takes part in no more moves there";
+  (*there)->guard.unsafe = 0;
+  channels_.Freezer().RetryThaws();
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  channels_.Forget(pid);
+}
+
 // The driver refuses a thaw once.
 TEST_F(FreezerTest, AThawThatFailedIsTriedAgain) {
   Member& low = Running(low_);

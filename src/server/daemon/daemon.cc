@@ -245,6 +245,7 @@ Result<void> Daemon::FindGpus() {
     if (!swap) return std::unexpected(swap.error());
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
                                                 std::move(*swap)));
+    peers_.Add(*gpus_.back());
     gpus_.back()->SetHooks({.activity = [this] { meter_->Soon(); },
                             .contexts_changed = [this] { meter_->ContextsChanged(); },
                             .joined =

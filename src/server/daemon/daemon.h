@@ -21,6 +21,7 @@
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gpu_server.h"
+#include "server/gpu/peers.h"
 #include "server/gpu/quota_keeper.h"
 #include "server/gpu/state_saver.h"
 #include "server/gpu/vgpu_table.h"
@@ -107,6 +108,7 @@ class Daemon {
   const Authority authority_;
   ChannelServer channels_;
   std::string control_test_;
+  Peers peers_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<FaultWatch> faults_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/gpu/peers.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -18,8 +19,13 @@ void Freezes::SetByOperator(VGpu& vgpu, bool frozen, Nanos now) {
 }
 
 void Freezes::SetByResidency(Process& process, MemoryHold hold, Nanos now) {
-  process.freeze.by_residency = hold;
+  const MemoryHold before = std::exchange(process.freeze.by_residency, hold);
   Apply(process, now);
+  if (peers_ && (before == MemoryHold::kFrozen) != (hold == MemoryHold::kFrozen)) peers_->Follow(process.pid, now);
+}
+
+void Freezes::SetByPeers(Process& process, bool moved, Nanos now) {
+  if (std::exchange(process.freeze.by_peers, moved) != moved) Apply(process, now);
 }
 
 void Freezes::SetOverdrawn(Process& process, bool overdrawn, Nanos now) {
@@ -36,6 +42,11 @@ void Freezes::Joined(Process& process, Nanos now) {
   if (process.FrozenByOperator() || process.freeze.overdrawn ||
       channels_.Freezer().StatusOf(process.pid, gpu_).still_since != 0)
     Apply(process, now);
+  if (peers_) peers_->Follow(process.pid, now);
+}
+
+void Freezes::Left(pid_t pid, Nanos now) {
+  if (peers_) peers_->Follow(pid, now);
 }
 
 void Freezes::ApplyAll(Nanos now) {

@@ -11,24 +11,32 @@
 
 namespace tessera::server {
 
-// Makes processes of one GPU stand still whatever the policy decides: for an operator, while their memory is moved, and
-// when they have memory that they must not have. Freezes their channels where those are known, and holds their gates.
-// Watches whether freezes hold. Owns Process::freeze. Runs on the loop's thread.
+class Peers;
+
+// Makes processes of one GPU stand still whatever the policy decides: for an operator, while their memory, or that of
+// their peers, is moved, and when they have memory that they must not have. Freezes their channels where those are
+// known, and holds their gates. Watches whether freezes hold. Owns Process::freeze. Runs on the loop's thread.
 class Freezes {
  public:
   // The vGPUs, the channels and the time control outlive the object.
   Freezes(std::uint32_t gpu, const std::vector<VGpu*>& vgpus, ChannelServer& channels, TimeControl& time)
       : gpu_(gpu), vgpus_(vgpus), channels_(channels), time_(time) {}
 
+  // Holds for memory concern peers, too. They outlive the object.
+  void Heed(Peers& peers) { peers_ = &peers; }
+
   void SetByOperator(Process& process, bool frozen, Nanos now);
   void SetByOperator(VGpu& vgpu, bool frozen, Nanos now);
   void SetByResidency(Process& process, MemoryHold hold, Nanos now);
+  void SetByPeers(Process& process, bool moved, Nanos now);
   void SetOverdrawn(Process& process, bool overdrawn, Nanos now);
 
   // A process begins to join: an earlier daemon may have frozen it for memory. And it has joined: it may be frozen
   // already, or must be.
   void Joining(Process& process) const;
   void Joined(Process& process, Nanos now);
+  // A process of this program has left its vGPU.
+  void Left(pid_t pid, Nanos now);
   // Freezes those again that must stand still: that may have been impossible when it was ordered.
   void ApplyAll(Nanos now);
 
@@ -44,6 +52,7 @@ class Freezes {
   const std::vector<VGpu*>& vgpus_;
   ChannelServer& channels_;
   TimeControl& time_;
+  Peers* peers_ = nullptr;  // null: there is one GPU
 };
 
 }  // namespace tessera::server

@@ -117,6 +117,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   time_.Leave(process, now);
   memory_.Leave(process.memory);
   std::erase(vgpu.processes, &process);
+  freezes_.Left(process.pid, now);
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);
   NoteProcess(EventType::kProcessEnded, index_, vgpu, process);

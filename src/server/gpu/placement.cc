@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/gpu/peers.h"
 #include "server/swap/chunks.h"
 
 namespace tessera::server {
@@ -42,7 +43,8 @@ ResidencyServer::Host Placement::ResidencyHost() {
       .outside = Outside,
       .hold = [this](Process& process, MemoryHold hold,
                      Nanos now) { host_.freezes.SetByResidency(process, hold, now); },
-      .still = [this](const Process& process) { return Still(process); },
+      .still = [this](const Process& process) { return Still(process) && (!peers_ || peers_->StandStill(process)); },
+      .peers = [this](const Process& process) { return peers_ ? peers_->WorkOf(process) : PeerWork(); },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
             return MakeMover(std::move(on_message));
@@ -75,7 +77,6 @@ void Placement::MakeHolderLink() {
                                              std::move(swap_.holder));
 }
 
-// Whether nothing of the process can execute: its channels are frozen, or its work has drained.
 bool Placement::Still(const Process& process) const {
   const bool at_gate = !process.gate.stop.Freezes();
   if (host_.time.FreezesChannels() && at_gate && !process.work.worked) return true;  // it has done nothing yet

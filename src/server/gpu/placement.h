@@ -23,6 +23,8 @@
 
 namespace tessera::server {
 
+class Peers;
+
 // The host memory, and the file, that hold what does not fit on a GPU.
 struct SwapSetup {
   std::uint64_t bytes = 0;                   // of host memory; 0: memory is not swapped
@@ -72,16 +74,21 @@ class Placement {
   Result<void> Evict(Process& process, std::uint64_t keep, Nanos now);
   Result<void> Evict(VGpu& vgpu, std::uint64_t keep, Nanos now);
 
+  // Memory of a process is moved while its peers stand still. They outlive the placement.
+  void Heed(const Peers& peers) { peers_ = &peers; }
+  // Whether nothing of the process itself can execute: its channels are frozen, or its work has drained.
+  bool Still(const Process& process) const;
+
  private:
   ResidencyServer::Host ResidencyHost();
   Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
   void MakeHolderLink();
-  bool Still(const Process& process) const;
   std::uint64_t RoomCapacity() const;
 
   EventLoop& loop_;
   SwapSetup swap_;
   const Host host_;
+  const Peers* peers_ = nullptr;  // null: there is one GPU
   bool mover_started_ = false;
   std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped

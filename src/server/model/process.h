@@ -26,14 +26,20 @@ struct ProcessIdentity {
   bool guarded = false;         // the kernel gate counts its memory; may become true at any time
 };
 
-// Whether a process may run while its memory is where it is: it may, it gets no new work, or nothing of it runs.
-enum class MemoryHold { kNone, kGate, kFrozen };
+// Whether a process may run while its memory is where it is.
+enum class MemoryHold {
+  kNone,
+  kGate,    // it gets no new work
+  kAlone,   // nothing of it runs
+  kFrozen,  // and nothing of its program on other GPUs, which may reach this memory
+};
 
 // The reasons that forbid a process to run, apart from the policy, and whether its freezes were seen to hold. Belongs
 // to Freezes.
 struct FreezeState {
   bool by_operator = false;  // this process by itself; its vGPU may be frozen as well
   MemoryHold by_residency = MemoryHold::kNone;
+  bool by_peers = false;   // its program's memory on another GPU is moved, which its work may reach
   bool overdrawn = false;  // it has more than the kernel gate granted, and its vGPU more than its limit
   bool suspect = false;    // at the last look it had gone on although all of its known channels were frozen
   bool evades = false;     // it went on at two looks in a row: some of its channels are not known
@@ -60,7 +66,7 @@ struct Process {
   // The reasons that it must be frozen for now, those of policy apart: SteeringServer decides those.
   FreezeReason WantedFreezes() const {
     return If(FrozenByOperator(), FreezeReason::kOperator) | If(freeze.overdrawn, FreezeReason::kMemory) |
-           If(freeze.by_residency == MemoryHold::kFrozen, FreezeReason::kMove);
+           If(freeze.by_residency >= MemoryHold::kAlone || freeze.by_peers, FreezeReason::kMove);
   }
   // Whether its gate stays closed whatever the policy decides.
   bool MustStand() const { return Any(WantedFreezes()) || freeze.by_residency != MemoryHold::kNone; }

@@ -51,6 +51,7 @@ struct Residence {
   std::uint64_t push = 0;                  // an operator wants so much of it out
   bool stopped = false;                    // it does not run, because of its memory
   bool thawed = false;                     // though stopped it is not frozen
+  bool alone = false;                      // though stopped, its program's work on other GPUs goes on
   bool may_be_in_file = false;  // the mover was told that it stands still, and may bring to the file what it has out
   MoveAccount moves;
   MoverLine line;

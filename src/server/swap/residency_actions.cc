@@ -23,6 +23,8 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
       return Run(process, now);
     case kThaw:
       return Thaw(process, now);
+    case kFreePeers:
+      return FreePeers(process, now);
     case kMoveOut:
       if (Order(process, Moving::kOut, action.bytes, now)) residence.push = residence.evict_error = 0;
       return;
@@ -81,20 +83,27 @@ void ResidencyActions::RevokeCredit(Process& process) {
 
 void ResidencyActions::Stop(Process& process, Nanos now) {
   process.residence.stopped = true;
-  process.residence.thawed = false;
+  process.residence.thawed = process.residence.alone = false;
   Trace(process, "stops");
   host_.hold(process, MemoryHold::kFrozen, now);
 }
 
 void ResidencyActions::Run(Process& process, Nanos now) {
-  process.residence.stopped = process.residence.thawed = false;
+  process.residence.stopped = process.residence.thawed = process.residence.alone = false;
   Trace(process, "runs");
   host_.hold(process, MemoryHold::kNone, now);
 }
 
 void ResidencyActions::Thaw(Process& process, Nanos now) {
   process.residence.thawed = true;
+  process.residence.alone = false;
   host_.hold(process, MemoryHold::kGate, now);
+}
+
+void ResidencyActions::FreePeers(Process& process, Nanos now) {
+  process.residence.alone = true;
+  Trace(process, "frees-peers");
+  host_.hold(process, MemoryHold::kAlone, now);
 }
 
 bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes) {

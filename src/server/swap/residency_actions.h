@@ -28,6 +28,7 @@ class ResidencyActions {
   void Stop(Process& process, Nanos now);
   void Run(Process& process, Nanos now);
   void Thaw(Process& process, Nanos now);
+  void FreePeers(Process& process, Nanos now);
   bool Order(Process& process, sched::Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes = 0);
   static void Grant(Process& process, std::uint64_t bytes, Nanos now);
   static void RevokeCredit(Process& process);

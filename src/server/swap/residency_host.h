@@ -11,6 +11,12 @@
 
 namespace tessera::server {
 
+// What a program does on other GPUs, from where it may reach the memory of one of its processes.
+struct PeerWork {
+  bool any = false;   // it uses others
+  bool work = false;  // it has work there
+};
+
 // The calls by which the residency server uses the rest of its GPU.
 struct ResidencyHost {
   // Bytes of the GPU's memory that vGPUs may have.
@@ -19,8 +25,10 @@ struct ResidencyHost {
   std::function<std::uint64_t(const Process&)> outside;
   // Stops the process for the sake of its memory, or lets it go on. May mark a look as due, but must not look.
   std::function<void(Process&, MemoryHold, Nanos now)> hold;
-  // Whether nothing of it can execute: its channels are frozen, or its work has drained.
+  // Whether nothing of it can execute, nor of its peers: channels are frozen, or work has drained.
   std::function<bool(const Process&)> still;
+  // Its peers.
+  std::function<PeerWork(const Process&)> peers = [](const Process&) { return PeerWork{}; };
   std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;
 };
 

@@ -238,9 +238,11 @@ void ResidencyServer::NoteWaits(Nanos now) {
   for (std::size_t i = 0; i < vgpus_.size(); ++i) {
     bool any = false;
     for (std::size_t j = 0; j < vgpus_[i]->processes.size(); ++j) {
-      Residence& residence = vgpus_[i]->processes[j]->residence;
+      Process& process = *vgpus_[i]->processes[j];
+      Residence& residence = process.residence;
       const bool active = state_.vgpus[i].processes[j].Active(now);
-      const bool waits = residence.wanted > 0 || (residence.stopped && active);
+      const bool stands = residence.stopped && active;
+      const bool waits = residence.wanted > 0 || stands || (process.freeze.by_peers && HasWork(process));
       residence.waited.Note(waits, now);
       any |= waits;
     }

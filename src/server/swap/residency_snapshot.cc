@@ -54,9 +54,13 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.stuck_until = residence.stuck_until;
   state.no_memory_to_settle = residence.settle_error == ENOMEM;
   state.may_be_in_file = residence.may_be_in_file;
-  state.works = HasWork(process);
+  // Peers wait for memory that can neither come to be valid where it is, nor comes by itself.
+  const PeerWork peers = host.peers(process);
+  state.peers = peers.any;
+  state.works = HasWork(process) || (state.no_memory_to_settle && peers.work);
   state.stopped = residence.stopped;
   state.thawed = residence.thawed;
+  state.alone = residence.alone;
   state.still = residence.stopped && host.still(process);
   state.unsafe = page.guard.unsafe != 0;
   return state;

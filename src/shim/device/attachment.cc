@@ -129,8 +129,10 @@ bool Attachment::Reattach() {
 void Attachment::GoOnAlone(bool block) {
   wire::Page* before = page_.Get();
   const bool alone = gates_.GoOnAlone(block, [&] {
+    bool safe = true;
+    ForEach([&](const Attachment& other) { safe = safe && other.Safe(); });  // work on this GPU may reach theirs
     const MutexLock holding(page_.holding);
-    if (page_.FollowsOwn() || (paging_ && !paging_->Safe())) return false;
+    if (page_.FollowsOwn() || !safe) return false;
     Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
         block ? "waiting until one answers" : "going on without limits of time");
     page_.FollowOwn(memory_.Returned(), block);

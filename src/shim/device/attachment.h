@@ -66,6 +66,7 @@ class Attachment final : private DaemonFollower {
 
   void Retreat() override;
   bool Reattach() override;
+  bool Safe() const override { return !paging_ || paging_->Safe(); }
   void Reattached() override {}
   void GoOnAlone(bool block) override;
 

@@ -23,7 +23,9 @@ bool DaemonWatch::ReconnectLocked() {
   ForEach([](DaemonFollower& follower) { follower.Retreat(); });
   const bool stands = Session::Instance().Reconnect([this] {
     bool all = true;
-    ForEach([&](DaemonFollower& follower) { all = all && follower.Reattach(); });
+    for (const bool safe : {false, true}) {
+      ForEach([&](DaemonFollower& follower) { all = all && (follower.Safe() != safe || follower.Reattach()); });
+    }
     return all;
   });
   if (!stands) return false;

@@ -19,6 +19,9 @@ class DaemonFollower {
   // A new daemon has welcomed the process: tells it what this part holds. False: it does not accept that, and counts as
   // gone.
   virtual bool Reattach() = 0;
+  // Whether the program may use all memory that this part holds. A daemon hears first of what it may not use, before it
+  // lets work on other GPUs go on that could reach that.
+  virtual bool Safe() const { return true; }
   // All followers have attached to the new daemon.
   virtual void Reattached() = 0;
   // No daemon has answered within the time of grace: waits until one does (`block`), or goes on without one. Called

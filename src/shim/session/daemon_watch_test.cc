@@ -11,13 +11,17 @@ class Follower : public DaemonFollower {
   void Retreat() override { calls += "retreat "; }
   bool Reattach() override {
     calls += attaches ? "attach " : "fail ";
+    asked.push_back(this);
     return attaches;
   }
+  bool Safe() const override { return safe; }
   void Reattached() override { calls += "attached "; }
   void GoOnAlone(bool block) override { calls += block ? "block " : "go on "; }
 
   std::string calls;
   bool attaches = true;
+  bool safe = true;
+  static inline std::vector<const Follower*> asked;  // to attach, in this order
 };
 
 class DaemonWatchTest : public ShimFixture {
@@ -62,6 +66,21 @@ TEST_F(DaemonWatchTest, AnotherDaemonIsAttachedTo) {
   Recover();
   EXPECT_EQ(follower.calls, "retreat attach attached ");
   EXPECT_FALSE(Session::Instance().Lost());
+}
+
+TEST_F(DaemonWatchTest, WhatMustNotBeUsedIsToldFirst) {
+  static auto* other = new Follower;
+  watch.Add(*other);
+  for (const bool first : {true, false}) {
+    LoseDaemon(kNever);
+    follower.safe = !first;
+    other->safe = first;
+    Follower::asked.clear();
+    Recover();
+    ASSERT_EQ(Follower::asked.size(), 2u);
+    EXPECT_EQ(Follower::asked[0], first ? &follower : other);
+  }
+  follower.safe = other->safe = true;
 }
 
 TEST_F(DaemonWatchTest, ADaemonThatDoesNotTakeThemIsNone) {

@@ -62,3 +62,43 @@ def two_gpus(bench):
     details = {"alone": [each.rate for each in before], "at once": [each.rate for each in (*outs, *ins)]}
     return (f"at once {min(ratios):.1%} to {max(ratios):.1%} of each alone, {bench.ground.part(24) / GIB:.1f} GiB "
             f"each; words right"), details
+
+
+@swap(soft=True, limit_s=120)
+def peers(bench):
+    """One GPU works on the memory of the other, of the same program, while that is moved."""
+    if len(bench.tessera.get("/v1/gpus")["gpus"]) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two, --soft 2x4GiB as well)")
+    for gpu in (0, 1):
+        bench.vgpu(f"hw-peer-{gpu}", gpu=gpu)
+    program = bench.start_inside([bench.builder.program("peers.cc"), bench.ground.part(8)],
+                                 vgpu="hw-peer-0,hw-peer-1")
+    words = bench.line(program, 60).split()
+    expect(words[0] == "ready", f"it said {words}")
+    pid, access = int(words[1]), words[2] == "1"
+
+    def rounds():
+        program.say("count")
+        return int(bench.line(program, 60).split()[1])
+
+    def more_rounds(count=2):
+        before = rounds()
+        bench.until(lambda: rounds() >= before + count, "work of the other GPU", 60)
+
+    def swapped():
+        return sum(each["memory_swapped_bytes"] for each in bench.tessera.processes() if each["pid"] == pid)
+
+    times = 2 if bench.soft else 10
+    for _ in range(times):
+        more_rounds()
+        bench.tessera.evict(pid)
+        bench.until(lambda: swapped() >= bench.ground.part(8), "the memory to be out", 60)
+        more_rounds()
+        program.say("touch")
+        expect(bench.line(program, 60) == "touched", "GPU 0 did not work")
+        bench.until(lambda: swapped() == 0, "the memory to be back", 60)
+    done = rounds()
+    program.close_input()
+    end = bench.line(program, 60)
+    expect(end.endswith(" right"), f"it said {end}")
+    return f"{times} times out and in, {done} rounds of the other GPU, {'with' if access else 'without'} access; words right"

@@ -41,6 +41,10 @@ void AddContextCommands(Commands& commands) {
   commands["current"] = [](const Words& words) -> Reply {
     return Call("cuCtxSetCurrent", made.at(NumberAt(words, 0)));
   };
+  // peer ID: the current context gets access to the memory of that one's device.
+  commands["peer"] = [](const Words& words) -> Reply {
+    return Call("cuCtxEnablePeerAccess", made.at(NumberAt(words, 0)), 0u);
+  };
   commands["destroy"] = [](const Words& words) -> Reply {
     return Call("cuCtxDestroy_v2", made.at(NumberAt(words, 0)));
   };

@@ -43,6 +43,7 @@ int main() {
   AddGraphCommands(commands);
   AddMemoryCommands(commands);
   AddPoolCommands(commands);
+  AddRewritingCommands(commands);
   AddSegmentCommands(commands);
   AddWorkCommands(commands);
   AddProcessCommands(commands);

@@ -47,6 +47,7 @@ void AddContextCommands(Commands& commands);
 void AddGraphCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);
 void AddPoolCommands(Commands& commands);
+void AddRewritingCommands(Commands& commands);
 void AddSegmentCommands(Commands& commands);
 void AddWorkCommands(Commands& commands);
 void AddProcessCommands(Commands& commands);
