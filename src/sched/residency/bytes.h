@@ -31,4 +31,12 @@ inline std::uint64_t HeldBySlots(std::uint64_t slots, std::uint64_t blank) {
   return std::max(Less(slots, blank), slots / (kSlotBytes / kLeastInSlot));
 }
 
+// Of `blank` bytes those that slots can have of a vGPU of which at most `swap` bytes may be out. Each slot holds
+// something, so what may never go out leaves nothing blank.
+inline std::uint64_t BlankWithin(std::uint64_t swap, std::uint64_t blank) {
+  constexpr std::uint64_t kMostInSlot = kSlotBytes - kLeastInSlot;
+  const std::uint64_t slots = swap / kLeastInSlot + (swap % kLeastInSlot > 0 ? 1 : 0);
+  return slots <= blank / kMostInSlot ? slots * kMostInSlot : blank;
+}
+
 }  // namespace tessera::sched

@@ -87,6 +87,7 @@ void Ledger::GiveBack(VgpuId id, std::uint64_t bytes) {
 
 void Ledger::SetBlank(VgpuId id, std::uint64_t bytes) {
   Account& account = accounts_.at(id);
+  bytes = sched::BlankWithin(account.terms.swap.value_or(UINT64_MAX), bytes);
   blank_ += bytes - account.blank;
   account.blank = bytes;
 }

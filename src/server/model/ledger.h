@@ -42,7 +42,7 @@ class Ledger {
   void ChargeAnyway(VgpuId id, std::uint64_t bytes);
   void GiveBack(VgpuId id, std::uint64_t bytes);
   // Host memory that would hold nothing if all memory of the vGPU were out (sched/residency/bytes.h). It is no memory
-  // that the vGPU holds, but there is so much less place for all.
+  // that the vGPU holds, but there is so much less place for all. What its terms keep out of host memory counts not.
   void SetBlank(VgpuId id, std::uint64_t bytes);
   // Whether all that is promised and held has a place, and so has what this vGPU holds beyond its limit.
   bool HasPlace(VgpuId id) const;

@@ -124,6 +124,24 @@ TEST(LedgerWithSwapTest, WhatWouldLeaveSlotsBlankTakesTheirPlace) {
   EXPECT_EQ(ledger.Available(1), 42 * kGiB);
 }
 
+TEST(LedgerWithSwapTest, WhatMayNotGoOutLeavesNothingBlank) {
+  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
+  ASSERT_TRUE(ledger.Set(2, {.swap = 0}));
+  ASSERT_TRUE(ledger.Charge(1, 80 * kGiB));
+  ASSERT_TRUE(ledger.Charge(2, kGiB));
+  ledger.SetBlank(2, 31 * kGiB);
+  EXPECT_EQ(ledger.Available(1), 41 * kGiB);
+  ASSERT_TRUE(ledger.Set(2, {.swap = 3 * kMiB}));
+  ledger.SetBlank(2, 31 * kGiB);
+  EXPECT_EQ(ledger.Available(1), 41 * kGiB - 124 * kMiB) << "two slots, and 2 MiB in each";
+  ledger.SetBlank(2, kMiB);
+  EXPECT_EQ(ledger.Available(1), 41 * kGiB - kMiB);
+  ASSERT_TRUE(ledger.Set(2, {.swap = UINT64_MAX}));
+  ledger.SetBlank(2, 31 * kGiB);
+  EXPECT_EQ(ledger.Available(1), 10 * kGiB);
+}
+
 TEST(LedgerWithSwapTest, WhatFitsOnTheGpuHasAPlaceHoweverThinItLies) {
   Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
