@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/install/peer.h"
 #include "base/seqpacket.h"
+#include "base/size.h"
 #include "server/record/log.h"
+#include "wire/line.h"
 #include "wire/swap_holder.h"
 
 namespace tessera::server {
@@ -38,6 +41,7 @@ std::uint64_t SizeOf(const UniqueFd& file) {
 struct Gift {
   std::uint64_t version = 0;
   std::optional<SwapSlots> slots;
+  std::vector<std::uint64_t> not_kept;  // slots that this daemon has no descriptor for
   UniqueFd file, file_table, mover;
   bool all = false;
 
@@ -52,7 +56,7 @@ struct Gift {
     } else if (message.type == SwapHolderType::kFileTable && fd) {
       file_table = OutOfTheWay(std::move(fd));
     } else if (message.type == SwapHolderType::kSlot && slots) {
-      slots->Keep(message.number, std::move(fd));
+      if (!slots->Keep(message.number, std::move(fd))) not_kept.push_back(message.number);
       PassFault("daemon.slot.received");
     } else if (message.type == SwapHolderType::kAll) {
       all = true;
@@ -71,6 +75,21 @@ Gift ReceiveFrom(const UniqueFd& socket, Nanos end) {
       gift.Add(*message, std::move(fd));
   }
   return gift;
+}
+
+// The holder would keep them as long as there are daemons, and nobody could use them: not even after their programs'
+// ends, which this daemon's movers do not see. That a later daemon could have more descriptors is not worth that.
+void GiveBack(const UniqueFd& holder, const std::vector<std::uint64_t>& slots) {
+  if (slots.empty()) return;
+  log::Warn(
+      "{} of host memory of an earlier daemon cannot be kept, because the descriptors do not suffice: what programs "
+      "have "
+      "there stays there until they free it or end. Raise the limit of open files (LimitNOFILE=)",
+      FormatSize(slots.size() * wire::kChunkBytes));
+  for (const std::uint64_t number : slots) {
+    const SwapHolderMessage gone = {.type = SwapHolderType::kSlotGone, .number = number};
+    if (!SendPacket(holder.Get(), wire::BytesOf(gone))) return;
+  }
 }
 
 }  // namespace
@@ -95,6 +114,7 @@ std::optional<KeptSwap> TakeKeptSwap(const std::string& path) {
     log::Warn("the swap holder ended before it had given all: some of what programs have in host memory stays there");
     socket.Reset();
   }
+  if (socket) GiveBack(socket, gift.not_kept);
   KeptSwap kept{.slots = std::move(*gift.slots), .file = {}, .holder = std::move(socket)};
   if (const std::uint64_t bytes = SizeOf(gift.file); bytes > 0 && gift.file_table)
     kept.file = {.file = std::move(gift.file), .table = std::move(gift.file_table), .bytes = bytes};

@@ -17,7 +17,8 @@ struct KeptSwap {
 };
 
 // Takes it from the holder that listens at `path`, and waits until the earlier daemon's mover has ended. None if there
-// is no such holder, if it has nothing, or if what it has is of another version of Tessera. Waits for 10 s at most.
+// is no such holder, if it has nothing, or if what it has is of another version of Tessera. Waits for 10 s at most. The
+// holder drops the slots that this daemon has no descriptors for, and the log says so.
 std::optional<KeptSwap> TakeKeptSwap(const std::string& path);
 
 }  // namespace tessera::server

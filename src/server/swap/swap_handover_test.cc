@@ -1,8 +1,10 @@
 #include "server/swap/swap_handover.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -77,6 +79,33 @@ TEST_F(SwapSuccessor, GetsAllThatTheHolderHas) {
   EXPECT_EQ(kept->slots.After(0)->number, 3u);
   EXPECT_EQ(kept->file.bytes, 100u);
   EXPECT_GE(kept->slots.table(), 10);
+  EXPECT_TRUE(Hears(kept->holder));
+}
+
+TEST_F(SwapSuccessor, GivesBackWhatItCannotKeep) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  auto others = SwapSlots::Make(0);  // of another GPU
+  const UniqueFd slot = Memory(1);
+  const rlimit few = {.rlim_cur = 256, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (std::uint64_t number = 1; number < 64; ++number)
+    ASSERT_TRUE(others->Keep(number, UniqueFd(fcntl(slot.Get(), F_DUPFD_CLOEXEC, 0))));
+  const auto kept = Take([&] {
+    SayTable();
+    for (const std::uint64_t number : {3, 5, 7}) Say(SwapHolderType::kSlot, number, slot.Get());
+    Say(SwapHolderType::kAll);
+  });
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->slots.count(), 1u);
+  for (const std::uint64_t number : {5, 7}) {
+    std::byte packet[sizeof(SwapHolderMessage)];
+    ASSERT_GT(recv(line_.Get(), packet, sizeof packet, MSG_DONTWAIT), 0);
+    const auto message = wire::ReadSwapHolder(packet);
+    EXPECT_EQ(message->type, SwapHolderType::kSlotGone);
+    EXPECT_EQ(message->number, number);
+  }
   EXPECT_TRUE(Hears(kept->holder));
 }
 
