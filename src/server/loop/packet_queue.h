@@ -20,20 +20,22 @@ class PacketQueue {
   PacketQueue(EventLoop& loop, int socket) : socket_(socket), flush_(loop, [this] { Flush(); }) {}
   PacketQueue(const PacketQueue&) = delete;
 
-  // Sends it after those that wait; `fd` may be closed after the call. `done` is called when it has been sent or cannot
-  // be, here or later; it must not destroy the queue. False: it cannot be sent, and `done` was not called. errno says
-  // why.
-  bool Send(std::span<const std::byte> packet, int fd = -1, std::function<void()> done = {});
+  // What becomes of a packet: 0 when it was sent, or the errno for which it cannot be.
+  using Done = std::function<void(int)>;
+  // Sends it after those that wait; `fd` may be closed after the call. `done` is called here or later; it must not
+  // destroy the queue. False: it cannot be sent, and `done` was not called. errno says why: EMFILE if it would have to
+  // wait, and the process may have no descriptor more.
+  bool Send(std::span<const std::byte> packet, int fd = -1, Done done = {});
   // Since when the peer has taken nothing of what waits; kNever: nothing waits.
   Nanos StuckSince() const { return waiting_.empty() ? kNever : stuck_since_; }
   // What was to be called for those that wait. They are dropped.
-  std::vector<std::function<void()>> TakeDone();
+  std::vector<Done> TakeDone();
 
  private:
   struct Packet {
     std::vector<std::byte> bytes;
     UniqueFd fd;
-    std::function<void()> done;
+    Done done;
   };
   void Flush();
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/install/own_program.h"
@@ -90,11 +91,13 @@ void SwapHolderLink::GiveTables() {
 }
 
 void SwapHolderLink::GiveSlots() {
-  for (auto slot = slots_.After(0); slot; slot = slots_.After(slot->number))
-    Give(SwapHolderType::kSlot, slot->number, slot->memory);
+  for (auto slot = slots_.After(0); slot; slot = slots_.After(slot->number)) {
+    if (!Give(SwapHolderType::kSlot, slot->number, slot->memory, [this](int error) { NoteGiven(error); }))
+      NoteGiven(errno);
+  }
 }
 
-bool SwapHolderLink::Give(SwapHolderType type, std::uint64_t number, int fd, std::function<void()> done) {
+bool SwapHolderLink::Give(SwapHolderType type, std::uint64_t number, int fd, PacketQueue::Done done) {
   const SwapHolderMessage message = {.type = type, .number = number};
   const bool gives = socket_ && queue_->Send(wire::BytesOf(message), fd, std::move(done));
   if (gives && queue_->StuckSince() != kNever) stuck_.ArmIn(kMostStuck);
@@ -115,7 +118,21 @@ void SwapHolderLink::Keep(std::uint64_t number, UniqueFd memory) {
                 "raise the limit of open files (LimitNOFILE=)");
     return Kept(number);
   }
-  if (!Give(SwapHolderType::kSlot, number, fd, [this, number] { Kept(number); })) Kept(number);
+  const auto given = [this, number](int error) {
+    NoteGiven(error);
+    Kept(number);
+  };
+  if (!Give(SwapHolderType::kSlot, number, fd, given)) given(socket_ ? errno : 0);
+}
+
+// A slot has been given to the holder, or could not be. The next holder gets what a holder did not that has ended.
+void SwapHolderLink::NoteGiven(int error) {
+  if (error == 0 || error == EPIPE || error == ECONNRESET || std::exchange(lacks_told_, true)) return;
+  log::Warn(
+      "GPU {}: not all host memory of its pool could be given to the swap holder: {}. If the daemon ends, what "
+      "programs "
+      "have there then stays there. Raise the limit of open files (LimitNOFILE=)",
+      gpu_, std::strerror(error));
 }
 
 void SwapHolderLink::Forget(std::uint64_t number) {
@@ -145,7 +162,7 @@ void SwapHolderLink::Lost() {
   log::Warn("GPU {}: the swap holder has ended; another one is started", gpu_);
   Ensure();
   if (!socket_) again_.Arm(next_start_);
-  for (const auto& done : waiting) done();
+  for (const auto& done : waiting) done(0);
 }
 
 }  // namespace tessera::server

@@ -33,7 +33,8 @@ class SwapHolderLink {
   // Starts a holder if there is none. Not again at once if that failed a moment ago.
   void Ensure();
   // This mover works from now on: the next daemon waits for its end. `kept` is called with the number of each slot of
-  // its that programs may have from then on: the holder has it, or no holder can. It may be called within Keep.
+  // its that programs may have from then on: the holder has it, or cannot get it, which the log says. It may be called
+  // within Keep.
   void SetMover(pid_t mover, std::function<void(std::uint64_t)> kept);
   // It tells of no more slots.
   void ForgetMover() { kept_ = nullptr; }
@@ -47,7 +48,8 @@ class SwapHolderLink {
   bool Attach(UniqueFd socket);
   void GiveTables();
   void GiveSlots();
-  bool Give(wire::SwapHolderType type, std::uint64_t number = 0, int fd = -1, std::function<void()> done = {});
+  bool Give(wire::SwapHolderType type, std::uint64_t number = 0, int fd = -1, PacketQueue::Done done = {});
+  void NoteGiven(int error);
   void Kept(std::uint64_t number) const;
   void Lost();
   void LookWhetherItReads();
@@ -68,6 +70,7 @@ class SwapHolderLink {
   Nanos next_start_ = 0;         // no holder is started before
   bool started_before_ = false;  // a fault that was asked for (base/fault.h) has been had
   bool full_told_ = false;       // that not all slots can be kept
+  bool lacks_told_ = false;      // that the holder lacks some
   std::vector<pid_t> children_;  // holders that this process started, until they were waited for
 };
 

@@ -1,8 +1,10 @@
 #include "server/swap/swap_holder_link.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -89,6 +91,23 @@ TEST_F(SwapHolderLinkTest, WhatAHolderDoesNotReadWaits) {
   std::iota(all.begin(), all.end(), 1);
   EXPECT_EQ(kept_, all);
   EXPECT_EQ(Heard().size(), 2u);
+}
+
+TEST_F(SwapHolderLinkTest, ASlotThatCannotBeGivenIsUsedAllTheSameAndTheLogSaysSo) {
+  constexpr std::uint64_t kGone = 2000;  // more than its socket takes
+  for (std::uint64_t number = 1; number <= kGone; ++number) link_->Forget(number);
+  UniqueFd memory = Memory();
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const UniqueFd next(fcntl(memory.Get(), F_DUPFD_CLOEXEC, 0));
+  const rlimit full = {.rlim_cur = static_cast<rlim_t>(next.Get()), .rlim_max = before.rlim_max};
+  testing::internal::CaptureStdout();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &full), 0);
+  link_->Keep(3, std::move(memory));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(kept_, std::vector<std::uint64_t>{3});
+  EXPECT_EQ(slots_.count(), 1u) << "for the next mover, and the next holder";
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("could be given to the swap holder"));
 }
 
 TEST_F(SwapHolderLinkTest, WithoutAHolderAllSlotsAreUsed) {
