@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
 
 #include "base/fork_mutex.h"
 #include "shim/load/real.h"
@@ -16,6 +15,7 @@ namespace {
 struct Capture {
   CUstream stream;  // where it began
   CUcontext context;
+  CUgraph graph = nullptr;  // that ends with it if it fails
 };
 
 ForkMutex mutex;
@@ -26,26 +26,45 @@ std::vector<Capture>& Captures() TESSERA_REQUIRES(mutex) {
   return *all;
 }
 
+std::vector<Capture>::iterator Find(CUstream stream) TESSERA_REQUIRES(mutex) {
+  return std::ranges::find(Captures(), stream, &Capture::stream);
+}
+
 }  // namespace
 
 void AddCapture(CUstream stream, CUcontext context) {
   const MutexLock lock(mutex);
-  Captures().push_back({stream, context});
+  Captures().push_back({.stream = stream, .context = context});
   captures.store(static_cast<int>(Captures().size()));
+}
+
+void NoteCapturedGraph(CUstream stream, CUgraph graph) {
+  const MutexLock lock(mutex);
+  if (const auto at = Find(stream); at != Captures().end()) at->graph = graph;
+}
+
+CUgraph CapturedGraph(CUstream stream) {
+  const MutexLock lock(mutex);
+  const auto at = Find(stream);
+  return at != Captures().end() ? at->graph : nullptr;
 }
 
 void RemoveCapture(CUstream stream) {
   const MutexLock lock(mutex);
   auto& all = Captures();
-  const auto at = std::find_if(all.begin(), all.end(), [=](const Capture& c) { return c.stream == stream; });
-  if (at != all.end()) all.erase(at);
+  if (const auto at = Find(stream); at != all.end()) all.erase(at);
   captures.store(static_cast<int>(all.size()));
 }
 
-void ForgetCapturesOf(CUcontext context) {
+std::vector<CUgraph> ForgetCapturesOf(CUcontext context) {
+  std::vector<CUgraph> graphs;
   const MutexLock lock(mutex);
-  std::erase_if(Captures(), [=](const Capture& capture) { return capture.context == context; });
+  std::erase_if(Captures(), [&](const Capture& capture) {
+    if (capture.context == context && capture.graph) graphs.push_back(capture.graph);
+    return capture.context == context;
+  });
   captures.store(static_cast<int>(Captures().size()));
+  return graphs;
 }
 
 bool AnyCapture() { return captures.load(std::memory_order_acquire) > 0; }

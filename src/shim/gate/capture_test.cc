@@ -62,9 +62,10 @@ TEST_F(CaptureTest, AContextTakesItsCapturesAlong) {
   const CUcontext one = Cuda().MakeContext(device), two = Cuda().MakeContext(device);
   AddCapture(stream, one);
   AddCapture(other, two);
-  ForgetCapturesOf(one);
+  NoteCapturedGraph(stream, reinterpret_cast<CUgraph>(0x7000));
+  EXPECT_EQ(ForgetCapturesOf(one), std::vector{reinterpret_cast<CUgraph>(0x7000)});
   EXPECT_TRUE(AnyCapture());
-  ForgetCapturesOf(two);
+  EXPECT_TRUE(ForgetCapturesOf(two).empty());
   EXPECT_FALSE(AnyCapture());
 }
 

@@ -81,4 +81,10 @@ void MemoryExecs::AfterLaunch(CUgraphExec exec, const StreamName& stream) {
     if (Paging* paging = Paging::Of(address)) paging->Ordered().Free(address, stream);
 }
 
+void ForgetGraphMemory(CUgraph graph) {
+  if (!graph || !MemoryNodes::Any()) return;
+  MemoryNodes::Instance().Forget(graph);
+  MemoryExecs::Instance().ForgetGraph(graph);
+}
+
 }  // namespace tessera::shim

@@ -52,4 +52,8 @@ class MemoryExecs {
   std::unordered_map<cuda::CUgraphExec, Exec> execs_ TESSERA_GUARDED_BY(mutex_);
 };
 
+// MemoryNodes and MemoryExecs forget the graph: it is about to be destroyed or gone, or is new and has the handle of
+// one that is gone. Null: nothing. Any thread.
+void ForgetGraphMemory(cuda::CUgraph graph);
+
 }  // namespace tessera::shim

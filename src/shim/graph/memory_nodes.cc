@@ -153,7 +153,9 @@ void MemoryNodes::Forget(CUgraph graph) {
 void MemoryNodes::ForgetLocked(CUgraph graph) {
   const auto at = graphs_.extract(graph);
   if (!at) return;
-  for (const CUgraphNode node : at.mapped().nodes) nodes_.erase(node);
+  for (const CUgraphNode node : at.mapped().nodes)
+    if (const auto known = nodes_.find(node); known != nodes_.end() && known->second.graph == graph)
+      nodes_.erase(known);
   for (const CUdeviceptr address : at.mapped().allocations) {
     const auto allocation = allocations_.find(address);
     if (allocation == allocations_.end() || allocation->second.graph != graph) continue;

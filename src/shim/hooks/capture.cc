@@ -1,7 +1,10 @@
 // Beginning and end of stream captures, which the shim counts.
 #include "shim/gate/capture.h"
 
+#include <optional>
+
 #include "shim/device/current.h"
+#include "shim/graph/memory_execs.h"
 #include "shim/memory/paging.h"
 
 namespace tessera::shim {
@@ -12,6 +15,23 @@ namespace {
 
 // The legacy stream cannot capture, so null is the calling thread's own.
 CUstream Named(CUstream stream) { return stream ? stream : CU_STREAM_PER_THREAD; }
+
+// The graph that a stream's capture makes; null: the driver does not say.
+CUgraph GraphMadeIn(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  std::uint64_t id = 0;
+  CUgraph graph = nullptr;
+  const CUgraphNode* after = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  CUresult asked = REAL_AS(cuStreamGetCaptureInfo_v3, CUstream, CUstreamCaptureStatus*, std::uint64_t*, CUgraph*,
+                           const CUgraphNode**, const CUgraphEdgeData**,
+                           std::size_t*)(stream, &status, &id, &graph, &after, &edges, &count);
+  if (asked != CUDA_SUCCESS)  // a driver before 12.3
+    asked = REAL_AS(cuStreamGetCaptureInfo_v2, CUstream, CUstreamCaptureStatus*, std::uint64_t*, CUgraph*,
+                    const CUgraphNode**, std::size_t*)(stream, &status, &id, &graph, &after, &count);
+  return asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
+}
 
 // Beginning a capture must not race with a marker that is being placed, or a mark behind frees: the driver would end
 // the capture, or take the mark for a part of it.
@@ -25,24 +45,46 @@ CUresult CountedBegin(CUstream stream, Begin begin) {
   return result;
 }
 
-bool IsCapturing(CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return REAL_AS(cuStreamIsCapturing, CUstream, CUstreamCaptureStatus*)(Named(stream), &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+// A capture that makes a graph. A graph of a capture that failed may have had the handle, and ended without a word.
+template <typename Begin>
+CUresult NewGraphBegin(CUstream stream, Begin begin) {
+  const CUresult result = CountedBegin(stream, begin);
+  if (result != CUDA_SUCCESS) return result;
+  const CUgraph graph = GraphMadeIn(Named(stream));
+  NoteCapturedGraph(Named(stream), graph);
+  ForgetGraphMemory(graph);
+  return result;
 }
 
-// A capture also ends if it fails, but not with every error.
+// None: the driver does not say.
+std::optional<CUstreamCaptureStatus> StatusOf(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = REAL_AS(cuStreamIsCapturing, CUstream, CUstreamCaptureStatus*)(Named(stream), &status);
+  return asked == CUDA_SUCCESS ? std::optional(status) : std::nullopt;
+}
+
+// A capture also ends if it fails, but not with every error. Its graph is forgotten before where that is known to come:
+// another thread may be given the handle as soon as it is free.
 template <typename End>
 CUresult CountedEnd(CUstream stream, End end) {
+  const CUgraph graph = MemoryNodes::Any() ? CapturedGraph(Named(stream)) : nullptr;
+  const bool invalid = graph && StatusOf(stream) == CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  if (invalid) ForgetGraphMemory(graph);
   const CUresult result = end();
-  if (result == CUDA_SUCCESS || (AnyCapture() && !IsCapturing(stream))) RemoveCapture(Named(stream));
+  const bool failed = result != CUDA_SUCCESS && AnyCapture() &&
+                      StatusOf(stream).value_or(CU_STREAM_CAPTURE_STATUS_NONE) == CU_STREAM_CAPTURE_STATUS_NONE;
+  if (failed && !invalid) ForgetGraphMemory(graph);
+  if (result == CUDA_SUCCESS || failed) RemoveCapture(Named(stream));
   return result;
 }
 
 // A stream's capture ends when the stream is destroyed. Frees in its order are marked before.
 template <typename Destroy>
 CUresult CountedDestroy(CUstream stream, Destroy destroy) {
-  if (AnyCapture()) RemoveCapture(Named(stream));
+  if (AnyCapture()) {
+    ForgetGraphMemory(CapturedGraph(Named(stream)));
+    RemoveCapture(Named(stream));
+  }
   EndStreamEverywhere(stream);
   return destroy();
 }
@@ -53,9 +95,9 @@ CUresult CountedDestroy(CUstream stream, Destroy destroy) {
 using namespace tessera::cuda;
 using namespace tessera::shim;
 
-#define BEGIN_CAPTURE(name)                                                \
-  TESSERA_HOOK name(CUstream stream, CUstreamCaptureMode mode) {           \
-    return CountedBegin(stream, [&] { return REAL(name)(stream, mode); }); \
+#define BEGIN_CAPTURE(name)                                                 \
+  TESSERA_HOOK name(CUstream stream, CUstreamCaptureMode mode) {            \
+    return NewGraphBegin(stream, [&] { return REAL(name)(stream, mode); }); \
   }
 BEGIN_CAPTURE(cuStreamBeginCapture_ptsz)
 BEGIN_CAPTURE(cuStreamBeginCapture_v2)
@@ -63,7 +105,7 @@ BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz)
 
 // The first version had no mode.
 TESSERA_HOOK cuStreamBeginCapture(CUstream stream) {
-  return CountedBegin(stream, [&] { return REAL(cuStreamBeginCapture)(stream); });
+  return NewGraphBegin(stream, [&] { return REAL(cuStreamBeginCapture)(stream); });
 }
 
 #define BEGIN_CAPTURE_TO_GRAPH(name)                                                                                  \

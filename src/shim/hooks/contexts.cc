@@ -4,6 +4,7 @@
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
 #include "shim/gate/capture.h"
+#include "shim/graph/memory_execs.h"
 #include "shim/load/green_contexts.h"
 #include "shim/memory/arrival.h"
 #include "shim/memory/imports.h"
@@ -87,7 +88,7 @@ void Ended(Attachment& attachment, CUcontext context, const NextIds& below) {
   if (paging) paging->FreeAllOf(context, below.block);
   EndContextEverywhere(context);
   CloseImportsOf(context, below.import);
-  ForgetCapturesOf(context);
+  for (const CUgraph graph : ForgetCapturesOf(context)) ForgetGraphMemory(graph);
   ForgetCurrentPools();
   if (attachment.Memory().DropContext() && paging) paging->FreeAllOf(nullptr, below.block);
 }
@@ -168,7 +169,7 @@ CUresult DestroyGreen(CUgreenCtx green, Destroy destroy) {
   attachment->Gates().EndContext(ended->context, [] { return true; });
   const CUresult result = EndPrimary(ended->device, false, destroy);
   if (result != CUDA_SUCCESS) return result;
-  ForgetCapturesOf(ended->context);
+  for (const CUgraph graph : ForgetCapturesOf(ended->context)) ForgetGraphMemory(graph);
   ForgetGreenContext(green);
   return result;
 }

@@ -183,10 +183,7 @@ TESSERA_HOOK cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from
 
 // Before: another thread may be given the same handles as soon as they are free.
 TESSERA_HOOK cuGraphDestroy(CUgraph graph) {
-  if (MemoryNodes::Any()) {
-    MemoryNodes::Instance().Forget(graph);
-    MemoryExecs::Instance().ForgetGraph(graph);
-  }
+  ForgetGraphMemory(graph);
   return REAL(cuGraphDestroy)(graph);
 }
 

@@ -17,6 +17,7 @@ TESSERA_HOOK cuMemFreeAsync(CUdeviceptr, CUstream);
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr);
 TESSERA_HOOK cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode);
 TESSERA_HOOK cuStreamEndCapture(CUstream, CUgraph*);
+TESSERA_HOOK cuStreamDestroy_v2(CUstream);
 TESSERA_HOOK cuStreamUpdateCaptureDependencies(CUstream, CUgraphNode*, size_t, unsigned);
 TESSERA_HOOK cuGraphAddMemAllocNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUDA_MEM_ALLOC_NODE_PARAMS*);
 TESSERA_HOOK cuGraphAddMemFreeNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, CUdeviceptr);
@@ -123,6 +124,14 @@ CUresult CaptureInfo(CUstream stream, CUstreamCaptureStatus* status, std::uint64
 }
 CUresult GoOn(CUstream stream, CUgraphNode* after, std::size_t count, unsigned) {
   return driver.captures[stream] = {after, after + count}, CUDA_SUCCESS;
+}
+// A capture that was invalidated ends, and its graph with it.
+CUresult (*end_capture)(CUstream, CUgraph*) = nullptr;
+CUresult EndInvalid(CUstream stream, CUgraph* graph) {
+  end_capture(stream, graph);
+  *graph = nullptr;
+  driver.graphs.erase(driver.captured);
+  return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 CUresult Figure(CUdevice, CUgraphMem_attribute, void* value) {
   return *static_cast<std::uint64_t*>(value) = 0, CUDA_SUCCESS;
@@ -442,6 +451,73 @@ TEST_F(GraphNodesTest, OfACaptureThatFailsNothingIsKnown) {
   CUgraph clone = nullptr;
   driver.graphs[driver.captured] = {};
   EXPECT_EQ(cuGraphClone(&clone, driver.captured), CUDA_SUCCESS);
+}
+
+// A graph leaves memory, and a capture frees it: that capture's graph is driver.captured.
+class FailedCaptureTest : public GraphNodesTest {
+ protected:
+  FailedCaptureTest() {
+    const CUgraph graph = NewGraph();
+    left = Allocate(graph);
+    EXPECT_EQ(cuGraphLaunch(Make(graph), nullptr), CUDA_SUCCESS);
+    driver.captured = NewGraph();
+    Begin();
+    EXPECT_EQ(cuMemFreeAsync(left.address, stream), CUDA_SUCCESS);
+    freed = driver.captures[stream].at(0);
+  }
+  void Begin() { EXPECT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS); }
+  // Another graph has got the handle.
+  void ExpectThatNothingIsKnown() {
+    driver.graphs[driver.captured] = {};
+    CUgraph clone = nullptr;
+    EXPECT_EQ(cuGraphClone(&clone, driver.captured), CUDA_SUCCESS);
+    CUgraphNodeType type;
+    EXPECT_EQ(cuGraphNodeGetType(freed, &type), CUDA_SUCCESS);
+    EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_EMPTY);
+    EXPECT_EQ(cuGraphLaunch(Make(driver.captured), nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemFree_v2(left.address), CUDA_SUCCESS) << "the launch has freed what the program had";
+  }
+
+  CUstream stream = Cuda().MakeStream();
+  Allocated left;
+  CUgraphNode freed = nullptr;
+};
+
+TEST_F(FailedCaptureTest, ItsGraphIsForgottenWhenItEnds) {
+  end_capture = REAL_AS(cuStreamEndCapture, CUstream, CUgraph*);
+  Cuda().Put(k_cuStreamEndCapture, &EndInvalid);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  Cuda().Put(k_cuStreamEndCapture, end_capture);
+  ExpectThatNothingIsKnown();
+}
+
+TEST_F(FailedCaptureTest, ItsGraphIsForgottenWithTheStream) {
+  EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  ExpectThatNothingIsKnown();
+}
+
+// Nobody said that the graph before it ended.
+TEST_F(FailedCaptureTest, OfAGraphThatIsNewNothingIsKnown) {
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  driver.captures[stream] = {};
+  Begin();
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  ExpectThatNothingIsKnown();
+}
+
+// What a dying graph had freed is not taken again by a new one that has got its handle.
+TEST_F(FailedCaptureTest, MemoryOfTheGraphIsNotTheNextOnes) {
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_EQ(cuMemAllocAsync(&first, 4 * kMiB, stream), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFreeAsync(first, stream), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  Begin();  // its destructors have not run yet
+  ASSERT_EQ(cuMemAllocAsync(&second, 4 * kMiB, stream), CUDA_SUCCESS);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
 
 TEST_F(GraphNodesTest, OtherAllocationsAreTheDrivers) {
