@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/fork_mutex.h"
 #include "shim/gate/capture.h"
 #include "shim/load/real.h"
 
@@ -14,6 +15,10 @@ namespace {
 
 // So many nodes before a new one are looked at for memory that it may have again.
 constexpr std::size_t kMostLookedAt = 1000;
+
+// Held while a capture is asked for its place, gets a node there, and goes on behind it: several threads may capture
+// into one stream.
+ForkMutex capture_mutex;
 
 template <typename... Arguments>
 CUresult Ask(unsigned symbol, Arguments... arguments) {
@@ -97,9 +102,13 @@ std::optional<NodePlace> PlaceIn(CUstream stream, bool per_thread) {
   return place;
 }
 
-CUresult GoOnBehind(CUgraphNode node, CUstream stream, bool per_thread) {
+// What the stream captures next comes behind the node, which was placed at `place`, and behind what another thread has
+// captured meanwhile.
+CUresult GoOnBehind(CUgraphNode node, const NodePlace& place, CUstream stream, bool per_thread) {
+  const auto now = PlaceIn(stream, per_thread);
+  const bool alone = now && now->after == place.after;
   return Ask(per_thread ? k_cuStreamUpdateCaptureDependencies_ptsz : k_cuStreamUpdateCaptureDependencies, stream, &node,
-             std::size_t{1}, unsigned{CU_STREAM_SET_CAPTURE_DEPENDENCIES});
+             std::size_t{1}, unsigned{alone ? CU_STREAM_SET_CAPTURE_DEPENDENCIES : CU_STREAM_ADD_CAPTURE_DEPENDENCIES});
 }
 
 }  // namespace
@@ -136,6 +145,7 @@ std::optional<CUresult> MakeFreeNode(const NodePlace& place, CUdeviceptr address
 
 std::optional<CUresult> CaptureAllocation(Paging& paging, std::uint64_t bytes, CUstream stream, bool per_thread,
                                           CUdeviceptr* address) {
+  const MutexLock lock(capture_mutex);
   const auto place = PlaceIn(stream, per_thread);
   if (!place) return std::nullopt;
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
@@ -146,16 +156,17 @@ std::optional<CUresult> CaptureAllocation(Paging& paging, std::uint64_t bytes, C
   const auto made = MakeAllocationNode(paging, *place, &parameters, &node);
   if (made != CUDA_SUCCESS) return made;
   *address = parameters.dptr;
-  return GoOnBehind(node, stream, per_thread);
+  return GoOnBehind(node, *place, stream, per_thread);
 }
 
 std::optional<CUresult> CaptureFree(CUdeviceptr address, CUstream stream, bool per_thread) {
   if (!MemoryNodes::Any() || !MemoryNodes::Instance().MayFree(address)) return std::nullopt;
+  const MutexLock lock(capture_mutex);
   const auto place = PlaceIn(stream, per_thread);
   if (!place) return std::nullopt;
   CUgraphNode node = nullptr;
   const auto made = MakeFreeNode(*place, address, &node);
-  return made == CUDA_SUCCESS ? GoOnBehind(node, stream, per_thread) : made;
+  return made == CUDA_SUCCESS ? GoOnBehind(node, *place, stream, per_thread) : made;
 }
 
 }  // namespace tessera::shim

@@ -122,8 +122,15 @@ CUresult CaptureInfo(CUstream stream, CUstreamCaptureStatus* status, std::uint64
   *edges = nullptr;
   return CUDA_SUCCESS;
 }
-CUresult GoOn(CUstream stream, CUgraphNode* after, std::size_t count, unsigned) {
-  return driver.captures[stream] = {after, after + count}, CUDA_SUCCESS;
+CUresult GoOn(CUstream stream, CUgraphNode* after, std::size_t count, unsigned flags) {
+  auto& captured = driver.captures[stream];
+  if (flags & CU_STREAM_SET_CAPTURE_DEPENDENCIES) captured.clear();
+  return captured.insert(captured.end(), after, after + count), CUDA_SUCCESS;
+}
+// Another thread captures a kernel into the stream of the first capture at the same time.
+CUresult AddEmptyBesideKernel(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count) {
+  driver.captures.begin()->second = {NewHandle<CUgraphNode>()};
+  return AddEmpty(node, graph, after, count);
 }
 // A capture that was invalidated ends, and its graph with it.
 CUresult (*end_capture)(CUstream, CUgraph*) = nullptr;
@@ -431,6 +438,21 @@ TEST_F(GraphNodesTest, CapturesKeepTheOrderOfTheirStreams) {
   ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(driver.captured), CUDA_SUCCESS);
   EXPECT_FALSE(Lives(first));
+}
+
+TEST_F(GraphNodesTest, WorkThatAnotherThreadCapturesMeanwhileStaysInOrder) {
+  const CUstream stream = Cuda().MakeStream();
+  driver.captured = NewGraph();
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  CUdeviceptr address = 0;
+  driver.captures[stream] = {};
+  Cuda().Put(k_cuGraphAddEmptyNode, &AddEmptyBesideKernel);
+  ASSERT_EQ(cuMemAllocAsync(&address, kMiB, stream), CUDA_SUCCESS);
+  EXPECT_EQ(driver.captures[stream].size(), 2u) << "the kernel and the allocation";
+  ASSERT_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+  EXPECT_EQ(driver.captures[stream].size(), 2u) << "the second kernel and the free";
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
 }
 
 // The driver drops the graph without a word.
