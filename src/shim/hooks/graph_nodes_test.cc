@@ -140,6 +140,8 @@ CUresult EndInvalid(CUstream stream, CUgraph* graph) {
   driver.graphs.erase(driver.captured);
   return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
+CUcontext streams_context = nullptr;
+CUresult ContextOf(CUstream, CUcontext* context) { return *context = streams_context, CUDA_SUCCESS; }
 CUresult Figure(CUdevice, CUgraphMem_attribute, void* value) {
   return *static_cast<std::uint64_t*>(value) = 0, CUDA_SUCCESS;
 }
@@ -336,6 +338,23 @@ TEST_F(GraphNodesTest, ItOutlivesItsGraphs) {
   EXPECT_FALSE(Lives(made.address));
   EXPECT_FALSE(Lives(other.address));
   EXPECT_EQ(Reserved(), 0u);
+}
+
+// Whatever context is current when the program frees it.
+TEST_F(GraphNodesTest, WhatIsFreedInAStreamWaitsForTheStreamsContext) {
+  const CUgraph graph = NewGraph();
+  const Allocated made = Allocate(graph);
+  const CUgraphExec exec = Make(graph);
+  EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+  const CUstream stream = Cuda().MakeStream();
+  streams_context = context;
+  Cuda().Put(k_cuStreamGetCtx, &ContextOf);
+  FakeCuda::SetCurrent(nullptr);
+  EXPECT_EQ(cuMemFreeAsync(made.address, stream), CUDA_SUCCESS);
+  FakeCuda::SetCurrent(context);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_TRUE(Lives(made.address)) << "work in the stream may use it still";
 }
 
 TEST_F(GraphNodesTest, ALaunchMayFreeWhatItsPredecessorLeft) {

@@ -77,7 +77,15 @@ CUresult StreamMemory::AllocateForGraph(std::uint64_t bytes, CUdeviceptr* addres
 CUresult StreamMemory::Free(CUdeviceptr address, const StreamName& stream) {
   pager::Block block;
   if (!paging_.Freeable(address, &block)) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto freed = graphs_.Free(block, CurrentContext())) return *freed;
+  if (block.owner == &graphs_.Pool()) {
+    CUcontext context = stream.context;  // the current one may be another GPU's, or none
+    if (!context) {
+      const CUresult known = REAL_AS(cuStreamGetCtx, CUstream, CUcontext*)(stream.stream, &context);
+      if (known != CUDA_SUCCESS) return known;
+    }
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (const auto freed = graphs_.Free(block, context)) return *freed;
+  }
   const CUresult result = paging_.pending_.AddBehind(block, stream);
   if (result == CUDA_SUCCESS && block.owner) OwnerOf(block)->Unuse(block);
   return result;
