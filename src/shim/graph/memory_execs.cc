@@ -8,6 +8,20 @@ namespace tessera::shim {
 
 using namespace cuda;
 
+namespace {
+
+bool Has(const GraphMemory& memory) {
+  Paging* paging = Paging::Of(memory.address);
+  return paging && paging->Ordered().Graphs().Has(memory.address, memory.id);
+}
+
+// Whether a launch has left it to the program, which has not freed it.
+bool IsLeft(const GraphMemory& memory) {
+  return Has(memory) && Paging::Of(memory.address)->Ordered().Graphs().Left(memory.address);
+}
+
+}  // namespace
+
 std::atomic<int> MemoryExecs::outlives_{0};
 
 MemoryExecs& MemoryExecs::Instance() {
@@ -65,20 +79,17 @@ GraphMemoryUse MemoryExecs::UseOf(CUgraphExec exec, bool* frees_on_launch) const
 CUresult MemoryExecs::BeforeLaunch(CUgraphExec exec) const {
   bool frees_on_launch = false;
   const GraphMemoryUse use = UseOf(exec, &frees_on_launch);
-  const bool left = std::ranges::any_of(use.left, [](CUdeviceptr address) {
-    Paging* paging = Paging::Of(address);
-    return paging && paging->Ordered().Graphs().Left(address);
-  });
+  const bool left = std::ranges::any_of(use.left, IsLeft);
   return left && !frees_on_launch ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 void MemoryExecs::AfterLaunch(CUgraphExec exec, const StreamName& stream) {
   bool frees_on_launch = false;
   const GraphMemoryUse use = UseOf(exec, &frees_on_launch);
-  for (const CUdeviceptr address : use.left)
-    if (Paging* paging = Paging::Of(address)) paging->Ordered().Graphs().Leave(address);
-  for (const CUdeviceptr address : use.freed)
-    if (Paging* paging = Paging::Of(address)) paging->Ordered().Free(address, stream);
+  for (const GraphMemory& each : use.left)
+    if (Has(each)) Paging::Of(each.address)->Ordered().Graphs().Leave(each.address);
+  for (const GraphMemory& each : use.freed)
+    if (IsLeft(each)) Paging::Of(each.address)->Ordered().Free(each.address, stream);
 }
 
 void ForgetGraphMemory(CUgraph graph) {

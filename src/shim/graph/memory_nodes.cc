@@ -61,7 +61,7 @@ void MemoryNodes::AddFree(CUgraph graph, CUgraphNode node, CUdeviceptr address, 
   if (allocation.freed_inside) {
     in.spare.push_back({address, allocation.bytes, allocation.id, node, order});
   } else {
-    in.freed.push_back(address);
+    in.freed.push_back({address, allocation.id});
   }
 }
 
@@ -132,7 +132,8 @@ void MemoryNodes::AddUse(CUgraph graph, GraphMemoryUse* use) const {
   if (at == graphs_.end()) return;
   for (const CUdeviceptr address : at->second.allocations) {
     const Allocation* allocation = AllocationAt(address);
-    if (allocation && allocation->graph == graph && !allocation->freed_inside) use->left.push_back(address);
+    if (allocation && allocation->graph == graph && !allocation->freed_inside)
+      use->left.push_back({address, allocation->id});
   }
   use->freed.insert(use->freed.end(), at->second.freed.begin(), at->second.freed.end());
   for (const CUgraph child : at->second.children) AddUse(child, use);

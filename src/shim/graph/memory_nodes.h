@@ -20,10 +20,16 @@ struct MemoryNode {
   cuda::CUDA_MEM_ALLOC_NODE_PARAMS parameters{};                // of a free only the address
 };
 
+// A block that a graph has allocated. Another one may lie at the address later.
+struct GraphMemory {
+  cuda::CUdeviceptr address = 0;
+  std::uint64_t id = 0;
+};
+
 // What a launch of a graph does to memory that outlives it.
 struct GraphMemoryUse {
-  std::vector<cuda::CUdeviceptr> left;   // allocated, and not freed in the graph
-  std::vector<cuda::CUdeviceptr> freed;  // that other graphs allocated
+  std::vector<GraphMemory> left;   // allocated, and not freed in the graph
+  std::vector<GraphMemory> freed;  // that other graphs allocated
   bool Outlives() const { return !left.empty() || !freed.empty(); }
 };
 
@@ -83,7 +89,7 @@ class MemoryNodes {
   struct Graph {
     std::vector<cuda::CUgraphNode> nodes;
     std::vector<cuda::CUdeviceptr> allocations;  // each once
-    std::vector<cuda::CUdeviceptr> freed;        // of others
+    std::vector<GraphMemory> freed;              // of others
     std::vector<SpareMemory> spare;
     std::vector<cuda::CUgraph> children;
   };

@@ -15,6 +15,7 @@ using namespace tessera::cuda;
 TESSERA_HOOK cuMemAllocAsync(CUdeviceptr*, size_t, CUstream);
 TESSERA_HOOK cuMemFreeAsync(CUdeviceptr, CUstream);
 TESSERA_HOOK cuMemFree_v2(CUdeviceptr);
+TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
 TESSERA_HOOK cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode);
 TESSERA_HOOK cuStreamEndCapture(CUstream, CUgraph*);
 TESSERA_HOOK cuStreamDestroy_v2(CUstream);
@@ -378,6 +379,23 @@ TEST_F(GraphNodesTest, AnotherGraphMayFreeIt) {
     EXPECT_EQ(cuGraphLaunch(second, nullptr), CUDA_SUCCESS);
   }
   EXPECT_EQ(cuMemFree_v2(made.address), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(GraphNodesTest, WhatLiesThereLaterIsNotTheGraphsToFree) {
+  const CUgraph graph = NewGraph(), frees = NewGraph();
+  const Allocated made = Allocate(graph);
+  CUgraphNode node = nullptr;
+  EXPECT_EQ(cuGraphAddMemFreeNode(&node, frees, nullptr, 0, made.address), CUDA_SUCCESS);
+  const CUgraphExec first = Make(graph), second = Make(frees);
+  EXPECT_EQ(cuGraphLaunch(first, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(first), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(made.address), CUDA_SUCCESS);
+  CUdeviceptr later = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&later, 4 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(later, made.address);
+  EXPECT_EQ(cuGraphLaunch(second, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree_v2(later), CUDA_SUCCESS);
 }
 
 TEST_F(GraphNodesTest, GraphsWithMemoryAreNotCopiedNorTakenApart) {
