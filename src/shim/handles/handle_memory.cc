@@ -256,10 +256,10 @@ void HandleMemory::NoteInDevice(CUdeviceptr address, std::uint64_t bytes) {
 
 CUresult HandleMemory::FixMemory(Memory& memory) {
   const CUdeviceptr place = memory.Place();
-  const std::uint64_t id = place == 0 ? 0 : memory.paging.Heap().Find(place)->id;
+  const auto block = place == 0 ? std::nullopt : memory.paging.Heap().Find(place);
   const CUresult result = WithoutMutex([&] { return memory.Fix(); });
-  if (result != CUDA_SUCCESS || place == 0) return result;
-  table_.EndBlock(place, memory, id);
+  if (result != CUDA_SUCCESS || !block) return result;
+  table_.EndBlock(place, memory, block->id);
   return result;
 }
 

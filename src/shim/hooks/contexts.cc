@@ -163,7 +163,8 @@ void NoteGreen(CUgreenCtx green, CUdevice device) {
 template <typename Destroy>
 CUresult DestroyGreen(CUgreenCtx green, Destroy destroy) {
   const auto ended = FindGreenContext(green);
-  Attachment* attachment = ended ? Attachment::Of(ended->device) : nullptr;
+  if (!ended) return destroy();
+  Attachment* attachment = Attachment::Of(ended->device);
   if (!attachment) return destroy();
   LeaveContextEverywhere(ended->context, ended->primary);
   attachment->Gates().EndContext(ended->context, [] { return true; });

@@ -247,8 +247,8 @@ TESSERA_HOOK cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute 
 TESSERA_HOOK cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
   const CUresult result = REAL(cuDeviceSetGraphMemAttribute)(device, attribute, value);
   const auto like = LikeAttribute(attribute);
-  StreamPool* pool = result == CUDA_SUCCESS && like ? GraphPoolOf(device) : nullptr;
-  if (pool) pool->Set(*like, value);
+  if (result != CUDA_SUCCESS || !like) return result;
+  if (StreamPool* pool = GraphPoolOf(device)) pool->Set(*like, value);
   return result;
 }
 

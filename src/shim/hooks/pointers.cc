@@ -49,9 +49,9 @@ unsigned long long HandleTypesAt(CUdeviceptr address) {
 
 // One attribute. False: the driver's own answer is right.
 bool AttributeOf(const Seen& seen, CUpointer_attribute attribute, CUdeviceptr address, void* data) {
-  if (seen.drivers && attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+  if (seen.drivers && seen.reserved && attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
     return *static_cast<CUdeviceptr*>(data) = seen.reserved->begin, true;
-  if (seen.drivers && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+  if (seen.drivers && seen.reserved && attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
     return *static_cast<std::size_t*>(data) = seen.reserved->bytes, true;
   if (!seen.block) return false;
   const tessera::pager::Block& block = *seen.block;
