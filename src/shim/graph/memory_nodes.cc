@@ -157,6 +157,10 @@ void MemoryNodes::ForgetLocked(CUgraph graph) {
   for (const CUgraphNode node : at.mapped().nodes)
     if (const auto known = nodes_.find(node); known != nodes_.end() && known->second.graph == graph)
       nodes_.erase(known);
+  for (const GraphMemory& freed : at.mapped().freed) {  // another graph may free it now
+    const auto allocation = allocations_.find(freed.address);
+    if (allocation != allocations_.end() && allocation->second.id == freed.id) allocation->second.freed = false;
+  }
   for (const CUdeviceptr address : at.mapped().allocations) {
     const auto allocation = allocations_.find(address);
     if (allocation == allocations_.end() || allocation->second.graph != graph) continue;

@@ -381,6 +381,16 @@ TEST_F(GraphNodesTest, AnotherGraphMayFreeIt) {
   EXPECT_EQ(cuMemFree_v2(made.address), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(GraphNodesTest, AGraphThatIsGoneFreesNothing) {
+  const CUgraph graph = NewGraph(), frees = NewGraph(), other = NewGraph();
+  const Allocated made = Allocate(graph);
+  CUgraphNode node = nullptr;
+  EXPECT_EQ(cuGraphAddMemFreeNode(&node, frees, nullptr, 0, made.address), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphAddMemFreeNode(&node, other, nullptr, 0, made.address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphDestroy(frees), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphAddMemFreeNode(&node, other, nullptr, 0, made.address), CUDA_SUCCESS);
+}
+
 TEST_F(GraphNodesTest, WhatLiesThereLaterIsNotTheGraphsToFree) {
   const CUgraph graph = NewGraph(), frees = NewGraph();
   const Allocated made = Allocate(graph);

@@ -301,6 +301,14 @@ void Elsewhere() {
   CU(cuGraphDestroy(frees));
   CU(cuGraphDestroy(made.graph));
 
+  Made twice(false);
+  for (const char* name : {"add_first", "add_after_destroy"}) {
+    CU(cuGraphCreate(&frees, 0));
+    MayDiffer(name, cuGraphAddMemFreeNode(&node, frees, nullptr, 0, twice.address));
+    CU(cuGraphDestroy(frees));
+  }
+  CU(cuGraphDestroy(twice.graph));
+
   Made kept(true);
   CU(cuGraphCreate(&frees, 0));
   Row("add_freed", cuGraphAddMemFreeNode(&node, frees, nullptr, 0, kept.address));
