@@ -264,6 +264,34 @@ TEST_F(HandleMemoryTest, AMappingThatWaitsHoldsUpNoOthers) {
   });
 }
 
+// The second of its parts has to wait until what lies beside it is back.
+TEST_F(HandleMemoryTest, WhatIsMappedIsNotPlannedAnyMore) {
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes, .wait = bytes == 0}; };
+  });
+  const CUdeviceptr address = Reserve(256 * kMiB);
+  const auto first = Create(2 * kMiB), second = Create(4 * kMiB);
+  ASSERT_EQ(cuMemMap(address + 96 * kMiB, 2 * kMiB, 0, first, 0), CUDA_SUCCESS);
+  EvictOn(line_, Cuda());
+  const std::size_t asked = Daemon().Count<wire::Room>(gpu);
+  std::thread waits([&] { EXPECT_EQ(cuMemMap(address + 62 * kMiB, 4 * kMiB, 0, second, 0), CUDA_SUCCESS); });
+  Daemon().Await<wire::Room>(gpu, asked + 1);
+  EXPECT_GE(Page().blank, 62 * kMiB) << "the first part";
+  EXPECT_EQ(Page().blank_planned, 0u);
+  EXPECT_EQ(cuMemUnmap(address + 96 * kMiB, 2 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(first), CUDA_SUCCESS);
+  EXPECT_EQ(HearOn(line_).type, wire::LineType::kDropped);
+  waits.join();
+  EXPECT_EQ(Page().blank, 124 * kMiB);
+  EXPECT_EQ(Page().blank_planned, 0u);
+  EXPECT_EQ(cuMemUnmap(address + 62 * kMiB, 4 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(second), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAddressFree(address, 256 * kMiB), CUDA_SUCCESS);
+  Daemon().Set([](FakeDaemon::Answers& answers) {
+    answers.room = [](std::uint64_t bytes) { return wire::RoomGranted{.bytes = bytes}; };
+  });
+}
+
 TEST_F(HandleMemoryTest, TwoThatMapTheSameWaitForEachOther) {
   const CUdeviceptr address = Reserve(64 * kMiB);
   for (int round = 0; round < 50; ++round) {

@@ -232,23 +232,29 @@ CUresult PhysicalMemory::MakePart(const Range& part) {
 }
 
 CUresult PhysicalMemory::MakeBlock(CUdeviceptr address) {
-  const std::uint64_t blank = paging.Heap().Reserved().BlankWith({address, bytes});
+  std::uint64_t blank = paging.Heap().Reserved().BlankWith({address, bytes});
   if (blank > 0 && !paging.Account().TakeBlank(blank)) {
     paging.Account().NoteRefused();
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const CUresult result = MakeParts(address);
+  const CUresult result = MakeParts(address, blank);
   if (blank > 0) paging.Account().DropBlank(blank);
   return result;
 }
 
-CUresult PhysicalMemory::MakeParts(CUdeviceptr address) {
+CUresult PhysicalMemory::MakeParts(CUdeviceptr address, std::uint64_t& blank) {
   Reservations& reserved = paging.Heap().Reserved();
   const auto parts = reserved.PartsOf({address, bytes});
   std::size_t made = 0;
   for (; made < parts.size(); ++made) {
+    const std::uint64_t its_blank = std::min(blank, reserved.BlankWith(parts[made]));
     const CUresult result = MakePart(parts[made]);
-    if (result == CUDA_SUCCESS) continue;
+    if (result == CUDA_SUCCESS) {
+      // The heap's figures have it now, and the next part may wait for long.
+      if (its_blank > 0) paging.Account().DropBlank(its_blank);
+      blank -= its_blank;
+      continue;
+    }
     // Parts may be in host memory by now, so all room is given back. The next time it is taken part by part.
     for (std::size_t i = 0; i < made; ++i) GiveRoom(paging, reserved.Vacate(parts[i].begin));
     DropRoom();

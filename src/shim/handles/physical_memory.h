@@ -72,7 +72,8 @@ class PhysicalMemory {
 
   bool TakeRoom();
   void DropRoom();
-  cuda::CUresult MakeParts(cuda::CUdeviceptr address);
+  // `blank`: what was planned of it (MemoryAccount::TakeBlank); less what is dropped as parts are made.
+  cuda::CUresult MakeParts(cuda::CUdeviceptr address, std::uint64_t& blank);
   cuda::CUresult MakePart(const Range& part);
   cuda::CUresult FixBlock();
   cuda::CUresult MakeDriverMemory(Handle* handle) const;
