@@ -120,8 +120,9 @@ struct Reserved {
   static constexpr Type kType = Type::kReserved;
   std::uint64_t bytes = 0;      // all that was asked for, or 0 if that cannot be had
   std::uint64_t available = 0;  // bytes that the vGPU could still reserve
-  // With 0 bytes, to Context only. 1: room for the context is being made; Page::doorbell rings when it is worth asking
-  // again. 0: it cannot be had.
+  // With 0 bytes, to Context and Blank only. 1: room for the context is being made; Page::doorbell rings when it is
+  // worth asking again. To Blank: another program plans something, too; ask once more, after a moment. 0: it cannot be
+  // had.
   std::uint32_t wait = 0;
   std::uint32_t reserved = 0;
 };

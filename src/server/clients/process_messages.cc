@@ -53,10 +53,12 @@ Complaint ProcessMessages::Reserve(Process& process, std::uint64_t bytes, Nanos 
 
 Complaint ProcessMessages::Blank(Process& process, std::uint64_t bytes, Nanos now) {
   GpuServer& gpu = Gpu(process);
-  const bool may = gpu.Requests().MayLeaveBlank(process, bytes, now);
-  return replies_.Send(
-      wire::Reserved{.bytes = may ? bytes : 0, .available = gpu.Memory().Ledger().Available(process.vgpu->id)},
-      gpu.Index());
+  using enum MemoryServer::BlankAnswer;
+  const auto answer = gpu.Requests().MayLeaveBlank(process, bytes, now);
+  return replies_.Send(wire::Reserved{.bytes = answer == kYes ? bytes : 0,
+                                      .available = gpu.Memory().Ledger().Available(process.vgpu->id),
+                                      .wait = answer == kAskAgain},
+                       gpu.Index());
 }
 
 Complaint ProcessMessages::Context(Process& process, std::int32_t delta, Nanos now) {

@@ -22,14 +22,15 @@ std::uint64_t MemoryRequests::Reserve(Process& process, std::uint64_t bytes, Nan
   return charged;
 }
 
-bool MemoryRequests::MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now) {
-  if (memory_.HasPlaceForBlank(process.memory, now)) return true;
+MemoryServer::BlankAnswer MemoryRequests::MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now) {
+  const auto answer = memory_.HasPlaceForBlank(process.memory, now);
+  if (answer != MemoryServer::BlankAnswer::kNo) return answer;
   ReportRefusal(process,
                 fmt::format("{} maps little memory over many addresses: {} more of host memory would hold nothing, and "
                             "there is none to spare; map it closer together, or raise swap.size",
                             process.who.program, FormatSize(bytes)),
                 now);
-  return false;
+  return answer;
 }
 
 void MemoryRequests::Return(Process& process, std::uint64_t bytes, Nanos now) {

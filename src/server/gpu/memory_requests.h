@@ -25,8 +25,9 @@ class MemoryRequests {
 
   // Returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(Process& process, std::uint64_t bytes, Nanos now);
-  // Whether a mapping may be made that leaves so much of host memory blank. Its page counts it already.
-  bool MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now);
+  // Whether a mapping may be made that leaves so much of host memory blank. Its page counts it already. kAskAgain: with
+  // that page's count taken back meanwhile.
+  MemoryServer::BlankAnswer MayLeaveBlank(Process& process, std::uint64_t bytes, Nanos now);
   void Return(Process& process, std::uint64_t bytes, Nanos now);
   // A context is about to be made: `bytes` are charged for it, or none; `wait`: room for it is being made, and the
   // process is rung when it is to ask again.

@@ -1,6 +1,7 @@
 #include "server/memory/memory_server.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/size.h"
 
@@ -74,15 +75,21 @@ void MemoryServer::Return(MemoryUse& use, std::uint64_t bytes) {
   Publish();
 }
 
-bool MemoryServer::HasPlaceForBlank(const MemoryUse& use, Nanos now) {
-  ReadBlank();
-  if (ledger_.HasPlace(use.vgpu)) return true;
+MemoryServer::BlankAnswer MemoryServer::HasPlaceForBlank(MemoryUse& use, Nanos now) {
+  const auto has_place = [&](const MemoryUse* only_planned_by = nullptr) {
+    ReadBlank(only_planned_by);
+    return ledger_.HasPlace(use.vgpu);
+  };
+  const bool asks_again = std::exchange(use.asks_again, false);
+  if (has_place()) return BlankAnswer::kYes;
   ReadWhatWaits(std::nullopt, now);
   TakeBackCredits(std::nullopt);
+  if (has_place()) return BlankAnswer::kYes;
+  use.asks_again = !asks_again && has_place(&use);
   ReadBlank();
-  const bool has = ledger_.HasPlace(use.vgpu);
-  if (!has) ++accounts_.at(use.vgpu).oom_events;
-  return has;
+  if (use.asks_again) return BlankAnswer::kAskAgain;
+  ++accounts_.at(use.vgpu).oom_events;
+  return BlankAnswer::kNo;
 }
 
 bool MemoryServer::HasPlaceForContext(const MemoryUse& use, Nanos now) {
@@ -214,11 +221,12 @@ std::optional<VgpuId> MemoryServer::WhoIsShort(VgpuId id, std::uint64_t bytes) c
   return held > max || bytes > max - held ? std::optional(id) : std::nullopt;
 }
 
-// Programs change it without a word.
-void MemoryServer::ReadBlank() {
+// Programs change it without a word. Of mappings that are being made only those of one program count, if it is named.
+void MemoryServer::ReadBlank(const MemoryUse* only_planned_by) {
   for (const auto& [id, account] : accounts_) {
     std::uint64_t blank = 0;
-    for (const MemoryUse* use : account.uses) blank += use->Blank();
+    for (const MemoryUse* use : account.uses)
+      blank += !only_planned_by || use == only_planned_by ? use->Blank() : use->BlankMade();
     ledger_.SetBlank(id, blank);
   }
 }

@@ -40,9 +40,11 @@ class MemoryServer {
   // Requests of a process. Each returns the bytes that were charged: those that were asked for, or 0.
   std::uint64_t Reserve(MemoryUse& use, std::uint64_t bytes, Nanos now);
   void Return(MemoryUse& use, std::uint64_t bytes);
-  // Whether host memory still holds what the programs have, with the blank slots of their pages; else it counts as a
-  // refusal.
-  bool HasPlaceForBlank(const MemoryUse& use, Nanos now);
+  // Whether host memory still holds what the programs have, with the blank slots of their pages; kNo counts as a
+  // refusal. kAskAgain: it would, were it not for what others plan, which may be refused in its turn. A use is told so
+  // once, and then yes or no.
+  enum class BlankAnswer { kYes, kNo, kAskAgain };
+  BlankAnswer HasPlaceForBlank(MemoryUse& use, Nanos now);
   // Whether AddContext would charge one now; else it counts as a refusal.
   bool HasPlaceForContext(const MemoryUse& use, Nanos now);
   std::uint64_t AddContext(MemoryUse& use, Nanos now);
@@ -83,7 +85,7 @@ class MemoryServer {
   static std::uint64_t Beyond(const MemoryUse& use, std::uint64_t counted);
   void SetCounted(MemoryUse& use, std::uint64_t bytes);
   void KeepCounted(MemoryUse& use);
-  void ReadBlank();
+  void ReadBlank(const MemoryUse* only_planned_by = nullptr);
   void ReadWhatWaits(std::optional<VgpuId> only, Nanos now);
   void TakeBackCredits(std::optional<VgpuId> only);
   void Grown(MemoryUse& use);

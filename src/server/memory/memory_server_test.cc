@@ -46,6 +46,7 @@ TEST_F(MemoryServerTest, TheLimitIsExactForSeveralProcesses) {
 
 // 4 GiB of host memory.
 TEST(MemoryServerBlankTest, IsReadFromThePagesAndClipped) {
+  using enum MemoryServer::BlankAnswer;
   MemoryServer memory{Ledger(0, kCapacity, 0, 4 * kGiB), kContext};
   ASSERT_TRUE(memory.Set(1, {.max = 14 * kGiB}));
   ASSERT_TRUE(memory.Set(2, {.max = 14 * kGiB}));
@@ -55,15 +56,42 @@ TEST(MemoryServerBlankTest, IsReadFromThePagesAndClipped) {
   ASSERT_EQ(memory.Reserve(other.use, 10 * kGiB, 0), 10 * kGiB);
   ASSERT_EQ(memory.Reserve(thin.use, kGiB, 0), kGiB);
   thin.page->blank = 2 * kGiB;
-  EXPECT_TRUE(memory.HasPlaceForBlank(thin.use, 0));
+  EXPECT_EQ(memory.HasPlaceForBlank(thin.use, 0), kYes);
   EXPECT_EQ(memory.Reserve(other.use, kGiB + 1, 0), 0u);
   thin.page->blank_planned = kGiB + 1;
-  EXPECT_FALSE(memory.HasPlaceForBlank(thin.use, 0));
+  EXPECT_EQ(memory.HasPlaceForBlank(thin.use, 0), kNo);
   EXPECT_EQ(memory.FiguresOf(1).oom_events, 1u);
   thin.page->blank = thin.page->blank_planned = UINT64_MAX;
   EXPECT_EQ(thin.use.Blank(), 31 * kGiB);
   memory.Leave(thin.use);
   EXPECT_EQ(memory.Reserve(other.use, 4 * kGiB, 0), 4 * kGiB) << "it has ended";
+}
+
+// 4 GiB of host memory, of which either of them may leave 3 GiB blank, but not both.
+TEST(MemoryServerBlankTest, WhoPlansWhileAnotherDoesAsksOnceMore) {
+  using enum MemoryServer::BlankAnswer;
+  MemoryServer memory{Ledger(0, kCapacity, 0, 4 * kGiB), kContext};
+  ASSERT_TRUE(memory.Set(1, {.max = 14 * kGiB}));
+  ASSERT_TRUE(memory.Set(2, {.max = 14 * kGiB}));
+  Member one, other;
+  memory.Join(1, one.use, 0, 0);
+  memory.Join(2, other.use, 0, 0);
+  ASSERT_EQ(memory.Reserve(one.use, kGiB, 0), kGiB);
+  ASSERT_EQ(memory.Reserve(other.use, kCapacity, 0), kCapacity);
+  one.page->blank_planned = other.page->blank_planned = 3 * kGiB;
+  EXPECT_EQ(memory.HasPlaceForBlank(one.use, 0), kAskAgain);
+  EXPECT_EQ(memory.HasPlaceForBlank(other.use, 0), kAskAgain);
+  one.page->blank_planned = 0;
+  EXPECT_EQ(memory.HasPlaceForBlank(other.use, 0), kYes);
+  one.page->blank_planned = 3 * kGiB;
+  EXPECT_EQ(memory.FiguresOf(1).oom_events, 0u);
+  EXPECT_EQ(memory.HasPlaceForBlank(one.use, 0), kNo);
+  EXPECT_EQ(memory.FiguresOf(1).oom_events, 1u);
+  EXPECT_EQ(memory.HasPlaceForBlank(one.use, 0), kAskAgain) << "another mapping";
+  other.page->blank = 3 * kGiB;
+  other.page->blank_planned = 0;
+  EXPECT_EQ(memory.HasPlaceForBlank(one.use, 0), kNo);
+  EXPECT_EQ(memory.HasPlaceForBlank(one.use, 0), kNo) << "it is there to stay";
 }
 
 TEST_F(MemoryServerTest, ASmallReservationComesWithCreditThatIsNotInUse) {

@@ -10,11 +10,15 @@ std::uint64_t MemoryUse::Credit() const {
 }
 
 // What takes a slot has been asked for, a part of the slot at least.
+std::uint64_t MemoryUse::MostBlank() const { return (sched::kSlotBytes / sched::kLeastInSlot - 1) * reserved; }
+
+std::uint64_t MemoryUse::BlankMade() const {
+  return std::min(page->blank.load(std::memory_order_relaxed), MostBlank());
+}
+
 std::uint64_t MemoryUse::Blank() const {
-  const std::uint64_t blank = page->blank.load(std::memory_order_relaxed);
-  const std::uint64_t planned = page->blank_planned.load(std::memory_order_relaxed);
-  const std::uint64_t most = (sched::kSlotBytes / sched::kLeastInSlot - 1) * reserved;
-  return std::min(blank, most) + std::min(planned, most - std::min(blank, most));
+  const std::uint64_t made = BlankMade();
+  return made + std::min(page->blank_planned.load(std::memory_order_relaxed), MostBlank() - made);
 }
 
 }  // namespace tessera::server

@@ -23,6 +23,7 @@ struct MemoryUse {
   std::uint64_t most_counted = 0;   // since the measurement that is under way began
   std::uint64_t most_charged = 0;   // highest reserved + context_bytes since the measurement that is under way began
   std::optional<std::uint64_t> measured;  // the device's own figure
+  bool asks_again = false;                // it was told to ask once more whether a mapping may leave host memory blank
 
   // A measurement of the device is under way from now on.
   void BeginMeasurement() {
@@ -35,8 +36,12 @@ struct MemoryUse {
   std::uint64_t Charged() const { return reserved + context_bytes + other; }
   // Host memory that would hold nothing if all of its memory were out, as its page says, clipped likewise.
   std::uint64_t Blank() const;
+  std::uint64_t BlankMade() const;  // of that, what mappings that are being made do not add
   // Bytes of it that the device may show: whole chunks, where memory is swapped.
   std::uint64_t Known() const { return std::max(reserved, room ? *room : 0) + context_bytes; }
+
+ private:
+  std::uint64_t MostBlank() const;
 };
 
 }  // namespace tessera::server

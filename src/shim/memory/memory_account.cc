@@ -1,5 +1,7 @@
 #include "shim/memory/memory_account.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "shim/memory/credit.h"
@@ -51,14 +53,25 @@ void MemoryAccount::Give(std::uint64_t bytes) {
 }
 
 bool MemoryAccount::TakeBlank(std::uint64_t bytes) {
+  Answer answer = AskForBlank(bytes);
+  if (answer == Answer::kWait) {
+    // Not all at the same time again.
+    constexpr useconds_t kStepUs = 1000, kSteps = 16;
+    usleep(kStepUs * (1 + static_cast<useconds_t>(getpid()) % kSteps));
+    answer = AskForBlank(bytes);
+  }
+  return answer == Answer::kYes;
+}
+
+MemoryAccount::Answer MemoryAccount::AskForBlank(std::uint64_t bytes) {
   const MutexLock holding(page_.holding);
   page_->blank_planned = blank_planned_ += bytes;  // first: two programs that ask at once see each other
   wire::Reserved answer;
   wire::Header header;
   const bool asked = Session::Instance().Ask(wire::Make(wire::Blank{.bytes = bytes}, page_.Gpu()), answer, header);
-  if (!asked || answer.bytes >= bytes) return true;
+  if (!asked || answer.bytes >= bytes) return Answer::kYes;
   page_->blank_planned = blank_planned_ -= bytes;
-  return false;
+  return answer.wait != 0 ? Answer::kWait : Answer::kNo;
 }
 
 void MemoryAccount::DropBlank(std::uint64_t bytes) {

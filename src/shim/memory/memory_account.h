@@ -19,7 +19,8 @@ class MemoryAccount {
   void Give(std::uint64_t bytes);
   // A mapping is about to be made that leaves `bytes` of host memory blank if it goes out (pager::HeapFigures). False:
   // host memory would not hold what the programs of the GPU have. DropBlank, when the heap's figures have them, or when
-  // it was not made after all.
+  // it was not made after all. Two programs that ask at once may be in each other's way; then it asks once more, after
+  // some milliseconds.
   bool TakeBlank(std::uint64_t bytes);
   void DropBlank(std::uint64_t bytes);
   // An allocation was refused: by memory.max, or because there was no room for it.
@@ -49,6 +50,8 @@ class MemoryAccount {
   std::uint64_t Returned() const { return returned_; }
 
  private:
+  Answer AskForBlank(std::uint64_t bytes);
+
   FollowedPage& page_;
   std::uint64_t held_ TESSERA_GUARDED_BY(page_.holding) = 0;  // bytes in use, without the contexts' own
   std::uint32_t contexts_ TESSERA_GUARDED_BY(page_.holding) = 0;

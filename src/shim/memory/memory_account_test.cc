@@ -87,6 +87,23 @@ TEST_F(MemoryAccountTest, BlankHostMemoryIsInThePageBeforeItIsAskedFor) {
   EXPECT_EQ(shared.blank_planned, 0u);
 }
 
+TEST_F(MemoryAccountTest, WhatAnotherProgramPlansIsAskedAboutOnceMore) {
+  std::uint64_t asked = 0, fits = 2;
+  Daemon().Set([&](FakeDaemon::Answers& answers) {
+    answers.blank = [&](std::uint64_t bytes) {
+      EXPECT_EQ(shared.blank_planned, 62 * kMiB);
+      return ++asked == fits ? wire::Reserved{.bytes = bytes} : wire::Reserved{.wait = 1};
+    };
+  });
+  EXPECT_TRUE(account.TakeBlank(62 * kMiB));
+  EXPECT_EQ(asked, 2u);
+  account.DropBlank(62 * kMiB);
+  asked = fits = 0;
+  EXPECT_FALSE(account.TakeBlank(62 * kMiB));
+  EXPECT_EQ(asked, 2u);
+  EXPECT_EQ(shared.blank_planned, 0u);
+}
+
 TEST_F(MemoryAccountTest, WhatIsFreedIsKeptAsCreditOnceAndTheRestReturned) {
   shared.memory_credit_keep = 4 * kMiB;
   ASSERT_TRUE(account.Take(10 * kMiB));
