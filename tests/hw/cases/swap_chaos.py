@@ -13,7 +13,7 @@ import time
 from harness import standstill
 from harness.bench import GIB, MIB, last_words, must_succeed
 from harness.checks import Failed, Skipped, expect
-from harness.holdings import Holdings
+from harness.holdings import DEVICE_SLACK, Holdings, device_used
 from harness.swap_ground import CHUNK, Evictor, swap
 
 END_S = 60  # for programs to end, and for what they had to come back
@@ -216,6 +216,7 @@ def chaos(bench):
     config = (f'[memory]\nreserve = "{gpu["memory_total_bytes"] - room}"\n'
               f'[swap]\nsize = "{pool}"\nprepare = "{pool}"\nfloor = "1G"\n[turn]\nmin_ms = 50\nmax_ms = 2000\n')
     bench.tessera.stop()
+    bare = device_used(bench)
     bench.tessera.start(config=config)
     argv = [churn, "--rounds", 1 << 40, "--memory", each // MIB, "--with", "all"]
     _warm_up(bench, argv)
@@ -244,4 +245,8 @@ def chaos(bench):
         bench.until(nothing_more, "", END_S, 1)
     except Failed:
         raise Failed(f"left over: {'; '.join(after[0].more_than(before))}; {figure}") from None
-    return f"{figure}; before: {before}; after: {after[0]}", total
+    bench.tessera.stop()
+    slack = 0 if bench.soft else DEVICE_SLACK
+    bench.until(lambda: device_used(bench) <= bare + slack, "the GPU to be as it was before the daemon", END_S, 1)
+    bench.tessera.start(config=config)
+    return f"{figure}; before: {before}; after: {after[0]}; without a daemon the GPU is as it was", total

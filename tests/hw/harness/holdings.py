@@ -12,6 +12,7 @@ from harness.bench import GIB, MIB, must_succeed
 
 HOST_SLACK = 128 * MIB  # heaps, and a real driver's own
 DEVICE_SLACK = 64 * MIB  # of a real GPU: what its driver keeps for itself
+PAGE_TABLES = 512  # the bytes of the pool for one of page tables, where its pages have 4 KiB
 # What the driver says is free to a program without Tessera.
 _FREE = """
 import ctypes
@@ -50,6 +51,12 @@ def _holders(run_dir):
                 yield int(path.parent.name)
 
 
+def device_used(bench):
+    """Bytes of the GPU that are in use, as the driver says to a program without Tessera, its own context included."""
+    done = bench.native([sys.executable, "-c", _FREE], limit_s=30)
+    return int(must_succeed(done, "the question to the driver").out)
+
+
 class Holdings:
     """All of it, now. The programs of the check must have ended."""
 
@@ -58,8 +65,7 @@ class Holdings:
         gpu = tessera.gpu()
         # A swap holder outlives the daemon that started it, and goes on for the next one.
         pids = {tessera.daemon_pid, *processes.descendants(tessera.daemon_pid), *_holders(tessera.run_dir)}
-        done = bench.native([sys.executable, "-c", _FREE], limit_s=30)
-        self.device = int(must_succeed(done, "the question to the driver").out)
+        self.device = device_used(bench)
         self.ledger = gpu["memory_used_bytes"]
         self.pool, self.pool_used = gpu["swap"]["pool_bytes"], gpu["swap"]["pool_used_bytes"]
         self.host = sum(_anonymous(pid) for pid in pids)
@@ -67,7 +73,8 @@ class Holdings:
         # A mover whose daemon died ends.
         self.strays = [pid for pid in processes.children(os.getpid())
                        if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith("tessera-mover")]
-        self._slack = 0 if bench.soft else DEVICE_SLACK
+        # How large the pages are depends on how the machine's free memory lies at that moment.
+        self._slack = 0 if bench.soft else DEVICE_SLACK + self.pool // PAGE_TABLES
 
     def more_than(self, before):
         """What is more than it was, in words; empty if nothing is."""
