@@ -67,8 +67,11 @@ DemoStage::DemoStage(DemoStage&& other) noexcept
 
 DemoStage::~DemoStage() {
   if (daemon_pid_ > 0) EndDaemon(daemon_pid_);
+  // The swap holder that the daemon leaves behind removes its own name meanwhile: then once more.
   std::error_code ignored;
-  if (!common_.run_dir.empty()) std::filesystem::remove_all(common_.run_dir, ignored);
+  for (int tries = 0; tries < 100 && !common_.run_dir.empty() && std::filesystem::exists(common_.run_dir, ignored);
+       ++tries)
+    std::filesystem::remove_all(common_.run_dir, ignored);
   if (common_.soft) {
     std::filesystem::remove("/dev/shm/tessera-soft-" + std::to_string(geteuid()) + "-" + SoftName(), ignored);
   }
