@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fork_mutex.h"
 #include "shim/gate/capture.h"
@@ -140,6 +141,22 @@ void Attachment::GoOnAlone(bool block) {
     return true;
   });
   if (alone) FollowedPage::Ring(before);
+}
+
+void Attachment::AwaitMemory() {
+  constexpr unsigned kBetweenLooksUs = 1'000;
+  const auto all_safe = [] {
+    bool safe = true;
+    ForEach([&](const Attachment& each) { safe = safe && each.Safe(); });
+    return safe;
+  };
+  if (all_safe()) return;
+  gates_.Calls().Add(1);
+  while (!all_safe() && gates_.Runs()) {
+    usleep(kBetweenLooksUs);
+    DaemonWatch::Instance().Mind(MonotonicNow());
+  }
+  gates_.Calls().Add(-1);
 }
 
 void Attachment::Stop() {

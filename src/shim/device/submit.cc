@@ -49,7 +49,10 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
     SetThreadGate(&open_gate);
   } else {
     const tessera::cuda::CUcontext context = CurrentContext();
-    if (context && !IsCapturing(stream)) {
+    if (context && IsCapturing(stream)) {
+      // No submission: it needs no time. But the driver looks at the addresses that a copy names.
+      if (Attachment* attachment = CurrentAttachment()) attachment->AwaitMemory();
+    } else if (context) {
       if (Attachment* attachment = CurrentAttachment()) {
         GateKeeper& gates = attachment->Gates();
         Gate* gate = gates.GateOf(context);

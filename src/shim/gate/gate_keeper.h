@@ -97,6 +97,10 @@ class GateKeeper {
 
   // The process ends: the driver is not called any more, and every submission passes.
   void Stop();
+  bool Runs() {
+    const MutexLock lock(mutex_);
+    return !stopped_;
+  }
   void AbandonAfterFork();
 
  private:

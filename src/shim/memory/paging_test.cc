@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <thread>
 #include <utility>
 
 #include "base/seqpacket.h"
+#include "base/testing/wait_until.h"
 #include "shim/gate/capture.h"
 #include "shim/load/hook.h"
 #include "shim/testing/line_end.h"
@@ -21,6 +23,7 @@ TESSERA_HOOK cuCtxSynchronize();
 TESSERA_HOOK cuMemFreeAsync(tessera::cuda::CUdeviceptr, tessera::cuda::CUstream);
 TESSERA_HOOK cuStreamBeginCapture_v2(tessera::cuda::CUstream, tessera::cuda::CUstreamCaptureMode);
 TESSERA_HOOK cuStreamEndCapture(tessera::cuda::CUstream, tessera::cuda::CUgraph*);
+extern "C" int tessera_gate_slow(tessera::cuda::CUstream, const std::uint64_t*);
 TESSERA_HOOK cuMemAllocPitch_v2(tessera::cuda::CUdeviceptr*, size_t*, size_t, size_t, unsigned);
 
 namespace tessera::shim {
@@ -249,6 +252,34 @@ TEST_F(PagingTest, WhatTheMoverTakesIsSeenInThePage) {
   EXPECT_EQ(Cuda().memory.Read(address), 42u);
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
   EXPECT_EQ(Hear().type, LineType::kDropped) << "the mover hears that nobody needs it";
+}
+
+CUresult IsCapturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return CUDA_SUCCESS;
+}
+
+// The driver refuses to capture a copy whose addresses have no memory.
+TEST_F(PagingTest, WhatIsCapturedWaitsForMemoryThatIsMoved) {
+  const CUcontext context = Begin();
+  const CUdeviceptr address = Allocate(wire::kChunkBytes);
+  Evict();
+  Cuda().Put(k_cuStreamIsCapturing, &IsCapturing);
+  AddCapture(CU_STREAM_PER_THREAD, context);
+  std::atomic<bool> valid = false;
+  std::thread capturing([&] {
+    FakeCuda::SetCurrent(context);
+    const std::uint64_t call[16] = {};
+    EXPECT_EQ(tessera_gate_slow(CU_STREAM_PER_THREAD, call), CUDA_SUCCESS);
+    valid = Cuda().memory.Valid(address, {device});
+  });
+  WaitUntil([&] { return Page().calls == 1; });
+  Say({.type = LineType::kSettle});
+  EXPECT_EQ(Hear().type, LineType::kSettled);
+  capturing.join();
+  EXPECT_TRUE(valid);
+  EXPECT_EQ(Page().calls, 0u);
+  RemoveCapture(CU_STREAM_PER_THREAD);
 }
 
 TEST_F(PagingTest, ALineThatBreaksIsAskedForAgain) {

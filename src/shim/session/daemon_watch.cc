@@ -1,5 +1,8 @@
 #include "shim/session/daemon_watch.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "shim/session/session.h"
 
 namespace tessera::shim {
@@ -22,11 +25,11 @@ bool DaemonWatch::Reconnect() {
 bool DaemonWatch::ReconnectLocked() {
   ForEach([](DaemonFollower& follower) { follower.Retreat(); });
   const bool stands = Session::Instance().Reconnect([this] {
-    bool all = true;
-    for (const bool safe : {false, true}) {
-      ForEach([&](DaemonFollower& follower) { all = all && (follower.Safe() != safe || follower.Reattach()); });
-    }
-    return all;
+    // Each is asked once: what one of them tells the new daemon may change the answer of another.
+    std::vector<DaemonFollower*> unsafe, safe;
+    ForEach([&](DaemonFollower& follower) { (follower.Safe() ? safe : unsafe).push_back(&follower); });
+    const auto attaches = [](DaemonFollower* follower) { return follower->Reattach(); };
+    return std::ranges::all_of(unsafe, attaches) && std::ranges::all_of(safe, attaches);
   });
   if (!stands) return false;
   back_since_ = MonotonicNow();

@@ -12,6 +12,7 @@ class Follower : public DaemonFollower {
   bool Reattach() override {
     calls += attaches ? "attach " : "fail ";
     asked.push_back(this);
+    safe = true;
     return attaches;
   }
   bool Safe() const override { return safe; }
@@ -74,7 +75,7 @@ TEST_F(DaemonWatchTest, WhatMustNotBeUsedIsToldFirst) {
   for (const bool first : {true, false}) {
     LoseDaemon(kNever);
     follower.safe = !first;
-    other->safe = first;
+    other->safe = first;  // until it attaches
     Follower::asked.clear();
     Recover();
     ASSERT_EQ(Follower::asked.size(), 2u);
