@@ -234,8 +234,9 @@ CUresult ImportNow(const Importer& importer, const wire::ExportKey& key, CUdevic
 // Whether the daemon may know more soon: it is gone, or has come so lately that programs still tell it what they share.
 bool MayBeKnownSoon(CUresult result, Nanos now) {
   if (result != CUDA_ERROR_MAP_FAILED && result != CUDA_ERROR_INVALID_VALUE) return false;
+  if (Session::Instance().LostSince() != 0) return true;
   const Nanos back = DaemonWatch::Instance().BackSince();
-  return Session::Instance().LostSince() != 0 || (back != 0 && now - back < kTellingTakes);
+  return back != 0 && now - back < kTellingTakes;
 }
 
 }  // namespace

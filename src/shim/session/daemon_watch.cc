@@ -29,10 +29,11 @@ bool DaemonWatch::ReconnectLocked() {
     std::vector<DaemonFollower*> unsafe, safe;
     ForEach([&](DaemonFollower& follower) { (follower.Safe() ? safe : unsafe).push_back(&follower); });
     const auto attaches = [](DaemonFollower* follower) { return follower->Reattach(); };
-    return std::ranges::all_of(unsafe, attaches) && std::ranges::all_of(safe, attaches);
+    if (!std::ranges::all_of(unsafe, attaches) || !std::ranges::all_of(safe, attaches)) return false;
+    back_since_ = MonotonicNow();  // before the session no longer counts as lost
+    return true;
   });
   if (!stands) return false;
-  back_since_ = MonotonicNow();
   ForEach([](DaemonFollower& follower) { follower.Reattached(); });
   return true;
 }

@@ -54,6 +54,7 @@ cuda::CUresult Session::Open(bool observer) {
   switch (SayHello(true)) {
     case Hello::kWelcome:
       answer_ = cuda::CUDA_SUCCESS;
+      lost_since_ = 0;
       managed_.store(true, std::memory_order_release);
       break;
     case Hello::kRefused:
@@ -102,19 +103,18 @@ Session::Hello Session::SayHello(bool loud) {
     const MutexLock lock(mutex_);
     grace_ = welcome.grace_ns;
     block_on_loss_ = welcome.block_on_loss != 0;
-    lost_since_ = 0;
   }
   if (auto* const tell = on_welcome_.load()) tell(*this);
   return Hello::kWelcome;
 }
 
-void Session::EndReconnect(bool stands, Nanos lost_since) {
+void Session::EndReconnect(bool stands) {
   const MutexLock lock(mutex_);
-  if (stands) {
-    complaint_.clear();
-  } else {
+  if (!stands) {
     socket_.Reset();
-    lost_since_ = lost_since;
+  } else if (socket_) {
+    complaint_.clear();
+    lost_since_ = 0;
   }
 }
 

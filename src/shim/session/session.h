@@ -65,9 +65,8 @@ class Session {
   bool Reconnect(Attach&& attach) {
     alone_ = pthread_self();
     only_one_ = true;
-    const Nanos since = lost_since_;
     const bool stands = SayHello(false) == Hello::kWelcome && attach();
-    EndReconnect(stands, since);
+    EndReconnect(stands);
     only_one_ = false;
     return stands;
   }
@@ -87,7 +86,7 @@ class Session {
   Session() = default;
   enum class Hello { kWelcome, kRefused, kNobody };
   Hello SayHello(bool loud);
-  void EndReconnect(bool stands, Nanos lost_since);
+  void EndReconnect(bool stands);
   // False while another thread reconnects, which takes long if the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
   bool MaySpeak() const TESSERA_REQUIRES(mutex_) { return socket_ && MayWait(); }

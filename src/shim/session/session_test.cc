@@ -88,7 +88,10 @@ TEST_F(SessionTest, ADaemonThatDoesNotAttachAProgramCountsAsGoneStill) {
     EXPECT_FALSE(session.Tell(wire::Make(wire::Return{})));
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "tessera: no page\n") << "once";
-  EXPECT_TRUE(session.Reconnect([] { return true; }));
+  EXPECT_TRUE(session.Reconnect([&] {
+    EXPECT_EQ(session.LostSince(), since) << "other threads find it gone until all is attached";
+    return true;
+  }));
   EXPECT_FALSE(session.Lost());
   EXPECT_EQ(session.LostSince(), 0);
 }
