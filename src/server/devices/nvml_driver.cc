@@ -103,8 +103,7 @@ void WarnOfOldDriver(const std::string& version) {
   if (major == 0 || major >= kTellsEnds) return;
   log::Warn(
       "driver {} does not report the end of work: where gates divide the time, a program that runs one long kernel "
-      "counts as idle, and limits hold only coarsely; memory moves only where channels are steered. Driver 555 or "
-      "newer reports it",
+      "may count as idle for a moment, and limits hold only coarsely. Driver 555 or newer reports it",
       version);
 }
 

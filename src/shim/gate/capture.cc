@@ -67,7 +67,7 @@ std::vector<CUgraph> ForgetCapturesOf(CUcontext context) {
   return graphs;
 }
 
-bool AnyCapture() { return captures.load(std::memory_order_acquire) > 0; }
+bool AnyCapture() { return captures.load() > 0; }
 
 RelaxedCapture::RelaxedCapture() : before_(CU_STREAM_CAPTURE_MODE_RELAXED) {
   REAL_AS(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)(&before_);

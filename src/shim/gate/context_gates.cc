@@ -1,8 +1,11 @@
 #include "shim/gate/context_gates.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "shim/gate/capture.h"
+#include "shim/gate/end_watch.h"
 #include "shim/load/real.h"
 
 namespace tessera::shim {
@@ -16,6 +19,7 @@ Gate* ContextGates::Of(CUcontext context, GateKeeper& keeper, const std::atomic<
   if (spare_.empty()) {
     gate = new Gate{.epoch = &epoch, .keeper = &keeper};
     gate->markers = new Markers(*gate);
+    gate->watch = new EndWatch;
   } else {
     gate = spare_.back();
     spare_.pop_back();
@@ -35,6 +39,7 @@ void ContextGates::Forget(CUcontext context) {
   gate->Close();
   gate->context = nullptr;
   gate->markers->Reset();
+  gate->watch->Reset();
   gates_.erase(at);
   spare_.push_back(gate);
 }
@@ -80,6 +85,7 @@ void ContextGates::MarkAll(Nanos now) {
   for (Gate* gate : gates_) {
     REAL_AS(cuCtxSetCurrent, CUcontext)(gate->context);
     gate->markers->Place(now, false);
+    if (!gate->markers->Tell() && !AnyCapture()) gate->watch->Ask(gate->context, gate->Submitted());
   }
 }
 
@@ -89,25 +95,51 @@ std::int64_t ContextGates::Submitted() const {
   return sum;
 }
 
+const EndWatch* ContextGates::PendingWatch(CUcontext context) const {
+  const auto at = std::ranges::find(gates_, context, &Gate::context);
+  return at != gates_.end() && (*at)->watch->Pending() ? (*at)->watch : nullptr;
+}
+
 bool ContextGates::AnyPending() const {
-  return std::any_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->AnyPending(); });
+  return std::any_of(gates_.begin(), gates_.end(),
+                     [](const Gate* gate) { return gate->markers->AnyPending() || gate->watch->Pending(); });
 }
 
 bool ContextGates::Drained() const {
   // There are no markers during a capture; then those that were placed before must do.
   if (AnyCapture()) return !AnyPending();
-  return std::all_of(gates_.begin(), gates_.end(), [](const Gate* gate) { return gate->markers->Drained(); });
+  return std::all_of(gates_.begin(), gates_.end(),
+                     [](const Gate* gate) { return gate->markers->Drained() && !gate->watch->Pending(); });
 }
 
 bool ContextGates::SurelyDrained() const {
   return !AnyCapture() && std::all_of(gates_.begin(), gates_.end(), [](const Gate* gate) {
-    return gate->markers->Tell() && gate->markers->Drained();
+    return gate->markers->Drained() && (gate->markers->Tell() || gate->watch->Ended(gate->Submitted()));
   });
 }
 
 Nanos ContextGates::LastReached(Nanos earliest) const {
   for (const Gate* gate : gates_) earliest = std::max(earliest, gate->markers->LastReached());
   return earliest;
+}
+
+bool AwaitEnds(ContextGates& gates, Nanos (*clock)(), Nanos target) {
+  constexpr Nanos kLongest = 2 * kSecond;
+  constexpr unsigned kStepUs = 1'000;
+  const Nanos until = clock() + kLongest;
+  usleep(kStepUs);
+  CUcontext before = nullptr;
+  REAL_AS(cuCtxGetCurrent, CUcontext*)(&before);
+  gates.MarkAll(clock());
+  bool drained = false;
+  for (;;) {
+    gates.Observe(clock(), target);
+    drained = gates.SurelyDrained();
+    if (drained || AnyCapture() || clock() >= until) break;
+    usleep(kStepUs);
+  }
+  REAL_AS(cuCtxSetCurrent, CUcontext)(before);
+  return drained;
 }
 
 }  // namespace tessera::shim

@@ -19,6 +19,10 @@ class ContextGates {
   Gate* Of(cuda::CUcontext context, GateKeeper& keeper, const std::atomic<std::uint32_t>& epoch);
   // The context and all that ran in it are gone.
   void Forget(cuda::CUcontext context);
+  // The gates of the contexts that there are.
+  const std::vector<Gate*>& All() const { return gates_; }
+  // The watch of a context if it waits for the context's work, or null.
+  const EndWatch* PendingWatch(cuda::CUcontext context) const;
 
   void CloseAll();
   // All gates compare with this epoch from now on, and are closed.
@@ -30,14 +34,14 @@ class ContextGates {
   Nanos Observe(Nanos now, Nanos target);
   // Places a marker where work was submitted since the last one.
   void Cover(Nanos now, bool learn);
-  // Places a marker in each context.
+  // Places a marker in each context. Where the driver has none, a thread of each context waits for its work.
   void MarkAll(Nanos now);
 
   std::int64_t Submitted() const;
   bool AnyPending() const;
   // Whether all work has ended, as far as markers tell.
   bool Drained() const;
-  // The same, and the markers tell of all work for sure.
+  // The same, and it is sure for all work.
   bool SurelyDrained() const;
   // When the last marker was reached, but not before `earliest`.
   Nanos LastReached(Nanos earliest) const;
@@ -46,5 +50,9 @@ class ContextGates {
   std::vector<Gate*> gates_;
   std::vector<Gate*> spare_;  // of contexts that ended
 };
+
+// Waits until all work has ended, for two seconds of `clock` at most. False: it is not known to have. Guarded as the
+// gates; `target` is as in Markers::Observe.
+bool AwaitEnds(ContextGates& gates, Nanos (*clock)(), Nanos target);
 
 }  // namespace tessera::shim

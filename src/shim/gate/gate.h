@@ -9,6 +9,7 @@
 
 namespace tessera::shim {
 
+class EndWatch;
 class GateKeeper;
 class Markers;
 
@@ -27,6 +28,7 @@ struct alignas(64) Gate {
   GateKeeper* keeper = nullptr;  // null: the gate of processes that belong to no vGPU
   cuda::CUcontext context = nullptr;
   Markers* markers = nullptr;
+  EndWatch* watch = nullptr;
   std::int64_t given = 0;  // all budget ever handed out less what was taken back
 
   // Submissions so far. Exact while the gate is closed and no thread is between its check and its call.

@@ -264,34 +264,18 @@ Nanos GateKeeper::LookWhileParked(Nanos now) {
     return kOpenTick;
   }
   if (now < parked_look_) return parked_look_ - now;
-  parked_look_ = now;
-  gates_.MarkAll(now);
-  ObserveAll(now);
-  if (gates_.AnyPending()) return kOpenTick;
+  if (!marked_) {
+    parked_look_ = now;
+    marked_ = true;
+    gates_.MarkAll(now);
+    ObserveAll(now);
+    if (gates_.AnyPending()) return kOpenTick;
+  }
+  marked_ = false;
   page_->rests.store(gates_.SurelyDrained() ? 1 : 0, std::memory_order_release);
   const Nanos next = AnyCapture() ? kFirstLook : kParkedTick;
   parked_look_ = now + next;
   return next;
-}
-
-// Until the markers tell that all work has ended, for two seconds at most.
-bool GateKeeper::WaitForWork() {
-  constexpr Nanos kLongest = 2 * kSecond;
-  constexpr unsigned kStepUs = 1'000;
-  const Nanos until = clock_() + kLongest;
-  usleep(kStepUs);
-  CUcontext before = nullptr;
-  REAL_AS(cuCtxGetCurrent, CUcontext*)(&before);
-  gates_.MarkAll(clock_());
-  bool drained = false;
-  for (;;) {
-    ObserveAll(clock_());
-    drained = gates_.SurelyDrained();
-    if (drained || AnyCapture() || clock_() >= until) break;
-    usleep(kStepUs);
-  }
-  REAL_AS(cuCtxSetCurrent, CUcontext)(before);
-  return drained;
 }
 
 void GateKeeper::ObserveAll(Nanos now) {
@@ -310,6 +294,7 @@ void GateKeeper::Park(Nanos now) {
   page_->submissions.store(gates_.Submitted(), std::memory_order_relaxed);
   active_since_ = 0;
   parked_ = true;
+  marked_ = false;
   parked_look_ = now + kFirstLook;
   wants_sent_ = false;
   page_->rests.store(0, std::memory_order_release);
@@ -326,6 +311,8 @@ void GateKeeper::Unpark(Nanos now) {
 
 void GateKeeper::Stop() {
   const MutexLock lock(mutex_);
+  if (!stopped_)
+    for (const Gate* gate : gates_.All()) gate->watch->Stop();
   stopped_ = true;
   // Threads that still submit while the process ends must not wait.
   page_.OpenOwn();

@@ -10,6 +10,7 @@
 #include "cuda/cuda_abi.h"
 #include "shim/gate/call_count.h"
 #include "shim/gate/context_gates.h"
+#include "shim/gate/end_watch.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/host_memory.h"
 #include "shim/session/followed_page.h"
@@ -37,16 +38,24 @@ class GateKeeper {
 
   // The gate of a context, made at its first use.
   Gate* GateOf(cuda::CUcontext context);
-  // Runs `end`, which may destroy the context and says whether it did, while no thread places a marker in it.
+  // Runs `end`, which may destroy the context and says whether it did, while no thread of the shim uses it. `may_end`
+  // is false where it surely does not: then no thread's wait for the context's work is waited for.
   template <typename End>
-  void EndContext(cuda::CUcontext context, End&& end) {
-    const MutexLock lock(mutex_);
+  void EndContext(cuda::CUcontext context, bool may_end, End&& end) {
+    MutexLock lock(mutex_);
+    // A child of a fork has stopped: nobody waits there. Outside of the mutex: it takes as long as the work.
+    while (const EndWatch* watch = may_end && !stopped_ ? gates_.PendingWatch(context) : nullptr) {
+      lock.Unlock();
+      watch->Await();
+      lock.Lock();
+    }
     if (end()) gates_.Forget(context);
   }
-  // Runs `change` while no thread places a marker.
+  // Runs `change` while no thread places a marker, or begins to wait for work, if a capture was counted before.
   template <typename Change>
   void WithoutMarkers(Change&& change) {
     const MutexLock lock(mutex_);
+    for (const Gate* gate : gates_.All()) gate->watch->Settle();
     change();
   }
 
@@ -64,7 +73,7 @@ class GateKeeper {
   bool WithoutWork(Change&& change) {
     const MutexLock lock(mutex_);
     gates_.CloseAll();
-    if (!WaitForWork()) return false;
+    if (!AwaitEnds(gates_, clock_, Target(page_->gate.load(std::memory_order_relaxed)))) return false;
     change();
     return true;
   }
@@ -118,7 +127,6 @@ class GateKeeper {
       TESSERA_REQUIRES(mutex_);
   bool Fill(Gate& gate, bool bounded) TESSERA_REQUIRES(mutex_);
   void NoteMoves() TESSERA_REQUIRES(mutex_);
-  bool WaitForWork() TESSERA_REQUIRES(mutex_);
   static bool Stuck(const Gate& gate, Nanos since, Nanos now);
 
   // Whether the queue is kept short under the order, and below what time.
@@ -146,6 +154,7 @@ class GateKeeper {
   bool stopped_ TESSERA_GUARDED_BY(mutex_) = false;
   bool parked_ TESSERA_GUARDED_BY(mutex_) = true;
   Nanos parked_look_ TESSERA_GUARDED_BY(mutex_) = 0;  // when the pacer looks, or looked, for work that escaped it
+  bool marked_ TESSERA_GUARDED_BY(mutex_) = false;    // that look has marked all work, some of which had not ended
   bool wants_sent_ TESSERA_GUARDED_BY(mutex_) = false;
   std::uint32_t wants_epoch_ TESSERA_GUARDED_BY(mutex_) = 0;    // the epoch when Wants was sent
   std::int64_t tick_submitted_ TESSERA_GUARDED_BY(mutex_) = 0;  // submissions at the pacer's last tick

@@ -1,10 +1,14 @@
 // The keeper of a GPU's gates, with the test in the place of the pacer and of the daemon that writes the page.
 #include "shim/gate/gate_keeper.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
 #include "shim/gate/capture.h"
+#include "shim/testing/held_waits.h"
 #include "shim/testing/shim_fixture.h"
 
 namespace tessera::shim {
@@ -216,6 +220,111 @@ TEST_F(GateKeeperTest, AParkedProgramSaysThatItRests) {
   EXPECT_EQ(shared.rests, 1u);
 }
 
+TEST_F(GateKeeperTest, AParkedProgramSaysThatItRestsAlsoWhereTheDriverHasNoMarkers) {
+  Cuda().TakeNoMarkers(context);
+  SubmitWhenOpen(GateOrder::kOpen);
+  Order(GateOrder::kClosed);
+  Release();
+  Pass(20 * kMillisecond);
+  EXPECT_EQ(Cuda().Synchronized(context), 0u) << "somebody may be between the gate and the driver";
+  while (shared.rests == 0) {
+    keeper.Look();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(Cuda().Synchronized(context), 1u) << "one wait for all work is enough";
+}
+
+TEST_F(GateKeeperTest, WhereTheDriverHasNoMarkersNobodyWaitsDuringACapture) {
+  Cuda().TakeNoMarkers(context);
+  SubmitWhenOpen(GateOrder::kOpen);
+  Order(GateOrder::kClosed);
+  Release();
+  AddCapture(cuda::CU_STREAM_PER_THREAD, context);
+  Pass(20 * kMillisecond);
+  keeper.Look();
+  EXPECT_EQ(shared.rests, 0u) << "it cannot be known";
+  EXPECT_EQ(Cuda().Synchronized(context), 0u);
+  RemoveCapture(cuda::CU_STREAM_PER_THREAD);
+  Pass(kSecond);
+  while (shared.rests == 0) {
+    keeper.Look();
+    std::this_thread::yield();
+  }
+}
+
+// A parked program on a driver without markers, whose work is waited for until the test lets it end.
+class GateKeeperWaits : public GateKeeperTest {
+ protected:
+  GateKeeperWaits() {
+    Cuda().TakeNoMarkers(context);
+    SubmitWhenOpen(GateOrder::kOpen);
+    Order(GateOrder::kClosed);
+    Release();
+    Pass(20 * kMillisecond);
+    keeper.Look();
+    waits.Await(1);
+  }
+
+  HeldWaits waits{Cuda()};
+};
+
+TEST_F(GateKeeperWaits, WorkThatDoesNotEndMakesTheProgramWorkAgain) {
+  Pass(100 * kMillisecond);
+  keeper.Look();
+  EXPECT_EQ(Daemon().Await<wire::Wants>(gpu, 2).waits, 0u);
+  keeper.Look();
+  Settle();
+  EXPECT_EQ(Daemon().Count<wire::Released>(gpu), 1u) << "it runs still";
+  waits.Let(1);
+  Release(2);
+}
+
+TEST_F(GateKeeperWaits, AContextThatEndsHoldsUpOnlyItsOwnThread) {
+  std::atomic<bool> begins = false, ended = false;
+  std::thread ends([&] {
+    begins = true;
+    keeper.EndContext(context, true, [&] { return ended = true; });
+  });
+  while (!begins) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) {
+    keeper.Look();
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(ended) << "a thread is in the context";
+  waits.Let(1);
+  ends.join();
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(GateKeeperWaits, AReleaseThatEndsNoContextDoesNotWait) {
+  keeper.EndContext(context, false, [] { return false; });
+  EXPECT_EQ(keeper.GateOf(context), gate);
+  waits.Let(1);
+}
+
+TEST_F(GateKeeperWaits, ACaptureBeginsMeanwhile) {
+  bool changed = false;
+  keeper.WithoutMarkers([&] { changed = true; });
+  EXPECT_TRUE(changed);
+  waits.Let(1);
+}
+
+TEST_F(GateKeeperWaits, AChildOfAForkDoesNotWait) {
+  constexpr unsigned kDeadlineS = 60;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(kDeadlineS);
+    keeper.AbandonAfterFork();
+    keeper.EndContext(context, true, [] { return true; });
+    keeper.Stop();
+    _exit(0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  waits.Let(1);
+}
+
 TEST_F(GateKeeperTest, ASubmissionThatCameAfterTheLastMarkerIsFound) {
   SubmitWhenOpen(GateOrder::kOpen);
   Cuda().End(context);
@@ -356,7 +465,7 @@ TEST_F(GateKeeperTest, WhereNobodyBoundsTheQueueWaitingCostsNoMarker) {
 
 TEST_F(GateKeeperTest, AContextThatEndsTakesItsWorkAlong) {
   SubmitWhenOpen(GateOrder::kOpen);
-  keeper.EndContext(context, [] { return true; });
+  keeper.EndContext(context, true, [] { return true; });
   Order(GateOrder::kClosed);
   Release();
   const cuda::CUcontext next = MakeContext();
@@ -365,7 +474,7 @@ TEST_F(GateKeeperTest, AContextThatEndsTakesItsWorkAlong) {
 }
 
 TEST_F(GateKeeperTest, AContextThatDoesNotEndKeepsItsGate) {
-  keeper.EndContext(context, [] { return false; });
+  keeper.EndContext(context, true, [] { return false; });
   EXPECT_EQ(keeper.GateOf(context), gate);
 }
 

@@ -101,7 +101,7 @@ CUresult CountedDestroy(CUcontext context, Destroy destroy) {
   CUresult result = CUDA_SUCCESS;
   const NextIds below(*attachment);
   DropEventsEverywhere(context);
-  attachment->Gates().EndContext(context, [&] { return (result = destroy()) == CUDA_SUCCESS; });
+  attachment->Gates().EndContext(context, true, [&] { return (result = destroy()) == CUDA_SUCCESS; });
   if (result == CUDA_SUCCESS) {
     Ended(*attachment, context, below);
     ForgetUses(context);
@@ -141,8 +141,9 @@ CUresult EndPrimary(CUdevice device, bool reset, End end) {
   CUresult result = CUDA_SUCCESS;
   bool ended = false;
   const NextIds below(*attachment);
-  if (reset || attachment->primary_uses <= 1) DropEventsEverywhere(primary);
-  attachment->Gates().EndContext(primary, [&] {
+  const bool last = reset || attachment->primary_uses <= 1;
+  if (last) DropEventsEverywhere(primary);
+  attachment->Gates().EndContext(primary, last, [&] {
     result = end();
     return ended = !PrimaryActive(device);
   });
@@ -167,7 +168,7 @@ CUresult DestroyGreen(CUgreenCtx green, Destroy destroy) {
   Attachment* attachment = Attachment::Of(ended->device);
   if (!attachment) return destroy();
   LeaveContextEverywhere(ended->context, ended->primary);
-  attachment->Gates().EndContext(ended->context, [] { return true; });
+  attachment->Gates().EndContext(ended->context, true, [] { return true; });
   const CUresult result = EndPrimary(ended->device, false, destroy);
   if (result != CUDA_SUCCESS) return result;
   for (const CUgraph graph : ForgetCapturesOf(ended->context)) ForgetGraphMemory(graph);

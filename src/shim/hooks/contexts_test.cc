@@ -7,6 +7,7 @@
 
 #include "shim/load/hook.h"
 #include "shim/memory/paging.h"
+#include "shim/testing/held_waits.h"
 #include "shim/testing/shim_fixture.h"
 
 using namespace tessera::cuda;
@@ -71,6 +72,21 @@ TEST_F(ContextsTest, TheSameOneIsMadeOnce) {
   std::vector<std::int32_t> told;
   for (const wire::Context& each : Daemon().All<wire::Context>(gpu)) told.push_back(each.delta);
   EXPECT_EQ(told, (std::vector<std::int32_t>{1, -1}));
+}
+
+// A driver before 555: a thread of the shim's waits for the context's work.
+TEST_F(ContextsTest, AReleaseThatIsNotTheLastWaitsForNoWork) {
+  HeldWaits waits(Cuda());
+  CUcontext primary = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&primary, device), CUDA_SUCCESS);
+  EXPECT_EQ(Retain(device), CUDA_SUCCESS);
+  Cuda().TakeNoMarkers(primary);
+  Attached().Gates().GateOf(primary);
+  EXPECT_EQ(waits.Await(1), primary);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
+  constexpr int kMany = 1000;
+  waits.Let(kMany);
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS);
 }
 
 // Libraries retain and release it again and again.

@@ -121,6 +121,7 @@ struct FakeCudaCalls {
     if (!fake->capturing_.empty()) fake->complaints_.push_back("places a marker while a stream captures");
     const auto at = fake->contexts_.find(context);
     if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (at->second.no_markers) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
     if (at->second.broken) return CUDA_ERROR_ILLEGAL_ADDRESS;
     ++at->second.markers;
     fake->events_[event] = {.context = context, .behind = at->second.submitted};
@@ -355,6 +356,11 @@ void FakeCuda::EndAtOnce(CUcontext context) {
   End(context);
   const MutexLock lock(mutex_);
   contexts_[context].at_once = true;
+}
+
+void FakeCuda::TakeNoMarkers(CUcontext context) {
+  const MutexLock lock(mutex_);
+  contexts_[context].no_markers = true;
 }
 
 void FakeCuda::Break(CUcontext context) {

@@ -34,6 +34,8 @@ class FakeCuda {
   // All that was submitted to the context has ended; or, each submission from now on ends at once.
   void End(cuda::CUcontext context);
   void EndAtOnce(cuda::CUcontext context);
+  // As a driver before 555: the context takes no marker.
+  void TakeNoMarkers(cuda::CUcontext context);
   // Every later use of the context's events fails.
   void Break(cuda::CUcontext context);
 
@@ -62,7 +64,7 @@ class FakeCuda {
   struct Context {
     cuda::CUdevice device = 0;
     std::uint64_t submitted = 0, ended = 0, markers = 0, synchronized = 0;
-    bool at_once = false, broken = false;
+    bool at_once = false, broken = false, no_markers = false;
   };
   struct Event {
     cuda::CUcontext context = nullptr;
