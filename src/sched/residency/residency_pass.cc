@@ -58,7 +58,7 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
     return;
   }
   for (const PlannedProcess& process : processes) {
-    process.record->leaves = false;
+    process.record->leaves = process.record->comes = false;
     if (goal.runs) {
       BeginExchange(process);
     } else if (!process.now->stopped) {
@@ -247,6 +247,7 @@ void ResidencyPass::Load() {
       if (now_ - served_.record->tried_at < 2 * kLongestMove) continue;
       served_.record->tried_at = now_;
     }
+    process.record->comes = true;
     if (Stop(process)) {
       expected += bytes;
     } else if (its.still) {
@@ -292,7 +293,8 @@ bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& al
   const bool comes_back = back > 0 && Free() >= back;
   const bool more = !overdue && its.swapped > 0 && its.Reachable(now_) &&
                     (comes_back || Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk);
-  if (its.moving != Moving::kNothing || process.record->leaves || its.push > 0 || more) {
+  const ProcessRecord& record = *process.record;
+  if (its.moving != Moving::kNothing || record.leaves || record.comes || its.push > 0 || more) {
     all &= !active;
     LetRest(process);
     return false;

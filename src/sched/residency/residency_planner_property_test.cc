@@ -82,7 +82,7 @@ void AbandonMoves(ResidencyState& state) {
 }
 
 ResidencyState AnyState(Nanos now) {
-  ResidencyState state{.capacity = Bytes(0, 200), .chunk = kChunk};
+  ResidencyState state{.capacity = Bytes(0, 200), .chunk = kChunk, .unit = 1};
   state.file = OneIn(3) ? Bytes(0, 200) : 0;
   state.pool = {.size = Bytes(0, 100), .wanted = Bytes(0, 100), .most = OneIn(8) ? 0 : Bytes(100, 400)};
   state.pool.used = Bytes(0, state.pool.size);
@@ -192,10 +192,10 @@ void AnyProgramStep(ResidencyWorld& world, ProcessId id) {
       world.Work(id, true);
       break;
     case 3:
-      world.Free(id, Bytes(0, 20) * kBlock);
+      world.Free(id, Bytes(0, 80) * kBlock / 4);
       break;
     default:
-      if (world.programs.at(id).asks_for == 0) world.Allocate(id, Bytes(1, 20) * kBlock, OneIn(4));
+      if (world.programs.at(id).asks_for == 0) world.Allocate(id, Bytes(1, 80) * kBlock / 4, OneIn(4));
   }
 }
 
@@ -207,7 +207,7 @@ RC_GTEST_PROP(ResidencyPlannerProperty, AWorldOfAnyProgramsKeepsTheLaws, ()) {
   for (ProcessId id = 1; id <= count; ++id) {
     VGpuResidence& vgpu = world.AddVGpu(static_cast<VgpuId>(id), Number(7u, 8u));
     if (OneIn(3)) vgpu.request = Bytes(1, kCapacity / kBlock / count) * kBlock;
-    if (OneIn(4)) vgpu.limit = vgpu.request + Bytes(1, 20) * kBlock;
+    if (OneIn(4)) vgpu.limit = vgpu.request + Bytes(1, 80) * kBlock / 4;
     if (OneIn(4)) vgpu.swap = Bytes(0, 20) * kBlock;
     world.AddProcess(static_cast<VgpuId>(id), id);
     world.programs.at(id).drains_for = *rc::gen::element<Nanos>(0, kMillisecond, 20 * kMillisecond);

@@ -277,6 +277,18 @@ TEST_F(PlannerTest, AProgramThatGivesUpNothingDoesNotKeepOthersForEver) {
   EXPECT_GT(world_.programs.at(2).ran, 10 * kSecond) << "partly from host memory";
 }
 
+// It comes to a stand some time after it was stopped. Until then it must not go on.
+TEST_F(PlannerTest, LessThanAChunkComesBackToo) {
+  AddBusy(1, 30, 31);
+  Process(1).swapped = kChunk / 4;
+  Process(1).allocated += kChunk / 4;
+  *world_.VGpu(1).limit -= kChunk / 2;
+  world_.Run(kSecond);
+  EXPECT_EQ(Process(1).swapped, 0u);
+  EXPECT_EQ(world_.Count(Kind::kStop, 1), 1u);
+  EXPECT_FALSE(Process(1).stopped);
+}
+
 // ---- exchange ----
 
 TEST_F(PlannerTest, HotMemoryChangesPlacesWithColdAndNotAllTheTime) {
