@@ -58,7 +58,7 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
     return;
   }
   for (const PlannedProcess& process : processes) {
-    process.record->leaves = process.record->comes = false;
+    process.record->moves = false;
     if (goal.runs) {
       BeginExchange(process);
     } else if (!process.now->stopped) {
@@ -99,9 +99,8 @@ std::uint64_t ResidencyPass::Needed() const {
 
 // While nothing can be moved, stopping one program does not help another.
 void ResidencyPass::LetAllRun() {
-  for (const PlannedProcess& process : served_.processes) {
+  for (const PlannedProcess& process : served_.processes)
     if (process.now->stopped && !process.now->unsafe) Run(process);
-  }
 }
 
 // A process that has all it may have on the GPU, and would rather have other memory there: what it uses least goes out,
@@ -138,7 +137,7 @@ std::uint64_t ResidencyPass::Squeeze(std::uint64_t excess) {
   for (const PlannedProcess& process : Victims()) {
     const ProcessResidence& its = *process.now;
     if (its.holes == 0 || !its.Reachable(now_) || its.push > 0) continue;
-    process.record->leaves = true;
+    process.record->moves = true;
     const std::uint64_t given = std::min(excess, its.holes);
     if (its.moving == Moving::kNothing && its.squeezed == 0 && !Stop(process) && its.still)
       Do(process, Kind::kSqueeze, SqueezeStep(state_, *served_.vgpu, its, excess));
@@ -173,7 +172,7 @@ void ResidencyPass::Evict(std::uint64_t excess) {
       if (its.push > 0) Do(process, Kind::kEndPush, pushed);
       continue;
     }
-    record.leaves = true;
+    record.moves = true;
     if (!Stop(process)) {
       if (!its.still) continue;
       Do(process, Kind::kMoveOut, bytes);
@@ -247,7 +246,7 @@ void ResidencyPass::Load() {
       if (now_ - served_.record->tried_at < 2 * kLongestMove) continue;
       served_.record->tried_at = now_;
     }
-    process.record->comes = true;
+    process.record->moves = true;
     if (Stop(process)) {
       expected += bytes;
     } else if (its.still) {
@@ -293,8 +292,7 @@ bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& al
   const bool comes_back = back > 0 && Free() >= back;
   const bool more = !overdue && its.swapped > 0 && its.Reachable(now_) &&
                     (comes_back || Less(served_.goal.target, served_.resident + served_.wanted) >= state_.chunk);
-  const ProcessRecord& record = *process.record;
-  if (its.moving != Moving::kNothing || record.leaves || record.comes || its.push > 0 || more) {
+  if (its.moving != Moving::kNothing || process.record->moves || its.push > 0 || more) {
     all &= !active;
     LetRest(process);
     return false;
@@ -330,7 +328,7 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
     if (!its.may_be_in_file && could_be_moved && its.swapped > 0) Do(process, Kind::kRest);
     return;
   }
-  if (record.leaves || its.push > 0 || its.Active(now_)) {
+  if (record.moves || its.push > 0 || its.Active(now_)) {
     record.rests_since = kNever;
     return;
   }
@@ -349,7 +347,7 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
 void ResidencyPass::FreePeers(const PlannedProcess& process, bool could_be_moved) {
   const ProcessResidence& its = *process.now;
   Nanos& since = process.record->keeps_peers_since;
-  since = process.record->leaves || its.push > 0 ? kNever : std::min(since, now_);
+  since = process.record->moves || its.push > 0 ? kNever : std::min(since, now_);
   if (since == kNever) return;
   if (now_ - since < kWaits) {
     plan_.look_at = std::min(plan_.look_at, since + kWaits);

@@ -15,8 +15,7 @@ struct ProcessRecord {
   bool exchanging = false;   // it is stopped so that colder memory of it makes place for hotter
   std::uint64_t colder = 0;  // what is to go out for that, and was not ordered yet
   Nanos moved_before = 0;    // its `moved_for` when that began
-  bool leaves = false;       // memory of it is to go: it stays stopped until that has begun. Holds within one plan
-  bool comes = false;        // likewise where memory of it is to come
+  bool moves = false;        // memory of it is to go or to come: it stays stopped until that has begun. In one plan
   // Since when it has been stopped without being moved and without anything to do; kNever: it is not so.
   Nanos rests_since = kNever;
   // Since when it has been stopped without being moved, though its peers may have work; kNever: it is not so.

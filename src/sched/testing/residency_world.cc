@@ -292,10 +292,11 @@ void ResidencyWorld::MoveOut(ProcessResidence& process) {
       hole = 0;
     }
   }
-  process.swapped += bytes - hole;
+  process.ordered -= std::min(process.ordered, bytes);
+  bytes = std::min(bytes, process.Movable());  // some was freed meanwhile
+  process.swapped += Less(bytes, hole);
   process.room -= bytes;
   process.unsafe = true;
-  process.ordered -= std::min(process.ordered, bytes);
 }
 
 // What is too little for a chunk is given back.
