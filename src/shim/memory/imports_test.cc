@@ -181,7 +181,7 @@ TEST_F(ImportsTest, AKeyThatNobodyGaveOpensNothing) {
   wire::ExportKey wrong = key;
   wrong.bytes[0] ^= 1;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(ImportMemory(Here(), wrong, &address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ImportMemory(Here(), wrong, &address, /*patience=*/0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("no such export"), std::string::npos);
 }
 

@@ -159,7 +159,9 @@ struct FakeCudaCalls {
     const auto at = fake->contexts_.find(asked.context);
     if (at == fake->contexts_.end()) return CUDA_ERROR_INVALID_CONTEXT;
     if (at->second.broken) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    return at->second.ended >= asked.behind ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    if (at->second.ended >= asked.behind) return CUDA_SUCCESS;
+    if (at->second.ends_for == std::this_thread::get_id()) at->second.ended = at->second.submitted;
+    return CUDA_ERROR_NOT_READY;
   }
 
   // ---- captures ----
@@ -361,6 +363,17 @@ void FakeCuda::EndAtOnce(CUcontext context) {
 void FakeCuda::TakeNoMarkers(CUcontext context) {
   const MutexLock lock(mutex_);
   contexts_[context].no_markers = true;
+}
+
+void FakeCuda::EndWhenAsked(CUcontext context) {
+  const MutexLock lock(mutex_);
+  contexts_[context].ends_for = std::this_thread::get_id();
+}
+
+bool FakeCuda::Works(CUcontext context) const {
+  const MutexLock lock(mutex_);
+  const auto at = contexts_.find(context);
+  return at != contexts_.end() && at->second.ended < at->second.submitted;
 }
 
 void FakeCuda::Break(CUcontext context) {

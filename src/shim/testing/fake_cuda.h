@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
@@ -36,6 +37,9 @@ class FakeCuda {
   void EndAtOnce(cuda::CUcontext context);
   // As a driver before 555: the context takes no marker.
   void TakeNoMarkers(cuda::CUcontext context);
+  // It ends as soon as the calling thread, and no other one, was told by an event that it has not.
+  void EndWhenAsked(cuda::CUcontext context);
+  bool Works(cuda::CUcontext context) const;  // not all has ended
   // Every later use of the context's events fails.
   void Break(cuda::CUcontext context);
 
@@ -65,6 +69,7 @@ class FakeCuda {
     cuda::CUdevice device = 0;
     std::uint64_t submitted = 0, ended = 0, markers = 0, synchronized = 0;
     bool at_once = false, broken = false, no_markers = false;
+    std::thread::id ends_for;  // none: for nobody
   };
   struct Event {
     cuda::CUcontext context = nullptr;
