@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mover/testing/test_program.h"
+#include "mover/testing/test_mover.h"
 
 namespace tessera::mover {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/seqpacket.h"
-#include "mover/testing/test_program.h"
+#include "mover/testing/test_mover.h"
 
 namespace tessera::mover {
 namespace {

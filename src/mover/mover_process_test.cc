@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/seqpacket.h"
-#include "mover/testing/test_program.h"
+#include "mover/testing/test_mover.h"
 
 namespace tessera::mover {
 namespace {

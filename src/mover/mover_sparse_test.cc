@@ -1,7 +1,7 @@
 // Chunks with holes: what is in use of them is copied, and comes back in memory of its own.
 #include <gtest/gtest.h>
 
-#include "mover/testing/test_program.h"
+#include "mover/testing/test_mover.h"
 
 namespace tessera::mover {
 namespace {

@@ -1,39 +1,19 @@
-// The other sides of a mover for tests: a program that has memory on the soft GPU (or on the one that
-// TESSERA_TEST_LIBCUDA finds), and the daemon that started the mover's process.
+// A mover's client for tests: a program that has memory on the test's GPU.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <deque>
 #include <functional>
 #include <map>
-#include <string>
+#include <span>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/unique_fd.h"
-#include "mover/gpu/cuda_library.h"
-#include "mover/pool/swap_file.h"
+#include "mover/testing/test_driver.h"
 #include "wire/line.h"
-#include "wire/mover.h"
 
 namespace tessera::mover {
-
-// The driver as a program uses it.
-struct TestDriver {
-  CudaLibrary cuda;
-  cuda::CUresult (*copy_rows)(const cuda::CUDA_MEMCPY2D* rows) = nullptr;
-  cuda::CUresult (*copy_out)(void* to, cuda::CUdeviceptr from, std::size_t bytes) = nullptr;
-  cuda::CUdevice device = 0;
-  std::string uuid;
-
-  static const TestDriver& Get();
-  cuda::CUmemGenericAllocationHandle MakeChunk(std::uint64_t bytes = wire::kChunkBytes) const;
-  UniqueFd Export(cuda::CUmemGenericAllocationHandle handle) const;
-};
 
 // A program with chunks of known content. It answers as it should, unless a test says otherwise.
 class TestProgram {
@@ -116,83 +96,6 @@ class TestProgram {
   wire::Units use_ = wire::kAllUnits;
   std::map<std::uint64_t, Chunk> chunks_;
   std::vector<ino_t> host_memories_;
-};
-
-// The pid of a process that has ended.
-pid_t EndedProcess();
-
-// A swap file and its table, which outlive movers as they do with the daemon.
-struct TestFile {
-  explicit TestFile(std::uint64_t chunks);
-  UniqueFd file, table;
-};
-
-// The descriptors of a pool and its table, which outlive movers as they do with the daemon.
-struct TestSlots {
-  explicit TestSlots(std::uint64_t chunks = 64);
-  UniqueFd table;
-  std::map<std::uint64_t, UniqueFd> kept;  // by number
-};
-
-struct TestMoverSetup {
-  std::string floor = "64MiB";
-  std::string fault;
-  std::string gpu;
-  TestSlots* slots = nullptr;  // of movers before it, which it has when it is made; else it has none
-  const TestFile* file = nullptr;
-  std::uint64_t wanted = 0, most = 0;  // of the pool, in slots; both 0: it is told nothing
-  TestProgram* program = nullptr;      // that it knows as 1
-  std::uint64_t domain = 0;            // of that program
-};
-
-// The mover's process, and the daemon's side of its socket.
-class TestMover {
- public:
-  explicit TestMover(const TestMoverSetup& setup = {});
-  ~TestMover();
-  TestMover(const TestMover&) = delete;
-
-  void Send(wire::MoverMessage message, int fd = -1);
-  void Pool(std::uint64_t wanted, std::uint64_t most);  // in chunks
-  void Program(std::uint64_t id, TestProgram& program, std::uint64_t domain = 0);
-  void Forget(std::uint64_t id);
-
-  // Lets programs and daemon talk until the condition holds. False if it does not in 30 s, or the mover ended before.
-  bool Until(const std::function<bool()>& condition);
-  // Moves chunks of one program and waits for the end; what the daemon is told then.
-  wire::MoverMessage Move(std::uint64_t id, wire::MoverType type, std::uint64_t chunks);
-  // Settles a program; the errno value that the daemon is told then.
-  int Settle(std::uint64_t id);
-  wire::MoverMessage Await(std::uint64_t id, wire::MoverType type);
-
-  // The last message of this type about this program, if there is one. Taken: forgotten then.
-  bool Has(std::uint64_t id, wire::MoverType type) const { return last_.contains({id, type}); }
-  wire::MoverMessage Last(std::uint64_t id, wire::MoverType type) const;
-  wire::MoverMessage pool() const { return Last(0, wire::MoverType::kPoolIs); }
-
-  pid_t pid() const { return pid_; }
-  std::size_t Descriptors() const;
-  void CloseSocket() { socket_.Reset(); }
-  wire::MoverMessage file() const { return Last(0, wire::MoverType::kFileIs); }
-  // The program's end as waitpid(2) has it.
-  void ExpectKilled(int signal) { EXPECT_EQ(Wait() & 0x7f, signal); }
-  void ExpectExit(int code) {
-    const int status = Wait();
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == code) << status;
-  }
-
- private:
-  int Wait();
-  bool Hear();
-  void HandOver(std::uint64_t last);
-
-  pid_t pid_ = 0;
-  UniqueFd socket_;
-  TestSlots own_slots_;
-  TestSlots& slots_;
-  bool ended_ = false;
-  std::map<std::uint64_t, TestProgram*> programs_;
-  std::map<std::pair<std::uint64_t, wire::MoverType>, wire::MoverMessage> last_;
 };
 
 }  // namespace tessera::mover
