@@ -1,4 +1,4 @@
-// What the tests of the HTTP server share.
+// Shared by the tests of the HTTP server.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kListenerFd = 3;
 
-// What ends the daemon shall not end this process: a Ctrl-C, a closed terminal. A reader of the daemon's output must
-// see its end when the daemon ends. A folder that is in use cannot be unmounted.
+// This process outlives what ends the daemon: a Ctrl-C, a closed terminal. A reader of the daemon's output must see its
+// end when the daemon ends. A folder that is in use cannot be unmounted.
 void SettleSurroundings() {
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);

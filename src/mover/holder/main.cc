@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kListenerFd = 3;
 
-// What ends the daemon shall not end this process: a Ctrl-C, a closed terminal, a signal to its process group. A reader
-// of the daemon's output must see its end when the daemon ends. A folder that is in use cannot be unmounted.
+// This process outlives what ends the daemon: a Ctrl-C, a closed terminal, a signal to its process group. A reader of
+// the daemon's output must see its end when the daemon ends. A folder that is in use cannot be unmounted.
 void SettleSurroundings() {
   setsid();
   signal(SIGINT, SIG_IGN);

@@ -1,4 +1,4 @@
-// What the tests of the line agent share.
+// Shared by the tests of the line agent.
 #pragma once
 
 #include <sys/mman.h>

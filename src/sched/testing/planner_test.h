@@ -1,4 +1,4 @@
-// What the tests of the planner share: a GPU of forty chunks, in virtual time.
+// Shared by the tests of the planner: a GPU of forty chunks, in virtual time.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What the tests of the policy of residency share.
+// Shared by the tests of the policy of residency.
 #pragma once
 
 #include <gmock/gmock.h>

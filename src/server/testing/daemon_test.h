@@ -1,4 +1,4 @@
-// What the tests of the daemon share.
+// Shared by the tests of the daemon.
 #pragma once
 
 #include <gtest/gtest.h>

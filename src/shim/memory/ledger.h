@@ -28,7 +28,7 @@ void Remember(std::uint64_t key, const Entry& entry);
 // Takes the entry out; an empty one if `key` is unknown (memory of other processes, made before, not counted).
 Entry Forget(std::uint64_t key);
 void GiveBack(const Entry& entry);
-// What is remembered under `key` cannot be moved for this reason from now on. Nothing if the key is unknown.
+// The memory that is remembered under `key` cannot be moved for this reason from now on. Nothing if the key is unknown.
 void ChangeReason(std::uint64_t key, wire::PinReason reason);
 
 // Gives back the charges of a context that has ended: its allocations are gone with it.
