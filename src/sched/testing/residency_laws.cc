@@ -128,7 +128,9 @@ class Checker {
         Require(action.bytes > 0 && was.Coming() + action.bytes <= was.swapped + was.holes_out,
                 "more comes in than is out");
         Require(action.holes == kAnyHoles || action.holes <= action.bytes, "more holes come in than memory");
-        Require(action.holes == kAnyHoles || !AllFitsWhole(vgpu), "chunks come back sparse though there is room");
+        // Less than a chunk comes where a whole one has no place yet.
+        Require(action.holes == kAnyHoles || action.bytes < after_.chunk || !AllFitsWhole(vgpu),
+                "chunks come back sparse though there is room");
         break;
       case Kind::kSettle:
       case Kind::kRest:
