@@ -29,6 +29,11 @@ class Gpu {
   Nanos NextEvent() const;
   void Step(Nanos now);
   void Settle(Nanos now);
+  sched::TurnWishes Wishes() const { return memory_ ? memory_->Wishes() : sched::TurnWishes(); }
+  // What the order over several GPUs says of the part's turns.
+  void SetTurn(const Part& part, sched::GangTurn turn) {
+    if (memory_) memory_->SetTurn(part.vgpu, turn);
+  }
   // Lets time pass in which nothing changes.
   void Elapse(Nanos from, Nanos to);
 

@@ -6,6 +6,7 @@
 namespace tessera::plan {
 
 Simulator::Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed) : seed_(seed) {
+  if (!gpus.empty()) gangs_.Configure(gpus.front().residency);
   for (const GpuSpec& spec : gpus) {
     gpus_.push_back(std::make_unique<Gpu>(spec, seed + gpus_.size(), violations_));
   }
@@ -51,6 +52,7 @@ void Simulator::Remove(sched::VgpuId id) {
   const auto found = runners_.find(id);
   if (found == runners_.end()) return;
   Runner& runner = *found->second;
+  std::erase_if(turns_, [&](const auto& entry) { return entry.first.second == id; });
   for (std::size_t i = 0; i < runner.gpus().size(); ++i) runner.gpus()[i]->Remove(runner.parts()[i], now_);
   runners_.erase(found);
 }
@@ -72,15 +74,43 @@ void Simulator::Run(Nanos duration) {
 }
 
 Nanos Simulator::NextEvent() const {
-  Nanos next = window_end_;
+  Nanos next = std::min(window_end_, gangs_.NextDeadline());
   for (const auto& gpu : gpus_) next = std::min(next, gpu->NextEvent());
   for (const auto& [_, runner] : runners_) next = std::min(next, runner->NextEvent(now_));
   return next;
 }
 
 void Simulator::Settle() {
-  for (auto& gpu : gpus_) gpu->Settle(now_);
+  constexpr int kMostRounds = 100;
+  int rounds = 0;
+  do {
+    for (auto& gpu : gpus_) gpu->Settle(now_);
+    violations_.Require(++rounds < kMostRounds, "GPUs do not agree on turns", now_);
+  } while (OrderTurns() && rounds < kMostRounds);
   for (auto& [_, runner] : runners_) runner->SetPace();
+}
+
+// Has the turns of programs on several GPUs decided for all of them. Whether something is different now.
+bool Simulator::OrderTurns() {
+  if (gpus_.size() < 2) return false;
+  std::vector<sched::GangGpu> gpus;
+  for (const auto& gpu : gpus_) {
+    sched::GangGpu& its = gpus.emplace_back(sched::GangGpu{.now = gpu->Wishes(), .gangs = {}});
+    for (const sched::TurnWish& wish : its.now.wishes)
+      its.gangs.push_back(runners_.at(wish.vgpu)->gpus().size() > 1 ? wish.vgpu : sched::kNoGang);
+  }
+  gangs_.Decide(gpus, now_);
+  bool changed = false;
+  for (auto& [id, runner] : runners_) {
+    for (std::size_t i = 0; i < runner->gpus().size(); ++i) {
+      const auto index = static_cast<std::size_t>(
+          std::ranges::find(gpus_, runner->gpus()[i], [](const auto& gpu) { return gpu.get(); }) - gpus_.begin());
+      const sched::GangTurn turn = gangs_.TurnOf(index, id);
+      changed |= std::exchange(turns_[{index, id}], turn) != turn;
+      runner->gpus()[i]->SetTurn(runner->parts()[i], turn);
+    }
+  }
+  return changed;
 }
 
 void Simulator::Elapse(Nanos until) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include "plan/model/violations.h"
 #include "plan/model/workload.h"
 #include "plan/runner.h"
+#include "sched/gangs/gangs.h"
 
 namespace tessera::plan {
 
@@ -50,12 +52,15 @@ class Simulator {
  private:
   Nanos NextEvent() const;
   void Settle();
+  bool OrderTurns();
   void Elapse(Nanos until);
 
   const std::uint64_t seed_;
   Violations violations_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::map<sched::VgpuId, std::unique_ptr<Runner>> runners_;
+  sched::Gangs gangs_;  // a program on several GPUs is one
+  std::map<std::pair<std::size_t, sched::VgpuId>, sched::GangTurn> turns_;
   Nanos now_ = 0;
   int steps_without_time_ = 0;
   Nanos window_ = 0;

@@ -138,6 +138,10 @@ void MemoryModel::Settle(TimeModel& time, Nanos now) {
   longest_turn_ = std::max(longest_turn_, planner_.TurnLength());
 }
 
+void MemoryModel::SetTurn(sched::VgpuId vgpu, sched::GangTurn turn) {
+  changed_ |= std::exchange(state_.vgpus[members_.at(vgpu).vgpu].gang, turn) != turn;
+}
+
 // Whether there is something new to plan for.
 bool MemoryModel::Observe(const TimeModel& time, Nanos now) {
   for (auto& [_, member] : members_) {

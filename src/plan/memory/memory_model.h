@@ -36,6 +36,10 @@ class MemoryModel {
   // All events of this moment are told: plans, if something has changed, and carries the plans out.
   void Settle(TimeModel& time, Nanos now);
 
+  // For the order over several GPUs, and what that says.
+  sched::TurnWishes Wishes() const { return planner_.Wishes(); }
+  void SetTurn(sched::VgpuId vgpu, sched::GangTurn turn);
+
   // Adds what it counted since Reset.
   void Count(GpuFigures& figures) const;
   void Reset() { longest_turn_ = longest_move_ = 0; }

@@ -150,7 +150,8 @@ void ResidencyPlanner::SetGoals(Nanos now) {
                       .demand = rest,
                       .holes = vgpu.Active(now) ? claims.holes : 0,
                       .resident = Less(claims.resident, floor),
-                      .active = rest > 0 && vgpu.Active(now)});
+                      .active = rest > 0 && vgpu.Active(now),
+                      .gang = vgpu.gang});
   }
   const auto decisions = policy_.Observe(facts_, Less(state_.capacity, taken), now);
   for (std::size_t i = 0; i < vgpus_.size(); ++i) {
@@ -174,6 +175,11 @@ void ResidencyPlanner::SetNextLook(const ResidencyPass& pass, Nanos now) {
   });
   if (awaits_still) plan_.look_at = std::min(plan_.look_at, now + kLookForStill);
   if (pass.ToldPolicy()) plan_.look_at = now;
+}
+
+TurnWishes ResidencyPlanner::Wishes() const {
+  if (!TakesTurns()) return {};
+  return policy_.Wishes();
 }
 
 RoomAnswer ResidencyPlanner::Ask(const ResidencyState& state, const RoomWish& wish, Nanos now) const {

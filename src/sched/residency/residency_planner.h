@@ -35,6 +35,7 @@ class ResidencyPlanner {
 
   // As of the last plan.
   bool TakesTurns() const { return plan_.pressed && policy_.CurrentMode() == Residency::Mode::kTurns; }
+  TurnWishes Wishes() const;  // for the order over several GPUs; empty where nothing takes turns
   Nanos TurnLength() const { return plan_.pressed ? policy_.TurnLength() : 0; }  // 0: none is under way
   const PoolGoal& Pool() const { return pool_.Goal(); }
   // For people; `state` is as it is now.

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "sched/residency/bytes.h"
 #include "sched/shares/shares.h"
+#include "sched/turns/turn_wishes.h"
 
 namespace tessera::sched {
 
@@ -118,6 +119,7 @@ struct VGpuResidence {
   std::uint64_t request = 0;           // memory.request, contexts included: kept for it while it works
   std::optional<std::uint64_t> limit;  // memory.limit, contexts included: the most that it may have on the GPU
   std::optional<std::uint64_t> swap;   // memory.swap.max, if it was set
+  GangTurn gang = GangTurn::kOpen;     // what the order over several GPUs says of its turns
   std::vector<ProcessResidence> processes;
 
   std::uint64_t Pinned() const;

@@ -94,6 +94,7 @@ std::span<const ResidencyDecision> Residency::Observe(std::span<const ResidencyF
     member->demand = fact.demand;
     member->holes = fact.holes;
     member->resident = fact.resident;
+    member->gang = fact.gang;
     fact.active ? BecomeActive(*member) : BecomeIdle(*member);
   }
   Schedule();
@@ -119,12 +120,29 @@ ResidencyDecision Residency::Tell(VgpuId id) {
   return member->decided;
 }
 
+TurnWishes Residency::Wishes() const {
+  TurnWishes all = {.turns = mode_ == Mode::kTurns, .capacity = capacity_, .wishes = {}};
+  for (const auto& [id, member] : members_) {
+    all.wishes.push_back({.vgpu = id,
+                          .weight = member.weight,
+                          .priority = member.priority,
+                          .demand = member.demand,
+                          .active = member.active,
+                          .ready = member.started,
+                          .move = member.measured ? std::optional(member.Move()) : std::nullopt});
+  }
+  return all;
+}
+
 std::string Residency::Why() const {
   const std::string use = FormatSize(in_use_) + " of " + FormatSize(capacity_);
   if (mode_ == Mode::kTogether) return "all that is in use fits: " + use;
   if (fits_) return "all that is in use fits for now: " + use;
   if (turns_.Queue().size() == 1) return "1 active vGPU uses " + use + ": it runs partly from host memory";
   const std::string active = std::to_string(turns_.Queue().size()) + " active vGPUs use ";
+  const bool gangs =
+      std::ranges::any_of(turns_.Queue(), [](const Member* member) { return member->gang != GangTurn::kOpen; });
+  if (gangs) return active + use + ": turns in one order with other GPUs";
   return active + use + ": turns of " + FormatSeconds(turns_.FirstLength());
 }
 

@@ -23,6 +23,7 @@ struct ResidencyFacts {
   std::uint64_t holes = 0;     // bytes that it takes beside them when it runs, before those have any that do not work
   std::uint64_t resident = 0;  // and has
   bool active = false;         // it has work, which may wait while it is stopped, or wants memory that it does not have
+  GangTurn gang = GangTurn::kOpen;  // in turns: what the order over several GPUs says
 };
 
 // The residency policy of one GPU.
@@ -56,6 +57,9 @@ class Residency {
   // target 0 and not running for an unknown id. The result holds until the next call.
   std::span<const ResidencyDecision> Observe(std::span<const ResidencyFacts> facts, std::uint64_t capacity, Nanos now);
   Nanos NextDeadline() const { return deadline_; }  // when Observe must be called at the latest; kNever
+
+  // For the order over several GPUs.
+  TurnWishes Wishes() const;
 
   Mode CurrentMode() const { return mode_; }
   // For people: "3 active vGPUs use 61 GiB of 40 GiB: turns of 4.1 s".

@@ -36,6 +36,30 @@ void ResidencyMember::Tell() {
   }
 }
 
+void TurnMeasure::Add(std::uint32_t weight, std::optional<Nanos> move) {
+  ++turns_;
+  weights_ += weight;
+  least_ = std::min(least_, weight);
+  most_ = std::max(most_, weight);
+  if (!move) return;
+  moves_ += static_cast<double>(*move);
+  ++measured_;
+}
+
+double TurnMeasure::TimePerWeight(const ResidencyConfig& config) const {
+  const double mean_weight = weights_ / turns_;
+  const double move = measured_ > 0 ? moves_ / measured_ : 0;
+  const double wanted = move * (1 - config.most_moving) / config.most_moving / mean_weight;
+  return std::max(std::min(wanted, static_cast<double>(config.turn_max) / most_),
+                  static_cast<double>(config.turn_min) / least_);
+}
+
+Nanos TurnMeasure::Length(const ResidencyConfig& config, double time_per_weight, std::uint32_t weight) {
+  const double length = time_per_weight * weight;
+  if (length >= static_cast<double>(config.turn_max)) return config.turn_max;
+  return std::max(static_cast<Nanos>(length), config.turn_min);
+}
+
 void ResidencyTurns::Clear() {
   queue_.clear();
   classes_.clear();
@@ -73,38 +97,19 @@ void ResidencyTurns::Sort() {
   });
 }
 
-// A turn's length in proportion to its weight: so long on average that moves take `most_moving` of the time of a round,
-// but none is too short, and none too long as far as the weights allow it. A round has the turns of those that take
-// turns: members that only run along make it no longer, and move nothing.
+// A round has the turns of those that take turns: members that only run along make it no longer, and move nothing.
 void ResidencyTurns::MeasureClass(Class& members) const {
   const bool known = std::ranges::any_of(members.queue, &ResidencyMember::TakesTurns);
-  double moves = 0;
-  double measured = 0;
-  double turns = 0;
-  double weights = 0;
-  std::uint32_t least = UINT32_MAX;
-  std::uint32_t most = 0;
+  TurnMeasure measure;
   for (const ResidencyMember* member : members.queue) {
     if (known && !member->TakesTurns()) continue;
-    ++turns;
-    weights += member->weight;
-    least = std::min(least, member->weight);
-    most = std::max(most, member->weight);
-    if (!member->measured) continue;
-    moves += static_cast<double>(member->Move());
-    ++measured;
+    measure.Add(member->weight, member->measured ? std::optional(member->Move()) : std::nullopt);
   }
-  const double mean_weight = weights / turns;
-  const double move = measured > 0 ? moves / measured : 0;
-  const double wanted = move * (1 - config_.most_moving) / config_.most_moving / mean_weight;
-  members.time_per_weight = std::max(std::min(wanted, static_cast<double>(config_.turn_max) / most),
-                                     static_cast<double>(config_.turn_min) / least);
+  members.time_per_weight = measure.TimePerWeight(config_);
 }
 
 Nanos ResidencyTurns::Length(const Class& members, const ResidencyMember& member) const {
-  const double length = members.time_per_weight * member.weight;
-  if (length >= static_cast<double>(config_.turn_max)) return config_.turn_max;
-  return std::max(static_cast<Nanos>(length), config_.turn_min);
+  return TurnMeasure::Length(config_, members.time_per_weight, member.weight);
 }
 
 // Its turn is over when it had so much. Time that it had before it began to lead, along with others or until a higher
@@ -131,6 +136,8 @@ ResidencyMember* ResidencyTurns::Leader(const Class& members) {
 
 // The end of one class's turn may make others wait: at most one turn of each class ends here.
 void ResidencyTurns::Choose(std::uint64_t capacity) {
+  if (std::ranges::any_of(queue_, [](const ResidencyMember* member) { return member->gang != GangTurn::kOpen; }))
+    return ChooseByGangs(capacity);
   const auto rotate_all = [&] {
     bool rotated = false;
     for (Class& members : classes_) rotated |= Rotate(members);
@@ -142,6 +149,25 @@ void ResidencyTurns::Choose(std::uint64_t capacity) {
     ChooseThoseThatFit(capacity);
   }
   for (Class& members : classes_) SettleTurn(members);
+  Sort();
+}
+
+// An order over several GPUs has decided. One that it does not know yet runs if it fits beside those that have the
+// turn.
+void ResidencyTurns::ChooseByGangs(std::uint64_t capacity) {
+  for (ResidencyMember* member : queue_) {
+    member->chosen = member->gang == GangTurn::kHas;
+    if (member->chosen) capacity -= std::min(member->demand, capacity);
+  }
+  for (ResidencyMember* member : queue_) {
+    if (member->gang == GangTurn::kOpen && member->demand <= capacity) {
+      member->chosen = true;
+      capacity -= member->demand;
+    }
+    member->leads = false;
+    member->kept = member->chosen;
+    member->waited |= !member->chosen;
+  }
   Sort();
 }
 

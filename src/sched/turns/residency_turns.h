@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "sched/shares/shares.h"
+#include "sched/turns/turn_wishes.h"
 
 namespace tessera::sched {
 
@@ -44,7 +45,8 @@ struct ResidencyMember {
   std::uint64_t demand = 0;
   std::uint64_t holes = 0;
   std::uint64_t resident = 0;
-  bool active = false;       // or within its grace
+  bool active = false;  // or within its grace
+  GangTurn gang = GangTurn::kOpen;
   Nanos leaves_at = kNever;  // within its grace: it becomes idle then
   Nanos changed_at = 0;      // became active or idle
 
@@ -76,6 +78,21 @@ struct ResidencyMember {
   void NoteMove(Nanos moving, bool typical);
   // The caller knows what is decided.
   void Tell();
+};
+
+// What the lengths of turns follow from. A turn is in proportion to its weight: so long on average that moves take
+// `most_moving` of the time of a round, but none is too short, and none too long as far as the weights allow it.
+class TurnMeasure {
+ public:
+  // One that takes turns; `move`: how long its memory takes to come, where that is known.
+  void Add(std::uint32_t weight, std::optional<Nanos> move);
+  // Nanoseconds of a turn for each unit of weight. At least one was added.
+  double TimePerWeight(const ResidencyConfig& config) const;
+  static Nanos Length(const ResidencyConfig& config, double time_per_weight, std::uint32_t weight);
+
+ private:
+  double moves_ = 0, measured_ = 0, turns_ = 0, weights_ = 0;
+  std::uint32_t least_ = UINT32_MAX, most_ = 0;
 };
 
 // The queue of the active members, and their turns. Pure: the time is what its caller adds to `had`. The members belong
@@ -117,6 +134,7 @@ class ResidencyTurns {
   Nanos TurnEnd(const Class& members, const ResidencyMember& leader) const;
   static bool Waits(const Class& members);
   static ResidencyMember* Leader(const Class& members);
+  void ChooseByGangs(std::uint64_t capacity);
   void ChooseThoseThatFit(std::uint64_t capacity);
   bool Rotate(Class& members);
   void SettleTurn(Class& members);
