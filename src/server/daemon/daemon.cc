@@ -47,6 +47,7 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
                   .users = setup_.config.access_users,
                   .totals = setup_.config.access_totals}),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
+      gangs_(loop, setup_.config.residency),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
       bounds_(setup_.user_bounds),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
@@ -213,6 +214,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
     if (any("sched.") || any("channels.") || any("priority.")) gpu->Time().Restart(now);
     if ((any("turn.") || any("swap.on_host")) && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
+  if (any("turn.")) gangs_.Configure(setup_.config.residency);
   if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;
 }
@@ -246,6 +248,7 @@ Result<void> Daemon::FindGpus() {
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
                                                 std::move(*swap)));
     peers_.Add(*gpus_.back());
+    gangs_.Add(*gpus_.back());
     gpus_.back()->SetHooks({.activity = [this] { meter_->Soon(); },
                             .contexts_changed = [this] { meter_->ContextsChanged(); },
                             .joined =

@@ -20,6 +20,7 @@
 #include "server/daemon/device_meter.h"
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
+#include "server/gpu/gang_server.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/peers.h"
 #include "server/gpu/quota_keeper.h"
@@ -109,6 +110,7 @@ class Daemon {
   ChannelServer channels_;
   std::string control_test_;
   Peers peers_;
+  GangServer gangs_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<FaultWatch> faults_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/gpu/gang_server.h"
 #include "server/gpu/peers.h"
 #include "server/swap/chunks.h"
 
@@ -45,6 +46,10 @@ ResidencyServer::Host Placement::ResidencyHost() {
                      Nanos now) { host_.freezes.SetByResidency(process, hold, now); },
       .still = [this](const Process& process) { return Still(process) && (!peers_ || peers_->StandStill(process)); },
       .peers = [this](const Process& process) { return peers_ ? peers_->WorkOf(process) : PeerWork(); },
+      .looked =
+          [this] {
+            if (gangs_) gangs_->MarkDue();
+          },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
             return MakeMover(std::move(on_message));

@@ -23,6 +23,7 @@
 
 namespace tessera::server {
 
+class GangServer;
 class Peers;
 
 // The host memory, and the file, that hold what does not fit on a GPU.
@@ -76,6 +77,8 @@ class Placement {
 
   // Memory of a process is moved while its peers stand still. They outlive the placement.
   void Heed(const Peers& peers) { peers_ = &peers; }
+  // It is told of each look at where memory lies. It outlives the placement.
+  void Heed(GangServer& gangs) { gangs_ = &gangs; }
   // Whether nothing of the process itself can execute: its channels are frozen, or its work has drained.
   bool Still(const Process& process) const;
 
@@ -89,6 +92,7 @@ class Placement {
   SwapSetup swap_;
   const Host host_;
   const Peers* peers_ = nullptr;  // null: there is one GPU
+  GangServer* gangs_ = nullptr;   // likewise
   bool mover_started_ = false;
   std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped

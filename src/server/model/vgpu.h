@@ -9,6 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "sched/tokens/token_scheduler.h"
+#include "sched/turns/turn_wishes.h"
 #include "server/access/authority.h"
 #include "server/loop/event_loop.h"
 #include "server/model/busy_history.h"
@@ -68,6 +69,7 @@ struct VGpu {
   std::uint64_t freezes = 0;     // of the whole vGPU, by an operator
   std::uint64_t gpu_faults = 0;  // that its GPU told of while it had programs there
   TracedMemory traced;
+  sched::GangTurn gang_turn = sched::GangTurn::kOpen;  // set by the gang server
   OwnerWatch owner;
 
   // Of its processes, those that have left included.

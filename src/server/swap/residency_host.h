@@ -29,6 +29,8 @@ struct ResidencyHost {
   std::function<bool(const Process&)> still;
   // Its peers.
   std::function<PeerWork(const Process&)> peers = [](const Process&) { return PeerWork{}; };
+  // A look at the GPU is over: what its vGPUs wish may be different. Must not look.
+  std::function<void()> looked = [] {};
   std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;
 };
 

@@ -217,6 +217,7 @@ void ResidencyServer::Look(Nanos now) {
   if (next <= now) next = now + kNextLookThen;
   next = std::min(next, host_watch_.Look(vgpus_, state_, now));
   timer_.Arm(std::min(next, link_.NextLook(needs_mover, now)));
+  host_.looked();
 }
 
 void ResidencyServer::CarryOut(const sched::ResidencyPlan& plan, Nanos now) {

@@ -86,6 +86,9 @@ class ResidencyServer {
   Result<void> Push(Process& process, std::uint64_t bytes, Nanos now);
 
   Figures FiguresAt(Nanos now) const;
+  // For the order of turns over several GPUs, as of the last look.
+  bool TakesTurns() const { return planner_.TakesTurns(); }
+  sched::TurnWishes Wishes() const { return planner_.Wishes(); }
   std::uint64_t SwapMax() const { return link_.Pool().most; }
   // Its pid (0: none runs). It is in no vGPU.
   pid_t MoverPid() const { return link_.Pid(); }

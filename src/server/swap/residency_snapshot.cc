@@ -93,6 +93,7 @@ void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, co
     its.request = vgpu.removed ? 0 : terms.request;  // the ledger has let go of it
     its.limit = terms.limit;
     its.swap = terms.swap;
+    its.gang = vgpu.gang_turn;
     its.processes.clear();
     for (const Process* process : vgpu.processes) its.processes.push_back(StateOf(*process, host, now));
   }

@@ -1,0 +1,67 @@
+"""Programs on several GPUs whose memory takes turns: each has its turn on all of its GPUs together."""
+import unittest
+
+from swapping import SwapTest
+from harness import MIB, SUCCESS, wait_for
+
+ONE_ORDER = "in one order with other GPUs"
+
+
+class Gangs(SwapTest):
+    SPEC = "2x512MiB,context=16MiB,pcie=4GB/s,speed=400M"
+    PIECE = 300 * MIB
+    ROUNDS = 20
+    SPINS = 200_000
+
+    def program(self, name, gpus):
+        """A program on both GPUs, with its memory there. It allocates in this order of GPUs."""
+        for gpu in gpus:
+            self.create(f"{name}{gpu}", gpu=gpu, memory_max="1G")
+        shell = self.shell_in(f"{name}0,{name}1")
+        shell.ok("init")
+        for gpu in (0, 1):
+            shell.ok("context", gpu)
+        shell.pieces = {}
+        for gpu in gpus:
+            shell.ok("current", gpu)
+            shell.pieces[gpu] = shell.filled(self.PIECE, 100 + gpu)
+        return shell
+
+    def decisions(self):
+        return [gpu["swap"]["decision"] for gpu in self.json("gpus")["gpus"]]
+
+    def check(self, shell, rounds):
+        for gpu in (0, 1):
+            shell.ok("current", gpu)
+            self.assertEqual(shell.ok("count")["count"], rounds)
+            self.assertEqual(shell.ok("compare", shell.pieces[gpu], 100 + gpu)["wrong"], 0)
+
+    def test_two_programs_that_each_need_most_of_both_gpus_go_on(self):
+        self.start()
+        first = self.program("a", (0, 1))
+        second = self.program("b", (1, 0))
+        seen = set()
+        for _ in range(self.ROUNDS):
+            # Both have work on both GPUs when one of them waits.
+            for shell in (first, second):
+                for gpu in (0, 1):
+                    shell.send("current", gpu)
+                    shell.send("launch", 1, self.SPINS)
+            seen.update(self.decisions())
+            for shell in (first, second):
+                for _ in range(4):
+                    self.assertEqual(shell.answer()["result"], SUCCESS)
+            for shell in (first, second):
+                for gpu in (0, 1):
+                    shell.ok("current", gpu)
+                    shell.ok("sync")
+        self.assertTrue(any(ONE_ORDER in decision for decision in seen), seen)
+        for shell in (first, second):
+            self.check(shell, self.ROUNDS)
+        for shell in (first, second):
+            shell.ok("free_all")
+        wait_for("no more turns", lambda: not any(ONE_ORDER in decision for decision in self.decisions()))
+
+
+if __name__ == "__main__":
+    unittest.main()
