@@ -10,7 +10,7 @@ ONE_ORDER = "in one order with other GPUs"
 class Gangs(SwapTest):
     SPEC = "2x512MiB,context=16MiB,pcie=4GB/s,speed=400M"
     PIECE = 300 * MIB
-    ROUNDS = 20
+    ROUNDS = 8
     SPINS = 200_000
 
     def program(self, name, gpus):
