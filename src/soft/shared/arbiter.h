@@ -11,6 +11,10 @@ namespace tessera::soft {
 // that wait take turns, and the running one must hand over at the end of its slice if another waits. A process that
 // dies while it executes is replaced within kDeathCheck. Copies do not need the device.
 //
+// All contexts of the clients of one MPS server are one in this: they have their turn, with one slice, together, and
+// execute at the same time. Each runs as fast as alone as long as their kernels do not keep more multiprocessors busy
+// than there are; beyond that all of them are slower by the same factor.
+//
 // Time is modelled: a kernel lasts as long as its instructions take at the speed of the device, however fast the host
 // ran them, so that what tests see does not depend on the host's load. Where the host lags all the same, the device is
 // slower for that while, and the lag is billed to who had it. One thread at a time may use an Arbiter.
@@ -22,7 +26,10 @@ class Arbiter {
   ~Arbiter() { Release(); }
   Arbiter(const Arbiter&) = delete;
 
-  // Waits for the turn. No-op if held.
+  // The multiprocessors that the next kernel keeps busy, at least 1; all of them until told. It matters to clients of
+  // MPS only.
+  void Use(std::uint32_t multiprocessors);
+  // Waits for the turn. No-op if held. Returns without it only to a client of MPS that was ended (EndedByMps).
   void Acquire();
   // Another context waits and the slice is over (or this process was frozen).
   bool ShouldYield() const;
@@ -41,13 +48,17 @@ class Arbiter {
 
  private:
   void Leave();
+  // Takes the multiprocessors of clients of the same MPS server that have died, every kDeathCheck. Only while held.
+  void LookForDeadClients();
   // Moves end_ and bills the time up to there.
   void ExtendTo(Nanos end);
 
   SharedState& state_;
   const int device_;
+  std::uint32_t multiprocessors_ = state_.spec().multiprocessors;
   int turn_ = -1;         // index into SharedDevice::turns while held
   Nanos end_ = 0;         // modelled end of what was charged
+  Nanos looked_ = 0;      // for dead clients
   double remainder_ = 0;  // fraction of a nanosecond not yet billed
 };
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/testing/wait_until.h"
+#include "soft/shared/mps_servers.h"
 #include "soft/shared/shared_layout.h"
 #include "soft/shared/steering.h"
 #include "soft/shared/test_process.h"
@@ -254,6 +255,121 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   yielder.join();
   EXPECT_FALSE(arbiter.ShouldYield());
   EXPECT_EQ(SetFrozen(*state, 0, 1 << 30, Frozen::kAll).error().code, ESRCH);
+}
+
+// Attaches as a client of the test program, which is the MPS server and has the first slot.
+std::unique_ptr<SharedState> MustJoin(const std::string& path) {
+  auto state = MustAttach(path);
+  EXPECT_EQ(JoinMpsServer(*state, state->layout().slots[0].process, {}), cuda::CUDA_SUCCESS);
+  return state;
+}
+
+TEST(Arbiter, ClientsOfOneMpsServerExecuteAtTheSameTime) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  BecomeMpsServer(*state, 100);
+  const auto execute = [&](TestProcess::Peer& parent) {
+    const auto mine = MustJoin(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    arbiter.Use(6);
+    arbiter.Acquire();
+    parent.Say();
+    parent.Hear();
+  };
+  TestProcess first(execute);
+  ASSERT_TRUE(first.Hear());
+  TestProcess second(execute);
+  ASSERT_TRUE(second.Hear());
+  const SharedDevice& device = state->layout().devices[0];
+  EXPECT_EQ(device.waiting, 0u);
+  EXPECT_EQ(device.demand, 12u);
+  // A killed one leaves the other one running; whoever wants the device next finds out.
+  second.Kill();
+  TestProcess third(execute);
+  ASSERT_TRUE(third.Hear());
+  EXPECT_EQ(device.demand, 12u);
+  first.Say();
+  third.Say();
+  EXPECT_EQ(first.Wait(), 0);
+  EXPECT_EQ(third.Wait(), 0);
+  EXPECT_EQ(device.demand, 0u);
+}
+
+TEST(Arbiter, AKilledClientGivesItsMultiprocessorsToTheOthers) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  BecomeMpsServer(*state, 100);
+  const SharedDevice& device = state->layout().devices[0];
+  const auto execute = [&](TestProcess::Peer& parent) {
+    const auto mine = MustJoin(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    arbiter.Acquire();
+    parent.Say();
+    while (device.demand != 16) arbiter.Charge(100);
+    parent.Say();
+    while (device.demand == 16) arbiter.Charge(100);
+    EXPECT_EQ(device.demand, 8u);
+  };
+  TestProcess first(execute), second(execute);
+  ASSERT_TRUE(first.Hear());
+  ASSERT_TRUE(second.Hear());
+  ASSERT_TRUE(first.Hear());
+  second.Kill();
+  EXPECT_EQ(first.Wait(), 0);
+}
+
+// Two that want 6 of 8 multiprocessors each get two thirds of the speed.
+TEST(Arbiter, WhoWantsMoreMultiprocessorsThanThereAreIsSlower) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  Arbiter arbiter(*state, 0);
+  arbiter.Acquire();
+  SharedDevice& device = state->layout().devices[0];
+  EXPECT_EQ(device.demand, 8u);
+  const Nanos begin = arbiter.end();
+  device.demand = 12;
+  arbiter.Charge(1000);
+  EXPECT_GE(arbiter.end() - begin, 1500 * kMicrosecond);
+}
+
+TEST(Arbiter, AGroupTakesTurnsWithOthersAsOne) {
+  const ScratchState scratch;
+  const auto state = MustAttach(scratch.path());
+  BecomeMpsServer(*state, 100);
+  const auto execute = [&](TestProcess::Peer& parent) {
+    const auto mine = MustJoin(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    arbiter.Acquire();
+    parent.Say();
+    tessera::WaitUntil([&] { return arbiter.ShouldYield(); });
+    parent.Say();
+    parent.Hear();
+    arbiter.Yield();
+    parent.Say();
+    parent.Hear();
+  };
+  TestProcess clients[] = {TestProcess(execute), TestProcess(execute)};
+  for (const TestProcess& client : clients) ASSERT_TRUE(client.Hear());
+  TestProcess outside([&](TestProcess::Peer& parent) {
+    const auto mine = MustAttach(scratch.path());
+    Arbiter arbiter(*mine, 0);
+    arbiter.Acquire();
+    parent.Say();
+    parent.Hear();
+  });
+  // Both have to yield before it may execute.
+  for (const TestProcess& client : clients) ASSERT_TRUE(client.Hear());
+  const SharedDevice& device = state->layout().devices[0];
+  clients[0].Say();
+  tessera::WaitUntil([&] { return device.demand == 8; });
+  EXPECT_EQ(device.waiting, 1u);
+  clients[1].Say();
+  ASSERT_TRUE(outside.Hear());
+  tessera::WaitUntil([&] { return device.waiting == 2; });
+  // And then both are back together.
+  outside.Say();
+  for (const TestProcess& client : clients) ASSERT_TRUE(client.Hear());
+  tessera::WaitUntil([&] { return device.demand == 16; });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, arbiter.cc,
-// steering.cc and memory_steps.cc look inside.
+// The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, mps_servers.cc,
+// arbiter.cc, steering.cc and memory_steps.cc look inside.
 //
 // Whatever a process leaves half done when it is killed must not matter to the others: counters belong to one process
 // each, sums are made when they are asked for, and what is in use is marked last.
@@ -15,11 +15,12 @@
 
 namespace tessera::soft {
 
-inline constexpr std::uint64_t kSharedMagic = 0x0032304646545354;
+inline constexpr std::uint64_t kSharedMagic = 0x0033304646545354;
 inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kMaxHolds = 16384;
 
-enum class Frozen : std::uint32_t;  // shared_state.h
+enum class Frozen : std::uint32_t;          // shared_state.h
+enum class MpsServerState : std::uint32_t;  // mps_servers.h
 
 // Use of one device by one process. Written by that process, except `frozen` and `slice`.
 struct SharedUse {
@@ -33,8 +34,21 @@ struct SharedUse {
   std::atomic<std::uint32_t> copy_steps;
 };
 
+// The part of a process in MPS: see mps_servers.h. Written under the layout's mutex; `server` last, once for good.
+struct SharedMps {
+  ProcessId server;                   // whose client the process is; a server's own; pid 0: outside of MPS
+  std::uint32_t server_slot;          // of the server, as long as it lives
+  std::uint32_t multiprocessors;      // of a client: its ceiling; 0: all
+  double percentage;                  // of a server: the ceiling of clients to come, in (0, 100]
+  std::atomic<MpsServerState> state;  // of a server
+  std::atomic<std::int32_t> ended;    // of a client: the CUresult that ended it; 0: it lives
+  std::int64_t culprit;               // of a server: the process number of the client whose fault was the last one
+  std::atomic<Nanos> server_seen;     // of a client: when it last saw its server alive (MonotonicNow)
+};
+
 struct SharedSlot {
   ProcessId process;  // pid 0: free
+  SharedMps mps;
   SharedUse use[kMaxDevices];
 };
 
@@ -53,16 +67,18 @@ struct SharedTurn {
   std::uint64_t ticket;
   std::uint32_t slot;
   std::atomic<std::uint32_t> granted;
-  Nanos granted_at;  // CLOCK_MONOTONIC; written before granted
+  Nanos granted_at;               // CLOCK_MONOTONIC; written before granted
+  std::uint32_t multiprocessors;  // that its kernel keeps busy
 };
 
 struct SharedDevice {
-  RobustMutex mutex;  // guards the turns and who holds the device
-  std::int32_t holder TESSERA_GUARDED_BY(mutex);
+  RobustMutex mutex;                                   // guards the turns and who holds the device
+  std::int32_t holder TESSERA_GUARDED_BY(mutex);       // one of those that execute; -1: nobody does
   std::uint32_t turn_count TESSERA_GUARDED_BY(mutex);  // turns beyond were never used
   std::uint64_t next_ticket TESSERA_GUARDED_BY(mutex);
   std::atomic<Nanos> slice_end;        // of the holder
-  std::atomic<std::uint32_t> waiting;  // contexts that could execute if the holder left
+  std::atomic<std::uint32_t> waiting;  // contexts that could execute if the holder and its group left
+  std::atomic<std::uint32_t> demand;   // multiprocessors that those who execute keep busy
   std::atomic<Nanos> link_free[2];     // by CopyDirection: when the link has nothing reserved any more
   SharedTurn turns[kMaxProcesses];
 };
@@ -84,9 +100,9 @@ struct SharedLayout {
 
 // Other processes read these bytes: no pointers, no padding that moves, no lock behind an atomic.
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
-static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 48 && sizeof(SharedTurn) == 40);
+static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 48 && sizeof(SharedTurn) == 48);
 static_assert(sizeof(SharedHold) == 24);
-static_assert(sizeof(SharedSlot) == 16 + kMaxDevices * sizeof(SharedUse));
+static_assert(sizeof(SharedMps) == 56 && sizeof(SharedSlot) == 72 + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace tessera::soft

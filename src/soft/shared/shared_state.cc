@@ -43,6 +43,14 @@ void Clear(SharedLayout& layout, SharedSlot& slot) TESSERA_REQUIRES(layout.mutex
     use.kernel_steps = 0;
     use.copy_steps = 0;
   }
+  slot.mps.server = {};
+  slot.mps.server_slot = 0;
+  slot.mps.multiprocessors = 0;
+  slot.mps.percentage = 0;
+  slot.mps.state = {};
+  slot.mps.ended = 0;
+  slot.mps.culprit = 0;
+  slot.mps.server_seen = 0;
   slot.process = {};
 }
 
@@ -287,7 +295,7 @@ std::vector<ProcessUse> SharedState::Processes(int device) {
   for (const SharedSlot& slot : UsedSlots(*layout_)) {
     const SharedUse& use = slot.use[device];
     const std::uint64_t bytes = use.bytes + HeldBytesOf(*layout_, IndexOf(*layout_, slot), device);
-    const ProcessUse process = {slot.process.Here(), bytes, use.contexts, use.busy, use.frozen};
+    const ProcessUse process = {slot.process.Here(), bytes, use.contexts, use.busy, use.frozen, slot.mps.server.Here()};
     if (process.pid != 0 && (process.bytes != 0 || process.contexts != 0 || process.busy != 0)) {
       processes.push_back(process);
     }

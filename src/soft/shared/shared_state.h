@@ -37,6 +37,7 @@ struct ProcessUse {
   std::uint32_t contexts = 0;
   Nanos busy = 0;  // time for which its kernels had the device, since it attached; all that the host lagged is in it
   Frozen frozen = Frozen::kNothing;
+  pid_t mps_server = 0;  // whose client it is; a server's own pid; 0: outside of MPS
 };
 
 enum class CopyDirection { kToDevice = 0, kToHost = 1 };
@@ -74,7 +75,7 @@ class SharedState {
   // ends (MonotonicNow). The caller waits until then.
   Nanos ReserveTransfer(int device, CopyDirection direction, std::uint64_t bytes);
 
-  // For the arbiter and steering.
+  // For the arbiter, steering and MPS.
   SharedSlot& slot() { return *slot_; }
   SharedLayout& layout() { return *layout_; }
 

@@ -14,15 +14,27 @@ namespace {
 
 constexpr Nanos kLookAgain = 100 * kMicrosecond;
 
-// Calls `look` with the use of each slot of a living process, under the layout's mutex.
+// The MPS server of a process, itself or another one; pid 0: none.
+ProcessId MpsServerOf(const SharedLayout& layout, pid_t pid) TESSERA_REQUIRES(layout.mutex) {
+  for (const SharedSlot& slot : std::span(layout.slots, layout.slot_count)) {
+    if (slot.mps.server.pid != 0 && slot.process.pid != 0 && slot.process.Here() == pid) return slot.mps.server;
+  }
+  return {};
+}
+
+// Calls `look` with the use of each slot of a living process and of those in MPS with it, under the layout's mutex.
 template <typename Look>
 Result<void> ForUsesOf(SharedLayout& layout, int device, pid_t pid, Look look) {
   bool found = false;
   const RobustLock lock(layout.mutex);
+  const ProcessId server = MpsServerOf(layout, pid);
   for (SharedSlot& slot : std::span(layout.slots, layout.slot_count)) {
-    if (pid == 0 || slot.process.Here() != pid || !slot.process.Alive(layout.pid_namespace)) continue;
+    if (pid == 0 || slot.process.pid == 0) continue;
+    const bool in_group = server.pid != 0 && slot.mps.server == server;
+    const bool meant = slot.process.Here() == pid;
+    if ((!meant && !in_group) || !slot.process.Alive(layout.pid_namespace)) continue;
     look(slot, slot.use[device]);
-    found = true;
+    found |= meant;
   }
   if (!found) return Fail(ESRCH, "soft GPU: no process " + std::to_string(pid) + " uses it");
   return {};

@@ -1,4 +1,8 @@
 // Freezes, thaws and slices of processes on the soft GPUs, by any process of their user. Thread-safe.
+//
+// A server of MPS and its clients are one entity: to freeze, thaw or slice one of them does it to all. (On the real GPU
+// the slice belongs to the server's TSG, and the freeze of one client inside a group stopped the whole group or that
+// client alone: nothing may depend on it.)
 #pragma once
 
 #include <sys/types.h>
