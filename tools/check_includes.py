@@ -44,7 +44,7 @@ FOLDERS = {
     "server": ["record", "loop", "access", "config", "devices", "model", "channels", "time", "memory", "swap", "gpu", "clients",
                "daemon"],
     "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "graph", "hooks", "nvml"],
-    "soft": ["ptx", "shared", "device", "module", "exec", "api"],
+    "soft": ["ptx", "shared", "mps", "device", "module", "exec", "api"],
     "soft/ptx": [".", "syntax", "run", "op", "parse"],
 }
 

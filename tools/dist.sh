@@ -10,13 +10,13 @@ install -s build/release/bin/swap_churn dist/lib/tessera/tessera-swap-churn
 deps=dist/lib/tessera/deps
 mkdir -p "$deps"
 system='linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so'
-for binary in dist/bin/* dist/lib/tessera/tessera-{tenant,channel-test,swap-churn} dist/lib/tessera/soft/libcuda.so.1; do
+for binary in dist/bin/* dist/lib/tessera/tessera-{tenant,channel-test,swap-churn} dist/lib/tessera/soft/{libcuda.so.1,tessera-soft-mps-control}; do
   ldd "$binary" | awk '$3 ~ /^\// {print $1, $3}' | grep -Ev "^($system)" | while read -r name path; do
     [[ -e $deps/$name ]] || cp -L "$path" "$deps/$name"
   done
 done
 for binary in dist/bin/*; do patchelf --set-rpath '$ORIGIN/../lib/tessera/deps' "$binary"; done
 for program in dist/lib/tessera/tessera-{tenant,channel-test,swap-churn}; do patchelf --set-rpath '$ORIGIN/deps' "$program"; done
-patchelf --set-rpath '$ORIGIN/../deps' dist/lib/tessera/soft/libcuda.so.1
+patchelf --set-rpath '$ORIGIN/../deps' dist/lib/tessera/soft/{libcuda.so.1,tessera-soft-mps-control}
 for library in "$deps"/*; do patchelf --set-rpath '$ORIGIN' "$library"; done
 du -sh dist | awk '{print "dist: " $1}'

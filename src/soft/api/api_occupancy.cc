@@ -35,7 +35,7 @@ TESSERA_CUDA_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid_size, int* 
     const auto shared = [&](int size) { return shared_of != nullptr ? shared_of(size) : shared_bytes; };
     *block_size = BestBlockSize(function, limit, shared);
     *grid_size = BlocksPerMultiprocessor(function, *block_size, shared(*block_size)) *
-                 static_cast<int>(context.device().spec().multiprocessors);
+                 static_cast<int>(context.device().multiprocessors());
     return CUDA_SUCCESS;
   });
 }

@@ -9,6 +9,7 @@
 #include "soft/device/heap.h"
 #include "soft/device/host_memory.h"
 #include "soft/exec/engine.h"
+#include "soft/shared/mps_servers.h"
 
 namespace tessera::soft {
 namespace {
@@ -79,6 +80,12 @@ void Context::Close() {
 void Context::SetSticky(CUresult fault) {
   CUresult none = CUDA_SUCCESS;
   sticky_.compare_exchange_strong(none, fault);
+  FaultMpsServer(device_.state(), fault);
+}
+
+CUresult Context::sticky() const {
+  const CUresult fault = sticky_;
+  return fault != CUDA_SUCCESS ? fault : EndedByMps(device_.state());
 }
 
 Context* Context::FromHandle(CUcontext handle) {

@@ -38,9 +38,10 @@ class Context {
   void set_flags(unsigned flags) { flags_ = flags; }
   std::array<std::size_t, cuda::CU_LIMIT_MAX>& limits() { return limits_; }
 
-  // The first fault of a kernel stays: every later call in this context returns it. Thread-safe.
+  // The first fault of a kernel stays: every later call in this context returns it. So does the error that ended the
+  // process as a client of MPS. Thread-safe. A fault ends all other clients of the server, too.
   void SetSticky(cuda::CUresult fault);
-  cuda::CUresult sticky() const { return sticky_; }
+  cuda::CUresult sticky() const;
 
   cuda::CUcontext handle() { return reinterpret_cast<cuda::CUcontext>(this); }
   // Null if `handle` is no context of this process; it may be closed.

@@ -6,6 +6,7 @@
 
 #include "soft/device/context.h"
 #include "soft/device/pool.h"
+#include "soft/shared/mps_servers.h"
 
 namespace tessera::soft {
 namespace {
@@ -94,8 +95,10 @@ std::uint64_t Device::FreeBytes() {
   return spec().memory_bytes - std::min(used, spec().memory_bytes);
 }
 
+std::uint32_t Device::multiprocessors() const { return UsableMultiprocessors(state_); }
+
 int Device::Attribute(CUdevice_attribute attribute) const {
-  if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(spec().multiprocessors);
+  if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(multiprocessors());
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return kFirstBus + shared_index_;
   const auto found = std::ranges::find(kAttributes, attribute, &AttributeValue::attribute);
   return found == std::end(kAttributes) ? 0 : found->value;

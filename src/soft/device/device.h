@@ -23,6 +23,8 @@ class Device {
   int shared_index() const { return shared_index_; }
   const Spec& spec() const { return state_.spec(); }
   SharedState& state() { return state_; }
+  // That the program may use: all, or its ceiling as a client of MPS.
+  std::uint32_t multiprocessors() const;
   Context& primary() { return *primary_; }
   // The pool that cuMemAllocAsync takes from; it lives as long as the device.
   Pool& default_pool() { return *default_pool_; }

@@ -9,6 +9,7 @@
 #include "soft/device/context.h"
 #include "soft/device/device.h"
 #include "soft/device/pool.h"
+#include "soft/mps/mps_client.h"
 #include "soft/shared/soft_gpu.h"
 #include "soft/shared/visible_devices.h"
 
@@ -47,6 +48,7 @@ CUresult Start(Driver& driver) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
   }
+  if (const CUresult joined = JoinMps(**state); joined != CUDA_SUCCESS) return joined;
   driver.state = std::move(*state);
   std::vector<std::string> uuids;
   for (int i = 0; i < driver.state->spec().devices; ++i) uuids.push_back(FormatUuid(driver.state->Uuid(i)));

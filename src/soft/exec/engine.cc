@@ -14,6 +14,7 @@
 #include "soft/exec/memory_wait.h"
 #include "soft/module/library.h"
 #include "soft/module/module.h"
+#include "soft/shared/mps_servers.h"
 
 namespace tessera::soft {
 
@@ -120,7 +121,7 @@ OpRef Engine::Append(Stream& stream, const Work& work) {
 }
 
 OpRef Engine::Append(Stream& stream, Task task) {
-  return stream.last = dispatcher_.Submit(std::move(task), Tails(stream));
+  return stream.last = dispatcher_.Submit(UntilEnded(std::move(task)), Tails(stream));
 }
 
 OpRef Engine::Append(Stream& stream, GraphExec& exec) {
@@ -151,7 +152,7 @@ OpRef Engine::Submit(const Work& work, std::vector<OpRef> after) {
   if (const auto* graph = std::get_if<GraphWork>(&work)) {
     return SubmitGraph(*graph->graph, dispatcher_.Submit({}, after));
   }
-  OpRef op = dispatcher_.Submit(TaskOf(work), after);
+  OpRef op = dispatcher_.Submit(UntilEnded(TaskOf(work)), after);
   if (const auto* record = std::get_if<EventRecordWork>(&work)) Record(*record->event, op);
   if (const auto* alloc = std::get_if<AllocWork>(&work)) alloc->memory->SetAllocated(true);
   if (const auto* free = std::get_if<FreeWork>(&work)) free->memory->SetAllocated(false);
@@ -171,13 +172,29 @@ void Engine::RecordAll(Event& event) {
 }
 
 MemorySteps Engine::StepsOfCopies() {
-  return {context_.device(), Frozen::kAll, [this] { return dispatcher_.aborting(); }};
+  return {context_.device(), Frozen::kAll, [this] { return Aborting(); }};
+}
+
+bool Engine::Aborting() const {
+  return dispatcher_.aborting() || EndedByMps(context_.device().state()) != CUDA_SUCCESS;
+}
+
+Task Engine::UntilEnded(Task task) {
+  // A program's own function runs whatever becomes of the GPU's work.
+  if (!task.body || task.lane == Lane::kHost || !IsMpsClient(context_.device().state())) return task;
+  task.body = [this, body = std::move(task.body)] {
+    const CUresult result = body();
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) return result;
+    const CUresult ended = EndedByMps(context_.device().state());
+    return ended != CUDA_SUCCESS ? ended : result;
+  };
+  return task;
 }
 
 Task Engine::TaskOf(const Work& work) {
   if (const auto* kernel = std::get_if<KernelWork>(&work)) {
     return {Lane::kCompute, [this, kernel = *kernel] {
-              return RunKernel(kernel, context_, arbiter_, next_grid_id_++, [this] { return dispatcher_.aborting(); });
+              return RunKernel(kernel, context_, arbiter_, next_grid_id_++, [this] { return Aborting(); });
             }};
   }
   if (const auto* copy = std::get_if<CopyWork>(&work)) {

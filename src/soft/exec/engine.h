@@ -63,6 +63,10 @@ class Engine {
   OpRef SubmitGraph(const Graph& graph, const OpRef& begin) TESSERA_REQUIRES(submission_mutex);
   // The task that does `work`; an empty one for work that is about order only.
   Task TaskOf(const Work& work);
+  // For a client of MPS: the task fails once the client has been ended. Others: the task as it is.
+  Task UntilEnded(Task task);
+  // Long work should return early: a fault, the engine's end, the end as a client of MPS.
+  bool Aborting() const;
   // Of copies and what else stands still only where all does.
   MemorySteps StepsOfCopies();
 

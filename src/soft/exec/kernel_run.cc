@@ -1,5 +1,6 @@
 #include "soft/exec/kernel_run.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -39,11 +40,11 @@ CUresult ResultOf(ptx::Fault::Kind kind) {
 }
 
 // Device time for each instruction that is executed. The speed of a device is that of all its multiprocessors together,
-// and blocks run there in waves of one on each: five blocks on four multiprocessors last as long as eight. (The blocks
-// are executed one after another here; only the time is modelled.)
-double TimePerInstruction(std::uint64_t blocks, std::uint64_t multiprocessors) {
-  const std::uint64_t waves = (blocks + multiprocessors - 1) / multiprocessors;
-  return static_cast<double>(waves * multiprocessors) / static_cast<double>(blocks);
+// and blocks run in waves of one on each that the program may use: five blocks on four multiprocessors last as long as
+// eight. (The blocks are executed one after another here; only the time is modelled.)
+double TimePerInstruction(std::uint64_t blocks, std::uint64_t usable, std::uint64_t all) {
+  const std::uint64_t waves = (blocks + usable - 1) / usable;
+  return static_cast<double>(waves * all) / static_cast<double>(blocks);
 }
 
 class KernelHooks : public ptx::Hooks {
@@ -86,7 +87,8 @@ class KernelHooks : public ptx::Hooks {
 
 CUresult RunKernel(const KernelWork& work, Context& context, Arbiter& arbiter, std::uint64_t grid_id,
                    const std::function<bool()>& aborted) {
-  const std::uint32_t multiprocessors = context.device().spec().multiprocessors;
+  const std::uint32_t multiprocessors = context.device().multiprocessors();
+  const std::uint64_t blocks = work.grid.Count();
   const ptx::Launch launch = {.grid = work.grid,
                               .block = work.block,
                               .dynamic_shared_bytes = work.dynamic_shared_bytes,
@@ -95,10 +97,12 @@ CUresult RunKernel(const KernelWork& work, Context& context, Arbiter& arbiter, s
                               .sm_count = multiprocessors,
                               .grid_id = grid_id};
   if (arbiter.ShouldYield()) arbiter.Release();
+  arbiter.Use(static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, multiprocessors)));
   arbiter.Acquire();
   std::expected<void, ptx::Fault> result;
   {
-    KernelHooks hooks(context.device(), arbiter, TimePerInstruction(work.grid.Count(), multiprocessors), aborted);
+    KernelHooks hooks(context.device(), arbiter,
+                      TimePerInstruction(blocks, multiprocessors, context.device().spec().multiprocessors), aborted);
     if (!hooks.BeginStep()) return CUDA_SUCCESS;
     result = ptx::Run(work.function->module.code(), work.function->kernel, launch, AddressMap::Get(), hooks);
   }

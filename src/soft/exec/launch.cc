@@ -36,8 +36,7 @@ CUresult CheckShape(Context& context, const LaunchRequest& request, const Functi
   if (!request.cooperative) return CUDA_SUCCESS;
   const int resident =
       BlocksPerMultiprocessor(function, static_cast<int>(request.block.Count()), request.dynamic_shared_bytes);
-  const std::uint64_t at_once =
-      std::uint64_t{context.device().spec().multiprocessors} * static_cast<unsigned>(resident);
+  const std::uint64_t at_once = std::uint64_t{context.device().multiprocessors()} * static_cast<unsigned>(resident);
   return request.grid.Count() <= at_once ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 

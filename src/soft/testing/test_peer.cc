@@ -3,6 +3,9 @@
 //   soft_test_peer make BYTES   makes memory that can be exported, answers the descriptor of it, keeps it likewise
 //   soft_test_peer import ""     imports descriptor kPeerFile, answers "held", keeps it likewise
 //   soft_test_peer copy BYTES   copies from the memory of descriptor kPeerFile to that of the next one
+//   soft_test_peer sms ""        answers how many multiprocessors it may use
+//   soft_test_peer spin ""       runs a kernel that never ends, answers "runs", then the error that ends it
+//   soft_test_peer fault ""      runs a kernel that writes nowhere, answers "runs", then the error
 //   soft_test_peer open HANDLE  opens an IPC handle given in hex, answers the first byte and sets it to 99
 #include <unistd.h>
 
@@ -70,6 +73,57 @@ void CopyImported(std::size_t bytes) {
   std::puts("copied");
 }
 
+void Multiprocessors() {
+  int count = 0;
+  Check(cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+  Hold(std::to_string(count));
+}
+
+// `spin` reads a word until it is not 0, `poke` writes one.
+constexpr const char* kKernels = R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry spin(.param .u64 word) {
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  .reg .pred %p<2>;
+  ld.param.u64 %rd1, [word];
+again:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra again;
+  ret;
+}
+.visible .entry poke(.param .u64 word) {
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [word];
+  mov.u32 %r1, 1;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+
+void RunKernel(const char* name, CUdeviceptr word) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  Check(cuModuleLoadData(&module, kKernels));
+  Check(cuModuleGetFunction(&function, module, name));
+  void* parameters[] = {&word};
+  Check(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  std::puts("runs");
+  std::fflush(stdout);
+  Hold(ResultName(cuCtxSynchronize()));
+}
+
+void Spin() {
+  CUdeviceptr word = 0;
+  Check(cuMemAlloc_v2(&word, 4));
+  Check(cuMemsetD8_v2(word, 0, 4));
+  RunKernel("spin", word);
+}
+
 void Open(const std::string& hex) {
   CUipcMemHandle handle = {};
   for (std::size_t i = 0; i < sizeof handle.reserved; ++i) {
@@ -101,6 +155,9 @@ int main(int, char** arguments) {
   if (command == "hold") Allocate(bytes);
   if (command == "open") Open(argument);
   if (command == "make") Make(bytes);
+  if (command == "sms") Multiprocessors();
+  if (command == "spin") Spin();
+  if (command == "fault") RunKernel("poke", 0);
   if (command == "copy") CopyImported(bytes);
   if (command == "import") {
     Import(tessera::soft::kPeerFile);
