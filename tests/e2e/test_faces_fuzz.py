@@ -96,13 +96,23 @@ class FacesTest(SoftGpuTest):
         process = pathlib.Path(f"/proc/{self.daemon.pid}")
         return len(os.listdir(process / "fd")), len(os.listdir(process / "task"))
 
+    def settled(self):
+        """What it holds when it has begun all that it begins after it says that it serves."""
+        looks = []
+
+        def stands():
+            looks.append(self.held())
+            return looks[-50:] == 50 * looks[-1:]
+        wait_for("descriptors and threads to stay as they are", stands)
+        return looks[-1]
+
     def memory(self):
         status = pathlib.Path(f"/proc/{self.daemon.pid}/status").read_text()
         return {key: int(value) << 10 for key, value in re.findall(r"^(VmRSS|VmSize):\s+(\d+) kB", status, re.M)}
 
     @contextlib.contextmanager
     def nothing_leaks(self):
-        before, memory = self.held(), self.memory()
+        before, memory = self.settled(), self.memory()
         yield
         self.assertIsNone(self.daemon.poll(), "the daemon has died")
         wait_for(f"descriptors and threads to be {before} again",

@@ -2,6 +2,7 @@
 #include "shim/graph/memory_execs.h"
 
 #include "shim/load/hook.h"
+#include "shim/load/real.h"
 #include "shim/testing/graph_fixture.h"
 
 using namespace tessera::cuda;
@@ -76,6 +77,8 @@ TEST_F(MemoryExecsTest, WhatIsFreedInAStreamWaitsForTheStreamsContext) {
   const CUgraphExec exec = Make(graph);
   EXPECT_EQ(cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
   const CUstream stream = Cuda().MakeStream();
+  // The driver's fake counts no graphs as work. Without any, the pacer may free the memory at any moment.
+  EXPECT_EQ(REAL_AS(cuMemcpyHtoD_v2, CUdeviceptr, const void*, size_t)(1, "", 1), CUDA_SUCCESS);
   streams_context = context;
   Cuda().Put(k_cuStreamGetCtx, &ContextOf);
   FakeCuda::SetCurrent(nullptr);
@@ -84,6 +87,7 @@ TEST_F(MemoryExecsTest, WhatIsFreedInAStreamWaitsForTheStreamsContext) {
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   EXPECT_TRUE(Lives(made.address)) << "work in the stream may use it still";
+  Cuda().End(context);
 }
 
 TEST_F(MemoryExecsTest, ALaunchMayFreeWhatItsPredecessorLeft) {
