@@ -25,8 +25,8 @@ constexpr std::uint64_t kMemory = 40 * kGiB;
 constexpr Nanos kTurnMax = 2 * kSecond;
 constexpr sched::VgpuId kJobs = 6;
 
-// What one round takes at most: a turn of each, a second of moving before each, and half a turn more that one may have
-// had before its own.
+// The longest that a round takes: a turn of each, a second of moving before each, and half a turn more that one may
+// have had before its own.
 constexpr Nanos kRound = kJobs * (kTurnMax + kTurnMax / 2 + 2 * kSecond);
 
 RC_GTEST_PROP(GangPlanProperty, EachJobGoesOnWithinTwoRounds, ()) {

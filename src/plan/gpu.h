@@ -30,7 +30,7 @@ class Gpu {
   void Step(Nanos now);
   void Settle(Nanos now);
   sched::TurnWishes Wishes() const { return memory_ ? memory_->Wishes() : sched::TurnWishes(); }
-  // What the order over several GPUs says of the part's turns.
+  // The order over several GPUs has said this of the part's turns.
   void SetTurn(const Part& part, sched::GangTurn turn) {
     if (memory_) memory_->SetTurn(part.vgpu, turn);
   }

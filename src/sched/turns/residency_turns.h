@@ -80,7 +80,7 @@ struct ResidencyMember {
   void Tell();
 };
 
-// What the lengths of turns follow from. A turn is in proportion to its weight: so long on average that moves take
+// The lengths of turns follow from this. A turn is in proportion to its weight: so long on average that moves take
 // `most_moving` of the time of a round, but none is too short, and none too long as far as the weights allow it.
 class TurnMeasure {
  public:

@@ -1,4 +1,4 @@
-// What the residency policy of one GPU tells those who decide for several (sched/gangs), and what they answer.
+// The residency policy of one GPU tells its wishes to those who decide for several (sched/gangs), and they answer.
 #pragma once
 
 #include <cstdint>
