@@ -10,7 +10,7 @@
 
 namespace tessera::sched {
 
-// What an order over several GPUs says of a vGPU on one of them.
+// The answer of an order over several GPUs for a vGPU on one of them.
 enum class GangTurn {
   kOpen,   // nothing: the GPU decides
   kHas,    // the turn is its own, on all GPUs of its gang

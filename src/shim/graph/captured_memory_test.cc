@@ -158,7 +158,7 @@ TEST_F(FailedCaptureTest, OfAGraphThatIsNewNothingIsKnown) {
   ExpectThatNothingIsKnown();
 }
 
-// What a dying graph had freed is not taken again by a new one that has got its handle.
+// A new graph that has got the handle of a dying one does not take again what that had freed.
 TEST_F(FailedCaptureTest, MemoryOfTheGraphIsNotTheNextOnes) {
   CUdeviceptr first = 0, second = 0;
   ASSERT_EQ(cuMemAllocAsync(&first, 4 * kMiB, stream), CUDA_SUCCESS);

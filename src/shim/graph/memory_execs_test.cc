@@ -1,4 +1,4 @@
-// What launches of graphs with memory allocate and free, and who may free it besides.
+// Launches of graphs with memory: what they allocate and free, and who may free it besides.
 #include "shim/graph/memory_execs.h"
 
 #include "shim/load/hook.h"
