@@ -39,16 +39,20 @@ bool DaemonWatch::ReconnectLocked() {
 }
 
 void DaemonWatch::Mind(Nanos now) {
+  if (!Session::Instance().Lost() || !speaking_.TryLock()) return;
+  // Another thread may have reconnected since the first look.
+  if (Session::Instance().Lost()) MindLocked(now);
+  speaking_.Unlock();
+}
+
+void DaemonWatch::MindLocked(Nanos now) {
   Session& session = Session::Instance();
-  if (!session.Lost() || !speaking_.TryLock()) return;
-  bool stands = false;
   if (now >= next_try_) {
     next_try_ = now + kReconnectEvery;
-    stands = ReconnectLocked();
+    if (ReconnectLocked()) return;
   }
-  if (!stands && now - session.LostSince() >= session.Grace())
+  if (now - session.LostSince() >= session.Grace())
     ForEach([&](DaemonFollower& follower) { follower.GoOnAlone(session.BlockOnLoss()); });
-  speaking_.Unlock();
 }
 
 }  // namespace tessera::shim

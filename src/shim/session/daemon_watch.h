@@ -55,6 +55,7 @@ class DaemonWatch {
  private:
   DaemonWatch() = default;
   bool ReconnectLocked() TESSERA_REQUIRES(speaking_);
+  void MindLocked(Nanos now) TESSERA_REQUIRES(speaking_);
   template <typename Visit>
   void ForEach(Visit&& visit) {
     for (DaemonFollower* at = followers_; at; at = at->next_) visit(*at);

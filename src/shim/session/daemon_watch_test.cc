@@ -1,5 +1,11 @@
 #include "shim/session/daemon_watch.h"
 
+#include <sched.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "shim/testing/shim_fixture.h"
 
 namespace tessera::shim {
@@ -115,6 +121,34 @@ TEST_F(DaemonWatchTest, AfterTheGraceEachGoesOnAlone) {
   EXPECT_EQ(follower.calls.find("go on"), std::string::npos);
   watch.Mind(lost + 5 * kSecond);
   EXPECT_NE(follower.calls.find("go on"), std::string::npos);
+  Recover();
+}
+
+// One that had found the daemon gone may be the first to go on after another one has reconnected. On one processor that
+// happens within a few of these.
+TEST_F(DaemonWatchTest, WhoeverFindsAnotherDaemonThereDoesNotGoOnAlone) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  constexpr Nanos kGrace = 10 * kSecond;  // longer than any daemon stays away here, and shorter than this machine runs
+  ASSERT_GT(MonotonicNow(), kGrace);
+  LoseDaemon(kGrace);
+  std::atomic<bool> ended{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&] {
+      while (!ended) watch.Mind(MonotonicNow());
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    StartDaemon().Set([](FakeDaemon::Answers& answers) { answers.welcome = {.grace_ns = kGrace}; });
+    while (!watch.Reconnect()) continue;
+    EndDaemon();
+  }
+  ended = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(follower.calls.find("go on"), std::string::npos);
   Recover();
 }
 

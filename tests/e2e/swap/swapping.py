@@ -34,7 +34,7 @@ class SwapTest(SoftGpuTest):
     def used(self):
         return self.api("GET", "/v1/gpus")[2]["gpus"][0]["memory_used_bytes"]
 
-    def churns(self, count, rounds, memory_mib=280, kinds=""):
+    def churns(self, count, rounds=10**9, memory_mib=280, kinds=""):
         for n in range(count):
             self.create(f"c{n}", memory_max="1G")
         return [self.run_in(f"c{n}", CHURN, "--seed", 17 + n, "--rounds", rounds, "--memory", memory_mib, "--with", kinds)

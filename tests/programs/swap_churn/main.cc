@@ -1,8 +1,12 @@
 // swap_churn: allocates, writes in every way, copies, captures and replays graphs, frees, in random order, and knows
 // what each word must be. --with adds other kinds of memory: pools (in the order of the stream), segments (cuMemCreate
 // and cuMemMap), graphs (memory that graphs allocate), peer (a second process, by IPC handles), all. Its lines are
-// JSON: how far it is now and then, and at its end how it was. Status 1: a word was wrong.
+// JSON: how far it is now and then, and at its end how it was. SIGTERM: the round that is under way is the last one.
+// Status 1: a word was wrong.
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -19,6 +23,8 @@ struct Options {
   std::uint64_t seed = 1, rounds = 1000, seconds = 0, memory_mib = 512;
   churn::Kinds kinds;
 };
+
+std::atomic<bool> told_to_end{false};
 
 [[noreturn]] void EndWithUsage() {
   std::fprintf(stderr,
@@ -91,9 +97,10 @@ void Tell(const churn::Churn& churn, bool done) {
 int main(int count, char** words) {
   constexpr std::uint64_t kRoundsBetweenLines = 100;
   const Options options = Parse(count, words);
+  signal(SIGTERM, [](int) { told_to_end = true; });
   churn::Churn churn(options.seed, options.memory_mib << 20, options.kinds);
   const Nanos end = options.seconds == 0 ? kNever : MonotonicNow() + static_cast<Nanos>(options.seconds) * kSecond;
-  while (churn.Figures().rounds < options.rounds && MonotonicNow() < end) {
+  while (churn.Figures().rounds < options.rounds && MonotonicNow() < end && !told_to_end) {
     churn.Round();
     if (churn.Figures().rounds % kRoundsBetweenLines == 0) Tell(churn, false);
   }
