@@ -27,6 +27,12 @@ Result<void> Validate(const Shares& shares) {
     return ok;
   if (auto ok = CheckRange("compute.priority", shares.priority, shares.priority <= 15, "0 (first) to 15"); !ok)
     return ok;
+  if (auto ok = CheckRange("sm.limit", shares.space.sm_pct, shares.space.sm_pct > 0 && shares.space.sm_pct <= 100,
+                           "more than 0 and at most 100");
+      !ok)
+    return ok;
+  if (shares.space.number == 0 && shares.space.sm_pct < 100)
+    return Fail(EINVAL, "sm.limit needs a space: SMs are divided only among the programs of a space", "name a space");
   if (request > limit)
     return Fail(EINVAL, "compute.request is above compute.limit", "lower the request or raise the limit");
   return {};

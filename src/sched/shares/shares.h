@@ -1,4 +1,4 @@
-// The share of one GPU's time that a vGPU was promised, and the constants under which promises are kept.
+// The share of one GPU's time and SMs that a vGPU was promised, and the constants under which promises are kept.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,21 @@ namespace tessera::sched {
 
 using VgpuId = std::uint32_t;
 
+// Place of a vGPU in a space: vGPUs of one space run at the same time, as long as they need at most all SMs together.
+struct SpacePlace {
+  std::uint32_t number = 0;  // of the space, among those of one GPU. 0: in no space; it has the GPU alone
+  double sm_pct = 100;       // part of the GPU's SMs that it uses at most, (0, 100]; 100 if it is in no space
+
+  friend bool operator==(const SpacePlace&, const SpacePlace&) = default;
+};
+
 // Share of a GPU's time that a vGPU was promised.
 struct Shares {
   double request_pct = 0;      // guaranteed when wanted, [0, limit_pct]
   double limit_pct = 100;      // never exceeded over the window, (0, 100]
   std::uint32_t weight = 100;  // share of the time that is guaranteed to no vGPU, [1, 10000]
   std::uint32_t priority = 8;  // class, [0, 15]; lower ones go first. Only Steering knows classes
+  SpacePlace space;            // only TokenScheduler knows spaces
 };
 
 struct Config {

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "sched/shares/admission.h"
 
 namespace tessera::sched {
+namespace {
+
+constexpr double kRounding = 1e-6;  // % of the SMs
+
+}  // namespace
 
 TokenScheduler::TokenScheduler(Config config) : config_(config) {
   config_.min_slice = std::min(config_.min_slice, config_.window / 8);
@@ -21,8 +27,14 @@ Result<void> TokenScheduler::Add(VgpuId id, Shares shares) {
 Result<void> TokenScheduler::Update(VgpuId id, Shares shares, Nanos now) {
   if (auto ok = AdmitChange(accounts_, id, shares); !ok) return ok;
   now_ = std::max(now_, now);
-  Find(id)->SetShares(shares, now_);
-  if (Holds(id, Token::State::kHeld)) token_.expires = now_;  // a new term under the new shares, or none
+  Account& account = *Find(id);
+  const bool moves = account.shares().space != shares.space;
+  account.SetShares(shares, now_);
+  if (Holds(id) && moves) {
+    Revoke(id);  // it may not fit beside the other holders any more
+  } else if (Holds(id)) {
+    holds_.at(id).expires = now_;  // a new term under the new shares, or none
+  }
   Schedule();
   return {};
 }
@@ -38,7 +50,7 @@ void TokenScheduler::Remove(VgpuId id, Nanos now) {
 
 void TokenScheduler::Wants(VgpuId id, Nanos now) {
   Account* account = Find(id);
-  if (account == nullptr || account->waiting() || Holds(id, Token::State::kHeld)) return;
+  if (account == nullptr || account->waiting() || Holds(id)) return;
   now_ = std::max(now_, now);
   AdvanceVirtualTime();
   account->BeginWait(now_, virtual_now_);
@@ -55,7 +67,7 @@ void TokenScheduler::Idle(VgpuId id, Nanos now, Nanos idle_since) {
 
 void TokenScheduler::Released(VgpuId id, Nanos now, Nanos drained_at) {
   Account* account = Find(id);
-  if (account == nullptr || !account->running() || Holds(id, Token::State::kHeld)) return;
+  if (account == nullptr || !account->running() || Holds(id)) return;
   now_ = std::max(now_, now);
   Stop(id, *account, drained_at);
   Schedule();
@@ -83,133 +95,241 @@ Account* TokenScheduler::Find(VgpuId id) {
   return found == accounts_.end() ? nullptr : &found->second;
 }
 
+bool TokenScheduler::Holds(VgpuId id) const {
+  const auto found = holds_.find(id);
+  return found != holds_.end() && !found->second.revoked;
+}
+
+bool TokenScheduler::Draining(VgpuId id) const {
+  const auto found = holds_.find(id);
+  return found != holds_.end() && found->second.revoked;
+}
+
 // Does what is due now. A vGPU gets or keeps the token for a term. The term ends at its expiry, or earlier if another
 // vGPU begins to compete.
 void TokenScheduler::Schedule() {
-  if (token_.state == Token::State::kRevoked && now_ >= token_.expires) {
-    token_.state = Token::State::kFree;  // its holder runs on as a straggler
-  }
+  // A holder whose drain takes too long runs on as a straggler.
+  std::erase_if(holds_, [&](const auto& entry) { return entry.second.revoked && now_ >= entry.second.expires; });
   SettleWaiting();
-  if (token_.state == Token::State::kHeld) {
-    if (now_ >= token_.expires) {
-      EndTerm();
+  StartNext();
+  std::vector<VgpuId> holders;
+  for (const auto& [id, _] : holds_) holders.push_back(id);
+  for (const VgpuId id : holders) {
+    if (!Holds(id)) continue;
+    if (now_ >= holds_.at(id).expires) {
+      EndTerm(id);
     } else {
-      CutTerm();
+      CutTerm(id);
     }
   }
-  if (token_.state == Token::State::kFree) {
-    if (const auto next = Next(); next != accounts_.end()) StartTerm(next->first, next->second);
-  }
+  StartBesides();
   UpdateDeadline();
 }
 
-void TokenScheduler::EndTerm() {
-  Account& holder = *Find(token_.holder);
+// Starts those that wait, in their order, until one does not fit.
+void TokenScheduler::StartNext() {
+  for (auto next = Next(); next != accounts_.end() && Fits(next->second); next = Next()) {
+    StartTerm(next->first, next->second);
+  }
+}
+
+// SMs that the first in line cannot use yet serve those behind it, until it can.
+void TokenScheduler::StartBesides() {
+  Nanos until = kNever;
+  for (const auto& waiting : InLine()) {
+    if (!Fits(waiting->second)) {
+      until = std::min(until, RoomAt(waiting->second));
+    } else if (until - now_ >= config_.min_slice) {
+      StartTerm(waiting->first, waiting->second, until);
+    }
+  }
+}
+
+void TokenScheduler::EndTerm(VgpuId id) {
+  Account& holder = *Find(id);
   AdvanceVirtualTime();
   const auto next = Next();
   if (holder.Eligible() && (next == accounts_.end() || Precedes(holder, next->second))) {
-    StartTerm(token_.holder, holder);
+    StartTerm(id, holder);
   } else {
-    Revoke();
+    Revoke(id);
   }
 }
 
 // The length of a term follows from the vGPUs that competed when it began; if more do now, it may have to end earlier.
 // A guaranteed term stays: it is short, and its holder is owed it.
-void TokenScheduler::CutTerm() {
+void TokenScheduler::CutTerm(VgpuId id) {
   const auto next = Next();
-  if (token_.pays == Account::Pays::kRequest || next == accounts_.end()) return;
-  Account& holder = *Find(token_.holder);
+  const Hold hold = holds_.at(id);
+  if (hold.pays == Account::Pays::kRequest || next == accounts_.end()) return;
+  Account& holder = *Find(id);
   holder.Settle(now_);
-  const bool alone_till_now = token_.pays == Account::Pays::kRequestFirst;
-  if (alone_till_now && holder.Owed() && holder.Eligible()) return StartTerm(token_.holder, holder);
+  const bool alone_till_now = hold.pays == Account::Pays::kRequestFirst;
+  if (alone_till_now && holder.Owed() && holder.Eligible()) return StartTerm(id, holder);
 
   const Nanos slice = SurplusSlice(config_, holder.shares(), OthersThan(&holder));
   const bool preempts = Preempts(next->second, holder, slice);
-  const Nanos end = preempts ? token_.since + ShortSlice(config_) : token_.term_since + slice;
+  const Nanos end = preempts ? hold.since + ShortSlice(config_) : hold.term_since + slice;
   if (end <= now_) {
-    EndTerm();
-  } else if (end < token_.expires) {
-    Grant(end);
+    EndTerm(id);
+  } else if (end < hold.expires) {
+    Grant(id, end);
   }
 }
 
-// Gives the token to `account`, or lets it keep it, for a term that fits the present competition.
-void TokenScheduler::StartTerm(VgpuId id, Account& account) {
-  if (!Holds(id, Token::State::kHeld)) token_ = {.state = Token::State::kHeld, .holder = id, .since = now_};
+// Gives the token to `account`, or lets it keep it, for a term that fits the present competition and ends at `until`.
+void TokenScheduler::StartTerm(VgpuId id, Account& account, Nanos until) {
+  if (!Holds(id)) holds_[id] = {.since = now_};
+  Hold& hold = holds_.at(id);
   account.Settle(now_);
   const Term term = TermFor(config_, account, OthersThan(&account), now_);
   account.Run(now_, term.pays);
   SplitAmongRunning();
-  token_.pays = term.pays;
-  token_.term_since = now_;
-  Grant(term.length == kNever ? kNever : now_ + term.length);
+  hold.pays = term.pays;
+  hold.term_since = now_;
+  Grant(id, std::min(until, term.length == kNever ? kNever : now_ + term.length));
 }
 
-void TokenScheduler::Grant(Nanos expires) {
-  token_.expires = expires;
-  decisions_.push_back({Decision::Kind::kGrant, token_.holder, expires, expires != kNever});
+void TokenScheduler::Grant(VgpuId id, Nanos expires) {
+  holds_.at(id).expires = expires;
+  decisions_.push_back({Decision::Kind::kGrant, id, expires, expires != kNever});
 }
 
-void TokenScheduler::Revoke() {
-  token_.state = Token::State::kRevoked;
-  token_.expires = now_ + config_.drain_timeout;
-  decisions_.push_back({Decision::Kind::kRevoke, token_.holder});
+void TokenScheduler::Revoke(VgpuId id) {
+  Hold& hold = holds_.at(id);
+  hold.revoked = true;
+  hold.expires = now_ + config_.drain_timeout;
+  decisions_.push_back({Decision::Kind::kRevoke, id});
 }
 
 // The vGPU stopped running at `end`. A client says that, so it may be anything.
 void TokenScheduler::Stop(VgpuId id, Account& account, Nanos end) {
   account.Stop(std::clamp(end, account.settled(), now_));
   AdvanceVirtualTime();
-  if (token_.holder == id) token_.state = Token::State::kFree;
+  holds_.erase(id);
   SplitAmongRunning();
 }
 
 void TokenScheduler::SettleWaiting() {
   for (auto& [id, account] : accounts_) {
     // A revoked holder may have drained a while ago; it will say when.
-    if (!account.waiting() || Holds(id, Token::State::kRevoked)) continue;
+    if (!account.waiting() || Draining(id)) continue;
     account.Settle(now_, virtual_now_);
   }
 }
 
 void TokenScheduler::AdvanceVirtualTime() {
   SettleWaiting();
-  if (token_.state == Token::State::kHeld) Find(token_.holder)->Settle(now_);
   double least = INFINITY;
-  for (const auto& [id, account] : accounts_) {
-    const bool has_token = token_.state != Token::State::kFree && token_.holder == id;
-    if (has_token || account.Competes(now_)) least = std::min(least, account.virtual_time());
+  for (auto& [id, account] : accounts_) {
+    if (Holds(id)) account.Settle(now_);
+    if (holds_.contains(id) || account.Competes(now_)) least = std::min(least, account.virtual_time());
   }
   if (least != INFINITY) virtual_now_ = std::max(virtual_now_, least);
 }
 
-// Stragglers and the holder run at the same time; the hardware slices evenly between them.
+// Stragglers and holders run at the same time. The hardware slices evenly between the vGPUs that run alone and the
+// spaces; within a space each has its own SMs.
 void TokenScheduler::SplitAmongRunning() {
-  const auto running = std::ranges::count_if(accounts_, [](const auto& entry) { return entry.second.running(); });
-  for (auto& [_, account] : accounts_) {
-    if (account.running()) account.SetPart(now_, 1.0 / static_cast<double>(running));
+  std::set<std::uint32_t> spaces;
+  std::size_t alone = 0;
+  for (const auto& [_, account] : accounts_) {
+    if (!account.running()) continue;
+    const std::uint32_t space = account.shares().space.number;
+    if (space == 0) {
+      ++alone;
+    } else {
+      spaces.insert(space);
+    }
   }
+  for (auto& [_, account] : accounts_) {
+    if (account.running()) account.SetPart(now_, 1.0 / static_cast<double>(alone + spaces.size()));
+  }
+}
+
+// It waits and may run. One that was revoked drains first.
+bool TokenScheduler::MayStart(Accounts::const_iterator it) const {
+  return it->second.waiting() && it->second.Eligible() && !holds_.contains(it->first);
+}
+
+// Those that wait and may run, the first in the order first.
+std::vector<TokenScheduler::Accounts::iterator> TokenScheduler::InLine() {
+  std::vector<Accounts::iterator> line;
+  for (auto it = accounts_.begin(); it != accounts_.end(); ++it) {
+    if (MayStart(it)) line.push_back(it);
+  }
+  std::ranges::sort(line, [](const auto& a, const auto& b) {
+    if (Precedes(a->second, b->second)) return true;
+    return !Precedes(b->second, a->second) && a->first < b->first;
+  });
+  return line;
 }
 
 // The first of the vGPUs that wait and may run; end() if there is none.
 TokenScheduler::Accounts::iterator TokenScheduler::Next() {
   auto best = accounts_.end();
   for (auto it = accounts_.begin(); it != accounts_.end(); ++it) {
-    if (!it->second.waiting() || !it->second.Eligible()) continue;
-    if (best == accounts_.end() || Precedes(it->second, best->second)) best = it;
+    if (MayStart(it) && (best == accounts_.end() || Precedes(it->second, best->second))) best = it;
   }
   return best;
 }
 
+// It may hold the token beside those that hold it now.
+bool TokenScheduler::Fits(const Account& account) const {
+  const SpacePlace& place = account.shares().space;
+  double sms = place.sm_pct;
+  for (const auto& [id, _] : holds_) {
+    const SpacePlace& other = accounts_.at(id).shares().space;
+    if (other.number == 0 || other.number != place.number) return false;
+    sms += other.sm_pct;
+  }
+  return sms <= 100 + kRounding;
+}
+
+// When it will fit, if the terms end as granted; a drain that has begun counts as done.
+Nanos TokenScheduler::RoomAt(const Account& account) const {
+  const SpacePlace& place = account.shares().space;
+  std::vector<std::pair<Nanos, double>> ends;  // and SMs
+  double sms = place.sm_pct;
+  for (const auto& [id, hold] : holds_) {
+    const SpacePlace& other = accounts_.at(id).shares().space;
+    const bool same = other.number != 0 && other.number == place.number;
+    const double takes = same ? other.sm_pct : 100;
+    ends.emplace_back(hold.revoked ? now_ : hold.expires, takes);
+    sms += takes;
+  }
+  std::ranges::sort(ends);
+  Nanos at = now_;
+  for (const auto& [end, freed] : ends) {
+    if (sms <= 100 + kRounding) break;
+    sms -= freed;
+    at = end;
+  }
+  return at;
+}
+
+// The vGPUs of the space that run or want to cannot all do so at the same time.
+bool TokenScheduler::Crowded(std::uint32_t space) const {
+  double sms = 0;
+  for (const auto& [_, account] : accounts_) {
+    const SpacePlace& place = account.shares().space;
+    if (place.number == space && (account.running() || account.waiting() || account.Competes(now_))) {
+      sms += place.sm_pct;
+    }
+  }
+  return sms > 100 + kRounding;
+}
+
 Competition TokenScheduler::OthersThan(const Account* account) const {
+  const std::uint32_t space = account == nullptr ? 0 : account->shares().space.number;
+  const bool room_for_all = space != 0 && !Crowded(space);
   Competition others;
-  for (const auto& [_, other] : accounts_) {
-    if (&other == account) continue;
+  for (const auto& [id, other] : accounts_) {
+    if (&other == account || (room_for_all && other.shares().space.number == space)) continue;
     if (other.Competes(now_)) {
       others.request_pct += other.shares().request_pct;
       others.weight += other.shares().weight;
-    } else if (other.waiting()) {
+    } else if (other.waiting() && !Draining(id)) {
       others.eligible_at = std::min(others.eligible_at, other.EligibleAt());
     }
   }
@@ -217,10 +337,14 @@ Competition TokenScheduler::OthersThan(const Account* account) const {
 }
 
 void TokenScheduler::UpdateDeadline() {
-  deadline_ = token_.state == Token::State::kFree ? kNever : token_.expires;
-  const bool guaranteed = token_.state == Token::State::kHeld && token_.pays == Account::Pays::kRequest;
-  if (token_.state == Token::State::kRevoked || guaranteed) return;
-  deadline_ = std::min(deadline_, OthersThan(nullptr).eligible_at);
+  deadline_ = kNever;
+  bool closed = false;  // to whoever becomes eligible
+  for (const auto& [id, hold] : holds_) {
+    deadline_ = std::min(deadline_, hold.expires);
+    const bool stays = hold.revoked || hold.pays == Account::Pays::kRequest;
+    closed |= stays && accounts_.at(id).shares().space.number == 0;
+  }
+  if (!closed) deadline_ = std::min(deadline_, OthersThan(nullptr).eligible_at);
 }
 
 }  // namespace tessera::sched

@@ -6,6 +6,12 @@
 // Billing. A vGPU pays from its grant until it is idle or drained, so both the time up to its first launch and the
 // drain after a revoke are its own. A holder that has not drained `drain_timeout` after its revoke becomes a straggler:
 // the token moves on. The hardware then slices between them, so all that run pay equal parts of the time.
+//
+// Spaces. vGPUs of one space hold the token at the same time, as long as the sum of their SMs is at most 100 %; each
+// pays for all of its time, as each has SMs of its own. One that does not fit beside the holders waits until terms end;
+// one behind it in the order may use the SMs until then, if that is long enough for a slice. A vGPU in no space, and a
+// space against the others, has the GPU alone.
+//
 // docs/scheduler.md tells how the next holder is chosen.
 #pragma once
 
@@ -71,12 +77,10 @@ class TokenScheduler {
   Usage UsageOf(VgpuId id, Nanos now) const;
 
  private:
-  // The token of the GPU. `since` is when the holder got it, `term_since` when its terms changed last; `expires` is
+  // The token as one vGPU holds it. `since` is when it got it, `term_since` when its terms changed last; `expires` is
   // when the term ends or, once revoked, when the drain counts as too long.
-  struct Token {
-    enum class State { kFree, kHeld, kRevoked };
-    State state = State::kFree;
-    VgpuId holder = 0;
+  struct Hold {
+    bool revoked = false;
     Account::Pays pays = Account::Pays::kSurplus;
     Nanos since = 0;
     Nanos term_since = 0;
@@ -86,26 +90,34 @@ class TokenScheduler {
   using Accounts = std::map<VgpuId, Account>;
 
   Account* Find(VgpuId id);
-  bool Holds(VgpuId id, Token::State state) const { return token_.state == state && token_.holder == id; }
+  bool Holds(VgpuId id) const;
+  bool Draining(VgpuId id) const;
 
   void Schedule();
-  void EndTerm();
-  void CutTerm();
-  void StartTerm(VgpuId id, Account& account);
-  void Grant(Nanos expires);
-  void Revoke();
+  void StartNext();
+  void StartBesides();
+  void EndTerm(VgpuId id);
+  void CutTerm(VgpuId id);
+  void StartTerm(VgpuId id, Account& account, Nanos until = kNever);
+  void Grant(VgpuId id, Nanos expires);
+  void Revoke(VgpuId id);
   void Stop(VgpuId id, Account& account, Nanos end);
 
   void SettleWaiting();
   void AdvanceVirtualTime();
   void SplitAmongRunning();
+  bool MayStart(Accounts::const_iterator it) const;
+  std::vector<Accounts::iterator> InLine();
   Accounts::iterator Next();
+  bool Fits(const Account& account) const;
+  Nanos RoomAt(const Account& account) const;
+  bool Crowded(std::uint32_t space) const;
   Competition OthersThan(const Account* account) const;
   void UpdateDeadline();
 
   Config config_;
   Accounts accounts_;
-  Token token_;
+  std::map<VgpuId, Hold> holds_;
   Nanos now_ = 0;
   Nanos deadline_ = kNever;
   double virtual_now_ = 0;  // least virtual time of those that compete for the surplus; never goes back
