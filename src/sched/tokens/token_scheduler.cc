@@ -135,6 +135,7 @@ void TokenScheduler::StartNext() {
 
 // SMs that the first in line cannot use yet serve those behind it, until it can.
 void TokenScheduler::StartBesides() {
+  if (holds_.empty() || accounts_.at(holds_.begin()->first).shares().space.number == 0) return;
   Nanos until = kNever;
   for (const auto& waiting : InLine()) {
     if (!Fits(waiting->second)) {
