@@ -232,19 +232,13 @@ void TokenScheduler::AdvanceVirtualTime() {
 // Stragglers and holders run at the same time. The hardware slices evenly between the vGPUs that run alone and the
 // spaces; within a space each has its own SMs.
 void TokenScheduler::SplitAmongRunning() {
-  std::set<std::uint32_t> spaces;
-  std::size_t alone = 0;
-  for (const auto& [_, account] : accounts_) {
-    if (!account.running()) continue;
+  std::set<std::pair<std::uint32_t, VgpuId>> entities;  // a space, or a vGPU in none
+  for (const auto& [id, account] : accounts_) {
     const std::uint32_t space = account.shares().space.number;
-    if (space == 0) {
-      ++alone;
-    } else {
-      spaces.insert(space);
-    }
+    if (account.running()) entities.emplace(space, space == 0 ? id : 0);
   }
   for (auto& [_, account] : accounts_) {
-    if (account.running()) account.SetPart(now_, 1.0 / static_cast<double>(alone + spaces.size()));
+    if (account.running()) account.SetPart(now_, 1.0 / static_cast<double>(entities.size()));
   }
 }
 
