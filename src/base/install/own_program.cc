@@ -14,32 +14,44 @@
 namespace tessera {
 namespace {
 
-std::vector<char*> EnvironmentOf(const OwnProgram& program) {
-  const auto is = [](std::string_view variable, std::string_view name) {
-    return variable.starts_with(name) && variable.substr(name.size()).starts_with('=');
-  };
-  std::vector<char*> kept;
+std::string_view NameOf(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+std::vector<std::string> EnvironmentOf(const OwnProgram& program) {
+  std::vector<std::string> environment = program.with;
   for (char** at = environ; *at != nullptr; ++at) {
-    const std::string_view variable(*at);
-    const bool out = IsOfOtherPrograms(variable.substr(0, variable.find('='))) ||
-                     std::ranges::any_of(program.without, [&](const std::string& name) { return is(*at, name); });
-    if (!out) kept.push_back(*at);
+    const std::string_view name = NameOf(*at);
+    const auto is_it = [&](const std::string& other) { return NameOf(other) == name; };
+    const bool out = IsOfOtherPrograms(name) || std::ranges::any_of(program.without, is_it) ||
+                     std::ranges::any_of(program.with, is_it);
+    if (!out) environment.emplace_back(*at);
   }
-  kept.push_back(nullptr);
-  return kept;
+  return environment;
+}
+
+// As execve(2) takes them; valid as long as the words.
+std::vector<char*> Pointers(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<std::string> PathOf(const std::string& name) {
+  if (name.starts_with('/')) return name;
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Fail(error.value(), "cannot find " + name + ": " + error.message());
+  return (self.parent_path().parent_path() / "lib/tessera" / name).string();
 }
 
 }  // namespace
 
 Result<pid_t> Spawn(const OwnProgram& program) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Fail(error.value(), "cannot find " + program.name + ": " + error.message());
-  std::vector<std::string> words = {(self.parent_path().parent_path() / "lib/tessera" / program.name).string()};
+  auto path = PathOf(program.name);
+  if (!path) return std::unexpected(path.error());
+  std::vector<std::string> words = {*path};
   words.insert(words.end(), program.arguments.begin(), program.arguments.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  std::vector<std::string> environment = EnvironmentOf(program);
 
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -52,10 +64,10 @@ Result<pid_t> Spawn(const OwnProgram& program) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
   const int failed =
-      posix_spawn(&pid, arguments[0], &files, &attributes, arguments.data(), EnvironmentOf(program).data());
+      posix_spawn(&pid, path->c_str(), &files, &attributes, Pointers(words).data(), Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return Fail(failed, "cannot run " + words[0] + ": " + std::strerror(failed));
+  if (failed != 0) return Fail(failed, "cannot run " + *path + ": " + std::strerror(failed));
   return pid;
 }
 

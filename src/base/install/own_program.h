@@ -10,14 +10,15 @@
 
 namespace tessera {
 
-// A program of this installation's lib/tessera, to be started by another program of it.
+// A program that a program of this installation starts.
 struct OwnProgram {
-  std::string name;
+  std::string name;                        // in lib/tessera, or an absolute path
   std::vector<std::string> arguments;      // without its name
   std::vector<std::pair<int, int>> files;  // descriptors of the caller, and their numbers in the program. It inherits
                                            // others only if they lack FD_CLOEXEC
   std::vector<std::string> without;        // environment variables that it does not inherit, beside those of others
-                                           // (base/install/environment.h)
+                                           // (base/install/environment.h),
+  std::vector<std::string> with;           // and "NAME=value" that it gets
 };
 
 // Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.

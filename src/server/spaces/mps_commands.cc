@@ -1,0 +1,133 @@
+#include "server/spaces/mps_commands.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <sstream>
+
+#include "base/install/own_program.h"
+#include "base/unique_fd.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr Nanos kPatience = 10 * kSecond;
+constexpr std::size_t kMostBytes = 64 << 10;
+
+struct Pipe {
+  UniqueFd reading, writing;
+};
+
+Result<Pipe> MakePipe() {
+  int ends[2] = {};
+  if (pipe2(ends, O_CLOEXEC) != 0) return FailErrno("cannot make a pipe to the MPS control daemon");
+  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+// All that is written there until it is closed; ETIMEDOUT if that takes too long.
+Result<std::string> ReadToEnd(int file) {
+  const Nanos until = MonotonicNow() + kPatience;
+  std::string text;
+  for (;;) {
+    pollfd waiting = {.fd = file, .events = POLLIN, .revents = 0};
+    const Nanos left = until - MonotonicNow();
+    const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left / kMillisecond) + 1) : 0;
+    if (ready == 0) return Fail(ETIMEDOUT, fmt::format("no answer for {} s", kPatience / kSecond));
+    if (ready < 0 && errno == EINTR) continue;
+    char bytes[4096];
+    const ssize_t length = ready < 0 ? -1 : read(file, bytes, sizeof bytes);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) return FailErrno("cannot read its answer");
+    if (length == 0) return text;
+    if (text.size() < kMostBytes) text.append(bytes, static_cast<std::size_t>(length));
+  }
+}
+
+bool WaitFor(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& each : text) {
+    if (each == '\n') each = ' ';
+  }
+  return text;
+}
+
+Result<std::vector<pid_t>> Pids(const Result<std::string>& answer) {
+  if (!answer) return std::unexpected(answer.error());
+  std::vector<pid_t> pids;
+  std::istringstream words(*answer);
+  for (std::string word; words >> word;) {
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), pid);
+    if (error != std::errc() || end != word.data() + word.size() || pid <= 0) {
+      return Fail(EPROTO, "the MPS control daemon says no pids, but: " + OneLine(*answer));
+    }
+    pids.push_back(pid);
+  }
+  return pids;
+}
+
+}  // namespace
+
+std::vector<std::string> MpsPlace::Environment() const {
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs};
+}
+
+Result<std::string> MpsCommands::Tell(const std::string& line) const {
+  auto input = MakePipe();
+  if (!input) return std::unexpected(input.error());
+  auto output = MakePipe();
+  if (!output) return std::unexpected(output.error());
+  // It fits into a pipe, whoever reads, and nobody has to.
+  const std::string text = line + "\n";
+  if (write(input->writing.Get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return FailErrno("cannot write to the MPS control daemon");
+  }
+  input->writing.Reset();
+  const auto pid = Spawn({.name = place_.program,
+                          .files = {{input->reading.Get(), STDIN_FILENO},
+                                    {output->writing.Get(), STDOUT_FILENO},
+                                    {output->writing.Get(), STDERR_FILENO}},
+                          .with = place_.Environment()});
+  if (!pid) return std::unexpected(pid.error());
+  output->writing.Reset();
+  const auto answer = ReadToEnd(output->reading.Get());
+  if (!answer) kill(*pid, SIGKILL);
+  const bool done = WaitFor(*pid);
+  if (!answer) {
+    return Fail(answer.error().code, fmt::format("MPS command '{}': {}", line, answer.error().message));
+  }
+  if (done) return *answer;
+  return Fail(ESRCH, fmt::format("MPS command '{}' failed: {}", line, OneLine(*answer)));
+}
+
+Result<std::vector<pid_t>> MpsCommands::Servers() const { return Pids(Tell("get_server_list")); }
+
+Result<std::vector<pid_t>> MpsCommands::Clients(pid_t server) const {
+  return Pids(Tell(fmt::format("get_client_list {}", server)));
+}
+
+Result<void> MpsCommands::Terminate(pid_t server, pid_t client) const {
+  const auto answer = Tell(fmt::format("terminate_client {} {}", server, client));
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+Result<void> MpsCommands::Quit() const {
+  const auto answer = Tell("quit -t 0");
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,86 @@
+#include "server/spaces/mps_commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/install/own_program.h"
+#include "base/testing/wait_until.h"
+
+namespace tessera::server {
+namespace {
+
+// With the stand-in of the control daemon.
+class MpsCommandsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/tessera-mps-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    folder_ = path;
+    const std::string name = std::filesystem::path(folder_).filename().string();
+    setenv("TESSERA_SOFT_NAME", name.c_str(), 1);
+    place_ = {.program = TESSERA_SOFT_MPS_CONTROL, .pipes = folder_ + "/pipe", .logs = folder_ + "/log"};
+  }
+  void TearDown() override {
+    if (daemon_ > 0) {
+      kill(daemon_, SIGKILL);
+      waitpid(daemon_, nullptr, 0);
+    }
+    unsetenv("TESSERA_SOFT_NAME");
+    std::filesystem::remove_all(folder_);
+  }
+
+  void StartDaemon() {
+    const auto pid = Spawn({.name = place_.program, .arguments = {"-f"}, .with = place_.Environment()});
+    ASSERT_TRUE(pid) << pid.error().Text();
+    daemon_ = *pid;
+    WaitUntil([&] { return Commands().Servers().has_value(); });
+  }
+  MpsCommands Commands() const { return MpsCommands(place_); }
+
+  std::string folder_;
+  MpsPlace place_;
+  pid_t daemon_ = 0;
+};
+
+TEST_F(MpsCommandsTest, WithoutADaemonTheyFail) {
+  const auto servers = Commands().Servers();
+  ASSERT_FALSE(servers);
+  EXPECT_EQ(servers.error().code, ESRCH);
+  EXPECT_EQ(servers.error().message, "MPS command 'get_server_list' failed: Cannot find MPS control daemon process");
+}
+
+TEST_F(MpsCommandsTest, WithoutTheProgramTheyFail) {
+  place_.program = "/nowhere/nvidia-cuda-mps-control";
+  EXPECT_EQ(Commands().Servers().error().code, ENOENT);
+}
+
+TEST_F(MpsCommandsTest, AnAnswerThatIsNoneIsAnError) {
+  place_.program = "/bin/cat";
+  const auto servers = Commands().Servers();
+  ASSERT_FALSE(servers);
+  EXPECT_EQ(servers.error().code, EPROTO);
+  EXPECT_EQ(servers.error().message, "the MPS control daemon says no pids, but: get_server_list");
+}
+
+TEST_F(MpsCommandsTest, ServersAndClientsAreListedAndEnded) {
+  StartDaemon();
+  EXPECT_THAT(*Commands().Servers(), testing::IsEmpty());
+  const auto started = Commands().Tell("start_server -uid " + std::to_string(getuid()));
+  ASSERT_TRUE(started) << started.error().Text();
+  const auto servers = Commands().Servers();
+  ASSERT_EQ(servers->size(), 1u);
+  EXPECT_THAT(*Commands().Clients(servers->front()), testing::IsEmpty());
+  EXPECT_TRUE(Commands().Quit());
+  EXPECT_EQ(waitpid(daemon_, nullptr, 0), daemon_);
+  daemon_ = 0;
+  EXPECT_EQ(Commands().Servers().error().code, ESRCH);
+}
+
+}  // namespace
+}  // namespace tessera::server
