@@ -23,6 +23,7 @@ void AddRun(CommandLine& line) {
                  "  tessera run --memory 20G:60G -- ./simulate --large\n"
                  "  tessera run --vgpu team-a -- ./simulate\n"
                  "  tessera run --priority 2 --enforce kernel -- ./serve\n"
+                 "  tessera run --space team-a --sm 40 -- ./serve\n"
                  "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
                  "\n"
                  "Exit status:\n"
@@ -34,6 +35,7 @@ void AddRun(CommandLine& line) {
                    ->type_name("NAME")
                    ->check(Checked(CheckName));
   AddSettings(run, choices.settings);
+  auto* space = AddSpace(run, choices.settings);
   run.add_option("--vgpu", choices.vgpus, "existing vGPUs to run in, one per GPU, separated by\ncommas")
       ->type_name("VGPU")
       ->excludes(gpu)
@@ -42,7 +44,9 @@ void AddRun(CommandLine& line) {
       ->excludes(run.get_option("--swap-max"))
       ->excludes(run.get_option("--compute"))
       ->excludes(run.get_option("--weight"))
-      ->excludes(run.get_option("--priority"));
+      ->excludes(run.get_option("--priority"))
+      ->excludes(run.get_option("--sm"))
+      ->excludes(space);
   run.add_option("--enforce",
                  "where to enforce limits: shim (default), in the\nprogram; kernel, also at the kernel driver")
       ->type_name("shim|kernel")

@@ -33,10 +33,12 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
                                 "Examples:\n"
                                 "  tessera vgpu create team-a --memory 20G --compute 30\n"
                                 "  tessera vgpu create batch --gpu 1 --compute 0:100 --weight 10\n"
-                                "  tessera vgpu create service --priority 2");
+                                "  tessera vgpu create service --priority 2\n"
+                                "  tessera vgpu create small --space team-a --sm 25");
   AddVgpuName(create, name)->type_name("NAME");
   AddGpu(create, settings);
   AddSettings(create, settings);
+  AddSpace(create, settings);
   AddCommon(create, line.common, kAll);
   Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
 

@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 13;
+inline constexpr std::uint16_t kProtocolVersion = 14;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -79,7 +79,11 @@ struct Welcome {
   std::uint64_t session = 0;        // the daemon's number for this connection
   std::int64_t grace_ns = 0;        // how long the last orders hold after the daemon is lost
   std::uint32_t block_on_loss = 0;  // after that: 1: the gate closes until a daemon is back; 0: it is open
-  std::uint32_t reserved = 0;
+  // In a space the program must be a client of the MPS server of this directory (CUDA_MPS_PIPE_DIRECTORY), with these
+  // SMs at most, in hundredths of a percent (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
+  std::uint32_t sm_limit = 0;
+  char space[64] = {};  // its name; empty: none
+  char mps_pipes[128] = {};
 };
 
 struct Refused {
@@ -98,6 +102,8 @@ struct Attach {
   std::uint64_t unsafe_bytes = 0;  // memory that its kernels must not touch before a mover has settled it
   std::uint32_t contexts = 0;
   std::uint32_t works = 0;  // 1: it has work under way, as Wants with `waits` 0 says
+  std::uint32_t sms = 0;    // multiprocessors that the driver tells the program of
+  std::uint32_t reserved = 0;
 };
 
 struct Attached {
@@ -287,9 +293,10 @@ inline constexpr bool kIsFixed =
 static_assert(kIsFixed<Header, 16> && offsetof(Header, version) == 4 && offsetof(Header, type) == 6 &&
               offsetof(Header, bytes) == 8 && offsetof(Header, gpu) == 12);
 static_assert(kIsFixed<Hello, 584> && offsetof(Hello, vgpus) == 8 && offsetof(Hello, program) == 520);
-static_assert(kIsFixed<Welcome, 24> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16);
+static_assert(kIsFixed<Welcome, 216> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16 &&
+              offsetof(Welcome, sm_limit) == 20 && offsetof(Welcome, space) == 24 && offsetof(Welcome, mps_pipes) == 88);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
-static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
+static_assert(kIsFixed<Attach, 56> && offsetof(Attach, sms) == 48 && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
               offsetof(Attach, unsafe_bytes) == 32 && offsetof(Attach, contexts) == 40 &&
               offsetof(Attach, works) == 44);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&

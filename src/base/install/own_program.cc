@@ -1,5 +1,6 @@
 #include "base/install/own_program.h"
 
+#include <pwd.h>
 #include <signal.h>
 #include <spawn.h>
 #include <unistd.h>
@@ -44,12 +45,25 @@ Result<std::string> PathOf(const std::string& name) {
   return (self.parent_path().parent_path() / "lib/tessera" / name).string();
 }
 
+// posix_spawn(3) cannot change the user, and a program with threads cannot do much between fork(2) and exec(3).
+std::vector<std::string> AsUser(uid_t user) {
+  const std::string number = std::to_string(user);
+  passwd entry{};
+  passwd* found = nullptr;
+  char text[4096];
+  if (getpwuid_r(user, &entry, text, sizeof text, &found) == 0 && found)
+    return {"/usr/bin/setpriv", "--reuid=" + number, "--regid=" + std::to_string(entry.pw_gid), "--init-groups", "--"};
+  return {"/usr/bin/setpriv", "--reuid=" + number, "--regid=" + number, "--clear-groups", "--"};
+}
+
 }  // namespace
 
 Result<pid_t> Spawn(const OwnProgram& program) {
   auto path = PathOf(program.name);
   if (!path) return std::unexpected(path.error());
-  std::vector<std::string> words = {*path};
+  std::vector<std::string> words;
+  if (program.user && *program.user != geteuid()) words = AsUser(*program.user);
+  words.push_back(*path);
   words.insert(words.end(), program.arguments.begin(), program.arguments.end());
   std::vector<std::string> environment = EnvironmentOf(program);
 
@@ -64,10 +78,10 @@ Result<pid_t> Spawn(const OwnProgram& program) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
   const int failed =
-      posix_spawn(&pid, path->c_str(), &files, &attributes, Pointers(words).data(), Pointers(environment).data());
+      posix_spawn(&pid, words.front().c_str(), &files, &attributes, Pointers(words).data(), Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) return Fail(failed, "cannot run " + *path + ": " + std::strerror(failed));
+  if (failed != 0) return Fail(failed, "cannot run " + words.front() + ": " + std::strerror(failed));
   return pid;
 }
 

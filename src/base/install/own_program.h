@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ struct OwnProgram {
   std::vector<std::string> without;        // environment variables that it does not inherit, beside those of others
                                            // (base/install/environment.h),
   std::vector<std::string> with;           // and "NAME=value" that it gets
+  // It runs as this user, in the user's groups, if that is not the caller's own; for root alone. Needs setpriv(1).
+  std::optional<uid_t> user;
 };
 
 // Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.

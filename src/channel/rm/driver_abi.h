@@ -58,6 +58,7 @@ enum Class : std::uint32_t {
   kMemoryLocal = 0x40,       // NV01_MEMORY_LOCAL_USER: GPU memory
   kMemorySystem = 0x3e,      // NV01_MEMORY_SYSTEM: host memory
   kChannelGroup = 0xa06c,    // KEPLER_CHANNEL_GROUP_A: a TSG
+  kDuplicate = 0xffffffff,   // no class of RM's: what kDup made, of whatever class it is
 };
 constexpr bool IsRoot(std::uint32_t cls) { return cls == kRoot || cls == kRootNonPrivileged || cls == kRootClient; }
 

@@ -20,6 +20,12 @@ inline std::optional<ObjectEvent> EventOfIoctl(int fd, unsigned long request, co
     if (free.status != abi::kOk) return std::nullopt;
     return ObjectEvent{.kind = ObjectEvent::Kind::kFree, .fd = fd, .client = free.root, .object = free.object};
   }
+  if (_IOC_NR(request) == abi::kDup && _IOC_SIZE(request) == sizeof(abi::Dup)) {
+    const auto& dup = *static_cast<const abi::Dup*>(argument);
+    if (dup.status != abi::kOk) return std::nullopt;
+    return ObjectEvent{
+        .fd = fd, .client = dup.client, .parent = dup.parent, .object = dup.object, .cls = abi::kDuplicate};
+  }
   if (_IOC_NR(request) != abi::kAlloc) return std::nullopt;
   // Both layouts begin alike.
   const auto& alloc = *static_cast<const abi::AllocShort*>(argument);

@@ -38,6 +38,12 @@ std::string Slice(const Json& vgpu) {
   return slice_us > 0 ? FormatMicroseconds(slice_us) : "none";
 }
 
+// "team-a, at most 30 % of the SMs"
+std::string Space(const Json& vgpu) {
+  const std::string space = TextField(vgpu, "space");
+  return space.empty() ? "none" : space + ", at most " + Percent(vgpu, "sm_limit_pct") + " % of the SMs";
+}
+
 std::string Frozen(const Json& vgpu) {
   const std::string by = TextsField(vgpu, "frozen");
   return by.empty() ? "no" : "by " + by;
@@ -164,6 +170,7 @@ std::string VgpuText(const Json& vgpu) {
       {"compute weight", Count(vgpu, "compute_weight")},
       {"compute priority", Count(vgpu, "compute_priority")},
       {"compute slice", Slice(vgpu)},
+      {"space", Space(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
       {"GPU time", Time(vgpu, "compute_busy_us")},
       {"compute pressure", Pressure(Field(vgpu, "compute_pressure"))},
@@ -215,7 +222,7 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
   if (settings.Empty())
     return Fail(EINVAL, "nothing to set",
-                "use --memory, --memory-request, --swap-max, --compute, --weight or --priority");
+                "use --memory, --memory-request, --swap-max, --compute, --weight, --priority or --sm");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);

@@ -110,6 +110,16 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     if (!priority) return std::unexpected(priority.error());
     body["compute_priority"] = *priority;
   }
+  if (!settings.space.empty()) {
+    if (auto fits = CheckName(settings.space); !fits) return std::unexpected(fits.error());
+    body["space"] = settings.space;
+  }
+  if (!settings.sm.empty()) {
+    const auto percent = ParsePercent(settings.sm);
+    if (!percent) return std::unexpected(percent.error());
+    if (*percent == 0) return Fail(ERANGE, "invalid SM limit '" + settings.sm + "'", "use a percentage above 0");
+    body["sm_limit"] = *percent;
+  }
   return body;
 }
 

@@ -40,6 +40,17 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
                  "0 to 15 (default 8); while a vGPU with a lower number\nhas work, those with higher numbers wait")
       ->type_name("PRIORITY")
       ->check(IsSetting(&VgpuSettings::priority));
+  app.add_option("--sm", settings.sm, "GPU's SMs that it uses at most, in % (default 100);\nneeds a space")
+      ->type_name("PERCENT")
+      ->check(IsSetting(&VgpuSettings::sm));
+}
+
+CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings) {
+  return app
+      .add_option("--space", settings.space,
+                  "space of vGPUs that run at the same time, each on\nits part of the SMs (--sm). It is made if there is none")
+      ->type_name("NAME")
+      ->check(IsSetting(&VgpuSettings::space));
 }
 
 Result<VgpuSettings> ReadSettings(const std::string& line) {
@@ -50,7 +61,7 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   CLI::App app;
   app.set_help_flag("");
   AddSettings(app, settings);
-  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight or --priority";
+  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight, --priority or --sm";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

@@ -21,8 +21,10 @@ CLI::Validator Checked(Parse parse) {
 // The same for a setting of a vGPU.
 CLI::Validator IsSetting(std::string VgpuSettings::* field);
 
-// Adds the options for settings of a vGPU, except its GPU.
+// Adds the options for settings of a vGPU, except its GPU and its space.
 void AddSettings(CLI::App& app, VgpuSettings& settings);
+// Adds the option for the space of a vGPU that is made.
+CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings);
 
 // Reads a line such as "--memory 4G --compute 20:40", with the options of `tessera vgpu set`. EINVAL for an unknown
 // option or an invalid value.

@@ -115,6 +115,9 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"compute.weight", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.compute_weight}); },
      Set<&VGpuRequest::compute_weight>},
     {"procs", kReadWrite, Processes, Adopt},
+    {"sm.limit", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.sm_limit_pct); },
+     Set<&VGpuRequest::sm_limit>},
+    {"space", kReadOnly, [](const VGpuReport& vgpu) { return vgpu.space + "\n"; }, nullptr},
 });
 
 }  // namespace of_vgpu

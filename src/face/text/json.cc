@@ -104,6 +104,8 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "compute_limit") return Read(key, value, request.compute_limit);
   if (key == "compute_weight") return Read(key, value, request.compute_weight);
   if (key == "compute_priority") return Read(key, value, request.compute_priority);
+  if (key == "space") return ReadText(key, value, request.space);
+  if (key == "sm_limit") return Read(key, value, request.sm_limit);
   if (key == "ephemeral") {
     if (!value.is_boolean()) return Wrong(key, "true or false");
     request.ephemeral = value.get<bool>();
@@ -116,7 +118,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, ephemeral or owner_pid");
+              "compute_limit, compute_weight, compute_priority, space, sm_limit, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -233,6 +235,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_limit_pct", vgpu.compute_limit_pct},
           {"compute_weight", vgpu.compute_weight},
           {"compute_priority", vgpu.compute_priority},
+          {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
+          {"sm_limit_pct", vgpu.sm_limit_pct},
           {"slice_us", vgpu.slice_us},
           {"frozen", vgpu.frozen},
           {"compute_current_pct", vgpu.compute_current_pct},

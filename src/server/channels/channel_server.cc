@@ -15,8 +15,28 @@ ChannelServer::ChannelServer(std::unique_ptr<channel::Control> control, std::str
 
 void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source source, Nanos now) {
   if (!table_.Apply(pid, event, source)) return;
-  freezer_.ChannelsChanged(pid, event.kind == channel::ObjectEvent::Kind::kFree);
+  const pid_t server = table_.ServerOfClient(pid);
+  freezer_.ChannelsChanged(server != 0 ? server : pid, event.kind == channel::ObjectEvent::Kind::kFree);
   if (on_change_) on_change_(pid, now);
+}
+
+void ChannelServer::EnterSpace(pid_t client, std::uint32_t space) {
+  table_.EnterSpace(client, space);
+  if (const pid_t server = table_.ServerOf(space)) freezer_.ChannelsChanged(server, false);
+}
+
+void ChannelServer::LeaveSpace(pid_t client) {
+  const pid_t server = table_.ServerOfClient(client);
+  table_.LeaveSpace(client);
+  if (server != 0) freezer_.ChannelsChanged(server, true);
+}
+
+// A server that is gone takes its freezes along.
+void ChannelServer::SetServer(std::uint32_t space, pid_t server) {
+  const pid_t before = table_.ServerOf(space);
+  if (before == server) return;
+  table_.SetServer(space, server);
+  if (before != 0) ForgetWhenEnded(before);
 }
 
 void ChannelServer::Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen) {

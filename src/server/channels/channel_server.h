@@ -41,6 +41,12 @@ class ChannelServer {
   bool Knows(pid_t pid, std::uint32_t gpu) { return Available(gpu) && table_.Computes(pid, gpu); }
   const ChannelTable& Table() const { return table_; }
 
+  // A process in a space uses a GPU, or does no more.
+  void EnterSpace(pid_t client, std::uint32_t space);
+  void LeaveSpace(pid_t client);
+  // The space has this MPS server now; 0: none.
+  void SetServer(std::uint32_t space, pid_t server);
+
   // The objects of a process that an earlier daemon knew, and whether it had frozen them for an operator.
   void Restore(pid_t pid, const std::vector<channel::ObjectEvent>& events, bool frozen);
   // The process ended, or is in no vGPU any more. In the second case channels that policy froze are thawed now, because

@@ -45,12 +45,45 @@ bool ChannelTable::IsOlder(pid_t pid) { return At(pid).older; }
 
 std::vector<channel::Group> ChannelTable::Groups(pid_t pid, std::uint32_t gpu) const {
   if (!control_) return {};
-  return Objects(pid).Groups(control_->DeviceInstance(gpu));
+  auto groups = Objects(pid).Groups(control_->DeviceInstance(gpu));
+  AddClients(pid, gpu, groups);
+  return groups;
+}
+
+// The slice is the server's, who has the group: channels of clients are only taken off and put back.
+void ChannelTable::AddClients(pid_t server, std::uint32_t gpu, std::vector<channel::Group>& groups) const {
+  for (const auto& [client, space] : spaces_) {
+    if (ServerOf(space) != server) continue;
+    for (channel::Group& group : Objects(client).Groups(control_->DeviceInstance(gpu))) {
+      group.fd = -1;
+      groups.push_back(std::move(group));
+    }
+  }
+}
+
+void ChannelTable::SetServer(std::uint32_t space, pid_t server) {
+  if (server == 0) {
+    servers_.erase(space);
+  } else {
+    servers_[space] = server;
+  }
+}
+
+pid_t ChannelTable::ServerOf(std::uint32_t space) const {
+  const auto found = servers_.find(space);
+  return found == servers_.end() ? 0 : found->second;
+}
+
+pid_t ChannelTable::ServerOfClient(pid_t client) const {
+  const auto found = spaces_.find(client);
+  return found == spaces_.end() ? 0 : ServerOf(found->second);
 }
 
 channel::Target ChannelTable::TargetOn(pid_t pid, std::uint32_t gpu) {
   const Entry& entry = At(pid);
-  return entry.objects.TargetOn(*control_, gpu, pid, entry.fd.Get());
+  channel::Target target = entry.objects.TargetOn(*control_, gpu, pid, entry.fd.Get());
+  AddClients(pid, gpu, target.groups);
+  return target;
 }
 
 const channel::ObjectTable& ChannelTable::Objects(pid_t pid) const {
@@ -71,7 +104,7 @@ bool ChannelTable::Verify(pid_t pid) {
 }
 
 bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
-  if (!control_) return false;
+  if (!control_ || InSpace(pid)) return false;
   if (control_->KnowsProcesses()) {
     // What it was once found to have it keeps until it ends: at its end the news of that may come late.
     // A process that has none gets no entry: somebody may ask about any pid.

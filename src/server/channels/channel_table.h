@@ -31,7 +31,7 @@ class ChannelTable {
   // The process is older than this daemon: one before may have frozen it.
   bool IsOlder(pid_t pid);
 
-  // The channels that the process is said to have on a GPU.
+  // The channels that the process is said to have on a GPU; of an MPS server, those of its clients, too.
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
   channel::Target TargetOn(pid_t pid, std::uint32_t gpu);
   // All that it is said to have, on all GPUs.
@@ -40,6 +40,16 @@ class ChannelTable {
   bool Verify(pid_t pid);
   // Whether the process can be steered on the GPU: it has channels that compute, and they are its own.
   bool Computes(pid_t pid, std::uint32_t gpu);
+
+  // Spaces. A process in one is a client of the space's MPS server, whose channel group has the channels of all: no
+  // client can be steered by itself. The server is steered with the channels of its clients.
+  void EnterSpace(pid_t client, std::uint32_t space) { spaces_[client] = space; }
+  void LeaveSpace(pid_t client) { spaces_.erase(client); }
+  bool InSpace(pid_t pid) const { return spaces_.contains(pid); }
+  void SetServer(std::uint32_t space, pid_t server);  // 0: it has none now
+  pid_t ServerOf(std::uint32_t space) const;          // 0: none
+  // The MPS server whose client the process is; 0: it is none, or the server is not known.
+  pid_t ServerOfClient(pid_t client) const;
 
   // Whether that is the GPU which the driver's objects name by this instance.
   bool IsDevice(std::uint32_t gpu, std::uint32_t instance) const;
@@ -52,10 +62,13 @@ class ChannelTable {
     std::set<std::uint32_t> found_on;  // GPUs on which a control that knows processes found it
   };
   Entry& At(pid_t pid);
+  void AddClients(pid_t server, std::uint32_t gpu, std::vector<channel::Group>& groups) const;
 
   channel::Control* const control_;
   const std::uint64_t started_;  // this daemon, as ProcessStart tells
   std::map<pid_t, Entry> processes_;
+  std::map<pid_t, std::uint32_t> spaces_;   // of clients
+  std::map<std::uint32_t, pid_t> servers_;  // by space
 };
 
 }  // namespace tessera::server

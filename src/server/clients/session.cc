@@ -147,6 +147,9 @@ Complaint Session::On(const wire::Hello& hello) {
   if (greeted_) return "said Hello twice";
   auto chosen = services_.table.Choose(wire::TextOf(hello.vgpus), services_.authority, caller_);
   if (!chosen) return replies_.Refuse(chosen.error());
+  if (hello.observer == 0) {
+    if (auto fits = CheckSpace(*chosen); !fits) return replies_.Refuse(fits.error());
+  }
   greeted_ = true;
   observer_ = hello.observer != 0;
   program_ = Printable(wire::TextOf(hello.program));
@@ -161,6 +164,8 @@ Complaint Session::On(const wire::Guard& guard) {
   if (greeted_) return "said Guard after another greeting";
   auto chosen = services_.table.Choose(wire::TextOf(guard.vgpus), services_.authority, caller_);
   if (!chosen) return replies_.Refuse(chosen.error());
+  if (std::ranges::any_of(*chosen, [](const VGpu* vgpu) { return !vgpu->spec.space.empty(); }))
+    return replies_.Refuse({ENOTSUP, "programs in a space cannot be behind the kernel gate", "leave out --enforce"});
   greeted_ = guards_ = true;
   program_ = Printable(wire::TextOf(guard.program));
   for (VGpu* vgpu : *chosen) joined_[vgpu->gpu] = vgpu->id;
@@ -168,9 +173,35 @@ Complaint Session::On(const wire::Guard& guard) {
 }
 
 Complaint Session::Welcome() const {
-  return replies_.Send(wire::Welcome{.session = id_,
-                                     .grace_ns = services_.config.client_grace,
-                                     .block_on_loss = services_.config.block_on_daemon_loss});
+  wire::Welcome welcome{.session = id_,
+                        .grace_ns = services_.config.client_grace,
+                        .block_on_loss = services_.config.block_on_daemon_loss};
+  for (const VgpuId id : joined_) {
+    const VGpu* vgpu = id != 0 ? services_.table.Find(id) : nullptr;
+    const Space* space = vgpu ? services_.spaces.Find(vgpu->spec.space) : nullptr;
+    if (!space) continue;
+    wire::SetText(welcome.space, space->Who().name);
+    wire::SetText(welcome.mps_pipes, space->Pipes());
+    welcome.sm_limit = static_cast<std::uint32_t>(std::lround(vgpu->spec.compute.space.sm_pct * 100));
+  }
+  return replies_.Send(welcome);
+}
+
+// MPS knows one server for all GPUs of a program, and a server has one user.
+Result<void> Session::CheckSpace(const std::vector<VGpu*>& chosen) const {
+  for (const VGpu* vgpu : chosen) {
+    const Space* space = services_.spaces.Find(vgpu->spec.space);
+    if (!space) continue;
+    if (chosen.size() > 1)
+      return Fail(EINVAL, fmt::format("vGPU {} is in a space, whose programs use one GPU", vgpu->spec.name),
+                  "name that vGPU alone");
+    if (space->Who().uid != peer_.uid)
+      return Fail(EPERM,
+                  fmt::format("vGPU {} is in space {}, which takes programs of user {} only", vgpu->spec.name,
+                              space->Who().name, space->Who().uid),
+                  "make a vGPU of your own");
+  }
+  return {};
 }
 
 Complaint Session::OnListener() {

@@ -25,6 +25,7 @@
 #include "server/gpu/quota_keeper.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/memory/exports.h"
+#include "server/spaces/space_table.h"
 #include "wire/protocol.h"
 
 namespace tessera::server {
@@ -40,6 +41,7 @@ struct ClientServices {
   GuestServer& guests;
   KernelGate& kernel_gate;
   UserBounds& bounds;
+  const SpaceTable& spaces;
 };
 
 // One connection to client.sock: a program, its greeting, and its processes on the GPUs. Reads its packets and checks
@@ -82,6 +84,7 @@ class Session {
   Result<Process*> Attach(const wire::Attach& attach, Nanos now);
   GpuServer* FindGpu(const wire::Uuid& uuid) const;
   VGpu* JoinedOn(const GpuServer* gpu) const;
+  Result<void> CheckSpace(const std::vector<VGpu*>& chosen) const;
 
   const std::uint64_t id_;
   const UniqueFd socket_;

@@ -181,6 +181,18 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "its class",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::compute_priority)},
+      {.name = "vgpu.NAME.space",
+       .standard = "none",
+       .values = "name",
+       .meaning = "space in which it runs beside others, when it is made",
+       .live = true,
+       .set = VGpuField(&DeclaredVGpu::space)},
+      {.name = "vgpu.NAME.sm_limit",
+       .standard = "100",
+       .values = "0 to 100 (percent)",
+       .meaning = "the GPU's SMs that it uses at most; needs a space",
+       .live = true,
+       .set = VGpuField(&DeclaredVGpu::sm_limit)},
   };
 }
 

@@ -13,6 +13,7 @@
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
+#include "server/spaces/mps_program.h"
 
 namespace tessera::server {
 namespace {
@@ -60,12 +61,14 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
   if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
+  daemon->MakeSpaces();
   daemon->table_ = std::make_unique<VGpuTable>(
       loop, daemon->gpus_, [self = daemon.get()] { self->VGpusChanged(); },
       [self = daemon.get()](VGpu& vgpu, Nanos now) {
         self->kernel_gate_->Abandon(vgpu);
         self->guests_->Abandon(vgpu, now);
-      });
+      },
+      daemon->spaces_.get());
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
                                                   daemon->bounds_, [self = daemon.get()] { self->saver_.Changed(); });
@@ -84,6 +87,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->RestoreVGpus(MonotonicNow());
   (void)daemon->DeclareVGpus(MonotonicNow());
   daemon->restoring_ = false;
+  daemon->spaces_->EndLeftOvers();
   if (!daemon->table_->Saved().empty()) daemon->SaveVGpus();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->kernel_gate_->TakeOver(MonotonicNow());
@@ -102,7 +106,8 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                       .channels = daemon->channels_,
                                       .guests = *daemon->guests_,
                                       .kernel_gate = *daemon->kernel_gate_,
-                                      .bounds = daemon->bounds_});
+                                      .bounds = daemon->bounds_,
+                                      .spaces = *daemon->spaces_});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->ServeContainers();
@@ -112,6 +117,26 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     daemon->linger_timer_.Arm(daemon->linger_until_);
   }
   return daemon;
+}
+
+void Daemon::MakeSpaces() {
+  constexpr Nanos kLinger = 10 * kSecond;
+  SpaceTable::Setup setup{.folder = setup_.run_dir + "/mps", .linger = setup_.exit_when_idle ? 0 : kLinger};
+  if (auto program = FindMpsControl(driver_->IsSoft())) {
+    setup.program = *program;
+  } else {
+    setup.why_none = program.error().message;
+  }
+  spaces_ = std::make_unique<SpaceTable>(loop_, std::move(setup),
+                                         [this](const Space& space) { SpaceChanged(space, MonotonicNow()); });
+}
+
+void Daemon::SpaceChanged(const Space& space, Nanos now) {
+  if (ending_) return;
+  const Space::Identity& who = space.Who();
+  if (channels_.Table().ServerOf(who.number) == space.Server()) return;
+  channels_.SetServer(who.number, space.Server());
+  if (who.gpu < gpus_.size()) gpus_[who.gpu]->Time().LeadersChanged(now);
 }
 
 void Daemon::ServeContainers() {
@@ -180,6 +205,7 @@ void Daemon::RestoreProcesses(Nanos now) {
 // Tells the watchdog that this loop goes round.
 void Daemon::Beat(Nanos now) {
   channels_.Tick();
+  spaces_->Tick();
   SaveTraceIfWrong(now);
   beat_timer_.Arm(now + kSecond);
 }
@@ -338,7 +364,7 @@ void Daemon::StayAwhile(Nanos now) {
 void Daemon::EndIfIdle(Nanos now) {
   if (clients_->Sessions() > 0 || table_->AnyLivingOwner()) return;  // their end calls StayAwhile
   const bool adopted = std::ranges::any_of(guests_->Saved(), [](const auto& each) { return !each.vgpu.empty(); });
-  if (kernel_gate_->Any() || adopted) return StayAwhile(now);
+  if (kernel_gate_->Any() || adopted || spaces_->Any()) return StayAwhile(now);
   if (now < linger_until_) return linger_timer_.Arm(linger_until_);
   log::Info("no clients left; exiting");
   loop_.Stop();

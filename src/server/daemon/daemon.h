@@ -28,6 +28,7 @@
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
+#include "server/spaces/space_table.h"
 
 namespace tessera::server {
 
@@ -75,6 +76,7 @@ class Daemon {
   const std::string& RunDir() const { return setup_.run_dir; }
 
   DeviceMeter& Meter() { return *meter_; }
+  SpaceTable& Spaces() { return *spaces_; }
 
   // Any thread but the loop's. Waits until what was changed before is in the files (see StateSaver::Await).
   void AwaitSaved();
@@ -101,6 +103,8 @@ class Daemon {
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
   void Beat(Nanos now);
   void SaveTraceIfWrong(Nanos now);
+  void MakeSpaces();
+  void SpaceChanged(const Space& space, Nanos now);
   void RestoreProcesses(Nanos now);
 
   EventLoop& loop_;
@@ -111,6 +115,7 @@ class Daemon {
   std::string control_test_;
   Peers peers_;
   GangServer gangs_;
+  std::unique_ptr<SpaceTable> spaces_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<FaultWatch> faults_;

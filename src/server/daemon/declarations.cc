@@ -22,7 +22,9 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .compute_request = declared.compute_request.value_or("0"),
           .compute_limit = declared.compute_limit.value_or("100"),
           .compute_weight = declared.compute_weight.value_or("100"),
-          .compute_priority = declared.compute_priority.value_or("8")};
+          .compute_priority = declared.compute_priority.value_or("8"),
+          .space = declared.space,
+          .sm_limit = declared.sm_limit.value_or("100")};
 }
 
 }  // namespace

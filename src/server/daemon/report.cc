@@ -264,6 +264,8 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .waits = vgpu.waits,
                     .state = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
+  report.space = vgpu.spec.space;
+  report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;

@@ -82,6 +82,8 @@ struct VGpuReport {
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
+  std::string space;         // empty: it is in none
+  double sm_limit_pct = 100;
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;

@@ -98,6 +98,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   freezes_.Joining(process);
   vgpu.processes.push_back(&process);
   trace::NameProgram(process.pid, process.who.program);
+  if (vgpu.spec.compute.space.number != 0) channels_.EnterSpace(process.pid, vgpu.spec.compute.space.number);
   time_.Join(process, now);
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
   NoteProcess(EventType::kProcessStarted, index_, vgpu, process);
@@ -117,6 +118,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   time_.Leave(process, now);
   memory_.Leave(process.memory);
   std::erase(vgpu.processes, &process);
+  if (vgpu.spec.compute.space.number != 0) channels_.LeaveSpace(process.pid);
   freezes_.Left(process.pid, now);
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);

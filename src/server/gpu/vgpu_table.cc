@@ -21,9 +21,11 @@ constexpr std::string_view kJobPrefix = "slurm-";  // docs/slurm.md
 // For people.
 std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
+  const std::string space =
+      spec.space.empty() ? "" : fmt::format(", space {} with {:g} % of the SMs", spec.space, spec.compute.space.sm_pct);
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}", size(spec.memory.limit),
                      size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
-                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
+                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, space);
 }
 
 }  // namespace
@@ -32,17 +34,22 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
                   bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
-                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
+                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, spec.space,
+                  spec.compute.space.sm_pct);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
 }
 
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
-                     std::function<void(VGpu&, Nanos)> on_unlist)
-    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)), on_unlist_(std::move(on_unlist)) {}
+                     std::function<void(VGpu&, Nanos)> on_unlist, SpaceTable* spaces)
+    : loop_(loop),
+      gpus_(gpus),
+      on_change_(std::move(on_change)),
+      on_unlist_(std::move(on_unlist)),
+      spaces_(spaces) {}
 
 Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit,
                                 bool by_operator) {
@@ -59,7 +66,7 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (!start) return std::unexpected(start.error());
     spec.owner_start = *start;
   }
-  auto candidates = Candidates(request.gpu);
+  auto candidates = Candidates(request);
   if (!candidates) return std::unexpected(candidates.error());
   Result<VGpu*> placed = Fail(ENODEV, "there is no GPU");
   std::optional<Error> first;
@@ -147,7 +154,11 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
-  if (auto added = gpus_[gpu]->Add(*vgpu, now); !added) return std::unexpected(added.error());
+  if (auto entered = EnterSpace(*vgpu); !entered) return std::unexpected(entered.error());
+  if (auto added = gpus_[gpu]->Add(*vgpu, now); !added) {
+    if (spaces_) spaces_->Leave(vgpu->spec.space);
+    return std::unexpected(added.error());
+  }
   VGpu* placed = vgpu.get();
   by_name_[placed->spec.name] = placed;
   vgpus_[placed->id] = std::move(vgpu);
@@ -165,6 +176,8 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
   }
+  if (request.space && *request.space != vgpu.spec.space)
+    return Fail(EINVAL, "the space of a vGPU cannot be changed", "make a new vGPU in the other space");
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
@@ -271,8 +284,28 @@ bool VGpuTable::AnyLivingOwner() const {
   return std::any_of(vgpus_.begin(), vgpus_.end(), [](const auto& entry) { return bool(entry.second->owner.fd); });
 }
 
+Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
+  sched::SpacePlace& place = vgpu.spec.compute.space;
+  place.number = 0;  // that of an earlier daemon
+  if (vgpu.spec.space.empty()) return {};
+  if (!spaces_) return Fail(ENOSYS, "this daemon has no spaces");
+  const auto number =
+      spaces_->Enter(vgpu.spec.space, vgpu.spec.uid, vgpu.gpu, FormatUuid(gpus_[vgpu.gpu]->Info().uuid));
+  if (!number) return std::unexpected(number.error());
+  place.number = *number;
+  return {};
+}
+
+// A space is on one GPU, and so are the vGPUs that enter it.
+Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request) const {
+  auto all = CandidatesAt(request.gpu);
+  const Space* space = request.space && spaces_ ? spaces_->Find(*request.space) : nullptr;
+  if (!all || !space || space->VGpus() == 0 || (request.gpu && request.gpu != "auto")) return all;
+  return std::vector{space->Who().gpu};
+}
+
 // Most free first, for "auto".
-Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const std::optional<std::string>& gpu) const {
+Result<std::vector<std::uint32_t>> VGpuTable::CandidatesAt(const std::optional<std::string>& gpu) const {
   std::vector<std::uint32_t> all;
   for (const auto& server : gpus_) all.push_back(server->Index());
   if (!gpu || *gpu == "auto") {
@@ -338,6 +371,7 @@ void VGpuTable::Unlist(VGpu& vgpu, Nanos now, bool by_operator) {
 
 void VGpuTable::Destroy(VGpu& vgpu) {
   Gpu(vgpu).Forget(vgpu);
+  if (spaces_) spaces_->Leave(vgpu.spec.space);
   vgpus_.erase(vgpu.id);
 }
 

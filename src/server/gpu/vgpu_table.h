@@ -17,6 +17,7 @@
 #include "server/model/state_file.h"
 #include "server/model/vgpu.h"
 #include "server/model/vgpu_request.h"
+#include "server/spaces/space_table.h"
 
 namespace tessera::server {
 
@@ -29,9 +30,9 @@ class VGpuTable {
   using Gpus = std::vector<std::unique_ptr<GpuServer>>;
 
   // `on_change` is called when what state.json keeps has changed, and `on_unlist` before a vGPU ends. The loop and the
-  // GPUs outlive the table.
+  // GPUs outlive the table, and so do the spaces; without these no vGPU is in one.
   VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
-            std::function<void(VGpu&, Nanos)> on_unlist = {});
+            std::function<void(VGpu&, Nanos)> on_unlist = {}, SpaceTable* spaces = nullptr);
 
   // Says whether a vGPU may be as `spec` says, which it may complete; `before` is the vGPU as it is, null for a new
   // one.
@@ -77,7 +78,9 @@ class VGpuTable {
   bool IsForOperators(std::string_view name) const;
   std::vector<SavedVGpu>::const_iterator Absent(std::string_view name) const;
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now);
-  Result<std::vector<std::uint32_t>> Candidates(const std::optional<std::string>& gpu) const;
+  Result<std::vector<std::uint32_t>> Candidates(const VGpuRequest& request) const;
+  Result<std::vector<std::uint32_t>> CandidatesAt(const std::optional<std::string>& gpu) const;
+  Result<void> EnterSpace(VGpu& vgpu);
   std::string FreeName(std::string_view program) const;
   Result<void> WatchOwner(VGpu& vgpu);
   void OwnerDied(VgpuId id, Nanos now);
@@ -88,6 +91,7 @@ class VGpuTable {
   Gpus& gpus_;
   const std::function<void()> on_change_;
   const std::function<void(VGpu&, Nanos)> on_unlist_;
+  SpaceTable* const spaces_;
   std::map<VgpuId, std::unique_ptr<VGpu>> vgpus_;
   std::map<std::string, VGpu*, std::less<>> by_name_;  // without those that were removed by force
   std::vector<SavedVGpu> absent_;

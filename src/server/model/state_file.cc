@@ -32,6 +32,10 @@ json ToJson(const SavedVGpu& saved) {
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
   if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
+  if (!spec.space.empty()) {
+    entry["space"] = spec.space;
+    entry["sm_limit_pct"] = spec.compute.space.sm_pct;
+  }
   return entry;
 }
 
@@ -57,7 +61,9 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .compute = {.request_pct = entry.at("compute_request_pct"),
                                         .limit_pct = entry.at("compute_limit_pct"),
                                         .weight = entry.at("compute_weight"),
-                                        .priority = entry.value("compute_priority", sched::Shares{}.priority)}},
+                                        .priority = entry.value("compute_priority", sched::Shares{}.priority),
+                                        .space = {.sm_pct = entry.value("sm_limit_pct", 100.0)}},
+                            .space = entry.value("space", std::string())},
                    .gpu = *gpu};
 }
 

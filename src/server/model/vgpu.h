@@ -33,6 +33,7 @@ struct VGpuSpec {
   bool owner_froze = false;       // who may thaw it then
   MemoryTerms memory;
   sched::Shares compute;
+  std::string space;  // in which it runs beside others; empty: it has the GPU alone. Set when it is made
 };
 
 // A short name of a vGPU's settings. It changes whenever they change, and is the same under the next daemon.

@@ -103,6 +103,9 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
           ApplyWhole("compute_priority", "use 0 (first) to 15", request.compute_priority, changed.compute.priority);
       !r)
     return r;
+  if (request.space) changed.space = *request.space;
+  if (request.space && changed.space.empty()) return Fail(EINVAL, "space: a name is needed", "leave it out for none");
+  if (auto r = ApplyPercent("sm_limit", request.sm_limit, changed.compute.space.sm_pct); !r) return r;
   if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)
     return Fail(ENOSPC,
                 fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),

@@ -88,6 +88,10 @@ const char* NameOf(EventType type) {
       return "memory.stranded";
     case EventType::kControlChanged:
       return "gpu.control";
+    case EventType::kSpaceFault:
+      return "space.fault";
+    case EventType::kSpaceReady:
+      return "space.ready";
     case EventType::kGpuXid:
       return "gpu.xid";
     case EventType::kGpuEcc:

@@ -32,6 +32,8 @@ enum class EventType {
   kMemoryBack,        // it does so no more
   kMemoryStranded,    // no mover can bring back what a program has in host memory
   kControlChanged,    // a GPU's time is divided in another way
+  kSpaceFault,        // a program's fault on the GPU ended all programs of its space
+  kSpaceReady,        // the space takes programs again
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected
   kGpuFailed,         // it is gone until it is reset; also told of each vGPU on it

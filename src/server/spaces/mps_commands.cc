@@ -9,8 +9,8 @@
 
 #include <charconv>
 #include <sstream>
+#include <utility>
 
-#include "base/install/own_program.h"
 #include "base/unique_fd.h"
 
 namespace tessera::server {
@@ -80,8 +80,10 @@ Result<std::vector<pid_t>> Pids(const Result<std::string>& answer) {
 
 }  // namespace
 
-std::vector<std::string> MpsPlace::Environment() const {
-  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs};
+OwnProgram MpsPlace::Program(std::vector<std::string> arguments) const {
+  std::vector<std::string> variables = {"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs};
+  if (!gpu.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + gpu);
+  return {.name = program, .arguments = std::move(arguments), .with = std::move(variables), .user = user};
 }
 
 Result<std::string> MpsCommands::Tell(const std::string& line) const {
@@ -95,11 +97,11 @@ Result<std::string> MpsCommands::Tell(const std::string& line) const {
     return FailErrno("cannot write to the MPS control daemon");
   }
   input->writing.Reset();
-  const auto pid = Spawn({.name = place_.program,
-                          .files = {{input->reading.Get(), STDIN_FILENO},
-                                    {output->writing.Get(), STDOUT_FILENO},
-                                    {output->writing.Get(), STDERR_FILENO}},
-                          .with = place_.Environment()});
+  OwnProgram program = place_.Program();
+  program.files = {{input->reading.Get(), STDIN_FILENO},
+                   {output->writing.Get(), STDOUT_FILENO},
+                   {output->writing.Get(), STDERR_FILENO}};
+  const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
   output->writing.Reset();
   const auto answer = ReadToEnd(output->reading.Get());
@@ -113,6 +115,24 @@ Result<std::string> MpsCommands::Tell(const std::string& line) const {
 }
 
 Result<std::vector<pid_t>> MpsCommands::Servers() const { return Pids(Tell("get_server_list")); }
+
+Result<void> MpsCommands::StartServer(uid_t user) const {
+  const auto answer = Tell(fmt::format("start_server -uid {}", user));
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+Result<bool> MpsCommands::HasFaulted(pid_t server) const {
+  const auto answer = Tell(fmt::format("get_server_status {}", server));
+  if (!answer) return std::unexpected(answer.error());
+  return answer->starts_with("FAULT");
+}
+
+Result<void> MpsCommands::ShutDown(pid_t server) const {
+  const auto answer = Tell(fmt::format("shutdown_server {} -f", server));
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
 
 Result<std::vector<pid_t>> MpsCommands::Clients(pid_t server) const {
   return Pids(Tell(fmt::format("get_client_list {}", server)));

@@ -2,10 +2,12 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/install/own_program.h"
 #include "base/result.h"
 
 namespace tessera::server {
@@ -16,9 +18,11 @@ struct MpsPlace {
   std::string program;  // absolute path
   std::string pipes;
   std::string logs;
+  std::optional<uid_t> user;  // as whom it runs; none: as the caller. It serves programs of that user
+  std::string gpu;            // UUID of the one GPU that its clients see; empty: all that there are
 
-  // What its programs have in their environment.
-  std::vector<std::string> Environment() const;
+  // Its program, with these arguments and the environment by which it finds the directories.
+  OwnProgram Program(std::vector<std::string> arguments = {}) const;
 };
 
 // Commands to the control daemon, as its program takes them from standard input (MPS documentation, "nvidia-cuda-mps-
@@ -32,6 +36,12 @@ class MpsCommands {
   Result<std::string> Tell(const std::string& line) const;
 
   Result<std::vector<pid_t>> Servers() const;
+  // Starts a server for this user, if there is none yet.
+  Result<void> StartServer(uid_t user) const;
+  // Whether a client's fatal fault has ended the server's clients: it takes no others until all have gone.
+  Result<bool> HasFaulted(pid_t server) const;
+  // Ends a server and its clients' contexts, at once; the next client gets another server.
+  Result<void> ShutDown(pid_t server) const;
   Result<std::vector<pid_t>> Clients(pid_t server) const;
   // Ends the client's contexts; the server and its other clients go on. The process itself goes on, too, with errors.
   Result<void> Terminate(pid_t server, pid_t client) const;

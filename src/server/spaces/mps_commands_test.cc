@@ -36,7 +36,7 @@ class MpsCommandsTest : public testing::Test {
   }
 
   void StartDaemon() {
-    const auto pid = Spawn({.name = place_.program, .arguments = {"-f"}, .with = place_.Environment()});
+    const auto pid = Spawn(place_.Program({"-f"}));
     ASSERT_TRUE(pid) << pid.error().Text();
     daemon_ = *pid;
     WaitUntil([&] { return Commands().Servers().has_value(); });
@@ -71,11 +71,12 @@ TEST_F(MpsCommandsTest, AnAnswerThatIsNoneIsAnError) {
 TEST_F(MpsCommandsTest, ServersAndClientsAreListedAndEnded) {
   StartDaemon();
   EXPECT_THAT(*Commands().Servers(), testing::IsEmpty());
-  const auto started = Commands().Tell("start_server -uid " + std::to_string(getuid()));
+  const auto started = Commands().StartServer(getuid());
   ASSERT_TRUE(started) << started.error().Text();
   const auto servers = Commands().Servers();
   ASSERT_EQ(servers->size(), 1u);
   EXPECT_THAT(*Commands().Clients(servers->front()), testing::IsEmpty());
+  EXPECT_FALSE(*Commands().HasFaulted(servers->front()));
   EXPECT_TRUE(Commands().Quit());
   EXPECT_EQ(waitpid(daemon_, nullptr, 0), daemon_);
   daemon_ = 0;

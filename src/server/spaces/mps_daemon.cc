@@ -1,5 +1,6 @@
 #include "server/spaces/mps_daemon.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -17,9 +18,12 @@
 namespace tessera::server {
 namespace {
 
-Result<void> MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
-  return FailErrno("cannot make the directory " + path);
+// For the one user as whom the control daemon runs.
+Result<void> MakeFolder(const std::string& path, std::optional<uid_t> user) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return FailErrno("cannot make the directory " + path);
+  if (user && *user != geteuid() && lchown(path.c_str(), *user, static_cast<gid_t>(-1)) != 0)
+    return FailErrno("cannot give away the directory " + path);
+  return {};
 }
 
 }  // namespace
@@ -43,9 +47,14 @@ bool MpsDaemon::TakeOver() {
 
 Result<void> MpsDaemon::Start() {
   for (const std::string& folder : {place_.pipes, place_.logs}) {
-    if (auto made = MakeFolder(folder); !made) return made;
+    if (auto made = MakeFolder(folder, place_.user); !made) return made;
   }
-  const auto pid = Spawn({.name = place_.program, .arguments = {"-f"}, .with = place_.Environment()});
+  // In the foreground it logs to its output.
+  const UniqueFd log(open((record_ + ".log").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!log) return FailErrno("cannot open " + record_ + ".log");
+  OwnProgram program = place_.Program({"-f"});
+  program.files = {{log.Get(), STDOUT_FILENO}, {log.Get(), STDERR_FILENO}};
+  const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
   // A child that nobody has waited for keeps its pid.
   const auto start = ProcessStart(*pid);

@@ -25,7 +25,8 @@ class MpsDaemon {
   };
 
   // `place.pipes` and `place.logs` are directories; they are made, and so is the file `record`, by which the next
-  // tesserad finds the control daemon. Their folders exist. All that is given outlives the object.
+  // tesserad finds the control daemon, and `record`.log, with what it says. Their folders exist. All that is given
+  // outlives the object.
   MpsDaemon(EventLoop& loop, MpsPlace place, std::string record, Host host);
   MpsDaemon(const MpsDaemon&) = delete;
 
@@ -37,7 +38,7 @@ class MpsDaemon {
   pid_t Pid() const { return process_.pid; }  // 0: none runs
   const MpsPlace& Place() const { return place_; }
 
-  static constexpr Nanos kPause = 5 * kSecond;  // between its end and the start of another one
+  static constexpr Nanos kPause = kSecond;  // between its end and the start of another one
 
  private:
   Result<void> Start();

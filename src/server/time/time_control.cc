@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
+#include "server/time/space_server.h"
 #include "server/time/steering_server.h"
 #include "server/time/token_server.h"
 
@@ -20,8 +22,10 @@ const std::vector<TimeControl::Way>& TimeControl::Ways() {
        .freezes_channels = true,
        .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
        .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
-         return std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight,
-                                                 time.channels_);
+         return std::make_unique<SpaceServer>(
+             std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight,
+                                              time.channels_),
+             time.config_.sched, time.config_.in_flight, time.channels_);
        }},
       {.divider = Divider::kGates,
        .name = "tokens",
@@ -52,12 +56,13 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
 // One that obeys keeps its channels whatever the others do: they are stopped by their own gates.
 std::string TimeControl::WhyUnsteerable() const {
   if (!channels_.Available(gpu_)) return channels_.Why(gpu_);
-  std::string why;
+  std::string why = WhySpacesUnsteerable();
+  if (!why.empty()) return why;
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
       if (process->freeze.evades) {
         why = fmt::format("process {} ({}) went on while its channels were frozen", process->pid, process->who.program);
-      } else if (channels_.Knows(process->pid, gpu_)) {
+      } else if (channels_.Knows(process->pid, gpu_) || vgpu->spec.compute.space.number != 0) {
         return {};
       } else if (process->work.worked) {
         why = fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
@@ -65,6 +70,20 @@ std::string TimeControl::WhyUnsteerable() const {
     }
   }
   return why;
+}
+
+// A space is steered as a whole, by the channels of its MPS server: nothing else can take it off the GPU.
+std::string TimeControl::WhySpacesUnsteerable() const {
+  for (const VGpu* vgpu : vgpus_) {
+    const std::uint32_t number = vgpu->spec.compute.space.number;
+    const bool works = std::ranges::any_of(vgpu->processes, [](const Process* each) { return each->work.worked; });
+    if (number == 0 || !works) continue;
+    const pid_t server = channels_.Table().ServerOf(number);
+    if (server == 0) return fmt::format("the MPS server of space {} is not known", vgpu->spec.space);
+    if (!channels_.Knows(server, gpu_))
+      return fmt::format("the channels of MPS server {} of space {} are not known", server, vgpu->spec.space);
+  }
+  return {};
 }
 
 // A program without a shim has no gate.
@@ -211,6 +230,13 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
     }
   }
   Choose(now);
+  server_->LeadersChanged(now);
+  SetTimer();
+}
+
+void TimeControl::LeadersChanged(Nanos now) {
+  Choose(now);
+  server_->LeadersChanged(now);
   SetTimer();
 }
 

@@ -59,6 +59,8 @@ class TimeControl {
   void Hold(Process& process, Nanos now);
   // The process made or lost channels.
   void ChannelsChanged(pid_t pid, Nanos now);
+  // The MPS server of a space is another.
+  void LeadersChanged(Nanos now);
 
   // Chooses the way again, and what stops each process, because what permits that may have changed.
   void Choose(Nanos now);
@@ -91,6 +93,7 @@ class TimeControl {
   static const std::vector<Way>& Ways();
 
   std::string WhyUnsteerable() const;
+  std::string WhySpacesUnsteerable() const;
   GateRecord::Stop StopFor(const Process& process) const;
   void SwitchTo(const Way& way, Nanos now);
   void TellWay(Nanos now);

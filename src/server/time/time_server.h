@@ -48,10 +48,12 @@ class TimeServer {
 
   // The process made or lost channels, or more or less is known of them: this stops it from now on.
   virtual void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos) { gate.stop = stop; }
+  // The MPS servers of spaces may be others, or have other channels.
+  virtual void LeadersChanged(Nanos) {}
 
   virtual void Advance(Nanos now) = 0;
   virtual Deadline NextDeadline() const = 0;
-  void Seal() { sealed_ = true; }  // from now on no gate changes
+  virtual void Seal() { sealed_ = true; }  // from now on no gate changes
 
   virtual State StateOf(Id vgpu) const = 0;
   virtual sched::Usage UsageOf(Id vgpu, Nanos now) const = 0;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "base/fork_mutex.h"
@@ -26,6 +27,8 @@ constexpr auto kFreed = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::k
 struct Table {
   ForkMutex mutex;
   std::vector<wire::Object> objects TESSERA_GUARDED_BY(mutex);
+  // The last duplicates of other clients' objects. Most are memory; the daemon hears of those in which a channel is made.
+  std::deque<wire::Object> duplicates TESSERA_GUARDED_BY(mutex);
   bool missed TESSERA_GUARDED_BY(mutex) = false;  // a message about one of them could not be sent
 
   static Table& Instance() {
@@ -46,11 +49,31 @@ void Tell(Table& table, const wire::Object& object) TESSERA_REQUIRES(table.mutex
   table.missed |= !session.Tell(wire::Make(object));
 }
 
-void Made(const wire::Object& object) {
-  Table& table = Table::Instance();
-  const MutexLock lock(table.mutex);
+void Add(Table& table, const wire::Object& object) TESSERA_REQUIRES(table.mutex) {
   table.objects.push_back(object);
   Tell(table, object);
+}
+
+void Made(const wire::Object& object) {
+  constexpr std::size_t kMostDuplicates = 64;  // between that of a group and its first channel there are few
+  Table& table = Table::Instance();
+  const MutexLock lock(table.mutex);
+  if (object.cls == channel::abi::kDuplicate) {
+    if (table.duplicates.size() == kMostDuplicates) table.duplicates.pop_front();
+    table.duplicates.push_back(object);
+    return;
+  }
+  const auto group = std::ranges::find_if(table.duplicates, [&](const wire::Object& each) {
+    return each.client == object.client && each.object == object.parent;
+  });
+  if (group != table.duplicates.end() && channel::abi::IsChannel(object.cls)) {
+    wire::Object borrowed = *group;
+    borrowed.cls = channel::abi::kChannelGroup;
+    borrowed.detail = channel::abi::kEngineGraphics;
+    table.duplicates.erase(group);
+    Add(table, borrowed);
+  }
+  Add(table, object);
 }
 
 // Freeing an object also frees all that was made under it. The driver's library also frees 0, which is no object: 0 is
@@ -59,6 +82,9 @@ void Freed(std::uint32_t client, std::uint32_t handle) {
   if (handle == 0) return;
   Table& table = Table::Instance();
   const MutexLock lock(table.mutex);
+  std::erase_if(table.duplicates, [&](const wire::Object& each) {
+    return each.client == client && (client == handle || each.object == handle || each.parent == handle);
+  });
   auto& objects = table.objects;
   const std::size_t before = objects.size();
   std::vector<std::uint32_t> gone{handle};

@@ -1,0 +1,129 @@
+#include "server/spaces/space.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "server/record/events.h"
+#include "server/record/log.h"
+
+namespace tessera::server {
+namespace {
+
+constexpr Nanos kUntilStarted = 10 * kSecond;  // until the control daemon has started a server
+constexpr std::chrono::milliseconds kAskAgain(20);
+constexpr Nanos kLookAgain = 300 * kMillisecond;  // while it is not ready
+
+}  // namespace
+
+Space::Space(EventLoop& loop, Identity identity, const MpsPlace& place, std::string record, Host host)
+    : identity_(std::move(identity)),
+      host_(std::move(host)),
+      daemon_(loop, place, std::move(record),
+              {.ended =
+                   [this] {
+                     Set(State::kStarting, 0, "its MPS control daemon ended");
+                     Look();
+                   },
+               .closed = [this] { host_.closed(*this); }}),
+      soon_(loop, [this] { Look(); }),
+      asking_(loop) {}
+
+Space::~Space() { *ends_ = true; }
+
+Result<void> Space::Open() {
+  auto opened = daemon_.Open();
+  if (opened) Look();
+  return opened;
+}
+
+void Space::Close() {
+  *ends_ = true;
+  state_ = State::kClosing;
+  server_ = 0;
+  host_.changed(*this);
+  daemon_.Close();
+}
+
+void Space::Look() {
+  if (state_ == State::kClosing) return;
+  if (asking_.Busy()) {
+    again_ = true;
+    return;
+  }
+  const auto answer = std::make_shared<Answer>();
+  Question question{.user = identity_.uid, .doomed = std::exchange(doomed_, {}), .broken = broken_};
+  asking_.Start([answer, commands = MpsCommands(daemon_.Place()), question = std::move(question),
+                 ends = ends_] { *answer = Ask(commands, question, *ends); },
+                [this, answer] {
+                  Take(*answer);
+                  if (state_ == State::kFault || state_ == State::kStarting) soon_.ArmIn(kLookAgain);
+                  if (std::exchange(again_, false)) Look();
+                });
+}
+
+void Space::Terminate(pid_t client) {
+  doomed_.push_back(client);
+  Look();
+}
+
+// On a thread of its own.
+Space::Answer Space::Ask(const MpsCommands& commands, const Question& question, const std::atomic<bool>& ends) {
+  Answer answer;
+  if (question.broken != 0) (void)commands.ShutDown(question.broken);
+  for (const Nanos until = MonotonicNow() + kUntilStarted; answer.server == 0 && !ends;) {
+    auto servers = commands.Servers();
+    if (servers) std::erase(*servers, question.broken);
+    if (servers && !servers->empty()) {
+      answer.server = servers->front();
+      break;
+    }
+    const auto failed =
+        servers ? commands.StartServer(question.user) : Result<void>(std::unexpected(servers.error()));
+    if (!failed) answer.error = failed.error().message;
+    if (MonotonicNow() >= until) return answer;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+  if (answer.server == 0) return answer;
+  answer.error.clear();
+  for (const pid_t client : question.doomed) (void)commands.Terminate(answer.server, client);
+  answer.faulted = commands.HasFaulted(answer.server).value_or(false);
+  return answer;
+}
+
+// After a fault the clients' contexts are broken, but the server takes no others before their processes have ended.
+// Most end at their next call. If some have not at the second look, the server is ended, and another one started.
+void Space::Take(const Answer& answer) {
+  if (state_ == State::kClosing) return;
+  broken_ = answer.faulted && state_ == State::kFault ? answer.server : 0;
+  if (answer.server == 0) return Set(State::kStarting, 0, answer.error.empty() ? "no MPS server started" : answer.error);
+  if (!answer.faulted) return Set(State::kReady, answer.server, "");
+  Set(State::kFault, answer.server, "a program's fault on the GPU ended the programs of the space");
+}
+
+void Space::Set(State state, pid_t server, std::string error) {
+  if (state == state_ && server == server_ && error == error_) return;
+  if (state != state_) {
+    const bool fault = state == State::kFault;
+    if (fault || state_ == State::kFault) {
+      const char* const text = fault ? "a program's fault on the GPU ended all programs of the space" : "takes programs again";
+      log::Warn("GPU {}: space {}: {}", identity_.gpu, identity_.name, text);
+      events::Note({.type = fault ? EventType::kSpaceFault : EventType::kSpaceReady,
+                    .gpu = identity_.gpu,
+                    .owner = identity_.uid,
+                    .text = fmt::format("space {}: {}", identity_.name, text)});
+    } else if (state == State::kReady) {
+      log::Info("GPU {}: space {} is ready: MPS server {} of user {}", identity_.gpu, identity_.name, server,
+                identity_.uid);
+    }
+  }
+  state_ = state;
+  server_ = server;
+  error_ = std::move(error);
+  host_.changed(*this);
+}
+
+}  // namespace tessera::server

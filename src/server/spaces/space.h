@@ -1,0 +1,116 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "server/loop/background.h"
+#include "server/loop/event_loop.h"
+#include "server/spaces/mps_commands.h"
+#include "server/spaces/mps_daemon.h"
+
+namespace tessera::server {
+
+// A space: the vGPUs of one user on one GPU whose programs run at the same time, as clients of one MPS server. Keeps the
+// control daemon and the server running while a vGPU is in it, and sees when a client's fault has ended the others. Runs
+// on the loop's thread; what it asks the control daemon is asked by a thread of its own.
+class Space {
+ public:
+  struct Identity {
+    std::string name;
+    std::uint32_t number = 0;  // among the spaces that this daemon has made: sched::SpacePlace::number
+    std::uint32_t gpu = 0;
+    uid_t uid = 0;  // of its vGPUs and their programs
+  };
+  enum class State {
+    kStarting,  // no server takes programs yet
+    kReady,
+    kFault,    // a client's fault ended all clients of the server, and it takes no others until they have gone
+    kClosing,  // the control daemon is told to end
+  };
+  struct Host {
+    std::function<void(Space&)> changed = [](Space&) {};  // state or server
+    std::function<void(Space&)> closed = [](Space&) {};   // after Close; it must not be destroyed inside this call
+  };
+
+  // The loop outlives the space. The directory of `record` exists.
+  Space(EventLoop& loop, Identity identity, const MpsPlace& place, std::string record, Host host);
+  Space(const Space&) = delete;
+  ~Space();
+
+  // Errors: those of MpsDaemon::Open.
+  Result<void> Open();
+  // Ends server and control daemon, with programs or without.
+  void Close();
+
+  const Identity& Who() const { return identity_; }
+  State Present() const { return state_; }
+  const std::string& Error() const { return error_; }  // why it is not ready; empty: nothing is known to be wrong
+  pid_t Server() const { return server_; }             // 0: there is none yet
+  pid_t ControlDaemon() const { return daemon_.Pid(); }
+  const std::string& Pipes() const { return daemon_.Place().pipes; }
+
+  // vGPUs that are in it.
+  void Enter() { ++vgpus_; }
+  void Leave() { --vgpus_; }
+  int VGpus() const { return vgpus_; }
+
+  // Looks whether the server is there and well. To be called once a second while programs may be in it, and when there
+  // is news of it; while it is not ready, it looks by itself.
+  void Look();
+  // Ends the GPU contexts of a client, whose process goes on with errors: to be done before a client with queued work is
+  // killed (MPS documentation, "Client termination").
+  void Terminate(pid_t client);
+
+ private:
+  struct Answer {
+    pid_t server = 0;
+    bool faulted = false;
+    std::string error;
+  };
+  struct Question {
+    uid_t user = 0;
+    std::vector<pid_t> doomed;  // clients to be terminated
+    pid_t broken = 0;           // a server to be ended
+  };
+  static Answer Ask(const MpsCommands& commands, const Question& question, const std::atomic<bool>& ends);
+  void Take(const Answer& answer);
+  void Set(State state, pid_t server, std::string error);
+
+  const Identity identity_;
+  const Host host_;
+  MpsDaemon daemon_;
+  State state_ = State::kStarting;
+  std::string error_;
+  pid_t server_ = 0;
+  int vgpus_ = 0;
+  bool again_ = false;           // look once more: somebody asked while the last look was under way
+  std::vector<pid_t> doomed_;    // clients to be terminated with the next look
+  pid_t broken_ = 0;             // a server that had faulted at the last look
+  std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
+  EventLoop::Timer soon_;
+  Background asking_;
+};
+
+// The name in the API.
+constexpr const char* NameOf(Space::State state) {
+  switch (state) {
+    case Space::State::kStarting:
+      return "starting";
+    case Space::State::kReady:
+      return "ready";
+    case Space::State::kFault:
+      return "fault";
+    case Space::State::kClosing:
+      break;
+  }
+  return "closing";
+}
+
+}  // namespace tessera::server
