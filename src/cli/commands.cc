@@ -48,6 +48,7 @@ void AddCommands(CommandLine& line) {
   AddCommon(line.app, line.common, kAll);
   AddProgramCommands(line);
   AddVgpuCommands(line);
+  AddSpaceCommands(line);
   AddSteeringCommands(line);
   AddDaemonCommands(line);
   AddMachineCommands(line);

@@ -8,6 +8,7 @@ namespace tessera::cli {
 void AddProgramCommands(CommandLine& line);   // run, ps, gpus, top
 void AddSteeringCommands(CommandLine& line);  // freeze, thaw, evict, adopt
 void AddVgpuCommands(CommandLine& line);      // vgpu ls, show, create, set, rm
+void AddSpaceCommands(CommandLine& line);     // space ls, show, create, rm
 void AddDaemonCommands(CommandLine& line);    // events, trace, reload
 void AddMachineCommands(CommandLine& line);   // cdi, doctor, demo, version
 

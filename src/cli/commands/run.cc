@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
+#include "base/clock.h"
 #include "cli/launch/child.h"
 #include "cli/launch/daemon.h"
 #include "cli/launch/environment.h"
@@ -15,12 +18,16 @@
 namespace tessera::cli {
 using client::ApiClient;
 using client::Json;
+using client::NumberField;
 using client::TextField;
 
 namespace {
 
 // An embedded daemon may end between two of our requests; then another one is started.
 constexpr int kAttempts = 5;
+
+constexpr Nanos kUntilReady = 20 * kSecond;  // of a space: its MPS server may be starting
+constexpr std::chrono::milliseconds kAskSpaceAgain(10);
 
 std::string NameOf(const std::string& program) { return std::filesystem::path(program).filename().string(); }
 
@@ -54,6 +61,28 @@ Result<std::vector<Json>> VgpusFor(const ApiClient& client, const RunChoices& ch
   return std::vector<Json>{std::move(*made)};
 }
 
+// Waits until the space of the vGPU takes programs, if it is in one.
+Result<void> EnterSpace(const ApiClient& client, const Json& vgpu, ProgramPlace& place) {
+  const std::string name = TextField(vgpu, "space");
+  if (name.empty()) return {};
+  for (const Nanos until = MonotonicNow() + kUntilReady;;) {
+    const auto space = client.Get("/v1/spaces/" + name);
+    if (!space) return std::unexpected(space.error());
+    const std::string state = TextField(*space, "state");
+    if (state == "ready") {
+      place.mps_pipes = TextField(*space, "pipe_directory");
+      place.sm_limit_pct = NumberField(vgpu, "sm_limit_pct");
+      return {};
+    }
+    if (MonotonicNow() >= until) {
+      const std::string error = TextField(*space, "error");
+      return Fail(ETIMEDOUT, "space " + name + " is not ready (" + state + (error.empty() ? "" : ": " + error) + ")",
+                  "see 'tessera space show " + name + "', and 'tessera doctor'");
+    }
+    std::this_thread::sleep_for(kAskSpaceAgain);
+  }
+}
+
 Result<ProgramPlace> FindPlace(const Common& common, const RunChoices& choices, const std::string& program) {
   const ApiClient client(common.RunDirectory());
   for (int attempt = 1;; ++attempt) {
@@ -69,6 +98,7 @@ Result<ProgramPlace> FindPlace(const Common& common, const RunChoices& choices, 
     for (const Json& vgpu : *vgpus) {
       place.vgpus.push_back(TextField(vgpu, "name"));
       place.gpu_uuids.push_back(TextField(vgpu, "gpu_uuid"));
+      if (auto entered = EnterSpace(client, vgpu, place); !entered) return std::unexpected(entered.error());
     }
     return place;
   }

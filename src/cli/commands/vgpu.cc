@@ -41,7 +41,10 @@ std::string Slice(const Json& vgpu) {
 // "team-a, at most 30 % of the SMs"
 std::string Space(const Json& vgpu) {
   const std::string space = TextField(vgpu, "space");
-  return space.empty() ? "none" : space + ", at most " + Percent(vgpu, "sm_limit_pct") + " % of the SMs";
+  if (space.empty()) return "none";
+  const std::uint64_t sms = IntegerField(vgpu, "sms");
+  return space + ", at most " + Percent(vgpu, "sm_limit_pct") + " % of the SMs" +
+         (sms == 0 ? "" : "; its programs began with " + std::to_string(sms) + " of them");
 }
 
 std::string Frozen(const Json& vgpu) {

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "cli/terminal/output.h"
+
 namespace tessera::cli {
 namespace {
 
@@ -36,8 +38,13 @@ Result<Variables> ProgramVariables(const ProgramPlace& place, const std::functio
   };
   if (!place.vgpus.empty()) variables.emplace_back("TESSERA_VGPU", Joined(place.vgpus));
   // A program may use only the GPUs of its vGPUs, so others are hidden from it.
-  if (!place.gpu_uuids.empty() && !current("CUDA_VISIBLE_DEVICES")) {
+  // An index would be one of the GPUs that the MPS server sees.
+  if (!place.gpu_uuids.empty() && (!current("CUDA_VISIBLE_DEVICES") || !place.mps_pipes.empty())) {
     variables.emplace_back("CUDA_VISIBLE_DEVICES", Joined(place.gpu_uuids));
+  }
+  if (!place.mps_pipes.empty()) {
+    variables.emplace_back("CUDA_MPS_PIPE_DIRECTORY", place.mps_pipes);
+    variables.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", FormatPercent(place.sm_limit_pct));
   }
   if (place.soft) {
     variables.emplace_back("TESSERA_REAL_LIBCUDA", installation.SoftDriver());

@@ -19,6 +19,9 @@ struct ProgramPlace {
   std::vector<std::string> gpu_uuids;  // of their GPUs
   bool soft = false;
   std::string soft_spec;  // empty: the soft GPUs that exist
+  // In a space: the directory of its MPS control daemon, and the percentage of the SMs that the program may use.
+  std::string mps_pipes;  // empty: in no space
+  double sm_limit_pct = 100;
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;

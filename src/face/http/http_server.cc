@@ -34,8 +34,8 @@ constexpr int kUserThreads = 4;
 constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // requests; further ones are closed
 constexpr const char* kPaths =
-    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME] and /v1/processes[/PID], "
-    "POST /v1/vgpus and /v1/reload, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
+    "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME], /v1/spaces[/NAME] and "
+    "/v1/processes[/PID], POST /v1/vgpus, /v1/spaces and /v1/reload, DELETE /v1/spaces/NAME, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
     "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt exist";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {
@@ -195,6 +195,7 @@ class HttpServer::Impl : private httplib::Server {
     return request.path == "/healthz" ? server::Operation::kHealth : server::Operation::kReload;
   }
   void AddRoutes();
+  void AddSpaces();
   void AddEvents();
   void AddTrace();
   void AddSteering();
@@ -268,10 +269,31 @@ void HttpServer::Impl::AddRoutes() {
     if (!removed) return Refuse(response, removed.error());
     response.status = 204;
   });
+  AddSpaces();
   AddEvents();
   AddTrace();
   AddSteering();
   AddRefusals();
+}
+
+void HttpServer::Impl::AddSpaces() {
+  Get("/v1/spaces", [](const Request&, Response& response) { ReplyList(response, "spaces", asker->Spaces()); });
+  Post("/v1/spaces", [](const Request& request, Response& response) {
+    const auto asked = ParseSpaceRequest(request.body);
+    if (!asked) return Refuse(response, asked.error());
+    const auto made = asker->CreateSpace(asked->name, asked->gpu);
+    if (!made) return Refuse(response, made.error());
+    Reply(response, ToJson(*made), 201);
+  });
+  constexpr const char* kOneSpace = "/v1/spaces/([^/]+)";
+  Get(kOneSpace, [](const Request& request, Response& response) {
+    const auto space = asker->SpaceNamed(request.matches[1]);
+    if (!space) return Refuse(response, space.error());
+    Reply(response, ToJson(*space));
+  });
+  Delete(kOneSpace, [](const Request& request, Response& response) {
+    ReplyNothing(response, asker->RemoveSpace(request.matches[1]));
+  });
 }
 
 void HttpServer::Impl::AddTrace() {

@@ -237,6 +237,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_priority", vgpu.compute_priority},
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
+          {"sms", vgpu.sms},
           {"slice_us", vgpu.slice_us},
           {"frozen", vgpu.frozen},
           {"compute_current_pct", vgpu.compute_current_pct},
@@ -251,6 +252,41 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"gpu_failed", vgpu.gpu_failed},
           {"gpu_faults", vgpu.gpu_faults},
           {"processes", vgpu.processes}};
+}
+
+json ToJson(const server::SpaceReport& space) {
+  const auto pid_or_null = [](pid_t pid) { return pid == 0 ? json() : json(pid); };
+  return {{"name", space.name},
+          {"gpu", space.gpu},
+          {"gpu_uuid", space.gpu_uuid},
+          {"uid", space.uid},
+          {"kept", space.kept},
+          {"state", space.state},
+          {"error", space.error.empty() ? json() : json(space.error)},
+          {"pipe_directory", space.pipes},
+          {"control_pid", pid_or_null(space.control_daemon)},
+          {"server_pid", pid_or_null(space.server)},
+          {"steered", space.steered},
+          {"vgpus", space.vgpus},
+          {"sm_limits_pct", space.sm_limits_pct}};
+}
+
+Result<SpaceRequest> ParseSpaceRequest(const std::string& body) {
+  const json parsed = json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return Fail(EINVAL, "the body must be a JSON object");
+  SpaceRequest request;
+  for (const auto& [key, value] : parsed.items()) {
+    Result<void> read = Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "use name or gpu");
+    if (key == "name") {
+      std::optional<std::string> name;
+      read = ReadText(key, value, name);
+      request.name = name.value_or("");
+    } else if (key == "gpu") {
+      read = value.is_null() ? Result<void>() : Read(key, value, request.gpu);
+    }
+    if (!read) return std::unexpected(read.error());
+  }
+  return request;
 }
 
 json ToJson(const server::ProcessReport& process) {

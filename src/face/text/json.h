@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,7 @@ namespace tessera::face {
 nlohmann::json ToJson(const server::GpuReport& gpu);
 nlohmann::json ToJson(const server::VGpuReport& vgpu);
 nlohmann::json ToJson(const server::ProcessReport& process);
+nlohmann::json ToJson(const server::SpaceReport& space);
 nlohmann::json ToJson(const server::EvictionReport& eviction);
 nlohmann::json ToJson(const server::CheckReport& check);
 nlohmann::json ToJson(const server::Event& event);
@@ -29,6 +31,13 @@ const char* NameOfErrno(int code);
 
 // Reads the body of a POST or PATCH. EINVAL names the first field that is unknown or of a wrong type.
 Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body);
+
+// A request for a space that lasts.
+struct SpaceRequest {
+  std::string name;
+  std::optional<std::string> gpu;  // "auto", index or UUID
+};
+Result<SpaceRequest> ParseSpaceRequest(const std::string& body);
 
 // The field to_bytes of an eviction's body: how many bytes may stay on the GPU; 0 if it is missing. EINVAL for anything
 // else.

@@ -88,7 +88,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   (void)daemon->DeclareVGpus(MonotonicNow());
   daemon->restoring_ = false;
   daemon->spaces_->EndLeftOvers();
-  if (!daemon->table_->Saved().empty()) daemon->SaveVGpus();
+  if (!daemon->table_->Saved().empty() || daemon->spaces_->Any()) daemon->SaveVGpus();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->kernel_gate_->TakeOver(MonotonicNow());
   daemon->TestControl();
@@ -308,6 +308,12 @@ void Daemon::RestoreVGpus(Nanos now) {
     if (restored || restored.error().code == ESRCH) return;
     log::Warn("vGPU {} is absent: {}", saved.spec.name, restored.error().Text());
   };
+  for (const SavedSpace& saved : lasting.spaces) {
+    const auto gpu = std::ranges::find_if(gpus_, [&](const auto& each) { return each->Info().uuid == saved.gpu; });
+    const auto made = gpu == gpus_.end() ? Fail(ENODEV, "this machine does not have its GPU now")
+                                         : spaces_->Create(saved.name, saved.uid, (*gpu)->Index(), FormatUuid(saved.gpu));
+    if (!made) log::Warn("space {} is absent: {}", saved.name, made.error().Text());
+  }
   std::ranges::for_each(lasting.vgpus, restore);
   std::ranges::for_each(of_boot.vgpus, restore);
   for (const SavedProgram& program : of_boot.programs) {
@@ -331,6 +337,10 @@ std::string Daemon::State() const {
 std::string Daemon::LastingVGpus() const {
   SavedState state{.vgpus = table_->Saved(), .processes = {}};
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
+  for (const Space* space : spaces_->All()) {
+    const Space::Identity& who = space->Who();
+    if (space->Kept()) state.spaces.push_back({who.name, gpus_[who.gpu]->Info().uuid, who.uid});
+  }
   return FormatState(state);
 }
 

@@ -77,6 +77,8 @@ class Daemon {
 
   DeviceMeter& Meter() { return *meter_; }
   SpaceTable& Spaces() { return *spaces_; }
+  // A space was made to last, or is not kept any more.
+  void SpacesChanged() { VGpusChanged(); }
 
   // Any thread but the loop's. Waits until what was changed before is in the files (see StateSaver::Await).
   void AwaitSaved();

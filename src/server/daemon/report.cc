@@ -266,6 +266,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.compute_priority = vgpu.spec.compute.priority;
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
+  for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;
@@ -292,6 +293,31 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   if (vgpu.spec.ephemeral) report.owner_pid = vgpu.spec.owner_pid;
   for (const Process* process : vgpu.processes) report.processes.push_back(process->pid);
   return report;
+}
+
+std::vector<SpaceReport> ReportSpaces(Daemon& daemon) {
+  std::vector<SpaceReport> reports;
+  for (const Space* space : daemon.Spaces().All()) {
+    const Space::Identity& who = space->Who();
+    SpaceReport report{.name = who.name,
+                       .gpu_uuid = FormatUuid(daemon.Gpus()[who.gpu]->Info().uuid),
+                       .gpu = who.gpu,
+                       .uid = who.uid,
+                       .kept = space->Kept(),
+                       .state = NameOf(space->Present()),
+                       .error = space->Error(),
+                       .pipes = space->Pipes(),
+                       .control_daemon = space->ControlDaemon(),
+                       .server = space->Server()};
+    report.steered = report.server != 0 && daemon.Channels().Knows(report.server, who.gpu);
+    for (const VGpu* vgpu : daemon.VGpus().All()) {
+      if (vgpu->spec.space != who.name) continue;
+      report.vgpus.push_back(vgpu->spec.name);
+      report.sm_limits_pct += vgpu->spec.compute.space.sm_pct;
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
 }
 
 std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now) {

@@ -82,8 +82,9 @@ struct VGpuReport {
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
-  std::string space;         // empty: it is in none
+  std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
+  std::uint32_t sms = 0;  // multiprocessors that its programs were started with, the most of one; 0: none runs
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;
@@ -134,6 +135,20 @@ struct ProcessReport {
   bool gpu_failed = false;
 };
 
+struct SpaceReport {
+  std::string name, gpu_uuid;
+  std::uint32_t gpu = 0;
+  uid_t uid = 0;
+  bool kept = false;          // it was made to last; else it ends with its last vGPU
+  const char* state = "";     // "starting", "ready", "fault" or "closing"
+  std::string error;          // why it is not ready; empty: nothing is known to be wrong
+  std::string pipes;          // where clients find the MPS control daemon
+  pid_t control_daemon = 0, server = 0;  // 0: there is none now
+  bool steered = false;       // its channels are known
+  std::vector<std::string> vgpus;
+  double sm_limits_pct = 0;   // their sum
+};
+
 // Memory that is being brought out of a GPU because somebody said so.
 struct EvictionReport {
   pid_t pid = 0;
@@ -159,6 +174,7 @@ std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now);
 VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now);
 std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now);
 std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optional<pid_t> only = {});
+std::vector<SpaceReport> ReportSpaces(Daemon& daemon);
 std::vector<CheckReport> ReportChecks(Daemon& daemon);
 
 }  // namespace tessera::server

@@ -328,6 +328,13 @@ Result<std::vector<std::uint32_t>> VGpuTable::CandidatesAt(const std::optional<s
               "tessera gpus lists them; \"auto\" takes the one with most room");
 }
 
+Result<std::uint32_t> VGpuTable::GpuFor(const std::optional<std::string>& gpu) const {
+  const auto candidates = CandidatesAt(gpu);
+  if (!candidates) return std::unexpected(candidates.error());
+  if (candidates->empty()) return Fail(ENODEV, "there is no GPU");
+  return candidates->front();
+}
+
 std::string VGpuTable::FreeName(std::string_view program) const {
   for (unsigned n = 1;; ++n) {
     std::string name = NameFor(program, n);

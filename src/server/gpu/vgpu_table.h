@@ -64,6 +64,8 @@ class VGpuTable {
   // The vGPUs of a comma-separated list of names, one for each GPU, if a program of the caller may join them.
   Result<std::vector<VGpu*>> Choose(std::string_view names, const Authority& authority, const Caller& caller) const;
 
+  // The GPU that "auto", an index or a UUID names. ENOENT: there is none.
+  Result<std::uint32_t> GpuFor(const std::optional<std::string>& gpu) const;
   GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
 
   // A program joined the vGPU or is gone. May destroy an ephemeral vGPU whose owner died, or one removed by force.

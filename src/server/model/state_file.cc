@@ -104,6 +104,17 @@ Result<SavedProgram> ProgramFrom(const json& entry) {
   return SavedProgram{.name = {.pid = entry.at("pid"), .start = entry.at("start")}, .gpu = *gpu};
 }
 
+json ToJson(const SavedSpace& saved) {
+  return {{"name", saved.name}, {"gpu_uuid", FormatUuid(saved.gpu)}, {"uid", saved.uid}};
+}
+
+// Throws json::exception likewise.
+Result<SavedSpace> SpaceFrom(const json& entry) {
+  auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
+  if (!gpu) return std::unexpected(gpu.error());
+  return SavedSpace{.name = entry.at("name"), .gpu = *gpu, .uid = entry.at("uid")};
+}
+
 template <typename Saved>
 json ToArray(const std::vector<Saved>& all) {
   json array = json::array();
@@ -117,7 +128,8 @@ std::string FormatState(const SavedState& state) {
   const json saved = {{"version", kVersion},
                       {"vgpus", ToArray(state.vgpus)},
                       {"processes", ToArray(state.processes)},
-                      {"programs", ToArray(state.programs)}};
+                      {"programs", ToArray(state.programs)},
+                      {"spaces", ToArray(state.spaces)}};
   return saved.dump(1) + "\n";
 }
 
@@ -139,6 +151,11 @@ Result<SavedState> ParseState(const std::string& text) {
       auto saved = ProgramFrom(entry);
       if (!saved) return Fail(EBADMSG, saved.error().message);
       state.programs.push_back(*saved);
+    }
+    for (const json& entry : parsed.value("spaces", json::array())) {
+      auto saved = SpaceFrom(entry);
+      if (!saved) return Fail(EBADMSG, saved.error().message);
+      state.spaces.push_back(std::move(*saved));
     }
     return state;
   } catch (const json::exception& error) {

@@ -17,7 +17,7 @@ namespace tessera::server {
 //    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","frozen","owner_froze","space",
 //    "sm_limit_pct"}],
 //    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
-//    "programs":[{"pid","start","gpu_uuid"}]}
+//    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}]}
 // with bytes as integers and absent limits left out; what came later than the first release may be absent.
 struct SavedVGpu {
   VGpuSpec spec;
@@ -39,10 +39,18 @@ struct SavedProgram {
   wire::Uuid gpu;
 };
 
+// A space that was made to last.
+struct SavedSpace {
+  std::string name;
+  wire::Uuid gpu;
+  uid_t uid = 0;
+};
+
 struct SavedState {
   std::vector<SavedVGpu> vgpus;
   std::vector<SavedProcess> processes;
   std::vector<SavedProgram> programs;
+  std::vector<SavedSpace> spaces;
 };
 
 std::string FormatState(const SavedState& state);

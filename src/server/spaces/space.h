@@ -60,6 +60,10 @@ class Space {
   void Enter() { ++vgpus_; }
   void Leave() { --vgpus_; }
   int VGpus() const { return vgpus_; }
+  // Whether it was made to last, and does not end with its last vGPU.
+  bool Kept() const { return kept_; }
+  void Keep(bool kept) { kept_ = kept; }
+  bool Used() const { return vgpus_ > 0 || kept_; }
 
   // Looks whether the server is there and well. To be called once a second while programs may be in it, and when there
   // is news of it; while it is not ready, it looks by itself.
@@ -90,6 +94,7 @@ class Space {
   std::string error_;
   pid_t server_ = 0;
   int vgpus_ = 0;
+  bool kept_ = false;
   bool again_ = false;           // look once more: somebody asked while the last look was under way
   std::vector<pid_t> doomed_;    // clients to be terminated with the next look
   pid_t broken_ = 0;             // a server that had faulted at the last look

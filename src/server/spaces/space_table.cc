@@ -44,34 +44,55 @@ MpsPlace SpaceTable::PlaceOf(const std::string& name, uid_t uid, const std::stri
   return {.program = setup_.program, .pipes = folder + kPipes, .logs = folder + kLogs, .user = uid, .gpu = gpu_uuid};
 }
 
-Result<std::uint32_t> SpaceTable::Enter(const std::string& name, uid_t uid, std::uint32_t gpu,
-                                        const std::string& gpu_uuid) {
+Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid) {
   if (auto fits = CheckPlace(name); !fits) return std::unexpected(fits.error());
   if (geteuid() != 0 && uid != geteuid())
     return Fail(EPERM, fmt::format("this daemon cannot run an MPS server for user {}", uid),
                 "only a daemon of root serves several users");
   Entry& entry = spaces_[name];
-  if (entry.space) {
-    const Space::Identity& who = entry.space->Who();
-    if (who.uid != uid && entry.space->VGpus() > 0)
-      return Fail(EPERM, fmt::format("space {} belongs to another user", name),
-                  "choose another name: programs of a space share their faults, so they are of one user");
-    if (who.gpu != gpu && entry.space->VGpus() > 0)
-      return Fail(EXDEV, fmt::format("space {} is on GPU {}", name, who.gpu),
-                  fmt::format("use --gpu {}, or another name", who.gpu));
-    if (who.uid != uid || who.gpu != gpu)
-      return Fail(EAGAIN, fmt::format("space {} is ending, with another user or GPU", name),
-                  "try again in a few seconds, or choose another name");
-    entry.space->Enter();
-    return who.number;
+  if (!entry.space) {
+    entry.gpu_uuid = gpu_uuid;
+    if (auto made = Make(entry, name, uid, gpu); !made) {
+      spaces_.erase(name);
+      return std::unexpected(made.error());
+    }
+    return entry.space.get();
   }
-  entry.gpu_uuid = gpu_uuid;
-  if (auto made = Make(entry, name, uid, gpu); !made) {
-    spaces_.erase(name);
-    return std::unexpected(made.error());
-  }
-  entry.space->Enter();
-  return entry.space->Who().number;
+  const Space::Identity& who = entry.space->Who();
+  if (who.uid == uid && who.gpu == gpu) return entry.space.get();
+  if (!entry.space->Used())
+    return Fail(EAGAIN, fmt::format("space {} is ending, with another user or GPU", name),
+                "try again in a few seconds, or choose another name");
+  if (who.uid != uid)
+    return Fail(EPERM, fmt::format("space {} belongs to another user", name),
+                "choose another name: programs of a space share their faults, so they are of one user");
+  return Fail(EXDEV, fmt::format("space {} is on GPU {}", name, who.gpu),
+              fmt::format("use --gpu {}, or another name", who.gpu));
+}
+
+Result<std::uint32_t> SpaceTable::Enter(const std::string& name, uid_t uid, std::uint32_t gpu,
+                                        const std::string& gpu_uuid) {
+  auto space = Open(name, uid, gpu, gpu_uuid);
+  if (!space) return std::unexpected(space.error());
+  (*space)->Enter();
+  return (*space)->Who().number;
+}
+
+Result<void> SpaceTable::Create(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid) {
+  if (const Space* there = Find(name); there && there->Kept())
+    return Fail(EEXIST, fmt::format("space {} exists already", name), "choose another name");
+  auto space = Open(name, uid, gpu, gpu_uuid);
+  if (!space) return std::unexpected(space.error());
+  (*space)->Keep(true);
+  return {};
+}
+
+Result<void> SpaceTable::Remove(const std::string& name) {
+  Space* space = Find(name);
+  if (!space) return Fail(ENOENT, fmt::format("there is no space {}", name), "see 'tessera space ls'");
+  space->Keep(false);
+  EndIfEmpty(name);
+  return {};
 }
 
 Result<void> SpaceTable::Make(Entry& entry, const std::string& name, uid_t uid, std::uint32_t gpu) {
@@ -93,12 +114,12 @@ void SpaceTable::Leave(std::string_view name) {
   if (found == spaces_.end()) return;
   Entry& entry = found->second;
   entry.space->Leave();
-  if (entry.space->VGpus() == 0) entry.end->ArmIn(setup_.linger);
+  if (!entry.space->Used()) entry.end->ArmIn(setup_.linger);
 }
 
 void SpaceTable::EndIfEmpty(const std::string& name) {
   Space* space = Find(name);
-  if (space && space->VGpus() == 0 && space->Present() != Space::State::kClosing) space->Close();
+  if (space && !space->Used() && space->Present() != Space::State::kClosing) space->Close();
 }
 
 // A vGPU may have entered while it ended.
@@ -108,16 +129,18 @@ void SpaceTable::Closed(const std::string& name) {
   Entry& entry = found->second;
   const Space::Identity who = entry.space->Who();
   const int vgpus = entry.space->VGpus();
+  const bool kept = entry.space->Kept();
   entry.space.reset();
   std::error_code ignored;
   std::filesystem::remove_all(setup_.folder + "/" + name, ignored);
-  if (vgpus == 0) {
+  if (vgpus == 0 && !kept) {
     spaces_.erase(found);
     return;
   }
   if (auto made = Make(entry, name, who.uid, who.gpu); !made)
     log::Error("GPU {}: space {}: {}", who.gpu, name, made.error().Text());
   for (int n = 0; n < vgpus; ++n) entry.space->Enter();
+  entry.space->Keep(kept);
 }
 
 Space* SpaceTable::Find(std::string_view name) const {

@@ -39,6 +39,11 @@ class SpaceTable {
   Result<std::uint32_t> Enter(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
   void Leave(std::string_view name);
 
+  // Makes a space that lasts, also without vGPUs: the errors of Enter, and EEXIST.
+  Result<void> Create(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
+  // It ends now if it has no vGPU, and with its last one otherwise. ENOENT: there is none.
+  Result<void> Remove(const std::string& name);
+
   // Null: there is none. A space without vGPUs may still be found.
   Space* Find(std::string_view name) const;
   std::vector<const Space*> All() const;
@@ -62,6 +67,8 @@ class SpaceTable {
 
   Result<void> CheckPlace(const std::string& name) const;
   MpsPlace PlaceOf(const std::string& name, uid_t uid, const std::string& gpu_uuid) const;
+  // The space of this name, which is made if there is none.
+  Result<Space*> Open(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
   Result<void> Make(Entry& entry, const std::string& name, uid_t uid, std::uint32_t gpu);
   void EndIfEmpty(const std::string& name);
   void Closed(const std::string& name);

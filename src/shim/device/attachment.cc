@@ -27,6 +27,13 @@ bool SwapIsOff() {
   return wish && strcmp(wish, "0") == 0;
 }
 
+// As many as it may use: in a space fewer than the GPU has.
+unsigned Multiprocessors(CUdevice device) {
+  int count = 0;
+  REAL_AS(cuDeviceGetAttribute, int*, int, CUdevice)(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  return static_cast<unsigned>(count);
+}
+
 }  // namespace
 
 Attachment* Attachment::Of(CUdevice device) {
@@ -71,7 +78,8 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
                        .room_bytes = room_.Held(),
                        .unsafe_bytes = room_.Unsafe(),
                        .contexts = memory_.Contexts(),
-                       .works = works};
+                       .works = works,
+                       .sms = Multiprocessors(device_)};
   wire::Attached answer;
   wire::Header header{};
   UniqueFd fds[2];

@@ -6,6 +6,7 @@
 #include "shim/load/unknown_functions.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
+#include "shim/session/mps_client.h"
 #include "shim/session/objects.h"
 
 using namespace tessera;
@@ -59,7 +60,8 @@ TESSERA_HOOK cuInit(unsigned flags) {
   Session::Instance().OnWelcome(TellAll);
   OnUnknown(TellUnknown);
   if (const CUresult opened = Session::Instance().Open(); opened != CUDA_SUCCESS) return opened;
-  const CUresult result = REAL(cuInit)(flags);
+  const wire::Welcome& terms = Session::Instance().Terms();
+  const CUresult result = terms.space[0] != 0 ? InitInSpace(terms, flags) : REAL(cuInit)(flags);
   static const bool registered = [] {
     StopAtExit();
     OnForkInChild(AfterForkInChild);

@@ -15,6 +15,7 @@
 #include "base/seqpacket.h"
 #include "base/uncancelled.h"
 #include "shim/process/say.h"
+#include "shim/session/space_environment.h"
 
 namespace tessera::shim {
 namespace {
@@ -53,6 +54,12 @@ cuda::CUresult Session::Open(bool observer) {
   vgpus_ = vgpus;
   switch (SayHello(true)) {
     case Hello::kWelcome:
+      if (const auto wrong = WhyNotInSpace(terms_); !wrong.empty()) {
+        Complain(wrong);
+        AbandonForGood();
+        answer_ = cuda::CUDA_ERROR_NO_DEVICE;
+        break;
+      }
       answer_ = cuda::CUDA_SUCCESS;
       lost_since_ = 0;
       managed_.store(true, std::memory_order_release);
@@ -101,11 +108,17 @@ Session::Hello Session::SayHello(bool loud) {
   }
   {
     const MutexLock lock(mutex_);
+    if (!managed_) terms_ = welcome;
     grace_ = welcome.grace_ns;
     block_on_loss_ = welcome.block_on_loss != 0;
   }
   if (auto* const tell = on_welcome_.load()) tell(*this);
   return Hello::kWelcome;
+}
+
+void Session::AbandonForGood() {
+  const MutexLock lock(mutex_);
+  socket_.Reset();
 }
 
 void Session::EndReconnect(bool stands) {

@@ -27,6 +27,8 @@ class Session {
   // they try again if no daemon answered.
   cuda::CUresult Open(bool observer = false);
 
+  // After Open: the place in a space that the daemon named; `space` is empty where there is none.
+  const wire::Welcome& Terms() const { return terms_; }
   // True after Open when the process belongs to a vGPU.
   bool Managed() const { return managed_.load(std::memory_order_acquire); }
 
@@ -87,6 +89,7 @@ class Session {
   enum class Hello { kWelcome, kRefused, kNobody };
   Hello SayHello(bool loud);
   void EndReconnect(bool stands);
+  void AbandonForGood();
   // False while another thread reconnects, which takes long if the daemon hangs.
   bool MayWait() const { return !only_one_ || pthread_equal(alone_, pthread_self()); }
   bool MaySpeak() const TESSERA_REQUIRES(mutex_) { return socket_ && MayWait(); }
@@ -102,6 +105,7 @@ class Session {
   // Written by Open, before anything else is possible, and constant from then on.
   bool observer_ = false;
   std::string path_, vgpus_;  // of the socket; TESSERA_VGPU
+  wire::Welcome terms_;       // of the first daemon
 
   std::atomic<bool> managed_{false};
   std::atomic<Nanos> lost_since_{0};   // 0: not lost

@@ -99,6 +99,7 @@ std::uint32_t Device::multiprocessors() const { return UsableMultiprocessors(sta
 
 int Device::Attribute(CUdevice_attribute attribute) const {
   if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(multiprocessors());
+  if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED) return IsMpsClient(state_) ? 1 : 0;
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return kFirstBus + shared_index_;
   const auto found = std::ranges::find(kAttributes, attribute, &AttributeValue::attribute);
   return found == std::end(kAttributes) ? 0 : found->value;
