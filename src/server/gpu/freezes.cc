@@ -1,5 +1,6 @@
 #include "server/gpu/freezes.h"
 
+#include <map>
 #include <utility>
 
 #include "server/gpu/peers.h"
@@ -78,6 +79,26 @@ void Freezes::Apply(Process& process, Nanos now) {
     }
   }
   time_.Hold(process, now);
+}
+
+void Freezes::MindSpaces() {
+  if (!channels_.Available(gpu_)) return;
+  std::map<pid_t, bool> moves;  // by MPS server: whether memory of a client waits to be moved, or is
+  for (const VGpu* vgpu : vgpus_) {
+    const std::uint32_t space = vgpu->spec.compute.space.number;
+    const pid_t server = space == 0 ? 0 : channels_.Table().ServerOf(space);
+    if (server == 0) continue;
+    for (const Process* process : vgpu->processes)
+      moves[server] |= Has(process->WantedFreezes(), FreezeReason::kMove);
+  }
+  for (const auto& [server, wanted] : moves) {
+    const FreezeReason reasons = channels_.Freezer().StatusOf(server, gpu_).reasons;
+    const bool stands = Has(reasons, FreezeReason::kMove);
+    if (wanted == stands || (wanted && !Has(reasons, FreezeReason::kPolicy))) continue;
+    const auto done = wanted ? channels_.Freezer().Freeze(gpu_, {&server, 1}, FreezeReason::kMove)
+                             : channels_.Freezer().Thaw(gpu_, {&server, 1}, FreezeReason::kMove);
+    if (!done) log::Error("GPU {}: MPS server {}: {}", gpu_, server, done.error().Text());
+  }
 }
 
 // A freeze is believed because it is seen: work that was submitted after it must not end as long as it lasts. It takes

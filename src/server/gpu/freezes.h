@@ -40,6 +40,11 @@ class Freezes {
   // Freezes those again that must stand still: that may have been impossible when it was ordered.
   void ApplyAll(Nanos now);
 
+  // A program in a space is stopped by its gate, and drains. Where the policy has taken its space off the GPU it cannot
+  // drain: then the whole space must not run before the program's memory has been moved. To be called when a space may
+  // have been stopped, or a program in one must stand.
+  void MindSpaces();
+
   // Looks whether the process went on while all of its channels that are known were frozen. Process::freeze.evades says
   // what comes of it.
   void Check(Process& process) const;

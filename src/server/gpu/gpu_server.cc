@@ -29,7 +29,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       memory_(Ledger(index, info_.memory_total, reserve, swap.RunnableOut(), swap.bytes + swap.file.bytes),
               info_.context_bytes),
       time_(loop, index, config, channels, vgpus_,
-            {.looked = [this](Nanos now) { trace_.NoteMemory(now); }, .event_over = [this](Nanos) { EventOver(); }}),
+            {.looked = [this](Nanos now) { Looked(now); }, .event_over = [this](Nanos) { EventOver(); }}),
       freezes_(index, vgpus_, channels, time_),
       placement_(loop, config, std::move(swap),
                  {.gpu = index,
@@ -46,6 +46,11 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       requests_(
           index, memory_, placement_, trace_,
           {.activity = [this] { hooks_.activity(); }, .contexts_changed = [this] { hooks_.contexts_changed(); }}) {}
+
+void GpuServer::Looked(Nanos now) {
+  freezes_.MindSpaces();
+  trace_.NoteMemory(now);
+}
 
 void GpuServer::EventOver() {
   if (Swaps()) Residency().MarkDue();

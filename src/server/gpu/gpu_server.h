@@ -68,6 +68,7 @@ class GpuServer {
 
  private:
   void EventOver();
+  void Looked(Nanos now);
 
   const std::uint32_t index_;
   const GpuInfo info_;

@@ -83,6 +83,10 @@ void Placement::MakeHolderLink() {
 }
 
 bool Placement::Still(const Process& process) const {
+  if (const pid_t server = host_.channels.Table().ServerOfClient(process.pid)) {
+    const auto space = host_.channels.Freezer().StatusOf(server, host_.gpu);
+    if (Has(space.reasons, FreezeReason::kMove) && space.still_since != 0) return true;
+  }
   const bool at_gate = !process.gate.stop.Freezes();
   if (host_.time.FreezesChannels() && at_gate && !process.work.worked) return true;  // it has done nothing yet
   if (host_.time.FreezesChannels() && !at_gate) {

@@ -289,6 +289,9 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
   place.number = 0;  // that of an earlier daemon
   if (vgpu.spec.space.empty()) return {};
   if (!spaces_) return Fail(ENOSYS, "this daemon has no spaces");
+  sched::Shares shares = vgpu.spec.compute;
+  shares.space.number = 1;  // first, so that no space is made for nothing
+  if (auto valid = sched::Validate(shares); !valid) return valid;
   const auto number =
       spaces_->Enter(vgpu.spec.space, vgpu.spec.uid, vgpu.gpu, FormatUuid(gpus_[vgpu.gpu]->Info().uuid));
   if (!number) return std::unexpected(number.error());

@@ -1,0 +1,335 @@
+"""Spaces, end to end: vGPUs that run at the same time as clients of one MPS server, on the soft GPU with its stand-in for
+the MPS control daemon."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from gpu_account import GpuAccount
+from harness import BIN, DEADLINE_S, MIB, NO_DEVICE, SUCCESS, Shell, SoftGpuTest, wait_for
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class SpacesTest(SoftGpuTest):
+    CONFIG = None
+    SPEC = "1x1GiB,sms=100,speed=64M"
+    BUSY = ("--kernel-us", "500", "--depth", "40", "--ahead", "4")
+
+    def setUp(self):
+        super().setUp()
+        self.start_daemon(config=self.CONFIG)
+
+    def tearDown(self):
+        for space in self.spaces():
+            for name in space["vgpus"]:
+                self.api("DELETE", f"/v1/vgpus/{name}?force=1")
+        super().tearDown()
+        # What a daemon leaves for the next one.
+        subprocess.run(["pkill", "-9", "-f", str(self.run_dir / "mps")], check=False)
+
+    def spaces(self):
+        try:
+            return self.api("GET", "/v1/spaces")[2]["spaces"]
+        except OSError:
+            return []
+
+    def space(self, name):
+        return self.api("GET", f"/v1/spaces/{name}")[2]
+
+    def member(self, name, space="a", **fields):
+        return self.create(name, space=space, **fields)
+
+    def busy(self, vgpu):
+        tenant = self.tenant_in(vgpu, *self.BUSY)
+        tenant.until("ready")
+        tenant.makes_progress()
+        return tenant
+
+    def refused(self, body, path="/v1/vgpus"):
+        status, _, problem = self.api("POST", path, body)
+        self.assertGreaterEqual(status, 400, problem)
+        return problem["detail"]
+
+
+class Life(SpacesTest):
+    def test_a_program_gets_its_sms_and_the_space_ends_with_it(self):
+        shell = Shell(self.spawn(BIN / "tessera", "run", "--run-dir", self.run_dir, "--space", "a", "--sm", "33.5", "--name",
+                                 "mine", "--", BIN / "driver_shell", stdin=subprocess.PIPE))
+        shell.ok("init")
+        shell.ok("context")
+        vgpu = wait_for("the process", lambda: (v := self.vgpu("mine"))["sms"] and v)
+        self.assertEqual((vgpu["space"], vgpu["sm_limit_pct"], vgpu["sms"]), ("a", 33.5, 33))
+        shown = self.space("a")
+        self.assertEqual((shown["state"], shown["vgpus"], shown["sm_limits_pct"], shown["uid"]),
+                         ("ready", ["mine"], 33.5, os.getuid()))
+        self.assertTrue(alive(shown["control_pid"]) and alive(shown["server_pid"]))
+        self.assertIn("33.5 % of the SMs; its programs began with 33", self.tessera("vgpu", "show", "mine").stdout)
+        self.assertEqual(self.json("space", "ls")["spaces"], [shown])
+        shell.end()
+        wait_for("the end of the space", lambda: not alive(shown["control_pid"]) and not alive(shown["server_pid"]), 60)
+        wait_for("its name to be free", lambda: not self.spaces())
+        self.assertFalse((self.run_dir / "mps" / "a").exists())
+
+    def test_a_space_that_was_made_to_last(self):
+        self.tessera("space", "create", "kept")
+        self.assertIn("exists already", self.refused({"name": "kept"}, "/v1/spaces"))
+        wait_for("the server", lambda: self.space("kept")["state"] == "ready")
+        self.member("one", "kept")
+        self.api("DELETE", "/v1/vgpus/one")
+        self.stop_daemon()
+        self.start_daemon()
+        shown = wait_for("the space", lambda: (s := self.space("kept")).get("state") == "ready" and s)
+        self.assertTrue(shown["kept"])
+        self.assertIn("until it is removed", self.tessera("space", "show", "kept").stdout)
+        self.tessera("space", "rm", "kept")
+        wait_for("its end", lambda: not self.spaces())
+        self.assertIn("no space kept", self.tessera("space", "show", "kept", check=False).stderr)
+
+    def test_the_next_daemon_goes_on_with_it(self):
+        self.member("one")
+        tenant = self.busy("one")
+        before = self.space("a")
+        self.stop_daemon(signal.SIGKILL)
+        self.start_daemon()
+        after = wait_for("the space", lambda: (s := self.space("a")).get("server_pid") and s)
+        self.assertEqual((after["control_pid"], after["server_pid"]), (before["control_pid"], before["server_pid"]))
+        wait_for("the program", lambda: self.vgpu("one")["processes"])
+        tenant.makes_progress(100)
+        another = self.busy("one")
+        self.assertGreater(another.finish(), 0)
+        self.assertGreater(tenant.finish(), 0)
+
+    def test_a_control_daemon_that_dies_is_replaced(self):
+        self.member("one")
+        before = wait_for("the server", lambda: (s := self.space("a"))["state"] == "ready" and s)
+        os.kill(before["control_pid"], signal.SIGKILL)
+        wait_for("another one", lambda: (s := self.space("a"))["state"] == "ready" and s["server_pid"] != before["server_pid"])
+        self.assertGreater(self.busy("one").finish(), 0)
+
+
+class Bounds(SpacesTest):
+    def test_what_cannot_be(self):
+        self.assertIn("sm.limit needs a space", self.refused({"name": "x", "sm_limit": 50}))
+        self.assertIn("cannot be the name of a space", self.refused({"name": "x", "space": "n" * 32}))
+        self.assertIn("cannot be the name of a space", self.refused({"name": "x", "space": "a/b"}))
+        self.assertIn("'101' is more than 100 %", self.refused({"name": "x", "space": "a", "sm_limit": 101}))
+        self.assertIn("sm.limit 0", self.refused({"name": "x", "space": "a", "sm_limit": 0}))
+        self.assertEqual(self.spaces(), [])
+        self.member("one", compute_request=60, sm_limit=50)
+        self.member("two", compute_request=60, sm_limit=50)
+        self.assertIn("%", self.refused({"name": "x", "space": "a", "compute_request": 60, "sm_limit": 50}))
+        self.assertIn("%", self.refused({"name": "x", "compute_request": 60}))
+        status, _, problem = self.api("PATCH", "/v1/vgpus/one", {"space": "b"})
+        self.assertIn("cannot be changed", problem["detail"])
+        self.assertEqual(sorted(self.space("a")["vgpus"]), ["one", "two"])
+        self.assertEqual(self.change("one", sm_limit=25)["sm_limit_pct"], 25)
+
+    def test_the_wrong_environment_gets_no_gpu(self):
+        self.member("one", sm_limit=50)
+        pipes = wait_for("the server", lambda: (s := self.space("a"))["state"] == "ready" and s)["pipe_directory"]
+        base = {"TESSERA_VGPU": "one", "LD_PRELOAD": str(BIN.parent / "lib/tessera/libcuda.so.1"),
+                "TESSERA_RUN_DIR": str(self.run_dir), "TESSERA_REAL_LIBCUDA": str(BIN.parent / "lib/tessera/soft/libcuda.so.1")}
+        for more, why in (({}, "CUDA_MPS_PIPE_DIRECTORY"), ({"CUDA_MPS_PIPE_DIRECTORY": "/tmp"}, "CUDA_MPS_PIPE_DIRECTORY"),
+                          ({"CUDA_MPS_PIPE_DIRECTORY": pipes}, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+                          ({"CUDA_MPS_PIPE_DIRECTORY": pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "60"}, "50 % of the SMs")):
+            shell = Shell(self.spawn(BIN / "driver_shell", env={**base, **more}, stdin=subprocess.PIPE))
+            self.assertEqual(shell.ask("init")["result"], NO_DEVICE, more)
+            self.assertIn(why, shell.child.communicate(timeout=DEADLINE_S)[1])
+        shell = Shell(self.spawn(BIN / "driver_shell", stdin=subprocess.PIPE, env={
+            **base, "CUDA_MPS_PIPE_DIRECTORY": pipes, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}))
+        self.assertEqual(shell.ask("init")["result"], SUCCESS)
+        shell.end()
+
+    def test_the_kernel_gate_takes_no_program_of_a_space(self):
+        done = self.tessera("run", "--run-dir", self.run_dir, "--space", "a", "--enforce", "kernel", "--", "true", check=False)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("kernel gate", done.stderr)
+
+
+class Sharing:
+    """Rules that hold for every actuator."""
+
+    def setUp(self):
+        super().setUp()
+        self.account = GpuAccount(self)
+
+    def together(self, *tenants):
+        """Whether the tenants use more than one GPU's time, which only those can that run at the same time."""
+        pids = [tenant.pid for tenant in tenants]
+
+        def look():
+            return time.monotonic(), [self.account.busy_of(pid) for pid in pids]
+        begin, before = look()
+        while True:
+            end, after = look()
+            used = [b - a for a, b in zip(before, after)]
+            if min(used) > 0.2e9:
+                return sum(used) / 1e9 / (end - begin)
+
+    def test_vgpus_of_a_space_run_at_the_same_time_and_others_do_not(self):
+        for name in ("one", "two"):
+            self.member(name, sm_limit=50)
+            self.create("alone-" + name)
+        members = [self.busy("one"), self.busy("two")]
+        wait_for("both to run at the same time", lambda: self.together(*members) > 1.3)
+        for tenant in members:
+            self.assertGreater(tenant.finish(), 0)
+        others = [self.busy("alone-one"), self.busy("alone-two")]
+        self.assertLess(self.together(*others), 1.2)
+        for tenant in others:
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_limits_hold_inside(self):
+        """20 beside 100; without the limit 50 : 50."""
+        self.member("slow", sm_limit=50, compute_limit=20)
+        self.member("free", sm_limit=50)
+        slow, free = self.busy("slow"), self.busy("free")
+        shares = self.account.shares([slow.pid, free.pid], 2)
+        self.assertLess(shares[0], 30, shares)
+        self.assertGreater(shares[0], 5, shares)
+        for tenant in (slow, free):
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_more_than_all_sms_take_turns(self):
+        self.member("one", sm_limit=60)
+        self.member("two", sm_limit=60)
+        tenants = [self.busy("one"), self.busy("two")]
+        # At first all is queued that one had while it was alone; that overlaps.
+        wait_for("turns", lambda: self.together(*tenants) < 1.15)
+        shares = self.account.shares([tenant.pid for tenant in tenants], 2)
+        self.assertGreater(min(shares), 25, shares)
+        for tenant in tenants:
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_a_frozen_vgpu_stands_and_the_other_goes_on(self):
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        one, two = self.busy("one"), self.busy("two")
+        self.tessera("freeze", "one")
+
+        def stands():
+            before = self.account.busy_of(one.pid)
+            two.makes_progress(200)
+            return self.account.busy_of(one.pid) == before
+        wait_for("it to stand", stands)
+        self.tessera("thaw", "one")
+        one.makes_progress(100)
+        for tenant in (one, two):
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_a_member_that_is_killed_harms_nobody(self):
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        two = self.busy("two")
+        for _ in range(5):
+            one = self.busy("one")
+            one.child.kill()
+            one.child.communicate(timeout=DEADLINE_S)
+            two.makes_progress(20)
+        self.assertGreater(two.finish(), 0)
+        self.assertEqual(self.space("a")["state"], "ready")
+
+    def test_a_fault_ends_its_own_space_and_no_other(self):
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        self.member("other", "b")
+        self.create("plain")
+        victim, other, plain = self.busy("two"), self.busy("other"), self.busy("plain")
+        stubborn = self.shell_with_context("two")  # it makes no call, and so does not notice
+        culprit = self.shell_with_context("one")
+        culprit.ask("fault", 1)
+        victim.child.communicate(timeout=DEADLINE_S)
+        self.assertNotEqual(victim.child.returncode, 0)
+        culprit.end()
+        wait_for("the event", lambda: any(event["type"] == "space.fault" and "space a" in event["text"]
+                                          for event in self.api("GET", "/v1/events")[2]["events"]))
+        again = self.busy("one")  # although the stubborn one is still there
+        wait_for("the other event", lambda: any(event["type"] == "space.ready"
+                                                for event in self.api("GET", "/v1/events")[2]["events"]))
+        for tenant in (other, plain, again):
+            tenant.makes_progress(20)
+            self.assertGreater(tenant.finish(), 0)
+        stubborn.child.kill()
+
+
+class ByChannels(Sharing, SpacesTest):
+    def test_classes_stop_a_space_as_one(self):
+        self.member("low-1", sm_limit=50, compute_priority=12)
+        self.member("low-2", sm_limit=50, compute_priority=12)
+        self.create("high", compute_priority=2)
+        low = [self.busy("low-1"), self.busy("low-2")]
+        self.assertTrue(self.space("a")["steered"])
+        high = self.busy("high")
+
+        def stand():
+            before = [self.account.busy_of(tenant.pid) for tenant in low]
+            high.makes_progress(200)
+            return [self.account.busy_of(tenant.pid) for tenant in low] == before
+        wait_for("the space to stand", stand)
+        self.assertEqual({self.vgpu(name)["state"] for name in ("low-1", "low-2")}, {"waiting"})
+        self.assertGreater(high.finish(), 0)
+        for tenant in low:
+            tenant.makes_progress(50)
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_weights_count_the_space_once(self):
+        """plain 50, members 50 each at the same time: a third each, as if there were no space; by weight 300 plain has
+        three quarters, and a member one of its own: 3 : 1 : 1."""
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        self.create("plain", compute_weight=300)
+        tenants = [self.busy(name) for name in ("plain", "one", "two")]
+        shares = self.account.shares([tenant.pid for tenant in tenants], 3)
+        self.assertGreater(shares[0] / shares[1], 1.8, shares)
+        self.assertGreater(shares[0] / shares[2], 1.8, shares)
+        for tenant in tenants:
+            self.assertGreater(tenant.finish(), 0)
+
+
+class ByGates(Sharing, SpacesTest):
+    CONFIG = "[channels]\ncontrol = 'off'\n"
+
+
+class Memory(SpacesTest):
+    SPEC = "1x1GiB,sms=100,speed=64M"
+    CONFIG = '[swap]\nsize = "2G"\n'
+
+    def test_memory_of_a_member_moves_while_the_other_works(self):
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        two = self.busy("two")
+        one = self.tenant_in("one", "--memory", "128M", *self.BUSY)
+        one.until("ready")
+        for _ in range(3):
+            out = self.vgpu("one")["moved_out_bytes"]
+            self.tessera("evict", "one")
+            wait_for("memory to go", lambda: self.vgpu("one")["moved_out_bytes"] > out)
+            two.makes_progress(20)
+            one.makes_progress(20)
+        for tenant in (one, two):
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_memory_of_a_space_that_stands_moves(self):
+        self.member("one", sm_limit=50, compute_priority=12)
+        self.create("high", compute_priority=2)
+        one = self.tenant_in("one", "--memory", "128M", *self.BUSY)
+        one.until("ready")
+        high = self.busy("high")
+        wait_for("the space to stand", lambda: self.vgpu("one")["state"] == "waiting")
+        self.tessera("evict", "one")
+        self.assertGreater(self.vgpu("one")["moved_out_bytes"], 64 * MIB)
+        self.assertGreater(high.finish(), 0)
+        one.makes_progress(20)
+        self.assertGreater(one.finish(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
