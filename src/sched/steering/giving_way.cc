@@ -153,7 +153,7 @@ void GivingWay::Narrow(const Members& members, Room& room, Nanos now) const {
   }
 }
 
-// The best lower class divides by weight what it has. Who is due too little gets the least.
+// The best lower class divides by weight what it has. A vGPU that is due too little gets the least.
 void GivingWay::Divide(const Room& room) const {
   if (room.best.empty()) return;
   const std::vector<double> parts = PartsOf(room.best);

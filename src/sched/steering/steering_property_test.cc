@@ -114,8 +114,8 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
   }
 }
 
-// However many classes there are, and whatever comes and goes: what runs below a vGPU that has work has slices that sum
-// up to its patience, and does not run below a strict one.
+// However many classes there are, and whatever comes and goes: the slices below a vGPU that has work sum up to its
+// patience, and nothing runs below a strict one.
 RC_GTEST_PROP(SteeringProperty, PatienceIsKept, ()) {
   Steering steering{SteeringConfig{}};
   Nanos now = 0;
