@@ -81,6 +81,27 @@ RC_GTEST_PROP(SteeredProperty, CallsAreFewAndLimitsHold, ()) {
   RC_ASSERT(sum <= 100.001);
 }
 
+RC_GTEST_PROP(SteeredProperty, CallsAreFewAndLimitsHoldWhereClassesGiveWay, ()) {
+  OneGpu gpu(AnyGpu(), AnySeed());
+  auto all = AnyShares(1, 8);
+  for (OneGpu::Id id = 0; id < all.size(); ++id) {
+    all[id].priority /= 4;
+    all[id].patience = *rc::gen::element(0, 50, 100, 100, 1000, 5000) * kMicrosecond;
+    gpu.Add(id, all[id], AnyProgram());
+  }
+  gpu.Run(2 * kSecond);
+  gpu.StartMeasuring();
+  constexpr Nanos kTime = 10 * kSecond;
+  gpu.Run(kTime);
+  RequireLawful(gpu);
+  RC_ASSERT(gpu.PerSecond(&GpuFigures::calls) <= 100);
+  RC_ASSERT(gpu.OfGpu().most_calls <= 100 + static_cast<int>(all.size()));
+  for (OneGpu::Id id = 0; id < all.size(); ++id) {
+    const double slack_ms = 2 * std::max(all[id].limit_pct, 2.0) + 1;
+    RC_ASSERT(gpu.BilledPct(id) <= all[id].limit_pct + 0.5 + 100 * slack_ms * kMs / kTime);
+  }
+}
+
 RC_GTEST_PROP(SteeredProperty, ABusyVgpuAloneGetsItsLimit, ()) {
   OneGpu gpu(AnyGpu(), AnySeed());
   const double limit = *rc::gen::inRange(2, 99);

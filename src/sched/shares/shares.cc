@@ -27,6 +27,10 @@ Result<void> Validate(const Shares& shares) {
     return ok;
   if (auto ok = CheckRange("compute.priority", shares.priority, shares.priority <= 15, "0 (first) to 15"); !ok)
     return ok;
+  if (auto ok = CheckRange("compute.patience", static_cast<double>(shares.patience) / kMicrosecond,
+                           shares.patience >= 0 && shares.patience <= kSecond, "0 to 1000000 microseconds");
+      !ok)
+    return ok;
   if (auto ok = CheckRange("sm.limit", shares.space.sm_pct, shares.space.sm_pct > 0 && shares.space.sm_pct <= 100,
                            "more than 0 and at most 100");
       !ok)

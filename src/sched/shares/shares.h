@@ -24,7 +24,10 @@ struct Shares {
   double limit_pct = 100;      // never exceeded over the window, (0, 100]
   std::uint32_t weight = 100;  // share of the time that is guaranteed to no vGPU, [1, 10000]
   std::uint32_t priority = 8;  // class, [0, 15]; lower ones go first. Only Steering knows classes
-  SpacePlace space;            // only TokenScheduler knows spaces
+  // How long all lower classes together may hold the GPU before the vGPU gets it back while it has work, [0, 1 s].
+  // 0: they stand still meanwhile, unless SteeringConfig::patience says something else.
+  Nanos patience = 0;
+  SpacePlace space;  // only TokenScheduler knows spaces
 };
 
 struct Config {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -15,12 +16,15 @@ constexpr double kSliceTolerance = 0.02;
 constexpr double kLeastScale = 0.5;
 constexpr double kMostScale = 4;
 constexpr double kTurnsInAWindow = 6;
+// A vGPU that is alone in its class and gives way has this many times the mean slice. So bursts of up to 100 ms are not
+// cut, and of longer ones at most 1.3 % goes to lower classes (patience of 1 ms and two switches, each 100 ms).
+constexpr Nanos kAloneAbove = 5;
 
 }  // namespace
 
 // The slices that are due, scaled to those in force: only ratios matter, so that vGPUs which have slices keep them if
 // they fit.
-std::vector<Nanos> SliceKeeper::Wanted(const Running& running) const {
+std::vector<Nanos> SliceKeeper::Usual(const Running& running) const {
   std::vector<Shares> shares;
   for (const SteeredVgpu* vgpu : running) shares.push_back(vgpu->shares());
   const std::vector<double> due = DueParts(shares);
@@ -51,6 +55,29 @@ std::vector<Nanos> SliceKeeper::Wanted(const Running& running) const {
     slice = std::clamp(static_cast<Nanos>(scale * static_cast<double>(slice)), config_.least_slice, config_.most_slice);
   }
   return slices;
+}
+
+// Those that run in the gaps of higher classes have their short slices; the others divide the time among themselves, as
+// if there were no lower class.
+std::vector<Nanos> SliceKeeper::Wanted(const Running& running) const {
+  Running usual;
+  std::ranges::copy_if(running, std::back_inserter(usual), [](const auto* vgpu) { return vgpu->soft_slice == 0; });
+  if (usual.size() == running.size()) return Usual(running);
+  std::vector<Nanos> slices;
+  if (usual.size() == 1) slices = {std::min(kAloneAbove * config_.mean_slice, config_.most_slice)};
+  if (usual.size() > 1) slices = Usual(usual);
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (running[i]->soft_slice > 0)
+      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(i), running[i]->soft_slice);
+  }
+  return slices;
+}
+
+// A promise to higher classes depends on it, so it waits for no budget; each follows an order that did.
+void SliceKeeper::Shorten(SteeredVgpus& vgpus, OrderList& orders, Nanos now) {
+  for (auto& [_, vgpu] : vgpus) {
+    if (vgpu.SliceTooLong()) Give(vgpu, vgpu.soft_slice, orders, now);
+  }
 }
 
 void SliceKeeper::Update(const Running& running, OrderList& orders, Nanos now) {
@@ -89,12 +116,18 @@ void SliceKeeper::Fix(SteeredVgpu& vgpu, OrderList& orders, Nanos now) const {
   if (slice != vgpu.slice) Give(vgpu, slice, orders, now);
 }
 
-// By the slices that are in force, not by those that are due.
+// By the slices that are in force, not by those that are due. In the gaps of a higher class others have the whole GPU,
+// and how long the gaps are is not known: a limit must hold even if they never end.
 void SliceKeeper::UpdateParts(const Running& running, const LimitKeeper& limits, Nanos now) const {
   double sum = 0;
-  for (const SteeredVgpu* vgpu : running) sum += static_cast<double>(vgpu->slice);
+  double in_gaps = 0;
+  for (const SteeredVgpu* vgpu : running) {
+    sum += static_cast<double>(vgpu->slice);
+    if (vgpu->soft_slice > 0) in_gaps += static_cast<double>(vgpu->slice);
+  }
   for (SteeredVgpu* vgpu : running) {
-    const double part = running.size() < 2 ? 1 : static_cast<double>(vgpu->slice) / sum;
+    const double all = vgpu->soft_slice > 0 ? in_gaps : sum;
+    const double part = running.size() < 2 || all <= 0 ? 1 : static_cast<double>(vgpu->slice) / all;
     if (part == vgpu->part && vgpu->check_at > now) continue;
     vgpu->part = part;
     vgpu->account.SetPart(now, part);

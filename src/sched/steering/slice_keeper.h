@@ -23,6 +23,8 @@ class SliceKeeper {
   // Orders slices. A vGPU without one gets it at once; any other must have been wrong for a while, so that vGPUs which
   // come and go cause no calls.
   void Update(const Running& running, OrderList& orders, Nanos now);
+  // Makes the slices short at once that are too long beside higher classes.
+  static void Shorten(SteeredVgpus& vgpus, OrderList& orders, Nanos now);
   // Where slices are fixed: that of the vGPU's class.
   void Fix(SteeredVgpu& vgpu, OrderList& orders, Nanos now) const;
   // Sets `part` of those that run, and bills them by it from now on.
@@ -33,6 +35,7 @@ class SliceKeeper {
 
  private:
   std::vector<Nanos> Wanted(const Running& running) const;
+  std::vector<Nanos> Usual(const Running& running) const;
   static void Give(SteeredVgpu& vgpu, Nanos slice, OrderList& orders, Nanos now);
 
   const SteeringConfig config_;

@@ -32,6 +32,13 @@ struct SteeredVgpu {
   Nanos grace_ordered = 0;
   double part = 1;  // of the GPU's time while it runs
 
+  // Beside higher classes (GivingWay).
+  bool barred = false;          // it must not run there
+  Nanos soft_slice = 0;         // the slice with which it may run in their gaps; 0: its usual one
+  bool cut = false;             // they have work, and its slice is longer: it stands still until that is changed
+  Nanos seated_since = kNever;  // its turn in the gaps began; kNever: it has none
+  Nanos unseated_at = 0;        // its last one ended
+
   // The limit (LimitKeeper).
   Nanos ran_until = kNever / -2;  // its last run is billed until then
   bool exhausted = false;         // it has had what its limit permits
@@ -43,6 +50,9 @@ struct SteeredVgpu {
   bool limited() const { return shares().limit_pct < 100; }
   bool runs() const { return active && !stopped; }
   bool claims() const { return active && !exhausted; }
+  bool SliceTooLong() const { return active && soft_slice > 0 && (slice > 0 ? slice : kDriverSlice) > soft_slice; }
+
+  static constexpr Nanos kDriverSlice = 2048 * kMicrosecond;  // of channels that were given none
 };
 
 using SteeredVgpus = std::map<VgpuId, SteeredVgpu>;

@@ -8,7 +8,6 @@
 namespace tessera::sched {
 namespace {
 
-constexpr std::uint32_t kNoClass = 16;  // below all
 // A cycle of thaw and freeze against its bare time: its owner feels it, too.
 constexpr Nanos kCyclesPerThaw = 8;
 // Where no lower class waits, nothing is gained by knowing soon.
@@ -25,6 +24,7 @@ Steering::Steering(SteeringConfig config)
       }()),
       orders_(config_),
       limits_(config_),
+      way_(config_),
       slices_(config_),
       min_share_(config_.fixed_slices ? 0 : config_.min_share_pct) {}
 
@@ -99,7 +99,7 @@ bool Steering::Urgent() const {
   for (const SteeredVgpu* vgpu : running_) lowest = std::max(lowest, vgpu->shares().priority);
   return std::ranges::any_of(vgpus_, [&](const auto& entry) {
     const SteeredVgpu& vgpu = entry.second;
-    return !vgpu.active && !vgpu.exhausted && !vgpu.ungated && vgpu.shares().priority < lowest;
+    return !vgpu.ungated && vgpu.shares().priority < lowest && way_.WouldStop(vgpu, now_);
   });
 }
 
@@ -131,8 +131,9 @@ const SteeredVgpu* Steering::Find(VgpuId id) const {
 void Steering::Schedule() {
   min_share_.Pass(now_);
   limits_.Update(vgpus_, orders_, now_);
-  top_ = config_.fixed_slices ? kNoClass : TopClass();
+  if (!config_.fixed_slices) way_.Update(vgpus_, orders_, now_);
   StopAndGo();
+  SliceKeeper::Shorten(vgpus_, orders_, now_);
   UpdateRunning();
   slices_.Update(running_, orders_, now_);
   slices_.UpdateParts(running_, limits_, now_);
@@ -141,16 +142,8 @@ void Steering::Schedule() {
   UpdateDeadline();
 }
 
-std::uint32_t Steering::TopClass() const {
-  std::uint32_t top = kNoClass;
-  for (const auto& [_, vgpu] : vgpus_) {
-    if (vgpu.claims()) top = std::min(top, vgpu.shares().priority);
-  }
-  return top;
-}
-
 bool Steering::MustStop(const SteeredVgpu& vgpu) const {
-  return vgpu.exhausted || (vgpu.shares().priority > top_ && !min_share_.open());
+  return vgpu.exhausted || vgpu.cut || (vgpu.barred && !min_share_.open());
 }
 
 // Stops first and at once, so that a vGPU that is in the way leaves the GPU. A thaw waits for the budget; the vGPU that
@@ -208,7 +201,7 @@ void Steering::UpdateMinShare() {
   bool starved = false;
   double part = 0;
   for (const auto& [_, vgpu] : vgpus_) {
-    if (vgpu.shares().priority <= top_) continue;
+    if (vgpu.shares().priority <= way_.lowest()) continue;
     starved |= vgpu.claims();
     if (vgpu.runs()) part += vgpu.part;
   }
@@ -223,7 +216,7 @@ void Steering::UpdateGraces() {
   }
   for (auto& [id, vgpu] : vgpus_) {
     Nanos grace = vgpu.grace.value();
-    const bool matters = !config_.fixed_slices && vgpu.shares().priority < lowest;
+    const bool matters = !config_.fixed_slices && vgpu.shares().priority < lowest && !way_.GivesWay(vgpu);
     if (!matters) grace = std::max(grace, std::min(kRelaxedGrace, config_.most_grace));
     const auto change = static_cast<double>(std::abs(grace - vgpu.grace_ordered));
     if (change <= kGraceTolerance * static_cast<double>(vgpu.grace_ordered)) continue;
@@ -233,7 +226,7 @@ void Steering::UpdateGraces() {
 }
 
 void Steering::UpdateDeadline() {
-  Nanos deadline = std::min({go_due_, min_share_.Deadline(), limits_.Deadline(vgpus_, now_)});
+  Nanos deadline = std::min({go_due_, way_.Deadline(), min_share_.Deadline(), limits_.Deadline(vgpus_, now_)});
   if (running_.size() > 1) deadline = std::min(deadline, slices_.Due());
   deadline_ = std::max(deadline, now_ + 1);
 }

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "sched/shares/min_share.h"
 #include "sched/shares/shares.h"
+#include "sched/steering/giving_way.h"
 #include "sched/steering/limit_keeper.h"
 #include "sched/steering/order.h"
 #include "sched/steering/order_list.h"
@@ -60,7 +61,6 @@ class Steering {
 
   // One pass over everything that is due; each step sees what those before it decided.
   void Schedule();
-  std::uint32_t TopClass() const;
   bool MustStop(const SteeredVgpu& vgpu) const;
   void StopAndGo();
   void Stop(SteeredVgpu& vgpu);
@@ -77,9 +77,9 @@ class Steering {
   SliceKeeper::Running running_;
   OrderList orders_;
   LimitKeeper limits_;
+  GivingWay way_;
   SliceKeeper slices_;
   MinShare min_share_;
-  std::uint32_t top_ = 0;  // the class that runs; lower ones have greater numbers
   Nanos now_ = 0;
   Nanos deadline_ = kNever;
   Nanos go_due_ = kNever;  // when the budget allows the thaws that wait for it

@@ -114,5 +114,94 @@ RC_GTEST_PROP(SteeringProperty, SurvivesAnyEvents, ()) {
   }
 }
 
+// However many classes there are, and whatever comes and goes: the slices below a vGPU that has work sum up to its
+// patience, and nothing runs below a strict one.
+RC_GTEST_PROP(SteeringProperty, PatienceIsKept, ()) {
+  Steering steering{SteeringConfig{}};
+  Nanos now = 0;
+  struct Known {
+    Shares shares;
+    bool active = false, stopped = false;
+  };
+  std::map<VgpuId, Known> known;
+  int slices = 0;
+  int stops = 0;
+  const auto take = [&] {
+    for (const Order& order : steering.TakeOrders()) {
+      if (order.kind == Order::Kind::kStop || order.kind == Order::Kind::kGo)
+        known.at(order.vgpu).stopped = order.kind == Order::Kind::kStop;
+      slices += order.kind == Order::Kind::kSlice ? 1 : 0;
+      stops += order.kind == Order::Kind::kStop ? 1 : 0;
+    }
+    for (const auto& [_, upper] : known) {
+      if (!upper.active) continue;
+      Nanos sum = 0;
+      for (const auto& [id, lower] : known) {
+        if (lower.active && !lower.stopped && lower.shares.priority > upper.shares.priority)
+          sum += steering.SliceOf(id);
+      }
+      RC_ASSERT(sum <= (upper.shares.patience > 0 ? std::max(upper.shares.patience, 50 * kMicrosecond) : 0));
+    }
+  };
+  const auto any_shares = [] {
+    return Shares{.weight = *rc::gen::inRange(1u, 1000u),
+                  .priority = *rc::gen::inRange(0u, 4u),
+                  .patience = *rc::gen::element(0, 20, 50, 100, 100, 500, 3000, 10'000) * kMicrosecond};
+  };
+  for (VgpuId id = 0; id < 6; ++id) {
+    known[id].shares = any_shares();
+    RC_ASSERT(steering.Add(id, known[id].shares, now));
+    take();
+  }
+  const int events = *rc::gen::inRange(0, 500);
+  for (int i = 0; i < events; ++i) {
+    const auto id = *rc::gen::inRange<VgpuId>(0, 6);
+    switch (*rc::gen::inRange(0, 8)) {
+      case 0:
+        known[id].shares = any_shares();
+        RC_ASSERT(steering.Update(id, known[id].shares, now));
+        break;
+      case 1:
+      case 2:
+        known[id].active = false;
+        steering.Idle(id, now, now);
+        break;
+      case 3:
+      case 4:
+      case 5:
+        known[id].active = true;
+        steering.Active(id, now);
+        break;
+      default:
+        now = std::min(steering.NextDeadline(), now + Duration(0, 2 * kSecond));
+        steering.Advance(now);
+        break;
+    }
+    take();
+  }
+  // Where nothing changes, slices settle, and somebody runs of the best class and, if that gives way, of the next one.
+  const auto settle = [&](Nanos duration) {
+    slices = stops = 0;
+    for (const Nanos end = now + duration; steering.NextDeadline() <= end;) {
+      steering.Advance(now = steering.NextDeadline());
+      take();
+    }
+  };
+  settle(5 * kSecond);
+  settle(10 * kSecond);
+  RC_ASSERT(slices == 0);
+  RC_ASSERT(stops <= 50);
+  std::map<std::uint32_t, std::pair<int, Nanos>> classes;  // those that run, the least patience
+  for (const auto& [_, vgpu] : known) {
+    if (!vgpu.active) continue;
+    auto& [runs, patience] = classes.try_emplace(vgpu.shares.priority, 0, kNever).first->second;
+    runs += vgpu.stopped ? 0 : 1;
+    patience = std::min(patience, vgpu.shares.patience);
+  }
+  if (classes.empty()) return;
+  RC_ASSERT(classes.begin()->second.first > 0);
+  if (classes.size() > 1 && classes.begin()->second.second > 0) RC_ASSERT(std::next(classes.begin())->second.first > 0);
+}
+
 }  // namespace
 }  // namespace tessera::sched

@@ -157,6 +157,7 @@ Result<Config> ParseConfig(std::string_view text, const std::string& source) {
   if (!config.api_listen.empty() && config.api_token_file.empty())
     return Fail(EINVAL, source + ": api.listen needs a token", "set api.token_file");
   config.steering.shares = config.sched;
+  config.steering.patience = config.soft_priority ? config.patience : 0;
   Identify(config);
   return config;
 }

@@ -21,8 +21,10 @@ struct Config {
   sched::Config sched;                 // sched.window_ms, sched.min_slice_ms
   Nanos in_flight = 2 * kMillisecond;  // sched.in_flight_ms: queued work while others wait
   bool steer_channels = true;          // channels.control: "auto" or "off"
-  // channels.mode, channels.slice_ms, priority.min_share, and what `sched` says
+  // channels.mode, channels.slice_ms, priority.min_share, and what `sched`, `soft_priority` and `patience` say
   sched::SteeringConfig steering;
+  bool soft_priority = false;               // priority.mode: "strict" or "soft"
+  Nanos patience = 100 * kMicrosecond;      // priority.patience_us, of vGPUs that state none where the mode is soft
   Nanos priority_spin = 50 * kMillisecond;  // priority.spin_ms: how long the daemon looks for news without a pause
   Nanos client_grace = 30 * kSecond;        // client.grace_s: how long programs go on without a daemon
   bool block_on_daemon_loss = false;        // client.on_daemon_loss: "continue" or "block" after that

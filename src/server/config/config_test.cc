@@ -26,6 +26,16 @@ TEST(ConfigTest, EmptyIsTheDefault) {
   EXPECT_TRUE(config->files);
 }
 
+TEST(ConfigTest, SoftPriorityIsPatienceOfAll) {
+  const auto patience = [](const char* text) { return ParseConfig(text, "f.toml")->steering.patience; };
+  EXPECT_EQ(patience(""), 0);
+  EXPECT_EQ(patience("priority.patience_us = 200"), 0) << "the mode is strict";
+  EXPECT_EQ(patience("priority.mode = \"soft\""), 100 * kMicrosecond);
+  EXPECT_EQ(patience("priority = { mode = \"soft\", patience_us = 200 }"), 200 * kMicrosecond);
+  EXPECT_FALSE(ParseConfig("priority.mode = \"mild\"", "f.toml"));
+  EXPECT_FALSE(ParseConfig("priority.patience_us = 49", "f.toml"));
+}
+
 TEST(ConfigTest, EveryKey) {
   const auto config = ParseConfig(R"(
     memory.reserve = "3%"

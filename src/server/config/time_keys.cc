@@ -54,6 +54,13 @@ const char* SetSlice(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetPriorityMode(const toml::node& node, Config& config) {
+  const auto value = node.value<std::string_view>();
+  if (!value || (*value != "strict" && *value != "soft")) return "\"strict\" or \"soft\"";
+  config.soft_priority = *value == "soft";
+  return nullptr;
+}
+
 const char* SetMinShare(const toml::node& node, Config& config) {
   const auto value = node.value<double>();
   if (!value || *value < 0 || *value > 50) return "a percentage from 0 to 50";
@@ -104,6 +111,21 @@ std::vector<ConfigKey> TimeKeys() {
        .meaning = "mean slice of competing vGPUs. Shorter: smoother. Longer: fewer switches",
        .live = true,
        .set = SetSlice},
+      {.name = "priority.mode",
+       .standard = "\"strict\"",
+       .values = "`\"strict\"`, `\"soft\"`",
+       .meaning = "lower classes stand still while a higher one has work, or run by short slices in its gaps. "
+                  "Soft is for higher classes with many short gaps",
+       .live = true,
+       .set = SetPriorityMode},
+      {.name = "priority.patience_us",
+       .standard = "100",
+       .values = "50 to 1000000",
+       .meaning =
+           "with `priority.mode = \"soft\"`: how long all lower classes together may hold the GPU before a higher one "
+           "gets it back, besides a switch of 100 to 180 µs for each of them",
+       .live = true,
+       .set = Duration(&Config::patience, kMicrosecond, 50, 1'000'000, "a number from 50 to 1000000")},
       {.name = "priority.min_share",
        .standard = "0",
        .values = "0 to 50 (percent)",

@@ -64,5 +64,63 @@ TEST_F(SteeredSlicesTest, ProcessesOfAVgpuShareItsSlice) {
   EXPECT_TRUE(HasSlice(one, control_->slices[rival.process.pid] / 2));
 }
 
+// A vGPU of a high class that gives way.
+class SoftSlicesTest : public SteeredGpuTest {
+ protected:
+  void SetUp() override {
+    SteeredGpuTest::SetUp();
+    soft_.spec.compute.patience = 200 * kMicrosecond;
+    Make(soft_, 7, 3);
+  }
+  Nanos SliceOf(const Member& member) { return control_->slices[member.process.pid]; }
+
+  VGpu& soft_ = others_.emplace_back();
+};
+
+TEST_F(SoftSlicesTest, ALowerClassRunsOnWithTheSliceThatIsOrdered) {
+  Running(soft_);
+  Member& low = Running(low_);
+  Pass(kMillisecond);
+  EXPECT_EQ(SliceOf(low), 200 * kMicrosecond);
+  EXPECT_FALSE(Frozen(low));
+}
+
+TEST_F(SoftSlicesTest, WhatRunsIsFrozenUntilItsSliceIsShort) {
+  Member& low = Running(low_);
+  const auto freezes = control_->Counts().freezes;
+  Member& soft = Running(soft_);
+  EXPECT_EQ(control_->Counts().freezes, freezes + 1);
+  Pass(kMillisecond);
+  EXPECT_EQ(SliceOf(low), 200 * kMicrosecond);
+  EXPECT_FALSE(Frozen(low));
+  for (int i = 0; i < 10; ++i) {
+    Rests(soft);
+    Works(soft);
+  }
+  EXPECT_EQ(control_->Counts().freezes, freezes + 1) << "gaps need no calls";
+}
+
+TEST_F(SoftSlicesTest, ProcessesShareTheShortSlice) {
+  Running(soft_);
+  Member& one = Running(low_);
+  Member& two = Running(low_);
+  EXPECT_TRUE(HasSlice(one, 100 * kMicrosecond));
+  EXPECT_TRUE(HasSlice(two, 100 * kMicrosecond));
+}
+
+TEST_F(SoftSlicesTest, WhoWasIdleWhenSlicesBecameShortHasAShortOneWhenItRuns) {
+  Member& one = Running(low_);
+  Running(Another(12));
+  ASSERT_TRUE(HasSlice(one, 20 * kMillisecond));
+  Member& two = Running(low_);
+  ASSERT_TRUE(HasSlice(two, 10 * kMillisecond));
+  Rests(two);
+  Running(soft_);
+  Rests(*members_[1]);
+  Pass(kMillisecond);
+  Works(two);
+  EXPECT_LE(SliceOf(two), 200 * kMicrosecond);
+}
+
 }  // namespace
 }  // namespace tessera::server

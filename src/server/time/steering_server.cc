@@ -15,6 +15,11 @@ namespace {
 constexpr Nanos kSlicesEvery = 100 * kMillisecond;
 constexpr double kSameSlice = 0.02;
 
+// A slice that is so long is too long for one that is due `part`; kNever where it may be any.
+Nanos TooLong(Nanos part) {
+  return part == 0 ? kNever : part + static_cast<Nanos>(kSameSlice * static_cast<double>(part));
+}
+
 // What the limit lets a vGPU run in a window.
 Nanos QuotaOf(const sched::Shares& shares, Nanos window) {
   return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(window));
@@ -158,11 +163,15 @@ void SteeringServer::FreezeNow(const GateRecord& gate) {
   (void)channels_.Freezer().Freeze(gpu_, {&gate.pid, 1}, FreezeReason::kPolicy);
 }
 
-// The processes of a vGPU that run divide its slice.
+// The processes of a vGPU that run divide its slice. A process that was idle when that became shorter gets it at once,
+// before it holds up a higher class.
 void SteeringServer::Runs(GateRecord& gate, const SteeringState& steered, Nanos now) {
   const bool did = gate.state == GateRecord::State::kRunning;
   gate.Runs(now);
   if (gate.slice == 0 || (!did && steered.gates.size() > 1)) slices_due_ = true;
+  if (did || gate.slice <= TooLong(steered.Part(config_.mean_slice))) return;
+  slices_due_ = true;
+  slices_at_ = now;
 }
 
 void SteeringServer::Idle(GateRecord& gate, Nanos now, Nanos since) {
