@@ -42,7 +42,8 @@ void AddRun(CommandLine& line) {
       ->excludes(run.get_option("--swap-max"))
       ->excludes(run.get_option("--compute"))
       ->excludes(run.get_option("--weight"))
-      ->excludes(run.get_option("--priority"));
+      ->excludes(run.get_option("--priority"))
+      ->excludes(run.get_option("--goal"));
   run.add_option("--enforce",
                  "where to enforce limits: shim (default), in the\nprogram; kernel, also at the kernel driver")
       ->type_name("shim|kernel")

@@ -110,6 +110,7 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     if (!priority) return std::unexpected(priority.error());
     body["compute_priority"] = *priority;
   }
+  if (!settings.goal.empty()) body["goal"] = settings.goal;
   return body;
 }
 

@@ -91,8 +91,15 @@ Result<void> ReadText(const std::string& key, const json& value, std::optional<s
   return {};
 }
 
+// null takes the goal away.
+Result<void> ReadGoal(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (!value.is_null()) return ReadText(key, value, field);
+  field = "none";
+  return {};
+}
+
 Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  if (value.is_null() && !key.starts_with("memory_")) return {};  // as if it were not there
+  if (value.is_null() && !key.starts_with("memory_") && key != "goal") return {};  // as if it were not there
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
@@ -104,6 +111,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "compute_limit") return Read(key, value, request.compute_limit);
   if (key == "compute_weight") return Read(key, value, request.compute_weight);
   if (key == "compute_priority") return Read(key, value, request.compute_priority);
+  if (key == "goal") return ReadGoal(key, value, request.goal);
   if (key == "ephemeral") {
     if (!value.is_boolean()) return Wrong(key, "true or false");
     request.ephemeral = value.get<bool>();
@@ -116,7 +124,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, ephemeral or owner_pid");
+              "compute_limit, compute_weight, compute_priority, goal, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -159,6 +167,22 @@ json ToJson(const server::GpuHealth::Figures& health) {
           {"last_xid", health.last_xid == 0 ? json() : json(health.last_xid)},
           {"last", text(health.last)},
           {"last_us", health.last.empty() ? json() : json(health.last_us)}};
+}
+
+std::optional<std::int64_t> Us(const std::optional<Nanos>& time) {
+  return time ? std::optional(*time / kMicrosecond) : std::nullopt;
+}
+
+json ToJson(const server::GoalReport& bursts) {
+  return {{"count", bursts.bursts},
+          {"p50_us", OrNull(Us(bursts.p50))},
+          {"p95_us", OrNull(Us(bursts.p95))},
+          {"p99_us", OrNull(Us(bursts.p99))},
+          {"solo_p50_us", OrNull(Us(bursts.solo_p50))},
+          {"attained", bursts.attained_time ? json(*bursts.attained_time / kMicrosecond) : OrNull(bursts.attained_pct)},
+          {"violations", bursts.ViolatingPart()},
+          {"verdict", server::NameOf(bursts.verdict)},
+          {"reason", bursts.reason.empty() ? json() : json(bursts.reason)}};
 }
 
 json ToJson(const server::PinnedByReason& bytes) {
@@ -233,6 +257,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_limit_pct", vgpu.compute_limit_pct},
           {"compute_weight", vgpu.compute_weight},
           {"compute_priority", vgpu.compute_priority},
+          {"goal", OrNull(vgpu.goal)},
+          {"bursts", ToJson(vgpu.bursts)},
           {"slice_us", vgpu.slice_us},
           {"frozen", vgpu.frozen},
           {"compute_current_pct", vgpu.compute_current_pct},

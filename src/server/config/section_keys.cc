@@ -181,6 +181,12 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "its class",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::compute_priority)},
+      {.name = "vgpu.NAME.goal",
+       .standard = "\"none\"",
+       .values = "`\"p99=20ms\"`, `\"speed=80%\"` or `\"none\"`",
+       .meaning = "part of its bursts that ends within a time, or part of the speed that it has alone",
+       .live = true,
+       .set = VGpuField(&DeclaredVGpu::goal)},
   };
 }
 

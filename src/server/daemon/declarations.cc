@@ -22,7 +22,8 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .compute_request = declared.compute_request.value_or("0"),
           .compute_limit = declared.compute_limit.value_or("100"),
           .compute_weight = declared.compute_weight.value_or("100"),
-          .compute_priority = declared.compute_priority.value_or("8")};
+          .compute_priority = declared.compute_priority.value_or("8"),
+          .goal = declared.goal.value_or("none")};
 }
 
 }  // namespace

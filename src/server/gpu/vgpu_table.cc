@@ -21,9 +21,10 @@ constexpr std::string_view kJobPrefix = "slurm-";  // docs/slurm.md
 // For people.
 std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}", size(spec.memory.limit),
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}", size(spec.memory.limit),
                      size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
-                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
+                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
+                     spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "");
 }
 
 }  // namespace
@@ -32,9 +33,10 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}{}", spec.name, spec.uid, spec.frozen, spec.memory.request,
                   bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
-                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority);
+                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
+                  spec.goal ? " " + sched::FormatGoal(*spec.goal) : "");
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -163,7 +165,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
-    return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
+    return Fail(EINVAL, "only memory, compute and goal of a vGPU can be changed", "make a new one for another name or GPU");
   }
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
@@ -173,6 +175,8 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
+  if (vgpu.spec.goal != changed.goal) ForgetGoal(vgpu.goal_report);
+  vgpu.spec.goal = changed.goal;
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

@@ -32,6 +32,7 @@ json ToJson(const SavedVGpu& saved) {
   if (spec.memory.limit) entry["memory_limit"] = *spec.memory.limit;
   if (spec.memory.max) entry["memory_max"] = *spec.memory.max;
   if (spec.memory.swap) entry["memory_swap_max"] = *spec.memory.swap;
+  if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   return entry;
 }
 
@@ -39,10 +40,19 @@ std::optional<std::uint64_t> Bytes(const json& entry, const char* key) {
   return entry.contains(key) ? std::optional(entry.at(key).get<std::uint64_t>()) : std::nullopt;
 }
 
+Result<std::optional<sched::Goal>> GoalIn(const json& entry) {
+  if (!entry.contains("goal")) return std::nullopt;
+  auto goal = sched::ParseGoal(entry.at("goal").get<std::string>());
+  if (!goal) return std::unexpected(goal.error());
+  return *goal;
+}
+
 // Throws json::exception for what is missing or of another type.
 Result<SavedVGpu> FromJson(const json& entry) {
   auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
   if (!gpu) return std::unexpected(gpu.error());
+  auto goal = GoalIn(entry);
+  if (!goal) return std::unexpected(goal.error());
   return SavedVGpu{.spec = {.name = entry.at("name"),
                             .uid = entry.at("uid"),
                             .ephemeral = entry.at("ephemeral"),
@@ -57,7 +67,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .compute = {.request_pct = entry.at("compute_request_pct"),
                                         .limit_pct = entry.at("compute_limit_pct"),
                                         .weight = entry.at("compute_weight"),
-                                        .priority = entry.value("compute_priority", sched::Shares{}.priority)}},
+                                        .priority = entry.value("compute_priority", sched::Shares{}.priority)},
+                            .goal = *goal},
                    .gpu = *gpu};
 }
 

@@ -22,6 +22,7 @@ struct VGpuRequest {
   std::optional<std::string> compute_request, compute_limit;  // percent
   std::optional<std::string> compute_weight;
   std::optional<std::string> compute_priority;
+  std::optional<std::string> goal;  // as ParseGoal reads it, or "none"
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
   std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)

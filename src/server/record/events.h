@@ -31,6 +31,7 @@ enum class EventType {
   kMemoryOnHost,      // a program works on host memory for long
   kMemoryBack,        // it does so no more
   kMemoryStranded,    // no mover can bring back what a program has in host memory
+  kGoal,              // how a vGPU stands with its goal is not as before
   kControlChanged,    // a GPU's time is divided in another way
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected

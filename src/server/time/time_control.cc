@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/record/events.h"
@@ -142,6 +143,29 @@ void TimeControl::TellWay(Nanos now) {
 
 // ---- vGPUs and processes ----
 
+namespace {
+
+// Programs without a shim tell of no bursts: the device's samples are too coarse.
+bool Works(const VGpu& vgpu, const Process* without = nullptr) {
+  return std::ranges::any_of(vgpu.processes, [without](const Process* process) {
+    return process != without && !process->who.guest && process->gate.state != GateRecord::State::kParked;
+  });
+}
+
+std::uint64_t SubmissionsOf(const VGpu& vgpu) {
+  std::uint64_t sum = 0;
+  for (const Process* process : vgpu.processes) sum += process->page->submissions.load(std::memory_order_relaxed);
+  return sum;
+}
+
+// A process of it has had no work since `since`.
+void NoteIdle(VGpu& vgpu, Nanos since) {
+  if (const auto burst = vgpu.burst.Idle(since, Works(vgpu), SubmissionsOf(vgpu)))
+    NoteBurst(vgpu.goal_report, *burst, vgpu.spec.goal);
+}
+
+}  // namespace
+
 Result<void> TimeControl::Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now) {
   return server_->Set(vgpu.id, shares, now);
 }
@@ -160,6 +184,7 @@ void TimeControl::Join(Process& process, Nanos now) {
 void TimeControl::Leave(Process& process, Nanos now) {
   server_->Leave(process.gate, now);
   process.gate.waits = nullptr;
+  if (!Works(*process.vgpu, &process)) process.vgpu->burst.Drop();
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
@@ -168,16 +193,19 @@ void TimeControl::Wants(Process& process, bool waits, Nanos now) {
     process.work.worked = true;
     Choose(now);
   }
+  if (!process.who.guest) process.vgpu->burst.Works(now, SubmissionsOf(*process.vgpu));
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
   server_->Idle(process.gate, now, since);
+  NoteIdle(*process.vgpu, std::min(since, now));
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
   server_->Released(process.gate, now, drained_at, epoch);
+  NoteIdle(*process.vgpu, std::min(drained_at, now));
   AfterEvent(*process.vgpu, now);
 }
 
