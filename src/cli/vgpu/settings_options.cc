@@ -40,9 +40,10 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
                  "0 to 15 (default 8); while a vGPU with a lower number\nhas work, those with higher numbers wait")
       ->type_name("PRIORITY")
       ->check(IsSetting(&VgpuSettings::priority));
-  app.add_option("--goal", settings.goal,
-                 "goal for its own speed. p99=20ms: 99 % of its bursts of\nwork end within 20 ms; speed=80%: 80 % of its "
-                 "speed alone;\nnone (default)")
+  app.add_option(
+         "--goal", settings.goal,
+         "goal for its own speed. p99=20ms: 99 % of its bursts of\nwork end within 20 ms; speed=80%: 80 % of its "
+         "speed alone;\nnone (default)")
       ->type_name("GOAL");
 }
 

@@ -165,7 +165,8 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
-    return Fail(EINVAL, "only memory, compute and goal of a vGPU can be changed", "make a new one for another name or GPU");
+    return Fail(EINVAL, "only memory, compute and goal of a vGPU can be changed",
+                "make a new one for another name or GPU");
   }
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;

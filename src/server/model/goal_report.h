@@ -15,9 +15,9 @@ struct VGpu;
 
 // How a vGPU stands with its goal.
 enum class GoalVerdict : std::uint8_t {
-  kNone,    // it has no goal, or too few bursts to say
+  kNone,  // it has no goal, or too few bursts to say
   kKept,
-  kTight,   // kept, with nothing to spare
+  kTight,  // kept, with nothing to spare
   kMissed,
   kCannot,  // nothing that the daemon may do would keep it
 };

@@ -14,8 +14,9 @@ struct Burst {
   std::uint64_t submissions = 0;
 };
 
-// The burst of a vGPU that is under way. Figures of submissions are the sum of what its processes have counted; programs
-// write these, so they may be anything. Times do not go backwards, but `since` may be before what was told earlier.
+// The burst of a vGPU that is under way. Figures of submissions are the sum of what its processes have counted;
+// programs write these, so they may be anything. Times do not go backwards, but `since` may be before what was told
+// earlier.
 class PresentBurst {
  public:
   // A process has work at `now`.
