@@ -173,8 +173,8 @@ std::optional<std::int64_t> Us(const std::optional<Nanos>& time) {
   return time ? std::optional(*time / kMicrosecond) : std::nullopt;
 }
 
-json ToJson(const server::GoalReport& bursts) {
-  return {{"count", bursts.bursts},
+json ToJson(const server::BurstReport& bursts) {
+  return {{"count", bursts.count},
           {"p50_us", OrNull(Us(bursts.p50))},
           {"p95_us", OrNull(Us(bursts.p95))},
           {"p99_us", OrNull(Us(bursts.p99))},

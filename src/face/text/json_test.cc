@@ -47,8 +47,8 @@ TEST(GpuJson, SaysWhichWayDividesTheTime) {
 
 TEST(BurstsJson, AreInMicrosecondsAndNullWhereNothingIsKnown) {
   server::VGpuReport vgpu{.goal = "p99=20ms"};
-  vgpu.bursts = {.bursts = 4, .p50 = 1'500'000, .attained_time = 25 * kMillisecond, .judged = 4, .violations = 1};
-  vgpu.bursts.verdict = server::GoalVerdict::kMissed;
+  vgpu.bursts = {.count = 4, .p50 = 1'500'000, .attained_time = 25 * kMillisecond, .judged = 4, .violations = 1};
+  vgpu.bursts.verdict = sched::Verdict::Kind::kMissed;
   vgpu.bursts.reason = "why";
   const auto bursts = ToJson(vgpu)["bursts"];
   EXPECT_EQ(bursts["count"], 4);

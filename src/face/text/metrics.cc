@@ -68,10 +68,7 @@ std::optional<double> Attained(const VGpuReport& vgpu) {
 }
 
 std::optional<double> GoalMet(const VGpuReport& vgpu) {
-  using enum server::GoalVerdict;
-  const server::GoalVerdict verdict = vgpu.bursts.verdict;
-  if (!vgpu.goal || verdict == kNone) return std::nullopt;
-  return verdict == kKept || verdict == kTight ? 1 : 0;
+  return vgpu.bursts.GoalMet().transform([](bool met) { return met ? 1.0 : 0.0; });
 }
 
 // ---- the table: every metric that there is, in the order in which they are written ----
@@ -281,7 +278,7 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
     {.family = {"tessera_vgpu_bursts", kCounter, "", "vgpu, gpu",
                 "Bursts of its work: from the first work of a program to the moment at which all are idle."},
-     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.bursts.bursts); }},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.bursts.count); }},
     {.family = {"tessera_vgpu_burst_seconds", kHistogram, "seconds", "vgpu, gpu", "Length of its bursts."},
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.bursts.lengths; }},
     {.family = {"tessera_vgpu_goal_attained", kGauge, "", "vgpu, gpu",

@@ -71,13 +71,13 @@ TEST(Metrics, GoalsAreOfVGpusThatHaveThem) {
   server::WholeReport report = Report();
   server::VGpuReport latency{.name = "fast", .goal = "p99=20ms"}, speed{.name = "half", .goal = "speed=50%"},
       fresh{.name = "fresh", .goal = "p99=20ms"};
-  latency.bursts.bursts = 3;
+  latency.bursts.count = 3;
   latency.bursts.lengths.Note(25 * kMillisecond);
   latency.bursts.attained_time = 25 * kMillisecond;
   latency.bursts.violations = 1;
-  latency.bursts.verdict = server::GoalVerdict::kMissed;
+  latency.bursts.verdict = sched::Verdict::Kind::kMissed;
   speed.bursts.attained_pct = 51;
-  speed.bursts.verdict = server::GoalVerdict::kTight;
+  speed.bursts.verdict = sched::Verdict::Kind::kTight;
   for (const auto& vgpu : {latency, speed, fresh}) report.vgpus.push_back(vgpu);
   const std::string text = WriteMetrics(report, MetricsFormat::kPrometheus);
   for (const char* line :

@@ -265,7 +265,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .state = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
-  report.bursts = vgpu.goal_report;
+  report.bursts = vgpu.bursts.ReportAt(now);
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;

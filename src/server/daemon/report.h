@@ -11,7 +11,7 @@
 #include "channel/rm/object_table.h"
 #include "server/gpu/gpu_health.h"
 #include "server/memory/pinned.h"
-#include "server/model/goal_report.h"
+#include "server/model/bursts.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
@@ -84,7 +84,7 @@ struct VGpuReport {
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
   std::optional<std::string> goal;  // as text; none: it has none
-  GoalReport bursts;
+  BurstReport bursts;
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;

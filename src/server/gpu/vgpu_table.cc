@@ -146,6 +146,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   vgpu->id = ++last_id_;
   vgpu->gpu = gpu;
   vgpu->spec = std::move(spec);
+  vgpu->bursts.SetGoal(vgpu->spec.goal);
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
@@ -176,8 +177,8 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
-  if (vgpu.spec.goal != changed.goal) ForgetGoal(vgpu.goal_report);
   vgpu.spec.goal = changed.goal;
+  vgpu.bursts.SetGoal(changed.goal);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

@@ -13,8 +13,8 @@
 #include "sched/turns/turn_wishes.h"
 #include "server/access/authority.h"
 #include "server/loop/event_loop.h"
+#include "server/model/bursts.h"
 #include "server/model/busy_history.h"
-#include "server/model/goal_report.h"
 #include "server/model/ledger.h"
 #include "server/model/present_burst.h"
 #include "server/model/pressure.h"
@@ -68,7 +68,7 @@ struct VGpu {
   Histogram waits;            // for the GPU's time
   StandingLog standing;
   PresentBurst burst;
-  GoalReport goal_report;
+  Bursts bursts;
   Pressure compute_pressure;     // it has work and is kept off the GPU
   Pressure memory_pressure;      // at least one of its processes waits for memory
   Moves moved_before;            // of processes that have left

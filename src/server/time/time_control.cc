@@ -145,10 +145,12 @@ void TimeControl::TellWay(Nanos now) {
 
 namespace {
 
-// Programs without a shim tell of no bursts: the device's samples are too coarse.
-bool Works(const VGpu& vgpu, const Process* without = nullptr) {
+bool Works(const Process& process) { return process.gate.state != GateRecord::State::kParked; }
+
+// Programs without a shim have no bursts: the device's samples are too coarse.
+bool InBurst(const VGpu& vgpu, const Process* without = nullptr) {
   return std::ranges::any_of(vgpu.processes, [without](const Process* process) {
-    return process != without && !process->who.guest && process->gate.state != GateRecord::State::kParked;
+    return process != without && !process->who.guest && Works(*process);
   });
 }
 
@@ -158,10 +160,22 @@ std::uint64_t SubmissionsOf(const VGpu& vgpu) {
   return sum;
 }
 
+// The process has work.
+void NoteWork(const Process& process, const std::vector<VGpu*>& vgpus, Nanos now) {
+  VGpu& vgpu = *process.vgpu;
+  bool alone = true;
+  for (VGpu* other : vgpus) {
+    if (other == &vgpu) continue;
+    other->burst.Share();
+    alone = alone && std::ranges::none_of(other->processes, [](const Process* each) { return Works(*each); });
+  }
+  if (!process.who.guest) vgpu.burst.Works(now, SubmissionsOf(vgpu), alone);
+}
+
 // A process of it has had no work since `since`.
-void NoteIdle(VGpu& vgpu, Nanos since) {
-  if (const auto burst = vgpu.burst.Idle(since, Works(vgpu), SubmissionsOf(vgpu)))
-    NoteBurst(vgpu.goal_report, *burst, vgpu.spec.goal);
+void NoteIdle(VGpu& vgpu, Nanos since, Nanos now) {
+  if (const auto burst = vgpu.burst.Idle(std::min(since, now), InBurst(vgpu), SubmissionsOf(vgpu)))
+    vgpu.bursts.Note(*burst, now);
 }
 
 }  // namespace
@@ -184,7 +198,7 @@ void TimeControl::Join(Process& process, Nanos now) {
 void TimeControl::Leave(Process& process, Nanos now) {
   server_->Leave(process.gate, now);
   process.gate.waits = nullptr;
-  if (!Works(*process.vgpu, &process)) process.vgpu->burst.Drop();
+  if (!InBurst(*process.vgpu, &process)) process.vgpu->burst.Drop();
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
@@ -193,19 +207,19 @@ void TimeControl::Wants(Process& process, bool waits, Nanos now) {
     process.work.worked = true;
     Choose(now);
   }
-  if (!process.who.guest) process.vgpu->burst.Works(now, SubmissionsOf(*process.vgpu));
+  NoteWork(process, vgpus_, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
   server_->Idle(process.gate, now, since);
-  NoteIdle(*process.vgpu, std::min(since, now));
+  NoteIdle(*process.vgpu, since, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
   server_->Released(process.gate, now, drained_at, epoch);
-  NoteIdle(*process.vgpu, std::min(drained_at, now));
+  NoteIdle(*process.vgpu, drained_at, now);
   AfterEvent(*process.vgpu, now);
 }
 
@@ -218,6 +232,7 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   }
   if (works) {
     server_->Wants(process.gate, now, false);
+    NoteWork(process, vgpus_, now);
   } else {
     server_->Idle(process.gate, now, since);
   }

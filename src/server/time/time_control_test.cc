@@ -55,25 +55,26 @@ TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {
 }
 
 TEST_F(TimeControlTest, ABurstLastsFromTheFirstWorkOfAVGpuToItsLast) {
-  low_.spec.goal = sched::LatencyGoal{.percentile = 99, .time = 5 * kMillisecond};
+  low_.bursts.SetGoal(sched::LatencyGoal{.percentile = 99, .time = 5 * kMillisecond});
+  const auto report = [this] { return low_.bursts.ReportAt(Now()); };
   Member& one = Running(low_);
   Member& other = Running(low_);
   Pass(2 * kMillisecond);
   Rests(one);
-  EXPECT_EQ(low_.goal_report.bursts, 0u) << "the other works";
+  EXPECT_EQ(report().count, 0u) << "the other works";
   Pass(8 * kMillisecond);
   Rests(other);
-  EXPECT_EQ(low_.goal_report.bursts, 1u);
-  EXPECT_GE(low_.goal_report.lengths.Sum(), 10 * kMillisecond);
-  EXPECT_LT(low_.goal_report.lengths.Sum(), 11 * kMillisecond);
-  EXPECT_EQ(low_.goal_report.violations, 1u);
+  EXPECT_EQ(report().count, 1u);
+  EXPECT_GE(report().lengths.Sum(), 10 * kMillisecond);
+  EXPECT_LT(report().lengths.Sum(), 11 * kMillisecond);
+  EXPECT_EQ(report().violations, 1u);
   Pass(kSecond);
   Works(one);
   Pass(kMillisecond);
   Rests(one);
-  EXPECT_EQ(low_.goal_report.bursts, 2u);
-  EXPECT_EQ(low_.goal_report.violations, 1u) << "what lies between them does not count";
-  EXPECT_EQ(high_.goal_report.bursts, 0u);
+  EXPECT_EQ(report().count, 2u);
+  EXPECT_EQ(report().violations, 1u) << "what lies between them does not count";
+  EXPECT_EQ(high_.bursts.ReportAt(Now()).count, 0u);
 }
 
 TEST_F(TimeControlTest, TheTimeInWhichAHigherClassRunsCounts) {
@@ -83,8 +84,14 @@ TEST_F(TimeControlTest, TheTimeInWhichAHigherClassRunsCounts) {
   Rests(high);
   Pass(20 * kMillisecond);
   Rests(low);
-  ASSERT_EQ(low_.goal_report.bursts, 1u);
-  EXPECT_GE(low_.goal_report.lengths.Sum(), 40 * kMillisecond);
+  ASSERT_EQ(low_.bursts.ReportAt(Now()).count, 1u);
+  EXPECT_GE(low_.bursts.ReportAt(Now()).lengths.Sum(), 40 * kMillisecond);
+  EXPECT_FALSE(low_.bursts.ReportAt(Now()).solo_p50);
+  EXPECT_FALSE(high_.bursts.ReportAt(Now()).solo_p50) << "the lower class had work, though it stood still";
+  Pass(kSecond);
+  Works(high);
+  Rests(high);
+  EXPECT_TRUE(high_.bursts.ReportAt(Now()).solo_p50);
 }
 
 TEST_F(TimeControlTest, ABurstThatItsProgramDoesNotOutliveIsNotCounted) {
@@ -100,8 +107,8 @@ TEST_F(TimeControlTest, ABurstThatItsProgramDoesNotOutliveIsNotCounted) {
   Member& next = Running(low_);
   Pass(kMillisecond);
   Rests(next);
-  EXPECT_EQ(low_.goal_report.bursts, 1u);
-  EXPECT_LT(low_.goal_report.lengths.Sum(), 2 * kMillisecond);
+  EXPECT_EQ(low_.bursts.ReportAt(Now()).count, 1u);
+  EXPECT_LT(low_.bursts.ReportAt(Now()).lengths.Sum(), 2 * kMillisecond);
 }
 
 // A program can make its GPU's time be divided in another way as often as it likes.
