@@ -28,8 +28,9 @@ class LatencyKeeper {
   double strictness() const { return strictness_; }
   bool learnt() const { return learnt_; }
   Nanos patience() const;
-  // When the others have to stop for the rest of a burst, so that it ends in time even if it is longer than most; kNever
-  // if that would not help. `long_burst`: alone, most are shorter. `speed`: of the burst beside the others, (0, 1].
+  // When the others have to stop for the rest of a burst, so that it ends in time even if it is longer than most;
+  // kNever if that would not help. `long_burst`: alone, most are shorter. `speed`: of the burst beside the others, (0,
+  // 1].
   Nanos RushAt(Nanos begin, Nanos long_burst, double speed) const;
 
  private:
