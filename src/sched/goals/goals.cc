@@ -57,7 +57,7 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
     vgpu->whole = false;
     if (goal) {
       const LatencyGoal* latency = vgpu->latency_goal();
-      vgpu->meter.emplace(latency ? latency->time : kNever);
+      vgpu->meter.emplace(latency ? latency->time - config_.message_time : kNever);
       if (latency) {
         vgpu->latency.emplace(*latency, config_);
       } else {

@@ -8,6 +8,7 @@ namespace tessera::sched {
 struct GoalsConfig {
   Nanos freeze_time = 500 * kMicrosecond;  // from an order to stop until what it stops stands still
   Nanos switch_time = 140 * kMicrosecond;  // from one vGPU to another
+  Nanos message_time = 50 * kMicrosecond;  // a burst may begin so long before the daemon is told
   Nanos own_slice = 100 * kMillisecond;    // of a vGPU above the others, before they get the GPU again
   Nanos least_patience = 50 * kMicrosecond;
   Nanos most_patience = 20 * kMillisecond;
