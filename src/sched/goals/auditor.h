@@ -10,9 +10,9 @@
 
 namespace tessera::sched {
 
-// Decides when a vGPU works while the others stand still, so that its speed alone is known. Only one does at a time, and
-// all audits of a GPU take at most 1 % of its time; a vGPU of which nothing is known gets a little more at first. Not
-// thread-safe; times never go backwards.
+// Decides when a vGPU works while the others stand still, so that its speed alone is known. Only one does at a time,
+// and all audits of a GPU take at most 1 % of its time; a vGPU of which nothing is known gets a little more at first.
+// Not thread-safe; times never go backwards.
 class Auditor {
  public:
   explicit Auditor(const GoalsConfig& config) : config_(config) {}
@@ -24,8 +24,8 @@ class Auditor {
   bool Begin(VgpuId id, std::uint64_t figures, Nanos now);
   // A burst of the vGPU under audit ended. `figures`: that are known now.
   void BurstEnded(std::uint64_t figures, Nanos now);
-  // Ends the audit if it is over. `busy`: a burst of the vGPU under audit is under way; if that brought no figure yet, it
-  // may end.
+  // Ends the audit if it is over. `busy`: a burst of the vGPU under audit is under way; if that brought no figure yet,
+  // it may end.
   void Advance(bool busy, std::uint64_t figures, Nanos now);
   void End(Nanos now);
 

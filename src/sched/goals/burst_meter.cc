@@ -14,15 +14,15 @@ void Join(BurstFigures& sum, const BurstFigures& slot) {
 
 }  // namespace
 
-double BurstMeter::AddWork(const Burst& piece, Nanos now) {
-  if (piece.length() <= 0) return 0;
+std::optional<double> BurstMeter::AddWork(const Burst& piece, Nanos now) {
+  if (piece.length() <= 0) return std::nullopt;
   if (began_ == kNever) began_ = piece.begin;
   if (piece.alone) solo_.AddWork(piece);
-  const double solo = solo_.Of(piece.submissions).value_or(0);
-  if (solo <= 0) return 0;
+  const std::optional<double> solo = solo_.Of(piece.submissions);
+  if (!solo) return std::nullopt;
   for (BurstFigures* figures : {&since_start_, &Slot(now)}) {
     figures->worked += static_cast<double>(piece.length());
-    figures->solo += solo;
+    figures->solo += *solo;
   }
   return solo;
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "base/clock.h"
 #include "sched/goals/length_histogram.h"
@@ -22,16 +23,16 @@ struct BurstFigures {
   double Speed() const { return worked > 0 && solo < worked ? solo / worked : 1; }
 };
 
-// Meter of one vGPU's bursts: their lengths, the violations of a target, and the speed beside the speed alone; since the
-// start and in the last minute. Fixed memory (about 60 KiB). Not thread-safe; times never go backwards.
+// Meter of one vGPU's bursts: their lengths, the violations of a target, and the speed beside the speed alone; since
+// the start and in the last minute. Fixed memory (about 60 KiB). Not thread-safe; times never go backwards.
 class BurstMeter {
  public:
   // A burst that is longer than `target` violates it; kNever: none does.
   explicit BurstMeter(Nanos target) : target_(target), solo_(target) {}
 
   // A piece of work ended, or was cut off a long burst: it counts for the speed. Returns the time that it takes alone,
-  // ns; 0 while that is not known.
-  double AddWork(const Burst& piece, Nanos now);
+  // ns; empty while that is not known.
+  std::optional<double> AddWork(const Burst& piece, Nanos now);
   // A whole burst ended, whose pieces were added before. Returns whether it violated the target.
   bool AddBurst(const Burst& burst, Nanos now);
 
@@ -39,6 +40,8 @@ class BurstMeter {
   const BurstFigures& since_start() const { return since_start_; }
   // Of the last 45 to 60 s, if there was so much.
   BurstFigures LastMinute(Nanos now);
+  // Part of the speed alone in the last 15 s or less.
+  double RecentSpeed(Nanos now) { return Slot(now).Speed(); }
   // The GPU's time that the vGPU would need with the GPU to itself, as a part of the last minute.
   double Load(Nanos now);
   // Bursts by size: log2 of their submissions.

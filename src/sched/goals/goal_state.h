@@ -36,14 +36,14 @@ struct GoalState {
   std::optional<LatencyKeeper> latency;
   std::optional<SpeedKeeper> speed;
   Verdict verdict;
-  std::string yields_to;          // not empty: the goal is not in force, and this says for what
-  Nanos yields_until = 0;         // at least
-  double most_pct = 100;          // the request that others leave it
+  std::string yields_to;  // not empty: the goal is not in force, and this says for what
+  double most_pct = 100;  // the request that others leave it
 
   // The burst that is under way.
   bool busy = false;
+  bool whole = false;  // the goal was there when it began
   Nanos begin = 0;
-  Nanos shared_before = 0;  // Goals::SharedTime when it began
+  Nanos shared_before = 0;  // Goals::shared_ when it began
   Nanos rush_at = kNever;
   bool rushed = false;
   // The last piece of it.
@@ -51,8 +51,10 @@ struct GoalState {
   Nanos piece_shared = 0;
   std::uint64_t piece_submissions = 0;  // before it
 
-  Nanos last_work = kNever;  // the vGPU had a burst; kNever: none yet
-  Terms given;               // the last terms that came out
+  Nanos worked_at = kNever;  // the vGPU last had a burst; kNever: never
+  Nanos patience = 0;        // in force, for a latency goal
+  Nanos patience_since = kNever;
+  Terms given;  // the last terms that came out
 
   bool InForce() const { return goal && yields_to.empty(); }
   const LatencyGoal* latency_goal() const { return goal ? std::get_if<LatencyGoal>(&*goal) : nullptr; }

@@ -63,20 +63,19 @@ class Goals {
   std::vector<Verdict> TakeVerdicts();
 
   // Empty for a vGPU without a goal.
-  std::optional<GoalReport> ReportOf(VgpuId id, Nanos now) const;
+  std::optional<GoalReport> ReportOf(VgpuId id, Nanos now);
 
  private:
   GoalState* Find(VgpuId id);
   bool OthersBusy(const GoalState& vgpu) const;
-  // The time so far in which several vGPUs could run.
-  Nanos SharedTime(Nanos now);
+  void CountShared(Nanos now);
   void Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now);
-  void MayAudit(GoalState& vgpu, Nanos now);
+  void Audit(const GoalState& vgpu, Nanos now);
   void Schedule(Nanos now);
   void Rush(Nanos now);
-  void Resolve(Nanos now);
+  void Tick(Nanos now);
   void Judge(GoalState& vgpu, Nanos now);
-  void UpdateTerms();
+  void UpdateTerms(Nanos now);
   void UpdateDeadline(Nanos now);
 
   const GoalsConfig config_;
@@ -84,10 +83,11 @@ class Goals {
   Auditor auditor_;
   std::vector<Terms> terms_;
   std::vector<Verdict> verdicts_;
-  std::size_t busy_ = 0;     // vGPUs with work
-  Nanos shared_ = 0;         // SharedTime at `shared_at_`
+  std::size_t busy_ = 0;  // vGPUs with work
+  Nanos shared_ = 0;      // the time in which several vGPUs could run, until shared_at_
   Nanos shared_at_ = 0;
-  Nanos tick_at_ = kNever;   // speeds and verdicts are looked at
+  Nanos tick_at_ = kNever;  // speeds and audits are looked at
+  Nanos judge_at_ = 0;      // and verdicts too
   Nanos deadline_ = kNever;
 };
 

@@ -11,9 +11,11 @@ namespace tessera::sched {
 // Controller of one vGPU's latency goal: how strict the vGPU has to be with those that yield to it.
 //
 // The strictness s is in [0, 1]. After each burst s += gain x (e - violations allowed), e = 1 if the burst violated its
-// target or had to be rushed. While s is below 1, the sum of that is bounded by the range of s: so the violations of n
-// bursts are at most the allowed part of n, and 1 / gain, whatever arrives. s becomes a patience: 1 is none (the others
-// stand still), below that it doubles from the least to the most.
+// target or had to be rushed. As s begins at 1, the violations of n bursts are at most the allowed part of n while s
+// stays below 1, whatever arrives; after a change for the worse there may be 1 / gain more. s becomes a patience, which
+// falls from the most to the least by halves. The least is not 0: where the others stand still, the freeze that a burst
+// waits for takes longer than the least patience, or never ends, and then a short burst every few milliseconds starves
+// them.
 class LatencyKeeper {
  public:
   LatencyKeeper(const LatencyGoal& goal, const GoalsConfig& config);
@@ -28,8 +30,9 @@ class LatencyKeeper {
   double strictness() const { return strictness_; }
   bool learnt() const { return learnt_; }
   Nanos patience() const;
-  // When the others have to stop for the rest of a burst, so that it ends in time even if it is longer than most; kNever
-  // if that would not help. `long_burst`: alone, most are shorter. `speed`: of the burst beside the others, (0, 1].
+  // When the others have to stop for the rest of a burst, so that it ends in time even if it is longer than most;
+  // kNever if that would not help. `long_burst`: alone, most are shorter. `speed`: of the burst beside the others, (0,
+  // 1].
   Nanos RushAt(Nanos begin, Nanos long_burst, double speed) const;
 
  private:
@@ -37,7 +40,7 @@ class LatencyKeeper {
 
   const LatencyGoal goal_;
   const GoalsConfig config_;
-  double strictness_;
+  double strictness_ = 1;
   bool learnt_ = false;
   bool given_up_ = false;
 };

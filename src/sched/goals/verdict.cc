@@ -44,7 +44,7 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& ke
                  Ms(goal.time), goal.percentile, Ms(last_minute.lengths.Quantile(goal.percentile / 100)))};
   }
   if (last_minute.bursts() < kLeastBursts) return {id, kUnknown, ""};
-  if (keeper.patience() == 0) return {id, kTight, "the others stand still while it has work"};
+  if (keeper.strictness() > 0.95) return {id, kTight, "the others give way as much as they can"};
   if (violations > allowed) {
     return {id, kTight, Text("%g of %g bursts of the last minute took longer", violations, bursts)};
   }
