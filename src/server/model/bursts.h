@@ -45,7 +45,7 @@ struct BurstReport {
 // The bursts of one vGPU, and how it stands with its goal. Belongs to the VGpu. About 15 KiB, and 60 more with a goal.
 class Bursts {
  public:
-  // What was found about another goal is forgotten.
+  // Forgets what was found about another goal.
   void SetGoal(const std::optional<sched::Goal>& goal);
   // A burst has ended. Times do not go backwards.
   void Note(const sched::Burst& burst, Nanos now);
