@@ -11,6 +11,7 @@ namespace {
 constexpr Nanos kGrace = kMillisecond;
 constexpr Nanos kMeanSlice = 20 * kMillisecond;
 constexpr Nanos kSliceAbove = 100 * kMillisecond;
+constexpr std::size_t kVgpusPerCall = 8;
 constexpr double kSliceTolerance = 0.02;
 
 }  // namespace
@@ -160,18 +161,24 @@ void GoalGpu::Obey() {
   SetSlices();
 }
 
+// As the daemon does: first all freezes, then all thaws; one call carries eight vGPUs.
 void GoalGpu::SetFreezes() {
   const auto audited = goals_.audited();
-  for (auto& [id, tenant] : tenants_) {
-    bool frozen = audited && *audited != id;
-    for (const auto& [_, other] : tenants_) {
-      frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
+  for (const bool freeze : {true, false}) {
+    std::size_t in_call = 0;
+    for (auto& [id, tenant] : tenants_) {
+      bool frozen = audited && *audited != id;
+      for (const auto& [_, other] : tenants_) {
+        frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
+      }
+      if (frozen == tenant.frozen || frozen != freeze) continue;
+      tenant.frozen = frozen;
+      if (in_call++ % kVgpusPerCall == 0) {
+        ++calls_;
+        driver_free_ += frozen ? costs_.freeze : costs_.thaw;
+      }
+      effects_.emplace(driver_free_, Effect{id, frozen ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
     }
-    if (frozen == tenant.frozen) continue;
-    tenant.frozen = frozen;
-    ++calls_;
-    driver_free_ += frozen ? costs_.freeze : costs_.thaw;
-    effects_.emplace(driver_free_, Effect{id, frozen ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
   }
 }
 
@@ -199,7 +206,10 @@ Nanos GoalGpu::SliceOf(Id id, const Tenant& tenant) const {
     if (other == id) self = peers.size();
     if (other == id || (vgpu.active && vgpu.shares.priority == tenant.shares.priority)) peers.push_back(vgpu.shares);
   }
-  if (patience != kNever) return std::max(patience / static_cast<Nanos>(peers.size()), kMicrosecond);
+  if (patience != kNever) {
+    const double part = sched::DueParts(peers).at(self);
+    return std::max(static_cast<Nanos>(part * static_cast<double>(patience)), kMicrosecond);
+  }
   if (peers.size() == 1) return above ? kSliceAbove : kMeanSlice;
   const auto due = sched::DueParts(peers);
   return sched::SlicesFor(due, {kMeanSlice, kMillisecond, kSecond}).at(self);

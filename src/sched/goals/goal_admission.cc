@@ -68,7 +68,8 @@ void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now) {
       if (need > 0) before = vgpu;
       continue;
     }
-    vgpu->yields_to = "yields to " + NameOf(before->id, before->shares, before->goal) + ": " + Sum(sum + need, most);
+    if (vgpu->yields_to.empty())
+      vgpu->yields_to = "yields to " + NameOf(before->id, before->shares, before->goal) + ": " + Sum(sum + need, most);
     sum += vgpu->shares.request_pct / 100;
   }
 }

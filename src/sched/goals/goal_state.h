@@ -49,7 +49,7 @@ struct GoalState {
   // The last piece of it.
   Nanos piece_begin = 0;
   Nanos piece_shared = 0;
-  std::uint64_t piece_submissions = 0;  // before it
+  std::optional<std::uint64_t> piece_submissions = 0;  // of the burst before it; empty: not known
 
   Nanos worked_at = kNever;  // the vGPU last had a burst; kNever: never
   Nanos patience = 0;        // in force, for a latency goal
