@@ -11,6 +11,9 @@ namespace {
 constexpr Nanos kGrace = kMillisecond;
 constexpr Nanos kMeanSlice = 20 * kMillisecond;
 constexpr Nanos kSliceAbove = 100 * kMillisecond;
+constexpr Nanos kLeastSoftSlice = 50 * kMicrosecond;
+constexpr Nanos kSliceInterval = 100 * kMillisecond;
+constexpr std::size_t kVgpusPerCall = 8;
 constexpr double kSliceTolerance = 0.02;
 
 }  // namespace
@@ -160,46 +163,72 @@ void GoalGpu::Obey() {
   SetSlices();
 }
 
+// As the daemon does: first all freezes, then all thaws; one call carries eight vGPUs.
 void GoalGpu::SetFreezes() {
   const auto audited = goals_.audited();
-  for (auto& [id, tenant] : tenants_) {
-    bool frozen = audited && *audited != id;
-    for (const auto& [_, other] : tenants_) {
-      frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
+  for (const bool freeze : {true, false}) {
+    std::size_t in_call = 0;
+    for (auto& [id, tenant] : tenants_) {
+      bool frozen = audited && *audited != id;
+      for (const auto& [_, other] : tenants_) {
+        frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
+      }
+      if (frozen == tenant.frozen || frozen != freeze) continue;
+      tenant.frozen = frozen;
+      if (in_call++ % kVgpusPerCall == 0) {
+        ++calls_;
+        driver_free_ += frozen ? costs_.freeze : costs_.thaw;
+      }
+      effects_.emplace(driver_free_, Effect{id, frozen ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
     }
-    if (frozen == tenant.frozen) continue;
-    tenant.frozen = frozen;
-    ++calls_;
-    driver_free_ += frozen ? costs_.freeze : costs_.thaw;
-    effects_.emplace(driver_free_, Effect{id, frozen ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
   }
 }
 
+// A slice that is too long for a patience changes at once, any other when it was wrong for a while.
 void GoalGpu::SetSlices() {
   for (auto& [id, tenant] : tenants_) {
     if (!tenant.active || tenant.frozen) continue;
     const Nanos slice = SliceOf(id, tenant);
-    if (std::abs(static_cast<double>(slice - tenant.slice)) <= kSliceTolerance * static_cast<double>(slice)) continue;
+    const double wrong = static_cast<double>(tenant.slice - slice);
+    if (std::abs(wrong) <= kSliceTolerance * static_cast<double>(slice)) {
+      tenant.wrong_since = kNever;
+      continue;
+    }
+    tenant.wrong_since = std::min(tenant.wrong_since, now_);
+    const bool at_once = tenant.slice == 0 || (wrong > 0 && Room(tenant) != kNever);
+    if (!at_once && now_ - tenant.wrong_since < kSliceInterval) continue;
     tenant.slice = slice;
+    tenant.wrong_since = kNever;
     ++calls_;
     driver_free_ += costs_.set_slice;
     effects_.emplace(driver_free_, Effect{id, Effect::Kind::kSlice, slice});
   }
 }
 
+// The least patience above the tenant; kNever if none of a higher class has any.
+Nanos GoalGpu::Room(const Tenant& tenant) const {
+  Nanos room = kNever;
+  for (const auto& [_, other] : tenants_) {
+    if (other.patience > 0 && other.shares.priority < tenant.shares.priority) room = std::min(room, other.patience);
+  }
+  return room;
+}
+
 Nanos GoalGpu::SliceOf(Id id, const Tenant& tenant) const {
-  Nanos patience = kNever;
   std::vector<sched::Shares> peers;
   std::size_t self = 0;
   bool above = false;
+  bool best = true;
   for (const auto& [other, vgpu] : tenants_) {
-    const bool gives_way = vgpu.patience > 0 && vgpu.shares.priority < tenant.shares.priority;
-    if (gives_way) patience = std::min(patience, vgpu.patience);
     above |= tenant.shares.priority < vgpu.shares.priority;
+    best &= !vgpu.active || vgpu.shares.priority >= tenant.shares.priority || Room(vgpu) == kNever;
     if (other == id) self = peers.size();
     if (other == id || (vgpu.active && vgpu.shares.priority == tenant.shares.priority)) peers.push_back(vgpu.shares);
   }
-  if (patience != kNever) return std::max(patience / static_cast<Nanos>(peers.size()), kMicrosecond);
+  if (const Nanos room = Room(tenant); room != kNever) {
+    const double part = best ? sched::DueParts(peers).at(self) : 0;
+    return std::max(static_cast<Nanos>(part * static_cast<double>(room)), kLeastSoftSlice);
+  }
   if (peers.size() == 1) return above ? kSliceAbove : kMeanSlice;
   const auto due = sched::DueParts(peers);
   return sched::SlicesFor(due, {kMeanSlice, kMillisecond, kSecond}).at(self);

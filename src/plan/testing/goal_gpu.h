@@ -22,10 +22,11 @@ struct GoalLoad {
 };
 
 // Simulated GPU whose time is divided by the terms of Goals, in virtual time. The hardware is SlicedHardware. Above it
-// stands a small model of steering: slices by requests and weights within a class; a vGPU above others has slices of
-// 100 ms, and those below it have its patience, or are frozen while it is active if that is 0. Driver calls come one
-// after the other and take their time; programs say that they are idle after a millisecond; messages take up to 50 us.
-// Not modelled: limits, the budget of calls, graces that grow.
+// stands a small model of steering: slices by requests and weights within a class; a vGPU alone in a class above others
+// has slices of 100 ms; the best class below one with patience has slices that sum up to that patience, those below it
+// the least; below one without patience all are frozen while it is active. Driver calls come one after the other and
+// take their time; programs say that they are idle after a millisecond; messages take up to 50 us. Not modelled:
+// limits, the budget of calls, graces that grow, turns of many vGPUs in the same gaps.
 class GoalGpu {
  public:
   using Id = sched::VgpuId;
@@ -39,6 +40,7 @@ class GoalGpu {
   void StartMeasuring();
 
   Nanos now() const { return now_; }
+  Nanos PatienceOf(Id id) const { return tenants_.at(id).patience; }
   sched::Goals& goals() { return goals_; }
   const std::vector<Nanos>& LatenciesOf(Id id) const { return tenants_.at(id).latencies; }  // of requests
   double ViolationsPct(Id id, Nanos target) const;
@@ -67,6 +69,7 @@ class GoalGpu {
     Nanos idle_since = kNever;
     bool frozen = false;  // as ordered
     Nanos slice = 0;      // as ordered
+    Nanos wrong_since = kNever;
     std::vector<Nanos> latencies;
     Nanos executed = 0;
     sched::Verdict verdict;
@@ -87,6 +90,7 @@ class GoalGpu {
   void Obey();
   void SetFreezes();
   void SetSlices();
+  Nanos Room(const Tenant& tenant) const;
   Nanos SliceOf(Id id, const Tenant& tenant) const;
 
   const SteeringCosts costs_;

@@ -68,7 +68,8 @@ void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now) {
       if (need > 0) before = vgpu;
       continue;
     }
-    vgpu->yields_to = "yields to " + NameOf(before->id, before->shares, before->goal) + ": " + Sum(sum + need, most);
+    if (vgpu->yields_to.empty())
+      vgpu->yields_to = "yields to " + NameOf(before->id, before->shares, before->goal) + ": " + Sum(sum + need, most);
     sum += vgpu->shares.request_pct / 100;
   }
 }
@@ -76,7 +77,7 @@ void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now) {
 void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu) {
   double left = 100;
   for (const auto& [other, state] : vgpus) {
-    if (other != vgpu.id) left -= std::max(state->given.request_pct, state->shares.request_pct);
+    if (other != vgpu.id) left -= std::max(state->given.request_pct, state->PromisedRequest());
   }
   vgpu.most_pct = std::min(vgpu.shares.limit_pct, std::max(0.0, left));
 }

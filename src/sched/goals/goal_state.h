@@ -49,7 +49,7 @@ struct GoalState {
   // The last piece of it.
   Nanos piece_begin = 0;
   Nanos piece_shared = 0;
-  std::uint64_t piece_submissions = 0;  // before it
+  std::optional<std::uint64_t> piece_submissions = 0;  // of the burst before it; empty: not known
 
   Nanos worked_at = kNever;  // the vGPU last had a burst; kNever: never
   Nanos patience = 0;        // in force, for a latency goal
@@ -61,6 +61,10 @@ struct GoalState {
   const SpeedGoal* speed_goal() const { return goal ? std::get_if<SpeedGoal>(&*goal) : nullptr; }
   // Of its speed alone, as an audit of it looks for: whole bursts for a latency, work for a speed.
   std::uint64_t figures() const { return latency ? meter->solo().bursts() : meter->solo().figures(); }
+  // In %, without what its controller adds.
+  double PromisedRequest() const {
+    return speed && InForce() ? std::max(shares.request_pct, speed_goal()->pct) : shares.request_pct;
+  }
   // The part of the GPU's time that its request and its goal need.
   double Need(Nanos now) {
     double need = shares.request_pct / 100;

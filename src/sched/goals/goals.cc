@@ -14,10 +14,13 @@ constexpr Nanos kPatienceDwell = 100 * kMillisecond;
 constexpr Nanos kTick = kSecond;
 constexpr Nanos kRemembered = 60 * kSecond;  // after its last burst, a vGPU needs no more ticks
 constexpr std::uint64_t kFewBursts = 5;      // alone; fewer say nothing
-constexpr double kAlone = 0.05;              // of a burst: it may be shared, and counts as alone
+// The part of a burst, or of a piece, that may be shared if it is to count as alone. An audit begins with a burst, and
+// the others stand still a moment later; a piece can be cut there.
+constexpr double kBurstAlone = 0.1;
+constexpr double kPieceAlone = 0.02;
 
-bool WasAlone(Nanos length, Nanos shared) {
-  return static_cast<double>(shared) <= kAlone * static_cast<double>(length);
+bool WasAlone(Nanos length, Nanos shared, double allowed) {
+  return static_cast<double>(shared) <= allowed * static_cast<double>(length);
 }
 
 }  // namespace
@@ -38,9 +41,9 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
   if (!vgpu) {
     vgpu = std::make_unique<GoalState>();
     vgpu->id = id;
-    vgpu->given = {id, shares.priority, shares.request_pct, std::nullopt};
   }
   vgpu->shares = shares;
+  vgpu->given = {id, shares.priority, shares.request_pct, std::nullopt};
   if (vgpu->goal != goal) {
     auditor_.Remove(id, now);
     vgpu->goal = goal;
@@ -54,6 +57,8 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
     vgpu->rushed = false;
     // The meter has no part in a burst that began before it.
     vgpu->piece_begin = vgpu->begin = now;
+    vgpu->piece_shared = shared_;
+    vgpu->piece_submissions.reset();
     vgpu->whole = false;
     if (goal) {
       const LatencyGoal* latency = vgpu->latency_goal();
@@ -64,6 +69,7 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
         vgpu->speed.emplace(*vgpu->speed_goal());
       }
       auditor_.Add(id);
+      if (vgpu->busy) Worked(*vgpu, now);
     }
   }
   Schedule(now);
@@ -94,8 +100,7 @@ void Goals::Began(VgpuId id, Nanos now) {
   vgpu->rush_at = kNever;
   vgpu->rushed = false;
   if (vgpu->goal) {
-    vgpu->worked_at = now;
-    if (tick_at_ == kNever) tick_at_ = now + kTick;
+    Worked(*vgpu, now);
     // Another one's audit is not worth a violation.
     if (vgpu->latency && audited() && audited() != id) auditor_.End(now);
     const SoloTimes& solo = vgpu->meter->solo();
@@ -118,7 +123,7 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
     Cut(*vgpu, ended, submissions, now);
     if (vgpu->whole) {
       const Burst burst = {vgpu->begin, ended, submissions,
-                           WasAlone(ended - vgpu->begin, shared_ - vgpu->shared_before)};
+                           WasAlone(ended - vgpu->begin, shared_ - vgpu->shared_before, kBurstAlone)};
       const bool violated = vgpu->meter->AddBurst(burst, now);
       if (vgpu->latency) vgpu->latency->Ended(violated || vgpu->rushed);
     }
@@ -159,13 +164,21 @@ void Goals::CountShared(Nanos now) {
   shared_at_ = std::max(shared_at_, now);
 }
 
+// A vGPU with a goal has work.
+void Goals::Worked(GoalState& vgpu, Nanos now) {
+  vgpu.worked_at = now;
+  if (tick_at_ == kNever) tick_at_ = now + kTick;
+}
+
 // The vGPU's work until `end` is a piece.
 void Goals::Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now) {
-  submissions = std::max(submissions, vgpu.piece_submissions);
-  const Burst piece = {vgpu.piece_begin, end, submissions - vgpu.piece_submissions,
-                       WasAlone(end - vgpu.piece_begin, shared_ - vgpu.piece_shared)};
-  const std::optional<double> solo = vgpu.meter->AddWork(piece, now);
-  if (vgpu.speed && solo) vgpu.speed->Worked(static_cast<double>(piece.length()), *solo, now);
+  if (vgpu.piece_submissions) {
+    submissions = std::max(submissions, *vgpu.piece_submissions);
+    const Burst piece = {vgpu.piece_begin, end, submissions - *vgpu.piece_submissions,
+                         WasAlone(end - vgpu.piece_begin, shared_ - vgpu.piece_shared, kPieceAlone)};
+    const std::optional<double> solo = vgpu.meter->AddWork(piece, now);
+    if (vgpu.speed && solo) vgpu.speed->Worked(static_cast<double>(piece.length()), *solo, now);
+  }
   vgpu.piece_begin = end;
   vgpu.piece_shared = shared_;
   vgpu.piece_submissions = submissions;
@@ -202,7 +215,6 @@ void Goals::Tick(Nanos now) {
     if (!vgpu->goal) continue;
     Audit(*vgpu, now);
     if (vgpu->speed && vgpu->InForce()) {
-      UpdateRoom(vgpus_, *vgpu);
       vgpu->speed->Update(vgpu->most_pct, now);
     }
     remembered |= vgpu->busy || (vgpu->worked_at != kNever && now - vgpu->worked_at < kRemembered);
@@ -223,7 +235,8 @@ void Goals::Judge(GoalState& vgpu, Nanos now) {
   if (vgpu.InForce()) {
     verdict = vgpu.latency ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), *vgpu.latency, vgpu.meter->solo(),
                                           vgpu.meter->LastMinute(now))
-                           : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.most_pct, now);
+                           : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.meter->LastMinute(now),
+                                        vgpu.most_pct, now);
   }
   const bool changed = verdict.kind != vgpu.verdict.kind;
   vgpu.verdict = verdict;
@@ -244,14 +257,20 @@ void Goals::UpdateTerms(Nanos now) {
   for (const auto& [id, vgpu] : vgpus_) {
     Terms terms = {id, *next_class++, vgpu->shares.request_pct, std::nullopt};
     if (vgpu->latency && vgpu->InForce()) {
-      if (vgpu->patience_since == kNever || now - vgpu->patience_since >= kPatienceDwell) {
-        if (const Nanos patience = vgpu->latency->patience(); patience != vgpu->patience) vgpu->patience_since = now;
-        vgpu->patience = vgpu->latency->patience();
+      // Less patience at once, more after a while: each change costs calls to the driver.
+      const Nanos patience = vgpu->latency->patience();
+      const bool first = vgpu->patience_since == kNever;
+      if (first || patience < vgpu->patience ||
+          (patience > vgpu->patience && now - vgpu->patience_since >= kPatienceDwell)) {
+        vgpu->patience = patience;
+        vgpu->patience_since = now;
       }
       terms.patience = vgpu->rushed ? 0 : vgpu->patience;
     }
-    if (vgpu->speed && vgpu->InForce())
-      terms.request_pct = std::max(terms.request_pct, std::min(vgpu->speed->request_pct(), vgpu->shares.limit_pct));
+    if (vgpu->speed && vgpu->InForce()) {
+      UpdateRoom(vgpus_, *vgpu);
+      terms.request_pct = std::max(terms.request_pct, std::min(vgpu->speed->request_pct(), vgpu->most_pct));
+    }
     if (terms != vgpu->given) changed.emplace_back(terms.request_pct - vgpu->given.request_pct, terms);
     vgpu->given = terms;
   }

@@ -33,16 +33,18 @@ struct GoalReport {
   std::uint64_t solo_bursts = 0;
 };
 
-// Use: tell all vGPUs by Set, with or without a goal, and all bursts. After each event take the terms, give those of
-// audited() the GPU alone, and call Advance at the deadline, after Progress of every vGPU that has work. Without a goal
-// nothing comes out, and no deadline. Times never go backwards. Not thread-safe.
+// Controller of one GPU's goals.
+//
+// Its owner tells it all vGPUs, with and without a goal, and all their bursts. After each event the owner takes the
+// terms and gives audited() the GPU alone. At the deadline it calls Progress for every vGPU that has work, then
+// Advance. Without a goal nothing comes out, and no deadline. Times never go backwards. Not thread-safe.
 class Goals {
  public:
   explicit Goals(GoalsConfig config = {});
   ~Goals();
 
-  // Adds the vGPU, or changes it; `shares` as configured. ENOSPC if a goal could not be kept then, with its name. A
-  // failure changes nothing.
+  // Adds the vGPU, or changes it; `shares` as configured: it has these from now on, but for the terms that come out.
+  // ENOSPC if a goal could not be kept then, with its name. A failure changes nothing.
   Result<void> Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now);
   void Remove(VgpuId id, Nanos now);
 
@@ -69,6 +71,7 @@ class Goals {
   GoalState* Find(VgpuId id);
   bool OthersBusy(const GoalState& vgpu) const;
   void CountShared(Nanos now);
+  void Worked(GoalState& vgpu, Nanos now);
   void Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now);
   void Audit(const GoalState& vgpu, Nanos now);
   void Schedule(Nanos now);

@@ -9,6 +9,8 @@ namespace {
 constexpr std::uint64_t kLeastBursts = 20;
 constexpr Nanos kLongShort = 3 * kSecond;  // a speed that is too low for less is no miss
 
+constexpr double kTolerance = 0.02;
+
 double Ms(Nanos time) { return static_cast<double>(time) / kMillisecond; }
 
 template <typename... Args>
@@ -51,12 +53,15 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& ke
   return {id, kKept, ""};
 }
 
-Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, double most_pct, Nanos now) {
+Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,
+                   double most_pct, Nanos now) {
   using enum Verdict::Kind;
   if (!keeper.known()) return {id, kUnknown, ""};
-  const double speed = 100 * keeper.speed();
-  if (keeper.ShortFor(now) >= kLongShort) {
-    return {id, kMissed, Text("%.3g %% of the speed alone, with a request of %.3g", speed, keeper.request_pct())};
+  const double speed = 100 * last_minute.Speed();
+  if (keeper.ShortFor(now) >= kLongShort && speed < (1 - kTolerance) * goal.pct) {
+    return {id, kMissed,
+            Text("%.3g %% of the speed alone in the last minute, %.3g %% now, with a request of %.3g", speed,
+                 100 * keeper.speed(), keeper.request_pct())};
   }
   if (most_pct < goal.pct || (keeper.request_pct() >= most_pct && speed < goal.pct)) {
     return {id, kTight, Text("%.3g %% of the speed alone; the others leave a request of %.3g", speed, most_pct)};

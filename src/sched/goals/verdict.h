@@ -31,6 +31,7 @@ bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& keeper, const SoloTimes& solo,
                      const BurstFigures& last_minute);
 // `most_pct`: the request that others leave it.
-Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, double most_pct, Nanos now);
+Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,
+                   double most_pct, Nanos now);
 
 }  // namespace tessera::sched
