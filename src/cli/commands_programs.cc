@@ -46,7 +46,8 @@ void AddRun(CommandLine& line) {
       ->excludes(run.get_option("--weight"))
       ->excludes(run.get_option("--priority"))
       ->excludes(run.get_option("--sm"))
-      ->excludes(space);
+      ->excludes(space)
+      ->excludes(run.get_option("--goal"));
   run.add_option("--enforce",
                  "where to enforce limits: shim (default), in the\nprogram; kernel, also at the kernel driver")
       ->type_name("shim|kernel")

@@ -382,6 +382,11 @@ class Steering(ProgramTest):
         self.assert_one_line(self.run_tessera("vgpu", "set", "a", "--priority", "16"), 2, "'16'", "0 to 15")
         self.assertIn("compute priority  8\n", self.run_tessera("vgpu", "show", "a").stdout)
 
+    def test_goal(self):
+        self.run_tessera("vgpu", "set", "a", "--goal", "p99=20ms")
+        self.assertEqual(self.asked(), [("PATCH", "/v1/vgpus/a?wait=false", {"goal": "p99=20ms"})])
+        self.assertIn("goal              none\n", self.run_tessera("vgpu", "show", "a").stdout)
+
 
 class Usage(ProgramTest):
     def test_mistyped_words(self):

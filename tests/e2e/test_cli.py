@@ -176,7 +176,9 @@ class Commands(SoftGpuTest):
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes", "memory_pinned_bytes", "memory_pinned_by",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults"})
+            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts"})
+        self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
+                                                            "violations", "verdict", "reason"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {
             "pid", "name", "uid", "vgpu", "gpu", "memory_bytes", "memory_measured_bytes", "contexts", "compute_busy_us",

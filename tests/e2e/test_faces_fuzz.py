@@ -40,7 +40,7 @@ PROBLEM = jsonschema.Draft202012Validator(
 STATUSES = {int(status) for status in re.findall(r"\b[45]\d\d\b", SPEC["info"]["description"])}
 # Not memory_max_bytes, which without a bound depends on what others were promised; the tag is of what was asked for.
 SETTINGS = ("tag", "uid", "gpu", "memory_request_bytes", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
-            "compute_limit_pct", "compute_weight", "compute_priority", "ephemeral", "owner_pid")
+            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "ephemeral", "owner_pid")
 TOKEN = "0123456789abcdef"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 GROWTH = 48 * MIB  # of the daemon's memory, which stays with malloc
@@ -153,6 +153,7 @@ class FacesTest(SoftGpuTest):
                 "owner_pid": lambda: pick.choice([None, os.getpid(), 999_999_999]),
                 "compute_weight": lambda: pick.choice([1, 100, "250", 10000, 10001, 0]),
                 "compute_priority": lambda: pick.choice([0, 8, "15", 16]),
+                "goal": lambda: pick.choice(["p99=20ms", "speed=80%", "none", None, "fast"]),
                 "vgpu": self.some_name, "to_bytes": lambda: pick.choice([0, MIB, GIB])}.get(
                     field, lambda: pick.choice([0, 1, 2, "5", 3.3] * 4 + [33.3, "100", 100, 101]))()
 
@@ -440,7 +441,7 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.request": "memory_request_bytes",
             "memory.swap.max": "memory_swap_max_bytes",
             "compute.request": "compute_request_pct", "compute.max": "compute_limit_pct", "compute.weight": "compute_weight",
-            "compute.priority": "compute_priority"}
+            "compute.priority": "compute_priority", "compute.goal": "goal"}
 # docs/files.md, and what the kernel itself says of paths, open modes and what the file system does not have.
 ERRNOS = {errno.EINVAL, errno.ERANGE, errno.ENOSPC, errno.EBUSY, errno.EEXIST, errno.ESRCH, errno.EOPNOTSUPP, errno.EPERM,
           errno.EACCES, errno.ENODEV, errno.ENODATA, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EBADF,
@@ -471,7 +472,7 @@ class Files(FacesTest):
         pick = self.random
         kind = pick.random()
         if kind < 0.5:
-            return str(pick.choice([0, 1, 10, 15, 16, 100, 250, 10000, 64 * MIB, GIB, "64M", "10%", "max", 33.3, 101, -1, 40 * GIB, "40G"])).encode() + b"\n"
+            return str(pick.choice([0, 1, 10, 15, 16, 100, 250, 10000, 64 * MIB, GIB, "64M", "10%", "max", 33.3, 101, -1, 40 * GIB, "40G", "p99=20ms", "none"])).encode() + b"\n"
         if kind < 0.8:
             return self.odd_text().encode()
         return pick.choice([b"", b"\n", b"1\n2\n", b"\xff", b"7" * 65, b"7" * 4096, b"7" * 4097, b"7" + b"\n" * 100_000, b"5" + b"\0" * 5000,

@@ -94,6 +94,40 @@ std::string Waited(const Json& vgpu) {
   return text;
 }
 
+// Latencies are told apart by less than the other times.
+std::string Length(const Json& bursts, const char* name) {
+  const std::uint64_t us = IntegerField(bursts, name);
+  if (us < 1000 || us >= 10'000) return FormatMicroseconds(us);
+  return std::to_string(us / 1000) + "." + std::to_string(us / 100 % 10) + " ms";
+}
+
+// "1200, p50 3.1 ms, p95 4.0 ms, p99 4.2 ms, alone p50 2.9 ms"; of what is known.
+std::string Bursts(const Json& bursts) {
+  const std::uint64_t count = IntegerField(bursts, "count");
+  std::string text = count == 0 ? "none" : std::to_string(count);
+  constexpr std::pair<const char*, const char*> kLengths[] = {
+      {"p50 ", "p50_us"}, {"p95 ", "p95_us"}, {"p99 ", "p99_us"}, {"alone p50 ", "solo_p50_us"}};
+  for (const auto& [title, name] : kLengths) {
+    if (!Field(bursts, name).is_null()) text.append(", ").append(title) += Length(bursts, name);
+  }
+  return text;
+}
+
+// "p99=20ms: missed, attained 25 ms, 3 % too long: the reason"; of what is known.
+std::string Goal(const Json& vgpu) {
+  std::string text = TextField(vgpu, "goal");
+  if (text.empty()) return "none";
+  const Json& bursts = Field(vgpu, "bursts");
+  const std::string verdict = TextField(bursts, "verdict");
+  text += ": " + (verdict.empty() || verdict == "none" ? "not known yet" : verdict);
+  const bool speed = text.starts_with("speed");
+  if (!Field(bursts, "attained").is_null())
+    text += ", attained " + (speed ? Percent(bursts, "attained") + " %" : Length(bursts, "attained"));
+  if (!speed) text += ", " + FormatPercent(client::NumberField(bursts, "violations") * 100) + " % too long";
+  const std::string reason = TextField(bursts, "reason");
+  return reason.empty() ? text : text + ": " + reason;
+}
+
 std::string Processes(const Json& vgpu) {
   std::string text;
   for (const Json& pid : Field(vgpu, "processes")) text += (text.empty() ? "" : " ") + pid.dump();
@@ -172,6 +206,8 @@ std::string VgpuText(const Json& vgpu) {
       {"compute limit", Percent(vgpu, "compute_limit_pct") + " %"},
       {"compute weight", Count(vgpu, "compute_weight")},
       {"compute priority", Count(vgpu, "compute_priority")},
+      {"goal", Goal(vgpu)},
+      {"bursts", Bursts(Field(vgpu, "bursts"))},
       {"compute slice", Slice(vgpu)},
       {"space", Space(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
@@ -225,7 +261,7 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
   if (settings.Empty())
     return Fail(EINVAL, "nothing to set",
-                "use --memory, --memory-request, --swap-max, --compute, --weight, --priority or --sm");
+                "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal or --sm");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);

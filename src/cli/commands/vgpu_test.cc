@@ -81,6 +81,31 @@ TEST(Vgpu, OneVgpuInLines) {
   EXPECT_NE(steered.find("frozen            by operator, policy\n"), std::string::npos) << steered;
 }
 
+TEST(Vgpu, AGoalAndWhatIsKnownOfIt) {
+  const std::string none = VgpuText(kVgpu);
+  EXPECT_NE(none.find("goal              none\n"), std::string::npos) << none;
+  EXPECT_NE(none.find("bursts            none\n"), std::string::npos) << none;
+  Json latency = With(kVgpu, "goal", "p99=20ms");
+  latency["bursts"] = {
+      {"count", 0}, {"p50_us", nullptr}, {"attained", nullptr}, {"violations", 0}, {"verdict", "none"}};
+  const std::string fresh = VgpuText(latency);
+  EXPECT_NE(fresh.find("goal              p99=20ms: not known yet, 0 % too long\n"), std::string::npos) << fresh;
+  latency["bursts"] = {{"count", 1200},       {"p50_us", 3123},      {"p95_us", 14900},
+                       {"p99_us", 25000},     {"solo_p50_us", 950},  {"attained", 25100},
+                       {"violations", 0.035}, {"verdict", "missed"}, {"reason", "beside b"}};
+  const std::string told = VgpuText(latency);
+  EXPECT_NE(told.find("bursts            1200, p50 3.1 ms, p95 14 ms, p99 25 ms, alone p50 950 us\n"),
+            std::string::npos)
+      << told;
+  EXPECT_NE(told.find("goal              p99=20ms: missed, attained 25 ms, 3.5 % too long: beside b\n"),
+            std::string::npos)
+      << told;
+  Json speed = With(kVgpu, "goal", "speed=80%");
+  speed["bursts"] = {{"count", 7}, {"attained", 81.5}, {"verdict", "kept"}};
+  EXPECT_NE(VgpuText(speed).find("goal              speed=80%: kept, attained 81.5 %\n"), std::string::npos)
+      << VgpuText(speed);
+}
+
 TEST(Vgpu, AnswersOfAnotherVersionDoNotCrash) {
   const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"state", true}};
   EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);

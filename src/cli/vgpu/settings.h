@@ -17,12 +17,13 @@ struct VgpuSettings {
   std::string compute;         // "30" (request and limit) or "30:60" (request:limit), percent
   std::string weight;          // 1 to 10000
   std::string priority;        // 0 to 15, lower goes first
+  std::string goal;            // "p99=20ms", "speed=80%" or "none"; the daemon checks it
   std::string space;           // name; only for one that is made
   std::string sm;              // "30", percent of the GPU's SMs
 
   bool Empty() const {
     return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
-           weight.empty() && priority.empty() && space.empty() && sm.empty();
+           weight.empty() && priority.empty() && goal.empty() && space.empty() && sm.empty();
   }
 };
 

@@ -40,6 +40,11 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
                  "0 to 15 (default 8); while a vGPU with a lower number\nhas work, those with higher numbers wait")
       ->type_name("PRIORITY")
       ->check(IsSetting(&VgpuSettings::priority));
+  app.add_option(
+         "--goal", settings.goal,
+         "goal for its own speed. p99=20ms: 99 % of its bursts of\nwork end within 20 ms; speed=80%: 80 % of its "
+         "speed alone;\nnone (default)")
+      ->type_name("GOAL");
   app.add_option("--sm", settings.sm, "GPU's SMs that it uses at most, in % (default 100);\nneeds a space")
       ->type_name("PERCENT")
       ->check(IsSetting(&VgpuSettings::sm));
@@ -61,7 +66,7 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   CLI::App app;
   app.set_help_flag("");
   AddSettings(app, settings);
-  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight, --priority or --sm";
+  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal or --sm";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

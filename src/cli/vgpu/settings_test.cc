@@ -84,6 +84,12 @@ TEST(RequestBody, TheHighestPriorityIsNotLeftOut) {
   EXPECT_EQ(RequestBody(settings).value(), (Json{{"compute_priority", 0}}));
 }
 
+// Of goals only the daemon knows.
+TEST(RequestBody, AGoalGoesAsItIs) {
+  EXPECT_FALSE(VgpuSettings{.goal = "none"}.Empty());
+  EXPECT_EQ(RequestBody({.goal = "p99=20ms"}).value(), (Json{{"goal", "p99=20ms"}}));
+}
+
 TEST(RequestBody, RefusesUnknownSizes) {
   for (const std::string memory : {"20X", "lots", "-1G", "200%"}) {
     const auto body = RequestBody({.memory = memory});

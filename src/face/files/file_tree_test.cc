@@ -69,8 +69,8 @@ TEST_F(FileTreeTest, Directories) {
   EXPECT_THAT(List("/vgpus/a"),
               ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak",
                           "memory.pressure", "memory.request", "memory.swap.current", "memory.swap.max",
-                          "compute.events", "compute.freeze", "compute.max", "compute.pressure", "compute.priority",
-                          "compute.request", "compute.stat", "compute.weight", "procs"));
+                          "compute.events", "compute.freeze", "compute.goal", "compute.max", "compute.pressure",
+                          "compute.priority", "compute.request", "compute.stat", "compute.weight", "procs"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);
@@ -199,7 +199,8 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
                 .compute_request = "12.5",
                 .compute_limit = "60",
                 .compute_weight = "7",
-                .compute_priority = "3"});
+                .compute_priority = "3",
+                .goal = "speed=80%"});
   struct Case {
     const char *file, *of_a, *of_b;
   };
@@ -219,6 +220,7 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
            {"compute.max", "max\n", "60\n"},
            {"compute.weight", "100\n", "7\n"},
            {"compute.priority", "8\n", "3\n"},
+           {"compute.goal", "none\n", "speed=80%\n"},
            {"compute.freeze", "0\n", "0\n"},
            {"compute.stat", "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n",
             "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n"},
@@ -254,6 +256,8 @@ TEST_F(FileTreeTest, WhatIsWrittenToAVGpuIsRead) {
            {"compute.max", "max\n", "max\n"},
            {"compute.weight", "200\n", "200\n"},
            {"compute.priority", "15\n", "15\n"},
+           {"compute.goal", "p99=20ms\n", "p99=20ms\n"},
+           {"compute.goal", "none", "none\n"},
            {"compute.freeze", "1\n", "1\n"},
            {"compute.freeze", "0", "0\n"},
        }) {
@@ -320,6 +324,8 @@ TEST_F(FileTreeTest, EveryWrongWriteHasItsErrno) {
            {v + "compute.weight", "99999999999", EINVAL},
            {v + "compute.weight", "max", EINVAL},
            {v + "compute.priority", "16", ERANGE},
+           {v + "compute.goal", "fast", EINVAL},
+           {v + "compute.goal", "speed=101%", ERANGE},
            {v + "compute.freeze", "2", ERANGE},
            {v + "procs", "0", EINVAL},
            {v + "procs", "99999999999", EINVAL},

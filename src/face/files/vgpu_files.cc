@@ -103,6 +103,8 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
      },
      nullptr, true},
     {"compute.freeze", kReadWrite, Frozen, SetFrozen},
+    {"compute.goal", kReadWrite, [](const VGpuReport& vgpu) { return (vgpu.goal ? *vgpu.goal : "none") + "\n"; },
+     Set<&VGpuRequest::goal>},
     {"compute.max", kReadWrite,
      [](const VGpuReport& vgpu) { return vgpu.compute_limit_pct < 100 ? Line(vgpu.compute_limit_pct) : "max\n"; },
      SetComputeMax},

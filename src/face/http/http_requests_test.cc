@@ -47,6 +47,8 @@ TEST_F(HttpRequestsTest, WrongRequestsAreRefusedByField) {
   EXPECT_THAT(refused(R"({"ephemeral":true,"owner_pid":0})"), HasSubstr("owner_pid"));
   EXPECT_THAT(refused(R"({"name":"a/b"})"), HasSubstr("a/b"));
   EXPECT_THAT(refused(R"({"compute_weight":0})"), HasSubstr("weight"));
+  EXPECT_THAT(refused(R"({"goal":"fast"})"), HasSubstr("goal"));
+  EXPECT_THAT(refused(R"({"goal":80})"), HasSubstr("goal must be a string"));
 }
 
 // Copying such a value takes a stack as deep, which threads need not have.
@@ -55,7 +57,7 @@ TEST_F(HttpRequestsTest, DeeplyNestedValuesAreRefused) {
   std::string nested;
   for (std::size_t i = 0; i < kDepth; ++i) nested += R"({"":)";
   nested += "1" + std::string(kDepth, '}');
-  for (const char* field : {"name", "gpu", "memory_max", "compute_weight", "ephemeral", "owner_pid", "none"})
+  for (const char* field : {"name", "gpu", "memory_max", "compute_weight", "goal", "ephemeral", "owner_pid", "none"})
     EXPECT_EQ(Post("/v1/vgpus", fmt::format(R"({{"{}":{}}})", field, nested)).status, 400) << field;
 }
 

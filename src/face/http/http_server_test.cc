@@ -139,6 +139,17 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"compute_limit_pct", 60.0},
            {"compute_weight", 100},
            {"compute_priority", 8},
+           {"goal", nullptr},
+           {"bursts",
+            {{"count", 0},
+             {"p50_us", nullptr},
+             {"p95_us", nullptr},
+             {"p99_us", nullptr},
+             {"solo_p50_us", nullptr},
+             {"attained", nullptr},
+             {"violations", 0.0},
+             {"verdict", "none"},
+             {"reason", nullptr}}},
            {"slice_us", 0},
            {"frozen", json::array()},
            {"compute_current_pct", 0.0},
@@ -161,6 +172,11 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
   EXPECT_EQ(answer.body.at("memory_limit_bytes"), 2 * kGiB);
   EXPECT_EQ(answer.body.at("compute_weight"), 7);
   EXPECT_EQ(Patch("/v1/vgpus/a", R"({"memory_limit":null})").body.at("memory_limit_bytes"), 10 * kGiB);
+
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"goal":"p99=20ms"})").body.at("goal"), "p99=20ms");
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"goal":"p99=20"})").status, 400);
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"compute_weight":8})").body.at("goal"), "p99=20ms");
+  EXPECT_EQ(Patch("/v1/vgpus/a", R"({"goal":null})").body.at("goal"), nullptr);
 
   EXPECT_EQ(Delete("/v1/vgpus/a").status, 204);
   EXPECT_EQ(Get("/v1/vgpus/a").status, 404);

@@ -91,8 +91,15 @@ Result<void> ReadText(const std::string& key, const json& value, std::optional<s
   return {};
 }
 
+// null takes the goal away.
+Result<void> ReadGoal(const std::string& key, const json& value, std::optional<std::string>& field) {
+  if (!value.is_null()) return ReadText(key, value, field);
+  field = "none";
+  return {};
+}
+
 Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  if (value.is_null() && !key.starts_with("memory_")) return {};  // as if it were not there
+  if (value.is_null() && !key.starts_with("memory_") && key != "goal") return {};  // as if it were not there
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
@@ -106,6 +113,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "compute_priority") return Read(key, value, request.compute_priority);
   if (key == "space") return ReadText(key, value, request.space);
   if (key == "sm_limit") return Read(key, value, request.sm_limit);
+  if (key == "goal") return ReadGoal(key, value, request.goal);
   if (key == "ephemeral") {
     if (!value.is_boolean()) return Wrong(key, "true or false");
     request.ephemeral = value.get<bool>();
@@ -118,7 +126,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, space, sm_limit, ephemeral or owner_pid");
+              "compute_limit, compute_weight, compute_priority, goal, space, sm_limit, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -161,6 +169,22 @@ json ToJson(const server::GpuHealth::Figures& health) {
           {"last_xid", health.last_xid == 0 ? json() : json(health.last_xid)},
           {"last", text(health.last)},
           {"last_us", health.last.empty() ? json() : json(health.last_us)}};
+}
+
+std::optional<std::int64_t> Us(const std::optional<Nanos>& time) {
+  return time ? std::optional(*time / kMicrosecond) : std::nullopt;
+}
+
+json ToJson(const server::BurstReport& bursts) {
+  return {{"count", bursts.count},
+          {"p50_us", OrNull(Us(bursts.p50))},
+          {"p95_us", OrNull(Us(bursts.p95))},
+          {"p99_us", OrNull(Us(bursts.p99))},
+          {"solo_p50_us", OrNull(Us(bursts.solo_p50))},
+          {"attained", bursts.attained_time ? json(*bursts.attained_time / kMicrosecond) : OrNull(bursts.attained_pct)},
+          {"violations", bursts.ViolatingPart()},
+          {"verdict", server::NameOf(bursts.verdict)},
+          {"reason", bursts.reason.empty() ? json() : json(bursts.reason)}};
 }
 
 json ToJson(const server::PinnedByReason& bytes) {
@@ -238,6 +262,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
           {"sms", vgpu.sms},
+          {"goal", OrNull(vgpu.goal)},
+          {"bursts", ToJson(vgpu.bursts)},
           {"slice_us", vgpu.slice_us},
           {"frozen", vgpu.frozen},
           {"compute_current_pct", vgpu.compute_current_pct},

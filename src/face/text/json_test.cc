@@ -45,6 +45,23 @@ TEST(GpuJson, SaysWhichWayDividesTheTime) {
   EXPECT_EQ(ToJson(server::GpuReport{.divider = server::Divider::kChannels})["control"]["by"], "channels");
 }
 
+TEST(BurstsJson, AreInMicrosecondsAndNullWhereNothingIsKnown) {
+  server::VGpuReport vgpu{.goal = "p99=20ms"};
+  vgpu.bursts = {.count = 4, .p50 = 1'500'000, .attained_time = 25 * kMillisecond, .judged = 4, .violations = 1};
+  vgpu.bursts.verdict = sched::Verdict::Kind::kMissed;
+  vgpu.bursts.reason = "why";
+  const auto bursts = ToJson(vgpu)["bursts"];
+  EXPECT_EQ(bursts["count"], 4);
+  EXPECT_EQ(bursts["p50_us"], 1500);
+  EXPECT_TRUE(bursts["p99_us"].is_null());
+  EXPECT_EQ(bursts["attained"], 25'000);
+  EXPECT_EQ(bursts["violations"], 0.25);
+  EXPECT_EQ(bursts["verdict"], "missed");
+  EXPECT_EQ(bursts["reason"], "why");
+  vgpu.bursts = {.attained_pct = 81.5};
+  EXPECT_EQ(ToJson(vgpu)["bursts"]["attained"], 81.5);
+}
+
 // The hint of a refusal lists them.
 TEST_F(Documented, WhatMayBeAsked) {
   const auto refused = ParseVGpuRequest(R"({"no_field": 1})");
@@ -57,7 +74,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 13);
+  EXPECT_EQ(fields, 14);
 }
 
 }  // namespace

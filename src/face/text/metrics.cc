@@ -58,6 +58,19 @@ bool HasReason(const std::vector<const char*>& reasons, const char* reason) {
 
 double Is(const char* state, const char* one) { return std::strcmp(state, one) == 0 ? 1 : 0; }
 
+std::optional<double> OfGoal(const VGpuReport& vgpu, double value) {
+  return vgpu.goal ? std::optional(value) : std::nullopt;
+}
+
+std::optional<double> Attained(const VGpuReport& vgpu) {
+  if (vgpu.bursts.attained_time) return static_cast<double>(*vgpu.bursts.attained_time) / kSecond;
+  return vgpu.bursts.attained_pct.transform([](double pct) { return pct / kPercent; });
+}
+
+std::optional<double> GoalMet(const VGpuReport& vgpu) {
+  return vgpu.bursts.GoalMet().transform([](bool met) { return met ? 1.0 : 0.0; });
+}
+
 // ---- the table: every metric that there is, in the order in which they are written ----
 
 // Metrics of the whole daemon: one channel server serves all GPUs, and each GPU's report has the same figures.
@@ -263,6 +276,22 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
     {.family = {"tessera_vgpu_wait_seconds", kHistogram, "seconds", "vgpu, gpu",
                 "Time that a program with work waited for the GPU, at its gate or frozen; 0 if it did not wait."},
      .histogram = [](const VGpuReport& vgpu) { return &vgpu.waits; }},
+    {.family = {"tessera_vgpu_bursts", kCounter, "", "vgpu, gpu",
+                "Bursts of its work: from the first work of a program to the moment at which all are idle."},
+     .value = [](const VGpuReport& vgpu) -> std::optional<double> { return Of(vgpu.bursts.count); }},
+    {.family = {"tessera_vgpu_burst_seconds", kHistogram, "seconds", "vgpu, gpu", "Length of its bursts."},
+     .histogram = [](const VGpuReport& vgpu) { return &vgpu.bursts.lengths; }},
+    {.family = {"tessera_vgpu_goal_attained", kGauge, "", "vgpu, gpu",
+                "The goal's percentile over the last minute in seconds, or the part of its speed alone. Absent without "
+                "a goal, and while it is not known."},
+     .value = Attained},
+    {.family = {"tessera_vgpu_goal_violations", kCounter, "", "vgpu, gpu",
+                "Bursts that were longer than its goal allows. Absent without a goal."},
+     .value = [](const VGpuReport& vgpu) { return OfGoal(vgpu, Of(vgpu.bursts.violations)); }},
+    {.family = {"tessera_vgpu_goal_met", kGauge, "", "vgpu, gpu",
+                "1 while its goal is kept, 0 if it is not, or cannot be. Absent without a goal, and while that is not "
+                "known."},
+     .value = GoalMet},
     {.family = {"tessera_vgpu_state", kGauge, "", "vgpu, gpu, state",
                 "1 for its state: running (where channels are steered, several may be), waiting or idle."},
      .label = "state",

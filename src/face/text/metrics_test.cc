@@ -67,6 +67,35 @@ TEST(Metrics, SayWhatTheReportsSay) {
   EXPECT_THAT(text, Not(HasSubstr("tessera_vgpu_memory_swap_max_bytes{"))) << "there is no such maximum";
 }
 
+TEST(Metrics, GoalsAreOfVGpusThatHaveThem) {
+  server::WholeReport report = Report();
+  server::VGpuReport latency{.name = "fast", .goal = "p99=20ms"}, speed{.name = "half", .goal = "speed=50%"},
+      fresh{.name = "fresh", .goal = "p99=20ms"};
+  latency.bursts.count = 3;
+  latency.bursts.lengths.Note(25 * kMillisecond);
+  latency.bursts.attained_time = 25 * kMillisecond;
+  latency.bursts.violations = 1;
+  latency.bursts.verdict = sched::Verdict::Kind::kMissed;
+  speed.bursts.attained_pct = 51;
+  speed.bursts.verdict = sched::Verdict::Kind::kTight;
+  for (const auto& vgpu : {latency, speed, fresh}) report.vgpus.push_back(vgpu);
+  const std::string text = WriteMetrics(report, MetricsFormat::kPrometheus);
+  for (const char* line :
+       {"tessera_vgpu_bursts_total{vgpu=\"fast\",gpu=\"0\"} 3\n",
+        "tessera_vgpu_bursts_total{vgpu=\"team\",gpu=\"1\"} 0\n",
+        "tessera_vgpu_burst_seconds_bucket{vgpu=\"fast\",gpu=\"0\",le=\"0.05\"} 1\n",
+        "tessera_vgpu_burst_seconds_sum{vgpu=\"fast\",gpu=\"0\"} 0.025\n",
+        "tessera_vgpu_goal_attained{vgpu=\"fast\",gpu=\"0\"} 0.025\n",
+        "tessera_vgpu_goal_attained{vgpu=\"half\",gpu=\"0\"} 0.51\n",
+        "tessera_vgpu_goal_violations_total{vgpu=\"fast\",gpu=\"0\"} 1\n",
+        "tessera_vgpu_goal_violations_total{vgpu=\"fresh\",gpu=\"0\"} 0\n",
+        "tessera_vgpu_goal_met{vgpu=\"fast\",gpu=\"0\"} 0\n", "tessera_vgpu_goal_met{vgpu=\"half\",gpu=\"0\"} 1\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  for (const char* line :
+       {"_attained{vgpu=\"fresh\"", "_met{vgpu=\"fresh\"", "_violations_total{vgpu=\"team\"", "_met{vgpu=\"team\""})
+    EXPECT_THAT(text, Not(HasSubstr(line)));
+}
+
 TEST(Metrics, BucketsOfHistogramsAreSummedUp) {
   const std::string text = Text();
   for (const char* line :

@@ -135,6 +135,18 @@ TEST(ConfigTest, VGpusAreDeclared) {
   EXPECT_EQ(config->vgpus[1].uid, 0u);
 }
 
+TEST(ConfigTest, ADeclaredVGpuMayHaveAGoal) {
+  const auto config = ParseConfig("[vgpu.a]\ngoal = \"p99=20ms\"\n[vgpu.b]\n", "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  EXPECT_EQ(config->vgpus[0].goal, "p99=20ms");
+  EXPECT_FALSE(config->vgpus[1].goal);
+  DeclaredVGpu other = config->vgpus[0];
+  EXPECT_TRUE(other.SameAs(config->vgpus[0]));
+  other.goal.reset();
+  EXPECT_FALSE(other.SameAs(config->vgpus[0])) << "a reload that takes it out changes the vGPU";
+  EXPECT_THAT(ErrorOf("[vgpu.a]\ngoal = [1]\n").message, HasSubstr("goal"));
+}
+
 TEST(ConfigTest, NamedSectionsAreReadAgain) {
   const auto running = ParseConfig("[quota.default]\nvgpus = 3\n[vgpu.a]\ncompute_weight = 5", "a");
   const auto read = ParseConfig("[quota.default]\nvgpus = 16\n[vgpu.b]\n", "b");

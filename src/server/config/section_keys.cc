@@ -193,6 +193,12 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "the GPU's SMs that it uses at most; needs a space",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::sm_limit)},
+      {.name = "vgpu.NAME.goal",
+       .standard = "\"none\"",
+       .values = "`\"p99=20ms\"`, `\"speed=80%\"` or `\"none\"`",
+       .meaning = "part of its bursts that ends within a time, or part of the speed that it has alone",
+       .live = true,
+       .set = VGpuField(&DeclaredVGpu::goal)},
   };
 }
 

@@ -86,6 +86,41 @@ TEST_F(DaemonStateTest, AReusedPidIsNoOwner) {
   EXPECT_FALSE(Find(daemon, "theirs"));
 }
 
+TEST_F(DaemonStateTest, AGoalIsKept) {
+  {
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make({.name = "a", .goal = "p99.9=5ms"});
+    daemon.Make({.name = "b"});
+  }
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_EQ(daemon.Report("a").goal, "p99.9=5ms");
+  EXPECT_FALSE(daemon.Report("b").goal);
+}
+
+// Of a daemon that knew no goals.
+TEST(StateFile, WithoutGoalsIsRead) {
+  const SavedVGpu saved{.spec = {.name = "a", .goal = sched::SpeedGoal{80}}, .gpu = FakeDriver::UuidOf(0)};
+  std::string text = FormatState({.vgpus = {saved}});
+  const auto read = ParseState(text);
+  ASSERT_TRUE(read) << read.error().Text();
+  EXPECT_EQ(read->vgpus.at(0).spec.goal, sched::Goal(sched::SpeedGoal{80}));
+  const auto goal = text.find("\"goal\": \"speed=80%\",");
+  ASSERT_NE(goal, std::string::npos) << text;
+  text.erase(goal, text.find('\n', goal) - goal);
+  const auto old = ParseState(text);
+  ASSERT_TRUE(old) << old.error().Text();
+  EXPECT_FALSE(old->vgpus.at(0).spec.goal);
+}
+
+TEST(StateFile, AWrongGoalIsNoState) {
+  const SavedVGpu saved{.spec = {.name = "a", .goal = sched::SpeedGoal{80}}, .gpu = FakeDriver::UuidOf(0)};
+  std::string text = FormatState({.vgpus = {saved}});
+  text.replace(text.find("speed=80%"), 9, "fast");
+  const auto read = ParseState(text);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, EBADMSG);
+}
+
 TEST_F(DaemonStateTest, VGpusOfAMissingGpuAreKept) {
   {
     TestDaemon daemon({.gpus = 2, .run_dir = run_dir_});

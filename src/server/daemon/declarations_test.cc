@@ -40,6 +40,24 @@ TEST_F(DeclarationsTest, DeclaredVGpusAreMadeAndStay) {
   EXPECT_TRUE(daemon.Api().Remove("team", false));
 }
 
+TEST_F(DeclarationsTest, AGoalIsAsDeclared) {
+  const DeclaredVGpu team{.name = "team", .where = "f.toml:3", .goal = "speed=80%"};
+  const DeclaredVGpu odd{.name = "odd", .where = "f.toml:5", .goal = "fast"};
+  TestDaemon daemon(WithVGpus({team}, run_dir_));
+  EXPECT_EQ(daemon.Report("team").goal, "speed=80%");
+  const auto reload = [&](std::vector<DeclaredVGpu> vgpus) {
+    Config config;
+    config.vgpus = std::move(vgpus);
+    return daemon.Loop().Call([&] { return daemon.Whole().Reload(config, MonotonicNow()); }).value();
+  };
+  reload({{.name = "team", .where = "f.toml:3"}});
+  EXPECT_FALSE(daemon.Report("team").goal) << "what is not declared has its default";
+  const auto refused = reload({team, odd});
+  EXPECT_EQ(daemon.Report("team").goal, "speed=80%");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("f.toml:5"), std::string::npos) << refused.error().message;
+}
+
 // A user had the name first: no program of that user comes into the node's vGPU.
 TEST_F(DeclarationsTest, AVGpuOfAnotherUserIsNotDeclaredWhileProgramsAreInIt) {
   TestDaemon daemon({.run_dir = run_dir_});

@@ -267,6 +267,8 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
+  report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
+  report.bursts = vgpu.bursts.ReportAt(now);
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;

@@ -11,6 +11,7 @@
 #include "channel/rm/object_table.h"
 #include "server/gpu/gpu_health.h"
 #include "server/memory/pinned.h"
+#include "server/model/bursts.h"
 #include "server/model/pressure.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
@@ -85,6 +86,8 @@ struct VGpuReport {
   std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
   std::uint32_t sms = 0;  // multiprocessors that its programs were started with, the most of one; 0: none runs
+  std::optional<std::string> goal;  // as text; none: it has none
+  BurstReport bursts;
   std::int64_t slice_us = 0;        // of all its processes together; 0: the driver's default
   std::vector<const char*> frozen;  // why: "operator", "policy", "move", "memory"; empty: it is not
   std::int64_t compute_busy_us = 0, compute_waited_us = 0;

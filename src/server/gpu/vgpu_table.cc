@@ -23,9 +23,10 @@ std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
   const std::string space =
       spec.space.empty() ? "" : fmt::format(", space {} with {:g} % of the SMs", spec.space, spec.compute.space.sm_pct);
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}", size(spec.memory.limit),
+  const std::string goal = spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "";
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}", size(spec.memory.limit),
                      size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
-                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, space);
+                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal, space);
 }
 
 }  // namespace
@@ -34,10 +35,10 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
                   bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
-                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, spec.space,
-                  spec.compute.space.sm_pct);
+                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
+                  spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -151,6 +152,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
   vgpu->id = ++last_id_;
   vgpu->gpu = gpu;
   vgpu->spec = std::move(spec);
+  vgpu->bursts.SetGoal(vgpu->spec.goal);
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
@@ -174,7 +176,8 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
-    return Fail(EINVAL, "only memory and compute of a vGPU can be changed", "make a new one for another name or GPU");
+    return Fail(EINVAL, "only memory, compute and goal of a vGPU can be changed",
+                "make a new one for another name or GPU");
   }
   if (request.space && *request.space != vgpu.spec.space)
     return Fail(EINVAL, "the space of a vGPU cannot be changed", "make a new vGPU in the other space");
@@ -186,6 +189,8 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
+  vgpu.spec.goal = changed.goal;
+  vgpu.bursts.SetGoal(changed.goal);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

@@ -36,6 +36,7 @@ json ToJson(const SavedVGpu& saved) {
     entry["space"] = spec.space;
     entry["sm_limit_pct"] = spec.compute.space.sm_pct;
   }
+  if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   return entry;
 }
 
@@ -43,10 +44,19 @@ std::optional<std::uint64_t> Bytes(const json& entry, const char* key) {
   return entry.contains(key) ? std::optional(entry.at(key).get<std::uint64_t>()) : std::nullopt;
 }
 
+Result<std::optional<sched::Goal>> GoalIn(const json& entry) {
+  if (!entry.contains("goal")) return std::nullopt;
+  auto goal = sched::ParseGoal(entry.at("goal").get<std::string>());
+  if (!goal) return std::unexpected(goal.error());
+  return *goal;
+}
+
 // Throws json::exception for what is missing or of another type.
 Result<SavedVGpu> FromJson(const json& entry) {
   auto gpu = ParseUuid(entry.at("gpu_uuid").get<std::string>());
   if (!gpu) return std::unexpected(gpu.error());
+  auto goal = GoalIn(entry);
+  if (!goal) return std::unexpected(goal.error());
   return SavedVGpu{.spec = {.name = entry.at("name"),
                             .uid = entry.at("uid"),
                             .ephemeral = entry.at("ephemeral"),
@@ -63,6 +73,7 @@ Result<SavedVGpu> FromJson(const json& entry) {
                                         .weight = entry.at("compute_weight"),
                                         .priority = entry.value("compute_priority", sched::Shares{}.priority),
                                         .space = {.sm_pct = entry.value("sm_limit_pct", 100.0)}},
+                            .goal = *goal,
                             .space = entry.value("space", std::string())},
                    .gpu = *gpu};
 }

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "sched/goals/goal.h"
 #include "sched/tokens/token_scheduler.h"
 #include "sched/turns/turn_wishes.h"
 #include "server/access/authority.h"
 #include "server/loop/event_loop.h"
+#include "server/model/bursts.h"
 #include "server/model/busy_history.h"
 #include "server/model/ledger.h"
+#include "server/model/present_burst.h"
 #include "server/model/pressure.h"
 #include "server/model/process.h"
 #include "server/model/residence.h"
@@ -33,6 +36,7 @@ struct VGpuSpec {
   bool owner_froze = false;       // who may thaw it then
   MemoryTerms memory;
   sched::Shares compute;
+  std::optional<sched::Goal> goal;
   std::string space;  // in which it runs beside others; empty: it has the GPU alone. Set when it is made
 };
 
@@ -64,6 +68,8 @@ struct VGpu {
   sched::Usage usage_before;  // under the time servers that served it before the present one
   Histogram waits;            // for the GPU's time
   StandingLog standing;
+  PresentBurst burst;
+  Bursts bursts;
   Pressure compute_pressure;     // it has work and is kept off the GPU
   Pressure memory_pressure;      // at least one of its processes waits for memory
   Moves moved_before;            // of processes that have left

@@ -72,6 +72,19 @@ Result<void> ApplyWhole(const char* field, const char* range, const std::optiona
   return {};
 }
 
+// "none" takes the goal away.
+Result<void> ApplyGoal(const std::optional<std::string>& text, std::optional<sched::Goal>& goal) {
+  if (!text) return {};
+  if (*text == "none") {
+    goal.reset();
+    return {};
+  }
+  auto parsed = sched::ParseGoal(*text);
+  if (!parsed) return std::unexpected(parsed.error());
+  goal = *parsed;
+  return {};
+}
+
 }  // namespace
 
 Result<void> CheckName(std::string_view name) {
@@ -106,6 +119,7 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
   if (request.space) changed.space = *request.space;
   if (request.space && changed.space.empty()) return Fail(EINVAL, "space: a name is needed", "leave it out for none");
   if (auto r = ApplyPercent("sm_limit", request.sm_limit, changed.compute.space.sm_pct); !r) return r;
+  if (auto r = ApplyGoal(request.goal, changed.goal); !r) return r;
   if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)
     return Fail(ENOSPC,
                 fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),

@@ -22,6 +22,7 @@ struct VGpuRequest {
   std::optional<std::string> compute_request, compute_limit;  // percent
   std::optional<std::string> compute_weight;
   std::optional<std::string> compute_priority;
+  std::optional<std::string> goal;      // as ParseGoal reads it, or "none"
   std::optional<std::string> space;     // its name; only when it is made
   std::optional<std::string> sm_limit;  // percent
   std::optional<bool> ephemeral;

@@ -86,6 +86,8 @@ const char* NameOf(EventType type) {
       return "memory.back";
     case EventType::kMemoryStranded:
       return "memory.stranded";
+    case EventType::kGoal:
+      return "goal";
     case EventType::kControlChanged:
       return "gpu.control";
     case EventType::kSpaceFault:

@@ -31,6 +31,7 @@ enum class EventType {
   kMemoryOnHost,      // a program works on host memory for long
   kMemoryBack,        // it does so no more
   kMemoryStranded,    // no mover can bring back what a program has in host memory
+  kGoal,              // how a vGPU stands with its goal is not as before
   kControlChanged,    // a GPU's time is divided in another way
   kSpaceFault,        // a program's fault on the GPU ended all programs of its space
   kSpaceReady,        // the space takes programs again

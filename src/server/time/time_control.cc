@@ -161,6 +161,43 @@ void TimeControl::TellWay(Nanos now) {
 
 // ---- vGPUs and processes ----
 
+namespace {
+
+bool Works(const Process& process) { return process.gate.state != GateRecord::State::kParked; }
+
+// Programs without a shim have no bursts: the device's samples are too coarse.
+bool InBurst(const VGpu& vgpu, const Process* without = nullptr) {
+  return std::ranges::any_of(vgpu.processes, [without](const Process* process) {
+    return process != without && !process->who.guest && Works(*process);
+  });
+}
+
+std::uint64_t SubmissionsOf(const VGpu& vgpu) {
+  std::uint64_t sum = 0;
+  for (const Process* process : vgpu.processes) sum += process->page->submissions.load(std::memory_order_relaxed);
+  return sum;
+}
+
+// The process has work.
+void NoteWork(const Process& process, const std::vector<VGpu*>& vgpus, Nanos now) {
+  VGpu& vgpu = *process.vgpu;
+  bool alone = true;
+  for (VGpu* other : vgpus) {
+    if (other == &vgpu) continue;
+    other->burst.Share();
+    alone = alone && std::ranges::none_of(other->processes, [](const Process* each) { return Works(*each); });
+  }
+  if (!process.who.guest) vgpu.burst.Works(now, SubmissionsOf(vgpu), alone);
+}
+
+// A process of it has had no work since `since`.
+void NoteIdle(VGpu& vgpu, Nanos since, Nanos now) {
+  if (const auto burst = vgpu.burst.Idle(std::min(since, now), InBurst(vgpu), SubmissionsOf(vgpu)))
+    vgpu.bursts.Note(*burst, now);
+}
+
+}  // namespace
+
 Result<void> TimeControl::Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now) {
   return server_->Set(vgpu.id, shares, now);
 }
@@ -179,6 +216,7 @@ void TimeControl::Join(Process& process, Nanos now) {
 void TimeControl::Leave(Process& process, Nanos now) {
   server_->Leave(process.gate, now);
   process.gate.waits = nullptr;
+  if (!InBurst(*process.vgpu, &process)) process.vgpu->burst.Drop();
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
@@ -187,16 +225,19 @@ void TimeControl::Wants(Process& process, bool waits, Nanos now) {
     process.work.worked = true;
     Choose(now);
   }
+  NoteWork(process, vgpus_, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
   server_->Idle(process.gate, now, since);
+  NoteIdle(*process.vgpu, since, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
   server_->Released(process.gate, now, drained_at, epoch);
+  NoteIdle(*process.vgpu, drained_at, now);
   AfterEvent(*process.vgpu, now);
 }
 
@@ -209,6 +250,7 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   }
   if (works) {
     server_->Wants(process.gate, now, false);
+    NoteWork(process, vgpus_, now);
   } else {
     server_->Idle(process.gate, now, since);
   }

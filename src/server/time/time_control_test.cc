@@ -54,6 +54,63 @@ TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {
   EXPECT_EQ(low.process.gate.state, State::kRunning) << "it has the token";
 }
 
+TEST_F(TimeControlTest, ABurstLastsFromTheFirstWorkOfAVGpuToItsLast) {
+  low_.bursts.SetGoal(sched::LatencyGoal{.percentile = 99, .time = 5 * kMillisecond});
+  const auto report = [this] { return low_.bursts.ReportAt(Now()); };
+  Member& one = Running(low_);
+  Member& other = Running(low_);
+  Pass(2 * kMillisecond);
+  Rests(one);
+  EXPECT_EQ(report().count, 0u) << "the other works";
+  Pass(8 * kMillisecond);
+  Rests(other);
+  EXPECT_EQ(report().count, 1u);
+  EXPECT_GE(report().lengths.Sum(), 10 * kMillisecond);
+  EXPECT_LT(report().lengths.Sum(), 11 * kMillisecond);
+  EXPECT_EQ(report().violations, 1u);
+  Pass(kSecond);
+  Works(one);
+  Pass(kMillisecond);
+  Rests(one);
+  EXPECT_EQ(report().count, 2u);
+  EXPECT_EQ(report().violations, 1u) << "what lies between them does not count";
+  EXPECT_EQ(high_.bursts.ReportAt(Now()).count, 0u);
+}
+
+TEST_F(TimeControlTest, TheTimeInWhichAHigherClassRunsCounts) {
+  Member& low = Running(low_);
+  Member& high = Running(high_);
+  Pass(20 * kMillisecond);
+  Rests(high);
+  Pass(20 * kMillisecond);
+  Rests(low);
+  ASSERT_EQ(low_.bursts.ReportAt(Now()).count, 1u);
+  EXPECT_GE(low_.bursts.ReportAt(Now()).lengths.Sum(), 40 * kMillisecond);
+  EXPECT_FALSE(low_.bursts.ReportAt(Now()).solo_p50);
+  EXPECT_FALSE(high_.bursts.ReportAt(Now()).solo_p50) << "the lower class had work, though it stood still";
+  Pass(kSecond);
+  Works(high);
+  Rests(high);
+  EXPECT_TRUE(high_.bursts.ReportAt(Now()).solo_p50);
+}
+
+TEST_F(TimeControlTest, ABurstThatItsProgramDoesNotOutliveIsNotCounted) {
+  const std::unique_ptr<Member> member = [this] {
+    Running(low_);
+    std::unique_ptr<Member> last = std::move(members_.back());
+    members_.pop_back();
+    return last;
+  }();
+  Pass(5 * kMillisecond);
+  gpu_.Leave(member->process, Now());
+  channels_.Forget(member->process.pid);
+  Member& next = Running(low_);
+  Pass(kMillisecond);
+  Rests(next);
+  EXPECT_EQ(low_.bursts.ReportAt(Now()).count, 1u);
+  EXPECT_LT(low_.bursts.ReportAt(Now()).lengths.Sum(), 2 * kMillisecond);
+}
+
 // A program can make its GPU's time be divided in another way as often as it likes.
 TEST_F(TimeControlTest, ChangesAreToldOnceASecondAndTheLastOneIsTold) {
   const std::uint64_t before = events::Last();

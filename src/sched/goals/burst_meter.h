@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/clock.h"
+#include "sched/goals/length_histogram.h"
+#include "sched/goals/solo_times.h"
+
+namespace tessera::sched {
+
+// What a vGPU's bursts were like in some time.
+struct BurstFigures {
+  LengthHistogram lengths;
+  std::uint64_t violations = 0;  // bursts longer than the target
+  double worked = 0;             // ns with work of which the speed is known
+  double solo = 0;               // ns that this work takes alone
+
+  std::uint64_t bursts() const { return lengths.count(); }
+  // Part of the speed alone, averaged by time; 1 if it is not known.
+  double Speed() const { return worked > 0 && solo < worked ? solo / worked : 1; }
+};
+
+// Meter of one vGPU's bursts: their lengths, the violations of a target, and the speed beside the speed alone; since
+// the start and in the last minute. Fixed memory (about 60 KiB). Not thread-safe; times never go backwards.
+class BurstMeter {
+ public:
+  // A burst that is longer than `target` violates it; kNever: none does.
+  explicit BurstMeter(Nanos target) : target_(target), solo_(target) {}
+
+  // A piece of work ended, or was cut off a long burst: it counts for the speed. Returns the time that it takes alone,
+  // ns; empty while that is not known.
+  std::optional<double> AddWork(const Burst& piece, Nanos now);
+  // A whole burst ended, whose pieces were added before. Returns whether it violated the target.
+  bool AddBurst(const Burst& burst, Nanos now);
+
+  const SoloTimes& solo() const { return solo_; }
+  const BurstFigures& since_start() const { return since_start_; }
+  // Of the last 45 to 60 s, if there was so much.
+  BurstFigures LastMinute(Nanos now);
+  // Part of the speed alone in the last 15 s or less.
+  double RecentSpeed(Nanos now) { return Slot(now).Speed(); }
+  // The GPU's time that the vGPU would need with the GPU to itself, as a part of the last minute.
+  double Load(Nanos now);
+  // Bursts by size: log2 of their submissions.
+  const std::map<int, LengthHistogram>& by_class() const { return by_class_; }
+
+ private:
+  static constexpr Nanos kSlot = 15 * kSecond;
+  static constexpr std::size_t kSlots = 4;
+
+  BurstFigures& Slot(Nanos now);
+
+  const Nanos target_;
+  SoloTimes solo_;
+  BurstFigures since_start_;
+  std::array<BurstFigures, kSlots> slots_;
+  std::int64_t slot_ = 0;  // the number of the present slot since time began
+  Nanos began_ = kNever;   // the first work
+  std::map<int, LengthHistogram> by_class_;
+};
+
+}  // namespace tessera::sched

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "sched/goals/burst_meter.h"
+#include "sched/goals/goal.h"
+#include "sched/goals/latency_keeper.h"
+#include "sched/goals/speed_keeper.h"
+#include "sched/shares/shares.h"
+
+namespace tessera::sched {
+
+// How a vGPU's goal is kept.
+struct Verdict {
+  enum class Kind {
+    kUnknown,  // too few bursts yet
+    kKept,
+    kTight,   // kept, with nothing to spare
+    kMissed,  // not kept, though it could be
+    kCannot,  // out of reach
+  };
+  VgpuId vgpu = 0;
+  Kind kind = Kind::kUnknown;
+  std::string why;  // with the figures; empty if kept
+};
+
+// Whether a burst with the GPU to itself misses the target too often: three at least, and twice as many as are allowed.
+bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
+
+Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& keeper, const SoloTimes& solo,
+                     const BurstFigures& last_minute);
+// `most_pct`: the request that others leave it.
+Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,
+                   double most_pct, Nanos now);
+
+}  // namespace tessera::sched

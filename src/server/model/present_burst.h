@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+#include "sched/goals/solo_times.h"
+
+namespace tessera::server {
+
+// The burst of a vGPU that is under way: its work between idle and idle of all its processes together. Figures of
+// submissions are the sum of what its processes have counted; programs write these, so they may be anything. Times do
+// not go backwards, but `since` may be before what was told earlier.
+class PresentBurst {
+ public:
+  // A process has work at `now`. `alone`: no other vGPU has any.
+  void Works(Nanos now, std::uint64_t submissions, bool alone) {
+    if (!alone) Share();
+    if (under_way_) return;
+    under_way_ = true;
+    burst_ = {.begin = now, .end = now, .submissions = submissions, .alone = alone};
+  }
+
+  // Another vGPU has work.
+  void Share() { burst_.alone = false; }
+
+  // A process has had none since `since`. Returns the burst if no other has work either.
+  std::optional<sched::Burst> Idle(Nanos since, bool others_work, std::uint64_t submissions) {
+    if (!under_way_) return std::nullopt;
+    burst_.end = std::max(burst_.end, since);
+    if (others_work) return std::nullopt;
+    under_way_ = false;
+    burst_.submissions = submissions - std::min(submissions, burst_.submissions);
+    return burst_;
+  }
+
+  // A process ended with its work, and no other has any: nobody knows when the burst would have ended.
+  void Drop() { under_way_ = false; }
+
+ private:
+  bool under_way_ = false;
+  sched::Burst burst_;  // with the count of submissions at its begin
+};
+
+}  // namespace tessera::server

@@ -1,0 +1,36 @@
+#include "server/model/vgpu_request.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::server {
+namespace {
+
+constexpr std::uint64_t kCapacity = 8ull << 30;
+
+TEST(VGpuRequest, SetsAndTakesAwayAGoal) {
+  VGpuSpec spec;
+  ASSERT_TRUE(ApplyFigures({.goal = "p99=20ms"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.goal, sched::Goal(sched::LatencyGoal{.percentile = 99, .time = 20 * kMillisecond}));
+  ASSERT_TRUE(ApplyFigures({.compute_weight = "7"}, kCapacity, true, spec));
+  EXPECT_TRUE(spec.goal) << "a request that does not name it leaves it as it is";
+  ASSERT_TRUE(ApplyFigures({.goal = "speed=80%"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.goal, sched::Goal(sched::SpeedGoal{80}));
+  ASSERT_TRUE(ApplyFigures({.goal = "none"}, kCapacity, true, spec));
+  EXPECT_FALSE(spec.goal);
+}
+
+TEST(VGpuRequest, OfAWrongGoalChangesNothing) {
+  VGpuSpec spec;
+  spec.goal = sched::SpeedGoal{80};
+  for (const char* text : {"", "fast", "p99", "p99=20", "speed=0%", "p100=1ms", "None"}) {
+    const auto applied = ApplyFigures({.compute_weight = "7", .goal = text}, kCapacity, true, spec);
+    ASSERT_FALSE(applied) << text;
+    EXPECT_TRUE(applied.error().code == EINVAL || applied.error().code == ERANGE) << text;
+    EXPECT_NE(applied.error().message.find("goal"), std::string::npos) << applied.error().message;
+    EXPECT_EQ(spec.goal, sched::Goal(sched::SpeedGoal{80}));
+    EXPECT_EQ(spec.compute.weight, sched::Shares{}.weight);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::server
