@@ -61,7 +61,7 @@ class Goals {
   std::vector<Terms> TakeTerms();
   // The vGPU whose speed alone is being measured.
   std::optional<VgpuId> audited() const { return auditor_.audited(); }
-  // Whether the vGPU must stand still for that now. One with a latency goal never has to.
+  // Whether the vGPU must stand still for that now. A vGPU with a latency goal never has to.
   bool Stands(VgpuId id) const;
   // Verdicts that changed since the last call.
   std::vector<Verdict> TakeVerdicts();
