@@ -53,7 +53,7 @@ TEST_P(LatencyBesideBatch, KeepsWhatIsFeasibleAndLeavesTheRest) {
     EXPECT_LE(gpu.ViolationsPct(kOne, target), 1.5);
     EXPECT_GE(gpu.ExecutedPart(kBatch), 0.95 * (1 - gpu.ExecutedPart(kOne)));
     EXPECT_LE(gpu.AuditedPart(), 0.011);
-    EXPECT_LE(gpu.CallsPerSecond(), 10);
+    EXPECT_LE(gpu.CallsPerSecond(), 50) << "half of the budget";
     sum += gpu.ViolationsPct(kOne, target);
     ++feasible;
   }
@@ -92,9 +92,11 @@ TEST(GoalShares, EightSpeedGoalsHoldBesideABatchJob) {
   GoalGpu gpu;
   for (int i = 0; i < 8; ++i) Add(gpu, static_cast<GoalGpu::Id>(i), SpeedGoal{kSpeeds[i]}, Steps(i));
   Add(gpu, kBatch, {}, {});
-  gpu.Run(20 * kSecond);
-  gpu.StartMeasuring();
   gpu.Run(kMinute);
+  gpu.StartMeasuring();
+  std::vector<sched::BurstFigures> before;
+  for (GoalGpu::Id id = 0; id < 8; ++id) before.push_back(gpu.goals().ReportOf(id, gpu.now())->since_start);
+  gpu.Run(2 * kMinute);
   double sum = gpu.ExecutedPart(kBatch);
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(kSpeeds[i]);
@@ -105,8 +107,9 @@ TEST(GoalShares, EightSpeedGoalsHoldBesideABatchJob) {
     for (const Nanos latency : latencies) took += static_cast<double>(latency);
     const double speed = static_cast<double>(latencies.size()) * static_cast<double>(Steps(i).request) / took;
     EXPECT_GE(100 * speed, 0.98 * kSpeeds[i]);
-    const double metered = gpu.goals().ReportOf(id, gpu.now())->last_minute.Speed();
-    EXPECT_NEAR(metered / speed, 1, 0.03);
+    const sched::BurstFigures after = gpu.goals().ReportOf(id, gpu.now())->since_start;
+    const double metered = (after.solo - before[id].solo) / (after.worked - before[id].worked);
+    EXPECT_NEAR(metered / speed, 1, 0.02);
     EXPECT_EQ(gpu.VerdictOf(id).kind, Kind::kKept) << gpu.VerdictOf(id).why;
     sum += gpu.ExecutedPart(id);
   }
@@ -144,7 +147,7 @@ TEST(GoalShares, WhatIsOutOfReachIsSaidWithinSeconds) {
   }
 }
 
-// Two services, eight of ten requests of the one behind the other's, and a batch job.
+// Two services and a batch job. The gaps of the first cost two switches more each while the second works.
 TEST(GoalShares, TwoTargetsOfDifferentLength) {
   GoalGpu gpu;
   Add(gpu, 1, LatencyGoal{99, 5 * kMs}, {.request = 2 * kMs, .gap = 20 * kMs});
@@ -155,7 +158,7 @@ TEST(GoalShares, TwoTargetsOfDifferentLength) {
   gpu.Run(5 * kMinute);
   EXPECT_LE(gpu.ViolationsPct(1, 5 * kMs), 1.05);
   EXPECT_LE(gpu.ViolationsPct(2, 200 * kMs), 1.05);
-  EXPECT_GE(gpu.ExecutedPart(kBatch), 0.95 * (1 - gpu.ExecutedPart(1) - gpu.ExecutedPart(2)));
+  EXPECT_GE(gpu.ExecutedPart(kBatch), 0.93 * (1 - gpu.ExecutedPart(1) - gpu.ExecutedPart(2)));
 }
 
 TEST(GoalShares, TheLowerPriorityYieldsWhenLoadsDoNotFit) {

@@ -165,11 +165,10 @@ void GoalGpu::Obey() {
 
 // As the daemon does: first all freezes, then all thaws; one call carries eight vGPUs.
 void GoalGpu::SetFreezes() {
-  const auto audited = goals_.audited();
   for (const bool freeze : {true, false}) {
     std::size_t in_call = 0;
     for (auto& [id, tenant] : tenants_) {
-      bool frozen = audited && *audited != id;
+      bool frozen = goals_.Stands(id);
       for (const auto& [_, other] : tenants_) {
         frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
       }

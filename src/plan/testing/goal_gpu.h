@@ -40,7 +40,6 @@ class GoalGpu {
   void StartMeasuring();
 
   Nanos now() const { return now_; }
-  Nanos PatienceOf(Id id) const { return tenants_.at(id).patience; }
   sched::Goals& goals() { return goals_; }
   const std::vector<Nanos>& LatenciesOf(Id id) const { return tenants_.at(id).latencies; }  // of requests
   double ViolationsPct(Id id, Nanos target) const;

@@ -61,7 +61,7 @@ TEST(Auditor, EndsWithItsVgpu) {
   EXPECT_EQ(auditor.NextDeadline(), kNever);
 }
 
-// Whoever asks, however often, and however long an audit takes.
+// The callers ask as often as they like, and an audit lasts as long as they like.
 RC_GTEST_PROP(AuditorProperty, AuditsTakeAPercentOfTheTimeAndALittleAtFirst, ()) {
   const GoalsConfig config;
   Auditor auditor(config);

@@ -101,8 +101,6 @@ void Goals::Began(VgpuId id, Nanos now) {
   vgpu->rushed = false;
   if (vgpu->goal) {
     Worked(*vgpu, now);
-    // Another one's audit is not worth a violation.
-    if (vgpu->latency && audited() && audited() != id) auditor_.End(now);
     const SoloTimes& solo = vgpu->meter->solo();
     if (vgpu->latency && solo.bursts() >= kFewBursts)
       vgpu->rush_at = vgpu->latency->RushAt(now, solo.Quantile(0.95), vgpu->meter->RecentSpeed(now));
@@ -124,8 +122,9 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
     if (vgpu->whole) {
       const Burst burst = {vgpu->begin, ended, submissions,
                            WasAlone(ended - vgpu->begin, shared_ - vgpu->shared_before, kBurstAlone)};
+      // News of the end come late: a rush after the end was none.
       const bool violated = vgpu->meter->AddBurst(burst, now);
-      if (vgpu->latency) vgpu->latency->Ended(violated || vgpu->rushed);
+      if (vgpu->latency) vgpu->latency->Ended(violated || (vgpu->rushed && ended > vgpu->rush_at));
     }
     const SoloTimes& solo = vgpu->meter->solo();
     if (vgpu->latency && solo.bursts() >= kFewBursts)
@@ -158,10 +157,19 @@ void Goals::Advance(Nanos now) {
 }
 
 void Goals::CountShared(Nanos now) {
-  Nanos until = now;
-  if (audited()) until = std::min(now, std::max(shared_at_, auditor_.alone_since()));
-  if (busy_ > 1) shared_ += std::max<Nanos>(0, until - shared_at_);
+  const Nanos audit = std::clamp(auditor_.alone_since(), shared_at_, std::max(now, shared_at_));
+  if (busy_ > 1) shared_ += audit - shared_at_;
+  if (now > audit) {
+    const auto runs = [&](const auto& entry) { return entry.second->busy && !Stands(entry.first); };
+    if (std::ranges::count_if(vgpus_, runs) > 1) shared_ += now - audit;
+  }
   shared_at_ = std::max(shared_at_, now);
+}
+
+bool Goals::Stands(VgpuId id) const {
+  if (!audited() || *audited() == id) return false;
+  const auto found = vgpus_.find(id);
+  return found == vgpus_.end() || !found->second->latency || !found->second->InForce();
 }
 
 // A vGPU with a goal has work.
@@ -186,7 +194,7 @@ void Goals::Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now
 
 bool Goals::OthersBusy(const GoalState& vgpu) const { return busy_ > (vgpu.busy ? 1 : 0); }
 
-// Not while another vGPU works that has a latency goal: its burst would wait for the end of the audit.
+// Not while another vGPU works that has a latency goal: it would not stand still.
 void Goals::Audit(const GoalState& vgpu, Nanos now) {
   if (audited() || !vgpu.busy || !OthersBusy(vgpu)) return;
   for (const auto& [id, other] : vgpus_) {

@@ -36,8 +36,8 @@ struct GoalReport {
 // Controller of one GPU's goals.
 //
 // Its owner tells it all vGPUs, with and without a goal, and all their bursts. After each event the owner takes the
-// terms and gives audited() the GPU alone. At the deadline it calls Progress for every vGPU that has work, then
-// Advance. Without a goal nothing comes out, and no deadline. Times never go backwards. Not thread-safe.
+// terms, and keeps those from running that must stand still. At the deadline it calls Progress for every vGPU that has
+// work, then Advance. Without a goal nothing comes out, and no deadline. Times never go backwards. Not thread-safe.
 class Goals {
  public:
   explicit Goals(GoalsConfig config = {});
@@ -59,8 +59,10 @@ class Goals {
   Nanos NextDeadline() const { return deadline_; }
   // Terms that changed since the last call, those with a smaller request first.
   std::vector<Terms> TakeTerms();
-  // The vGPU whose speed alone is being measured: all others stand still while it is named.
+  // The vGPU whose speed alone is being measured.
   std::optional<VgpuId> audited() const { return auditor_.audited(); }
+  // Whether the vGPU must stand still for that now. A vGPU with a latency goal never has to.
+  bool Stands(VgpuId id) const;
   // Verdicts that changed since the last call.
   std::vector<Verdict> TakeVerdicts();
 

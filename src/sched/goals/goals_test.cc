@@ -138,15 +138,32 @@ TEST_F(GoalsTest, NeedsNoAuditWhereNobodyElseWorks) {
   EXPECT_EQ(goals_.ReportOf(1, now_)->solo_bursts, 10u);
 }
 
-TEST_F(GoalsTest, AnotherLatencyGoalEndsAnAudit) {
-  Set(1, {}, LatencyGoal{99, 20 * kMs});
-  Set(2, {}, LatencyGoal{99, 50 * kMs});
+TEST_F(GoalsTest, OnlyThoseWithoutALatencyGoalStandStillForAnAudit) {
+  Set(1, {}, LatencyGoal{99, 200 * kMs});
+  Set(2, {}, LatencyGoal{99, 5 * kMs});
   Set(3, {});
+  EXPECT_FALSE(goals_.Stands(3));
   Began(3);
   Began(1);
   ASSERT_EQ(goals_.audited(), VgpuId{1});
+  EXPECT_FALSE(goals_.Stands(1));
+  EXPECT_TRUE(goals_.Stands(3));
+  Pass(10 * kMs);
   Began(2);
-  EXPECT_FALSE(goals_.audited());
+  EXPECT_FALSE(goals_.Stands(2));
+  Pass(2 * kMs);
+  Ended(2);
+  Pass(28 * kMs);
+  Ended(1);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->solo_bursts, 1u) << "2.5 of 40 ms were shared";
+  Pass(kSecond);
+  Began(1);
+  Pass(10 * kMs);
+  Began(2);
+  Pass(10 * kMs);
+  Ended(2);
+  Ended(1);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->solo_bursts, 1u);
 }
 
 TEST_F(GoalsTest, ABurstThatWouldBeLateIsRushed) {

@@ -8,6 +8,9 @@ namespace {
 
 // Of the violations that are allowed, the part that is aimed at: the rest is for chance.
 constexpr double kAim = 0.8;
+// From this strictness on, the others stand still if bursts take so many times as long as a freeze.
+constexpr double kStrict = 0.95;
+constexpr Nanos kLong = 16;
 // To spare when a burst is rushed.
 constexpr Nanos kReserve = kMillisecond;
 
@@ -24,6 +27,7 @@ void LatencyKeeper::Ended(bool violated_or_rushed) {
 void LatencyKeeper::Learn(Nanos solo_quantile) {
   if (learnt_) return;
   learnt_ = true;
+  long_ = solo_quantile >= kLong * config_.freeze_time;
   const Nanos waits = 1 + solo_quantile / config_.own_slice;
   strictness_ = StrictnessFor((goal_.time - config_.message_time - solo_quantile) / waits - 2 * config_.switch_time);
 }
@@ -36,6 +40,7 @@ double LatencyKeeper::StrictnessFor(Nanos patience) const {
 
 // In steps, as each change costs calls to the driver.
 Nanos LatencyKeeper::patience() const {
+  if (long_ && !given_up_ && strictness_ >= kStrict) return 0;
   const double range = static_cast<double>(config_.most_patience) / static_cast<double>(config_.least_patience);
   const double halvings = std::ceil(strictness_ * std::log2(range) * 2) / 2;
   const auto patience = static_cast<Nanos>(static_cast<double>(config_.most_patience) * std::exp2(-halvings));
@@ -45,7 +50,7 @@ Nanos LatencyKeeper::patience() const {
 // The slack at a time is what is left of the target after the rest of a long burst, alone. Beside the others a burst
 // goes at `speed`, so the slack falls by 1 - speed, and after the long burst should have ended, as time goes on.
 Nanos LatencyKeeper::RushAt(Nanos begin, Nanos long_burst, double speed) const {
-  if (given_up_ || patience() <= config_.least_patience || long_burst < 2 * config_.freeze_time) return kNever;
+  if (given_up_ || !long_ || patience() <= config_.least_patience) return kNever;
   const double needed = static_cast<double>(config_.freeze_time + kReserve);
   const double left = static_cast<double>(goal_.time - long_burst) - needed;
   if (left <= 0) return begin;

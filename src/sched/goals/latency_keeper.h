@@ -10,12 +10,12 @@ namespace tessera::sched {
 
 // Controller of one vGPU's latency goal: how strict the vGPU has to be with those that yield to it.
 //
-// The strictness s is in [0, 1]. After each burst s += gain x (e - violations allowed), e = 1 if the burst violated its
-// target or had to be rushed. As s begins at 1, the violations of n bursts are at most the allowed part of n while s
-// stays below 1, whatever arrives; after a change for the worse there may be 1 / gain more. s becomes a patience, which
-// falls from the most to the least by halves. The least is not 0: where the others stand still, the freeze that a burst
-// waits for takes longer than the least patience, or never ends, and then a short burst every few milliseconds starves
-// them.
+// The strictness s is in [0, 1]. After each burst s += gain x (e - violations aimed at), e = 1 if the burst violated
+// its target or had to be rushed. As s begins at 1, the violations of n bursts are at most the allowed part of n while
+// s stays below 1, whatever arrives; after a change for the worse there may be 1 / gain more. s becomes a patience,
+// which falls from the most to the least by halves, and for long bursts is none at 1: the others stand still. For short
+// ones it stays the least: the freeze that they would wait for takes longer than that, or never ends, and then a short
+// burst every few milliseconds starves the others.
 class LatencyKeeper {
  public:
   LatencyKeeper(const LatencyGoal& goal, const GoalsConfig& config);
@@ -42,6 +42,7 @@ class LatencyKeeper {
   const GoalsConfig config_;
   double strictness_ = 1;
   bool learnt_ = false;
+  bool long_ = false;  // bursts take much longer than a freeze
   bool given_up_ = false;
 };
 

@@ -41,9 +41,14 @@ TEST(LatencyKeeper, JumpsToWhatTheBurstAloneLeavesOfTheTarget) {
   LatencyKeeper lax({99, 500 * kMs}, kConfig);
   lax.Learn(8 * kMs);
   EXPECT_EQ(lax.patience(), kConfig.most_patience);
-  LatencyKeeper impossible({99, 5 * kMs}, kConfig);
-  impossible.Learn(8 * kMs);
+  LatencyKeeper impossible({99, 2 * kMs}, kConfig);
+  impossible.Learn(3 * kMs);
   EXPECT_EQ(impossible.patience(), kConfig.least_patience);
+  LatencyKeeper strict({99, 20 * kMs}, kConfig);
+  strict.Learn(19900 * kMicrosecond);
+  EXPECT_EQ(strict.patience(), 0) << "a long burst gains by a freeze";
+  strict.GiveUp(true);
+  EXPECT_EQ(strict.patience(), kConfig.least_patience);
   lax.Learn(600 * kMs);
   EXPECT_EQ(lax.patience(), kConfig.most_patience) << "once; from then on it follows what happens";
 }
@@ -57,7 +62,9 @@ TEST(LatencyKeeper, RushesWhenTheSlackIsGone) {
   const Nanos at = keeper.RushAt(kSecond, 25 * kMs, 0.1) - kSecond;
   EXPECT_NEAR(static_cast<double>(at), 73.5 * kMs / 0.9, kMs);
   EXPECT_EQ(keeper.RushAt(kSecond, 99 * kMs, 0.1), kSecond) << "no slack at all";
-  EXPECT_EQ(keeper.RushAt(kSecond, kMs / 2, 0.1), kNever) << "the freeze would take longer than the burst";
+  LatencyKeeper brief({99, 5 * kMs}, kConfig);
+  brief.Learn(kMs);
+  EXPECT_EQ(brief.RushAt(kSecond, kMs, 0.1), kNever) << "a freeze takes about as long as the burst";
   keeper.GiveUp(true);
   EXPECT_EQ(keeper.RushAt(kSecond, 25 * kMs, 0.1), kNever);
 }

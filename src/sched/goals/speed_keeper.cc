@@ -6,7 +6,7 @@
 namespace tessera::sched {
 namespace {
 
-constexpr double kHalfLife = 2 * kSecond;  // several rounds of slices: shorter ones measure who was last
+constexpr double kHalfLife = 4 * kSecond;  // several rounds of slices: shorter ones measure who was last
 constexpr Nanos kDwell = kSecond;
 constexpr double kDeadBand = 0.02;
 constexpr double kLeastWork = 300 * kMillisecond;  // a speed of less is not acted upon
