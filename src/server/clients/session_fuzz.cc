@@ -105,7 +105,8 @@ class Stage {
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
     connection.session = std::make_unique<Session>(
         ++last_id_, UniqueFd(pair[1]), peer, authority_.Identify(getuid(), {getgid()}),
-        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_, bounds_},
+        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_, bounds_,
+                       spaces_},
         exports_);
     return connection;
   }
@@ -128,6 +129,7 @@ class Stage {
   std::unique_ptr<EventLoop> loop_;
   ChannelServer channels_{nullptr, "this is a test", nullptr};
   UserBounds bounds_{UserBounds::Usual()};
+  SpaceTable spaces_{*loop_, {.why_none = "none is needed"}, [](const Space&) {}};
   VGpuTable::Gpus gpus_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<QuotaKeeper> quotas_;
