@@ -29,7 +29,8 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       memory_(Ledger(index, info_.memory_total, reserve, swap.RunnableOut(), swap.bytes + swap.file.bytes),
               info_.context_bytes),
       time_(loop, index, config, channels, vgpus_,
-            {.looked = [this](Nanos now) { Looked(now); }, .event_over = [this](Nanos) { EventOver(); }}),
+            {.looked = [this](Nanos now) { Looked(now); }, .event_over = [this](Nanos) { EventOver(); },
+             .begins = [this](const Process& process) { hooks_.begins(process); }}),
       freezes_(index, vgpus_, channels, time_),
       placement_(loop, config, std::move(swap),
                  {.gpu = index,
@@ -127,6 +128,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   freezes_.Left(process.pid, now);
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);
+  hooks_.left(process);
   NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
   time_.Changed(vgpu, now);
   time_.Choose(now);

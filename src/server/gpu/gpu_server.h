@@ -30,6 +30,9 @@ class GpuServer {
     std::function<void()> activity = [] {};
     std::function<void()> contexts_changed = [] {};
     std::function<void(Process&, Nanos)> joined = [](Process&, Nanos) {};
+    // The process is about to work for the first time since it joined, or since a context of it ended.
+    std::function<void(const Process&)> begins = [](const Process&) {};
+    std::function<void(const Process&)> left = [](const Process&) {};
   };
 
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.

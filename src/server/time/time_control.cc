@@ -220,6 +220,7 @@ void TimeControl::Leave(Process& process, Nanos now) {
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
+  if (!process.work.worked && !process.who.guest) hooks_.begins(process);
   server_->Wants(process.gate, now, waits);
   if (!process.work.worked && !process.who.guest) {
     process.work.worked = true;

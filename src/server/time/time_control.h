@@ -24,6 +24,8 @@ class TimeControl {
   struct Hooks {
     std::function<void(Nanos)> looked;      // who runs and who waits was noted
     std::function<void(Nanos)> event_over;  // after an event of a process that may have changed that
+    // A process is about to work for the first time since it joined, or since a context of it ended.
+    std::function<void(const Process&)> begins = [](const Process&) {};
   };
   struct Figures {
     Standing standing = Standing::kIdle;
