@@ -95,6 +95,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->TestControl();
   daemon->faults_ = std::make_unique<FaultWatch>(loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) {
     if (fault.gpu < self->gpus_.size()) self->gpus_[fault.gpu]->Health().Note(fault, MonotonicNow());
+    self->spaces_->Tick();  // it may be a space's program
   });
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
