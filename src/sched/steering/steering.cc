@@ -108,6 +108,11 @@ Nanos Steering::SliceOf(VgpuId id) const {
   return vgpu == nullptr ? 0 : vgpu->slice;
 }
 
+double Steering::PartOf(VgpuId id) const {
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu == nullptr ? 1 : vgpu->part;
+}
+
 bool Steering::AtLimit(VgpuId id) const {
   const SteeredVgpu* vgpu = Find(id);
   return vgpu != nullptr && vgpu->exhausted;

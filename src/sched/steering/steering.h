@@ -49,6 +49,7 @@ class Steering {
   // False or 0 for an unknown id.
   bool AtLimit(VgpuId id) const;   // it has had what its limit permits
   Nanos SliceOf(VgpuId id) const;  // the last order; 0 before the first
+  double PartOf(VgpuId id) const;  // of the GPU's time that it gets while it runs, by its slice; in [0, 1]
   // An active vGPU would be stopped at once if an idle one of a higher class became active: news of that are urgent.
   bool Urgent() const;
   // Busy is what slices and stops should have given it; what it got is not known here.

@@ -11,6 +11,7 @@
 
 #include "base/process/process_start.h"
 #include "base/size.h"
+#include "server/gpu/gpu_choice.h"
 #include "server/record/events.h"
 
 namespace tessera::server {
@@ -67,7 +68,7 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (!start) return std::unexpected(start.error());
     spec.owner_start = *start;
   }
-  auto candidates = Candidates(request);
+  auto candidates = Candidates(request, spec);
   if (!candidates) return std::unexpected(candidates.error());
   Result<VGpu*> placed = Fail(ENODEV, "there is no GPU");
   std::optional<Error> first;
@@ -305,11 +306,16 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
 }
 
 // A space is on one GPU, and so are the vGPUs that enter it.
-Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request) const {
+Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request, const VGpuSpec& spec) const {
   auto all = CandidatesAt(request.gpu);
+  if (!all) return all;
   const Space* space = request.space && spaces_ ? spaces_->Find(*request.space) : nullptr;
-  if (!all || !space || space->VGpus() == 0 || (request.gpu && request.gpu != "auto")) return all;
-  return std::vector{space->Who().gpu};
+  if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
+  VGpuSpec asked = spec;
+  GpuServer& any = *gpus_[all->front()];
+  // What cannot be read is refused later, with its reason.
+  if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
+  return OrderByRoom(asked, std::move(*all), gpus_);
 }
 
 // Most free first, for "auto".

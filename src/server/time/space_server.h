@@ -16,7 +16,8 @@ namespace tessera::server {
 // Divides the time of a GPU by its channels, and that of each space by tokens. To the SteeringServer a space is one more
 // vGPU, whose only process is the space's MPS server: by the channels of that server and its clients the space has its
 // slice, its class and its freezes. In the space a TokenServer opens the gates of the vGPUs that may run now. While the
-// space is off the GPU its tokens' time stands still.
+// space is off the GPU its tokens' time stands still; while it has a part of the GPU's time by its slice, requests and
+// limits count so much more inside, because they are parts of the GPU's time.
 class SpaceServer : public TimeServer {
  public:
   // The channels outlive the server, and know the MPS servers. `tokens` and `in_flight` as for TokenServer.
@@ -59,6 +60,7 @@ class SpaceServer : public TimeServer {
   void FollowLeader(Space& space, Nanos now);
   void Settle(Space& space, Nanos now, Nanos since);
   void Mind(Nanos now);
+  void Rescale(Space& space, Nanos now);
 
   const std::unique_ptr<SteeringServer> steering_;
   const sched::Config config_;

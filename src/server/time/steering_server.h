@@ -46,6 +46,7 @@ class SteeringServer : public TimeServer {
 
   State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
+  double PartOf(Id vgpu) const { return steering_.PartOf(vgpu); }
 
  private:
   void Execute(Nanos now);
