@@ -12,9 +12,10 @@ namespace tessera::sched {
 using GoalStates = std::map<VgpuId, std::unique_ptr<GoalState>>;
 
 // ENOSPC if the vGPU's new shares and goal, with what is promised to the others, need more than `most` of the GPU's
-// time, and a goal is among them. EINVAL if its own limit is below its goal.
+// time, and a goal is among them; what needs no more than before always fits. EINVAL if its own limit is below its
+// goal.
 Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares, const std::optional<Goal>& goal,
-                       double most, Nanos now);
+                       const Backing& backing, double most, Nanos now);
 
 // Decides which goals are in force: as many as fit into `most`, in the order of priorities. Sets GoalState::yields_to
 // of the others.
