@@ -91,8 +91,8 @@ void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now) {
   }
 }
 
-void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu) {
-  double left = 100;
+void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu, double most) {
+  double left = 100 * most;
   for (const auto& [other, state] : vgpus) {
     if (other != vgpu.id) left -= std::max(state->given.request_pct, state->PromisedRequest());
   }

@@ -21,7 +21,8 @@ Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares,
 // of the others.
 void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now);
 
-// Sets GoalState::most_pct of the vGPU: the request that the others' terms leave it.
-void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu);
+// Sets GoalState::most_pct of the vGPU: the request that the others' terms leave it of `most` of the GPU's time. Where
+// requests leave nothing, whoever has none makes all slices long, and programs with pauses lose the rest of theirs.
+void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu, double most);
 
 }  // namespace tessera::sched

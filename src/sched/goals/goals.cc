@@ -298,7 +298,7 @@ void Goals::UpdateTerms(Nanos now) {
       terms.patience = vgpu->rushed ? 0 : vgpu->patience;
     }
     if (vgpu->speed && vgpu->InForce()) {
-      UpdateRoom(vgpus_, *vgpu);
+      UpdateRoom(vgpus_, *vgpu, config_.most_promised);
       terms.request_pct = std::max(terms.request_pct, std::min(vgpu->speed->request_pct(), vgpu->most_pct));
     }
     if (terms != vgpu->given) changed.emplace_back(terms.request_pct - vgpu->given.request_pct, terms);
