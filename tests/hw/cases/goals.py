@@ -172,7 +172,7 @@ def goal_speed(bench):
             if any(part < 0.95 * goal for part, goal in zip(_parts(with_goal, rate, since + at, since + at + span_us), goals))]
     back_s = 0 if not late else (late[-1] + 250_000) / 1e6
     attained = [bench.tessera.vgpu(name)["bursts"]["attained"] for name in names]
-    calls = control(bench)["driver_calls_per_s"] if "driver_calls_per_s" in control(bench) else None
+    calls = control(bench)["driver_calls_per_s"]
     for tenant in (*running, joined):
         tenant.program.kill()
     bench.log([{"goal": goal, "part": part, "attained": met} for goal, part, met in zip(goals, parts, attained)])
