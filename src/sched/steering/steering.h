@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +40,9 @@ class Steering {
   // Whether it has processes that no gate keeps from submitting: to stop it, it is then frozen even while it is idle,
   // and no message tells when it becomes active.
   void Ungated(VgpuId id, bool ungated);
+  // These vGPUs stand still from now on, and no others for this reason. Lower classes run meanwhile as if they had no
+  // work. Their thaw waits for no budget, so audits must be rare.
+  void SetAside(const std::set<VgpuId>& ids, Nanos now);
   void Advance(Nanos now);
 
   // When Advance must be called at the latest; kNever if nothing is pending.

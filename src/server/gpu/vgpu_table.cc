@@ -47,11 +47,7 @@ std::string TagOf(const VGpuSpec& spec) {
 
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
                      std::function<void(VGpu&, Nanos)> on_unlist, SpaceTable* spaces)
-    : loop_(loop),
-      gpus_(gpus),
-      on_change_(std::move(on_change)),
-      on_unlist_(std::move(on_unlist)),
-      spaces_(spaces) {}
+    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)), on_unlist_(std::move(on_unlist)), spaces_(spaces) {}
 
 Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit,
                                 bool by_operator) {
@@ -136,7 +132,7 @@ Result<void> VGpuTable::Restore(const SavedVGpu& saved, Nanos now) {
     return Fail(ENODEV, fmt::format("this machine does not have {} now", FormatUuid(saved.gpu)),
                 "it comes back with that GPU");
   }
-  auto placed = Place(spec, (*gpu)->Index(), now);
+  auto placed = Place(spec, (*gpu)->Index(), now, true);
   if (placed) return {};
   if (!spec.ephemeral) absent_.push_back(saved);
   return std::unexpected(placed.error());
@@ -148,17 +144,16 @@ std::vector<SavedVGpu> VGpuTable::Saved() const {
   return saved;
 }
 
-Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
+Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool restored) {
   auto vgpu = std::make_unique<VGpu>();
   vgpu->id = ++last_id_;
   vgpu->gpu = gpu;
   vgpu->spec = std::move(spec);
-  vgpu->bursts.SetGoal(vgpu->spec.goal);
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
   if (auto entered = EnterSpace(*vgpu); !entered) return std::unexpected(entered.error());
-  if (auto added = gpus_[gpu]->Add(*vgpu, now); !added) {
+  if (auto added = gpus_[gpu]->Add(*vgpu, now, restored); !added) {
     if (spaces_) spaces_->Leave(vgpu->spec.space);
     return std::unexpected(added.error());
   }
@@ -189,9 +184,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
     if (auto ok = admit(changed, &vgpu); !ok) return ok;
   }
   const std::string before = Settings(vgpu.spec);
-  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
-  vgpu.spec.goal = changed.goal;
-  vgpu.bursts.SetGoal(changed.goal);
+  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

@@ -47,9 +47,8 @@ struct SpaceServer::Space {
   // The time of its tokens.
   Nanos At(Nanos now) const { return (stands_since != 0 ? stands_since : now) - stood; }
   bool AnyWorks() const {
-    return std::ranges::any_of(gates, [](const GateRecord* gate) {
-      return !gate->held && gate->state != GateRecord::State::kParked;
-    });
+    return std::ranges::any_of(
+        gates, [](const GateRecord* gate) { return !gate->held && gate->state != GateRecord::State::kParked; });
   }
   void Stand(bool stands, Nanos now) {
     if (stands == (stands_since != 0)) return;
@@ -233,6 +232,17 @@ void SpaceServer::ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos
     return;
   }
   steering_->ChannelsChanged(gate, stop, now);
+  Mind(now);
+}
+
+// A space stands if all its vGPUs must.
+void SpaceServer::SetAside(const std::set<Id>& vgpus, Nanos now) {
+  std::set<Id> aside = vgpus;
+  for (const auto& [number, space] : spaces_) {
+    const auto stands = [&](const auto& member) { return vgpus.contains(member.first); };
+    if (std::ranges::all_of(space->members, stands)) aside.insert(space->Entity());
+  }
+  steering_->SetAside(aside, now);
   Mind(now);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "sched/shares/shares.h"
@@ -38,6 +39,7 @@ class SpaceServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) override;
+  void SetAside(const std::set<Id>& vgpus, Nanos now) override;
   void LeadersChanged(Nanos now) override;
 
   void Advance(Nanos now) override;

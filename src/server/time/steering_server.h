@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "sched/steering/steering.h"
@@ -40,6 +41,7 @@ class SteeringServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) override;
+  void SetAside(const std::set<Id>& vgpus, Nanos now) override;
 
   void Advance(Nanos now) override;
   Deadline NextDeadline() const override;
