@@ -161,8 +161,9 @@ class AnyGpu {
     if (program.vgpu != 0) {
       server_.Leave(program.gate, now_);
       channels_.LeaveSpace(pid);
-      program.gate.state = State::kParked;
+      program.gate.state = State::kParked;  // where it comes next it is another process
       program.gate.held = false;
+      program.page.Give({});
       if (std::exchange(program.vgpu, 0) == id) return;
     }
     if (!shares_.contains(id)) return;

@@ -1,5 +1,6 @@
 #include "shim/session/objects.h"
 
+#include "channel/rm/driver_abi.h"
 #include "shim/testing/shim_fixture.h"
 
 namespace tessera::shim {
