@@ -40,7 +40,8 @@ PROBLEM = jsonschema.Draft202012Validator(
 STATUSES = {int(status) for status in re.findall(r"\b[45]\d\d\b", SPEC["info"]["description"])}
 # Not memory_max_bytes, which without a bound depends on what others were promised; the tag is of what was asked for.
 SETTINGS = ("tag", "uid", "gpu", "memory_request_bytes", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
-            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "ephemeral", "owner_pid")
+            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "space", "sm_limit_pct", "ephemeral", "owner_pid")
+SPACES = ("s1", "s2", "s3")  # few, because each is made of processes
 TOKEN = "0123456789abcdef"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 GROWTH = 48 * MIB  # of the daemon's memory, which stays with malloc
@@ -87,7 +88,8 @@ class FacesTest(SoftGpuTest):
             self.assertLessEqual(vgpu["memory_limit_bytes"], total["memory_total_bytes"])
             self.assertTrue(0 <= vgpu["compute_request_pct"] <= vgpu["compute_limit_pct"] <= 100, vgpu)
             self.assertTrue(1 <= vgpu["compute_weight"] <= 10000 and 0 <= vgpu["compute_priority"] <= 15, vgpu)
-        self.assertLessEqual(sum(vgpu["compute_request_pct"] for vgpu in self.model.values()), 100)
+        # In a space they are of a part of the SMs.
+        self.assertLessEqual(sum(vgpu["compute_request_pct"] * vgpu["sm_limit_pct"] / 100 for vgpu in self.model.values()), 100)
         self.assertLessEqual(total["memory_promised_bytes"], total["memory_total_bytes"])
 
     # ---- what the daemon holds ----
@@ -153,6 +155,7 @@ class FacesTest(SoftGpuTest):
                 "owner_pid": lambda: pick.choice([None, os.getpid(), 999_999_999]),
                 "compute_weight": lambda: pick.choice([1, 100, "250", 10000, 10001, 0]),
                 "compute_priority": lambda: pick.choice([0, 8, "15", 16]),
+                "space": lambda: pick.choice(SPACES), "sm_limit": lambda: pick.choice([10, "33.3", 50, 100, 0]),
                 "goal": lambda: pick.choice(["p99=20ms", "speed=80%", "none", None, "fast"]),
                 "vgpu": self.some_name, "to_bytes": lambda: pick.choice([0, MIB, GIB])}.get(
                     field, lambda: pick.choice([0, 1, 2, "5", 3.3] * 4 + [33.3, "100", 100, 101]))()
@@ -182,6 +185,8 @@ class Api(FacesTest):
         name = self.some_name() if pick.random() < 0.7 else pick.choice(
             ["%00", "%ff%fe", "..", "%2e%2e", "a%2fb", "%", "%zz", "x" * 64, "x" * 7000, "%c3%a9", "+", ";"])
         pid = pick.choice([1, 0, os.getpid(), self.daemon.pid, 999_999_999, 9_999_999_999, "-1", "x", "%31", "1.5", "9" * 3000])
+        if "/spaces" in template and pick.random() < 0.7:
+            name = pick.choice(SPACES)
         text = template.replace("{name}", name).replace("{pid}", str(pid))
         if pick.random() < 0.3:
             text += "?" + pick.choice(["last=5", "last=-1", "last=99999", "past_ms=1", "past_ms=x", "past_ms=" + "9" * 30, "saved=1",
@@ -204,7 +209,9 @@ class Api(FacesTest):
         chosen = pick.sample(names, min(len(names), pick.choice([0, 1, 1, 2, 3])))
         if "name" in names and "name" not in chosen:
             chosen.append("name")
-        fields = [(name, self.odd_value() if pick.random() < 0.15 else self.right_value(name)) for name in chosen]
+        of_space = schema is SPEC["components"]["schemas"].get("SpaceRequest")
+        right = lambda name: pick.choice(SPACES) if of_space and name == "name" else self.right_value(name)
+        fields = [(name, self.odd_value() if pick.random() < 0.15 else right(name)) for name in chosen]
         if pick.random() < 0.05:
             fields += [pick.choice([("none", 1), ("", {}), ("Name", "x"), ("owner_pid", 1)])]
         if fields and pick.random() < 0.05:
@@ -332,6 +339,8 @@ class Api(FacesTest):
     def learn(self, status, told, data):
         """Updates the model after a success."""
         words = data.split(b" ")
+        if status in (201, 204) and words[1].startswith(b"/v1/spaces"):
+            return  # they are listed, and end some time after
         if status == 201 or (status == 200 and words[0] == b"PATCH"):
             self.model[told["name"]] = {key: told[key] for key in SETTINGS}
         elif status == 204 and words[0] == b"POST":  # to be frozen is a setting; of processes there are none
@@ -365,6 +374,7 @@ class Api(FacesTest):
             self.reached(seen, {200, 201, 204, 400, 401, 404, 409, 413})
             print(f"seed {SEED}: {self.round} requests, by status {dict(sorted(seen.items(), key=str))}", file=sys.stderr)
             self.forget_all()
+            self.forget_spaces()
             self.assertEqual(self.api("POST", "/v1/vgpus", {"name": "after"})[0], 201)
 
     def events_once(self):
@@ -383,6 +393,12 @@ class Api(FacesTest):
             del self.model[name]
         self.round = getattr(self, "round", 0)
         self.unchanged("all were removed")
+
+    def forget_spaces(self):
+        for space in self.api("GET", "/v1/spaces")[2]["spaces"]:
+            self.assertIn(space["state"], ("starting", "ready", "closing"))
+            self.assertIn(self.api("DELETE", f"/v1/spaces/{space['name']}")[0], (204, 404))
+        wait_for("the end of all spaces", lambda: not self.api("GET", "/v1/spaces")[2]["spaces"])
 
     # ---- connections ----
 

@@ -1,14 +1,22 @@
 """Spaces, end to end: vGPUs that run at the same time as clients of one MPS server, on the soft GPU with its stand-in for
 the MPS control daemon."""
+import json
 import os
 import pathlib
+import re
+import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
 import unittest
 
 from gpu_account import GpuAccount
 from harness import BIN, DEADLINE_S, MIB, NO_DEVICE, SUCCESS, Shell, SoftGpuTest, wait_for
+from test_daemon import WELCOME, hello, kind_of, text_of
+
+HEADER_BYTES, SPACE_OFFSET = 16, 24  # of Welcome's `space` (wire/protocol.h)
 
 
 def alive(pid):
@@ -152,6 +160,87 @@ class Bounds(SpacesTest):
         done = self.tessera("run", "--run-dir", self.run_dir, "--space", "a", "--enforce", "kernel", "--", "true", check=False)
         self.assertEqual(done.returncode, 125)
         self.assertIn("kernel gate", done.stderr)
+
+
+@unittest.skipUnless(os.getuid() == 0, "only root can be several users")
+class Users(SpacesTest):
+    OWNER, OTHER = 4242, 4241
+
+    def setUp(self):
+        super().setUp()
+        self.run_dir.chmod(0o755)
+
+    def uid_of(self, pid):
+        return os.stat(f"/proc/{pid}").st_uid
+
+    def hello_of(self, uid, vgpu):
+        """What the daemon answers to a program of that user: the name of the space, or why it is refused."""
+        def ask():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(DEADLINE_S)
+                connection.connect(str(self.run_dir / "client.sock"))
+                connection.send(hello(vgpu))
+                answer = connection.recv(8192)
+                if kind_of(answer) != WELCOME:
+                    return text_of(answer)
+                return answer[HEADER_BYTES + SPACE_OFFSET:][:64].rstrip(b"\0").decode()
+        return self.as_user(uid, ask)
+
+    def test_a_space_of_a_user_under_roots_daemon(self):
+        status, _, made = self.as_user(self.OWNER, lambda: self.api("POST", "/v1/vgpus", {"name": "theirs", "space": "a"}))
+        self.assertEqual(status, 201, made)
+        space = wait_for("the server", lambda: (s := self.space("a"))["state"] == "ready" and s)
+        self.assertEqual(space["uid"], self.OWNER)
+        for pid in (space["control_pid"], space["server_pid"]):
+            self.assertEqual(self.uid_of(pid), self.OWNER)
+        status = pathlib.Path(f"/proc/{space['control_pid']}/status").read_text()
+        self.assertEqual(re.findall(r"^Groups:[\t ]*(.*?) *$", status, re.M), [""], "in no group of root's")
+        for folder in ("pipe", "log"):
+            found = (self.run_dir / "mps/a" / folder).stat()
+            self.assertEqual((found.st_uid, found.st_mode & 0o777), (self.OWNER, 0o700))
+        # Whoever is no operator sees nothing of it.
+        self.assertEqual(self.as_user(self.OTHER, lambda: self.api("GET", "/v1/spaces")[2]["spaces"]), [])
+        for method in ("GET", "DELETE"):
+            self.assertEqual(self.as_user(self.OTHER, lambda: self.api(method, "/v1/spaces/a")[0]), 404)
+        self.assertEqual(self.as_user(self.OWNER, lambda: self.api("GET", "/v1/spaces/a")[0]), 200)
+        self.assertEqual(self.as_user(self.OTHER, lambda: os.listdir(self.run_dir / "mps")), "PermissionError")
+        self.assertEqual(self.as_user(self.OTHER, lambda: os.listdir(self.run_dir / "mps/a/pipe")), "PermissionError")
+        # Nobody else enters it, root neither.
+        self.assertEqual(self.hello_of(self.OWNER, "theirs"), "a")
+        self.assertIn("no vGPU", self.hello_of(self.OTHER, "theirs"))
+        self.assertIn(f"takes programs of user {self.OWNER} only", self.hello_of(0, "theirs"))
+        for uid in (self.OTHER, 0):
+            status, _, problem = self.as_user(uid, lambda: self.api("POST", "/v1/vgpus", {"name": "mine", "space": "a"}))
+            self.assertEqual(status, 403, problem)
+            self.assertIn("belongs to another user", problem["detail"])
+        self.assertEqual(self.space("a")["vgpus"], ["theirs"])
+
+    def test_a_space_that_lasts_is_whose_maker_says_so(self):
+        self.assertEqual(self.as_user(self.OWNER, lambda: self.api("POST", "/v1/spaces", {"name": "kept"})[0]), 201)
+        status, _, problem = self.as_user(self.OTHER, lambda: self.api("POST", "/v1/spaces", {"name": "kept"}))
+        self.assertGreaterEqual(status, 400, problem)
+        self.assertEqual(self.as_user(self.OTHER, lambda: self.api("DELETE", "/v1/spaces/kept")[0]), 404)
+        self.assertEqual(self.space("kept")["uid"], self.OWNER)
+        self.assertEqual(self.as_user(self.OWNER, lambda: self.api("DELETE", "/v1/spaces/kept")[0]), 204)
+        wait_for("its end", lambda: not self.spaces())
+
+    def test_a_users_own_daemon_has_spaces_of_its_own(self):
+        self.member("roots", "a")
+        build = self.build_for_everybody()
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera-test-"))
+        self.addCleanup(shutil.rmtree, folder)
+        os.chown(folder, self.OWNER, self.OWNER)
+        done = self.spawn("setpriv", f"--reuid={self.OWNER}", f"--regid={self.OWNER}", "--clear-groups", build / "bin/tessera", "run",
+                          f"--soft={self.SPEC}", "--run-dir", folder / "run", "--space", "a", "--name", "theirs", "--",
+                          build / "bin/tessera", "space", "ls", "--json", "--run-dir", folder / "run",
+                          env={"HOME": str(folder), "TESSERA_SOFT_NAME": f"user-{self.OWNER}"})
+        out, error = done.communicate(timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, error)
+        (space,) = json.loads(out)["spaces"]
+        self.assertEqual((space["name"], space["uid"], space["vgpus"]), ("a", self.OWNER, ["theirs"]))
+        self.assertTrue(space["pipe_directory"].startswith(str(folder)))
+        wait_for("their daemon to end", lambda: not alive(space["control_pid"]) and not alive(space["server_pid"]))
+        self.assertEqual(self.space("a")["vgpus"], ["roots"])
 
 
 class Sharing:

@@ -45,6 +45,36 @@ TEST(OwnProgram, AProgramByItsPathHasTheEnvironmentThatIsSaid) {
             "1---5-6\n");
 }
 
+// In that user's groups, and no others.
+TEST(OwnProgram, RootRunsItAsAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  int ends[2] = {};
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  // A user without a name, and with the number of no group.
+  const auto pid = Spawn({.name = "/bin/sh",
+                          .arguments = {"-c", "id -u; id -g; id -G; echo $GIVEN"},
+                          .files = {{writing.Get(), STDOUT_FILENO}},
+                          .with = {"GIVEN=1"},
+                          .user = 54321});
+  ASSERT_TRUE(pid) << pid.error().Text();
+  writing.Reset();
+  int status = 0;
+  EXPECT_EQ(waitpid(*pid, &status, 0), *pid);
+  char text[256] = {};
+  EXPECT_GT(read(reading.Get(), text, sizeof text - 1), 0);
+  EXPECT_STREQ(text, "54321\n54321\n54321\n1\n");
+}
+
+TEST(OwnProgram, ItsOwnUserNeedsNoChange) {
+  const auto pid = Spawn({.name = "/bin/true", .user = geteuid()});
+  ASSERT_TRUE(pid) << pid.error().Text();
+  int status = 0;
+  EXPECT_EQ(waitpid(*pid, &status, 0), *pid);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(OwnProgram, WhatCannotRunIsNamed) {
   const auto pid = Spawn({.name = "/nowhere/program"});
   ASSERT_FALSE(pid);

@@ -5,15 +5,15 @@
 namespace tessera::channel {
 namespace {
 
-// Of descriptor 6. Nothing is an event of class 0xffffffff.
+// Of descriptor 6. Nothing is an event of descriptor -2.
 template <typename Argument>
 ObjectEvent EventOf(unsigned number, const Argument& argument) {
   return EventOfIoctl(6, _IOC(_IOC_READ | _IOC_WRITE, abi::kIoctlType, number, sizeof(Argument)), &argument)
-      .value_or(ObjectEvent{.cls = 0xffffffff});
+      .value_or(ObjectEvent{.fd = -2});
 }
 template <typename Argument>
 bool IsNothing(unsigned number, const Argument& argument) {
-  return EventOf(number, argument).cls == 0xffffffff;
+  return EventOf(number, argument).fd == -2;
 }
 
 std::uint64_t Address(const void* params) { return reinterpret_cast<std::uint64_t>(params); }
@@ -52,7 +52,20 @@ TEST(IoctlEvent, AFreeOfAnything) {
   EXPECT_EQ(event.object, 3u);
 }
 
+// Of what, no event tells: its class is not in the request.
+TEST(IoctlEvent, ADuplicateIsAnObjectOfItsNewClient) {
+  const auto event = EventOf(abi::kDup, abi::Dup{.client = 1, .parent = 2, .object = 3, .source_client = 4, .source_object = 5});
+  EXPECT_EQ(event.kind, ObjectEvent::Kind::kAlloc);
+  EXPECT_EQ(event.fd, 6);
+  EXPECT_EQ(event.client, 1u);
+  EXPECT_EQ(event.parent, 2u);
+  EXPECT_EQ(event.object, 3u);
+  EXPECT_EQ(event.cls, abi::kDuplicate);
+}
+
 TEST(IoctlEvent, NothingElse) {
+  EXPECT_TRUE(IsNothing(abi::kDup, abi::Dup{.client = 1, .object = 3, .status = abi::kInvalidObject}));
+  EXPECT_TRUE(IsNothing(abi::kDup, abi::Free{.root = 1, .object = 3}));
   EXPECT_TRUE(IsNothing(abi::kAlloc, abi::Alloc{.root = 1, .object = 4, .cls = 0xc86f, .status = abi::kNoMemory}));
   EXPECT_TRUE(IsNothing(abi::kAlloc, abi::AllocShort{.object = 4, .cls = abi::kRootClient, .status = 1}));
   EXPECT_TRUE(IsNothing(abi::kFree, abi::Free{.root = 1, .object = 4, .status = abi::kInvalidObject}));

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/install/installation.h"
+#include "base/install/mps_program.h"
 #include "cli/launch/child.h"
 #include "cli/terminal/output.h"
 #include "client/api_client.h"
@@ -135,11 +136,17 @@ Finding TryKernelGate(const std::function<Result<UniqueFd>()>& install_filter) {
   return {Verdict::kWarn, kKernelGate, length > 0 ? std::string(why, length) : "the test process died", otherwise};
 }
 
+Finding SpacesFinding(const Result<std::string>& program) {
+  if (program) return {Verdict::kOk, "spaces", "vGPUs of a space can run at the same time, by " + *program, ""};
+  return {Verdict::kWarn, "spaces", program.error().message, program.error().hint};
+}
+
 void CheckSteering(std::vector<Finding>& findings, const Common& common, bool daemon) {
   if (daemon) {
     AskDaemonForFindings(findings, common);
   } else if (CanRun(findings)) {
     TryChannels(findings, common);
+    findings.push_back(SpacesFinding(FindMpsControl(common.soft)));
   } else {
     return;  // without a device there is nothing to steer
   }

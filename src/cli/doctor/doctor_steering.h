@@ -27,6 +27,9 @@ std::vector<Finding> SteeringFindings(const client::Json& answer);
 // guard::InstallFilter, except in tests.
 Finding TryKernelGate(const std::function<Result<UniqueFd>()>& install_filter);
 
+// Whether there can be spaces: FindMpsControl's answer.
+Finding SpacesFinding(const Result<std::string>& program);
+
 // The finding of `tessera-channel-test`, from its line of output and its exit status.
 Finding ChannelFinding(const std::string& line, int status);
 

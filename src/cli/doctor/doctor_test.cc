@@ -104,6 +104,16 @@ TEST(Doctor, AChannelTestThatSaysNonsenseDoesNotWork) {
   }
 }
 
+TEST(Doctor, TellsWhetherThereIsMps) {
+  const Finding there = SpacesFinding(std::string("/usr/bin/nvidia-cuda-mps-control"));
+  EXPECT_EQ(there.verdict, Verdict::kOk);
+  EXPECT_THAT(there.detail, HasSubstr("/usr/bin/nvidia-cuda-mps-control"));
+  const Finding missing = SpacesFinding(Fail(ENOENT, "MPS is not installed", "install it"));
+  EXPECT_EQ(missing.verdict, Verdict::kWarn) << "programs run without it";
+  EXPECT_EQ(missing.detail, "MPS is not installed");
+  EXPECT_EQ(missing.advice, "install it");
+}
+
 TEST(Doctor, TriesTheKernelGateInAnotherProcess) {
   const pid_t self = getpid();
   const Finding works = TryKernelGate([self]() -> Result<UniqueFd> {

@@ -54,6 +54,19 @@ TEST(Environment, SoftGpuTakesTheDriversPlace) {
   EXPECT_THAT(*With(place), Contains(Pair("TESSERA_SOFT", "2x16GiB")));
 }
 
+TEST(Environment, OfASpaceLeadsToItsServer) {
+  EXPECT_THAT(*With(kReal), Not(Contains(Key("CUDA_MPS_PIPE_DIRECTORY"))));
+  EXPECT_THAT(*With(kReal), Not(Contains(Key("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"))));
+  ProgramPlace place = kReal;
+  place.mps_pipes = "/run/tessera/mps/a/pipe";
+  place.sm_limit_pct = 33.5;
+  const auto variables = With(place, {{"CUDA_MPS_PIPE_DIRECTORY", "/tmp"}, {"CUDA_VISIBLE_DEVICES", "0"}});
+  EXPECT_THAT(*variables, Contains(Pair("CUDA_MPS_PIPE_DIRECTORY", "/run/tessera/mps/a/pipe")));
+  EXPECT_THAT(*variables, Contains(Pair("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "33.5")));
+  EXPECT_THAT(*variables, Contains(Pair("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-2")))
+      << "an index would be one of those that the server sees";
+}
+
 TEST(Environment, RefusesFoldersThatLdPreloadCannotName) {
   ProgramPlace place = kReal;
   for (const std::string prefix : {"/opt/my tools", "/opt/a:b"}) {

@@ -14,6 +14,19 @@ TEST(ReadSettings, TakesTheWordsOfVgpuSet) {
   EXPECT_TRUE(settings->weight.empty());
 }
 
+// The space of a vGPU cannot be changed, its part of the SMs can.
+TEST(ReadSettings, KnowTheSmsAndNoSpace) {
+  const auto settings = ReadSettings("--sm 33.5");
+  ASSERT_TRUE(settings) << settings.error().Text();
+  EXPECT_EQ(settings->sm, "33.5");
+  EXPECT_TRUE(settings->space.empty());
+  const auto space = ReadSettings("--space team");
+  ASSERT_FALSE(space);
+  EXPECT_NE(space.error().Text().find("unknown setting '--space'"), std::string::npos) << space.error().Text();
+  EXPECT_FALSE(ReadSettings("--sm 0"));
+  EXPECT_FALSE(ReadSettings("--sm 101"));
+}
+
 TEST(ReadSettings, SaysWhatIsWrong) {
   const auto text = [](const std::string& line) {
     const auto settings = ReadSettings(line);

@@ -32,6 +32,23 @@ TEST(ParseCompute, RefusesAndNamesTheText) {
   EXPECT_NE(ParseCompute("60:30").error().message.find("60:30"), std::string::npos);
 }
 
+TEST(RequestBody, HasSpaceAndSms) {
+  VgpuSettings settings;
+  settings.space = "team";
+  settings.sm = "33.5";
+  const auto body = RequestBody(settings);
+  ASSERT_TRUE(body) << body.error().Text();
+  EXPECT_EQ((*body)["space"], "team");
+  EXPECT_EQ((*body)["sm_limit"], 33.5);
+  settings.space = "a b";
+  EXPECT_FALSE(RequestBody(settings));
+  settings.space.clear();
+  for (const char* sm : {"0", "101", "-5", "x", "30:60"}) {
+    settings.sm = sm;
+    EXPECT_FALSE(RequestBody(settings)) << sm;
+  }
+}
+
 TEST(ParseWeight, KeepsTheRangeOfCgroups) {
   EXPECT_EQ(ParseWeight("1").value(), 1);
   EXPECT_EQ(ParseWeight("10000").value(), 10000);

@@ -34,6 +34,7 @@ TEST_F(Documented, WhatIsAnswered) {
   ExpectKeys(ToJson(server::GpuReport{.swap = server::SwapReport{}}));
   ExpectKeys(ToJson(server::VGpuReport{}));
   ExpectKeys(ToJson(server::ProcessReport{.groups = {channel::Group{}}}));
+  ExpectKeys(ToJson(server::SpaceReport{}));
   ExpectKeys(ToJson(server::EvictionReport{}));
   ExpectKeys(ToJson(server::CheckReport{}));
   ExpectKeys(ToProblem({.code = EINVAL, .message = "", .hint = ""}, 400));
@@ -74,7 +75,52 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 14);
+  EXPECT_EQ(fields, 16);
+}
+
+TEST(SpaceJson, IsNullWhereThereIsNothing) {
+  server::SpaceReport space{.name = "a", .gpu_uuid = "GPU-1", .gpu = 1, .uid = 1000, .state = "starting"};
+  auto json = ToJson(space);
+  for (const char* field : {"error", "control_pid", "server_pid"}) EXPECT_TRUE(json[field].is_null()) << field;
+  EXPECT_EQ(json["vgpus"], json::array());
+  space.error = "no MPS server started";
+  space.control_daemon = 7;
+  space.server = 8;
+  space.vgpus = {"one"};
+  space.sm_limits_pct = 33.3;
+  json = ToJson(space);
+  EXPECT_EQ(json["error"], "no MPS server started");
+  EXPECT_EQ(json["control_pid"], 7);
+  EXPECT_EQ(json["server_pid"], 8);
+  EXPECT_EQ(json["vgpus"], json::array({"one"}));
+  EXPECT_EQ(json["sm_limits_pct"], 33.3);
+}
+
+TEST(VGpuJson, TellsItsSpace) {
+  EXPECT_TRUE(ToJson(server::VGpuReport{})["space"].is_null());
+  server::VGpuReport vgpu;
+  vgpu.space = "a";
+  vgpu.sm_limit_pct = 50;
+  vgpu.sms = 66;
+  const auto json = ToJson(vgpu);
+  EXPECT_EQ(json["space"], "a");
+  EXPECT_EQ(json["sm_limit_pct"], 50);
+  EXPECT_EQ(json["sms"], 66);
+}
+
+TEST(SpaceRequests, HaveANameAndPerhapsAGpu) {
+  const auto asked = ParseSpaceRequest(R"({"name": "a", "gpu": 1})");
+  ASSERT_TRUE(asked) << asked.error().Text();
+  EXPECT_EQ(asked->name, "a");
+  EXPECT_EQ(asked->gpu, "1");
+  EXPECT_EQ(ParseSpaceRequest(R"({"name": "a", "gpu": "auto"})")->gpu, "auto");
+  EXPECT_FALSE(ParseSpaceRequest(R"({"name": "a"})")->gpu);
+  for (const char* wrong : {"", "[]", "{}", R"({"name": 1})", R"({"gpu": 0})", R"({"name": "a", "sm_limit": 5})",
+                            R"({"name": "a", "gpu": []})"}) {
+    const auto refused = ParseSpaceRequest(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, EINVAL) << wrong;
+  }
 }
 
 }  // namespace

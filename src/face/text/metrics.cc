@@ -17,6 +17,7 @@ namespace {
 using server::GpuReport;
 using server::Histogram;
 using server::ProcessReport;
+using server::SpaceReport;
 using server::SwapReport;
 using server::VGpuReport;
 using enum MetricType;
@@ -379,6 +380,13 @@ const std::array kProcessMetrics = std::to_array<Metric<ProcessReport>>({
      }},
 });
 
+const std::array kSpaceMetrics = std::to_array<Metric<SpaceReport>>({
+    {.family = {"tessera_space_ready", kGauge, "", "space, gpu", "1 if the space takes programs."},
+     .value = [](const SpaceReport& space) -> std::optional<double> { return Is(space.state, "ready"); }},
+    {.family = {"tessera_space_vgpus", kGauge, "", "space, gpu", "Number of vGPUs in the space."},
+     .value = [](const SpaceReport& space) -> std::optional<double> { return Of(space.vgpus.size()); }},
+});
+
 constexpr MetricFamily kBuild = {"tessera_build", kInfo, "", "version", "Version of the daemon."};
 constexpr MetricFamily kGpuInfo = {"tessera_gpu", kInfo, "", "gpu, uuid, name", "GPUs that the daemon serves."};
 constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, "", "gpu",
@@ -388,6 +396,7 @@ constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, 
 
 MetricLabels LabelsOf(const GpuReport& gpu) { return {{"gpu", std::to_string(gpu.index)}}; }
 MetricLabels LabelsOf(const VGpuReport& vgpu) { return {{"vgpu", vgpu.name}, {"gpu", std::to_string(vgpu.gpu)}}; }
+MetricLabels LabelsOf(const SpaceReport& space) { return {{"space", space.name}, {"gpu", std::to_string(space.gpu)}}; }
 MetricLabels LabelsOf(const ProcessReport& process) {
   return {
       {"pid", std::to_string(process.pid)}, {"vgpu", process.vgpu.value_or("")}, {"gpu", std::to_string(process.gpu)}};
@@ -460,6 +469,7 @@ std::string WriteMetrics(const server::WholeReport& report, MetricsFormat format
     text.Sample(LabelsOf(gpu), static_cast<double>(others));
   }
   WriteAll<VGpuReport>(text, kVGpuMetrics, report.vgpus);
+  WriteAll<SpaceReport>(text, kSpaceMetrics, report.spaces);
   WriteAll<ProcessReport>(text, kProcessMetrics, Managed(report.processes));
   return std::move(text).End();
 }
@@ -490,6 +500,8 @@ std::string MetricsReference() {
   row(kUnmanaged);
   table("vGPUs");
   for (const auto& metric : kVGpuMetrics) row(metric.family);
+  table("Spaces");
+  for (const auto& metric : kSpaceMetrics) row(metric.family);
   table("Processes in vGPUs");
   for (const auto& metric : kProcessMetrics) row(metric.family);
   return text;

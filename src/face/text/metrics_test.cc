@@ -43,6 +43,9 @@ server::WholeReport Report() {
   server::ProcessReport mover{.pid = 77, .name = "tessera-mover"};
   mover.gpu = 1;
   report.processes = {mine, other, mover};
+  server::SpaceReport space{.name = "a", .gpu = 1, .state = "ready"};
+  space.vgpus = {"one", "two"};
+  report.spaces = {space, {.name = "b", .gpu = 0, .state = "fault"}};
   return report;
 }
 
@@ -61,6 +64,9 @@ TEST(Metrics, SayWhatTheReportsSay) {
                            "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"move\"} 1\n",
                            "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"policy\"} 0\n",
                            "tessera_vgpu_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
+                           "tessera_space_ready{space=\"a\",gpu=\"1\"} 1\n",
+                           "tessera_space_ready{space=\"b\",gpu=\"0\"} 0\n",
+                           "tessera_space_vgpus{space=\"a\",gpu=\"1\"} 2\n",
                            "tessera_process_submissions_total{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 9\n"})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(text, Not(HasSubstr("pid=\"5\""))) << "who is in no vGPU is counted only";

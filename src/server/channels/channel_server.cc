@@ -27,6 +27,7 @@ void ChannelServer::EnterSpace(pid_t client, std::uint32_t space) {
 
 void ChannelServer::LeaveSpace(pid_t client) {
   const pid_t server = table_.ServerOfClient(client);
+  if (server != 0) freezer_.ReleaseClient(server, client);
   table_.LeaveSpace(client);
   if (server != 0) freezer_.ChannelsChanged(server, true);
 }

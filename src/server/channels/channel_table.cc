@@ -43,21 +43,29 @@ bool ChannelTable::Alive(pid_t pid) const {
 
 bool ChannelTable::IsOlder(pid_t pid) { return At(pid).older; }
 
+std::vector<channel::Group> ChannelTable::OwnGroups(pid_t pid, std::uint32_t gpu) const {
+  return control_ ? Objects(pid).Groups(control_->DeviceInstance(gpu)) : std::vector<channel::Group>();
+}
+
 std::vector<channel::Group> ChannelTable::Groups(pid_t pid, std::uint32_t gpu) const {
-  if (!control_) return {};
-  auto groups = Objects(pid).Groups(control_->DeviceInstance(gpu));
-  AddClients(pid, gpu, groups);
+  auto groups = OwnGroups(pid, gpu);
+  for (const pid_t client : ClientsOf(pid)) AddClient(client, gpu, groups);
   return groups;
 }
 
-// The slice is the server's, who has the group: channels of clients are only taken off and put back.
-void ChannelTable::AddClients(pid_t server, std::uint32_t gpu, std::vector<channel::Group>& groups) const {
+std::vector<pid_t> ChannelTable::ClientsOf(pid_t server) const {
+  std::vector<pid_t> clients;
   for (const auto& [client, space] : spaces_) {
-    if (ServerOf(space) != server) continue;
-    for (channel::Group& group : Objects(client).Groups(control_->DeviceInstance(gpu))) {
-      group.fd = -1;
-      groups.push_back(std::move(group));
-    }
+    if (ServerOf(space) == server) clients.push_back(client);
+  }
+  return clients;
+}
+
+// The slice is the server's, who has the group: channels of clients are only taken off and put back.
+void ChannelTable::AddClient(pid_t client, std::uint32_t gpu, std::vector<channel::Group>& groups) const {
+  for (channel::Group& group : OwnGroups(client, gpu)) {
+    group.fd = -1;
+    groups.push_back(std::move(group));
   }
 }
 
@@ -82,7 +90,9 @@ pid_t ChannelTable::ServerOfClient(pid_t client) const {
 channel::Target ChannelTable::TargetOn(pid_t pid, std::uint32_t gpu) {
   const Entry& entry = At(pid);
   channel::Target target = entry.objects.TargetOn(*control_, gpu, pid, entry.fd.Get());
-  AddClients(pid, gpu, target.groups);
+  for (const pid_t client : ClientsOf(pid)) {
+    if (Verify(client)) AddClient(client, gpu, target.groups);
+  }
   return target;
 }
 
@@ -114,7 +124,7 @@ bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
     At(pid).found_on.insert(gpu);
     return true;
   }
-  return std::ranges::any_of(Groups(pid, gpu), channel::IsCompute) && Verify(pid);
+  return std::ranges::any_of(OwnGroups(pid, gpu), channel::IsCompute) && Verify(pid);
 }
 
 bool ChannelTable::IsDevice(std::uint32_t gpu, std::uint32_t instance) const {

@@ -33,6 +33,7 @@ class ChannelTable {
 
   // The channels that the process is said to have on a GPU; of an MPS server, those of its clients, too.
   std::vector<channel::Group> Groups(pid_t pid, std::uint32_t gpu) const;
+  // The same for a call to the driver: of its clients, what they have been proved to have. May cost calls itself.
   channel::Target TargetOn(pid_t pid, std::uint32_t gpu);
   // All that it is said to have, on all GPUs.
   const channel::ObjectTable& Objects(pid_t pid) const;
@@ -62,7 +63,9 @@ class ChannelTable {
     std::set<std::uint32_t> found_on;  // GPUs on which a control that knows processes found it
   };
   Entry& At(pid_t pid);
-  void AddClients(pid_t server, std::uint32_t gpu, std::vector<channel::Group>& groups) const;
+  std::vector<channel::Group> OwnGroups(pid_t pid, std::uint32_t gpu) const;
+  std::vector<pid_t> ClientsOf(pid_t server) const;
+  void AddClient(pid_t client, std::uint32_t gpu, std::vector<channel::Group>& groups) const;
 
   channel::Control* const control_;
   const std::uint64_t started_;  // this daemon, as ProcessStart tells

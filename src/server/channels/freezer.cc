@@ -192,6 +192,16 @@ void Freezer::Release(pid_t pid) {
   }
 }
 
+void Freezer::ReleaseClient(pid_t server, pid_t client) {
+  const auto found = uses_.find(server);
+  if (let_go_ || !account_ || found == uses_.end() || !table_.Alive(client) || !Safe(client)) return;
+  for (const auto& [gpu, use] : found->second) {
+    const channel::FreezeAccount::Wish wish = {.target = {.pid = server, .groups = table_.Groups(client, gpu)},
+                                               .reach = {}};
+    if (Available(gpu) && account_->AnyOff(server, gpu)) (void)account_->Settle(gpu, {&wish, 1});
+  }
+}
+
 bool Freezer::Forget(pid_t pid) {
   Release(pid);
   const auto found = uses_.find(pid);

@@ -61,6 +61,9 @@ class Freezer {
   // The same, and forgets the process if nothing of it is frozen any more: false if something is.
   bool Forget(pid_t pid);
 
+  // The client of an MPS server is about to be none, and may go on: what was taken off with the server is put back.
+  void ReleaseClient(pid_t server, pid_t client);
+
   // Tells the watchdog that this daemon does not hang. If it did, and everybody was thawed: freezes again. Also done
   // before any change, which must not take a process for frozen that is not.
   void Beat();

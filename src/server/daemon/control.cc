@@ -231,7 +231,8 @@ Result<WholeReport> Control::All() {
   return Run(Operation::kSeeMetrics, [this](Nanos now) -> Result<WholeReport> {
     return WholeReport{.gpus = ReportGpus(daemon_, now),
                        .vgpus = ReportVGpus(daemon_, now),
-                       .processes = ReportProcesses(daemon_, now)};
+                       .processes = ReportProcesses(daemon_, now),
+                       .spaces = ReportSpaces(daemon_)};
   });
 }
 

@@ -8,12 +8,12 @@
 #include <cstring>
 #include <map>
 
+#include "base/install/mps_program.h"
 #include "base/size.h"
 #include "server/daemon/swap_setup.h"
 #include "server/record/events.h"
 #include "server/record/log.h"
 #include "server/record/trace.h"
-#include "server/spaces/mps_program.h"
 
 namespace tessera::server {
 namespace {

@@ -112,6 +112,51 @@ TEST(StateFile, WithoutGoalsIsRead) {
   EXPECT_FALSE(old->vgpus.at(0).spec.goal);
 }
 
+TEST(StateFile, KeepsSpaces) {
+  SavedVGpu saved{.spec = {.name = "a"}, .gpu = FakeDriver::UuidOf(0)};
+  saved.spec.space = "team";
+  saved.spec.compute.space.sm_pct = 33.5;
+  const SavedVGpu alone{.spec = {.name = "b"}, .gpu = FakeDriver::UuidOf(0)};
+  const std::string text = FormatState(
+      {.vgpus = {saved, alone}, .spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
+  const auto read = ParseState(text);
+  ASSERT_TRUE(read) << read.error().Text();
+  ASSERT_EQ(read->vgpus.size(), 2u);
+  EXPECT_EQ(read->vgpus[0].spec.space, "team");
+  EXPECT_EQ(read->vgpus[0].spec.compute.space.sm_pct, 33.5);
+  EXPECT_EQ(read->vgpus[0].spec.compute.space.number, 0u) << "it gets one when it enters";
+  EXPECT_EQ(read->vgpus[1].spec.space, "");
+  EXPECT_EQ(read->vgpus[1].spec.compute.space, sched::SpacePlace());
+  ASSERT_EQ(read->spaces.size(), 1u);
+  EXPECT_EQ(read->spaces[0].name, "kept");
+  EXPECT_EQ(read->spaces[0].gpu, FakeDriver::UuidOf(1));
+  EXPECT_EQ(read->spaces[0].uid, 1000u);
+}
+
+// Of a daemon that knew no spaces.
+TEST(StateFile, WithoutSpacesIsRead) {
+  std::string text = FormatState({.vgpus = {{.spec = {.name = "a"}, .gpu = FakeDriver::UuidOf(0)}}});
+  const auto spaces = text.find(" \"spaces\": [],\n");
+  ASSERT_NE(spaces, std::string::npos) << text;
+  text.erase(spaces, std::string(" \"spaces\": [],\n").size());
+  const auto read = ParseState(text);
+  ASSERT_TRUE(read) << read.error().Text();
+  EXPECT_EQ(read->vgpus.size(), 1u);
+  EXPECT_TRUE(read->spaces.empty());
+}
+
+TEST(StateFile, AWrongSpaceIsNoState) {
+  const std::string good = FormatState({.spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
+  ASSERT_TRUE(ParseState(good));
+  for (const auto& [what, by] : {std::pair("GPU-", "CPU-"), std::pair("\"kept\"", "7"), std::pair("\"uid\"", "\"id\"")}) {
+    std::string text = good;
+    text.replace(text.find(what), std::string(what).size(), by);
+    const auto read = ParseState(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().code, EBADMSG);
+  }
+}
+
 TEST(StateFile, AWrongGoalIsNoState) {
   const SavedVGpu saved{.spec = {.name = "a", .goal = sched::SpeedGoal{80}}, .gpu = FakeDriver::UuidOf(0)};
   std::string text = FormatState({.vgpus = {saved}});

@@ -170,6 +170,7 @@ struct WholeReport {
   std::vector<GpuReport> gpus;
   std::vector<VGpuReport> vgpus;
   std::vector<ProcessReport> processes;
+  std::vector<SpaceReport> spaces;
 };
 
 // On the event loop's thread.

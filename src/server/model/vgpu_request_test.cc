@@ -32,5 +32,29 @@ TEST(VGpuRequest, OfAWrongGoalChangesNothing) {
   }
 }
 
+TEST(VGpuRequest, NamesASpaceAndItsPartOfTheSms) {
+  VGpuSpec spec;
+  ASSERT_TRUE(ApplyFigures({.space = "team", .sm_limit = "33.5"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.space, "team");
+  EXPECT_EQ(spec.compute.space.sm_pct, 33.5);
+  ASSERT_TRUE(ApplyFigures({.compute_weight = "7"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.space, "team");
+  EXPECT_EQ(spec.compute.space.sm_pct, 33.5);
+}
+
+TEST(VGpuRequest, OfAWrongSpaceChangesNothing) {
+  VGpuSpec spec;
+  const auto nameless = ApplyFigures({.space = ""}, kCapacity, true, spec);
+  ASSERT_FALSE(nameless);
+  EXPECT_EQ(nameless.error().code, EINVAL);
+  for (const char* text : {"", "-1", "101", "half"}) {
+    const auto applied = ApplyFigures({.space = "team", .sm_limit = text}, kCapacity, true, spec);
+    ASSERT_FALSE(applied) << text;
+    EXPECT_NE(applied.error().message.find("sm_limit"), std::string::npos) << applied.error().message;
+    EXPECT_EQ(spec.space, "");
+    EXPECT_EQ(spec.compute.space, sched::SpacePlace());
+  }
+}
+
 }  // namespace
 }  // namespace tessera::server

@@ -112,7 +112,8 @@ void Space::Set(State state, pid_t server, std::string error) {
   if (state == state_ && server == server_ && error == error_) return;
   if (state != state_) {
     const bool fault = state == State::kFault;
-    if (fault || state_ == State::kFault) {
+    if (fault || (state == State::kReady && faulted_)) {
+      faulted_ = fault;
       const char* const text = fault ? "a program's fault on the GPU ended all programs of the space" : "takes programs again";
       log::Warn("GPU {}: space {}: {}", identity_.gpu, identity_.name, text);
       events::Note({.type = fault ? EventType::kSpaceFault : EventType::kSpaceReady,

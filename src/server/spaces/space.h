@@ -97,6 +97,7 @@ class Space {
   bool kept_ = false;
   bool again_ = false;           // look once more: somebody asked while the last look was under way
   std::vector<pid_t> doomed_;    // clients to be terminated with the next look
+  bool faulted_ = false;         // since it was ready
   pid_t broken_ = 0;             // a server that had faulted at the last look
   std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
   EventLoop::Timer soon_;

@@ -52,14 +52,17 @@ Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_
   Entry& entry = spaces_[name];
   if (!entry.space) {
     entry.gpu_uuid = gpu_uuid;
-    if (auto made = Make(entry, name, uid, gpu); !made) {
+    if (auto made = Make(entry, {.name = name, .number = ++last_number_, .gpu = gpu, .uid = uid}); !made) {
       spaces_.erase(name);
       return std::unexpected(made.error());
     }
     return entry.space.get();
   }
   const Space::Identity& who = entry.space->Who();
-  if (who.uid == uid && who.gpu == gpu) return entry.space.get();
+  if (who.uid == uid && who.gpu == gpu) {
+    entry.gpu_uuid = gpu_uuid;  // what an earlier daemon left has none, and is made again
+    return entry.space.get();
+  }
   if (!entry.space->Used())
     return Fail(EAGAIN, fmt::format("space {} is ending, with another user or GPU", name),
                 "try again in a few seconds, or choose another name");
@@ -95,17 +98,19 @@ Result<void> SpaceTable::Remove(const std::string& name) {
   return {};
 }
 
-Result<void> SpaceTable::Make(Entry& entry, const std::string& name, uid_t uid, std::uint32_t gpu) {
+// The entry has a space afterwards, also if that could not be opened.
+Result<void> SpaceTable::Make(Entry& entry, Space::Identity identity) {
+  const std::string name = identity.name;
   const std::string folder = setup_.folder + "/" + name;
+  const MpsPlace place = PlaceOf(name, identity.uid, entry.gpu_uuid);
+  entry.end = std::make_unique<EventLoop::Timer>(loop_, [this, name] { EndIfEmpty(name); });
+  entry.space = std::make_unique<Space>(
+      loop_, std::move(identity), place, folder + kRecord,
+      Space::Host{.changed = [this](const Space& space) { on_change_(space); },
+                  .closed = [this, name](const Space&) { loop_.Post([this, name] { Closed(name); }); }});
   for (const std::string& each : {setup_.folder, folder}) {
     if (auto made = MakeFolder(each); !made) return made;
   }
-  entry.end = std::make_unique<EventLoop::Timer>(loop_, [this, name] { EndIfEmpty(name); });
-  entry.space = std::make_unique<Space>(
-      loop_, Space::Identity{.name = name, .number = ++last_number_, .gpu = gpu, .uid = uid},
-      PlaceOf(name, uid, entry.gpu_uuid), folder + kRecord,
-      Space::Host{.changed = [this](const Space& space) { on_change_(space); },
-                  .closed = [this, name](const Space&) { loop_.Post([this, name] { Closed(name); }); }});
   return entry.space->Open();
 }
 
@@ -122,7 +127,7 @@ void SpaceTable::EndIfEmpty(const std::string& name) {
   if (space && !space->Used() && space->Present() != Space::State::kClosing) space->Close();
 }
 
-// A vGPU may have entered while it ended.
+// A vGPU may have entered while it ended. It knows the space by its number.
 void SpaceTable::Closed(const std::string& name) {
   const auto found = spaces_.find(name);
   if (found == spaces_.end()) return;
@@ -137,7 +142,7 @@ void SpaceTable::Closed(const std::string& name) {
     spaces_.erase(found);
     return;
   }
-  if (auto made = Make(entry, name, who.uid, who.gpu); !made)
+  if (auto made = Make(entry, who); !made)
     log::Error("GPU {}: space {}: {}", who.gpu, name, made.error().Text());
   for (int n = 0; n < vgpus; ++n) entry.space->Enter();
   entry.space->Keep(kept);
@@ -167,7 +172,7 @@ void SpaceTable::EndLeftOvers() {
     struct stat pipes = {};
     if (spaces_.contains(name) || stat((folder.path().string() + kPipes).c_str(), &pipes) != 0) continue;
     Entry& entry = spaces_[name];
-    if (auto made = Make(entry, name, pipes.st_uid, 0); made) {
+    if (auto made = Make(entry, {.name = name, .number = ++last_number_, .gpu = 0, .uid = pipes.st_uid}); made) {
       EndIfEmpty(name);
     } else {
       spaces_.erase(name);

@@ -69,7 +69,7 @@ class SpaceTable {
   MpsPlace PlaceOf(const std::string& name, uid_t uid, const std::string& gpu_uuid) const;
   // The space of this name, which is made if there is none.
   Result<Space*> Open(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
-  Result<void> Make(Entry& entry, const std::string& name, uid_t uid, std::uint32_t gpu);
+  Result<void> Make(Entry& entry, Space::Identity identity);
   void EndIfEmpty(const std::string& name);
   void Closed(const std::string& name);
 

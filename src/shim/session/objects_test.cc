@@ -1,5 +1,6 @@
 #include "shim/session/objects.h"
 
+#include "channel/rm/driver_abi.h"
 #include "shim/testing/shim_fixture.h"
 
 namespace tessera::shim {
@@ -14,6 +15,22 @@ class ObjectsTest : public ShimFixture {
   ~ObjectsTest() override { Free(client); }
   void Make(std::uint32_t object, std::uint32_t parent) {
     NoteObject({.kind = Kind::kAlloc, .fd = 9, .client = client, .parent = parent, .object = object, .cls = 5});
+  }
+  void MakeChannel(std::uint32_t object, std::uint32_t parent) {
+    NoteObject({.kind = Kind::kAlloc,
+                .fd = 9,
+                .client = client,
+                .parent = parent,
+                .object = object,
+                .cls = channel::abi::kAnyChannel});
+  }
+  void Duplicate(std::uint32_t object, std::uint32_t parent) {
+    NoteObject({.kind = Kind::kAlloc,
+                .fd = 9,
+                .client = client,
+                .parent = parent,
+                .object = object,
+                .cls = channel::abi::kDuplicate});
   }
   void Free(std::uint32_t object) { NoteObject({.kind = Kind::kFree, .fd = 9, .client = client, .object = object}); }
   std::vector<wire::Object> Told() {
@@ -75,6 +92,62 @@ TEST_F(ObjectsTest, FreeingNothingIsNoNews) {
   Free(77);
   EXPECT_EQ(Told().size(), 1u);
   EXPECT_THAT(Existing(), testing::ElementsAre(client));
+}
+
+// As a client of MPS does: its channels are in a duplicate of its server's group.
+TEST_F(ObjectsTest, ADuplicateInWhichAChannelIsMadeIsAGroup) {
+  Make(client, 0);
+  Make(2, client);
+  Duplicate(3, 2);
+  EXPECT_EQ(Told().size(), 2u) << "most duplicates are memory";
+  MakeChannel(10, 3);
+  auto told = Told();
+  ASSERT_EQ(told.size(), 4u);
+  EXPECT_EQ(told[2].object, 3u) << "the group first";
+  EXPECT_EQ(told[2].parent, 2u);
+  EXPECT_EQ(told[2].cls, channel::abi::kChannelGroup);
+  EXPECT_EQ(told[2].detail, channel::abi::kEngineGraphics);
+  EXPECT_EQ(told[3].object, 10u);
+  EXPECT_EQ(told[3].parent, 3u);
+  MakeChannel(11, 3);
+  told = Told();
+  ASSERT_EQ(told.size(), 5u) << "the group once";
+  EXPECT_EQ(told[4].object, 11u);
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 2u, 3u, 10u, 11u));
+  Free(3);
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 2u));
+}
+
+TEST_F(ObjectsTest, OtherDuplicatesAreNotTold) {
+  Make(client, 0);
+  Duplicate(3, client);
+  Make(4, 3);  // no channel
+  Duplicate(5, client);
+  Free(5);
+  MakeChannel(10, 5);  // in what is no duplicate any more
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 4u, 10u));
+}
+
+TEST_F(ObjectsTest, DuplicatesEndWithTheirParentAndTheirClient) {
+  Make(client, 0);
+  Make(2, client);
+  Duplicate(3, 2);
+  Free(2);
+  MakeChannel(10, 3);
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 10u));
+  Duplicate(4, client);
+  Free(client);
+  Make(client, 0);
+  MakeChannel(11, 4);
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 11u));
+}
+
+TEST_F(ObjectsTest, OnlyTheLastDuplicatesAreRemembered) {
+  Make(client, 0);
+  for (std::uint32_t object = 100; object < 165; ++object) Duplicate(object, client);
+  MakeChannel(10, 100);
+  MakeChannel(11, 101);
+  EXPECT_THAT(Existing(), testing::ElementsAre(client, 10u, 101u, 11u));
 }
 
 TEST_F(ObjectsTest, WhatADaemonMissedTheNextOneHears) {

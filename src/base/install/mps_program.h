@@ -4,9 +4,9 @@
 
 #include "base/result.h"
 
-namespace tessera::server {
+namespace tessera {
 
 // The path of the MPS control daemon's program: the driver's, or the stand-in of the soft GPU. ENOENT: it is not there.
 Result<std::string> FindMpsControl(bool soft);
 
-}  // namespace tessera::server
+}  // namespace tessera

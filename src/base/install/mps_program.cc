@@ -1,4 +1,4 @@
-#include "server/spaces/mps_program.h"
+#include "base/install/mps_program.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/install/installation.h"
 
-namespace tessera::server {
+namespace tessera {
 namespace {
 
 constexpr const char* kProgram = "nvidia-cuda-mps-control";
@@ -32,4 +32,4 @@ Result<std::string> FindMpsControl(bool soft) {
               "install the part of NVIDIA's driver that has it");
 }
 
-}  // namespace tessera::server
+}  // namespace tessera

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/testing/wait_until.h"
+#include "server/loop/event_loop.h"
+
+namespace tessera::server {
+
+// A loop on a thread of its own, and an MPS control program that does as the test says: a script whose answers are
+// files. `servers` has the pids of the servers, `status` that of the server, `next` the server that is started when one
+// is needed; `said` gets the commands. Without `next` no server starts.
+class FakeMpsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/tessera-mps-XXXXXX";
+    ASSERT_NE(mkdtemp(path), nullptr);
+    folder_ = path;
+    Write("program", "#!/bin/sh\ncd " + folder_ + R"(
+if [ "$1" = -f ]; then
+  echo "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_VISIBLE_DEVICES" >> starts
+  touch "$CUDA_MPS_PIPE_DIRECTORY/up"
+  exec sleep 1000000
+fi
+read -r command first second
+echo "$command $first $second" >> said
+[ -e "$CUDA_MPS_PIPE_DIRECTORY/up" ] || exit 1
+case $command in
+  get_server_list) cat servers ;;
+  get_server_status) cat status ;;
+  start_server) cp next servers || { echo no server; exit 1; } ;;
+  shutdown_server) echo ACTIVE > status; : > servers ;;
+  quit) read -r pid start < "${CUDA_MPS_PIPE_DIRECTORY%/pipe}/daemon"; kill "$pid" ;;
+esac 2>&1
+)");
+    chmod(Program().c_str(), 0755);
+    Write("servers", "");
+    Write("status", "ACTIVE\n");
+    Write("next", "4711\n");
+    auto loop = EventLoop::Create();
+    ASSERT_TRUE(loop);
+    loop_ = std::move(*loop);
+    thread_ = std::thread([this] { (void)loop_->Run(); });
+  }
+  void TearDown() override {
+    loop_->Post([this] { loop_->Stop(); });
+    thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+
+  // On the loop's thread.
+  template <typename Act>
+  auto On(Act act) {
+    return *loop_->Call([&act] {
+      if constexpr (std::is_void_v<decltype(act())>) {
+        act();
+        return 0;
+      } else {
+        return act();
+      }
+    });
+  }
+
+  std::string Program() const { return folder_ + "/program"; }
+  // At once, for whoever reads it.
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/new") << text;
+    std::filesystem::rename(folder_ + "/new", folder_ + "/" + name);
+  }
+  void Erase(const std::string& name) const { std::filesystem::remove(folder_ + "/" + name); }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  bool Said(const std::string& command) const { return Read("said").find(command) != std::string::npos; }
+
+  std::string folder_;
+  std::unique_ptr<EventLoop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace tessera::server
