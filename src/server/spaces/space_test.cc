@@ -20,7 +20,8 @@ class SpaceTest : public FakeMpsTest {
   void SetUp() override {
     FakeMpsTest::SetUp();
     std::filesystem::create_directory(folder_ + "/a");
-    place_ = {.program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
+    place_ = {
+        .program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
   }
   void TearDown() override {
     if (space_) Close();
