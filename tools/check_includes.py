@@ -40,7 +40,7 @@ FOLDERS = {
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],
-    "sched": ["shares", "tokens", "steering", "turns", "residency", "gangs", "goals", "."],
+    "sched": ["packing", "shares", "tokens", "steering", "turns", "residency", "gangs", "goals", "."],
     "server": ["record", "loop", "access", "config", "devices", "model", "channels", "time", "memory", "swap", "spaces", "gpu",
                "clients", "daemon"],
     "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "graph", "hooks", "nvml"],

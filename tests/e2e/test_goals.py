@@ -1,9 +1,10 @@
-"""A goal is a setting of a vGPU: set by one face, it is read by every other."""
+"""A goal is a setting of a vGPU: set by one face, it is read by every other. The daemon keeps it, or says why not."""
 import errno
 import json
 import os
 import unittest
 
+from gpu_account import GpuAccount
 from harness import BIN, SoftGpuTest, UnixConnection, mounts, wait_for
 
 LATENCY, SPEED = "p99=20ms", "speed=80%"
@@ -127,6 +128,96 @@ class Goals(SoftGpuTest):
         self.assertIn(f'tessera_vgpu_bursts_total{{vgpu="team",gpu="0"}} {bursts["count"]}\n', metrics)
         self.assertIn('tessera_vgpu_goal_violations_total{vgpu="team",gpu="0"} 0\n', metrics)
         shell.end()
+
+
+class KeptGoals(SoftGpuTest):
+    SPEC = "1x1GiB,speed=4M"
+    MEASURED_S = 2  # of GPU time
+
+    def start(self, config=None):
+        self.start_daemon(config=config)
+        self.account = GpuAccount(self)
+
+    def tenant(self, vgpu, *flags):
+        tenant = self.tenant_in(vgpu, "--report-every", "10", *flags)
+        tenant.until("ready")
+        tenant.makes_progress()
+        return tenant
+
+    def verdict_becomes(self, name, *verdicts):
+        def told():
+            bursts = self.vgpu(name)["bursts"]
+            return bursts if bursts["verdict"] in verdicts else None
+        return wait_for(f"the goal of {name} to be {' or '.join(verdicts)}", told)
+
+    def verdicts_told(self, name):
+        return [event["text"] for event in self.api("GET", "/v1/events")[2]["events"]
+                if event["type"] == "goal" and event["vgpu"] == name]
+
+    def finish(self, *tenants):
+        for tenant in tenants:
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_a_latency_leaves_the_gaps_to_a_peer(self):
+        self.start()
+        self.create("serve", goal="p99=200ms")
+        self.create("batch")
+        serve = self.tenant("serve", "--kernel-us", "500", "--burst", "1", "--depth", "1", "--idle-us", "3000")
+        batch = self.tenant("batch", "--kernel-us", "500")
+        bursts = self.verdict_becomes("serve", "kept")
+        self.assertGreater(bursts["count"], 20)
+        self.assertIsNotNone(bursts["solo_p50_us"])  # by audits: the batch job always has work
+        self.assertTrue(any(": kept" in text for text in self.verdicts_told("serve")))
+        self.assertGreater(self.account.shares([serve.pid, batch.pid], self.MEASURED_S)[1], 50)
+        self.assertEqual(self.vgpu("serve")["compute_priority"], 8, "as configured, whatever its terms are")
+        self.finish(serve, batch)
+
+    def test_what_is_out_of_reach_is_said(self):
+        self.start()
+        self.create("serve", goal="p99=100us")
+        self.create("batch")
+        serve = self.tenant("serve", "--kernel-us", "20000", "--burst", "1", "--depth", "1", "--idle-us", "3000")
+        batch = self.tenant("batch", "--kernel-us", "500")
+        bursts = self.verdict_becomes("serve", "cannot")
+        self.assertIn("alone", bursts["reason"])
+        self.assertIn("the goal is 0.1 ms", bursts["reason"])
+        batch.makes_progress(20)
+        self.finish(serve, batch)
+
+    def test_a_speed_is_a_share_and_goes_with_the_goal(self):
+        self.start()
+        self.create("fast", goal="speed=70%")
+        self.create("batch")
+        tenants = [self.tenant(name, "--kernel-us", "500") for name in ("fast", "batch")]
+        pids = [tenant.pid for tenant in tenants]
+        wait_for("the speed", lambda: self.account.shares(pids, self.MEASURED_S)[0] >= 60)
+        self.change("fast", goal=None)
+        wait_for("equal shares", lambda: 35 <= self.account.shares(pids, self.MEASURED_S)[0] <= 65)
+        self.finish(*tenants)
+
+    def test_what_does_not_fit_is_refused_by_name(self):
+        self.start()
+        self.create("first", goal="speed=60%")
+        self.create("second")
+        before = self.vgpu("second")
+        status, _, told = self.api("PATCH", "/v1/vgpus/second", {"goal": "speed=50%", "compute_weight": 7})
+        self.assertEqual(status, 409, told)
+        self.assertIn("break the goal speed=60% of vGPU first", told["detail"])
+        self.assertEqual(self.vgpu("second"), before)
+        done = self.tessera("vgpu", "create", "third", "--goal", "speed=50%", check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("vGPU first", done.stderr)
+        self.assertEqual(len(self.api("GET", "/v1/vgpus")[2]["vgpus"]), 2)
+        self.create("third", compute_request="30")
+        self.assertEqual(self.api("PATCH", "/v1/vgpus/third", {"compute_request": "40"})[0], 409)
+
+    def test_gates_measure_a_latency_and_say_so(self):
+        self.start(config="[channels]\ncontrol = 'off'\n")
+        self.create("serve", goal="p99=200ms")
+        self.assertIn("needs channel control", self.vgpu("serve")["bursts"]["reason"])
+        serve = self.tenant("serve", "--kernel-us", "500", "--burst", "1", "--depth", "1", "--idle-us", "30000")
+        self.assertIn("needs channel control", self.verdict_becomes("serve", "kept")["reason"])
+        self.finish(serve)
 
 
 if __name__ == "__main__":

@@ -133,8 +133,8 @@ class Bounds(SpacesTest):
         self.assertEqual(self.spaces(), [])
         self.member("one", compute_request=60, sm_limit=50)
         self.member("two", compute_request=60, sm_limit=50)
-        self.assertIn("%", self.refused({"name": "x", "space": "a", "compute_request": 60, "sm_limit": 50}))
-        self.assertIn("%", self.refused({"name": "x", "compute_request": 60}))
+        self.assertIn("does not fit", self.refused({"name": "x", "space": "a", "compute_request": 60, "sm_limit": 50}))
+        self.assertIn("does not fit", self.refused({"name": "x", "compute_request": 60}))
         status, _, problem = self.api("PATCH", "/v1/vgpus/one", {"space": "b"})
         self.assertIn("cannot be changed", problem["detail"])
         self.assertEqual(sorted(self.space("a")["vgpus"]), ["one", "two"])
@@ -385,6 +385,17 @@ class ByChannels(Sharing, SpacesTest):
         self.assertGreater(high.finish(), 0)
         for tenant in low:
             tenant.makes_progress(50)
+            self.assertGreater(tenant.finish(), 0)
+
+    def test_limits_inside_are_parts_of_the_gpus_time(self):
+        """The space has half of the GPU. 40 : 60; as a part of the space's time it would be 20 : 80."""
+        self.member("one", compute_limit=40)
+        self.create("plain")
+        one, plain = self.busy("one"), self.busy("plain")
+        shares = self.account.shares([one.pid, plain.pid], 3)
+        self.assertGreater(shares[0], 30, shares)
+        self.assertLess(shares[0], 48, shares)
+        for tenant in (one, plain):
             self.assertGreater(tenant.finish(), 0)
 
     def test_weights_count_the_space_once(self):

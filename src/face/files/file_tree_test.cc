@@ -200,7 +200,7 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
                 .compute_limit = "60",
                 .compute_weight = "7",
                 .compute_priority = "3",
-                .goal = "speed=80%"});
+                .goal = "speed=30%"});
   struct Case {
     const char *file, *of_a, *of_b;
   };
@@ -220,7 +220,7 @@ TEST_F(FileTreeTest, WhatAVGpuReads) {
            {"compute.max", "max\n", "60\n"},
            {"compute.weight", "100\n", "7\n"},
            {"compute.priority", "8\n", "3\n"},
-           {"compute.goal", "none\n", "speed=80%\n"},
+           {"compute.goal", "none\n", "speed=30%\n"},
            {"compute.freeze", "0\n", "0\n"},
            {"compute.stat", "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n",
             "usage_usec 0\nwaited_usec 0\nthrottled_usec 0\nslice_usec 0\n"},

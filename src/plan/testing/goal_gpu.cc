@@ -2,29 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "sched/steering/slices.h"
+#include <set>
 
 namespace tessera::plan {
 namespace {
 
-constexpr Nanos kGrace = kMillisecond;
-constexpr Nanos kMeanSlice = 20 * kMillisecond;
-constexpr Nanos kSliceAbove = 100 * kMillisecond;
-constexpr Nanos kLeastSoftSlice = 50 * kMicrosecond;
-constexpr Nanos kSliceInterval = 100 * kMillisecond;
-constexpr std::size_t kVgpusPerCall = 8;
-constexpr double kSliceTolerance = 0.02;
+using Kind = sched::Order::Kind;
 
 }  // namespace
 
 Result<void> GoalGpu::Add(Id id, const sched::Shares& shares, const std::optional<sched::Goal>& goal,
                           const GoalLoad& load) {
   if (auto set = goals_.Set(id, shares, goal, now_); !set) return set;
+  sched::Shares own = shares;
+  own.measured = goal.has_value();
   Tenant& tenant = tenants_[id];
   tenant.load = load;
-  tenant.shares = shares;
-  groups_[id] = {.part = &tenant.part, .slice = kMeanSlice};
+  tenant.shares = own;
+  groups_[id] = {.part = &tenant.part};
+  if (auto added = steering_.Add(id, own, now_); !added) return added;
   tenant.arrives_at = load.request == kNever ? now_ : now_ + random_.UpTo(load.gap);
   Obey();
   return {};
@@ -32,6 +28,7 @@ Result<void> GoalGpu::Add(Id id, const sched::Shares& shares, const std::optiona
 
 void GoalGpu::Remove(Id id) {
   goals_.Remove(id, now_);
+  steering_.Remove(id, now_);
   hardware_.Remove(id);
   groups_.erase(id);
   tenants_.erase(id);
@@ -58,14 +55,14 @@ void GoalGpu::StartMeasuring() {
 }
 
 Nanos GoalGpu::NextEvent() const {
-  Nanos next = std::min(hardware_.NextEvent(), goals_.NextDeadline());
+  Nanos next = std::min({hardware_.NextEvent(), goals_.NextDeadline(), steering_.NextDeadline()});
   if (!effects_.empty()) next = std::min(next, effects_.begin()->first);
   for (const auto& [_, tenant] : tenants_) {
     next = std::min({next, tenant.arrives_at, tenant.tells_at});
     if (!tenant.queue.empty() && tenant.part.Executes() && tenant.queue.front().second != kNever)
       next = std::min(next, now_ + tenant.queue.front().second);
     if (tenant.queue.empty() && tenant.told && tenant.tells_at == kNever && tenant.idle_since != kNever)
-      next = std::min(next, tenant.idle_since + kGrace);
+      next = std::min(next, tenant.idle_since + tenant.grace);
   }
   return next;
 }
@@ -99,6 +96,7 @@ void GoalGpu::Step() {
     }
     goals_.Advance(now_);
   }
+  if (steering_.NextDeadline() <= now_) steering_.Advance(now_);
   Obey();
   for (auto& [id, tenant] : tenants_) {
     tenant.part.work = tenant.queue.empty() ? 0 : tenant.queue.front().second;
@@ -115,7 +113,7 @@ void GoalGpu::StepTenant(Id id, Tenant& tenant) {
     if (tenant.queue.empty()) tenant.idle_since = now_;
   }
   if (tenant.arrives_at <= now_) Arrive(tenant);
-  if (tenant.queue.empty() && tenant.told && tenant.idle_since != kNever && now_ >= tenant.idle_since + kGrace &&
+  if (tenant.queue.empty() && tenant.told && tenant.idle_since != kNever && now_ >= tenant.idle_since + tenant.grace &&
       tenant.tells_at == kNever) {
     tenant.told = tenant.tells_active = false;
     tenant.tells_at = now_ + random_.UpTo(costs_.message);
@@ -125,9 +123,11 @@ void GoalGpu::StepTenant(Id id, Tenant& tenant) {
   tenant.active = tenant.tells_active;
   if (tenant.active) {
     goals_.Began(id, now_);
+    steering_.Active(id, now_);
   } else {
     goals_.Ended(id, tenant.idle_since,
                  std::max<std::uint64_t>(1, static_cast<std::uint64_t>(tenant.done / tenant.load.submission)), now_);
+    steering_.Idle(id, now_, tenant.idle_since);
     tenant.done = 0;
     tenant.idle_since = kNever;
     if (!tenant.queue.empty()) {  // work came while the message was under way
@@ -146,91 +146,58 @@ void GoalGpu::Arrive(Tenant& tenant) {
   tenant.tells_at = now_ + random_.UpTo(costs_.message);
 }
 
+// As the daemon does: terms first, so that Steering's orders are of the end.
 void GoalGpu::Obey() {
   for (const sched::Terms& terms : goals_.TakeTerms()) {
-    Tenant& tenant = tenants_.at(terms.vgpu);
-    tenant.shares.priority = terms.priority;
-    tenant.shares.request_pct = terms.request_pct;
-    tenant.patience = terms.patience.value_or(0);
+    sched::Shares& shares = tenants_.at(terms.vgpu).shares;
+    shares.priority = terms.priority;
+    shares.request_pct = terms.request_pct;
+    shares.patience = terms.patience.value_or(0);
+    shares.strict = terms.patience == 0;
+    (void)steering_.Update(terms.vgpu, shares, now_);
   }
+  std::set<Id> aside;
+  for (const auto& [id, _] : tenants_) {
+    if (goals_.Stands(id)) aside.insert(id);
+  }
+  if (aside != aside_) steering_.SetAside(aside, now_);
+  aside_ = std::move(aside);
   for (sched::Verdict& verdict : goals_.TakeVerdicts()) {
     Tenant& tenant = tenants_.at(verdict.vgpu);
     tenant.verdict = std::move(verdict);
     tenant.verdict_at = now_;
   }
+  const std::vector<sched::Order> orders = steering_.TakeOrders();
   driver_free_ = std::max(driver_free_, now_);
-  SetFreezes();
-  SetSlices();
-}
-
-// As the daemon does: first all freezes, then all thaws; one call carries eight vGPUs.
-void GoalGpu::SetFreezes() {
-  for (const bool freeze : {true, false}) {
-    std::size_t in_call = 0;
-    for (auto& [id, tenant] : tenants_) {
-      bool frozen = goals_.Stands(id);
-      for (const auto& [_, other] : tenants_) {
-        frozen |= other.active && other.patience == 0 && other.shares.priority < tenant.shares.priority;
-      }
-      if (frozen == tenant.frozen || frozen != freeze) continue;
-      tenant.frozen = frozen;
-      if (in_call++ % kVgpusPerCall == 0) {
-        ++calls_;
-        driver_free_ += frozen ? costs_.freeze : costs_.thaw;
-      }
-      effects_.emplace(driver_free_, Effect{id, frozen ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
-    }
+  StopOrGo(orders, true);
+  StopOrGo(orders, false);
+  for (const sched::Order& order : orders) {
+    if (order.kind == Kind::kGrace) tenants_.at(order.vgpu).grace = order.time;
+    if (order.kind != Kind::kSlice) continue;
+    Call(costs_.set_slice);
+    effects_.emplace(driver_free_, Effect{order.vgpu, Effect::Kind::kSlice, order.time});
   }
 }
 
-// A slice that is too long for a patience changes at once, any other when it was wrong for a while.
-void GoalGpu::SetSlices() {
-  for (auto& [id, tenant] : tenants_) {
-    if (!tenant.active || tenant.frozen) continue;
-    const Nanos slice = SliceOf(id, tenant);
-    const double wrong = static_cast<double>(tenant.slice - slice);
-    if (std::abs(wrong) <= kSliceTolerance * static_cast<double>(slice)) {
-      tenant.wrong_since = kNever;
+// One call carries eight vGPUs. Who is idle is stopped by its gate.
+void GoalGpu::StopOrGo(const std::vector<sched::Order>& orders, bool stop) {
+  std::uint32_t in_call = 0;
+  for (const sched::Order& order : orders) {
+    if (order.kind != (stop ? Kind::kStop : Kind::kGo)) continue;
+    Tenant& tenant = tenants_.at(order.vgpu);
+    if (stop ? !tenant.active : !tenant.frozen) {
+      groups_.at(order.vgpu).frozen = stop;
       continue;
     }
-    tenant.wrong_since = std::min(tenant.wrong_since, now_);
-    const bool at_once = tenant.slice == 0 || (wrong > 0 && Room(tenant) != kNever);
-    if (!at_once && now_ - tenant.wrong_since < kSliceInterval) continue;
-    tenant.slice = slice;
-    tenant.wrong_since = kNever;
-    ++calls_;
-    driver_free_ += costs_.set_slice;
-    effects_.emplace(driver_free_, Effect{id, Effect::Kind::kSlice, slice});
+    tenant.frozen = stop;
+    if (in_call++ % config_.vgpus_per_call == 0) Call(stop ? costs_.freeze : costs_.thaw);
+    effects_.emplace(driver_free_, Effect{order.vgpu, stop ? Effect::Kind::kFreeze : Effect::Kind::kThaw});
   }
 }
 
-// The least patience above the tenant; kNever if none of a higher class has any.
-Nanos GoalGpu::Room(const Tenant& tenant) const {
-  Nanos room = kNever;
-  for (const auto& [_, other] : tenants_) {
-    if (other.patience > 0 && other.shares.priority < tenant.shares.priority) room = std::min(room, other.patience);
-  }
-  return room;
-}
-
-Nanos GoalGpu::SliceOf(Id id, const Tenant& tenant) const {
-  std::vector<sched::Shares> peers;
-  std::size_t self = 0;
-  bool above = false;
-  bool best = true;
-  for (const auto& [other, vgpu] : tenants_) {
-    above |= tenant.shares.priority < vgpu.shares.priority;
-    best &= !vgpu.active || vgpu.shares.priority >= tenant.shares.priority || Room(vgpu) == kNever;
-    if (other == id) self = peers.size();
-    if (other == id || (vgpu.active && vgpu.shares.priority == tenant.shares.priority)) peers.push_back(vgpu.shares);
-  }
-  if (const Nanos room = Room(tenant); room != kNever) {
-    const double part = best ? sched::DueParts(peers).at(self) : 0;
-    return std::max(static_cast<Nanos>(part * static_cast<double>(room)), kLeastSoftSlice);
-  }
-  if (peers.size() == 1) return above ? kSliceAbove : kMeanSlice;
-  const auto due = sched::DueParts(peers);
-  return sched::SlicesFor(due, {kMeanSlice, kMillisecond, kSecond}).at(self);
+void GoalGpu::Call(Nanos takes) {
+  ++calls_;
+  driver_free_ += takes;
 }
 
 double GoalGpu::Part(Nanos time) const {

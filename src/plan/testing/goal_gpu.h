@@ -10,6 +10,7 @@
 #include "plan/model/random.h"
 #include "plan/time/sliced_hardware.h"
 #include "sched/goals/goals.h"
+#include "sched/steering/steering.h"
 
 namespace tessera::plan {
 
@@ -21,12 +22,8 @@ struct GoalLoad {
   Nanos submission = 100 * kMicrosecond;  // GPU time of one
 };
 
-// Simulated GPU whose time is divided by the terms of Goals, in virtual time. The hardware is SlicedHardware. Above it
-// stands a small model of steering: slices by requests and weights within a class; a vGPU alone in a class above others
-// has slices of 100 ms; the best class below one with patience has slices that sum up to that patience, those below it
-// the least; below one without patience all are frozen while it is active. Driver calls come one after the other and
-// take their time; programs say that they are idle after a millisecond; messages take up to 50 us. Not modelled:
-// limits, the budget of calls, graces that grow, turns of many vGPUs in the same gaps.
+// Simulated GPU whose time is divided by Steering under the terms of Goals, in virtual time. The hardware is
+// SlicedHardware. Driver calls come one after the other and take their time; messages take up to 50 us.
 class GoalGpu {
  public:
   using Id = sched::VgpuId;
@@ -56,7 +53,7 @@ class GoalGpu {
   struct Tenant {
     GoalLoad load;
     sched::Shares shares;  // with the terms
-    Nanos patience = 0;
+    Nanos grace = kMillisecond;
     plan::Part part;
     std::deque<std::pair<Nanos, Nanos>> queue;  // requests: arrival, and work left
     Nanos arrives_at = kNever;
@@ -66,9 +63,7 @@ class GoalGpu {
     bool tells_active = false;
     bool active = false;  // as the daemon knows
     Nanos idle_since = kNever;
-    bool frozen = false;  // as ordered
-    Nanos slice = 0;      // as ordered
-    Nanos wrong_since = kNever;
+    bool frozen = false;  // by a call, as ordered
     std::vector<Nanos> latencies;
     Nanos executed = 0;
     sched::Verdict verdict;
@@ -87,14 +82,15 @@ class GoalGpu {
   void StepTenant(Id id, Tenant& tenant);
   void Arrive(Tenant& tenant);
   void Obey();
-  void SetFreezes();
-  void SetSlices();
-  Nanos Room(const Tenant& tenant) const;
-  Nanos SliceOf(Id id, const Tenant& tenant) const;
+  void StopOrGo(const std::vector<sched::Order>& orders, bool stop);
+  void Call(Nanos takes);
 
   const SteeringCosts costs_;
   Random random_;
+  const sched::SteeringConfig config_;
   sched::Goals goals_;
+  sched::Steering steering_{config_};
+  std::set<Id> aside_;
   SlicedHardware hardware_{costs_};
   std::map<Id, Tenant> tenants_;
   std::map<Id, ChannelGroup> groups_;

@@ -12,15 +12,17 @@ namespace tessera::sched {
 using GoalStates = std::map<VgpuId, std::unique_ptr<GoalState>>;
 
 // ENOSPC if the vGPU's new shares and goal, with what is promised to the others, need more than `most` of the GPU's
-// time, and a goal is among them. EINVAL if its own limit is below its goal.
+// time, and a goal is among them; what needs no more than before always fits. EINVAL if its own limit is below its
+// goal.
 Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares, const std::optional<Goal>& goal,
-                       double most, Nanos now);
+                       const Backing& backing, double most, Nanos now);
 
 // Decides which goals are in force: as many as fit into `most`, in the order of priorities. Sets GoalState::yields_to
 // of the others.
 void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now);
 
-// Sets GoalState::most_pct of the vGPU: the request that the others' terms leave it.
-void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu);
+// Sets GoalState::most_pct of the vGPU: the request that the others' terms leave it of `most` of the GPU's time. Where
+// requests leave nothing, whoever has none makes all slices long, and programs with pauses lose the rest of theirs.
+void UpdateRoom(const GoalStates& vgpus, GoalState& vgpu, double most);
 
 }  // namespace tessera::sched

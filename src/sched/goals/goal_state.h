@@ -25,11 +25,28 @@ struct Terms {
   friend bool operator==(const Terms&, const Terms&) = default;
 };
 
+// Means by which a vGPU's goal may be kept, the weakest first.
+enum class Means {
+  kNone,      // it is metered and judged, and nothing is promised
+  kRequests,  // requests only; nobody stands still for an audit
+  kAll,       // terms of every kind, and audits
+};
+
+// Background of a vGPU's goal: what its owner may have for it, and how messages name it.
+struct Backing {
+  Means means = Means::kAll;
+  // A speed goal's request rises to this at most, and to the promise in any case, %.
+  double most_request_pct = 100;
+  std::string name;         // of the vGPU; empty: its number
+  std::uint32_t owner = 0;  // its user. Other users do not learn its name and goal; 0 learns all
+};
+
 // Record of one vGPU: what it was promised, and what its bursts were like.
 struct GoalState {
   VgpuId id = 0;
   Shares shares;  // as configured
   std::optional<Goal> goal;
+  Backing backing;
 
   // With a goal.
   std::optional<BurstMeter> meter;
@@ -56,7 +73,8 @@ struct GoalState {
   Nanos patience_since = kNever;
   Terms given;  // the last terms that came out
 
-  bool InForce() const { return goal && yields_to.empty(); }
+  bool Promised() const { return goal && backing.means != Means::kNone; }
+  bool InForce() const { return Promised() && yields_to.empty(); }
   const LatencyGoal* latency_goal() const { return goal ? std::get_if<LatencyGoal>(&*goal) : nullptr; }
   const SpeedGoal* speed_goal() const { return goal ? std::get_if<SpeedGoal>(&*goal) : nullptr; }
   // Of its speed alone, as an audit of it looks for: whole bursts for a latency, work for a speed.
@@ -68,8 +86,8 @@ struct GoalState {
   // The part of the GPU's time that its request and its goal need.
   double Need(Nanos now) {
     double need = shares.request_pct / 100;
-    if (speed) need = std::max(need, speed_goal()->part());
-    if (latency) need = std::max(need, meter->Load(now));
+    if (speed && Promised()) need = std::max(need, speed_goal()->part());
+    if (latency && Promised()) need = std::max(need, meter->Load(now));
     return need;
   }
 };

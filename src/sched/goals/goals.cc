@@ -23,6 +23,11 @@ bool WasAlone(Nanos length, Nanos shared, double allowed) {
   return static_cast<double>(shared) <= allowed * static_cast<double>(length);
 }
 
+// Whether a vGPU goes on while another one is audited.
+bool GoesOn(const GoalState& vgpu, const GoalState& audited) {
+  return (vgpu.latency && vgpu.InForce()) || vgpu.shares.priority < audited.shares.priority;
+}
+
 }  // namespace
 
 Goals::Goals(GoalsConfig config) : config_(config), auditor_(config) {}
@@ -33,9 +38,10 @@ GoalState* Goals::Find(VgpuId id) {
   return found == vgpus_.end() ? nullptr : found->second.get();
 }
 
-Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now) {
+Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now,
+                        const Backing& backing) {
   if (auto ok = Validate(shares); !ok) return ok;
-  if (auto ok = CheckGoal(vgpus_, id, shares, goal, config_.most_promised, now); !ok) return ok;
+  if (auto ok = CheckGoal(vgpus_, id, shares, goal, backing, config_.most_promised, now); !ok) return ok;
   CountShared(now);
   std::unique_ptr<GoalState>& vgpu = vgpus_[id];
   if (!vgpu) {
@@ -43,6 +49,11 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
     vgpu->id = id;
   }
   vgpu->shares = shares;
+  const bool audits = backing.means == Means::kAll;
+  if (!audits || vgpu->backing.means != Means::kAll) auditor_.Remove(id, now);
+  if (goal && vgpu->goal == goal && audits && vgpu->backing.means != Means::kAll) auditor_.Add(id);
+  if (backing.means == Means::kNone) vgpu->yields_to.clear();
+  vgpu->backing = backing;
   vgpu->given = {id, shares.priority, shares.request_pct, std::nullopt};
   if (vgpu->goal != goal) {
     auditor_.Remove(id, now);
@@ -68,7 +79,7 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
       } else {
         vgpu->speed.emplace(*vgpu->speed_goal());
       }
-      auditor_.Add(id);
+      if (audits) auditor_.Add(id);
       if (vgpu->busy) Worked(*vgpu, now);
     }
   }
@@ -113,8 +124,6 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
   GoalState* vgpu = Find(id);
   if (!vgpu || !vgpu->busy) return;
   CountShared(now);
-  --busy_;
-  vgpu->busy = false;
   ended = std::clamp(ended, vgpu->piece_begin, std::max(now, vgpu->piece_begin));
   if (vgpu->goal) {
     vgpu->worked_at = now;
@@ -131,8 +140,20 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
       vgpu->latency->Learn(solo.Quantile(vgpu->latency_goal()->percentile / 100));
     if (audited() == id) auditor_.BurstEnded(vgpu->figures(), now);
   }
-  vgpu->rushed = false;
-  vgpu->rush_at = kNever;
+  EndBurst(*vgpu, now);
+}
+
+void Goals::Dropped(VgpuId id, Nanos now) {
+  GoalState* vgpu = Find(id);
+  if (!vgpu || !vgpu->busy) return;
+  CountShared(now);
+  EndBurst(*vgpu, now);
+}
+
+void Goals::EndBurst(GoalState& vgpu, Nanos now) {
+  --busy_;
+  vgpu.busy = vgpu.rushed = false;
+  vgpu.rush_at = kNever;
   Schedule(now);
 }
 
@@ -169,7 +190,7 @@ void Goals::CountShared(Nanos now) {
 bool Goals::Stands(VgpuId id) const {
   if (!audited() || *audited() == id) return false;
   const auto found = vgpus_.find(id);
-  return found == vgpus_.end() || !found->second->latency || !found->second->InForce();
+  return found == vgpus_.end() || !GoesOn(*found->second, *vgpus_.at(*audited()));
 }
 
 // A vGPU with a goal has work.
@@ -194,11 +215,11 @@ void Goals::Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now
 
 bool Goals::OthersBusy(const GoalState& vgpu) const { return busy_ > (vgpu.busy ? 1 : 0); }
 
-// Not while another vGPU works that has a latency goal: it would not stand still.
+// Not while another vGPU works that would not stand still.
 void Goals::Audit(const GoalState& vgpu, Nanos now) {
-  if (audited() || !vgpu.busy || !OthersBusy(vgpu)) return;
+  if (audited() || vgpu.backing.means != Means::kAll || !vgpu.busy || !OthersBusy(vgpu)) return;
   for (const auto& [id, other] : vgpus_) {
-    if (id != vgpu.id && other->busy && other->latency) return;
+    if (id != vgpu.id && other->busy && GoesOn(*other, vgpu)) return;
   }
   auditor_.Begin(vgpu.id, vgpu.figures(), now);
 }
@@ -240,11 +261,12 @@ void Goals::Judge(GoalState& vgpu, Nanos now) {
   if (!vgpu.goal) return;
   Verdict verdict = {vgpu.id, Verdict::Kind::kCannot, vgpu.yields_to};
   if (vgpu.latency) vgpu.latency->GiveUp(OutOfReach(*vgpu.latency_goal(), vgpu.meter->solo()));
-  if (vgpu.InForce()) {
-    verdict = vgpu.latency ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), *vgpu.latency, vgpu.meter->solo(),
-                                          vgpu.meter->LastMinute(now))
-                           : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.meter->LastMinute(now),
-                                        vgpu.most_pct, now);
+  if (vgpu.yields_to.empty()) {
+    const double strictness = vgpu.latency && vgpu.InForce() ? vgpu.latency->strictness() : 0;
+    verdict =
+        vgpu.latency
+            ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), strictness, vgpu.meter->solo(), vgpu.meter->LastMinute(now))
+            : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.meter->LastMinute(now), vgpu.most_pct, now);
   }
   const bool changed = verdict.kind != vgpu.verdict.kind;
   vgpu.verdict = verdict;
@@ -276,7 +298,7 @@ void Goals::UpdateTerms(Nanos now) {
       terms.patience = vgpu->rushed ? 0 : vgpu->patience;
     }
     if (vgpu->speed && vgpu->InForce()) {
-      UpdateRoom(vgpus_, *vgpu);
+      UpdateRoom(vgpus_, *vgpu, config_.most_promised);
       terms.request_pct = std::max(terms.request_pct, std::min(vgpu->speed->request_pct(), vgpu->most_pct));
     }
     if (terms != vgpu->given) changed.emplace_back(terms.request_pct - vgpu->given.request_pct, terms);

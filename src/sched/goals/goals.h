@@ -44,13 +44,17 @@ class Goals {
   ~Goals();
 
   // Adds the vGPU, or changes it; `shares` as configured: it has these from now on, but for the terms that come out.
-  // ENOSPC if a goal could not be kept then, with its name. A failure changes nothing.
-  Result<void> Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now);
+  // ENOSPC if a goal could not be kept then, with its name; what needs no more than before is not refused. A failure
+  // changes nothing.
+  Result<void> Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now,
+                   const Backing& backing = {});
   void Remove(VgpuId id, Nanos now);
 
   // A burst of the vGPU begins; it ended at `ended`, with so many submissions in all. Nonsense is ignored.
   void Began(VgpuId id, Nanos now);
   void Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now);
+  // The burst ended, and nobody knows when, or how much it was: it does not count.
+  void Dropped(VgpuId id, Nanos now);
   // The burst goes on; it has had so many submissions. Cuts long bursts into pieces, so that their speed is known.
   void Progress(VgpuId id, std::uint64_t submissions, Nanos now);
   void Advance(Nanos now);
@@ -61,7 +65,7 @@ class Goals {
   std::vector<Terms> TakeTerms();
   // The vGPU whose speed alone is being measured.
   std::optional<VgpuId> audited() const { return auditor_.audited(); }
-  // Whether the vGPU must stand still for that now. A vGPU with a latency goal never has to.
+  // Whether the vGPU must stand still for that now. A vGPU with a latency goal, or of a higher priority, never has to.
   bool Stands(VgpuId id) const;
   // Verdicts that changed since the last call.
   std::vector<Verdict> TakeVerdicts();
@@ -74,6 +78,7 @@ class Goals {
   bool OthersBusy(const GoalState& vgpu) const;
   void CountShared(Nanos now);
   void Worked(GoalState& vgpu, Nanos now);
+  void EndBurst(GoalState& vgpu, Nanos now);
   void Cut(GoalState& vgpu, Nanos end, std::uint64_t submissions, Nanos now);
   void Audit(const GoalState& vgpu, Nanos now);
   void Schedule(Nanos now);

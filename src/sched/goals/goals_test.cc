@@ -10,6 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 constexpr Nanos kMs = kMillisecond;
 using Kind = Verdict::Kind;
 
@@ -291,6 +292,96 @@ TEST_F(GoalsTest, AGoalThatComesDuringABurstIgnoresThatBurst) {
   EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.bursts(), 0u);
   Burst(1, 5 * kMs);
   EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.bursts(), 1u);
+}
+
+TEST_F(GoalsTest, WithoutMeansAGoalIsOnlyJudged) {
+  Set(2, {});
+  ASSERT_TRUE(goals_.Set(1, {}, LatencyGoal{99, 20 * kMs}, now_, {.means = Means::kNone}));
+  ASSERT_TRUE(goals_.Set(3, {}, SpeedGoal{90}, now_, {.means = Means::kNone}));
+  EXPECT_TRUE(goals_.Set(4, {}, SpeedGoal{90}, now_)) << "nothing was promised before";
+  goals_.Remove(4, now_);
+  Take();
+  Began(2);
+  for (int i = 0; i < 300; ++i) {
+    Burst(1, 30 * kMs);
+    ASSERT_FALSE(goals_.audited());
+  }
+  EXPECT_FALSE(terms_.contains(1));
+  EXPECT_FALSE(terms_.contains(3));
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kMissed) << verdicts_.at(1).why;
+  ASSERT_TRUE(goals_.Set(1, {}, LatencyGoal{99, 20 * kMs}, now_));
+  Take();
+  EXPECT_TRUE(terms_.at(1).patience);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.bursts(), 300u) << "it is the same goal";
+  Began(1);
+  EXPECT_EQ(goals_.audited(), VgpuId{1});
+}
+
+TEST_F(GoalsTest, RequestsAloneNeedNoAudit) {
+  ASSERT_TRUE(goals_.Set(1, {}, SpeedGoal{60}, now_, {.means = Means::kRequests}));
+  Set(2, {});
+  EXPECT_EQ(terms_.at(1).request_pct, 60);
+  Began(2);
+  Burst(1, 5 * kMs);
+  EXPECT_FALSE(goals_.audited());
+}
+
+// A quota bounds what its owner may be promised.
+TEST_F(GoalsTest, TheRequestOfASpeedRisesAsFarAsItsOwnerMay) {
+  ASSERT_TRUE(goals_.Set(1, {}, SpeedGoal{50}, now_, {.most_request_pct = 0}));
+  Set(2, {});
+  for (int i = 0; i < 10; ++i) Burst(1, 10 * kMs);
+  Began(2);
+  for (int i = 0; i < 500; ++i) Burst(1, goals_.audited() ? 10 * kMs : 40 * kMs);
+  EXPECT_EQ(terms_.at(1).request_pct, 50);
+}
+
+TEST_F(GoalsTest, ABurstThatNobodySawEndDoesNotCount) {
+  Set(1, {}, LatencyGoal{99, 20 * kMs});
+  Set(2, {});
+  Began(2);
+  Began(1);
+  Pass(5 * kMs);
+  goals_.Dropped(1, now_);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.bursts(), 0u);
+  Burst(1, 5 * kMs);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.bursts(), 1u);
+}
+
+TEST_F(GoalsTest, AHigherPriorityDoesNotStandStillForAnAudit) {
+  Set(1, {}, LatencyGoal{99, 20 * kMs});
+  Set(2, {.priority = 7});
+  Set(3, {});
+  Began(2);
+  Began(3);
+  Began(1);
+  EXPECT_FALSE(goals_.audited());
+  Ended(1);
+  Ended(2);
+  Pass(kSecond);
+  Began(1);
+  EXPECT_EQ(goals_.audited(), VgpuId{1});
+  EXPECT_TRUE(goals_.Stands(3));
+  EXPECT_FALSE(goals_.Stands(2));
+}
+
+TEST_F(GoalsTest, MessagesNameOnlyWhatTheirReaderMayKnow) {
+  ASSERT_TRUE(goals_.Set(1, {}, SpeedGoal{50}, now_, {.name = "serve", .owner = 1000}));
+  const auto refusal = [&](std::uint32_t owner) {
+    const auto set = goals_.Set(2, {}, SpeedGoal{50}, now_, {.name = "mine", .owner = owner});
+    return set ? "" : set.error().message;
+  };
+  EXPECT_THAT(refusal(1000), AllOf(HasSubstr("of vGPU mine"), HasSubstr("break the goal speed=50% of vGPU serve")));
+  EXPECT_THAT(refusal(0), HasSubstr("speed=50% of vGPU serve"));
+  EXPECT_THAT(refusal(1001), AllOf(HasSubstr("break the goal of another user's vGPU"), Not(HasSubstr("serve"))));
+}
+
+TEST_F(GoalsTest, WhatNeedsNoMoreIsNotRefused) {
+  Set(1, {.request_pct = 40});
+  Set(2, {.priority = 4}, LatencyGoal{99, 100 * kMs});
+  for (int i = 0; i < 100; ++i) Burst(2, 80 * kMs, 20 * kMs);
+  EXPECT_FALSE(goals_.Set(1, {.request_pct = 41}, {}, now_)) << "the load has grown";
+  EXPECT_TRUE(goals_.Set(1, {.request_pct = 40, .weight = 7}, {}, now_));
 }
 
 }  // namespace

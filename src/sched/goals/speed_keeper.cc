@@ -6,7 +6,7 @@
 namespace tessera::sched {
 namespace {
 
-constexpr double kHalfLife = 4 * kSecond;  // several rounds of slices: shorter ones measure who was last
+constexpr double kSpeedHalfLife = 4 * kSecond;  // several rounds of slices: shorter ones measure who was last
 constexpr Nanos kDwell = kSecond;
 constexpr double kDeadBand = 0.02;
 constexpr double kLeastWork = 300 * kMillisecond;  // a speed of less is not acted upon
@@ -14,7 +14,7 @@ constexpr double kLeastWork = 300 * kMillisecond;  // a speed of less is not act
 }  // namespace
 
 void SpeedKeeper::Worked(double length, double solo, Nanos now) {
-  const double fade = std::exp2(-static_cast<double>(std::max<Nanos>(0, now - faded_)) / kHalfLife);
+  const double fade = std::exp2(-static_cast<double>(std::max<Nanos>(0, now - faded_)) / kSpeedHalfLife);
   faded_ = std::max(faded_, now);
   length_ = length_ * fade + length;
   solo_ = solo_ * fade + solo;

@@ -27,7 +27,7 @@ bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo) {
   return solo.over_target() >= 3 && solo.over_target() > 2 * allowed;
 }
 
-Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& keeper, const SoloTimes& solo,
+Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
                      const BurstFigures& last_minute) {
   using enum Verdict::Kind;
   if (OutOfReach(goal, solo)) {
@@ -46,7 +46,7 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& ke
                  Ms(goal.time), goal.percentile, Ms(last_minute.lengths.Quantile(goal.percentile / 100)))};
   }
   if (last_minute.bursts() < kLeastBursts) return {id, kUnknown, ""};
-  if (keeper.strictness() > 0.95) return {id, kTight, "the others give way as much as they can"};
+  if (strictness > 0.95) return {id, kTight, "the others give way as much as they can"};
   if (violations > allowed) {
     return {id, kTight, Text("%g of %g bursts of the last minute took longer", violations, bursts)};
   }

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "sched/goals/burst_meter.h"
 #include "sched/goals/goal.h"
-#include "sched/goals/latency_keeper.h"
+#include "sched/goals/solo_times.h"
 #include "sched/goals/speed_keeper.h"
 #include "sched/shares/shares.h"
 
@@ -28,7 +28,8 @@ struct Verdict {
 // Whether a burst with the GPU to itself misses the target too often: three at least, and twice as many as are allowed.
 bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 
-Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, const LatencyKeeper& keeper, const SoloTimes& solo,
+// `strictness`: of the goal's controller; 0 if nobody gives way to it.
+Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
                      const BurstFigures& last_minute);
 // `most_pct`: the request that others leave it.
 Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,

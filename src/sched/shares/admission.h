@@ -4,14 +4,18 @@
 #include <vector>
 
 #include "base/result.h"
+#include "sched/packing/rectangle.h"
 #include "sched/shares/shares.h"
 
 namespace tessera::sched {
 
-// Time of one GPU, in %, in which all requests can be served: what is in no space runs alone, vGPUs of one space run
-// side by side. A request in a space is a rectangle of time and SMs; the rectangles are put on shelves, the longest
-// first, each on the first shelf that has SMs left (first fit by decreasing height). Never less than what is needed;
-// at most 1.7 times the best packing and one longest request (Coffman, Garey, Johnson and Tarjan 1980).
+// What the vGPU was promised, as a rectangle. One in no space is as wide as all SMs.
+inline Rectangle RectangleOf(const Shares& shares) {
+  return {.sms = PartOf(shares.space.sm_pct), .time = PartOf(shares.request_pct)};
+}
+
+// Time of one GPU, in %, in which all requests are kept: what is in no space runs alone, vGPUs of one space run side by
+// side (TimeToKeep).
 double TimeNeeded(const std::vector<Shares>& vgpus);
 
 // ENOSPC if the requests of one GPU, with the newcomer's, would need more than all of its time.
@@ -35,11 +39,20 @@ Result<void> AdmitNew(const Vgpus& vgpus, VgpuId id, const Shares& shares) {
   return CheckRequests(SharesOfOthers(vgpus, id), shares);
 }
 
-// Whether a vGPU of `vgpus` may change to these shares; ENOENT if it is not one of them.
+// True if `to` wants no more than `from` does: the packing that holds the one holds the other.
+inline bool Lowers(const Shares& from, const Shares& to) {
+  return from.space.number == to.space.number && to.space.sm_pct <= from.space.sm_pct &&
+         to.request_pct <= from.request_pct;
+}
+
+// Whether a vGPU of `vgpus` may change to these shares; ENOENT if it is not one of them. It may always have less,
+// though a packing that is looked for anew may come out higher.
 template <typename Vgpus>
 Result<void> AdmitChange(const Vgpus& vgpus, VgpuId id, const Shares& shares) {
   if (auto ok = Validate(shares); !ok) return ok;
-  if (!vgpus.contains(id)) return Fail(ENOENT, "vGPU " + std::to_string(id) + " does not exist");
+  const auto changed = vgpus.find(id);
+  if (changed == vgpus.end()) return Fail(ENOENT, "vGPU " + std::to_string(id) + " does not exist");
+  if (Lowers(changed->second.shares(), shares)) return {};
   return CheckRequests(SharesOfOthers(vgpus, id), shares);
 }
 

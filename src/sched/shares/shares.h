@@ -27,6 +27,9 @@ struct Shares {
   // How long all lower classes together may hold the GPU before the vGPU gets it back while it has work, [0, 1 s].
   // 0: they stand still meanwhile, unless SteeringConfig::patience says something else.
   Nanos patience = 0;
+  bool strict = false;  // it has no patience at all, whatever SteeringConfig::patience says
+  // It is measured when its work begins and ends: its processes have the least grace. Only Steering knows graces
+  bool measured = false;
   SpacePlace space;  // only TokenScheduler knows spaces
 };
 

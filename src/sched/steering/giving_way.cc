@@ -36,6 +36,7 @@ std::vector<double> PartsOf(const std::vector<SteeredVgpu*>& vgpus) {
 }  // namespace
 
 Nanos GivingWay::PatienceOf(const SteeredVgpu& vgpu) const {
+  if (vgpu.shares().strict) return 0;
   const Nanos patience = vgpu.shares().patience > 0 ? vgpu.shares().patience : config_.patience;
   return patience > 0 ? std::max(patience, config_.least_soft_slice) : 0;
 }

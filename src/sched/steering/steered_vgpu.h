@@ -32,6 +32,9 @@ struct SteeredVgpu {
   Nanos grace_ordered = 0;
   double part = 1;  // of the GPU's time while it runs
 
+  bool aside = false;     // it stands still so that another can be measured (Steering::SetAside)
+  bool released = false;  // it stood aside until now
+
   // Beside higher classes (GivingWay).
   bool barred = false;          // it must not run there
   Nanos soft_slice = 0;         // the slice with which it may run in their gaps; 0: its usual one
@@ -49,7 +52,7 @@ struct SteeredVgpu {
   const Shares& shares() const { return account.shares(); }
   bool limited() const { return shares().limit_pct < 100; }
   bool runs() const { return active && !stopped; }
-  bool claims() const { return active && !exhausted; }
+  bool claims() const { return active && !exhausted && !aside; }
   bool SliceTooLong() const { return active && soft_slice > 0 && (slice > 0 ? slice : kDriverSlice) > soft_slice; }
 
   static constexpr Nanos kDriverSlice = 2048 * kMicrosecond;  // of channels that were given none

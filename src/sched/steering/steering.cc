@@ -88,6 +88,15 @@ void Steering::Ungated(VgpuId id, bool ungated) {
   if (SteeredVgpu* vgpu = Find(id)) vgpu->ungated = ungated;
 }
 
+void Steering::SetAside(const std::set<VgpuId>& ids, Nanos now) {
+  Take(now);
+  for (auto& [id, vgpu] : vgpus_) {
+    const bool was = std::exchange(vgpu.aside, ids.contains(id));
+    vgpu.released = was && !vgpu.aside;
+  }
+  Schedule();
+}
+
 void Steering::Advance(Nanos now) {
   Take(now);
   Schedule();
@@ -106,6 +115,11 @@ bool Steering::Urgent() const {
 Nanos Steering::SliceOf(VgpuId id) const {
   const SteeredVgpu* vgpu = Find(id);
   return vgpu == nullptr ? 0 : vgpu->slice;
+}
+
+double Steering::PartOf(VgpuId id) const {
+  const SteeredVgpu* vgpu = Find(id);
+  return vgpu == nullptr ? 1 : vgpu->part;
 }
 
 bool Steering::AtLimit(VgpuId id) const {
@@ -143,7 +157,7 @@ void Steering::Schedule() {
 }
 
 bool Steering::MustStop(const SteeredVgpu& vgpu) const {
-  return vgpu.exhausted || vgpu.cut || (vgpu.barred && !min_share_.open());
+  return vgpu.exhausted || vgpu.cut || vgpu.aside || (vgpu.barred && !min_share_.open());
 }
 
 // Stops first and at once, so that a vGPU that is in the way leaves the GPU. A thaw waits for the budget; the vGPU that
@@ -161,13 +175,13 @@ void Steering::StopAndGo() {
   }
   std::ranges::sort(goes, {}, [](const SteeredVgpu* vgpu) { return std::pair(vgpu->stopped_at, vgpu->id); });
   for (SteeredVgpu* vgpu : goes) {
-    if (!vgpu->frozen || vgpu->admitted || orders_.HasForGo(now_)) {
+    if (!vgpu->frozen || vgpu->admitted || vgpu->released || orders_.HasForGo(now_)) {
       Go(*vgpu);
     } else {
       go_due_ = orders_.When(now_, OrderList::kCallsForGo);
     }
   }
-  for (auto& [_, vgpu] : vgpus_) vgpu.admitted = false;
+  for (auto& [_, vgpu] : vgpus_) vgpu.admitted = vgpu.released = false;
 }
 
 void Steering::Stop(SteeredVgpu& vgpu) {
@@ -216,8 +230,10 @@ void Steering::UpdateGraces() {
   }
   for (auto& [id, vgpu] : vgpus_) {
     Nanos grace = vgpu.grace.value();
+    const bool measured = vgpu.shares().measured;
+    if (measured) grace = config_.least_grace;
     const bool matters = !config_.fixed_slices && vgpu.shares().priority < lowest && !way_.GivesWay(vgpu);
-    if (!matters) grace = std::max(grace, std::min(kRelaxedGrace, config_.most_grace));
+    if (!matters && !measured) grace = std::max(grace, std::min(kRelaxedGrace, config_.most_grace));
     const auto change = static_cast<double>(std::abs(grace - vgpu.grace_ordered));
     if (change <= kGraceTolerance * static_cast<double>(vgpu.grace_ordered)) continue;
     vgpu.grace_ordered = grace;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +40,9 @@ class Steering {
   // Whether it has processes that no gate keeps from submitting: to stop it, it is then frozen even while it is idle,
   // and no message tells when it becomes active.
   void Ungated(VgpuId id, bool ungated);
+  // These vGPUs stand still from now on, and no others for this reason. Lower classes run meanwhile as if they had no
+  // work. Their thaw waits for no budget, so audits must be rare.
+  void SetAside(const std::set<VgpuId>& ids, Nanos now);
   void Advance(Nanos now);
 
   // When Advance must be called at the latest; kNever if nothing is pending.
@@ -49,6 +53,7 @@ class Steering {
   // False or 0 for an unknown id.
   bool AtLimit(VgpuId id) const;   // it has had what its limit permits
   Nanos SliceOf(VgpuId id) const;  // the last order; 0 before the first
+  double PartOf(VgpuId id) const;  // of the GPU's time that it gets while it runs, by its slice; in [0, 1]
   // An active vGPU would be stopped at once if an idle one of a higher class became active: news of that are urgent.
   bool Urgent() const;
   // Busy is what slices and stops should have given it; what it got is not known here.

@@ -200,5 +200,14 @@ TEST_F(PatienceTest, GracesAreRelaxedWhereNobodyStandsStill) {
   }
 }
 
+TEST_F(SoftModeTest, WhoIsStrictHasNoPatience) {
+  Add(1, {.priority = 2, .strict = true});
+  Add(2, {.priority = 8});
+  Active(2);
+  (void)Take();
+  Active(1, kSecond);
+  EXPECT_THAT(Take(), ElementsAre(StopOf(2)));
+}
+
 }  // namespace
 }  // namespace tessera::sched

@@ -392,5 +392,45 @@ TEST_F(FixedSlicesTest, LimitsHoldAllTheSame) {
   EXPECT_THAT(Run(60 * kMs), ElementsAre(StopOf(1)));
 }
 
+TEST_F(SteeringTest, WhoStandsAsideLeavesTheGpuToLowerClasses) {
+  Add(1, {.priority = 2});
+  Add(2, {.priority = 8});
+  Add(3, {.priority = 8});
+  for (const VgpuId id : {1, 2, 3}) steering_.Active(id, 0);
+  EXPECT_THAT(Take(), UnorderedElementsAre(StopOf(2), StopOf(3)));
+  steering_.SetAside({1, 3}, kSecond);
+  EXPECT_THAT(Take(), UnorderedElementsAre(StopOf(1), GoOf(2)));
+  steering_.SetAside({}, kSecond + 20 * kMs);
+  EXPECT_THAT(Take(), UnorderedElementsAre(GoOf(1), StopOf(2)));
+}
+
+TEST_F(SteeringTest, WhoStoodAsideGoesOnWithoutABudget) {
+  Add(1);
+  Add(2);
+  steering_.Active(1, 0);
+  steering_.Active(2, 0);
+  (void)Take();
+  for (int i = 0; i < 100; ++i) {
+    steering_.SetAside({2}, i);
+    EXPECT_THAT(Take(), testing::Contains(StopOf(2)));
+    steering_.SetAside({}, i);
+    EXPECT_THAT(Take(), testing::Contains(GoOf(2)));
+  }
+}
+
+TEST_F(SteeringTest, WhoIsMeasuredHasTheLeastGrace) {
+  Add(1, {.priority = 12, .patience = kMs, .measured = true});
+  EXPECT_THAT(TakeGraces(), ElementsAre(GraceOf(1, kMs))) << "though nobody waits for it";
+  for (int i = 1; i <= 200; ++i) {
+    steering_.Active(1, i * 10 * kMs);
+    steering_.Idle(1, (i * 10 + 7) * kMs, (i * 10 + 6) * kMs);
+  }
+  EXPECT_THAT(TakeGraces(), IsEmpty());
+  ASSERT_TRUE(steering_.Update(1, {.priority = 12}, 3 * kSecond));
+  const auto graces = TakeGraces();
+  ASSERT_EQ(graces.size(), 1u);
+  EXPECT_GE(graces[0].time, 5 * kMs);
+}
+
 }  // namespace
 }  // namespace tessera::sched

@@ -10,7 +10,7 @@
 namespace tessera::sched {
 namespace {
 
-constexpr double kRounding = 1e-6;  // % of the SMs
+constexpr double kRounding = 1e-4;  // % of the SMs; more than admission rounds off those of a hundred vGPUs
 
 }  // namespace
 

@@ -1,8 +1,15 @@
 // vGPUs of one space hold the token together, as long as their SMs suffice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
 #include <map>
+#include <random>
 #include <set>
 
 #include "sched/shares/admission.h"
@@ -12,10 +19,52 @@ namespace tessera::sched {
 namespace {
 
 constexpr Nanos kMs = kMillisecond;
+[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Shares InSpace(std::uint32_t space, double sm_pct, double request_pct = 0) {
   return {.request_pct = request_pct, .space = {space, sm_pct}};
 }
+
+// A space of busy vGPUs that obey at once.
+class SpaceOfBusy {
+ public:
+  bool Add(double sm_pct, double request_pct) {
+    const auto id = static_cast<VgpuId>(requests_.size() + 1);
+    if (!scheduler_.Add(id, InSpace(1, sm_pct, request_pct))) return false;
+    requests_[id] = request_pct;
+    return true;
+  }
+
+  // The least part of a request that was served in ten seconds.
+  double LeastKept() {
+    for (const auto& [id, _] : requests_) scheduler_.Wants(id, 0);
+    constexpr Nanos kEnd = 10 * kSecond;
+    for (Nanos now = 0; now <= kEnd; now = std::max(now, scheduler_.NextDeadline())) {
+      scheduler_.Advance(now);
+      Obey(now);
+    }
+    double least = INFINITY;
+    for (const auto& [id, request_pct] : requests_) {
+      const double got = 100.0 * static_cast<double>(scheduler_.UsageOf(id, kEnd).busy) / kEnd;
+      least = std::min(least, got / request_pct);
+    }
+    return least;
+  }
+
+ private:
+  void Obey(Nanos now) {
+    for (auto decisions = scheduler_.TakeDecisions(); !decisions.empty(); decisions = scheduler_.TakeDecisions()) {
+      for (const Decision& decision : decisions) {
+        if (decision.kind != Decision::Kind::kRevoke) continue;
+        scheduler_.Wants(decision.vgpu, now);
+        scheduler_.Released(decision.vgpu, now, now);
+      }
+    }
+  }
+
+  TokenScheduler scheduler_;
+  std::map<VgpuId, double> requests_;
+};
 
 // Clients that obey at once: what is revoked has drained and asks again.
 class TokenSpacesTest : public testing::Test {
@@ -188,6 +237,36 @@ TEST_F(TokenSpacesTest, TheTimesOfFastGsharesMixAreKept) {
   for (const auto& [id, _] : requests) Wants(id);
   RunFor(20 * kSecond);
   for (const auto& [id, request] : requests) EXPECT_GE(BusyPct(id), request * 0.99) << id;
+}
+
+// Mixes that are filled until nothing more is admitted. docs/scheduler.md tells of larger numbers of them.
+TEST(TokenSpaces, RequestsOfAdmittedMixesAreKept) {
+  std::mt19937 random(7);
+  for (int mix = 0; mix < 200; ++mix) {
+    SpaceOfBusy space;
+    for (int refused = 0; refused < 20;) {
+      const double sm_pct = 5 + random() % 96;
+      const double request_pct = 5 + random() % 90;
+      if (!space.Add(sm_pct, request_pct)) ++refused;
+    }
+    EXPECT_GE(space.LeastKept(), 0.97) << "mix " << mix;
+  }
+}
+
+RC_GTEST_PROP(TokenSpacesProperty, LessIsNeverRefused, ()) {
+  TokenScheduler scheduler;
+  std::map<VgpuId, Shares> vgpus;
+  const auto pct = [](int least, int most) { return *rc::gen::inRange(least, most + 1); };
+  for (VgpuId id = 1; id <= 20; ++id) {
+    const Shares shares = InSpace(1, pct(1, 100), pct(0, 60));
+    if (scheduler.Add(id, shares)) vgpus[id] = shares;
+  }
+  for (int change = 0; change < 30; ++change) {
+    auto& [id, shares] = *std::next(vgpus.begin(), pct(0, static_cast<int>(vgpus.size()) - 1));
+    shares.request_pct = pct(0, static_cast<int>(shares.request_pct));
+    shares.space.sm_pct = pct(1, static_cast<int>(shares.space.sm_pct));
+    RC_ASSERT(scheduler.Update(id, shares, 0).has_value());
+  }
 }
 
 TEST_F(TokenSpacesTest, ALimitHoldsForEachMember) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/size.h"
 
@@ -76,6 +77,14 @@ Result<void> CheckQuota(const UserQuota& quota, const QuotaBase& base, const Quo
   if (wish.compute > was.compute && others.compute + wish.compute > compute)
     return Exceeds(quota, "compute", fmt::format("{:g} % of a GPU", compute), fmt::format("{:g} %", others.compute),
                    fmt::format("{:g} %", wish.compute));
+  const auto rank = [](const QuotaWish& each) { return std::pair(each.priority, !each.first); };
+  if (rank(wish) < rank(was) && rank(wish) < std::pair(quota.priority, true) && wish.first)
+    return Fail(
+        EDQUOT,
+        fmt::format("quota {} allows priority {} and higher numbers, and a latency goal at priority {} goes "
+                    "before others there",
+                    quota.name, quota.priority, wish.priority),
+        fmt::format("ask for priority {} with the goal, or an operator for a larger quota", quota.priority + 1));
   if (wish.priority < was.priority && wish.priority < quota.priority)
     return Fail(EDQUOT,
                 fmt::format("quota {} allows priority {} and higher numbers: {} asked for", quota.name, quota.priority,

@@ -71,6 +71,7 @@ struct QuotaWish {
   std::optional<std::uint64_t> swap;
   double compute = 0;
   std::uint64_t priority = 0, weight = 0;
+  bool first = false;  // a latency goal: the vGPU goes before others of its priority
 };
 
 // Whether a vGPU may be as `wish` says beside the user's others, or an EDQUOT that names the quota, the bound, what is

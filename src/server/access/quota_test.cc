@@ -54,6 +54,20 @@ TEST(Quota, ARefusalNamesQuotaBoundUseAndRequest) {
   EXPECT_EQ(refused.error().message, "quota @team allows memory of 10 GiB: 6 GiB in use, 5 GiB asked for");
 }
 
+// A latency goal goes before others of its priority, so it needs a priority below the first that is allowed.
+TEST(Quota, ALatencyGoalIsAClassOfItsOwn) {
+  QuotaWish wish = kUsual;
+  wish.first = true;
+  const auto refused = CheckQuota(kQuota, kNode, {}, wish, &kUsual);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, EDQUOT);
+  EXPECT_THAT(refused.error().message, HasSubstr("goes before others"));
+  EXPECT_THAT(refused.error().hint, HasSubstr("priority 9"));
+  EXPECT_TRUE(CheckQuota(kQuota, kNode, {}, wish, &wish)) << "an operator let it";
+  wish.priority = 9;
+  EXPECT_TRUE(CheckQuota(kQuota, kNode, {}, wish, nullptr));
+}
+
 TEST(Quota, EachBoundHolds) {
   const auto message = [](const QuotaClaims& others, const QuotaWish& wish) {
     const auto checked = CheckQuota(kQuota, kNode, others, wish, nullptr);

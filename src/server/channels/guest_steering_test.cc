@@ -59,7 +59,7 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
   const pid_t pid = guest.process.pid;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, {}, Now()));
   ASSERT_TRUE(gpu_.Requests().Count(guest.process, 2 * kGiB - 50 * kMiB, Now()));  // nearly all that it may have
   const auto measure = [&](std::uint64_t bytes) { Measure({{pid, bytes}}); };
   measure(2 * kGiB - kMiB);  // more than was counted, but no more than it may have
@@ -73,9 +73,9 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
   Freeze(guest.process, true);
   Freeze(guest.process, false);
   EXPECT_TRUE(Frozen(guest)) << "an operator's thaw does not undo it";
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, {}, Now()));
   EXPECT_TRUE(Frozen(guest));
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, {}, Now()));
   EXPECT_FALSE(Frozen(guest));
   EXPECT_FALSE(Frozen(guest, 20));
 }
@@ -83,7 +83,7 @@ TEST_F(GuestTest, WhoGetsMemoryPastTheKernelGateIsFrozenUntilItMayHaveIt) {
 TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, {}, Now()));
   ASSERT_TRUE(gpu_.Requests().Count(guest.process, kGiB, Now()));
   Measure({{guest.process.pid, 3 * kGiB}});
   Measure({});
@@ -98,11 +98,11 @@ TEST_F(GuestTest, WhoIsNotListedAnyMoreHasNothing) {
 TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 4 * kGiB}, low_.spec.compute, {}, Now()));
   ASSERT_TRUE(gpu_.Requests().Count(guest.process, 3 * kGiB, Now()));
   const auto measure = [&] { Measure({{guest.process.pid, 3 * kGiB + 5 * kContext}}); };
   measure();
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = kGiB}, low_.spec.compute, {}, Now()));
   measure();
   measure();
   EXPECT_FALSE(Frozen(guest));
@@ -111,7 +111,7 @@ TEST_F(GuestTest, ALimitThatIsLoweredBelowWhatTheGateGrantedIsNoOffence) {
 TEST_F(GuestTest, WhatADriverTakesForItselfIsNoOffence) {
   Member& guest = Guest(low_);
   guest.process.who.guarded = true;
-  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {.limit = {}, .max = 2 * kGiB}, low_.spec.compute, {}, Now()));
   ASSERT_TRUE(gpu_.Requests().Count(guest.process, 2 * kGiB, Now()));
   for (int i = 0; i < 3; ++i) Measure({{guest.process.pid, 2 * kGiB + kContext}});
   EXPECT_FALSE(Frozen(guest));

@@ -49,6 +49,7 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
                   .totals = setup_.config.access_totals}),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
       gangs_(loop, setup_.config.residency),
+      client_files_(loop),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
       bounds_(setup_.user_bounds),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
@@ -94,6 +95,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->TestControl();
   daemon->faults_ = std::make_unique<FaultWatch>(loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) {
     if (fault.gpu < self->gpus_.size()) self->gpus_[fault.gpu]->Health().Note(fault, MonotonicNow());
+    self->spaces_->Tick();  // it may be a space's program
   });
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
@@ -282,7 +284,12 @@ Result<void> Daemon::FindGpus() {
                                   if (process.who.guest) return;
                                   guests_->Attached(process, now);
                                   if (gpus_[process.vgpu->gpu]->Swaps()) saver_.Changed();
-                                }});
+                                },
+                            .begins =
+                                [this](const Process& process) {
+                                  if (!process.vgpu->spec.space.empty()) client_files_.Hold(process.pid);
+                                },
+                            .left = [this](const Process& process) { client_files_.Release(process.pid); }});
   }
   return {};
 }

@@ -28,6 +28,7 @@
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
+#include "server/spaces/client_files.h"
 #include "server/spaces/space_table.h"
 
 namespace tessera::server {
@@ -118,6 +119,7 @@ class Daemon {
   Peers peers_;
   GangServer gangs_;
   std::unique_ptr<SpaceTable> spaces_;
+  ClientFiles client_files_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<FaultWatch> faults_;

@@ -268,7 +268,8 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
-  report.bursts = vgpu.bursts.ReportAt(now);
+  report.bursts = vgpu.bursts.Report();
+  if (const auto kept = gpu.Time().GoalOf(vgpu, now)) report.bursts.Add(*kept);
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;

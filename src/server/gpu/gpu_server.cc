@@ -29,7 +29,8 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
       memory_(Ledger(index, info_.memory_total, reserve, swap.RunnableOut(), swap.bytes + swap.file.bytes),
               info_.context_bytes),
       time_(loop, index, config, channels, vgpus_,
-            {.looked = [this](Nanos now) { Looked(now); }, .event_over = [this](Nanos) { EventOver(); }}),
+            {.looked = [this](Nanos now) { Looked(now); }, .event_over = [this](Nanos) { EventOver(); },
+             .begins = [this](const Process& process) { hooks_.begins(process); }}),
       freezes_(index, vgpus_, channels, time_),
       placement_(loop, config, std::move(swap),
                  {.gpu = index,
@@ -58,10 +59,10 @@ void GpuServer::EventOver() {
   if (measurement_.NeedsWatching()) hooks_.contexts_changed();
 }
 
-Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
+Result<void> GpuServer::Add(VGpu& vgpu, Nanos now, bool restored) {
   if (auto well = health_.Check(); !well) return well;
   if (auto opened = memory_.Set(vgpu.id, vgpu.spec.memory); !opened) return opened;
-  if (auto added = time_.Set(vgpu, vgpu.spec.compute, now); !added) {
+  if (auto added = time_.Set(vgpu, vgpu.spec.compute, vgpu.spec.goal, restored, now); !added) {
     memory_.Close(vgpu.id);
     return added;
   }
@@ -71,15 +72,17 @@ Result<void> GpuServer::Add(VGpu& vgpu, Nanos now) {
   return {};
 }
 
-Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute, Nanos now) {
+Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute,
+                               const std::optional<sched::Goal>& goal, Nanos now) {
   const MemoryTerms before = vgpu.spec.memory;
   if (auto changed = memory_.Set(vgpu.id, memory); !changed) return changed;
-  if (auto updated = time_.Set(vgpu, compute, now); !updated) {
+  if (auto updated = time_.Set(vgpu, compute, goal, false, now); !updated) {
     (void)memory_.Set(vgpu.id, before);  // cannot fail: it fitted a moment ago
     return updated;
   }
   vgpu.spec.memory = memory;
   vgpu.spec.compute = compute;
+  vgpu.spec.goal = goal;
   if (Swaps()) Residency().MarkDue();
   measurement_.LimitChanged(vgpu, now);
   if (measurement_.NeedsWatching()) hooks_.contexts_changed();
@@ -127,6 +130,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   freezes_.Left(process.pid, now);
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);
+  hooks_.left(process);
   NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
   time_.Changed(vgpu, now);
   time_.Choose(now);

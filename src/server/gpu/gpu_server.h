@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "server/channels/channel_server.h"
@@ -30,6 +31,9 @@ class GpuServer {
     std::function<void()> activity = [] {};
     std::function<void()> contexts_changed = [] {};
     std::function<void(Process&, Nanos)> joined = [](Process&, Nanos) {};
+    // The process is about to work for the first time since it joined, or since a context of it ended.
+    std::function<void(const Process&)> begins = [](const Process&) {};
+    std::function<void(const Process&)> left = [](const Process&) {};
   };
 
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.
@@ -42,9 +46,10 @@ class GpuServer {
   const GpuInfo& Info() const { return info_; }
   const std::vector<VGpu*>& VGpus() const { return vgpus_; }
 
-  // A failure changes nothing. ENODEV: the GPU has failed.
-  Result<void> Add(VGpu& vgpu, Nanos now);
-  Result<void> Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute, Nanos now);
+  // A failure changes nothing. ENODEV: the GPU has failed. `restored`: an earlier daemon had it so (GoalServer::Set).
+  Result<void> Add(VGpu& vgpu, Nanos now, bool restored = false);
+  Result<void> Resize(VGpu& vgpu, const MemoryTerms& memory, const sched::Shares& compute,
+                      const std::optional<sched::Goal>& goal, Nanos now);
   // Takes the GPU from the processes that are left: their gates close for good, their memory stays theirs.
   void Remove(VGpu& vgpu, Nanos now);
   // After the last process of a removed one is gone.

@@ -1,14 +1,20 @@
 #include "server/gpu/quota_keeper.h"
 
+#include <algorithm>
+#include <variant>
+
 namespace tessera::server {
 namespace {
 
+// A speed goal is a request.
 QuotaWish WishOf(const VGpuSpec& spec) {
+  const auto* speed = spec.goal ? std::get_if<sched::SpeedGoal>(&*spec.goal) : nullptr;
   return {.memory = spec.memory.request,
           .swap = spec.memory.swap,
-          .compute = spec.compute.request_pct,
+          .compute = std::max(spec.compute.request_pct, speed ? speed->pct : 0),
           .priority = spec.compute.priority,
-          .weight = spec.compute.weight};
+          .weight = spec.compute.weight,
+          .first = spec.goal && !speed};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/process/process_start.h"
 #include "base/size.h"
+#include "server/gpu/gpu_choice.h"
 #include "server/record/events.h"
 
 namespace tessera::server {
@@ -46,11 +47,7 @@ std::string TagOf(const VGpuSpec& spec) {
 
 VGpuTable::VGpuTable(EventLoop& loop, Gpus& gpus, std::function<void()> on_change,
                      std::function<void(VGpu&, Nanos)> on_unlist, SpaceTable* spaces)
-    : loop_(loop),
-      gpus_(gpus),
-      on_change_(std::move(on_change)),
-      on_unlist_(std::move(on_unlist)),
-      spaces_(spaces) {}
+    : loop_(loop), gpus_(gpus), on_change_(std::move(on_change)), on_unlist_(std::move(on_unlist)), spaces_(spaces) {}
 
 Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now, const Admission& admit,
                                 bool by_operator) {
@@ -67,7 +64,7 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (!start) return std::unexpected(start.error());
     spec.owner_start = *start;
   }
-  auto candidates = Candidates(request);
+  auto candidates = Candidates(request, spec);
   if (!candidates) return std::unexpected(candidates.error());
   Result<VGpu*> placed = Fail(ENODEV, "there is no GPU");
   std::optional<Error> first;
@@ -135,7 +132,7 @@ Result<void> VGpuTable::Restore(const SavedVGpu& saved, Nanos now) {
     return Fail(ENODEV, fmt::format("this machine does not have {} now", FormatUuid(saved.gpu)),
                 "it comes back with that GPU");
   }
-  auto placed = Place(spec, (*gpu)->Index(), now);
+  auto placed = Place(spec, (*gpu)->Index(), now, true);
   if (placed) return {};
   if (!spec.ephemeral) absent_.push_back(saved);
   return std::unexpected(placed.error());
@@ -147,17 +144,16 @@ std::vector<SavedVGpu> VGpuTable::Saved() const {
   return saved;
 }
 
-Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now) {
+Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool restored) {
   auto vgpu = std::make_unique<VGpu>();
   vgpu->id = ++last_id_;
   vgpu->gpu = gpu;
   vgpu->spec = std::move(spec);
-  vgpu->bursts.SetGoal(vgpu->spec.goal);
   if (vgpu->spec.ephemeral) {
     if (auto watched = WatchOwner(*vgpu); !watched) return std::unexpected(watched.error());
   }
   if (auto entered = EnterSpace(*vgpu); !entered) return std::unexpected(entered.error());
-  if (auto added = gpus_[gpu]->Add(*vgpu, now); !added) {
+  if (auto added = gpus_[gpu]->Add(*vgpu, now, restored); !added) {
     if (spaces_) spaces_->Leave(vgpu->spec.space);
     return std::unexpected(added.error());
   }
@@ -188,9 +184,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
     if (auto ok = admit(changed, &vgpu); !ok) return ok;
   }
   const std::string before = Settings(vgpu.spec);
-  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, now); !ok) return ok;
-  vgpu.spec.goal = changed.goal;
-  vgpu.bursts.SetGoal(changed.goal);
+  if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,
@@ -305,11 +299,16 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
 }
 
 // A space is on one GPU, and so are the vGPUs that enter it.
-Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request) const {
+Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request, const VGpuSpec& spec) const {
   auto all = CandidatesAt(request.gpu);
+  if (!all) return all;
   const Space* space = request.space && spaces_ ? spaces_->Find(*request.space) : nullptr;
-  if (!all || !space || space->VGpus() == 0 || (request.gpu && request.gpu != "auto")) return all;
-  return std::vector{space->Who().gpu};
+  if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
+  VGpuSpec asked = spec;
+  GpuServer& any = *gpus_[all->front()];
+  // What cannot be read is refused later, with its reason.
+  if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
+  return OrderByRoom(asked, std::move(*all), gpus_);
 }
 
 // Most free first, for "auto".

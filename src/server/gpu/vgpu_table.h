@@ -79,8 +79,8 @@ class VGpuTable {
   Result<void> CheckNameFree(const std::string& name, uid_t uid, bool by_operator) const;
   bool IsForOperators(std::string_view name) const;
   std::vector<SavedVGpu>::const_iterator Absent(std::string_view name) const;
-  Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now);
-  Result<std::vector<std::uint32_t>> Candidates(const VGpuRequest& request) const;
+  Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool restored = false);
+  Result<std::vector<std::uint32_t>> Candidates(const VGpuRequest& request, const VGpuSpec& spec) const;
   Result<std::vector<std::uint32_t>> CandidatesAt(const std::optional<std::string>& gpu) const;
   Result<void> EnterSpace(VGpu& vgpu);
   std::string FreeName(std::string_view program) const;

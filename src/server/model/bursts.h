@@ -1,19 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
-#include "sched/goals/burst_meter.h"
-#include "sched/goals/goal.h"
-#include "sched/goals/verdict.h"
+#include "sched/goals/goals.h"
 #include "server/record/histogram.h"
 
 namespace tessera::server {
-
-struct VGpu;
 
 // "none" for kUnknown, "kept", "tight", "missed" or "cannot".
 const char* NameOf(sched::Verdict::Kind verdict);
@@ -24,7 +19,7 @@ struct BurstReport {
   std::uint64_t count = 0;
   Histogram lengths;
   std::optional<Nanos> p50, p95, p99;  // none before the first burst
-  std::optional<Nanos> solo_p50;       // of bursts that had the GPU to themselves; none: there was none
+  std::optional<Nanos> solo_p50;  // of bursts that had the GPU to themselves, audits included; none: there was none
 
   // Since the vGPU has its goal.
   std::optional<Nanos> attained_time;  // the goal's percentile of the last minute's bursts; none: no latency, no bursts
@@ -38,33 +33,23 @@ struct BurstReport {
   double ViolatingPart() const {
     return judged == 0 ? 0 : static_cast<double>(violations) / static_cast<double>(judged);
   }
+  // Adds how the vGPU stands with its goal.
+  void Add(const sched::GoalReport& goal);
   // None: it has no goal, or nobody knows.
   std::optional<bool> GoalMet() const;
 };
 
-// The bursts of one vGPU, and how it stands with its goal. Belongs to the VGpu. About 15 KiB, and 60 more with a goal.
+// The bursts of one vGPU since the daemon began. Belongs to the VGpu. About 15 KiB.
 class Bursts {
  public:
-  // Forgets what was found about another goal.
-  void SetGoal(const std::optional<sched::Goal>& goal);
-  // A burst has ended. Times do not go backwards.
-  void Note(const sched::Burst& burst, Nanos now);
-  // Returns whether it is another verdict than before.
-  bool SetVerdict(sched::Verdict::Kind verdict, std::string reason);
-
-  BurstReport ReportAt(Nanos now) const;
+  // A burst has ended.
+  void Note(const sched::Burst& burst);
+  BurstReport Report() const;
 
  private:
   std::uint64_t count_ = 0;
   Histogram lengths_;
   sched::LengthHistogram all_, alone_;  // finer
-  std::optional<sched::Goal> goal_;
-  std::unique_ptr<sched::BurstMeter> meter_;  // null: no goal
-  sched::Verdict::Kind verdict_ = sched::Verdict::Kind::kUnknown;
-  std::string reason_;
 };
-
-// Tells the vGPU how it stands with its goal. An event tells of it if that has changed.
-void Judge(VGpu& vgpu, sched::Verdict::Kind verdict, std::string reason);
 
 }  // namespace tessera::server

@@ -22,6 +22,11 @@ class PresentBurst {
     burst_ = {.begin = now, .end = now, .submissions = submissions, .alone = alone};
   }
 
+  // Those of the burst until now.
+  std::uint64_t Submissions(std::uint64_t submissions) const {
+    return submissions - std::min(submissions, burst_.submissions);
+  }
+
   // Another vGPU has work.
   void Share() { burst_.alone = false; }
 
@@ -31,7 +36,7 @@ class PresentBurst {
     burst_.end = std::max(burst_.end, since);
     if (others_work) return std::nullopt;
     under_way_ = false;
-    burst_.submissions = submissions - std::min(submissions, burst_.submissions);
+    burst_.submissions = Submissions(submissions);
     return burst_;
   }
 

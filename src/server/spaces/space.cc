@@ -15,7 +15,7 @@ namespace {
 
 constexpr Nanos kUntilStarted = 10 * kSecond;  // until the control daemon has started a server
 constexpr std::chrono::milliseconds kAskAgain(20);
-constexpr Nanos kLookAgain = 300 * kMillisecond;  // while it is not ready
+constexpr Nanos kLookAgain = 100 * kMillisecond;  // while it is not ready
 
 }  // namespace
 
@@ -73,6 +73,7 @@ void Space::Terminate(pid_t client) {
 // On a thread of its own.
 Space::Answer Space::Ask(const MpsCommands& commands, const Question& question, const std::atomic<bool>& ends) {
   Answer answer;
+  const Nanos begin = MonotonicNow();
   if (question.broken != 0) (void)commands.ShutDown(question.broken);
   for (const Nanos until = MonotonicNow() + kUntilStarted; answer.server == 0 && !ends;) {
     auto servers = commands.Servers();
@@ -87,14 +88,17 @@ Space::Answer Space::Ask(const MpsCommands& commands, const Question& question, 
     std::this_thread::sleep_for(kAskAgain);
   }
   if (answer.server == 0) return answer;
+  if (question.broken != 0)
+    log::Debug("MPS server {} follows {}, {} ms after that was told to end", answer.server, question.broken,
+               (MonotonicNow() - begin) / kMillisecond);
   answer.error.clear();
   for (const pid_t client : question.doomed) (void)commands.Terminate(answer.server, client);
   answer.faulted = commands.HasFaulted(answer.server).value_or(false);
   return answer;
 }
 
-// After a fault the clients' contexts are broken, but the server takes no others before their processes have ended.
-// Most end at their next call. If some have not at the second look, the server is ended, and another one started.
+// After a fault the clients' contexts are broken, but the server takes no others before their processes have ended, and
+// for some time after that. So it is ended at the second look, and another one is started.
 void Space::Take(const Answer& answer) {
   if (state_ == State::kClosing) return;
   broken_ = answer.faulted && state_ == State::kFault ? answer.server : 0;

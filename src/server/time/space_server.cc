@@ -1,6 +1,7 @@
 #include "server/time/space_server.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,16 @@ sched::Shares Together(const std::map<sched::VgpuId, sched::Shares>& members) {
   return together;
 }
 
+// Parts of the GPU's time as parts of the time of a space that has `part` of that.
+sched::Shares Inside(sched::Shares shares, double part) {
+  shares.limit_pct = std::min(100.0, shares.limit_pct / part);
+  shares.request_pct = std::min(shares.limit_pct, shares.request_pct / part);
+  return shares;
+}
+
+constexpr double kSamePart = 0.03;  // a smaller change of its part changes nothing inside
+constexpr double kLeastPart = 0.01;
+
 }  // namespace
 
 struct SpaceServer::Space {
@@ -36,9 +47,8 @@ struct SpaceServer::Space {
   // The time of its tokens.
   Nanos At(Nanos now) const { return (stands_since != 0 ? stands_since : now) - stood; }
   bool AnyWorks() const {
-    return std::ranges::any_of(gates, [](const GateRecord* gate) {
-      return !gate->held && gate->state != GateRecord::State::kParked;
-    });
+    return std::ranges::any_of(
+        gates, [](const GateRecord* gate) { return !gate->held && gate->state != GateRecord::State::kParked; });
   }
   void Stand(bool stands, Nanos now) {
     if (stands == (stands_since != 0)) return;
@@ -52,6 +62,7 @@ struct SpaceServer::Space {
   TokenServer tokens;
   std::map<Id, sched::Shares> members;
   std::vector<const GateRecord*> gates;
+  double part = 1;         // of the GPU's time, by which its tokens' shares are counted
   bool active = false;     // as steering was told
   Nanos stood = 0;         // so long it was off the GPU with work
   Nanos stands_since = 0;  // 0: it is not
@@ -103,12 +114,16 @@ Result<void> SpaceServer::SetIn(Space& space, Id vgpu, const sched::Shares& shar
   const std::map<Id, sched::Shares> before = space.members;
   space.members[vgpu] = shares;
   auto set = steering_->Set(space.Entity(), Together(space.members), now);
+  // Admission inside is about parts of the GPU's time.
+  for (const auto& [id, its] : before) (void)space.tokens.Set(id, its, space.At(now));
   if (set) set = space.tokens.Set(vgpu, shares, space.At(now));
   if (set) {
+    Rescale(space, now);
     FollowLeader(space, now);
     return {};
   }
   space.members = before;
+  Rescale(space, now);
   if (!first) {
     (void)steering_->Set(space.Entity(), Together(before), now);  // it was admitted once
   } else {
@@ -220,6 +235,17 @@ void SpaceServer::ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos
   Mind(now);
 }
 
+// A space stands if all its vGPUs must.
+void SpaceServer::SetAside(const std::set<Id>& vgpus, Nanos now) {
+  std::set<Id> aside = vgpus;
+  for (const auto& [number, space] : spaces_) {
+    const auto stands = [&](const auto& member) { return vgpus.contains(member.first); };
+    if (std::ranges::all_of(space->members, stands)) aside.insert(space->Entity());
+  }
+  steering_->SetAside(aside, now);
+  Mind(now);
+}
+
 void SpaceServer::LeadersChanged(Nanos now) {
   for (const auto& [number, space] : spaces_) {
     FollowLeader(*space, now);
@@ -258,8 +284,20 @@ void SpaceServer::Settle(Space& space, Nanos now, Nanos since) {
 
 // Steering may have stopped spaces, or let them go.
 void SpaceServer::Mind(Nanos now) {
-  for (const auto& [number, space] : spaces_)
+  for (const auto& [number, space] : spaces_) {
     space->Stand(steering_->StateOf(space->Entity()).standing == Standing::kWaiting, now);
+    const double part = space->stands_since == 0 && space->active ? steering_->PartOf(space->Entity()) : space->part;
+    if (std::abs(part - space->part) <= kSamePart) continue;
+    space->part = part;
+    Rescale(*space, now);
+  }
+}
+
+// As far as all requests together can be served in that part; steering gives the space so much at least.
+void SpaceServer::Rescale(Space& space, Nanos now) {
+  const double needed = Together(space.members).request_pct / 100;
+  const double part = std::clamp(std::max(space.part, needed), kLeastPart, 1.0);
+  for (const auto& [id, shares] : space.members) (void)space.tokens.Set(id, Inside(shares, part), space.At(now));
 }
 
 // ---- time ----

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "sched/shares/shares.h"
@@ -16,7 +17,8 @@ namespace tessera::server {
 // Divides the time of a GPU by its channels, and that of each space by tokens. To the SteeringServer a space is one more
 // vGPU, whose only process is the space's MPS server: by the channels of that server and its clients the space has its
 // slice, its class and its freezes. In the space a TokenServer opens the gates of the vGPUs that may run now. While the
-// space is off the GPU its tokens' time stands still.
+// space is off the GPU its tokens' time stands still; while it has a part of the GPU's time by its slice, requests and
+// limits count so much more inside, because they are parts of the GPU's time.
 class SpaceServer : public TimeServer {
  public:
   // The channels outlive the server, and know the MPS servers. `tokens` and `in_flight` as for TokenServer.
@@ -37,6 +39,7 @@ class SpaceServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) override;
+  void SetAside(const std::set<Id>& vgpus, Nanos now) override;
   void LeadersChanged(Nanos now) override;
 
   void Advance(Nanos now) override;
@@ -59,6 +62,7 @@ class SpaceServer : public TimeServer {
   void FollowLeader(Space& space, Nanos now);
   void Settle(Space& space, Nanos now, Nanos since);
   void Mind(Nanos now);
+  void Rescale(Space& space, Nanos now);
 
   const std::unique_ptr<SteeringServer> steering_;
   const sched::Config config_;

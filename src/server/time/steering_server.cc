@@ -260,6 +260,11 @@ void SteeringServer::ChangeStop(GateRecord& gate, GateRecord::Stop stop, Nanos n
   }
 }
 
+void SteeringServer::SetAside(const std::set<Id>& vgpus, Nanos now) {
+  steering_.SetAside(vgpus, now);
+  Execute(now);
+}
+
 void SteeringServer::Advance(Nanos now) {
   steering_.Advance(now);
   Execute(now);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "sched/steering/steering.h"
@@ -40,12 +41,14 @@ class SteeringServer : public TimeServer {
   void Hold(GateRecord& gate, bool held, Nanos now) override;
 
   void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos now) override;
+  void SetAside(const std::set<Id>& vgpus, Nanos now) override;
 
   void Advance(Nanos now) override;
   Deadline NextDeadline() const override;
 
   State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override { return steering_.UsageOf(vgpu, now); }
+  double PartOf(Id vgpu) const { return steering_.PartOf(vgpu); }
 
  private:
   void Execute(Nanos now);

@@ -23,8 +23,7 @@ const std::vector<TimeControl::Way>& TimeControl::Ways() {
        .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
        .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
          return std::make_unique<SpaceServer>(
-             std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight,
-                                              time.channels_),
+             std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight, time.channels_),
              time.config_.sched, time.config_.in_flight, time.channels_);
        }},
       {.divider = Divider::kGates,
@@ -48,7 +47,10 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
       hooks_(std::move(hooks)),
       way_(&Ways().back()),
       server_(way_->make(*this)),
-      timer_(loop, [this] { OnTimer(MonotonicNow()); }) {}
+      goals_(vgpus),
+      timer_(loop, [this] { OnTimer(MonotonicNow()); }) {
+  TellMeans(0);
+}
 
 // ---- the choice ----
 
@@ -130,7 +132,7 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
   server_ = way.make(*this);
   for (VGpu* vgpu : vgpus_) {
     if (vgpu->removed) continue;
-    (void)server_->Set(vgpu->id, vgpu->spec.compute, now);  // it was admitted once
+    (void)server_->Set(vgpu->id, goals_.SharesOf(*vgpu), now);  // it was admitted once
     for (Process* process : vgpu->processes) {
       process->gate.stop = StopFor(*process);
       server_->Join(vgpu->id, process->gate, now);
@@ -144,11 +146,25 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
       }
     }
   }
+  TellMeans(now);
   SetTimer();
   std::string by = way.name;
   for (const auto& [better, why] : passed_over_) by += ": " + why;
   untold_ = std::move(by);
   TellWay(now);
+}
+
+// What the present way can do for goals.
+void TimeControl::TellMeans(Nanos now) {
+  using enum sched::Means;
+  if (!way_->freezes_channels)
+    return goals_.Serve(*server_, kRequests,
+                        "time is shared by gates: a latency goal is only measured, a speed goal is a request; more "
+                        "needs channel control",
+                        now);
+  if (config_.steering.fixed_slices)
+    return goals_.Serve(*server_, kNone, "only measured, as channels.mode is static", now);
+  goals_.Serve(*server_, kAll, "", now);
 }
 
 // At most once a second: a program can make the way change as often as it likes.
@@ -161,49 +177,15 @@ void TimeControl::TellWay(Nanos now) {
 
 // ---- vGPUs and processes ----
 
-namespace {
-
-bool Works(const Process& process) { return process.gate.state != GateRecord::State::kParked; }
-
-// Programs without a shim have no bursts: the device's samples are too coarse.
-bool InBurst(const VGpu& vgpu, const Process* without = nullptr) {
-  return std::ranges::any_of(vgpu.processes, [without](const Process* process) {
-    return process != without && !process->who.guest && Works(*process);
-  });
-}
-
-std::uint64_t SubmissionsOf(const VGpu& vgpu) {
-  std::uint64_t sum = 0;
-  for (const Process* process : vgpu.processes) sum += process->page->submissions.load(std::memory_order_relaxed);
-  return sum;
-}
-
-// The process has work.
-void NoteWork(const Process& process, const std::vector<VGpu*>& vgpus, Nanos now) {
-  VGpu& vgpu = *process.vgpu;
-  bool alone = true;
-  for (VGpu* other : vgpus) {
-    if (other == &vgpu) continue;
-    other->burst.Share();
-    alone = alone && std::ranges::none_of(other->processes, [](const Process* each) { return Works(*each); });
-  }
-  if (!process.who.guest) vgpu.burst.Works(now, SubmissionsOf(vgpu), alone);
-}
-
-// A process of it has had no work since `since`.
-void NoteIdle(VGpu& vgpu, Nanos since, Nanos now) {
-  if (const auto burst = vgpu.burst.Idle(std::min(since, now), InBurst(vgpu), SubmissionsOf(vgpu)))
-    vgpu.bursts.Note(*burst, now);
-}
-
-}  // namespace
-
-Result<void> TimeControl::Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now) {
-  return server_->Set(vgpu.id, shares, now);
+Result<void> TimeControl::Set(const VGpu& vgpu, const sched::Shares& shares, const std::optional<sched::Goal>& goal,
+                              bool restored, Nanos now) {
+  auto set = goals_.Set(vgpu, shares, goal, restored, now);
+  SetTimer();
+  return set;
 }
 
 void TimeControl::Remove(const VGpu& vgpu, Nanos now) {
-  server_->Remove(vgpu.id, now);
+  goals_.Remove(vgpu, now);
   SetTimer();
 }
 
@@ -216,28 +198,29 @@ void TimeControl::Join(Process& process, Nanos now) {
 void TimeControl::Leave(Process& process, Nanos now) {
   server_->Leave(process.gate, now);
   process.gate.waits = nullptr;
-  if (!InBurst(*process.vgpu, &process)) process.vgpu->burst.Drop();
+  goals_.Left(process, now);
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
+  if (!process.work.worked && !process.who.guest) hooks_.begins(process);
   server_->Wants(process.gate, now, waits);
   if (!process.work.worked && !process.who.guest) {
     process.work.worked = true;
     Choose(now);
   }
-  NoteWork(process, vgpus_, now);
+  goals_.Works(process, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
   server_->Idle(process.gate, now, since);
-  NoteIdle(*process.vgpu, since, now);
+  goals_.Idle(process, since, now);
   AfterEvent(*process.vgpu, now);
 }
 
 void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
   server_->Released(process.gate, now, drained_at, epoch);
-  NoteIdle(*process.vgpu, drained_at, now);
+  goals_.Idle(process, drained_at, now);
   AfterEvent(*process.vgpu, now);
 }
 
@@ -250,9 +233,10 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   }
   if (works) {
     server_->Wants(process.gate, now, false);
-    NoteWork(process, vgpus_, now);
+    goals_.Works(process, now);
   } else {
     server_->Idle(process.gate, now, since);
+    goals_.Idle(process, since, now);
   }
   SetTimer();
 }
@@ -293,6 +277,7 @@ void TimeControl::OnTimer(Nanos now) {
 
 void TimeControl::AdvanceTo(Nanos now) {
   server_->Advance(now);
+  goals_.Advance(now);
   SetTimer();
   NoteStandings(now);
 }
@@ -301,7 +286,7 @@ void TimeControl::AdvanceTo(Nanos now) {
 // cost as much as the freeze itself.
 void TimeControl::SetTimer() {
   const TimeServer::Deadline next = server_->NextDeadline();
-  timer_.Arm(next.at);
+  timer_.Arm(std::min(next.at, goals_.NextDeadline()));
   if (next.urgent) loop_.SpinFor(config_.priority_spin);
 }
 

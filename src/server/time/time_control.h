@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
+#include "server/time/goal_server.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
@@ -24,6 +26,8 @@ class TimeControl {
   struct Hooks {
     std::function<void(Nanos)> looked;      // who runs and who waits was noted
     std::function<void(Nanos)> event_over;  // after an event of a process that may have changed that
+    // A process is about to work for the first time since it joined, or since a context of it ended.
+    std::function<void(const Process&)> begins = [](const Process&) {};
   };
   struct Figures {
     Standing standing = Standing::kIdle;
@@ -37,8 +41,9 @@ class TimeControl {
               const std::vector<VGpu*>& vgpus, Hooks hooks);
   TimeControl(const TimeControl&) = delete;
 
-  // Adds the vGPU, or changes its shares. A failure changes nothing.
-  Result<void> Set(const VGpu& vgpu, const sched::Shares& shares, Nanos now);
+  // Adds the vGPU, or changes its shares and its goal: GoalServer::Set.
+  Result<void> Set(const VGpu& vgpu, const sched::Shares& shares, const std::optional<sched::Goal>& goal, bool restored,
+                   Nanos now);
   // Closes the gates of the processes that are left, for good.
   void Remove(const VGpu& vgpu, Nanos now);
 
@@ -78,6 +83,8 @@ class TimeControl {
   // Changes no gate from now on: programs keep their last orders until the next daemon is there.
   void Seal() { server_->Seal(); }
 
+  // Empty for a vGPU without a goal.
+  std::optional<sched::GoalReport> GoalOf(const VGpu& vgpu, Nanos now) { return goals_.ReportOf(vgpu, now); }
   Figures FiguresOf(const VGpu& vgpu, Nanos now) const;
   // Delay from a deadline of the scheduler to its execution.
   const Histogram& Lateness() const { return lateness_; }
@@ -96,6 +103,7 @@ class TimeControl {
   std::string WhySpacesUnsteerable() const;
   GateRecord::Stop StopFor(const Process& process) const;
   void SwitchTo(const Way& way, Nanos now);
+  void TellMeans(Nanos now);
   void TellWay(Nanos now);
   void OnTimer(Nanos now);
   void SetTimer();
@@ -114,7 +122,8 @@ class TimeControl {
   Nanos told_at_ = 0;                           // when they were told; 0: never
   std::map<Divider, std::string> passed_over_;  // better ways, and why they cannot serve
   std::unique_ptr<TimeServer> server_;
-  EventLoop::Timer timer_;  // the server's next deadline
+  GoalServer goals_;
+  EventLoop::Timer timer_;  // the next deadline of the server or of goals
   Histogram lateness_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "sched/tokens/token_scheduler.h"
 #include "server/model/gate_record.h"
@@ -48,6 +49,8 @@ class TimeServer {
 
   // The process made or lost channels, or more or less is known of them: this stops it from now on.
   virtual void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos) { gate.stop = stop; }
+  // These vGPUs stand still from now on, so that the speed of another one is known, and no others for this reason.
+  virtual void SetAside(const std::set<Id>&, Nanos) {}
   // The MPS servers of spaces may be others, or have other channels.
   virtual void LeadersChanged(Nanos) {}
 

@@ -117,7 +117,7 @@ TEST_F(UnknownChannelsTest, WhatDrainsAsksAgain) {
 }
 
 TEST_F(UnknownChannelsTest, ItsGateHoldsItsLimit) {
-  ASSERT_TRUE(gpu_.Resize(low_, {}, {.limit_pct = 20, .priority = 2}, Now()));
+  ASSERT_TRUE(gpu_.Resize(low_, {}, {.limit_pct = 20, .priority = 2}, {}, Now()));
   Resting(high_);  // it is idle: where both work, slices hold limits
   Member& unknown = Unknown(low_);
   SeenToWork({PidOf(unknown)});

@@ -11,7 +11,7 @@ from cases.figures import torch_ratios
 from harness.steering import steer
 
 FOLDER = HERE / "frameworks"
-VARIANTS = ("solo", "default", "static", "mps", "mps60", "tessera")
+VARIANTS = ("solo", "default", "static", "mps", "mps60", "tessera", "space40", "space50", "space60")  # SMs of the batch job
 SERVER, BATCH = "hw-server", "hw-batch"
 SERVER_CLASS, BATCH_CLASS = 2, 10
 MOST_TOKEN_P99 = 1.03  # of solo
@@ -26,7 +26,7 @@ class Choice:
         option = bench.options.get
         self.eager = option("llm.mode", "graphs") == "eager"
         self.loads = [float(load) for load in option("llm.loads", "30,60,85").split(",")]
-        self.variants = option("llm.variants", ",".join(VARIANTS)).split(",")
+        self.variants = option("llm.variants", ",".join(VARIANTS[:6])).split(",")
         self.seconds = float(option("llm.seconds", "12"))
         self.small = bool(option("llm.small"))  # tries this check itself, without a GPU
         unknown = set(self.variants) - set(VARIANTS)
@@ -162,6 +162,21 @@ def _mps(bench, choice, table, variant, batch_percent):
             one.program.kill()
 
 
+def _spaced(bench, choice, table, variant, batch_percent):
+    """Both in one space, each on its part of the SMs."""
+    with bench.daemon(""):
+        bench.vgpu(SERVER, space="hw-llm", sm_limit=100 - batch_percent)
+        bench.vgpu(BATCH, space="hw-llm", sm_limit=batch_percent)
+        bench.until(lambda: bench.tessera.api("GET", "/v1/spaces/hw-llm").get("state") == "ready", "the space is ready", 20)
+        server = Server(bench, choice, lambda argv: bench.start_inside(argv, vgpu=SERVER))
+        batch = Batch(bench, choice, lambda argv: bench.start_inside(argv, vgpu=BATCH))
+        table.measure(variant, server, batch)
+        for one in (server, batch):
+            one.program.kill()
+        for name in (SERVER, BATCH):
+            bench.tessera.delete(name)
+
+
 def _try(bench, variant, left_out, measure, *arguments):
     """A variant that does not work here must not cost the others' figures."""
     try:
@@ -189,6 +204,20 @@ def _judge(table, choice):
     return "; ".join(said) or f"{len(table.rows)} rows, nothing to compare", good
 
 
+def _sums(table, choice):
+    """Speed of the server's tokens and of the batch job in a space, of what each has alone."""
+    said = ""
+    for load in choice.loads:
+        solo = table.find("solo", load)
+        for row in table.rows:
+            if not (solo and row["variant"].startswith(("space", "mps")) and row["load"] == load and row["token_ms"]):
+                continue
+            token = solo["token_ms"]["p50"] / row["token_ms"]["p50"]
+            batch = row["batch_per_s"] / table.batch_alone
+            said += f"; {row['variant']} at {load:.0f} %: token x{token:.2f} + batch x{batch:.2f} = {token + batch:.2f}"
+    return said
+
+
 @steer(soft=True, limit_s=590)
 def llm(bench):
     """TTFT, time per token and the batch job's speed at several loads: alone, default and static slices, MPS, steered.
@@ -205,12 +234,16 @@ def llm(bench):
     for variant, percent in (("mps", 0), ("mps60", 60)):
         if variant in choice.variants:
             _try(bench, variant, left_out, _mps, choice, table, variant, percent)
+    for percent in (40, 50, 60):
+        if f"space{percent}" in choice.variants:
+            _try(bench, f"space{percent}", left_out, _spaced, choice, table, f"space{percent}", percent)
     text = table.text() + "".join(f"\nleft out: {variant}: {why}" for variant, why in left_out.items())
     bench.log(text)
     print(text, flush=True)
     figure, good = _judge(table, choice)
     if left_out:
         figure += f"; left out: {', '.join(left_out)}"
+    figure += _sums(table, choice)
     expect("tessera" not in left_out and (good or choice.small), figure)
     return figure, table.rows
 

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "server/loop/event_loop.h"
+
+namespace tessera::server {
+
+// Duplicates of the nvidia-uvm files of programs in spaces, by which their GPU addresses outlive them for a moment.
+//
+// A client of MPS has its channels in its server's group. When it is killed in the middle of its work, the kernel may
+// close its nvidia-uvm file first: its kernels then run into addresses that are no more, and that fault ends all clients
+// of the server. With a duplicate the driver takes its channels off first, as it closes the other files, and nothing
+// faults (docs/hardware-log.md, 2026-11-25: of 8 kills each, 1 to 2 faults without, none with one). Runs on the loop's
+// thread.
+class ClientFiles {
+ public:
+  explicit ClientFiles(EventLoop& loop) : loop_(loop) {}
+  ClientFiles(const ClientFiles&) = delete;
+
+  // The client begins to work: takes duplicates of the files that it has now, in place of those taken before. Where this
+  // process may not do that (pidfd_getfd(2)), nothing is held, and the log says so once.
+  void Hold(pid_t client);
+  // It has left, and may have ended: its files are closed after kAfter, by a thread of their own, as that takes long.
+  void Release(pid_t client);
+  std::size_t Held() const { return files_.size(); }
+
+  static constexpr Nanos kAfter = kSecond / 2;  // the driver has taken its channels off by then
+
+ private:
+  using Files = std::vector<UniqueFd>;
+  struct Leaving {
+    Files files;
+    std::unique_ptr<EventLoop::Timer> timer;
+  };
+  static void Close(Files files);
+
+  EventLoop& loop_;
+  std::map<pid_t, Files> files_;
+  std::map<std::uint64_t, Leaving> leaving_;
+  std::uint64_t last_ = 0;
+  bool told_ = false;
+};
+
+}  // namespace tessera::server
