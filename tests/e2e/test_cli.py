@@ -8,8 +8,9 @@ import unittest
 
 from harness import BIN, BUILD, GIB, MIB, TENANT, SoftGpuTest, Tenant, wait_for
 
-COMMANDS = ("run", "ps", "gpus", "vgpu", "cdi", "doctor", "demo", "version")
+COMMANDS = ("run", "ps", "gpus", "vgpu", "space", "cdi", "doctor", "demo", "version")
 VGPU_COMMANDS = ("ls", "show", "create", "set", "rm")
+SPACE_COMMANDS = ("ls", "show", "create", "rm")
 
 
 class Run(SoftGpuTest):
@@ -176,7 +177,8 @@ class Commands(SoftGpuTest):
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes", "memory_pinned_bytes", "memory_pinned_by",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts"})
+            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts",
+            "space", "sm_limit_pct", "sms"})
         self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
                                                             "violations", "verdict", "reason"})
         process, = self.json("ps")["processes"]
@@ -225,7 +227,8 @@ class Reference(unittest.TestCase):
         return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, **options).stdout
 
     def paths(self):
-        return [(c,) for c in COMMANDS if c != "vgpu"] + [("vgpu", c) for c in VGPU_COMMANDS] + [("cdi", "generate")]
+        return ([(c,) for c in COMMANDS if c not in ("vgpu", "space")] + [("vgpu", c) for c in VGPU_COMMANDS] +
+                [("space", c) for c in SPACE_COMMANDS] + [("cdi", "generate")])
 
     def test_every_command_has_help_with_examples(self):
         for path in self.paths():

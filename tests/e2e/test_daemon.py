@@ -270,10 +270,10 @@ class Packets(SoftGpuTest):
             with self.subTest(name):
                 self.closes(self.connect(), packet)
         for name, packet in (("Hello again", hello("team")), ("Reserve before Attach", message(RESERVE, b"\0" * 8)),
-                             ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 24))):
+                             ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 216))):
             with self.subTest(f"{name} after Welcome"):
                 self.closes(self.welcomed(), packet)
-        other.send(message(ATTACH, b"\0" * 48))  # a GPU that does not exist: still answered
+        other.send(message(ATTACH, b"\0" * 56))  # a GPU that does not exist: still answered
         self.assertEqual(kind_of(other.recv(8192)), REFUSED)
         self.assertIn("connection closed", self.daemon_log())
 

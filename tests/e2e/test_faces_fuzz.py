@@ -457,7 +457,7 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.request": "memory_request_bytes",
             "memory.swap.max": "memory_swap_max_bytes",
             "compute.request": "compute_request_pct", "compute.max": "compute_limit_pct", "compute.weight": "compute_weight",
-            "compute.priority": "compute_priority", "compute.goal": "goal"}
+            "compute.priority": "compute_priority", "compute.goal": "goal", "sm.limit": "sm_limit_pct"}
 # docs/files.md, and what the kernel itself says of paths, open modes and what the file system does not have.
 ERRNOS = {errno.EINVAL, errno.ERANGE, errno.ENOSPC, errno.EBUSY, errno.EEXIST, errno.ESRCH, errno.EOPNOTSUPP, errno.EPERM,
           errno.EACCES, errno.ENODEV, errno.ENODATA, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EBADF,

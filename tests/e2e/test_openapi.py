@@ -80,7 +80,7 @@ class OpenApi(SoftGpuTest):
 
     def test_every_answer_is_as_it_says(self):
         for path in ("/healthz", "/metrics", "/v1/events", "/v1/gpus", "/v1/trace", "/v1/vgpus", "/v1/processes",
-                     "/v1/doctor"):
+                     "/v1/spaces", "/v1/doctor"):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         request = {"name": "team", "gpu": 0, "memory_limit": "256M", "memory_max": GIB, "compute_request": 30,
                    "compute_weight": "200", "memory_swap_max": None, "goal": "p99=20ms"}
@@ -103,6 +103,16 @@ class OpenApi(SoftGpuTest):
         self.assertEqual(self.ask("get", process, pid=1)[0], 404)
         self.assertEqual(self.ask("get", "/v1/events", query="?last=-1")[0], 400)
         self.assertEqual(self.ask("get", "/v1/trace", query="?past_ms=x")[0], 400)
+        one = "/v1/spaces/{name}"
+        self.assertEqual(self.ask("post", "/v1/spaces", {"name": "kept", "gpu": 0})[0], 201)
+        self.assertEqual(self.ask("post", "/v1/spaces", {"name": "kept"})[0], 409)
+        self.assertEqual(self.ask("post", "/v1/spaces", {"name": "a/b"})[0], 400)
+        self.assertEqual(self.ask("post", "/v1/vgpus", {"name": "member", "space": "kept", "sm_limit": 33.5})[0], 201)
+        self.assertEqual(self.ask("get", "/v1/spaces")[1]["spaces"][0]["vgpus"], ["member"])
+        self.assertEqual(self.ask("get", one, name="kept")[1]["kept"], True)
+        self.assertEqual(self.ask("get", one, name="none")[0], 404)
+        self.assertEqual(self.ask("delete", vgpu, name="member")[0], 204)
+        self.assertEqual(self.ask("delete", one, name="kept")[0], 204)
         config = self.run_dir / "config.toml"
         config.write_text(config.read_text() + "[client]\ngrace_s = 5\n")
         self.assertEqual(self.ask("post", "/v1/reload")[1]["changes"][0]["key"], "client.grace_s")

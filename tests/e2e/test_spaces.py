@@ -162,6 +162,24 @@ class Bounds(SpacesTest):
         self.assertIn("kernel gate", done.stderr)
 
 
+class TwoGpus(SpacesTest):
+    SPEC = "2x1GiB,sms=100,speed=64M"
+
+    def test_a_space_is_on_one_gpu(self):
+        self.member("one", gpu=1)
+        self.assertEqual(self.space("a")["gpu"], 1)
+        self.assertEqual(self.member("two", gpu="auto")["gpu"], 1)
+        self.assertEqual(self.member("three")["gpu"], 1)
+        self.assertIn("space a is on GPU 1", self.refused({"name": "x", "space": "a", "gpu": 0}))
+
+    def test_its_programs_use_one_gpu(self):
+        self.member("one", gpu=0)
+        self.create("two", gpu=1)
+        done = self.tessera("run", "--run-dir", self.run_dir, "--vgpu", "one,two", "--", BIN / "driver_shell", check=False,
+                            input="init\n")
+        self.assertIn("vGPU one is in a space, whose programs use one GPU", done.stderr)
+
+
 @unittest.skipUnless(os.getuid() == 0, "only root can be several users")
 class Users(SpacesTest):
     OWNER, OTHER = 4242, 4241

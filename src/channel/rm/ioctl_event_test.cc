@@ -54,7 +54,8 @@ TEST(IoctlEvent, AFreeOfAnything) {
 
 // Of what, no event tells: its class is not in the request.
 TEST(IoctlEvent, ADuplicateIsAnObjectOfItsNewClient) {
-  const auto event = EventOf(abi::kDup, abi::Dup{.client = 1, .parent = 2, .object = 3, .source_client = 4, .source_object = 5});
+  const auto event =
+      EventOf(abi::kDup, abi::Dup{.client = 1, .parent = 2, .object = 3, .source_client = 4, .source_object = 5});
   EXPECT_EQ(event.kind, ObjectEvent::Kind::kAlloc);
   EXPECT_EQ(event.fd, 6);
   EXPECT_EQ(event.client, 1u);

@@ -33,9 +33,7 @@ class ChannelServerTest : public testing::Test {
   }
   void Freeze(pid_t pid) { EXPECT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy)); }
   void Thaw(pid_t pid) { EXPECT_TRUE(channels_.Freezer().Thaw(0, {&pid, 1}, FreezeReason::kPolicy)); }
-  bool Frozen(pid_t pid, std::uint32_t handle = 10) const {
-    return control_->frozen.contains({ClientOf(pid), handle});
-  }
+  bool Frozen(pid_t pid, std::uint32_t handle = 10) const { return control_->frozen.contains({ClientOf(pid), handle}); }
   const ChannelTable& Table() const { return channels_.Table(); }
 
   std::unique_ptr<FakeControl> owned_control_ = std::make_unique<FakeControl>();

@@ -296,8 +296,7 @@ Result<SpaceReport> Control::CreateSpace(const std::string& name, const std::opt
   auto made = Keep(Run(Operation::kCreateVGpu, [this, name, gpu](Nanos) -> Result<void> {
     const auto on = daemon_.VGpus().GpuFor(gpu);
     if (!on) return std::unexpected(on.error());
-    auto created =
-        daemon_.Spaces().Create(name, caller_.uid, *on, FormatUuid(daemon_.Gpus()[*on]->Info().uuid));
+    auto created = daemon_.Spaces().Create(name, caller_.uid, *on, FormatUuid(daemon_.Gpus()[*on]->Info().uuid));
     if (created) daemon_.SpacesChanged();
     return created;
   }));

@@ -117,8 +117,8 @@ TEST(StateFile, KeepsSpaces) {
   saved.spec.space = "team";
   saved.spec.compute.space.sm_pct = 33.5;
   const SavedVGpu alone{.spec = {.name = "b"}, .gpu = FakeDriver::UuidOf(0)};
-  const std::string text = FormatState(
-      {.vgpus = {saved, alone}, .spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
+  const std::string text =
+      FormatState({.vgpus = {saved, alone}, .spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
   const auto read = ParseState(text);
   ASSERT_TRUE(read) << read.error().Text();
   ASSERT_EQ(read->vgpus.size(), 2u);
@@ -148,7 +148,8 @@ TEST(StateFile, WithoutSpacesIsRead) {
 TEST(StateFile, AWrongSpaceIsNoState) {
   const std::string good = FormatState({.spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
   ASSERT_TRUE(ParseState(good));
-  for (const auto& [what, by] : {std::pair("GPU-", "CPU-"), std::pair("\"kept\"", "7"), std::pair("\"uid\"", "\"id\"")}) {
+  for (const auto& [what, by] :
+       {std::pair("GPU-", "CPU-"), std::pair("\"kept\"", "7"), std::pair("\"uid\"", "\"id\"")}) {
     std::string text = good;
     text.replace(text.find(what), std::string(what).size(), by);
     const auto read = ParseState(text);

@@ -364,13 +364,15 @@ std::vector<CheckReport> ReportChecks(Daemon& daemon) {
                     .ok = watch.empty(),
                     .text = watch.empty() ? "unmanaged GPU programs are seen" : watch,
                     .hint = watch.empty() ? "" : "they cannot be listed with their channels, frozen or adopted"});
-  for (const auto& gpu : daemon.Gpus()) checks.push_back(CheckSwap(*gpu));
   const SpaceTable::Setup& spaces = daemon.Spaces().Terms();
   const bool mps = !spaces.program.empty();
-  checks.push_back({.name = "spaces",
-                    .ok = mps,
-                    .text = mps ? "vGPUs of a space can run at the same time, by " + spaces.program : spaces.why_none,
-                    .hint = mps ? "" : "vGPUs cannot run at the same time (tessera run --space)"});
+  checks.push_back(
+      {.name = "spaces",
+       .ok = mps,
+       .text = mps ? "vGPUs of a space can run at the same time, by " + spaces.program : spaces.why_none,
+       .hint =
+           mps ? "" : "install the part of NVIDIA's driver that has it; until then vGPUs cannot run at the same time"});
+  for (const auto& gpu : daemon.Gpus()) checks.push_back(CheckSwap(*gpu));
   return checks;
 }
 

@@ -142,14 +142,14 @@ struct SpaceReport {
   std::string name, gpu_uuid;
   std::uint32_t gpu = 0;
   uid_t uid = 0;
-  bool kept = false;          // it was made to last; else it ends with its last vGPU
-  const char* state = "";     // "starting", "ready", "fault" or "closing"
-  std::string error;          // why it is not ready; empty: nothing is known to be wrong
-  std::string pipes;          // where clients find the MPS control daemon
+  bool kept = false;                     // it was made to last; else it ends with its last vGPU
+  const char* state = "";                // "starting", "ready", "fault" or "closing"
+  std::string error;                     // why it is not ready; empty: nothing is known to be wrong
+  std::string pipes;                     // where clients find the MPS control daemon
   pid_t control_daemon = 0, server = 0;  // 0: there is none now
-  bool steered = false;       // its channels are known
+  bool steered = false;                  // its channels are known
   std::vector<std::string> vgpus;
-  double sm_limits_pct = 0;   // their sum
+  double sm_limits_pct = 0;  // their sum
 };
 
 // Memory that is being brought out of a GPU because somebody said so.

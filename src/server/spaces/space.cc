@@ -82,8 +82,7 @@ Space::Answer Space::Ask(const MpsCommands& commands, const Question& question, 
       answer.server = servers->front();
       break;
     }
-    const auto failed =
-        servers ? commands.StartServer(question.user) : Result<void>(std::unexpected(servers.error()));
+    const auto failed = servers ? commands.StartServer(question.user) : Result<void>(std::unexpected(servers.error()));
     if (!failed) answer.error = failed.error().message;
     if (MonotonicNow() >= until) return answer;
     std::this_thread::sleep_for(kAskAgain);
@@ -103,7 +102,8 @@ Space::Answer Space::Ask(const MpsCommands& commands, const Question& question, 
 void Space::Take(const Answer& answer) {
   if (state_ == State::kClosing) return;
   broken_ = answer.faulted && state_ == State::kFault ? answer.server : 0;
-  if (answer.server == 0) return Set(State::kStarting, 0, answer.error.empty() ? "no MPS server started" : answer.error);
+  if (answer.server == 0)
+    return Set(State::kStarting, 0, answer.error.empty() ? "no MPS server started" : answer.error);
   if (!answer.faulted) return Set(State::kReady, answer.server, "");
   Set(State::kFault, answer.server, "a program's fault on the GPU ended the programs of the space");
 }
@@ -114,7 +114,8 @@ void Space::Set(State state, pid_t server, std::string error) {
     const bool fault = state == State::kFault;
     if (fault || (state == State::kReady && faulted_)) {
       faulted_ = fault;
-      const char* const text = fault ? "a program's fault on the GPU ended all programs of the space" : "takes programs again";
+      const char* const text =
+          fault ? "a program's fault on the GPU ended all programs of the space" : "takes programs again";
       log::Warn("GPU {}: space {}: {}", identity_.gpu, identity_.name, text);
       events::Note({.type = fault ? EventType::kSpaceFault : EventType::kSpaceReady,
                     .gpu = identity_.gpu,

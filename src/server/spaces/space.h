@@ -17,9 +17,9 @@
 
 namespace tessera::server {
 
-// A space: the vGPUs of one user on one GPU whose programs run at the same time, as clients of one MPS server. Keeps the
-// control daemon and the server running while a vGPU is in it, and sees when a client's fault has ended the others. Runs
-// on the loop's thread; what it asks the control daemon is asked by a thread of its own.
+// A space: the vGPUs of one user on one GPU whose programs run at the same time, as clients of one MPS server. Keeps
+// the control daemon and the server running while a vGPU is in it, and sees when a client's fault has ended the others.
+// Runs on the loop's thread; what it asks the control daemon is asked by a thread of its own.
 class Space {
  public:
   struct Identity {
@@ -68,8 +68,8 @@ class Space {
   // Looks whether the server is there and well. To be called once a second while programs may be in it, and when there
   // is news of it; while it is not ready, it looks by itself.
   void Look();
-  // Ends the GPU contexts of a client, whose process goes on with errors: to be done before a client with queued work is
-  // killed (MPS documentation, "Client termination").
+  // Ends the GPU contexts of a client, whose process goes on with errors: to be done before a client with queued work
+  // is killed (MPS documentation, "Client termination").
   void Terminate(pid_t client);
 
  private:
@@ -95,10 +95,10 @@ class Space {
   pid_t server_ = 0;
   int vgpus_ = 0;
   bool kept_ = false;
-  bool again_ = false;           // look once more: somebody asked while the last look was under way
-  std::vector<pid_t> doomed_;    // clients to be terminated with the next look
-  bool faulted_ = false;         // since it was ready
-  pid_t broken_ = 0;             // a server that had faulted at the last look
+  bool again_ = false;         // look once more: somebody asked while the last look was under way
+  std::vector<pid_t> doomed_;  // clients to be terminated with the next look
+  bool faulted_ = false;       // since it was ready
+  pid_t broken_ = 0;           // a server that had faulted at the last look
   std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
   EventLoop::Timer soon_;
   Background asking_;

@@ -142,8 +142,7 @@ void SpaceTable::Closed(const std::string& name) {
     spaces_.erase(found);
     return;
   }
-  if (auto made = Make(entry, who); !made)
-    log::Error("GPU {}: space {}: {}", who.gpu, name, made.error().Text());
+  if (auto made = Make(entry, who); !made) log::Error("GPU {}: space {}: {}", who.gpu, name, made.error().Text());
   for (int n = 0; n < vgpus; ++n) entry.space->Enter();
   entry.space->Keep(kept);
 }

@@ -34,8 +34,8 @@ class SpaceTable {
       : loop_(loop), setup_(std::move(setup)), on_change_(std::move(on_change)) {}
   SpaceTable(const SpaceTable&) = delete;
 
-  // A vGPU of this user on this GPU enters the space, which is made if there is none: its number. EPERM: another user's;
-  // EXDEV: it is on another GPU; ENOSYS: MPS is not there; the errors of Space::Open.
+  // A vGPU of this user on this GPU enters the space, which is made if there is none: its number. EPERM: another
+  // user's; EXDEV: it is on another GPU; ENOSYS: MPS is not there; the errors of Space::Open.
   Result<std::uint32_t> Enter(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
   void Leave(std::string_view name);
 

@@ -20,7 +20,8 @@ class SpaceTest : public FakeMpsTest {
   void SetUp() override {
     FakeMpsTest::SetUp();
     std::filesystem::create_directory(folder_ + "/a");
-    place_ = {.program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
+    place_ = {
+        .program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
   }
   void TearDown() override {
     if (space_) Close();
@@ -32,9 +33,16 @@ class SpaceTest : public FakeMpsTest {
     return On([this] {
       space_ = std::make_unique<Space>(
           *loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = 1234}, place_, folder_ + "/a/daemon",
-          Space::Host{.changed = [this](Space&) { ++changes_; }, .closed = [this](Space&) { closed_ = true; }});
+          Space::Host{.changed = [this](const Space& space) { Changed(space); },
+                      .closed = [this](const Space&) { closed_ = true; }});
       return space_->Open();
     });
+  }
+  void Changed(const Space& space) {
+    ++changes_;
+    if (space.Present() != State::kFault) return;
+    EXPECT_THAT(space.Error(), HasSubstr("fault"));
+    ++faults_;
   }
   void Close() {
     On([this] { space_->Close(); });
@@ -58,7 +66,7 @@ class SpaceTest : public FakeMpsTest {
 
   MpsPlace place_;
   std::unique_ptr<Space> space_;
-  std::atomic<int> changes_ = 0;
+  std::atomic<int> changes_ = 0, faults_ = 0;
   std::atomic<bool> closed_ = false;
 };
 
@@ -101,13 +109,11 @@ TEST_F(SpaceTest, AFaultPassesWhenTheClientsHaveEnded) {
   ASSERT_TRUE(Open());
   Becomes(State::kReady);
   const std::uint64_t before = events::Last();
+  Write("then", "ACTIVE\n");
   Write("status", "FAULT\n");
   Look();
-  Becomes(State::kFault);
+  WaitUntil([this] { return faults_ == 1 && Present() == State::kReady; });
   EXPECT_EQ(Server(), 4711);
-  EXPECT_THAT(ErrorOf(), HasSubstr("fault"));
-  Write("status", "ACTIVE\n");
-  Becomes(State::kReady);
   EXPECT_FALSE(Said("shutdown_server"));
   EXPECT_EQ(ErrorOf(), "");
   auto told = events::After(before, 10).events;

@@ -19,7 +19,7 @@
 namespace tessera::server {
 
 // A loop on a thread of its own, and an MPS control program that does as the test says: a script whose answers are
-// files. `servers` has the pids of the servers, `status` that of the server, `next` the server that is started when one
+// files. `servers` has the pids of the servers, `status` that of the server, `then` its next one, `next` the server that is started when one
 // is needed; `said` gets the commands. Without `next` no server starts.
 class FakeMpsTest : public testing::Test {
  protected:
@@ -38,7 +38,7 @@ echo "$command $first $second" >> said
 [ -e "$CUDA_MPS_PIPE_DIRECTORY/up" ] || exit 1
 case $command in
   get_server_list) cat servers ;;
-  get_server_status) cat status ;;
+  get_server_status) cat status; [ ! -e then ] || mv then status ;;
   start_server) cp next servers || { echo no server; exit 1; } ;;
   shutdown_server) echo ACTIVE > status; : > servers ;;
   quit) read -r pid start < "${CUDA_MPS_PIPE_DIRECTORY%/pipe}/daemon"; kill "$pid" ;;

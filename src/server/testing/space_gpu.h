@@ -53,9 +53,7 @@ class SpaceGpuTest : public SteeredGpuTest {
   }
 
   // As a program does whose gate has closed: what it had queued has ended, and it wants more.
-  void Drains(Member& member) {
-    gpu_.Time().Released(member.process, now_, member.process.page.Epoch(), Now());
-  }
+  void Drains(Member& member) { gpu_.Time().Released(member.process, now_, member.process.page.Epoch(), Now()); }
 
   TimeControl::Figures FiguresOf(const VGpu& vgpu) { return gpu_.Time().FiguresOf(vgpu, now_); }
 

@@ -110,8 +110,7 @@ class AnyGpu {
   void EndWell() {
     for (const auto& program : programs_) {
       if (program->gate.held) server_.Hold(program->gate, false, now_);
-      if (program->gate.state == State::kDraining)
-        server_.Released(program->gate, now_, now_, program->page.Epoch());
+      if (program->gate.state == State::kDraining) server_.Released(program->gate, now_, now_, program->page.Epoch());
       server_.Idle(program->gate, now_, now_);
     }
     for (int i = 0; i < 3; ++i) server_.Advance(now_ += kSecond);

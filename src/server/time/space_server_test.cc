@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "server/testing/space_gpu.h"
 
 namespace tessera::server {
@@ -140,7 +142,26 @@ TEST_F(SpaceServerTest, ALimitHoldsInside) {
   EXPECT_LE(FiguresOf(slow.vgpu).usage.window_pct, 20.5);
 }
 
-TEST_F(SpaceServerTest, RequestsAreOfTheSpacesTime) {
+// Of a space that has half of the GPU by its slice, 40 % of the GPU's time is 80 % of the space's.
+TEST_F(SpaceServerTest, ALimitIsAPartOfTheGpusTime) {
+  StartServer();
+  Member& one = Running(InSpaceOf(50, {.limit_pct = 40}));
+  const auto most = [&] {
+    double pct = 0;
+    for (int i = 0; i < 2000; ++i) {
+      Pass(kMillisecond);
+      if (one.process.gate.state == State::kDraining) Drains(one);
+      if (one.process.gate.state == State::kParked) Works(one);
+      if (i > 1000) pct = std::max(pct, FiguresOf(one.vgpu).usage.window_pct);
+    }
+    return pct;
+  };
+  EXPECT_NEAR(most(), 40, 3);
+  Running(*Add({}));
+  EXPECT_NEAR(most(), 80, 4);
+}
+
+TEST_F(SpaceServerTest, RequestsFitSideBySide) {
   VGpu* one = Add(InSpace(50, {.request_pct = 60}));
   ASSERT_NE(one, nullptr);
   EXPECT_NE(Add(InSpace(50, {.request_pct = 60})), nullptr) << "side by side";
