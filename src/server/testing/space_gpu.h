@@ -33,7 +33,7 @@ class SpaceGpuTest : public SteeredGpuTest {
   VGpu& InSpaceOf(double sm_pct, sched::Shares shares = {}) { return *Add(InSpace(sm_pct, shares)); }
 
   Result<void> Change(VGpu& vgpu, const sched::Shares& shares) {
-    return gpu_.Resize(vgpu, vgpu.spec.memory, shares, Now());
+    return gpu_.Resize(vgpu, vgpu.spec.memory, shares, vgpu.spec.goal, Now());
   }
 
   // The space has this MPS server from now on, with a context of its own.
