@@ -156,6 +156,16 @@ class Bounds(SpacesTest):
         self.assertEqual(shell.ask("init")["result"], SUCCESS)
         shell.end()
 
+    def test_a_vgpu_that_is_removed_by_force_ends_its_programs_contexts_alone(self):
+        for name in ("one", "two"):
+            self.member(name, sm_limit=50)
+        one, two = self.busy("one"), self.busy("two")
+        self.assertEqual(self.api("DELETE", "/v1/vgpus/one?force=1")[0], 204)
+        one.child.communicate(timeout=DEADLINE_S)
+        self.assertNotEqual(one.child.returncode, 0)
+        two.makes_progress(20)
+        self.assertGreater(two.finish(), 0)
+
     def test_the_kernel_gate_takes_no_program_of_a_space(self):
         done = self.tessera("run", "--run-dir", self.run_dir, "--space", "a", "--enforce", "kernel", "--", "true", check=False)
         self.assertEqual(done.returncode, 125)

@@ -40,17 +40,20 @@ Result<std::vector<std::uint32_t>> OrderByRoom(const VGpuSpec& newcomer, std::ve
   if (newcomer.compute.request_pct <= 0 && newcomer.memory.request == 0) return candidates;
   std::vector<sched::GpuRoom> rooms;
   for (const std::uint32_t gpu : candidates) rooms.push_back(RoomOf(*gpus[gpu]));
-  const sched::Newcomer asks{.owner = newcomer.uid,
+  sched::Newcomer asks{.owner = newcomer.uid,
                              .space = newcomer.space,
                              .claim = ClaimOf(newcomer.compute),
                              .memory = newcomer.memory.request};
   std::vector<std::uint32_t> ordered;
-  for (auto next = sched::Place(asks, rooms);; next = sched::Place(asks, rooms)) {
-    if (!next && ordered.empty()) return std::unexpected(next.error());
-    if (!next) return ordered;
+  std::vector<sched::GpuRoom> left = rooms;
+  for (auto next = sched::Place(asks, left); next; next = sched::Place(asks, left)) {
     ordered.push_back(candidates[*next]);
-    rooms[*next].unusable = "it was tried";
+    left[*next].unusable = "it was tried";
   }
+  if (!ordered.empty()) return ordered;
+  asks.memory = 0;
+  if (auto without = sched::Place(asks, rooms); !without) return std::unexpected(without.error());
+  return candidates;  // the ledger says what is missing
 }
 
 }  // namespace tessera::server

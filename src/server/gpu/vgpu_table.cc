@@ -375,6 +375,10 @@ void VGpuTable::Unlist(VGpu& vgpu, Nanos now, bool by_operator) {
                 .vgpu = vgpu.spec.name,
                 .owner = vgpu.spec.uid,
                 .by_operator = by_operator});
+  // What its programs have queued must not run on, and no freeze stops it by itself.
+  if (Space* space = spaces_ ? spaces_->Find(vgpu.spec.space) : nullptr) {
+    for (const Process* process : vgpu.processes) space->Terminate(process->pid);
+  }
   by_name_.erase(vgpu.spec.name);
   if (on_unlist_) on_unlist_(vgpu, now);
   vgpu.removed = true;

@@ -68,8 +68,7 @@ class Space {
   // Looks whether the server is there and well. To be called once a second while programs may be in it, and when there
   // is news of it; while it is not ready, it looks by itself.
   void Look();
-  // Ends the GPU contexts of a client, whose process goes on with errors: to be done before a client with queued work
-  // is killed (MPS documentation, "Client termination").
+  // Ends the GPU contexts of a client, whose process goes on with errors.
   void Terminate(pid_t client);
 
  private:

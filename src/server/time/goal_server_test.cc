@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 #include "server/record/events.h"
 #include "server/testing/steered_gpu.h"
 
@@ -212,6 +215,61 @@ TEST_F(GoalServerTest, TheRequestOfAUserStaysAtThePromise) {
       EXPECT_GT(ratio, 3);
     }
     ASSERT_TRUE(Set(low_, {}));
+  }
+}
+
+// Whatever happens, nothing of it is left when the goals are gone.
+TEST_F(GoalServerTest, AfterTheLastGoalAllIsAsConfigured) {
+  std::vector<VGpu*> vgpus = {&high_, &low_, &Another(12), &Another(8)};
+  std::vector<Member*> members;
+  for (VGpu* vgpu : vgpus) {
+    members.push_back(&Resting(*vgpu));
+    members.push_back(&Resting(*vgpu));
+  }
+  const std::vector<std::optional<sched::Goal>> goals = {std::nullopt, kLatency,
+                                                         sched::LatencyGoal{.percentile = 95, .time = kMs},
+                                                         sched::SpeedGoal{30}, sched::SpeedGoal{60}};
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    for (int step = 0; step < 300; ++step) {
+      Member& member = *members[random() % members.size()];
+      VGpu& vgpu = *vgpus[random() % vgpus.size()];
+      const unsigned act = random() % 20;
+      if (act == 0) {
+        (void)Set(vgpu, goals[random() % goals.size()]);
+      } else if (act == 1) {
+        (void)gpu_.Resize(vgpu, vgpu.spec.memory,
+                          {.request_pct = static_cast<double>(random() % 30), .priority = vgpu.spec.compute.priority},
+                          vgpu.spec.goal, Now());
+      } else if (act == 2) {
+        gpu_.Time().Restart(Now());
+      } else if (act < 8) {
+        Works(member);
+        member.process.page->submissions += 3;
+      } else if (act < 13) {
+        Rests(member);
+      } else {
+        Pass(static_cast<Nanos>(random() % 40) * kMs);
+      }
+    }
+    for (VGpu* vgpu : vgpus) {
+      ASSERT_TRUE(gpu_.Resize(*vgpu, vgpu->spec.memory, {.priority = vgpu->spec.compute.priority}, {}, Now()));
+      ASSERT_FALSE(gpu_.Time().GoalOf(*vgpu, Now()));
+    }
+    for (Member* member : members) Rests(*member);
+    Pass(2 * kSecond);
+    for (Member* member : members) ASSERT_FALSE(Frozen(*member)) << seed;
+    Member& one = *members[2];
+    Member& peer = *members[4];
+    Works(one);
+    Works(peer);
+    const auto slice = [&](const Member& member) { return static_cast<double>(control_->slices[member.process.pid]); };
+    ASSERT_TRUE(Becomes([&] { return std::abs(slice(one) - slice(peer)) <= 0.05 * slice(one); }))
+        << seed << ": two of one class and weight have " << slice(one) << " and " << slice(peer);
+    Works(*members[0]);
+    ASSERT_TRUE(Frozen(one) && Frozen(peer)) << seed << ": classes are as configured, and strict";
+    for (Member* member : members) Rests(*member);
+    ASSERT_FALSE(control_->twice);
   }
 }
 

@@ -364,5 +364,6 @@ def mix(bench):
     rows = [(kind, sm, percent, rate / alone[sm] * 100) for (kind, sm, percent), rate in zip(MIX, rates)]
     figure = (", ".join(f"{kind} {got:.1f} of {percent} in {share:.1f}" for (kind, _, percent, got), share in zip(rows, shares))
               + f" % of the time; the first six at once {' '.join(f'{each:.2f}' for each in beside)} of alone; results right")
-    expect(all(got >= 0.97 * percent for _, _, percent, got in rows), figure)
+    # All of the time is promised, and hand-overs cost some of it.
+    expect(all(share >= 0.98 * percent and got >= 0.95 * percent for (_, _, percent, got), share in zip(rows, shares)), figure)
     return figure, rows
