@@ -69,7 +69,8 @@ class AnyGpu {
         server_.Idle(program.gate, now_, stamp);
         break;
       case 9:
-        server_.Released(program.gate, now_, stamp, program.page.Epoch());
+        // Who says it at an open gate lies, and may as well ignore its gate.
+        if (program.gate.state != State::kRunning) server_.Released(program.gate, now_, stamp, program.page.Epoch());
         break;
       case 10:
       case 11:
@@ -87,7 +88,9 @@ class AnyGpu {
   void Check() {
     RC_ASSERT(!control_->twice);
     for (const auto& program : programs_) {
-      if (program->gate.held && program->vgpu != 0 && InSpace(program->vgpu)) RC_ASSERT(!IsOpen(*program));
+      // Who is parked waits for a newer order, whatever the last one said.
+      const bool parked = program->gate.state == State::kParked;
+      if (program->gate.held && !parked && InSpace(program->vgpu)) RC_ASSERT(!IsOpen(*program));
     }
     for (std::uint32_t space = 1; space <= kSpaces; ++space) {
       const pid_t server = channels_.Table().ServerOf(space);
@@ -134,7 +137,7 @@ class AnyGpu {
   }
   // vGPUs 1 and 2 are in space 1, 3 and 4 in space 2, the others in none.
   static std::uint32_t SpaceOf(sched::VgpuId id) { return id <= 2 * kSpaces ? (id + 1) / 2 : 0; }
-  static bool InSpace(sched::VgpuId id) { return SpaceOf(id) != 0; }
+  static bool InSpace(sched::VgpuId id) { return id != 0 && SpaceOf(id) != 0; }
   static sched::Shares AnyShares(sched::VgpuId id) {
     sched::Shares shares{.request_pct = *rc::gen::inRange(0, 40) * 1.0,
                          .limit_pct = *rc::gen::inRange(40, 101) * 1.0,
@@ -159,7 +162,9 @@ class AnyGpu {
     const pid_t pid = program.gate.pid;
     if (program.vgpu != 0) {
       server_.Leave(program.gate, now_);
+      EndContext(pid);
       channels_.LeaveSpace(pid);
+      channels_.Forget(pid);
       program.gate.state = State::kParked;  // where it comes next it is another process
       program.gate.held = false;
       program.page.Give({});

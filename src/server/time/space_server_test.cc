@@ -146,19 +146,19 @@ TEST_F(SpaceServerTest, ALimitHoldsInside) {
 TEST_F(SpaceServerTest, ALimitIsAPartOfTheGpusTime) {
   StartServer();
   Member& one = Running(InSpaceOf(50, {.limit_pct = 40}));
-  const auto most = [&] {
-    double pct = 0;
-    for (int i = 0; i < 2000; ++i) {
+  const auto share = [&] {  // of the space's time
+    Nanos before = 0;
+    for (int i = 0; i < 3000; ++i) {
+      if (i == 1000) before = FiguresOf(one.vgpu).usage.busy;
       Pass(kMillisecond);
       if (one.process.gate.state == State::kDraining) Drains(one);
       if (one.process.gate.state == State::kParked) Works(one);
-      if (i > 1000) pct = std::max(pct, FiguresOf(one.vgpu).usage.window_pct);
     }
-    return pct;
+    return static_cast<double>(FiguresOf(one.vgpu).usage.busy - before) / (2 * kSecond);
   };
-  EXPECT_NEAR(most(), 40, 3);
+  EXPECT_NEAR(share(), 0.4, 0.03);
   Running(*Add({}));
-  EXPECT_NEAR(most(), 80, 4);
+  EXPECT_NEAR(share(), 0.8, 0.03);
 }
 
 TEST_F(SpaceServerTest, RequestsFitSideBySide) {
