@@ -13,14 +13,15 @@ CLI::Option* AddSpaceName(CLI::App& app, std::string& name) {
 }  // namespace
 
 void AddSpaceCommands(CommandLine& line) {
-  CLI::App& space = AddCommand(line.app, "space", "List, make and remove spaces",
-                               "A space holds vGPUs of one user on one GPU that run at the same time, each on its part of\n"
-                               "the GPU's SMs. Their programs share their faults.\n"
-                               "\n"
-                               "Examples:\n"
-                               "  tessera run --space team-a --sm 60 -- ./serve\n"
-                               "  tessera run --space team-a --sm 40 -- python train.py\n"
-                               "  tessera space ls");
+  CLI::App& space =
+      AddCommand(line.app, "space", "List, make and remove spaces",
+                 "A space holds vGPUs of one user on one GPU that run at the same time, each on its part of\n"
+                 "the GPU's SMs. Their programs share their faults.\n"
+                 "\n"
+                 "Examples:\n"
+                 "  tessera run --space team-a --sm 60 -- ./serve\n"
+                 "  tessera run --space team-a --sm 40 -- python train.py\n"
+                 "  tessera space ls");
   space.require_subcommand(1);
 
   CLI::App& ls = AddCommand(space, "ls", "List spaces",

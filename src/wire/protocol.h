@@ -294,11 +294,12 @@ static_assert(kIsFixed<Header, 16> && offsetof(Header, version) == 4 && offsetof
               offsetof(Header, bytes) == 8 && offsetof(Header, gpu) == 12);
 static_assert(kIsFixed<Hello, 584> && offsetof(Hello, vgpus) == 8 && offsetof(Hello, program) == 520);
 static_assert(kIsFixed<Welcome, 216> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16 &&
-              offsetof(Welcome, sm_limit) == 20 && offsetof(Welcome, space) == 24 && offsetof(Welcome, mps_pipes) == 88);
+              offsetof(Welcome, sm_limit) == 20 && offsetof(Welcome, space) == 24 &&
+              offsetof(Welcome, mps_pipes) == 88);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
-static_assert(kIsFixed<Attach, 56> && offsetof(Attach, sms) == 48 && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
-              offsetof(Attach, unsafe_bytes) == 32 && offsetof(Attach, contexts) == 40 &&
-              offsetof(Attach, works) == 44);
+static_assert(kIsFixed<Attach, 56> && offsetof(Attach, sms) == 48 && offsetof(Attach, memory_bytes) == 16 &&
+              offsetof(Attach, room_bytes) == 24 && offsetof(Attach, unsafe_bytes) == 32 &&
+              offsetof(Attach, contexts) == 40 && offsetof(Attach, works) == 44);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&
               offsetof(Attached, vgpu) == 24);
 static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 24> && offsetof(Reserved, available) == 8 &&

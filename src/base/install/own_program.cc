@@ -77,8 +77,8 @@ Result<pid_t> Spawn(const OwnProgram& program) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
-  const int failed =
-      posix_spawn(&pid, words.front().c_str(), &files, &attributes, Pointers(words).data(), Pointers(environment).data());
+  const int failed = posix_spawn(&pid, words.front().c_str(), &files, &attributes, Pointers(words).data(),
+                                 Pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (failed != 0) return Fail(failed, "cannot run " + words.front() + ": " + std::strerror(failed));

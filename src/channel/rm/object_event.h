@@ -6,8 +6,8 @@ namespace tessera::channel {
 
 // An act of a process on objects of the resource manager that lead to channels, as the shim, the kernel gate or the
 // watch saw it: only what succeeded, and of allocations only clients, devices, channel groups and channels
-// (abi::IsRoot, kDevice, kChannelGroup, IsChannel) and duplicates (kDuplicate: a client of MPS makes its channels in one
-// of its server's group). A free of anything may be told.
+// (abi::IsRoot, kDevice, kChannelGroup, IsChannel) and duplicates (kDuplicate: a client of MPS makes its channels in
+// one of its server's group). A free of anything may be told.
 struct ObjectEvent {
   enum class Kind : std::uint32_t { kAlloc = 1, kFree = 2 };
   Kind kind = Kind::kAlloc;

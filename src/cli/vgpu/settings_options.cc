@@ -52,8 +52,9 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
 
 CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings) {
   return app
-      .add_option("--space", settings.space,
-                  "space of vGPUs that run at the same time, each on\nits part of the SMs (--sm). It is made if there is none")
+      .add_option(
+          "--space", settings.space,
+          "space of vGPUs that run at the same time, each on\nits part of the SMs (--sm). It is made if there is none")
       ->type_name("NAME")
       ->check(IsSetting(&VgpuSettings::space));
 }

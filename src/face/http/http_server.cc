@@ -35,7 +35,8 @@ constexpr int kTcpThreads = 2;
 constexpr int kMostTcpWaiting = 32;  // requests; further ones are closed
 constexpr const char* kPaths =
     "GET /healthz, /metrics, /v1/doctor, /v1/events, /v1/gpus, /v1/trace, /v1/vgpus[/NAME], /v1/spaces[/NAME] and "
-    "/v1/processes[/PID], POST /v1/vgpus, /v1/spaces and /v1/reload, DELETE /v1/spaces/NAME, PATCH and DELETE /v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
+    "/v1/processes[/PID], POST /v1/vgpus, /v1/spaces and /v1/reload, DELETE /v1/spaces/NAME, PATCH and DELETE "
+    "/v1/vgpus/NAME, POST /v1/vgpus/NAME/freeze, /thaw and /evict, and "
     "POST /v1/processes/PID/freeze, /thaw, /evict and /adopt exist";
 
 void Reply(Response& response, const json& body, int status = 200, const char* type = "application/json") {

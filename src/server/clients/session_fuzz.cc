@@ -103,11 +103,11 @@ class Stage {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) abort();
     connection.client.Reset(pair[0]);
     const ucred peer{.pid = getpid(), .uid = getuid(), .gid = getgid()};
-    connection.session = std::make_unique<Session>(
-        ++last_id_, UniqueFd(pair[1]), peer, authority_.Identify(getuid(), {getgid()}),
-        ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_, *kernel_gate_, bounds_,
-                       spaces_},
-        exports_);
+    connection.session =
+        std::make_unique<Session>(++last_id_, UniqueFd(pair[1]), peer, authority_.Identify(getuid(), {getgid()}),
+                                  ClientServices{authority_, *quotas_, *table_, gpus_, config_, channels_, *guests_,
+                                                 *kernel_gate_, bounds_, spaces_},
+                                  exports_);
     return connection;
   }
 

@@ -88,8 +88,7 @@ void Freezes::MindSpaces() {
     const std::uint32_t space = vgpu->spec.compute.space.number;
     const pid_t server = space == 0 ? 0 : channels_.Table().ServerOf(space);
     if (server == 0) continue;
-    for (const Process* process : vgpu->processes)
-      moves[server] |= Has(process->WantedFreezes(), FreezeReason::kMove);
+    for (const Process* process : vgpu->processes) moves[server] |= Has(process->WantedFreezes(), FreezeReason::kMove);
   }
   for (const auto& [server, wanted] : moves) {
     const FreezeReason reasons = channels_.Freezer().StatusOf(server, gpu_).reasons;

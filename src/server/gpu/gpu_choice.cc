@@ -41,9 +41,9 @@ Result<std::vector<std::uint32_t>> OrderByRoom(const VGpuSpec& newcomer, std::ve
   std::vector<sched::GpuRoom> rooms;
   for (const std::uint32_t gpu : candidates) rooms.push_back(RoomOf(*gpus[gpu]));
   sched::Newcomer asks{.owner = newcomer.uid,
-                             .space = newcomer.space,
-                             .claim = ClaimOf(newcomer.compute),
-                             .memory = newcomer.memory.request};
+                       .space = newcomer.space,
+                       .claim = ClaimOf(newcomer.compute),
+                       .memory = newcomer.memory.request};
   std::vector<std::uint32_t> ordered;
   std::vector<sched::GpuRoom> left = rooms;
   for (auto next = sched::Place(asks, left); next; next = sched::Place(asks, left)) {

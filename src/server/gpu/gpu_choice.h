@@ -11,9 +11,9 @@
 namespace tessera::server {
 
 // The candidates in the order in which they are to be tried for a new vGPU. One that is promised time or memory goes to
-// the fullest GPU that has room for it (sched::Place), so that promises pack; for others the order stays, and so it does
-// where none has the memory. ENOSPC: none of them has the time; says why of each, and the nearest size that would fit.
-// On the loop's thread.
+// the fullest GPU that has room for it (sched::Place), so that promises pack; for others the order stays, and so it
+// does where none has the memory. ENOSPC: none of them has the time; says why of each, and the nearest size that would
+// fit. On the loop's thread.
 Result<std::vector<std::uint32_t>> OrderByRoom(const VGpuSpec& newcomer, std::vector<std::uint32_t> candidates,
                                                const std::vector<std::unique_ptr<GpuServer>>& gpus);
 

@@ -27,7 +27,8 @@ std::vector<int> DescriptorsOf(pid_t pid) {
     const auto target = std::filesystem::read_symlink(entry.path(), closed);
     const std::string name = entry.path().filename();
     int number = -1;
-    if (!closed && target == kDevice && std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc())
+    if (!closed && target == kDevice &&
+        std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc())
       numbers.push_back(number);
   }
   return numbers;

@@ -15,17 +15,17 @@ namespace tessera::server {
 // Duplicates of the nvidia-uvm files of programs in spaces, by which their GPU addresses outlive them for a moment.
 //
 // A client of MPS has its channels in its server's group. When it is killed in the middle of its work, the kernel may
-// close its nvidia-uvm file first: its kernels then run into addresses that are no more, and that fault ends all clients
-// of the server. With a duplicate the driver takes its channels off first, as it closes the other files, and nothing
-// faults (docs/hardware-log.md, 2026-11-25: of 8 kills each, 1 to 2 faults without, none with one). Runs on the loop's
-// thread.
+// close its nvidia-uvm file first: its kernels then run into addresses that are no more, and that fault ends all
+// clients of the server. With a duplicate the driver takes its channels off first, as it closes the other files, and
+// nothing faults (docs/hardware-log.md, 2026-11-25: of 8 kills each, 1 to 2 faults without, none with one). Runs on the
+// loop's thread.
 class ClientFiles {
  public:
   explicit ClientFiles(EventLoop& loop) : loop_(loop) {}
   ClientFiles(const ClientFiles&) = delete;
 
-  // The client begins to work: takes duplicates of the files that it has now, in place of those taken before. Where this
-  // process may not do that (pidfd_getfd(2)), nothing is held, and the log says so once.
+  // The client begins to work: takes duplicates of the files that it has now, in place of those taken before. Where
+  // this process may not do that (pidfd_getfd(2)), nothing is held, and the log says so once.
   void Hold(pid_t client);
   // It has left, and may have ended: its files are closed after kAfter, by a thread of their own, as that takes long.
   void Release(pid_t client);

@@ -31,10 +31,10 @@ class SpaceTest : public FakeMpsTest {
 
   Result<void> Open() {
     return On([this] {
-      space_ = std::make_unique<Space>(
-          *loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = 1234}, place_, folder_ + "/a/daemon",
-          Space::Host{.changed = [this](const Space& space) { Changed(space); },
-                      .closed = [this](const Space&) { closed_ = true; }});
+      space_ = std::make_unique<Space>(*loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = 1234}, place_,
+                                       folder_ + "/a/daemon",
+                                       Space::Host{.changed = [this](const Space& space) { Changed(space); },
+                                                   .closed = [this](const Space&) { closed_ = true; }});
       return space_->Open();
     });
   }

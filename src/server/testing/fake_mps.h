@@ -19,8 +19,8 @@
 namespace tessera::server {
 
 // A loop on a thread of its own, and an MPS control program that does as the test says: a script whose answers are
-// files. `servers` has the pids of the servers, `status` that of the server, `then` its next one, `next` the server that is started when one
-// is needed; `said` gets the commands. Without `next` no server starts.
+// files. `servers` has the pids of the servers, `status` that of the server, `then` its next one, `next` the server
+// that is started when one is needed; `said` gets the commands. Without `next` no server starts.
 class FakeMpsTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -14,11 +14,11 @@
 
 namespace tessera::server {
 
-// Divides the time of a GPU by its channels, and that of each space by tokens. To the SteeringServer a space is one more
-// vGPU, whose only process is the space's MPS server: by the channels of that server and its clients the space has its
-// slice, its class and its freezes. In the space a TokenServer opens the gates of the vGPUs that may run now. While the
-// space is off the GPU its tokens' time stands still; while it has a part of the GPU's time by its slice, requests and
-// limits count so much more inside, because they are parts of the GPU's time.
+// Divides the time of a GPU by its channels, and that of each space by tokens. To the SteeringServer a space is one
+// more vGPU, whose only process is the space's MPS server: by the channels of that server and its clients the space has
+// its slice, its class and its freezes. In the space a TokenServer opens the gates of the vGPUs that may run now. While
+// the space is off the GPU its tokens' time stands still; while it has a part of the GPU's time by its slice, requests
+// and limits count so much more inside, because they are parts of the GPU's time.
 class SpaceServer : public TimeServer {
  public:
   // The channels outlive the server, and know the MPS servers. `tokens` and `in_flight` as for TokenServer.

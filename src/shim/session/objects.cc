@@ -27,7 +27,8 @@ constexpr auto kFreed = static_cast<std::uint32_t>(channel::ObjectEvent::Kind::k
 struct Table {
   ForkMutex mutex;
   std::vector<wire::Object> objects TESSERA_GUARDED_BY(mutex);
-  // The last duplicates of other clients' objects. Most are memory; the daemon hears of those in which a channel is made.
+  // The last duplicates of other clients' objects. Most are memory; the daemon hears of those in which a channel is
+  // made.
   std::deque<wire::Object> duplicates TESSERA_GUARDED_BY(mutex);
   bool missed TESSERA_GUARDED_BY(mutex) = false;  // a message about one of them could not be sent
 

@@ -29,7 +29,8 @@ std::string WhyNotInSpace(const wire::Welcome& terms) {
   if (fabs(Percentage() - limit) < 0.01) return {};
   char percent[32];
   snprintf(percent, sizeof percent, "%g", limit);
-  return "the vGPU has " + std::string(percent) + " % of the SMs, and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is not that" + how;
+  return "the vGPU has " + std::string(percent) + " % of the SMs, and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is not that" +
+         how;
 }
 
 }  // namespace tessera::shim

@@ -1,5 +1,6 @@
-// A program in a space is a client of the space's MPS server. It becomes one by its environment, which `tessera run` sets.
-// A wrong environment would let it run outside of MPS, and nobody would say so: the shim refuses it the GPU instead.
+// A program in a space is a client of the space's MPS server. It becomes one by its environment, which `tessera run`
+// sets. A wrong environment would let it run outside of MPS, and nobody would say so: the shim refuses it the GPU
+// instead.
 #pragma once
 
 #include <string>
