@@ -18,6 +18,7 @@
 #include "face/text/json.h"
 #include "face/text/metrics.h"
 #include "face/text/trace_json.h"
+#include "server/daemon/space_control.h"
 #include "server/record/log.h"
 #include "wire/protocol.h"
 
@@ -278,22 +279,23 @@ void HttpServer::Impl::AddRoutes() {
 }
 
 void HttpServer::Impl::AddSpaces() {
-  Get("/v1/spaces", [](const Request&, Response& response) { ReplyList(response, "spaces", asker->Spaces()); });
+  Get("/v1/spaces",
+      [](const Request&, Response& response) { ReplyList(response, "spaces", server::SpaceControl(*asker).All()); });
   Post("/v1/spaces", [](const Request& request, Response& response) {
     const auto asked = ParseSpaceRequest(request.body);
     if (!asked) return Refuse(response, asked.error());
-    const auto made = asker->CreateSpace(asked->name, asked->gpu);
+    const auto made = server::SpaceControl(*asker).Create(asked->name, asked->gpu);
     if (!made) return Refuse(response, made.error());
     Reply(response, ToJson(*made), 201);
   });
   constexpr const char* kOneSpace = "/v1/spaces/([^/]+)";
   Get(kOneSpace, [](const Request& request, Response& response) {
-    const auto space = asker->SpaceNamed(request.matches[1]);
+    const auto space = server::SpaceControl(*asker).Named(request.matches[1]);
     if (!space) return Refuse(response, space.error());
     Reply(response, ToJson(*space));
   });
   Delete(kOneSpace, [](const Request& request, Response& response) {
-    ReplyNothing(response, asker->RemoveSpace(request.matches[1]));
+    ReplyNothing(response, server::SpaceControl(*asker).Remove(request.matches[1]));
   });
 }
 

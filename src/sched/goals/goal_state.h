@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "sched/goals/burst_meter.h"
+#include "sched/bursts/burst_meter.h"
 #include "sched/goals/goal.h"
 #include "sched/goals/latency_keeper.h"
 #include "sched/goals/speed_keeper.h"

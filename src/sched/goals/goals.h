@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "sched/bursts/burst_meter.h"
 #include "sched/goals/auditor.h"
-#include "sched/goals/burst_meter.h"
 #include "sched/goals/goal.h"
 #include "sched/goals/goal_state.h"
 #include "sched/goals/goals_config.h"

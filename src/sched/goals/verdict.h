@@ -3,9 +3,9 @@
 #include <string>
 
 #include "base/clock.h"
-#include "sched/goals/burst_meter.h"
+#include "sched/bursts/burst_meter.h"
+#include "sched/bursts/solo_times.h"
 #include "sched/goals/goal.h"
-#include "sched/goals/solo_times.h"
 #include "sched/goals/speed_keeper.h"
 #include "sched/shares/shares.h"
 

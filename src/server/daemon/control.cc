@@ -264,55 +264,6 @@ Result<void> Control::Remove(const std::string& name, bool force, const std::opt
   }));
 }
 
-// ---- spaces ----
-
-namespace {
-
-Error NoSuchSpace(const std::string& name) {
-  return {ENOENT, fmt::format("there is no space {}", name), "see 'tessera space ls'"};
-}
-
-}  // namespace
-
-bool Control::MaySee(const SpaceReport& space) const { return caller_.IsOperator() || space.uid == caller_.uid; }
-
-Result<std::vector<SpaceReport>> Control::Spaces() {
-  return OnLoop([this]() -> Result<std::vector<SpaceReport>> {
-    std::vector<SpaceReport> reports = ReportSpaces(daemon_);
-    std::erase_if(reports, [this](const SpaceReport& space) { return !MaySee(space); });
-    return reports;
-  });
-}
-
-Result<SpaceReport> Control::SpaceNamed(const std::string& name) {
-  auto all = Spaces();
-  if (!all) return std::unexpected(all.error());
-  const auto found = std::ranges::find(*all, name, &SpaceReport::name);
-  if (found == all->end()) return std::unexpected(NoSuchSpace(name));
-  return std::move(*found);
-}
-
-Result<SpaceReport> Control::CreateSpace(const std::string& name, const std::optional<std::string>& gpu) {
-  auto made = Keep(Run(Operation::kCreateVGpu, [this, name, gpu](Nanos) -> Result<void> {
-    const auto on = daemon_.VGpus().GpuFor(gpu);
-    if (!on) return std::unexpected(on.error());
-    auto created = daemon_.Spaces().Create(name, caller_.uid, *on, FormatUuid(daemon_.Gpus()[*on]->Info().uuid));
-    if (created) daemon_.SpacesChanged();
-    return created;
-  }));
-  if (!made) return std::unexpected(made.error());
-  return SpaceNamed(name);
-}
-
-Result<void> Control::RemoveSpace(const std::string& name) {
-  if (auto seen = SpaceNamed(name); !seen) return std::unexpected(seen.error());
-  return Keep(Run(Operation::kCreateVGpu, [this, name](Nanos) -> Result<void> {
-    auto removed = daemon_.Spaces().Remove(name);
-    if (removed) daemon_.SpacesChanged();
-    return removed;
-  }));
-}
-
 Result<void> Control::FreezeVGpu(const std::string& name, bool frozen) {
   return Keep(RunOn(Operation::kFreezeVGpu, name, [this, frozen](VGpu& vgpu, Nanos now) -> Result<void> {
     if (auto done = daemon_.VGpus().Freeze(vgpu, frozen, !caller_.IsOperator(), now); !done) return done;

@@ -59,14 +59,6 @@ class Control {
   // Only if it has this tag still, if one is given.
   Result<void> Remove(const std::string& name, bool force, const std::optional<std::string>& if_tag = {});
 
-  // Spaces of the caller; operators: all.
-  Result<std::vector<SpaceReport>> Spaces();
-  Result<SpaceReport> SpaceNamed(const std::string& name);
-  // Makes a space of the caller's that lasts. `gpu` as VGpuRequest::gpu.
-  Result<SpaceReport> CreateSpace(const std::string& name, const std::optional<std::string>& gpu);
-  // It ends, or does so with its last vGPU.
-  Result<void> RemoveSpace(const std::string& name);
-
   // A process, or a vGPU by its name.
   using Subject = std::variant<pid_t, std::string>;
   // Any process that uses a GPU, managed or not; a vGPU with all its processes, also those to come.
@@ -90,6 +82,8 @@ class Control {
   DaemonTraits Traits() const { return daemon_.Traits(); }
 
  private:
+  friend class SpaceControl;
+
   // Runs the task on the loop, with the time at which it begins, if the caller may do the operation, where it acts on
   // nothing in particular.
   template <typename Task>
@@ -113,7 +107,6 @@ class Control {
   VGpuTable::Admission WithinQuota() const;
   Result<void> AllowedOnAll(Operation operation, pid_t pid) const;
   bool MaySee(const ProcessReport& process) const;
-  bool MaySee(const SpaceReport& space) const;
   VGpuReport Report(const VGpu& vgpu, Nanos now) const;
   std::vector<VGpuReport> ReportSeen(Nanos now) const;
   std::vector<ProcessReport> ReportSeen(Nanos now, std::optional<pid_t> pid) const;

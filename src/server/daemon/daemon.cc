@@ -10,10 +10,9 @@
 
 #include "base/install/mps_program.h"
 #include "base/size.h"
+#include "server/daemon/space_setup.h"
 #include "server/daemon/swap_setup.h"
-#include "server/record/events.h"
 #include "server/record/log.h"
-#include "server/record/trace.h"
 
 namespace tessera::server {
 namespace {
@@ -55,14 +54,17 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
       beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
       testing_(loop),
-      saving_trace_(loop),
+      error_trace_(loop, setup_.run_dir),
       saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }),
       lasting_saver_(loop, StateDirOf(setup_) + "/vgpus.json", [this] { return LastingVGpus(); }) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
   if (auto found = daemon->FindGpus(); !found) return std::unexpected(found.error());
-  daemon->MakeSpaces();
+  daemon->spaces_ = MakeSpaces(loop, daemon->setup_.run_dir, daemon->driver_->IsSoft(), daemon->setup_.exit_when_idle,
+                               [self = daemon.get()](const Space& space) {
+                                 if (!self->ending_) FollowServer(space, self->channels_, self->gpus_, MonotonicNow());
+                               });
   daemon->table_ = std::make_unique<VGpuTable>(
       loop, daemon->gpus_, [self = daemon.get()] { self->VGpusChanged(); },
       [self = daemon.get()](VGpu& vgpu, Nanos now) {
@@ -119,26 +121,6 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
     daemon->linger_timer_.Arm(daemon->linger_until_);
   }
   return daemon;
-}
-
-void Daemon::MakeSpaces() {
-  constexpr Nanos kLinger = 10 * kSecond;
-  SpaceTable::Setup setup{.folder = setup_.run_dir + "/mps", .linger = setup_.exit_when_idle ? 0 : kLinger};
-  if (auto program = FindMpsControl(driver_->IsSoft())) {
-    setup.program = *program;
-  } else {
-    setup.why_none = program.error().message;
-  }
-  spaces_ = std::make_unique<SpaceTable>(loop_, std::move(setup),
-                                         [this](const Space& space) { SpaceChanged(space, MonotonicNow()); });
-}
-
-void Daemon::SpaceChanged(const Space& space, Nanos now) {
-  if (ending_) return;
-  const Space::Identity& who = space.Who();
-  if (channels_.Table().ServerOf(who.number) == space.Server()) return;
-  channels_.SetServer(who.number, space.Server());
-  if (who.gpu < gpus_.size()) gpus_[who.gpu]->Time().LeadersChanged(now);
 }
 
 void Daemon::ServeContainers() {
@@ -208,25 +190,8 @@ void Daemon::RestoreProcesses(Nanos now) {
 void Daemon::Beat(Nanos now) {
   channels_.Tick();
   spaces_->Tick();
-  SaveTraceIfWrong(now);
+  error_trace_.SaveIfWrong(now);
   beat_timer_.Arm(now + kSecond);
-}
-
-// Keeps the trace that led to an error of the log, and up to a second after it, for 'tessera trace --last'.
-void Daemon::SaveTraceIfWrong(Nanos now) {
-  constexpr Nanos kSeldom = 60 * kSecond;  // where one error follows the other, the first one tells most
-  const std::uint64_t errors = events::Errors();
-  if (errors == errors_seen_ || saving_trace_.Busy() || (trace_saved_at_ != 0 && now - trace_saved_at_ < kSeldom))
-    return;
-  errors_seen_ = errors;
-  trace_saved_at_ = now;
-  std::string bytes = trace::Bytes();
-  if (bytes.empty()) return;
-  saving_trace_.Start(
-      [this, bytes = std::move(bytes)] {
-        if (auto saved = trace::SaveLast(setup_.run_dir, bytes); !saved) log::Warn("{}", saved.error().Text());
-      },
-      [] {});
 }
 
 Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) {
@@ -315,13 +280,7 @@ void Daemon::RestoreVGpus(Nanos now) {
     if (restored || restored.error().code == ESRCH) return;
     log::Warn("vGPU {} is absent: {}", saved.spec.name, restored.error().Text());
   };
-  for (const SavedSpace& saved : lasting.spaces) {
-    const auto gpu = std::ranges::find_if(gpus_, [&](const auto& each) { return each->Info().uuid == saved.gpu; });
-    const auto made = gpu == gpus_.end()
-                          ? Fail(ENODEV, "this machine does not have its GPU now")
-                          : spaces_->Create(saved.name, saved.uid, (*gpu)->Index(), FormatUuid(saved.gpu));
-    if (!made) log::Warn("space {} is absent: {}", saved.name, made.error().Text());
-  }
+  RestoreSpaces(lasting.spaces, *spaces_, gpus_);
   std::ranges::for_each(lasting.vgpus, restore);
   std::ranges::for_each(of_boot.vgpus, restore);
   for (const SavedProgram& program : of_boot.programs) {
@@ -345,10 +304,7 @@ std::string Daemon::State() const {
 std::string Daemon::LastingVGpus() const {
   SavedState state{.vgpus = table_->Saved(), .processes = {}};
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
-  for (const Space* space : spaces_->All()) {
-    const Space::Identity& who = space->Who();
-    if (space->Kept()) state.spaces.push_back({who.name, gpus_[who.gpu]->Info().uuid, who.uid});
-  }
+  state.spaces = LastingSpaces(*spaces_, gpus_);
   return FormatState(state);
 }
 

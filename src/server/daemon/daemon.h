@@ -18,16 +18,17 @@
 #include "server/config/config.h"
 #include "server/daemon/declarations.h"
 #include "server/daemon/device_meter.h"
+#include "server/daemon/error_trace.h"
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gang_server.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/peers.h"
 #include "server/gpu/quota_keeper.h"
-#include "server/gpu/state_saver.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
+#include "server/model/state_saver.h"
 #include "server/spaces/client_files.h"
 #include "server/spaces/space_table.h"
 
@@ -105,9 +106,6 @@ class Daemon {
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
   void Beat(Nanos now);
-  void SaveTraceIfWrong(Nanos now);
-  void MakeSpaces();
-  void SpaceChanged(const Space& space, Nanos now);
   void RestoreProcesses(Nanos now);
 
   EventLoop& loop_;
@@ -138,9 +136,7 @@ class Daemon {
   std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
   Background testing_;
-  std::uint64_t errors_seen_ = 0;  // of the log, until the trace was last saved
-  Nanos trace_saved_at_ = 0;       // 0: never
-  Background saving_trace_;
+  ErrorTrace error_trace_;
   StateSaver saver_;          // of state.json: what goes with the boot
   StateSaver lasting_saver_;  // of vgpus.json
   std::string lasting_;       // what is, or will be, in vgpus.json

@@ -42,8 +42,8 @@ const char* NameOf(GateRecord::State state) {
 
 FreezeReason ReasonsOf(Daemon& daemon, const Process& process) {
   // A process that waits at its gate is kept off the GPU without a call.
-  const bool waits =
-      daemon.Gpus()[process.vgpu->gpu]->Time().FreezesChannels() && process.gate.state == GateRecord::State::kWanting;
+  const bool waits = FreezesChannels(daemon.Gpus()[process.vgpu->gpu]->Time().DividedBy()) &&
+                     process.gate.state == GateRecord::State::kWanting;
   return daemon.Channels().Freezer().StatusOf(process.pid, process.vgpu->gpu).reasons | process.WantedFreezes() |
          If(waits, FreezeReason::kPolicy);
 }

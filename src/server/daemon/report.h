@@ -9,10 +9,10 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
+#include "server/figures/pressure.h"
 #include "server/gpu/gpu_health.h"
 #include "server/memory/pinned.h"
 #include "server/model/bursts.h"
-#include "server/model/pressure.h"
 #include "server/record/histogram.h"
 #include "server/time/divider.h"
 

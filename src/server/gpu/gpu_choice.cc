@@ -1,6 +1,11 @@
 #include "server/gpu/gpu_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <functional>
+#include <utility>
 
 #include "sched/packing/placement.h"
 
@@ -35,8 +40,31 @@ sched::GpuRoom RoomOf(GpuServer& gpu) {
 
 }  // namespace
 
+Result<std::vector<std::uint32_t>> GpusNamed(const std::optional<std::string>& gpu, const Gpus& gpus) {
+  std::vector<std::uint32_t> all;
+  for (const auto& server : gpus) all.push_back(server->Index());
+  if (!gpu || *gpu == "auto") {
+    std::ranges::sort(all, std::ranges::greater(), [&gpus](std::uint32_t index) {
+      return std::pair(gpus[index]->Memory().Ledger().Spare(), -static_cast<std::int64_t>(index));
+    });
+    return all;
+  }
+  if (auto uuid = ParseUuid(*gpu)) {
+    for (const auto& server : gpus) {
+      if (server->Info().uuid == *uuid) return std::vector{server->Index()};
+    }
+  } else if (uuid.error().code == ENOTSUP) {
+    return std::unexpected(uuid.error());
+  }
+  std::uint32_t index = 0;
+  const auto [end, error] = std::from_chars(gpu->data(), gpu->data() + gpu->size(), index);
+  if (error == std::errc() && end == gpu->data() + gpu->size() && index < gpus.size()) return std::vector{index};
+  return Fail(ENOENT, fmt::format("there is no GPU {}", *gpu),
+              "tessera gpus lists them; \"auto\" takes the one with most room");
+}
+
 Result<std::vector<std::uint32_t>> OrderByRoom(const VGpuSpec& newcomer, std::vector<std::uint32_t> candidates,
-                                               const std::vector<std::unique_ptr<GpuServer>>& gpus) {
+                                               const Gpus& gpus) {
   if (newcomer.compute.request_pct <= 0 && newcomer.memory.request == 0) return candidates;
   std::vector<sched::GpuRoom> rooms;
   for (const std::uint32_t gpu : candidates) rooms.push_back(RoomOf(*gpus[gpu]));

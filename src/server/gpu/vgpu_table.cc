@@ -300,7 +300,7 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
 
 // A space is on one GPU, and so are the vGPUs that enter it.
 Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request, const VGpuSpec& spec) const {
-  auto all = CandidatesAt(request.gpu);
+  auto all = GpusNamed(request.gpu, gpus_);
   if (!all) return all;
   const Space* space = request.space && spaces_ ? spaces_->Find(*request.space) : nullptr;
   if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
@@ -309,37 +309,6 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& requ
   // What cannot be read is refused later, with its reason.
   if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
   return OrderByRoom(asked, std::move(*all), gpus_);
-}
-
-// Most free first, for "auto".
-Result<std::vector<std::uint32_t>> VGpuTable::CandidatesAt(const std::optional<std::string>& gpu) const {
-  std::vector<std::uint32_t> all;
-  for (const auto& server : gpus_) all.push_back(server->Index());
-  if (!gpu || *gpu == "auto") {
-    std::ranges::sort(all, std::ranges::greater(), [this](std::uint32_t gpu) {
-      return std::pair(gpus_[gpu]->Memory().Ledger().Spare(), -static_cast<std::int64_t>(gpu));
-    });
-    return all;
-  }
-  if (auto uuid = ParseUuid(*gpu)) {
-    for (const auto& server : gpus_) {
-      if (server->Info().uuid == *uuid) return std::vector{server->Index()};
-    }
-  } else if (uuid.error().code == ENOTSUP) {
-    return std::unexpected(uuid.error());
-  }
-  std::uint32_t index = 0;
-  const auto [end, error] = std::from_chars(gpu->data(), gpu->data() + gpu->size(), index);
-  if (error == std::errc() && end == gpu->data() + gpu->size() && index < gpus_.size()) return std::vector{index};
-  return Fail(ENOENT, fmt::format("there is no GPU {}", *gpu),
-              "tessera gpus lists them; \"auto\" takes the one with most room");
-}
-
-Result<std::uint32_t> VGpuTable::GpuFor(const std::optional<std::string>& gpu) const {
-  const auto candidates = CandidatesAt(gpu);
-  if (!candidates) return std::unexpected(candidates.error());
-  if (candidates->empty()) return Fail(ENODEV, "there is no GPU");
-  return candidates->front();
 }
 
 std::string VGpuTable::FreeName(std::string_view program) const {

@@ -64,8 +64,6 @@ class VGpuTable {
   // The vGPUs of a comma-separated list of names, one for each GPU, if a program of the caller may join them.
   Result<std::vector<VGpu*>> Choose(std::string_view names, const Authority& authority, const Caller& caller) const;
 
-  // The GPU that "auto", an index or a UUID names. ENOENT: there is none.
-  Result<std::uint32_t> GpuFor(const std::optional<std::string>& gpu) const;
   GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
 
   // A program joined the vGPU or is gone. May destroy an ephemeral vGPU whose owner died, or one removed by force.
@@ -81,7 +79,6 @@ class VGpuTable {
   std::vector<SavedVGpu>::const_iterator Absent(std::string_view name) const;
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool restored = false);
   Result<std::vector<std::uint32_t>> Candidates(const VGpuRequest& request, const VGpuSpec& spec) const;
-  Result<std::vector<std::uint32_t>> CandidatesAt(const std::optional<std::string>& gpu) const;
   Result<void> EnterSpace(VGpu& vgpu);
   std::string FreeName(std::string_view program) const;
   Result<void> WatchOwner(VGpu& vgpu);

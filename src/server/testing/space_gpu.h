@@ -40,11 +40,11 @@ class SpaceGpuTest : public SteeredGpuTest {
   void StartServer(pid_t pid = kServer, std::uint32_t space = kSpace) {
     channels_.SetServer(space, pid);
     for (const auto& event : ContextEvents(ServersClient(pid))) channels_.Observe(pid, event, kShim, Now());
-    gpu_.Time().LeadersChanged(Now());
+    gpu_.Time().ChannelsChanged(pid, Now());
   }
   void EndServer(std::uint32_t space = kSpace) {
     channels_.SetServer(space, 0);
-    gpu_.Time().LeadersChanged(Now());
+    gpu_.Time().ChannelsChanged(0, Now());
   }
   static std::uint32_t ServersClient(pid_t pid) { return 0xc2d00000 + (pid & 0xffff); }
   bool ServerFrozen(pid_t pid = kServer) const { return control_->frozen.contains({ServersClient(pid), 10}); }

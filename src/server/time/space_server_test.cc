@@ -239,7 +239,7 @@ TEST_F(SpaceServerTest, WithoutAServerTokensDivideTheTime) {
   EXPECT_FALSE(Steers());
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("MPS server of space a is not known"));
   channels_.SetServer(kSpace, kServer);
-  gpu_.Time().LeadersChanged(Now());
+  gpu_.Time().ChannelsChanged(0, Now());
   EXPECT_FALSE(Steers());
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("the channels of MPS server"));
   EXPECT_TRUE(Open(one));

@@ -25,6 +25,11 @@ Nanos QuotaOf(const sched::Shares& shares, Nanos window) {
   return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(window));
 }
 
+// Makes the process's next work wait; its work on the GPU is frozen, if it is held.
+void Shut(GateRecord& gate) {
+  gate.page.Give({gate.held ? wire::GateOrder::kStopped : wire::GateOrder::kClosed, 0, 0}, SharedPage::Bell::kQuiet);
+}
+
 }  // namespace
 
 SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& config, Nanos in_flight,
@@ -34,18 +39,14 @@ SteeringServer::SteeringServer(std::uint32_t gpu, const sched::SteeringConfig& c
 SteeringServer::~SteeringServer() = default;
 
 Result<void> SteeringServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
-  if (!states_.contains(vgpu)) {
-    if (auto added = steering_.Add(vgpu, shares, now); !added) return added;
-    states_[vgpu] =
-        std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu, .quota = QuotaOf(shares, config_.shares.window)});
-    Execute(now);
-    return {};
-  }
-  auto updated = steering_.Update(vgpu, shares, now);
-  if (updated) states_.at(vgpu)->quota = QuotaOf(shares, config_.shares.window);
-  slices_due_ = true;
+  const bool known = states_.contains(vgpu);
+  auto set = known ? steering_.Update(vgpu, shares, now) : steering_.Add(vgpu, shares, now);
+  if (!set) return set;
+  if (!known) states_[vgpu] = std::make_unique<SteeringState>(SteeringState{.vgpu = vgpu});
+  states_.at(vgpu)->quota = QuotaOf(shares, config_.shares.window);
+  slices_due_ = slices_due_ || known;
   Execute(now);
-  return updated;
+  return {};
 }
 
 void SteeringServer::Remove(Id vgpu, Nanos now) {
@@ -112,11 +113,6 @@ void SteeringServer::Free(GateRecord& gate, const SteeringState& steered, Shared
     return;
   }
   gate.page.Give({wire::GateOrder::kFree, 0, steered.grace}, bell);
-}
-
-// Makes the process's next work wait; its work on the GPU is frozen, if it is held.
-void SteeringServer::Shut(GateRecord& gate) {
-  gate.page.Give({gate.held ? wire::GateOrder::kStopped : wire::GateOrder::kClosed, 0, 0}, SharedPage::Bell::kQuiet);
 }
 
 void SteeringServer::Wants(GateRecord& gate, Nanos now, bool waits) {

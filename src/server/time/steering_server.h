@@ -59,7 +59,6 @@ class SteeringServer : public TimeServer {
   void Report(SteeringState& steered, Nanos now, Nanos idle_since);
   void Runs(GateRecord& gate, const SteeringState& steered, Nanos now);
   void ApplySlices(Nanos now);
-  static void Shut(GateRecord& gate);
   void Free(GateRecord& gate, const SteeringState& steered, SharedPage::Bell bell);
   void ChangeStop(GateRecord& gate, GateRecord::Stop stop, Nanos now);
   void WantsGate(GateRecord& gate, SteeringState& steered, Nanos now, bool waits);

@@ -19,7 +19,6 @@ const std::vector<TimeControl::Way>& TimeControl::Ways() {
   static const std::vector<Way> ways = {
       {.divider = Divider::kChannels,
        .name = "the channels' slices",
-       .freezes_channels = true,
        .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
        .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
          return std::make_unique<SpaceServer>(
@@ -28,7 +27,6 @@ const std::vector<TimeControl::Way>& TimeControl::Ways() {
        }},
       {.divider = Divider::kGates,
        .name = "tokens",
-       .freezes_channels = false,
        .why_not = [](const TimeControl&) { return std::string(); },
        .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
          return std::make_unique<TokenServer>(time.config_.sched, time.config_.in_flight);
@@ -141,7 +139,7 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
           before[process] == GateRecord::State::kRunning || before[process] == GateRecord::State::kDraining;
       if (process->who.guest || works) {
         server_->Wants(process->gate, now, false);
-      } else if (way.freezes_channels && before[process] == GateRecord::State::kWanting) {
+      } else if (FreezesChannels(way.divider) && before[process] == GateRecord::State::kWanting) {
         server_->Wants(process->gate, now, true);  // the open gate is its answer, so it says nothing more
       }
     }
@@ -157,7 +155,7 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
 // What the present way can do for goals.
 void TimeControl::TellMeans(Nanos now) {
   using enum sched::Means;
-  if (!way_->freezes_channels)
+  if (!FreezesChannels(way_->divider))
     return goals_.Serve(*server_, kRequests,
                         "time is shared by gates: a latency goal is only measured, a speed goal is a request; more "
                         "needs channel control",
@@ -255,12 +253,6 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
       if (!channels_.Knows(pid, gpu_)) process->work.worked = false;
     }
   }
-  Choose(now);
-  server_->LeadersChanged(now);
-  SetTimer();
-}
-
-void TimeControl::LeadersChanged(Nanos now) {
   Choose(now);
   server_->LeadersChanged(now);
   SetTimer();

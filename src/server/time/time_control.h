@@ -62,10 +62,8 @@ class TimeControl {
   void Sampled(Process& process, bool works, Nanos since, Nanos now);
   // The reasons that forbid the process to run may have changed: Process::MustStand.
   void Hold(Process& process, Nanos now);
-  // The process made or lost channels.
+  // The process made or lost channels, or it is now the MPS server of a space.
   void ChannelsChanged(pid_t pid, Nanos now);
-  // The MPS server of a space is another.
-  void LeadersChanged(Nanos now);
 
   // Chooses the way again, and what stops each process, because what permits that may have changed.
   void Choose(Nanos now);
@@ -73,8 +71,6 @@ class TimeControl {
   void Restart(Nanos now) { SwitchTo(*way_, now); }
   // The present way.
   Divider DividedBy() const { return way_->divider; }
-  // Whether the present way leaves gates open and stops vGPUs by freezing their channels.
-  bool FreezesChannels() const { return way_->freezes_channels; }
   // Why this way was passed over; empty if it was not, and before the first choice.
   std::string WhyNot(Divider divider) const;
 
@@ -92,8 +88,7 @@ class TimeControl {
  private:
   struct Way {
     Divider divider;
-    const char* name;  // as log and events say it
-    bool freezes_channels;
+    const char* name;                            // as log and events say it
     std::string (*why_not)(const TimeControl&);  // empty: it can serve now
     std::unique_ptr<TimeServer> (*make)(const TimeControl&);
   };

@@ -25,17 +25,17 @@ TEST_F(TimeControlTest, BeginsWithTheGates) {
 TEST_F(TimeControlTest, SaysWhyABetterWayWasPassedOver) {
   Member& unknown = Join(low_);
   Works(unknown);
-  EXPECT_FALSE(gpu_.Time().FreezesChannels());
+  EXPECT_FALSE(FreezesChannels(gpu_.Time().DividedBy()));
   EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kGates);
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("not known"));
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kGates), IsEmpty());
   MakeContext(unknown);
-  EXPECT_TRUE(gpu_.Time().FreezesChannels());
+  EXPECT_TRUE(FreezesChannels(gpu_.Time().DividedBy()));
   EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kChannels);
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), IsEmpty());
   channels_.Availability().BeginTest();
   gpu_.Time().Choose(Now());
-  EXPECT_FALSE(gpu_.Time().FreezesChannels());
+  EXPECT_FALSE(FreezesChannels(gpu_.Time().DividedBy()));
   EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("test is under way"));
 }
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "sched/tokens/token_scheduler.h"
+#include "server/figures/standing_log.h"
 #include "server/model/gate_record.h"
-#include "server/model/standing_log.h"
 
 namespace tessera::server {
 

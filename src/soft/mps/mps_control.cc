@@ -1,6 +1,8 @@
 #include "soft/mps/mps_control.h"
 
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,10 +79,10 @@ MpsControl::MpsControl(SharedState& state, UniqueFd listener, double percentage,
 }
 
 void MpsControl::Run() {
-  while (!quitting_ || !servers_.empty()) {
+  while ((!quitting_ || !servers_.empty()) && Reachable()) {
     std::vector<pollfd> files = {{.fd = listener_.Get(), .events = POLLIN, .revents = 0}};
     for (const UniqueFd& connection : connections_) files.push_back({connection.Get(), POLLIN, 0});
-    const int ready = poll(files.data(), files.size(), servers_.empty() ? -1 : kTendMs);
+    const int ready = poll(files.data(), files.size(), kTendMs);
     if (ready > 0) {
       for (std::size_t i = files.size() - 1; i > 0; --i) {
         const auto connection = connections_.begin() + static_cast<std::ptrdiff_t>(i) - 1;
@@ -91,6 +93,13 @@ void MpsControl::Run() {
     Tend();
   }
   log_.Write("Exit");
+}
+
+bool MpsControl::Reachable() const {
+  sockaddr_un address = {};
+  socklen_t size = sizeof address - 1;  // the path ends with a zero then
+  return getsockname(listener_.Get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+         access(address.sun_path, F_OK) == 0;
 }
 
 void MpsControl::Accept() {

@@ -23,7 +23,8 @@ class MpsControl {
   // `percentage`: the ceiling of clients, in (0, 100]. Logs go to control.log and server.log in `logs`.
   MpsControl(SharedState& state, UniqueFd listener, double percentage, const std::string& logs);
 
-  // Serves until a `quit` has been carried out.
+  // Serves until a `quit` has been carried out, or the listener's path is gone: unlike NVIDIA's, so that a test which
+  // removes its folder leaves nothing behind.
   void Run();
 
  private:
@@ -41,6 +42,7 @@ class MpsControl {
   };
   static const Command kCommands[];
 
+  bool Reachable() const;
   void Accept();
   // False if the connection has ended.
   bool Serve(int connection);

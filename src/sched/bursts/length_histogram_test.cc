@@ -1,4 +1,4 @@
-#include "sched/goals/length_histogram.h"
+#include "sched/bursts/length_histogram.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

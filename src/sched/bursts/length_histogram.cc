@@ -1,4 +1,4 @@
-#include "sched/goals/length_histogram.h"
+#include "sched/bursts/length_histogram.h"
 
 #include <algorithm>
 #include <bit>

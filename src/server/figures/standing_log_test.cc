@@ -1,4 +1,4 @@
-#include "server/model/standing_log.h"
+#include "server/figures/standing_log.h"
 
 #include <gtest/gtest.h>
 

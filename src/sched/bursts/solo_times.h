@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "sched/goals/length_histogram.h"
+#include "sched/bursts/length_histogram.h"
 
 namespace tessera::sched {
 

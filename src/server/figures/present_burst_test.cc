@@ -1,4 +1,4 @@
-#include "server/model/present_burst.h"
+#include "server/figures/present_burst.h"
 
 #include <gtest/gtest.h>
 

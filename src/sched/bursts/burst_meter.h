@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "sched/goals/length_histogram.h"
-#include "sched/goals/solo_times.h"
+#include "sched/bursts/length_histogram.h"
+#include "sched/bursts/solo_times.h"
 
 namespace tessera::sched {
 

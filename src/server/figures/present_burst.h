@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "sched/goals/solo_times.h"
+#include "sched/bursts/solo_times.h"
 
 namespace tessera::server {
 

@@ -1,4 +1,4 @@
-#include "server/model/pressure.h"
+#include "server/figures/pressure.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/gpu/state_saver.h"
+#include "server/model/state_saver.h"
 
 #include <chrono>
 #include <utility>

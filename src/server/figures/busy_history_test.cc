@@ -1,4 +1,4 @@
-#include "server/model/busy_history.h"
+#include "server/figures/busy_history.h"
 
 #include <gtest/gtest.h>
 

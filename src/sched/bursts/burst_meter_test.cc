@@ -1,4 +1,4 @@
-#include "sched/goals/burst_meter.h"
+#include "sched/bursts/burst_meter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sched/goals/solo_times.h"
+#include "sched/bursts/solo_times.h"
 
 #include <cstdlib>
 

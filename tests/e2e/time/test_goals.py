@@ -2,10 +2,13 @@
 import errno
 import json
 import os
+import pathlib
+import sys
 import unittest
 
-from gpu_account import GpuAccount
-from harness import BIN, SoftGpuTest, UnixConnection, mounts, wait_for
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
+from gpu_account import GpuAccount  # noqa: E402
+from harness import BIN, SoftGpuTest, UnixConnection, mounts, wait_for  # noqa: E402
 
 LATENCY, SPEED = "p99=20ms", "speed=80%"
 WRONG = ("fast", "p99", "p99=20", "p100=1ms", "speed=0%", "None", "80%")

@@ -1,0 +1,50 @@
+#include "server/daemon/space_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/record/log.h"
+#include "base/install/mps_program.h"
+
+namespace tessera::server {
+
+std::unique_ptr<SpaceTable> MakeSpaces(EventLoop& loop, const std::string& run_dir, bool soft, bool embedded,
+                                       SpaceTable::OnChange on_change) {
+  constexpr Nanos kLinger = 10 * kSecond;
+  SpaceTable::Setup setup{.folder = run_dir + "/mps", .linger = embedded ? 0 : kLinger};
+  if (auto program = FindMpsControl(soft)) {
+    setup.program = *program;
+  } else {
+    setup.why_none = program.error().message;
+  }
+  return std::make_unique<SpaceTable>(loop, std::move(setup), std::move(on_change));
+}
+
+void FollowServer(const Space& space, ChannelServer& channels, const std::vector<std::unique_ptr<GpuServer>>& gpus,
+                  Nanos now) {
+  const Space::Identity& who = space.Who();
+  if (channels.Table().ServerOf(who.number) == space.Server()) return;
+  channels.SetServer(who.number, space.Server());
+  if (who.gpu < gpus.size()) gpus[who.gpu]->Time().ChannelsChanged(space.Server(), now);
+}
+
+void RestoreSpaces(const std::vector<SavedSpace>& saved, SpaceTable& spaces,
+                   const std::vector<std::unique_ptr<GpuServer>>& gpus) {
+  for (const SavedSpace& each : saved) {
+    const auto gpu = std::ranges::find_if(gpus, [&](const auto& server) { return server->Info().uuid == each.gpu; });
+    const auto made = gpu == gpus.end() ? Fail(ENODEV, "this machine does not have its GPU now")
+                                        : spaces.Create(each.name, each.uid, (*gpu)->Index(), FormatUuid(each.gpu));
+    if (!made) log::Warn("space {} is absent: {}", each.name, made.error().Text());
+  }
+}
+
+std::vector<SavedSpace> LastingSpaces(const SpaceTable& spaces, const std::vector<std::unique_ptr<GpuServer>>& gpus) {
+  std::vector<SavedSpace> lasting;
+  for (const Space* space : spaces.All()) {
+    const Space::Identity& who = space->Who();
+    if (space->Kept()) lasting.push_back({who.name, gpus[who.gpu]->Info().uuid, who.uid});
+  }
+  return lasting;
+}
+
+}  // namespace tessera::server
