@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/record/log.h"
 #include "base/install/mps_program.h"
+#include "server/record/log.h"
 
 namespace tessera::server {
 
