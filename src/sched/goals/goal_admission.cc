@@ -46,7 +46,7 @@ Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares,
                        const Backing& backing, double most, Nanos now) {
   const SpeedGoal* speed = goal ? std::get_if<SpeedGoal>(&*goal) : nullptr;
   if (speed && shares.limit_pct < speed->pct)
-    return Fail(EINVAL, "the goal " + FormatGoal(*goal) + " is above compute.limit", "raise the limit");
+    return Fail(EINVAL, "the goal " + FormatGoal(*speed) + " is above compute.limit", "raise the limit");
   const double need = PromiseOf(shares, goal, backing) / 100;
   if (need == 0) return {};
   if (const auto found = vgpus.find(id); found != vgpus.end() && (!goal || goal == found->second->goal)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -48,10 +49,10 @@ struct GoalState {
   std::optional<Goal> goal;
   Backing backing;
 
-  // With a goal.
-  std::optional<BurstMeter> meter;
-  std::optional<LatencyKeeper> latency;
-  std::optional<SpeedKeeper> speed;
+  // With a goal: the meter, and the one of the keepers that the goal's kind has.
+  std::unique_ptr<BurstMeter> meter;
+  std::unique_ptr<LatencyKeeper> latency;
+  std::unique_ptr<SpeedKeeper> speed;
   Verdict verdict;
   std::string yields_to;  // not empty: the goal is not in force, and this says for what
   double most_pct = 100;  // the request that others leave it

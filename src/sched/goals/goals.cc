@@ -73,11 +73,11 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
     vgpu->whole = false;
     if (goal) {
       const LatencyGoal* latency = vgpu->latency_goal();
-      vgpu->meter.emplace(latency ? latency->time - config_.message_time : kNever);
+      vgpu->meter = std::make_unique<BurstMeter>(latency ? latency->time - config_.message_time : kNever);
       if (latency) {
-        vgpu->latency.emplace(*latency, config_);
+        vgpu->latency = std::make_unique<LatencyKeeper>(*latency, config_);
       } else {
-        vgpu->speed.emplace(*vgpu->speed_goal());
+        vgpu->speed = std::make_unique<SpeedKeeper>(*vgpu->speed_goal());
       }
       if (audits) auditor_.Add(id);
       if (vgpu->busy) Worked(*vgpu, now);
@@ -169,8 +169,8 @@ void Goals::Progress(VgpuId id, std::uint64_t submissions, Nanos now) {
 
 void Goals::Advance(Nanos now) {
   CountShared(now);
-  if (audited()) {
-    const GoalState& vgpu = *vgpus_.at(*audited());
+  if (const auto id = audited()) {
+    const GoalState& vgpu = *vgpus_.at(*id);
     auditor_.Advance(vgpu.busy, vgpu.figures(), now);
   }
   if (now >= tick_at_) Tick(now);
@@ -188,9 +188,10 @@ void Goals::CountShared(Nanos now) {
 }
 
 bool Goals::Stands(VgpuId id) const {
-  if (!audited() || *audited() == id) return false;
+  const auto alone = audited();
+  if (!alone || *alone == id) return false;
   const auto found = vgpus_.find(id);
-  return found == vgpus_.end() || !GoesOn(*found->second, *vgpus_.at(*audited()));
+  return found == vgpus_.end() || !GoesOn(*found->second, *vgpus_.at(*alone));
 }
 
 // A vGPU with a goal has work.

@@ -63,7 +63,7 @@ std::optional<Part> HeightWithin(Part height, MaximalRectangles::Fit fit, const 
 // Orders in which the rectangles are put. Which is best depends on the rectangles, so all are tried.
 std::array<Rectangles, 3> OrdersOf(Rectangles longest_first) {
   std::array<Rectangles, 3> orders;
-  orders.fill(std::move(longest_first));
+  orders.fill(longest_first);
   std::ranges::sort(orders[1], std::ranges::greater{}, [](const Rectangle& r) { return std::pair(r.Area(), r.time); });
   std::ranges::sort(orders[2], std::ranges::greater{}, [](const Rectangle& r) { return std::pair(r.sms, r.time); });
   return orders;

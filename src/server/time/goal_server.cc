@@ -128,7 +128,7 @@ sched::Shares GoalServer::SharesOf(const VGpu& vgpu) const {
 
 // The first goal has come: Goals must know all vGPUs, and which of them work.
 void GoalServer::Begin(Nanos now) {
-  goals_.emplace();
+  goals_ = std::make_unique<sched::Goals>();
   for (const VGpu* vgpu : vgpus_) {
     if (vgpu->removed) continue;
     (void)goals_->Set(vgpu->id, Told(vgpu->spec.compute), {}, now, BackingOf(*vgpu, vgpu->spec.compute, {}));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -72,7 +73,7 @@ class GoalServer {
   std::string why_not_all_;
 
   // While a vGPU has a goal.
-  std::optional<sched::Goals> goals_;
+  std::unique_ptr<sched::Goals> goals_;
   std::set<Id> with_goal_;
   std::map<Id, sched::Terms> terms_;
   std::map<Id, sched::Shares> given_;     // to the time server
