@@ -282,7 +282,9 @@ Result<void> Daemon::FindGpus() {
                                   if (process.who.guest) return;
                                   guests_->Attached(process, now);
                                   if (gpus_[process.vgpu->gpu]->Swaps()) saver_.Changed();
-                                }});
+                                },
+                            .members_changed = [this] { gangs_.MembersChanged(); },
+                            .looked = [this] { gangs_.MarkTimeDue(); }});
   }
   return {};
 }
@@ -310,8 +312,9 @@ void Daemon::RestoreVGpus(Nanos now) {
   };
   for (const SavedSpace& saved : lasting.spaces) {
     const auto gpu = std::ranges::find_if(gpus_, [&](const auto& each) { return each->Info().uuid == saved.gpu; });
-    const auto made = gpu == gpus_.end() ? Fail(ENODEV, "this machine does not have its GPU now")
-                                         : spaces_->Create(saved.name, saved.uid, (*gpu)->Index(), FormatUuid(saved.gpu));
+    const auto made = gpu == gpus_.end()
+                          ? Fail(ENODEV, "this machine does not have its GPU now")
+                          : spaces_->Create(saved.name, saved.uid, (*gpu)->Index(), FormatUuid(saved.gpu));
     if (!made) log::Warn("space {} is absent: {}", saved.name, made.error().Text());
   }
   std::ranges::for_each(lasting.vgpus, restore);

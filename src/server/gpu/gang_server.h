@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
+#include "sched/gangs/gang_time.h"
 #include "sched/gangs/gangs.h"
 #include "server/loop/event_loop.h"
 #include "server/model/vgpu.h"
@@ -12,9 +15,9 @@ namespace tessera::server {
 
 class GpuServer;
 
-// Serves the order of turns over all GPUs: tells sched::Gangs which vGPUs belong together and what they wish, and each
-// residency server what was decided. vGPUs on several GPUs are a gang where a program uses more than one of them. Runs
-// on the loop's thread.
+// Server of the two orders over all GPUs, of memory's turns and of the GPUs' time: tells sched::Gangs and
+// sched::GangTime which vGPUs belong together, what they wish and do, and each GPU what was decided. vGPUs on several
+// GPUs are a gang where a program joins more than one of them. Runs on the loop's thread.
 class GangServer {
  public:
   // The loop outlives the server.
@@ -28,16 +31,30 @@ class GangServer {
   void Add(GpuServer& gpu);
 
   // A GPU has looked where memory lies: what it wishes may be different. The loop looks once after the event.
-  void MarkDue() { look_.MarkDue(); }
+  void MarkDue();
+  // On a GPU somebody runs, or waits, that did not.
+  void MarkTimeDue();
+  // A program has joined a vGPU, or left it.
+  void MembersChanged();
 
  private:
+  using Members = std::map<VgpuId, sched::GangId>;  // of the vGPUs in gangs
+
   void Look(Nanos now);
+  void LookAtMemory(Nanos now);
+  void LookAtTime(Nanos now);
+  void Stand(const std::vector<std::set<VgpuId>>& standing, Nanos now);
   bool AnyTurns() const;
-  std::map<VgpuId, sched::GangId> Members() const;
+  Members FindMembers() const;
 
   std::vector<GpuServer*> gpus_;
+  Members members_;
+  bool members_due_ = false;
   sched::Gangs gangs_;
   bool decides_ = false;  // for some GPU, as of the last look
+  bool memory_due_ = false;
+  sched::GangTime time_;
+  std::vector<std::set<VgpuId>> standing_;  // as each GPU was told
   EventLoop::Timer timer_;
   EventLoop::Deferred look_;
 };

@@ -31,6 +31,8 @@ class GpuServer {
     std::function<void()> activity = [] {};
     std::function<void()> contexts_changed = [] {};
     std::function<void(Process&, Nanos)> joined = [](Process&, Nanos) {};
+    std::function<void()> members_changed = [] {};  // a process has joined a vGPU, or left it
+    std::function<void()> looked = [] {};           // who runs and who waits was noted
   };
 
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.

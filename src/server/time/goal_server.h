@@ -9,6 +9,7 @@
 
 #include "sched/goals/goals.h"
 #include "server/model/vgpu.h"
+#include "server/time/aside.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
@@ -20,8 +21,8 @@ class GoalServer {
  public:
   using Id = sched::VgpuId;
 
-  // The list outlives the object.
-  explicit GoalServer(const std::vector<VGpu*>& vgpus) : vgpus_(vgpus) {}
+  // Both outlive the object.
+  GoalServer(const std::vector<VGpu*>& vgpus, Aside& aside) : vgpus_(vgpus), aside_(aside) {}
   GoalServer(const GoalServer&) = delete;
 
   // This server divides the time from now on; it has the shares of SharesOf. Goals may be kept by these means at most,
@@ -67,6 +68,7 @@ class GoalServer {
   void TellVerdicts();
 
   const std::vector<VGpu*>& vgpus_;
+  Aside& aside_;
   TimeServer* server_ = nullptr;
   sched::Means means_ = sched::Means::kAll;
   std::string why_not_all_;
@@ -77,7 +79,6 @@ class GoalServer {
   std::map<Id, sched::Terms> terms_;
   std::map<Id, sched::Shares> given_;     // to the time server
   std::map<Id, std::string> unpromised_;  // vGPUs whose goal does not fit, and why
-  std::set<Id> aside_;                    // as the time server was told
 };
 
 }  // namespace tessera::server

@@ -47,8 +47,9 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
       hooks_(std::move(hooks)),
       way_(&Ways().back()),
       server_(way_->make(*this)),
-      goals_(vgpus),
+      goals_(vgpus, aside_),
       timer_(loop, [this] { OnTimer(MonotonicNow()); }) {
+  aside_.Serve(*server_, 0);
   TellMeans(0);
 }
 
@@ -146,6 +147,7 @@ void TimeControl::SwitchTo(const Way& way, Nanos now) {
       }
     }
   }
+  aside_.Serve(*server_, now);
   TellMeans(now);
   SetTimer();
   std::string by = way.name;
@@ -265,6 +267,29 @@ void TimeControl::LeadersChanged(Nanos now) {
   SetTimer();
 }
 
+// ---- gangs ----
+
+// By gates nobody can be stopped in the middle of a kernel, which waits for its peers on other GPUs.
+std::optional<sched::GangPart> TimeControl::PartOf(const VGpu& vgpu) const {
+  const sched::SteeringConfig& config = config_.steering;
+  if (vgpu.removed || !way_->freezes_channels || config.fixed_slices) return {};
+  const TimeServer::State state = server_->StateOf(vgpu.id);
+  const sched::Shares shares = goals_.SharesOf(vgpu);
+  const bool patient = !shares.strict && (shares.patience > 0 || config.patience > 0);
+  return sched::GangPart{.vgpu = vgpu.id,
+                         .weight = shares.weight,
+                         .priority = shares.priority,
+                         .strict = !patient && config.min_share_pct == 0,
+                         .active = state.standing != Standing::kIdle,
+                         .at_limit = state.standing == Standing::kWaiting && state.why == WaitReason::kLimit};
+}
+
+void TimeControl::StandForGangs(std::set<sched::VgpuId> vgpus, Nanos now) {
+  aside_.Set(Aside::For::kGang, std::move(vgpus), now);
+  SetTimer();
+  NoteStandings(now);
+}
+
 // ---- time that passes ----
 
 // The timer may come early; that is no delay.
@@ -313,7 +338,8 @@ void TimeControl::NoteStandings(Nanos now) {
   for (VGpu* vgpu : vgpus_) {
     const TimeServer::State state = server_->StateOf(vgpu->id);
     const bool waits = state.standing == Standing::kWaiting;
-    const WaitReason why = waits ? state.why : WaitReason::kNone;
+    WaitReason why = waits ? state.why : WaitReason::kNone;
+    if (why == WaitReason::kClass && aside_.Has(Aside::For::kGang, vgpu->id)) why = WaitReason::kTurn;
     vgpu->compute_pressure.Note(now, waits);
     if (const auto before = vgpu->standing.Note(now, state.standing, why))
       trace::Note({.at = now,

@@ -5,14 +5,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "sched/gangs/gang_time.h"
 #include "server/channels/channel_server.h"
 #include "server/config/config.h"
 #include "server/loop/event_loop.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
+#include "server/time/aside.h"
 #include "server/time/divider.h"
 #include "server/time/goal_server.h"
 #include "server/time/time_server.h"
@@ -76,6 +79,11 @@ class TimeControl {
   // Why this way was passed over; empty if it was not, and before the first choice.
   std::string WhyNot(Divider divider) const;
 
+  // The vGPU as the order of gangs sees it, in no gang; nothing where the present way cannot make it stand.
+  std::optional<sched::GangPart> PartOf(const VGpu& vgpu) const;
+  // These stand still from now on for jobs on several GPUs, and no others.
+  void StandForGangs(std::set<sched::VgpuId> vgpus, Nanos now);
+
   // Does what is due by then; the object's own timer calls it, too.
   void AdvanceTo(Nanos now);
   // Changes no gate from now on: programs keep their last orders until the next daemon is there.
@@ -120,6 +128,7 @@ class TimeControl {
   Nanos told_at_ = 0;                           // when they were told; 0: never
   std::map<Divider, std::string> passed_over_;  // better ways, and why they cannot serve
   std::unique_ptr<TimeServer> server_;
+  Aside aside_;
   GoalServer goals_;
   EventLoop::Timer timer_;  // the next deadline of the server or of goals
   Histogram lateness_;
