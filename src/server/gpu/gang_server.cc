@@ -42,22 +42,30 @@ bool GangServer::AnyTurns() const {
   return std::ranges::count_if(gpus_, [](GpuServer* gpu) { return gpu->Swaps() && gpu->Residency().TakesTurns(); }) > 1;
 }
 
-// Those on several GPUs that a program, or a chain of programs, joins. A gang has the number of its first vGPU.
-GangServer::Members GangServer::FindMembers() const {
-  std::map<VgpuId, sched::GangId> gangs;
-  std::map<pid_t, sched::GangId> programs;
+// A gang has the number of its first vGPU.
+GangServer::Members GangServer::FindMembers(Bond bond) const {
+  Members gangs;
   std::map<VgpuId, std::uint32_t> gpu_of;
   for (GpuServer* gpu : gpus_) {
     for (const VGpu* vgpu : gpu->VGpus()) {
       gpu_of[vgpu->id] = gpu->Index();
       gangs[vgpu->id] = vgpu->id;
+    }
+  }
+  const auto unite = [&gangs](VgpuId one, VgpuId another) {
+    const auto [joined, other] = std::minmax(gangs.at(one), gangs.at(another));
+    for (auto& [_, gang] : gangs) gang = gang == other ? joined : gang;
+  };
+  std::map<pid_t, VgpuId> programs;
+  for (GpuServer* gpu : gpus_) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
       for (const Process* process : vgpu->processes) {
         if (process->who.guest) continue;
-        const sched::GangId mine = gangs[vgpu->id];
-        const sched::GangId theirs = programs.try_emplace(process->pid, mine).first->second;
-        const auto [joined, other] = std::minmax(mine, theirs);
-        for (auto& [_, gang] : gangs) gang = gang == other ? joined : gang;
-        for (auto& [_, gang] : programs) gang = gang == other ? joined : gang;
+        unite(programs.try_emplace(process->pid, vgpu->id).first->second, vgpu->id);
+        if (bond == Bond::kUse) continue;
+        for (const VgpuId id : process->who.joined) {
+          if (gangs.contains(id)) unite(id, vgpu->id);
+        }
       }
     }
   }
@@ -71,7 +79,10 @@ GangServer::Members GangServer::FindMembers() const {
 }
 
 void GangServer::Look(Nanos now) {
-  if (std::exchange(members_due_, false)) members_ = FindMembers();
+  if (std::exchange(members_due_, false)) {
+    users_ = FindMembers(Bond::kUse);
+    members_ = FindMembers(Bond::kJoin);
+  }
   if (std::exchange(memory_due_, false)) LookAtMemory(now);
   LookAtTime(now);
   timer_.Arm(std::min(decides_ ? gangs_.NextDeadline() : kNever, members_.empty() ? kNever : time_.NextDeadline()));
@@ -84,8 +95,8 @@ void GangServer::LookAtMemory(Nanos now) {
     sched::GangGpu& its = all.emplace_back();
     if (gpu->Swaps()) its.now = gpu->Residency().Wishes();
     for (const sched::TurnWish& wish : its.now.wishes) {
-      const auto gang = members_.find(wish.vgpu);
-      its.gangs.push_back(gang == members_.end() ? sched::kNoGang : gang->second);
+      const auto gang = users_.find(wish.vgpu);
+      its.gangs.push_back(gang == users_.end() ? sched::kNoGang : gang->second);
     }
   }
   gangs_.Decide(all, now);

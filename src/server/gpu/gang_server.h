@@ -17,7 +17,8 @@ class GpuServer;
 
 // Server of the two orders over all GPUs, of memory's turns and of the GPUs' time: tells sched::Gangs and
 // sched::GangTime which vGPUs belong together, what they wish and do, and each GPU what was decided. vGPUs on several
-// GPUs are a gang where a program joins more than one of them. Runs on the loop's thread.
+// GPUs are a gang for memory where a program uses more than one of them, and for time where a program joins them, as
+// its processes may use one GPU each. Runs on the loop's thread.
 class GangServer {
  public:
   // The loop outlives the server.
@@ -39,16 +40,17 @@ class GangServer {
 
  private:
   using Members = std::map<VgpuId, sched::GangId>;  // of the vGPUs in gangs
+  enum class Bond { kUse, kJoin };                  // what of a program makes its vGPUs a gang
 
   void Look(Nanos now);
   void LookAtMemory(Nanos now);
   void LookAtTime(Nanos now);
   void Stand(const std::vector<std::set<VgpuId>>& standing, Nanos now);
   bool AnyTurns() const;
-  Members FindMembers() const;
+  Members FindMembers(Bond bond) const;
 
   std::vector<GpuServer*> gpus_;
-  Members members_;
+  Members users_, members_;  // for memory; for time
   bool members_due_ = false;
   sched::Gangs gangs_;
   bool decides_ = false;  // for some GPU, as of the last look

@@ -12,29 +12,29 @@ class GangTime(SoftGpuTest):
     SPEC = "2x1GiB,speed=4M"
     LAUNCHES, SPINS = 30, 20_000
 
-    def gang(self, name, gpus=(0, 1)):
-        """A program with a context on each of two GPUs."""
-        for gpu in gpus:
+    def gang(self, name):
+        """A program with a context on each of the two GPUs."""
+        for gpu in (0, 1):
             self.create(f"{name}{gpu}", gpu=gpu)
-        shell = self.shell_in(",".join(f"{name}{gpu}" for gpu in gpus))
+        shell = self.shell_in(f"{name}0,{name}1")
         shell.ok("init")
-        for gpu in gpus:
+        for gpu in (0, 1):
             shell.ok("context", gpu)
         return shell
 
-    def work(self, shell, launches=LAUNCHES, gpus=(0, 1)):
+    def work(self, shell, contexts=(0, 1)):
         """Does not wait: a launch may wait for its turn."""
-        for gpu in gpus:
-            shell.send("current", gpu)
-            for _ in range(launches):
+        for context in contexts:
+            shell.send("current", context)
+            for _ in range(self.LAUNCHES):
                 shell.send("launch", 1, self.SPINS)
-        shell.owes = len(gpus) * (launches + 1)
+        shell.owes = len(contexts) * (self.LAUNCHES + 1)
 
-    def finish(self, shell):
+    def finish(self, shell, contexts=(0, 1)):
         for _ in range(shell.owes):
             self.assertEqual(shell.answer()["result"], SUCCESS)
-        for gpu in (0, 1):
-            shell.ok("current", gpu)
+        for context in contexts:
+            shell.ok("current", context)
             shell.ok("sync")
             self.assertEqual(shell.ok("count")["count"], self.LAUNCHES)
 
@@ -64,6 +64,23 @@ class GangTime(SoftGpuTest):
         for shell in gangs:
             self.finish(shell)
         self.assertGreater(self.vgpu("a0")["preempted"] + self.vgpu("b0")["preempted"], 1)
+
+    def test_processes_with_one_gpu_each_are_a_gang_if_they_join_the_same_vgpus(self):
+        self.start_daemon()
+        for name in ("a0", "a1", "b0", "b1"):
+            self.create(name, gpu=int(name[1]))
+        ranks = []
+        for name in ("a", "b"):
+            for gpu in (0, 1):
+                shell = self.shell_in(f"{name}0,{name}1")
+                shell.ok("init")
+                shell.ok("context", gpu)
+                self.work(shell, contexts=(0,))
+                ranks.append(shell)
+        for name in ("a", "b", "a"):
+            wait_for(f"the turn of {name}", lambda: name in self.look())
+        for shell in ranks:
+            self.finish(shell, contexts=(0,))
 
     def test_a_gang_that_is_killed_in_its_turn_lets_the_other_go_on(self):
         self.start_daemon()
