@@ -24,6 +24,7 @@ void AddRun(CommandLine& line) {
                  "  tessera run --vgpu team-a -- ./simulate\n"
                  "  tessera run --priority 2 --enforce kernel -- ./serve\n"
                  "  tessera run --space team-a --sm 40 -- ./serve\n"
+                 "  tessera run --gpus 2 --memory 40G -- torchrun --nproc-per-node 2 train.py\n"
                  "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
                  "\n"
                  "Exit status:\n"
@@ -36,9 +37,16 @@ void AddRun(CommandLine& line) {
                    ->check(Checked(CheckName));
   AddSettings(run, choices.settings);
   auto* space = AddSpace(run, choices.settings);
+  auto* gpus = run.add_option("--gpus", choices.gpus,
+                              "run on so many GPUs, with a vGPU on each; they are\ncalled NAME-0, NAME-1 and so on")
+                   ->type_name("N")
+                   ->check(CLI::Range(1, 64))
+                   ->excludes(gpu)
+                   ->excludes(space);
   run.add_option("--vgpu", choices.vgpus, "existing vGPUs to run in, one per GPU, separated by\ncommas")
       ->type_name("VGPU")
       ->excludes(gpu)
+      ->excludes(gpus)
       ->excludes(name)
       ->excludes(run.get_option("--memory"))
       ->excludes(run.get_option("--swap-max"))

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -32,14 +34,35 @@ constexpr std::chrono::milliseconds kAskSpaceAgain(10);
 std::string NameOf(const std::string& program) { return std::filesystem::path(program).filename().string(); }
 
 // Makes a vGPU that lasts as long as this process, which is about to become the program.
-Result<Json> MakeVgpu(const ApiClient& client, const RunChoices& choices, const std::string& program) {
+Result<Json> MakeVgpu(const ApiClient& client, const RunChoices& choices, const std::string& program,
+                      std::optional<unsigned> gpu = {}) {
   auto body = RequestBody(choices.settings);
   if (!body) return std::unexpected(body.error());
   (*body)["ephemeral"] = true;
   (*body)["owner_pid"] = getpid();
   (*body)["program"] = NameOf(program);
-  if (!choices.name.empty()) (*body)["name"] = choices.name;
+  if (gpu) (*body)["gpu"] = *gpu;
+  if (!choices.name.empty()) (*body)["name"] = gpu ? choices.name + "-" + std::to_string(*gpu) : choices.name;
   return client.Post("/v1/vgpus", *body);
+}
+
+// One on each of the first GPUs. What is made before a failure goes with this process.
+Result<std::vector<Json>> MakeGang(const ApiClient& client, const RunChoices& choices, const std::string& program) {
+  const auto gpus = client.Get("/v1/gpus");
+  if (!gpus) return std::unexpected(gpus.error());
+  const auto list = gpus->find("gpus");
+  const std::size_t count = list == gpus->end() ? 0 : list->size();
+  if (choices.gpus > count) {
+    return Fail(ERANGE, "--gpus " + std::to_string(choices.gpus) + ": there are only " + std::to_string(count),
+                "see 'tessera gpus'");
+  }
+  std::vector<Json> vgpus;
+  for (unsigned gpu = 0; gpu < choices.gpus; ++gpu) {
+    auto made = MakeVgpu(client, choices, program, gpu);
+    if (!made) return std::unexpected(made.error());
+    vgpus.push_back(std::move(*made));
+  }
+  return vgpus;
 }
 
 Result<std::vector<Json>> FindVgpus(const ApiClient& client, const std::string& names) {
@@ -56,6 +79,7 @@ Result<std::vector<Json>> FindVgpus(const ApiClient& client, const std::string& 
 
 Result<std::vector<Json>> VgpusFor(const ApiClient& client, const RunChoices& choices, const std::string& program) {
   if (!choices.vgpus.empty()) return FindVgpus(client, choices.vgpus);
+  if (choices.gpus > 1) return MakeGang(client, choices, program);
   auto made = MakeVgpu(client, choices, program);
   if (!made) return std::unexpected(made.error());
   return std::vector<Json>{std::move(*made)};

@@ -12,6 +12,7 @@ namespace tessera::cli {
 struct RunChoices {
   std::string vgpus;     // names of existing vGPUs, separated by commas; empty: make one for this program
   std::string name;      // name of the vGPU that is made; empty: the daemon derives it from the program
+  unsigned gpus = 1;     // vGPUs to make, on as many GPUs
   bool guarded = false;  // --enforce kernel: the daemon checks the program's calls of the kernel driver
   VgpuSettings settings;
 };

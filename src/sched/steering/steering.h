@@ -41,7 +41,8 @@ class Steering {
   // and no message tells when it becomes active.
   void Ungated(VgpuId id, bool ungated);
   // These vGPUs stand still from now on, and no others for this reason. Lower classes run meanwhile as if they had no
-  // work. Their thaw waits for no budget, so audits must be rare.
+  // work. Their thaw waits for no budget, so this must be rare: audits are, and gangs stand for 20 ms at
+  // least.
   void SetAside(const std::set<VgpuId>& ids, Nanos now);
   void Advance(Nanos now);
 

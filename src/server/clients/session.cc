@@ -280,6 +280,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->who.program = program_;
   slot->who.started_us = WallClockUs();
   slot->who.sms = attach.sms;
+  std::ranges::copy_if(joined_, std::back_inserter(slot->who.joined), [](VgpuId id) { return id != 0; });
   slot->who.start = ProcessStart(peer_.pid).value_or(0);
   slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);
   slot->page->guard.unsafe = attach.unsafe_bytes;

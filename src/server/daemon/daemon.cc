@@ -47,7 +47,7 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
                   .users = setup_.config.access_users,
                   .totals = setup_.config.access_totals}),
       channels_(std::move(setup_.control), setup_.why_no_control, setup_.watchdog.get()),
-      gangs_(loop, setup_.config.residency),
+      gangs_(loop, setup_.config),
       client_files_(loop),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
       bounds_(setup_.user_bounds),
@@ -207,7 +207,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
     if (any("sched.") || any("channels.") || any("priority.")) gpu->Time().Restart(now);
     if ((any("turn.") || any("swap.on_host")) && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
-  if (any("turn.")) gangs_.Configure(setup_.config.residency);
+  if (any("turn.")) gangs_.Configure();
   if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;
 }
@@ -254,7 +254,9 @@ Result<void> Daemon::FindGpus() {
                                 [this](const Process& process) {
                                   if (!process.vgpu->spec.space.empty()) client_files_.Hold(process.pid);
                                 },
-                            .left = [this](const Process& process) { client_files_.Release(process.pid); }});
+                            .left = [this](const Process& process) { client_files_.Release(process.pid); },
+                            .members_changed = [this] { gangs_.MembersChanged(); },
+                            .looked = [this] { gangs_.MarkTimeDue(); }});
   }
   return {};
 }

@@ -42,7 +42,7 @@ const char* NameOf(GateRecord::State state) {
 
 FreezeReason ReasonsOf(Daemon& daemon, const Process& process) {
   // A process that waits at its gate is kept off the GPU without a call.
-  const bool waits = FreezesChannels(daemon.Gpus()[process.vgpu->gpu]->Time().DividedBy()) &&
+  const bool waits = FreezesChannels(daemon.Gpus()[process.vgpu->gpu]->Time().Ways().Present()) &&
                      process.gate.state == GateRecord::State::kWanting;
   return daemon.Channels().Freezer().StatusOf(process.pid, process.vgpu->gpu).reasons | process.WantedFreezes() |
          If(waits, FreezeReason::kPolicy);
@@ -147,8 +147,8 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
     report.holder = vgpu->spec.name;
   }
   if (running != 1) report.holder.reset();
-  report.divider = gpu.Time().DividedBy();
-  report.why_gate = gpu.Time().WhyNot(Divider::kChannels);
+  report.divider = gpu.Time().Ways().Present();
+  report.why_gate = gpu.Time().Ways().WhyNot(Divider::kChannels);
   ReportCalls(daemon.Channels(), report, now);
   report.lateness = gpu.Time().Lateness();
   report.health = gpu.Health().FiguresNow();
@@ -269,7 +269,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
   report.bursts = vgpu.bursts.Report();
-  if (const auto kept = gpu.Time().GoalOf(vgpu, now)) report.bursts.Add(*kept);
+  if (const auto kept = gpu.Time().Goals().ReportOf(vgpu, now)) report.bursts.Add(*kept);
   const StandingLog::Figures kept_off = vgpu.standing.At(now);
   report.compute_throttled_us = kept_off.throttled_time / kMicrosecond;
   report.compute_debt_us = time.usage.debt / kMicrosecond;

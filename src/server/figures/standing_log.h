@@ -14,7 +14,7 @@ enum class Standing { kIdle, kWaiting, kRunning };
 // The reason why a vGPU with work is kept off its GPU.
 enum class WaitReason : std::uint8_t {
   kNone,
-  kTurn,   // somebody else has the token
+  kTurn,   // somebody else has the token, or a job on several GPUs the turn
   kLimit,  // it has had what its limit permits
   kClass,  // a higher class has work
 };

@@ -95,7 +95,8 @@ TEST_F(FreezesTest, WhoGoesOnWhileItIsFrozenIsLeftToItsGate) {
   low.process.page->reached_ns = MonotonicNow();
   Reconcile({});
   EXPECT_FALSE(Steers());
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("went on while its channels were frozen"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels),
+              testing::HasSubstr("went on while its channels were frozen"));
   EXPECT_EQ(low.Order(), wire::GateOrder::kClosed);
   Freeze(low.process, false);
   EXPECT_THAT(control_->frozen, IsEmpty());

@@ -52,6 +52,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
 void GpuServer::Looked(Nanos now) {
   freezes_.MindSpaces();
   trace_.NoteMemory(now);
+  hooks_.looked();
 }
 
 void GpuServer::EventOver() {
@@ -106,6 +107,7 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   process.vgpu = &vgpu;
   freezes_.Joining(process);
   vgpu.processes.push_back(&process);
+  hooks_.members_changed();
   trace::NameProgram(process.pid, process.who.program);
   if (vgpu.spec.compute.space.number != 0) channels_.EnterSpace(process.pid, vgpu.spec.compute.space.number);
   time_.Join(process, now);
@@ -127,6 +129,7 @@ void GpuServer::Leave(Process& process, Nanos now) {
   time_.Leave(process, now);
   memory_.Leave(process.memory);
   std::erase(vgpu.processes, &process);
+  hooks_.members_changed();
   if (vgpu.spec.compute.space.number != 0) channels_.LeaveSpace(process.pid);
   freezes_.Left(process.pid, now);
   if (Swaps()) Residency().Leave(process, now);

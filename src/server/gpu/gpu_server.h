@@ -34,6 +34,8 @@ class GpuServer {
     // The process is about to work for the first time since it joined, or since a context of it ended.
     std::function<void(const Process&)> begins = [](const Process&) {};
     std::function<void(const Process&)> left = [](const Process&) {};
+    std::function<void()> members_changed = [] {};  // a process has joined a vGPU, or left it
+    std::function<void()> looked = [] {};           // who runs and who waits was noted
   };
 
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.

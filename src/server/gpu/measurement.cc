@@ -145,13 +145,13 @@ bool Measurement::NeedsWatching() const {
   for (const VGpu* vgpu : vgpus_) {
     for (const Process* process : vgpu->processes) {
       if (process->freeze.suspect && !process->freeze.evades) return true;
-      if (FreezesChannels(time_.DividedBy()) && Claims(*process)) return true;
+      if (FreezesChannels(time_.Ways().Present()) && Claims(*process)) return true;
       if (vgpu->removed) continue;
       if (process->who.guest) highest_guest = std::min(highest_guest, vgpu->spec.compute.priority);
       lowest = std::max(lowest, vgpu->spec.compute.priority);
     }
   }
-  return FreezesChannels(time_.DividedBy()) && samples_ && highest_guest < lowest;
+  return FreezesChannels(time_.Ways().Present()) && samples_ && highest_guest < lowest;
 }
 
 }  // namespace tessera::server

@@ -88,9 +88,9 @@ bool Placement::Still(const Process& process) const {
     if (Has(space.reasons, FreezeReason::kMove) && space.still_since != 0) return true;
   }
   const bool at_gate = !process.gate.stop.Freezes();
-  if (FreezesChannels(host_.time.DividedBy()) && at_gate && !process.work.worked)
+  if (FreezesChannels(host_.time.Ways().Present()) && at_gate && !process.work.worked)
     return true;  // it has done nothing yet
-  if (FreezesChannels(host_.time.DividedBy()) && !at_gate) {
+  if (FreezesChannels(host_.time.Ways().Present()) && !at_gate) {
     host_.channels.Freezer().Beat();  // if this daemon hung, frozen processes ran
     return host_.channels.Freezer().StatusOf(process.pid, host_.gpu).still_since != 0 ||
            !host_.channels.Knows(process.pid, host_.gpu);

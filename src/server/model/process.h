@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "server/model/freeze_reason.h"
@@ -20,11 +21,12 @@ namespace tessera::server {
 struct ProcessIdentity {
   uid_t uid = 0;
   std::string program;
-  std::int64_t started_us = 0;  // when it attached, wall clock; 0: nobody knows
-  std::uint64_t start = 0;      // ProcessStart of a program with a shim; 0: not known
-  bool guest = false;           // it has no shim: started under the kernel gate, or adopted
-  bool guarded = false;         // the kernel gate counts its memory; may become true at any time
-  std::uint32_t sms = 0;        // multiprocessors that it says it may use; 0: nobody knows
+  std::int64_t started_us = 0;        // when it attached, wall clock; 0: nobody knows
+  std::uint64_t start = 0;            // ProcessStart of a program with a shim; 0: not known
+  bool guest = false;                 // it has no shim: started under the kernel gate, or adopted
+  bool guarded = false;               // the kernel gate counts its memory; may become true at any time
+  std::uint32_t sms = 0;              // multiprocessors that it says it may use; 0: nobody knows
+  std::vector<std::uint32_t> joined;  // vGPUs that its program joined, with or without a process there
 };
 
 // Whether a process may run while its memory is where it is.

@@ -123,7 +123,7 @@ class SteeredGpuTest : public testing::Test {
   void Freeze(Subject& subject, bool frozen) {
     gpu_.Freezes().SetByOperator(subject, frozen, Now());
   }
-  bool Steers() { return FreezesChannels(gpu_.Time().DividedBy()); }
+  bool Steers() { return FreezesChannels(gpu_.Time().Ways().Present()); }
 
   bool Frozen(const Member& member, std::uint32_t channel = 10) const {
     return control_->frozen.contains({ClientOf(member), channel});

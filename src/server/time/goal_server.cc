@@ -67,7 +67,6 @@ void GoalServer::Serve(TimeServer& server, sched::Means means, std::string why_n
   server_ = &server;
   means_ = means;
   why_not_all_ = std::move(why_not_all);
-  aside_.clear();
   for (const VGpu* vgpu : vgpus_) {
     if (with_goal_.contains(vgpu->id)) (void)Promise(*vgpu, vgpu->spec.compute, vgpu->spec.goal, true, now);
   }
@@ -315,9 +314,7 @@ void GoalServer::SetAside(Nanos now) {
       if (!vgpu->removed && goals_->Stands(vgpu->id)) aside.insert(vgpu->id);
     }
   }
-  if (aside == aside_) return;
-  aside_ = std::move(aside);
-  server_->SetAside(aside_, now);
+  aside_.Set(Aside::For::kAudit, std::move(aside), now);
 }
 
 void GoalServer::TellVerdicts() {
@@ -334,7 +331,7 @@ void GoalServer::TellVerdicts() {
   }
 }
 
-std::optional<sched::GoalReport> GoalServer::ReportOf(const VGpu& vgpu, Nanos now) {
+std::optional<sched::GoalReport> GoalServer::ReportOf(const VGpu& vgpu, Nanos now) const {
   auto report = goals_ ? goals_->ReportOf(vgpu.id, now) : std::nullopt;
   if (!report) return report;
   if (const std::string note = NoteOn(vgpu); !note.empty())

@@ -10,6 +10,7 @@
 
 #include "sched/goals/goals.h"
 #include "server/model/vgpu.h"
+#include "server/time/aside.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
@@ -21,8 +22,8 @@ class GoalServer {
  public:
   using Id = sched::VgpuId;
 
-  // The list outlives the object.
-  explicit GoalServer(const std::vector<VGpu*>& vgpus) : vgpus_(vgpus) {}
+  // Both outlive the object.
+  GoalServer(const std::vector<VGpu*>& vgpus, Aside& aside) : vgpus_(vgpus), aside_(aside) {}
   GoalServer(const GoalServer&) = delete;
 
   // This server divides the time from now on; it has the shares of SharesOf. Goals may be kept by these means at most,
@@ -47,7 +48,7 @@ class GoalServer {
   Nanos NextDeadline() const { return goals_ ? goals_->NextDeadline() : kNever; }
 
   // Empty for a vGPU without a goal.
-  std::optional<sched::GoalReport> ReportOf(const VGpu& vgpu, Nanos now);
+  std::optional<sched::GoalReport> ReportOf(const VGpu& vgpu, Nanos now) const;
 
  private:
   using Change = std::pair<Id, sched::Shares>;
@@ -68,6 +69,7 @@ class GoalServer {
   void TellVerdicts();
 
   const std::vector<VGpu*>& vgpus_;
+  Aside& aside_;
   TimeServer* server_ = nullptr;
   sched::Means means_ = sched::Means::kAll;
   std::string why_not_all_;
@@ -78,7 +80,6 @@ class GoalServer {
   std::map<Id, sched::Terms> terms_;
   std::map<Id, sched::Shares> given_;     // to the time server
   std::map<Id, std::string> unpromised_;  // vGPUs whose goal does not fit, and why
-  std::set<Id> aside_;                    // as the time server was told
 };
 
 }  // namespace tessera::server

@@ -32,18 +32,18 @@ class GoalServerTest : public SteeredGpuTest {
     for (Nanos left = length; left > 0; left -= kMs) Pass(std::min(left, kMs));
     Rests(member);
   }
-  sched::GoalReport ReportOf(const VGpu& vgpu) { return gpu_.Time().GoalOf(vgpu, Now()).value(); }
+  sched::GoalReport ReportOf(const VGpu& vgpu) { return gpu_.Time().Goals().ReportOf(vgpu, Now()).value(); }
   std::uint64_t Calls() const { return channels_.Calls().Counts().freezes + channels_.Calls().Counts().thaws; }
 };
 
 TEST_F(GoalServerTest, WithoutAGoalNothingIsAskedAndNothingComesOut) {
   Running(low_);
-  EXPECT_FALSE(gpu_.Time().GoalOf(low_, Now()));
+  EXPECT_FALSE(gpu_.Time().Goals().ReportOf(low_, Now()));
   ASSERT_TRUE(Set(low_, kLatency));
-  EXPECT_TRUE(gpu_.Time().GoalOf(low_, Now()));
-  EXPECT_FALSE(gpu_.Time().GoalOf(high_, Now()));
+  EXPECT_TRUE(gpu_.Time().Goals().ReportOf(low_, Now()));
+  EXPECT_FALSE(gpu_.Time().Goals().ReportOf(high_, Now()));
   ASSERT_TRUE(Set(low_, {}));
-  EXPECT_FALSE(gpu_.Time().GoalOf(low_, Now()));
+  EXPECT_FALSE(gpu_.Time().Goals().ReportOf(low_, Now()));
 }
 
 // Two of one class: the one with a latency goes first, and gives way.
@@ -126,7 +126,7 @@ TEST_F(GoalServerTest, WhatDoesNotFitIsRefusedAndChangesNothing) {
   EXPECT_EQ(refused.error().code, ENOSPC);
   EXPECT_THAT(refused.error().message, HasSubstr("break the goal speed=60% of vGPU peer"));
   EXPECT_FALSE(low_.spec.goal);
-  EXPECT_FALSE(gpu_.Time().GoalOf(low_, Now()));
+  EXPECT_FALSE(gpu_.Time().Goals().ReportOf(low_, Now()));
   VGpu fresh;
   fresh.id = 77;
   fresh.spec.goal = sched::SpeedGoal{50};
@@ -254,7 +254,7 @@ TEST_F(GoalServerTest, AfterTheLastGoalAllIsAsConfigured) {
     }
     for (VGpu* vgpu : vgpus) {
       ASSERT_TRUE(gpu_.Resize(*vgpu, vgpu->spec.memory, {.priority = vgpu->spec.compute.priority}, {}, Now()));
-      ASSERT_FALSE(gpu_.Time().GoalOf(*vgpu, Now()));
+      ASSERT_FALSE(gpu_.Time().Goals().ReportOf(*vgpu, Now()));
     }
     for (Member* member : members) Rests(*member);
     Pass(2 * kSecond);

@@ -237,11 +237,11 @@ TEST_F(SpaceServerTest, WithoutAServerTokensDivideTheTime) {
   Member& one = Running(InSpaceOf(50));
   Member& two = Running(InSpaceOf(50));
   EXPECT_FALSE(Steers());
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("MPS server of space a is not known"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), HasSubstr("MPS server of space a is not known"));
   channels_.SetServer(kSpace, kServer);
   gpu_.Time().ChannelsChanged(0, Now());
   EXPECT_FALSE(Steers());
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("the channels of MPS server"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), HasSubstr("the channels of MPS server"));
   EXPECT_TRUE(Open(one));
   EXPECT_TRUE(Open(two));
   StartServer();

@@ -20,7 +20,7 @@ TEST_F(SteeringServerTest, SteersOnceTheChannelsAreKnown) {
   Member& member = Join(low_);
   Works(member);
   EXPECT_FALSE(Steers());
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("not known"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), testing::HasSubstr("not known"));
   MakeContext(member);
   EXPECT_TRUE(Steers());
   EXPECT_EQ(member.Order(), wire::GateOrder::kFree);

@@ -14,27 +14,6 @@
 
 namespace tessera::server {
 
-// Best first. The last one can always serve.
-const std::vector<TimeControl::Way>& TimeControl::Ways() {
-  static const std::vector<Way> ways = {
-      {.divider = Divider::kChannels,
-       .name = "the channels' slices",
-       .why_not = [](const TimeControl& time) { return time.WhyUnsteerable(); },
-       .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
-         return std::make_unique<SpaceServer>(
-             std::make_unique<SteeringServer>(time.gpu_, time.config_.steering, time.config_.in_flight, time.channels_),
-             time.config_.sched, time.config_.in_flight, time.channels_);
-       }},
-      {.divider = Divider::kGates,
-       .name = "tokens",
-       .why_not = [](const TimeControl&) { return std::string(); },
-       .make = [](const TimeControl& time) -> std::unique_ptr<TimeServer> {
-         return std::make_unique<TokenServer>(time.config_.sched, time.config_.in_flight);
-       }},
-  };
-  return ways;
-}
-
 TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& config, ChannelServer& channels,
                          const std::vector<VGpu*>& vgpus, Hooks hooks)
     : loop_(loop),
@@ -43,119 +22,69 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
       channels_(channels),
       vgpus_(vgpus),
       hooks_(std::move(hooks)),
-      way_(&Ways().back()),
-      server_(way_->make(*this)),
-      goals_(vgpus),
+      ways_(gpu, channels, vgpus),
+      server_(MakeServer()),
+      goals_(vgpus, aside_),
       timer_(loop, [this] { OnTimer(MonotonicNow()); }) {
+  aside_.Serve(*server_, 0);
   TellMeans(0);
 }
 
 // ---- the choice ----
 
-// The channel server's reason, or that there are processes which use the GPU, and none of them obeys; empty: neither.
-// One that obeys keeps its channels whatever the others do: they are stopped by their own gates.
-std::string TimeControl::WhyUnsteerable() const {
-  if (!channels_.Available(gpu_)) return channels_.Why(gpu_);
-  std::string why = WhySpacesUnsteerable();
-  if (!why.empty()) return why;
-  for (const VGpu* vgpu : vgpus_) {
-    for (const Process* process : vgpu->processes) {
-      if (process->freeze.evades) {
-        why = fmt::format("process {} ({}) went on while its channels were frozen", process->pid, process->who.program);
-      } else if (channels_.Knows(process->pid, gpu_) || vgpu->spec.compute.space.number != 0) {
-        return {};
-      } else if (process->work.worked) {
-        why = fmt::format("the channels of process {} ({}) are not known", process->pid, process->who.program);
-      }
-    }
-  }
-  return why;
-}
-
-// A space is steered as a whole, by the channels of its MPS server: nothing else can take it off the GPU.
-std::string TimeControl::WhySpacesUnsteerable() const {
-  for (const VGpu* vgpu : vgpus_) {
-    const std::uint32_t number = vgpu->spec.compute.space.number;
-    const bool works = std::ranges::any_of(vgpu->processes, [](const Process* each) { return each->work.worked; });
-    if (number == 0 || !works) continue;
-    const pid_t server = channels_.Table().ServerOf(number);
-    if (server == 0) return fmt::format("the MPS server of space {} is not known", vgpu->spec.space);
-    if (!channels_.Knows(server, gpu_))
-      return fmt::format("the channels of MPS server {} of space {} are not known", server, vgpu->spec.space);
-  }
-  return {};
-}
-
-// A program without a shim has no gate.
-GateRecord::Stop TimeControl::StopFor(const Process& process) const {
-  using enum GateRecord::StoppedBy;
-  if (process.who.guest) return {.by = kChannels};
-  if (!channels_.Knows(process.pid, gpu_)) return {.by = kGate, .believed = process.gate.stop.believed};
-  return {.by = process.freeze.evades ? kBoth : kChannels};
-}
-
-std::string TimeControl::WhyNot(Divider divider) const {
-  const auto found = passed_over_.find(divider);
-  return found == passed_over_.end() ? std::string() : found->second;
-}
-
 void TimeControl::Choose(Nanos now) {
-  passed_over_.clear();
-  for (const Way& way : Ways()) {
-    std::string why = way.why_not(*this);
-    if (!why.empty()) {
-      passed_over_[way.divider] = std::move(why);
-      continue;
-    }
-    if (&way != way_) SwitchTo(way, now);
-    break;
-  }
+  if (ways_.Choose()) Restart(now);
   TellWay(now);
   for (const VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
-      if (const auto stop = StopFor(*process); process->gate.stop != stop)
+      if (const auto stop = ways_.StopFor(*process); process->gate.stop != stop)
         server_->ChannelsChanged(process->gate, stop, now);
     }
   }
 }
 
-void TimeControl::SwitchTo(const Way& way, Nanos now) {
+std::unique_ptr<TimeServer> TimeControl::MakeServer() const {
+  if (!FreezesChannels(ways_.Present())) return std::make_unique<TokenServer>(config_.sched, config_.in_flight);
+  return std::make_unique<SpaceServer>(
+      std::make_unique<SteeringServer>(gpu_, config_.steering, config_.in_flight, channels_), config_.sched,
+      config_.in_flight, channels_);
+}
+
+void TimeControl::Restart(Nanos now) {
   std::map<const Process*, GateRecord::State> before;
   for (VGpu* vgpu : vgpus_) {
     vgpu->usage_before = UsageOf(*vgpu, now);
     for (const Process* process : vgpu->processes) before[process] = process->gate.state;
   }
   server_->Abandon(now);
-  way_ = &way;
-  server_ = way.make(*this);
+  server_ = MakeServer();
   for (VGpu* vgpu : vgpus_) {
     if (vgpu->removed) continue;
     (void)server_->Set(vgpu->id, goals_.SharesOf(*vgpu), now);  // it was admitted once
     for (Process* process : vgpu->processes) {
-      process->gate.stop = StopFor(*process);
+      process->gate.stop = ways_.StopFor(*process);
       server_->Join(vgpu->id, process->gate, now);
       // A free gate lets work that was on its way go on without a word. At a closed one it drains, and says so.
       const bool works =
           before[process] == GateRecord::State::kRunning || before[process] == GateRecord::State::kDraining;
       if (process->who.guest || works) {
         server_->Wants(process->gate, now, false);
-      } else if (FreezesChannels(way.divider) && before[process] == GateRecord::State::kWanting) {
+      } else if (FreezesChannels(ways_.Present()) && before[process] == GateRecord::State::kWanting) {
         server_->Wants(process->gate, now, true);  // the open gate is its answer, so it says nothing more
       }
     }
   }
+  aside_.Serve(*server_, now);
   TellMeans(now);
   SetTimer();
-  std::string by = way.name;
-  for (const auto& [better, why] : passed_over_) by += ": " + why;
-  untold_ = std::move(by);
+  untold_ = ways_.Text();
   TellWay(now);
 }
 
 // What the present way can do for goals.
 void TimeControl::TellMeans(Nanos now) {
   using enum sched::Means;
-  if (!FreezesChannels(way_->divider))
+  if (!FreezesChannels(ways_.Present()))
     return goals_.Serve(*server_, kRequests,
                         "time is shared by gates: a latency goal is only measured, a speed goal is a request; more "
                         "needs channel control",
@@ -189,7 +118,7 @@ void TimeControl::Remove(const VGpu& vgpu, Nanos now) {
 
 void TimeControl::Join(Process& process, Nanos now) {
   process.gate.waits = &process.vgpu->waits;
-  process.gate.stop = StopFor(process);
+  process.gate.stop = ways_.StopFor(process);
   server_->Join(process.vgpu->id, process.gate, now);
 }
 
@@ -248,7 +177,7 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
   for (const VGpu* vgpu : vgpus_) {
     for (Process* process : vgpu->processes) {
       if (process->pid != pid) continue;
-      server_->ChannelsChanged(process->gate, StopFor(*process), now);
+      server_->ChannelsChanged(process->gate, ways_.StopFor(*process), now);
       // A context ended. Without channels it does nothing; when it works again we see what it has then.
       if (!channels_.Knows(pid, gpu_)) process->work.worked = false;
     }
@@ -256,6 +185,14 @@ void TimeControl::ChannelsChanged(pid_t pid, Nanos now) {
   Choose(now);
   server_->LeadersChanged(now);
   SetTimer();
+}
+
+// ---- gangs ----
+
+void TimeControl::StandForGangs(std::set<sched::VgpuId> vgpus, Nanos now) {
+  aside_.Set(Aside::For::kGang, std::move(vgpus), now);
+  SetTimer();
+  NoteStandings(now);
 }
 
 // ---- time that passes ----
@@ -306,7 +243,8 @@ void TimeControl::NoteStandings(Nanos now) {
   for (VGpu* vgpu : vgpus_) {
     const TimeServer::State state = server_->StateOf(vgpu->id);
     const bool waits = state.standing == Standing::kWaiting;
-    const WaitReason why = waits ? state.why : WaitReason::kNone;
+    WaitReason why = waits ? state.why : WaitReason::kNone;
+    if (why == WaitReason::kClass && aside_.Has(Aside::For::kGang, vgpu->id)) why = WaitReason::kTurn;
     vgpu->compute_pressure.Note(now, waits);
     if (const auto before = vgpu->standing.Note(now, state.standing, why))
       trace::Note({.at = now,

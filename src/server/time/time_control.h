@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,14 +13,15 @@
 #include "server/loop/event_loop.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
-#include "server/time/divider.h"
+#include "server/time/aside.h"
 #include "server/time/goal_server.h"
 #include "server/time/time_server.h"
+#include "server/time/time_ways.h"
 
 namespace tessera::server {
 
-// Chooses how the time of one GPU is divided, and has the time server that does it: hands it what the processes say,
-// wakes it at its deadlines, and notes who waits. A new way is a row of `kWays`. Runs on the loop's thread.
+// Control of the time of one GPU: has the time server of the way that TimeWays chooses, hands it what the processes
+// say, wakes it at its deadlines, and notes who waits. Runs on the loop's thread.
 class TimeControl {
  public:
   struct Hooks {
@@ -67,37 +68,25 @@ class TimeControl {
 
   // Chooses the way again, and what stops each process, because what permits that may have changed.
   void Choose(Nanos now);
-  // Makes the time server again, because the configuration has changed.
-  void Restart(Nanos now) { SwitchTo(*way_, now); }
-  // The present way.
-  Divider DividedBy() const { return way_->divider; }
-  // Why this way was passed over; empty if it was not, and before the first choice.
-  std::string WhyNot(Divider divider) const;
+  // Makes the time server again, because the way or the configuration has changed.
+  void Restart(Nanos now);
+  const TimeWays& Ways() const { return ways_; }
+
+  // These stand still from now on for jobs on several GPUs, and no others.
+  void StandForGangs(std::set<sched::VgpuId> vgpus, Nanos now);
 
   // Does what is due by then; the object's own timer calls it, too.
   void AdvanceTo(Nanos now);
   // Changes no gate from now on: programs keep their last orders until the next daemon is there.
   void Seal() { server_->Seal(); }
 
-  // Empty for a vGPU without a goal.
-  std::optional<sched::GoalReport> GoalOf(const VGpu& vgpu, Nanos now) { return goals_.ReportOf(vgpu, now); }
+  const GoalServer& Goals() const { return goals_; }
   Figures FiguresOf(const VGpu& vgpu, Nanos now) const;
   // Delay from a deadline of the scheduler to its execution.
   const Histogram& Lateness() const { return lateness_; }
 
  private:
-  struct Way {
-    Divider divider;
-    const char* name;                            // as log and events say it
-    std::string (*why_not)(const TimeControl&);  // empty: it can serve now
-    std::unique_ptr<TimeServer> (*make)(const TimeControl&);
-  };
-  static const std::vector<Way>& Ways();
-
-  std::string WhyUnsteerable() const;
-  std::string WhySpacesUnsteerable() const;
-  GateRecord::Stop StopFor(const Process& process) const;
-  void SwitchTo(const Way& way, Nanos now);
+  std::unique_ptr<TimeServer> MakeServer() const;
   void TellMeans(Nanos now);
   void TellWay(Nanos now);
   void OnTimer(Nanos now);
@@ -112,11 +101,11 @@ class TimeControl {
   ChannelServer& channels_;
   const std::vector<VGpu*>& vgpus_;
   const Hooks hooks_;
-  const Way* way_;
-  std::string untold_;                          // how the time is divided now, if log and events do not know
-  Nanos told_at_ = 0;                           // when they were told; 0: never
-  std::map<Divider, std::string> passed_over_;  // better ways, and why they cannot serve
+  TimeWays ways_;
+  std::string untold_;  // how the time is divided now, if log and events do not know
+  Nanos told_at_ = 0;   // when they were told; 0: never
   std::unique_ptr<TimeServer> server_;
+  Aside aside_;
   GoalServer goals_;
   EventLoop::Timer timer_;  // the next deadline of the server or of goals
   Histogram lateness_;

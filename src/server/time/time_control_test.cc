@@ -18,25 +18,25 @@ using TimeControlTest = SteeredGpuTest;
 TEST_F(TimeControlTest, BeginsWithTheGates) {
   const std::vector<VGpu*> none;
   const TimeControl time(*loop_, 0, config_, channels_, none, {});
-  EXPECT_THAT(time.WhyNot(Divider::kChannels), IsEmpty());
-  EXPECT_EQ(time.DividedBy(), Divider::kGates);
+  EXPECT_THAT(time.Ways().WhyNot(Divider::kChannels), IsEmpty());
+  EXPECT_EQ(time.Ways().Present(), Divider::kGates);
 }
 
 TEST_F(TimeControlTest, SaysWhyABetterWayWasPassedOver) {
   Member& unknown = Join(low_);
   Works(unknown);
-  EXPECT_FALSE(FreezesChannels(gpu_.Time().DividedBy()));
-  EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kGates);
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("not known"));
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kGates), IsEmpty());
+  EXPECT_FALSE(FreezesChannels(gpu_.Time().Ways().Present()));
+  EXPECT_EQ(gpu_.Time().Ways().Present(), Divider::kGates);
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), HasSubstr("not known"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kGates), IsEmpty());
   MakeContext(unknown);
-  EXPECT_TRUE(FreezesChannels(gpu_.Time().DividedBy()));
-  EXPECT_EQ(gpu_.Time().DividedBy(), Divider::kChannels);
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), IsEmpty());
+  EXPECT_TRUE(FreezesChannels(gpu_.Time().Ways().Present()));
+  EXPECT_EQ(gpu_.Time().Ways().Present(), Divider::kChannels);
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), IsEmpty());
   channels_.Availability().BeginTest();
   gpu_.Time().Choose(Now());
-  EXPECT_FALSE(FreezesChannels(gpu_.Time().DividedBy()));
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), HasSubstr("test is under way"));
+  EXPECT_FALSE(FreezesChannels(gpu_.Time().Ways().Present()));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), HasSubstr("test is under way"));
 }
 
 TEST_F(TimeControlTest, FiguresGoOnFromOneWayToTheOther) {

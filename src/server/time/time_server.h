@@ -49,7 +49,7 @@ class TimeServer {
 
   // The process made or lost channels, or more or less is known of them: this stops it from now on.
   virtual void ChannelsChanged(GateRecord& gate, GateRecord::Stop stop, Nanos) { gate.stop = stop; }
-  // These vGPUs stand still from now on, so that the speed of another one is known, and no others for this reason.
+  // These vGPUs stand still from now on, whatever else is decided, and no others for this reason.
   virtual void SetAside(const std::set<Id>&, Nanos) {}
   // The MPS servers of spaces may be others, or have other channels.
   virtual void LeadersChanged(Nanos) {}

@@ -197,7 +197,7 @@ TEST_F(UnknownChannelsTest, OneGpusFailedTestConcernsThatGpu) {
   channels_.Availability().EndTest({{0, "its slices do not hold"}});
   gpu_.Time().Choose(Now());
   EXPECT_FALSE(Steers());
-  EXPECT_THAT(gpu_.Time().WhyNot(Divider::kChannels), testing::HasSubstr("slices"));
+  EXPECT_THAT(gpu_.Time().Ways().WhyNot(Divider::kChannels), testing::HasSubstr("slices"));
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
-"""Memory that moves on two GPUs at once: each has a mover and a pool of its own."""
+"""Two GPUs at once: memory that moves on both, where each has a mover and a pool of its own, and jobs on both that take
+turns with their time."""
 import pathlib
 import shutil
 import subprocess
+import sys
+import time
 
 from harness.bench import GIB
 from harness.checks import Skipped, expect
+from cases.frameworks import FOLDER, need
+from harness.steering import steer
 from harness.swap_ground import Large, evict, load, mark, move, pool_stands, quiet, swap
 from harness.timeline import GB
 
@@ -102,3 +107,58 @@ def peers(bench):
     end = bench.line(program, 60)
     expect(end.endswith(" right"), f"it said {end}")
     return f"{times} times out and in, {done} rounds of the other GPU, {'with' if access else 'without'} access; words right"
+
+
+@steer(limit_s=240)
+def gangs(bench):
+    """Two jobs that sum by NCCL on the same two GPUs, without Tessera and as gangs: how fast each is beside the other,
+    against alone. They have turns of 100 ms, so that the sum should be near to 1."""
+    gpus = bench.tessera.get("/v1/gpus")["gpus"]
+    if len(gpus) != 2:
+        raise Skipped("needs two GPUs (nvidia-h100-x2)")
+    expect(all(gpu["control"]["by"] == "channels" for gpu in gpus), f"channels are not steered: {gpus}")
+    need("torch")
+    argv = [sys.executable, FOLDER / "torch_allreduce_rate.py"]
+    for job in "ab":
+        for gpu in (0, 1):
+            bench.vgpu(f"hw-{job}-{gpu}", gpu=gpu)
+
+    def started(start):
+        program = start()
+        expect(bench.line(program, 60) == "ready", "it did not begin")
+        return program
+
+    def rates(programs, seconds=5):
+        """Rounds a second of each, in one span of time."""
+        firsts = [fresh(program) for program in programs]
+        end = max(at for at, _ in firsts) + seconds
+        lasts = [fresh(program, end) for program in programs]
+        return [(last[1] - first[1]) / (last[0] - first[0]) for first, last in zip(firsts, lasts)]
+
+    def fresh(program, after=None):
+        after = time.monotonic() if after is None else after
+        while True:
+            words = bench.line(program, 60).split()
+            if float(words[0]) >= after:
+                return float(words[0]), int(words[1])
+
+    def finish(program):
+        program.close_input()
+        while (line := bench.line(program, 60)) not in ("right", "WRONG"):
+            pass
+        expect(line == "right", "a sum is wrong")
+
+    sums = {}
+    for how, starts in (("without Tessera", [lambda: bench.start_native(argv)] * 2),
+                        ("as gangs", [lambda job=job: bench.start_inside(argv, vgpu=f"hw-{job}-0,hw-{job}-1")
+                                      for job in "ab"])):
+        first = started(starts[0])
+        alone = rates([first])[0]
+        second = started(starts[1])
+        beside = [rate / alone for rate in rates([first, second], 10)]
+        for program in (first, second):
+            finish(program)
+        sums[how] = sum(beside)
+        bench.tell(f"{how}: {alone:.0f} rounds a second alone; {beside[0]:.2f} + {beside[1]:.2f} of that at once")
+    expect(sums["as gangs"] >= 0.8, f"as gangs {sums['as gangs']:.2f} of the speed alone, in sum")
+    return f"{sums['without Tessera']:.2f} without Tessera, {sums['as gangs']:.2f} as gangs, of the speed alone"
