@@ -254,7 +254,10 @@ Result<void> Daemon::FindGpus() {
                                 [this](const Process& process) {
                                   if (!process.vgpu->spec.space.empty()) client_files_.Hold(process.pid);
                                 },
-                            .left = [this](const Process& process) { client_files_.Release(process.pid); },
+                            .left =
+                                [this](const Process& process) {
+                                  client_files_.Release(process.pid, SpaceStands(*process.vgpu, channels_));
+                                },
                             .members_changed = [this] { gangs_.MembersChanged(); },
                             .looked = [this] { gangs_.MarkTimeDue(); }});
   }

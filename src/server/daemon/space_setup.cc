@@ -28,6 +28,13 @@ void FollowServer(const Space& space, ChannelServer& channels, const std::vector
   if (who.gpu < gpus.size()) gpus[who.gpu]->Time().ChannelsChanged(space.Server(), now);
 }
 
+std::function<bool()> SpaceStands(const VGpu& vgpu, ChannelServer& channels) {
+  return [&channels, gpu = vgpu.gpu, space = vgpu.spec.compute.space.number] {
+    const pid_t server = channels.Table().ServerOf(space);
+    return server != 0 && channels.Freezer().StatusOf(server, gpu).frozen_since != 0;
+  };
+}
+
 void RestoreSpaces(const std::vector<SavedSpace>& saved, SpaceTable& spaces,
                    const std::vector<std::unique_ptr<GpuServer>>& gpus) {
   for (const SavedSpace& each : saved) {

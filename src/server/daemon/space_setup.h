@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "server/spaces/space_table.h"
 
 namespace tessera::server {
+
+// Whether the space of the vGPU is off the GPU, whenever it is called. The channels outlive what is returned.
+std::function<bool()> SpaceStands(const VGpu& vgpu, ChannelServer& channels);
 
 // The spaces of a daemon, with their directories in `run_dir`. `embedded`: they end at once with their last vGPU.
 std::unique_ptr<SpaceTable> MakeSpaces(EventLoop& loop, const std::string& run_dir, bool soft, bool embedded,

@@ -52,23 +52,27 @@ void ClientFiles::Hold(pid_t client) {
   if (files_[client].empty()) files_.erase(client);
 }
 
-void ClientFiles::Release(pid_t client) {
+void ClientFiles::Release(pid_t client, std::function<bool()> stands) {
   const auto found = files_.find(client);
   if (found == files_.end()) return;
   const std::uint64_t number = ++last_;
   Leaving& leaving = leaving_[number];
-  leaving.files = std::move(found->second);
+  leaving = {.files = std::move(found->second), .stands = std::move(stands)};
   files_.erase(found);
-  leaving.timer = std::make_unique<EventLoop::Timer>(loop_, [this, number] {
-    // Through Post, because a timer cannot end inside its own callback.
-    loop_.Post([this, number] {
-      const auto due = leaving_.find(number);
-      if (due == leaving_.end()) return;
-      Close(std::move(due->second.files));
-      leaving_.erase(due);
-    });
-  });
-  leaving.timer->ArmIn(kAfter);
+  // Through Post, because a timer cannot end inside its own callback.
+  leaving.timer =
+      std::make_unique<EventLoop::Timer>(loop_, [this, number] { loop_.Post([this, number] { Look(number); }); });
+  leaving.timer->ArmIn(kLook);
+}
+
+void ClientFiles::Look(std::uint64_t number) {
+  const auto found = leaving_.find(number);
+  if (found == leaving_.end()) return;
+  Leaving& leaving = found->second;
+  if (!leaving.stands()) leaving.ran += kLook;
+  if (leaving.ran < kAfter) return leaving.timer->ArmIn(kLook);
+  Close(std::move(leaving.files));
+  leaving_.erase(found);
 }
 
 void ClientFiles::Close(Files files) {

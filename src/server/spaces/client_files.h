@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -17,8 +18,8 @@ namespace tessera::server {
 // A client of MPS has its channels in its server's group. When it is killed in the middle of its work, the kernel may
 // close its nvidia-uvm file first: its kernels then run into addresses that are no more, and that fault ends all
 // clients of the server. With a duplicate the driver takes its channels off first, as it closes the other files, and
-// nothing faults (docs/hardware-log.md, 2026-11-25: of 8 kills each, 1 to 2 faults without, none with one). Runs on the
-// loop's thread.
+// nothing faults (docs/hardware-log.md, 2026-11-25: of 8 kills each, 1 to 2 faults without, none with one). A space
+// that stands has kernels of the dead on the way, which go on when it runs again. Runs on the loop's thread.
 class ClientFiles {
  public:
   explicit ClientFiles(EventLoop& loop) : loop_(loop) {}
@@ -27,18 +28,23 @@ class ClientFiles {
   // The client begins to work: takes duplicates of the files that it has now, in place of those taken before. Where
   // this process may not do that (pidfd_getfd(2)), nothing is held, and the log says so once.
   void Hold(pid_t client);
-  // It has left, and may have ended: its files are closed after kAfter, by a thread of their own, as that takes long.
-  void Release(pid_t client);
+  // It has left, and may have ended: its files are closed, by a thread of their own, as that takes long, when the space
+  // has not stood for kAfter in sum. `stands` says whether it does now; the object may call it as long as it lives.
+  void Release(pid_t client, std::function<bool()> stands);
   std::size_t Held() const { return files_.size(); }
 
   static constexpr Nanos kAfter = kSecond / 2;  // the driver has taken its channels off by then
+  static constexpr Nanos kLook = kAfter / 10;   // how often the space is looked at
 
  private:
   using Files = std::vector<UniqueFd>;
   struct Leaving {
     Files files;
+    std::function<bool()> stands;
+    Nanos ran = 0;  // how long the space has not stood
     std::unique_ptr<EventLoop::Timer> timer;
   };
+  void Look(std::uint64_t number);
   static void Close(Files files);
 
   EventLoop& loop_;

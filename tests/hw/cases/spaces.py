@@ -212,7 +212,7 @@ def _tell_all(bench, others):
     bench.log((bench.tessera.run_dir / "mps" / "hw-a" / "daemon.log").read_text()[-3000:])
 
 
-def _kills(bench, count, plain):
+def _kills(bench, count, plain, by=signal.SIGKILL):
     """Kills so many programs of a space; `plain`: settings and flags of a vGPU in no space that is busy meanwhile."""
     _, iterations = _solo(bench)
     for name, within in (("hw-kill", "hw-a"), ("hw-stays", "hw-a"), ("hw-other", "hw-b")):
@@ -221,19 +221,27 @@ def _kills(bench, count, plain):
     bench.vgpu("hw-plain", **settings)
     others = [_start(bench, name, 150, iterations) for name in ("hw-stays", "hw-other")]
     others.append(_start(bench, "hw-plain", 150, iterations, **flags))
+    try:
+        return _kill_all(bench, count, others, iterations, by)
+    except (Failed, TimeoutError):
+        _tell_all(bench, others)
+        _stop(*others)
+        raise
+
+
+def _kill_all(bench, count, others, iterations, by):
     pick, took = random.Random(7), []
     for _ in range(count):
         begin = time.monotonic()
-        try:
-            tenant = _start(bench, "hw-kill", 30, iterations)
-        except (Failed, TimeoutError):
-            _tell_all(bench, others)
-            raise
+        tenant = _start(bench, "hw-kill", 30, iterations)
         took.append(time.monotonic() - begin)
         bench.until(tenant.kernels, "it computes", 20)
         time.sleep(pick.random() * 0.1)
-        os.kill(tenant.pid, signal.SIGKILL)
-        tenant.program.kill()
+        os.kill(tenant.pid, by)
+        if by == signal.SIGKILL:
+            tenant.program.kill()
+        else:
+            expect(tenant.done(30)["verified"], "results are wrong")
         dead = [other.pid for other in others if not other.program.alive()]
         expect(not dead, f"{dead} ended with the program that was killed")
     state = bench.tessera.get("/v1/spaces/hw-a")["state"]
@@ -242,7 +250,7 @@ def _kills(bench, count, plain):
         bench.until(lambda: other.kernels() > before + 20, "the others go on", 20)
     _finish(bench, *others)
     faults = [event for event in bench.tessera.get("/v1/events?last=500")["events"] if event["type"] == "space.fault"]
-    figure = (f"{count} killed, 0 victims, {len(faults)} faults, space {state}; a start takes {statistics.median(took):.2f} s; "
+    figure = (f"{count} ended, 0 victims, {len(faults)} faults, space {state}; a start takes {statistics.median(took):.2f} s; "
               f"results right")
     bench.log((bench.tessera.run_dir / "mps" / "hw-a" / "daemon.log").read_text()[-3000:])
     expect(state == "ready" and not faults, figure)
@@ -260,6 +268,20 @@ def kills_standing(bench):
     """The same while a higher class takes the spaces off the GPU again and again."""
     flags = {"burst": 5, "idle-us": 30000, "depth": 5, "ahead": 1}
     return _kills(bench, 10 if bench.soft else 40, ({"compute_priority": 2}, flags))
+
+
+@space(soft=True, limit_s=150)
+def kills_off(bench):
+    """The same, and most are killed while their space is off the GPU, with work on the way."""
+    flags = {"burst": 1500, "idle-us": 300000, "depth": 20, "ahead": 1}  # off for longer than ClientFiles::kAfter
+    return _kills(bench, 5 if bench.soft else 20, ({"compute_priority": 2}, flags))
+
+
+@space(soft=True, limit_s=120)
+def starts(bench):
+    """Programs of a space start, work and end while it is taken off the GPU and put back some fifty times a second."""
+    flags = {"burst": 2, "idle-us": 15000, "depth": 2, "ahead": 1}
+    return _kills(bench, 10 if bench.soft else 60, ({"compute_priority": 2}, flags), signal.SIGTERM)
 
 
 @check("space", alone=True, limit_s=90)
