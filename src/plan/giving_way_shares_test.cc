@@ -1,4 +1,4 @@
-// What a higher class that gives way feels of the lower ones, and what it leaves them.
+// Cost of the lower classes to a higher one that gives way, and the time that it leaves them.
 #include <gtest/gtest.h>
 
 #include "plan/testing/one_gpu.h"
@@ -44,7 +44,7 @@ TEST_F(GivingWayShares, AStrictClassThatPausesForAMomentOnlyLeavesNothing) {
   EXPECT_LT(gpu.ExecutedPct(kLow), 1);
 }
 
-// What a kernel of 0.5 ms takes at most beside a lower class, and what that has of the GPU.
+// A kernel of 0.5 ms beside a lower class: the longest that it takes, and the part of the GPU that the class gets.
 struct Patience {
   Nanos us;
   double p99_us;

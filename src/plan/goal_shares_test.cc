@@ -1,4 +1,4 @@
-// What goals bring their vGPUs, and what they cost the others. GoalGpu tells what is modelled.
+// Gain of goals for their vGPUs, and their cost to the others. GoalGpu describes the model.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -143,7 +143,7 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
                 "Part of the pool that holds memory of programs."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool_used); }},
     {.family = {"tessera_gpu_swap_pool_goal_bytes", kGauge, "bytes", "gpu",
-                "What the pool is to have: what is needed, and what is prepared ahead (swap.prepare)."},
+                "Size that the pool is to have: the bytes needed, and those prepared ahead (swap.prepare)."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::pool_goal); }},
     {.family = {"tessera_gpu_swap_file_bytes", kGauge, "bytes", "gpu", "Size of the swap file; 0 if there is none."},
      .value = [](const GpuReport& gpu) { return OfSwap(gpu, &SwapReport::file); }},

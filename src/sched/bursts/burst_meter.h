@@ -11,7 +11,7 @@
 
 namespace tessera::sched {
 
-// What a vGPU's bursts were like in some time.
+// Figures of a vGPU's bursts in a span of time.
 struct BurstFigures {
   LengthHistogram lengths;
   std::uint64_t violations = 0;  // bursts longer than the target

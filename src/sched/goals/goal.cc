@@ -44,7 +44,7 @@ std::string Quoted(std::string_view text) { return "'" + std::string(text) + "'"
 Result<Goal> ParseSpeed(std::string_view text) {
   const auto number = ParseNumber(text);
   if (!number || (number->unit != "%" && !number->unit.empty()))
-    return Fail(EINVAL, "goal: " + Quoted(text) + " is no part of a speed", "write speed=80%");
+    return Fail(EINVAL, "goal: invalid speed " + Quoted(text), "write speed=80%");
   if (number->value < 1 || number->value > 100)
     return Fail(ERANGE, "goal: a speed of " + FormatNumber(number->value) + "% is out of range", "give 1% to 100%");
   return SpeedGoal{number->value};
@@ -60,13 +60,13 @@ Result<Nanos> ParseTime(std::string_view text) {
       return static_cast<Nanos>(time);
     return Fail(ERANGE, "goal: a time of " + std::string(text) + " is out of range", "give 100us to 3600s");
   }
-  return Fail(EINVAL, "goal: " + Quoted(text) + " is no time", "give a number and us, ms or s: p99=20ms");
+  return Fail(EINVAL, "goal: invalid time " + Quoted(text), "give a number and us, ms or s: p99=20ms");
 }
 
 Result<Goal> ParseLatency(std::string_view percentile, std::string_view text) {
   const auto number = ParseNumber(percentile);
   if (!number || !number->unit.empty())
-    return Fail(EINVAL, "goal: " + Quoted("p" + std::string(percentile)) + " is no percentile", kForms);
+    return Fail(EINVAL, "goal: invalid percentile " + Quoted("p" + std::string(percentile)), kForms);
   if (number->value < 50 || number->value > 99.99)
     return Fail(ERANGE, "goal: the percentile " + FormatNumber(number->value) + " is out of range", "give 50 to 99.99");
   const auto time = ParseTime(text);
@@ -84,7 +84,7 @@ Result<Goal> ParseGoal(std::string_view text) {
     if (key == "speed") return ParseSpeed(value);
     if (key.starts_with('p')) return ParseLatency(key.substr(1), value);
   }
-  return Fail(EINVAL, Quoted(text) + " is no goal", kForms);
+  return Fail(EINVAL, "invalid goal " + Quoted(text), kForms);
 }
 
 std::string FormatGoal(const Goal& goal) {

@@ -28,7 +28,7 @@ std::string NameFor(const Backing& reader, const GoalState& vgpu) {
   return NameOf(vgpu.id, vgpu.shares, vgpu.goal, vgpu.backing);
 }
 
-// What is promised whatever the load is, %.
+// The promise that does not depend on the load, in % of the GPU's time.
 double PromiseOf(const Shares& shares, const std::optional<Goal>& goal, const Backing& backing) {
   const SpeedGoal* speed = goal ? std::get_if<SpeedGoal>(&*goal) : nullptr;
   return speed && backing.means != Means::kNone ? std::max(shares.request_pct, speed->pct) : shares.request_pct;
@@ -36,7 +36,7 @@ double PromiseOf(const Shares& shares, const std::optional<Goal>& goal, const Ba
 
 std::string Sum(double needed, double most) {
   char text[96];
-  std::snprintf(text, sizeof text, "together they need %.3g of %g %% of the time", 100 * needed, 100 * most);
+  std::snprintf(text, sizeof text, "%.3g of %g %% of the time", 100 * needed, 100 * most);
   return text;
 }
 
@@ -62,7 +62,7 @@ Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares,
   }
   if (sum <= most + kRounding || (!goal && !broken)) return {};
   std::string message =
-      NameOf(id, shares, goal, backing) + " does not fit: " + Sum(sum, most) + " with all that is promised";
+      NameOf(id, shares, goal, backing) + " does not fit: all promises together would need " + Sum(sum, most);
   if (broken) message += "; it would break " + NameFor(backing, *broken);
   return Fail(ENOSPC, message, "lower this goal or request, or another one's");
 }
@@ -86,7 +86,8 @@ void ResolveConflicts(const GoalStates& vgpus, double most, Nanos now) {
       continue;
     }
     if (vgpu->yields_to.empty())
-      vgpu->yields_to = "yields to " + NameFor(vgpu->backing, *before) + ": " + Sum(sum + need, most);
+      vgpu->yields_to =
+          "yields to " + NameFor(vgpu->backing, *before) + ": together they need " + Sum(sum + need, most);
     sum += vgpu->shares.request_pct / 100;
   }
 }

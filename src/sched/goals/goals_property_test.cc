@@ -42,7 +42,7 @@ RC_GTEST_PROP(GoalsProperty, TermsAreAlwaysValidAndFit, ()) {
       RC_ASSERT(Validate(shares));
       RC_ASSERT(!terms.patience || (*terms.patience >= 0 && *terms.patience <= kSecond));
     }
-    // What Steering would refuse never comes out.
+    // Goals never gives terms that Steering would refuse.
     double sum = 0;
     for (const auto& [_, shares] : in_force) sum += shares.request_pct;
     RC_ASSERT(sum <= 100 + 1e-6);

@@ -23,7 +23,7 @@ void LatencyKeeper::Ended(bool violated_or_rushed) {
   strictness_ = std::clamp(strictness_ + config_.gain * excess, 0.0, 1.0);
 }
 
-// What is left of the target beside the burst, over the times that it waits for the others.
+// The patience is the target less the burst alone, over the number of times that the burst waits for the others.
 void LatencyKeeper::Learn(Nanos solo_quantile) {
   if (learnt_) return;
   learnt_ = true;

@@ -13,7 +13,7 @@ Part LeastThinkable(const std::vector<Rectangle>& rectangles);
 // The height of the lowest packing that was found, by shelves or by maximal rectangles; within a tenth of a percent of
 // what these can do. Rectangles without time or SMs need nothing. Never more than shelves need, so at most 1.7 times
 // the best packing and one longest rectangle (Coffman, Garey, Johnson and Tarjan 1980). Not monotone: fewer or smaller
-// rectangles may need more. Whoever only takes away or lowers keeps the packing that was there.
+// rectangles may need more. A caller that only takes away or lowers keeps the packing that was there.
 Part LeastHeight(std::vector<Rectangle> rectangles);
 
 // The part of a GPU's time in which the token scheduler keeps these requests of one space, all busy.

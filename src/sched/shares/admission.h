@@ -9,7 +9,7 @@
 
 namespace tessera::sched {
 
-// What the vGPU was promised, as a rectangle. One in no space is as wide as all SMs.
+// The vGPU's request as a rectangle. That of a vGPU in no space is as wide as all SMs.
 inline Rectangle RectangleOf(const Shares& shares) {
   return {.sms = PartOf(shares.space.sm_pct), .time = PartOf(shares.request_pct)};
 }

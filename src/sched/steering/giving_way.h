@@ -38,7 +38,7 @@ class GivingWay {
 
  private:
   using Members = std::vector<SteeredVgpu*>;
-  // What classes leave to those below them.
+  // Room that classes leave to those below them.
   struct Room {
     Nanos left = kNever;        // what slices below may sum up to; kNever: no higher class has been active lately
     Nanos changes_at = kNever;  // a higher class will not have been active lately

@@ -52,13 +52,13 @@ struct UserQuota {
 // order, then the default. None for operators.
 std::optional<UserQuota> QuotaFor(const Caller& caller, const std::vector<Quota>& quotas);
 
-// What bounds in percent are of. Bytes.
+// The whole of which bounds in percent are parts, in bytes.
 struct QuotaBase {
   std::uint64_t memory = 0, swap = 0;
   std::size_t gpus = 1;
 };
 
-// What the vGPUs of a user claim. Bytes; percent of one GPU, so that 200 is two GPUs.
+// Sum of the claims of a user's vGPUs. Bytes; percent of one GPU, so that 200 is two GPUs.
 struct QuotaClaims {
   std::uint64_t memory = 0, swap = 0;
   double compute = 0;
@@ -75,7 +75,8 @@ struct QuotaWish {
 };
 
 // Whether a vGPU may be as `wish` says beside the user's others, or an EDQUOT that names the quota, the bound, what is
-// used and what was asked for. `before` is the vGPU as it is; null for a new one. What does not grow is not refused.
+// used and what was asked for. `before` is the vGPU as it is; null for a new one. A figure that does not grow is not
+// refused.
 Result<void> CheckQuota(const UserQuota& quota, const QuotaBase& base, const QuotaClaims& others, const QuotaWish& wish,
                         const QuotaWish* before);
 

@@ -116,7 +116,7 @@ bool ChannelTable::Verify(pid_t pid) {
 bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
   if (!control_ || InSpace(pid)) return false;
   if (control_->KnowsProcesses()) {
-    // What it was once found to have it keeps until it ends: at its end the news of that may come late.
+    // Channels that it was once found to have stay its own until it ends: news of their end may come late.
     // A process that has none gets no entry: somebody may ask about any pid.
     const auto found = processes_.find(pid);
     if (found != processes_.end() && found->second.found_on.contains(gpu)) return true;

@@ -12,7 +12,7 @@
 namespace tessera::server {
 namespace {
 
-// What is not declared has its default.
+// Figures that are not declared have their defaults.
 VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
   const std::string limit = declared.memory_limit.value_or("max");
   return {.memory_request = declared.memory_request.value_or("0"),

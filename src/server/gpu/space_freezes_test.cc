@@ -50,7 +50,7 @@ TEST_F(SpaceFreezesTest, ASpaceThatStandsStandsUntilTheMemoryHasMoved) {
   EXPECT_FALSE(control_->twice);
 }
 
-TEST_F(SpaceFreezesTest, WhoeverOfTheSpaceMovesKeepsItStanding) {
+TEST_F(SpaceFreezesTest, AnyMemberThatMovesKeepsTheSpaceStanding) {
   StartServer();
   Member& one = Running(InSpaceOf(50, {.priority = 12}));
   Member& two = Running(InSpaceOf(50, {.priority = 12}));

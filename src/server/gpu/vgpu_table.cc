@@ -306,7 +306,7 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& requ
   if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
   VGpuSpec asked = spec;
   GpuServer& any = *gpus_[all->front()];
-  // What cannot be read is refused later, with its reason.
+  // Place refuses a figure that cannot be read, and says why.
   if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
   return OrderByRoom(asked, std::move(*all), gpus_);
 }
@@ -344,7 +344,7 @@ void VGpuTable::Unlist(VGpu& vgpu, Nanos now, bool by_operator) {
                 .vgpu = vgpu.spec.name,
                 .owner = vgpu.spec.uid,
                 .by_operator = by_operator});
-  // What its programs have queued must not run on, and no freeze stops it by itself.
+  // Work that its programs have queued must not run on, and no freeze can stop the work of one client.
   if (Space* space = spaces_ ? spaces_->Find(vgpu.spec.space) : nullptr) {
     for (const Process* process : vgpu.processes) space->Terminate(process->pid);
   }

@@ -71,7 +71,7 @@ Result<std::vector<pid_t>> Pids(const Result<std::string>& answer) {
     pid_t pid = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), pid);
     if (error != std::errc() || end != word.data() + word.size() || pid <= 0) {
-      return Fail(EPROTO, "the MPS control daemon says no pids, but: " + OneLine(*answer));
+      return Fail(EPROTO, "unexpected answer of the MPS control daemon: " + OneLine(*answer));
     }
     pids.push_back(pid);
   }

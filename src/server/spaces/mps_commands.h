@@ -27,7 +27,7 @@ struct MpsPlace {
 
 // Commands to the control daemon, as its program takes them from standard input (MPS documentation, "nvidia-cuda-mps-
 // control"). Each starts that program and waits for its answer, ten seconds at most: not for the event loop's thread.
-// Any thread. ESRCH: no daemon is there; ETIMEDOUT; EPROTO: an answer that is none.
+// Any thread. ESRCH: no daemon is there; ETIMEDOUT; EPROTO: an answer that makes no sense.
 class MpsCommands {
  public:
   explicit MpsCommands(MpsPlace place) : place_(std::move(place)) {}

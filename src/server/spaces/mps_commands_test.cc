@@ -65,7 +65,7 @@ TEST_F(MpsCommandsTest, AnAnswerThatIsNoneIsAnError) {
   const auto servers = Commands().Servers();
   ASSERT_FALSE(servers);
   EXPECT_EQ(servers.error().code, EPROTO);
-  EXPECT_EQ(servers.error().message, "the MPS control daemon says no pids, but: get_server_list");
+  EXPECT_EQ(servers.error().message, "unexpected answer of the MPS control daemon: get_server_list");
 }
 
 TEST_F(MpsCommandsTest, ServersAndClientsAreListedAndEnded) {

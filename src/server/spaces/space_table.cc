@@ -28,9 +28,10 @@ Result<void> MakeFolder(const std::string& path) {
 }  // namespace
 
 Result<void> SpaceTable::CheckPlace(const std::string& name) const {
-  if (setup_.program.empty()) return Fail(ENOSYS, "there can be no spaces: " + setup_.why_none, "see 'tessera doctor'");
+  if (setup_.program.empty())
+    return Fail(ENOSYS, "spaces are not available: " + setup_.why_none, "see 'tessera doctor'");
   if (auto fits = CheckName(name); !fits || name.size() > kLongestName)
-    return Fail(EINVAL, fmt::format("\"{}\" cannot be the name of a space", name),
+    return Fail(EINVAL, fmt::format("invalid name of a space: \"{}\"", name),
                 fmt::format("use 1 to {} letters, digits, dots, dashes and underscores", kLongestName));
   const std::size_t longest = (setup_.folder + "/" + name + kPipes + kLongestSocket).size();
   if (longest >= sizeof(sockaddr_un::sun_path))
@@ -64,7 +65,7 @@ Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_
     return entry.space.get();
   }
   if (!entry.space->Used())
-    return Fail(EAGAIN, fmt::format("space {} is ending, with another user or GPU", name),
+    return Fail(EAGAIN, fmt::format("space {} is closing, and belongs to another user or GPU", name),
                 "try again in a few seconds, or choose another name");
   if (who.uid != uid)
     return Fail(EPERM, fmt::format("space {} belongs to another user", name),

@@ -191,7 +191,7 @@ TEST_F(SpaceTableTest, AnotherUserOrGpuCannotEnter) {
   On([this] { EXPECT_EQ(table_->Find("a")->VGpus(), 1); });
 }
 
-TEST_F(SpaceTableTest, WhoeverIsNextWaitsForTheEnd) {
+TEST_F(SpaceTableTest, TheNextUserWaitsForTheEnd) {
   setup_.linger = 1000 * kSecond;
   Restart();
   (void)Enter("a");
@@ -277,7 +277,7 @@ TEST_F(SpaceTableTest, WhatAnEarlierDaemonLeftIsEnded) {
   EXPECT_NE(Present("b"), State::kClosing);
 }
 
-// What was left is not known to be on any GPU.
+// Nobody knows on which GPU the space was that an earlier daemon left.
 TEST_F(SpaceTableTest, WhoEntersALeftOneGetsItOnItsGpu) {
   (void)Enter("a");
   BecomesReady("a");

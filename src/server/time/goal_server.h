@@ -36,7 +36,7 @@ class GoalServer {
   Result<void> Set(const VGpu& vgpu, const sched::Shares& shares, const std::optional<sched::Goal>& goal, bool restored,
                    Nanos now);
   void Remove(const VGpu& vgpu, Nanos now);
-  // What the time server gives the vGPU: its spec under the present terms.
+  // The shares that the time server gives the vGPU: its spec under the present terms.
   sched::Shares SharesOf(const VGpu& vgpu) const;
 
   // The process has work; has had none since then; or is gone.

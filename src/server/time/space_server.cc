@@ -13,8 +13,8 @@ namespace {
 // Ids of spaces at the SteeringServer, beyond those of vGPUs.
 constexpr sched::VgpuId kFirstSpace = 1u << 31;
 
-// What a space is promised as a whole: the time in which all requests of its vGPUs can be served, the best class and
-// the greatest weight. Limits hold inside.
+// Shares of a space as a whole: a request of the time in which all requests of its vGPUs can be served, the best class
+// and the greatest weight. It has no limit: limits hold inside.
 sched::Shares Together(const std::map<sched::VgpuId, sched::Shares>& members) {
   std::vector<sched::Shares> all;
   sched::Shares together{.weight = 1, .priority = 15};

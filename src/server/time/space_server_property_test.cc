@@ -69,7 +69,7 @@ class AnyGpu {
         server_.Idle(program.gate, now_, stamp);
         break;
       case 9:
-        // Who says it at an open gate lies, and may as well ignore its gate.
+        // A process that says it at an open gate lies, and may as well ignore its gate.
         if (program.gate.state != State::kRunning) server_.Released(program.gate, now_, stamp, program.page.Epoch());
         break;
       case 10:
@@ -88,7 +88,7 @@ class AnyGpu {
   void Check() {
     RC_ASSERT(!control_->twice);
     for (const auto& program : programs_) {
-      // Who is parked waits for a newer order, whatever the last one said.
+      // A parked process waits for a newer order, whatever the last one said.
       const bool parked = program->gate.state == State::kParked;
       if (program->gate.held && !parked && InSpace(program->vgpu)) RC_ASSERT(!IsOpen(*program));
     }

@@ -169,7 +169,7 @@ TEST_F(SpaceServerTest, RequestsFitSideBySide) {
   EXPECT_EQ(Add({.request_pct = 60}), nullptr);
   EXPECT_THAT(refusal_.message, HasSubstr("does not fit"));
   EXPECT_NE(Add({.request_pct = 40}), nullptr);
-  // What was refused left nothing behind.
+  // The refusals left nothing behind.
   EXPECT_TRUE(Change(*one, InSpace(50, {.request_pct = 50})));
   EXPECT_FALSE(Change(*one, InSpace(50, {.request_pct = 70})));
 }

@@ -20,7 +20,7 @@ Nanos TooLong(Nanos part) {
   return part == 0 ? kNever : part + static_cast<Nanos>(kSameSlice * static_cast<double>(part));
 }
 
-// What the limit lets a vGPU run in a window.
+// Time that the limit lets a vGPU run in a window.
 Nanos QuotaOf(const sched::Shares& shares, Nanos window) {
   return static_cast<Nanos>(shares.limit_pct / 100 * static_cast<double>(window));
 }
@@ -327,7 +327,7 @@ void SteeringServer::Go(const std::vector<SteeringState*>& states, Nanos now) {
   Thaw(frozen);
   for (SteeringState* steered : states) {
     for (GateRecord* gate : steered->gates) {
-      // What drains at its gate asks again when that has ended.
+      // A process that drains at its gate asks again when that has ended.
       if (gate->held || gate->state == GateRecord::State::kDraining) continue;
       if (gate->state == GateRecord::State::kRunning) {
         if (gate->waits && steered->stopped_at != 0)

@@ -1,4 +1,4 @@
-"""What tests of spaces have in common."""
+"""Common base of the tests of spaces."""
 from harness import SoftGpuTest
 
 

@@ -86,8 +86,8 @@ class Life(SpacesTest):
 class Bounds(SpacesTest):
     def test_what_cannot_be(self):
         self.assertIn("sm.limit needs a space", self.refused({"name": "x", "sm_limit": 50}))
-        self.assertIn("cannot be the name of a space", self.refused({"name": "x", "space": "n" * 32}))
-        self.assertIn("cannot be the name of a space", self.refused({"name": "x", "space": "a/b"}))
+        self.assertIn("invalid name of a space", self.refused({"name": "x", "space": "n" * 32}))
+        self.assertIn("invalid name of a space", self.refused({"name": "x", "space": "a/b"}))
         self.assertIn("'101' is more than 100 %", self.refused({"name": "x", "space": "a", "sm_limit": 101}))
         self.assertIn("sm.limit 0", self.refused({"name": "x", "space": "a", "sm_limit": 0}))
         self.assertEqual(self.spaces(), [])
@@ -164,7 +164,7 @@ class Users(SpacesTest):
         return os.stat(f"/proc/{pid}").st_uid
 
     def hello_of(self, uid, vgpu):
-        """What the daemon answers to a program of that user: the name of the space, or why it is refused."""
+        """The daemon's answer to a program of that user: the name of the space, or why it is refused."""
         def ask():
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 connection.settimeout(DEADLINE_S)
@@ -188,14 +188,14 @@ class Users(SpacesTest):
         for folder in ("pipe", "log"):
             found = (self.run_dir / "mps/a" / folder).stat()
             self.assertEqual((found.st_uid, found.st_mode & 0o777), (self.OWNER, 0o700))
-        # Whoever is no operator sees nothing of it.
+        # A user who is no operator sees nothing of it.
         self.assertEqual(self.as_user(self.OTHER, lambda: self.api("GET", "/v1/spaces")[2]["spaces"]), [])
         for method in ("GET", "DELETE"):
             self.assertEqual(self.as_user(self.OTHER, lambda: self.api(method, "/v1/spaces/a")[0]), 404)
         self.assertEqual(self.as_user(self.OWNER, lambda: self.api("GET", "/v1/spaces/a")[0]), 200)
         self.assertEqual(self.as_user(self.OTHER, lambda: os.listdir(self.run_dir / "mps")), "PermissionError")
         self.assertEqual(self.as_user(self.OTHER, lambda: os.listdir(self.run_dir / "mps/a/pipe")), "PermissionError")
-        # Nobody else enters it, root neither.
+        # No other user enters it, not even root.
         self.assertEqual(self.hello_of(self.OWNER, "theirs"), "a")
         self.assertIn("no vGPU", self.hello_of(self.OTHER, "theirs"))
         self.assertIn(f"takes programs of user {self.OWNER} only", self.hello_of(0, "theirs"))
