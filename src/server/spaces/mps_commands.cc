@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,8 +17,8 @@
 namespace tessera::server {
 namespace {
 
-constexpr Nanos kPatience = 10 * kSecond;
-constexpr std::size_t kMostBytes = 64 << 10;
+constexpr std::size_t kMostBytes = 64 << 10;  // of an answer; the rest is dropped
+constexpr std::size_t kMostShown = 200;       // of it in a message
 
 struct Pipe {
   UniqueFd reading, writing;
@@ -29,18 +30,24 @@ Result<Pipe> MakePipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// All that is written there until it is closed; ETIMEDOUT if that takes too long.
-Result<std::string> ReadToEnd(int file) {
-  const Nanos until = MonotonicNow() + kPatience;
-  std::string text;
+// Waits until the file can be read, or has ended; false if that takes too long.
+bool Readable(int file, Nanos until) {
   for (;;) {
     pollfd waiting = {.fd = file, .events = POLLIN, .revents = 0};
     const Nanos left = until - MonotonicNow();
     const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left / kMillisecond) + 1) : 0;
-    if (ready == 0) return Fail(ETIMEDOUT, fmt::format("no answer for {} s", kPatience / kSecond));
     if (ready < 0 && errno == EINTR) continue;
+    return ready > 0;
+  }
+}
+
+// All that is written there until it is closed; ETIMEDOUT if that takes too long.
+Result<std::string> ReadToEnd(int file, Nanos until) {
+  std::string text;
+  for (;;) {
+    if (!Readable(file, until)) return Fail(ETIMEDOUT, "no answer in time");
     char bytes[4096];
-    const ssize_t length = ready < 0 ? -1 : read(file, bytes, sizeof bytes);
+    const ssize_t length = read(file, bytes, sizeof bytes);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) return FailErrno("cannot read its answer");
     if (length == 0) return text;
@@ -48,17 +55,25 @@ Result<std::string> ReadToEnd(int file) {
   }
 }
 
-bool WaitFor(pid_t pid) {
+// Whether the program ended well. One that has not ended by then is killed: its user may have stopped it.
+bool EndsWell(pid_t pid, Nanos until) {
+  const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd || !Readable(pidfd.Get(), until)) kill(pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// The answer for a message. The control daemon is the user's own, and messages are for operators' terminals: nothing in
+// it that a terminal would act on, and not much of it.
 std::string OneLine(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.size() > kMostShown) text.resize(kMostShown);
   for (char& each : text) {
+    const auto byte = static_cast<unsigned char>(each);
     if (each == '\n') each = ' ';
+    if (byte < 0x20 || byte >= 0x7f) each = each == ' ' ? ' ' : '?';
   }
   return text;
 }
@@ -104,9 +119,10 @@ Result<std::string> MpsCommands::Tell(const std::string& line) const {
   const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
   output->writing.Reset();
-  const auto answer = ReadToEnd(output->reading.Get());
+  const Nanos until = MonotonicNow() + patience_;
+  const auto answer = ReadToEnd(output->reading.Get(), until);
   if (!answer) kill(*pid, SIGKILL);
-  const bool done = WaitFor(*pid);
+  const bool done = EndsWell(*pid, until);
   if (!answer) {
     return Fail(answer.error().code, fmt::format("MPS command '{}': {}", line, answer.error().message));
   }

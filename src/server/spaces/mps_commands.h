@@ -26,15 +26,21 @@ struct MpsPlace {
 };
 
 // Commands to the control daemon, as its program takes them from standard input (MPS documentation, "nvidia-cuda-mps-
-// control"). Each starts that program and waits for its answer, ten seconds at most: not for the event loop's thread.
-// Any thread. ESRCH: no daemon is there; ETIMEDOUT; EPROTO: an answer that makes no sense.
+// control"). Each starts that program and waits for its answer and its end: not for the event loop's thread. Any
+// thread. Daemon and program run as the space's user, who can stop them or put others in their place. So answers are
+// believed only where they harm nobody but that user, and nobody waits longer than `patience`. Errors: those of
+// OwnProgram's Spawn; ESRCH: the program failed, as where no daemon is there; ETIMEDOUT; EPROTO: an answer that makes
+// no sense.
 class MpsCommands {
  public:
-  explicit MpsCommands(MpsPlace place) : place_(std::move(place)) {}
+  static constexpr Nanos kPatience = 10 * kSecond;
 
-  // The text that the daemon answers to one line.
+  explicit MpsCommands(MpsPlace place, Nanos patience = kPatience) : place_(std::move(place)), patience_(patience) {}
+
+  // The text that the daemon answers to one line, 64 KiB of it at most.
   Result<std::string> Tell(const std::string& line) const;
 
+  // The servers that it has now: pids as the daemon says them, which may be those of any process.
   Result<std::vector<pid_t>> Servers() const;
   // Starts a server for this user, if there is none yet.
   Result<void> StartServer(uid_t user) const;
@@ -42,6 +48,7 @@ class MpsCommands {
   Result<bool> HasFaulted(pid_t server) const;
   // Ends a server and its clients' contexts, at once; the next client gets another server.
   Result<void> ShutDown(pid_t server) const;
+  // The programs that are connected to the server.
   Result<std::vector<pid_t>> Clients(pid_t server) const;
   // Ends the client's contexts; the server and its other clients go on. The process itself goes on, too, with errors.
   Result<void> Terminate(pid_t server, pid_t client) const;
@@ -50,6 +57,7 @@ class MpsCommands {
 
  private:
   MpsPlace place_;
+  Nanos patience_;
 };
 
 }  // namespace tessera::server

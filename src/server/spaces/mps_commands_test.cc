@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/install/own_program.h"
 #include "base/testing/wait_until.h"
@@ -35,6 +36,12 @@ class MpsCommandsTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
+  // The control program is a script from now on.
+  void Say(const std::string& script) {
+    place_.program = folder_ + "/program";
+    std::ofstream(place_.program) << "#!/bin/sh\ncd " << folder_ << "\n" << script << "\n";
+    std::filesystem::permissions(place_.program, std::filesystem::perms::owner_all);
+  }
   void StartDaemon() {
     const auto pid = Spawn(place_.Program({"-f"}));
     ASSERT_TRUE(pid) << pid.error().Text();
@@ -66,6 +73,35 @@ TEST_F(MpsCommandsTest, AnAnswerThatIsNoneIsAnError) {
   ASSERT_FALSE(servers);
   EXPECT_EQ(servers.error().code, EPROTO);
   EXPECT_EQ(servers.error().message, "unexpected answer of the MPS control daemon: get_server_list");
+}
+
+// The daemon is the user's, and the message is read by operators.
+TEST_F(MpsCommandsTest, AnAnswerDoesNotReachATerminalAsItIs) {
+  Say(R"(printf '\033]0;title\007red\n'; head -c 5000 /dev/zero)");
+  const auto servers = Commands().Servers();
+  ASSERT_FALSE(servers);
+  EXPECT_THAT(servers.error().message,
+              testing::StartsWith("unexpected answer of the MPS control daemon: ?]0;title?red "));
+  EXPECT_LT(servers.error().message.size(), 300u);
+  for (const char each : servers.error().message) EXPECT_TRUE(each >= ' ' && each <= '~') << static_cast<int>(each);
+}
+
+// As one that its user has stopped.
+TEST_F(MpsCommandsTest, AProgramThatDoesNotEndIsKilled) {
+  Say("echo $$ > pid; exec >&- 2>&-; exec sleep 1000000");
+  const auto servers = MpsCommands(place_, 200 * kMillisecond).Servers();
+  ASSERT_FALSE(servers);
+  EXPECT_EQ(servers.error().code, ESRCH);
+  pid_t pid = 0;
+  std::ifstream(folder_ + "/pid") >> pid;
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+TEST_F(MpsCommandsTest, AProgramThatDoesNotAnswerIsKilled) {
+  Say("exec sleep 1000000");
+  const auto servers = MpsCommands(place_, 50 * kMillisecond).Servers();
+  ASSERT_FALSE(servers);
+  EXPECT_EQ(servers.error().code, ETIMEDOUT);
 }
 
 TEST_F(MpsCommandsTest, ServersAndClientsAreListedAndEnded) {

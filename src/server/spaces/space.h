@@ -48,6 +48,9 @@ class Space {
   Result<void> Open();
   // Ends server and control daemon, with programs or without.
   void Close();
+  // A question to the control daemon is under way. The destructor waits for its end, up to MpsCommands::kPatience for
+  // each command.
+  bool Asking() const { return asking_.Busy(); }
 
   const Identity& Who() const { return identity_; }
   State Present() const { return state_; }

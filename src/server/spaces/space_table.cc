@@ -18,6 +18,7 @@ constexpr const char* kPipes = "/pipe";
 constexpr const char* kLogs = "/log";
 constexpr const char* kRecord = "/daemon";
 constexpr const char* kLongestSocket = "/control_privileged";  // of those that MPS makes in its directory
+constexpr Nanos kUntilQuiet = 20 * kMillisecond;               // whether a closed space may go
 
 Result<void> MakeFolder(const std::string& path) {
   // Users pass through, and see no names of others' spaces.
@@ -133,6 +134,12 @@ void SpaceTable::Closed(const std::string& name) {
   const auto found = spaces_.find(name);
   if (found == spaces_.end()) return;
   Entry& entry = found->second;
+  // The user's control program may hold its answer back, which must not hold up the loop. Through Post, because a timer
+  // cannot end inside its own callback.
+  if (entry.space->Asking()) {
+    entry.end = std::make_unique<EventLoop::Timer>(loop_, [this, name] { loop_.Post([this, name] { Closed(name); }); });
+    return entry.end->ArmIn(kUntilQuiet);
+  }
   const Space::Identity who = entry.space->Who();
   const int vgpus = entry.space->VGpus();
   const bool kept = entry.space->Kept();

@@ -1,10 +1,12 @@
 #include "server/spaces/space_table.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/unique_fd.h"
 #include "server/testing/fake_mps.h"
 
 namespace tessera::server {
@@ -176,6 +178,25 @@ TEST_F(SpaceTableTest, ASpaceThatCannotBeMadeAgainIsThereAndNotReady) {
   });
   WaitUntil([this] { return Present("a") == State::kStarting; });
   On([this] { EXPECT_EQ(table_->Find("a")->VGpus(), 2); });
+}
+
+// The control program is the user's, who may stop it.
+TEST_F(SpaceTableTest, AnAnswerThatDoesNotComeDoesNotHoldUpTheLoop) {
+  (void)Enter("a");
+  BecomesReady("a");
+  Write("said", "");
+  ASSERT_EQ(mkfifo((folder_ + "/held").c_str(), 0600), 0);
+  UniqueFd writer(open((folder_ + "/held").c_str(), O_RDWR | O_CLOEXEC));
+  On([this] { table_->Tick(); });
+  WaitUntil([this] { return Said("get_server_list"); });
+  Leave("a");
+  WaitUntil([this] { return !std::filesystem::exists(setup_.folder + "/a/daemon"); });
+  On([] {});  // the control daemon has ended, and the space may go next
+  EXPECT_EQ(Present("a"), State::kClosing);
+  EXPECT_FALSE(None());
+  Erase("held");
+  writer.Reset();
+  WaitUntil([this] { return None(); });
 }
 
 TEST_F(SpaceTableTest, AnotherUserOrGpuCannotEnter) {

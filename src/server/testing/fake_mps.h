@@ -20,7 +20,8 @@ namespace tessera::server {
 
 // A loop on a thread of its own, and an MPS control program that does as the test says: a script whose answers are
 // files. `servers` has the pids of the servers, `status` that of the server, `then` its next one, `next` the server
-// that is started when one is needed; `said` gets the commands. Without `next` no server starts.
+// that is started when one is needed; `said` gets the commands. Without `next` no server starts. As long as somebody
+// may write to the pipe `held`, the list of servers does not come.
 class FakeMpsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +38,7 @@ read -r command first second
 echo "$command $first $second" >> said
 [ -e "$CUDA_MPS_PIPE_DIRECTORY/up" ] || exit 1
 case $command in
-  get_server_list) cat servers ;;
+  get_server_list) [ ! -e held ] || cat held; cat servers ;;
   get_server_status) cat status; [ ! -e then ] || mv then status ;;
   start_server) cp next servers || { echo no server; exit 1; } ;;
   shutdown_server) echo ACTIVE > status; : > servers ;;
