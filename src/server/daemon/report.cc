@@ -312,7 +312,8 @@ std::vector<SpaceReport> ReportSpaces(Daemon& daemon) {
                        .pipes = space->Pipes(),
                        .control_daemon = space->ControlDaemon(),
                        .server = space->Server()};
-    report.steered = report.server != 0 && daemon.Channels().Knows(report.server, who.gpu);
+    const pid_t followed = daemon.Channels().Table().ServerOf(who.number);
+    report.steered = followed != 0 && daemon.Channels().Knows(followed, who.gpu);
     for (const VGpu* vgpu : daemon.VGpus().All()) {
       if (vgpu->spec.space != who.name) continue;
       report.vgpus.push_back(vgpu->spec.name);

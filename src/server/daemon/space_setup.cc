@@ -4,9 +4,28 @@
 #include <utility>
 
 #include "base/install/mps_program.h"
+#include "server/model/process_facts.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
+namespace {
+
+// The control daemon is the user's, who may make it name any process: one of another user must not be steered.
+pid_t ServerOf(const Space& space) {
+  const Space::Identity& who = space.Who();
+  const pid_t server = space.Server();
+  if (server == 0) return 0;
+  const auto owner = OwnerOf(server);
+  if (owner == who.uid) return server;
+  if (owner)
+    log::WarnOf(who.uid,
+                "space {}: its MPS control daemon calls process {} its server, which is another user's; it is "
+                "not steered",
+                who.name, server);
+  return 0;
+}
+
+}  // namespace
 
 std::unique_ptr<SpaceTable> MakeSpaces(EventLoop& loop, const std::string& run_dir, bool soft, bool embedded,
                                        SpaceTable::OnChange on_change) {
@@ -23,9 +42,10 @@ std::unique_ptr<SpaceTable> MakeSpaces(EventLoop& loop, const std::string& run_d
 void FollowServer(const Space& space, ChannelServer& channels, const std::vector<std::unique_ptr<GpuServer>>& gpus,
                   Nanos now) {
   const Space::Identity& who = space.Who();
-  if (channels.Table().ServerOf(who.number) == space.Server()) return;
-  channels.SetServer(who.number, space.Server());
-  if (who.gpu < gpus.size()) gpus[who.gpu]->Time().ChannelsChanged(space.Server(), now);
+  const pid_t server = ServerOf(space);
+  if (channels.Table().ServerOf(who.number) == server) return;
+  channels.SetServer(who.number, server);
+  if (who.gpu < gpus.size()) gpus[who.gpu]->Time().ChannelsChanged(server, now);
 }
 
 std::function<bool()> SpaceStands(const VGpu& vgpu, ChannelServer& channels) {
