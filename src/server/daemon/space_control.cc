@@ -20,12 +20,12 @@ std::invoke_result_t<Task> SpaceControl::OnLoop(Task task) const {
   return Fail(ESHUTDOWN, "the daemon is ending", "try again when it runs");
 }
 
+bool SpaceControl::MaySee(uid_t owner) const { return control_.Who().IsOperator() || owner == control_.Who().uid; }
+
 Result<std::vector<SpaceReport>> SpaceControl::All() const {
   return OnLoop([this]() -> Result<std::vector<SpaceReport>> {
     std::vector<SpaceReport> reports = ReportSpaces(control_.daemon_);
-    const Caller& caller = control_.Who();
-    std::erase_if(reports,
-                  [&caller](const SpaceReport& space) { return !caller.IsOperator() && space.uid != caller.uid; });
+    std::erase_if(reports, [this](const SpaceReport& space) { return !MaySee(space.uid); });
     return reports;
   });
 }
@@ -35,7 +35,7 @@ Result<SpaceReport> SpaceControl::Named(const std::string& name) const {
   if (!all) return std::unexpected(all.error());
   const auto found = std::ranges::find(*all, name, &SpaceReport::name);
   if (found != all->end()) return std::move(*found);
-  return Fail(ENOENT, fmt::format("there is no space {}", name), "see 'tessera space ls'");
+  return SpaceTable::NoSuch(name);
 }
 
 Result<void> SpaceControl::Change(std::function<Result<void>(Daemon&)> change) const {
@@ -51,18 +51,25 @@ Result<void> SpaceControl::Change(std::function<Result<void>(Daemon&)> change) c
 }
 
 Result<SpaceReport> SpaceControl::Create(const std::string& name, const std::optional<std::string>& gpu) const {
-  auto made = Change([name, gpu, uid = control_.Who().uid](Daemon& daemon) -> Result<void> {
+  auto made = Change([name, gpu, caller = control_.Who()](Daemon& daemon) -> Result<void> {
+    const auto used = std::ranges::count_if(daemon.Spaces().All(), [&caller](const Space* space) {
+      return space->Kept() && space->Who().uid == caller.uid;
+    });
+    if (auto fits = daemon.Quotas().AdmitSpace(caller, static_cast<std::uint64_t>(used)); !fits) return fits;
     const auto on = GpusNamed(gpu, daemon.Gpus());
     if (!on) return std::unexpected(on.error());
-    return daemon.Spaces().Create(name, uid, on->front(), FormatUuid(daemon.Gpus()[on->front()]->Info().uuid));
+    return daemon.Spaces().Create(name, caller.uid, on->front(), FormatUuid(daemon.Gpus()[on->front()]->Info().uuid));
   });
   if (!made) return std::unexpected(made.error());
   return Named(name);
 }
 
 Result<void> SpaceControl::Remove(const std::string& name) const {
-  if (auto seen = Named(name); !seen) return std::unexpected(seen.error());
-  return Change([name](Daemon& daemon) { return daemon.Spaces().Remove(name); });
+  return Change([this, name](Daemon& daemon) -> Result<void> {
+    const Space* space = daemon.Spaces().Find(name);
+    if (!space || !MaySee(space->Who().uid)) return SpaceTable::NoSuch(name);
+    return daemon.Spaces().Remove(name);
+  });
 }
 
 }  // namespace tessera::server

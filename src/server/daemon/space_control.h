@@ -22,12 +22,14 @@ class SpaceControl {
   Result<std::vector<SpaceReport>> All() const;
   // ENOENT also for a space that the caller may not see.
   Result<SpaceReport> Named(const std::string& name) const;
-  // Makes a space of the caller's that lasts. `gpu` as VGpuRequest::gpu. Returns when that is written.
+  // Makes a space of the caller's that lasts. `gpu` as VGpuRequest::gpu. Returns when that is written. Errors: those of
+  // SpaceTable::Create; EDQUOT; ENOENT: there is no such GPU.
   Result<SpaceReport> Create(const std::string& name, const std::optional<std::string>& gpu) const;
   // It ends, or does so with its last vGPU.
   Result<void> Remove(const std::string& name) const;
 
  private:
+  bool MaySee(uid_t owner) const;
   template <typename Task>
   std::invoke_result_t<Task> OnLoop(Task task) const;
   // Waits until what was changed is written.

@@ -53,6 +53,11 @@ Result<void> QuotaKeeper::Admit(const Caller& caller, VGpuSpec& spec, const VGpu
   return CheckQuota(*quota, base, others, WishOf(spec), before ? &was : nullptr);
 }
 
+Result<void> QuotaKeeper::AdmitSpace(const Caller& caller, std::uint64_t used) const {
+  const auto quota = QuotaFor(caller, quotas_);
+  return quota ? CheckQuotaCount(*quota, "spaces that last (as vgpus)", quota->vgpus, used) : Result<void>();
+}
+
 Result<void> QuotaKeeper::AdmitProcess(const Caller& caller) const {
   const auto quota = QuotaFor(caller, quotas_);
   if (!quota) return {};

@@ -21,6 +21,8 @@ class QuotaKeeper {
   // Whether a vGPU of the caller may be as `spec` says. `before` is the vGPU as it is; null for a new one, which gets a
   // bound on host memory where the quota has one and `spec` has none. EDQUOT.
   Result<void> Admit(const Caller& caller, VGpuSpec& spec, const VGpu* before) const;
+  // Whether the caller, who has so many spaces that last, may make one more: as many as vGPUs. EDQUOT.
+  Result<void> AdmitSpace(const Caller& caller, std::uint64_t used) const;
   // Whether a program of the caller may use one GPU more. EDQUOT.
   Result<void> AdmitProcess(const Caller& caller) const;
   // Whether the caller, who has so many connections, may have one more. EDQUOT.

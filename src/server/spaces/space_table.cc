@@ -92,9 +92,13 @@ Result<void> SpaceTable::Create(const std::string& name, uid_t uid, std::uint32_
   return {};
 }
 
+std::unexpected<Error> SpaceTable::NoSuch(const std::string& name) {
+  return Fail(ENOENT, fmt::format("there is no space {}", name), "see 'tessera space ls'");
+}
+
 Result<void> SpaceTable::Remove(const std::string& name) {
   Space* space = Find(name);
-  if (!space) return Fail(ENOENT, fmt::format("there is no space {}", name), "see 'tessera space ls'");
+  if (!space) return NoSuch(name);
   space->Keep(false);
   EndIfEmpty(name);
   return {};

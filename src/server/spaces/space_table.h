@@ -43,6 +43,8 @@ class SpaceTable {
   Result<void> Create(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
   // It ends now if it has no vGPU, and with its last one otherwise. ENOENT: there is none.
   Result<void> Remove(const std::string& name);
+  // The ENOENT of Remove, also for callers who may not see a space.
+  static std::unexpected<Error> NoSuch(const std::string& name);
 
   // Null: there is none. A space without vGPUs may still be found.
   Space* Find(std::string_view name) const;
