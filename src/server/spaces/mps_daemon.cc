@@ -36,7 +36,12 @@ MpsDaemon::MpsDaemon(EventLoop& loop, MpsPlace place, std::string record, Host h
       again_(loop, [this] { OnTimer(); }),
       quitting_(loop) {}
 
-Result<void> MpsDaemon::Open() { return TakeOver() ? Result<void>() : Start(); }
+Result<void> MpsDaemon::Open() {
+  if (TakeOver()) return {};
+  auto started = Start();
+  if (!started) again_.ArmIn(kPause);
+  return started;
+}
 
 bool MpsDaemon::TakeOver() {
   std::ifstream file(record_);

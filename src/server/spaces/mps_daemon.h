@@ -30,9 +30,11 @@ class MpsDaemon {
   MpsDaemon(EventLoop& loop, MpsPlace place, std::string record, Host host);
   MpsDaemon(const MpsDaemon&) = delete;
 
-  // Errors: those of mkdir(2) and posix_spawn(3), with the path. Nothing runs then.
+  // Errors: those of mkdir(2) and posix_spawn(3), with the path. Nothing runs then; it is tried again every kPause, for
+  // as long as the object is there and not closed.
   Result<void> Open();
-  // Ends it, with its servers and their clients. Returns at once.
+  // Ends it, with its servers and their clients: by a command, and by a signal if it does not obey within kPause.
+  // Returns at once.
   void Close();
 
   pid_t Pid() const { return process_.pid; }  // 0: none runs

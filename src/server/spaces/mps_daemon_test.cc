@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "base/testing/wait_until.h"
 
@@ -122,6 +123,15 @@ TEST_F(MpsDaemonTest, WithoutTheProgramItSaysWhatIsMissing) {
   EXPECT_EQ(opened.error().code, ENOENT);
   EXPECT_NE(opened.error().message.find(place_.program), std::string::npos);
   EXPECT_EQ(Pid(), 0);
+}
+
+// The space is kept where it has vGPUs already.
+TEST_F(MpsDaemonTest, WhatCannotStartIsTriedAgain) {
+  const std::string program = std::exchange(place_.program, folder_ + "/later");
+  ASSERT_FALSE(Open());
+  std::filesystem::create_symlink(program, place_.program);
+  WaitUntil([this] { return Pid() != 0; });
+  WaitUntil([this] { return Answers(); });
 }
 
 TEST_F(MpsDaemonTest, WithoutAPlaceNothingIsStarted) {
