@@ -45,15 +45,17 @@ Result<std::string> PathOf(const std::string& name) {
   return (self.parent_path().parent_path() / "lib/tessera" / name).string();
 }
 
-// posix_spawn(3) cannot change the user, and a program with threads cannot do much between fork(2) and exec(3).
+// posix_spawn(3) cannot change the user, and a program with threads cannot do much between fork(2) and exec(3). A user
+// without an entry, as in most containers, gets Debian's nogroup: the group with the user's number may be anybody's.
 std::vector<std::string> AsUser(uid_t user) {
+  constexpr const char* kNoGroup = "--regid=65534";
   const std::string number = std::to_string(user);
   passwd entry{};
   passwd* found = nullptr;
-  char text[4096];
+  char text[16384];
   if (getpwuid_r(user, &entry, text, sizeof text, &found) == 0 && found)
     return {"/usr/bin/setpriv", "--reuid=" + number, "--regid=" + std::to_string(entry.pw_gid), "--init-groups", "--"};
-  return {"/usr/bin/setpriv", "--reuid=" + number, "--regid=" + number, "--clear-groups", "--"};
+  return {"/usr/bin/setpriv", "--reuid=" + number, kNoGroup, "--clear-groups", "--"};
 }
 
 }  // namespace
