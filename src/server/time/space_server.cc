@@ -182,7 +182,10 @@ void SpaceServer::Leave(GateRecord& gate, Nanos now) {
 void SpaceServer::Abandon(Nanos now) {
   Seal();
   steering_->Abandon(now);
-  for (const auto& [number, space] : spaces_) space->tokens.Abandon(space->At(now));
+  for (const auto& [number, space] : spaces_) {
+    space->tokens.Abandon(space->At(now));
+    space->gates.clear();
+  }
   gates_.clear();
 }
 
