@@ -1,0 +1,22 @@
+#include <array>
+
+#include "face/text/metric_table.h"
+
+namespace tessera::face {
+namespace {
+
+using server::SpaceReport;
+using enum MetricType;
+
+const std::array kSpaceMetrics = std::to_array<Metric<SpaceReport>>({
+    {.family = {"tessera_space_ready", kGauge, "", "space, gpu", "1 if the space takes programs."},
+     .value = [](const SpaceReport& space) -> std::optional<double> { return Is(space.state, "ready"); }},
+    {.family = {"tessera_space_vgpus", kGauge, "", "space, gpu", "Number of vGPUs in the space."},
+     .value = [](const SpaceReport& space) -> std::optional<double> { return Of(space.vgpus.size()); }},
+});
+
+}  // namespace
+
+std::span<const Metric<SpaceReport>> SpaceMetrics() { return kSpaceMetrics; }
+
+}  // namespace tessera::face
