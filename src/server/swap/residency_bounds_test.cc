@@ -1,185 +1,16 @@
-// What bounds the memory of a vGPU on the GPU and off it, with a mover that says what the test wants.
-#include <gtest/gtest.h>
-
-#include <map>
-#include <memory>
-#include <vector>
-
+// Bounds of a vGPU's memory on the GPU and off it; movers that die, lie or lose memory, and their orders for files and
+// pools.
 #include "sched/residency/pool_policy.h"
-#include "server/swap/chunks.h"
-#include "server/swap/residency_server.h"
+#include "server/testing/residency_fixture.h"
 
 namespace tessera::server {
 namespace {
 
-using Answer = sched::RoomAnswer::Kind;
 using State = GateRecord::State;
-using wire::MoverMessage;
-using wire::MoverType;
 
-constexpr std::uint64_t kChunk = wire::kChunkBytes;
+class ResidencyBounds : public ResidencyTest {};
 
-struct Ordered {
-  MoverType type{};
-  std::uint64_t program = 0;
-  std::uint64_t chunks = 0;
-};
-
-class FakeMover : public Mover {
- public:
-  FakeMover(std::vector<Ordered>& orders, std::map<MoverType, MoverMessage>& pool) : orders_(orders), pool_(pool) {}
-  bool Send(const MoverMessage& message, int) override {
-    if (message.type == MoverType::kPool || message.type == MoverType::kPrepare) pool_[message.type] = message;
-    if (message.type == MoverType::kEvict || message.type == MoverType::kLoad || message.type == MoverType::kSettle)
-      orders_.push_back({message.type, message.program, message.bytes / kChunk});
-    return true;
-  }
-  pid_t Pid() const override { return 1; }
-  bool Ended() override { return true; }
-
- private:
-  std::vector<Ordered>& orders_;
-  std::map<MoverType, MoverMessage>& pool_;
-};
-
-// A GPU of ten chunks, and programs that say where their memory is as the shim does.
-class BoundsTest : public testing::Test {
- protected:
-  explicit BoundsTest(std::uint64_t file = 0, std::optional<std::uint64_t> prepare = 0)
-      : file_(file), prepare_(prepare) {}
-
-  struct Member {
-    explicit Member(pid_t pid) : process(SharedPage::Create(0).value(), pid) {}
-    VGpu vgpu;
-    Process process;
-  };
-
-  // In a vGPU of its own. It has `chunks` on the GPU, and no work.
-  Member& Idle(std::uint64_t chunks, std::optional<std::uint64_t> swap_max = {}) {
-    Member& member = *members_.emplace_back(std::make_unique<Member>(static_cast<pid_t>(100 + members_.size())));
-    member.vgpu.id = static_cast<VgpuId>(members_.size());
-    if (swap_max) member.vgpu.spec.memory.swap = *swap_max * kChunk;
-    vgpus_.push_back(&member.vgpu);
-    member.process.vgpu = &member.vgpu;
-    member.vgpu.processes.push_back(&member.process);
-    EXPECT_TRUE(residency_.MakeLine(member.process, MonotonicNow()));
-    if (chunks > 0) {
-      EXPECT_EQ(residency_.Ask(member.process, chunks * kChunk, /*pins=*/false, MonotonicNow()), Answer::kGrant);
-      Allocated(member, chunks);
-    }
-    return member;
-  }
-  // It takes the room that it was granted for this.
-  static void Allocated(Member& member, std::uint64_t chunks) { member.process.memory.reserved += chunks * kChunk; }
-  static void TakeCredit(Member& member) {
-    Allocated(member, member.process.residence.Credit() / kChunk);
-    member.process.page->room_credit.store(0);
-  }
-
-  Answer Ask(Member& member, std::uint64_t chunks) {
-    return residency_.Ask(member.process, chunks * kChunk, /*pins=*/false, MonotonicNow());
-  }
-
-  void Look(Nanos later = 0) { residency_.Look(MonotonicNow() + later); }
-  ResidencyServer::Figures Figures() const { return residency_.FiguresAt(MonotonicNow()); }
-  void Hear(MoverMessage message) { on_mover_(&message); }
-  // Does what the mover was told last, all of it, as program and mover do. What it was.
-  Ordered Carry() {
-    if (orders_.empty()) return {};
-    const Ordered order = orders_.front();
-    orders_.erase(orders_.begin());
-    for (const auto& member : members_) {
-      if (member->process.residence.line.number != order.program) continue;
-      Process& process = member->process;
-      const std::uint64_t bytes = order.chunks * kChunk;
-      MoverMessage moved = {.type = MoverType::kMoved,
-                            .program = order.program,
-                            .bytes = moved_[order.program].out,
-                            .other = moved_[order.program].in};
-      if (order.type == MoverType::kEvict) {
-        process.page->swapped += bytes;
-        moved.bytes = moved_[order.program].out += bytes;
-        moved.copied_out = moved.bytes;
-        moved.copied_in = moved.other;
-        Hear(moved);
-        Hear({.type = MoverType::kEvicted, .program = order.program});
-      } else if (order.type == MoverType::kLoad) {
-        process.page->swapped -= bytes;
-        moved.other = moved_[order.program].in += bytes;
-        moved.copied_out = moved.bytes;
-        moved.copied_in = moved.other;
-        Hear(moved);
-        Hear({.type = MoverType::kLoaded, .program = order.program});
-      } else {
-        Hear({.type = MoverType::kSettled, .program = order.program});
-      }
-    }
-    return order;
-  }
-  // How many chunks were brought out until nothing is left to do.
-  std::uint64_t CarryAll() {
-    std::uint64_t out = 0;
-    for (int i = 0; i < 100 && !orders_.empty(); ++i) {
-      const Ordered order = Carry();
-      out += order.type == MoverType::kEvict ? order.chunks : 0;
-    }
-    EXPECT_TRUE(orders_.empty());
-    return out;
-  }
-  // Runs the loop until then, for 10 s at most.
-  void RunUntil(const std::function<bool()>& is_so) {
-    const Nanos end = MonotonicNow() + 10 * kSecond;
-    EventLoop::Timer look(*loop_, [&] {
-      if (is_so() || MonotonicNow() > end) return loop_->Stop();
-      look.Arm(MonotonicNow() + 5 * kMillisecond);
-    });
-    look.Arm(MonotonicNow());
-    EXPECT_TRUE(loop_->Run());
-  }
-  static std::uint64_t Out(const Member& member) { return member.process.residence.Swapped() / kChunk; }
-  static std::uint64_t On(const Member& member) { return member.process.residence.Movable() / kChunk; }
-
-  std::unique_ptr<EventLoop> loop_ = EventLoop::Create().value();
-  std::vector<std::unique_ptr<Member>> members_;
-  std::vector<VGpu*> vgpus_;
-  std::vector<Ordered> orders_;
-  std::map<MoverType, MoverMessage> pool_;  // what the mover was told of it last
-  std::map<std::uint64_t, Moves> moved_;    // by the mover, of each program that it knows
-  std::function<void(const MoverMessage*)> on_mover_;
-  int starts_ = 0;
-  const std::uint64_t file_;
-  const std::optional<std::uint64_t> prepare_;
-  ResidencyServer residency_{*loop_,
-                             0,
-                             {},
-                             {.pool = 100 * kChunk, .file = file_, .prepare = prepare_},
-                             vgpus_,
-                             {.capacity = [] { return 10 * kChunk; },
-                              .outside = [](const Process& process) { return process.memory.context_bytes; },
-                              .hold =
-                                  [this](Process& process, MemoryHold hold, Nanos) {
-                                    process.freeze.by_residency = hold;
-                                    residency_.MarkDue();  // as the GPU server does after each event
-                                  },
-                              .still = [](const Process&) { return true; },
-                              .start_mover = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
-                                on_mover_ = on_message;
-                                ++starts_;
-                                return std::make_unique<FakeMover>(orders_, pool_);
-                              }}};
-
-  void SetUp() override {
-    Idle(0);  // which has the mover started
-    EXPECT_EQ(Ask(*members_.front(), 8), Answer::kGrant);
-    Look();
-    ASSERT_TRUE(on_mover_);
-    Hear({.type = MoverType::kReady});
-    members_.front()->process.residence.room = 0;
-    members_.front()->process.page->room_credit.store(0);
-  }
-};
-
-TEST_F(BoundsTest, OneWithoutABoundGivesWayWholly) {
+TEST_F(ResidencyBounds, OneWithoutABoundGivesWayWholly) {
   Member& first = Idle(8);
   Member& second = Idle(0);
   EXPECT_EQ(Ask(second, 8), Answer::kWait);
@@ -189,7 +20,7 @@ TEST_F(BoundsTest, OneWithoutABoundGivesWayWholly) {
   EXPECT_EQ(On(second), 8u);
 }
 
-TEST_F(BoundsTest, NoMoreGoesOutThanItsSwapMax) {
+TEST_F(ResidencyBounds, NoMoreGoesOutThanItsSwapMax) {
   Member& first = Idle(8, 2);
   Member& second = Idle(0);
   EXPECT_EQ(Ask(second, 4), Answer::kWait);
@@ -204,7 +35,7 @@ TEST_F(BoundsTest, NoMoreGoesOutThanItsSwapMax) {
   EXPECT_EQ(Out(second), 4u);
 }
 
-TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
+TEST_F(ResidencyBounds, OneThatMayNotBeMovedTakesNoTurns) {
   Member& kept = Idle(6, 0);
   kept.process.gate.state = State::kRunning;
   Member& other = Idle(4);
@@ -219,7 +50,7 @@ TEST_F(BoundsTest, OneThatMayNotBeMovedTakesNoTurns) {
   EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
 }
 
-TEST_F(BoundsTest, FiguresAreOfNow) {
+TEST_F(ResidencyBounds, FiguresAreOfNow) {
   Member& first = Idle(8);
   EXPECT_EQ(Figures().decision, "all that is in use fits: 512 MiB of 640 MiB");
   Member& second = Idle(2);
@@ -240,7 +71,7 @@ TEST_F(BoundsTest, FiguresAreOfNow) {
   EXPECT_EQ(Figures().decision.find("all that is in use fits: "), 0u) << "it is of no use now";
 }
 
-TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
+TEST_F(ResidencyBounds, ItIsRefusedWhatCouldNotStayOnTheGpu) {
   Member& first = Idle(6, 0);
   Member& second = Idle(0, 1);
   EXPECT_EQ(Ask(second, 5), Answer::kRefuse) << "there are four chunks, and all at once have to be there";
@@ -253,7 +84,7 @@ TEST_F(BoundsTest, ItIsRefusedWhatCouldNotStayOnTheGpu) {
   EXPECT_EQ(Out(second), 1u);
 }
 
-TEST_F(BoundsTest, APromiseIsLentToWhatCanBeMoved) {
+TEST_F(ResidencyBounds, APromiseIsLentToWhatCanBeMoved) {
   Member& first = Idle(0);
   first.vgpu.spec.memory.request = 6 * kChunk;
   Member& second = Idle(0);
@@ -262,7 +93,7 @@ TEST_F(BoundsTest, APromiseIsLentToWhatCanBeMoved) {
 }
 
 // The context's bytes are no room: the caller counts them otherwise.
-TEST_F(BoundsTest, AContextGetsItsPlaceFromOthers) {
+TEST_F(ResidencyBounds, AContextGetsItsPlaceFromOthers) {
   Member& first = Idle(10);
   Member& second = Idle(0);
   const auto ask = [&] { return residency_.AskForContext(second.process, kChunk, MonotonicNow()); };
@@ -277,7 +108,7 @@ TEST_F(BoundsTest, AContextGetsItsPlaceFromOthers) {
   EXPECT_EQ(residency_.AskForContext(second.process, 10 * kChunk, MonotonicNow()), Answer::kRefuse);
 }
 
-TEST_F(BoundsTest, ALimitThatIsLoweredBringsMemoryOut) {
+TEST_F(ResidencyBounds, ALimitThatIsLoweredBringsMemoryOut) {
   Member& member = Idle(8);
   member.vgpu.spec.memory.limit = 3 * kChunk;
   Look();
@@ -285,7 +116,7 @@ TEST_F(BoundsTest, ALimitThatIsLoweredBringsMemoryOut) {
   EXPECT_EQ(On(member), 3u);
 }
 
-TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {
+TEST_F(ResidencyBounds, WhatIsPushedOutIsBoundedToo) {
   Member& member = Idle(8, 3);
   EXPECT_TRUE(residency_.Push(member.process, 8 * kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 3u);
@@ -303,7 +134,7 @@ TEST_F(BoundsTest, WhatIsPushedOutIsBoundedToo) {
   EXPECT_EQ(member.process.residence.evict_error, 0);
 }
 
-TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
+TEST_F(ResidencyBounds, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
   Member& member = Idle(8);
   Member& other = Idle(0);
   EXPECT_EQ(Ask(other, 8), Answer::kWait);
@@ -320,7 +151,11 @@ TEST_F(BoundsTest, WhatALowerBoundMakesTooMuchComesBackWhenItWorks) {
   EXPECT_EQ(On(other) + Out(other), 8u);
 }
 
-TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) {
+// ---- movers ----
+
+class ResidencyMover : public ResidencyTest {};
+
+TEST_F(ResidencyMover, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) {
   Member& first = Idle(8);
   Member& second = Idle(0);
   EXPECT_EQ(Ask(second, 8), Answer::kWait);
@@ -337,14 +172,14 @@ TEST_F(BoundsTest, AfterTheDeathOfAMoverWhatIsOutIsStillOutAndAnotherIsStarted) 
   EXPECT_EQ(starts_, 2);
 }
 
-TEST_F(BoundsTest, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
+TEST_F(ResidencyMover, AMoverThatDiesBeforeItWasNeededIsReplacedToo) {
   on_mover_(nullptr);
   EXPECT_EQ(Ask(*members_.front(), 8), Answer::kGrant);
   RunUntil([this] { return starts_ == 2; });
   EXPECT_EQ(starts_, 2);
 }
 
-TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
+TEST_F(ResidencyMover, ALieAboutHostMemoryIsNotBelieved) {
   Member& liar = Idle(2, 0);
   liar.process.page->swapped.store(1000 * kChunk);
   EXPECT_EQ(Out(liar), 0u);
@@ -354,7 +189,7 @@ TEST_F(BoundsTest, ALieAboutHostMemoryIsNotBelieved) {
 }
 
 // As after daemon and mover were killed together: no mover has its host memory any more.
-TEST_F(BoundsTest, WhatNoMoverHasIsNotOrderedIn) {
+TEST_F(ResidencyMover, WhatNoMoverHasIsNotOrderedIn) {
   Member& member = Idle(8);
   ASSERT_TRUE(residency_.Push(member.process, 6 * kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 6u);
@@ -373,7 +208,7 @@ TEST_F(BoundsTest, WhatNoMoverHasIsNotOrderedIn) {
   EXPECT_EQ(member.process.residence.Stranded(), 4 * kChunk) << "a lie is not believed";
 }
 
-TEST_F(BoundsTest, WhatNoMoverHasIsToldOnceForEachProgram) {
+TEST_F(ResidencyMover, WhatNoMoverHasIsToldOnceForEachProgram) {
   Member& member = Idle(8);
   const std::uint64_t begin = events::Last();
   ASSERT_TRUE(residency_.Push(member.process, 6 * kChunk, MonotonicNow()));
@@ -387,7 +222,7 @@ TEST_F(BoundsTest, WhatNoMoverHasIsToldOnceForEachProgram) {
   EXPECT_EQ(told, 1);
 }
 
-TEST_F(BoundsTest, WhatNoMoverHasTakesItsPartOfSwapMax) {
+TEST_F(ResidencyMover, WhatNoMoverHasTakesItsPartOfSwapMax) {
   Member& member = Idle(8, 4);
   ASSERT_TRUE(residency_.Push(member.process, 3 * kChunk, MonotonicNow()));
   EXPECT_EQ(CarryAll(), 3u);
@@ -400,7 +235,7 @@ TEST_F(BoundsTest, WhatNoMoverHasTakesItsPartOfSwapMax) {
 }
 
 // The program says what went out before the mover does; until then it must not look as if it had that twice.
-TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
+TEST_F(ResidencyMover, WhatIsOnItsWayOutCountsOnce) {
   Member& first = Idle(8, 3);
   Member& second = Idle(0);
   EXPECT_EQ(Ask(second, 5), Answer::kWait);
@@ -413,7 +248,7 @@ TEST_F(BoundsTest, WhatIsOnItsWayOutCountsOnce) {
   }
 }
 
-TEST_F(BoundsTest, WhatALostLineHidIsFound) {
+TEST_F(ResidencyMover, WhatALostLineHidIsFound) {
   Member& first = Idle(8);
   Member& second = Idle(0);
   EXPECT_EQ(Ask(second, 5), Answer::kWait);
@@ -431,7 +266,7 @@ TEST_F(BoundsTest, WhatALostLineHidIsFound) {
 
 // Seen on a real GPU: a program was frozen while a thread of it waited in cuCtxSynchronize, and said then that it had
 // nothing to do, as all that it had submitted was done. What the driver waited for was not.
-TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
+TEST_F(ResidencyMover, WhoSeemsToRestIsNotKeptFrozen) {
   Member& member = Idle(8);
   member.process.gate.state = State::kRunning;
   ASSERT_TRUE(residency_.Push(member.process, 8 * kChunk, MonotonicNow()));
@@ -455,9 +290,9 @@ TEST_F(BoundsTest, WhoSeemsToRestIsNotKeptFrozen) {
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kNone);
 }
 
-class FileTest : public BoundsTest {
+class FileTest : public ResidencyTest {
  protected:
-  FileTest() : BoundsTest(100 * kChunk) {}
+  FileTest() : ResidencyTest(100 * kChunk) {}
 };
 
 TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
@@ -468,9 +303,9 @@ TEST_F(FileTest, WhoMayBeInTheFileStaysFrozen) {
   EXPECT_EQ(member.process.freeze.by_residency, MemoryHold::kFrozen);
 }
 
-class PrepareTest : public BoundsTest {
+class PrepareTest : public ResidencyTest {
  protected:
-  PrepareTest() : BoundsTest(0, 20 * kChunk) {}
+  PrepareTest() : ResidencyTest(0, 20 * kChunk) {}
   std::uint64_t Prepared() { return pool_.at(MoverType::kPrepare).bytes / kChunk; }
 };
 
