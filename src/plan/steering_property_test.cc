@@ -56,6 +56,22 @@ void RequireLawful(const OneGpu& gpu) {
   if (!gpu.violations().empty()) RC_FAIL(gpu.violations().front());
 }
 
+// Runs for some seconds, and looks at calls and limits.
+void RequireFewCallsAndLimits(OneGpu& gpu, const std::vector<sched::Shares>& all) {
+  gpu.Run(2 * kSecond);
+  gpu.StartMeasuring();
+  constexpr Nanos kTime = 10 * kSecond;
+  gpu.Run(kTime);
+  RequireLawful(gpu);
+  RC_ASSERT(gpu.PerSecond(&GpuFigures::calls) <= 100);
+  RC_ASSERT(gpu.OfGpu().most_calls <= 100 + static_cast<int>(all.size()));
+  for (OneGpu::Id id = 0; id < all.size(); ++id) {
+    // Two windows' quota saved while it waited, and a freeze.
+    const double slack_ms = 2 * std::max(all[id].limit_pct, 2.0) + 1;
+    RC_ASSERT(gpu.BilledPct(id) <= all[id].limit_pct + 0.5 + 100 * slack_ms * kMs / kTime);
+  }
+}
+
 // No order twice, no deadline in the past, time goes on (the simulator looks), few calls, and limits.
 RC_GTEST_PROP(SteeredProperty, CallsAreFewAndLimitsHold, ()) {
   GpuSpec spec = AnyGpu();
@@ -64,20 +80,9 @@ RC_GTEST_PROP(SteeredProperty, CallsAreFewAndLimitsHold, ()) {
   OneGpu gpu(spec, AnySeed());
   const auto all = AnyShares(1, 16);
   for (OneGpu::Id id = 0; id < all.size(); ++id) gpu.Add(id, all[id], AnyProgram());
-  gpu.Run(2 * kSecond);
-  gpu.StartMeasuring();
-  constexpr Nanos kTime = 10 * kSecond;
-  gpu.Run(kTime);
-  RequireLawful(gpu);
-  RC_ASSERT(gpu.PerSecond(&GpuFigures::calls) <= 100);
-  RC_ASSERT(gpu.OfGpu().most_calls <= 100 + static_cast<int>(all.size()));
+  RequireFewCallsAndLimits(gpu, all);
   double sum = 0;
-  for (OneGpu::Id id = 0; id < all.size(); ++id) {
-    // Two windows' quota saved while it waited, and a freeze.
-    const double slack_ms = 2 * std::max(all[id].limit_pct, 2.0) + 1;
-    RC_ASSERT(gpu.BilledPct(id) <= all[id].limit_pct + 0.5 + 100 * slack_ms * kMs / kTime);
-    sum += gpu.ExecutedPct(id);
-  }
+  for (OneGpu::Id id = 0; id < all.size(); ++id) sum += gpu.ExecutedPct(id);
   RC_ASSERT(sum <= 100.001);
 }
 
@@ -89,17 +94,7 @@ RC_GTEST_PROP(SteeredProperty, CallsAreFewAndLimitsHoldWhereClassesGiveWay, ()) 
     all[id].patience = *rc::gen::element(0, 50, 100, 100, 1000, 5000) * kMicrosecond;
     gpu.Add(id, all[id], AnyProgram());
   }
-  gpu.Run(2 * kSecond);
-  gpu.StartMeasuring();
-  constexpr Nanos kTime = 10 * kSecond;
-  gpu.Run(kTime);
-  RequireLawful(gpu);
-  RC_ASSERT(gpu.PerSecond(&GpuFigures::calls) <= 100);
-  RC_ASSERT(gpu.OfGpu().most_calls <= 100 + static_cast<int>(all.size()));
-  for (OneGpu::Id id = 0; id < all.size(); ++id) {
-    const double slack_ms = 2 * std::max(all[id].limit_pct, 2.0) + 1;
-    RC_ASSERT(gpu.BilledPct(id) <= all[id].limit_pct + 0.5 + 100 * slack_ms * kMs / kTime);
-  }
+  RequireFewCallsAndLimits(gpu, all);
 }
 
 RC_GTEST_PROP(SteeredProperty, ABusyVgpuAloneGetsItsLimit, ()) {

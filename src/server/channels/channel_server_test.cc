@@ -31,6 +31,19 @@ class ChannelServerTest : public testing::Test {
   void Observe(pid_t pid, const channel::ObjectEvent& event) {
     channels_.Observe(pid, event, ChannelServer::Source::kShim, 0);
   }
+  // A space with an MPS server and one client, and their contexts.
+  void ServerAndClient(pid_t client) {
+    MakeContext(kServer);
+    MakeContext(client);
+    channels_.SetServer(kSpace, kServer);
+    channels_.EnterSpace(client, kSpace);
+  }
+  // A space whose MPS server has no client yet, and is frozen.
+  void FrozenServer() {
+    MakeContext(kServer);
+    channels_.SetServer(kSpace, kServer);
+    Freeze(kServer);
+  }
   void Freeze(pid_t pid) { EXPECT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy)); }
   void Thaw(pid_t pid) { EXPECT_TRUE(channels_.Freezer().Thaw(0, {&pid, 1}, FreezeReason::kPolicy)); }
   bool Frozen(pid_t pid, std::uint32_t handle = 10) const { return control_->frozen.contains({ClientOf(pid), handle}); }
@@ -88,10 +101,7 @@ TEST_F(ChannelServerTest, AClientComputesNothingByItself) {
 }
 
 TEST_F(ChannelServerTest, AFreezeOfTheServerTakesAllOffInOneCall) {
-  MakeContext(kServer);
-  MakeContext(kClient);
-  channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  ServerAndClient(kClient);
   Freeze(kServer);
   EXPECT_TRUE(Frozen(kServer));
   EXPECT_TRUE(Frozen(kClient));
@@ -102,9 +112,7 @@ TEST_F(ChannelServerTest, AFreezeOfTheServerTakesAllOffInOneCall) {
 }
 
 TEST_F(ChannelServerTest, WhatAClientMakesInAFrozenSpaceIsFrozen) {
-  MakeContext(kServer);
-  channels_.SetServer(kSpace, kServer);
-  Freeze(kServer);
+  FrozenServer();
   channels_.EnterSpace(kClient, kSpace);
   MakeContext(kClient);
   EXPECT_TRUE(Frozen(kClient));
@@ -120,10 +128,7 @@ TEST_F(ChannelServerTest, WhatAClientMakesInAFrozenSpaceIsFrozen) {
 }
 
 TEST_F(ChannelServerTest, WhatAClientFreesIsForgotten) {
-  MakeContext(kServer);
-  MakeContext(kClient);
-  channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  ServerAndClient(kClient);
   Freeze(kServer);
   Observe(kClient, {.kind = Kind::kFree, .fd = 5, .client = ClientOf(kClient), .object = 10});
   control_->frozen.erase({ClientOf(kClient), 10});
@@ -134,10 +139,7 @@ TEST_F(ChannelServerTest, WhatAClientFreesIsForgotten) {
 
 // Another process's channels, perhaps of another user.
 TEST_F(ChannelServerTest, ClaimsOfAClientToAnothersChannelsAreNotBelieved) {
-  MakeContext(kServer);
-  MakeContext(kClient);
-  channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  ServerAndClient(kClient);
   channels_.EnterSpace(kOther, kSpace);
   const std::uint32_t neighbour = 0xc1d0ffff;
   control_->foreign.insert(neighbour);
@@ -161,10 +163,7 @@ TEST_F(ChannelServerTest, AServerWithoutChannelsOfItsOwnIsNotKnown) {
 // It may go on, and no later event would thaw it.
 TEST_F(ChannelServerTest, WhoLeavesAFrozenSpaceAndLivesIsThawed) {
   const pid_t living = getpid();
-  MakeContext(kServer);
-  MakeContext(living);
-  channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(living, kSpace);
+  ServerAndClient(living);
   Freeze(kServer);
   ASSERT_TRUE(Frozen(living));
   channels_.LeaveSpace(living);
@@ -177,19 +176,14 @@ TEST_F(ChannelServerTest, WhoLeavesAFrozenSpaceAndLivesIsThawed) {
 
 // The driver has ended its channels; a call for them would fail.
 TEST_F(ChannelServerTest, WhoLeavesByItsEndCostsNoCall) {
-  MakeContext(kServer);
-  MakeContext(kClient);
-  channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  ServerAndClient(kClient);
   Freeze(kServer);
   channels_.LeaveSpace(kClient);
   EXPECT_EQ(control_->Counts().thaws, 0u);
 }
 
 TEST_F(ChannelServerTest, TheSameServerAgainIsNoNews) {
-  MakeContext(kServer);
-  channels_.SetServer(kSpace, kServer);
-  Freeze(kServer);
+  FrozenServer();
   channels_.SetServer(kSpace, kServer);
   channels_.Tick();
   EXPECT_TRUE(Frozen(kServer));
@@ -198,9 +192,7 @@ TEST_F(ChannelServerTest, TheSameServerAgainIsNoNews) {
 
 // As other processes that end: what is noted of it must not become that of the next process with its pid.
 TEST_F(ChannelServerTest, AServerThatEndedIsForgotten) {
-  MakeContext(kServer);
-  channels_.SetServer(kSpace, kServer);
-  Freeze(kServer);
+  FrozenServer();
   channels_.SetServer(kSpace, 0);
   channels_.Tick();
   EXPECT_FALSE(channels_.Knows(kServer, 0));

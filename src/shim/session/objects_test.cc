@@ -13,25 +13,11 @@ class ObjectsTest : public ShimFixture {
   ObjectsTest() : ShimFixture(false) {}
   // Each test has a client of its own, and frees it at the end.
   ~ObjectsTest() override { Free(client); }
-  void Make(std::uint32_t object, std::uint32_t parent) {
-    NoteObject({.kind = Kind::kAlloc, .fd = 9, .client = client, .parent = parent, .object = object, .cls = 5});
+  void Make(std::uint32_t object, std::uint32_t parent, std::uint32_t cls = 5) {
+    NoteObject({.kind = Kind::kAlloc, .fd = 9, .client = client, .parent = parent, .object = object, .cls = cls});
   }
-  void MakeChannel(std::uint32_t object, std::uint32_t parent) {
-    NoteObject({.kind = Kind::kAlloc,
-                .fd = 9,
-                .client = client,
-                .parent = parent,
-                .object = object,
-                .cls = channel::abi::kAnyChannel});
-  }
-  void Duplicate(std::uint32_t object, std::uint32_t parent) {
-    NoteObject({.kind = Kind::kAlloc,
-                .fd = 9,
-                .client = client,
-                .parent = parent,
-                .object = object,
-                .cls = channel::abi::kDuplicate});
-  }
+  void MakeChannel(std::uint32_t object, std::uint32_t parent) { Make(object, parent, channel::abi::kAnyChannel); }
+  void Duplicate(std::uint32_t object, std::uint32_t parent) { Make(object, parent, channel::abi::kDuplicate); }
   void Free(std::uint32_t object) { NoteObject({.kind = Kind::kFree, .fd = 9, .client = client, .object = object}); }
   std::vector<wire::Object> Told() {
     Settle();
