@@ -376,7 +376,8 @@ def mix(bench):
     running = [_start(bench, name, 80, iterations) for name in names[:6]]
     beside = [rate / alone[sm] for rate, (_, sm, _) in zip(_rates(bench, running, 1.0, 3.0), MIX)]
     running += [_start(bench, name, 80, iterations) for name in names[6:]]
-    time.sleep(2)
+    for tenant in running[6:]:
+        bench.until(tenant.kernels, "it computes", 20)
     busy = [bench.tessera.vgpu(name)["compute_busy_us"] for name in names]
     begin = time.monotonic()
     rates = _rates(bench, running, 0, 8.0)
