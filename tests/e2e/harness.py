@@ -307,6 +307,15 @@ class TesseraTest(unittest.TestCase):
         finally:
             connection.close()
 
+    def metrics(self):
+        """All of them, as Prometheus gets them."""
+        connection = UnixConnection(self.run_dir / "api.sock")
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
     def tessera(self, *words, check=True, env=None, **options):
         """Runs the CLI to its end."""
         done = subprocess.run([str(BIN / "tessera"), *(str(word) for word in words)], env={**self.env, **(env or {})},

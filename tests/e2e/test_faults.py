@@ -3,7 +3,7 @@ import errno
 import os
 import unittest
 
-from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, UnixConnection, wait_for
+from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, wait_for
 
 
 def open_for_reader(fifo):
@@ -34,14 +34,6 @@ class Faults(SoftGpuTest):
 
     def raise_fault(self, line):
         write_line(self.fifo, line)
-
-    def metrics(self):
-        connection = UnixConnection(self.run_dir / "api.sock")
-        try:
-            connection.request("GET", "/metrics")
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
 
     def health(self, gpu):
         return self.json("gpus")["gpus"][gpu]["health"]

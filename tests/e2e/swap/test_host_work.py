@@ -2,7 +2,7 @@
 import unittest
 
 from swapping import SwapTest
-from harness import MIB, UnixConnection, wait_for
+from harness import MIB, wait_for
 
 
 class HostWork(SwapTest):
@@ -49,11 +49,7 @@ class HostWork(SwapTest):
         self.assertGreaterEqual(process["memory_on_host_us"], 200_000)
         self.assertGreaterEqual(process["memory_on_host_told_us"], 200_000)
         self.assertIn(f"  {self.shell.pid} (driver_shell): ", self.tessera("ps").stdout)
-        connection = UnixConnection(self.run_dir / "api.sock")
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        self.assertRegex(text, r'tessera_process_memory_on_host_seconds_total\{.*\} (0\.[2-9]|[1-9])')
+        self.assertRegex(self.metrics(), r'tessera_process_memory_on_host_seconds_total\{.*\} (0\.[2-9]|[1-9])')
         self.change("v", memory_limit="500M")
         self.works_until("the end of it", self.goes_round, lambda: "memory.back" in self.told())
         self.assertEqual(self.told(), ["memory.on_host", "memory.back"])

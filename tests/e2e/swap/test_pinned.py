@@ -4,7 +4,7 @@ import subprocess
 import unittest
 
 from swapping import SwapTest
-from harness import BIN, MIB, Shell, SoftGpuTest, UnixConnection, wait_for
+from harness import BIN, MIB, Shell, SoftGpuTest, wait_for
 
 CHUNK = 64 * MIB
 
@@ -27,11 +27,7 @@ class Pinned(SwapTest):
         return {reason: count for reason, count in self.process()["memory_pinned_by"].items() if count}
 
     def metric(self, reason):
-        connection = UnixConnection(self.run_dir / "api.sock")
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        found = re.search(rf'^tessera_process_memory_pinned_bytes{{.*reason="{reason}"}} (\S+)$', text, re.MULTILINE)
+        found = re.search(rf'^tessera_process_memory_pinned_bytes{{.*reason="{reason}"}} (\S+)$', self.metrics(), re.MULTILINE)
         return float(found[1])
 
     def test_each_reason_is_told(self):

@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
 from gpu_account import GpuAccount  # noqa: E402
-from harness import BIN, SoftGpuTest, UnixConnection, mounts, wait_for  # noqa: E402
+from harness import BIN, SoftGpuTest, mounts, wait_for  # noqa: E402
 
 LATENCY, SPEED = "p99=20ms", "speed=80%"
 WRONG = ("fast", "p99", "p99=20", "p100=1ms", "speed=0%", "None", "80%")
@@ -27,14 +27,6 @@ class Goals(SoftGpuTest):
             os.write(file, text.encode())
         finally:
             os.close(file)
-
-    def metrics(self):
-        connection = UnixConnection(self.run_dir / "api.sock")
-        try:
-            connection.request("GET", "/metrics")
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
 
     def shown(self):
         """By every face that there is here, and they agree."""
