@@ -35,7 +35,6 @@ bool BurstMeter::AddBurst(const Burst& burst, Nanos now) {
     figures->lengths.Add(burst.length());
     figures->violations += violated ? 1 : 0;
   }
-  by_class_[burst.size_class()].Add(burst.length());
   return violated;
 }
 

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 
 #include "base/clock.h"
@@ -11,7 +10,7 @@
 
 namespace tessera::sched {
 
-// Figures of a vGPU's bursts in a span of time.
+// Figures of a vGPU's bursts in a span of time. Plain data.
 struct BurstFigures {
   LengthHistogram lengths;
   std::uint64_t violations = 0;  // bursts longer than the target
@@ -44,8 +43,6 @@ class BurstMeter {
   double RecentSpeed(Nanos now) { return Slot(now).Speed(); }
   // The GPU's time that the vGPU would need with the GPU to itself, as a part of the last minute.
   double Load(Nanos now);
-  // Bursts by size: log2 of their submissions.
-  const std::map<int, LengthHistogram>& by_class() const { return by_class_; }
 
  private:
   static constexpr Nanos kSlot = 15 * kSecond;
@@ -59,7 +56,6 @@ class BurstMeter {
   std::array<BurstFigures, kSlots> slots_;
   std::int64_t slot_ = 0;  // the number of the present slot since time began
   Nanos began_ = kNever;   // the first work
-  std::map<int, LengthHistogram> by_class_;
 };
 
 }  // namespace tessera::sched

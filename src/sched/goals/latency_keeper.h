@@ -27,8 +27,9 @@ class LatencyKeeper {
   // The goal is out of reach: the vGPU gets what costs the others little, and no more.
   void GiveUp(bool given_up) { given_up_ = given_up; }
 
+  // [0, 1].
   double strictness() const { return strictness_; }
-  bool learnt() const { return learnt_; }
+  // For Shares::patience; 0: the others stand still.
   Nanos patience() const;
   // When the others have to stop for the rest of a burst, so that it ends in time even if it is longer than most;
   // kNever if that would not help. `long_burst`: alone, most are shorter. `speed`: of the burst beside the others, (0,
