@@ -11,9 +11,9 @@ namespace tessera::sched {
 
 using GoalStates = std::map<VgpuId, std::unique_ptr<GoalState>>;
 
-// ENOSPC if the vGPU's new shares and goal, with what is promised to the others, need more than `most` of the GPU's
-// time, and a goal is among them; what needs no more than before always fits. EINVAL if its own limit is below its
-// goal.
+// Whether the vGPU may have these shares and this goal. `most`: the part of the GPU's time that may be promised, (0,
+// 1]. ENOSPC: with all that is promised to the others they need more, and a goal is among them; a change that needs no
+// more than before always fits. EINVAL: the vGPU's own limit is below its goal.
 Result<void> CheckGoal(const GoalStates& vgpus, VgpuId id, const Shares& shares, const std::optional<Goal>& goal,
                        const Backing& backing, double most, Nanos now);
 

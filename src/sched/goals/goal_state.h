@@ -62,8 +62,8 @@ struct GoalState {
   bool whole = false;  // the goal was there when it began
   Nanos begin = 0;
   Nanos shared_before = 0;  // Goals::shared_ when it began
-  Nanos rush_at = kNever;
-  bool rushed = false;
+  Nanos rush_at = kNever;   // the others have to stop for the rest of it then
+  bool rushed = false;      // they were told to
   // The last piece of it.
   Nanos piece_begin = 0;
   Nanos piece_shared = 0;

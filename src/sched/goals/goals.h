@@ -29,8 +29,8 @@ struct GoalReport {
   Verdict verdict;
   BurstFigures last_minute;
   BurstFigures since_start;
-  Nanos solo_median = 0;  // of bursts alone; 0 while not known
-  std::uint64_t solo_bursts = 0;
+  Nanos solo_median = 0;          // of bursts alone; 0 while not known
+  std::uint64_t solo_bursts = 0;  // how many of these there are
 };
 
 // Controller of one GPU's goals.
@@ -44,13 +44,14 @@ class Goals {
   ~Goals();
 
   // Adds the vGPU, or changes it; `shares` as configured: it has these from now on, but for the terms that come out.
-  // ENOSPC if a goal could not be kept then, with its name; what needs no more than before is not refused. A failure
-  // changes nothing.
+  // ENOSPC: a goal could not be kept then; the error names it. A change that needs no more than before always fits.
+  // EINVAL: the vGPU's own limit is below its goal. ERANGE and EINVAL of Validate. A failure changes nothing.
   Result<void> Set(VgpuId id, const Shares& shares, const std::optional<Goal>& goal, Nanos now,
                    const Backing& backing = {});
   void Remove(VgpuId id, Nanos now);
 
-  // A burst of the vGPU begins; it ended at `ended`, with so many submissions in all. Nonsense is ignored.
+  // A burst of the vGPU begins; it ended at `ended`, with so many submissions in all. Messages of vGPUs that are not
+  // known or in no burst are ignored, and `ended` is clipped to what can be true.
   void Began(VgpuId id, Nanos now);
   void Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now);
   // The burst ended, and nobody knows when, or how much it was: it does not count.
@@ -70,7 +71,7 @@ class Goals {
   // Verdicts that changed since the last call.
   std::vector<Verdict> TakeVerdicts();
 
-  // Empty for a vGPU without a goal.
+  // Empty for a vGPU that is not known or has no goal.
   std::optional<GoalReport> ReportOf(VgpuId id, Nanos now);
 
  private:

@@ -22,16 +22,16 @@ struct Verdict {
   };
   VgpuId vgpu = 0;
   Kind kind = Kind::kUnknown;
-  std::string why;  // with the figures; empty if kept
+  std::string why;  // for people, with the figures; empty if kept
 };
 
 // Whether a burst with the GPU to itself misses the target too often: three at least, and twice as many as are allowed.
 bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 
-// `strictness`: of the goal's controller; 0 if nobody gives way to it.
+// `strictness`: of the goal's controller, [0, 1]; 0 if nobody gives way to it.
 Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
                      const BurstFigures& last_minute);
-// `most_pct`: the request that others leave it.
+// `most_pct`: the request that others leave it, %.
 Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,
                    double most_pct, Nanos now);
 

@@ -27,7 +27,7 @@ class SpaceTable {
     std::string why_none;
     Nanos linger = 0;  // of a space without vGPUs
   };
-  // Called when a space's server or its state is another.
+  // Called on the loop's thread when a space's server or its state is another, also while it ends.
   using OnChange = std::function<void(const Space&)>;
 
   SpaceTable(EventLoop& loop, Setup setup, OnChange on_change)
@@ -48,11 +48,12 @@ class SpaceTable {
 
   // Null: there is none. A space without vGPUs may still be found.
   Space* Find(std::string_view name) const;
+  // By name. Also those that are closing.
   std::vector<const Space*> All() const;
   bool Any() const { return !spaces_.empty(); }
   const Setup& Terms() const { return setup_; }
 
-  // Once a second.
+  // To be called once a second, and when a GPU reports a fault: looks at all spaces with vGPUs.
   void Tick();
   // Ends the spaces that an earlier daemon left and that no vGPU has entered again.
   void EndLeftOvers();
@@ -63,7 +64,7 @@ class SpaceTable {
   struct Entry {
     std::unique_ptr<Space> space;
     std::string gpu_uuid;
-    std::unique_ptr<EventLoop::Timer> end;  // when it has no vGPU
+    std::unique_ptr<EventLoop::Timer> end;  // when it has no vGPU, or has closed and still asks
   };
   using Entries = std::map<std::string, Entry, std::less<>>;
 

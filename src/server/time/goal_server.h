@@ -35,15 +35,18 @@ class GoalServer {
   // failure changes nothing.
   Result<void> Set(const VGpu& vgpu, const sched::Shares& shares, const std::optional<sched::Goal>& goal, bool restored,
                    Nanos now);
+  // Takes it from the time server, too.
   void Remove(const VGpu& vgpu, Nanos now);
   // The shares that the time server gives the vGPU: its spec under the present terms.
   sched::Shares SharesOf(const VGpu& vgpu) const;
 
-  // The process has work; has had none since then; or is gone.
+  // The process has work; has had none since then; or is gone, and is in its vGPU's list still. To be called when its
+  // gate has that state.
   void Works(const Process& process, Nanos now);
   void Idle(const Process& process, Nanos since, Nanos now);
   void Left(const Process& process, Nanos now);
 
+  // To be called at the deadline; kNever: there is none.
   void Advance(Nanos now);
   Nanos NextDeadline() const { return goals_ ? goals_->NextDeadline() : kNever; }
 

@@ -18,14 +18,16 @@ namespace tessera::server {
 // more vGPU, whose only process is the space's MPS server: by the channels of that server and its clients the space has
 // its slice, its class and its freezes. In the space a TokenServer opens the gates of the vGPUs that may run now. While
 // the space is off the GPU its tokens' time stands still; while it has a part of the GPU's time by its slice, requests
-// and limits count so much more inside, because they are parts of the GPU's time.
+// and limits count so much more inside, because they are parts of the GPU's time. Runs on the loop's thread.
 class SpaceServer : public TimeServer {
  public:
-  // The channels outlive the server, and know the MPS servers. `tokens` and `in_flight` as for TokenServer.
+  // The channels outlive the server, and know the MPS servers. `tokens` and `in_flight` as for TokenServer, of each
+  // space.
   SpaceServer(std::unique_ptr<SteeringServer> steering, const sched::Config& tokens, Nanos in_flight,
               const ChannelServer& channels);
   ~SpaceServer() override;
 
+  // Errors: those of the SteeringServer and of TokenServer, and of SharedPage::Create for a space's first vGPU.
   Result<void> Set(Id vgpu, const sched::Shares& shares, Nanos now) override;
   void Remove(Id vgpu, Nanos now) override;
 
