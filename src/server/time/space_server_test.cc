@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sched/shares/admission.h"
 #include "server/testing/space_gpu.h"
 
 namespace tessera::server {
@@ -323,6 +324,18 @@ TEST_F(SpaceServerTest, TwoSpacesAreTwoEntities) {
   EXPECT_TRUE(Becomes([&] { return control_->slices[kServer] > 0 && control_->slices[kServer + 1] > 0; }));
   Running(high_);
   EXPECT_FALSE(ServerFrozen(kServer + 2));
+}
+
+// A packing that is looked for anew may be higher than the one that was kept: docs/scheduler.md.
+TEST_F(SpaceServerTest, AMixThatWouldNotBeAdmittedAgainSurvivesARestart) {
+  StartServer();
+  InSpaceOf(96, {.request_pct = 59});
+  VGpu& narrow = InSpaceOf(8, {.request_pct = 38});
+  Member& member = Running(InSpaceOf(84, {.request_pct = 38}));
+  ASSERT_TRUE(Change(narrow, InSpace(8, {.request_pct = 24})));
+  EXPECT_GT(sched::TimeNeeded({InSpace(96, {.request_pct = 59}), narrow.spec.compute, member.vgpu.spec.compute}), 100);
+  gpu_.Time().Restart(Now());
+  EXPECT_TRUE(Becomes([&] { return Open(member); }));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ void TimeControl::Restart(Nanos now) {
   server_ = MakeServer();
   for (VGpu* vgpu : vgpus_) {
     if (vgpu->removed) continue;
-    (void)server_->Set(vgpu->id, goals_.SharesOf(*vgpu), now);  // it was admitted once
+    GiveAgain(*vgpu, now);
     for (Process* process : vgpu->processes) {
       process->gate.stop = ways_.StopFor(*process);
       server_->Join(vgpu->id, process->gate, now);
@@ -81,7 +81,19 @@ void TimeControl::Restart(Nanos now) {
   TellWay(now);
 }
 
-// What the present way can do for goals.
+// It was admitted once, but a packing that is looked for anew may be higher than the one that its space had: then it
+// has no request until it is set again.
+void TimeControl::GiveAgain(const VGpu& vgpu, Nanos now) {
+  sched::Shares shares = goals_.SharesOf(vgpu);
+  const auto given = server_->Set(vgpu.id, shares, now);
+  if (given) return;
+  log::Warn("GPU {}: vGPU {} has no request for now: {}", gpu_, vgpu.spec.name, given.error().Text());
+  shares.request_pct = 0;
+  if (auto set = server_->Set(vgpu.id, shares, now); !set)
+    log::Error("GPU {}: vGPU {}: {}", gpu_, vgpu.spec.name, set.error().Text());
+}
+
+// Means by which the present way can keep goals.
 void TimeControl::TellMeans(Nanos now) {
   using enum sched::Means;
   if (!FreezesChannels(ways_.Present()))

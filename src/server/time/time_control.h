@@ -87,6 +87,7 @@ class TimeControl {
 
  private:
   std::unique_ptr<TimeServer> MakeServer() const;
+  void GiveAgain(const VGpu& vgpu, Nanos now);
   void TellMeans(Nanos now);
   void TellWay(Nanos now);
   void OnTimer(Nanos now);
