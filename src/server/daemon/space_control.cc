@@ -52,9 +52,11 @@ Result<void> SpaceControl::Change(std::function<Result<void>(Daemon&)> change) c
 
 Result<SpaceReport> SpaceControl::Create(const std::string& name, const std::optional<std::string>& gpu) const {
   auto made = Change([name, gpu, caller = control_.Who()](Daemon& daemon) -> Result<void> {
-    const auto used = std::ranges::count_if(daemon.Spaces().All(), [&caller](const Space* space) {
-      return space->Kept() && space->Who().uid == caller.uid;
-    });
+    const SpaceTable& spaces = daemon.Spaces();
+    const auto used =
+        std::ranges::count_if(spaces.All(),
+                              [&](const Space* each) { return each->Kept() && each->Who().uid == caller.uid; }) +
+        std::ranges::count(spaces.Absent(), caller.uid, &SavedSpace::uid);
     if (auto fits = daemon.Quotas().AdmitSpace(caller, static_cast<std::uint64_t>(used)); !fits) return fits;
     const auto on = GpusNamed(gpu, daemon.Gpus());
     if (!on) return std::unexpected(on.error());
@@ -66,8 +68,8 @@ Result<SpaceReport> SpaceControl::Create(const std::string& name, const std::opt
 
 Result<void> SpaceControl::Remove(const std::string& name) const {
   return Change([this, name](Daemon& daemon) -> Result<void> {
-    const Space* space = daemon.Spaces().Find(name);
-    if (!space || !MaySee(space->Who().uid)) return SpaceTable::NoSuch(name);
+    const auto owner = daemon.Spaces().OwnerOf(name);
+    if (!owner || !MaySee(*owner)) return SpaceTable::NoSuch(name);
     return daemon.Spaces().Remove(name);
   });
 }

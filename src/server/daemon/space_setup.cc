@@ -61,12 +61,14 @@ void RestoreSpaces(const std::vector<SavedSpace>& saved, SpaceTable& spaces,
     const auto gpu = std::ranges::find_if(gpus, [&](const auto& server) { return server->Info().uuid == each.gpu; });
     const auto made = gpu == gpus.end() ? Fail(ENODEV, "this machine does not have its GPU now")
                                         : spaces.Create(each.name, each.uid, (*gpu)->Index(), FormatUuid(each.gpu));
-    if (!made) log::Warn("space {} is absent: {}", each.name, made.error().Text());
+    if (made) continue;
+    log::Warn("space {} is absent: {}", each.name, made.error().Text());
+    spaces.Miss(each);
   }
 }
 
 std::vector<SavedSpace> LastingSpaces(const SpaceTable& spaces, const std::vector<std::unique_ptr<GpuServer>>& gpus) {
-  std::vector<SavedSpace> lasting;
+  std::vector<SavedSpace> lasting = spaces.Absent();
   for (const Space* space : spaces.All()) {
     const Space::Identity& who = space->Who();
     if (space->Kept()) lasting.push_back({who.name, gpus[who.gpu]->Info().uuid, who.uid});

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -24,6 +25,11 @@ Result<void> MakeFolder(const std::string& path) {
   // Users pass through, and see no names of others' spaces.
   if (mkdir(path.c_str(), 0711) == 0 || errno == EEXIST) return {};
   return FailErrno("cannot make the directory " + path);
+}
+
+std::unexpected<Error> OfAnotherUser(const std::string& name) {
+  return Fail(EPERM, fmt::format("space {} belongs to another user", name),
+              "choose another name: programs of a space share their faults, so they are of one user");
 }
 
 }  // namespace
@@ -51,6 +57,8 @@ Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_
   if (geteuid() != 0 && uid != geteuid())
     return Fail(EPERM, fmt::format("this daemon cannot run an MPS server for user {}", uid),
                 "only a daemon of root serves several users");
+  const auto absent = std::ranges::find(absent_, name, &SavedSpace::name);
+  if (absent != absent_.end() && absent->uid != uid) return OfAnotherUser(name);
   Entry& entry = spaces_[name];
   if (!entry.space) {
     entry.gpu_uuid = gpu_uuid;
@@ -58,6 +66,7 @@ Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_
       spaces_.erase(name);
       return std::unexpected(made.error());
     }
+    if (absent != absent_.end()) absent_.erase(absent);
     return entry.space.get();
   }
   const Space::Identity& who = entry.space->Who();
@@ -68,9 +77,7 @@ Result<Space*> SpaceTable::Open(const std::string& name, uid_t uid, std::uint32_
   if (!entry.space->Used())
     return Fail(EAGAIN, fmt::format("space {} is closing, and belongs to another user or GPU", name),
                 "try again in a few seconds, or choose another name");
-  if (who.uid != uid)
-    return Fail(EPERM, fmt::format("space {} belongs to another user", name),
-                "choose another name: programs of a space share their faults, so they are of one user");
+  if (who.uid != uid) return OfAnotherUser(name);
   return Fail(EXDEV, fmt::format("space {} is on GPU {}", name, who.gpu),
               fmt::format("use --gpu {}, or another name", who.gpu));
 }
@@ -97,8 +104,9 @@ std::unexpected<Error> SpaceTable::NoSuch(const std::string& name) {
 }
 
 Result<void> SpaceTable::Remove(const std::string& name) {
+  const bool absent = std::erase_if(absent_, [&name](const SavedSpace& each) { return each.name == name; }) > 0;
   Space* space = Find(name);
-  if (!space) return NoSuch(name);
+  if (!space) return absent ? Result<void>() : NoSuch(name);
   space->Keep(false);
   EndIfEmpty(name);
   return {};
@@ -157,6 +165,12 @@ void SpaceTable::Closed(const std::string& name) {
   if (auto made = Make(entry, who); !made) log::Error("GPU {}: space {}: {}", who.gpu, name, made.error().Text());
   for (int n = 0; n < vgpus; ++n) entry.space->Enter();
   entry.space->Keep(kept);
+}
+
+std::optional<uid_t> SpaceTable::OwnerOf(std::string_view name) const {
+  if (const Space* space = Find(name)) return space->Who().uid;
+  const auto absent = std::ranges::find(absent_, name, &SavedSpace::name);
+  return absent == absent_.end() ? std::nullopt : std::optional(absent->uid);
 }
 
 Space* SpaceTable::Find(std::string_view name) const {

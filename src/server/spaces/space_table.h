@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "server/loop/event_loop.h"
+#include "server/model/state_file.h"
 #include "server/spaces/space.h"
 
 namespace tessera::server {
@@ -41,12 +43,19 @@ class SpaceTable {
 
   // Makes a space that lasts, also without vGPUs: the errors of Enter, and EEXIST.
   Result<void> Create(const std::string& name, uid_t uid, std::uint32_t gpu, const std::string& gpu_uuid);
-  // It ends now if it has no vGPU, and with its last one otherwise. ENOENT: there is none.
+  // It ends now if it has no vGPU, and with its last one otherwise. An absent one is forgotten. ENOENT: there is none.
   Result<void> Remove(const std::string& name);
   // The ENOENT of Remove, also for callers who may not see a space.
   static std::unexpected<Error> NoSuch(const std::string& name);
 
-  // Null: there is none. A space without vGPUs may still be found.
+  // A space that was made to last cannot be made now, as while its GPU is missing: its name stays its user's, and the
+  // next daemon tries again.
+  void Miss(SavedSpace saved) { absent_.push_back(std::move(saved)); }
+  const std::vector<SavedSpace>& Absent() const { return absent_; }
+
+  // The user of a space, of an absent one, too; none: there is no such space.
+  std::optional<uid_t> OwnerOf(std::string_view name) const;
+  // Null: there is none, or it is absent. A space without vGPUs may still be found.
   Space* Find(std::string_view name) const;
   // By name. Also those that are closing.
   std::vector<const Space*> All() const;
@@ -80,6 +89,7 @@ class SpaceTable {
   const Setup setup_;
   const OnChange on_change_;
   Entries spaces_;
+  std::vector<SavedSpace> absent_;
   std::uint32_t last_number_ = 0;
 };
 

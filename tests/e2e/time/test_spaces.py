@@ -233,5 +233,24 @@ class Users(SpacesTest):
         self.assertEqual(self.space("a")["vgpus"], ["roots"])
 
 
+@unittest.skipUnless(os.getuid() == 0, "only root can be several users")
+class Quotas(SpacesTest):
+    CONFIG = "[quota.default]\nvgpus = 1\n"
+    OWNER = 4242
+
+    def test_a_user_has_as_many_spaces_that_last_as_vgpus(self):
+        self.run_dir.chmod(0o755)
+
+        def create(name):
+            return self.as_user(self.OWNER, lambda: self.api("POST", "/v1/spaces", {"name": name}))
+        self.assertEqual(create("one")[0], 201)
+        status, _, problem = create("two")
+        self.assertEqual(status, 403, problem)
+        self.assertIn("spaces that last", problem["detail"])
+        self.tessera("space", "create", "two")
+        self.assertEqual(self.as_user(self.OWNER, lambda: self.api("DELETE", "/v1/spaces/two")[0]), 404)
+        self.assertEqual(self.as_user(self.OWNER, lambda: self.api("DELETE", "/v1/spaces/one")[0]), 204)
+
+
 if __name__ == "__main__":
     unittest.main()
