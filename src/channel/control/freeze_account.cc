@@ -56,11 +56,14 @@ std::vector<FreezeAccount::Outcome> FreezeAccount::Settle(std::uint32_t gpu, std
       if (freeze && (!wished || CallReach(*wished) != reach)) continue;
       auto difference = Difference(gpu, wishes[i], freeze);
       if (!difference) continue;
+      if (auto& groups = difference->groups; !freeze && groups.size() > 1)
+        std::ranges::rotate(groups, groups.begin() + static_cast<std::ptrdiff_t>(thaws_ % groups.size()));
       targets.push_back(std::move(*difference));
       whose.push_back(i);
     }
     if (targets.empty()) continue;
     const Nanos begin = MonotonicNow();
+    thaws_ += freeze ? 0 : 1;
     const auto done = freeze ? control_.Freeze(gpu, targets, reach) : PutBack(gpu, targets);
     const Nanos end = MonotonicNow();
     on_call_(freeze, end - begin, end);

@@ -44,7 +44,8 @@ class FreezeAccount {
 
   // Makes the GPU do as is wished, with at most one thaw and one freeze of each reach for all wishes together. If a
   // call fails, each process is tried by itself; channels that could not be thawed stay noted as off, for the next
-  // time. The outcomes have the order of the wishes.
+  // time. The outcomes have the order of the wishes. So have thaws; of one process each group comes first in its turn,
+  // because the GPU begins with what is put back first, and may not get to the rest before the next freeze.
   std::vector<Outcome> Settle(std::uint32_t gpu, std::span<const Wish> wishes);
 
   // Whether something of the process is off the GPU.
@@ -76,6 +77,7 @@ class FreezeAccount {
 
   Control& control_;
   const OnCall on_call_;
+  std::size_t thaws_ = 0;
   std::map<pid_t, std::map<std::uint32_t, Entry>> processes_;  // by GPU
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 
 #include "channel/control/nvidia_control.h"
@@ -165,22 +166,45 @@ class ProcessControl : public Control {
     ++counts_.freezes;
     return {};
   }
-  Result<void> Thaw(std::uint32_t, std::span<const Target>, Reach) override {
+  Result<void> Thaw(std::uint32_t, std::span<const Target> targets, Reach) override {
     frozen.reset();
+    thawed.assign(targets.begin(), targets.end());
     ++counts_.thaws;
     return {};
   }
   Result<void> SetSlice(std::uint32_t, const Target&, Nanos) override { return {}; }
   Result<Nanos> Slice(std::uint32_t, const Target&) override { return 0; }
-  bool KnowsProcesses() const override { return true; }
+  bool KnowsProcesses() const override { return knows; }
   std::uint32_t DeviceInstance(std::uint32_t gpu) const override { return gpu; }
   CallCounts Counts() const override { return counts_; }
 
+  bool knows = true;
   std::optional<Reach> frozen;
+  std::vector<Target> thawed;  // by the last call
 
  private:
   CallCounts counts_;
 };
+
+// The GPU begins with what is put back first, and may get no further before the next freeze.
+TEST(FreezeAccount, EachGroupOfAProcessIsPutBackFirstInItsTurn) {
+  ProcessControl control;
+  control.knows = false;
+  FreezeAccount account(control, [](bool, Nanos, Nanos) {});
+  Target server{.pid = 1};
+  for (const std::uint32_t client : {100, 200, 300})
+    server.groups.push_back({.client = client, .engine = abi::kEngineGraphics, .channels = {10, 11}});
+  std::map<std::uint32_t, int> firsts;
+  for (int i = 0; i < 30; ++i) {
+    for (const std::optional<Reach> reach : {std::optional(Reach::kCompute), std::optional<Reach>()}) {
+      const FreezeAccount::Wish wish{server, reach};
+      ASSERT_TRUE(account.Settle(0, {&wish, 1}).front().done);
+    }
+    ASSERT_EQ(control.thawed.front().groups.size(), 3u);
+    ++firsts[control.thawed.front().groups.front().client];
+  }
+  EXPECT_EQ(firsts, (std::map<std::uint32_t, int>{{100, 10}, {200, 10}, {300, 10}}));
+}
 
 TEST(FreezeAccount, WhereTheControlFindsTheChannelsTheReachIsOrdered) {
   ProcessControl control;

@@ -30,7 +30,8 @@ struct SteeredVgpu {
   Nanos sliced_at = 0;
   Nanos wrong_since = kNever;  // the slice was seen to be wrong
   Nanos grace_ordered = 0;
-  double part = 1;  // of the GPU's time while it runs
+  double part = 1;   // of the GPU's time while it runs
+  double first = 0;  // how often it is due to go first of those that go together, less how often it did
 
   bool aside = false;     // it stands still so that another can be measured (Steering::SetAside)
   bool released = false;  // it stood aside until now

@@ -1,6 +1,7 @@
 #include "sched/steering/steering.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "sched/shares/admission.h"
@@ -173,7 +174,7 @@ void Steering::StopAndGo() {
       Stop(vgpu);
     }
   }
-  std::ranges::sort(goes, {}, [](const SteeredVgpu* vgpu) { return std::pair(vgpu->stopped_at, vgpu->id); });
+  if (goes.size() > 1) ChooseFirst(goes);
   for (SteeredVgpu* vgpu : goes) {
     if (!vgpu->frozen || vgpu->admitted || vgpu->released || orders_.HasForGo(now_)) {
       Go(*vgpu);
@@ -182,6 +183,20 @@ void Steering::StopAndGo() {
     }
   }
   for (auto& [_, vgpu] : vgpus_) vgpu.admitted = vgpu.released = false;
+}
+
+// Orders those that go together. The GPU begins with the channels that are put back first, and in the gaps of a higher
+// class it may have no time for others: so each goes first as often as it has parts of the time.
+void Steering::ChooseFirst(std::vector<SteeredVgpu*>& goes) {
+  std::ranges::sort(goes, {},
+                    [](const SteeredVgpu* vgpu) { return std::tuple(vgpu->stopped_at, -vgpu->first, vgpu->id); });
+  const auto together = [&](const SteeredVgpu* vgpu) { return vgpu->stopped_at == goes.front()->stopped_at; };
+  double parts = 0;
+  for (const SteeredVgpu* vgpu : goes) parts += together(vgpu) ? vgpu->part : 0;
+  for (SteeredVgpu* vgpu : goes) {
+    if (together(vgpu)) vgpu->first += vgpu->part / parts;
+  }
+  goes.front()->first -= 1;
 }
 
 void Steering::Stop(SteeredVgpu& vgpu) {

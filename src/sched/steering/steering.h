@@ -69,6 +69,7 @@ class Steering {
   void Schedule();
   bool MustStop(const SteeredVgpu& vgpu) const;
   void StopAndGo();
+  static void ChooseFirst(std::vector<SteeredVgpu*>& goes);
   void Stop(SteeredVgpu& vgpu);
   void Go(SteeredVgpu& vgpu);
   void UpdateRunning();

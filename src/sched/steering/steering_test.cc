@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "sched/shares/min_share.h"
 
 namespace tessera::sched {
@@ -120,6 +122,26 @@ TEST_F(SteeringTest, AHigherClassStopsLowerOnesAtOnceWhetherBusyOrIdle) {
   steering_.Idle(2, 20 * kMs, 19 * kMs);
   EXPECT_THAT(Take(), ElementsAre(GoOf(3)));
   EXPECT_EQ(steering_.UsageOf(3, 20 * kMs).waited, 14 * kMs);
+}
+
+// The GPU begins with the first. If the gaps of a higher class are shorter than slices, it gets no further.
+TEST_F(SteeringTest, ThoseThatGoTogetherGoFirstByTheirWeights) {
+  Add(1, {.priority = 2});
+  Add(2, {.weight = 300});
+  Add(3, {.weight = 100});
+  for (const VgpuId id : {2, 3}) steering_.Active(id, 0);
+  std::map<VgpuId, int> firsts;
+  for (Nanos now = 0; now < 40 * kSecond; now += kSecond) {
+    steering_.Active(1, now + 500 * kMs);
+    Take();
+    steering_.Idle(1, now + 600 * kMs, now + 600 * kMs);
+    std::vector<Order> goes = Take();
+    std::erase_if(goes, [](const Order& order) { return order.kind != Order::Kind::kGo; });
+    ASSERT_EQ(goes.size(), 2u);
+    ++firsts[goes.front().vgpu];
+  }
+  EXPECT_NEAR(firsts[2], 30, 1);
+  EXPECT_NEAR(firsts[3], 10, 1);
 }
 
 TEST_F(SteeringTest, AStoppedVgpuIsBilledUntilTheFreezeIsDone) {

@@ -21,14 +21,19 @@ void ChannelServer::Observe(pid_t pid, const channel::ObjectEvent& event, Source
 }
 
 void ChannelServer::EnterSpace(pid_t client, std::uint32_t space) {
-  table_.EnterSpace(client, space);
+  table_.EnterSpace(client, space, MonotonicNow());
   if (const pid_t server = table_.ServerOf(space)) freezer_.ChannelsChanged(server, false);
+}
+
+void ChannelServer::ClientWorks(pid_t client) {
+  const pid_t server = table_.ServerOfClient(client);
+  if (table_.ClientWorks(client, MonotonicNow()) && server != 0) freezer_.ChannelsChanged(server, false);
 }
 
 void ChannelServer::LeaveSpace(pid_t client) {
   const pid_t server = table_.ServerOfClient(client);
   if (server != 0) freezer_.ReleaseClient(server, client);
-  table_.LeaveSpace(client);
+  table_.LeaveSpace(client, MonotonicNow());
   if (server != 0) freezer_.ChannelsChanged(server, true);
 }
 
@@ -66,7 +71,7 @@ void ChannelServer::Tick() {
     }
   }
   freezer_.Beat();
-  freezer_.RetryThaws();
+  freezer_.CatchUp();
 }
 
 Result<void> ChannelServer::SetSlice(std::uint32_t gpu, pid_t pid, Nanos slice) {

@@ -41,8 +41,11 @@ class ChannelServer {
   bool Knows(pid_t pid, std::uint32_t gpu) { return Available(gpu) && table_.Computes(pid, gpu); }
   const ChannelTable& Table() const { return table_; }
 
-  // A process in a space uses a GPU, or does no more.
+  // A process in a space uses a GPU, or does no more. Until it works, policy does not freeze the space, as long as
+  // StartAllowance lasts.
   void EnterSpace(pid_t client, std::uint32_t space);
+  // It has made its context.
+  void ClientWorks(pid_t client);
   void LeaveSpace(pid_t client);
   // The space has this MPS server now; 0: none.
   void SetServer(std::uint32_t space, pid_t server);

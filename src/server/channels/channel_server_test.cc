@@ -36,7 +36,12 @@ class ChannelServerTest : public testing::Test {
     MakeContext(kServer);
     MakeContext(client);
     channels_.SetServer(kSpace, kServer);
-    channels_.EnterSpace(client, kSpace);
+    Enter(client, kSpace);
+  }
+  // It has started.
+  void Enter(pid_t client, std::uint32_t space) {
+    channels_.EnterSpace(client, space);
+    channels_.ClientWorks(client);
   }
   // A space whose MPS server has no client yet, and is frozen.
   void FrozenServer() {
@@ -57,7 +62,7 @@ class ChannelServerTest : public testing::Test {
 TEST_F(ChannelServerTest, TheTableKnowsServersAndTheirClients) {
   EXPECT_EQ(Table().ServerOf(kSpace), 0);
   EXPECT_EQ(Table().ServerOfClient(kClient), 0);
-  channels_.EnterSpace(kClient, kSpace);
+  Enter(kClient, kSpace);
   EXPECT_TRUE(Table().InSpace(kClient));
   EXPECT_EQ(Table().ServerOfClient(kClient), 0) << "the server is not known yet";
   channels_.SetServer(kSpace, kServer);
@@ -76,8 +81,8 @@ TEST_F(ChannelServerTest, TheServersGroupsAreItsClientsToo) {
   MakeContext(kOther);
   channels_.SetServer(kSpace, kServer);
   EXPECT_THAT(Table().Groups(kServer, 0), SizeIs(1));
-  channels_.EnterSpace(kClient, kSpace);
-  channels_.EnterSpace(kOther, kSpace + 1);
+  Enter(kClient, kSpace);
+  Enter(kOther, kSpace + 1);
   const auto groups = Table().Groups(kServer, 0);
   ASSERT_THAT(groups, SizeIs(2));
   EXPECT_GE(groups[0].fd, 0) << "the server's slice is set by its own file";
@@ -92,7 +97,7 @@ TEST_F(ChannelServerTest, AClientComputesNothingByItself) {
   MakeContext(kClient);
   EXPECT_TRUE(channels_.Knows(kClient, 0));
   channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  Enter(kClient, kSpace);
   EXPECT_FALSE(channels_.Knows(kClient, 0));
   EXPECT_TRUE(channels_.Knows(kServer, 0));
   Freeze(kClient);
@@ -113,18 +118,54 @@ TEST_F(ChannelServerTest, AFreezeOfTheServerTakesAllOffInOneCall) {
 
 TEST_F(ChannelServerTest, WhatAClientMakesInAFrozenSpaceIsFrozen) {
   FrozenServer();
-  channels_.EnterSpace(kClient, kSpace);
+  Enter(kClient, kSpace);
   MakeContext(kClient);
   EXPECT_TRUE(Frozen(kClient));
   MakeChannel(kClient, 11);
   EXPECT_TRUE(Frozen(kClient, 11));
   MakeContext(kOther);
   EXPECT_FALSE(Frozen(kOther));
-  channels_.EnterSpace(kOther, kSpace);  // with channels that it had before
+  Enter(kOther, kSpace);  // with channels that it had before
   EXPECT_TRUE(Frozen(kOther));
   EXPECT_FALSE(control_->twice);
   Thaw(kServer);
   EXPECT_THAT(control_->frozen, IsEmpty());
+}
+
+// While the driver made its context, a client whose space was frozen and thawed was seen to wait for ever.
+TEST_F(ChannelServerTest, ASpaceGoesOnWhileAClientStarts) {
+  FrozenServer();
+  EXPECT_TRUE(Frozen(kServer));
+  channels_.EnterSpace(kClient, kSpace);
+  EXPECT_FALSE(Frozen(kServer));
+  EXPECT_EQ(channels_.Freezer().StatusOf(kServer, 0).frozen_since, 0);
+  MakeContext(kClient);
+  Thaw(kServer);
+  Freeze(kServer);
+  EXPECT_THAT(control_->frozen, IsEmpty());
+  channels_.ClientWorks(kClient);
+  EXPECT_TRUE(Frozen(kServer));
+  EXPECT_TRUE(Frozen(kClient));
+  EXPECT_NE(channels_.Freezer().StatusOf(kServer, 0).frozen_since, 0);
+  channels_.ClientWorks(kClient);  // said twice
+  EXPECT_FALSE(control_->twice);
+  Thaw(kServer);
+  EXPECT_THAT(control_->frozen, IsEmpty());
+}
+
+TEST_F(ChannelServerTest, AnOperatorsFreezeDoesNotWaitForAStart) {
+  FrozenServer();
+  channels_.EnterSpace(kClient, kSpace);
+  const pid_t server = kServer;
+  EXPECT_TRUE(channels_.Freezer().Freeze(0, {&server, 1}, FreezeReason::kOperator));
+  EXPECT_TRUE(Frozen(kServer));
+}
+
+TEST_F(ChannelServerTest, AClientThatEndsBeforeItWorksHasStarted) {
+  FrozenServer();
+  channels_.EnterSpace(kClient, kSpace);
+  channels_.LeaveSpace(kClient);
+  EXPECT_TRUE(Frozen(kServer));
 }
 
 TEST_F(ChannelServerTest, WhatAClientFreesIsForgotten) {
@@ -140,7 +181,7 @@ TEST_F(ChannelServerTest, WhatAClientFreesIsForgotten) {
 // Another process's channels, perhaps of another user.
 TEST_F(ChannelServerTest, ClaimsOfAClientToAnothersChannelsAreNotBelieved) {
   ServerAndClient(kClient);
-  channels_.EnterSpace(kOther, kSpace);
+  Enter(kOther, kSpace);
   const std::uint32_t neighbour = 0xc1d0ffff;
   control_->foreign.insert(neighbour);
   for (const auto& event : ContextEvents(neighbour)) Observe(kOther, event);
@@ -154,7 +195,7 @@ TEST_F(ChannelServerTest, ClaimsOfAClientToAnothersChannelsAreNotBelieved) {
 TEST_F(ChannelServerTest, AServerWithoutChannelsOfItsOwnIsNotKnown) {
   MakeContext(kClient);
   channels_.SetServer(kSpace, kServer);
-  channels_.EnterSpace(kClient, kSpace);
+  Enter(kClient, kSpace);
   EXPECT_FALSE(channels_.Knows(kServer, 0));
   MakeContext(kServer);
   EXPECT_TRUE(channels_.Knows(kServer, 0));
@@ -169,7 +210,7 @@ TEST_F(ChannelServerTest, WhoLeavesAFrozenSpaceAndLivesIsThawed) {
   channels_.LeaveSpace(living);
   EXPECT_FALSE(Frozen(living));
   EXPECT_TRUE(Frozen(kServer));
-  channels_.EnterSpace(living, kSpace);
+  Enter(living, kSpace);
   EXPECT_TRUE(Frozen(living));
   EXPECT_FALSE(control_->twice);
 }

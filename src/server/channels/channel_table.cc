@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/process/process_start.h"
 #include "channel/rm/driver_abi.h"
@@ -55,8 +56,8 @@ std::vector<channel::Group> ChannelTable::Groups(pid_t pid, std::uint32_t gpu) c
 
 std::vector<pid_t> ChannelTable::ClientsOf(pid_t server) const {
   std::vector<pid_t> clients;
-  for (const auto& [client, space] : spaces_) {
-    if (ServerOf(space) == server) clients.push_back(client);
+  for (const auto& [pid, client] : spaces_) {
+    if (ServerOf(client.space) == server) clients.push_back(pid);
   }
   return clients;
 }
@@ -67,6 +68,31 @@ void ChannelTable::AddClient(pid_t client, std::uint32_t gpu, std::vector<channe
     group.fd = -1;
     groups.push_back(std::move(group));
   }
+}
+
+void ChannelTable::EnterSpace(pid_t client, std::uint32_t space, Nanos now) {
+  spaces_[client] = {space};
+  starts_[space].Begin(now);
+}
+
+bool ChannelTable::ClientWorks(pid_t client, Nanos now) {
+  const auto found = spaces_.find(client);
+  if (found == spaces_.end() || !std::exchange(found->second.starts, false)) return false;
+  const std::uint32_t space = found->second.space;
+  const bool others =
+      std::ranges::any_of(spaces_, [&](const auto& each) { return each.second.starts && each.second.space == space; });
+  if (!others) starts_[space].End(now);
+  return true;
+}
+
+void ChannelTable::LeaveSpace(pid_t client, Nanos now) {
+  ClientWorks(client, now);
+  spaces_.erase(client);
+}
+
+bool ChannelTable::Spared(pid_t server, Nanos now) const {
+  return std::ranges::any_of(
+      starts_, [&](const auto& each) { return each.second.Spares(now) && ServerOf(each.first) == server; });
 }
 
 void ChannelTable::SetServer(std::uint32_t space, pid_t server) {
@@ -84,7 +110,7 @@ pid_t ChannelTable::ServerOf(std::uint32_t space) const {
 
 pid_t ChannelTable::ServerOfClient(pid_t client) const {
   const auto found = spaces_.find(client);
-  return found == spaces_.end() ? 0 : ServerOf(found->second);
+  return found == spaces_.end() ? 0 : ServerOf(found->second.space);
 }
 
 channel::Target ChannelTable::TargetOn(pid_t pid, std::uint32_t gpu) {

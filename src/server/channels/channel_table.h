@@ -7,9 +7,11 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/unique_fd.h"
 #include "channel/control/control.h"
 #include "channel/control/process_objects.h"
+#include "server/channels/start_allowance.h"
 
 namespace tessera::server {
 
@@ -44,13 +46,18 @@ class ChannelTable {
 
   // Spaces. A process in one is a client of the space's MPS server, whose channel group has the channels of all: no
   // client can be steered by itself. The server is steered with the channels of its clients.
-  void EnterSpace(pid_t client, std::uint32_t space) { spaces_[client] = space; }
-  void LeaveSpace(pid_t client) { spaces_.erase(client); }
+  // A client starts: it makes its context, until it is said to work.
+  void EnterSpace(pid_t client, std::uint32_t space, Nanos now);
+  // False: that was known, or it is in no space.
+  bool ClientWorks(pid_t client, Nanos now);
+  void LeaveSpace(pid_t client, Nanos now);
   bool InSpace(pid_t pid) const { return spaces_.contains(pid); }
   void SetServer(std::uint32_t space, pid_t server);  // 0: it has none now
   pid_t ServerOf(std::uint32_t space) const;          // 0: none
   // The MPS server whose client the process is; 0: it is none, or the server is not known.
   pid_t ServerOfClient(pid_t client) const;
+  // Whether the server goes on, because clients of it start.
+  bool Spared(pid_t server, Nanos now) const;
 
   // Whether that is the GPU which the driver's objects name by this instance.
   bool IsDevice(std::uint32_t gpu, std::uint32_t instance) const;
@@ -62,6 +69,10 @@ class ChannelTable {
     bool older = false;
     std::set<std::uint32_t> found_on;  // GPUs on which a control that knows processes found it
   };
+  struct Client {
+    std::uint32_t space = 0;
+    bool starts = true;
+  };
   Entry& At(pid_t pid);
   std::vector<channel::Group> OwnGroups(pid_t pid, std::uint32_t gpu) const;
   std::vector<pid_t> ClientsOf(pid_t server) const;
@@ -70,8 +81,9 @@ class ChannelTable {
   channel::Control* const control_;
   const std::uint64_t started_;  // this daemon, as ProcessStart tells
   std::map<pid_t, Entry> processes_;
-  std::map<pid_t, std::uint32_t> spaces_;   // of clients
-  std::map<std::uint32_t, pid_t> servers_;  // by space
+  std::map<pid_t, Client> spaces_;                  // of clients
+  std::map<std::uint32_t, pid_t> servers_;          // by space
+  std::map<std::uint32_t, StartAllowance> starts_;  // likewise
 };
 
 }  // namespace tessera::server

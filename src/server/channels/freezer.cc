@@ -77,11 +77,17 @@ Result<void> Freezer::Change(std::uint32_t gpu, std::span<const pid_t> pids, Fre
   return Settle(gpu, changed);
 }
 
+std::optional<channel::Reach> Freezer::ReachNow(pid_t pid, Use& use) const {
+  const auto reach = ReachOf(use.reasons);
+  use.spared = reach == channel::Reach::kCompute && table_.Spared(pid, MonotonicNow());
+  return use.spared ? std::nullopt : reach;
+}
+
 // Makes the GPU do what the reasons say.
 Result<void> Freezer::Settle(std::uint32_t gpu, std::span<const pid_t> pids) {
   if (!account_) return {};
   std::vector<channel::FreezeAccount::Wish> wishes;
-  for (const pid_t pid : pids) wishes.push_back({table_.TargetOn(pid, gpu), ReachOf(uses_[pid][gpu].reasons)});
+  for (const pid_t pid : pids) wishes.push_back({table_.TargetOn(pid, gpu), ReachNow(pid, uses_[pid][gpu])});
   const auto outcomes = account_->Settle(gpu, wishes);
   Result<void> done;
   const Nanos now = MonotonicNow();  // when the driver has done it
@@ -95,7 +101,7 @@ Result<void> Freezer::Settle(std::uint32_t gpu, std::span<const pid_t> pids) {
 void Freezer::Settled(std::uint32_t gpu, pid_t pid, const channel::FreezeAccount::Outcome& outcome, Nanos now) {
   Use& use = uses_[pid][gpu];
   const auto since = [now](bool holds, Nanos& when) { when = !holds ? 0 : when != 0 ? when : now; };
-  since(Any(use.reasons), use.frozen_at);
+  since(Any(use.reasons) && !use.spared, use.frozen_at);
   if (outcome.done && std::exchange(use.traced, use.reasons) != use.reasons)
     trace::Note({.at = now,
                  .took = outcome.took,
@@ -232,7 +238,7 @@ void Freezer::Beat() {
   }
 }
 
-void Freezer::RetryThaws() {
+void Freezer::CatchUp() {
   if (let_go_) return;
   for (auto& [pid, uses] : uses_) {
     for (auto& [gpu, use] : uses) {
@@ -241,7 +247,8 @@ void Freezer::RetryThaws() {
         use.waits = false;
         use.reasons -= FreezeReason::kMove;
       }
-      if (!Any(use.reasons) && account_->AnyOff(pid, gpu)) (void)Settle(gpu, {&pid, 1});
+      const bool thaws = !Any(use.reasons) && account_->AnyOff(pid, gpu);
+      if (thaws || (use.spared && !table_.Spared(pid, MonotonicNow()))) (void)Settle(gpu, {&pid, 1});
     }
   }
 }

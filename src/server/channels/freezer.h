@@ -23,6 +23,9 @@ namespace tessera::server {
 
 // Knows which processes are frozen, for which reasons, and makes the GPUs and the watchdog follow. Runs on the event
 // loop's thread; its calls to the driver take 0.3 to 0.7 ms there (docs/hardware-log.md), so they are few.
+//
+// An MPS server that policy freezes goes on while a client makes its context: where its channels were taken off and put
+// back meanwhile, the client was seen to wait for ever (docs/hardware-log.md, 2026-11-25).
 class Freezer {
  public:
   struct Status {
@@ -67,8 +70,9 @@ class Freezer {
   // Tells the watchdog that this daemon does not hang. If it did, and everybody was thawed: freezes again. Also done
   // before any change, which must not take a process for frozen that is not.
   void Beat();
-  // Thaws processes that should run and could not be thawed when that was asked for.
-  void RetryThaws();
+  // Thaws processes that should run and could not be thawed when that was asked for; freezes those that were spared for
+  // a start which is over.
+  void CatchUp();
   // The daemon ends: thaws what is not frozen by an operator. No call changes anything any more.
   void LetGo();
 
@@ -80,7 +84,8 @@ class Freezer {
     Nanos still_at = 0;
     bool fresh = true;  // this daemon never steered it
     std::optional<channel::MoveGuardPage> guard;
-    bool waits = false;  // it was released, but could not go on yet
+    bool waits = false;   // it was released, but could not go on yet
+    bool spared = false;  // it goes on, because a client starts
   };
   using Uses = std::map<std::uint32_t, Use>;  // of one process, by GPU
 
@@ -92,6 +97,7 @@ class Freezer {
   void Note(std::uint32_t gpu, pid_t pid, const Use& use);
   const Use* Find(pid_t pid, std::uint32_t gpu) const;  // null: never frozen
   static bool MayRun(const Uses& uses, const Use& use);
+  std::optional<channel::Reach> ReachNow(pid_t pid, Use& use) const;
   bool Safe(pid_t pid) const;
 
   channel::Control* const control_;

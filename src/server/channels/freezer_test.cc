@@ -154,11 +154,11 @@ TEST_F(FreezerTest, WhoIsForgottenInTheMiddleOfAMoveIsThawedWhenItCouldGoOn) {
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kMove));
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kPolicy));
   channels_.Forget(pid);
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_THAT(control_->frozen, SizeIs(1));
   EXPECT_EQ((*page)->guard.released, 1u);
   (*page)->guard.unsafe = 0;
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_THAT(control_->frozen, IsEmpty());
   // It ends, and nothing is left of it.
   channels_.Forget(pid);
@@ -176,11 +176,11 @@ TEST_F(FreezerTest, WhoIsForgottenWhileItsMemoryOnAnotherGpuIsMovedWaitsForThat)
   (*there)->guard.unsafe = 1;
   ASSERT_TRUE(channels_.Freezer().Freeze(0, {&pid, 1}, FreezeReason::kMove));
   channels_.Forget(pid);
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_THAT(control_->frozen, SizeIs(1));
   EXPECT_EQ((*there)->guard.released, 1u) << "it takes part in no more moves there";
   (*there)->guard.unsafe = 0;
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_THAT(control_->frozen, IsEmpty());
   channels_.Forget(pid);
 }
@@ -192,10 +192,10 @@ TEST_F(FreezerTest, AThawThatFailedIsTriedAgain) {
   ASSERT_TRUE(Frozen(low));
   control_->thaw_fails = true;
   Freeze(low.process, false);
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_TRUE(Frozen(low));
   control_->thaw_fails = false;
-  channels_.Freezer().RetryThaws();
+  channels_.Freezer().CatchUp();
   EXPECT_FALSE(Frozen(low));
   Freeze(low.process, true);
   EXPECT_FALSE(control_->twice);

@@ -172,6 +172,7 @@ class AnyGpu {
     }
     if (!shares_.contains(id)) return;
     if (InSpace(id)) channels_.EnterSpace(pid, SpaceOf(id));
+    if (*rc::gen::inRange(0, 4) > 0) channels_.ClientWorks(pid);  // else its space is spared
     MakeContext(pid);
     program.vgpu = id;
     server_.Join(id, program.gate, now_);

@@ -141,7 +141,10 @@ void TimeControl::Leave(Process& process, Nanos now) {
 }
 
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
-  if (!process.work.worked && !process.who.guest) hooks_.begins(process);
+  if (!process.work.worked && !process.who.guest) {
+    channels_.ClientWorks(process.pid);
+    hooks_.begins(process);
+  }
   server_->Wants(process.gate, now, waits);
   if (!process.work.worked && !process.who.guest) {
     process.work.worked = true;

@@ -18,6 +18,7 @@ CEILINGS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 MOST_OFF = 0.06  # of the rate that the SMs should give: kernels end in waves
 LEAST_BESIDE = 0.75  # of solo at that SM count, of two halves: a percentage is a ceiling whose parts may overlap
 CAP_POINTS = 2.0
+LEAST_EVEN = 0.7  # of two that are due the same: the lesser to the greater
 AGAIN_S = 2.0
 
 
@@ -282,6 +283,33 @@ def starts(bench):
     """Programs of a space start, work and end while it is taken off the GPU and put back some fifty times a second."""
     flags = {"burst": 2, "idle-us": 15000, "depth": 2, "ahead": 1}
     return _kills(bench, 10 if bench.soft else 60, ({"compute_priority": 2}, flags), signal.SIGTERM)
+
+
+@space(soft=True, limit_s=90)
+def gaps(bench):
+    """A higher class leaves gaps that are shorter than a slice: what two plain vGPUs, then two spaces, then the two
+    programs of one space get of them."""
+    alone, iterations = _solo(bench)
+    flags = {"burst": 2, "idle-us": 15000, "depth": 2, "ahead": 1}
+    bench.vgpu("hw-high", compute_priority=2)
+    pairs = {"vGPUs": ("", ""), "spaces": ("hw-a", "hw-b"), "programs": ("hw-c", "hw-c")}
+    found, parts = [], []
+    for what, within in pairs.items():
+        names = [f"hw-{what}-{i}" for i in (1, 2)]
+        for name, its in zip(names, within):
+            if its:
+                _member(bench, name, its, sm_limit=50)
+            else:
+                bench.vgpu(name)
+        low = [_start(bench, name, 60, iterations) for name in names]
+        high = _start(bench, "hw-high", 60, iterations, **flags)
+        got = _parts(low, [alone, alone], 3 if bench.soft else 6)
+        _finish(bench, high, *low)
+        found.append(f"{what} {got[0]:.2f} {got[1]:.2f}")
+        parts.append(min(got) / max(got))
+    figure = f"parts of the speed alone: {', '.join(found)}; results right"
+    expect(min(parts) > LEAST_EVEN, figure)
+    return figure, {"even": parts}
 
 
 @check("space", alone=True, limit_s=90)
