@@ -1,5 +1,6 @@
 #include "soft/mps/mps_client.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,10 +14,13 @@
 namespace tessera::soft {
 namespace {
 
+// Not by strtod, which follows the program's locale.
 std::optional<double> OwnPercentage() {
   const char* text = std::getenv(kMpsPercentageVariable);
   if (text == nullptr || *text == '\0') return {};
-  return std::strtod(text, nullptr);
+  double percentage = 0;
+  std::from_chars(text, text + std::strlen(text), percentage);
+  return percentage;
 }
 
 }  // namespace
