@@ -36,7 +36,7 @@ cuda::CUresult JoinMps(SharedState& state) {
     return cuda::CUDA_ERROR_MPS_CONNECTION_FAILED;
   }
   int refused = 0;
-  if (std::sscanf(answer, "refused %d", &refused) == 1) return static_cast<cuda::CUresult>(refused);
+  if (std::sscanf(answer, "refused %d", &refused) == 1 && refused > 0) return static_cast<cuda::CUresult>(refused);
   ProcessId server;
   unsigned long long start_time = 0;
   if (std::sscanf(answer, "server %d %u %llu", &server.pid, &server.pid_namespace, &start_time) != 3) {
