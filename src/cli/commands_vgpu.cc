@@ -57,7 +57,8 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
       AddCommand(vgpu, "rm", "Remove a vGPU", "Examples:\n  tessera vgpu rm team-a\n  tessera vgpu rm --force team-a");
   auto& force = line.Keep<bool>();
   AddVgpuName(rm, name);
-  rm.add_flag("-f,--force", force, "remove it even while programs run in it; they lose\nthe GPU for good");
+  rm.add_flag("-f,--force", force,
+              "remove it even while programs run in it; they lose\nthe GPU for good, and get errors");
   AddCommon(rm, line.common, kDaemon);
   Does(line, rm, [&line, &name, &force] { return RemoveVgpu(line.common, name, force); });
 }

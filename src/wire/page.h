@@ -121,6 +121,8 @@ struct Page {
 
   // An order: 1: holes become room when an allocation needs it, and count as free.
   std::atomic<std::uint32_t> squeezes{0};
+  // An order, for good: 1: the vGPU was removed by force. Its gate is closed, and whoever comes there gets an error.
+  std::atomic<std::uint32_t> removed{0};
 };
 
 static_assert(sizeof(Page) == 640 && sizeof(Page) <= kPageBytes);
@@ -142,6 +144,7 @@ static_assert(offsetof(Page, moved_out) == 408 && offsetof(Page, moved_in) == 41
 static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 544 && offsetof(Page, used_out) == 552);
 static_assert(offsetof(Page, holes) == 560 && offsetof(Page, holed) == 568 && offsetof(Page, squeezed) == 576 &&
               offsetof(Page, holes_out) == 584 && offsetof(Page, stranded) == 592 && offsetof(Page, blank) == 600 &&
-              offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616);
+              offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616 &&
+              offsetof(Page, removed) == 620);
 
 }  // namespace tessera::wire

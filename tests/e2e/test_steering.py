@@ -376,6 +376,19 @@ class MinShare(SteeringTest):
         self.finish(low, high)
 
 
+class GivingWay(SteeringTest):
+    CONFIG = "[priority]\nmode = 'soft'\n"
+
+    def test_a_gpu_is_not_used_for_more_than_its_time(self):
+        """How long the gaps of the higher one are is not known, so the time in which both have work is charged twice."""
+        self.create("low", compute_priority=12)
+        self.create("high", compute_priority=2)
+        low, high = self.busy("low"), self.busy("high")
+        wait_for("use by both", lambda: min(self.vgpu(name)["compute_current_pct"] for name in ("low", "high")) > 80)
+        self.assertLessEqual(self.json("gpus")["gpus"][0]["compute_busy_pct"], 100)
+        self.finish(low, high)
+
+
 class StaticSlices(SteeringTest):
     CONFIG = "[channels]\nmode = 'static'\n"
 

@@ -100,6 +100,7 @@ TEST_F(DaemonTest, RemovalNeedsForceWhileInUse) {
 
   ASSERT_TRUE(daemon.Api().Remove("a", true));
   EXPECT_FALSE(Find(daemon, "a"));
+  EXPECT_EQ(client.Page().removed.load(), 1u);
   EXPECT_EQ(client.Page().gate.load(), wire::GateOrder::kClosed);
   client.Send(wire::Wants{});
   EXPECT_EQ(client.Reserve(1).bytes, 0u);

@@ -34,6 +34,9 @@ class SharedPage {
   enum class Bell { kWake, kQuiet };
   void Give(const GateSetting& setting, Bell bell = Bell::kWake);
 
+  // The vGPU was removed by force: the program gets errors. Its gate is closed next, by an order.
+  void SayRemoved() { page_->removed.store(1, std::memory_order_relaxed); }
+
   // Wakes who waits for something else in the page.
   void Ring();
 

@@ -14,40 +14,46 @@
 #include "server/record/log.h"
 
 namespace tessera::server {
-namespace {
-
-constexpr const char* kDevice = "/dev/nvidia-uvm";
 
 // The numbers of the descriptors that are open on the device in the process.
-std::vector<int> DescriptorsOf(pid_t pid) {
+std::vector<int> ClientFiles::DescriptorsOf(pid_t client) const {
   std::vector<int> numbers;
   std::error_code gone;
-  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
+  std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", client), gone);
+  for (std::size_t seen = 0; !gone && entry != std::filesystem::directory_iterator() && seen < kMostSeen; ++seen) {
     std::error_code closed;
-    const auto target = std::filesystem::read_symlink(entry.path(), closed);
-    const std::string name = entry.path().filename();
+    const auto target = std::filesystem::read_symlink(entry->path(), closed);
+    const std::string name = entry->path().filename();
     int number = -1;
-    if (!closed && target == kDevice &&
+    if (!closed && target == device_ &&
         std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc())
       numbers.push_back(number);
+    if (numbers.size() == kMostFiles) break;
+    entry.increment(gone);
   }
   return numbers;
 }
 
-}  // namespace
-
-void ClientFiles::Hold(pid_t client) {
+// The path is one of the client's, who may have anything there.
+ClientFiles::Files ClientFiles::Duplicates(pid_t client) {
   const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, client, 0)));
   Files files;
-  for (const int number : pidfd ? DescriptorsOf(client) : std::vector<int>()) {
+  for (const int number : pidfd && !CanCloseNoMore() ? DescriptorsOf(client) : std::vector<int>()) {
     UniqueFd file(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd.Get(), number, 0)));
-    if (file) {
+    if (file && IsPrompt(file.Get())) {
       files.push_back(std::move(file));
-    } else if (errno != EBADF && !std::exchange(told_, true)) {
-      log::Warn("a program of a space that is killed may end the others: its {} cannot be duplicated: {}", kDevice,
+    } else if (file) {
+      CloseElsewhere(std::move(file));
+    } else if (errno != EBADF && errno != ESRCH && !std::exchange(told_, true)) {
+      log::Warn("a program of a space that is killed may end the others: its {} cannot be duplicated: {}", device_,
                 std::strerror(errno));
     }
   }
+  return files;
+}
+
+void ClientFiles::Hold(pid_t client) {
+  Files files = Duplicates(client);
   Close(std::exchange(files_[client], std::move(files)));
   if (files_[client].empty()) files_.erase(client);
 }
@@ -60,8 +66,11 @@ void ClientFiles::Release(pid_t client, std::function<bool()> stands) {
   leaving = {.files = std::move(found->second), .stands = std::move(stands)};
   files_.erase(found);
   // Through Post, because a timer cannot end inside its own callback.
-  leaving.timer =
-      std::make_unique<EventLoop::Timer>(loop_, [this, number] { loop_.Post([this, number] { Look(number); }); });
+  leaving.timer = std::make_unique<EventLoop::Timer>(loop_, [this, number] {
+    loop_.Post([this, number, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) Look(number);
+    });
+  });
   leaving.timer->ArmIn(kLook);
 }
 

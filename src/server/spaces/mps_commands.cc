@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "base/unique_fd.h"
@@ -63,6 +65,14 @@ bool EndsWell(pid_t pid, Nanos until) {
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// The program's status says nothing: what was refused ends with 1 as the last line (driver 580.159.04).
+constexpr std::string_view kDone = "0";
+
+std::string_view LastLine(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
 }
 
 // The answer for a message. The control daemon is the user's own, and messages are for operators' terminals: nothing in
@@ -157,7 +167,11 @@ Result<std::vector<pid_t>> MpsCommands::Clients(pid_t server) const {
 Result<void> MpsCommands::Terminate(pid_t server, pid_t client) const {
   const auto answer = Tell(fmt::format("terminate_client {} {}", server, client));
   if (!answer) return std::unexpected(answer.error());
-  return {};
+  if (LastLine(*answer) == kDone) return {};
+  const auto clients = Clients(server);
+  if (!clients) return std::unexpected(clients.error());
+  if (std::ranges::find(*clients, client) == clients->end()) return {};
+  return Fail(EBUSY, fmt::format("MPS does not terminate client {}: {}", client, OneLine(*answer)));
 }
 
 Result<void> MpsCommands::Quit() const {

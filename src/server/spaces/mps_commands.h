@@ -50,7 +50,8 @@ class MpsCommands {
   Result<void> ShutDown(pid_t server) const;
   // The programs that are connected to the server.
   Result<std::vector<pid_t>> Clients(pid_t server) const;
-  // Ends the client's contexts; the server and its other clients go on. The process itself goes on, too, with errors.
+  // Ends the client's contexts; the server and its other clients go on. The process itself goes on, too, with errors,
+  // and is listed as a client until it ends. EBUSY: the daemon refuses. A process that is no client needs no end.
   Result<void> Terminate(pid_t server, pid_t client) const;
   // The daemon ends, and its servers with it: at once, with clients or without.
   Result<void> Quit() const;

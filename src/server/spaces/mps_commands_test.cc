@@ -113,6 +113,8 @@ TEST_F(MpsCommandsTest, ServersAndClientsAreListedAndEnded) {
   ASSERT_EQ(servers->size(), 1u);
   EXPECT_THAT(*Commands().Clients(servers->front()), testing::IsEmpty());
   EXPECT_FALSE(*Commands().HasFaulted(servers->front()));
+  EXPECT_TRUE(Commands().Terminate(servers->front(), getpid())) << "it is no client";
+  EXPECT_EQ(Commands().Terminate(getpid(), getpid()).error().code, EPROTO) << "there is no such server";
   EXPECT_TRUE(Commands().Quit());
   EXPECT_EQ(waitpid(daemon_, nullptr, 0), daemon_);
   daemon_ = 0;

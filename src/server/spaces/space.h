@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/process/process_start.h"
 #include "base/result.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
@@ -39,8 +41,11 @@ class Space {
     std::function<void(Space&)> closed = [](Space&) {};   // after Close; it must not be destroyed inside this call
   };
 
-  // The loop outlives the space. The directory of `record` exists.
-  Space(EventLoop& loop, Identity identity, const MpsPlace& place, std::string record, Host host);
+  static constexpr Nanos kUntilStarted = 10 * kSecond;
+
+  // The loop outlives the space. The directory of `record` exists. `until_started`: a look waits so long for a server.
+  Space(EventLoop& loop, Identity identity, const MpsPlace& place, std::string record, Host host,
+        Nanos until_started = kUntilStarted);
   Space(const Space&) = delete;
   ~Space();
 
@@ -71,36 +76,51 @@ class Space {
   // Looks whether the server is there and well. To be called once a second while programs may be in it, and when there
   // is news of it; while it is not ready, it looks by itself.
   void Look();
-  // Ends the GPU contexts of a client, whose process goes on with errors.
+  // Ends the GPU contexts of a client, whose process goes on with errors. Where that fails, or no server is there yet,
+  // it is tried again until the process has ended, but no more than kMostTries times with a server; the log says so
+  // then.
   void Terminate(pid_t client);
 
+  static constexpr int kMostTries = 20;
+
  private:
+  // A client to be terminated.
+  struct Doomed {
+    ProcessName process;
+    int tries = 0;  // in vain
+    std::string error;
+  };
   struct Answer {
     pid_t server = 0;
     bool faulted = false;
     std::string error;
+    std::vector<Doomed> left;  // could not be terminated
   };
   struct Question {
     uid_t user = 0;
-    std::vector<pid_t> doomed;  // clients to be terminated
-    pid_t broken = 0;           // a server to be ended
+    std::vector<Doomed> doomed;
+    pid_t broken = 0;  // a server to be ended
+    Nanos until_started = 0;
   };
-  static Answer Ask(const MpsCommands& commands, const Question& question, const std::atomic<bool>& ends);
+  static Answer Ask(const MpsCommands& commands, Question question, const std::atomic<bool>& ends);
+  static std::vector<Doomed> End(const MpsCommands& commands, pid_t server, std::vector<Doomed> doomed);
   void Take(const Answer& answer);
+  void TakeBack(const std::vector<Doomed>& left);
   void Set(State state, pid_t server, std::string error);
 
   const Identity identity_;
   const Host host_;
+  const Nanos until_started_;
   MpsDaemon daemon_;
   State state_ = State::kStarting;
   std::string error_;
   pid_t server_ = 0;
   int vgpus_ = 0;
   bool kept_ = false;
-  bool again_ = false;         // look once more: somebody asked while the last look was under way
-  std::vector<pid_t> doomed_;  // clients to be terminated with the next look
-  bool faulted_ = false;       // since it was ready
-  pid_t broken_ = 0;           // a server that had faulted at the last look
+  bool again_ = false;          // look once more: somebody asked while the last look was under way
+  std::vector<Doomed> doomed_;  // with the next look
+  bool faulted_ = false;        // since it was ready
+  pid_t broken_ = 0;            // a server that had faulted at the last look
   std::shared_ptr<std::atomic<bool>> ends_ = std::make_shared<std::atomic<bool>>(false);
   EventLoop::Timer soon_;
   Background asking_;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,12 +30,13 @@ class SpaceTest : public FakeMpsTest {
     FakeMpsTest::TearDown();
   }
 
-  Result<void> Open() {
-    return On([this] {
+  Result<void> Open(Nanos until_started = Space::kUntilStarted) {
+    return On([&, this] {
       space_ = std::make_unique<Space>(*loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = 1234}, place_,
                                        folder_ + "/a/daemon",
                                        Space::Host{.changed = [this](const Space& space) { Changed(space); },
-                                                   .closed = [this](const Space&) { closed_ = true; }});
+                                                   .closed = [this](const Space&) { closed_ = true; }},
+                                       until_started);
       return space_->Open();
     });
   }
@@ -50,6 +52,19 @@ class SpaceTest : public FakeMpsTest {
   }
   void Look() {
     On([this] { space_->Look(); });
+  }
+  // Returns after a look that began after this was called.
+  void LookTwice() {
+    for (int n = 0; n < 2; ++n) {
+      const int looks = TimesSaid("get_server_status");
+      Look();
+      WaitUntil([&, this] { return TimesSaid("get_server_status") > looks; });
+    }
+  }
+  // This client is not terminated.
+  void Refuse(pid_t client) {
+    Write("clients", std::to_string(client) + "\n");
+    Write("refusal", "Invalid process\n");
   }
   State Present() {
     return On([this] { return space_->Present(); });
@@ -163,12 +178,78 @@ TEST_F(SpaceTest, ClientsAreTerminated) {
   ASSERT_TRUE(Open());
   Becomes(State::kReady);
   On([this] {
-    space_->Terminate(100);
-    space_->Terminate(101);  // while the first look is under way
+    space_->Terminate(getpid());
+    space_->Terminate(getppid());  // while the first look is under way
   });
-  WaitUntil([this] { return Said("terminate_client 4711 101"); });
-  EXPECT_TRUE(Said("terminate_client 4711 100"));
+  WaitUntil([this] { return Said("terminate_client 4711 " + std::to_string(getppid())); });
+  EXPECT_TRUE(Said("terminate_client 4711 " + std::to_string(getpid())));
   EXPECT_EQ(Present(), State::kReady);
+}
+
+// A refusal has the status of a success.
+TEST_F(SpaceTest, ARefusedTerminationIsTriedAgain) {
+  ASSERT_TRUE(Open());
+  Becomes(State::kReady);
+  Refuse(getpid());
+  On([this] { space_->Terminate(getpid()); });
+  WaitUntil([this] { return TimesSaid("terminate_client") >= 2; });
+  Erase("refusal");
+  WaitUntil([this] { return Read("terminated") == std::to_string(getpid()) + "\n"; });
+  const int tries = TimesSaid("terminate_client");
+  LookTwice();
+  EXPECT_EQ(TimesSaid("terminate_client"), tries) << "once it is done, that is all";
+}
+
+TEST_F(SpaceTest, ATerminationWaitsForAServer) {
+  Erase("next");
+  ASSERT_TRUE(Open(0));
+  On([this] { space_->Terminate(getpid()); });
+  WaitUntil([this] { return TimesSaid("start_server") >= 3; });
+  Write("next", "4711\n");
+  Becomes(State::kReady);
+  WaitUntil([this] { return Read("terminated") == std::to_string(getpid()) + "\n"; });
+}
+
+TEST_F(SpaceTest, ATerminationIsGivenUpAfterSomeTriesAndSaysSo) {
+  ASSERT_TRUE(Open());
+  Becomes(State::kReady);
+  Refuse(getpid());
+  const std::uint64_t before = events::Last();
+  On([this] { space_->Terminate(getpid()); });
+  const auto told = [before] {
+    for (const Event& event : events::After(before, 100).events)
+      if (event.text.find("work may run on") != std::string::npos) return event.text;
+    return std::string();
+  };
+  WaitUntil([&] { return !told().empty(); });
+  EXPECT_THAT(told(), testing::AllOf(HasSubstr("process " + std::to_string(getpid())), HasSubstr("Invalid process")));
+  LookTwice();
+  EXPECT_EQ(TimesSaid("terminate_client"), Space::kMostTries);
+  EXPECT_EQ(Present(), State::kReady);
+}
+
+TEST_F(SpaceTest, AClientThatEndsNeedsNoTermination) {
+  ASSERT_TRUE(Open());
+  Becomes(State::kReady);
+  const pid_t client = fork();
+  if (client == 0) {
+    pause();
+    _exit(0);
+  }
+  Refuse(client);
+  const std::uint64_t before = events::Last();
+  On([&] { space_->Terminate(client); });
+  WaitUntil([this] { return TimesSaid("terminate_client") >= 1; });
+  kill(client, SIGKILL);
+  waitpid(client, nullptr, 0);
+  LookTwice();
+  const int tries = TimesSaid("terminate_client");
+  LookTwice();
+  EXPECT_EQ(TimesSaid("terminate_client"), tries);
+  EXPECT_THAT(events::After(before, 100).events, testing::IsEmpty());
+  On([&] { space_->Terminate(client); });
+  LookTwice();
+  EXPECT_EQ(TimesSaid("terminate_client"), tries) << "nor one that has ended already";
 }
 
 TEST_F(SpaceTest, AControlDaemonThatEndsIsReplaced) {

@@ -21,7 +21,8 @@ namespace tessera::server {
 // A loop on a thread of its own, and an MPS control program that does as the test says: a script whose answers are
 // files. `servers` has the pids of the servers, `status` that of the server, `then` its next one, `next` the server
 // that is started when one is needed; `said` gets the commands. Without `next` no server starts. As long as somebody
-// may write to the pipe `held`, the list of servers does not come.
+// may write to the pipe `held`, the list of servers does not come. `clients` has the pids of the server's clients.
+// `terminated` gets those that are terminated; while `refusal` is there none is, and its text is the answer.
 class FakeMpsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -42,6 +43,8 @@ case $command in
   get_server_status) cat status; [ ! -e then ] || mv then status ;;
   start_server) cp next servers || { echo no server; exit 1; } ;;
   shutdown_server) echo ACTIVE > status; : > servers ;;
+  get_client_list) [ ! -e clients ] || cat clients ;;
+  terminate_client) if [ -e refusal ]; then cat refusal; echo 1; else echo "$second" >> terminated; echo 0; fi ;;
   quit) read -r pid start < "${CUDA_MPS_PIPE_DIRECTORY%/pipe}/daemon"; kill "$pid" ;;
 esac 2>&1
 )");
@@ -83,6 +86,12 @@ esac 2>&1
   std::string Read(const std::string& name) const {
     std::ifstream file(folder_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  int TimesSaid(const std::string& command) const {
+    int times = 0;
+    const std::string all = Read("said");
+    for (std::size_t at = 0; (at = all.find(command, at)) != std::string::npos; at += command.size()) ++times;
+    return times;
   }
   bool Said(const std::string& command) const { return Read("said").find(command) != std::string::npos; }
 

@@ -137,13 +137,16 @@ bool Attachment::Reattach() {
 
 void Attachment::GoOnAlone(bool block) {
   wire::Page* before = page_.Get();
+  const bool removed = page_.Removed();  // it has said so, and does not go on
+  block = block || removed;
   const bool alone = gates_.GoOnAlone(block, [&] {
     bool safe = true;
     ForEach([&](const Attachment& other) { safe = safe && other.Safe(); });  // work on this GPU may reach theirs
     const MutexLock holding(page_.holding);
     if (page_.FollowsOwn() || !safe) return false;
-    Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
-        block ? "waiting until one answers" : "going on without limits of time");
+    if (!removed)
+      Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
+          block ? "waiting until one answers" : "going on without limits of time");
     page_.FollowOwn(memory_.Returned(), block);
     Report();
     return true;
@@ -160,7 +163,7 @@ void Attachment::AwaitMemory() {
   };
   if (all_safe()) return;
   gates_.Calls().Add(1);
-  while (!all_safe() && gates_.Runs()) {
+  while (!all_safe() && gates_.Runs() && !page_.Removed()) {
     usleep(kBetweenLooksUs);
     DaemonWatch::Instance().Mind(MonotonicNow());
   }

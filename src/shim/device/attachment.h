@@ -49,8 +49,8 @@ class Attachment final : private DaemonFollower {
   // A submission is about to be made: notes which memory it uses.
   void NoteUse(const GatedCall& call);
 
-  // Waits until the program may use all its memory on all GPUs, unless the process ends: while memory is moved, some
-  // has no address. Tells the daemon that a thread waits.
+  // Waits until the program may use all its memory on all GPUs, unless the process ends or its vGPU is gone: while
+  // memory is moved, some has no address. Tells the daemon that a thread waits.
   void AwaitMemory();
   // The process ends: the attachment's threads no longer use the driver.
   void Stop();

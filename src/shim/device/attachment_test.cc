@@ -122,6 +122,16 @@ TEST_F(AttachmentTest, ALaunchWaitsForTheToken) {
   EXPECT_EQ(Cuda().Submitted(context), 1u);
 }
 
+TEST_F(AttachmentTest, ALaunchForARemovedVgpuIsAnError) {
+  Begin(GateOrder::kFree);
+  EXPECT_EQ(Launch(), CUDA_SUCCESS);
+  Page().removed = 1;
+  Daemon().Order(gpu, GateOrder::kClosed);
+  EXPECT_EQ(Launch(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(cuMemcpyHtoD_v2(0, nullptr, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(Cuda().Submitted(context), 1u);
+}
+
 TEST_F(AttachmentTest, ThePacerGivesTheTokenBack) {
   Begin(GateOrder::kClosed);
   std::thread launches = InThread([&] { Launch(); });
@@ -278,6 +288,26 @@ TEST_F(AttachmentTest, WhereNobodyComesWorkGoesOn) {
   StartDaemonWith(GateOrder::kFree);
   Daemon().Page(gpu);
   EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
+}
+
+TEST_F(AttachmentTest, WhereNobodyComesARemovedVgpuStaysRemoved) {
+  Begin(GateOrder::kClosed);
+  LoseDaemon();
+  StartDaemon().Set([](FakeDaemon::Answers& answers) { answers.welcome = {.grace_ns = 0}; });
+  Daemon().Page(gpu);
+  EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
+  Page().removed = 1;
+  testing::internal::CaptureStderr();
+  EndDaemon();
+  DaemonWatch::Instance().Mind(MonotonicNow());
+  EXPECT_EQ(Launch(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("removed"), said.rfind("removed")) << said;
+  EXPECT_EQ(Cuda().Submitted(context), 0u);
+  StartDaemonWith(GateOrder::kFree);
+  Daemon().Page(gpu);
+  EXPECT_TRUE(DaemonWatch::Instance().Reconnect());
+  EXPECT_EQ(Launch(), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
 // Locks that another thread held when the program forked are free in the child, and the child's calls return.

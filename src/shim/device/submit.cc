@@ -53,14 +53,14 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
       // No submission: it needs no time. But the driver looks at the addresses that a copy names.
       if (Attachment* attachment = CurrentAttachment()) attachment->AwaitMemory();
     } else if (context) {
-      if (Attachment* attachment = CurrentAttachment()) {
-        GateKeeper& gates = attachment->Gates();
-        Gate* gate = gates.GateOf(context);
-        gates.Enter(*gate);
+      Attachment* attachment = CurrentAttachment();
+      GateKeeper* gates = attachment ? &attachment->Gates() : nullptr;
+      Gate* gate = gates ? gates->GateOf(context) : nullptr;
+      if (gate && gates->Enter(*gate)) {
         SetThreadGate(gate);
         attachment->NoteUse({call});
       } else {
-        result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // a GPU that none of the process's vGPUs is on
+        result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // the process has no vGPU on this GPU, or no more
       }
     }
   }

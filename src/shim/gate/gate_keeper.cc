@@ -44,30 +44,34 @@ void Sleep(Nanos time) {
   nanosleep(&t, nullptr);
 }
 
+void AwaitRing(const FollowedPage& page, std::uint32_t seen) {
+  const Nanos spin_until = MonotonicNow() + kSpin;
+  while (page.Bell() == seen && MonotonicNow() < spin_until) __builtin_ia32_pause();
+  page.WaitForRing(seen, kReconnectEvery);
+}
+
 }  // namespace
 
 // ---- submissions ----
 
-void GateKeeper::Enter(Gate& gate) {
+bool GateKeeper::Enter(Gate& gate) {
   for (Waiting waiting;;) {
+    if (page_.Removed()) return false;
     Passage passage;
     {
       const MutexLock lock(mutex_);
-      if (stopped_) return;
+      if (stopped_) return true;
       passage = Try(gate, waiting, clock_());
     }
     switch (passage) {
       case Passage::kPasses:
-        return;
+        return true;
       case Passage::kFull:
         Sleep(kFullSleep);
         break;
-      case Passage::kClosed: {
-        const Nanos spin_until = MonotonicNow() + kSpin;
-        while (page_.Bell() == waiting.bell && MonotonicNow() < spin_until) __builtin_ia32_pause();
-        page_.WaitForRing(waiting.bell, kReconnectEvery);
+      case Passage::kClosed:
+        AwaitRing(page_, waiting.bell);
         DaemonWatch::Instance().Mind(MonotonicNow());
-      }
     }
   }
 }

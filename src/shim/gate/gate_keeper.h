@@ -28,8 +28,8 @@ class GateKeeper {
   GateKeeper(const GateKeeper&) = delete;
 
   // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
-  // window, then lets this submission pass, and perhaps some after it.
-  void Enter(Gate& gate);
+  // window, then lets this submission pass, and perhaps some after it. False: it must not be made (page.Removed()).
+  bool Enter(Gate& gate);
 
   // Before and after the program waits for its work: the end of it is then seen at once.
   void BeforeSync(Gate& gate);

@@ -50,6 +50,34 @@ TEST_F(GateKeeperTest, ATokenThatCameAndWentIsAskedForAgain) {
   submits.join();
 }
 
+TEST_F(GateKeeperTest, WhoWaitsForARemovedVgpuIsSentAway) {
+  std::thread submits([this] {
+    FakeCuda::SetCurrent(context);
+    EXPECT_FALSE(keeper.Enter(*gate));
+  });
+  Daemon().Await<wire::Wants>(gpu);
+  shared.removed = 1;
+  Order(GateOrder::kClosed);
+  submits.join();
+  Order(GateOrder::kOpen);
+  EXPECT_FALSE(keeper.Enter(*gate)) << "for good";
+  keeper.Stop();
+  EXPECT_FALSE(keeper.Enter(*gate)) << "nor at the end";
+  EXPECT_FALSE(Passes(*gate));
+}
+
+// Its kernel may wait for another submission. That is let pass elsewhere.
+TEST_F(GateKeeperTest, NothingOfARemovedVgpuPassesBecauseItIsStuck) {
+  SubmitWhenOpen(GateOrder::kOpen);
+  shared.removed = 1;
+  Order(GateOrder::kClosed);
+  keeper.Look();
+  Pass(kSecond);
+  EXPECT_FALSE(keeper.Enter(*gate));
+  EXPECT_EQ(Cuda().Submitted(context), 1u);
+  Cuda().End(context);
+}
+
 TEST_F(GateKeeperTest, AFreeGateLetsWorkPassAndTellsTheDaemon) {
   Order(GateOrder::kFree);
   Submit(*gate);

@@ -103,6 +103,10 @@ bool RoomAccount::Ask(std::uint64_t bytes, bool pins, bool first, bool* taken) {
     held_ += bytes;
     return true;
   }
+  if (page_.Removed()) {  // its memory has no place among others any more
+    *taken = false;
+    return true;
+  }
   wire::RoomGranted answer;
   wire::Header header;
   const bool asked =

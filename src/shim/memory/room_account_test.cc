@@ -74,6 +74,17 @@ TEST_F(RoomAccountTest, WhereThereWillBeNoRoomItIsAnError) {
   EXPECT_EQ(Held(), 0u);
 }
 
+TEST_F(RoomAccountTest, ARemovedVgpuGetsNoRoom) {
+  FollowDaemonThat(true);
+  Grant({.bytes = 0, .wait = 1});
+  std::thread takes([this] { EXPECT_FALSE(room.Take(2 * kMiB)); });
+  Daemon().Await<wire::Room>(gpu);
+  shared.removed = 1;
+  page.Ring();
+  takes.join();
+  EXPECT_EQ(Held(), 0u);
+}
+
 TEST_F(RoomAccountTest, RoomThatIsBeingMadeIsWaitedFor) {
   FollowDaemonThat(true);
   Grant({.bytes = 0, .wait = 1});

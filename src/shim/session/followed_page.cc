@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "shim/process/say.h"
 #include "shim/session/session.h"
 
 namespace tessera::shim {
@@ -30,11 +31,13 @@ wire::Page* FollowedPage::Map(const UniqueFd& fd) {
 }
 
 void FollowedPage::Follow(wire::Page* page, std::uint32_t gpu) {
+  Removed();
   gpu_ = gpu;
   page_ = page;
 }
 
 void FollowedPage::FollowOwn(std::uint64_t returned, bool block) {
+  Removed();
   const wire::Page* before = Get();
   own_.memory_max = before->memory_max.load();
   own_.memory_available = before->memory_available.load();
@@ -45,6 +48,16 @@ void FollowedPage::FollowOwn(std::uint64_t returned, bool block) {
   own_.gate = block ? wire::GateOrder::kClosed : wire::GateOrder::kOpen;
   own_.epoch.fetch_add(2);
   page_ = &own_;
+}
+
+bool FollowedPage::Removed() {
+  if (removed_.load(std::memory_order_relaxed)) return true;
+  const wire::Page* page = Get();
+  if (!page || page->removed.load(std::memory_order_acquire) == 0) return false;
+  if (!removed_.exchange(true))
+    Say("the program's vGPU on GPU %u was removed: all work that it gives the GPU is refused (CUDA error %d)", Gpu(),
+        static_cast<int>(cuda::CUDA_ERROR_DEVICE_UNAVAILABLE));
+  return true;
 }
 
 void FollowedPage::Ring(wire::Page* page) {

@@ -37,6 +37,9 @@ class FollowedPage {
   // messages so far. `block`: its gate is closed for good, else open for good.
   void FollowOwn(std::uint64_t returned, bool block) TESSERA_REQUIRES(holding);
   bool FollowsOwn() const { return Get() == &own_; }
+  // Whether the vGPU was removed by force, as a daemon's page said; a line on stderr says so once. For good: whatever
+  // the next page says, the program was promised no more of the GPU.
+  bool Removed();
 
   // The doorbell of a page is a futex that the daemon rings, too.
   static void Ring(wire::Page* page);
@@ -53,6 +56,7 @@ class FollowedPage {
  private:
   std::atomic<wire::Page*> page_{nullptr};
   std::atomic<std::uint32_t> gpu_{0};
+  std::atomic<bool> removed_{false};
   wire::Page own_;
 };
 

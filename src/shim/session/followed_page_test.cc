@@ -54,6 +54,28 @@ TEST_F(FollowedPageTest, ItsOwnPageSaysOfMemoryWhatTheDaemonsSaid) {
   EXPECT_GT(page->memory_credit_keep, std::uint64_t{1} << 60) << "nothing is to be returned to nobody";
 }
 
+TEST_F(FollowedPageTest, AVgpuThatWasRemovedIsSoOnEveryLaterPage) {
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(page.Removed());
+  shared.removed = 1;
+  wire::Page next;
+  const MutexLock lock(page.holding);
+  page.Follow(&next, 4);
+  EXPECT_TRUE(page.Removed());
+  page.FollowOwn(0, false);
+  EXPECT_TRUE(page.Removed());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tessera: the program's vGPU on GPU 3 was removed: all work that it gives the GPU is refused (CUDA error "
+            "46)\n");
+}
+
+TEST_F(FollowedPageTest, WithoutADaemonAVgpuThatWasRemovedIsKnown) {
+  shared.removed = 1;
+  const MutexLock lock(page.holding);
+  page.FollowOwn(0, false);
+  EXPECT_TRUE(page.Removed());
+}
+
 TEST_F(FollowedPageTest, ItsOwnPageMayBeClosedForGood) {
   const MutexLock lock(page.holding);
   page.FollowOwn(0, true);

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <string>
+
 #include "base/clock.h"
 #include "shim/load/real.h"
 #include "shim/process/say.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr Nanos kUntilServer = 15 * kSecond;
 constexpr unsigned kTryAgainUs = 50'000;
+
 bool IsClient() {
   int count = 0, client = 0;
   if (REAL_AS(cuDeviceGetCount, int*)(&count) != CUDA_SUCCESS || count == 0) return true;  // there is no GPU to use
@@ -27,6 +30,7 @@ bool IsClient() {
 }  // namespace
 
 CUresult InitInSpace(const wire::Welcome& terms, unsigned flags) {
+  const std::string space(wire::TextOf(terms.space));
   CUresult result = CUDA_SUCCESS;
   for (const Nanos until = MonotonicNow() + kUntilServer;;) {
     result = REAL_AS(cuInit, unsigned)(flags);
@@ -35,12 +39,12 @@ CUresult InitInSpace(const wire::Welcome& terms, unsigned flags) {
   }
   if (result != CUDA_SUCCESS) {
     Say("cannot enter space %s: the MPS server refuses the program (CUDA error %d); see 'tessera space show %s'",
-        terms.space, static_cast<int>(result), terms.space);
+        space.c_str(), static_cast<int>(result), space.c_str());
     return result;
   }
   if (IsClient()) return CUDA_SUCCESS;
   Say("the program is no client of the MPS server of space %s, so its SMs cannot be limited; see 'tessera doctor'",
-      terms.space);
+      space.c_str());
   return CUDA_ERROR_NO_DEVICE;
 }
 

@@ -9,10 +9,23 @@ namespace {
 
 constexpr double kAllSms = 100;
 
-// The percentage in the environment; without one, all SMs.
+constexpr double kNone = -1;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// The percentage in the environment; without one, all SMs. Not by strtod, which follows the program's locale; and
+// std::from_chars of a double would bring the unwinder along (process/runtime.cc).
 double Percentage() {
-  const char* text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-  return text && *text ? strtod(text, nullptr) : kAllSms;
+  const char* at = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  if (!at || !*at) return kAllSms;
+  if (!IsDigit(*at)) return kNone;
+  double percentage = 0;
+  for (; IsDigit(*at); ++at) percentage = 10 * percentage + (*at - '0');
+  if (*at == '.') {
+    double place = 1;
+    for (++at; IsDigit(*at); ++at) percentage += (*at - '0') * (place /= 10);
+  }
+  return *at ? kNone : percentage;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "base/testing/comma_locale.h"
+
 namespace tessera::shim {
 namespace {
 
@@ -61,6 +63,24 @@ TEST_F(SpaceEnvironmentTest, ThePercentageIsTheVgpus) {
   }
   setenv(kPercentage, "50", 1);
   EXPECT_NE(WhyNotInSpace(Terms(100)), "") << "fewer SMs than it should have";
+}
+
+// Whatever the driver makes of the rest.
+TEST_F(SpaceEnvironmentTest, WhatIsNoNumberIsNoPercentage) {
+  setenv(kPipes, "/run/a/pipe", 1);
+  for (const char* other : {"50x", "50%", "50,0", "50.0.0", "0x32", "+50", " 50", "50 ", ".", "50e0", "nan", "inf"}) {
+    setenv(kPercentage, other, 1);
+    EXPECT_NE(WhyNotInSpace(Terms(50)), "") << other;
+  }
+  setenv(kPercentage, (std::string(400, '9') + ".5").c_str(), 1);
+  EXPECT_NE(WhyNotInSpace(Terms(50)), "");
+}
+
+TEST_F(SpaceEnvironmentTest, TheProgramsLocaleDoesNotMatter) {
+  const CommaLocale comma;
+  setenv(kPipes, "/run/a/pipe", 1);
+  setenv(kPercentage, "33.5", 1);
+  EXPECT_EQ(WhyNotInSpace(Terms(33.5)), "");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "soft/mps/mps_client.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,10 +14,13 @@
 namespace tessera::soft {
 namespace {
 
+// Not by strtod, which follows the program's locale.
 std::optional<double> OwnPercentage() {
   const char* text = std::getenv(kMpsPercentageVariable);
   if (text == nullptr || *text == '\0') return {};
-  return std::strtod(text, nullptr);
+  double percentage = 0;
+  std::from_chars(text, text + std::strlen(text), percentage);
+  return percentage;
 }
 
 }  // namespace
@@ -32,7 +36,7 @@ cuda::CUresult JoinMps(SharedState& state) {
     return cuda::CUDA_ERROR_MPS_CONNECTION_FAILED;
   }
   int refused = 0;
-  if (std::sscanf(answer, "refused %d", &refused) == 1) return static_cast<cuda::CUresult>(refused);
+  if (std::sscanf(answer, "refused %d", &refused) == 1 && refused > 0) return static_cast<cuda::CUresult>(refused);
   ProcessId server;
   unsigned long long start_time = 0;
   if (std::sscanf(answer, "server %d %u %llu", &server.pid, &server.pid_namespace, &start_time) != 3) {

@@ -299,15 +299,16 @@ std::string MpsControl::Percentage(const Words& arguments) {
   return now ? FormatPercentage(now->percentage) : Refusal(now.error());
 }
 
+// As NVIDIA's, it ends its answer with 0 or 1.
 std::string MpsControl::TerminateClient(const Words& arguments) {
   const auto server = Find(arguments[0]);
-  if (!server) return Refusal(server.error());
+  if (!server) return Refusal(server.error()) + "1\n";
   const auto client = ParseNumber<pid_t>(arguments[1]);
   if (!client) return "usage: terminate_client SERVER_PID CLIENT_PID\n";
   const auto ended = TerminateMpsClient(state_, (*server)->process.pid(), *client);
-  if (!ended) return Refusal(ended.error());
+  if (!ended) return Refusal(ended.error()) + "1\n";
   server_log_.Write("Client " + arguments[1] + " terminated by command");
-  return "";
+  return "0\n";
 }
 
 std::string MpsControl::ShutdownServer(const Words& arguments) {

@@ -102,7 +102,7 @@ TEST_F(ApiMps, TerminateClientEndsOneWithItsWork) {
   Peer second("spin", "");
   EXPECT_EQ(first.Line(), "runs");
   EXPECT_EQ(second.Line(), "runs");
-  EXPECT_EQ(Tell("terminate_client " + Server() + " " + std::to_string(first.pid())), "");
+  EXPECT_EQ(Tell("terminate_client " + Server() + " " + std::to_string(first.pid())), "0");
   EXPECT_EQ(first.Line(), "CUDA_ERROR_MPS_CLIENT_TERMINATED");
   EXPECT_EQ(Tell("get_server_status " + Server()), "ACTIVE");
   // A kill harms no other either.

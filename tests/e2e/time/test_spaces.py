@@ -119,12 +119,15 @@ class Bounds(SpacesTest):
     def test_a_vgpu_that_is_removed_by_force_ends_its_programs_contexts_alone(self):
         for name in ("one", "two"):
             self.member(name, sm_limit=50)
-        one, two = self.busy("one"), self.busy("two")
+        one, stays, two = self.busy("one"), self.shell_with_context("one"), self.busy("two")
         self.assertEqual(self.api("DELETE", "/v1/vgpus/one?force=1")[0], 204)
-        # The program itself may wait at its gate, which stays closed.
-        ended = f"Client {one.pid} terminated by command"
+        one.child.communicate(timeout=DEADLINE_S)
+        self.assertNotEqual(one.child.returncode, 0)
+        # The other one waits for commands. MPS ends its context, whatever it has queued.
+        ended = f"Client {stays.pid} terminated by command"
         logs = self.run_dir / "mps/a"
         wait_for("the end of its context", lambda: any(ended in log.read_text() for log in logs.rglob("server.log")))
+        self.assertNotEqual(stays.ask("sync")["result"], SUCCESS)
         two.makes_progress(20)
         self.assertGreater(two.finish(), 0)
 
