@@ -40,7 +40,7 @@ void AddRun(CommandLine& line) {
   auto* gpus = run.add_option("--gpus", choices.gpus,
                               "run on so many GPUs, with a vGPU on each; they are\ncalled NAME-0, NAME-1 and so on")
                    ->type_name("N")
-                   ->check(CLI::Range(1, 64))
+                   ->check(CLI::Range(1, 64).description(""))
                    ->excludes(gpu)
                    ->excludes(space);
   run.add_option("--vgpu", choices.vgpus, "existing vGPUs to run in, one per GPU, separated by\ncommas")
