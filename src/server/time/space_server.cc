@@ -34,7 +34,7 @@ sched::Shares Inside(sched::Shares shares, double part) {
   return shares;
 }
 
-constexpr double kSamePart = 0.03;  // a smaller change of its part changes nothing inside
+constexpr double kSamePart = 0.03;  // of its part: a smaller change changes nothing inside
 constexpr double kLeastPart = 0.01;
 
 }  // namespace
@@ -46,10 +46,6 @@ struct SpaceServer::Space {
   Id Entity() const { return kFirstSpace | number; }
   // The time of its tokens.
   Nanos At(Nanos now) const { return (stands_since != 0 ? stands_since : now) - stood; }
-  bool AnyWorks() const {
-    return std::ranges::any_of(
-        gates, [](const GateRecord* gate) { return !gate->held && gate->state != GateRecord::State::kParked; });
-  }
   void Stand(bool stands, Nanos now) {
     if (stands == (stands_since != 0)) return;
     if (!stands) stood += now - stands_since;
@@ -271,9 +267,19 @@ void SpaceServer::FollowLeader(Space& space, Nanos now) {
   Settle(space, now, now);
 }
 
+// One that waits because it has had what its limit permits is no work for the GPU: others do not share that with it,
+// and what they have must count in full for limits of theirs.
+bool SpaceServer::AnyWorks(const Space& space) const {
+  return std::ranges::any_of(space.gates, [&](const GateRecord* gate) {
+    if (gate->held || gate->state == GateRecord::State::kParked) return false;
+    return gate->state != GateRecord::State::kWanting ||
+           space.tokens.StateOf(gates_.at(gate).vgpu).why != WaitReason::kLimit;
+  });
+}
+
 // Tells steering whether anything in the space works.
 void SpaceServer::Settle(Space& space, Nanos now, Nanos since) {
-  const bool works = space.AnyWorks();
+  const bool works = AnyWorks(space);
   if (space.leader && works != space.active) {
     space.active = works;
     if (works) {
@@ -290,7 +296,7 @@ void SpaceServer::Mind(Nanos now) {
   for (const auto& [number, space] : spaces_) {
     space->Stand(steering_->StateOf(space->Entity()).standing == Standing::kWaiting, now);
     const double part = space->stands_since == 0 && space->active ? steering_->PartOf(space->Entity()) : space->part;
-    if (std::abs(part - space->part) <= kSamePart) continue;
+    if (std::abs(part - space->part) <= kSamePart * space->part) continue;
     space->part = part;
     Rescale(*space, now);
   }

@@ -62,6 +62,7 @@ class SpaceServer : public TimeServer {
   Space* SpaceOf(const GateRecord& gate) const;
   Result<void> SetIn(Space& space, Id vgpu, const sched::Shares& shares, Nanos now);
   void FollowLeader(Space& space, Nanos now);
+  bool AnyWorks(const Space& space) const;
   void Settle(Space& space, Nanos now, Nanos since);
   void Mind(Nanos now);
   void Rescale(Space& space, Nanos now);

@@ -162,6 +162,24 @@ TEST_F(SpaceServerTest, ALimitIsAPartOfTheGpusTime) {
   EXPECT_NEAR(share(), 0.8, 0.03);
 }
 
+// While it waits for its limit, its space has no work, and another one that has a limit has the GPU alone.
+TEST_F(SpaceServerTest, ALimitOutsideHoldsBesideAMemberAtItsLimit) {
+  StartServer();
+  Member& inside = Running(InSpaceOf(50, {.limit_pct = 10}));
+  Member& plain = Running(*Add({.limit_pct = 30}));
+  Nanos together = 0, alone = 0;  // so long the plain one may execute
+  for (int i = 0; i < 4000; ++i) {
+    Pass(kMillisecond);
+    if (inside.process.gate.state == State::kDraining) Drains(inside);
+    if (inside.process.gate.state == State::kParked) Works(inside);
+    if (i < 1000 || Frozen(plain)) continue;
+    (Open(inside) ? together : alone) += kMillisecond;
+  }
+  const double part = static_cast<double>(together / 2 + alone) / (3 * kSecond);
+  EXPECT_LT(part, 0.32);
+  EXPECT_GT(part, 0.25);
+}
+
 TEST_F(SpaceServerTest, RequestsFitSideBySide) {
   VGpu* one = Add(InSpace(50, {.request_pct = 60}));
   ASSERT_NE(one, nullptr);
