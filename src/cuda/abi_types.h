@@ -174,6 +174,31 @@ struct CUdevprop {
   int textureAlign;
 };
 
+// ---- green contexts ------------------------------------------------------------------------------------------------
+
+enum CUdevResourceType : int {
+  CU_DEV_RESOURCE_TYPE_INVALID = 0,
+  CU_DEV_RESOURCE_TYPE_SM = 1,
+};
+
+struct CUdevSmResource {
+  unsigned smCount;
+  unsigned minSmPartitionSize;
+  unsigned smCoscheduledAlignment;
+};
+
+// A part of a device, as the driver keeps it.
+struct CUdevResource {
+  CUdevResourceType type;
+  unsigned char _internal_padding[92];
+  union {
+    CUdevSmResource sm;
+    unsigned char _oversize[48];
+  };
+};
+
+inline constexpr unsigned CU_GREEN_CTX_DEFAULT_STREAM = 1;
+
 // ---- contexts -----------------------------------------------------------------------------------------------------
 
 enum CUctx_flags : unsigned {

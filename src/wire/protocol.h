@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 15;
+inline constexpr std::uint16_t kProtocolVersion = 16;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -84,6 +84,9 @@ struct Welcome {
   std::uint32_t sm_limit = 0;
   char space[64] = {};  // its name; empty: none
   char mps_pipes[128] = {};
+  // 1: these SMs are its own. They begin at `sm_from` hundredths of a percent of all; no percentage is set.
+  std::uint32_t sm_reserved = 0;
+  std::uint32_t sm_from = 0;
 };
 
 struct Refused {
@@ -293,9 +296,10 @@ inline constexpr bool kIsFixed =
 static_assert(kIsFixed<Header, 16> && offsetof(Header, version) == 4 && offsetof(Header, type) == 6 &&
               offsetof(Header, bytes) == 8 && offsetof(Header, gpu) == 12);
 static_assert(kIsFixed<Hello, 584> && offsetof(Hello, vgpus) == 8 && offsetof(Hello, program) == 520);
-static_assert(kIsFixed<Welcome, 216> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16 &&
+static_assert(kIsFixed<Welcome, 224> && offsetof(Welcome, grace_ns) == 8 && offsetof(Welcome, block_on_loss) == 16 &&
               offsetof(Welcome, sm_limit) == 20 && offsetof(Welcome, space) == 24 &&
-              offsetof(Welcome, mps_pipes) == 88);
+              offsetof(Welcome, mps_pipes) == 88 && offsetof(Welcome, sm_reserved) == 216 &&
+              offsetof(Welcome, sm_from) == 220);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
 static_assert(kIsFixed<Attach, 56> && offsetof(Attach, sms) == 48 && offsetof(Attach, memory_bytes) == 16 &&
               offsetof(Attach, room_bytes) == 24 && offsetof(Attach, unsafe_bytes) == 32 &&

@@ -19,6 +19,7 @@
 
 namespace tessera::cli {
 using client::ApiClient;
+using client::BoolField;
 using client::Json;
 using client::NumberField;
 using client::TextField;
@@ -95,7 +96,8 @@ Result<void> EnterSpace(const ApiClient& client, const Json& vgpu, ProgramPlace&
     const std::string state = TextField(*space, "state");
     if (state == "ready") {
       place.mps_pipes = TextField(*space, "pipe_directory");
-      place.sm_limit_pct = NumberField(vgpu, "sm_limit_pct");
+      // Of SMs of its own the shim makes a green context, which the driver refuses beside a percentage.
+      place.sm_limit_pct = BoolField(vgpu, "sm_reserved") ? 100 : NumberField(vgpu, "sm_limit_pct");
       return {};
     }
     if (MonotonicNow() >= until) {

@@ -43,8 +43,8 @@ std::string Space(const Json& vgpu) {
   const std::string space = TextField(vgpu, "space");
   if (space.empty()) return "none";
   const std::uint64_t sms = IntegerField(vgpu, "sms");
-  return space + ", at most " + Percent(vgpu, "sm_limit_pct") + " % of the SMs" +
-         (sms == 0 ? "" : "; its programs began with " + std::to_string(sms) + " of them");
+  return space + ", " + (BoolField(vgpu, "sm_reserved") ? "its own " : "at most ") + Percent(vgpu, "sm_limit_pct") +
+         " % of the SMs" + (sms == 0 ? "" : "; its programs began with " + std::to_string(sms) + " of them");
 }
 
 std::string Frozen(const Json& vgpu) {

@@ -120,6 +120,7 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     if (*percent == 0) return Fail(ERANGE, "invalid SM limit '" + settings.sm + "'", "use a percentage above 0");
     body["sm_limit"] = *percent;
   }
+  if (settings.reserve_sm) body["sm_reserved"] = true;
   if (!settings.goal.empty()) body["goal"] = settings.goal;
   return body;
 }

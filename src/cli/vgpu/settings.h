@@ -20,10 +20,11 @@ struct VgpuSettings {
   std::string goal;            // "p99=20ms", "speed=80%" or "none"; the daemon checks it
   std::string space;           // name; only for one that is made
   std::string sm;              // "30", percent of the GPU's SMs
+  bool reserve_sm = false;     // these are its own; only for one that is made
 
   bool Empty() const {
     return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
-           weight.empty() && priority.empty() && goal.empty() && space.empty() && sm.empty();
+           weight.empty() && priority.empty() && goal.empty() && space.empty() && sm.empty() && !reserve_sm;
   }
 };
 

@@ -51,6 +51,9 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
 }
 
 CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings) {
+  app.add_flag("--reserve-sm", settings.reserve_sm,
+               "these SMs (--sm) are its own: no other vGPU of the space\nuses them. All vGPUs of a space have it, or "
+               "none has");
   return app
       .add_option(
           "--space", settings.space,

@@ -119,6 +119,7 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"procs", kReadWrite, Processes, Adopt},
     {"sm.limit", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.sm_limit_pct); },
      Set<&VGpuRequest::sm_limit>},
+    {"sm.reserved", kReadOnly, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.sm_reserved}); }, nullptr},
     {"space", kReadOnly, [](const VGpuReport& vgpu) { return vgpu.space + "\n"; }, nullptr},
 });
 

@@ -91,6 +91,12 @@ Result<void> ReadText(const std::string& key, const json& value, std::optional<s
   return {};
 }
 
+Result<void> ReadBool(const std::string& key, const json& value, std::optional<bool>& field) {
+  if (!value.is_boolean()) return Wrong(key, "true or false");
+  field = value.get<bool>();
+  return {};
+}
+
 // null takes the goal away.
 Result<void> ReadGoal(const std::string& key, const json& value, std::optional<std::string>& field) {
   if (!value.is_null()) return ReadText(key, value, field);
@@ -114,19 +120,17 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "space") return ReadText(key, value, request.space);
   if (key == "sm_limit") return Read(key, value, request.sm_limit);
   if (key == "goal") return ReadGoal(key, value, request.goal);
-  if (key == "ephemeral") {
-    if (!value.is_boolean()) return Wrong(key, "true or false");
-    request.ephemeral = value.get<bool>();
-    return {};
-  }
+  if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
+  if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
     if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
     request.owner_pid = value.get<pid_t>();
     return {};
   }
-  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, goal, space, sm_limit, ephemeral or owner_pid");
+  return Fail(
+      EINVAL, fmt::format("unknown field \"{}\"", key),
+      "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
+      "compute_limit, compute_weight, compute_priority, goal, space, sm_limit, sm_reserved, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -261,6 +265,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_priority", vgpu.compute_priority},
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
+          {"sm_reserved", vgpu.sm_reserved},
           {"sms", vgpu.sms},
           {"goal", OrNull(vgpu.goal)},
           {"bursts", ToJson(vgpu.bursts)},

@@ -37,6 +37,9 @@ Result<void> Validate(const Shares& shares) {
     return ok;
   if (shares.space.number == 0 && shares.space.sm_pct < 100)
     return Fail(EINVAL, "sm.limit needs a space: SMs are divided only among the programs of a space", "name a space");
+  if (shares.space.number == 0 && shares.space.reserved)
+    return Fail(EINVAL, "sm.reserved needs a space: SMs are divided only among the programs of a space",
+                "name a space");
   if (request > limit)
     return Fail(EINVAL, "compute.request is above compute.limit", "lower the request or raise the limit");
   return {};

@@ -14,6 +14,8 @@ using VgpuId = std::uint32_t;
 struct SpacePlace {
   std::uint32_t number = 0;  // of the space, among those of one GPU. 0: in no space; it has the GPU alone
   double sm_pct = 100;       // part of the GPU's SMs that it uses at most, (0, 100]; 100 if it is in no space
+  bool reserved = false;     // these SMs are its own, and begin at:
+  double from_pct = 0;
 
   friend bool operator==(const SpacePlace&, const SpacePlace&) = default;
 };

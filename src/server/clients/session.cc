@@ -182,7 +182,10 @@ Complaint Session::Welcome() const {
     if (!space) continue;
     wire::SetText(welcome.space, space->Who().name);
     wire::SetText(welcome.mps_pipes, space->Pipes());
-    welcome.sm_limit = static_cast<std::uint32_t>(std::lround(vgpu->spec.compute.space.sm_pct * 100));
+    const sched::SpacePlace& place = vgpu->spec.compute.space;
+    welcome.sm_limit = static_cast<std::uint32_t>(std::lround(place.sm_pct * 100));
+    welcome.sm_reserved = place.reserved;
+    welcome.sm_from = static_cast<std::uint32_t>(std::lround(place.from_pct * 100));
   }
   return replies_.Send(welcome);
 }

@@ -59,6 +59,13 @@ Set VGpuField(std::optional<std::string> DeclaredVGpu::* field) {
   };
 }
 
+const char* SetVGpuSmReserved(const toml::node& node, Config& config) {
+  const auto reserved = node.value_exact<bool>();
+  if (!reserved) return "true or false";
+  config.vgpus.back().sm_reserved = *reserved;
+  return nullptr;
+}
+
 const char* SetVGpuUser(const toml::node& node, Config& config) {
   auto text = TextIn(node);
   if (!text || text->empty()) return "the name or number of a user";
@@ -193,6 +200,12 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "the GPU's SMs that it uses at most; needs a space",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::sm_limit)},
+      {.name = "vgpu.NAME.sm_reserved",
+       .standard = "false",
+       .values = "true or false",
+       .meaning = "whether these SMs are its own, when it is made",
+       .live = true,
+       .set = SetVGpuSmReserved},
       {.name = "vgpu.NAME.goal",
        .standard = "\"none\"",
        .values = "`\"p99=20ms\"`, `\"speed=80%\"` or `\"none\"`",

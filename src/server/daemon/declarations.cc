@@ -25,7 +25,8 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .compute_priority = declared.compute_priority.value_or("8"),
           .goal = declared.goal.value_or("none"),
           .space = declared.space,
-          .sm_limit = declared.sm_limit.value_or("100")};
+          .sm_limit = declared.sm_limit.value_or("100"),
+          .sm_reserved = declared.sm_reserved};
 }
 
 }  // namespace

@@ -268,6 +268,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.compute_priority = vgpu.spec.compute.priority;
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
+  report.sm_reserved = vgpu.spec.compute.space.reserved;
   for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
   report.bursts = vgpu.bursts.Report();

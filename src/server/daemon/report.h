@@ -85,6 +85,7 @@ struct VGpuReport {
   std::uint32_t compute_weight = 0, compute_priority = 0;
   std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
+  bool sm_reserved = false;
   std::uint32_t sms = 0;  // multiprocessors that its programs were started with, the most of one; 0: none runs
   std::optional<std::string> goal;  // as text; none: it has none
   BurstReport bursts;

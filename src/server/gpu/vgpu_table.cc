@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "server/gpu/gpu_choice.h"
 #include "server/record/events.h"
+#include "server/spaces/own_sms.h"
 
 namespace tessera::server {
 namespace {
@@ -180,6 +181,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
+  if (auto same = KeepsSms(vgpu.spec.compute.space, changed.compute.space); !same) return same;
   if (admit) {
     if (auto ok = admit(changed, &vgpu); !ok) return ok;
   }
@@ -295,7 +297,9 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
       spaces_->Enter(vgpu.spec.space, vgpu.spec.uid, vgpu.gpu, FormatUuid(gpus_[vgpu.gpu]->Info().uuid));
   if (!number) return std::unexpected(number.error());
   place.number = *number;
-  return {};
+  auto placed = PlaceSms(vgpu, All());
+  if (!placed) spaces_->Leave(vgpu.spec.space);
+  return placed;
 }
 
 // A space is on one GPU, and so are the vGPUs that enter it.

@@ -35,6 +35,7 @@ json ToJson(const SavedVGpu& saved) {
   if (!spec.space.empty()) {
     entry["space"] = spec.space;
     entry["sm_limit_pct"] = spec.compute.space.sm_pct;
+    if (spec.compute.space.reserved) entry["sm_from_pct"] = spec.compute.space.from_pct;
   }
   if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   return entry;
@@ -72,7 +73,9 @@ Result<SavedVGpu> FromJson(const json& entry) {
                                         .limit_pct = entry.at("compute_limit_pct"),
                                         .weight = entry.at("compute_weight"),
                                         .priority = entry.value("compute_priority", sched::Shares{}.priority),
-                                        .space = {.sm_pct = entry.value("sm_limit_pct", 100.0)}},
+                                        .space = {.sm_pct = entry.value("sm_limit_pct", 100.0),
+                                                  .reserved = entry.contains("sm_from_pct"),
+                                                  .from_pct = entry.value("sm_from_pct", 0.0)}},
                             .goal = *goal,
                             .space = entry.value("space", std::string())},
                    .gpu = *gpu};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fork_mutex.h"
+#include "shim/device/reserved_sms.h"
 #include "shim/gate/capture.h"
 #include "shim/load/real.h"
 #include "shim/process/say.h"
@@ -29,6 +30,7 @@ bool SwapIsOff() {
 
 // As many as it may use: in a space fewer than the GPU has.
 unsigned Multiprocessors(CUdevice device) {
+  if (HasReservedSms()) return ReservedSms(device);
   int count = 0;
   REAL_AS(cuDeviceGetAttribute, int*, int, CUdevice)(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   return static_cast<unsigned>(count);

@@ -3,6 +3,7 @@
 
 #include "base/uncancelled.h"
 #include "shim/device/current.h"
+#include "shim/device/reserved_sms.h"
 #include "shim/gate/capture.h"
 #include "shim/session/session.h"
 #include "shim/use/operands.h"
@@ -31,6 +32,7 @@ bool IsCapturing(CUstream stream) {
 Attachment* CurrentAttachment() {
   CUdevice device;
   if (!Session::Instance().Managed()) return nullptr;
+  (void)EnterReservedSms();  // before anything is made in the primary context; a submission tells of its error
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return nullptr;
   return Attachment::Of(device);
 }
@@ -47,6 +49,8 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
   int result = tessera::cuda::CUDA_SUCCESS;
   if (!LoadReal() || !Session::Instance().Managed()) {
     SetThreadGate(&open_gate);
+  } else if (const auto entered = EnterReservedSms(); entered != tessera::cuda::CUDA_SUCCESS) {
+    result = entered;
   } else {
     const tessera::cuda::CUcontext context = CurrentContext();
     if (context && IsCapturing(stream)) {

@@ -3,6 +3,7 @@
 
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
+#include "shim/device/reserved_sms.h"
 #include "shim/gate/capture.h"
 #include "shim/graph/memory_execs.h"
 #include "shim/load/green_contexts.h"
@@ -128,6 +129,20 @@ CUresult RetainPrimary(CUdevice device, Retain retain) {
   return result;
 }
 
+// Of the primary context that is about to end; its threads work in that again.
+void EndReservedGreenContext(Attachment& attachment) {
+  const CUgreenCtx reserved = ReservedGreenContext();
+  const auto its = reserved ? FindGreenContext(reserved) : std::nullopt;
+  if (!its || its->device != attachment.Device()) return;
+  if (CurrentContext() == its->context) REAL_AS(cuCtxSetCurrent, CUcontext)(its->primary);
+  LeaveContextEverywhere(its->context, its->primary);
+  attachment.Gates().EndContext(its->context, true, [] { return true; });
+  REAL_AS(cuGreenCtxDestroy, CUgreenCtx)(reserved);
+  for (const CUgraph graph : ForgetCapturesOf(its->context)) ForgetGraphMemory(graph);
+  ForgetGreenContext(reserved);
+  ForgetReservedGreenContext();
+}
+
 // The primary context of a device, which may or may not end with `end`, and does if it is reset.
 template <typename End>
 CUresult EndPrimary(CUdevice device, bool reset, End end) {
@@ -142,6 +157,7 @@ CUresult EndPrimary(CUdevice device, bool reset, End end) {
   bool ended = false;
   const NextIds below(*attachment);
   const bool last = reset || attachment->primary_uses <= 1;
+  if (last) EndReservedGreenContext(*attachment);
   if (last) DropEventsEverywhere(primary);
   attachment->Gates().EndContext(primary, last, [&] {
     result = end();
@@ -185,6 +201,7 @@ using namespace tessera::shim;
 
 #define CTX_CREATE(name)                                                              \
   TESSERA_HOOK name(CUcontext* context, unsigned flags, CUdevice device) {            \
+    if (HasReservedSms()) return RefuseBesideReservedSms(#name);                      \
     return CountedCreate(device, [=] { return REAL(name)(context, flags, device); }); \
   }
 CTX_CREATE(cuCtxCreate)
@@ -192,10 +209,12 @@ CTX_CREATE(cuCtxCreate_v2)
 
 TESSERA_HOOK cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count, unsigned flags,
                             CUdevice device) {
+  if (HasReservedSms()) return RefuseBesideReservedSms("cuCtxCreate_v3");
   return CountedCreate(device, [=] { return REAL(cuCtxCreate_v3)(context, params, count, flags, device); });
 }
 
 TESSERA_HOOK cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigned flags, CUdevice device) {
+  if (HasReservedSms()) return RefuseBesideReservedSms("cuCtxCreate_v4");
   return CountedCreate(device, [=] { return REAL(cuCtxCreate_v4)(context, params, flags, device); });
 }
 
@@ -235,6 +254,7 @@ PRIMARY_END(cuDevicePrimaryCtxReset, true)
 PRIMARY_END(cuDevicePrimaryCtxReset_v2, true)
 
 TESSERA_HOOK cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device, unsigned flags) {
+  if (HasReservedSms()) return RefuseBesideReservedSms("cuGreenCtxCreate");
   const auto create = [=] { return REAL(cuGreenCtxCreate)(green, resources, device, flags); };
   const CUresult result = RetainPrimary(device, create);
   if (result == CUDA_SUCCESS) NoteGreen(*green, device);

@@ -1,6 +1,7 @@
 // Executable graphs: made, changed, launched and destroyed. The shim learns which memory they work on, and what their
 // memory nodes leave to the program.
 #include "shim/device/in_call.h"
+#include "shim/device/reserved_sms.h"
 #include "shim/graph/memory_execs.h"
 #include "shim/use/graph_use.h"
 
@@ -30,6 +31,7 @@ CUresult Learned(CUgraphExec* exec, CUgraph graph, const unsigned long long* fla
 template <typename Make>
 CUresult Instantiated(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Make make) {
   if (MemoryExecs::Instance().IsHeld(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult entered = EnterReservedSms(); entered != CUDA_SUCCESS) return entered;
   return Learned(exec, graph, &flags, make);
 }
 

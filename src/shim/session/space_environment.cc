@@ -38,7 +38,7 @@ std::string WhyNotInSpace(const wire::Welcome& terms) {
   if (!given || pipes != given)
     return "the vGPU is in space " + std::string(wire::TextOf(terms.space)) + ", and CUDA_MPS_PIPE_DIRECTORY is not " +
            pipes + how;
-  const double limit = terms.sm_limit / 100.0;
+  const double limit = terms.sm_reserved ? kAllSms : terms.sm_limit / 100.0;
   if (fabs(Percentage() - limit) < 0.01) return {};
   char percent[32];
   snprintf(percent, sizeof percent, "%g", limit);

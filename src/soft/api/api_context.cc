@@ -114,7 +114,7 @@ TESSERA_CUDA_API cuCtxCreate_v2(CUcontext* handle, unsigned flags, CUdevice ordi
     if (handle == nullptr || !KnownFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     Context& context = *new Context(device);
     if (const CUresult opened = context.Open(flags); opened != CUDA_SUCCESS) return opened;
-    PushContext(context);
+    PushContext({.context = &context});
     *handle = context.handle();
     return CUDA_SUCCESS;
   });
@@ -152,32 +152,31 @@ TESSERA_CUDA_API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle)
 
 TESSERA_CUDA_API cuCtxGetCurrent(CUcontext* handle) {
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
-  Context* context = CurrentContext();
-  return Give(handle, context == nullptr ? nullptr : context->handle());
+  return Give(handle, CurrentPlace().handle());
 }
 
 TESSERA_CUDA_API cuCtxSetCurrent(CUcontext handle) {
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
-  Context* context = Context::FromHandle(handle);
-  if (handle != nullptr && context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context != nullptr && !context->open()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  SetCurrentContext(context);
+  const Current current = Current::FromHandle(handle);
+  if (handle != nullptr && current.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (current.context != nullptr && !current.context->open()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  SetCurrent(current);
   return CUDA_SUCCESS;
 }
 
 TESSERA_CUDA_API cuCtxPushCurrent_v2(CUcontext handle) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return WithContextOrCurrent(handle, [](Context& context) {
-    PushContext(context);
+  return WithContextOrCurrent(handle, [handle](Context&) {
+    PushContext(Current::FromHandle(handle));
     return CUDA_SUCCESS;
   });
 }
 
 TESSERA_CUDA_API cuCtxPopCurrent_v2(CUcontext* handle) {
   if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
-  Context* context = PopContext();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (handle != nullptr) *handle = context->handle();
+  const Current current = PopContext();
+  if (current.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle != nullptr) *handle = current.handle();
   return CUDA_SUCCESS;
 }
 

@@ -19,6 +19,7 @@ CUresult Launch(const LaunchRequest& request, CUstream handle) {
     if (const CUresult result = ResolveLaunch(stream->context, request, &work); result != CUDA_SUCCESS) {
       return RefuseWork(stream, result);
     }
+    work.multiprocessors = stream->legacy ? CurrentMultiprocessors() : stream->multiprocessors;
     stream->context.engine().WaitForRoom(*stream);
     return Submit(stream, std::move(work));
   });

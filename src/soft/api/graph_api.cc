@@ -27,6 +27,7 @@ CUresult KernelOf(Context& context, const CUDA_KERNEL_NODE_PARAMS& parameters, W
                                          .parameters = parameters.kernelParams,
                                          .extra = parameters.extra},
                                         &kernel);
+  kernel.multiprocessors = CurrentMultiprocessors();
   *work = std::move(kernel);
   return result;
 }

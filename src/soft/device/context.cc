@@ -6,6 +6,7 @@
 #include "base/mutex.h"
 #include "soft/device/address_map.h"
 #include "soft/device/array.h"
+#include "soft/device/green_context.h"
 #include "soft/device/heap.h"
 #include "soft/device/host_memory.h"
 #include "soft/exec/engine.h"
@@ -29,7 +30,7 @@ Registry& TheRegistry() {
   return registry;
 }
 
-thread_local std::vector<Context*> current_stack;
+thread_local std::vector<Current> current_stack;
 
 constexpr std::array<std::size_t, CU_LIMIT_MAX> kDefaultLimits = [] {
   std::array<std::size_t, CU_LIMIT_MAX> limits = {};
@@ -88,25 +89,39 @@ CUresult Context::sticky() const {
   return fault != CUDA_SUCCESS ? fault : EndedByMps(device_.state());
 }
 
-Context* Context::FromHandle(CUcontext handle) {
+Context* Context::FromHandle(CUcontext handle) { return Current::FromHandle(handle).context; }
+
+CUcontext Current::handle() const {
+  if (green != nullptr) return green->handle();
+  return context == nullptr ? nullptr : context->handle();
+}
+
+Current Current::FromHandle(CUcontext handle) {
+  if (const GreenContext* green = GreenContext::FromHandle(handle))
+    return {green->open ? &green->primary : nullptr, green};
   auto* context = reinterpret_cast<Context*>(handle);
   Registry& registry = TheRegistry();
   const MutexLock lock(registry.mutex);
-  return registry.known.contains(context) ? context : nullptr;
+  return {.context = registry.known.contains(context) ? context : nullptr};
 }
 
-Context* CurrentContext() { return current_stack.empty() ? nullptr : current_stack.back(); }
+Current CurrentPlace() { return current_stack.empty() ? Current{} : current_stack.back(); }
 
-void SetCurrentContext(Context* context) {
+std::uint32_t CurrentMultiprocessors() {
+  const Current current = CurrentPlace();
+  return current.green == nullptr ? 0 : current.green->multiprocessors;
+}
+
+void SetCurrent(const Current& current) {
   if (!current_stack.empty()) current_stack.pop_back();
-  if (context != nullptr) current_stack.push_back(context);
+  if (current.context != nullptr) current_stack.push_back(current);
 }
 
-void PushContext(Context& context) { current_stack.push_back(&context); }
+void PushContext(const Current& current) { current_stack.push_back(current); }
 
-Context* PopContext() {
-  Context* top = CurrentContext();
-  if (top != nullptr) current_stack.pop_back();
+Current PopContext() {
+  const Current top = CurrentPlace();
+  if (top.context != nullptr) current_stack.pop_back();
   return top;
 }
 

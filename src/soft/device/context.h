@@ -11,8 +11,9 @@
 
 namespace tessera::soft {
 
-class Engine;  // engine.h: the streams of a context and the threads that execute them
-class Heap;    // heap.h: device memory in granules of 2 MiB
+struct GreenContext;  // green_context.h
+class Engine;         // engine.h: the streams of a context and the threads that execute them
+class Heap;           // heap.h: device memory in granules of 2 MiB
 
 // A CUDA context. The object lives as long as the process, so that a stale handle finds out that it is one; what it
 // holds (engine, memory) lives from Open to Close. A primary context may be opened again.
@@ -44,7 +45,7 @@ class Context {
   cuda::CUresult sticky() const;
 
   cuda::CUcontext handle() { return reinterpret_cast<cuda::CUcontext>(this); }
-  // Null if `handle` is no context of this process; it may be closed.
+  // Null if `handle` is no context of this process; it may be closed. Of a green context: the primary one.
   static Context* FromHandle(cuda::CUcontext handle);
 
  private:
@@ -58,11 +59,25 @@ class Context {
   std::unique_ptr<Engine> engine_;
 };
 
-// The calling thread's current context: the top of its stack. Null if there is none.
-Context* CurrentContext();
-void SetCurrentContext(Context* context);  // replaces the top; null pops it
-void PushContext(Context& context);
-Context* PopContext();
+// What a thread works in: a context, and perhaps a green context that is part of it.
+struct Current {
+  Context* context = nullptr;  // null: none
+  const GreenContext* green = nullptr;
+
+  cuda::CUcontext handle() const;
+  // Null for a handle of neither.
+  static Current FromHandle(cuda::CUcontext handle);
+};
+
+// The top of the calling thread's stack.
+Current CurrentPlace();
+inline Context* CurrentContext() { return CurrentPlace().context; }
+// The multiprocessors that the calling thread's work on the default stream, and on streams that it makes, may use; 0:
+// all that the process may.
+std::uint32_t CurrentMultiprocessors();
+void SetCurrent(const Current& current);  // replaces the top; none pops it
+void PushContext(const Current& current);
+Current PopContext();
 
 // The checks with which almost every call begins: driver initialized, not forked, a context current, open and without
 // a fault. On success `context` is it.

@@ -26,7 +26,7 @@ constexpr std::size_t kQueueDepth = 1024;
 
 std::shared_ptr<Stream> MakeStream(Context& context, unsigned flags, int priority, bool legacy) {
   static std::atomic<std::uint64_t> next_id = 1;
-  return std::make_shared<Stream>(context, flags, priority, next_id++, legacy);
+  return std::make_shared<Stream>(context, flags, priority, next_id++, legacy, legacy ? 0 : CurrentMultiprocessors());
 }
 
 void DropEnded(std::deque<OpRef>& window) {

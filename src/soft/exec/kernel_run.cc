@@ -87,7 +87,8 @@ class KernelHooks : public ptx::Hooks {
 
 CUresult RunKernel(const KernelWork& work, Context& context, Arbiter& arbiter, std::uint64_t grid_id,
                    const std::function<bool()>& aborted) {
-  const std::uint32_t multiprocessors = context.device().multiprocessors();
+  const std::uint32_t all = context.device().multiprocessors();
+  const std::uint32_t multiprocessors = work.multiprocessors == 0 ? all : std::min(all, work.multiprocessors);
   const std::uint64_t blocks = work.grid.Count();
   const ptx::Launch launch = {.grid = work.grid,
                               .block = work.block,

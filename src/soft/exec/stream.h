@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -25,8 +26,9 @@ struct Stream {
   Context& context;
   const unsigned flags;
   const int priority;
-  const std::uint64_t id;  // unique in the process
-  const bool legacy;       // the context's legacy default stream
+  const std::uint64_t id;               // unique in the process
+  const bool legacy;                    // the context's legacy default stream
+  const std::uint32_t multiprocessors;  // of the green context in which it was made; 0: it was made in none
 
   // Synchronizes implicitly with the legacy default stream.
   bool blocking() const { return !legacy && !(flags & cuda::CU_STREAM_NON_BLOCKING); }

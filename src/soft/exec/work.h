@@ -26,6 +26,7 @@ struct KernelWork {
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<std::byte> parameters;  // laid out as the kernel's PTX says
   bool cooperative = false;
+  std::uint32_t multiprocessors = 0;  // that it may use at most; 0: all that the process may
 };
 
 struct CopyWork {

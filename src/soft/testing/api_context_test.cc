@@ -1,4 +1,5 @@
 #include <thread>
+#include <vector>
 
 #include "soft/testing/test_api.h"
 
@@ -121,6 +122,73 @@ TEST_F(ApiContext, PeerAccessIsBookkeeping) {
   EXPECT_EQ(cuCtxDisablePeerAccess(peer), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
   EXPECT_EQ(cuCtxEnablePeerAccess(context_, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
+// A green context of so many groups of the device's SMs.
+CUgreenCtx MakeGreen(unsigned groups) {
+  CUdevResource all;
+  EXPECT_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+  std::vector<CUdevResource> parts(groups);
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  EXPECT_OK(cuDevSmResourceSplitByCount(parts.data(), &groups, &all, nullptr, 0, 1));
+  EXPECT_OK(cuDevResourceGenerateDesc(&description, parts.data(), groups));
+  EXPECT_OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  return green;
+}
+
+TEST_F(ApiContext, AGreenOneIsAPartOfThePrimaryOne) {
+  const CUgreenCtx green = MakeGreen(3);
+  CUdevResource its;
+  EXPECT_OK(cuGreenCtxGetDevResource(green, &its, CU_DEV_RESOURCE_TYPE_SM));
+  EXPECT_EQ(its.sm.smCount, 6u);
+  CUcontext context = nullptr, current = nullptr;
+  EXPECT_OK(cuCtxFromGreenCtx(&context, green));
+  EXPECT_EQ(static_cast<void*>(context), static_cast<void*>(green));
+  EXPECT_OK(cuCtxSetCurrent(context));
+  EXPECT_OK(cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, context);
+  CUdeviceptr memory = 0;
+  EXPECT_OK(cuMemAlloc_v2(&memory, 1 << 20));
+  EXPECT_OK(cuCtxPushCurrent_v2(context_));
+  EXPECT_OK(cuCtxPopCurrent_v2(&current));
+  EXPECT_EQ(current, context_);
+  EXPECT_OK(cuCtxPopCurrent_v2(&current));
+  EXPECT_EQ(current, context);
+  EXPECT_OK(cuCtxSetCurrent(context_));
+  EXPECT_OK(cuGreenCtxDestroy(green));
+  EXPECT_EQ(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuCtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_OK(cuMemFree_v2(memory));
+}
+
+TEST_F(ApiContext, AGreenOneKeepsThePrimaryOne) {
+  const CUgreenCtx green = MakeGreen(1);
+  EXPECT_OK(cuDevicePrimaryCtxRelease_v2(0));
+  int active = 0;
+  unsigned flags = 0;
+  EXPECT_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 1);
+  EXPECT_OK(cuGreenCtxDestroy(green));
+  EXPECT_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 0);
+}
+
+TEST_F(ApiContext, SmsAreSplitIntoGroups) {
+  CUdevResource all, rest;
+  unsigned count = 0;
+  EXPECT_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+  EXPECT_OK(cuDevSmResourceSplitByCount(nullptr, &count, &all, nullptr, 0, 3));
+  EXPECT_EQ(count, all.sm.smCount / 4);
+  CUdevResource one;
+  count = 1;
+  EXPECT_OK(cuDevSmResourceSplitByCount(&one, &count, &all, &rest, 0, 3));
+  EXPECT_EQ(one.sm.smCount, 4u);
+  EXPECT_EQ(rest.sm.smCount, all.sm.smCount - 4);
+  EXPECT_EQ(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_INVALID), CUDA_ERROR_INVALID_RESOURCE_TYPE);
+  CUdevResourceDesc description = nullptr;
+  rest.type = CU_DEV_RESOURCE_TYPE_INVALID;
+  EXPECT_EQ(cuDevResourceGenerateDesc(&description, &rest, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
 }
 
 }  // namespace

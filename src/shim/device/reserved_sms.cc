@@ -1,0 +1,121 @@
+#include "shim/device/reserved_sms.h"
+
+#include <atomic>
+#include <vector>
+
+#include "base/fork_mutex.h"
+#include "shim/gate/gate.h"
+#include "shim/load/current_context.h"
+#include "shim/load/green_contexts.h"
+#include "shim/process/say.h"
+#include "shim/session/session.h"
+
+namespace tessera::shim {
+
+using namespace cuda;
+
+namespace {
+
+ForkMutex mutex;
+CUgreenCtx green TESSERA_GUARDED_BY(mutex) = nullptr;
+CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
+std::atomic<CUcontext> context_of_green{nullptr};
+
+// The vGPU's groups of the device's SMs; none: there are none, or the driver cannot split them.
+std::vector<CUdevResource> OwnGroups(CUdevice device) {
+  const wire::Welcome& terms = Session::Instance().Terms();
+  CUdevResource all;
+  if (REAL_AS(cuDeviceGetDevResource, CUdevice, CUdevResource*, CUdevResourceType)(
+          device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
+    return {};
+  const auto split = [&all](CUdevResource* groups, unsigned* count) {
+    constexpr unsigned kSmallest = 1;  // the driver rounds it up
+    return REAL_AS(cuDevSmResourceSplitByCount, CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*,
+                   unsigned, unsigned)(groups, count, &all, nullptr, 0, kSmallest) == CUDA_SUCCESS;
+  };
+  unsigned count = 0;
+  if (!split(nullptr, &count) || count == 0) return {};
+  std::vector<CUdevResource> groups(count);
+  if (!split(groups.data(), &count)) return {};
+  const SmGroups own = GroupsWithin(terms.sm_from, terms.sm_from + terms.sm_limit, count);
+  return {groups.begin() + own.first, groups.begin() + own.first + own.count};
+}
+
+CUresult Fail(CUresult error) TESSERA_REQUIRES(mutex) {
+  failed = error;
+  Say("the SMs of the vGPU are reserved, and the driver makes no green context for them (CUDA error %d); leave "
+      "--reserve-sm out, or raise --sm",
+      static_cast<int>(error));
+  return error;
+}
+
+CUresult MakeGreen(CUdevice device, CUcontext primary) TESSERA_REQUIRES(mutex) {
+  std::vector<CUdevResource> groups = OwnGroups(device);
+  if (groups.empty()) return Fail(CUDA_ERROR_NOT_SUPPORTED);
+  CUdevResourceDesc description = nullptr;
+  CUresult result = REAL_AS(cuDevResourceGenerateDesc, CUdevResourceDesc*, CUdevResource*, unsigned)(
+      &description, groups.data(), static_cast<unsigned>(groups.size()));
+  if (result != CUDA_SUCCESS) return Fail(result);
+  CUgreenCtx made = nullptr;
+  result = REAL_AS(cuGreenCtxCreate, CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned)(&made, description, device,
+                                                                                         CU_GREEN_CTX_DEFAULT_STREAM);
+  if (result != CUDA_SUCCESS) return Fail(result);
+  GreenContext its{.primary = primary, .device = device};
+  result = REAL_AS(cuCtxFromGreenCtx, CUcontext*, CUgreenCtx)(&its.context, made);
+  if (result != CUDA_SUCCESS) return Fail(result);
+  AddGreenContext(made, its);
+  green = made;
+  context_of_green.store(its.context, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+CUcontext PrimaryOf(CUdevice device) {
+  CUcontext primary = nullptr;
+  REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device);
+  REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
+  return primary;
+}
+
+}  // namespace
+
+bool HasReservedSms() { return Session::Instance().Managed() && Session::Instance().Terms().sm_reserved != 0; }
+
+unsigned ReservedSms(CUdevice device) {
+  unsigned sum = 0;
+  for (const CUdevResource& group : OwnGroups(device)) sum += group.sm.smCount;
+  return sum;
+}
+
+CUresult EnterReservedSms() {
+  if (!HasReservedSms()) return CUDA_SUCCESS;
+  const CUcontext current = CurrentContext();
+  if (!current || current == context_of_green.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  const MutexLock lock(mutex);
+  if (failed != CUDA_SUCCESS) return failed;
+  CUdevice device = -1;
+  if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
+  if (current != PrimaryOf(device)) return RefuseBesideReservedSms("a context that is not the GPU's primary one");
+  if (!green) {
+    if (const CUresult made = MakeGreen(device, current); made != CUDA_SUCCESS) return made;
+  }
+  ForgetThreadGate();
+  return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_green.load(std::memory_order_relaxed));
+}
+
+CUresult RefuseBesideReservedSms(const char* call) {
+  Say("%s is not possible where the SMs of the vGPU are reserved; leave --reserve-sm out", call);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUgreenCtx ReservedGreenContext() {
+  const MutexLock lock(mutex);
+  return green;
+}
+
+void ForgetReservedGreenContext() {
+  const MutexLock lock(mutex);
+  green = nullptr;
+  context_of_green.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,77 @@
+"""SMs that vGPUs of a space have for themselves, on the soft GPU."""
+import json
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import BIN, NOT_SUPPORTED  # noqa: E402
+from spaces import SpacesTest  # noqa: E402
+
+
+class OwnSms(SpacesTest):
+    """SMs that a vGPU does not share. The soft GPU splits its 100 into 50 groups."""
+
+    def shell(self, vgpu):
+        shell = self.shell_in(vgpu)
+        shell.ok("init")
+        shell.ok("primary")
+        return shell
+
+    def test_all_that_a_program_does_runs_there(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        for where in ("stream", "default", "graph"):
+            self.assertEqual(shell.ask(f"places {where}")["count"], 30, where)
+        vgpu = self.vgpu("one")
+        self.assertEqual((vgpu["sm_reserved"], vgpu["sms"]), (True, 30))
+        self.assertIn("its own 30 % of the SMs", self.tessera("vgpu", "show", "one").stdout)
+        shell.ok("primary")  # as cudaSetDevice does: it makes the primary context current again
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.ok("primary_reset")
+        shell.ok("primary")
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.end()
+
+    def test_a_program_that_would_leave_them_is_refused(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        self.assertEqual(shell.ask("context")["result"], NOT_SUPPORTED)
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.end()
+
+    def test_less_than_a_group_is_an_error(self):
+        self.member("one", sm_limit=1.5, sm_reserved=True)
+        shell = self.shell("one")
+        self.assertEqual(shell.ask("places default")["result"], NOT_SUPPORTED)
+        shell.end()
+        self.assertIn("raise --sm", shell.child.stderr.read())
+
+    def test_they_are_given_once(self):
+        self.member("one", sm_limit=60, sm_reserved=True)
+        self.assertIn("has 40 % of the SMs in one piece",
+                      self.refused({"name": "x", "space": "a", "sm_limit": 50, "sm_reserved": True}))
+        self.assertIn("has SMs of its own", self.refused({"name": "x", "space": "a", "sm_limit": 10}))
+        self.member("two", sm_limit=40, sm_reserved=True)
+        self.assertIn("cannot be changed", self.api("PATCH", "/v1/vgpus/two", {"sm_limit": 30})[2]["detail"])
+        self.assertEqual(self.api("PATCH", "/v1/vgpus/two", {"sm_limit": 40, "compute_weight": 7})[0], 200)
+        self.stop_daemon()
+        self.start_daemon()
+        self.api("DELETE", "/v1/vgpus/one")
+        self.member("three", sm_limit=60, sm_reserved=True)
+        two, three = self.shell("two"), self.shell("three")
+        self.assertEqual([each.ask("places default")["count"] for each in (two, three)], [40, 60])
+        for shell in (two, three):
+            shell.end()
+
+    def test_they_need_a_space(self):
+        self.assertIn("needs a space", self.refused({"name": "x", "sm_reserved": True}))
+
+    def test_the_command_line(self):
+        done = self.tessera("run", "--run-dir", self.run_dir, "--space", "a", "--sm", "50", "--reserve-sm", "--",
+                            BIN / "driver_shell", input="init\nprimary\nplaces default\n")
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1])["count"], 50)
+
+
+if __name__ == "__main__":
+    unittest.main()
