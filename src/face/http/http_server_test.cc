@@ -141,6 +141,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"compute_priority", 8},
            {"space", nullptr},
            {"sm_limit_pct", 100.0},
+           {"sm_reserved", false},
            {"sms", 0},
            {"goal", nullptr},
            {"bursts",

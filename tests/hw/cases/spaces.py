@@ -17,6 +17,7 @@ from harness.steering import control, watched
 CEILINGS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 MOST_OFF = 0.06  # of the rate that the SMs should give: kernels end in waves
 LEAST_BESIDE = 0.75  # of solo at that SM count, of two halves: a percentage is a ceiling whose parts may overlap
+LEAST_OWN = 0.97  # the same, of SMs of one's own
 CAP_POINTS = 2.0
 LEAST_EVEN = 0.7  # of two that are due the same: the lesser to the greater
 AGAIN_S = 2.0
@@ -133,6 +134,35 @@ def halves(bench):
     figure = f"{parts[0]:.3f} and {parts[1]:.3f} of alone with half the SMs; sum {sum(parts):.2f}; results right"
     expect(min(parts) >= LEAST_BESIDE, figure)
     return figure, parts
+
+
+@space(soft=True, limit_s=120)
+def own(bench):
+    """Two programs side by side, of 50 and 50 and of 25 and 75 % of the SMs: what each has of its speed alone with these
+    SMs, where they are limits and where they are its own."""
+    _, iterations = _solo(bench)
+    found, least, details = [], {}, {}
+    for kind, reserved in (("limits", False), ("own", True)):
+        for widths in ((50, 50), (25, 75)):
+            within, alone = f"hw-{kind}-{widths[0]}", []
+            names = [f"{within}-{i}" for i in (1, 2)]
+            for name, width in zip(names, widths):
+                _member(bench, name, within, sm_limit=width, **({"sm_reserved": True} if reserved else {}))
+                tenant = _start(bench, name, 30, iterations)
+                alone.append(_rate(bench, tenant))
+                _finish(bench, tenant)
+            running = [_start(bench, name, 60, iterations) for name in names]
+            parts = [rate / before for rate, before in zip(_rates(bench, running), alone)]
+            sms = [bench.tessera.get(f"/v1/vgpus/{name}")["sms"] for name in names]
+            _finish(bench, *running)
+            for name in names:
+                bench.tessera.api("DELETE", f"/v1/vgpus/{name}")
+            found.append(f"{kind} of {widths[0]} and {widths[1]} % ({sms[0]} and {sms[1]} SMs) {parts[0]:.3f} and {parts[1]:.3f}")
+            least[kind] = min([*parts, least.get(kind, 2)])
+            details[f"{kind} {widths[0]}"] = parts
+    figure = f"of alone: {'; '.join(found)}; results right"
+    expect(least["own"] >= (LEAST_BESIDE if bench.soft else LEAST_OWN), figure)
+    return figure, details
 
 
 @space(soft=True, limit_s=90)
