@@ -20,6 +20,12 @@ std::vector<SmRange> Gaps(std::vector<SmRange> taken) {
 
 }  // namespace
 
+bool IsFree(const std::vector<SmRange>& taken, const SmRange& range) {
+  return range.from >= 0 && range.End() <= kWhole && std::ranges::none_of(taken, [&](const SmRange& other) {
+           return range.from < other.End() && other.from < range.End();
+         });
+}
+
 std::optional<Part> FirstFree(std::vector<SmRange> taken, Part width) {
   for (const SmRange& gap : Gaps(std::move(taken))) {
     if (gap.width >= width) return gap.from;

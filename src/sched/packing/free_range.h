@@ -15,6 +15,8 @@ struct SmRange {
   friend bool operator==(const SmRange&, const SmRange&) = default;
 };
 
+// Whether the range lies in the whole, and shares nothing with those that are `taken`.
+bool IsFree(const std::vector<SmRange>& taken, const SmRange& range);
 // Where the first range of this width is free beside those that are `taken`, which share none; nullopt: nowhere. Ranges
 // are not moved, because programs run in them: what is free may be in pieces.
 std::optional<Part> FirstFree(std::vector<SmRange> taken, Part width);

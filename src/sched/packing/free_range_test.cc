@@ -17,6 +17,14 @@ TEST(FreeRange, TheFirstThatIsWideEnough) {
   EXPECT_EQ(FirstFree({{0, kWhole}}, 1), std::nullopt);
 }
 
+TEST(FreeRange, WhatIsFree) {
+  EXPECT_TRUE(IsFree({}, {0, kWhole}));
+  EXPECT_FALSE(IsFree({}, {P(1), kWhole}));
+  EXPECT_TRUE(IsFree({{P(20), P(30)}}, {P(50), P(50)}));
+  EXPECT_FALSE(IsFree({{P(20), P(30)}}, {P(49), P(50)}));
+  EXPECT_FALSE(IsFree({{P(20), P(30)}}, {0, kWhole}));
+}
+
 TEST(FreeRange, TheWidest) {
   EXPECT_EQ(WidestFree({}), kWhole);
   EXPECT_EQ(WidestFree({{P(20), P(30)}}), P(50));
@@ -35,8 +43,9 @@ RC_GTEST_PROP(FreeRange, RangesNeverOverlapAndNoRoomIsMissed, ()) {
     RC_ASSERT(from.has_value() == (WidestFree(taken) >= width));
     if (!from) continue;
     const SmRange made{*from, width};
-    RC_ASSERT(made.from >= 0 && made.End() <= kWhole);
+    RC_ASSERT(IsFree(taken, made));
     for (const SmRange& other : taken) RC_ASSERT(made.End() <= other.from || other.End() <= made.from);
+    RC_ASSERT(!IsFree({made}, made));
     taken.push_back(made);
   }
 }

@@ -21,6 +21,8 @@ Result<void> PlaceSms(VGpu& vgpu, const std::vector<VGpu*>& all) {
   }
   if (!place.reserved) return {};
   const sched::Part width = sched::PartOf(place.sm_pct);
+  // An earlier daemon gave it these, and its programs may run in them.
+  if (sched::IsFree(taken, {sched::PartOf(place.from_pct), width})) return {};
   if (const auto from = sched::FirstFree(taken, width)) {
     place.from_pct = sched::PctOf(*from);
     return {};

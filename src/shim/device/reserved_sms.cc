@@ -80,10 +80,14 @@ CUcontext PrimaryOf(CUdevice device) {
 
 bool HasReservedSms() { return Session::Instance().Managed() && Session::Instance().Terms().sm_reserved != 0; }
 
+// Asked once: a thread that attaches again must not wait for the driver.
 unsigned ReservedSms(CUdevice device) {
-  unsigned sum = 0;
-  for (const CUdevResource& group : OwnGroups(device)) sum += group.sm.smCount;
-  return sum;
+  static const unsigned count = [device] {
+    unsigned sum = 0;
+    for (const CUdevResource& group : OwnGroups(device)) sum += group.sm.smCount;
+    return sum;
+  }();
+  return count;
 }
 
 CUresult EnterReservedSms() {
@@ -94,7 +98,8 @@ CUresult EnterReservedSms() {
   if (failed != CUDA_SUCCESS) return failed;
   CUdevice device = -1;
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
-  if (current != PrimaryOf(device)) return RefuseBesideReservedSms("a context that is not the GPU's primary one");
+  if (current != PrimaryOf(device))
+    return failed = RefuseBesideReservedSms("a context that is not the GPU's primary one");
   if (!green) {
     if (const CUresult made = MakeGreen(device, current); made != CUDA_SUCCESS) return made;
   }

@@ -21,8 +21,8 @@ constexpr SmGroups GroupsWithin(unsigned from, unsigned to, unsigned groups) {
 // Whether the vGPU of this process has SMs of its own.
 bool HasReservedSms();
 
-// How many of the device's SMs are the vGPU's own; 0: its part is less than one group, or the driver has no green
-// contexts.
+// How many SMs of the device, which is the only one of a program in a space, are the vGPU's own; 0: its part is less
+// than one group, or the driver has no green contexts.
 unsigned ReservedSms(cuda::CUdevice device);
 
 // Makes the calling thread work in them, if its current context is a primary one. An error if that cannot be, which
