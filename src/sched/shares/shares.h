@@ -16,7 +16,10 @@ struct SpacePlace {
   double sm_pct = 100;       // part of the GPU's SMs that it uses at most, (0, 100]; 100 if it is in no space
   bool reserved = false;     // these SMs are its own, and begin at:
   double from_pct = 0;
+  bool in_turns = false;  // none runs beside it, whatever its SMs are. It may use no more of them for that
 
+  // The SMs that others cannot use while it runs, %.
+  double taken_pct() const { return in_turns ? 100 : sm_pct; }
   friend bool operator==(const SpacePlace&, const SpacePlace&) = default;
 };
 
@@ -32,6 +35,8 @@ struct Shares {
   bool strict = false;  // it has no patience at all, whatever SteeringConfig::patience says
   // It is measured when its work begins and ends: its processes have the least grace. Only Steering knows graces
   bool measured = false;
+  // Little of its work is queued, although nobody waits. Only TokenServer knows queues
+  bool short_queue = false;
   SpacePlace space;  // only TokenScheduler knows spaces
 };
 

@@ -42,7 +42,7 @@ class Holders {
       const SpacePlace& place = places.at(id);
       const SpacePlace& first = places.at(revoked_since_.begin()->first);
       RC_ASSERT(revoked_since_.size() == 1 || (place.number != 0 && place.number == first.number));
-      sms += place.sm_pct;
+      sms += place.taken_pct();
     }
     RC_ASSERT(sms <= 100.001);
   }
@@ -71,6 +71,7 @@ void SurviveAnyEvents(bool spaces) {
     Shares shares{Pct(0, 40), Pct(1, 100), *rc::gen::inRange(1u, 1000u)};
     if (spaces) shares.space.number = *rc::gen::inRange<std::uint32_t>(0, 3);
     if (shares.space.number != 0) shares.space.sm_pct = Pct(1, 100);
+    if (shares.space.number != 0) shares.space.in_turns = *rc::gen::arbitrary<bool>();
     const Nanos stamp = *rc::gen::element<Nanos>(0, now - kMs, now, now + kSecond, -1, kNever, INT64_MIN);
     switch (*rc::gen::inRange(0, 16)) {
       case 0:

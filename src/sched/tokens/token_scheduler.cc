@@ -28,7 +28,8 @@ Result<void> TokenScheduler::Update(VgpuId id, Shares shares, Nanos now) {
   if (auto ok = AdmitChange(accounts_, id, shares); !ok) return ok;
   now_ = std::max(now_, now);
   Account& account = *Find(id);
-  const bool moves = account.shares().space != shares.space;
+  const SpacePlace before = account.shares().space;
+  const bool moves = before.number != shares.space.number || before.taken_pct() < shares.space.taken_pct();
   account.SetShares(shares, now_);
   if (Holds(id) && moves) {
     Revoke(id);  // it may not fit beside the other holders any more
@@ -272,11 +273,11 @@ TokenScheduler::Accounts::iterator TokenScheduler::Next() {
 // It may hold the token beside those that hold it now.
 bool TokenScheduler::Fits(const Account& account) const {
   const SpacePlace& place = account.shares().space;
-  double sms = place.sm_pct;
+  double sms = place.taken_pct();
   for (const auto& [id, _] : holds_) {
     const SpacePlace& other = accounts_.at(id).shares().space;
     if (other.number == 0 || other.number != place.number) return false;
-    sms += other.sm_pct;
+    sms += other.taken_pct();
   }
   return sms <= 100 + kRounding;
 }
@@ -285,11 +286,11 @@ bool TokenScheduler::Fits(const Account& account) const {
 Nanos TokenScheduler::RoomAt(const Account& account) const {
   const SpacePlace& place = account.shares().space;
   std::vector<std::pair<Nanos, double>> ends;  // and SMs
-  double sms = place.sm_pct;
+  double sms = place.taken_pct();
   for (const auto& [id, hold] : holds_) {
     const SpacePlace& other = accounts_.at(id).shares().space;
     const bool same = other.number != 0 && other.number == place.number;
-    const double takes = same ? other.sm_pct : 100;
+    const double takes = same ? other.taken_pct() : 100;
     ends.emplace_back(hold.revoked ? now_ : hold.expires, takes);
     sms += takes;
   }
@@ -309,7 +310,7 @@ bool TokenScheduler::Crowded(std::uint32_t space) const {
   for (const auto& [_, account] : accounts_) {
     const SpacePlace& place = account.shares().space;
     if (place.number == space && (account.running() || account.waiting() || account.Competes(now_))) {
-      sms += place.sm_pct;
+      sms += place.taken_pct();
     }
   }
   return sms > 100 + kRounding;

@@ -80,6 +80,12 @@ class TokenSpacesTest : public testing::Test {
     Obey();
   }
 
+  void Change(VgpuId id, Shares shares) {
+    places_[id] = shares.space;
+    ASSERT_TRUE(scheduler_.Update(id, shares, now_));
+    Obey();
+  }
+
   void Rests(VgpuId id) {
     busy_.erase(id);
     holders_.erase(id);
@@ -121,7 +127,7 @@ class TokenSpacesTest : public testing::Test {
     double sms = 0;
     std::set<std::uint32_t> spaces;
     for (const VgpuId id : holders_) {
-      sms += places_.at(id).sm_pct;
+      sms += places_.at(id).taken_pct();
       spaces.insert(places_.at(id).number);
     }
     EXPECT_LE(sms, 100.001) << "at " << now_;
@@ -192,6 +198,40 @@ TEST_F(TokenSpacesTest, MembersThatDoNotFitTakeTurns) {
   EXPECT_NEAR(BusyPct(1), 50, 3);
   EXPECT_NEAR(BusyPct(2), 50, 3);
   EXPECT_GT(BusyPct(3), 90) << "it fits beside either";
+}
+
+TEST_F(TokenSpacesTest, InTurnsOneHoldsItAtATimeByWeight) {
+  const auto shares = [](std::uint32_t weight, bool in_turns) {
+    return Shares{.weight = weight, .space = {.number = 1, .sm_pct = 50, .in_turns = in_turns}};
+  };
+  Add(1, shares(300, true));
+  Add(2, shares(100, true));
+  Wants(1);
+  Wants(2);
+  RunFor(10 * kSecond);
+  EXPECT_NEAR(BusyPct(1), 75, 2);
+  EXPECT_NEAR(BusyPct(2), 25, 2);
+  for (const VgpuId id : {1, 2}) Change(id, shares(100, false));
+  EXPECT_THAT(holders_, testing::ElementsAre(1, 2)) << "at once";
+  EXPECT_TRUE(TimeNeeded({InSpace(1, 50, 40), InSpace(1, 50, 40)}) == 40) << "turns admit no more, and no less";
+  // CheckHolders looks at all at once, and these change one after the other.
+  for (const VgpuId id : {1, 2}) places_[id].in_turns = false;
+  for (const VgpuId id : {1, 2}) ASSERT_TRUE(scheduler_.Update(id, shares(100, true), now_));
+  Obey();
+  for (const VgpuId id : {1, 2}) places_[id].in_turns = true;
+  RunFor(kMs);
+  EXPECT_EQ(holders_.size(), 1u);
+}
+
+// A place that takes fewer SMs fits where the wider one did.
+TEST_F(TokenSpacesTest, OneThatNeedsFewerSmsThanBeforeKeepsTheToken) {
+  Add(1, InSpace(1, 60));
+  Wants(1);
+  ASSERT_TRUE(scheduler_.Update(1, InSpace(1, 40), now_));
+  for (const Decision& decision : scheduler_.TakeDecisions()) EXPECT_EQ(decision.kind, Decision::Kind::kGrant);
+  ASSERT_TRUE(scheduler_.Update(1, InSpace(1, 70), now_));
+  EXPECT_TRUE(std::ranges::any_of(scheduler_.TakeDecisions(),
+                                  [](const Decision& decision) { return decision.kind == Decision::Kind::kRevoke; }));
 }
 
 TEST_F(TokenSpacesTest, SpacesAndVgpusAloneTakeTurns) {

@@ -17,13 +17,19 @@ struct TokenState {
   enum class Phase { kNone, kHeld, kRevoked };
   sched::VgpuId vgpu;
   Phase phase = Phase::kNone;
-  GateSetting setting;   // of the present grant
-  Nanos work_ended = 0;  // latest end of work that a process reported since the grant
+  GateSetting setting;       // of the present grant
+  bool shared = false;       // likewise: nobody waits, so all its processes may run at once
+  bool short_queue = false;  // Shares::short_queue
+  bool measured = false;     // Shares::measured
+  Nanos work_ended = 0;      // latest end of work that a process reported since the grant
   std::vector<GateRecord*> gates;
 
-  // Whether all its processes may run at once. While the queues are bounded they take turns within the token: the GPU
-  // would switch between their contexts instead, which costs 5 to 8 % of its time (docs/hardware-log.md).
-  bool Shared() const { return setting.gate == wire::GateOrder::kOpen; }
+  // While others wait, its processes take turns within the token: the GPU would switch between their contexts instead,
+  // which costs 5 to 8 % of its time (docs/hardware-log.md).
+  GateSetting SettingFor(const sched::Decision& decision, Nanos in_flight) const {
+    if (decision.bounded || short_queue) return {wire::GateOrder::kBounded, in_flight, kIdleGraceBounded};
+    return {wire::GateOrder::kOpen, 0, measured ? kIdleGraceBounded : kIdleGraceOpen};
+  }
 
   // Held ones wish in vain.
   bool AnyWants() const {
@@ -51,10 +57,15 @@ TokenServer::~TokenServer() = default;
 Result<void> TokenServer::Set(Id vgpu, const sched::Shares& shares, Nanos now) {
   if (!tokens_.contains(vgpu)) {
     if (auto added = scheduler_.Add(vgpu, shares); !added) return added;
-    tokens_[vgpu] = std::make_unique<TokenState>(TokenState{.vgpu = vgpu});
+    tokens_[vgpu] = std::make_unique<TokenState>(
+        TokenState{.vgpu = vgpu, .short_queue = shares.short_queue, .measured = shares.measured});
     return {};
   }
   auto updated = scheduler_.Update(vgpu, shares, now);
+  if (updated) {
+    tokens_.at(vgpu)->short_queue = shares.short_queue;
+    tokens_.at(vgpu)->measured = shares.measured;
+  }
   Execute(now);
   return updated;
 }
@@ -104,7 +115,7 @@ void TokenServer::Wants(GateRecord& gate, Nanos now, bool waits) {
   if (waits && gate.state == GateRecord::State::kDraining) Stopped(gate, now, now);
   const bool held = token.phase == TokenState::Phase::kHeld;
   const bool its_turn =
-      gate.state == GateRecord::State::kRunning || token.Shared() || !token.Any(GateRecord::State::kRunning);
+      gate.state == GateRecord::State::kRunning || token.shared || !token.Any(GateRecord::State::kRunning);
   if (held && its_turn && !gate.held) {
     Open(gate, now);
   } else {
@@ -204,15 +215,16 @@ void TokenServer::Settle(TokenState& token, Nanos now) {
 }
 
 void TokenServer::Grant(TokenState& token, const sched::Decision& decision, Nanos now) {
-  const GateSetting setting = decision.bounded ? GateSetting{wire::GateOrder::kBounded, in_flight_, kIdleGraceBounded}
-                                               : GateSetting{wire::GateOrder::kOpen, 0, kIdleGraceOpen};
-  if (token.phase == TokenState::Phase::kHeld && setting == token.setting) return;  // only the term is another
+  const GateSetting setting = token.SettingFor(decision, in_flight_);
+  const bool same = setting == token.setting && token.shared == !decision.bounded;
+  if (token.phase == TokenState::Phase::kHeld && same) return;  // only the term is another
   if (token.phase != TokenState::Phase::kHeld) token.work_ended = now;
   token.phase = TokenState::Phase::kHeld;
   token.setting = setting;
+  token.shared = !decision.bounded;
   for (GateRecord* gate : token.gates) {
     if (gate->state == GateRecord::State::kRunning ||
-        (gate->state == GateRecord::State::kWanting && !gate->held && token.Shared()))
+        (gate->state == GateRecord::State::kWanting && !gate->held && token.shared))
       Open(*gate, now);
   }
   if (!token.Any(GateRecord::State::kRunning)) OpenNext(token, now);

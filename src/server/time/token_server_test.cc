@@ -52,6 +52,31 @@ TEST_F(TokenServerTest, WantsOpensTheGateOfAFreeGpu) {
   EXPECT_EQ(tokens_.NextDeadline().at, kNever);  // nothing to do while nobody else wants
 }
 
+TEST_F(TokenServerTest, AShortQueueIsBoundedThoughNobodyWaits) {
+  Wants(a_);
+  ASSERT_EQ(a_.Order(), wire::GateOrder::kOpen);
+  ASSERT_TRUE(tokens_.Set(1, {.short_queue = true}, now_));
+  EXPECT_EQ(a_.Order(), wire::GateOrder::kBounded);
+  EXPECT_EQ(a_.page->window_ns.load(), 2 * kMillisecond);
+  Wants(b_);
+  EXPECT_TRUE(a_.Open() && b_.Open()) << "they still run at once";
+  ASSERT_TRUE(tokens_.Set(1, {}, now_));
+  EXPECT_EQ(a_.Order(), wire::GateOrder::kOpen);
+  EXPECT_EQ(b_.Order(), wire::GateOrder::kOpen);
+}
+
+TEST_F(TokenServerTest, WhoIsMeasuredSaysSoonThatItIsIdle) {
+  Wants(a_);
+  const Nanos open = a_.page->idle_grace_ns.load();
+  ASSERT_TRUE(tokens_.Set(1, {.measured = true}, now_));
+  EXPECT_EQ(a_.Order(), wire::GateOrder::kOpen);
+  const Nanos measured = a_.page->idle_grace_ns.load();
+  EXPECT_LT(measured, open);
+  Wants(c_);
+  EXPECT_EQ(a_.Order(), wire::GateOrder::kBounded);
+  EXPECT_EQ(a_.page->idle_grace_ns.load(), measured) << "so a pause ends its burst or not whoever waits";
+}
+
 // Seen on a real GPU: as long as one was frozen, whose gate had closed before, all of its vGPU waited.
 TEST_F(TokenServerTest, WhoIsFrozenBeforeItHasDrainedKeepsNobodyWaiting) {
   Wants(a_);
