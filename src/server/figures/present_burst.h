@@ -17,6 +17,7 @@ class PresentBurst {
   // A process has work at `now`. `alone`: no other vGPU has any.
   void Works(Nanos now, std::uint64_t submissions, bool alone) {
     if (!alone) Share();
+    drained_at_ = kNever;
     if (under_way_) return;
     under_way_ = true;
     burst_ = {.begin = now, .end = now, .submissions = submissions, .alone = alone};
@@ -33,6 +34,7 @@ class PresentBurst {
   // A process has had none since `since`. Returns the burst if no other has work either.
   std::optional<sched::Burst> Idle(Nanos since, bool others_work, std::uint64_t submissions) {
     if (!under_way_) return std::nullopt;
+    drained_at_ = kNever;
     burst_.end = std::max(burst_.end, since);
     if (others_work) return std::nullopt;
     under_way_ = false;
@@ -40,11 +42,26 @@ class PresentBurst {
     return burst_;
   }
 
+  // No process has had work since `since`, as the last one's gate closed: if work waits there, it says so at once, and
+  // the burst goes on. Else Idle ends it.
+  void Drain(Nanos since, Nanos now) {
+    if (!under_way_) return;
+    burst_.end = std::max(burst_.end, since);
+    drained_at_ = now;
+  }
+  // When it was told of that; kNever: some work is under way, or none.
+  Nanos DrainedAt() const { return drained_at_; }
+  Nanos End() const { return burst_.end; }
+
   // A process ended with its work, and no other has any: nobody knows when the burst would have ended.
-  void Drop() { under_way_ = false; }
+  void Drop() {
+    under_way_ = false;
+    drained_at_ = kNever;
+  }
 
  private:
   bool under_way_ = false;
+  Nanos drained_at_ = kNever;
   sched::Burst burst_;  // with the count of submissions at its begin
 };
 

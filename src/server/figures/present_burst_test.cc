@@ -43,6 +43,25 @@ TEST(PresentBurst, EndsNotBeforeItBegan) {
   EXPECT_EQ(burst->submissions, 0u);
 }
 
+TEST(PresentBurst, GoesOnAcrossAClosedGate) {
+  PresentBurst present;
+  present.Drain(5, 6);
+  EXPECT_EQ(present.DrainedAt(), kNever) << "there is none";
+  present.Works(10, 0, true);
+  present.Drain(20, 25);
+  EXPECT_EQ(present.DrainedAt(), 25);
+  present.Works(26, 3, true);
+  EXPECT_EQ(present.DrainedAt(), kNever);
+  present.Drain(40, 45);
+  EXPECT_EQ(present.End(), 40);
+  const auto burst = present.Idle(present.End(), false, 7);
+  ASSERT_TRUE(burst);
+  EXPECT_EQ(burst->begin, 10);
+  EXPECT_EQ(burst->end, 40);
+  EXPECT_EQ(burst->submissions, 7u);
+  EXPECT_EQ(present.DrainedAt(), kNever);
+}
+
 TEST(PresentBurst, OfAProcessThatEndedIsNotCounted) {
   PresentBurst present;
   present.Works(10, 0, true);

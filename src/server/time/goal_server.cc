@@ -13,9 +13,13 @@ namespace {
 
 bool Works(const Process& process) { return process.gate.state != GateRecord::State::kParked; }
 
+// How long a process whose gate has closed may take to say that it has more work.
+constexpr Nanos kSameBurst = kMillisecond;
+
 bool AnyWorks(const VGpu& vgpu, const Process* without = nullptr) {
-  return std::ranges::any_of(vgpu.processes,
-                             [without](const Process* process) { return process != without && Works(*process); });
+  return vgpu.burst.DrainedAt() != kNever || std::ranges::any_of(vgpu.processes, [without](const Process* process) {
+           return process != without && Works(*process);
+         });
 }
 
 // Programs without a shim have no bursts: the device's samples are too coarse.
@@ -246,6 +250,7 @@ Result<void> GoalServer::GiveOne(Id id, const sched::Shares& shares, Nanos now) 
 // ---- bursts ----
 
 void GoalServer::Works(const Process& process, Nanos now) {
+  EndDrained(now);
   VGpu& vgpu = *process.vgpu;
   bool alone = true;
   for (VGpu* other : vgpus_) {
@@ -254,18 +259,48 @@ void GoalServer::Works(const Process& process, Nanos now) {
     alone = alone && !AnyWorks(*other);
   }
   if (!process.who.guest) vgpu.burst.Works(now, SubmissionsOf(vgpu), alone);
+  if (drained_end_ != kNever) drained_end_ = DrainedEnd();  // so the loop need not wake for it
   Tell(vgpu, now);
 }
 
 void GoalServer::Idle(const Process& process, Nanos since, Nanos now) {
   VGpu& vgpu = *process.vgpu;
-  const auto burst =
-      process.who.guest ? std::nullopt : vgpu.burst.Idle(std::min(since, now), InBurst(vgpu), SubmissionsOf(vgpu));
-  if (burst) {
-    vgpu.bursts.Note(*burst);
-    if (goals_) goals_->Ended(vgpu.id, burst->end, burst->submissions, now);
-  }
+  if (!process.who.guest) EndBurst(vgpu, std::min(since, now), InBurst(vgpu), now);
   Tell(vgpu, now);
+}
+
+void GoalServer::EndBurst(VGpu& vgpu, Nanos since, bool goes_on, Nanos now) {
+  const auto burst = vgpu.burst.Idle(since, goes_on, SubmissionsOf(vgpu));
+  if (!burst) return;
+  vgpu.bursts.Note(*burst);
+  if (goals_) goals_->Ended(vgpu.id, burst->end, burst->submissions, now);
+}
+
+// A turn's end is no burst's end.
+void GoalServer::Drained(const Process& process, Nanos since, Nanos now) {
+  VGpu& vgpu = *process.vgpu;
+  if (process.who.guest || InBurst(vgpu)) return Idle(process, since, now);
+  vgpu.burst.Drain(std::min(since, now), now);
+  if (vgpu.burst.DrainedAt() != kNever) drained_end_ = std::min(drained_end_, now + kSameBurst);
+}
+
+Nanos GoalServer::DrainedEnd() const {
+  Nanos first = kNever;
+  for (const VGpu* vgpu : vgpus_) {
+    if (vgpu->burst.DrainedAt() != kNever) first = std::min(first, vgpu->burst.DrainedAt() + kSameBurst);
+  }
+  return first;
+}
+
+// Nothing waited at the gates.
+void GoalServer::EndDrained(Nanos now) {
+  if (now < drained_end_) return;
+  for (VGpu* vgpu : vgpus_) {
+    if (vgpu->burst.DrainedAt() == kNever || now < vgpu->burst.DrainedAt() + kSameBurst) continue;
+    EndBurst(*vgpu, vgpu->burst.End(), false, now);
+    Tell(*vgpu, now);
+  }
+  drained_end_ = DrainedEnd();
 }
 
 void GoalServer::Left(const Process& process, Nanos now) {
@@ -292,6 +327,8 @@ void GoalServer::Tell(const VGpu& vgpu, Nanos now) {
 
 void GoalServer::Advance(Nanos now) {
   if (now < NextDeadline()) return;
+  EndDrained(now);
+  if (!goals_) return;
   for (const VGpu* vgpu : vgpus_) {
     if (with_goal_.contains(vgpu->id) && InBurst(*vgpu))
       goals_->Progress(vgpu->id, vgpu->burst.Submissions(SubmissionsOf(*vgpu)), now);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,11 +45,13 @@ class GoalServer {
   // gate has that state.
   void Works(const Process& process, Nanos now);
   void Idle(const Process& process, Nanos since, Nanos now);
+  // Its gate has closed, and its work ended then. If it has more, it says so at once: that is the same burst.
+  void Drained(const Process& process, Nanos since, Nanos now);
   void Left(const Process& process, Nanos now);
 
   // To be called at the deadline; kNever: there is none.
   void Advance(Nanos now);
-  Nanos NextDeadline() const { return goals_ ? goals_->NextDeadline() : kNever; }
+  Nanos NextDeadline() const { return std::min(goals_ ? goals_->NextDeadline() : kNever, drained_end_); }
 
   // Empty for a vGPU without a goal.
   std::optional<sched::GoalReport> ReportOf(const VGpu& vgpu, Nanos now) const;
@@ -66,6 +69,9 @@ class GoalServer {
   Result<void> Give(std::vector<Change> changes, Id own, Nanos now);
   Result<void> GiveOne(Id id, const sched::Shares& shares, Nanos now);
   const VGpu* Find(Id id) const;
+  void EndBurst(VGpu& vgpu, Nanos since, bool goes_on, Nanos now);
+  void EndDrained(Nanos now);
+  Nanos DrainedEnd() const;
   void Tell(const VGpu& vgpu, Nanos now);
   void Act(Nanos now);
   void SetAside(Nanos now);
@@ -76,6 +82,7 @@ class GoalServer {
   TimeServer* server_ = nullptr;
   sched::Means means_ = sched::Means::kAll;
   std::string why_not_all_;
+  Nanos drained_end_ = kNever;  // when the first burst ends whose gates have closed
 
   // While a vGPU has a goal.
   std::unique_ptr<sched::Goals> goals_;

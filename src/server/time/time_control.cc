@@ -162,7 +162,7 @@ void TimeControl::Idle(Process& process, Nanos since, Nanos now) {
 
 void TimeControl::Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now) {
   server_->Released(process.gate, now, drained_at, epoch);
-  goals_.Idle(process, drained_at, now);
+  goals_.Drained(process, drained_at, now);
   AfterEvent(*process.vgpu, now);
 }
 

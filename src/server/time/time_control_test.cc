@@ -92,6 +92,43 @@ TEST_F(TimeControlTest, TheTimeInWhichAHigherClassRunsCounts) {
   EXPECT_TRUE(high_.bursts.Report().solo_p50);
 }
 
+TEST_F(TimeControlTest, ATurnsEndIsNoBurstsEnd) {
+  Member& one = Join(low_);
+  Works(one);
+  Member& other = Join(high_);
+  Works(other);
+  ASSERT_FALSE(Steers());
+  const auto drains = [this](Member& member) {
+    if (member.process.gate.state != State::kDraining) return false;
+    gpu_.Time().Released(member.process, now_, member.process.page.Epoch(), Now());
+    return true;
+  };
+  const auto drained = [&] {
+    for (int ms = 0; ms < 1000 && one.process.gate.state != State::kDraining; ++ms) {
+      if (drains(other)) Works(other);
+      Pass(kMillisecond);
+    }
+    return drains(one);
+  };
+  ASSERT_TRUE(drained());
+  Works(one);  // the rest waited at the gate
+  ASSERT_TRUE(drained());
+  Works(one);
+  EXPECT_EQ(low_.bursts.Report().count, 0u);
+  ASSERT_TRUE(drained());
+  const Nanos length = low_.burst.End();
+  Pass(2 * kMillisecond);
+  ASSERT_EQ(low_.bursts.Report().count, 1u) << "nothing waited";
+  EXPECT_EQ(low_.burst.End(), length);
+  EXPECT_GT(low_.bursts.Report().lengths.Sum(), 50 * kMillisecond) << "three turns, and those of the other one";
+  now_ += 10 * kMillisecond;  // the next one comes before the loop looks
+  Works(one);
+  ASSERT_TRUE(drained());
+  now_ += 5 * kMillisecond;
+  Works(one);
+  EXPECT_EQ(low_.bursts.Report().count, 2u) << "a pause";
+}
+
 TEST_F(TimeControlTest, ABurstThatItsProgramDoesNotOutliveIsNotCounted) {
   const std::unique_ptr<Member> member = [this] {
     Running(low_);
