@@ -40,7 +40,7 @@ FOLDERS = {
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],
-    "sched": ["packing", "shares", "tokens", "steering", "turns", "residency", "gangs", "bursts", "goals", "."],
+    "sched": ["packing", "shares", "tokens", "steering", "turns", "residency", "gangs", "bursts", "goals", "spaces", "."],
     "server": ["record", "loop", "access", "config", "devices", "figures", "model", "channels", "time", "memory", "swap", "spaces", "gpu",
                "clients", "daemon"],
     "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "graph", "hooks", "nvml"],

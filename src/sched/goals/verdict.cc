@@ -27,6 +27,12 @@ bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo) {
   return solo.over_target() >= 3 && solo.over_target() > 2 * allowed;
 }
 
+// A goal that is kept exceeds the allowed number by chance; this much is rare.
+bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations) {
+  const double allowed = goal.violations() * bursts;
+  return violations > allowed + 2 * std::sqrt(allowed) + 1;
+}
+
 Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
                      const BurstFigures& last_minute) {
   using enum Verdict::Kind;
@@ -39,8 +45,7 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, cons
   const auto bursts = static_cast<double>(last_minute.bursts());
   const auto violations = static_cast<double>(last_minute.violations);
   const double allowed = goal.violations() * bursts;
-  // A goal that is kept exceeds the allowed number by chance; this much is rare.
-  if (violations > allowed + 2 * std::sqrt(allowed) + 1) {
+  if (TooManyViolations(goal, bursts, violations)) {
     return {id, kMissed,
             Text("%g of %g bursts of the last minute took longer than %.3g ms; p%g is %.3g ms", violations, bursts,
                  Ms(goal.time), goal.percentile, Ms(last_minute.lengths.Quantile(goal.percentile / 100)))};

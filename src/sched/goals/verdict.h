@@ -28,6 +28,9 @@ struct Verdict {
 // Whether a burst with the GPU to itself misses the target too often: three at least, and twice as many as are allowed.
 bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 
+// Whether so many of these bursts took longer than the target that it is no chance.
+bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations);
+
 // `strictness`: of the goal's controller, [0, 1]; 0 if nobody gives way to it.
 Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
                      const BurstFigures& last_minute);
