@@ -23,6 +23,7 @@ struct Config {
   bool steer_channels = true;          // channels.control: "auto" or "off"
   // channels.mode, channels.slice_ms, priority.min_share, and what `sched`, `soft_priority` and `patience` say
   sched::SteeringConfig steering;
+  bool try_spaces = true;                   // sched.space_mode: "auto" or "at_once"
   bool soft_priority = false;               // priority.mode: "strict" or "soft"
   Nanos patience = 100 * kMicrosecond;      // priority.patience_us, of vGPUs that state none where the mode is soft
   Nanos priority_spin = 50 * kMillisecond;  // priority.spin_ms: how long the daemon looks for news without a pause

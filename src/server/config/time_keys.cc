@@ -54,6 +54,13 @@ const char* SetSlice(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetSpaceMode(const toml::node& node, Config& config) {
+  const auto value = node.value<std::string_view>();
+  if (!value || (*value != "auto" && *value != "at_once")) return "\"auto\" or \"at_once\"";
+  config.try_spaces = *value == "auto";
+  return nullptr;
+}
+
 const char* SetPriorityMode(const toml::node& node, Config& config) {
   const auto value = node.value<std::string_view>();
   if (!value || (*value != "strict" && *value != "soft")) return "\"strict\" or \"soft\"";
@@ -92,6 +99,13 @@ std::vector<ConfigKey> TimeKeys() {
            "channel control only",
        .live = true,
        .set = Duration(&Config::in_flight, kMillisecond, 0.1, 1'000, "a number from 0.1 to 1000")},
+      {.name = "sched.space_mode",
+       .standard = "\"auto\"",
+       .values = "`\"auto\"`, `\"at_once\"`",
+       .meaning = "in a space in which a vGPU has a goal, vGPUs take turns where a trial shows that this is better "
+                  "([spaces](../spaces.md#at-once-or-in-turns)), or never",
+       .live = true,
+       .set = SetSpaceMode},
       {.name = "channels.control",
        .standard = "\"auto\"",
        .values = "`\"auto\"`, `\"off\"`",

@@ -94,6 +94,8 @@ const char* NameOf(EventType type) {
       return "space.fault";
     case EventType::kSpaceReady:
       return "space.ready";
+    case EventType::kSpaceMode:
+      return "space.mode";
     case EventType::kGpuXid:
       return "gpu.xid";
     case EventType::kGpuEcc:

@@ -35,6 +35,7 @@ enum class EventType {
   kControlChanged,    // a GPU's time is divided in another way
   kSpaceFault,        // a program's fault on the GPU ended all programs of its space
   kSpaceReady,        // the space takes programs again
+  kSpaceMode,         // its vGPUs run at once or in turns from now on
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected
   kGpuFailed,         // it is gone until it is reset; also told of each vGPU on it

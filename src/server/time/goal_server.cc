@@ -44,7 +44,7 @@ sched::Shares Told(sched::Shares shares) {
 }
 
 // The order of classes holds for all vGPUs; the other terms are for those that steering knows by themselves.
-sched::Shares Under(sched::Shares shares, bool goal, const sched::Terms* terms) {
+sched::Shares UnderTerms(sched::Shares shares, bool goal, const sched::Terms* terms) {
   shares.measured = goal;
   if (!terms) return shares;
   shares.priority = terms->priority;
@@ -69,6 +69,7 @@ auto* In(Map& map, sched::VgpuId id) {
 
 void GoalServer::Serve(TimeServer& server, sched::Means means, std::string why_not_all, Nanos now) {
   server_ = &server;
+  modes_.Serve(server, now);
   means_ = means;
   why_not_all_ = std::move(why_not_all);
   for (const VGpu* vgpu : vgpus_) {
@@ -94,7 +95,7 @@ Result<void> GoalServer::Set(const VGpu& vgpu, const sched::Shares& shares, cons
   auto set = Promise(vgpu, shares, goal, restored, now);
   if (set) {
     auto changes = TakeChanges(vgpu.id);
-    changes.emplace_back(vgpu.id, Under(shares, goal.has_value(), In(terms_, vgpu.id)));
+    changes.emplace_back(vgpu.id, Under(shares, vgpu.id, goal.has_value()));
     set = Give(std::move(changes), vgpu.id, now);
     if (!set && known) {
       (void)Promise(vgpu, vgpu.spec.compute, vgpu.spec.goal, true, now);
@@ -108,6 +109,7 @@ Result<void> GoalServer::Set(const VGpu& vgpu, const sched::Shares& shares, cons
     with_goal_.erase(vgpu.id);
     terms_.erase(vgpu.id);
   }
+  modes_.Changed(now);
   Act(now);
   EndIfNone();
   return set;
@@ -121,12 +123,17 @@ void GoalServer::Remove(const VGpu& vgpu, Nanos now) {
   terms_.erase(vgpu.id);
   given_.erase(vgpu.id);
   unpromised_.erase(vgpu.id);
+  modes_.Changed(now);
   Act(now);
   EndIfNone();
 }
 
 sched::Shares GoalServer::SharesOf(const VGpu& vgpu) const {
-  return Under(vgpu.spec.compute, with_goal_.contains(vgpu.id), In(terms_, vgpu.id));
+  return Under(vgpu.spec.compute, vgpu.id, with_goal_.contains(vgpu.id));
+}
+
+sched::Shares GoalServer::Under(const sched::Shares& shares, Id id, bool goal) const {
+  return modes_.Under(UnderTerms(shares, goal, In(terms_, id)));
 }
 
 // The first goal has come: Goals must know all vGPUs, and which of them work.
@@ -140,8 +147,9 @@ void GoalServer::Begin(Nanos now) {
   }
 }
 
+// Not before all spaces run at once again.
 void GoalServer::EndIfNone() {
-  if (!goals_ || !with_goal_.empty()) return;
+  if (!goals_ || !with_goal_.empty() || modes_.Any()) return;
   goals_.reset();
   terms_.clear();
   given_.clear();
@@ -328,20 +336,25 @@ void GoalServer::Tell(const VGpu& vgpu, Nanos now) {
 void GoalServer::Advance(Nanos now) {
   if (now < NextDeadline()) return;
   EndDrained(now);
-  if (!goals_) return;
   for (const VGpu* vgpu : vgpus_) {
     if (with_goal_.contains(vgpu->id) && InBurst(*vgpu))
       goals_->Progress(vgpu->id, vgpu->burst.Submissions(SubmissionsOf(*vgpu)), now);
   }
-  goals_->Advance(now);
+  if (goals_) goals_->Advance(now);
+  std::vector<Change> changes;
+  for (const Id id : modes_.Advance(goals_.get(), now)) {
+    if (const VGpu* vgpu = Find(id)) changes.emplace_back(id, SharesOf(*vgpu));
+  }
+  (void)Give(std::move(changes), 0, now);
   Act(now);
+  EndIfNone();
 }
 
 void GoalServer::Act(Nanos now) {
   if (!goals_) return;
   if (auto changes = TakeChanges(0); !changes.empty()) (void)Give(std::move(changes), 0, now);
   SetAside(now);
-  TellVerdicts();
+  TellVerdicts(now);
 }
 
 void GoalServer::SetAside(Nanos now) {
@@ -354,10 +367,11 @@ void GoalServer::SetAside(Nanos now) {
   aside_.Set(Aside::For::kAudit, std::move(aside), now);
 }
 
-void GoalServer::TellVerdicts() {
+void GoalServer::TellVerdicts(Nanos now) {
   for (const sched::Verdict& verdict : goals_->TakeVerdicts()) {
     const VGpu* vgpu = Find(verdict.vgpu);
     if (!vgpu || !vgpu->spec.goal) continue;
+    if (verdict.kind == sched::Verdict::Kind::kMissed) modes_.GoalMissed(*vgpu, now);
     std::string text = fmt::format("{}: {}", sched::FormatGoal(*vgpu->spec.goal), NameOf(verdict.kind));
     if (!verdict.why.empty()) text += ": " + verdict.why;
     events::Note({.type = EventType::kGoal,

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "sched/goals/goals.h"
+#include "server/config/config.h"
 #include "server/model/vgpu.h"
 #include "server/time/aside.h"
+#include "server/time/space_modes.h"
 #include "server/time/time_server.h"
 
 namespace tessera::server {
@@ -23,8 +25,9 @@ class GoalServer {
  public:
   using Id = sched::VgpuId;
 
-  // Both outlive the object.
-  GoalServer(const std::vector<VGpu*>& vgpus, Aside& aside) : vgpus_(vgpus), aside_(aside) {}
+  // All outlive the object.
+  GoalServer(const std::vector<VGpu*>& vgpus, const Config& config, Aside& aside)
+      : vgpus_(vgpus), aside_(aside), modes_(vgpus, config) {}
   GoalServer(const GoalServer&) = delete;
 
   // This server divides the time from now on; it has the shares of SharesOf. Goals may be kept by these means at most,
@@ -51,10 +54,13 @@ class GoalServer {
 
   // To be called at the deadline; kNever: there is none.
   void Advance(Nanos now);
-  Nanos NextDeadline() const { return std::min(goals_ ? goals_->NextDeadline() : kNever, drained_end_); }
+  Nanos NextDeadline() const {
+    return std::min({goals_ ? goals_->NextDeadline() : kNever, modes_.NextDeadline(), drained_end_});
+  }
 
   // Empty for a vGPU without a goal.
   std::optional<sched::GoalReport> ReportOf(const VGpu& vgpu, Nanos now) const;
+  const SpaceModes& Modes() const { return modes_; }
 
  private:
   using Change = std::pair<Id, sched::Shares>;
@@ -75,13 +81,15 @@ class GoalServer {
   void Tell(const VGpu& vgpu, Nanos now);
   void Act(Nanos now);
   void SetAside(Nanos now);
-  void TellVerdicts();
+  void TellVerdicts(Nanos now);
+  sched::Shares Under(const sched::Shares& shares, Id id, bool goal) const;
 
   const std::vector<VGpu*>& vgpus_;
   Aside& aside_;
   TimeServer* server_ = nullptr;
   sched::Means means_ = sched::Means::kAll;
   std::string why_not_all_;
+  SpaceModes modes_;
   Nanos drained_end_ = kNever;  // when the first burst ends whose gates have closed
 
   // While a vGPU has a goal.

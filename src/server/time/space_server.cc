@@ -46,6 +46,12 @@ struct SpaceServer::Space {
   Id Entity() const { return kFirstSpace | number; }
   // The time of its tokens.
   Nanos At(Nanos now) const { return (stands_since != 0 ? stands_since : now) - stood; }
+  // The GPU's time that it had.
+  double Had(Nanos now) const { return had + part * static_cast<double>(At(now) - had_at); }
+  void Count(Nanos now) {
+    had = Had(now);
+    had_at = At(now);
+  }
   void Stand(bool stands, Nanos now) {
     if (stands == (stands_since != 0)) return;
     if (!stands) stood += now - stands_since;
@@ -59,6 +65,8 @@ struct SpaceServer::Space {
   std::map<Id, sched::Shares> members;
   std::vector<const GateRecord*> gates;
   double part = 1;         // of the GPU's time, by which its tokens' shares are counted
+  double had = 0;          // of the GPU's time, in ns, until
+  Nanos had_at = 0;        // this time of its tokens
   bool active = false;     // as steering was told
   Nanos stood = 0;         // so long it was off the GPU with work
   Nanos stands_since = 0;  // 0: it is not
@@ -297,6 +305,7 @@ void SpaceServer::Mind(Nanos now) {
     space->Stand(steering_->StateOf(space->Entity()).standing == Standing::kWaiting, now);
     const double part = space->stands_since == 0 && space->active ? steering_->PartOf(space->Entity()) : space->part;
     if (std::abs(part - space->part) <= kSamePart * space->part) continue;
+    space->Count(now);
     space->part = part;
     Rescale(*space, now);
   }
@@ -351,6 +360,12 @@ TimeServer::State SpaceServer::StateOf(Id vgpu) const {
 sched::Usage SpaceServer::UsageOf(Id vgpu, Nanos now) const {
   const Space* space = SpaceOf(vgpu);
   return space ? space->tokens.UsageOf(vgpu, space->At(now)) : steering_->UsageOf(vgpu, now);
+}
+
+TimeServer::SpaceTime SpaceServer::TimeOf(std::uint32_t number, Nanos now) const {
+  const auto found = spaces_.find(number);
+  if (found == spaces_.end()) return {};
+  return {.passed = found->second->At(now), .had = static_cast<Nanos>(found->second->Had(now))};
 }
 
 }  // namespace tessera::server

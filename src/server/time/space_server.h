@@ -50,6 +50,7 @@ class SpaceServer : public TimeServer {
 
   State StateOf(Id vgpu) const override;
   sched::Usage UsageOf(Id vgpu, Nanos now) const override;
+  SpaceTime TimeOf(std::uint32_t space, Nanos now) const override;
 
  private:
   struct Space;

@@ -94,6 +94,8 @@ class AnyGpu {
     }
     for (std::uint32_t space = 1; space <= kSpaces; ++space) {
       const pid_t server = channels_.Table().ServerOf(space);
+      const TimeServer::SpaceTime time = server_.TimeOf(space, now_);
+      RC_ASSERT(time.passed >= 0 && time.passed <= now_ && time.had >= 0 && time.had <= time.passed + 1);
       const bool stands = server != 0 && control_->frozen.contains({ClientOf(server), 10});
       for (const auto& [id, shares] : shares_) {
         if (shares.space.number != space) continue;
@@ -142,8 +144,12 @@ class AnyGpu {
     sched::Shares shares{.request_pct = *rc::gen::inRange(0, 40) * 1.0,
                          .limit_pct = *rc::gen::inRange(40, 101) * 1.0,
                          .weight = *rc::gen::inRange(1u, 1000u),
-                         .priority = *rc::gen::inRange(0u, 16u)};
-    shares.space = {.number = SpaceOf(id), .sm_pct = InSpace(id) ? *rc::gen::inRange(0, 101) * 1.0 : 100};
+                         .priority = *rc::gen::inRange(0u, 16u),
+                         .measured = *rc::gen::arbitrary<bool>(),
+                         .short_queue = *rc::gen::arbitrary<bool>()};
+    shares.space = {.number = SpaceOf(id),
+                    .sm_pct = InSpace(id) ? *rc::gen::inRange(0, 101) * 1.0 : 100,
+                    .in_turns = *rc::gen::arbitrary<bool>()};
     return shares;
   }
 

@@ -24,7 +24,7 @@ TimeControl::TimeControl(EventLoop& loop, std::uint32_t gpu, const Config& confi
       hooks_(std::move(hooks)),
       ways_(gpu, channels, vgpus),
       server_(MakeServer()),
-      goals_(vgpus, aside_),
+      goals_(vgpus, config, aside_),
       timer_(loop, [this] { OnTimer(MonotonicNow()); }) {
   aside_.Serve(*server_, 0);
   TellMeans(0);

@@ -21,6 +21,12 @@ class TimeServer {
     Nanos slice = 0;                      // of all its processes together; 0: the driver's default
   };
 
+  // Time of a space.
+  struct SpaceTime {
+    Nanos passed = 0;  // in which its tokens' time went on: UsageOf its vGPUs counts that
+    Nanos had = 0;     // of it, the time that it had of the GPU
+  };
+
   struct Deadline {
     Nanos at = kNever;    // Advance is to be called then
     bool urgent = false;  // the news that an idle process has work again is worth looking for without a pause
@@ -60,6 +66,8 @@ class TimeServer {
 
   virtual State StateOf(Id vgpu) const = 0;
   virtual sched::Usage UsageOf(Id vgpu, Nanos now) const = 0;
+  // Counts from anywhere.
+  virtual SpaceTime TimeOf(std::uint32_t /*space*/, Nanos now) const { return {now, now}; }
 
  protected:
   bool Sealed() const { return sealed_; }
