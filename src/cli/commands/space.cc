@@ -20,6 +20,13 @@ std::string StateOf(const Json& space) {
   return TextField(space, "state") + (error.empty() ? "" : ": " + error);
 }
 
+// "in turns (at once is 0.82x of that, tried 12.3 s ago)"
+std::string ModeOf(const Json& space) {
+  const std::string mode = TextField(space, "mode") == "in_turns" ? "in turns" : "at once";
+  const std::string tried = Time(space, "mode_tried_ago_us");
+  return tried.empty() ? mode : mode + " (" + TextField(space, "mode_why") + ", tried " + tried + " ago)";
+}
+
 }  // namespace
 
 Result<int> ListSpaces(const Common& common) {
@@ -57,6 +64,7 @@ Result<int> ShowSpace(const Common& common, const std::string& name) {
       {"state", StateOf(*space)},
       {"MPS server", server.empty() ? "none" : "process " + server},
       {"steered", BoolField(*space, "steered") ? "by its channels" : "by gates: its channels are not known"},
+      {"runs", ModeOf(*space)},
       {"vgpus", vgpus.empty() ? "none" : vgpus},
       {"SM limits", Percent(*space, "sm_limits_pct") + " % in sum"},
       {"pipe directory", TextField(*space, "pipe_directory")},

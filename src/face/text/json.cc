@@ -299,7 +299,11 @@ json ToJson(const server::SpaceReport& space) {
           {"server_pid", pid_or_null(space.server)},
           {"steered", space.steered},
           {"vgpus", space.vgpus},
-          {"sm_limits_pct", space.sm_limits_pct}};
+          {"sm_limits_pct", space.sm_limits_pct},
+          {"mode", space.mode},
+          {"mode_gain", OrNull(space.mode_gain)},
+          {"mode_tried_ago_us", OrNull(space.mode_tried_ago_us)},
+          {"mode_why", space.mode_why.empty() ? json() : json(space.mode_why)}};
 }
 
 Result<SpaceRequest> ParseSpaceRequest(const std::string& body) {

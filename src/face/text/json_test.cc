@@ -81,19 +81,29 @@ TEST_F(Documented, WhatMayBeAsked) {
 TEST(SpaceJson, IsNullWhereThereIsNothing) {
   server::SpaceReport space{.name = "a", .gpu_uuid = "GPU-1", .gpu = 1, .uid = 1000, .state = "starting"};
   auto json = ToJson(space);
-  for (const char* field : {"error", "control_pid", "server_pid"}) EXPECT_TRUE(json[field].is_null()) << field;
+  for (const char* field : {"error", "control_pid", "server_pid", "mode_gain", "mode_tried_ago_us", "mode_why"})
+    EXPECT_TRUE(json[field].is_null()) << field;
   EXPECT_EQ(json["vgpus"], json::array());
+  EXPECT_EQ(json["mode"], "at_once");
   space.error = "no MPS server started";
   space.control_daemon = 7;
   space.server = 8;
   space.vgpus = {"one"};
   space.sm_limits_pct = 33.3;
+  space.mode = "in_turns";
+  space.mode_gain = 0.5;
+  space.mode_tried_ago_us = 12;
+  space.mode_why = "at once is 0.50x of that";
   json = ToJson(space);
   EXPECT_EQ(json["error"], "no MPS server started");
   EXPECT_EQ(json["control_pid"], 7);
   EXPECT_EQ(json["server_pid"], 8);
   EXPECT_EQ(json["vgpus"], json::array({"one"}));
   EXPECT_EQ(json["sm_limits_pct"], 33.3);
+  EXPECT_EQ(json["mode"], "in_turns");
+  EXPECT_EQ(json["mode_gain"], 0.5);
+  EXPECT_EQ(json["mode_tried_ago_us"], 12);
+  EXPECT_EQ(json["mode_why"], "at once is 0.50x of that");
 }
 
 TEST(VGpuJson, TellsItsSpace) {

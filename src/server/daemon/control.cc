@@ -232,7 +232,7 @@ Result<WholeReport> Control::All() {
     return WholeReport{.gpus = ReportGpus(daemon_, now),
                        .vgpus = ReportVGpus(daemon_, now),
                        .processes = ReportProcesses(daemon_, now),
-                       .spaces = ReportSpaces(daemon_)};
+                       .spaces = ReportSpaces(daemon_, now)};
   });
 }
 

@@ -226,6 +226,13 @@ CheckReport CheckSwap(GpuServer& gpu) {
           .text = "at most " + FormatSize(gpu.Residency().SwapMax()) + " of host memory" + name};
 }
 
+void ReportMode(const SpaceModes::Report& mode, Nanos now, SpaceReport& report) {
+  if (mode.choice.mode == sched::SpaceMode::kInTurns) report.mode = "in_turns";
+  report.mode_gain = mode.choice.gain;
+  report.mode_why = mode.why;
+  if (mode.choice.tried_at != kNever) report.mode_tried_ago_us = (now - mode.choice.tried_at) / kMicrosecond;
+}
+
 }  // namespace
 
 std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now) {
@@ -301,7 +308,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   return report;
 }
 
-std::vector<SpaceReport> ReportSpaces(Daemon& daemon) {
+std::vector<SpaceReport> ReportSpaces(Daemon& daemon, Nanos now) {
   std::vector<SpaceReport> reports;
   for (const Space* space : daemon.Spaces().All()) {
     const Space::Identity& who = space->Who();
@@ -317,6 +324,7 @@ std::vector<SpaceReport> ReportSpaces(Daemon& daemon) {
                        .server = space->Server()};
     const pid_t followed = daemon.Channels().Table().ServerOf(who.number);
     report.steered = followed != 0 && daemon.Channels().Knows(followed, who.gpu);
+    ReportMode(daemon.Gpus()[who.gpu]->Time().Goals().Modes().ReportOf(who.number), now, report);
     for (const VGpu* vgpu : daemon.VGpus().All()) {
       if (vgpu->spec.space != who.name) continue;
       report.vgpus.push_back(vgpu->spec.name);

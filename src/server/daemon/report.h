@@ -151,6 +151,11 @@ struct SpaceReport {
   bool steered = false;                  // its channels are known
   std::vector<std::string> vgpus;
   double sm_limits_pct = 0;  // their sum
+  // How its vGPUs run, "at_once" or "in_turns"; the rest is of the last trial of both, none: there was none.
+  const char* mode = "at_once";
+  std::optional<double> mode_gain;  // speed at once over the speed in turns; none: nobody's progress could be compared
+  std::optional<std::int64_t> mode_tried_ago_us;
+  std::string mode_why;  // for people; empty: there was no trial
 };
 
 // Memory that is being brought out of a GPU because somebody said so.
@@ -179,7 +184,7 @@ std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now);
 VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now);
 std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now);
 std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optional<pid_t> only = {});
-std::vector<SpaceReport> ReportSpaces(Daemon& daemon);
+std::vector<SpaceReport> ReportSpaces(Daemon& daemon, Nanos now);
 std::vector<CheckReport> ReportChecks(Daemon& daemon);
 
 }  // namespace tessera::server

@@ -24,7 +24,7 @@ bool SpaceControl::MaySee(uid_t owner) const { return control_.Who().IsOperator(
 
 Result<std::vector<SpaceReport>> SpaceControl::All() const {
   return OnLoop([this]() -> Result<std::vector<SpaceReport>> {
-    std::vector<SpaceReport> reports = ReportSpaces(control_.daemon_);
+    std::vector<SpaceReport> reports = ReportSpaces(control_.daemon_, MonotonicNow());
     std::erase_if(reports, [this](const SpaceReport& space) { return !MaySee(space.uid); });
     return reports;
   });

@@ -65,6 +65,32 @@ class Sharing:
         for tenant in tenants:
             self.assertGreater(tenant.finish(), 0)
 
+    def test_a_space_with_a_goal_tries_both_modes(self):
+        """Which one is better depends on the machine; that it was tried, and that both go on, does not."""
+        self.member("one", sm_limit=50)
+        self.member("two", sm_limit=50)
+        one, two = self.busy("one"), self.busy("two")
+        self.assertEqual((self.space("a")["mode"], self.space("a")["mode_why"]), ("at_once", None))
+        self.assertRegex(self.tessera("space", "show", "a").stdout, r"(?m)^runs +at once$")
+        self.change("one", goal="speed=1%")
+
+        def tried():
+            one.makes_progress(10)
+            two.makes_progress(10)
+            return (shown := self.space("a"))["mode_tried_ago_us"] is not None and shown
+        shown = wait_for("a trial", tried)
+        self.assertTrue(0.25 <= shown["mode_gain"] <= 4, shown)
+        self.assertIn("x of ", shown["mode_why"])
+        self.assertRegex(self.tessera("space", "show", "a").stdout, r"(?m)^runs +(at once|in turns) \(.*, tried .* ago\)$")
+        told = [event["text"] for event in self.api("GET", "/v1/events")[2]["events"] if event["type"] == "space.mode"]
+        self.assertEqual(bool(told), shown["mode"] == "in_turns" or len(told) > 1, told)
+        self.change("one", goal=None)
+        wait_for("the end of trials", lambda: self.space("a")["mode_tried_ago_us"] is None)
+        self.assertEqual(self.space("a")["mode"], "at_once")
+        for tenant in (one, two):
+            tenant.makes_progress(20)
+            self.assertGreater(tenant.finish(), 0)
+
     def test_a_frozen_vgpu_stands_and_the_other_goes_on(self):
         self.member("one", sm_limit=50)
         self.member("two", sm_limit=50)
