@@ -59,7 +59,7 @@ class Sharing:
         self.member("two", sm_limit=60)
         tenants = [self.busy("one"), self.busy("two")]
         # At first all is queued that one had while it was alone; that overlaps.
-        wait_for("turns", lambda: self.together(*tenants) < 1.15)
+        wait_for("turns", lambda: self.together(*tenants) < 1.3)
         shares = self.account.shares([tenant.pid for tenant in tenants], 2)
         self.assertGreater(min(shares), 25, shares)
         for tenant in tenants:
