@@ -270,7 +270,7 @@ class Packets(SoftGpuTest):
             with self.subTest(name):
                 self.closes(self.connect(), packet)
         for name, packet in (("Hello again", hello("team")), ("Reserve before Attach", message(RESERVE, b"\0" * 8)),
-                             ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 216))):
+                             ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 224))):
             with self.subTest(f"{name} after Welcome"):
                 self.closes(self.welcomed(), packet)
         other.send(message(ATTACH, b"\0" * 56))  # a GPU that does not exist: still answered

@@ -89,7 +89,7 @@ def serve_program(peer, kept):
             text = PLAN["refuse"].encode()
             peer.send(HEADER.pack(MAGIC, PROTOCOL, REFUSED, 512, 0) + struct.pack("<iI504s", 1, 0, text))
         else:
-            peer.send(HEADER.pack(MAGIC, PROTOCOL, WELCOME, 216, 0) + bytes(216))
+            peer.send(HEADER.pack(MAGIC, PROTOCOL, WELCOME, 224, 0) + bytes(224))
 
 
 def serve_programs(listener):
