@@ -133,6 +133,8 @@ Result<void> Serve(const server::Options& options) {
   if (auto prepared = PrepareRunDir(run_dir); !prepared) return prepared;
   auto lock = server::LockRunDir(run_dir);
   if (!lock) return std::unexpected(lock.error());
+  // The control daemons of spaces use the same soft GPU.
+  if (options.soft_spec) setenv("TESSERA_SOFT", options.soft_spec->c_str(), 1);
   auto driver = options.soft_spec ? server::OpenSoftDriver(*options.soft_spec) : server::OpenNvmlDriver();
   if (!driver) return std::unexpected(driver.error());
   Steering steering = OpenSteering(**driver, *config, run_dir);

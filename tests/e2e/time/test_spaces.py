@@ -61,6 +61,13 @@ class Life(SpacesTest):
         wait_for("its end", lambda: not self.spaces())
         self.assertIn("no space kept", self.tessera("space", "show", "kept", check=False).stderr)
 
+    def test_the_control_daemon_has_the_daemons_soft_gpu(self):
+        self.stop_daemon()
+        self.env["TESSERA_SOFT"] = "2GiB,sms=7"  # of the one who starts it; --soft is another
+        self.start_daemon()
+        self.member("one")
+        wait_for("the server", lambda: self.space("a")["state"] == "ready")
+
     def test_the_next_daemon_goes_on_with_it(self):
         self.member("one")
         tenant = self.busy("one")
