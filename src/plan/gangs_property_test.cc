@@ -10,16 +10,14 @@
 
 #include "base/size.h"
 #include "plan/simulator.h"
+#include "sched/testing/any_number.h"
 
 namespace tessera::plan {
 namespace {
 
 [[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1 max_success=40", 0);
 
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
+using sched::Number;
 
 constexpr std::uint64_t kMemory = 40 * kGiB;
 constexpr Nanos kTurnMax = 2 * kSecond;

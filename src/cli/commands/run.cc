@@ -47,7 +47,7 @@ Result<Json> MakeVgpu(const ApiClient& client, const RunChoices& choices, const 
   return client.Post("/v1/vgpus", *body);
 }
 
-// One on each of the first GPUs. What is made before a failure goes with this process.
+// One on each of the first GPUs. If one cannot be made, the others end with this process.
 Result<std::vector<Json>> MakeGang(const ApiClient& client, const RunChoices& choices, const std::string& program) {
   const auto gpus = client.Get("/v1/gpus");
   if (!gpus) return std::unexpected(gpus.error());

@@ -12,16 +12,12 @@
 #include <vector>
 
 #include "sched/gangs/gang_time.h"
+#include "sched/testing/any_number.h"
 
 namespace tessera::sched {
 namespace {
 
 [[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
-
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
 
 constexpr std::size_t kMostJobs = 8;
 constexpr std::uint32_t kMostWeight = 400;
@@ -89,7 +85,7 @@ struct World {
         if (&one == &other || !other.second.Active() || other.second.limited || !Share(one.second, other.second))
           continue;
         if (!Stands(other)) in_the_way = true;
-        // Nobody that runs is beside a gang of its class.
+        // A gang runs beside no other job of its class.
         const bool exclude = one.second.Gang() || other.second.Gang();
         RC_ASSERT(!exclude || one.second.priority != other.second.priority || Stands(one) || Stands(other));
       }

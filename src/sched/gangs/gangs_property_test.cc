@@ -13,16 +13,12 @@
 #include <vector>
 
 #include "sched/gangs/gangs.h"
+#include "sched/testing/any_number.h"
 
 namespace tessera::sched {
 namespace {
 
 [[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
-
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
 
 constexpr std::uint64_t kCapacity = 100;
 constexpr ResidencyConfig kConfig = {.turn_min = kSecond, .turn_max = 4 * kSecond};

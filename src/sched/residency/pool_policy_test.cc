@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "sched/testing/any_number.h"
+
 namespace tessera::sched {
 namespace {
 
@@ -202,10 +204,6 @@ TEST_F(PoolPolicyTest, WhatIsNeededIsMadeUnderPressureToo) {
 
 // ---- any history ----
 
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
 bool OneIn(int n) { return Number(1, n) == 1; }
 std::uint64_t Chunks(std::uint64_t most) { return Number<std::uint64_t>(0, most) * kChunk; }
 

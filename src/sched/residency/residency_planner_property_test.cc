@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
 
 namespace tessera::sched {
@@ -16,10 +17,6 @@ using Kind = ResidencyActionKind;
 
 [[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
 constexpr auto Bytes = Number<std::uint64_t>;
 bool OneIn(int n) { return Number(1, n) == 1; }
 

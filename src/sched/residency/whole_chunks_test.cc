@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
 
 namespace tessera::sched {
@@ -131,11 +132,6 @@ TEST_F(WholeChunksTest, APromiseThatHoldsAllIsNoReasonForSparseChunks) {
   world.Finish();
   EXPECT_EQ(Whole(1), 100u);
   EXPECT_EQ(Sparse(1), 0u);
-}
-
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
 }
 
 // Programs that fit with whole chunks, all together or one at a time, make no others.

@@ -16,7 +16,7 @@ constexpr double kLeastSubmissions = 10;         // in both legs together; fewer
 constexpr Nanos kLeastTime = 50 * kMillisecond;  // of the GPU, that the space must have had in a leg
 using MissedByPriority = std::array<std::size_t, 16>;
 
-// What one vGPU did in a leg.
+// Figures of one vGPU in a leg.
 struct Done {
   double submissions = 0;
   double ran = 0, worked = 0;  // ns with the token, and ns with work

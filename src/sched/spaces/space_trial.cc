@@ -11,7 +11,7 @@ namespace {
 constexpr Nanos kWarmUp = kSecond;  // after a change of the members
 constexpr Nanos kAgain = kSecond;   // when fewer than two have work
 constexpr Nanos kSettle = 100 * kMillisecond;
-// What was queued without a bound ends within this time, or has to be counted.
+// A queue that had no bound ends within this time, or counts.
 constexpr Nanos kLongestSettle = kSecond;
 constexpr double kSameTime = 1e-3;  // % of the GPU's time
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "sched/testing/any_number.h"
 #include "sched/turns/residency.h"
 
 namespace tessera::sched {
@@ -21,11 +22,6 @@ constexpr Nanos kMs = kMillisecond;
 constexpr VgpuId kUnknown = 77;
 [[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
-// Any of the range in every case: by itself rapidcheck begins with small ones, and that would be few kinds of events.
-template <typename T>
-T Number(T least, T most) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, most + 1));
-}
 constexpr auto Duration = Number<Nanos>;
 constexpr auto Bytes = Number<std::uint64_t>;
 

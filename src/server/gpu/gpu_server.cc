@@ -95,7 +95,7 @@ Result<void> GpuServer::Resize(VGpu& vgpu, const MemoryTerms& memory, const sche
 void GpuServer::Remove(VGpu& vgpu, Nanos now) {
   for (Process* process : vgpu.processes) process->page.SayRemoved();
   time_.Remove(vgpu, now);
-  // Who waits for memory goes on, too.
+  // Threads that wait for memory go on, too.
   for (Process* process : vgpu.processes) process->page.Ring();
   (void)memory_.Set(vgpu.id, {.max = 0});  // promises less: cannot fail
 }
