@@ -2,6 +2,8 @@
 import concurrent.futures
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import unittest
@@ -209,6 +211,15 @@ class Doctor(SoftGpuTest):
             self.assertEqual(set(check), {"status", "name", "detail", "advice"})
             self.assertTrue(check["status"] == "ok" or check["advice"], check)
         self.assertIn("Programs can run", self.tessera("doctor", "--soft").stdout)
+
+    def test_the_readme_shows_each_line_of_doctor(self):
+        def headings(text):
+            return re.findall(r"^(ok|warn|FAIL) +(.+?)  ", text, re.MULTILINE)
+        readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+        shown = re.search(r"^\$ tessera doctor --soft\n(.*?)^$", readme, re.MULTILINE | re.DOTALL)[1]
+        found = headings(self.tessera("doctor", "--soft").stdout)
+        self.assertGreater(len(found), 5)
+        self.assertEqual(headings(shown), found)
 
     def test_no_real_gpu(self):
         if os.path.exists("/dev/nvidiactl"):
