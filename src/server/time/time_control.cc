@@ -87,7 +87,7 @@ void TimeControl::GiveAgain(const VGpu& vgpu, Nanos now) {
   sched::Shares shares = goals_.SharesOf(vgpu);
   const auto given = server_->Set(vgpu.id, shares, now);
   if (given) return;
-  log::Warn("GPU {}: vGPU {} has no request for now: {}", gpu_, vgpu.spec.name, given.error().Text());
+  log::Warn("GPU {}: vGPU {} loses its request until it is set again: {}", gpu_, vgpu.spec.name, given.error().Text());
   shares.request_pct = 0;
   if (auto set = server_->Set(vgpu.id, shares, now); !set)
     log::Error("GPU {}: vGPU {}: {}", gpu_, vgpu.spec.name, set.error().Text());
