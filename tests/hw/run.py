@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 from cases import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
 from cases import adopting, boundary, chaos, freezing, goals, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
 from cases import swapping, swap_programs, swap_survival, swap_chaos, swap_many  # noqa: E402,F401  (in order of importance)
-from cases import spaces, krypton, two_gpus, faces  # noqa: E402,F401
+from cases import spaces, own_sms, space_modes, krypton, two_gpus, faces  # noqa: E402,F401
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402
@@ -47,8 +47,8 @@ def parse_arguments():
                         help="of a check: llm.mode (graphs, eager), llm.loads (30,60,85), llm.variants (solo, default, "
                         "static, mps, mps60, tessera), llm.seconds, llm.small; chaos.seconds, chaos.processes, chaos.programs, chaos.gib; "
                         "freeze.count; swap.gib, swap.pool_gib, swap.seconds; many.programs, many.gib; "
-                        "krypton.cases (R1,R2), krypton.plan (time, level, mixed), krypton.hold (rest, limit), krypton.seconds, krypton.gpus, "
-                        "krypton.margin, krypton.over; faces.keep (a folder for the trace)")
+                        "krypton.cases (R1,R2), krypton.plan (time, level, mixed), krypton.hold (rest, limit), krypton.sms (own, limit), "
+                        "krypton.seconds, krypton.gpus, krypton.margin, krypton.over; faces.keep (a folder for the trace)")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")
     return parser.parse_args()
 

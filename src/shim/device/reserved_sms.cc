@@ -1,6 +1,7 @@
 #include "shim/device/reserved_sms.h"
 
 #include <atomic>
+#include <numeric>
 #include <vector>
 
 #include "base/fork_mutex.h"
@@ -21,24 +22,36 @@ CUgreenCtx green TESSERA_GUARDED_BY(mutex) = nullptr;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
 std::atomic<CUcontext> context_of_green{nullptr};
 
-// The vGPU's groups of the device's SMs; none: there are none, or the driver cannot split them.
-std::vector<CUdevResource> OwnGroups(CUdevice device) {
-  const wire::Welcome& terms = Session::Instance().Terms();
-  CUdevResource all;
+// The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
+// split them.
+std::vector<CUdevResource> AllGroups(CUdevice device) {
+  CUdevResource all, rest{};
   if (REAL_AS(cuDeviceGetDevResource, CUdevice, CUdevResource*, CUdevResourceType)(
           device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
     return {};
-  const auto split = [&all](CUdevResource* groups, unsigned* count) {
+  const auto split = [&](CUdevResource* groups, unsigned* count) {
     constexpr unsigned kSmallest = 1;  // the driver rounds it up
     return REAL_AS(cuDevSmResourceSplitByCount, CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*,
-                   unsigned, unsigned)(groups, count, &all, nullptr, 0, kSmallest) == CUDA_SUCCESS;
+                   unsigned, unsigned)(groups, count, &all, &rest, 0, kSmallest) == CUDA_SUCCESS;
   };
   unsigned count = 0;
   if (!split(nullptr, &count) || count == 0) return {};
   std::vector<CUdevResource> groups(count);
   if (!split(groups.data(), &count)) return {};
-  const SmGroups own = GroupsWithin(terms.sm_from, terms.sm_from + terms.sm_limit, count);
-  return {groups.begin() + own.first, groups.begin() + own.first + own.count};
+  groups.resize(count);
+  if (rest.type == CU_DEV_RESOURCE_TYPE_SM) groups.push_back(rest);
+  return groups;
+}
+
+// The vGPU's groups.
+std::vector<CUdevResource> OwnGroups(CUdevice device) {
+  const wire::Welcome& terms = Session::Instance().Terms();
+  const std::vector<CUdevResource> all = AllGroups(device);
+  std::vector<unsigned> sizes;
+  for (const CUdevResource& group : all) sizes.push_back(group.sm.smCount);
+  const SmGroups own = GroupsOf(terms.sm_from, terms.sm_from + terms.sm_limit, sizes);
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(own.first);
+  return {first, first + static_cast<std::ptrdiff_t>(own.count)};
 }
 
 CUresult Fail(CUresult error) TESSERA_REQUIRES(mutex) {
@@ -77,6 +90,19 @@ CUcontext PrimaryOf(CUdevice device) {
 }
 
 }  // namespace
+
+SmGroups GroupsOf(unsigned from, unsigned to, const std::vector<unsigned>& sizes) {
+  constexpr unsigned kAll = 10000;
+  const unsigned total = std::accumulate(sizes.begin(), sizes.end(), 0u);
+  // The number of groups before this place.
+  const auto groups_to = [&](unsigned place) {
+    std::size_t count = 0;
+    for (unsigned end = 0; count < sizes.size() && (end += sizes[count]) * kAll <= place * total;) ++count;
+    return count;
+  };
+  const std::size_t first = groups_to(from), end = groups_to(to);
+  return first < end ? SmGroups{first, end - first} : SmGroups{};
+}
 
 bool HasReservedSms() { return Session::Instance().Managed() && Session::Instance().Terms().sm_reserved != 0; }
 

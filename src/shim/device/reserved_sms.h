@@ -3,20 +3,21 @@
 // these SMs and no others, and no other vGPU of the space uses them (docs/hardware-log.md, 2026-11-25).
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "cuda/cuda_abi.h"
 
 namespace tessera::shim {
 
 // Some of the groups into which the driver splits a GPU's SMs.
 struct SmGroups {
-  unsigned first = 0, count = 0;
+  std::size_t first = 0, count = 0;
 };
 
-// Those that lie whole in [from, to) hundredths of a percent of all, from 0 to 10000.
-constexpr SmGroups GroupsWithin(unsigned from, unsigned to, unsigned groups) {
-  const unsigned first = (from * groups + 9999) / 10000, end = to * groups / 10000;
-  return first < end ? SmGroups{first, end - first} : SmGroups{};
-}
+// The groups, of these sizes, of the part [from, to) of all SMs, in hundredths of a percent. Each end is rounded down to
+// the beginning of a group, so parts that lie side by side leave out none. None: the part is less than one.
+SmGroups GroupsOf(unsigned from, unsigned to, const std::vector<unsigned>& sizes);
 
 // Whether the vGPU of this process has SMs of its own.
 bool HasReservedSms();

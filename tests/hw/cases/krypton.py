@@ -10,9 +10,9 @@ import signal
 import statistics
 import time
 
-from cases.spaces import space
-from harness import packing, tenants
+from harness import members, packing, tenants
 from harness.checks import expect
+from harness.members import space
 
 F = fractions.Fraction
 # Table 2 of KRYPTON (USENIX ATC 2025): inference with batches of 8, requests a second alone on an A100. A mix is each
@@ -67,9 +67,8 @@ class Ground:
         expect(all(self.sms.values()), f"the SMs of a program are not told: {self.sms}")
 
     def member(self, name, within, sms, **fields):
-        self.bench.vgpu(name, space=within, sm_limit=sms, **fields)
-        ready = lambda: self.bench.tessera.api("GET", f"/v1/spaces/{within}").get("state") == "ready"  # noqa: E731
-        self.bench.until(ready, f"space {within} is ready", 20)
+        reserved = {"sm_reserved": True} if self.bench.options.get("krypton.sms", "own") == "own" else {}
+        members.member(self.bench, name, within, sm_limit=sms, **reserved, **fields)
 
     def measure_alone(self):
         """Once before and once after all else: clocks drift."""
@@ -214,7 +213,8 @@ def krypton(bench):
     A program's request is its target (and MARGIN). So that none gets more than that, and an error has two sides, another
     program takes the rest of the GPU, by weight. --option krypton.hold=limit has none, and limits each program to its
     target (and OVER) instead. krypton.plan=time, level (the default) or mixed says which plan is run: by time alone, with
-    spaces in which all have one target, with any spaces. On a soft GPU, two GPUs of a plan."""
+    spaces in which all have one target, with any spaces. krypton.sms=limit: SMs of the programs are limits, not their own.
+    On a soft GPU, two GPUs of a plan."""
     begin, ground = time.monotonic(), Ground(bench)
     ground.size()
     ground.measure_alone()

@@ -1,6 +1,5 @@
 """Spaces: vGPUs that run at the same time as clients of one MPS server, beside other spaces and plain vGPUs."""
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -9,105 +8,37 @@ import signal
 import statistics
 import time
 
-from harness import tenants
+from harness import members, tenants
 from harness.bench import MIB
 from harness.checks import Failed, check, expect
-from harness.steering import control, watched
+from harness.members import space
+from harness.steering import control
 
 CEILINGS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 MOST_OFF = 0.06  # of the rate that the SMs should give: kernels end in waves
 LEAST_BESIDE = 0.75  # of solo at that SM count, of two halves: a percentage is a ceiling whose parts may overlap
-LEAST_OWN = 0.97  # the same, of SMs of one's own
 CAP_POINTS = 2.0
 LEAST_EVEN = 0.7  # of two that are due the same: the lesser to the greater
 AGAIN_S = 2.0
 
 
-def space(**options):
-    return watched("space", **options)
-
-
-@functools.cache
-def _size(soft):
-    """Blocks and threads that fill any number of SMs evenly."""
-    return (1, 32) if soft else (21120, 256)
-
-
-def _start(bench, vgpu=None, seconds=120, iterations=None, **options):
-    blocks, threads = _size(bench.soft)
-    return tenants.start(bench, seconds, iterations, vgpu=vgpu, native=vgpu is None, blocks=blocks, threads=threads,
-                         **options)
-
-
-def _solo(bench):
-    """(kernels a second, iterations, SMs of the GPU) of a busy program alone and without Tessera."""
-    tenant = _start(bench, seconds=10)
-    rate = tenant.rate(*tenants.window(bench, 0.5, 1.5))
-    iterations = tenant.ready["iterations"]
-    tenant.program.kill()
-    return rate, iterations
-
-
-def _ready(bench, name):
-    return bench.until(lambda: (s := bench.tessera.api("GET", f"/v1/spaces/{name}")).get("state") == "ready" and s,
-                       f"space {name} is ready", 20)
-
-
-def _member(bench, name, within, **fields):
-    bench.vgpu(name, space=within, **fields)
-    _ready(bench, within)
-
-
-def _rate(bench, tenant, settle_s=0.4, seconds=1.5):
-    return tenant.rate(*tenants.window(bench, settle_s, seconds))
-
-
-def _rates(bench, running, settle_s=0.6, seconds=3.0):
-    begin, end = tenants.window(bench, settle_s, seconds)
-    return [tenant.rate(begin, end) for tenant in running]
-
-
-def _parts(running, alone, seconds):
-    """Parts of the rates alone, also of programs that stand and report nothing."""
-    before = [tenant.kernels() for tenant in running]
-    begin = time.monotonic()
-    time.sleep(seconds)
-    after = [tenant.kernels() for tenant in running]
-    took = time.monotonic() - begin
-    return [(now - was) / took / rate for now, was, rate in zip(after, before, alone)]
-
-
-def _stop(*running):
-    for tenant in running:
-        tenant.program.kill()
-
-
-def _finish(bench, *running):
-    """Ends them by SIGTERM; their results must be right."""
-    for tenant in running:
-        tenant.program.signal(signal.SIGTERM)
-    for tenant in running:
-        done = tenant.done(30)
-        expect(done["verified"], f"results of {tenant.pid} are wrong")
-
-
 @space(soft=True, limit_s=90)
 def ceilings(bench):
     """SM limits of 10 to 90 %: the SMs that the program sees, and its speed alone in its space."""
-    rate, iterations = _solo(bench)
+    rate, iterations = members.solo(bench)
     rows, figure = {}, []
     bench.vgpu("hw-ceiling", space="hw-a")
-    _ready(bench, "hw-a")
-    whole = _start(bench, "hw-ceiling", 20, iterations)
+    members.ready(bench, "hw-a")
+    whole = members.start(bench, "hw-ceiling", 20, iterations)
     sms = bench.tessera.vgpu("hw-ceiling")["sms"]
-    inside = _rate(bench, whole)
-    _stop(whole)
+    inside = members.rate(bench, whole)
+    members.stop(whole)
     for percent in CEILINGS:
         bench.tessera.set("hw-ceiling", sm_limit=percent)
-        tenant = _start(bench, "hw-ceiling", 20, iterations)
+        tenant = members.start(bench, "hw-ceiling", 20, iterations)
         told = bench.tessera.vgpu("hw-ceiling")["sms"]
-        part = _rate(bench, tenant, 0.3, 1.0) / inside
-        _stop(tenant)
+        part = members.rate(bench, tenant, 0.3, 1.0) / inside
+        members.stop(tenant)
         rows[percent] = {"sms": told, "part": part}
         figure.append(f"{percent} %: {told} ({part * sms / told if told else 0:.3f})")
     figure = f"of {sms} SMs, and speed per SM to that of all: {', '.join(figure)}; all SMs x{inside / rate:.3f} of native"
@@ -122,72 +53,43 @@ def ceilings(bench):
 @space(soft=True, limit_s=60)
 def halves(bench):
     """Two vGPUs of 50 % of the SMs: each beside the other against alone in the space."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     for name in ("hw-half-a", "hw-half-b"):
-        _member(bench, name, "hw-a", sm_limit=50)
-    first = _start(bench, "hw-half-a", 60, iterations)
-    alone = _rate(bench, first)
-    second = _start(bench, "hw-half-b", 60, iterations)
-    together = _rates(bench, (first, second), 0.6, 4)
-    _finish(bench, first, second)
+        members.member(bench, name, "hw-a", sm_limit=50)
+    first = members.start(bench, "hw-half-a", 60, iterations)
+    alone = members.rate(bench, first)
+    second = members.start(bench, "hw-half-b", 60, iterations)
+    together = members.rates(bench, (first, second), 0.6, 4)
+    members.finish(bench, first, second)
     parts = [each / alone for each in together]
     figure = f"{parts[0]:.3f} and {parts[1]:.3f} of alone with half the SMs; sum {sum(parts):.2f}; results right"
     expect(min(parts) >= LEAST_BESIDE, figure)
     return figure, parts
 
 
-@space(soft=True, limit_s=120)
-def own(bench):
-    """Two programs side by side, of 50 and 50 and of 25 and 75 % of the SMs: what each has of its speed alone with these
-    SMs, where they are limits and where they are its own."""
-    _, iterations = _solo(bench)
-    found, least, details = [], {}, {}
-    for kind, reserved in (("limits", False), ("own", True)):
-        for widths in ((50, 50), (25, 75)):
-            within, alone = f"hw-{kind}-{widths[0]}", []
-            names = [f"{within}-{i}" for i in (1, 2)]
-            for name, width in zip(names, widths):
-                _member(bench, name, within, sm_limit=width, **({"sm_reserved": True} if reserved else {}))
-                tenant = _start(bench, name, 30, iterations)
-                alone.append(_rate(bench, tenant))
-                _finish(bench, tenant)
-            running = [_start(bench, name, 60, iterations) for name in names]
-            parts = [rate / before for rate, before in zip(_rates(bench, running), alone)]
-            sms = [bench.tessera.get(f"/v1/vgpus/{name}")["sms"] for name in names]
-            _finish(bench, *running)
-            for name in names:
-                bench.tessera.api("DELETE", f"/v1/vgpus/{name}")
-            found.append(f"{kind} of {widths[0]} and {widths[1]} % ({sms[0]} and {sms[1]} SMs) {parts[0]:.3f} and {parts[1]:.3f}")
-            least[kind] = min([*parts, least.get(kind, 2)])
-            details[f"{kind} {widths[0]}"] = parts
-    figure = f"of alone: {'; '.join(found)}; results right"
-    expect(least["own"] >= (LEAST_BESIDE if bench.soft else LEAST_OWN), figure)
-    return figure, details
-
-
 @space(soft=True, limit_s=90)
 def entity(bench):
     """A space of two beside a plain vGPU: weight 3:1, then the plain one in a higher class, then in a lower one."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     for name in ("hw-in-a", "hw-in-b"):
-        _member(bench, name, "hw-a", sm_limit=50)
+        members.member(bench, name, "hw-a", sm_limit=50)
     bench.vgpu("hw-plain", compute_weight=300)
-    inside = [_start(bench, name, 90, iterations) for name in ("hw-in-a", "hw-in-b")]
-    alone = _rates(bench, inside)
+    inside = [members.start(bench, name, 90, iterations) for name in ("hw-in-a", "hw-in-b")]
+    alone = members.rates(bench, inside)
     shown = bench.tessera.get("/v1/spaces/hw-a")
-    plain = _start(bench, "hw-plain", 90, iterations)
+    plain = members.start(bench, "hw-plain", 90, iterations)
     told = control(bench)
-    plain_rate, *member_rates = _rates(bench, [plain, *inside], 1.0, 4.0)
+    plain_rate, *member_rates = members.rates(bench, [plain, *inside], 1.0, 4.0)
     native = _rate_of_plain(bench, plain, inside)
     parts = [plain_rate / native, *(got / was for got, was in zip(member_rates, alone))]
     bench.tessera.set("hw-plain", compute_priority=2)
     time.sleep(0.5)
-    higher = _parts([plain, *inside], [native, *alone], 1.5)
+    higher = members.parts([plain, *inside], [native, *alone], 1.5)
     bench.tessera.set("hw-plain", compute_priority=12)
     time.sleep(0.5)
-    lower = _parts([plain, *inside], [native, *alone], 1.5)
+    lower = members.parts([plain, *inside], [native, *alone], 1.5)
     bench.tessera.set("hw-plain", compute_priority=8)
-    _finish(bench, plain, *inside)
+    members.finish(bench, plain, *inside)
     text = lambda row: " ".join(f"{each:.3f}" for each in row)  # noqa: E731
     figure = (f"plain and members, of alone: weight 3:1 {text(parts)}; plain higher {text(higher)}; plain lower {text(lower)}; "
               f"steered {shown['steered']}, freeze {told['freeze_p50_us']} us, results right")
@@ -202,7 +104,7 @@ def _rate_of_plain(bench, plain, others):
     """Its rate while the others stand by an operator's freeze."""
     for tenant in others:
         bench.cli("freeze", str(tenant.pid))
-    rate = _rate(bench, plain, 0.5, 1.5)
+    rate = members.rate(bench, plain, 0.5, 1.5)
     for tenant in others:
         bench.cli("thaw", str(tenant.pid))
     return rate
@@ -211,19 +113,19 @@ def _rate_of_plain(bench, plain, others):
 @space(soft=True, limit_s=60)
 def limits(bench):
     """A limit of 30 % of the time inside a space; three vGPUs of 50 % of the SMs take turns."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     for name in ("hw-lim-a", "hw-lim-b", "hw-lim-c"):
-        _member(bench, name, "hw-a", sm_limit=50)
-    running = [_start(bench, "hw-lim-a", 60, iterations)]
-    alone = _rate(bench, running[0])
+        members.member(bench, name, "hw-a", sm_limit=50)
+    running = [members.start(bench, "hw-lim-a", 60, iterations)]
+    alone = members.rate(bench, running[0])
     bench.tessera.set("hw-lim-a", compute_limit=30)
-    capped = _rate(bench, running[0], 1.0, 3.0) / alone
-    running.append(_start(bench, "hw-lim-b", 60, iterations))
-    beside = [each / alone for each in _rates(bench, running, 1.0, 3.0)]
+    capped = members.rate(bench, running[0], 1.0, 3.0) / alone
+    running.append(members.start(bench, "hw-lim-b", 60, iterations))
+    beside = [each / alone for each in members.rates(bench, running, 1.0, 3.0)]
     bench.tessera.set("hw-lim-a", compute_limit=100)
-    running.append(_start(bench, "hw-lim-c", 60, iterations))
-    three = [each / alone for each in _rates(bench, running, 1.0, 4.0)]
-    _finish(bench, *running)
+    running.append(members.start(bench, "hw-lim-c", 60, iterations))
+    three = [each / alone for each in members.rates(bench, running, 1.0, 4.0)]
+    members.finish(bench, *running)
     figure = (f"30 %: {capped * 100:.1f} % alone, {beside[0] * 100:.1f} % beside a free one with {beside[1] * 100:.1f} %; "
               f"three halves {' '.join(f'{each:.2f}' for each in three)}")
     expect(abs(capped * 100 - 30) <= CAP_POINTS and max(three) - min(three) < 0.15, figure)
@@ -245,18 +147,18 @@ def _tell_all(bench, others):
 
 def _kills(bench, count, plain, by=signal.SIGKILL):
     """Kills so many programs of a space; `plain`: settings and flags of a vGPU in no space that is busy meanwhile."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     for name, within in (("hw-kill", "hw-a"), ("hw-stays", "hw-a"), ("hw-other", "hw-b")):
-        _member(bench, name, within, sm_limit=50)
+        members.member(bench, name, within, sm_limit=50)
     settings, flags = plain
     bench.vgpu("hw-plain", **settings)
-    others = [_start(bench, name, 150, iterations) for name in ("hw-stays", "hw-other")]
-    others.append(_start(bench, "hw-plain", 150, iterations, **flags))
+    others = [members.start(bench, name, 150, iterations) for name in ("hw-stays", "hw-other")]
+    others.append(members.start(bench, "hw-plain", 150, iterations, **flags))
     try:
         return _kill_all(bench, count, others, iterations, by)
     except (Failed, TimeoutError):
         _tell_all(bench, others)
-        _stop(*others)
+        members.stop(*others)
         raise
 
 
@@ -264,7 +166,7 @@ def _kill_all(bench, count, others, iterations, by):
     pick, took = random.Random(7), []
     for _ in range(count):
         begin = time.monotonic()
-        tenant = _start(bench, "hw-kill", 30, iterations)
+        tenant = members.start(bench, "hw-kill", 30, iterations)
         took.append(time.monotonic() - begin)
         bench.until(tenant.kernels, "it computes", 20)
         time.sleep(pick.random() * 0.1)
@@ -279,7 +181,7 @@ def _kill_all(bench, count, others, iterations, by):
     for other in others:
         before = other.kernels()
         bench.until(lambda: other.kernels() > before + 20, "the others go on", 20)
-    _finish(bench, *others)
+    members.finish(bench, *others)
     faults = [event for event in bench.tessera.get("/v1/events?last=500")["events"] if event["type"] == "space.fault"]
     figure = (f"{count} ended, 0 victims, {len(faults)} faults, space {state}; a start takes {statistics.median(took):.2f} s; "
               f"results right")
@@ -319,7 +221,7 @@ def starts(bench):
 def gaps(bench):
     """A higher class leaves gaps that are shorter than a slice: what two plain vGPUs, then two spaces, then the two
     programs of one space get of them."""
-    alone, iterations = _solo(bench)
+    alone, iterations = members.solo(bench)
     flags = {"burst": 2, "idle-us": 15000, "depth": 2, "ahead": 1}
     bench.vgpu("hw-high", compute_priority=2)
     pairs = {"vGPUs": ("", ""), "spaces": ("hw-a", "hw-b"), "programs": ("hw-c", "hw-c")}
@@ -328,13 +230,13 @@ def gaps(bench):
         names = [f"hw-{what}-{i}" for i in (1, 2)]
         for name, its in zip(names, within):
             if its:
-                _member(bench, name, its, sm_limit=50)
+                members.member(bench, name, its, sm_limit=50)
             else:
                 bench.vgpu(name)
-        low = [_start(bench, name, 60, iterations) for name in names]
-        high = _start(bench, "hw-high", 60, iterations, **flags)
-        got = _parts(low, [alone, alone], 3 if bench.soft else 6)
-        _finish(bench, high, *low)
+        low = [members.start(bench, name, 60, iterations) for name in names]
+        high = members.start(bench, "hw-high", 60, iterations, **flags)
+        got = members.parts(low, [alone, alone], 3 if bench.soft else 6)
+        members.finish(bench, high, *low)
         found.append(f"{what} {got[0]:.2f} {got[1]:.2f}")
         parts.append(min(got) / max(got))
     figure = f"parts of the speed alone: {', '.join(found)}; results right"
@@ -346,14 +248,14 @@ def gaps(bench):
 def faults(bench):
     """A fault in space A: its programs end, those in B and outside do not notice, A is soon usable again, also if a
     program of it stays."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     for name, within in (("hw-victim", "hw-a"), ("hw-culprit", "hw-a"), ("hw-other", "hw-b")):
-        _member(bench, name, within, sm_limit=50)
+        members.member(bench, name, within, sm_limit=50)
     bench.vgpu("hw-plain")
-    others = [_start(bench, name, 90, iterations) for name in ("hw-other", "hw-plain")]
+    others = [members.start(bench, name, 90, iterations) for name in ("hw-other", "hw-plain")]
     rows = []
     for turn in range(3):
-        victim = _start(bench, "hw-victim", 60, iterations)
+        victim = members.start(bench, "hw-victim", 60, iterations)
         stays = bench.start_inside([bench.builder.program("hold.cc"), str(64 * MIB)], vgpu="hw-victim") if turn else None
         if stays:
             bench.line(stays)
@@ -361,18 +263,18 @@ def faults(bench):
         bench.inside([bench.builder.program("fault.cu")], vgpu="hw-culprit", limit_s=20)
         begin = time.monotonic()
         victim.program.wait(20)
-        again = _start(bench, "hw-culprit", 30, iterations)
+        again = members.start(bench, "hw-culprit", 30, iterations)
         usable = time.monotonic() - begin
         bench.until(again.kernels, "the space takes programs", 20)
         rows.append(usable)
         for other, was in zip(others, before):
             bench.until(lambda: other.kernels() > was + 20, "the others go on", 20)
-        _stop(again)
+        members.stop(again)
         if stays:
             stays.kill()
     told = [event for event in bench.tessera.get("/v1/events?last=200")["events"] if event["type"].startswith("space.")]
     ready = [(again["time_us"] - fault["time_us"]) / 1e6 for fault, again in zip(told[::2], told[1::2])]
-    _finish(bench, *others)
+    members.finish(bench, *others)
     figure = (f"takes programs again after {' '.join(f'{each:.2f}' for each in ready)} s, and has computed one after "
               f"{' '.join(f'{each:.2f}' for each in rows)} s (the last two with a program that stayed); 0 victims elsewhere")
     bench.log(told)
@@ -384,13 +286,13 @@ def faults(bench):
 @space(soft=True, limit_s=90)
 def memory(bench):
     """Memory of a program in a space moves: while the other one works, and while the space stands for a higher class."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     size = (64 if bench.soft else 4096) * MIB
     for name in ("hw-mem-a", "hw-mem-b"):
-        _member(bench, name, "hw-a", sm_limit=50)
+        members.member(bench, name, "hw-a", sm_limit=50)
     bench.vgpu("hw-plain", compute_priority=2)
-    first = _start(bench, "hw-mem-a", 80, iterations, memory=size)
-    second = _start(bench, "hw-mem-b", 80, iterations)
+    first = members.start(bench, "hw-mem-a", 80, iterations, memory=size)
+    second = members.start(bench, "hw-mem-b", 80, iterations)
     took = []
     for _ in range(3):
         begin = time.monotonic()
@@ -399,14 +301,14 @@ def memory(bench):
         for tenant in (first, second):
             was = tenant.kernels()
             bench.until(lambda: tenant.kernels() > was + 20, "both go on", 20)
-    plain = _start(bench, "hw-plain", 80, iterations)
+    plain = members.start(bench, "hw-plain", 80, iterations)
     bench.until(lambda: bench.tessera.vgpu("hw-mem-a")["state"] == "waiting", "the space stands", 10)
     begin = time.monotonic()
     bench.cli("evict", "hw-mem-a")
     standing = time.monotonic() - begin
     moved = bench.tessera.vgpu("hw-mem-a")["moved_out_bytes"]
-    _stop(plain)
-    _finish(bench, first, second)
+    members.stop(plain)
+    members.finish(bench, first, second)
     figure = (f"{size // MIB} MiB out in {' '.join(f'{each:.2f}' for each in took)} s beside a busy one, {standing:.2f} s while the "
               f"space stands; results right")
     expect(moved >= 3.5 * size, figure)
@@ -420,28 +322,28 @@ MIX = [("resnet", 12, 40)] * 4 + [("rnnt", 24, 40)] * 2 + [("bert", 50, 60)] * 2
 def mix(bench):
     """FaST-GShare's mix on one GPU: four of 12 % of the SMs and 40 % of the time, two of 24 and 40, two of 50 and 60, all
     busy: what each gets of what it has alone in that part of the SMs."""
-    _, iterations = _solo(bench)
+    _, iterations = members.solo(bench)
     iterations = max(iterations // 10, 1)  # 0.1 ms with all SMs: as kernels of inference
     names, alone = [], {}
     for number, (kind, sm, percent) in enumerate(MIX):
         name = f"hw-{kind}-{number}"
-        _member(bench, name, "hw-a", sm_limit=sm, compute_request=percent)
+        members.member(bench, name, "hw-a", sm_limit=sm, compute_request=percent)
         names.append(name)
         if sm not in alone:
-            tenant = _start(bench, name, 20, iterations)
-            alone[sm] = _rate(bench, tenant, 0.4, 1.5)
-            _stop(tenant)
-    running = [_start(bench, name, 80, iterations) for name in names[:6]]
-    beside = [rate / alone[sm] for rate, (_, sm, _) in zip(_rates(bench, running, 1.0, 3.0), MIX)]
-    running += [_start(bench, name, 80, iterations) for name in names[6:]]
+            tenant = members.start(bench, name, 20, iterations)
+            alone[sm] = members.rate(bench, tenant, 0.4, 1.5)
+            members.stop(tenant)
+    running = [members.start(bench, name, 80, iterations) for name in names[:6]]
+    beside = [rate / alone[sm] for rate, (_, sm, _) in zip(members.rates(bench, running, 1.0, 3.0), MIX)]
+    running += [members.start(bench, name, 80, iterations) for name in names[6:]]
     for tenant in running[6:]:
         bench.until(tenant.kernels, "it computes", 20)
     busy = [bench.tessera.vgpu(name)["compute_busy_us"] for name in names]
     begin = time.monotonic()
-    rates = _rates(bench, running, 0, 8.0)
+    rates = members.rates(bench, running, 0, 8.0)
     took = (time.monotonic() - begin) * 1e6
     shares = [(bench.tessera.vgpu(name)["compute_busy_us"] - was) / took * 100 for name, was in zip(names, busy)]
-    _finish(bench, *running)
+    members.finish(bench, *running)
     rows = [(kind, sm, percent, rate / alone[sm] * 100) for (kind, sm, percent), rate in zip(MIX, rates)]
     figure = (", ".join(f"{kind} {got:.1f} of {percent} in {share:.1f}" for (kind, _, percent, got), share in zip(rows, shares))
               + f" % of the time; the first six at once {' '.join(f'{each:.2f}' for each in beside)} of alone; results right")

@@ -1,0 +1,85 @@
+"""SMs that vGPUs of a space have for themselves (--reserve-sm)."""
+import sys
+
+from cases.frameworks import DETERMINISTIC, FOLDER, need
+from cases.programs import RUNTIME
+from harness import members
+from harness.bench import compare
+from harness.checks import Failed, Skipped, expect
+from harness.members import space
+
+LEAST_LIMITS = 0.75  # of solo at that SM count, of two side by side
+LEAST_OWN = 0.97  # the same, of SMs of one's own
+PYTHON = (("torch_train.py", "eager"), ("torch_train.py", "graph"), ("cupy_math.py",), ("torch_loader.py", "spawn"))
+
+
+def _own(bench, name, width, within="hw-a"):
+    members.member(bench, name, within, sm_limit=width, sm_reserved=True)
+
+
+@space(soft=True, limit_s=120)
+def own(bench):
+    """Two programs side by side, of 50 and 50 and of 25 and 75 % of the SMs: what each has of its speed alone with these
+    SMs, where they are limits and where they are its own."""
+    _, iterations = members.solo(bench)
+    found, least, details = [], {}, {}
+    for kind, reserved in (("limits", False), ("own", True)):
+        for widths in ((50, 50), (25, 75)):
+            within, alone = f"hw-{kind}-{widths[0]}", []
+            names = [f"{within}-{i}" for i in (1, 2)]
+            for name, width in zip(names, widths):
+                members.member(bench, name, within, sm_limit=width, **({"sm_reserved": True} if reserved else {}))
+                tenant = members.start(bench, name, 30, iterations)
+                alone.append(members.rate(bench, tenant))
+                members.finish(bench, tenant)
+            running = [members.start(bench, name, 60, iterations) for name in names]
+            parts = [rate / before for rate, before in zip(members.rates(bench, running), alone)]
+            sms = [bench.tessera.vgpu(name)["sms"] for name in names]
+            members.finish(bench, *running)
+            for name in names:
+                bench.tessera.delete(name)
+            found.append(f"{kind} of {widths[0]} and {widths[1]} % ({sms[0]} and {sms[1]} SMs) {parts[0]:.3f} and {parts[1]:.3f}")
+            least[kind] = min([*parts, least.get(kind, 2)])
+            details[f"{kind} {widths[0]}"] = parts
+    figure = f"of alone: {'; '.join(found)}; results right"
+    expect(least["own"] >= (LEAST_LIMITS if bench.soft else LEAST_OWN), figure)
+    return figure, details
+
+
+@space(limit_s=60)
+def own_places(bench):
+    """On how many SMs the work of a program runs that knows nothing of it: default stream, streams, threads, graphs.
+    (Under MPS each green context has its own numbers of SMs, so they do not tell which: see `own`.)"""
+    program, found, right = bench.builder.program("places.cu"), [], True
+    for name, width in (("hw-p-1", 50), ("hw-p-2", 25), ("hw-p-3", 25)):
+        _own(bench, name, width)
+        waits = bench.start_inside([program, "wait"], vgpu=name)
+        waits.say("all")
+        rows = [bench.line(waits).split() for _ in range(7)]
+        sms = bench.tessera.vgpu(name)["sms"]
+        waits.kill()
+        right = right and {int(count) for _, count in rows} == {sms}
+        found.append(f"{width} %, {sms} SMs: {' '.join(f'{what} {count}' for what, count in rows)}")
+    expect(right, f"not all work is in one place: {'; '.join(found)}")
+    return "; ".join(found)
+
+
+@space(limit_s=240)
+def own_programs(bench):
+    """Programs that know nothing of it print the same as without Tessera."""
+    _own(bench, "hw-p-1", 50)
+    programs = {name: ([bench.builder.program(f"{name}.cu")], {}) for name in (*RUNTIME, "threads")}
+    try:
+        need("torch"), need("cupy")
+        programs |= {" ".join(words): ([sys.executable, FOLDER / words[0], *words[1:]], DETERMINISTIC) for words in PYTHON}
+    except Skipped as why:
+        bench.tell(why)
+    failed = []
+    for name, (command, env) in programs.items():
+        try:
+            compare(bench.native(command, env), bench.inside(command, env, vgpu="hw-p-1"))
+        except (Failed, Skipped) as why:
+            failed.append(f"{name}: {why}")
+            bench.tell(failed[-1])
+    expect(not failed, f"{len(failed)} of {len(programs)}: {'; '.join(failed)}")
+    return f"{len(programs)} programs print the same: {', '.join(programs)}"
