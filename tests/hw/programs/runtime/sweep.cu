@@ -1,5 +1,5 @@
-// Reads and writes an array again and again, and says every 100 ms how often: sweep BYTES SECONDS. What bounds it is the
-// memory's bandwidth, or that of the cache if the array fits.
+// Reads and writes an array again and again, and says every 100 ms how often: sweep BYTES SECONDS. What bounds it is
+// the memory's bandwidth, or that of the cache if the array fits.
 #include <cstdlib>
 
 #include "check.h"
