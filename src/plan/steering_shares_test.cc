@@ -106,6 +106,17 @@ TEST_F(SteeringShares, AChangeOfLimitsReachesThoseThatStopOften) {
   EXPECT_NEAR(gpu.ExecutedPct(2), 20, 1);
 }
 
+TEST_F(SteeringShares, SwitchesArePaidByThoseWithoutARequest) {
+  const auto gpu = Run({{{.request_pct = 50, .weight = 1}, {}},
+                        {{.request_pct = 25, .weight = 1}, {}},
+                        {{.request_pct = 10, .weight = 1}, {}},
+                        {{.weight = 10'000}, {}}});
+  EXPECT_GE(gpu.ExecutedPct(0), 50);
+  EXPECT_GE(gpu.ExecutedPct(1), 25);
+  EXPECT_GE(gpu.ExecutedPct(2), 10);
+  EXPECT_GE(gpu.ExecutedPct(3), 13);
+}
+
 TEST_F(SteeringShares, RequestsAndLimitsTogether) {
   const auto gpu = Run({{{.request_pct = 50}, {}}, {{.request_pct = 10, .limit_pct = 20}, {}}, {{}, {}}});
   EXPECT_NEAR(gpu.ExecutedPct(0), 65, 1.3);

@@ -12,6 +12,9 @@ namespace tessera::sched {
 namespace {
 
 constexpr double kSliceTolerance = 0.02;
+// A slice that is wrong by less than that, but by more than this, changes after it was wrong for so many intervals.
+constexpr double kFineTolerance = 0.002;
+constexpr Nanos kFineIntervals = 10;
 // The mean slice may be this many times what is configured, if others' slices need not change for that.
 constexpr double kLeastScale = 0.5;
 constexpr double kMostScale = 4;
@@ -27,7 +30,7 @@ constexpr Nanos kAloneAbove = 5;
 std::vector<Nanos> SliceKeeper::Usual(const Running& running) const {
   std::vector<Shares> shares;
   for (const SteeredVgpu* vgpu : running) shares.push_back(vgpu->shares());
-  const std::vector<double> due = DueParts(shares);
+  std::vector<double> due = DueParts(shares);
   // If all have limits and the sum is less than the GPU, they are stopped once a window: each must have had several
   // turns by then.
   const double sum = std::accumulate(due.begin(), due.end(), 0.0);
@@ -38,7 +41,14 @@ std::vector<Nanos> SliceKeeper::Usual(const Running& running) const {
     mean = std::min(mean, static_cast<Nanos>(round / static_cast<double>(due.size())));
     most_scale = 1;
   }
-  std::vector<Nanos> slices = SlicesFor(due, {mean, config_.least_slice, config_.most_slice});
+  const SliceBounds bounds = {mean, config_.least_slice, config_.most_slice};
+  std::vector<Nanos> slices = SlicesFor(due, bounds);
+  if (slices.size() > 1) {
+    const auto round = static_cast<double>(std::accumulate(slices.begin(), slices.end(), Nanos{0}));
+    const double switches = static_cast<double>(config_.switch_cost) * static_cast<double>(slices.size());
+    due = DueParts(shares, switches / (round + switches));
+    slices = SlicesFor(due, bounds);
+  }
 
   double ordered = 0;
   double wanted = 0;
@@ -88,13 +98,15 @@ void SliceKeeper::Update(const Running& running, OrderList& orders, Nanos now) {
   for (std::size_t i = 0; i < slices.size(); ++i) {
     SteeredVgpu& vgpu = *running[i];
     const double change = static_cast<double>(std::abs(slices[i] - vgpu.slice));
-    if (change <= kSliceTolerance * static_cast<double>(vgpu.slice)) {
+    if (change <= kFineTolerance * static_cast<double>(vgpu.slice)) {
       vgpu.wrong_since = kNever;
       continue;
     }
+    const bool fine = change <= kSliceTolerance * static_cast<double>(vgpu.slice);
+    const Nanos interval = config_.slice_interval * (fine ? kFineIntervals : 1);
     // Since it was first seen to be wrong, also if it was stopped meanwhile: one at its limit seldom runs for long.
     vgpu.wrong_since = std::min(vgpu.wrong_since, now);
-    const Nanos may_at = std::max(vgpu.wrong_since, vgpu.sliced_at) + config_.slice_interval;
+    const Nanos may_at = std::max(vgpu.wrong_since, vgpu.sliced_at) + interval;
     if (vgpu.slice == 0 || at_once || (may_at <= now && orders.Has(now, OrderList::kCallsForSlice))) {
       Give(vgpu, slices[i], orders, now);
     } else {

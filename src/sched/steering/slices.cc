@@ -6,17 +6,20 @@
 
 namespace tessera::sched {
 
-std::vector<double> DueParts(std::span<const Shares> shares) {
+std::vector<double> DueParts(std::span<const Shares> shares, double lost) {
   std::vector<double> parts(shares.size());
   std::vector<bool> capped(shares.size());
   double left = 1;
   double weight = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    parts[i] = shares[i].request_pct / 100;
+    parts[i] = std::min(shares[i].request_pct / (1 - lost), shares[i].limit_pct) / 100;
     left -= parts[i];
     weight += shares[i].weight;
   }
-  left = std::max(0.0, left);
+  if (left < 0) {
+    for (double& part : parts) part /= 1 - left;
+    return parts;
+  }
   // Like water that rises at a pace of `weight` in each vessel until one is full, and then in the others.
   while (weight > 0 && left > 0) {
     double rise = left / weight;

@@ -12,7 +12,10 @@ namespace tessera::sched {
 // The part of the GPU's time, in [0, 1], that each of several vGPUs is due that have work at the same time: its
 // request, and a share by weight of what the requests leave; no more than its limit, and what a limit leaves goes to
 // the others. The sum is 1, or the sum of the limits if that is less.
-std::vector<double> DueParts(std::span<const Shares> shares);
+//
+// `lost`, in [0, 1): the part of the time that switches take. Requests are of all the time, so they are a larger part
+// of what is left; where that is too little for them, all have less alike.
+std::vector<double> DueParts(std::span<const Shares> shares, double lost = 0);
 
 struct SliceBounds {
   Nanos mean;   // > 0

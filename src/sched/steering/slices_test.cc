@@ -37,6 +37,17 @@ TEST(DueParts, WhatALimitLeavesGoesToTheOthers) {
   EXPECT_THAT(Parts({{.limit_pct = 30}, {.limit_pct = 20}}), ElementsAre(Near(0.3), Near(0.2)));
 }
 
+TEST(DueParts, RequestsAreOfTheTimeThatSwitchesTakeToo) {
+  EXPECT_THAT(DueParts(std::vector<Shares>{{.request_pct = 45}, {.request_pct = 18}, {}}, 0.1),
+              ElementsAre(Near(0.6), Near(0.3), Near(0.1)));
+  EXPECT_THAT(DueParts(std::vector<Shares>{{.weight = 300}, {.weight = 100}}, 0.1),
+              ElementsAre(Near(0.75), Near(0.25)));
+  EXPECT_THAT(DueParts(std::vector<Shares>{{.request_pct = 50, .limit_pct = 50}, {}}, 0.1),
+              ElementsAre(Near(0.5), Near(0.5)));
+  EXPECT_THAT(DueParts(std::vector<Shares>{{.request_pct = 75}, {.request_pct = 25}}, 0.1),
+              ElementsAre(Near(0.75), Near(0.25)));
+}
+
 TEST(SlicesFor, KeepTheMean) {
   EXPECT_THAT(Slices({0.5, 0.5}), ElementsAre(10 * kMs, 10 * kMs));
   EXPECT_THAT(Slices({0.875, 0.125}), ElementsAre(17'500'000, 2'500'000));
@@ -72,6 +83,9 @@ RC_GTEST_PROP(SlicesProperty, PartsAreWithinRequestAndLimitAndUseTheGpuUp, ()) {
     RC_ASSERT(parts[i] <= all[i].limit_pct / 100 + 1e-9);
   }
   RC_ASSERT(std::abs(std::accumulate(parts.begin(), parts.end(), 0.0) - std::min(1.0, limits)) < 1e-6);
+  const auto with_losses = DueParts(all, *rc::gen::inRange(0, 30) / 1000.0);
+  for (std::size_t i = 0; i < all.size(); ++i) RC_ASSERT(with_losses[i] <= all[i].limit_pct / 100 + 1e-9);
+  RC_ASSERT(std::abs(std::accumulate(with_losses.begin(), with_losses.end(), 0.0) - std::min(1.0, limits)) < 1e-6);
   for (const Nanos slice : Slices(parts)) RC_ASSERT(slice >= kBounds.least && slice <= kBounds.most);
 }
 

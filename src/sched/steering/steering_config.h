@@ -8,8 +8,9 @@
 namespace tessera::sched {
 
 struct SteeringConfig {
-  Config shares;                         // window and min_slice; drain_timeout has no meaning here
-  Nanos mean_slice = 20 * kMillisecond;  // of those that compete; a switch costs 0.2 ms (docs/hardware-log.md)
+  Config shares;                           // window and min_slice; drain_timeout has no meaning here
+  Nanos mean_slice = 20 * kMillisecond;    // of those that compete
+  Nanos switch_cost = 200 * kMicrosecond;  // before each slice (docs/hardware-log.md)
   Nanos least_slice = kMillisecond;
   Nanos most_slice = kSecond;
   Nanos slice_interval = 100 * kMillisecond;  // a vGPU's slice changes no more often, but for an operator's Update
