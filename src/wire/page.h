@@ -41,6 +41,17 @@ enum class PinReason : std::uint32_t {
 };
 inline constexpr std::size_t kPinReasons = 10;
 
+// SMs that a vGPU has for itself, in hundredths of a percent of all: [from, from + width). Width 0: none.
+struct SmPlace {
+  std::uint32_t from = 0, width = 0;
+
+  static constexpr SmPlace Of(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
+  }
+  constexpr std::uint64_t Word() const { return from | std::uint64_t{width} << 32; }
+  friend constexpr bool operator==(const SmPlace&, const SmPlace&) = default;
+};
+
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
 struct Page {
@@ -123,9 +134,17 @@ struct Page {
   std::atomic<std::uint32_t> squeezes{0};
   // An order, for good: 1: the vGPU was removed by force. Its gate is closed, and whoever comes there gets an error.
   std::atomic<std::uint32_t> removed{0};
+
+  // Of a vGPU that has SMs for itself. An order: SmPlace::Word of those in which its work is to run; 0: as Welcome said.
+  std::atomic<std::uint64_t> sm_place{0};
+  // Reports: SmPlace::Word of those in which its work runs, 0 before it has any; and how many streams and graphs it made
+  // that keep their SMs: with some it goes on in these, whatever the order is.
+  std::atomic<std::uint64_t> sm_taken{0};
+  std::atomic<std::uint32_t> sm_pins{0};
+  std::atomic<std::uint32_t> sms{0};  // a report of any program: multiprocessors that it may use; 0: not known yet
 };
 
-static_assert(sizeof(Page) == 640 && sizeof(Page) <= kPageBytes);
+static_assert(sizeof(Page) == 704 && sizeof(Page) <= kPageBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<GateOrder>::is_always_lock_free);
 static_assert(offsetof(Page, version) == 8 && offsetof(Page, gpu) == 12);
 static_assert(offsetof(Page, epoch) == 64 && offsetof(Page, gate) == 68 && offsetof(Page, window_ns) == 72 &&
@@ -145,6 +164,7 @@ static_assert(offsetof(Page, pinned_by) == 464 && offsetof(Page, used) == 544 &&
 static_assert(offsetof(Page, holes) == 560 && offsetof(Page, holed) == 568 && offsetof(Page, squeezed) == 576 &&
               offsetof(Page, holes_out) == 584 && offsetof(Page, stranded) == 592 && offsetof(Page, blank) == 600 &&
               offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616 &&
-              offsetof(Page, removed) == 620);
+              offsetof(Page, removed) == 620 && offsetof(Page, sm_place) == 624 && offsetof(Page, sm_taken) == 632 &&
+              offsetof(Page, sm_pins) == 640 && offsetof(Page, sms) == 644);
 
 }  // namespace tessera::wire

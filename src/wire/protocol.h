@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 16;
+inline constexpr std::uint16_t kProtocolVersion = 17;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -105,8 +105,6 @@ struct Attach {
   std::uint64_t unsafe_bytes = 0;  // memory that its kernels must not touch before a mover has settled it
   std::uint32_t contexts = 0;
   std::uint32_t works = 0;  // 1: it has work under way, as Wants with `waits` 0 says
-  std::uint32_t sms = 0;    // multiprocessors that the driver tells the program of
-  std::uint32_t reserved = 0;
 };
 
 struct Attached {
@@ -301,7 +299,7 @@ static_assert(kIsFixed<Welcome, 224> && offsetof(Welcome, grace_ns) == 8 && offs
               offsetof(Welcome, mps_pipes) == 88 && offsetof(Welcome, sm_reserved) == 216 &&
               offsetof(Welcome, sm_from) == 220);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
-static_assert(kIsFixed<Attach, 56> && offsetof(Attach, sms) == 48 && offsetof(Attach, memory_bytes) == 16 &&
+static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 &&
               offsetof(Attach, room_bytes) == 24 && offsetof(Attach, unsafe_bytes) == 32 &&
               offsetof(Attach, contexts) == 40 && offsetof(Attach, works) == 44);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&

@@ -42,9 +42,10 @@ std::string Slice(const Json& vgpu) {
 std::string Space(const Json& vgpu) {
   const std::string space = TextField(vgpu, "space");
   if (space.empty()) return "none";
-  const std::uint64_t sms = IntegerField(vgpu, "sms");
+  const std::uint64_t sms = IntegerField(vgpu, "sms"), kept = IntegerField(vgpu, "sms_kept");
   return space + ", " + (BoolField(vgpu, "sm_reserved") ? "its own " : "at most ") + Percent(vgpu, "sm_limit_pct") +
-         " % of the SMs" + (sms == 0 ? "" : "; its programs began with " + std::to_string(sms) + " of them");
+         " % of the SMs" + (sms == 0 ? "" : "; its programs have " + std::to_string(sms) + " of them") +
+         (kept == 0 ? "" : ", " + std::to_string(kept) + " of them those of before");
 }
 
 std::string Frozen(const Json& vgpu) {

@@ -143,6 +143,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"sm_limit_pct", 100.0},
            {"sm_reserved", false},
            {"sms", 0},
+           {"sms_kept", 0},
            {"goal", nullptr},
            {"bursts",
             {{"count", 0},

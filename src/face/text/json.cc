@@ -267,6 +267,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"sm_limit_pct", vgpu.sm_limit_pct},
           {"sm_reserved", vgpu.sm_reserved},
           {"sms", vgpu.sms},
+          {"sms_kept", vgpu.sms_kept},
           {"goal", OrNull(vgpu.goal)},
           {"bursts", ToJson(vgpu.bursts)},
           {"slice_us", vgpu.slice_us},

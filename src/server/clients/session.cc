@@ -12,6 +12,7 @@
 #include "base/process/process_start.h"
 #include "guard/supervisor/filter.h"
 #include "server/record/log.h"
+#include "server/spaces/own_sms.h"
 
 namespace tessera::server {
 namespace {
@@ -183,9 +184,10 @@ Complaint Session::Welcome() const {
     wire::SetText(welcome.space, space->Who().name);
     wire::SetText(welcome.mps_pipes, space->Pipes());
     const sched::SpacePlace& place = vgpu->spec.compute.space;
-    welcome.sm_limit = static_cast<std::uint32_t>(std::lround(place.sm_pct * 100));
+    const wire::SmPlace sms = WirePlaceOf(place);
+    welcome.sm_limit = sms.width;
     welcome.sm_reserved = place.reserved;
-    welcome.sm_from = static_cast<std::uint32_t>(std::lround(place.from_pct * 100));
+    welcome.sm_from = sms.from;
   }
   return replies_.Send(welcome);
 }
@@ -282,7 +284,7 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->who.uid = peer_.uid;
   slot->who.program = program_;
   slot->who.started_us = WallClockUs();
-  slot->who.sms = attach.sms;
+  if (const auto& place = vgpu->spec.compute.space; place.reserved) slot->page.GivePlace(WirePlaceOf(place));
   std::ranges::copy_if(joined_, std::back_inserter(slot->who.joined), [](VgpuId id) { return id != 0; });
   slot->who.start = ProcessStart(peer_.pid).value_or(0);
   slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "server/clients/unmanaged.h"
 #include "server/daemon/daemon.h"
+#include "server/spaces/own_sms.h"
 #include "server/swap/chunks.h"
 
 namespace tessera::server {
@@ -277,7 +278,10 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   report.sm_reserved = vgpu.spec.compute.space.reserved;
-  for (const Process* process : vgpu.processes) report.sms = std::max(report.sms, process->who.sms);
+  for (const Process* process : vgpu.processes) {
+    report.sms = std::max(report.sms, process->page->sms.load(std::memory_order_relaxed));
+    if (HasOtherSms(*process, vgpu.spec.compute.space)) ++report.sms_kept;
+  }
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
   report.bursts = vgpu.bursts.Report();
   if (const auto kept = gpu.Time().Goals().ReportOf(vgpu, now)) report.bursts.Add(*kept);

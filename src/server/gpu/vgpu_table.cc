@@ -181,12 +181,14 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
-  if (auto same = KeepsSms(vgpu.spec.compute.space, changed.compute.space); !same) return same;
+  if (auto valid = sched::Validate(changed.compute); !valid) return valid;
+  if (auto moved = MoveSms(vgpu, changed.compute.space, All()); !moved) return moved;
   if (admit) {
     if (auto ok = admit(changed, &vgpu); !ok) return ok;
   }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
+  TellSms(vgpu);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

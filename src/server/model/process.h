@@ -25,7 +25,6 @@ struct ProcessIdentity {
   std::uint64_t start = 0;            // ProcessStart of a program with a shim; 0: not known
   bool guest = false;                 // it has no shim: started under the kernel gate, or adopted
   bool guarded = false;               // the kernel gate counts its memory; may become true at any time
-  std::uint32_t sms = 0;              // multiprocessors that it says it may use; 0: nobody knows
   std::vector<std::uint32_t> joined;  // vGPUs that its program joined, with or without a process there
 };
 

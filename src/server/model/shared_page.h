@@ -37,6 +37,14 @@ class SharedPage {
   // The vGPU was removed by force: the program gets errors. Its gate is closed next, by an order.
   void SayRemoved() { page_->removed.store(1, std::memory_order_relaxed); }
 
+  // The SMs in which the program's work is to run from now on; it takes them when its work allows that.
+  void GivePlace(wire::SmPlace place) {
+    page_->sm_place.store(place.Word(), std::memory_order_release);
+    Ring();
+  }
+  // Those in which it runs, as it says; width 0: none yet.
+  wire::SmPlace TakenPlace() const { return wire::SmPlace::Of(page_->sm_taken.load(std::memory_order_acquire)); }
+
   // Wakes who waits for something else in the page.
   void Ring();
 

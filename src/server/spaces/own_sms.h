@@ -14,7 +14,18 @@ namespace tessera::server {
 // the space are of the other kind; ENOSPC: no piece is wide enough.
 Result<void> PlaceSms(VGpu& vgpu, const std::vector<VGpu*>& all);
 
-// EINVAL if a vGPU would have other SMs, or they would be its own no longer. Its programs work in them.
-Result<void> KeepsSms(const sched::SpacePlace& before, const sched::SpacePlace& after);
+// Finds SMs for a vGPU whose place is about to be `changed`, and sets where they begin: where they began if they are
+// free there. What its programs have now counts as free. EINVAL: they would be its own no longer, or are not now; EBUSY:
+// a program cannot move; ENOSPC as above.
+Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::vector<VGpu*>& all);
+
+// Tells its programs where its SMs are.
+void TellSms(const VGpu& vgpu);
+
+// The place as pages and messages have it.
+wire::SmPlace WirePlaceOf(const sched::SpacePlace& place);
+
+// Whether a program works in other SMs than its vGPU has, because it could not move yet.
+bool HasOtherSms(const Process& process, const sched::SpacePlace& place);
 
 }  // namespace tessera::server

@@ -25,6 +25,22 @@ class OwnSmsTest : public testing::Test {
     vgpus_.pop_back();
     return nullptr;
   }
+  // Where the SMs of a vGPU begin that is to have so many percent; -1: `refusal_` says why not.
+  double Moved(VGpu& vgpu, double percent) {
+    sched::SpacePlace changed = vgpu.spec.compute.space;
+    changed.sm_pct = percent;
+    if (auto moved = MoveSms(vgpu, changed, All()); !moved) {
+      refusal_ = moved.error();
+      return -1;
+    }
+    vgpu.spec.compute.space = changed;
+    return changed.from_pct;
+  }
+  Process& Run(VGpu& vgpu) {
+    Process& process = processes_.emplace_back(*SharedPage::Create(0), 100);
+    vgpu.processes.push_back(&process);
+    return process;
+  }
   static double From(const VGpu* vgpu) { return vgpu ? vgpu->spec.compute.space.from_pct : -1; }
   std::vector<VGpu*> All() {
     std::vector<VGpu*> all;
@@ -32,6 +48,7 @@ class OwnSmsTest : public testing::Test {
     return all;
   }
 
+  std::list<Process> processes_;
   std::list<VGpu> vgpus_;
   Error refusal_;
 };
@@ -69,18 +86,57 @@ TEST_F(OwnSmsTest, OtherSpacesAndGpusDoNotMatter) {
   EXPECT_EQ(From(Add(100)), 0);
 }
 
-TEST_F(OwnSmsTest, TheyStayAsTheyAre) {
-  const sched::SpacePlace own{.number = 1, .sm_pct = 30, .reserved = true};
-  sched::SpacePlace wider = own, limit = own;
-  wider.sm_pct = 40;
+// Moving them.
+
+TEST_F(OwnSmsTest, WiderInTheirPlaceIfThatIsFree) {
+  VGpu* vgpu = Add(30);
+  EXPECT_EQ(Moved(*vgpu, 60), 0);
+  VGpu* next = Add(40);  // from 60 % on
+  EXPECT_EQ(Moved(*next, 20), 60);
+  EXPECT_EQ(Moved(*vgpu, 70), -1);
+  EXPECT_EQ(refusal_.code, ENOSPC);
+  EXPECT_THAT(refusal_.message, testing::HasSubstr("60 %"));
+}
+
+TEST_F(OwnSmsTest, ElsewhereIfThatIsTheOnlyFreePiece) {
+  VGpu* first = Add(20);
+  Add(20);
+  EXPECT_EQ(Moved(*first, 50), 40);
+}
+
+TEST_F(OwnSmsTest, NotWhileAProgramHasStreams) {
+  VGpu* vgpu = Add(30);
+  Process& process = Run(*vgpu);
+  process.page->sm_pins = 2;
+  EXPECT_EQ(Moved(*vgpu, 40), -1);
+  EXPECT_EQ(refusal_.code, EBUSY);
+  EXPECT_THAT(refusal_.message, testing::HasSubstr("2 streams"));
+  process.page->sm_pins = 0;
+  EXPECT_EQ(Moved(*vgpu, 40), 0);
+}
+
+TEST_F(OwnSmsTest, WhatAProgramHasNotLeftIsNobodys) {
+  VGpu* vgpu = Add(60);
+  Process& process = Run(*vgpu);
+  process.page->sm_taken = WirePlaceOf(vgpu->spec.compute.space).Word();
+  vgpu->spec.compute.space.sm_pct = 20;
+  TellSms(*vgpu);
+  EXPECT_EQ(wire::SmPlace::Of(process.page->sm_place), (wire::SmPlace{0, 2000}));
+  EXPECT_TRUE(HasOtherSms(process, vgpu->spec.compute.space));
+  EXPECT_EQ(Add(50), nullptr);
+  process.page->sm_taken = wire::SmPlace{0, 2000}.Word();
+  EXPECT_FALSE(HasOtherSms(process, vgpu->spec.compute.space));
+  EXPECT_EQ(From(Add(50)), 20);
+}
+
+TEST_F(OwnSmsTest, WhetherTheyAreItsOwnStays) {
+  VGpu* own = Add(30);
+  sched::SpacePlace limit = own->spec.compute.space;
   limit.reserved = false;
-  EXPECT_TRUE(KeepsSms(own, own));
-  EXPECT_FALSE(KeepsSms(own, wider));
-  EXPECT_FALSE(KeepsSms(own, limit));
-  EXPECT_FALSE(KeepsSms(limit, own));
-  sched::SpacePlace other_limit = limit;
-  other_limit.sm_pct = 50;
-  EXPECT_TRUE(KeepsSms(limit, other_limit));
+  EXPECT_FALSE(MoveSms(*own, limit, All()));
+  vgpus_.clear();
+  VGpu* limited = Add(30, false);
+  EXPECT_EQ(Moved(*limited, 90), 0) << "a limit has no place";
 }
 
 }  // namespace

@@ -28,12 +28,12 @@ bool SwapIsOff() {
   return wish && strcmp(wish, "0") == 0;
 }
 
-// As many as it may use: in a space fewer than the GPU has.
-unsigned Multiprocessors(CUdevice device) {
-  if (HasReservedSms()) return ReservedSms(device);
+// As many as it may use: in a space perhaps fewer than the GPU has.
+void ReportSms(wire::Page& page, CUdevice device) {
+  if (HasReservedSms()) return ReportReservedSms(page, device);
   int count = 0;
   REAL_AS(cuDeviceGetAttribute, int*, int, CUdevice)(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-  return static_cast<unsigned>(count);
+  page.sms.store(static_cast<unsigned>(count), std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -80,8 +80,7 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
                        .room_bytes = room_.Held(),
                        .unsafe_bytes = room_.Unsafe(),
                        .contexts = memory_.Contexts(),
-                       .works = works,
-                       .sms = Multiprocessors(device_)};
+                       .works = works};
   wire::Attached answer;
   wire::Header header{};
   UniqueFd fds[2];
@@ -101,6 +100,7 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
 
 // Another page is followed: it says what this process has.
 void Attachment::Report() {
+  ReportSms(*page_.Get(), device_);
   room_.Report();
   gates_.Calls().Report();
 }

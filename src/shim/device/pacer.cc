@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shim/device/reserved_sms.h"
 #include "shim/load/real.h"
 #include "shim/memory/paging.h"
 #include "shim/process/say.h"
@@ -45,6 +46,7 @@ void Pacer::Run() {
     Nanos wait = *look;
     if (Session::Instance().LostSince() != 0) wait = std::min(wait, kReconnectEvery);
     page_.WaitForRing(bell, wait);
+    FollowReservedSms(page_, gates_, device_);
     const Nanos now = MonotonicNow();
     if (now < next_look) continue;
     next_look = now + kLookEvery;

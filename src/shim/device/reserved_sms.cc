@@ -1,10 +1,12 @@
 #include "shim/device/reserved_sms.h"
 
+#include <algorithm>
 #include <atomic>
 #include <numeric>
 #include <vector>
 
 #include "base/fork_mutex.h"
+#include "shim/device/attachment.h"
 #include "shim/gate/gate.h"
 #include "shim/load/current_context.h"
 #include "shim/load/green_contexts.h"
@@ -14,13 +16,28 @@
 namespace tessera::shim {
 
 using namespace cuda;
+using wire::SmPlace;
 
 namespace {
 
-ForkMutex mutex;
-CUgreenCtx green TESSERA_GUARDED_BY(mutex) = nullptr;
+// A green context of one place. It stays after the program has moved elsewhere, because threads may still be in it, and
+// is used again if the program comes back. It takes no memory of the GPU that could be measured (H100).
+struct Made {
+  SmPlace place;
+  CUgreenCtx green = nullptr;
+  CUcontext context = nullptr;
+};
+
+constexpr std::size_t kMostPlaces = 64;
+constexpr Nanos kAgain = kSecond;  // after the program's work did not end in time
+
+ForkMutex mutex;  // taken after GateKeeper's
+std::vector<Made> made TESSERA_GUARDED_BY(mutex);
+SmPlace place TESSERA_GUARDED_BY(mutex);  // where the SMs are; width 0: as Welcome said
+unsigned pins TESSERA_GUARDED_BY(mutex) = 0;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
-std::atomic<CUcontext> context_of_green{nullptr};
+Nanos again TESSERA_GUARDED_BY(mutex) = 0;  // not before then
+std::atomic<CUcontext> working{nullptr};    // the context in which threads are to work; null: none is made
 
 // The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
 // split them.
@@ -43,42 +60,47 @@ std::vector<CUdevResource> AllGroups(CUdevice device) {
   return groups;
 }
 
-// The vGPU's groups.
-std::vector<CUdevResource> OwnGroups(CUdevice device) {
-  const wire::Welcome& terms = Session::Instance().Terms();
+SmPlace Place() TESSERA_REQUIRES(mutex) {
+  if (place.width == 0) {
+    const wire::Welcome& terms = Session::Instance().Terms();
+    place = {.from = terms.sm_from, .width = terms.sm_limit};
+  }
+  return place;
+}
+
+std::vector<CUdevResource> GroupsAt(CUdevice device, const SmPlace& where) {
   const std::vector<CUdevResource> all = AllGroups(device);
   std::vector<unsigned> sizes;
   for (const CUdevResource& group : all) sizes.push_back(group.sm.smCount);
-  const SmGroups own = GroupsOf(terms.sm_from, terms.sm_from + terms.sm_limit, sizes);
+  const SmGroups own = GroupsOf(where.from, where.from + where.width, sizes);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(own.first);
   return {first, first + static_cast<std::ptrdiff_t>(own.count)};
 }
 
-CUresult Fail(CUresult error) TESSERA_REQUIRES(mutex) {
-  failed = error;
-  Say("the SMs of the vGPU are reserved, and the driver makes no green context for them (CUDA error %d); leave "
-      "--reserve-sm out, or raise --sm",
-      static_cast<int>(error));
-  return error;
+// How many SMs that is; 0: the place is less than one group, or the driver has no green contexts.
+unsigned CountAt(CUdevice device, const SmPlace& where) {
+  unsigned sum = 0;
+  for (const CUdevResource& group : GroupsAt(device, where)) sum += group.sm.smCount;
+  return sum;
 }
 
-CUresult MakeGreen(CUdevice device, CUcontext primary) TESSERA_REQUIRES(mutex) {
-  std::vector<CUdevResource> groups = OwnGroups(device);
-  if (groups.empty()) return Fail(CUDA_ERROR_NOT_SUPPORTED);
+// Makes the green context of a place, and has threads work in it from now on.
+CUresult Make(CUdevice device, CUcontext primary, const SmPlace& where) TESSERA_REQUIRES(mutex) {
+  std::vector<CUdevResource> groups = GroupsAt(device, where);
+  if (groups.empty()) return CUDA_ERROR_NOT_SUPPORTED;
   CUdevResourceDesc description = nullptr;
   CUresult result = REAL_AS(cuDevResourceGenerateDesc, CUdevResourceDesc*, CUdevResource*, unsigned)(
       &description, groups.data(), static_cast<unsigned>(groups.size()));
-  if (result != CUDA_SUCCESS) return Fail(result);
-  CUgreenCtx made = nullptr;
-  result = REAL_AS(cuGreenCtxCreate, CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned)(&made, description, device,
-                                                                                         CU_GREEN_CTX_DEFAULT_STREAM);
-  if (result != CUDA_SUCCESS) return Fail(result);
-  GreenContext its{.primary = primary, .device = device};
-  result = REAL_AS(cuCtxFromGreenCtx, CUcontext*, CUgreenCtx)(&its.context, made);
-  if (result != CUDA_SUCCESS) return Fail(result);
-  AddGreenContext(made, its);
-  green = made;
-  context_of_green.store(its.context, std::memory_order_release);
+  if (result != CUDA_SUCCESS) return result;
+  Made one{.place = where};
+  result = REAL_AS(cuGreenCtxCreate, CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned)(
+      &one.green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+  if (result != CUDA_SUCCESS) return result;
+  result = REAL_AS(cuCtxFromGreenCtx, CUcontext*, CUgreenCtx)(&one.context, one.green);
+  if (result != CUDA_SUCCESS) return result;
+  AddGreenContext(one.green, {.context = one.context, .primary = primary, .device = device});
+  made.push_back(one);
+  working.store(one.context, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -87,6 +109,24 @@ CUcontext PrimaryOf(CUdevice device) {
   REAL_AS(cuDevicePrimaryCtxRetain, CUcontext*, CUdevice)(&primary, device);
   REAL_AS(cuDevicePrimaryCtxRelease_v2, CUdevice)(device);
   return primary;
+}
+
+// To where the order says, while nothing of the program runs. False: not now.
+bool MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
+  if (pins > 0) return false;
+  const auto before = std::ranges::find(made, wanted, &Made::place);
+  if (before != made.end()) {
+    working.store(before->context, std::memory_order_release);
+  } else if (!made.empty()) {
+    if (made.size() >= kMostPlaces || Make(device, PrimaryOf(device), wanted) != CUDA_SUCCESS) return false;
+  }
+  place = wanted;
+  return true;
+}
+
+void TellPins() TESSERA_REQUIRES(mutex) {
+  const auto tell = [count = pins](Attachment& each) { each.Page()->sm_pins.store(count, std::memory_order_relaxed); };
+  Attachment::ForEach(tell);
 }
 
 }  // namespace
@@ -106,31 +146,71 @@ SmGroups GroupsOf(unsigned from, unsigned to, const std::vector<unsigned>& sizes
 
 bool HasReservedSms() { return Session::Instance().Managed() && Session::Instance().Terms().sm_reserved != 0; }
 
-// Asked once: a thread that attaches again must not wait for the driver.
-unsigned ReservedSms(CUdevice device) {
-  static const unsigned count = [device] {
-    unsigned sum = 0;
-    for (const CUdevResource& group : OwnGroups(device)) sum += group.sm.smCount;
-    return sum;
-  }();
-  return count;
-}
-
 CUresult EnterReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
   const CUcontext current = CurrentContext();
-  if (!current || current == context_of_green.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  if (!current || current == working.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   const MutexLock lock(mutex);
   if (failed != CUDA_SUCCESS) return failed;
   CUdevice device = -1;
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
-  if (current != PrimaryOf(device))
+  if (std::ranges::find(made, current, &Made::context) == made.end() && current != PrimaryOf(device))
     return failed = RefuseBesideReservedSms("a context that is not the GPU's primary one");
-  if (!green) {
-    if (const CUresult made = MakeGreen(device, current); made != CUDA_SUCCESS) return made;
+  if (made.empty()) {
+    failed = Make(device, current, Place());
+    if (failed != CUDA_SUCCESS) {
+      Say("the SMs of the vGPU are reserved, and the driver makes no green context for them (CUDA error %d); leave "
+          "--reserve-sm out, or raise --sm",
+          static_cast<int>(failed));
+      return failed;
+    }
+    Attachment::ForEach([&](Attachment& each) TESSERA_REQUIRES(mutex) {
+      each.Page()->sm_taken.store(Place().Word(), std::memory_order_release);
+    });
   }
   ForgetThreadGate();
-  return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_green.load(std::memory_order_relaxed));
+  return REAL_AS(cuCtxSetCurrent, CUcontext)(working.load(std::memory_order_relaxed));
+}
+
+CUresult PinReservedSms() {
+  if (!HasReservedSms()) return CUDA_SUCCESS;
+  {
+    const MutexLock lock(mutex);
+    ++pins;
+    TellPins();
+  }
+  return EnterReservedSms();
+}
+
+void UnpinReservedSms() {
+  if (!HasReservedSms()) return;
+  const MutexLock lock(mutex);
+  if (pins > 0) --pins;
+  TellPins();
+}
+
+void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
+  if (!HasReservedSms()) return;
+  const SmPlace wanted = SmPlace::Of(page->sm_place.load(std::memory_order_acquire));
+  const Nanos now = MonotonicNow();
+  {
+    const MutexLock lock(mutex);
+    if (wanted.width == 0 || wanted == Place() || pins > 0 || now < again) return;
+    again = now + kAgain;
+  }
+  gates.WithoutWork([&] {
+    const MutexLock lock(mutex);
+    if (MoveTo(wanted, device)) again = 0;
+  });
+  ReportReservedSms(*page.Get(), device);
+}
+
+void ReportReservedSms(wire::Page& page, CUdevice device) {
+  if (!HasReservedSms()) return;
+  const MutexLock lock(mutex);
+  page.sms.store(CountAt(device, Place()), std::memory_order_relaxed);
+  page.sm_pins.store(pins, std::memory_order_relaxed);
+  page.sm_taken.store(made.empty() ? 0 : Place().Word(), std::memory_order_release);
 }
 
 CUresult RefuseBesideReservedSms(const char* call) {
@@ -138,15 +218,19 @@ CUresult RefuseBesideReservedSms(const char* call) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUgreenCtx ReservedGreenContext() {
+std::vector<CUgreenCtx> ReservedGreenContexts() {
   const MutexLock lock(mutex);
-  return green;
+  std::vector<CUgreenCtx> all;
+  for (const Made& one : made) all.push_back(one.green);
+  return all;
 }
 
-void ForgetReservedGreenContext() {
+void ForgetReservedGreenContexts() {
   const MutexLock lock(mutex);
-  green = nullptr;
-  context_of_green.store(nullptr, std::memory_order_release);
+  made.clear();
+  pins = 0;
+  TellPins();
+  working.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace tessera::shim

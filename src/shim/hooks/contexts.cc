@@ -130,17 +130,18 @@ CUresult RetainPrimary(CUdevice device, Retain retain) {
 }
 
 // Of the primary context that is about to end; its threads work in that again.
-void EndReservedGreenContext(Attachment& attachment) {
-  const CUgreenCtx reserved = ReservedGreenContext();
-  const auto its = reserved ? FindGreenContext(reserved) : std::nullopt;
-  if (!its || its->device != attachment.Device()) return;
-  if (CurrentContext() == its->context) REAL_AS(cuCtxSetCurrent, CUcontext)(its->primary);
-  LeaveContextEverywhere(its->context, its->primary);
-  attachment.Gates().EndContext(its->context, true, [] { return true; });
-  REAL_AS(cuGreenCtxDestroy, CUgreenCtx)(reserved);
-  for (const CUgraph graph : ForgetCapturesOf(its->context)) ForgetGraphMemory(graph);
-  ForgetGreenContext(reserved);
-  ForgetReservedGreenContext();
+void EndReservedGreenContexts(Attachment& attachment) {
+  for (const CUgreenCtx reserved : ReservedGreenContexts()) {
+    const auto its = FindGreenContext(reserved);
+    if (!its || its->device != attachment.Device()) return;
+    if (CurrentContext() == its->context) REAL_AS(cuCtxSetCurrent, CUcontext)(its->primary);
+    LeaveContextEverywhere(its->context, its->primary);
+    attachment.Gates().EndContext(its->context, true, [] { return true; });
+    REAL_AS(cuGreenCtxDestroy, CUgreenCtx)(reserved);
+    for (const CUgraph graph : ForgetCapturesOf(its->context)) ForgetGraphMemory(graph);
+    ForgetGreenContext(reserved);
+  }
+  ForgetReservedGreenContexts();
 }
 
 // The primary context of a device, which may or may not end with `end`, and does if it is reset.
@@ -157,7 +158,7 @@ CUresult EndPrimary(CUdevice device, bool reset, End end) {
   bool ended = false;
   const NextIds below(*attachment);
   const bool last = reset || attachment->primary_uses <= 1;
-  if (last) EndReservedGreenContext(*attachment);
+  if (last) EndReservedGreenContexts(*attachment);
   if (last) DropEventsEverywhere(primary);
   attachment->Gates().EndContext(primary, last, [&] {
     result = end();

@@ -31,11 +31,17 @@ CUresult Learned(CUgraphExec* exec, CUgraph graph, const unsigned long long* fla
 template <typename Make>
 CUresult Instantiated(CUgraphExec* exec, CUgraph graph, unsigned long long flags, Make make) {
   if (MemoryExecs::Instance().IsHeld(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (const CUresult entered = EnterReservedSms(); entered != CUDA_SUCCESS) return entered;
+  if (const CUresult entered = PinReservedSms(); entered != CUDA_SUCCESS) return entered;
   return Learned(exec, graph, &flags, make);
 }
 
 }  // namespace
+
+// Nodes are of the context in which they are made.
+TESSERA_HOOK cuGraphCreate(CUgraph* graph, unsigned flags) {
+  if (const CUresult entered = PinReservedSms(); entered != CUDA_SUCCESS) return entered;
+  return REAL(cuGraphCreate)(graph, flags);
+}
 
 #define INSTANTIATE(name)                                                                                      \
   TESSERA_HOOK name(CUgraphExec* exec, CUgraph graph, CUgraphNode* failed, char* log, std::size_t log_bytes) { \

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BIN, NOT_SUPPORTED  # noqa: E402
+from harness import BIN, NOT_SUPPORTED, wait_for  # noqa: E402
 from spaces import SpacesTest  # noqa: E402
 
 
@@ -53,7 +53,9 @@ class OwnSms(SpacesTest):
                       self.refused({"name": "x", "space": "a", "sm_limit": 50, "sm_reserved": True}))
         self.assertIn("has SMs of its own", self.refused({"name": "x", "space": "a", "sm_limit": 10}))
         self.member("two", sm_limit=40, sm_reserved=True)
-        self.assertIn("cannot be changed", self.api("PATCH", "/v1/vgpus/two", {"sm_limit": 30})[2]["detail"])
+        self.assertIn("has 40 % of the SMs in one piece",
+                      self.api("PATCH", "/v1/vgpus/two", {"sm_limit": 50})[2]["detail"])
+        self.assertIn("cannot be changed", self.api("PATCH", "/v1/vgpus/two", {"sm_reserved": False})[2]["detail"])
         self.assertEqual(self.api("PATCH", "/v1/vgpus/two", {"sm_limit": 40, "compute_weight": 7})[0], 200)
         self.api("DELETE", "/v1/vgpus/one")
         self.stop_daemon()
@@ -63,6 +65,31 @@ class OwnSms(SpacesTest):
         self.assertEqual([each.ask("places default")["count"] for each in (two, three)], [40, 60])
         for shell in (two, three):
             shell.end()
+
+    def test_they_move_while_a_program_runs(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        for percent in (60, 10, 30):
+            self.assertEqual(self.api("PATCH", "/v1/vgpus/one", {"sm_limit": percent})[0], 200)
+            wait_for("it has moved", lambda: self.vgpu("one")["sms"] == percent)
+            self.assertEqual(self.vgpu("one")["sms_kept"], 0)
+            self.assertEqual(shell.ask("places default")["count"], percent)
+        self.stop_daemon()
+        self.start_daemon()
+        wait_for("it is there again", lambda: (vgpu := self.vgpu("one")) and vgpu["sms"] == 30)
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.end()
+
+    def test_they_stay_while_a_program_has_streams_or_graphs(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        self.assertEqual(shell.ask("places stream")["count"], 30)
+        status, _, answer = self.api("PATCH", "/v1/vgpus/one", {"sm_limit": 60})
+        self.assertEqual(status, 409)
+        self.assertIn("has made 1 stream", answer["detail"])
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.end()
 
     def test_they_need_a_space(self):
         self.assertIn("needs a space", self.refused({"name": "x", "sm_reserved": True}))
