@@ -20,7 +20,6 @@ namespace {
 ForkMutex mutex;
 CUgreenCtx green TESSERA_GUARDED_BY(mutex) = nullptr;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
-std::atomic<CUcontext> context_of_green{nullptr};
 
 // The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
 // split them.
@@ -78,7 +77,7 @@ CUresult MakeGreen(CUdevice device, CUcontext primary) TESSERA_REQUIRES(mutex) {
   if (result != CUDA_SUCCESS) return Fail(result);
   AddGreenContext(made, its);
   green = made;
-  context_of_green.store(its.context, std::memory_order_release);
+  context_of_reserved_sms.store(its.context, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -119,7 +118,7 @@ unsigned ReservedSms(CUdevice device) {
 CUresult EnterReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
   const CUcontext current = CurrentContext();
-  if (!current || current == context_of_green.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  if (!current || current == context_of_reserved_sms.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   const MutexLock lock(mutex);
   if (failed != CUDA_SUCCESS) return failed;
   CUdevice device = -1;
@@ -130,7 +129,12 @@ CUresult EnterReservedSms() {
     if (const CUresult made = MakeGreen(device, current); made != CUDA_SUCCESS) return made;
   }
   ForgetThreadGate();
-  return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_green.load(std::memory_order_relaxed));
+  return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_reserved_sms.load(std::memory_order_relaxed));
+}
+
+bool InReservedSms() {
+  const CUcontext own = context_of_reserved_sms.load(std::memory_order_acquire);
+  return own && CurrentContext() == own;
 }
 
 CUresult RefuseBesideReservedSms(const char* call) {
@@ -146,7 +150,7 @@ CUgreenCtx ReservedGreenContext() {
 void ForgetReservedGreenContext() {
   const MutexLock lock(mutex);
   green = nullptr;
-  context_of_green.store(nullptr, std::memory_order_release);
+  context_of_reserved_sms.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace tessera::shim

@@ -3,6 +3,7 @@
 // these SMs and no others, and no other vGPU of the space uses them (docs/hardware-log.md, 2026-11-25).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -30,6 +31,11 @@ unsigned ReservedSms(cuda::CUdevice device);
 // stays, and is said on stderr once: the thread must not submit then. Success where nothing is reserved, or no context
 // is current. Any thread.
 cuda::CUresult EnterReservedSms();
+
+// Whether there is a green context with them, and (InReservedSms) whether the calling thread works in it. Take no lock.
+inline std::atomic<cuda::CUcontext> context_of_reserved_sms{nullptr};  // reserved_sms.cc alone writes it
+inline bool AnyInReservedSms() { return context_of_reserved_sms.load(std::memory_order_relaxed) != nullptr; }
+bool InReservedSms();
 
 // A call that would leave them: says so, and returns its error.
 cuda::CUresult RefuseBesideReservedSms(const char* call);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "shim/device/current.h"
+#include "shim/device/stream_use.h"
 #include "shim/graph/memory_execs.h"
 #include "shim/memory/paging.h"
 
@@ -86,6 +87,7 @@ CUresult CountedDestroy(CUstream stream, Destroy destroy) {
     RemoveCapture(Named(stream));
   }
   EndStreamEverywhere(stream);
+  EndBlockingStream(stream);
   return destroy();
 }
 
