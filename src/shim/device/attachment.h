@@ -23,8 +23,8 @@ namespace tessera::shim {
 // The attachment of a GPU: the page that the daemon made for it, the gates of its contexts, the accounts of its memory,
 // and the threads that look after them. Never destroyed. Any thread.
 //
-// Lock order, from the first that is taken to the last: `primary`, DaemonWatch's, GateKeeper's, Paging's, the exports',
-// the heap's, FollowedPage::holding, RoomAccount's report, Session's.
+// Lock order, from the first that is taken to the last: `primary`, LegacyOrder's, DaemonWatch's, GateKeeper's,
+// Paging's, the exports', the heap's, FollowedPage::holding, RoomAccount's report, Session's.
 class Attachment final : private DaemonFollower {
  public:
   // The attachment of a device, made at its first use; null where the process is not managed or the daemon refused.

@@ -37,7 +37,6 @@ SmPlace place TESSERA_GUARDED_BY(mutex);  // where the SMs are; width 0: as Welc
 unsigned pins TESSERA_GUARDED_BY(mutex) = 0;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
 Nanos again TESSERA_GUARDED_BY(mutex) = 0;  // not before then
-std::atomic<CUcontext> working{nullptr};    // the context in which threads are to work; null: none is made
 
 // The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
 // split them.
@@ -100,7 +99,7 @@ CUresult Make(CUdevice device, CUcontext primary, const SmPlace& where) TESSERA_
   if (result != CUDA_SUCCESS) return result;
   AddGreenContext(one.green, {.context = one.context, .primary = primary, .device = device});
   made.push_back(one);
-  working.store(one.context, std::memory_order_release);
+  context_of_reserved_sms.store(one.context, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -116,7 +115,7 @@ bool MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
   if (pins > 0) return false;
   const auto before = std::ranges::find(made, wanted, &Made::place);
   if (before != made.end()) {
-    working.store(before->context, std::memory_order_release);
+    context_of_reserved_sms.store(before->context, std::memory_order_release);
   } else if (!made.empty()) {
     if (made.size() >= kMostPlaces || Make(device, PrimaryOf(device), wanted) != CUDA_SUCCESS) return false;
   }
@@ -149,7 +148,7 @@ bool HasReservedSms() { return Session::Instance().Managed() && Session::Instanc
 CUresult EnterReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
   const CUcontext current = CurrentContext();
-  if (!current || current == working.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  if (!current || current == context_of_reserved_sms.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   const MutexLock lock(mutex);
   if (failed != CUDA_SUCCESS) return failed;
   CUdevice device = -1;
@@ -169,7 +168,12 @@ CUresult EnterReservedSms() {
     });
   }
   ForgetThreadGate();
-  return REAL_AS(cuCtxSetCurrent, CUcontext)(working.load(std::memory_order_relaxed));
+  return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_reserved_sms.load(std::memory_order_relaxed));
+}
+
+bool InReservedSms() {
+  const CUcontext context = context_of_reserved_sms.load(std::memory_order_acquire);
+  return context && CurrentContext() == context;
 }
 
 CUresult PinReservedSms() {
@@ -230,7 +234,7 @@ void ForgetReservedGreenContexts() {
   made.clear();
   pins = 0;
   TellPins();
-  working.store(nullptr, std::memory_order_release);
+  context_of_reserved_sms.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace tessera::shim

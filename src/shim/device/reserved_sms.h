@@ -4,6 +4,7 @@
 // moves them, threads work in another green context from then on, as long as nothing keeps the SMs of the first.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -28,6 +29,11 @@ bool HasReservedSms();
 // error if that cannot be, which stays, and is said on stderr once: the thread must not submit then. Success where
 // nothing is reserved, or no context is current. Any thread.
 cuda::CUresult EnterReservedSms();
+
+// Whether there is a green context with them, and (InReservedSms) whether the calling thread works in it. Take no lock.
+inline std::atomic<cuda::CUcontext> context_of_reserved_sms{nullptr};  // reserved_sms.cc alone writes it
+inline bool AnyInReservedSms() { return context_of_reserved_sms.load(std::memory_order_relaxed) != nullptr; }
+bool InReservedSms();
 
 // The same, before the program makes a stream or a graph: from now on, its SMs do not move. Any thread.
 cuda::CUresult PinReservedSms();

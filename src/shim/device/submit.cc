@@ -3,7 +3,7 @@
 
 #include "base/uncancelled.h"
 #include "shim/device/current.h"
-#include "shim/device/reserved_sms.h"
+#include "shim/device/stream_use.h"
 #include "shim/gate/capture.h"
 #include "shim/session/session.h"
 #include "shim/use/operands.h"
@@ -17,15 +17,6 @@ namespace {
 // The gate of processes that belong to no vGPU: always open.
 const std::atomic<std::uint32_t> open_epoch{1};
 Gate open_gate{.epoch = &open_epoch, .accepted = 1, .budget = INT64_MAX};
-
-bool IsCapturing(CUstream stream) {
-  if (!AnyCapture()) return false;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  RelaxedCapture relaxed;
-  // The legacy stream answers an error while another one captures: the driver will refuse the submission itself.
-  return REAL_AS(cuStreamIsCapturing, CUstream, CUstreamCaptureStatus*)(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 }  // namespace
 
@@ -63,6 +54,7 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
       if (gate && gates->Enter(*gate)) {
         SetThreadGate(gate);
         attachment->NoteUse({call});
+        if (LegacyOrder::Any()) result = TheLegacyOrder().Before(stream, LegacyOrder::Use::kWork);
       } else {
         result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // the process has no vGPU on this GPU, or no more
       }

@@ -69,6 +69,14 @@ std::vector<CUgraph> ForgetCapturesOf(CUcontext context) {
 
 bool AnyCapture() { return captures.load() > 0; }
 
+bool IsCapturing(CUstream stream) {
+  if (!AnyCapture()) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const RelaxedCapture relaxed;
+  return REAL_AS(cuStreamIsCapturing, CUstream, CUstreamCaptureStatus*)(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 RelaxedCapture::RelaxedCapture() : before_(CU_STREAM_CAPTURE_MODE_RELAXED) {
   REAL_AS(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode*)(&before_);
 }

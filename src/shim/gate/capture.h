@@ -11,6 +11,10 @@ namespace tessera::shim {
 // as it begins.
 bool AnyCapture();
 
+// Whether the stream captures, or the driver does not say. The legacy stream answers an error while another one
+// captures: the driver will refuse a submission itself.
+bool IsCapturing(cuda::CUstream stream);
+
 // `stream` is never null here: the calling thread's own default stream has a name, and the legacy one cannot capture.
 void AddCapture(cuda::CUstream stream, cuda::CUcontext context);
 // The stream's capture makes this graph, which ends with the capture if that fails.

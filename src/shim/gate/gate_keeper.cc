@@ -50,6 +50,25 @@ void AwaitRing(const FollowedPage& page, std::uint32_t seen) {
   page.WaitForRing(seen, kReconnectEvery);
 }
 
+// Lets the calling thread's submission pass and, as far as the window allows and unless each one is `seen`, some after
+// it. False: the window is full. The keeper's mutex is held.
+bool Fill(Gate& gate, bool bounded, bool seen) {
+  std::int64_t budget = kUnlimited;
+  Markers& markers = *gate.markers;
+  if (bounded) {
+    const std::int64_t window = markers.Window();
+    const std::int64_t room = window - markers.InFlight();
+    if (room <= 0) {
+      markers.NoteLimited();
+      return false;
+    }
+    budget = std::min(room, std::max<std::int64_t>(1, window / 2));
+    if (budget < window / 2) markers.NoteLimited();
+  }
+  gate.Give(seen ? 1 : budget);
+  return true;
+}
+
 }  // namespace
 
 // ---- submissions ----
@@ -100,15 +119,15 @@ GateKeeper::Passage GateKeeper::TryOpen(Gate& gate, wire::GateOrder order, Waiti
   if (bounded) {
     gate.markers->Observe(now, Target(order));
     // Here every submission comes by, and a marker behind each would be too many.
-    const std::int64_t every = host_.Any() ? std::max<std::int64_t>(1, gate.markers->Window() / 2) : 1;
+    const std::int64_t every = SeesEach() ? std::max<std::int64_t>(1, gate.markers->Window() / 2) : 1;
     if (gate.markers->SinceLastMarker() >= every && waiting.closed_since == 0 && waiting.full_since == 0)
       gate.markers->Place(now, true);
     page_->window.store(gate.markers->Window(), std::memory_order_relaxed);
   }
-  if (!Fill(gate, bounded)) {
+  if (!Fill(gate, bounded, SeesEach())) {
     if (waiting.full_since == 0) waiting.full_since = now;
     if (!Stuck(gate, waiting.full_since, now)) return Passage::kFull;
-    gate.Give(gate.markers->Window());
+    gate.Give(see_each_ ? 1 : gate.markers->Window());
   }
   if (waiting.closed_since != 0) page_->gate_wait_ns.fetch_add(now - waiting.closed_since, std::memory_order_relaxed);
   return Passage::kPasses;
@@ -133,25 +152,6 @@ GateKeeper::Passage GateKeeper::TryClosed(Gate& gate, wire::GateOrder order, std
     wants_sent_ = Session::Instance().Tell(wire::Make(wire::Wants{}, page_.Gpu()));
   }
   return Passage::kClosed;
-}
-
-// Lets the calling thread's submission pass and, as far as the window allows, some after it. False: the window is full.
-bool GateKeeper::Fill(Gate& gate, bool bounded) {
-  std::int64_t budget = kUnlimited;
-  Markers& markers = *gate.markers;
-  if (bounded) {
-    const std::int64_t window = markers.Window();
-    const std::int64_t room = window - markers.InFlight();
-    if (room <= 0) {
-      markers.NoteLimited();
-      return false;
-    }
-    budget = std::min(room, std::max<std::int64_t>(1, window / 2));
-    if (budget < window / 2) markers.NoteLimited();
-  }
-  if (host_.Any()) budget = 1;  // so that each one is looked at, for the memory that it uses
-  gate.Give(budget);
-  return true;
 }
 
 // Work on memory that has gone to the host may take a hundred times as long, so what the windows learned is worthless.
@@ -194,6 +194,12 @@ void GateKeeper::AfterSync(Gate& gate) {
   if (stopped_ || parked_) return;
   gate.markers->Observe(clock_(), Target(page_->gate.load(std::memory_order_relaxed)));
   ReportReached(gate.markers->YoungestReached());
+}
+
+void GateKeeper::SeeEach(bool each) {
+  const MutexLock lock(mutex_);
+  see_each_ = each;
+  if (each) gates_.CloseAll();
 }
 
 Gate* GateKeeper::GateOf(CUcontext context) {

@@ -36,6 +36,9 @@ class GateKeeper {
   void AfterSync(Gate& gate);
   CallCount& Calls() { return calls_; }
 
+  // From now on each submission comes to Enter, also while the gate is open; or (false) not any more.
+  void SeeEach(bool each);
+
   // The gate of a context, made at its first use.
   Gate* GateOf(cuda::CUcontext context);
   // Runs `end`, which may destroy the context and says whether it did, while no thread of the shim uses it. `may_end`
@@ -125,8 +128,9 @@ class GateKeeper {
   Passage TryOpen(Gate& gate, wire::GateOrder order, Waiting& waiting, Nanos now) TESSERA_REQUIRES(mutex_);
   Passage TryClosed(Gate& gate, wire::GateOrder order, std::uint32_t epoch, Waiting& waiting, Nanos now)
       TESSERA_REQUIRES(mutex_);
-  bool Fill(Gate& gate, bool bounded) TESSERA_REQUIRES(mutex_);
   void NoteMoves() TESSERA_REQUIRES(mutex_);
+  // Also where memory has gone to the host: for the memory that each submission uses.
+  bool SeesEach() const TESSERA_REQUIRES(mutex_) { return see_each_ || host_.Any(); }
   static bool Stuck(const Gate& gate, Nanos since, Nanos now);
 
   // Whether the queue is kept short under the order, and below what time.
@@ -152,6 +156,7 @@ class GateKeeper {
   ForkMutex mutex_;
   ContextGates gates_ TESSERA_GUARDED_BY(mutex_);
   bool stopped_ TESSERA_GUARDED_BY(mutex_) = false;
+  bool see_each_ TESSERA_GUARDED_BY(mutex_) = false;
   bool parked_ TESSERA_GUARDED_BY(mutex_) = true;
   Nanos parked_look_ TESSERA_GUARDED_BY(mutex_) = 0;  // when the pacer looks, or looked, for work that escaped it
   bool marked_ TESSERA_GUARDED_BY(mutex_) = false;    // that look has marked all work, some of which had not ended

@@ -92,6 +92,24 @@ TEST_F(GateKeeperTest, MemoryInTheHostSendsEachSubmissionToTheKeeper) {
   EXPECT_TRUE(Passes(*gate));
 }
 
+TEST_F(GateKeeperTest, EachSubmissionIsSeenWhereThatIsAskedFor) {
+  SubmitWhenOpen(GateOrder::kOpen);
+  ASSERT_TRUE(Passes(*gate));
+  keeper.SeeEach(true);
+  Gate* other = keeper.GateOf(Cuda().MakeContext(device));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(Passes(*gate));
+    Submit(*gate);
+    EXPECT_TRUE(keeper.Enter(*other));
+    EXPECT_FALSE(Passes(*other));
+  }
+  EXPECT_EQ(gate->Submitted(), 6);
+  keeper.SeeEach(false);
+  Submit(*gate);
+  EXPECT_TRUE(Passes(*gate));
+  EXPECT_EQ(gate->Submitted(), 7);
+}
+
 TEST_F(GateKeeperTest, NoMarkerIsPlacedDuringACapture) {
   SubmitWhenOpen(GateOrder::kOpen);
   Cuda().End(context);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "shim/device/current.h"
+#include "shim/device/stream_use.h"
 #include "shim/graph/memory_execs.h"
 #include "shim/memory/paging.h"
 
@@ -37,6 +38,7 @@ CUgraph GraphMadeIn(CUstream stream) {
 // the capture, or take the mark for a part of it.
 template <typename Begin>
 CUresult CountedBegin(CUstream stream, Begin begin) {
+  if (const CUresult entered = PinReservedSms(); entered != CUDA_SUCCESS) return entered;
   AddCapture(Named(stream), CurrentContext());
   Attachment::ForEach([](Attachment& attachment) { attachment.Gates().WithoutMarkers([] {}); });
   MarkEverywhere();
@@ -86,7 +88,10 @@ CUresult CountedDestroy(CUstream stream, Destroy destroy) {
     RemoveCapture(Named(stream));
   }
   EndStreamEverywhere(stream);
-  return destroy();
+  EndBlockingStream(stream);
+  const CUresult result = destroy();
+  if (result == CUDA_SUCCESS) UnpinReservedSms();
+  return result;
 }
 
 }  // namespace

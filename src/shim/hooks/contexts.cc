@@ -3,7 +3,7 @@
 
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
-#include "shim/device/reserved_sms.h"
+#include "shim/device/stream_use.h"
 #include "shim/gate/capture.h"
 #include "shim/graph/memory_execs.h"
 #include "shim/load/green_contexts.h"
@@ -137,6 +137,7 @@ void EndReservedGreenContexts(Attachment& attachment) {
     if (CurrentContext() == its->context) REAL_AS(cuCtxSetCurrent, CUcontext)(its->primary);
     LeaveContextEverywhere(its->context, its->primary);
     attachment.Gates().EndContext(its->context, true, [] { return true; });
+    if (LegacyOrder::Any()) TheLegacyOrder().EndAll();  // with streams, threads have worked in one context only
     REAL_AS(cuGreenCtxDestroy, CUgreenCtx)(reserved);
     for (const CUgraph graph : ForgetCapturesOf(its->context)) ForgetGraphMemory(graph);
     ForgetGreenContext(reserved);

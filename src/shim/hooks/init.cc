@@ -6,6 +6,7 @@
 #include "shim/load/unknown_functions.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/imports.h"
+#include "shim/order/legacy_order.h"
 #include "shim/session/mps_client.h"
 #include "shim/session/objects.h"
 
@@ -44,6 +45,7 @@ void AfterForkInChild() {
   Session::Instance().AbandonAfterFork();
   AbandonExportsAfterFork();
   AbandonImportsAfterFork();
+  LegacyOrder::AbandonAfterFork();
   Attachment::ForEach([](Attachment& attachment) { attachment.AbandonAfterFork(); });
 }
 

@@ -1,6 +1,7 @@
 // Allocations in the order of streams, and the pools that they come from: out of the pager's heap where memory may be
 // swapped. Memory of pools that other processes or places share is the driver's.
 #include "shim/device/current.h"
+#include "shim/device/stream_use.h"
 #include "shim/gate/capture.h"
 #include "shim/graph/make_memory_node.h"
 #include "shim/memory/ledger.h"
@@ -59,6 +60,7 @@ bool Movable(const CUmemPoolProps& properties) {
   TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUstream stream) {                                             \
     const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
     if (!address || bytes == 0) return REAL(name)(address, bytes, stream);                                             \
+    if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result;                  \
     if (captures)                                                                                                      \
       return Captured(CurrentPaging(), address, bytes, stream, per_thread,                                             \
                       [=] { return REAL(name)(address, bytes, stream); });                                             \
@@ -74,6 +76,7 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, _ptsz, true)
   TESSERA_HOOK name(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {                          \
     const bool captures = IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)); \
     if (!address || bytes == 0) return REAL(name)(address, bytes, pool, stream);                                       \
+    if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result;                  \
     StreamPool* movable = PoolOf(pool);                                                                                \
     if (captures)                                                                                                      \
       return Captured(movable ? &movable->Memory().Pager() : nullptr, address, bytes, stream, per_thread,              \
@@ -89,6 +92,7 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, _ptsz, true)
 // memory of a graph, and the driver refuses it.
 #define FREE_ASYNC(name, suffix, per_thread)                                                                       \
   TESSERA_HOOK name(CUdeviceptr address, CUstream stream) {                                                        \
+    if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result;              \
     Paging* paging = Paging::Of(address);                                                                          \
     if (paging) {                                                                                                  \
       if (!IsCapturing(stream, REAL_AS(cuStreamIsCapturing##suffix, CUstream, CUstreamCaptureStatus*)))            \

@@ -1,5 +1,6 @@
 // Waiting for work: the program sees the end of it here, and so do we.
 #include "shim/device/in_call.h"
+#include "shim/device/stream_use.h"
 #include "shim/gate/capture.h"
 #include "shim/memory/paging.h"
 #include "shim/memory/pool_charges.h"
@@ -31,12 +32,15 @@ TESSERA_HOOK cuCtxSynchronize() {
   return Synchronise([] { return REAL(cuCtxSynchronize)(); });
 }
 
-#define STREAM_SYNCHRONIZE(name)                            \
-  TESSERA_HOOK name(CUstream stream) {                      \
-    return Synchronise([=] { return REAL(name)(stream); }); \
+#define STREAM_SYNCHRONIZE(name, per_thread)                         \
+  TESSERA_HOOK name(CUstream stream) {                               \
+    return Synchronise([=] {                                         \
+      const CUresult ordered = BeforeUse(stream, per_thread, true);  \
+      return ordered == CUDA_SUCCESS ? REAL(name)(stream) : ordered; \
+    });                                                              \
   }
-STREAM_SYNCHRONIZE(cuStreamSynchronize)
-STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz)
+STREAM_SYNCHRONIZE(cuStreamSynchronize, false)
+STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, true)
 
 TESSERA_HOOK cuEventSynchronize(CUevent event) {
   return Synchronise([=] { return REAL(cuEventSynchronize)(event); });

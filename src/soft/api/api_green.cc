@@ -9,6 +9,7 @@
 
 TESSERA_CUDA_API cuDevicePrimaryCtxRetain(tessera::cuda::CUcontext*, tessera::cuda::CUdevice);
 TESSERA_CUDA_API cuDevicePrimaryCtxRelease_v2(tessera::cuda::CUdevice);
+TESSERA_CUDA_API cuStreamCreateWithPriority(tessera::cuda::CUstream*, unsigned, int);
 
 namespace tessera::soft {
 
@@ -85,6 +86,17 @@ TESSERA_CUDA_API cuGreenCtxDestroy(CUgreenCtx green) {
 TESSERA_CUDA_API cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
   const GreenContext* found = GreenContext::FromHandle(green);
   return found == nullptr || !found->open ? CUDA_ERROR_INVALID_HANDLE : Give(context, found->handle());
+}
+
+// Seen on driver 580: no stream of a green context is blocking, and this call says so.
+TESSERA_CUDA_API cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned flags, int priority) {
+  const GreenContext* found = GreenContext::FromHandle(green);
+  if (found == nullptr || !found->open) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  PushContext(Current::FromHandle(found->handle()));
+  const CUresult result = cuStreamCreateWithPriority(stream, flags, priority);
+  PopContext();
+  return result;
 }
 
 TESSERA_CUDA_API cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource* resource, CUdevResourceType type) {

@@ -71,6 +71,8 @@ std::shared_ptr<Stream> Engine::PerThread() {
 }
 
 std::shared_ptr<Stream> Engine::AddStream(unsigned flags, int priority) {
+  // All streams of a green context are (H100, 580.159.04), whatever was asked for.
+  if (CurrentMultiprocessors() != 0) flags |= CU_STREAM_NON_BLOCKING;
   auto stream = MakeStream(context_, flags, priority, /*legacy=*/false);
   const MutexLock lock(submission_mutex);
   streams_.push_back(stream);

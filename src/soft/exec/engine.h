@@ -35,6 +35,7 @@ class Engine {
   // Never null: the legacy default stream, and the calling thread's own one.
   const std::shared_ptr<Stream>& legacy() const { return legacy_; }
   std::shared_ptr<Stream> PerThread();
+  // Non-blocking where the calling thread works in a green context.
   std::shared_ptr<Stream> AddStream(unsigned flags, int priority);
   // Its work goes on.
   void RemoveStream(const std::shared_ptr<Stream>& stream);

@@ -20,7 +20,9 @@ CUresult CheckStream(const Stream& stream) TESSERA_REQUIRES(submission_mutex) {
 
 std::shared_ptr<Stream> FindStream(Context& context, CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return context.engine().legacy();
-  if (handle == CU_STREAM_PER_THREAD) return context.engine().PerThread();
+  if (handle == CU_STREAM_PER_THREAD) {
+    return CurrentPlace().green != nullptr ? nullptr : context.engine().PerThread();
+  }
   return Streams::Get().Find(handle);
 }
 

@@ -12,7 +12,8 @@
 
 namespace tessera::soft {
 
-// The stream that `handle` means for the calling thread, whose current context is `context`. Null if there is none.
+// The stream that `handle` means for the calling thread, whose current context is `context`. Null if there is none;
+// a green context has no stream of the thread's own.
 std::shared_ptr<Stream> FindStream(Context& context, cuda::CUstream handle);
 
 // Runs `function(stream)` for a stream of a context without a fault; the checks of WithContext come first.

@@ -174,6 +174,51 @@ TEST_F(ApiContext, AGreenOneKeepsThePrimaryOne) {
   EXPECT_EQ(active, 0);
 }
 
+TEST_F(ApiContext, TheStreamsOfAGreenOneKeepNoOrderWithItsDefaultStream) {
+  const CUgreenCtx green = MakeGreen(1);
+  CUcontext context = nullptr;
+  EXPECT_OK(cuCtxFromGreenCtx(&context, green));
+  EXPECT_OK(cuCtxSetCurrent(context));
+  CUstream stream = nullptr, refused = nullptr, made = nullptr;
+  unsigned flags = 0;
+  EXPECT_OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  EXPECT_OK(cuStreamGetFlags(stream, &flags));
+  EXPECT_EQ(flags, CU_STREAM_NON_BLOCKING);
+  EXPECT_EQ(cuGreenCtxStreamCreate(&refused, green, CU_STREAM_DEFAULT, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_OK(cuGreenCtxStreamCreate(&made, green, CU_STREAM_NON_BLOCKING, 0));
+  EXPECT_EQ(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_INVALID_HANDLE);
+
+  void* word = nullptr;
+  EXPECT_OK(cuMemHostAlloc(&word, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+  CUdeviceptr memory = 0;
+  EXPECT_OK(cuMemAlloc_v2(&memory, 4));
+  const auto hold = [word](CUstream held) {
+    *static_cast<volatile std::uint32_t*>(word) = 0;
+    EXPECT_OK(cuStreamWaitValue32_v2(held, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_EQ));
+  };
+  const auto let_go = [word] {
+    *static_cast<volatile std::uint32_t*>(word) = 1;
+    EXPECT_OK(cuCtxSynchronize());
+  };
+  std::uint32_t read = 0;
+  hold(stream);
+  EXPECT_OK(cuMemcpyDtoH_v2(&read, memory, 4));
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  let_go();
+  hold(nullptr);
+  EXPECT_OK(cuMemsetD32Async(memory, 1, 1, stream));
+  EXPECT_OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  let_go();
+
+  EXPECT_OK(cuStreamDestroy_v2(made));
+  EXPECT_OK(cuStreamDestroy_v2(stream));
+  EXPECT_OK(cuMemFree_v2(memory));
+  EXPECT_OK(cuMemFreeHost(word));
+  EXPECT_OK(cuCtxSetCurrent(context_));
+  EXPECT_OK(cuGreenCtxDestroy(green));
+}
+
 TEST_F(ApiContext, SmsAreSplitIntoGroups) {
   CUdevResource all, rest;
   unsigned count = 0;

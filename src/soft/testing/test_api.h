@@ -42,6 +42,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned);
 CUresult cuGreenCtxDestroy(CUgreenCtx);
 CUresult cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource*, CUdevResourceType);
 CUresult cuCtxFromGreenCtx(CUcontext*, CUgreenCtx);
+CUresult cuGreenCtxStreamCreate(CUstream*, CUgreenCtx, unsigned, int);
 CUresult cuCtxCreate_v4(CUcontext*, CUctxCreateParams*, unsigned, CUdevice);
 CUresult cuCtxDestroy_v2(CUcontext);
 CUresult cuCtxGetCurrent(CUcontext*);
@@ -92,6 +93,10 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*);
 CUresult cuMemAllocAsync(CUdeviceptr*, std::size_t, CUstream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr*, std::size_t, CUmemoryPool, CUstream);
 CUresult cuMemFreeAsync(CUdeviceptr, CUstream);
+CUresult cuStreamCreate(CUstream*, unsigned);
+CUresult cuStreamDestroy_v2(CUstream);
+CUresult cuStreamGetFlags(CUstream, unsigned*);
+CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, std::uint32_t, unsigned);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuStreamQuery(CUstream);
 

@@ -9,6 +9,12 @@ from harness import BIN, NOT_SUPPORTED, wait_for  # noqa: E402
 from spaces import SpacesTest  # noqa: E402
 
 
+# What comes first on a stream, and what must see it, as in a primary context.
+ORDERED = [("blocking", second) for second in ("default", "copy", "event", "sync", "query", "memory", "blocking")]
+ORDERED += [("default", second) for second in ("blocking", "sync_blocking", "graph", "default")]
+ORDERED += [("destroyed", "default"), ("destroyed", "copy"), ("wait", "blocking")]
+
+
 class OwnSms(SpacesTest):
     """SMs that a vGPU does not share. The soft GPU splits its 100 into 50 groups."""
 
@@ -89,6 +95,33 @@ class OwnSms(SpacesTest):
         self.assertEqual(status, 409)
         self.assertIn("has made 1 stream", answer["detail"])
         self.assertEqual(shell.ask("places default")["count"], 30)
+        shell.end()
+
+    def test_blocking_streams_keep_their_order_with_the_default_stream(self):
+        """The driver knows no blocking streams in a green context; the shim keeps their order."""
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        for first, second in ORDERED:
+            with self.subTest(first=first, second=second):
+                done = shell.ask(f"order {first} {second}")
+                self.assertEqual((done["result"], done["value"], done["flags"]), (0, 1, 0))
+        shell.ok("primary_reset")
+        shell.ok("primary")
+        self.assertEqual(shell.ask("order blocking default")["value"], 1)
+        shell.end()
+
+    def test_submissions_count_while_each_one_is_seen(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        shell = self.shell("one")
+        shell.ok("launch 0")  # the program counts by contexts, and is in its own from now on
+        shell.ok("launch 100")
+        shell.ok("blocking 2")
+        shell.ok("launch 100")
+        shell.ok("threads 4 100")
+        shell.ok("capture 20 0")
+        shell.ok("end_blocking")
+        shell.ok("launch 100")
+        self.assertEqual(shell.ask("count")["count"], 100 * 3 + 4 * 100 + 2 * 20)
         shell.end()
 
     def test_they_need_a_space(self):

@@ -42,6 +42,7 @@ int main() {
   AddContextCommands(commands);
   AddGraphCommands(commands);
   AddMemoryCommands(commands);
+  AddOrderCommands(commands);
   AddPlaceCommands(commands);
   AddPoolCommands(commands);
   AddRewritingCommands(commands);

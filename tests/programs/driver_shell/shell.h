@@ -46,6 +46,7 @@ unsigned long long NumberAt(const Words& words, std::size_t index);
 void AddContextCommands(Commands& commands);
 void AddGraphCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);
+void AddOrderCommands(Commands& commands);
 void AddPlaceCommands(Commands& commands);
 void AddPoolCommands(Commands& commands);
 void AddRewritingCommands(Commands& commands);
