@@ -1,5 +1,7 @@
 """SMs that vGPUs of a space have for themselves (--reserve-sm)."""
+import statistics
 import sys
+import time
 
 from cases.frameworks import DETERMINISTIC, FOLDER, need
 from cases.programs import RUNTIME
@@ -10,7 +12,8 @@ from harness.members import space
 
 LEAST_LIMITS = 0.75  # of solo at that SM count, of two side by side
 LEAST_OWN = 0.97  # the same, of SMs of one's own
-PYTHON = (("torch_train.py", "eager"), ("torch_train.py", "graph"), ("cupy_math.py",), ("torch_loader.py", "spawn"))
+MOST_OFF = 0.06  # of the speed per SM, after they moved: kernels end in waves
+PYTHON = (("torch_train.py", "eager"), ("torch_train.py", "graph"), ("torch_train.py", "compile"), ("cupy_math.py",), ("torch_loader.py", "spawn"))
 
 
 def _own(bench, name, width, within="hw-a"):
@@ -62,6 +65,53 @@ def own_places(bench):
         found.append(f"{width} %, {sms} SMs: {' '.join(f'{what} {count}' for what, count in rows)}")
     expect(right, f"not all work is in one place: {'; '.join(found)}")
     return "; ".join(found)
+
+
+@space(soft=True, limit_s=120)
+def own_moves(bench):
+    """SMs are changed while programs run: how long that takes without and with work under way, what a busy program gets
+    afterwards, and (PyTorch) whether training prints the same as without Tessera."""
+    _, iterations = members.solo(bench)
+    _own(bench, "hw-p-1", 50)
+    tenant = members.start(bench, "hw-p-1", 90, iterations)
+    whole = members.rate(bench, tenant) / bench.tessera.vgpu("hw-p-1")["sms"]
+    rows, took = {}, []
+    for percent in (25, 75, 30, 100, 50):
+        took.append(_move(bench, "hw-p-1", percent))
+        sms = bench.tessera.vgpu("hw-p-1")["sms"]
+        rows[percent] = (sms, members.rate(bench, tenant, 0.2, 0.6) / sms / whole)
+    members.finish(bench, tenant)
+    seldom = members.start(bench, "hw-p-1", 90, iterations, **{"burst": 1, "idle-us": 300000})
+    bench.until(seldom.kernels, "it has computed", 20)
+    idle = [_move(bench, "hw-p-1", percent) for percent in (25, 75) * 5]
+    members.finish(bench, seldom)
+    parts = ", ".join(f"{percent} %: {sms} SMs, {rate:.3f}" for percent, (sms, rate) in rows.items())
+    figure = (f"busy {' '.join(f'{1000 * each:.1f}' for each in took)} ms; without work {1000 * statistics.median(idle):.1f} ms; speed per "
+              f"SM to that before: {parts}; results right")
+    expect(bench.soft or all(abs(rate - 1) <= MOST_OFF for _, rate in rows.values()), figure)
+    if bench.soft:
+        return figure, rows
+    need("torch")
+    command = [sys.executable, FOLDER / "torch_train.py", "eager", "400"]
+    native = bench.native(command, DETERMINISTIC)
+    trains = bench.start_inside(command, env=DETERMINISTIC, vgpu="hw-p-1")
+    moves, refused = 0, ""
+    while trains.alive():
+        answer = bench.tessera.api("PATCH", "/v1/vgpus/hw-p-1", {"sm_limit": (30, 80, 55)[moves % 3]})
+        moves += answer.status == 200 and bool(bench.tessera.vgpu("hw-p-1")["sms"])
+        refused = refused or (answer["detail"] if answer.status != 200 else "")
+        time.sleep(0.1)
+    trains.wait(5)
+    same = compare(native, trains.finished())
+    return f"{figure}; PyTorch: {same} with {moves} moves{', then ' + refused if refused else ''}", rows
+
+
+def _move(bench, name, percent):
+    """The seconds until its program works in them."""
+    begin = time.monotonic()
+    bench.tessera.set(name, sm_limit=percent)
+    bench.until(lambda: not bench.tessera.vgpu(name)["sms_kept"], "it has moved", 10, 0.0005)
+    return time.monotonic() - begin
 
 
 @space(limit_s=240)
