@@ -135,10 +135,11 @@ struct Page {
   // An order, for good: 1: the vGPU was removed by force. Its gate is closed, and whoever comes there gets an error.
   std::atomic<std::uint32_t> removed{0};
 
-  // Of a vGPU that has SMs for itself. An order: SmPlace::Word of those in which its work is to run; 0: as Welcome said.
+  // Of a vGPU that has SMs for itself. An order: SmPlace::Word of those in which its work is to run; 0: as Welcome
+  // said.
   std::atomic<std::uint64_t> sm_place{0};
-  // Reports: SmPlace::Word of those in which its work runs, 0 before it has any; and how many streams and graphs it made
-  // that keep their SMs: with some it goes on in these, whatever the order is.
+  // Reports: SmPlace::Word of those in which its work runs, 0 before it has any; and how many streams and graphs it
+  // made that keep their SMs: with some it goes on in these, whatever the order is.
   std::atomic<std::uint64_t> sm_taken{0};
   std::atomic<std::uint32_t> sm_pins{0};
   std::atomic<std::uint32_t> sms{0};  // a report of any program: multiprocessors that it may use; 0: not known yet

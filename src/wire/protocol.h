@@ -299,9 +299,9 @@ static_assert(kIsFixed<Welcome, 224> && offsetof(Welcome, grace_ns) == 8 && offs
               offsetof(Welcome, mps_pipes) == 88 && offsetof(Welcome, sm_reserved) == 216 &&
               offsetof(Welcome, sm_from) == 220);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
-static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 &&
-              offsetof(Attach, room_bytes) == 24 && offsetof(Attach, unsafe_bytes) == 32 &&
-              offsetof(Attach, contexts) == 40 && offsetof(Attach, works) == 44);
+static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
+              offsetof(Attach, unsafe_bytes) == 32 && offsetof(Attach, contexts) == 40 &&
+              offsetof(Attach, works) == 44);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&
               offsetof(Attached, vgpu) == 24);
 static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 24> && offsetof(Reserved, available) == 8 &&

@@ -26,7 +26,8 @@ std::vector<SmRange> TakenBeside(const VGpu& vgpu, const std::vector<VGpu*>& all
     taken.push_back({sched::PartOf(its.from_pct), sched::PartOf(its.sm_pct)});
     for (const Process* process : other->processes) {
       const wire::SmPlace kept = process->page.TakenPlace();
-      if (HasOtherSms(*process, its)) taken.push_back({sched::PartOf(kept.from / 100.0), sched::PartOf(kept.width / 100.0)});
+      if (HasOtherSms(*process, its))
+        taken.push_back({sched::PartOf(kept.from / 100.0), sched::PartOf(kept.width / 100.0)});
     }
   }
   return taken;

@@ -110,17 +110,18 @@ CUcontext PrimaryOf(CUdevice device) {
   return primary;
 }
 
-// To where the order says, while nothing of the program runs. False: not now.
-bool MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
-  if (pins > 0) return false;
+// To where the order says, while nothing of the program runs. The context that is for that place; null: it stays where
+// it is, or has none yet.
+CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
+  if (pins > 0) return nullptr;
   const auto before = std::ranges::find(made, wanted, &Made::place);
   if (before != made.end()) {
     context_of_reserved_sms.store(before->context, std::memory_order_release);
   } else if (!made.empty()) {
-    if (made.size() >= kMostPlaces || Make(device, PrimaryOf(device), wanted) != CUDA_SUCCESS) return false;
+    if (made.size() >= kMostPlaces || Make(device, PrimaryOf(device), wanted) != CUDA_SUCCESS) return nullptr;
   }
   place = wanted;
-  return true;
+  return context_of_reserved_sms.load(std::memory_order_relaxed);
 }
 
 void TellPins() TESSERA_REQUIRES(mutex) {
@@ -202,9 +203,11 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
     if (wanted.width == 0 || wanted == Place() || pins > 0 || now < again) return;
     again = now + kAgain;
   }
-  gates.WithoutWork([&] {
+  gates.MoveWork([&] {
     const MutexLock lock(mutex);
-    if (MoveTo(wanted, device)) again = 0;
+    const CUcontext context = MoveTo(wanted, device);
+    if (place == wanted) again = 0;
+    return context;
   });
   ReportReservedSms(*page.Get(), device);
 }

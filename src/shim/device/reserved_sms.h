@@ -18,8 +18,8 @@ struct SmGroups {
   std::size_t first = 0, count = 0;
 };
 
-// The groups, of these sizes, of the part [from, to) of all SMs, in hundredths of a percent. Each end is rounded down to
-// the beginning of a group, so parts that lie side by side leave out none. None: the part is less than one.
+// The groups, of these sizes, of the part [from, to) of all SMs, in hundredths of a percent. Each end is rounded down
+// to the beginning of a group, so parts that lie side by side leave out none. None: the part is less than one.
 SmGroups GroupsOf(unsigned from, unsigned to, const std::vector<unsigned>& sizes);
 
 // Whether the vGPU of this process has SMs of its own.

@@ -20,6 +20,29 @@ Gate open_gate{.epoch = &open_epoch, .accepted = 1, .budget = INT64_MAX};
 
 }  // namespace
 
+// As tessera_gate_slow, of a process in a vGPU.
+CUresult Submit(CUstream stream, const GatedCall& call) {
+  for (;;) {
+    if (const CUresult entered = EnterReservedSms(); entered != CUDA_SUCCESS) return entered;
+    const CUcontext context = CurrentContext();
+    if (!context) return CUDA_SUCCESS;  // the driver has an error for that
+    Attachment* attachment = CurrentAttachment();
+    if (IsCapturing(stream)) {
+      // No submission: it needs no time. But the driver looks at the addresses that a copy names.
+      if (attachment) attachment->AwaitMemory();
+      return CUDA_SUCCESS;
+    }
+    GateKeeper* gates = attachment ? &attachment->Gates() : nullptr;
+    Gate* gate = gates ? gates->GateOf(context) : nullptr;
+    // The process has no vGPU on this GPU, or no more.
+    if (!gate || !gates->Enter(*gate)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (AnyInReservedSms() && !InReservedSms()) continue;  // they moved while this thread waited
+    SetThreadGate(gate);
+    attachment->NoteUse(call);
+    return LegacyOrder::Any() ? TheLegacyOrder().Before(stream, LegacyOrder::Use::kWork) : CUDA_SUCCESS;
+  }
+}
+
 Attachment* CurrentAttachment() {
   CUdevice device;
   if (!Session::Instance().Managed()) return nullptr;
@@ -40,25 +63,8 @@ extern "C" [[gnu::visibility("hidden")]] int tessera_gate_slow(tessera::cuda::CU
   int result = tessera::cuda::CUDA_SUCCESS;
   if (!LoadReal() || !Session::Instance().Managed()) {
     SetThreadGate(&open_gate);
-  } else if (const auto entered = EnterReservedSms(); entered != tessera::cuda::CUDA_SUCCESS) {
-    result = entered;
   } else {
-    const tessera::cuda::CUcontext context = CurrentContext();
-    if (context && IsCapturing(stream)) {
-      // No submission: it needs no time. But the driver looks at the addresses that a copy names.
-      if (Attachment* attachment = CurrentAttachment()) attachment->AwaitMemory();
-    } else if (context) {
-      Attachment* attachment = CurrentAttachment();
-      GateKeeper* gates = attachment ? &attachment->Gates() : nullptr;
-      Gate* gate = gates ? gates->GateOf(context) : nullptr;
-      if (gate && gates->Enter(*gate)) {
-        SetThreadGate(gate);
-        attachment->NoteUse({call});
-        if (LegacyOrder::Any()) result = TheLegacyOrder().Before(stream, LegacyOrder::Use::kWork);
-      } else {
-        result = tessera::cuda::CUDA_ERROR_DEVICE_UNAVAILABLE;  // the process has no vGPU on this GPU, or no more
-      }
-    }
+    result = Submit(stream, {call});
   }
   errno = before;
   return result;

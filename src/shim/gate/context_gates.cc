@@ -38,6 +38,7 @@ void ContextGates::Forget(CUcontext context) {
   Gate* gate = *at;
   gate->Close();
   gate->context = nullptr;
+  gate->left = false;
   gate->markers->Reset();
   gate->watch->Reset();
   gates_.erase(at);
@@ -46,6 +47,11 @@ void ContextGates::Forget(CUcontext context) {
 
 void ContextGates::CloseAll() {
   for (Gate* gate : gates_) gate->Close();
+}
+
+void ContextGates::GoOnIn(CUcontext context, GateKeeper& keeper, const std::atomic<std::uint32_t>& epoch) {
+  Of(context, keeper, epoch);
+  for (Gate* gate : gates_) gate->left = gate->context != context;
 }
 
 void ContextGates::Follow(const std::atomic<std::uint32_t>& epoch) {

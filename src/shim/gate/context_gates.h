@@ -25,6 +25,8 @@ class ContextGates {
   const EndWatch* PendingWatch(cuda::CUcontext context) const;
 
   void CloseAll();
+  // All work is to be in this context from now on: the other gates are marked as left.
+  void GoOnIn(cuda::CUcontext context, GateKeeper& keeper, const std::atomic<std::uint32_t>& epoch);
   // All gates compare with this epoch from now on, and are closed.
   void Follow(const std::atomic<std::uint32_t>& epoch);
   // All windows forget what they have learned, and all gates are closed.

@@ -22,6 +22,7 @@ class Markers;
 struct alignas(64) Gate {
   const std::atomic<std::uint32_t>* epoch;  // in the page that is followed
   std::atomic<std::uint32_t> accepted{0};   // the order under which submissions pass
+  bool left = false;                        // guarded as what is below: the program works in another context now
   std::atomic<std::int64_t> budget{0};      // submissions that may pass before the keeper is called again
 
   // The keeper's mutex guards all below, except `keeper`, which never changes.

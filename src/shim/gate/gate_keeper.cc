@@ -79,7 +79,7 @@ bool GateKeeper::Enter(Gate& gate) {
     Passage passage;
     {
       const MutexLock lock(mutex_);
-      if (stopped_) return true;
+      if (stopped_ || gate.left) return true;
       passage = Try(gate, waiting, clock_());
     }
     switch (passage) {

@@ -28,7 +28,8 @@ class GateKeeper {
   GateKeeper(const GateKeeper&) = delete;
 
   // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
-  // window, then lets this submission pass, and perhaps some after it. False: it must not be made (page.Removed()).
+  // window, then lets this submission pass, and perhaps some after it. False: it must not be made (page.Removed()). Of
+  // a context that MoveWork has left, nothing passes, and the answer is true at once: the caller looks where it is now.
   bool Enter(Gate& gate);
 
   // Before and after the program waits for its work: the end of it is then seen at once.
@@ -79,6 +80,15 @@ class GateKeeper {
     if (!AwaitEnds(gates_, clock_, Target(page_->gate.load(std::memory_order_relaxed)))) return false;
     change();
     return true;
+  }
+
+  // The same for a `move` to another context, which it returns, or null if the work stays where it is.
+  template <typename Move>
+  void MoveWork(Move&& move) {
+    const MutexLock lock(mutex_);
+    gates_.CloseAll();
+    if (!AwaitEnds(gates_, clock_, Target(page_->gate.load(std::memory_order_relaxed)))) return;
+    if (const cuda::CUcontext context = move()) gates_.GoOnIn(context, *this, page_->epoch);
   }
 
   // The pacer's look at the work and the order. Returns how long the next look can wait; nothing: Stop was called.

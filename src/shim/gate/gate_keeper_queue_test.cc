@@ -110,6 +110,36 @@ TEST_F(GateKeeperTest, EachSubmissionIsSeenWhereThatIsAskedFor) {
   EXPECT_EQ(gate->Submitted(), 7);
 }
 
+// A thread that waited for the move must not go on in the context that was left: its work would run beside that in the
+// new one.
+TEST_F(GateKeeperTest, NothingPassesInAContextThatTheWorkHasLeft) {
+  SubmitWhenOpen(GateOrder::kOpen);
+  const cuda::CUcontext other = Cuda().MakeContext(device);
+  Cuda().End(context);
+  keeper.MoveWork([&] { return other; });
+  EXPECT_TRUE(keeper.Enter(*gate));
+  EXPECT_FALSE(Passes(*gate));
+  EXPECT_EQ(gate->Submitted(), 1) << "it was not counted";
+  Gate* next = keeper.GateOf(other);
+  EXPECT_TRUE(keeper.Enter(*next));
+  EXPECT_TRUE(Passes(*next));
+  Cuda().End(other);
+  keeper.MoveWork([&] { return context; });
+  EXPECT_TRUE(keeper.Enter(*gate));
+  EXPECT_TRUE(Passes(*gate));
+  EXPECT_TRUE(keeper.Enter(*next));
+  EXPECT_FALSE(Passes(*next));
+}
+
+TEST_F(GateKeeperTest, WorkThatStaysGoesOn) {
+  SubmitWhenOpen(GateOrder::kOpen);
+  Cuda().End(context);
+  keeper.MoveWork([] { return nullptr; });
+  EXPECT_FALSE(Passes(*gate));
+  Submit(*gate);
+  EXPECT_TRUE(Passes(*gate));
+}
+
 TEST_F(GateKeeperTest, NoMarkerIsPlacedDuringACapture) {
   SubmitWhenOpen(GateOrder::kOpen);
   Cuda().End(context);

@@ -29,6 +29,7 @@ using namespace tessera::cuda;
 using namespace tessera::shim;
 
 TESSERA_HOOK cuCtxSynchronize() {
+  (void)EnterReservedSms();  // where the program's work is, if it was moved since this thread's last
   return Synchronise([] { return REAL(cuCtxSynchronize)(); });
 }
 

@@ -87,6 +87,15 @@ class OwnSms(SpacesTest):
         self.assertEqual(shell.ask("places default")["count"], 30)
         shell.end()
 
+    def test_a_busy_program_moves_again_and_again(self):
+        self.member("one", sm_limit=30, sm_reserved=True)
+        tenant = self.tenant_in("one", "--kernel-us=200", "--depth=2", "--ahead=3", "--report-every=10")
+        for percent in (60, 10, 30) * 5:
+            tenant.makes_progress()
+            self.assertEqual(self.api("PATCH", "/v1/vgpus/one", {"sm_limit": percent})[0], 200)
+            wait_for("it has moved", lambda: self.vgpu("one")["sms_kept"] == 0)
+        tenant.finish()
+
     def test_they_stay_while_a_program_has_streams_or_graphs(self):
         self.member("one", sm_limit=30, sm_reserved=True)
         shell = self.shell("one")

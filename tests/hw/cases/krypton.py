@@ -30,7 +30,7 @@ NOISE, SOFT_NOISE = 0.01, 0.2  # of a speed: what programs lose side by side bel
 OVER = 0.3
 # A GPU of which more is promised has no program that takes the rest: that one needs some.
 MOST_PROMISED = F(97, 100)
-MARGIN = 0.005  # of a target, that a request is above it beside a program that takes the rest: what switches cost
+MARGIN = 0.01  # of a target, that a request is above it beside a program that takes the rest: for what a measurement is off
 
 
 def _mix(case):

@@ -116,9 +116,10 @@ def _move(bench, name, percent):
 
 @space(limit_s=240)
 def own_programs(bench):
-    """Programs that know nothing of it print the same as without Tessera."""
+    """Programs that know nothing of it print the same as without Tessera; but one that uses per-thread default streams gets
+    an error."""
     _own(bench, "hw-p-1", 50)
-    programs = {name: ([bench.builder.program(f"{name}.cu")], {}) for name in (*RUNTIME, "threads")}
+    programs = {name: ([bench.builder.program(f"{name}.cu")], {}) for name in RUNTIME}
     try:
         need("torch"), need("cupy")
         programs |= {" ".join(words): ([sys.executable, FOLDER / words[0], *words[1:]], DETERMINISTIC) for words in PYTHON}
@@ -131,5 +132,7 @@ def own_programs(bench):
         except (Failed, Skipped) as why:
             failed.append(f"{name}: {why}")
             bench.tell(failed[-1])
+    threads = bench.inside([bench.builder.program("threads.cu")], vgpu="hw-p-1")
+    expect("cudaErrorInvalidResourceHandle" in threads.out, f"per-thread streams: {threads.out[-200:]} {threads.err[-200:]}")
     expect(not failed, f"{len(failed)} of {len(programs)}: {'; '.join(failed)}")
     return f"{len(programs)} programs print the same: {', '.join(programs)}"
