@@ -106,6 +106,13 @@ TEST(SpaceJson, IsNullWhereThereIsNothing) {
   EXPECT_EQ(json["mode_why"], "at once is 0.50x of that");
 }
 
+TEST(VGpuJson, TellsItsGang) {
+  EXPECT_TRUE(ToJson(server::VGpuReport{})["gang"].is_null());
+  server::VGpuReport vgpu;
+  vgpu.gang = "job";
+  EXPECT_EQ(ToJson(vgpu)["gang"], "job");
+}
+
 TEST(VGpuJson, TellsItsSpace) {
   EXPECT_TRUE(ToJson(server::VGpuReport{})["space"].is_null());
   server::VGpuReport vgpu;
