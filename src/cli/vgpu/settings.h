@@ -25,7 +25,8 @@ struct VgpuSettings {
 
   bool Empty() const {
     return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
-           weight.empty() && priority.empty() && goal.empty() && gang.empty() && space.empty() && sm.empty() && !reserve_sm;
+           weight.empty() && priority.empty() && goal.empty() && gang.empty() && space.empty() && sm.empty() &&
+           !reserve_sm;
   }
 };
 

@@ -76,7 +76,8 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   CLI::App app;
   app.set_help_flag("");
   AddSettings(app, settings);
-  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang or --sm";
+  const std::string use =
+      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang or --sm";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

@@ -105,7 +105,8 @@ Result<void> ReadOrNone(const std::string& key, const json& value, std::optional
 }
 
 Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  if (value.is_null() && !key.starts_with("memory_") && key != "goal" && key != "gang") return {};  // as if it were not there
+  if (value.is_null() && !key.starts_with("memory_") && key != "goal" && key != "gang")
+    return {};  // as if it were not there
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
@@ -128,10 +129,10 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     request.owner_pid = value.get<pid_t>();
     return {};
   }
-  return Fail(
-      EINVAL, fmt::format("unknown field \"{}\"", key),
-      "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-      "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, ephemeral or owner_pid");
+  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
+              "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
+              "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, ephemeral or "
+              "owner_pid");
 }
 
 template <typename T>

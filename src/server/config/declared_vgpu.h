@@ -27,8 +27,8 @@ struct DeclaredVGpu {
            memory_limit == other.memory_limit && memory_max == other.memory_max &&
            memory_swap_max == other.memory_swap_max && compute_request == other.compute_request &&
            compute_limit == other.compute_limit && compute_weight == other.compute_weight &&
-           compute_priority == other.compute_priority && goal == other.goal && gang == other.gang && space == other.space &&
-           sm_limit == other.sm_limit && sm_reserved == other.sm_reserved;
+           compute_priority == other.compute_priority && goal == other.goal && gang == other.gang &&
+           space == other.space && sm_limit == other.sm_limit && sm_reserved == other.sm_reserved;
   }
 };
 

@@ -29,9 +29,10 @@ std::string Settings(const VGpuSpec& spec) {
       spec.space.empty() ? "" : fmt::format(", space {} with {:g} % of the SMs", spec.space, spec.compute.space.sm_pct);
   const std::string goal = spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "";
   const std::string gang = spec.gang.empty() ? "" : ", gang " + spec.gang;
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}", size(spec.memory.limit),
-                     size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
-                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal, space, gang);
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}",
+                     size(spec.memory.limit), size(spec.memory.max), FormatSize(spec.memory.request),
+                     spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal,
+                     space, gang);
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace tessera::server {
 //    "space","sm_limit_pct","sm_from_pct","gang"}],
 //    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
 //    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}]}
-// with bytes as integers and absent limits, goals and gangs left out; what came later than the first release may be absent.
+// with bytes as integers and absent limits, goals and gangs left out; what came later than the first release may be
+// absent.
 struct SavedVGpu {
   VGpuSpec spec;
   wire::Uuid gpu;
