@@ -17,7 +17,8 @@ class Together {
   GangId Of(VgpuId vgpu) const { return set_of_.at(vgpu); }
 
   void Unite(VgpuId one, VgpuId another) {
-    const auto [kept, gone] = std::minmax(set_of_.at(one), set_of_.at(another));
+    // Values, and no references into the map that changes.
+    const GangId kept = std::min(Of(one), Of(another)), gone = std::max(Of(one), Of(another));
     if (kept == gone) return;
     for (auto& [_, set] : set_of_) set = set == gone ? kept : set;
   }

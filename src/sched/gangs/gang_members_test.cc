@@ -72,6 +72,11 @@ TEST(GangMembers, NamesCountMoreThanTheGuessAndLessThanWhatIsUsed) {
   EXPECT_EQ(ByUse(vgpus), (Gangs{{10, 10}, {11, 10}, {12, 10}, {21, 10}})) << "so the gangs are one";
 }
 
+TEST(GangMembers, WhatIsTogetherStaysTogether) {
+  const Vgpus vgpus = {Vgpu(20, "", {Program(8), Program(9)}), Vgpu(21, "", {Program(8)}), Vgpu(10, "", {Program(9)})};
+  EXPECT_EQ(ByUse(vgpus), (Gangs{{10, 10}, {20, 10}, {21, 10}}));
+}
+
 TEST(GangMembers, AJoinedOneThatIsGoneIsNobodys) {
   EXPECT_EQ(ByJoin({Vgpu(10, "", {Program(7, {10, 99})})}), Gangs());
   EXPECT_EQ(ByJoin({}), Gangs());

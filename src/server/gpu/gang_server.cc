@@ -68,6 +68,7 @@ void GangServer::Look(Nanos now) {
     const auto candidates = Candidates();
     users_ = sched::FindGangs(candidates, sched::GangBond::kUse);
     members_ = sched::FindGangs(candidates, sched::GangBond::kJoin);
+    memory_due_ = true;
   }
   if (std::exchange(memory_due_, false)) LookAtMemory(now);
   LookAtTime(now);
