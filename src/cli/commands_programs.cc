@@ -25,6 +25,7 @@ void AddRun(CommandLine& line) {
                  "  tessera run --priority 2 --enforce kernel -- ./serve\n"
                  "  tessera run --space team-a --sm 40 -- ./serve\n"
                  "  tessera run --gpus 2 --memory 40G -- torchrun --nproc-per-node 2 train.py\n"
+                 "  tessera run --gang job --gpu 1 -- ./rank 1\n"
                  "  tessera run --soft=2x16GiB --gpu 1 -- ./my-cuda-program\n"
                  "\n"
                  "Exit status:\n"
@@ -55,7 +56,8 @@ void AddRun(CommandLine& line) {
       ->excludes(run.get_option("--priority"))
       ->excludes(run.get_option("--sm"))
       ->excludes(space)
-      ->excludes(run.get_option("--goal"));
+      ->excludes(run.get_option("--goal"))
+      ->excludes(run.get_option("--gang"));
   run.add_option("--enforce",
                  "where to enforce limits: shim (default), in the\nprogram; kernel, also at the kernel driver")
       ->type_name("shim|kernel")

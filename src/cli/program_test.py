@@ -387,6 +387,13 @@ class Steering(ProgramTest):
         self.assertEqual(self.asked(), [("PATCH", "/v1/vgpus/a?wait=false", {"goal": "p99=20ms"})])
         self.assertIn("goal              none\n", self.run_tessera("vgpu", "show", "a").stdout)
 
+    def test_gang(self):
+        self.run_tessera("vgpu", "set", "a", "--gang", "job")
+        self.assertEqual(self.asked(), [("PATCH", "/v1/vgpus/a?wait=false", {"gang": "job"})])
+        self.assertIn("gang              none\n", self.run_tessera("vgpu", "show", "a").stdout)
+        self.assert_one_line(self.run_tessera("vgpu", "set", "a", "--gang", "a/b"), 2, "gang 'a/b'", "letters")
+        self.assert_one_line(self.run_tessera("vgpu", "create", "b", "--gang", "job", "--space", "s"), 2, "--gang")
+
 
 class Usage(ProgramTest):
     def test_mistyped_words(self):

@@ -40,7 +40,7 @@ PROBLEM = jsonschema.Draft202012Validator(
 STATUSES = {int(status) for status in re.findall(r"\b[45]\d\d\b", SPEC["info"]["description"])}
 # Not memory_max_bytes, which without a bound depends on what others were promised; the tag is of what was asked for.
 SETTINGS = ("tag", "uid", "gpu", "memory_request_bytes", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
-            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "space", "sm_limit_pct", "ephemeral", "owner_pid")
+            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "gang", "space", "sm_limit_pct", "ephemeral", "owner_pid")
 SPACES = ("s1", "s2", "s3")  # few, because each is made of processes
 TOKEN = "0123456789abcdef"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -157,6 +157,7 @@ class FacesTest(SoftGpuTest):
                 "compute_priority": lambda: pick.choice([0, 8, "15", 16]),
                 "space": lambda: pick.choice(SPACES), "sm_limit": lambda: pick.choice([10, "33.3", 50, 100, 0]),
                 "goal": lambda: pick.choice(["p99=20ms", "speed=80%", "none", None, "fast"]),
+                "gang": lambda: pick.choice(["g1", "g2", "none", None, "a b"]),
                 "vgpu": self.some_name, "to_bytes": lambda: pick.choice([0, MIB, GIB])}.get(
                     field, lambda: pick.choice([0, 1, 2, "5", 3.3] * 4 + [33.3, "100", 100, 101]))()
 
@@ -457,7 +458,7 @@ LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 FIELD_OF = {"memory.limit": "memory_limit_bytes", "memory.max": "tag", "memory.request": "memory_request_bytes",
             "memory.swap.max": "memory_swap_max_bytes",
             "compute.request": "compute_request_pct", "compute.max": "compute_limit_pct", "compute.weight": "compute_weight",
-            "compute.priority": "compute_priority", "compute.goal": "goal", "sm.limit": "sm_limit_pct"}
+            "compute.priority": "compute_priority", "compute.goal": "goal", "gang": "gang", "sm.limit": "sm_limit_pct"}
 # docs/files.md, and what the kernel itself says of paths, open modes and what the file system does not have.
 ERRNOS = {errno.EINVAL, errno.ERANGE, errno.ENOSPC, errno.EBUSY, errno.EEXIST, errno.ESRCH, errno.EOPNOTSUPP, errno.EPERM,
           errno.EACCES, errno.ENODEV, errno.ENODATA, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EBADF,

@@ -67,7 +67,7 @@ BEFORE = {
 # Stands between two recipes: the programs of the first are gone.
 AFRESH = "afresh"
 STAND_INS = ("python", "vllm", "jupyter")
-FILES = ("simulate", "a", "b", "train", "serve", "my-cuda-program")
+FILES = ("simulate", "a", "b", "train", "serve", "rank", "my-cuda-program")
 
 
 def blocks(text):

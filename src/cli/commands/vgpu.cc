@@ -38,6 +38,11 @@ std::string Slice(const Json& vgpu) {
   return slice_us > 0 ? FormatMicroseconds(slice_us) : "none";
 }
 
+std::string Gang(const Json& vgpu) {
+  const std::string gang = TextField(vgpu, "gang");
+  return gang.empty() ? "none" : gang;
+}
+
 // "team-a, at most 30 % of the SMs"
 std::string Space(const Json& vgpu) {
   const std::string space = TextField(vgpu, "space");
@@ -210,6 +215,7 @@ std::string VgpuText(const Json& vgpu) {
       {"goal", Goal(vgpu)},
       {"bursts", Bursts(Field(vgpu, "bursts"))},
       {"compute slice", Slice(vgpu)},
+      {"gang", Gang(vgpu)},
       {"space", Space(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
       {"GPU time", Time(vgpu, "compute_busy_us")},

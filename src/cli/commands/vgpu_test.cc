@@ -106,6 +106,12 @@ TEST(Vgpu, AGoalAndWhatIsKnownOfIt) {
       << VgpuText(speed);
 }
 
+TEST(Vgpu, ItsGang) {
+  EXPECT_NE(VgpuText(kVgpu).find("gang              none\n"), std::string::npos) << VgpuText(kVgpu);
+  const std::string text = VgpuText(With(kVgpu, "gang", "job"));
+  EXPECT_NE(text.find("gang              job\n"), std::string::npos) << text;
+}
+
 TEST(Vgpu, AnswersOfAnotherVersionDoNotCrash) {
   const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"state", true}};
   EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);

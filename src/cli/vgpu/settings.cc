@@ -110,6 +110,11 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     if (!priority) return std::unexpected(priority.error());
     body["compute_priority"] = *priority;
   }
+  if (!settings.gang.empty()) {
+    if (auto fits = CheckName(settings.gang); !fits)
+      return Fail(EINVAL, "invalid gang '" + settings.gang + "'", fits.error().hint + "; none: no gang");
+    body["gang"] = settings.gang;
+  }
   if (!settings.space.empty()) {
     if (auto fits = CheckName(settings.space); !fits) return std::unexpected(fits.error());
     body["space"] = settings.space;

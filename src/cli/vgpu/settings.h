@@ -18,13 +18,15 @@ struct VgpuSettings {
   std::string weight;          // 1 to 10000
   std::string priority;        // 0 to 15, lower goes first
   std::string goal;            // "p99=20ms", "speed=80%" or "none"; the daemon checks it
+  std::string gang;            // name, or "none"
   std::string space;           // name; only for one that is made
   std::string sm;              // "30", percent of the GPU's SMs
   bool reserve_sm = false;     // these are its own; only for one that is made
 
   bool Empty() const {
     return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
-           weight.empty() && priority.empty() && goal.empty() && space.empty() && sm.empty() && !reserve_sm;
+           weight.empty() && priority.empty() && goal.empty() && gang.empty() && space.empty() && sm.empty() &&
+           !reserve_sm;
   }
 };
 

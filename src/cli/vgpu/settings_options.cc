@@ -45,6 +45,11 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
          "goal for its own speed. p99=20ms: 99 % of its bursts of\nwork end within 20 ms; speed=80%: 80 % of its "
          "speed alone;\nnone (default)")
       ->type_name("GOAL");
+  app.add_option("--gang", settings.gang,
+                 "vGPUs of a gang, which you have on several GPUs, have\ntheir turns together: one for each rank of a "
+                 "job. none\n(default)")
+      ->type_name("NAME")
+      ->check(IsSetting(&VgpuSettings::gang));
   app.add_option("--sm", settings.sm, "GPU's SMs that it uses at most, in % (default 100);\nneeds a space")
       ->type_name("PERCENT")
       ->check(IsSetting(&VgpuSettings::sm));
@@ -59,6 +64,7 @@ CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings) {
           "--space", settings.space,
           "space of vGPUs that run at the same time, each on\nits part of the SMs (--sm). It is made if there is none")
       ->type_name("NAME")
+      ->excludes(app.get_option("--gang"))
       ->check(IsSetting(&VgpuSettings::space));
 }
 
@@ -70,7 +76,8 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   CLI::App app;
   app.set_help_flag("");
   AddSettings(app, settings);
-  const std::string use = "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal or --sm";
+  const std::string use =
+      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang or --sm";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

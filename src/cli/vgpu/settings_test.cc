@@ -101,6 +101,15 @@ TEST(RequestBody, TheHighestPriorityIsNotLeftOut) {
   EXPECT_EQ(RequestBody(settings).value(), (Json{{"compute_priority", 0}}));
 }
 
+TEST(RequestBody, HasTheGang) {
+  EXPECT_FALSE(VgpuSettings{.gang = "none"}.Empty());
+  EXPECT_EQ(RequestBody({.gang = "job-1"}).value(), (Json{{"gang", "job-1"}}));
+  EXPECT_EQ(RequestBody({.gang = "none"}).value(), (Json{{"gang", "none"}}));
+  const auto odd = RequestBody({.gang = "a/b"});
+  ASSERT_FALSE(odd);
+  EXPECT_NE(odd.error().message.find("gang 'a/b'"), std::string::npos) << odd.error().message;
+}
+
 // Of goals only the daemon knows.
 TEST(RequestBody, AGoalGoesAsItIs) {
   EXPECT_FALSE(VgpuSettings{.goal = "none"}.Empty());

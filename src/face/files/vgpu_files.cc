@@ -116,6 +116,8 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"compute.stat", kReadOnly, ComputeStat, nullptr},
     {"compute.weight", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.compute_weight}); },
      Set<&VGpuRequest::compute_weight>},
+    {"gang", kReadWrite, [](const VGpuReport& vgpu) { return (vgpu.gang.empty() ? "none" : vgpu.gang) + "\n"; },
+     Set<&VGpuRequest::gang>},
     {"procs", kReadWrite, Processes, Adopt},
     {"sm.limit", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.sm_limit_pct); },
      Set<&VGpuRequest::sm_limit>},

@@ -139,6 +139,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"compute_limit_pct", 60.0},
            {"compute_weight", 100},
            {"compute_priority", 8},
+           {"gang", nullptr},
            {"space", nullptr},
            {"sm_limit_pct", 100.0},
            {"sm_reserved", false},

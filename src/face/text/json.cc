@@ -97,15 +97,16 @@ Result<void> ReadBool(const std::string& key, const json& value, std::optional<b
   return {};
 }
 
-// null takes the goal away.
-Result<void> ReadGoal(const std::string& key, const json& value, std::optional<std::string>& field) {
+// null takes the goal, or the gang, away.
+Result<void> ReadOrNone(const std::string& key, const json& value, std::optional<std::string>& field) {
   if (!value.is_null()) return ReadText(key, value, field);
   field = "none";
   return {};
 }
 
 Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  if (value.is_null() && !key.starts_with("memory_") && key != "goal") return {};  // as if it were not there
+  if (value.is_null() && !key.starts_with("memory_") && key != "goal" && key != "gang")
+    return {};  // as if it were not there
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
@@ -119,7 +120,8 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "compute_priority") return Read(key, value, request.compute_priority);
   if (key == "space") return ReadText(key, value, request.space);
   if (key == "sm_limit") return Read(key, value, request.sm_limit);
-  if (key == "goal") return ReadGoal(key, value, request.goal);
+  if (key == "goal") return ReadOrNone(key, value, request.goal);
+  if (key == "gang") return ReadOrNone(key, value, request.gang);
   if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
   if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
@@ -127,10 +129,10 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
     request.owner_pid = value.get<pid_t>();
     return {};
   }
-  return Fail(
-      EINVAL, fmt::format("unknown field \"{}\"", key),
-      "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-      "compute_limit, compute_weight, compute_priority, goal, space, sm_limit, sm_reserved, ephemeral or owner_pid");
+  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
+              "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
+              "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, ephemeral or "
+              "owner_pid");
 }
 
 template <typename T>
@@ -263,6 +265,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_limit_pct", vgpu.compute_limit_pct},
           {"compute_weight", vgpu.compute_weight},
           {"compute_priority", vgpu.compute_priority},
+          {"gang", vgpu.gang.empty() ? json() : json(vgpu.gang)},
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
           {"sm_reserved", vgpu.sm_reserved},

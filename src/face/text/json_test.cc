@@ -75,7 +75,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 17);
+  EXPECT_EQ(fields, 18);
 }
 
 TEST(SpaceJson, IsNullWhereThereIsNothing) {
@@ -104,6 +104,13 @@ TEST(SpaceJson, IsNullWhereThereIsNothing) {
   EXPECT_EQ(json["mode_gain"], 0.5);
   EXPECT_EQ(json["mode_tried_ago_us"], 12);
   EXPECT_EQ(json["mode_why"], "at once is 0.50x of that");
+}
+
+TEST(VGpuJson, TellsItsGang) {
+  EXPECT_TRUE(ToJson(server::VGpuReport{})["gang"].is_null());
+  server::VGpuReport vgpu;
+  vgpu.gang = "job";
+  EXPECT_EQ(ToJson(vgpu)["gang"], "job");
 }
 
 TEST(VGpuJson, TellsItsSpace) {

@@ -21,13 +21,15 @@ namespace {
 
 constexpr std::size_t kMostJobs = 8;
 constexpr std::uint32_t kMostWeight = 400;
-constexpr VgpuId kPartsEach = 10;  // vGPU 10 * job + GPU
+constexpr VgpuId kPartsEach = 10, kRanks = 2;  // vGPU 20 * job + 2 * GPU + rank
 
 struct Job {
   std::map<std::size_t, bool> works;  // by GPU
   std::uint32_t weight = 100;
   std::uint32_t priority = 8;
   bool limited = false;
+  VgpuId ranks = 1;   // of a gang: vGPUs on each GPU,
+  VgpuId worker = 0;  // of which this one works, and the others if it is the first
   Nanos waits_since = kNever;
 
   bool Active() const {
@@ -43,20 +45,27 @@ struct World {
   void Decide() {
     std::vector<std::vector<GangPart>> parts(gpus);
     for (const auto& [id, job] : jobs) {
-      for (const auto& [gpu, works] : job.works)
-        parts[gpu].push_back({.vgpu = id * kPartsEach + static_cast<VgpuId>(gpu),
-                              .gang = job.Gang() ? id : kNoGang,
-                              .weight = job.weight,
-                              .priority = job.priority,
-                              .active = works,
-                              .at_limit = works && job.limited});
+      for (const auto& [gpu, works] : job.works) {
+        for (VgpuId rank = 0; rank < job.ranks; ++rank) {
+          const bool active = works && rank >= job.worker;
+          parts[gpu].push_back({.vgpu = Part(id, gpu, rank),
+                                .gang = job.Gang() ? id : kNoGang,
+                                .weight = job.weight,
+                                .priority = job.priority,
+                                .active = active,
+                                .at_limit = active && job.limited});
+        }
+      }
     }
     time.Decide(parts, now);
     Check();
   }
 
-  bool Stands(VgpuId id, std::size_t gpu) const {
-    return time.Standing().contains(id * kPartsEach + static_cast<VgpuId>(gpu));
+  static VgpuId Part(VgpuId id, std::size_t gpu, VgpuId rank) {
+    return (id * kPartsEach + static_cast<VgpuId>(gpu)) * kRanks + rank;
+  }
+  bool Stands(VgpuId id, std::size_t gpu, VgpuId rank = 0) const {
+    return time.Standing().contains(Part(id, gpu, rank));
   }
   bool Stands(const std::pair<const VgpuId, Job>& job) const {
     return Stands(job.first, job.second.works.begin()->first);
@@ -69,7 +78,9 @@ struct World {
     for (auto& entry : jobs) {
       auto& [id, job] = entry;
       const bool stands = Stands(entry);
-      for (const auto& [gpu, _] : job.works) RC_ASSERT(Stands(id, gpu) == stands);  // on all of its GPUs or on none
+      for (const auto& [gpu, _] : job.works) {  // on all of its GPUs or on none
+        for (VgpuId rank = 0; rank < job.ranks; ++rank) RC_ASSERT(Stands(id, gpu, rank) == stands);
+      }
       RC_ASSERT(!stands || job.Active());
       RC_ASSERT(!job.Gang() || !job.Active() || !job.limited || stands);
       if (!stands || job.limited) {
@@ -106,6 +117,8 @@ struct World {
       Job& job = jobs[next++];
       const auto on = Number<std::size_t>(1, gpus);
       for (std::size_t k = 0; k < on; ++k) job.works[Number<std::size_t>(0, gpus - 1)] = true;
+      if (job.Gang()) job.ranks = Number<VgpuId>(1, kRanks);
+      job.worker = Number<VgpuId>(0, job.ranks - 1);
       job.weight = Number<std::uint32_t>(1, kMostWeight);
       if (classes) job.priority = Number<std::uint32_t>(7, 9);
     } else if (event <= 5 && !jobs.empty()) {

@@ -24,10 +24,12 @@ constexpr std::uint64_t kCapacity = 100;
 constexpr ResidencyConfig kConfig = {.turn_min = kSecond, .turn_max = 4 * kSecond};
 constexpr Nanos kMove = kSecond / 10;  // until a job that gets the turn is ready
 constexpr std::size_t kMostJobs = 10;
+constexpr VgpuId kRanks = 2;  // at most, of a gang on a GPU: vGPUs kRanks * job + rank
 
 struct Job {
   std::map<std::size_t, std::uint64_t> needs;  // by GPU
   bool active = true;
+  VgpuId ranks = 1;  // vGPUs on each GPU
   Nanos has_since = kNever;
   Nanos waits_since = kNever;
 };
@@ -42,9 +44,14 @@ struct World {
     for (const auto& [id, job] : jobs) {
       for (const auto& [gpu, bytes] : job.needs) {
         const bool ready = job.has_since != kNever && now >= job.has_since + kMove;
-        all[gpu].now.wishes.push_back(
-            {.vgpu = id, .demand = bytes, .active = job.active, .ready = ready, .move = kMove});
-        all[gpu].gangs.push_back(job.needs.size() > 1 ? id : kNoGang);
+        std::uint64_t left = bytes;
+        for (VgpuId rank = 0; rank < job.ranks; ++rank) {
+          const std::uint64_t its = rank + 1 < job.ranks ? left / 2 : left;
+          left -= its;
+          all[gpu].now.wishes.push_back(
+              {.vgpu = id * kRanks + rank, .demand = its, .active = job.active, .ready = ready, .move = kMove});
+          all[gpu].gangs.push_back(job.needs.size() > 1 ? id : kNoGang);
+        }
       }
     }
     policy.Decide(all, now);
@@ -59,7 +66,9 @@ struct World {
     }
     for (auto& [id, job] : jobs) {
       std::set<GangTurn> turns;
-      for (const auto& [gpu, _] : job.needs) turns.insert(policy.TurnOf(gpu, id));
+      for (const auto& [gpu, _] : job.needs) {
+        for (VgpuId rank = 0; rank < job.ranks; ++rank) turns.insert(policy.TurnOf(gpu, id * kRanks + rank));
+      }
       RC_ASSERT(turns.size() == 1u);  // on all of its GPUs or on none
       const GangTurn turn = *turns.begin();
       RC_ASSERT((turn == GangTurn::kOpen) == (!job.active || !decides[job.needs.begin()->first]));
@@ -77,7 +86,7 @@ struct World {
       } else if (job.waits_since == kNever) {
         job.waits_since = now;
       }
-      RC_ASSERT(policy.WaitsSince(job.needs.begin()->first, id) ==
+      RC_ASSERT(policy.WaitsSince(job.needs.begin()->first, id * kRanks) ==
                 (job.waits_since == kNever ? std::nullopt : std::optional(job.waits_since)));
       // It waits for one turn of each that was there before it, or came while one of these had its turn.
       constexpr Nanos kBound = static_cast<Nanos>(kMostJobs) * (2 * kConfig.turn_max + 2 * kMove);
@@ -111,6 +120,7 @@ RC_GTEST_PROP(GangsProperty, EachJobHasItsTurnWithinABoundOnAllOfItsGpusOrOnNone
       const std::size_t on = Number<std::size_t>(1, world.gpus);
       for (std::size_t k = 0; k < on; ++k)
         job.needs[Number<std::size_t>(0, world.gpus - 1)] = Number<std::uint64_t>(1, kCapacity * 11 / 10);
+      if (job.needs.size() > 1) job.ranks = Number<VgpuId>(1, kRanks);
     } else if (event == 1 && !world.jobs.empty()) {
       auto job = std::next(world.jobs.begin(), Number<int>(0, static_cast<int>(world.jobs.size()) - 1));
       if (Number(0, 1) == 0) {

@@ -147,6 +147,15 @@ TEST(ConfigTest, ADeclaredVGpuMayHaveAGoal) {
   EXPECT_THAT(ErrorOf("[vgpu.a]\ngoal = [1]\n").message, HasSubstr("goal"));
 }
 
+TEST(ConfigTest, ADeclaredVGpuMayBeInAGang) {
+  const auto config = ParseConfig("[vgpu.a]\ngang = \"job\"\n[vgpu.b]\n", "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  EXPECT_EQ(config->vgpus[0].gang, "job");
+  DeclaredVGpu other = config->vgpus[0];
+  other.gang.reset();
+  EXPECT_FALSE(other.SameAs(config->vgpus[0]));
+}
+
 TEST(ConfigTest, NamedSectionsAreReadAgain) {
   const auto running = ParseConfig("[quota.default]\nvgpus = 3\n[vgpu.a]\ncompute_weight = 5", "a");
   const auto read = ParseConfig("[quota.default]\nvgpus = 16\n[vgpu.b]\n", "b");

@@ -19,7 +19,7 @@ struct DeclaredVGpu {
   std::optional<std::string> compute_request, compute_limit, compute_weight, compute_priority;
   std::optional<std::string> space, sm_limit;
   bool sm_reserved = false;
-  std::optional<std::string> goal;
+  std::optional<std::string> goal, gang;
 
   // Whether it asks for the same, wherever it stands.
   bool SameAs(const DeclaredVGpu& other) const {
@@ -27,8 +27,8 @@ struct DeclaredVGpu {
            memory_limit == other.memory_limit && memory_max == other.memory_max &&
            memory_swap_max == other.memory_swap_max && compute_request == other.compute_request &&
            compute_limit == other.compute_limit && compute_weight == other.compute_weight &&
-           compute_priority == other.compute_priority && goal == other.goal && space == other.space &&
-           sm_limit == other.sm_limit && sm_reserved == other.sm_reserved;
+           compute_priority == other.compute_priority && goal == other.goal && gang == other.gang &&
+           space == other.space && sm_limit == other.sm_limit && sm_reserved == other.sm_reserved;
   }
 };
 

@@ -212,6 +212,12 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "part of its bursts that ends within a time, or part of the speed that it has alone",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::goal)},
+      {.name = "vgpu.NAME.gang",
+       .standard = "\"none\"",
+       .values = "name, or `\"none\"`",
+       .meaning = "gang of vGPUs of this user, on several GPUs, that have their turns together",
+       .live = true,
+       .set = VGpuField(&DeclaredVGpu::gang)},
   };
 }
 

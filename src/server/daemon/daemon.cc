@@ -315,6 +315,7 @@ std::string Daemon::LastingVGpus() const {
 
 void Daemon::VGpusChanged() {
   vgpu_changes_.fetch_add(1, std::memory_order_release);
+  gangs_.MembersChanged();
   if (ending_ || restoring_) return;
   SaveVGpus();
   StayAwhile(MonotonicNow());

@@ -97,6 +97,17 @@ TEST_F(DaemonStateTest, AGoalIsKept) {
   EXPECT_FALSE(daemon.Report("b").goal);
 }
 
+TEST_F(DaemonStateTest, AGangIsKept) {
+  {
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make({.name = "a", .gang = "job"});
+    daemon.Make({.name = "b"});
+  }
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_EQ(daemon.Report("a").gang, "job");
+  EXPECT_EQ(daemon.Report("b").gang, "");
+}
+
 // Of a daemon that knew no goals.
 TEST(StateFile, WithoutGoalsIsRead) {
   const SavedVGpu saved{.spec = {.name = "a", .goal = sched::SpeedGoal{80}}, .gpu = FakeDriver::UuidOf(0)};

@@ -24,6 +24,7 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .compute_weight = declared.compute_weight.value_or("100"),
           .compute_priority = declared.compute_priority.value_or("8"),
           .goal = declared.goal.value_or("none"),
+          .gang = declared.gang.value_or("none"),
           .space = declared.space,
           .sm_limit = declared.sm_limit.value_or("100"),
           .sm_reserved = declared.sm_reserved};

@@ -40,6 +40,15 @@ TEST_F(DeclarationsTest, DeclaredVGpusAreMadeAndStay) {
   EXPECT_TRUE(daemon.Api().Remove("team", false));
 }
 
+TEST_F(DeclarationsTest, AGangIsAsDeclared) {
+  TestDaemon daemon(WithVGpus({{.name = "team", .where = "f.toml:3", .gang = "job"}}, run_dir_));
+  EXPECT_EQ(daemon.Report("team").gang, "job");
+  Config config;
+  config.vgpus = {{.name = "team", .where = "f.toml:3"}};
+  EXPECT_TRUE(daemon.Loop().Call([&] { return daemon.Whole().Reload(config, MonotonicNow()); }).value());
+  EXPECT_EQ(daemon.Report("team").gang, "");
+}
+
 TEST_F(DeclarationsTest, AGoalIsAsDeclared) {
   const DeclaredVGpu team{.name = "team", .where = "f.toml:3", .goal = "speed=80%"};
   const DeclaredVGpu odd{.name = "odd", .where = "f.toml:5", .goal = "fast"};

@@ -275,6 +275,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .waits = vgpu.waits,
                     .state = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
+  report.gang = vgpu.spec.gang;
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   report.sm_reserved = vgpu.spec.compute.space.reserved;

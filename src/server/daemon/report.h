@@ -83,6 +83,7 @@ struct VGpuReport {
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
+  std::string gang;   // empty: it has none by name
   std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
   bool sm_reserved = false;

@@ -44,46 +44,31 @@ bool GangServer::AnyTurns() const {
   return std::ranges::count_if(gpus_, [](GpuServer* gpu) { return gpu->Swaps() && gpu->Residency().TakesTurns(); }) > 1;
 }
 
-// A gang has the number of its first vGPU.
-GangServer::Members GangServer::FindMembers(Bond bond) const {
-  Members gangs;
-  std::map<VgpuId, std::uint32_t> gpu_of;
+// The vGPUs of all GPUs, with their programs. A guest's pid may be on GPUs whose vGPUs have nothing to do with each
+// other: an operator put it there.
+std::vector<sched::GangCandidate> GangServer::Candidates() const {
+  std::vector<sched::GangCandidate> candidates;
   for (GpuServer* gpu : gpus_) {
     for (const VGpu* vgpu : gpu->VGpus()) {
-      gpu_of[vgpu->id] = gpu->Index();
-      gangs[vgpu->id] = vgpu->id;
-    }
-  }
-  const auto unite = [&gangs](VgpuId one, VgpuId another) {
-    const auto [joined, other] = std::minmax(gangs.at(one), gangs.at(another));
-    for (auto& [_, gang] : gangs) gang = gang == other ? joined : gang;
-  };
-  std::map<pid_t, VgpuId> programs;
-  for (GpuServer* gpu : gpus_) {
-    for (const VGpu* vgpu : gpu->VGpus()) {
+      sched::GangCandidate& each = candidates.emplace_back(sched::GangCandidate{.vgpu = vgpu->id,
+                                                                                .gpu = gpu->Index(),
+                                                                                .owner = vgpu->spec.uid,
+                                                                                .gang = vgpu->spec.gang,
+                                                                                .in_use = !vgpu->processes.empty()});
       for (const Process* process : vgpu->processes) {
-        if (process->who.guest) continue;
-        unite(programs.try_emplace(process->pid, vgpu->id).first->second, vgpu->id);
-        if (bond == Bond::kUse) continue;
-        for (const VgpuId id : process->who.joined) {
-          if (gangs.contains(id)) unite(id, vgpu->id);
-        }
+        if (!process->who.guest) each.programs.push_back({.number = process->pid, .joined = process->who.joined});
       }
     }
   }
-  Members on_several;
-  for (const auto& [vgpu, gang] : gangs) {
-    const bool several = std::ranges::any_of(
-        gangs, [&](const auto& other) { return other.second == gang && gpu_of[other.first] != gpu_of[vgpu]; });
-    if (several) on_several[vgpu] = gang;
-  }
-  return on_several;
+  return candidates;
 }
 
 void GangServer::Look(Nanos now) {
   if (std::exchange(members_due_, false)) {
-    users_ = FindMembers(Bond::kUse);
-    members_ = FindMembers(Bond::kJoin);
+    const auto candidates = Candidates();
+    users_ = sched::FindGangs(candidates, sched::GangBond::kUse);
+    members_ = sched::FindGangs(candidates, sched::GangBond::kJoin);
+    memory_due_ = true;
   }
   if (std::exchange(memory_due_, false)) LookAtMemory(now);
   LookAtTime(now);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "sched/gangs/gang_members.h"
 #include "sched/gangs/gang_time.h"
 #include "sched/gangs/gangs.h"
 #include "server/config/config.h"
@@ -18,8 +19,8 @@ class GpuServer;
 
 // Server of the two orders over all GPUs, of memory's turns and of the GPUs' time: tells sched::Gangs and
 // sched::GangTime which vGPUs belong together, what they wish and do, and each GPU what was decided. vGPUs on several
-// GPUs are a gang for memory where a program uses more than one of them, and for time where a program joins them, as
-// its processes may use one GPU each. Runs on the loop's thread.
+// GPUs are a gang where a user gave them one name, or a program uses more than one of them; for time, also where a
+// program joins them, as its processes may use one GPU each. Runs on the loop's thread.
 class GangServer {
  public:
   // Both outlive the server.
@@ -36,19 +37,18 @@ class GangServer {
   void MarkDue();
   // On a GPU somebody runs, or waits, that did not.
   void MarkTimeDue();
-  // A program has joined a vGPU, or left it.
+  // A program has joined a vGPU, or left it, or a vGPU has another gang.
   void MembersChanged();
 
  private:
   using Members = std::map<VgpuId, sched::GangId>;  // of the vGPUs in gangs
-  enum class Bond { kUse, kJoin };                  // what of a program makes its vGPUs a gang
 
   void Look(Nanos now);
   void LookAtMemory(Nanos now);
   void LookAtTime(Nanos now);
   void Stand(const std::vector<std::set<VgpuId>>& standing, Nanos now);
   bool AnyTurns() const;
-  Members FindMembers(Bond bond) const;
+  std::vector<sched::GangCandidate> Candidates() const;
 
   const Config& config_;
   std::vector<GpuServer*> gpus_;

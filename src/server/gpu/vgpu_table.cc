@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <iterator>
 #include <ranges>
 
 #include "base/process/process_start.h"
@@ -26,9 +28,11 @@ std::string Settings(const VGpuSpec& spec) {
   const std::string space =
       spec.space.empty() ? "" : fmt::format(", space {} with {:g} % of the SMs", spec.space, spec.compute.space.sm_pct);
   const std::string goal = spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "";
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}", size(spec.memory.limit),
-                     size(spec.memory.max), FormatSize(spec.memory.request), spec.compute.request_pct,
-                     spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal, space);
+  const std::string gang = spec.gang.empty() ? "" : ", gang " + spec.gang;
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}",
+                     size(spec.memory.limit), size(spec.memory.max), FormatSize(spec.memory.request),
+                     spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal,
+                     space, gang);
 }
 
 }  // namespace
@@ -37,10 +41,10 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
                   bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
                   spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
-                  spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct);
+                  spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct, spec.gang);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -173,7 +177,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
   if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
-    return Fail(EINVAL, "only memory, compute and goal of a vGPU can be changed",
+    return Fail(EINVAL, "only memory, compute, goal and gang of a vGPU can be changed",
                 "make a new one for another name or GPU");
   }
   if (request.space && *request.space != vgpu.spec.space)
@@ -188,6 +192,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   }
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
+  vgpu.spec.gang = std::move(changed.gang);
   TellSms(vgpu);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
@@ -304,7 +309,8 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
   return placed;
 }
 
-// A space is on one GPU, and so are the vGPUs that enter it.
+// A space is on one GPU, and so are the vGPUs that enter it. Those of a gang are on different ones, as far as there are
+// such.
 Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request, const VGpuSpec& spec) const {
   auto all = GpusNamed(request.gpu, gpus_);
   if (!all) return all;
@@ -314,7 +320,17 @@ Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& requ
   GpuServer& any = *gpus_[all->front()];
   // Place refuses a figure that cannot be read, and says why.
   if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
-  return OrderByRoom(asked, std::move(*all), gpus_);
+  auto by_room = OrderByRoom(asked, std::move(*all), gpus_);
+  if (!by_room || asked.gang.empty()) return by_room;
+  const auto has_one = [&](std::uint32_t gpu) {
+    return std::ranges::any_of(All(), [&](const VGpu* vgpu) {
+      return vgpu->gpu == gpu && vgpu->spec.uid == asked.uid && vgpu->spec.gang == asked.gang;
+    });
+  };
+  std::vector<std::uint32_t> ordered;
+  std::ranges::copy_if(*by_room, std::back_inserter(ordered), std::not_fn(has_one));
+  std::ranges::copy_if(*by_room, std::back_inserter(ordered), has_one);
+  return ordered;
 }
 
 std::string VGpuTable::FreeName(std::string_view program) const {

@@ -106,6 +106,32 @@ TEST_F(VGpuTableTest, AutoPassesOverAGpuWhoseTimeIsPromised) {
   EXPECT_EQ(Refused({.name = "c", .compute_request = "60"}).code, ENOSPC);
 }
 
+TEST_F(VGpuTableTest, AutoGivesEachOfAGangAGpuOfItsOwn) {
+  ASSERT_TRUE(Make({.name = "big", .gpu = "1", .memory_request = "6G"}));
+  EXPECT_EQ((*Make({.name = "a", .gang = "job"}))->gpu, 0u);
+  EXPECT_EQ((*Make({.name = "b", .gang = "job"}))->gpu, 1u) << "though the other has more room";
+  EXPECT_EQ((*Make({.name = "c", .gang = "job"}))->gpu, 0u) << "there is no third GPU";
+  EXPECT_EQ((*table_->Create({.name = "d", .gang = "job"}, 1001, 0))->gpu, 0u) << "this is another user's gang";
+  EXPECT_EQ((*Make({.name = "e", .memory_request = "5G", .gang = "job"}))->gpu, 0u) << "only there is so much left";
+}
+
+TEST_F(VGpuTableTest, AGangCanBeChanged) {
+  VGpu& vgpu = **Make({.name = "a", .gang = "job"});
+  const std::string tag = TagOf(vgpu.spec);
+  const int before = changes_;
+  ASSERT_TRUE(table_->Change(vgpu, {.gang = "other"}, 0));
+  EXPECT_EQ(vgpu.spec.gang, "other");
+  EXPECT_EQ(changes_, before + 1);
+  EXPECT_NE(TagOf(vgpu.spec), tag);
+  ASSERT_TRUE(table_->Change(vgpu, {.compute_weight = "7"}, 0));
+  EXPECT_EQ(vgpu.spec.gang, "other");
+  EXPECT_FALSE(table_->Change(vgpu, {.gang = "a b"}, 0));
+  EXPECT_FALSE(table_->Change(vgpu, {.compute_weight = "0", .gang = "job"}, 0));
+  EXPECT_EQ(vgpu.spec.gang, "other");
+  ASSERT_TRUE(table_->Change(vgpu, {.gang = "none"}, 0));
+  EXPECT_EQ(vgpu.spec.gang, "");
+}
+
 TEST_F(VGpuTableTest, GpusAreNamedByIndexOrUuid) {
   EXPECT_EQ((*Make({.gpu = FormatUuid(FakeDriver::UuidOf(1))}))->gpu, 1u);
   EXPECT_EQ((*Make({.gpu = "1"}))->gpu, 1u);

@@ -38,6 +38,7 @@ json ToJson(const SavedVGpu& saved) {
     if (spec.compute.space.reserved) entry["sm_from_pct"] = spec.compute.space.from_pct;
   }
   if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
+  if (!spec.gang.empty()) entry["gang"] = spec.gang;
   return entry;
 }
 
@@ -77,7 +78,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                                                   .reserved = entry.contains("sm_from_pct"),
                                                   .from_pct = entry.value("sm_from_pct", 0.0)}},
                             .goal = *goal,
-                            .space = entry.value("space", std::string())},
+                            .space = entry.value("space", std::string()),
+                            .gang = entry.value("gang", std::string())},
                    .gpu = *gpu};
 }
 

@@ -38,6 +38,7 @@ struct VGpuSpec {
   sched::Shares compute;
   std::optional<sched::Goal> goal;
   std::string space;  // in which it runs beside others; empty: it has the GPU alone. Set when it is made
+  std::string gang;   // of vGPUs of this user, on several GPUs, that have their turns together; empty: none
 };
 
 // A short name of a vGPU's settings. It changes whenever they change, and is the same under the next daemon.

@@ -85,12 +85,27 @@ Result<void> ApplyGoal(const std::optional<std::string>& text, std::optional<sch
   return {};
 }
 
+bool IsName(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestName && std::ranges::all_of(text, MayNameContain) &&
+         text.find_first_not_of('.') != text.npos;
+}
+
+// "none" takes it out of its gang.
+Result<void> ApplyGang(const std::optional<std::string>& name, VGpuSpec& spec) {
+  if (!name) return {};
+  if (!IsName(*name))
+    return Fail(EINVAL, fmt::format("gang: \"{}\" cannot be the name of a gang", *name),
+                "use 1 to 63 letters, digits, dots, dashes and underscores; \"none\" for no gang");
+  spec.gang = *name == "none" ? "" : *name;
+  if (spec.gang.empty() || spec.space.empty()) return {};
+  return Fail(EINVAL, fmt::format("gang: a vGPU of a space, such as {}, can be in no gang", spec.space),
+              "a space is on one GPU and has its turns as one; leave out the gang, or make a vGPU in no space");
+}
+
 }  // namespace
 
 Result<void> CheckName(std::string_view name) {
-  const bool fits =
-      !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), MayNameContain);
-  if (fits && name.find_first_not_of('.') != name.npos) return {};
+  if (IsName(name)) return {};
   return Fail(EINVAL, fmt::format("\"{}\" cannot be the name of a vGPU", name),
               "use 1 to 63 letters, digits, dots, dashes and underscores");
 }
@@ -121,6 +136,7 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
   if (auto r = ApplyPercent("sm_limit", request.sm_limit, changed.compute.space.sm_pct); !r) return r;
   if (request.sm_reserved) changed.compute.space.reserved = *request.sm_reserved;
   if (auto r = ApplyGoal(request.goal, changed.goal); !r) return r;
+  if (auto r = ApplyGang(request.gang, changed); !r) return r;
   if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)
     return Fail(ENOSPC,
                 fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),

@@ -23,6 +23,7 @@ struct VGpuRequest {
   std::optional<std::string> compute_weight;
   std::optional<std::string> compute_priority;
   std::optional<std::string> goal;      // as ParseGoal reads it, or "none"
+  std::optional<std::string> gang;      // its name, or "none"
   std::optional<std::string> space;     // its name; only when it is made
   std::optional<std::string> sm_limit;  // percent
   std::optional<bool> sm_reserved;      // only when it is made

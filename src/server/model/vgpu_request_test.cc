@@ -56,5 +56,39 @@ TEST(VGpuRequest, OfAWrongSpaceChangesNothing) {
   }
 }
 
+TEST(VGpuRequest, NamesAGangOrTakesItAway) {
+  VGpuSpec spec;
+  ASSERT_TRUE(ApplyFigures({.gang = "job-1"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.gang, "job-1");
+  ASSERT_TRUE(ApplyFigures({.compute_weight = "7"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.gang, "job-1");
+  ASSERT_TRUE(ApplyFigures({.gang = std::string(63, 'x')}, kCapacity, true, spec));
+  ASSERT_TRUE(ApplyFigures({.gang = "none"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.gang, "");
+}
+
+TEST(VGpuRequest, OfAWrongGangChangesNothing) {
+  VGpuSpec spec;
+  spec.gang = "job";
+  for (const std::string& name : {std::string(), std::string(".."), std::string("a b"), std::string(64, 'x')}) {
+    const auto applied = ApplyFigures({.compute_weight = "7", .gang = name}, kCapacity, true, spec);
+    ASSERT_FALSE(applied) << name;
+    EXPECT_EQ(applied.error().code, EINVAL);
+    EXPECT_NE(applied.error().message.find("gang"), std::string::npos) << applied.error().message;
+    EXPECT_EQ(spec.gang, "job");
+    EXPECT_EQ(spec.compute.weight, sched::Shares{}.weight);
+  }
+}
+
+TEST(VGpuRequest, AVGpuOfASpaceIsInNoGang) {
+  VGpuSpec spec;
+  const auto both = ApplyFigures({.gang = "job", .space = "team"}, kCapacity, true, spec);
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().code, EINVAL);
+  EXPECT_NE(both.error().message.find("team"), std::string::npos) << both.error().message;
+  ASSERT_TRUE(ApplyFigures({.gang = "none", .space = "team"}, kCapacity, true, spec));
+  EXPECT_FALSE(ApplyFigures({.gang = "job"}, kCapacity, true, spec)) << "also if it is changed";
+}
+
 }  // namespace
 }  // namespace tessera::server

@@ -62,6 +62,42 @@ class Gangs(SwapTest):
             shell.ok("free_all")
         wait_for("no more turns", lambda: not any(ONE_ORDER in decision for decision in self.decisions()))
 
+    def rank(self, name, gpu, gang):
+        """A program on one GPU, with its memory there."""
+        self.create(name, gpu=gpu, memory_max="1G", gang=gang)
+        shell = self.shell_with_context(name)
+        shell.piece = shell.filled(self.PIECE, 100)
+        return shell
+
+    def rounds(self, ranks):
+        """All work at the same time, in rounds. What the GPUs decided meanwhile."""
+        seen = set()
+        for _ in range(self.ROUNDS):
+            for shell in ranks:
+                shell.send("launch", 1, self.SPINS)
+            seen.update(self.decisions())
+            for shell in ranks:
+                self.assertEqual(shell.answer()["result"], SUCCESS)
+            for shell in ranks:
+                shell.ok("sync")
+        for shell in ranks:
+            self.assertEqual(shell.ok("count")["count"], self.ROUNDS)
+            self.assertEqual(shell.ok("compare", shell.piece, 100)["wrong"], 0)
+        return seen
+
+    def test_programs_of_a_named_gang_have_their_memory_together(self):
+        self.start()
+        ranks = [self.rank(f"{gang}{gpu}", gpu, gang) for gang, gpus in (("a", (0, 1)), ("b", (1, 0))) for gpu in gpus]
+        seen = self.rounds(ranks)
+        self.assertTrue(any(ONE_ORDER in decision for decision in seen), seen)
+        ranks[0].child.kill()
+        wait_for("the others to be no gangs' rivals", lambda: not any(ONE_ORDER in each for each in self.decisions()))
+
+    def test_a_gang_whose_memory_does_not_fit_on_one_of_its_gpus_goes_on(self):
+        self.start()
+        self.rounds([self.rank("a0", 0, "a"), self.rank("more0", 0, "a"), self.rank("a1", 1, "a"),
+                     self.rank("b0", 0, "b"), self.rank("b1", 1, "b")])
+
 
 if __name__ == "__main__":
     unittest.main()

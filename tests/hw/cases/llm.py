@@ -11,7 +11,11 @@ from cases.figures import torch_ratios
 from harness.steering import steer
 
 FOLDER = HERE / "frameworks"
-VARIANTS = ("solo", "default", "static", "mps", "mps60", "tessera", "space40", "space50", "space60")  # SMs of the batch job
+# The number is the batch job's SMs in percent. mps: the server is unlimited; mpslow: and the batch job is a client of lower
+# priority; space: both are limited; own: both have SMs of their own.
+MPS = {"mps": 0, "mps60": 60, "mpslow60": 60, "mpslow80": 80, "mpslow": 0}
+SPACES = {f"{kind}{percent}": (kind == "own", percent) for kind in ("space", "own") for percent in (40, 50, 60)}
+VARIANTS = ("solo", "default", "static", "tessera", *MPS, *SPACES)
 SERVER, BATCH = "hw-server", "hw-batch"
 SERVER_CLASS, BATCH_CLASS = 2, 10
 MOST_TOKEN_P99 = 1.03  # of solo
@@ -26,7 +30,7 @@ class Choice:
         option = bench.options.get
         self.eager = option("llm.mode", "graphs") == "eager"
         self.loads = [float(load) for load in option("llm.loads", "30,60,85").split(",")]
-        self.variants = option("llm.variants", ",".join(VARIANTS[:6])).split(",")
+        self.variants = option("llm.variants", "solo,default,static,mps,mps60,tessera").split(",")
         self.seconds = float(option("llm.seconds", "12"))
         self.small = bool(option("llm.small"))  # tries this check itself, without a GPU
         unknown = set(self.variants) - set(VARIANTS)
@@ -155,6 +159,8 @@ def _steered(bench, choice, table, variant, config):
 def _mps(bench, choice, table, variant, batch_percent):
     with mps.server(bench) as env:
         limited = {**env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(batch_percent)} if batch_percent else env
+        if variant.startswith("mpslow"):
+            limited = {**limited, "CUDA_MPS_CLIENT_PRIORITY": "1"}
         server = Server(bench, choice, lambda argv: bench.start_native(argv, env))
         batch = Batch(bench, choice, lambda argv: bench.start_native(argv, limited))
         table.measure(variant, server, batch)
@@ -162,11 +168,11 @@ def _mps(bench, choice, table, variant, batch_percent):
             one.program.kill()
 
 
-def _spaced(bench, choice, table, variant, batch_percent):
+def _spaced(bench, choice, table, variant, reserved, batch_percent):
     """Both in one space, each on its part of the SMs."""
     with bench.daemon(""):
-        bench.vgpu(SERVER, space="hw-llm", sm_limit=100 - batch_percent)
-        bench.vgpu(BATCH, space="hw-llm", sm_limit=batch_percent)
+        bench.vgpu(SERVER, space="hw-llm", sm_limit=100 - batch_percent, sm_reserved=reserved)
+        bench.vgpu(BATCH, space="hw-llm", sm_limit=batch_percent, sm_reserved=reserved)
         bench.until(lambda: bench.tessera.api("GET", "/v1/spaces/hw-llm").get("state") == "ready", "the space is ready", 20)
         server = Server(bench, choice, lambda argv: bench.start_inside(argv, vgpu=SERVER))
         batch = Batch(bench, choice, lambda argv: bench.start_inside(argv, vgpu=BATCH))
@@ -210,7 +216,7 @@ def _sums(table, choice):
     for load in choice.loads:
         solo = table.find("solo", load)
         for row in table.rows:
-            if not (solo and row["variant"].startswith(("space", "mps")) and row["load"] == load and row["token_ms"]):
+            if not (solo and row["variant"] in {*MPS, *SPACES} and row["load"] == load and row["token_ms"]):
                 continue
             token = solo["token_ms"]["p50"] / row["token_ms"]["p50"]
             batch = row["batch_per_s"] / table.batch_alone
@@ -231,12 +237,12 @@ def llm(bench):
         _try(bench, "static", left_out, _steered, choice, table, "static", '[channels]\nmode = "static"\n')
     if "tessera" in choice.variants:
         _try(bench, "tessera", left_out, _steered, choice, table, "tessera", "")
-    for variant, percent in (("mps", 0), ("mps60", 60)):
+    for variant, percent in MPS.items():
         if variant in choice.variants:
             _try(bench, variant, left_out, _mps, choice, table, variant, percent)
-    for percent in (40, 50, 60):
-        if f"space{percent}" in choice.variants:
-            _try(bench, f"space{percent}", left_out, _spaced, choice, table, f"space{percent}", percent)
+    for variant, (reserved, percent) in SPACES.items():
+        if variant in choice.variants:
+            _try(bench, variant, left_out, _spaced, choice, table, variant, reserved, percent)
     text = table.text() + "".join(f"\nleft out: {variant}: {why}" for variant, why in left_out.items())
     bench.log(text)
     print(text, flush=True)
