@@ -1,5 +1,5 @@
-# Standard headers and those of libraries take longer than most files: a part's files are compiled some at a time. Off,
-# each for itself, it is quicker to build what one changed; the linter reads them so, too.
+# Standard headers and those of libraries take longer than most files: the files of a part, and of a test, are compiled
+# some at a time. Off, each for itself, it is quicker to build what one changed; the linter reads them so, too.
 option(TESSERA_UNITY "compile several files of a part at once" OFF)
 option(TESSERA_FUZZ "build the fuzzers; needs clang" OFF)
 
@@ -76,6 +76,7 @@ endfunction()
 function(tessera_test name)
   cmake_parse_arguments(arg "" "HEADERS_OF" "HEADERS;DEPS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY})
   target_compile_options(${name} PRIVATE -O0)
   if(arg_HEADERS_OF)
     get_target_property(other ${arg_HEADERS_OF} PRECOMPILE_HEADERS)

@@ -56,6 +56,7 @@ TEST(CudaAbi, SpecialHandles) {
   EXPECT_EQ(our_param_keys[2], CU_LAUNCH_PARAM_BUFFER_SIZE);
 }
 #endif
+#undef RESULT
 #endif
 
 namespace {

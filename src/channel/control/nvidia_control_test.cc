@@ -11,7 +11,7 @@ namespace tessera::channel {
 namespace {
 
 constexpr GpuUuid kFirst = {1, 2, 3}, kSecond = {4, 5, 6}, kThird = {7, 8, 9};
-constexpr std::uint32_t kCopy = 0xb;
+constexpr std::uint32_t kCopyEngine = 0xb;
 
 std::vector<FakeGpu> ThreeGpus() {
   return {{.id = 0x100, .device = 2, .subdevice = 0, .uuid = kFirst},
@@ -105,7 +105,7 @@ TEST_F(NvidiaControlTest, FreezesAndThaws) {
 
 TEST_F(NvidiaControlTest, ComputeSparesTheCopyEngines) {
   Target tenant = Tenant(10);
-  tenant.groups.push_back(rm_.MakeGroup(10, 5, 0xa000, 4, kCopy, 0, {70}));
+  tenant.groups.push_back(rm_.MakeGroup(10, 5, 0xa000, 4, kCopyEngine, 0, {70}));
   tenant.groups.push_back(rm_.MakeGroup(10, 5, 0xa000, 6, 0, 0, {71}));  // of an engine that nobody told
   tenant.groups.push_back(rm_.MakeGroup(10, 5, 0xa000, 0, 0, 0, {72}));  // channels without a group
   ASSERT_TRUE(control_->Freeze(0, {&tenant, 1}, Reach::kCompute));
@@ -182,7 +182,7 @@ TEST_F(NvidiaControlTest, AChannelOfAnotherGpuIsNotFrozenHere) {
 
 TEST_F(NvidiaControlTest, SlicesGoThroughTheProcessesOwnFile) {
   Target tenant = Tenant(10);
-  tenant.groups.push_back(rm_.MakeGroup(10, 6, 0xb000, 4, kCopy, 0, {70}));
+  tenant.groups.push_back(rm_.MakeGroup(10, 6, 0xb000, 4, kCopyEngine, 0, {70}));
   tenant.groups.push_back(rm_.MakeGroup(10, 6, 0xb000, 5, 1, 0, {80}));
   EXPECT_EQ(control_->Slice(0, tenant), 2048 * kMicrosecond);
   const std::size_t files = rm_.OpenFiles();

@@ -11,14 +11,14 @@ namespace {
 using Source = ProcessObjects::Source;
 using Kind = ObjectEvent::Kind;
 
-constexpr GpuUuid kUuid = {1, 2, 3};
+constexpr GpuUuid kGpuUuid = {1, 2, 3};
 constexpr int kProcess = 7, kNeighbour = 8, kFile = 5;
 constexpr std::uint32_t kClient = 0xc1d00001, kNeighboursClient = 0xc1d00002, kGroup = 3;
 
 class ProcessObjectsTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto control = OpenNvidiaControl({kUuid}, rm_.System());
+    auto control = OpenNvidiaControl({kGpuUuid}, rm_.System());
     ASSERT_TRUE(control) << control.error().Text();
     control_ = std::move(*control);
     rm_.MakeGroup(kProcess, kFile, kClient, kGroup, abi::kEngineGraphics, 0, {10});
@@ -33,7 +33,7 @@ class ProcessObjectsTest : public testing::Test {
   }
   bool Verify() { return objects_.Verify(*control_, kProcess, kProcess); }
 
-  FakeRm rm_{{{.id = 0x100, .device = 0, .subdevice = 0, .uuid = kUuid}}};
+  FakeRm rm_{{{.id = 0x100, .device = 0, .subdevice = 0, .uuid = kGpuUuid}}};
   std::unique_ptr<Control> control_;
   ProcessObjects objects_;
 };

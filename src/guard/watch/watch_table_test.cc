@@ -12,7 +12,7 @@ namespace abi = channel::abi;
 using testing::ElementsAre;
 using Kind = WatchEvent::Kind;
 
-constexpr std::uint32_t kDevice = 0x5c000001, kGroup = 0x5c000010, kHopperChannel = 0xc86f;
+constexpr std::uint32_t kGpuDevice = 0x5c000001, kGroup = 0x5c000010, kHopperChannel = 0xc86f;
 
 WatchEvent Of(pid_t pid, Kind kind, std::uint32_t client, std::uint32_t object) {
   WatchEvent event;
@@ -39,8 +39,8 @@ class WatchTableTest : public testing::Test {
   // A program as CUDA makes it: a client, its device, 100 bytes.
   void Begin(pid_t pid, std::uint32_t client) {
     table_.Apply(Alloc(pid, client, 0, client, abi::kRootClient));
-    table_.Apply(Alloc(pid, client, client, kDevice, abi::kDevice));
-    table_.Apply(Alloc(pid, client, kDevice, 0x10, abi::kMemoryLocal, 100));
+    table_.Apply(Alloc(pid, client, client, kGpuDevice, abi::kDevice));
+    table_.Apply(Alloc(pid, client, kGpuDevice, 0x10, abi::kMemoryLocal, 100));
   }
 
   WatchTable table_;
@@ -60,7 +60,7 @@ TEST_F(WatchTableTest, KnowsAProgramFromItsFirstClient) {
 
 TEST_F(WatchTableTest, ItsChannelsAreItsGroups) {
   Begin(7, 0xc1);
-  WatchEvent group = Alloc(7, 0xc1, kDevice, kGroup, abi::kChannelGroup);
+  WatchEvent group = Alloc(7, 0xc1, kGpuDevice, kGroup, abi::kChannelGroup);
   group.detail = abi::kEngineGraphics;
   table_.Apply(group);
   table_.Apply(Alloc(7, 0xc1, kGroup, 0x20, kHopperChannel));
@@ -105,7 +105,7 @@ TEST_F(WatchTableTest, WhoBeganBeforeTheWatchIsIncomplete) {
   EXPECT_FALSE(table_.Find(7)->complete);
   EXPECT_EQ(table_.Find(7)->memory.Bytes(), 100);
 
-  table_.Apply(Alloc(8, 0xc2, kDevice, 0x10, abi::kMemoryLocal, 5));  // not found by the scan
+  table_.Apply(Alloc(8, 0xc2, kGpuDevice, 0x10, abi::kMemoryLocal, 5));  // not found by the scan
   EXPECT_FALSE(table_.Find(8)->complete);
   table_.Apply(Of(9, Kind::kFree, 0xc3, 0x10));
   EXPECT_FALSE(table_.Find(9)->complete);
@@ -129,7 +129,7 @@ TEST_F(WatchTableTest, ADuplicateOfMemoryKeepsIt) {
   Begin(7, 0xc1);
   Begin(8, 0xc2);
   WatchEvent dup = Of(7, Kind::kDup, 0xc1, 0x30);
-  dup.parent = kDevice;
+  dup.parent = kGpuDevice;
   dup.source_client = 0xc1;
   dup.source_object = 0x10;
   table_.Apply(dup);
@@ -168,7 +168,7 @@ TEST_F(WatchTableTest, WhatOneProcessFreesOthersKeep) {
 TEST_F(WatchTableTest, TooMuchMemoryIsIncomplete) {
   Begin(7, 0xc1);
   for (std::uint32_t i = 0; i < WatchedMemory::kMostObjects; ++i)
-    table_.Apply(Alloc(7, 0xc1, kDevice, 0x1000 + i, abi::kMemoryLocal, 1));
+    table_.Apply(Alloc(7, 0xc1, kGpuDevice, 0x1000 + i, abi::kMemoryLocal, 1));
   EXPECT_FALSE(table_.Find(7)->complete);
   EXPECT_EQ(table_.Find(7)->memory.Objects(), WatchedMemory::kMostObjects);
 }

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
 
 class BurstMeterTest : public testing::Test {
  protected:

@@ -5,7 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
@@ -13,11 +12,10 @@
 
 #include "sched/gangs/gang_time.h"
 #include "sched/testing/any_number.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr std::size_t kMostJobs = 8;
 constexpr std::uint32_t kMostWeight = 400;

@@ -4,10 +4,11 @@
 
 #include <initializer_list>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
-constexpr Nanos kMs = kMillisecond;
 using Gpus = std::vector<std::vector<GangPart>>;
 using Ids = std::set<VgpuId>;
 

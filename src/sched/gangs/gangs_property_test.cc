@@ -5,7 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -14,11 +13,10 @@
 
 #include "sched/gangs/gangs.h"
 #include "sched/testing/any_number.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr std::uint64_t kCapacity = 100;
 constexpr ResidencyConfig kConfig = {.turn_min = kSecond, .turn_max = 4 * kSecond};

@@ -4,13 +4,11 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 TEST(Auditor, BeginsAtOnceWithAVgpuThatIsNotKnown) {
   Auditor auditor({});

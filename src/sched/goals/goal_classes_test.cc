@@ -3,13 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
 using testing::Each;
 using testing::ElementsAre;
 using testing::Le;
-constexpr Nanos kMs = kMillisecond;
 
 TEST(GoalClasses, WithoutATargetAreAsConfigured) {
   EXPECT_THAT(ClassesOf({{8}, {3}, {8}, {15}}), ElementsAre(8, 3, 8, 15));

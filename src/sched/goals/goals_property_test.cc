@@ -4,16 +4,14 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
 #include <map>
 
 #include "sched/goals/goals.h"
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 std::optional<Goal> AnyGoal() {
   switch (*rc::gen::inRange(0, 3)) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
@@ -11,7 +13,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-constexpr Nanos kMs = kMillisecond;
 using Kind = Verdict::Kind;
 
 class GoalsTest : public testing::Test {

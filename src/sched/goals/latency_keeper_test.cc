@@ -4,14 +4,13 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
 
-constexpr Nanos kMs = kMillisecond;
 const GoalsConfig kConfig;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 TEST(LatencyKeeper, BeginsStrictAndRelaxesWhileTheTargetHolds) {
   LatencyKeeper keeper({99, 20 * kMs}, kConfig);

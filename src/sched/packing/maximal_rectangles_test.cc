@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <random>
 
+#include "sched/testing/same_cases.h"
+
 namespace tessera::sched {
 namespace {
 
 using Fit = MaximalRectangles::Fit;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Rectangle Pct(Part sms, Part time) { return {sms * kPercent, time * kPercent}; }
 Spot PctAt(Part sms_at, Part time_at, Part sms, Part time) {

@@ -6,15 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <random>
 
 #include "base/size.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Rectangle Pct(Part sms, Part time) { return {sms * kPercent, time * kPercent}; }
 

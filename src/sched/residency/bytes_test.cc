@@ -4,13 +4,12 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
 #include <vector>
+
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr std::uint64_t kUnits = kSlotBytes / kLeastInSlot;
 

@@ -4,14 +4,11 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
-
 #include "sched/testing/any_number.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr std::uint64_t kGiB = 1ull << 30;
 constexpr std::uint64_t kChunk = 64ull << 20;

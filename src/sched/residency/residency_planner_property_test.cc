@@ -5,17 +5,14 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
-
 #include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
 
 using Kind = ResidencyActionKind;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr auto Bytes = Number<std::uint64_t>;
 bool OneIn(int n) { return Number(1, n) == 1; }

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
-
 #include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
@@ -15,7 +14,6 @@ using testing::IsEmpty;
 
 constexpr std::uint64_t kChunk = 64ull << 20;
 constexpr std::uint64_t kUnit = 2ull << 20;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 // A GPU of 400 chunks. Each program has a vGPU of its own, and the same hole in each of its chunks.
 class WholeChunks {

@@ -5,12 +5,13 @@
 
 #include <cstdint>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-constexpr Nanos kMs = kMillisecond;
 
 class SpaceChoiceTest : public testing::Test {
  protected:

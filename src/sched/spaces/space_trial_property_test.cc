@@ -8,11 +8,10 @@
 #include <cstdlib>
 
 #include "sched/spaces/space_trial.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 // A space whose vGPUs run at some speed at once, and one after the other by weight in turns.
 class Model {

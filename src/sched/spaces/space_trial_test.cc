@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
 
 // A space of two busy vGPUs; at once they make so much of the progress that they make in turns.
 class SpaceTrialTest : public testing::Test {

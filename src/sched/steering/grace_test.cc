@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
-constexpr Nanos kMs = kMillisecond;
 constexpr Nanos kCost = 8 * kMs;
 
 // Gaps one after the other, with work of 10 ms between them; those below the grace are never seen.

@@ -7,12 +7,13 @@
 
 #include <numeric>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
 using testing::DoubleNear;
 using testing::ElementsAre;
-constexpr Nanos kMs = kMillisecond;
 constexpr SliceBounds kBounds = {.mean = 10 * kMs, .least = kMs, .most = kSecond};
 
 auto Near(double part) { return DoubleNear(part, 1e-9); }

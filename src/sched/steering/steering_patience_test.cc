@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "sched/steering/steering.h"
+#include "sched/testing/milliseconds.h"
 
 namespace tessera::sched {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-constexpr Nanos kMs = kMillisecond;
 constexpr Nanos kUs = kMicrosecond;
 
 MATCHER_P(StopOf, id, "") { return arg.kind == Order::Kind::kStop && arg.vgpu == VgpuId(id); }

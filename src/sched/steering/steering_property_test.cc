@@ -4,16 +4,14 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "sched/steering/steering.h"
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 

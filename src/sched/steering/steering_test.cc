@@ -7,6 +7,7 @@
 #include <map>
 
 #include "sched/shares/min_share.h"
+#include "sched/testing/milliseconds.h"
 
 namespace tessera::sched {
 
@@ -25,7 +26,6 @@ using testing::Ge;
 using testing::IsEmpty;
 using testing::Le;
 using testing::UnorderedElementsAre;
-constexpr Nanos kMs = kMillisecond;
 
 Order StopOf(VgpuId id) { return {Order::Kind::kStop, id}; }
 Order GoOf(VgpuId id) { return {Order::Kind::kGo, id}; }

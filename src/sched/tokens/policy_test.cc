@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
 
-constexpr Nanos kMs = kMillisecond;
 using Pays = Account::Pays;
 
 Account Waiting(const Shares& shares, Nanos since = 0) {

@@ -4,17 +4,15 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <vector>
 
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 #include "sched/tokens/token_scheduler.h"
 
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 double Pct(int least, int most) { return *rc::gen::inRange(least, most + 1); }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 
 bool operator==(const Decision& a, const Decision& b) {
@@ -19,7 +21,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-constexpr Nanos kMs = kMillisecond;
 
 Decision Grant(VgpuId id, Nanos expires) { return {Decision::Kind::kGrant, id, expires, true}; }
 Decision OpenGrant(VgpuId id) { return {Decision::Kind::kGrant, id, kNever, false}; }

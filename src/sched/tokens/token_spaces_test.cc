@@ -6,20 +6,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <random>
 #include <set>
 
 #include "sched/shares/admission.h"
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 #include "sched/tokens/token_scheduler.h"
 
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 Shares InSpace(std::uint32_t space, double sm_pct, double request_pct = 0) {
   return {.request_pct = request_pct, .space = {space, sm_pct}};

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
+
 namespace tessera::sched {
 namespace {
-
-constexpr Nanos kMs = kMillisecond;
 
 TEST(UsageWindow, CountsWhatIsInside) {
   UsageWindow window(100 * kMs);

@@ -5,12 +5,13 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "sched/testing/any_number.h"
+#include "sched/testing/milliseconds.h"
+#include "sched/testing/same_cases.h"
 #include "sched/turns/residency.h"
 
 namespace tessera::sched {
@@ -18,9 +19,7 @@ namespace {
 
 using Mode = Residency::Mode;
 
-constexpr Nanos kMs = kMillisecond;
 constexpr VgpuId kUnknown = 77;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr auto Duration = Number<Nanos>;
 constexpr auto Bytes = Number<std::uint64_t>;

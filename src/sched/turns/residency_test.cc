@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
 #include "sched/testing/residency_test.h"
 
 namespace tessera::sched {
@@ -11,8 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using Mode = Residency::Mode;
-
-constexpr Nanos kMs = kMillisecond;
 
 TEST_F(ResidencyTest, WhatFitsRunsTogether) {
   Add(1, 20);

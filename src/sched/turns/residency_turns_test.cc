@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sched/testing/milliseconds.h"
 #include "sched/testing/residency_test.h"
 
 namespace tessera::sched {
@@ -12,8 +13,6 @@ using ResidencyTurnsTest = ResidencyTest;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using Mode = Residency::Mode;
-
-constexpr Nanos kMs = kMillisecond;
 
 TEST_F(ResidencyTurnsTest, ATurnsLengthFollowsFromTheMeasuredMove) {
   AddActive(1, 30);

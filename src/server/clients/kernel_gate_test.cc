@@ -21,7 +21,7 @@
 namespace tessera::server {
 namespace {
 
-constexpr uid_t kOne = 61001, kOther = 61002;
+constexpr uid_t kOne = 61001, kAnother = 61002;
 
 class KernelGateTest : public testing::Test {
  protected:
@@ -29,7 +29,7 @@ class KernelGateTest : public testing::Test {
     std::string pattern = testing::TempDir() + "gate_XXXXXX";
     run_dir_ = mkdtemp(pattern.data());
     TestDaemon daemon({.run_dir = run_dir_});
-    ASSERT_TRUE(daemon.Api().For(kOther, {}).Create({.name = "a"}));
+    ASSERT_TRUE(daemon.Api().For(kAnother, {}).Create({.name = "a"}));
   }
   void TearDown() override {
     ended_ = true;
@@ -71,7 +71,7 @@ class KernelGateTest : public testing::Test {
 };
 
 TEST_F(KernelGateTest, GoesOnWithThemInTheirVGpus) {
-  Keep(kOther, *ProcessStart(program_.Pid()));
+  Keep(kAnother, *ProcessStart(program_.Pid()));
   TestDaemon daemon({.run_dir = run_dir_});
   EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_.Pid()});
 }
@@ -90,7 +90,7 @@ TEST_F(KernelGateTest, WhatAnOperatorPutIntoAVGpuStaysThere) {
 }
 
 TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
-  Keep(kOther, *ProcessStart(program_.Pid()));
+  Keep(kAnother, *ProcessStart(program_.Pid()));
   TestDaemon daemon({.run_dir = run_dir_});
   ASSERT_EQ(NamesInTheRecord(), "a");
   ASSERT_TRUE(daemon.Api().Remove("a", /*force=*/true));
@@ -99,7 +99,7 @@ TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
 
 // The process of the record has ended, and another one has its pid.
 TEST_F(KernelGateTest, ChargesNoOtherProcessOfTheSamePid) {
-  Keep(kOther, *ProcessStart(program_.Pid()) + 1);
+  Keep(kAnother, *ProcessStart(program_.Pid()) + 1);
   TestDaemon daemon({.run_dir = run_dir_});
   EXPECT_TRUE(ProgramsOfA(daemon).empty());
   EXPECT_EQ(daemon.Report("a").memory_current, 0u);

@@ -10,7 +10,7 @@
 namespace tessera::server {
 namespace {
 
-const wire::Uuid kGpu = FakeDriver::UuidOf(0);
+const wire::Uuid kOnlyGpu = FakeDriver::UuidOf(0);
 
 // A daemon that steers channels, and a process in a vGPU of a higher class than this test's program, under the kernel
 // gate. It counts as active from its first context on.
@@ -68,7 +68,7 @@ class SecondSessionTest : public testing::Test {
     FakeClient first = daemon_.Connect("low");
     TellContext(first);
     first.Send(wire::Wants{});
-    first.Query(kGpu);
+    first.Query(kOnlyGpu);
     return first;
   }
 
@@ -124,7 +124,7 @@ TEST_F(SecondSessionTest, ThatTellsOfObjectsOnlyMakesNothingUnknown) {
   FakeClient session(daemon_.RunDir());
   session.Hello("low");
   TellContext(session);
-  session.Query(kGpu);
+  session.Query(kOnlyGpu);
   ASSERT_TRUE(Told());
   EndOf(session);
   EXPECT_TRUE(Told());
@@ -136,7 +136,7 @@ TEST_F(SecondSessionTest, WhatAProgramThatNeverAttachedToldIsForgottenAtItsEnd) 
     FakeClient session(daemon_.RunDir());
     session.Hello("low");
     TellContext(session);
-    session.Query(kGpu);
+    session.Query(kOnlyGpu);
     _exit(0);
   }
   waitpid(program, nullptr, 0);

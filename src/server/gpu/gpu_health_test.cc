@@ -12,15 +12,14 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
-using Kind = GpuFault::Kind;
 
 TEST(GpuFault, SaysWhatAnXidMeans) {
-  EXPECT_THAT((GpuFault{.kind = Kind::kXid, .xid = 31}).Text(), StartsWith("Xid 31 (GPU memory page fault"));
-  EXPECT_EQ((GpuFault{.kind = Kind::kXid, .xid = 12345}).Text(), "Xid 12345");
-  EXPECT_FALSE((GpuFault{.kind = Kind::kXid, .xid = 31}).Fatal());
-  EXPECT_FALSE((GpuFault{.kind = Kind::kEcc}).Fatal());
-  EXPECT_TRUE((GpuFault{.kind = Kind::kXid, .xid = 79}).Fatal()) << "it has fallen off the bus";
-  EXPECT_TRUE((GpuFault{.kind = Kind::kLost}).Fatal());
+  EXPECT_THAT((GpuFault{.kind = GpuFault::Kind::kXid, .xid = 31}).Text(), StartsWith("Xid 31 (GPU memory page fault"));
+  EXPECT_EQ((GpuFault{.kind = GpuFault::Kind::kXid, .xid = 12345}).Text(), "Xid 12345");
+  EXPECT_FALSE((GpuFault{.kind = GpuFault::Kind::kXid, .xid = 31}).Fatal());
+  EXPECT_FALSE((GpuFault{.kind = GpuFault::Kind::kEcc}).Fatal());
+  EXPECT_TRUE((GpuFault{.kind = GpuFault::Kind::kXid, .xid = 79}).Fatal()) << "it has fallen off the bus";
+  EXPECT_TRUE((GpuFault{.kind = GpuFault::Kind::kLost}).Fatal());
 }
 
 class GpuHealthTest : public testing::Test {
@@ -49,7 +48,7 @@ class GpuHealthTest : public testing::Test {
 TEST_F(GpuHealthTest, AnXidIsCountedWhereItHappened) {
   const std::uint64_t before = events::Last();
   FakeClient program = daemon_.Connect("a");
-  Raise({.gpu = 0, .kind = Kind::kXid, .xid = 31});
+  Raise({.gpu = 0, .kind = GpuFault::Kind::kXid, .xid = 31});
   ASSERT_TRUE(daemon_.Eventually([&] { return Gpu(0).health.xids == 1; }));
   EXPECT_EQ(Gpu(0).health.last_xid, 31u);
   EXPECT_THAT(Gpu(0).health.failed, IsEmpty()) << "it goes on";
@@ -67,7 +66,8 @@ TEST_F(GpuHealthTest, AnXidIsCountedWhereItHappened) {
 
 TEST_F(GpuHealthTest, ManyFaultsMakeFewEvents) {
   const std::uint64_t before = events::Last();
-  for (int i = 0; i < 100; ++i) Raise({.gpu = 1, .kind = i % 2 ? Kind::kXid : Kind::kEcc, .xid = 13});
+  for (int i = 0; i < 100; ++i)
+    Raise({.gpu = 1, .kind = i % 2 ? GpuFault::Kind::kXid : GpuFault::Kind::kEcc, .xid = 13});
   ASSERT_TRUE(daemon_.Eventually([&] { return Gpu(1).health.xids + Gpu(1).health.ecc_errors == 100; }));
   EXPECT_EQ(Gpu(1).health.ecc_errors, 50u);
   const std::size_t told = EventsOf(EventType::kGpuXid, before).size() + EventsOf(EventType::kGpuEcc, before).size();
@@ -77,7 +77,7 @@ TEST_F(GpuHealthTest, ManyFaultsMakeFewEvents) {
 TEST_F(GpuHealthTest, ALostGpuIsMarkedAndTakesNobodyAndOthersGoOn) {
   const std::uint64_t before = events::Last();
   FakeClient there = daemon_.Connect("a");
-  Raise({.gpu = 0, .kind = Kind::kLost});
+  Raise({.gpu = 0, .kind = GpuFault::Kind::kLost});
   ASSERT_TRUE(daemon_.Eventually([&] { return !Gpu(0).health.failed.empty(); }));
   EXPECT_TRUE(daemon_.Report("a").gpu_failed);
   EXPECT_FALSE(daemon_.Report("b").gpu_failed);
@@ -98,8 +98,8 @@ TEST_F(GpuHealthTest, ALostGpuIsMarkedAndTakesNobodyAndOthersGoOn) {
   EXPECT_EQ(elsewhere->gpu, 1u);
   daemon_.Connect("b", 1);
 
-  Raise({.gpu = 0, .kind = Kind::kLost});
-  Raise({.gpu = 0, .kind = Kind::kXid, .xid = 79});
+  Raise({.gpu = 0, .kind = GpuFault::Kind::kLost});
+  Raise({.gpu = 0, .kind = GpuFault::Kind::kXid, .xid = 79});
   ASSERT_TRUE(daemon_.Eventually([&] { return Gpu(0).health.xids == 1; }));
   EXPECT_EQ(EventsOf(EventType::kGpuFailed, before).size(), 2u) << "it can fail once";
 }

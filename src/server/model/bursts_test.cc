@@ -5,8 +5,6 @@
 namespace tessera::server {
 namespace {
 
-using Kind = sched::Verdict::Kind;
-
 sched::Burst Of(Nanos length, bool alone = false) {
   return {.begin = 0, .end = length, .submissions = 8, .alone = alone};
 }
@@ -38,7 +36,7 @@ sched::BurstFigures Figures(std::initializer_list<Nanos> lengths) {
 TEST(Bursts, AreHeldAgainstALatency) {
   BurstReport report;
   sched::GoalReport goal{.goal = sched::LatencyGoal{.percentile = 50, .time = 20 * kMillisecond},
-                         .verdict = {.kind = Kind::kMissed, .why = "too long"},
+                         .verdict = {.kind = sched::Verdict::Kind::kMissed, .why = "too long"},
                          .last_minute = Figures({20 * kMillisecond, 20 * kMillisecond, 40 * kMillisecond}),
                          .since_start = Figures({20 * kMillisecond, 20 * kMillisecond, 40 * kMillisecond, kSecond}),
                          .solo_median = 10 * kMillisecond,
@@ -63,7 +61,7 @@ TEST(Bursts, HaveASpeedOnceItIsKnown) {
   EXPECT_FALSE(report.solo_p50);
   goal.last_minute.worked = 30;
   goal.last_minute.solo = 20;
-  goal.verdict.kind = Kind::kTight;
+  goal.verdict.kind = sched::Verdict::Kind::kTight;
   report.Add(goal);
   EXPECT_NEAR(report.attained_pct.value(), 66.7, 0.1);
   EXPECT_EQ(report.judged, 0u) << "a speed has no time";

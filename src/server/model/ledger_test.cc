@@ -10,11 +10,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kCapacity = 100 * kGiB;
+constexpr std::uint64_t kGpuBytes = 100 * kGiB;
 
 class LedgerTest : public testing::Test {
  protected:
-  Ledger ledger_{0, kCapacity, 10 * kGiB};
+  Ledger ledger_{0, kGpuBytes, 10 * kGiB};
 };
 
 TEST_F(LedgerTest, APromiseIsKeptWhateverOthersTake) {
@@ -95,7 +95,7 @@ TEST_F(LedgerTest, ALimitMayFallBelowWhatIsHeld) {
 
 // 90 GiB on the GPU, and 30 in host memory.
 TEST(LedgerWithSwapTest, APromiseIsLentAndHasAPlaceAllTheSame) {
-  Ledger ledger(0, kCapacity, 10 * kGiB, 30 * kGiB);
+  Ledger ledger(0, kGpuBytes, 10 * kGiB, 30 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.request = 40 * kGiB}));
   ASSERT_TRUE(ledger.Set(2, {}));
   EXPECT_EQ(ledger.Max(2), 90 * kGiB);
@@ -107,7 +107,7 @@ TEST(LedgerWithSwapTest, APromiseIsLentAndHasAPlaceAllTheSame) {
 
 // 90 GiB on the GPU, and 32 in host memory.
 TEST(LedgerWithSwapTest, WhatWouldLeaveSlotsBlankTakesTheirPlace) {
-  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  Ledger ledger(0, kGpuBytes, 10 * kGiB, 32 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
   ASSERT_TRUE(ledger.Set(2, {.max = 200 * kGiB}));
   ASSERT_TRUE(ledger.Charge(1, 80 * kGiB));
@@ -125,7 +125,7 @@ TEST(LedgerWithSwapTest, WhatWouldLeaveSlotsBlankTakesTheirPlace) {
 }
 
 TEST(LedgerWithSwapTest, WhatMayNotGoOutLeavesNothingBlank) {
-  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  Ledger ledger(0, kGpuBytes, 10 * kGiB, 32 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
   ASSERT_TRUE(ledger.Set(2, {.swap = 0}));
   ASSERT_TRUE(ledger.Charge(1, 80 * kGiB));
@@ -143,7 +143,7 @@ TEST(LedgerWithSwapTest, WhatMayNotGoOutLeavesNothingBlank) {
 }
 
 TEST(LedgerWithSwapTest, WhatFitsOnTheGpuHasAPlaceHoweverThinItLies) {
-  Ledger ledger(0, kCapacity, 10 * kGiB, 32 * kGiB);
+  Ledger ledger(0, kGpuBytes, 10 * kGiB, 32 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.max = 200 * kGiB}));
   ASSERT_TRUE(ledger.Charge(1, 90 * kGiB));
   ledger.SetBlank(1, 31 * 90 * kGiB);
@@ -155,7 +155,7 @@ TEST(LedgerWithSwapTest, WhatFitsOnTheGpuHasAPlaceHoweverThinItLies) {
 }
 
 TEST(LedgerWithSwapTest, MaxDoesNotFollowALimitThatFalls) {
-  Ledger ledger(0, kCapacity, 10 * kGiB, 100 * kGiB);
+  Ledger ledger(0, kGpuBytes, 10 * kGiB, 100 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {}));
   EXPECT_EQ(ledger.Max(1), 90 * kGiB);
   ASSERT_TRUE(ledger.Set(1, {.limit = 10 * kGiB}));

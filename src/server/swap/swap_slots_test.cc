@@ -11,7 +11,7 @@
 namespace tessera::server {
 namespace {
 
-UniqueFd Memory() { return UniqueFd(memfd_create("slot", MFD_CLOEXEC)); }
+UniqueFd SlotMemory() { return UniqueFd(memfd_create("slot", MFD_CLOEXEC)); }
 
 TEST(SwapSlots, HasAnEntryForEachChunk) {
   const auto slots = SwapSlots::Make(2 * wire::kChunkBytes + 1);
@@ -25,7 +25,7 @@ TEST(SwapSlots, GivesWhatItKeepsOneAfterTheOther) {
   auto slots = SwapSlots::Make(8 * wire::kChunkBytes);
   ASSERT_TRUE(slots);
   EXPECT_FALSE(slots->After(0));
-  for (const std::uint64_t number : {7u, 3u, 5u}) slots->Keep(number, Memory());
+  for (const std::uint64_t number : {7u, 3u, 5u}) slots->Keep(number, SlotMemory());
   slots->Forget(5);
   slots->Forget(6);
   slots->Keep(9, UniqueFd());  // its descriptor did not arrive
@@ -54,12 +54,12 @@ TEST(SwapSlots, LeavesDescriptorsForOthers) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &little), 0);
   auto slots = SwapSlots::Make(100 * wire::kChunkBytes), others = SwapSlots::Make(100 * wire::kChunkBytes);
   ASSERT_TRUE(slots && others);
-  for (std::uint64_t number = 1; number <= 15; ++number) slots->Keep(number, Memory());
-  for (std::uint64_t number = 1; number <= 15; ++number) others->Keep(number, Memory());
+  for (std::uint64_t number = 1; number <= 15; ++number) slots->Keep(number, SlotMemory());
+  for (std::uint64_t number = 1; number <= 15; ++number) others->Keep(number, SlotMemory());
   EXPECT_EQ(slots->count(), 15u);
   EXPECT_EQ(others->count(), 5u);
   slots->Forget(1);
-  others->Keep(20, Memory());
+  others->Keep(20, SlotMemory());
   EXPECT_EQ(others->count(), 6u);
   setrlimit(RLIMIT_NOFILE, &before);
 }

@@ -8,8 +8,6 @@
 namespace tessera::server {
 namespace {
 
-using State = GateRecord::State;
-
 // A process whose channels are not known, or not all, beside one whose channels are: the former is stopped by its own
 // gate, the latter keeps its channels.
 class UnknownChannelsTest : public SteeredGpuTest {
@@ -92,15 +90,15 @@ TEST_F(UnknownChannelsTest, ItsGateStopsItForAHigherClass) {
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kBounded) << "so that what it has queued ends soon";
   Works(high);
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kClosed);
-  EXPECT_EQ(unknown.process.gate.state, State::kDraining);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kDraining);
   Drains(unknown);
-  EXPECT_EQ(unknown.process.gate.state, State::kParked);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kParked);
   Works(unknown);
-  EXPECT_EQ(unknown.process.gate.state, State::kWanting);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kWanting);
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kClosed);
   Rests(high);
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kBounded);
-  EXPECT_EQ(unknown.process.gate.state, State::kRunning);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kRunning);
   EXPECT_EQ(control_->Counts().freezes, 0u);
 }
 
@@ -110,7 +108,7 @@ TEST_F(UnknownChannelsTest, WhatDrainsAsksAgain) {
   Member& unknown = Unknown(low_);
   Works(high);
   Rests(high);
-  EXPECT_EQ(unknown.process.gate.state, State::kDraining);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kDraining);
   Drains(unknown);
   Works(unknown);
   EXPECT_EQ(unknown.Order(), wire::GateOrder::kBounded);
@@ -125,7 +123,7 @@ TEST_F(UnknownChannelsTest, ItsGateHoldsItsLimit) {
   EXPECT_TRUE(Becomes([&] { return unknown.Order() == wire::GateOrder::kClosed; }));
   Drains(unknown);
   Works(unknown);
-  EXPECT_EQ(unknown.process.gate.state, State::kWanting);
+  EXPECT_EQ(unknown.process.gate.state, GateRecord::State::kWanting);
   EXPECT_TRUE(Becomes([&] { return unknown.Order() == wire::GateOrder::kBounded; }));
 }
 
@@ -155,7 +153,7 @@ TEST_F(UnknownChannelsTest, WhatDrainedWhenItsChannelsBecameKnownIsFrozen) {
   Member& high = Resting(high_);
   Member& late = Unknown(low_);
   Works(high);
-  ASSERT_EQ(late.process.gate.state, State::kDraining);
+  ASSERT_EQ(late.process.gate.state, GateRecord::State::kDraining);
   MakeContext(late);
   EXPECT_TRUE(Frozen(late));
   Rests(high);

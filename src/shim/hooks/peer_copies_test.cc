@@ -25,19 +25,19 @@ CUresult Plain(CUdeviceptr, CUdeviceptr, std::size_t) { return made = Made::kPla
 CUresult PlainAsync(CUdeviceptr, CUdeviceptr, std::size_t, CUstream) { return made = Made::kPlain, CUDA_SUCCESS; }
 CUresult Plane(const CUDA_MEMCPY2D*) { return made = Made::kPlain, CUDA_SUCCESS; }
 CUresult VolumeAsync(const CUDA_MEMCPY3D*, CUstream) { return made = Made::kPlain, CUDA_SUCCESS; }
-CUresult Peer(CUdeviceptr, CUcontext to, CUdeviceptr, CUcontext from, std::size_t) {
+CUresult PlainPeer(CUdeviceptr, CUcontext to, CUdeviceptr, CUcontext from, std::size_t) {
   made = Made::kPeer;
   to_context = to;
   from_context = from;
   return CUDA_SUCCESS;
 }
 CUresult PeerAsync(CUdeviceptr to, CUcontext tos, CUdeviceptr from, CUcontext froms, std::size_t bytes, CUstream) {
-  return Peer(to, tos, from, froms, bytes);
+  return PlainPeer(to, tos, from, froms, bytes);
 }
-CUresult PeerVolume(const CUDA_MEMCPY3D_PEER* copy) {
-  return Peer(copy->dstDevice, copy->dstContext, copy->srcDevice, copy->srcContext, copy->WidthInBytes);
+CUresult PlainPeerVolume(const CUDA_MEMCPY3D_PEER* copy) {
+  return PlainPeer(copy->dstDevice, copy->dstContext, copy->srcDevice, copy->srcContext, copy->WidthInBytes);
 }
-CUresult PeerVolumeAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream) { return PeerVolume(copy); }
+CUresult PeerVolumeAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream) { return PlainPeerVolume(copy); }
 CUresult Allowed(CUcontext, unsigned) { return CUDA_SUCCESS; }
 
 class PeerCopiesTest : public GpuWithBlock {
@@ -50,11 +50,11 @@ class PeerCopiesTest : public GpuWithBlock {
     Cuda().Put(k_cuMemcpyDtoDAsync_v2_ptsz, &PlainAsync);
     Cuda().Put(k_cuMemcpy2D_v2, &Plane);
     Cuda().Put(k_cuMemcpy3DAsync_v2, &VolumeAsync);
-    Cuda().Put(k_cuMemcpyPeer, &Peer);
-    Cuda().Put(k_cuMemcpyPeer_ptds, &Peer);
+    Cuda().Put(k_cuMemcpyPeer, &PlainPeer);
+    Cuda().Put(k_cuMemcpyPeer_ptds, &PlainPeer);
     Cuda().Put(k_cuMemcpyPeerAsync, &PeerAsync);
     Cuda().Put(k_cuMemcpyPeerAsync_ptsz, &PeerAsync);
-    Cuda().Put(k_cuMemcpy3DPeer, &PeerVolume);
+    Cuda().Put(k_cuMemcpy3DPeer, &PlainPeerVolume);
     Cuda().Put(k_cuMemcpy3DPeerAsync, &PeerVolumeAsync);
     Cuda().Put(k_cuCtxEnablePeerAccess, &Allowed);
     made = Made::kNone;

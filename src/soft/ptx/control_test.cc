@@ -4,8 +4,6 @@
 namespace tessera::soft::ptx::testing {
 namespace {
 
-constexpr std::string_view kHeader = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 class Control : public ::testing::Test {
  protected:
   // Runs the kernel "test(out)" of `text` in one block and returns the words that its threads wrote.

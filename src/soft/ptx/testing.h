@@ -17,6 +17,9 @@
 
 namespace tessera::soft::ptx::testing {
 
+// What a module begins with.
+inline constexpr std::string_view kHeader = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
 // Memory that lives as long as the device. Ranges do not touch, as allocations of a real device do not.
 class Device : public AddressSpace, public Hooks {
  public:

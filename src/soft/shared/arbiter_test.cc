@@ -19,7 +19,7 @@ namespace {
 // A million instructions a second: one instruction is a microsecond.
 constexpr const char* kSpec = "1GiB,speed=1M,slice=1ms";
 
-std::unique_ptr<SharedState> MustAttach(const std::string& path) { return soft::MustAttach(path, kSpec); }
+std::unique_ptr<SharedState> Attached(const std::string& path) { return soft::MustAttach(path, kSpec); }
 
 Nanos BusyOf(SharedState& state, pid_t pid) {
   const auto processes = state.Processes(0);
@@ -29,7 +29,7 @@ Nanos BusyOf(SharedState& state, pid_t pid) {
 
 TEST(Arbiter, ChargeLastsAsLongAsModelled) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   const Nanos begin = MonotonicNow();
   arbiter.Acquire();
@@ -56,7 +56,7 @@ TEST(Arbiter, FractionsOfANanosecondAreNotLost) {
 
 TEST(Arbiter, OnlyOneExecutes) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   std::atomic<int> inside = 0;
   const auto work = [&] {
     Arbiter arbiter(*state, 0);
@@ -79,7 +79,7 @@ TEST(Arbiter, OnlyOneExecutes) {
 
 TEST(Arbiter, AloneItNeverYields) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   arbiter.Charge(5000);
@@ -88,7 +88,7 @@ TEST(Arbiter, AloneItNeverYields) {
 
 TEST(Arbiter, WaiterGetsItAfterTheSlice) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   std::atomic<bool> other_ran = false;
@@ -107,7 +107,7 @@ TEST(Arbiter, WaiterGetsItAfterTheSlice) {
 
 TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   ASSERT_TRUE(SetSlice(*state, 0, getpid(), 40 * kMillisecond));
   Arbiter arbiter(*state, 0);
   const Nanos before = MonotonicNow();
@@ -123,9 +123,9 @@ TEST(Arbiter, AProcessCanHaveASliceOfItsOwn) {
 
 TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   TestProcess other([&](TestProcess::Peer& parent) {
-    const auto theirs = MustAttach(scratch.path());
+    const auto theirs = Attached(scratch.path());
     Arbiter arbiter(*theirs, 0);
     parent.Hear();
     arbiter.Acquire();
@@ -155,9 +155,9 @@ TEST(Arbiter, WhatATurnTookTooLongIsMissingFromTheNext) {
 // Three processes that always have work, each for as many slices as it gets.
 TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   const auto busy_loop = [&](TestProcess::Peer& parent) {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     Arbiter arbiter(*mine, 0);
     parent.Hear();
     for (arbiter.Acquire();;) {
@@ -180,9 +180,9 @@ TEST(Arbiter, TurnsAreRoundRobinAcrossProcesses) {
 
 TEST(Arbiter, DeadHolderIsReplaced) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   TestProcess child([&](TestProcess::Peer& parent) {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     Arbiter arbiter(*mine, 0);
     arbiter.Acquire();
     parent.Say();
@@ -199,11 +199,11 @@ TEST(Arbiter, DeadHolderIsReplaced) {
 
 TEST(Arbiter, DeadWaiterIsPassedOver) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   TestProcess child([&](TestProcess::Peer&) {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     Arbiter theirs(*mine, 0);
     theirs.Acquire();
   });
@@ -215,10 +215,10 @@ TEST(Arbiter, DeadWaiterIsPassedOver) {
 
 TEST(Arbiter, KilledInsideTheLockHarmsNobody) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   // No analysis: it never unlocks.
   TestProcess child([&](TestProcess::Peer& parent) TESSERA_NO_THREAD_SAFETY_ANALYSIS {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     mine->layout().devices[0].mutex.Lock();
     mine->layout().mutex.Lock();
     parent.Say();
@@ -233,7 +233,7 @@ TEST(Arbiter, KilledInsideTheLockHarmsNobody) {
 
 TEST(Arbiter, FrozenProcessDoesNotExecute) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   ASSERT_TRUE(SetFrozen(*state, 0, getpid(), Frozen::kKernels));
@@ -245,7 +245,7 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
   });
   // The device is free for others while this process is frozen.
   TestProcess other([&](TestProcess::Peer&) {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     Arbiter theirs(*mine, 0);
     theirs.Acquire();
   });
@@ -259,14 +259,14 @@ TEST(Arbiter, FrozenProcessDoesNotExecute) {
 
 // Attaches as a client of the test program, which is the MPS server and has the first slot.
 std::unique_ptr<SharedState> MustJoin(const std::string& path) {
-  auto state = MustAttach(path);
+  auto state = Attached(path);
   EXPECT_EQ(JoinMpsServer(*state, state->layout().slots[0].process, {}), cuda::CUDA_SUCCESS);
   return state;
 }
 
 TEST(Arbiter, ClientsOfOneMpsServerExecuteAtTheSameTime) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   BecomeMpsServer(*state, 100);
   const auto execute = [&](TestProcess::Peer& parent) {
     const auto mine = MustJoin(scratch.path());
@@ -297,7 +297,7 @@ TEST(Arbiter, ClientsOfOneMpsServerExecuteAtTheSameTime) {
 
 TEST(Arbiter, AKilledClientGivesItsMultiprocessorsToTheOthers) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   BecomeMpsServer(*state, 100);
   const SharedDevice& device = state->layout().devices[0];
   const auto execute = [&](TestProcess::Peer& parent) {
@@ -321,7 +321,7 @@ TEST(Arbiter, AKilledClientGivesItsMultiprocessorsToTheOthers) {
 // Two that want 6 of 8 multiprocessors each get two thirds of the speed.
 TEST(Arbiter, WhoWantsMoreMultiprocessorsThanThereAreIsSlower) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   Arbiter arbiter(*state, 0);
   arbiter.Acquire();
   SharedDevice& device = state->layout().devices[0];
@@ -334,7 +334,7 @@ TEST(Arbiter, WhoWantsMoreMultiprocessorsThanThereAreIsSlower) {
 
 TEST(Arbiter, AGroupTakesTurnsWithOthersAsOne) {
   const ScratchState scratch;
-  const auto state = MustAttach(scratch.path());
+  const auto state = Attached(scratch.path());
   BecomeMpsServer(*state, 100);
   const auto execute = [&](TestProcess::Peer& parent) {
     const auto mine = MustJoin(scratch.path());
@@ -351,7 +351,7 @@ TEST(Arbiter, AGroupTakesTurnsWithOthersAsOne) {
   TestProcess clients[] = {TestProcess(execute), TestProcess(execute)};
   for (const TestProcess& client : clients) ASSERT_TRUE(client.Hear());
   TestProcess outside([&](TestProcess::Peer& parent) {
-    const auto mine = MustAttach(scratch.path());
+    const auto mine = Attached(scratch.path());
     Arbiter arbiter(*mine, 0);
     arbiter.Acquire();
     parent.Say();

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/size.h"
 #include "soft/testing/test_api.h"
 
 namespace tessera::soft {
@@ -7,8 +8,6 @@ namespace tessera::soft {
 using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 using ApiMemory = SoftApiTest;
 

@@ -1,3 +1,4 @@
+#include "base/size.h"
 #include "soft/testing/test_api.h"
 
 namespace tessera::soft {
@@ -5,8 +6,6 @@ namespace tessera::soft {
 using namespace cuda;  // NOLINT: the driver's own names
 
 namespace {
-
-constexpr std::size_t kMiB = 1 << 20;
 
 using ApiPool = SoftApiTest;
 

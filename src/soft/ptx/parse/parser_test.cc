@@ -8,8 +8,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::string_view kHeader = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 std::string ErrorOf(std::string_view text) {
   const auto parsed = Module::Parse(text);
   EXPECT_FALSE(parsed.has_value()) << text;

@@ -6,8 +6,6 @@
 namespace tessera::soft::ptx::testing {
 namespace {
 
-constexpr std::string_view kHeader = ".version 8.0\n.target sm_90\n.address_size 64\n";
-
 // Runs one thread of KernelAround(body), with `in` and `out` of 64 bytes.
 std::expected<void, Fault> RunBody(Device& device, std::string_view body, std::uint64_t in, std::uint64_t out) {
   const auto module = device.Load(KernelAround(body));
