@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/testing/same_cases.h"
 #include "plan/testing/one_gpu.h"
 #include "sched/steering/slices.h"
 
@@ -13,8 +14,6 @@ namespace tessera::plan {
 namespace {
 
 constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
-
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 
 GpuSpec AnyGpu() {

@@ -6,14 +6,13 @@
 
 #include <cstdlib>
 
+#include "base/testing/same_cases.h"
 #include "plan/testing/one_gpu.h"
 
 namespace tessera::plan {
 namespace {
 
 constexpr Nanos kMs = kMillisecond;
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
-
 Nanos Duration(Nanos least, Nanos most) { return *rc::gen::inRange(least, most + 1); }
 double Pct(int least, int most) { return *rc::gen::inRange(least, most + 1); }
 

@@ -139,7 +139,7 @@ class Owners(SoftGpuTest):
                 connection.connect(str(self.run_dir / "client.sock"))
                 connection.send(hello(vgpu))
                 connection.recv(8192)
-                connection.send(message(ATTACH, struct.pack("<16sQQQIIII", uuid, 0, 0, 0, 0, 0, 0, 0)))
+                connection.send(message(ATTACH, struct.pack("<16sQQQII", uuid, 0, 0, 0, 0, 0)))
                 os.write(writer, bytes([kind_of(socket.recv_fds(connection, 8192, 4)[0]) or 0]))
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).recv(1)  # for ever
             finally:

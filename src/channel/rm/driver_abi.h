@@ -51,14 +51,15 @@ constexpr bool IsVanished(std::uint32_t status) {
 enum Class : std::uint32_t {
   kRoot =
       0x0,  // NV01_ROOT: a client, which owns all its objects; kRootClient and kRootNonPrivileged are the same thing
-  kRootNonPrivileged = 0x1,  // NV01_ROOT_NON_PRIV
-  kRootClient = 0x41,        // NV01_ROOT_CLIENT
-  kDevice = 0x80,            // NV01_DEVICE_0
-  kSubdevice = 0x2080,       // NV20_SUBDEVICE_0
-  kMemoryLocal = 0x40,       // NV01_MEMORY_LOCAL_USER: GPU memory
-  kMemorySystem = 0x3e,      // NV01_MEMORY_SYSTEM: host memory
-  kChannelGroup = 0xa06c,    // KEPLER_CHANNEL_GROUP_A: a TSG
-  kDuplicate = 0xffffffff,   // no class of RM's: what kDup made, of whatever class it is
+  kRootNonPrivileged = 0x1,     // NV01_ROOT_NON_PRIV
+  kRootClient = 0x41,           // NV01_ROOT_CLIENT
+  kDevice = 0x80,               // NV01_DEVICE_0
+  kSubdevice = 0x2080,          // NV20_SUBDEVICE_0
+  kMemoryLocal = 0x40,          // NV01_MEMORY_LOCAL_USER: GPU memory
+  kMemorySystem = 0x3e,         // NV01_MEMORY_SYSTEM: host memory
+  kChannelGroup = 0xa06c,       // KEPLER_CHANNEL_GROUP_A: a TSG
+  kBorrowedGroup = 0xfffffffe,  // no class of RM's: a duplicate of another process's channel group
+  kDuplicate = 0xffffffff,      // no class of RM's: what kDup made, of whatever class it is
 };
 constexpr bool IsRoot(std::uint32_t cls) { return cls == kRoot || cls == kRootNonPrivileged || cls == kRootClient; }
 

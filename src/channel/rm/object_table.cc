@@ -7,7 +7,8 @@
 namespace tessera::channel {
 namespace {
 
-bool ShowsInGroups(std::uint32_t cls) { return cls == abi::kChannelGroup || abi::IsChannel(cls); }
+bool IsGroup(std::uint32_t cls) { return cls == abi::kChannelGroup || cls == abi::kBorrowedGroup; }
+bool ShowsInGroups(std::uint32_t cls) { return IsGroup(cls) || abi::IsChannel(cls); }
 
 }  // namespace
 
@@ -33,8 +34,8 @@ bool ObjectTable::Fits(const ObjectEvent& event) const {
   const Object* parent = Find(event.client, event.parent);
   if (parent == nullptr) return false;
   if (event.cls == abi::kDevice) return abi::IsRoot(parent->cls);
-  if (event.cls == abi::kChannelGroup) return parent->cls == abi::kDevice;
-  return abi::IsChannel(event.cls) && (parent->cls == abi::kChannelGroup || parent->cls == abi::kDevice);
+  if (IsGroup(event.cls)) return parent->cls == abi::kDevice;
+  return abi::IsChannel(event.cls) && (IsGroup(parent->cls) || parent->cls == abi::kDevice);
 }
 
 bool ObjectTable::Alloc(const ObjectEvent& event) {
@@ -102,15 +103,17 @@ std::vector<Group> ObjectTable::Groups(std::uint32_t device) const {
     const std::uint32_t client = key.first;
     const Object& object = *Find(client, key.second);
     const Object& parent = *Find(client, object.parent);
-    const bool group = object.cls == abi::kChannelGroup;
-    const bool grouped = !group && parent.cls == abi::kChannelGroup;
+    const bool group = IsGroup(object.cls);
+    const bool grouped = !group && IsGroup(parent.cls);
     const Object& owner = grouped ? *Find(client, parent.parent) : parent;
     if (owner.detail != device) continue;
     const std::uint32_t handle = group ? key.second : grouped ? object.parent : 0;
     const auto [at, first] = place.emplace(Key{client, handle}, groups.size());
     if (first) {
       const std::uint32_t engine = group ? object.detail : grouped ? parent.detail : 0;
-      groups.push_back({.fd = Find(client, client)->fd, .client = client, .handle = handle, .engine = engine});
+      const bool borrowed = (group ? object.cls : parent.cls) == abi::kBorrowedGroup;
+      groups.push_back(
+          {.fd = Find(client, client)->fd, .client = client, .handle = handle, .engine = engine, .borrowed = borrowed});
     }
     if (!group) groups[at->second].channels.push_back(key.second);
   }

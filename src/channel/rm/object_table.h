@@ -19,6 +19,7 @@ struct Group {
   std::uint32_t client = 0;
   std::uint32_t handle = 0;  // 0: channels that were made without a group; they can be frozen, but have no slice
   std::uint32_t engine = 0;
+  bool borrowed = false;  // it is another process's: a client of MPS makes its channels in its server's group
   std::vector<std::uint32_t> channels;  // handles
   bool operator==(const Group&) const = default;
 };

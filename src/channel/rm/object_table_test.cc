@@ -5,14 +5,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/testing/same_cases.h"
 #include "channel/rm/driver_abi.h"
 
 namespace tessera::channel {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr std::uint32_t kHopperChannel = 0xc86f;
 
@@ -38,6 +36,17 @@ ObjectTable OneContext() {
   EXPECT_TRUE(table.Apply(Made(1, 3, 30, kHopperChannel)));
   EXPECT_TRUE(table.Apply(Made(1, 4, 40, kHopperChannel)));
   return table;
+}
+
+TEST(ObjectTable, AGroupOfAnotherProcessIsBorrowed) {
+  ObjectTable table = OneContext();
+  EXPECT_TRUE(table.Apply(Made(1, 2, 5, abi::kBorrowedGroup, abi::kEngineGraphics)));
+  EXPECT_TRUE(table.Apply(Made(1, 5, 50, kHopperChannel)));
+  const auto groups = table.Groups(0);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_FALSE(groups[0].borrowed);
+  EXPECT_EQ(groups[2], (Group{.fd = 7, .client = 1, .handle = 5, .engine = 1, .borrowed = true, .channels = {50}}));
+  EXPECT_FALSE(table.Apply(Made(1, 1, 60, abi::kBorrowedGroup))) << "it lies below a device";
 }
 
 TEST(ObjectTable, GroupsComeOutInTheOrderOfTheirMaking) {

@@ -45,6 +45,8 @@ server::WholeReport Report() {
   report.processes = {mine, other, mover};
   server::SpaceReport space{.name = "a", .gpu = 1, .state = "ready"};
   space.vgpus = {"one", "two"};
+  space.mode = "in_turns";
+  space.mode_gain = 0.75;
   report.spaces = {space, {.name = "b", .gpu = 0, .state = "fault"}};
   return report;
 }
@@ -53,21 +55,26 @@ std::string Text(MetricsFormat format = MetricsFormat::kPrometheus) { return Wri
 
 TEST(Metrics, SayWhatTheReportsSay) {
   const std::string text = Text();
-  for (const char* line :
-       {"tessera_gpu_info{gpu=\"1\",uuid=\"GPU-1\",name=\"Fake \\\"GPU\\\"\"} 1\n",
-        "tessera_gpu_memory_total_bytes{gpu=\"1\"} 10737418240\n", "tessera_driver_calls_total{call=\"freeze\"} 3\n",
-        "tessera_gpu_memory_turns{gpu=\"1\"} 1\n", "tessera_gpu_steered{gpu=\"1\"} 0\n",
-        "tessera_gpu_unmanaged_processes{gpu=\"1\"} 1\n",
-        "tessera_vgpu_compute_request_ratio{vgpu=\"team\",gpu=\"1\"} 0.3\n",
-        "tessera_vgpu_moved_bytes_total{vgpu=\"team\",gpu=\"1\",direction=\"in\"} 7\n",
-        "tessera_vgpu_moving_seconds_total{vgpu=\"team\",gpu=\"1\"} 1.5\n",
-        "tessera_vgpu_memory_pressure_ratio{vgpu=\"team\",gpu=\"1\",window=\"10s\"} 0.125\n",
-        "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"move\"} 1\n",
-        "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"policy\"} 0\n",
-        "tessera_vgpu_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
-        "tessera_space_ready{space=\"a\",gpu=\"1\"} 1\n", "tessera_space_ready{space=\"b\",gpu=\"0\"} 0\n",
-        "tessera_space_vgpus{space=\"a\",gpu=\"1\"} 2\n",
-        "tessera_process_submissions_total{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 9\n"})
+  for (const char* line : {"tessera_gpu_info{gpu=\"1\",uuid=\"GPU-1\",name=\"Fake \\\"GPU\\\"\"} 1\n",
+                           "tessera_gpu_memory_total_bytes{gpu=\"1\"} 10737418240\n",
+                           "tessera_driver_calls_total{call=\"freeze\"} 3\n",
+                           "tessera_gpu_memory_turns{gpu=\"1\"} 1\n",
+                           "tessera_gpu_steered{gpu=\"1\"} 0\n",
+                           "tessera_gpu_unmanaged_processes{gpu=\"1\"} 1\n",
+                           "tessera_vgpu_compute_request_ratio{vgpu=\"team\",gpu=\"1\"} 0.3\n",
+                           "tessera_vgpu_moved_bytes_total{vgpu=\"team\",gpu=\"1\",direction=\"in\"} 7\n",
+                           "tessera_vgpu_moving_seconds_total{vgpu=\"team\",gpu=\"1\"} 1.5\n",
+                           "tessera_vgpu_memory_pressure_ratio{vgpu=\"team\",gpu=\"1\",window=\"10s\"} 0.125\n",
+                           "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"move\"} 1\n",
+                           "tessera_vgpu_frozen{vgpu=\"team\",gpu=\"1\",reason=\"policy\"} 0\n",
+                           "tessera_vgpu_state{vgpu=\"team\",gpu=\"1\",state=\"waiting\"} 1\n",
+                           "tessera_space_ready{space=\"a\",gpu=\"1\"} 1\n",
+                           "tessera_space_ready{space=\"b\",gpu=\"0\"} 0\n",
+                           "tessera_space_vgpus{space=\"a\",gpu=\"1\"} 2\n",
+                           "tessera_space_in_turns{space=\"a\",gpu=\"1\"} 1\n",
+                           "tessera_space_at_once_gain_ratio{space=\"a\",gpu=\"1\"} 0.75\n",
+                           "tessera_space_in_turns{space=\"b\",gpu=\"0\"} 0\n",
+                           "tessera_process_submissions_total{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 9\n"})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(text, Not(HasSubstr("pid=\"5\""))) << "who is in no vGPU is counted only";
   EXPECT_THAT(text, Not(HasSubstr("tessera_vgpu_memory_swap_max_bytes{"))) << "there is no such maximum";

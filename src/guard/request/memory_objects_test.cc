@@ -6,8 +6,9 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
+
+#include "base/testing/same_cases.h"
 
 namespace tessera::guard {
 namespace {
@@ -16,8 +17,6 @@ using Changes = MemoryObjects::Changes;
 using testing::ElementsAre;
 using testing::FieldsAre;
 using testing::IsEmpty;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 // Bytes that the process pays for.
 std::uint64_t Held(const MemoryObjects& objects, pid_t process) {

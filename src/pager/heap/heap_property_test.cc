@@ -4,9 +4,9 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
 #include <iterator>
 
+#include "base/testing/same_cases.h"
 #include "pager/testing/heap_fixture.h"
 
 namespace tessera::pager {
@@ -15,8 +15,6 @@ namespace {
 using namespace cuda;
 using wire::kChunkBytes;
 using wire::LineType;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 class World {
  public:

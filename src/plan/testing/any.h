@@ -4,14 +4,11 @@
 
 #include <rapidcheck.h>
 
-#include <cstdlib>
-
 #include "base/clock.h"
+#include "base/testing/same_cases.h"
 #include "sched/testing/any_number.h"
 
 namespace tessera::plan {
-
-[[maybe_unused]] inline const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 using sched::Number;
 inline constexpr auto AnyTime = Number<Nanos>;

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "sched/testing/same_cases.h"
+#include "base/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -10,9 +10,9 @@
 #include <set>
 #include <vector>
 
+#include "base/testing/same_cases.h"
 #include "sched/gangs/gang_time.h"
 #include "sched/testing/any_number.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -11,9 +11,9 @@
 #include <set>
 #include <vector>
 
+#include "base/testing/same_cases.h"
 #include "sched/gangs/gangs.h"
 #include "sched/testing/any_number.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

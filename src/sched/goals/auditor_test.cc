@@ -4,8 +4,8 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/testing/same_cases.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <map>
 
+#include "base/testing/same_cases.h"
 #include "sched/goals/goals.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/size.h"
-#include "sched/testing/same_cases.h"
+#include "base/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "sched/testing/same_cases.h"
+#include "base/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

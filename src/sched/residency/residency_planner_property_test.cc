@@ -5,9 +5,9 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/testing/same_cases.h"
 #include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

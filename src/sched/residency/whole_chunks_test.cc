@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/testing/same_cases.h"
 #include "sched/testing/any_number.h"
 #include "sched/testing/residency_world.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -121,7 +121,8 @@ std::optional<SpaceChoice> ChooseMode(const std::vector<SpaceMember>& members, c
   if (by_priority_at_once != by_priority_in_turns) {
     choice.mode = by_priority_at_once < by_priority_in_turns ? SpaceMode::kAtOnce : SpaceMode::kInTurns;
   } else if (choice.gain) {
-    choice.mode = *choice.gain > kLeastGain ? SpaceMode::kAtOnce : SpaceMode::kInTurns;
+    const double least = present == SpaceMode::kAtOnce ? kLeastGain / kGainNoise : kLeastGain * kGainNoise;
+    choice.mode = *choice.gain > least ? SpaceMode::kAtOnce : SpaceMode::kInTurns;
   }
   const bool chose_at_once = choice.mode == SpaceMode::kAtOnce;
   choice.missed = chose_at_once ? missed_at_once : missed_in_turns;

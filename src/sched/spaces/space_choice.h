@@ -60,13 +60,15 @@ struct SpaceChoice {
 
 // At once must be so much faster: less is not worth that vGPUs disturb one another.
 inline constexpr double kLeastGain = 1.05;
+// The mode changes only if the gain is beyond that by this factor: two trials of the same programs differ by so much.
+inline constexpr double kGainNoise = 1.02;
 
 // vGPUs that had work for a tenth of the leg's time at least.
 std::vector<VgpuId> BusyIn(const SpaceLeg& leg);
 
 // The mode in which goals of the highest priority are missed by the fewest, then of the next; if that is equal, at once
-// if it gains more than kLeastGain. `present`: the mode that stays if nothing tells which is better. Empty: fewer than
-// two vGPUs were busy in both legs.
+// if it gains more than kLeastGain, within kGainNoise. `present`: the mode that stays if nothing tells which is better.
+// Empty: fewer than two vGPUs were busy in both legs.
 //
 // The gain is the mean of the vGPUs' own (the exponential of the mean logarithm, so that neither mode has an advantage
 // by its name), weighted by their weight and by how much of the time they had work. Each counts as 1/4 to 4, so a vGPU

@@ -58,10 +58,18 @@ TEST_F(SpaceChoiceTest, WhatIsFasterIsChosen) {
   EXPECT_NEAR(Gain(), std::sqrt(1.5 * 1.2), 1e-3);
   Busy(0.9, 0.8);
   EXPECT_EQ(Chosen(), SpaceMode::kInTurns);
-  Busy(1.04, 1.04);
+  Busy(1.02, 1.02);
   EXPECT_EQ(Chosen(), SpaceMode::kInTurns) << "not worth it";
-  Busy(1.06, 1.06);
-  EXPECT_EQ(Chosen(), SpaceMode::kAtOnce);
+  Busy(1.08, 1.08);
+  EXPECT_EQ(Chosen(SpaceMode::kInTurns), SpaceMode::kAtOnce);
+}
+
+TEST_F(SpaceChoiceTest, OneThatIsAboutAsGoodChangesNothing) {
+  for (const double gain : {1.04, 1.06}) {
+    Busy(gain, gain);
+    EXPECT_EQ(Chosen(SpaceMode::kAtOnce), SpaceMode::kAtOnce) << gain;
+    EXPECT_EQ(Chosen(SpaceMode::kInTurns), SpaceMode::kInTurns) << gain;
+  }
 }
 
 TEST_F(SpaceChoiceTest, NeitherModeHasAnAdvantageByItsName) {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/testing/same_cases.h"
 #include "sched/spaces/space_trial.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <set>
 
+#include "base/testing/same_cases.h"
 #include "sched/steering/steering.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 
 namespace tessera::sched {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "base/testing/same_cases.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 #include "sched/tokens/token_scheduler.h"
 
 namespace tessera::sched {

@@ -11,9 +11,9 @@
 #include <random>
 #include <set>
 
+#include "base/testing/same_cases.h"
 #include "sched/shares/admission.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 #include "sched/tokens/token_scheduler.h"
 
 namespace tessera::sched {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/same_cases.h"
 #include "sched/testing/any_number.h"
 #include "sched/testing/milliseconds.h"
-#include "sched/testing/same_cases.h"
 #include "sched/turns/residency.h"
 
 namespace tessera::sched {

@@ -22,8 +22,8 @@ constexpr std::uint32_t kSpace = 3;
 class ChannelServerTest : public testing::Test {
  protected:
   static std::uint32_t ClientOf(pid_t pid) { return 0xc1d00000 + (pid & 0xffff); }
-  void MakeContext(pid_t pid) {
-    for (const auto& event : ContextEvents(ClientOf(pid))) Observe(pid, event);
+  void MakeContext(pid_t pid, std::uint32_t group_cls = abi::kChannelGroup) {
+    for (const auto& event : ContextEvents(ClientOf(pid), 3, 10, group_cls)) Observe(pid, event);
   }
   void MakeChannel(pid_t pid, std::uint32_t handle) {
     Observe(pid, {Kind::kAlloc, 5, ClientOf(pid), 3, handle, abi::kAnyChannel, 0});
@@ -103,6 +103,12 @@ TEST_F(ChannelServerTest, AClientComputesNothingByItself) {
   Freeze(kClient);
   EXPECT_THAT(control_->frozen, IsEmpty()) << "gates stop it";
   EXPECT_EQ(channels_.Freezer().StatusOf(kClient, 0).reasons, FreezeReason::kNone);
+}
+
+// A freeze of its channels alone once left a client of the user's own MPS hanging, and the server with a fault (H100).
+TEST_F(ChannelServerTest, NeitherDoesAClientOfAServerThatIsNoSpaces) {
+  MakeContext(kClient, abi::kBorrowedGroup);
+  EXPECT_FALSE(channels_.Knows(kClient, 0));
 }
 
 TEST_F(ChannelServerTest, AFreezeOfTheServerTakesAllOffInOneCall) {

@@ -150,7 +150,9 @@ bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
     At(pid).found_on.insert(gpu);
     return true;
   }
-  return std::ranges::any_of(OwnGroups(pid, gpu), channel::IsCompute) && Verify(pid);
+  const auto groups = OwnGroups(pid, gpu);
+  return std::ranges::none_of(groups, &channel::Group::borrowed) && std::ranges::any_of(groups, channel::IsCompute) &&
+         Verify(pid);
 }
 
 bool ChannelTable::IsDevice(std::uint32_t gpu, std::uint32_t instance) const {

@@ -4,8 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <cstdlib>
-
+#include "base/testing/same_cases.h"
 #include "server/testing/context_events.h"
 #include "server/testing/fake_control.h"
 #include "server/time/space_server.h"
@@ -14,8 +13,6 @@ namespace tessera::server {
 namespace {
 
 using State = GateRecord::State;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr pid_t kFirstProcess = 500'000'000, kFirstServer = 600'000'000;  // beyond any that exists
 constexpr std::uint32_t kSpaces = 2;

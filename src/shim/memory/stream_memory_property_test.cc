@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "base/testing/same_cases.h"
 #include "shim/load/hook.h"
 #include "shim/memory/paging.h"
 #include "shim/testing/shim_fixture.h"
@@ -28,8 +28,6 @@ TESSERA_HOOK cuStreamDestroy_v2(CUstream);
 
 namespace tessera::shim {
 namespace {
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr int kStreams = 4;
 using Clock = std::array<std::uint64_t, kStreams>;  // of each stream, the work that has ended or comes before

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <set>
 
+#include "base/testing/same_cases.h"
 #include "shim/order/legacy_order.h"
 #include "shim/testing/ordered_streams.h"
 #include "shim/testing/shim_fixture.h"
@@ -18,8 +18,6 @@ namespace tessera::shim {
 namespace {
 
 using namespace cuda;
-
-[[maybe_unused]] const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
 constexpr pid_t kThreads = 3;
 

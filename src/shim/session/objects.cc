@@ -69,7 +69,7 @@ void Made(const wire::Object& object) {
   });
   if (group != table.duplicates.end() && channel::abi::IsChannel(object.cls)) {
     wire::Object borrowed = *group;
-    borrowed.cls = channel::abi::kChannelGroup;
+    borrowed.cls = channel::abi::kBorrowedGroup;
     borrowed.detail = channel::abi::kEngineGraphics;
     table.duplicates.erase(group);
     Add(table, borrowed);

@@ -91,7 +91,7 @@ TEST_F(ObjectsTest, ADuplicateInWhichAChannelIsMadeIsAGroup) {
   ASSERT_EQ(told.size(), 4u);
   EXPECT_EQ(told[2].object, 3u) << "the group first";
   EXPECT_EQ(told[2].parent, 2u);
-  EXPECT_EQ(told[2].cls, channel::abi::kChannelGroup);
+  EXPECT_EQ(told[2].cls, channel::abi::kBorrowedGroup);
   EXPECT_EQ(told[2].detail, channel::abi::kEngineGraphics);
   EXPECT_EQ(told[3].object, 10u);
   EXPECT_EQ(told[3].parent, 3u);

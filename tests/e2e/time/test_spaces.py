@@ -39,7 +39,7 @@ class Life(SpacesTest):
         self.assertEqual((shown["state"], shown["vgpus"], shown["sm_limits_pct"], shown["uid"]),
                          ("ready", ["mine"], 33.5, os.getuid()))
         self.assertTrue(alive(shown["control_pid"]) and alive(shown["server_pid"]))
-        self.assertIn("33.5 % of the SMs; its programs began with 33", self.tessera("vgpu", "show", "mine").stdout)
+        self.assertIn("33.5 % of the SMs; its programs have 33", self.tessera("vgpu", "show", "mine").stdout)
         self.assertEqual(self.json("space", "ls")["spaces"], [shown])
         shell.end()
         wait_for("the end of the space", lambda: not alive(shown["control_pid"]) and not alive(shown["server_pid"]), 60)

@@ -14,7 +14,7 @@ FOLDER = HERE / "frameworks"
 # The number is the batch job's SMs in percent. mps: the server is unlimited; mpslow: and the batch job is a client of lower
 # priority; space: both are limited; own: both have SMs of their own.
 MPS = {"mps": 0, "mps60": 60, "mpslow60": 60, "mpslow80": 80, "mpslow": 0}
-SPACES = {f"{kind}{percent}": (kind == "own", percent) for kind in ("space", "own") for percent in (40, 50, 60)}
+SPACES = {f"{kind}{percent}": (kind == "own", percent) for kind in ("space", "own") for percent in (20, 30, 40, 50, 60, 70, 80)}
 VARIANTS = ("solo", "default", "static", "tessera", *MPS, *SPACES)
 SERVER, BATCH = "hw-server", "hw-batch"
 SERVER_CLASS, BATCH_CLASS = 2, 10

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-namespace tessera::sched {
+namespace tessera {
 
 [[maybe_unused]] inline const int kSameCasesEveryRun = setenv("RC_PARAMS", "seed=1", 0);
 
-}  // namespace tessera::sched
+}  // namespace tessera
