@@ -273,7 +273,7 @@ class Packets(SoftGpuTest):
                              ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 224))):
             with self.subTest(f"{name} after Welcome"):
                 self.closes(self.welcomed(), packet)
-        other.send(message(ATTACH, b"\0" * 56))  # a GPU that does not exist: still answered
+        other.send(message(ATTACH, b"\0" * 48))  # a GPU that does not exist: still answered
         self.assertEqual(kind_of(other.recv(8192)), REFUSED)
         self.assertIn("connection closed", self.daemon_log())
 

@@ -109,6 +109,8 @@ TEST_F(ChannelServerTest, AClientComputesNothingByItself) {
 TEST_F(ChannelServerTest, NeitherDoesAClientOfAServerThatIsNoSpaces) {
   MakeContext(kClient, abi::kBorrowedGroup);
   EXPECT_FALSE(channels_.Knows(kClient, 0));
+  Freeze(kClient);
+  EXPECT_THAT(control_->frozen, IsEmpty()) << "its gate stops it";
 }
 
 TEST_F(ChannelServerTest, AFreezeOfTheServerTakesAllOffInOneCall) {

@@ -139,8 +139,12 @@ bool ChannelTable::Verify(pid_t pid) {
   return verified;
 }
 
+bool ChannelTable::IsClient(pid_t pid, std::uint32_t gpu) const {
+  return InSpace(pid) || std::ranges::any_of(OwnGroups(pid, gpu), &channel::Group::borrowed);
+}
+
 bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
-  if (!control_ || InSpace(pid)) return false;
+  if (!control_ || IsClient(pid, gpu)) return false;
   if (control_->KnowsProcesses()) {
     // Channels that it was once found to have stay its own until it ends: news of their end may come late.
     // A process that has none gets no entry: somebody may ask about any pid.
@@ -150,9 +154,7 @@ bool ChannelTable::Computes(pid_t pid, std::uint32_t gpu) {
     At(pid).found_on.insert(gpu);
     return true;
   }
-  const auto groups = OwnGroups(pid, gpu);
-  return std::ranges::none_of(groups, &channel::Group::borrowed) && std::ranges::any_of(groups, channel::IsCompute) &&
-         Verify(pid);
+  return std::ranges::any_of(OwnGroups(pid, gpu), channel::IsCompute) && Verify(pid);
 }
 
 bool ChannelTable::IsDevice(std::uint32_t gpu, std::uint32_t instance) const {

@@ -52,6 +52,8 @@ class ChannelTable {
   bool ClientWorks(pid_t client, Nanos now);
   void LeaveSpace(pid_t client, Nanos now);
   bool InSpace(pid_t pid) const { return spaces_.contains(pid); }
+  // Whether it is a client of an MPS server, of a space or of its user's own: only its gate can stop it by itself.
+  bool IsClient(pid_t pid, std::uint32_t gpu) const;
   void SetServer(std::uint32_t space, pid_t server);  // 0: it has none now
   pid_t ServerOf(std::uint32_t space) const;          // 0: none
   // The MPS server whose client the process is; 0: it is none, or the server is not known.

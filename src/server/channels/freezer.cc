@@ -65,7 +65,7 @@ Result<void> Freezer::Change(std::uint32_t gpu, std::span<const pid_t> pids, Fre
   Beat();
   std::vector<pid_t> changed;
   for (const pid_t pid : pids) {
-    if (table_.InSpace(pid) || !table_.Verify(pid)) continue;  // in a space, gates stop it
+    if (table_.IsClient(pid, gpu) || !table_.Verify(pid)) continue;  // its gate stops it
     Use& use = uses_[pid][gpu];
     const FreezeReason before = use.reasons;
     use.reasons = frozen ? before | reason : before - reason;

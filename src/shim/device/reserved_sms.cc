@@ -203,7 +203,7 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
     if (wanted.width == 0 || wanted == Place() || pins > 0 || now < again) return;
     again = now + kAgain;
   }
-  gates.MoveWork([&] {
+  gates.WithoutWork([&] {
     const MutexLock lock(mutex);
     const CUcontext context = MoveTo(wanted, device);
     if (place == wanted) again = 0;

@@ -29,7 +29,7 @@ class GateKeeper {
 
   // Called on the thread that submits, when its trampoline could not pass: waits for the token or for room in the
   // window, then lets this submission pass, and perhaps some after it. False: it must not be made (page.Removed()). Of
-  // a context that MoveWork has left, nothing passes, and the answer is true at once: the caller looks where it is now.
+  // a context that the work has left, nothing passes, and the answer is true at once: the caller looks where it is now.
   bool Enter(Gate& gate);
 
   // Before and after the program waits for its work: the end of it is then seen at once.
@@ -70,25 +70,17 @@ class GateKeeper {
     if (!stopped_) act();
   }
 
-  // Runs `change` while no submission passes, when all work has ended. False: it does not end within two seconds (it
-  // may wait for a submission), or a stream captures, so that nobody can tell. A thread that is between its gate and
-  // its call when this begins has a millisecond to get there.
+  // Runs `change` while no submission passes, when all work has ended. It returns the context in which the work goes on,
+  // or null if that stays where it is. False: it does not end within two seconds (it may wait for a submission), or a
+  // stream captures, so that nobody can tell. A thread that is between its gate and its call when this begins has a
+  // millisecond to get there.
   template <typename Change>
   bool WithoutWork(Change&& change) {
     const MutexLock lock(mutex_);
     gates_.CloseAll();
     if (!AwaitEnds(gates_, clock_, Target(page_->gate.load(std::memory_order_relaxed)))) return false;
-    change();
+    if (const cuda::CUcontext context = change()) gates_.GoOnIn(context, *this, page_->epoch);
     return true;
-  }
-
-  // The same for a `move` to another context, which it returns, or null if the work stays where it is.
-  template <typename Move>
-  void MoveWork(Move&& move) {
-    const MutexLock lock(mutex_);
-    gates_.CloseAll();
-    if (!AwaitEnds(gates_, clock_, Target(page_->gate.load(std::memory_order_relaxed)))) return;
-    if (const cuda::CUcontext context = move()) gates_.GoOnIn(context, *this, page_->epoch);
   }
 
   // The pacer's look at the work and the order. Returns how long the next look can wait; nothing: Stop was called.

@@ -116,7 +116,7 @@ TEST_F(GateKeeperTest, NothingPassesInAContextThatTheWorkHasLeft) {
   SubmitWhenOpen(GateOrder::kOpen);
   const cuda::CUcontext other = Cuda().MakeContext(device);
   Cuda().End(context);
-  keeper.MoveWork([&] { return other; });
+  keeper.WithoutWork([&] { return other; });
   EXPECT_TRUE(keeper.Enter(*gate));
   EXPECT_FALSE(Passes(*gate));
   EXPECT_EQ(gate->Submitted(), 1) << "it was not counted";
@@ -124,7 +124,7 @@ TEST_F(GateKeeperTest, NothingPassesInAContextThatTheWorkHasLeft) {
   EXPECT_TRUE(keeper.Enter(*next));
   EXPECT_TRUE(Passes(*next));
   Cuda().End(other);
-  keeper.MoveWork([&] { return context; });
+  keeper.WithoutWork([&] { return context; });
   EXPECT_TRUE(keeper.Enter(*gate));
   EXPECT_TRUE(Passes(*gate));
   EXPECT_TRUE(keeper.Enter(*next));
@@ -134,7 +134,7 @@ TEST_F(GateKeeperTest, NothingPassesInAContextThatTheWorkHasLeft) {
 TEST_F(GateKeeperTest, WorkThatStaysGoesOn) {
   SubmitWhenOpen(GateOrder::kOpen);
   Cuda().End(context);
-  keeper.MoveWork([] { return nullptr; });
+  keeper.WithoutWork([] { return nullptr; });
   EXPECT_FALSE(Passes(*gate));
   Submit(*gate);
   EXPECT_TRUE(Passes(*gate));

