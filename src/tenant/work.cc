@@ -31,8 +31,6 @@ std::uint32_t Work::Calibrate(Driver& driver, WorkShape shape, Nanos kernel_time
   while (took < kernel_time / 2 && iterations < (1u << 30)) {
     iterations *= 2;
     took = timed(iterations);
-    // Again: one delay of the host must not pass for a long kernel.
-    if (took >= kernel_time / 2) took = timed(iterations);
   }
   return static_cast<std::uint32_t>(std::clamp<double>(1.0 * iterations * kernel_time / took, 1, UINT32_MAX));
 }

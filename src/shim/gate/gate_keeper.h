@@ -70,9 +70,9 @@ class GateKeeper {
     if (!stopped_) act();
   }
 
-  // Runs `change` while no submission passes, when all work has ended. It returns the context in which the work goes on,
-  // or null if that stays where it is. False: it does not end within two seconds (it may wait for a submission), or a
-  // stream captures, so that nobody can tell. A thread that is between its gate and its call when this begins has a
+  // Runs `change` while no submission passes, when all work has ended. It returns the context in which the work goes
+  // on, or null if that stays where it is. False: it does not end within two seconds (it may wait for a submission), or
+  // a stream captures, so that nobody can tell. A thread that is between its gate and its call when this begins has a
   // millisecond to get there.
   template <typename Change>
   bool WithoutWork(Change&& change) {
