@@ -164,9 +164,8 @@ CUresult EnterReservedSms() {
           static_cast<int>(failed));
       return failed;
     }
-    Attachment::ForEach([&](Attachment& each) TESSERA_REQUIRES(mutex) {
-      each.Page()->sm_taken.store(Place().Word(), std::memory_order_release);
-    });
+    Attachment::ForEach(
+        [word = Place().Word()](Attachment& each) { each.Page()->sm_taken.store(word, std::memory_order_release); });
   }
   ForgetThreadGate();
   return REAL_AS(cuCtxSetCurrent, CUcontext)(context_of_reserved_sms.load(std::memory_order_relaxed));
