@@ -28,7 +28,7 @@ struct GangCandidate {
   std::vector<GangProgram> programs;
 };
 
-// What of a program makes its vGPUs a gang.
+// Why the vGPUs of a program are a gang.
 enum class GangBond {
   kUse,   // that it uses them
   kJoin,  // that it joined them: its processes may use one each. A guess, so it is not made of vGPUs with a named gang

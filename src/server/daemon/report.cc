@@ -148,8 +148,8 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
     report.holder = vgpu->spec.name;
   }
   if (running != 1) report.holder.reset();
-  // Nobody knows how much each used beside others: each is charged as if it had been alone (docs/scheduler.md, "Giving
-  // way").
+  // Each is charged as if it had been alone, because how much it used beside others is not known (docs/scheduler.md,
+  // "Giving way").
   report.compute_busy_pct = std::min(report.compute_busy_pct, 100.0);
   report.divider = gpu.Time().Ways().Present();
   report.why_gate = gpu.Time().Ways().WhyNot(Divider::kChannels);

@@ -17,7 +17,7 @@ bool AreBeside(const VGpu& vgpu, const VGpu& other) {
   return &other != &vgpu && other.gpu == vgpu.gpu && other.spec.compute.space.number == vgpu.spec.compute.space.number;
 }
 
-// What the others of the space have, and what programs of theirs still work in.
+// The SMs of the others of the space, and those in which their programs still work.
 std::vector<SmRange> TakenBeside(const VGpu& vgpu, const std::vector<VGpu*>& all) {
   std::vector<SmRange> taken;
   for (const VGpu* other : all) {

@@ -15,7 +15,7 @@ namespace tessera::server {
 Result<void> PlaceSms(VGpu& vgpu, const std::vector<VGpu*>& all);
 
 // Finds SMs for a vGPU whose place is about to be `changed`, and sets where they begin: where they began if they are
-// free there. What its programs have now counts as free. EINVAL: they would be its own no longer, or are not now;
+// free there. The SMs of its programs count as free. EINVAL: they would be its own no longer, or are not now;
 // EBUSY: a program cannot move; ENOSPC as above.
 Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::vector<VGpu*>& all);
 

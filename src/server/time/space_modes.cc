@@ -26,7 +26,7 @@ Present PresentOf(const std::map<std::uint32_t, sched::SpaceTrial>& trials, std:
   return found == trials.end() ? kUntried : Present{found->second.mode(), found->second.short_queues()};
 }
 
-// What is known of a process adds up to its vGPU's.
+// Adds the figures of a process to its vGPU's.
 void Add(const Process& process, sched::SpaceProgress& progress) {
   progress.submissions += process.page->submissions.load(std::memory_order_relaxed);
   progress.programs += static_cast<std::uint64_t>(process.pid) * 0x9e3779b97f4a7c15;  // so that sums differ

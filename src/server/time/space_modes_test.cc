@@ -207,7 +207,7 @@ TEST_F(SpaceModesTest, AMemberThatComesOrGoesIsNoHarm) {
   EXPECT_FALSE(gpu_.Time().Goals().Modes().Any());
 }
 
-// What a program writes into its page is a claim.
+// A program's words in its page are claims.
 TEST_F(SpaceModesTest, AnyClaimIsTaken) {
   StartServer();
   Member& one = Busy("one", kLatency);

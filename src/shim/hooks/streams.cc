@@ -57,26 +57,14 @@ GET_FLAGS(cuStreamGetFlags_ptsz)
 QUERY(cuStreamQuery, false)
 QUERY(cuStreamQuery_ptsz, true)
 
-#define WAIT_EVENT(name, per_thread)                                                                  \
-  TESSERA_HOOK name(CUstream stream, CUevent event, unsigned flags) {                                 \
+#define USE(name, per_thread, parameters, ...)                                                        \
+  TESSERA_HOOK name parameters {                                                                      \
     if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result; \
-    return REAL(name)(stream, event, flags);                                                          \
+    return REAL(name)(__VA_ARGS__);                                                                   \
   }
-WAIT_EVENT(cuStreamWaitEvent, false)
-WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
-
-#define RECORD(name, per_thread)                                                                      \
-  TESSERA_HOOK name(CUevent event, CUstream stream) {                                                 \
-    if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result; \
-    return REAL(name)(event, stream);                                                                 \
-  }
-RECORD(cuEventRecord, false)
-RECORD(cuEventRecord_ptsz, true)
-
-#define RECORD_WITH_FLAGS(name, per_thread)                                                           \
-  TESSERA_HOOK name(CUevent event, CUstream stream, unsigned flags) {                                 \
-    if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result; \
-    return REAL(name)(event, stream, flags);                                                          \
-  }
-RECORD_WITH_FLAGS(cuEventRecordWithFlags, false)
-RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, true)
+USE(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned flags), stream, event, flags)
+USE(cuStreamWaitEvent_ptsz, true, (CUstream stream, CUevent event, unsigned flags), stream, event, flags)
+USE(cuEventRecord, false, (CUevent event, CUstream stream), event, stream)
+USE(cuEventRecord_ptsz, true, (CUevent event, CUstream stream), event, stream)
+USE(cuEventRecordWithFlags, false, (CUevent event, CUstream stream, unsigned flags), event, stream, flags)
+USE(cuEventRecordWithFlags_ptsz, true, (CUevent event, CUstream stream, unsigned flags), event, stream, flags)

@@ -5,13 +5,11 @@ import sys
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BIN, SUCCESS, SoftGpuTest, wait_for  # noqa: E402
+from harness import BIN, SUCCESS, wait_for  # noqa: E402
+from gangs import GangTest  # noqa: E402
 
 
-class GangTime(SoftGpuTest):
-    SPEC = "2x1GiB,speed=4M"
-    LAUNCHES, SPINS = 30, 20_000
-
+class GangTime(GangTest):
     def gang(self, name):
         """A program with a context on each of the two GPUs."""
         for gpu in (0, 1):
@@ -37,22 +35,6 @@ class GangTime(SoftGpuTest):
             shell.ok("current", context)
             shell.ok("sync")
             self.assertEqual(shell.ok("count")["count"], self.LAUNCHES)
-
-    def states(self):
-        """Of one moment."""
-        return {vgpu["name"]: vgpu["state"] for vgpu in self.api("GET", "/v1/vgpus")[2]["vgpus"]}
-
-    def look(self):
-        """The gangs that run on both GPUs; none runs on one and waits on the other, and no two of them run."""
-        states = self.states()
-        running = set()
-        for name in ("a", "b"):
-            both = {states[f"{name}0"], states[f"{name}1"]}
-            self.assertNotEqual(both, {"running", "waiting"}, states)
-            if both == {"running"}:
-                running.add(name)
-        self.assertLess(len(running), 2, states)
-        return running
 
     def test_two_gangs_take_turns_on_both_gpus(self):
         self.start_daemon()

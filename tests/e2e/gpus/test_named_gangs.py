@@ -8,13 +8,11 @@ import time
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BIN, Shell, SUCCESS, SoftGpuTest, wait_for  # noqa: E402
+from harness import BIN, Shell, SUCCESS, wait_for  # noqa: E402
+from gangs import GangTest  # noqa: E402
 
 
-class NamedGangs(SoftGpuTest):
-    SPEC = "2x1GiB,speed=4M"
-    LAUNCHES, SPINS = 30, 20_000
-
+class NamedGangs(GangTest):
     def rank(self, gang, gpu, *flags):
         """A program of the gang on this GPU, as tessera run starts it. Its vGPU is called by the gang and the GPU."""
         shell = Shell(self.spawn(BIN / "tessera", "run", *self.RUN_FLAGS, "--run-dir", self.run_dir, "--gang", gang,
@@ -25,7 +23,7 @@ class NamedGangs(SoftGpuTest):
         shell.owes = 0
         return shell
 
-    def work(self, shell, launches=LAUNCHES):
+    def work(self, shell, launches=GangTest.LAUNCHES):
         """Does not wait: a launch may wait for its turn."""
         for _ in range(launches):
             shell.send("launch", 1, self.SPINS)
@@ -36,22 +34,6 @@ class NamedGangs(SoftGpuTest):
             self.assertEqual(shell.answer()["result"], SUCCESS)
         shell.ok("sync")
         self.assertEqual(shell.ok("count")["count"], shell.owes)
-
-    def states(self):
-        """Of one moment."""
-        return {vgpu["name"]: vgpu["state"] for vgpu in self.api("GET", "/v1/vgpus")[2]["vgpus"]}
-
-    def look(self, gangs=("a", "b")):
-        """The gangs that run on both GPUs; none runs on one and waits on the other, and no two of them run."""
-        states = self.states()
-        running = set()
-        for name in gangs:
-            both = {states[f"{name}0"], states[f"{name}1"]}
-            self.assertNotEqual(both, {"running", "waiting"}, states)
-            if both == {"running"}:
-                running.add(name)
-        self.assertLess(len(running), 2, states)
-        return running
 
     def see_turns(self, *names):
         for name in names:
