@@ -51,6 +51,7 @@ struct SmPlace {
   constexpr std::uint64_t Word() const { return from | std::uint64_t{width} << 32; }
   friend constexpr bool operator==(const SmPlace&, const SmPlace&) = default;
 };
+inline constexpr SmPlace kAllSms{.from = 0, .width = 10000};
 
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
@@ -143,6 +144,8 @@ struct Page {
   std::atomic<std::uint64_t> sm_taken{0};
   std::atomic<std::uint32_t> sm_pins{0};
   std::atomic<std::uint32_t> sms{0};  // a report of any program: multiprocessors that it may use; 0: not known yet
+  // An order: 1: no other vGPU of its space has programs, so its work may run in all SMs while nothing keeps them.
+  std::atomic<std::uint32_t> sm_burst{0};
 };
 
 static_assert(sizeof(Page) == 704 && sizeof(Page) <= kPageBytes);
@@ -166,6 +169,6 @@ static_assert(offsetof(Page, holes) == 560 && offsetof(Page, holed) == 568 && of
               offsetof(Page, holes_out) == 584 && offsetof(Page, stranded) == 592 && offsetof(Page, blank) == 600 &&
               offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616 &&
               offsetof(Page, removed) == 620 && offsetof(Page, sm_place) == 624 && offsetof(Page, sm_taken) == 632 &&
-              offsetof(Page, sm_pins) == 640 && offsetof(Page, sms) == 644);
+              offsetof(Page, sm_pins) == 640 && offsetof(Page, sms) == 644 && offsetof(Page, sm_burst) == 648);
 
 }  // namespace tessera::wire

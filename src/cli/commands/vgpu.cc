@@ -49,7 +49,8 @@ std::string Space(const Json& vgpu) {
   if (space.empty()) return "none";
   const std::uint64_t sms = IntegerField(vgpu, "sms"), kept = IntegerField(vgpu, "sms_kept");
   return space + ", " + (BoolField(vgpu, "sm_reserved") ? "its own " : "at most ") + Percent(vgpu, "sm_limit_pct") +
-         " % of the SMs" + (sms == 0 ? "" : "; its programs have " + std::to_string(sms) + " of them") +
+         " % of the SMs" + (BoolField(vgpu, "sm_burst") ? ", or all while it is alone" : "") +
+         (sms == 0 ? "" : "; its programs have " + std::to_string(sms) + " of them") +
          (kept == 0 ? "" : ", " + std::to_string(kept) + " of them those of before");
 }
 

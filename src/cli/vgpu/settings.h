@@ -22,11 +22,12 @@ struct VgpuSettings {
   std::string space;           // name; only for one that is made
   std::string sm;              // "30", percent of the GPU's SMs
   bool reserve_sm = false;     // these are its own; only for one that is made
+  std::optional<bool> sm_burst;
 
   bool Empty() const {
     return gpu.empty() && memory.empty() && memory_request.empty() && swap_max.empty() && compute.empty() &&
            weight.empty() && priority.empty() && goal.empty() && gang.empty() && space.empty() && sm.empty() &&
-           !reserve_sm;
+           !reserve_sm && !sm_burst;
   }
 };
 

@@ -53,6 +53,9 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
   app.add_option("--sm", settings.sm, "GPU's SMs that it uses at most, in % (default 100);\nneeds a space")
       ->type_name("PERCENT")
       ->check(IsSetting(&VgpuSettings::sm));
+  app.add_flag_function(
+      "--sm-burst,!--no-sm-burst", [&settings](std::int64_t count) { settings.sm_burst = count > 0; },
+      "with --reserve-sm: it may use all SMs while no other vGPU\nof its space has programs");
 }
 
 CLI::Option* AddSpace(CLI::App& app, VgpuSettings& settings) {
@@ -77,7 +80,7 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   app.set_help_flag("");
   AddSettings(app, settings);
   const std::string use =
-      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang or --sm";
+      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang, --sm or --sm-burst";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

@@ -27,6 +27,12 @@ TEST(ReadSettings, KnowTheSmsAndNoSpace) {
   EXPECT_FALSE(ReadSettings("--sm 101"));
 }
 
+TEST(ReadSettings, AFlagThatIsNotThereChangesNothing) {
+  EXPECT_EQ(ReadSettings("--weight 5")->sm_burst, std::nullopt);
+  EXPECT_EQ(ReadSettings("--sm-burst")->sm_burst, true);
+  EXPECT_EQ(ReadSettings("--no-sm-burst")->sm_burst, false);
+}
+
 TEST(ReadSettings, SaysWhatIsWrong) {
   const auto text = [](const std::string& line) {
     const auto settings = ReadSettings(line);

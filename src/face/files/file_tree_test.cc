@@ -71,7 +71,7 @@ TEST_F(FileTreeTest, Directories) {
       ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak", "memory.pressure",
                   "memory.request", "memory.swap.current", "memory.swap.max", "compute.events", "compute.freeze",
                   "compute.goal", "compute.max", "compute.pressure", "compute.priority", "compute.request",
-                  "compute.stat", "compute.weight", "gang", "procs", "sm.limit", "sm.reserved", "space"));
+                  "compute.stat", "compute.weight", "gang", "procs", "sm.burst", "sm.limit", "sm.reserved", "space"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);

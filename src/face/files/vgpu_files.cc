@@ -23,14 +23,18 @@ std::string Line(std::uint64_t number) { return fmt::format("{}\n", number); }
 // Percent, without decimals that are zero.
 std::string Line(double percent) { return fmt::format("{:.6g}\n", percent); }
 
+Result<void> Change(Control& control, const VGpuReport& vgpu, const VGpuRequest& request) {
+  if (auto changed = control.Change(vgpu.name, request, /*wait=*/true); !changed)
+    return std::unexpected(changed.error());
+  return {};
+}
+
 // Sets one field of a vGPU, with a value as the API takes it.
 template <std::optional<std::string> VGpuRequest::* field>
 Result<void> Set(Control& control, const VGpuReport& vgpu, std::string_view value) {
   VGpuRequest request;
   request.*field = std::string(value);
-  if (auto changed = control.Change(vgpu.name, request, /*wait=*/true); !changed)
-    return std::unexpected(changed.error());
-  return {};
+  return Change(control, vgpu, request);
 }
 
 Result<void> SetComputeMax(Control& control, const VGpuReport& vgpu, std::string_view value) {
@@ -41,6 +45,14 @@ Result<void> SetFrozen(Control& control, const VGpuReport& vgpu, std::string_vie
   const auto frozen = OnOrOff(value);
   if (!frozen) return std::unexpected(frozen.error());
   return control.Freeze(vgpu.name, *frozen);
+}
+
+Result<void> SetSmBurst(Control& control, const VGpuReport& vgpu, std::string_view value) {
+  const auto burst = OnOrOff(value);
+  if (!burst) return std::unexpected(burst.error());
+  VGpuRequest request;
+  request.sm_burst = *burst;
+  return Change(control, vgpu, request);
 }
 
 Result<void> Adopt(Control& control, const VGpuReport& vgpu, std::string_view value) {
@@ -119,6 +131,7 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
     {"gang", kReadWrite, [](const VGpuReport& vgpu) { return (vgpu.gang.empty() ? "none" : vgpu.gang) + "\n"; },
      Set<&VGpuRequest::gang>},
     {"procs", kReadWrite, Processes, Adopt},
+    {"sm.burst", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.sm_burst}); }, SetSmBurst},
     {"sm.limit", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.sm_limit_pct); },
      Set<&VGpuRequest::sm_limit>},
     {"sm.reserved", kReadOnly, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.sm_reserved}); }, nullptr},

@@ -143,6 +143,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"space", nullptr},
            {"sm_limit_pct", 100.0},
            {"sm_reserved", false},
+           {"sm_burst", false},
            {"sms", 0},
            {"sms_kept", 0},
            {"goal", nullptr},

@@ -123,6 +123,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "goal") return ReadOrNone(key, value, request.goal);
   if (key == "gang") return ReadOrNone(key, value, request.gang);
   if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
+  if (key == "sm_burst") return ReadBool(key, value, request.sm_burst);
   if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
     if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
@@ -131,8 +132,8 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   }
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, ephemeral or "
-              "owner_pid");
+              "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, sm_burst, "
+              "ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -269,6 +270,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
           {"sm_reserved", vgpu.sm_reserved},
+          {"sm_burst", vgpu.sm_burst},
           {"sms", vgpu.sms},
           {"sms_kept", vgpu.sms_kept},
           {"goal", OrNull(vgpu.goal)},

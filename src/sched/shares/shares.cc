@@ -40,6 +40,9 @@ Result<void> Validate(const Shares& shares) {
   if (shares.space.number == 0 && shares.space.reserved)
     return Fail(EINVAL, "sm.reserved needs a space: SMs are divided only among the programs of a space",
                 "name a space");
+  if (shares.space.burst && !shares.space.reserved)
+    return Fail(EINVAL, "sm.burst needs sm.reserved: a limit of SMs is set when a program starts, and stays",
+                "reserve the SMs, or leave the burst out");
   if (request > limit)
     return Fail(EINVAL, "compute.request is above compute.limit", "lower the request or raise the limit");
   return {};

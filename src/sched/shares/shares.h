@@ -16,6 +16,7 @@ struct SpacePlace {
   double sm_pct = 100;       // part of the GPU's SMs that it uses at most, (0, 100]; 100 if it is in no space
   bool reserved = false;     // these SMs are its own, and begin at:
   double from_pct = 0;
+  bool burst = false;     // it may use all SMs while no other vGPU of the space has programs; needs `reserved`
   bool in_turns = false;  // none runs beside it, whatever its SMs are. It may use no more of them for that
 
   // The SMs that others cannot use while it runs, %.

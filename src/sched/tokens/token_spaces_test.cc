@@ -144,6 +144,13 @@ class TokenSpacesTest : public testing::Test {
   Nanos now_ = 0;
 };
 
+TEST_F(TokenSpacesTest, ABurstNeedsSmsOfItsOwn) {
+  Shares shares{.space = {.number = 1, .sm_pct = 30, .burst = true}};
+  EXPECT_FALSE(Validate(shares));
+  shares.space.reserved = true;
+  EXPECT_TRUE(Validate(shares));
+}
+
 TEST_F(TokenSpacesTest, AnSmLimitNeedsASpaceAndIsAPercentage) {
   EXPECT_EQ(scheduler_.Add(1, InSpace(0, 50)).error().code, EINVAL);
   EXPECT_EQ(scheduler_.Add(1, InSpace(1, 0)).error().code, ERANGE);

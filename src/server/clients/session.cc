@@ -284,7 +284,6 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   slot->who.uid = peer_.uid;
   slot->who.program = program_;
   slot->who.started_us = WallClockUs();
-  if (const auto& place = vgpu->spec.compute.space; place.reserved) slot->page.GivePlace(WirePlaceOf(place));
   std::ranges::copy_if(joined_, std::back_inserter(slot->who.joined), [](VgpuId id) { return id != 0; });
   slot->who.start = ProcessStart(peer_.pid).value_or(0);
   slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);

@@ -18,7 +18,7 @@ struct DeclaredVGpu {
   std::optional<std::string> memory_request, memory_limit, memory_max, memory_swap_max;
   std::optional<std::string> compute_request, compute_limit, compute_weight, compute_priority;
   std::optional<std::string> space, sm_limit;
-  bool sm_reserved = false;
+  bool sm_reserved = false, sm_burst = false;
   std::optional<std::string> goal, gang;
 
   // Whether it asks for the same, wherever it stands.
@@ -28,7 +28,8 @@ struct DeclaredVGpu {
            memory_swap_max == other.memory_swap_max && compute_request == other.compute_request &&
            compute_limit == other.compute_limit && compute_weight == other.compute_weight &&
            compute_priority == other.compute_priority && goal == other.goal && gang == other.gang &&
-           space == other.space && sm_limit == other.sm_limit && sm_reserved == other.sm_reserved;
+           space == other.space && sm_limit == other.sm_limit && sm_reserved == other.sm_reserved &&
+           sm_burst == other.sm_burst;
   }
 };
 

@@ -59,11 +59,13 @@ Set VGpuField(std::optional<std::string> DeclaredVGpu::* field) {
   };
 }
 
-const char* SetVGpuSmReserved(const toml::node& node, Config& config) {
-  const auto reserved = node.value_exact<bool>();
-  if (!reserved) return "true or false";
-  config.vgpus.back().sm_reserved = *reserved;
-  return nullptr;
+Set VGpuFlag(bool DeclaredVGpu::* field) {
+  return [=](const toml::node& node, Config& config) -> const char* {
+    const auto flag = node.value_exact<bool>();
+    if (!flag) return "true or false";
+    config.vgpus.back().*field = *flag;
+    return nullptr;
+  };
 }
 
 const char* SetVGpuUser(const toml::node& node, Config& config) {
@@ -205,7 +207,13 @@ std::vector<ConfigKey> SectionKeys() {
        .values = "true or false",
        .meaning = "whether these SMs are its own, when it is made",
        .live = true,
-       .set = SetVGpuSmReserved},
+       .set = VGpuFlag(&DeclaredVGpu::sm_reserved)},
+      {.name = "vgpu.NAME.sm_burst",
+       .standard = "false",
+       .values = "true or false",
+       .meaning = "whether it may use all SMs while no other vGPU of its space has programs; needs `sm_reserved`",
+       .live = true,
+       .set = VGpuFlag(&DeclaredVGpu::sm_burst)},
       {.name = "vgpu.NAME.goal",
        .standard = "\"none\"",
        .values = "`\"p99=20ms\"`, `\"speed=80%\"` or `\"none\"`",

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <map>
 
 #include "base/install/mps_program.h"
@@ -13,6 +11,7 @@
 #include "server/daemon/space_setup.h"
 #include "server/daemon/swap_setup.h"
 #include "server/record/log.h"
+#include "server/spaces/own_sms.h"
 
 namespace tessera::server {
 namespace {
@@ -258,27 +257,19 @@ Result<void> Daemon::FindGpus() {
                                 [this](const Process& process) {
                                   client_files_.Release(process.pid, SpaceStands(*process.vgpu, channels_));
                                 },
-                            .members_changed = [this] { gangs_.MembersChanged(); },
+                            .members_changed =
+                                [this] {
+                                  gangs_.MembersChanged();
+                                  TellSms(table_->All());
+                                },
                             .looked = [this] { gangs_.MarkTimeDue(); }});
   }
   return {};
 }
 
-SavedState Daemon::LoadOrSetAside(const std::string& path) const {
-  auto saved = LoadState(path);
-  if (saved) return std::move(*saved);
-  // Never over an earlier one: it may be all that is left of somebody's vGPUs.
-  std::string aside = path + ".bad";
-  for (int n = 1; access(aside.c_str(), F_OK) == 0; ++n) aside = fmt::format("{}.bad.{}", path, n);
-  const bool kept = std::rename(path.c_str(), aside.c_str()) == 0;
-  log::Error("{}; starting without its vGPUs; {}", saved.error().message,
-             kept ? "the file is kept as " + aside : "it cannot be set aside: " + std::string(std::strerror(errno)));
-  return {};
-}
-
 void Daemon::RestoreVGpus(Nanos now) {
-  SavedState of_boot = LoadOrSetAside(setup_.run_dir + "/state.json");
-  const SavedState lasting = LoadOrSetAside(StateDirOf(setup_) + "/vgpus.json");
+  SavedState of_boot = LoadStateOrSetAside(setup_.run_dir + "/state.json");
+  const SavedState lasting = LoadStateOrSetAside(StateDirOf(setup_) + "/vgpus.json");
   saved_processes_ = std::move(of_boot.processes);
   const auto restore = [&](const SavedVGpu& saved) {
     auto restored = table_->Restore(saved, now);
@@ -316,6 +307,7 @@ std::string Daemon::LastingVGpus() const {
 void Daemon::VGpusChanged() {
   vgpu_changes_.fetch_add(1, std::memory_order_release);
   gangs_.MembersChanged();
+  TellSms(table_->All());
   if (ending_ || restoring_) return;
   SaveVGpus();
   StayAwhile(MonotonicNow());

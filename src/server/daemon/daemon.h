@@ -95,7 +95,6 @@ class Daemon {
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
   void RestoreVGpus(Nanos now);
-  SavedState LoadOrSetAside(const std::string& path) const;
   std::string State() const;
   std::string LastingVGpus() const;
   void VGpusChanged();

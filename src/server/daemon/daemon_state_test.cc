@@ -126,7 +126,7 @@ TEST(StateFile, WithoutGoalsIsRead) {
 TEST(StateFile, KeepsSpaces) {
   SavedVGpu saved{.spec = {.name = "a"}, .gpu = FakeDriver::UuidOf(0)};
   saved.spec.space = "team";
-  saved.spec.compute.space.sm_pct = 33.5;
+  saved.spec.compute.space = {.sm_pct = 33.5, .reserved = true, .from_pct = 20, .burst = true};
   const SavedVGpu alone{.spec = {.name = "b"}, .gpu = FakeDriver::UuidOf(0)};
   const std::string text =
       FormatState({.vgpus = {saved, alone}, .spaces = {{.name = "kept", .gpu = FakeDriver::UuidOf(1), .uid = 1000}}});
@@ -134,8 +134,7 @@ TEST(StateFile, KeepsSpaces) {
   ASSERT_TRUE(read) << read.error().Text();
   ASSERT_EQ(read->vgpus.size(), 2u);
   EXPECT_EQ(read->vgpus[0].spec.space, "team");
-  EXPECT_EQ(read->vgpus[0].spec.compute.space.sm_pct, 33.5);
-  EXPECT_EQ(read->vgpus[0].spec.compute.space.number, 0u) << "it gets one when it enters";
+  EXPECT_EQ(read->vgpus[0].spec.compute.space, saved.spec.compute.space) << "it gets a number when it enters";
   EXPECT_EQ(read->vgpus[1].spec.space, "");
   EXPECT_EQ(read->vgpus[1].spec.compute.space, sched::SpacePlace());
   ASSERT_EQ(read->spaces.size(), 1u);

@@ -27,7 +27,8 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .gang = declared.gang.value_or("none"),
           .space = declared.space,
           .sm_limit = declared.sm_limit.value_or("100"),
-          .sm_reserved = declared.sm_reserved};
+          .sm_reserved = declared.sm_reserved,
+          .sm_burst = declared.sm_burst};
 }
 
 }  // namespace

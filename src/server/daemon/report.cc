@@ -279,9 +279,10 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   report.sm_reserved = vgpu.spec.compute.space.reserved;
+  report.sm_burst = vgpu.spec.compute.space.burst;
   for (const Process* process : vgpu.processes) {
     report.sms = std::max(report.sms, process->page->sms.load(std::memory_order_relaxed));
-    if (HasOtherSms(*process, vgpu.spec.compute.space)) ++report.sms_kept;
+    if (HasOtherSms(*process)) ++report.sms_kept;
   }
   report.goal = vgpu.spec.goal.transform(sched::FormatGoal);
   report.bursts = vgpu.bursts.Report();

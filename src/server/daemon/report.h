@@ -86,7 +86,7 @@ struct VGpuReport {
   std::string gang;   // empty: it has none by name
   std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
-  bool sm_reserved = false;
+  bool sm_reserved = false, sm_burst = false;
   std::uint32_t sms = 0;            // multiprocessors that its programs may use, the most of one; 0: none runs
   std::uint32_t sms_kept = 0;       // programs whose SMs are those of before: they could not move yet
   std::optional<std::string> goal;  // as text; none: it has none

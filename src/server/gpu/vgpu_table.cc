@@ -25,8 +25,10 @@ constexpr std::string_view kJobPrefix = "slurm-";  // docs/slurm.md
 // For people.
 std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
-  const std::string space =
-      spec.space.empty() ? "" : fmt::format(", space {} with {:g} % of the SMs", spec.space, spec.compute.space.sm_pct);
+  const std::string space = spec.space.empty()
+                                ? ""
+                                : fmt::format(", space {} with {:g} % of the SMs{}", spec.space,
+                                              spec.compute.space.sm_pct, spec.compute.space.burst ? " or more" : "");
   const std::string goal = spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "";
   const std::string gang = spec.gang.empty() ? "" : ", gang " + spec.gang;
   return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}",
@@ -41,10 +43,11 @@ std::string Settings(const VGpuSpec& spec) {
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
   const std::string settings =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen, spec.memory.request,
-                  bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap), spec.compute.request_pct,
-                  spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
-                  spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct, spec.gang);
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen,
+                  spec.memory.request, bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap),
+                  spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
+                  spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct, spec.gang,
+                  spec.compute.space.burst);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -193,7 +196,6 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
   vgpu.spec.gang = std::move(changed.gang);
-  TellSms(vgpu);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

@@ -27,7 +27,11 @@ Result<SharedPage> SharedPage::Create(std::uint32_t gpu) {
 }
 
 SharedPage::SharedPage(SharedPage&& other) noexcept
-    : fd_(std::move(other.fd_)), page_(std::exchange(other.page_, nullptr)), epoch_(other.epoch_) {}
+    : fd_(std::move(other.fd_)),
+      page_(std::exchange(other.page_, nullptr)),
+      epoch_(other.epoch_),
+      place_(other.place_),
+      burst_(other.burst_) {}
 
 SharedPage::~SharedPage() {
   if (page_) munmap(page_, wire::kPageBytes);
@@ -39,6 +43,14 @@ void SharedPage::Give(const GateSetting& setting, Bell bell) {
   page_->idle_grace_ns.store(setting.idle_grace, std::memory_order_relaxed);
   page_->epoch.store(++epoch_, std::memory_order_release);
   if (bell == Bell::kWake) Ring();
+}
+
+void SharedPage::GivePlace(wire::SmPlace place, bool burst) {
+  if (std::exchange(place_, place) == place && std::exchange(burst_, burst) == burst) return;
+  burst_ = burst;
+  page_->sm_place.store(place.Word(), std::memory_order_release);
+  page_->sm_burst.store(burst ? 1 : 0, std::memory_order_release);
+  Ring();
 }
 
 void SharedPage::Ring() {

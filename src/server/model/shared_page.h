@@ -37,13 +37,14 @@ class SharedPage {
   // The vGPU was removed by force: the program gets errors. Its gate is closed next, by an order.
   void SayRemoved() { page_->removed.store(1, std::memory_order_relaxed); }
 
-  // The SMs in which the program's work is to run from now on; it takes them when its work allows that.
-  void GivePlace(wire::SmPlace place) {
-    page_->sm_place.store(place.Word(), std::memory_order_release);
-    Ring();
-  }
-  // Those in which it runs, as it says; width 0: none yet.
+  // The SMs that are the program's from now on, and whether its work may run in all (`burst`); it takes them when its
+  // work allows that.
+  void GivePlace(wire::SmPlace place, bool burst);
+  // Those in which its work runs, as it says; width 0: none yet. And where it should run: in its own while something
+  // keeps its SMs.
   wire::SmPlace TakenPlace() const { return wire::SmPlace::Of(page_->sm_taken.load(std::memory_order_acquire)); }
+  wire::SmPlace WantedPlace() const { return burst_ && !KeepsSms() ? wire::kAllSms : place_; }
+  bool KeepsSms() const { return page_->sm_pins.load(std::memory_order_relaxed) != 0; }
 
   // Wakes who waits for something else in the page.
   void Ring();
@@ -59,6 +60,8 @@ class SharedPage {
   UniqueFd fd_;
   wire::Page* page_;
   std::uint32_t epoch_ = 0;
+  wire::SmPlace place_;  // as told last
+  bool burst_ = false;
 };
 
 }  // namespace tessera::server

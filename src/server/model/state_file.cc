@@ -1,11 +1,17 @@
 #include "server/model/state_file.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/whole_file.h"
 #include "server/devices/gpu_driver.h"
+#include "server/record/log.h"
 
 namespace tessera::server {
 namespace {
@@ -36,6 +42,7 @@ json ToJson(const SavedVGpu& saved) {
     entry["space"] = spec.space;
     entry["sm_limit_pct"] = spec.compute.space.sm_pct;
     if (spec.compute.space.reserved) entry["sm_from_pct"] = spec.compute.space.from_pct;
+    if (spec.compute.space.burst) entry["sm_burst"] = true;
   }
   if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   if (!spec.gang.empty()) entry["gang"] = spec.gang;
@@ -76,7 +83,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                                         .priority = entry.value("compute_priority", sched::Shares{}.priority),
                                         .space = {.sm_pct = entry.value("sm_limit_pct", 100.0),
                                                   .reserved = entry.contains("sm_from_pct"),
-                                                  .from_pct = entry.value("sm_from_pct", 0.0)}},
+                                                  .from_pct = entry.value("sm_from_pct", 0.0),
+                                                  .burst = entry.value("sm_burst", false)}},
                             .goal = *goal,
                             .space = entry.value("space", std::string()),
                             .gang = entry.value("gang", std::string())},
@@ -188,6 +196,18 @@ Result<SavedState> LoadState(const std::string& path) {
   auto state = ParseState(text.str());
   if (!state) state.error().message = path + ": " + state.error().message;
   return state;
+}
+
+SavedState LoadStateOrSetAside(const std::string& path) {
+  auto saved = LoadState(path);
+  if (saved) return std::move(*saved);
+  // Never over an earlier one: it may be all that is left of somebody's vGPUs.
+  std::string aside = path + ".bad";
+  for (int n = 1; access(aside.c_str(), F_OK) == 0; ++n) aside = fmt::format("{}.bad.{}", path, n);
+  const bool kept = std::rename(path.c_str(), aside.c_str()) == 0;
+  log::Error("{}; starting without its vGPUs; {}", saved.error().message,
+             kept ? "the file is kept as " + aside : "it cannot be set aside: " + std::string(std::strerror(errno)));
+  return {};
 }
 
 Result<void> SaveState(const std::string& path, const std::string& text) {

@@ -15,7 +15,7 @@ namespace tessera::server {
 // that outlive a boot. Version 1 is
 //   {"version":1,"vgpus":[{"name","gpu_uuid","uid","ephemeral","owner_pid","owner_start","memory_limit","memory_max",
 //    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","goal","frozen","owner_froze",
-//    "space","sm_limit_pct","sm_from_pct","gang"}],
+//    "space","sm_limit_pct","sm_from_pct","sm_burst","gang"}],
 //    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
 //    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}]}
 // with bytes as integers and absent limits, goals and gangs left out; what came later than the first release may be
@@ -61,6 +61,8 @@ Result<SavedState> ParseState(const std::string& text);
 
 // Reads the file; a missing one is empty.
 Result<SavedState> LoadState(const std::string& path);
+// The same; a file that cannot be read is renamed and logged, and its state is empty.
+SavedState LoadStateOrSetAside(const std::string& path);
 
 // Replaces the file: whoever reads it, even after a power failure, sees the old or the new one, whole.
 Result<void> SaveState(const std::string& path, const std::string& text);

@@ -135,6 +135,7 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
   if (request.space && changed.space.empty()) return Fail(EINVAL, "space: a name is needed", "leave it out for none");
   if (auto r = ApplyPercent("sm_limit", request.sm_limit, changed.compute.space.sm_pct); !r) return r;
   if (request.sm_reserved) changed.compute.space.reserved = *request.sm_reserved;
+  if (request.sm_burst) changed.compute.space.burst = *request.sm_burst;
   if (auto r = ApplyGoal(request.goal, changed.goal); !r) return r;
   if (auto r = ApplyGang(request.gang, changed); !r) return r;
   if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sched/packing/free_range.h"
@@ -26,7 +27,8 @@ std::vector<SmRange> TakenBeside(const VGpu& vgpu, const std::vector<VGpu*>& all
     taken.push_back({sched::PartOf(its.from_pct), sched::PartOf(its.sm_pct)});
     for (const Process* process : other->processes) {
       const wire::SmPlace kept = process->page.TakenPlace();
-      if (HasOtherSms(*process, its))
+      const bool goes_home = its.burst && kept == wire::kAllSms && !process->page.KeepsSms();
+      if (HasOtherSms(*process) && !goes_home)
         taken.push_back({sched::PartOf(kept.from / 100.0), sched::PartOf(kept.width / 100.0)});
     }
   }
@@ -81,19 +83,26 @@ Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::ve
   return {};
 }
 
-void TellSms(const VGpu& vgpu) {
-  const sched::SpacePlace& place = vgpu.spec.compute.space;
-  if (!place.reserved) return;
-  for (Process* process : vgpu.processes) process->page.GivePlace(WirePlaceOf(place));
+void TellSms(const std::vector<VGpu*>& all) {
+  const auto runs_beside = [&](const VGpu& vgpu) {
+    return std::ranges::any_of(all,
+                               [&](const VGpu* other) { return AreBeside(vgpu, *other) && !other->processes.empty(); });
+  };
+  for (const VGpu* vgpu : all) {
+    const sched::SpacePlace& place = vgpu->spec.compute.space;
+    if (!place.reserved || vgpu->processes.empty()) continue;
+    const bool burst = place.burst && !runs_beside(*vgpu);
+    for (Process* process : vgpu->processes) process->page.GivePlace(WirePlaceOf(place), burst);
+  }
 }
 
 wire::SmPlace WirePlaceOf(const sched::SpacePlace& place) {
   return {.from = Hundredths(place.from_pct), .width = Hundredths(place.sm_pct)};
 }
 
-bool HasOtherSms(const Process& process, const sched::SpacePlace& place) {
-  const wire::SmPlace taken = process.page.TakenPlace();
-  return place.reserved && taken.width != 0 && taken != WirePlaceOf(place);
+bool HasOtherSms(const Process& process) {
+  const wire::SmPlace taken = process.page.TakenPlace(), wanted = process.page.WantedPlace();
+  return wanted.width != 0 && taken.width != 0 && taken != wanted;
 }
 
 }  // namespace tessera::server

@@ -19,13 +19,14 @@ Result<void> PlaceSms(VGpu& vgpu, const std::vector<VGpu*>& all);
 // EBUSY: a program cannot move; ENOSPC as above.
 Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::vector<VGpu*>& all);
 
-// Tells its programs where its SMs are.
-void TellSms(const VGpu& vgpu);
+// Tells the programs of all vGPUs of the machine where their SMs are, and which may use all (sm.burst), because no
+// other vGPU of their space has programs.
+void TellSms(const std::vector<VGpu*>& all);
 
 // The place as pages and messages have it.
 wire::SmPlace WirePlaceOf(const sched::SpacePlace& place);
 
-// Whether a program works in other SMs than its vGPU has, because it could not move yet.
-bool HasOtherSms(const Process& process, const sched::SpacePlace& place);
+// Whether a program works in other SMs than it was told, because it could not move yet.
+bool HasOtherSms(const Process& process);
 
 }  // namespace tessera::server

@@ -120,13 +120,72 @@ TEST_F(OwnSmsTest, WhatAProgramHasNotLeftIsNobodys) {
   Process& process = Run(*vgpu);
   process.page->sm_taken = WirePlaceOf(vgpu->spec.compute.space).Word();
   vgpu->spec.compute.space.sm_pct = 20;
-  TellSms(*vgpu);
+  TellSms(All());
   EXPECT_EQ(wire::SmPlace::Of(process.page->sm_place), (wire::SmPlace{0, 2000}));
-  EXPECT_TRUE(HasOtherSms(process, vgpu->spec.compute.space));
+  EXPECT_TRUE(HasOtherSms(process));
   EXPECT_EQ(Add(50), nullptr);
   process.page->sm_taken = wire::SmPlace{0, 2000}.Word();
-  EXPECT_FALSE(HasOtherSms(process, vgpu->spec.compute.space));
+  EXPECT_FALSE(HasOtherSms(process));
   EXPECT_EQ(From(Add(50)), 20);
+}
+
+// All of them, by sm.burst.
+
+TEST_F(OwnSmsTest, AllWhileNoOtherOfTheSpaceHasPrograms) {
+  VGpu* vgpu = Add(60);
+  VGpu* other = Add(40);
+  VGpu* elsewhere = Add(10);
+  ASSERT_FALSE(elsewhere);
+  vgpu->spec.compute.space.burst = true;
+  Process& process = Run(*vgpu);
+  TellSms(All());
+  EXPECT_EQ(process.page->sm_burst, 1u);
+  EXPECT_EQ(wire::SmPlace::Of(process.page->sm_place), (wire::SmPlace{0, 6000}))
+      << "where it goes if something keeps them";
+  const std::uint32_t bell = process.page->doorbell;
+  TellSms(All());
+  EXPECT_EQ(process.page->doorbell, bell) << "nothing is new";
+
+  Process& beside = Run(*other);
+  TellSms(All());
+  EXPECT_EQ(process.page->sm_burst, 0u);
+  EXPECT_EQ(beside.page->sm_burst, 0u) << "its vGPU does not ask for it";
+  other->spec.compute.space.number = 2;
+  TellSms(All());
+  EXPECT_EQ(process.page->sm_burst, 1u) << "the other one is in another space";
+  vgpu->spec.compute.space.burst = false;
+  TellSms(All());
+  EXPECT_EQ(process.page->sm_burst, 0u);
+}
+
+TEST_F(OwnSmsTest, OneThatHasAllIsInNobodysWay) {
+  VGpu* vgpu = Add(60);
+  vgpu->spec.compute.space.burst = true;
+  Process& process = Run(*vgpu);
+  process.page->sm_taken = WirePlaceOf(vgpu->spec.compute.space).Word();
+  TellSms(All());
+  EXPECT_TRUE(HasOtherSms(process)) << "it has not all yet";
+  process.page->sm_taken = wire::kAllSms.Word();
+  EXPECT_FALSE(HasOtherSms(process));
+
+  VGpu* other = Add(20);
+  ASSERT_TRUE(other) << "it leaves them as soon as a program runs beside it";
+  Run(*other);
+  TellSms(All());
+  EXPECT_TRUE(HasOtherSms(process)) << "it has not left yet";
+  EXPECT_TRUE(Add(20));
+}
+
+TEST_F(OwnSmsTest, OneThatCouldNotLeaveAllKeepsThem) {
+  VGpu* vgpu = Add(60);
+  vgpu->spec.compute.space.burst = true;
+  Process& process = Run(*vgpu);
+  TellSms(All());
+  process.page->sm_taken = wire::kAllSms.Word();
+  process.page->sm_pins = 1;
+  EXPECT_TRUE(HasOtherSms(process));
+  EXPECT_FALSE(Add(20));
+  EXPECT_EQ(refusal_.code, ENOSPC);
 }
 
 TEST_F(OwnSmsTest, WhetherTheyAreItsOwnStays) {

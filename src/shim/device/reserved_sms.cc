@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/fork_mutex.h"
@@ -16,6 +17,7 @@
 namespace tessera::shim {
 
 using namespace cuda;
+using wire::kAllSms;
 using wire::SmPlace;
 
 namespace {
@@ -29,14 +31,18 @@ struct Made {
 };
 
 constexpr std::size_t kMostPlaces = 64;
-constexpr Nanos kAgain = kSecond;  // after the program's work did not end in time
+constexpr Nanos kAgain = kSecond;     // after the program's work did not end in time
+constexpr Nanos kUnpinned = kSecond;  // before a program that no longer has streams or graphs may have all SMs again
+constexpr int kTriesHome = 5;
 
 ForkMutex mutex;  // taken after GateKeeper's
 std::vector<Made> made TESSERA_GUARDED_BY(mutex);
-SmPlace place TESSERA_GUARDED_BY(mutex);  // where the SMs are; width 0: as Welcome said
+SmPlace place TESSERA_GUARDED_BY(mutex);        // where the SMs are; width 0: as Welcome said
+bool bursts TESSERA_GUARDED_BY(mutex) = false;  // they are all, by sm.burst, and nothing keeps them
 unsigned pins TESSERA_GUARDED_BY(mutex) = 0;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
-Nanos again TESSERA_GUARDED_BY(mutex) = 0;  // not before then
+Nanos again TESSERA_GUARDED_BY(mutex) = 0;        // no move before then,
+Nanos burst_again TESSERA_GUARDED_BY(mutex) = 0;  // and none to all SMs before then
 
 // The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
 // split them.
@@ -110,10 +116,9 @@ CUcontext PrimaryOf(CUdevice device) {
   return primary;
 }
 
-// To where the order says, while nothing of the program runs. The context that is for that place; null: it stays where
-// it is, or has none yet.
+// To there, while nothing of the program runs. The context that is for that place; null: it stays where it is, or has
+// none yet.
 CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
-  if (pins > 0) return nullptr;
   const auto before = std::ranges::find(made, wanted, &Made::place);
   if (before != made.end()) {
     context_of_reserved_sms.store(before->context, std::memory_order_release);
@@ -122,6 +127,29 @@ CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex)
   }
   place = wanted;
   return context_of_reserved_sms.load(std::memory_order_relaxed);
+}
+
+// The SMs that are the vGPU's, as the daemon says.
+SmPlace Own(const wire::Page& page) TESSERA_REQUIRES(mutex) {
+  const SmPlace told = SmPlace::Of(page.sm_place.load(std::memory_order_acquire));
+  return told.width == 0 ? Place() : told;
+}
+
+// From all SMs back to its own, before something is made that would keep them. Waits for the program's work; if that
+// does not end in time, because it waits for this thread, say, the program stays in all SMs, and the page tells.
+void EndBurst() {
+  Attachment::ForEach([](Attachment& each) {
+    const auto move = [&] {
+      const MutexLock lock(mutex);
+      return std::exchange(bursts, false) ? MoveTo(Own(*each.Page()), each.Device()) : nullptr;
+    };
+    for (int i = 0; i < kTriesHome && !each.Gates().WithoutWork(move); ++i) continue;
+    {
+      const MutexLock lock(mutex);
+      bursts = false;
+    }
+    ReportReservedSms(*each.Page(), each.Device());
+  });
 }
 
 void TellPins() TESSERA_REQUIRES(mutex) {
@@ -178,34 +206,43 @@ bool InReservedSms() {
 
 CUresult PinReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
+  bool was_bursting;
   {
     const MutexLock lock(mutex);
     ++pins;
-    TellPins();
+    was_bursting = bursts;
+    if (!was_bursting) TellPins();
   }
+  if (was_bursting) EndBurst();  // which tells them, too
   return EnterReservedSms();
 }
 
 void UnpinReservedSms() {
   if (!HasReservedSms()) return;
   const MutexLock lock(mutex);
-  if (pins > 0) --pins;
+  if (pins > 0 && --pins == 0) burst_again = MonotonicNow() + kUnpinned;
   TellPins();
 }
 
 void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
   if (!HasReservedSms()) return;
-  const SmPlace wanted = SmPlace::Of(page->sm_place.load(std::memory_order_acquire));
+  const bool burst = page->sm_burst.load(std::memory_order_relaxed) != 0;
   const Nanos now = MonotonicNow();
+  SmPlace wanted;
   {
     const MutexLock lock(mutex);
-    if (wanted.width == 0 || wanted == Place() || pins > 0 || now < again) return;
+    if (pins > 0 || now < again || (burst && now < burst_again)) return;
+    wanted = burst ? kAllSms : Own(*page.Get());
+    if (wanted == Place()) return;
     again = now + kAgain;
   }
   gates.WithoutWork([&] {
     const MutexLock lock(mutex);
-    const CUcontext context = MoveTo(wanted, device);
-    if (place == wanted) again = 0;
+    const CUcontext context = pins == 0 ? MoveTo(wanted, device) : nullptr;
+    if (place == wanted) {
+      again = 0;
+      bursts = burst;
+    }
     return context;
   });
   ReportReservedSms(*page.Get(), device);

@@ -35,7 +35,8 @@ inline std::atomic<cuda::CUcontext> context_of_reserved_sms{nullptr};  // reserv
 inline bool AnyInReservedSms() { return context_of_reserved_sms.load(std::memory_order_relaxed) != nullptr; }
 bool InReservedSms();
 
-// The same, before the program makes a stream or a graph: from now on, its SMs do not move. Any thread.
+// The same, before the program makes a stream or a graph: from now on, its SMs do not move. If it is in all SMs
+// (sm.burst), waits until its work has ended, and goes back to its own. Any thread.
 cuda::CUresult PinReservedSms();
 // A stream is gone that was made after PinReservedSms, or could not be made.
 void UnpinReservedSms();

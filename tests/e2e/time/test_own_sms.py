@@ -96,6 +96,52 @@ class OwnSms(SpacesTest):
             wait_for("it has moved", lambda: self.vgpu("one")["sms_kept"] == 0)
         tenant.finish()
 
+    def test_a_lone_member_has_all_of_them(self):
+        self.member("one", sm_limit=30, sm_reserved=True, sm_burst=True)
+        shell = self.shell("one")
+        wait_for("it has all", lambda: self.vgpu("one")["sms"] == 100)
+        self.assertEqual(shell.ask("places default")["count"], 100)
+        self.assertIn("or all while it is alone; its programs have 100", self.tessera("vgpu", "show", "one").stdout)
+        self.member("two", sm_limit=70, sm_reserved=True)
+        for _ in range(3):
+            other = self.shell("two")
+            self.assertEqual(other.ask("places default")["count"], 70)
+            wait_for("it has left", lambda: self.vgpu("one")["sms"] == 30)
+            self.assertEqual(self.vgpu("one")["sms_kept"], 0)
+            self.assertEqual(shell.ask("places default")["count"], 30)
+            other.end()
+            wait_for("it has all again", lambda: self.vgpu("one")["sms"] == 100)
+        self.tessera("vgpu", "set", "one", "--no-sm-burst")
+        wait_for("it has its own", lambda: self.vgpu("one")["sms"] == 30)
+        self.tessera("vgpu", "set", "one", "--sm-burst", "--sm", "20")
+        wait_for("it has all", lambda: self.vgpu("one")["sms"] == 100)
+        self.stop_daemon()
+        self.start_daemon()
+        wait_for("it is there again", lambda: (vgpu := self.vgpu("one")) and vgpu["sms"] == 100)
+        self.assertEqual(shell.ask("places default")["count"], 100)
+        # What it makes from now on keeps its SMs, so it goes back to its own first.
+        self.assertEqual(shell.ask("places stream")["count"], 20)
+        self.assertEqual((self.vgpu("one")["sms"], self.vgpu("one")["sms_kept"]), (20, 0))
+        self.assertEqual(shell.ask("places default")["count"], 20)
+        shell.end()
+
+    def test_a_busy_program_has_all_and_leaves_them_again_and_again(self):
+        self.member("one", sm_limit=30, sm_reserved=True, sm_burst=True)
+        self.member("two", sm_limit=70, sm_reserved=True, sm_burst=True)
+        tenant = self.tenant_in("one", "--kernel-us=200", "--depth=2", "--ahead=3", "--report-every=10")
+        for _ in range(5):
+            tenant.makes_progress()
+            wait_for("it has all", lambda: self.vgpu("one")["sms"] == 100)
+            other = self.shell("two")
+            self.assertEqual(other.ask("places default")["count"], 70)
+            tenant.makes_progress()
+            wait_for("it has left", lambda: self.vgpu("one")["sms"] == 30)
+            other.end()
+        tenant.finish()
+
+    def test_a_burst_needs_sms_of_its_own(self):
+        self.assertIn("sm.burst needs sm.reserved", self.refused({"name": "x", "space": "a", "sm_limit": 30, "sm_burst": True}))
+
     def test_they_stay_while_a_program_has_streams_or_graphs(self):
         self.member("one", sm_limit=30, sm_reserved=True)
         shell = self.shell("one")

@@ -106,6 +106,44 @@ def own_moves(bench):
     return f"{figure}; PyTorch: {same} with {moves} moves{', then ' + refused if refused else ''}", rows
 
 
+@space(soft=True, limit_s=60)
+def own_burst(bench):
+    """A vGPU that has all SMs while it is alone (sm.burst): its speed then, and beside another one, and how long it takes
+    to leave them and to get them."""
+    _, iterations = members.solo(bench)
+    _own(bench, "hw-p-1", 50)
+    _own(bench, "hw-p-2", 50)
+    tenant = members.start(bench, "hw-p-1", 90, iterations)
+    own, own_sms = members.rate(bench, tenant), bench.tessera.vgpu("hw-p-1")["sms"]
+    bench.tessera.set("hw-p-1", sm_burst=True)
+
+    def sms():
+        return bench.tessera.vgpu("hw-p-1")["sms"]
+
+    def has(count):
+        begin = time.monotonic()
+        bench.until(lambda: sms() == count, f"it has {count} SMs", 10, 0.0005)
+        return time.monotonic() - begin
+
+    bench.until(lambda: sms() > own_sms, "it has more", 10, 0.0005)
+    all_sms = sms()
+    alone = members.rate(bench, tenant) / own
+    leaves, gets, rows = [], [], []
+    for _ in range(2 if bench.soft else 5):
+        other = members.start(bench, "hw-p-2", 90, iterations)  # which has computed when this returns
+        leaves.append(has(own_sms))
+        rows.append(members.rate(bench, tenant) / own)
+        members.finish(bench, other)
+        gets.append(has(all_sms))
+    members.finish(bench, tenant)
+    figure = (f"alone {all_sms} SMs and {alone:.3f} of its speed on its {own_sms}; beside another one {min(rows):.3f} to "
+              f"{max(rows):.3f}; all again after {1000 * statistics.median(gets):.1f} ms, left at most "
+              f"{1000 * max(leaves):.1f} ms after the other one had begun")
+    expect(bench.soft or abs(alone * own_sms / all_sms - 1) <= MOST_OFF, figure)
+    expect(bench.soft or all(abs(row - 1) <= MOST_OFF for row in rows), figure)
+    return figure, rows
+
+
 def _move(bench, name, percent):
     """The seconds until its program works in them."""
     begin = time.monotonic()
