@@ -31,7 +31,8 @@ from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402
 from harness.tessera import Tessera  # noqa: E402
 
-TORCH_CHECKS = ("figures.torch_speed", "steer.torch_alone", "steer.llm", "swap.ipc", "swap.no_pressure")  # outside the section of frameworks
+TORCH_CHECKS = ("figures.torch_speed", "steer.torch_alone", "steer.llm", "swap.ipc", "swap.no_pressure",
+                "steer.nccl_two_gpus", "steer.gangs", "steer.named_gangs", "swap.two_jobs")  # outside the section of frameworks
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -46,7 +47,8 @@ def parse_arguments():
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE",
                         help="of a check: llm.mode (graphs, eager), llm.loads (30,60,85), llm.variants (solo, default, "
                         "static, mps, mps60, tessera), llm.seconds, llm.small; chaos.seconds, chaos.processes, chaos.programs, chaos.gib; "
-                        "freeze.count; swap.gib, swap.pool_gib, swap.seconds; many.programs, many.gib; "
+                        "freeze.count; swap.gib, swap.pool_gib, swap.seconds, swap.turns (MIN,MAX in ms); "
+                        "gangs.env (NAME=VALUE, of NCCL); jobs.seconds; many.programs, many.gib; "
                         "krypton.cases (R1,R2), krypton.plan (time, level, mixed), krypton.hold (rest, limit), krypton.sms (own, limit), "
                         "krypton.seconds, krypton.gpus, krypton.margin, krypton.over; faces.keep (a folder for the trace)")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")

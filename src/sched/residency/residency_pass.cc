@@ -21,6 +21,8 @@ constexpr Nanos kRests = kSecond;
 // A process of which nothing was moved for so long stays stopped for its turn, not for a step of a move: its peers need
 // not wait for that.
 constexpr Nanos kWaits = 100 * kMillisecond;
+// The same where its peers do not have the turn either, so that nobody waits for it: while memory of others comes in.
+constexpr Nanos kWaitsInGang = 10 * kSecond;
 
 // The least that is ordered where memory comes in while other memory goes out: so much that the mover always has some
 // batches under way, and so little that both directions are busy most of the time.
@@ -341,6 +343,16 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
   }
 }
 
+// How long its peers wait for what FreePeers does. Both sides map memory then, which takes the driver longer than the
+// copies (H200 x2), so those whose turn begins come first.
+Nanos ResidencyPass::PeersWait() const {
+  if (served_.vgpu->gang != GangTurn::kWaits) return kWaits;
+  const bool loads = std::ranges::any_of(state_.vgpus, [](const VGpuResidence& vgpu) {
+    return std::ranges::find(vgpu.processes, Moving::kIn, &ProcessResidence::moving) != vgpu.processes.end();
+  });
+  return loads ? kWaitsInGang : kRests;
+}
+
 // Its program's work on other GPUs may use its memory, so that stands still, too. It must not wait for the turns of
 // others on this GPU, as it may have turns of its own, which come at other times. So every address is made valid, also
 // where memory may be in the file, and the others go on.
@@ -349,8 +361,9 @@ void ResidencyPass::FreePeers(const PlannedProcess& process, bool could_be_moved
   Nanos& since = process.record->keeps_peers_since;
   since = process.record->moves || its.push > 0 ? kNever : std::min(since, now_);
   if (since == kNever) return;
-  if (now_ - since < kWaits) {
-    plan_.look_at = std::min(plan_.look_at, since + kWaits);
+  const Nanos waits = PeersWait();
+  if (now_ - since < waits) {
+    plan_.look_at = std::min(plan_.look_at, since + waits);
   } else if (!its.unsafe && !its.may_be_in_file) {
     Do(process, Kind::kFreePeers);
   } else if (could_be_moved) {

@@ -337,6 +337,25 @@ TEST_F(PlannerTest, PeersWaitForMovesAndForNoTurn) {
   EXPECT_GT(world_.Count(Kind::kRun, 1), 1u);
 }
 
+TEST_F(PlannerTest, PeersThatHaveNoTurnEitherWaitUntilMemoryOfOthersIsIn) {
+  world_.bytes_per_second = 4 * kChunk;  // the last chunk comes in a quarter of a second after the last has gone out
+  AddBusy(1, 30);
+  Process(1).peers = true;
+  AddBusy(2, 0);
+  Allocate(2, 30);
+  world_.Run(20 * kSecond);
+  for (const VgpuId has : {1u, 2u, 1u, 2u}) {
+    for (const VgpuId vgpu : {1u, 2u}) world_.VGpu(vgpu).gang = vgpu == has ? GangTurn::kHas : GangTurn::kWaits;
+    const std::size_t settled = world_.Count(Kind::kSettle, 1);
+    for (int i = 0; i < 200; ++i) {
+      world_.Run(50 * kMillisecond);
+      if (Process(2).moving == Moving::kIn) ASSERT_EQ(world_.Count(Kind::kSettle, 1), settled);
+    }
+    if (has == 2) EXPECT_EQ(world_.Count(Kind::kSettle, 1), settled + 1);
+    EXPECT_FALSE(Process(has).stopped);
+  }
+}
+
 TEST_F(PlannerTest, PeersOfAProgramThatRestsGoOnBeforeItIsThawed) {
   Add(1, 30);
   Process(1).peers = true;

@@ -195,6 +195,22 @@ def _resident_bytes(pid):
     return int(fields["VmRSS"].split()[0]) * 1024
 
 
+def _largest_mappings(pid, count=12):
+    """[(KiB resident, of that private, what)], the largest first, mappings of one file in sum."""
+    sums = {}
+    with open(f"/proc/{pid}/smaps") as smaps:
+        for line in smaps:
+            words = line.split()
+            if "-" in words[0] and not words[0].endswith(":"):
+                name = words[5] if len(words) > 5 else "anonymous"
+                sums.setdefault(name, [0, 0])
+            elif words[0] == "Rss:":
+                sums[name][0] += int(words[1])
+            elif words[0].startswith("Private_"):
+                sums[name][1] += int(words[1])
+    return sorted(((rss, private, name) for name, (rss, private) in sums.items()), reverse=True)[:count]
+
+
 def _cpu_seconds(pid):
     with open(f"/proc/{pid}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
@@ -217,6 +233,8 @@ def idle_daemon(bench):
     time.sleep(seconds)
     cpu = (_cpu_seconds(pid) - before) / seconds * 100
     resident = _resident_bytes(pid)
+    for rss, private, what in _largest_mappings(pid):
+        bench.tell(f"{rss} KiB, of that {private} private: {what}")
     figure = f"{resident / MIB:.1f} MiB, {cpu:.2f} % of a core with {count} idle programs"
     expect(resident <= 30 * MIB and cpu <= 0.5, figure)
     return figure

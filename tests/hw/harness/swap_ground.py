@@ -43,6 +43,9 @@ class Ground:
                        f'[swap]\nsize = "{self.pool * len(gpus)}"\nfloor = "{1 if soft else 2}G"\n')
         if soft:
             self.config += "[turn]\nmin_ms = 50\nmax_ms = 1000\n"  # it is slow, and is not judged by its speed
+        elif "swap.turns" in options:
+            least, most = options["swap.turns"].split(",")
+            self.config += f"[turn]\nmin_ms = {int(least)}\nmax_ms = {int(most)}\n"
 
     def part(self, sixtieths):
         """GiB of a machine where a program has 60."""
@@ -158,12 +161,12 @@ def quiet(bench, limit_s=20):
     bench.until(nothing_new, "memory stands still", limit_s)
 
 
-def pool_stands(bench, bytes_, limit_s=60):
-    """Waits for the pool of host memory, whose making would disturb; as long as it still grows."""
-    begin, first = time.monotonic(), bench.tessera.gpu()["swap"]["pool_bytes"]
+def pool_stands(bench, bytes_, limit_s=60, gpu=0):
+    """Waits for the GPU's pool of host memory, whose making would disturb; as long as it still grows."""
+    begin, first = time.monotonic(), bench.tessera.gpu(gpu)["swap"]["pool_bytes"]
     last, since = first, begin
     while time.monotonic() < begin + bench.left(limit_s):
-        pool = bench.tessera.gpu()["swap"]["pool_bytes"]
+        pool = bench.tessera.gpu(gpu)["swap"]["pool_bytes"]
         if pool > last:
             last, since = pool, time.monotonic()
         if pool >= bytes_ or time.monotonic() > since + 1.5:

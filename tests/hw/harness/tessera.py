@@ -144,8 +144,8 @@ class Tessera:
         finally:
             connection.close()
 
-    def gpu(self):
-        return self.get("/v1/gpus")["gpus"][0]
+    def gpu(self, index=0):
+        return self.get("/v1/gpus")["gpus"][index]
 
     def vgpu(self, name):
         """The vGPU, or None if there is no such."""

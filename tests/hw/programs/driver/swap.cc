@@ -1,8 +1,9 @@
-// A program whose memory is large, for the checks of swapping: "swap BYTES [BLOCK [STRIDE [mapped]]]". It takes BYTES
-// in blocks (of 1 GiB unless BLOCK says otherwise; mapped: each a handle of cuMemCreate), whose words it plants, one of
-// every STRIDE (all of them, by default). Says "ready PID SECONDS", and then does what the lines on standard input say,
-// one after another. Each is answered by one line; times are seconds of CLOCK_MONOTONIC, and FROM and TO parts of the
-// memory, 0 to 1:
+// A program whose memory is large, for the checks of swapping: "swap BYTES [BLOCK [STRIDE [mapped | plain [GPUS]]]]".
+// It takes BYTES in blocks (of 1 GiB unless BLOCK says otherwise; mapped: each a handle of cuMemCreate), whose words it
+// plants, one of every STRIDE (all of them, by default). With GPUS it does so on the first so many GPUs; "pass" and
+// "check" are then about all of them, the other orders about the first. Says "ready PID SECONDS", and then does what
+// the lines on standard input say, one after another. Each is answered by one line; times are seconds of
+// CLOCK_MONOTONIC, and FROM and TO parts of the memory, 0 to 1:
 //   pass N FROM TO         N times a kernel on each block       passed BEGIN FIRST END    FIRST: its first kernel's end
 //   busy SECONDS FROM TO   as many as there is time for         busied KERNELS BEGIN END  of blocks of one size
 //   long SECONDS           a kernel that takes so long          long BEGIN
@@ -14,6 +15,8 @@
 //   managed BYTES          prefetches of managed memory         managed OUT IN            bytes a second
 //   costs BYTES            cuMemAlloc and cuMemFree of 1 KiB,   costs A F A F A F         microseconds, medians
 //                          2 MiB, BYTES
+#include <memory>
+
 #include "driver.h"
 #include "mapped.h"
 #include "rates.h"
@@ -27,9 +30,11 @@ struct Block {
   uint32_t seed = 0, growths = 0;
 };
 
+// Of one GPU. Its context has to be current.
 class Memory {
  public:
   Memory(uint64_t bytes, uint64_t block, uint64_t stride, bool mapped) : stride_(stride) {
+    CU(cuCtxGetCurrent(&context_));
     CU(cuModuleGetFunction(&plant_, kernels_.module, "Plant"));
     CU(cuModuleGetFunction(&grow_, kernels_.module, "Grow"));
     CU(cuModuleGetFunction(&grow_late_, kernels_.module, "GrowLate"));
@@ -50,6 +55,8 @@ class Memory {
     }
     CU(cuCtxSynchronize());
   }
+
+  void MakeCurrent() const { CU(cuCtxSetCurrent(context_)); }
 
   // The blocks that begin in this part of the memory, at least one.
   std::vector<Block*> Part(double from, double to) {
@@ -104,26 +111,43 @@ class Memory {
   }
 
   Kernels kernels_;
+  CUcontext context_ = nullptr;
   uint64_t stride_;
   CUfunction plant_, grow_, grow_late_, count_wrong_;
   CUdeviceptr wrong_ = 0;
   std::vector<Block> blocks_;
 };
 
-void Pass(Memory& memory, double count, double from, double to) {
-  const std::vector<Block*> part = memory.Part(from, to);
+using Memories = std::vector<std::unique_ptr<Memory>>;
+
+void Pass(const Memories& memories, double count, double from, double to) {
   const double begin = Now();
   double first = 0;
   for (int n = 0; n < static_cast<int>(count); ++n) {
-    for (Block* block : part) {
-      memory.Grow(*block);
-      if (first != 0) continue;
-      CU(cuCtxSynchronize());
-      first = Now();
+    for (const auto& memory : memories) {
+      memory->MakeCurrent();
+      for (Block* block : memory->Part(from, to)) {
+        memory->Grow(*block);
+        if (first != 0) continue;
+        CU(cuCtxSynchronize());
+        first = Now();
+      }
     }
-    CU(cuCtxSynchronize());
+    for (const auto& memory : memories) {
+      memory->MakeCurrent();
+      CU(cuCtxSynchronize());
+    }
   }
   std::printf("passed %.6f %.6f %.6f\n", begin, first, Now());
+}
+
+void Check(const Memories& memories) {
+  uint32_t wrong = 0;
+  for (const auto& memory : memories) {
+    memory->MakeCurrent();
+    wrong += memory->Wrong();
+  }
+  std::printf("checked %u\n", wrong);
 }
 
 void Busy(Memory& memory, double seconds, double from, double to) {
@@ -145,9 +169,16 @@ int main(int argc, char** argv) {
   const uint64_t bytes = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 0;
   const uint64_t block = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : kGiB;
   const uint64_t stride = argc > 3 ? std::strtoull(argv[3], nullptr, 0) : 1;
+  const bool mapped = argc > 4 && std::string(argv[4]) == "mapped";
+  const int gpus = argc > 5 ? std::atoi(argv[5]) : 1;
   const double begin = Now();
+  Memories memories;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    UseDevice(gpu);
+    memories.push_back(std::make_unique<Memory>(bytes, block, stride, mapped));
+  }
   const CUdevice device = UseDevice();
-  Memory memory(bytes, block, stride, argc > 4 && std::string(argv[4]) == "mapped");
+  Memory& memory = *memories.front();
   std::printf("ready %d %.6f\n", getpid(), Now() - begin);
   char line[256];
   while (std::fgets(line, sizeof line, stdin)) {
@@ -155,8 +186,9 @@ int main(int argc, char** argv) {
     double a = 0, from = 0, to = 1;
     std::sscanf(line, "%31s %lf %lf %lf", word, &a, &from, &to);
     const std::string order = word;
+    memory.MakeCurrent();
     if (order == "pass") {
-      Pass(memory, a, from, to);
+      Pass(memories, a, from, to);
     } else if (order == "busy") {
       Busy(memory, a, from, to);
     } else if (order == "long") {
@@ -166,7 +198,7 @@ int main(int argc, char** argv) {
       CU(cuCtxSynchronize());
       std::printf("waited %.6f\n", Now());
     } else if (order == "check") {
-      std::printf("checked %u\n", memory.Wrong());
+      Check(memories);
     } else if (order == "sleep" || order == "wake") {
       const double since = Now();
       order == "sleep" ? memory.Sleep() : memory.Wake();
