@@ -200,8 +200,8 @@ class Access(SoftGpuTest):
                     if pathlib.Path(path).name not in harness]
             folders = [self.run_dir, self.run_dir / "programs"]
             expected = [[what, str(path)] for path in folders for what in ("read", "list")]
-            # Of sockets that one may connect to.
-            expected += [["times", str(path / "client.sock")] for path in folders]
+            # Of sockets that one may write to.
+            expected += [["times", str(path / name)] for path in folders for name in ("client.sock", "requests.sock")]
             expected += [["times", str(self.run_dir / "api.sock")]]
             self.assertEqual(sorted(done), sorted(expected), uid)
         self.nothing_changed()

@@ -181,7 +181,7 @@ class Commands(SoftGpuTest):
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts",
             "gang", "space", "sm_limit_pct", "sm_reserved", "sm_burst", "sms", "sms_kept"})
-        self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
+        self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "requests", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
                                                             "violations", "verdict", "reason"})
         process, = self.json("ps")["processes"]
         self.assertEqual(set(process), {

@@ -149,6 +149,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"goal", nullptr},
            {"bursts",
             {{"count", 0},
+             {"requests", 0},
              {"p50_us", nullptr},
              {"p95_us", nullptr},
              {"p99_us", nullptr},

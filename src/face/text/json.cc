@@ -184,6 +184,7 @@ std::optional<std::int64_t> Us(const std::optional<Nanos>& time) {
 
 json ToJson(const server::BurstReport& bursts) {
   return {{"count", bursts.count},
+          {"requests", bursts.requests},
           {"p50_us", OrNull(Us(bursts.p50))},
           {"p95_us", OrNull(Us(bursts.p95))},
           {"p99_us", OrNull(Us(bursts.p99))},

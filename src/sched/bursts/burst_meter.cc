@@ -27,15 +27,23 @@ std::optional<double> BurstMeter::AddWork(const Burst& piece, Nanos now) {
   return solo;
 }
 
-bool BurstMeter::AddBurst(const Burst& burst, Nanos now) {
+bool BurstMeter::AddBurst(const Burst& burst, Nanos now, bool counts) {
   if (burst.length() <= 0) return false;
   if (burst.alone) solo_.AddBurst(burst);
   const bool violated = burst.length() > target_;
+  if (counts) AddRequest(burst.length(), violated, now);
+  return violated;
+}
+
+void BurstMeter::AddRequest(Nanos latency, bool violated, Nanos now) {
   for (BurstFigures* figures : {&since_start_, &Slot(now)}) {
-    figures->lengths.Add(burst.length());
+    figures->lengths.Add(latency);
     figures->violations += violated ? 1 : 0;
   }
-  return violated;
+}
+
+void BurstMeter::ForgetMinute() {
+  for (BurstFigures& slot : slots_) slot = {.worked = slot.worked, .solo = slot.solo};
 }
 
 BurstFigures BurstMeter::LastMinute(Nanos now) {

@@ -32,8 +32,13 @@ class BurstMeter {
   // A piece of work ended, or was cut off a long burst: it counts for the speed. Returns the time that it takes alone,
   // ns; empty while that is not known.
   std::optional<double> AddWork(const Burst& piece, Nanos now);
-  // A whole burst ended, whose pieces were added before. Returns whether it violated the target.
-  bool AddBurst(const Burst& burst, Nanos now);
+  // A whole burst ended, whose pieces were added before. Returns whether it violated the target. `counts`: among the
+  // lengths and violations.
+  bool AddBurst(const Burst& burst, Nanos now, bool counts = true);
+  // The program told of a request, which counts as a burst does.
+  void AddRequest(Nanos latency, bool violated, Nanos now);
+  // The lengths and violations of the last minute count no longer.
+  void ForgetMinute();
 
   const SoloTimes& solo() const { return solo_; }
   const BurstFigures& since_start() const { return since_start_; }

@@ -44,6 +44,8 @@ struct Backing {
 
 // Record of one vGPU: what it was promised, and what its bursts were like.
 struct GoalState {
+  static constexpr Nanos kMinute = 60 * kSecond;
+
   VgpuId id = 0;
   Shares shares;  // as configured
   std::optional<Goal> goal;
@@ -56,6 +58,8 @@ struct GoalState {
   Verdict verdict;
   std::string yields_to;  // not empty: the goal is not in force, and this says for what
   double most_pct = 100;  // the request that others leave it
+
+  Nanos told_at = kNever;  // its program last told of a request; kNever: never
 
   // The burst that is under way.
   bool busy = false;
@@ -74,6 +78,8 @@ struct GoalState {
   Nanos patience_since = kNever;
   Terms given;  // the last terms that came out
 
+  // Its program tells how long its requests take: they count then, and bursts do not.
+  bool TellsRequests(Nanos now) const { return told_at != kNever && now - told_at < kMinute; }
   bool Promised() const { return goal && backing.means != Means::kNone; }
   bool InForce() const { return Promised() && yields_to.empty(); }
   const LatencyGoal* latency_goal() const { return goal ? std::get_if<LatencyGoal>(&*goal) : nullptr; }

@@ -66,6 +66,7 @@ Result<void> Goals::Set(VgpuId id, const Shares& shares, const std::optional<Goa
     vgpu->patience_since = kNever;
     vgpu->rush_at = kNever;
     vgpu->rushed = false;
+    vgpu->told_at = kNever;
     // The meter has no part in a burst that began before it.
     vgpu->piece_begin = vgpu->begin = now;
     vgpu->piece_shared = shared_;
@@ -113,7 +114,7 @@ void Goals::Began(VgpuId id, Nanos now) {
   if (vgpu->goal) {
     Worked(*vgpu, now);
     const SoloTimes& solo = vgpu->meter->solo();
-    if (vgpu->latency && solo.bursts() >= kFewBursts)
+    if (vgpu->latency && solo.bursts() >= kFewBursts && !vgpu->TellsRequests(now))
       vgpu->rush_at = vgpu->latency->RushAt(now, solo.Quantile(0.95), vgpu->meter->RecentSpeed(now));
     Audit(*vgpu, now);
   }
@@ -132,8 +133,9 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
       const Burst burst = {vgpu->begin, ended, submissions,
                            WasAlone(ended - vgpu->begin, shared_ - vgpu->shared_before, kBurstAlone)};
       // News of the end come late: a rush after the end was none.
-      const bool violated = vgpu->meter->AddBurst(burst, now);
-      if (vgpu->latency) vgpu->latency->Ended(violated || (vgpu->rushed && ended > vgpu->rush_at));
+      const bool tells = vgpu->TellsRequests(now);
+      const bool violated = vgpu->meter->AddBurst(burst, now, !tells);
+      if (vgpu->latency && !tells) vgpu->latency->Ended(violated || (vgpu->rushed && ended > vgpu->rush_at));
     }
     const SoloTimes& solo = vgpu->meter->solo();
     if (vgpu->latency && solo.bursts() >= kFewBursts)
@@ -141,6 +143,22 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
     if (audited() == id) auditor_.BurstEnded(vgpu->figures(), now);
   }
   EndBurst(*vgpu, now);
+}
+
+// What counted so far is no measure of requests: many of them may be one burst.
+void Goals::Told(VgpuId id, Nanos latency, Nanos now) {
+  GoalState* vgpu = Find(id);
+  if (!vgpu || !vgpu->latency) return;
+  CountShared(now);
+  if (!vgpu->TellsRequests(now)) vgpu->meter->ForgetMinute();
+  vgpu->told_at = now;
+  vgpu->rush_at = kNever;
+  vgpu->rushed = false;
+  const bool violated = latency > vgpu->latency_goal()->time;
+  vgpu->meter->AddRequest(latency, violated, now);
+  vgpu->latency->Told(violated);
+  Worked(*vgpu, now);
+  Schedule(now);
 }
 
 void Goals::Dropped(VgpuId id, Nanos now) {
@@ -261,13 +279,13 @@ void Goals::Tick(Nanos now) {
 void Goals::Judge(GoalState& vgpu, Nanos now) {
   if (!vgpu.goal) return;
   Verdict verdict = {vgpu.id, Verdict::Kind::kCannot, vgpu.yields_to};
-  if (vgpu.latency) vgpu.latency->GiveUp(OutOfReach(*vgpu.latency_goal(), vgpu.meter->solo()));
+  const SoloTimes* const solo = vgpu.TellsRequests(now) ? nullptr : &vgpu.meter->solo();
+  if (vgpu.latency) vgpu.latency->GiveUp(solo && OutOfReach(*vgpu.latency_goal(), *solo));
   if (vgpu.yields_to.empty()) {
     const double strictness = vgpu.latency && vgpu.InForce() ? vgpu.latency->strictness() : 0;
-    verdict =
-        vgpu.latency
-            ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), strictness, vgpu.meter->solo(), vgpu.meter->LastMinute(now))
-            : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.meter->LastMinute(now), vgpu.most_pct, now);
+    verdict = vgpu.latency ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), strictness, solo, vgpu.meter->LastMinute(now))
+                           : JudgeSpeed(vgpu.id, *vgpu.speed_goal(), *vgpu.speed, vgpu.meter->LastMinute(now),
+                                        vgpu.most_pct, now);
   }
   const bool changed = verdict.kind != vgpu.verdict.kind;
   vgpu.verdict = verdict;

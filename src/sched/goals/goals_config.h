@@ -12,7 +12,9 @@ struct GoalsConfig {
   Nanos own_slice = 100 * kMillisecond;    // of a vGPU above the others, before they get the GPU again
   Nanos least_patience = 50 * kMicrosecond;
   Nanos most_patience = 20 * kMillisecond;
-  double gain = 0.05;                       // of the control of a latency: its whole range is 1 / gain violations
+  double gain = 0.05;  // of the control of a latency: its whole range is 1 / gain violations
+  // The same for requests that a program tells: they queue, so what makes one late makes several late.
+  double request_gain = 0.25;
   double most_promised = 0.95;              // of the GPU's time, to all goals and requests; the rest pays for switches
   double audit_part = 0.01;                 // of the GPU's time, for audits
   Nanos first_audits = 200 * kMillisecond;  // more, for a vGPU of which nothing is known

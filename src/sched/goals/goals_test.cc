@@ -62,6 +62,41 @@ class GoalsTest : public testing::Test {
   std::map<VgpuId, std::function<std::uint64_t(Nanos)>> progress_;
 };
 
+// Requests that queue are one burst.
+TEST_F(GoalsTest, ToldRequestsCountInPlaceOfBursts) {
+  Set(1, {}, LatencyGoal{99, 20 * kMs});
+  Set(2, {});
+  Began(2);
+  const auto many = [&](bool told, Nanos latency) {
+    for (int i = 0; i < 200; ++i) {
+      Burst(1, 50 * kMs);
+      if (told) goals_.Told(1, latency, now_);
+      Take();
+    }
+  };
+  many(false, 0);
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kCannot);
+  many(true, 15 * kMs);
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kKept) << verdicts_.at(1).why;
+  EXPECT_GT(*terms_.at(1).patience, GoalsConfig().least_patience);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->last_minute.violations, 0u);
+  many(true, 25 * kMs);
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kMissed);
+  EXPECT_THAT(verdicts_.at(1).why, HasSubstr("requests of the last minute"));
+  Pass(70 * kSecond);
+  many(false, 0);
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kCannot) << "it tells no more";
+  EXPECT_GT(goals_.ReportOf(1, now_)->last_minute.violations, 0u);
+}
+
+TEST_F(GoalsTest, WhatIsToldWithoutALatencyGoalIsIgnored) {
+  Set(1, {}, SpeedGoal{50});
+  Set(2, {});
+  for (const VgpuId id : {1u, 2u, 3u}) goals_.Told(id, kMs, now_);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->last_minute.bursts(), 0u);
+  EXPECT_FALSE(goals_.ReportOf(2, now_));
+}
+
 TEST_F(GoalsTest, WithoutAGoalNothingComesOut) {
   Set(1, {.request_pct = 60, .priority = 3});
   Set(2, {.request_pct = 40});

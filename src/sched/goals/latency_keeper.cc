@@ -18,9 +18,9 @@ constexpr Nanos kReserve = kMillisecond;
 
 LatencyKeeper::LatencyKeeper(const LatencyGoal& goal, const GoalsConfig& config) : goal_(goal), config_(config) {}
 
-void LatencyKeeper::Ended(bool violated_or_rushed) {
-  const double excess = (violated_or_rushed ? 1 : 0) - kAim * goal_.violations();
-  strictness_ = std::clamp(strictness_ + config_.gain * excess, 0.0, 1.0);
+void LatencyKeeper::Count(bool violated, double gain) {
+  const double excess = (violated ? 1 : 0) - kAim * goal_.violations();
+  strictness_ = std::clamp(strictness_ + gain * excess, 0.0, 1.0);
 }
 
 // The patience is the target less the burst alone, over the number of times that the burst waits for the others.

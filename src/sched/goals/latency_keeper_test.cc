@@ -87,5 +87,23 @@ RC_GTEST_PROP(LatencyKeeperProperty, ViolationsAreBoundedWhateverArrives, ()) {
   RC_ASSERT(violations <= allowed * bursts + (jump ? 1 / kConfig.gain : 0) + 1);
 }
 
+// Of requests, fewer violations beyond what is allowed are enough for that.
+TEST(LatencyKeeper, RequestsThatAreLateTogetherMakeItStrictSooner) {
+  const LatencyGoal goal{99, 20 * kMillisecond};
+  LatencyKeeper bursts(goal, {}), requests(goal, {});
+  for (int i = 0; i < 5000; ++i) {
+    bursts.Ended(false);
+    requests.Told(false);
+  }
+  EXPECT_EQ(bursts.strictness(), 0);
+  EXPECT_EQ(requests.strictness(), 0);
+  for (int i = 0; i < 5; ++i) {
+    bursts.Ended(true);
+    requests.Told(true);
+  }
+  EXPECT_EQ(requests.strictness(), 1);
+  EXPECT_LT(bursts.strictness(), 0.3);
+}
+
 }  // namespace
 }  // namespace tessera::sched

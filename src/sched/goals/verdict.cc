@@ -33,27 +33,28 @@ bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations
   return violations > allowed + 2 * std::sqrt(allowed) + 1;
 }
 
-Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
+Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes* solo,
                      const BurstFigures& last_minute) {
   using enum Verdict::Kind;
-  if (OutOfReach(goal, solo)) {
+  const char* const what = solo ? "bursts" : "requests";
+  if (solo && OutOfReach(goal, *solo)) {
     return {id, kCannot,
             Text("alone, a burst takes %.3g ms (median) and %.3g ms (p%g) of %llu, and the goal is %.3g ms",
-                 Ms(solo.Quantile(0.5)), Ms(solo.Quantile(goal.percentile / 100)), goal.percentile,
-                 static_cast<unsigned long long>(solo.bursts()), Ms(goal.time))};
+                 Ms(solo->Quantile(0.5)), Ms(solo->Quantile(goal.percentile / 100)), goal.percentile,
+                 static_cast<unsigned long long>(solo->bursts()), Ms(goal.time))};
   }
   const auto bursts = static_cast<double>(last_minute.bursts());
   const auto violations = static_cast<double>(last_minute.violations);
   const double allowed = goal.violations() * bursts;
   if (TooManyViolations(goal, bursts, violations)) {
     return {id, kMissed,
-            Text("%g of %g bursts of the last minute took longer than %.3g ms; p%g is %.3g ms", violations, bursts,
+            Text("%g of %g %s of the last minute took longer than %.3g ms; p%g is %.3g ms", violations, bursts, what,
                  Ms(goal.time), goal.percentile, Ms(last_minute.lengths.Quantile(goal.percentile / 100)))};
   }
   if (last_minute.bursts() < kLeastBursts) return {id, kUnknown, ""};
   if (strictness > 0.95) return {id, kTight, "the others give way as much as they can"};
   if (violations > allowed) {
-    return {id, kTight, Text("%g of %g bursts of the last minute took longer", violations, bursts)};
+    return {id, kTight, Text("%g of %g %s of the last minute took longer", violations, bursts, what)};
   }
   return {id, kKept, ""};
 }

@@ -31,8 +31,9 @@ bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 // Whether so many of these bursts took longer than the target that it is no chance.
 bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations);
 
-// `strictness`: of the goal's controller, [0, 1]; 0 if nobody gives way to it.
-Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes& solo,
+// `strictness`: of the goal's controller, [0, 1]; 0 if nobody gives way to it. `solo`: of its bursts; null: the figures
+// are of requests, of which nobody knows how long they take alone.
+Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, const SoloTimes* solo,
                      const BurstFigures& last_minute);
 // `most_pct`: the request that others leave it, %.
 Verdict JudgeSpeed(VgpuId id, const SpeedGoal& goal, const SpeedKeeper& keeper, const BurstFigures& last_minute,

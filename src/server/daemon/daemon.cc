@@ -114,12 +114,20 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->ServeContainers();
+  daemon->ServeRequests();
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });
   if (daemon->setup_.exit_when_idle) {
     daemon->linger_until_ = MonotonicNow() + kFirstLinger;
     daemon->linger_timer_.Arm(daemon->linger_until_);
   }
   return daemon;
+}
+
+// Programs do without.
+void Daemon::ServeRequests() {
+  auto requests = RequestSocket::Start(loop_, setup_.run_dir, *table_);
+  if (!requests) return log::Warn("programs cannot tell of their requests: {}", requests.error().Text());
+  requests_ = std::move(*requests);
 }
 
 void Daemon::ServeContainers() {
@@ -137,6 +145,7 @@ Daemon::~Daemon() {
   lasting_saver_.Finish();
   channels_.Freezer().LetGo();
   container_gate_.reset();
+  requests_.reset();
   clients_.reset();  // before the timers that their leaving would set
   kernel_gate_.reset();
   guests_.reset();

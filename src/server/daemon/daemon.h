@@ -14,6 +14,7 @@
 #include "server/clients/container_gate.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
+#include "server/clients/request_socket.h"
 #include "server/clients/user_bounds.h"
 #include "server/config/config.h"
 #include "server/daemon/declarations.h"
@@ -101,6 +102,7 @@ class Daemon {
   void SaveVGpus();
   std::vector<Error> DeclareVGpus(Nanos now);
   void ServeContainers();
+  void ServeRequests();
   void EndIfIdle(Nanos now);
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
@@ -126,6 +128,7 @@ class Daemon {
   UserBounds bounds_;  // before all that has a claim
   std::unique_ptr<GuestServer> guests_;
   std::unique_ptr<KernelGate> kernel_gate_;
+  std::unique_ptr<RequestSocket> requests_;        // null: as the next
   std::unique_ptr<ContainerGate> container_gate_;  // null: its socket could not be made
   std::unique_ptr<ClientServer> clients_;
   std::unique_ptr<Declarations> declarations_;

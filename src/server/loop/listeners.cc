@@ -40,19 +40,8 @@ Result<UniqueFd> Bind(const std::string& path, int type, mode_t mode, gid_t grou
   if (chmod(path.c_str(), mode) != 0) return FailErrno("cannot set the mode of " + path);
   if (group != gid_t(-1) && chown(path.c_str(), uid_t(-1), group) != 0)
     return FailErrno("cannot give " + path + " to its group");
-  if (listen(fd.Get(), SOMAXCONN) != 0) return FailErrno("cannot listen on " + path);
+  if (type != SOCK_DGRAM && listen(fd.Get(), SOMAXCONN) != 0) return FailErrno("cannot listen on " + path);
   return fd;
-}
-
-// client.sock under a second name, in a folder with nothing else in it: what containers are given, who must not see
-// api.sock, and in which they find the socket of the next daemon. The folder itself stays when a daemon ends, or they
-// would keep looking into one that nobody else has.
-Result<void> LinkForContainers(const std::string& run_dir) {
-  const std::string folder = run_dir + "/programs", path = folder + "/client.sock";
-  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return FailErrno("cannot make " + folder);
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
-  if (link((run_dir + "/client.sock").c_str(), path.c_str()) != 0) return FailErrno("cannot make " + path);
-  return {};
 }
 
 mode_t ModeOfApi(std::optional<gid_t> group, bool everybody) {
@@ -105,6 +94,18 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir) {
   return fd;
 }
 
+Result<UniqueFd> BindDatagrams(const std::string& path, mode_t mode) {
+  return Bind(path, SOCK_DGRAM, mode, static_cast<gid_t>(-1));
+}
+
+Result<void> LinkForContainers(const std::string& run_dir, const std::string& name) {
+  const std::string folder = run_dir + "/programs", path = folder + "/" + name;
+  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return FailErrno("cannot make " + folder);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
+  if (link((run_dir + "/" + name).c_str(), path.c_str()) != 0) return FailErrno("cannot make " + path);
+  return {};
+}
+
 Result<UniqueFd> ListenStream(const std::string& path, mode_t mode) {
   return Bind(path, SOCK_STREAM, mode, static_cast<gid_t>(-1));
 }
@@ -120,7 +121,7 @@ Result<Listeners> Listeners::Open(const std::string& run_dir, std::optional<gid_
     listeners.linked_path_ = run_dir + "/programs/client.sock";
   }
   // Also to a socket of the service manager's.
-  if (auto linked = LinkForContainers(run_dir); !linked)
+  if (auto linked = LinkForContainers(run_dir, "client.sock"); !linked)
     log::Warn("containers cannot be given the daemon's socket: {}", linked.error().Text());
   if (!listeners.api) {
     auto bound = Bind(run_dir + "/api.sock", SOCK_STREAM, ModeOfApi(group, everybody), group.value_or(gid_t(-1)));

@@ -25,6 +25,11 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir);
 std::optional<gid_t> OperatorsGroup(const std::string& name);
 // A socket at `path`, with this mode, in place of one that a dead daemon left.
 Result<UniqueFd> ListenStream(const std::string& path, mode_t mode);
+Result<UniqueFd> BindDatagrams(const std::string& path, mode_t mode);
+// A socket in `run_dir` under a second name, in a folder with nothing else in it: what containers are given, who must
+// not see api.sock, and in which they find the socket of the next daemon. The folder itself stays when a daemon ends,
+// or they would keep looking into one that nobody else has.
+Result<void> LinkForContainers(const std::string& run_dir, const std::string& name);
 
 // The daemon's sockets: handed over by the service manager (sd_listen_fds(3), names "client" and "api"), or bound here.
 class Listeners {

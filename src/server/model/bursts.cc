@@ -57,6 +57,7 @@ void Bursts::Note(const sched::Burst& burst) {
 
 BurstReport Bursts::Report() const {
   return {.count = count_,
+          .requests = requests_,
           .lengths = lengths_,
           .p50 = Quantile(all_, 0.5),
           .p95 = Quantile(all_, 0.95),

@@ -17,11 +17,13 @@ const char* NameOf(sched::Verdict::Kind verdict);
 struct BurstReport {
   // Since the daemon began.
   std::uint64_t count = 0;
+  std::uint64_t requests = 0;  // of which its programs told
   Histogram lengths;
   std::optional<Nanos> p50, p95, p99;  // none before the first burst
   std::optional<Nanos> solo_p50;  // of bursts that had the GPU to themselves, audits included; none: there was none
 
   // Since the vGPU has its goal.
+  // While programs tell of requests, these stand for bursts here.
   std::optional<Nanos> attained_time;  // the goal's percentile of the last minute's bursts; none: no latency, no bursts
   std::optional<double> attained_pct;  // of the speed alone, in the last minute; none: no such goal, or not known yet
   std::uint64_t judged = 0;            // bursts that were held against a latency
@@ -44,10 +46,13 @@ class Bursts {
  public:
   // A burst has ended.
   void Note(const sched::Burst& burst);
+  // A program told of a request.
+  void NoteRequest() { ++requests_; }
   BurstReport Report() const;
 
  private:
   std::uint64_t count_ = 0;
+  std::uint64_t requests_ = 0;
   Histogram lengths_;
   sched::LengthHistogram all_, alone_;  // finer
 };

@@ -320,6 +320,13 @@ void GoalServer::Left(const Process& process, Nanos now) {
   Act(now);
 }
 
+void GoalServer::NoteRequest(VGpu& vgpu, Nanos latency, Nanos now) {
+  vgpu.bursts.NoteRequest();
+  if (!goals_) return;
+  goals_->Told(vgpu.id, latency, now);
+  Act(now);
+}
+
 // Whether the vGPU works, in a burst or not.
 void GoalServer::Tell(const VGpu& vgpu, Nanos now) {
   if (!goals_) return;

@@ -61,6 +61,8 @@ class TimeControl {
   // The device's samples of a process without a shim: it works, or has not since then. Of one whose channels are not
   // known: whether others must stand back for the work that it tells of.
   void Sampled(Process& process, bool works, Nanos since, Nanos now);
+  // A program of the vGPU tells that one of its requests took so long.
+  void NoteRequest(VGpu& vgpu, Nanos latency, Nanos now);
   // The reasons that forbid the process to run may have changed: Process::MustStand.
   void Hold(Process& process, Nanos now);
   // The process made or lost channels, or it is now the MPS server of a space.

@@ -3,6 +3,7 @@ import errno
 import json
 import os
 import pathlib
+import socket
 import sys
 import unittest
 
@@ -166,6 +167,42 @@ class KeptGoals(SoftGpuTest):
         self.assertGreater(self.account.shares([serve.pid, batch.pid], self.MEASURED_S)[1], 50)
         self.assertEqual(self.vgpu("serve")["compute_priority"], 8, "as configured, whatever its terms are")
         self.finish(serve, batch)
+
+    def test_told_requests_are_judged_in_place_of_bursts(self):
+        self.start()
+        self.create("serve", goal="p99=100us")
+        serve = self.tenant("serve", "--kernel-us", "20000", "--burst", "1", "--depth", "1", "--idle-us", "3000")
+        self.verdict_becomes("serve", "cannot")
+        told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(told.close)
+        path = str(self.run_dir / "requests.sock")
+        for wrong in (b"", b"serve", b"serve -1ms\n", b"nobody 1ms", b"\xff" * 5000, b"serve,nobody 0.05ms"):
+            told.sendto(wrong, path)
+        told.sendto(b"serve 0.05ms\n" * 50, path)
+        told.sendto(b"serve 0.04ms", str(self.run_dir / "programs/requests.sock"))
+        bursts = self.verdict_becomes("serve", "kept", "tight")
+        self.assertEqual(bursts["requests"], 52)  # with the first of those that named two
+        self.assertLess(bursts["attained"], 100)
+        self.assertIn(", 52 requests told", self.tessera("vgpu", "show", "serve").stdout)
+        self.assertEqual(self.daemon_log().count("told of a request that does not count: no time"), 1)
+        told.sendto(b"serve 7ms\n" * 50, path)
+        self.assertIn("50 of 102 requests of the last minute", self.verdict_becomes("serve", "missed")["reason"])
+        self.finish(serve)
+
+    def test_requests_of_others_do_not_count(self):
+        if os.getuid() != 0:
+            self.skipTest("needs root")
+        self.start()
+        self.create("serve", goal="p99=100us")
+        path = str(self.run_dir / "requests.sock")
+
+        def tell():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+                told.sendto(b"serve 1ms", path)
+        self.run_dir.chmod(0o755)
+        self.as_user(65534, tell)
+        wait_for("its log", lambda: "told of a request that does not count" in self.daemon_log())
+        self.assertEqual(self.vgpu("serve")["bursts"]["requests"], 0)
 
     def test_what_is_out_of_reach_is_said(self):
         self.start()

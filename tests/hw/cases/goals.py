@@ -84,7 +84,7 @@ def goal_latency_long(bench):
     return _short_kernel(bench, 20_000)
 
 
-def _poisson(bench, length_us):
+def _poisson(bench, length_us, tells=False):
     """KRYPTON's test: requests at random at half load, beside a batch job, with the targets that are feasible alone."""
     control(bench)
     period_us = 2 * length_us
@@ -100,7 +100,7 @@ def _poisson(bench, length_us):
     bench.vgpu("hw-batch")
     batch = inside(bench, ticker(bench), vgpu="hw-batch")
     batch_rate = batch.rate(1)
-    serve = inside(bench, _arrivals(bench, length_us, steps), vgpu="hw-serve")
+    serve = inside(bench, _arrivals(bench, length_us, steps), vgpu="hw-serve", env={"ARRIVALS_TELL": "1"} if tells else None)
     rows = {}
     for target in feasible:
         bench.tessera.set("hw-serve", goal=f"p99={target}ms")
@@ -129,9 +129,21 @@ def goal_poisson_3(bench):
 
 
 @steer(soft=True, limit_s=60)
+def goal_told_3(bench):
+    """The same of a program that tells how long each request took."""
+    return _poisson(bench, 3000, tells=True)
+
+
+@steer(soft=True, limit_s=60)
 def goal_poisson_8(bench):
     """The same of 8 ms."""
     return _poisson(bench, 8000)
+
+
+@steer(soft=True, limit_s=60)
+def goal_told_8(bench):
+    """The same of 8 ms, told."""
+    return _poisson(bench, 8000, tells=True)
 
 
 @steer(soft=True, limit_s=60)
