@@ -144,7 +144,7 @@ const std::array kVGpuMetrics = std::to_array<Metric<VGpuReport>>({
                 "a goal, and while it is not known."},
      .value = Attained},
     {.family = {"tessera_vgpu_goal_violations", kCounter, "", "vgpu, gpu",
-                "Bursts that were longer than its goal allows. Absent without a goal."},
+                "Bursts, or told requests, that were longer than its goal allows. Absent without a goal."},
      .value = [](const VGpuReport& vgpu) { return OfGoal(vgpu, Of(vgpu.bursts.violations)); }},
     {.family = {"tessera_vgpu_goal_met", kGauge, "", "vgpu, gpu",
                 "1 while its goal is kept, 0 if it is not, or cannot be. Absent without a goal, and while that is not "

@@ -42,8 +42,10 @@ void BurstMeter::AddRequest(Nanos latency, bool violated, Nanos now) {
   }
 }
 
-void BurstMeter::ForgetMinute() {
-  for (BurstFigures& slot : slots_) slot = {.worked = slot.worked, .solo = slot.solo};
+void BurstMeter::ForgetLengths() {
+  const auto forget = [](BurstFigures& figures) { figures = {.worked = figures.worked, .solo = figures.solo}; };
+  forget(since_start_);
+  std::ranges::for_each(slots_, forget);
 }
 
 BurstFigures BurstMeter::LastMinute(Nanos now) {

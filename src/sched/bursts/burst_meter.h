@@ -37,8 +37,8 @@ class BurstMeter {
   bool AddBurst(const Burst& burst, Nanos now, bool counts = true);
   // The program told of a request, which counts as a burst does.
   void AddRequest(Nanos latency, bool violated, Nanos now);
-  // The lengths and violations of the last minute count no longer.
-  void ForgetMinute();
+  // The lengths and violations so far count no longer.
+  void ForgetLengths();
 
   const SoloTimes& solo() const { return solo_; }
   const BurstFigures& since_start() const { return since_start_; }

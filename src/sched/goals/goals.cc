@@ -138,7 +138,7 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
       if (vgpu->latency && !tells) vgpu->latency->Ended(violated || (vgpu->rushed && ended > vgpu->rush_at));
     }
     const SoloTimes& solo = vgpu->meter->solo();
-    if (vgpu->latency && solo.bursts() >= kFewBursts)
+    if (vgpu->latency && solo.bursts() >= kFewBursts && !vgpu->TellsRequests(now))
       vgpu->latency->Learn(solo.Quantile(vgpu->latency_goal()->percentile / 100));
     if (audited() == id) auditor_.BurstEnded(vgpu->figures(), now);
   }
@@ -146,17 +146,19 @@ void Goals::Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now) 
 }
 
 // What counted so far is no measure of requests: many of them may be one burst.
-void Goals::Told(VgpuId id, Nanos latency, Nanos now) {
+void Goals::Told(VgpuId id, std::span<const Nanos> latencies, Nanos now) {
   GoalState* vgpu = Find(id);
-  if (!vgpu || !vgpu->latency) return;
+  if (!vgpu || !vgpu->latency || latencies.empty()) return;
   CountShared(now);
-  if (!vgpu->TellsRequests(now)) vgpu->meter->ForgetMinute();
+  if (!vgpu->TellsRequests(now)) vgpu->meter->ForgetLengths();
   vgpu->told_at = now;
   vgpu->rush_at = kNever;
   vgpu->rushed = false;
-  const bool violated = latency > vgpu->latency_goal()->time;
-  vgpu->meter->AddRequest(latency, violated, now);
-  vgpu->latency->Told(violated);
+  for (const Nanos latency : latencies) {
+    const bool violated = latency > vgpu->latency_goal()->time;
+    vgpu->meter->AddRequest(latency, violated, now);
+    vgpu->latency->Told(violated);
+  }
   Worked(*vgpu, now);
   Schedule(now);
 }
@@ -280,7 +282,8 @@ void Goals::Judge(GoalState& vgpu, Nanos now) {
   if (!vgpu.goal) return;
   Verdict verdict = {vgpu.id, Verdict::Kind::kCannot, vgpu.yields_to};
   const SoloTimes* const solo = vgpu.TellsRequests(now) ? nullptr : &vgpu.meter->solo();
-  if (vgpu.latency) vgpu.latency->GiveUp(solo && OutOfReach(*vgpu.latency_goal(), *solo));
+  if (vgpu.latency)
+    vgpu.latency->GiveUp(solo ? OutOfReach(*vgpu.latency_goal(), *solo) : AreHopeless(vgpu.meter->LastMinute(now)));
   if (vgpu.yields_to.empty()) {
     const double strictness = vgpu.latency && vgpu.InForce() ? vgpu.latency->strictness() : 0;
     verdict = vgpu.latency ? JudgeLatency(vgpu.id, *vgpu.latency_goal(), strictness, solo, vgpu.meter->LastMinute(now))

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,9 @@ class Goals {
   // known or in no burst are ignored, and `ended` is clipped to what can be true.
   void Began(VgpuId id, Nanos now);
   void Ended(VgpuId id, Nanos ended, std::uint64_t submissions, Nanos now);
-  // The vGPU's program tells that one of its requests took so long: for a minute from now on, a latency goal is judged
-  // and kept by such requests, and not by bursts. Ignored without one.
-  void Told(VgpuId id, Nanos latency, Nanos now);
+  // The vGPU's program tells that its requests took so long: for a minute from now on, a latency goal is judged and
+  // kept by such requests, and not by bursts. Ignored without one.
+  void Told(VgpuId id, std::span<const Nanos> latencies, Nanos now);
   // The burst ended, and nobody knows when, or how much it was: it does not count.
   void Dropped(VgpuId id, Nanos now);
   // The burst goes on; it has had so many submissions. Cuts long bursts into pieces, so that their speed is known.

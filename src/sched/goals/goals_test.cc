@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "sched/testing/milliseconds.h"
 
 namespace tessera::sched {
@@ -70,7 +72,7 @@ TEST_F(GoalsTest, ToldRequestsCountInPlaceOfBursts) {
   const auto many = [&](bool told, Nanos latency) {
     for (int i = 0; i < 200; ++i) {
       Burst(1, 50 * kMs);
-      if (told) goals_.Told(1, latency, now_);
+      if (told) goals_.Told(1, std::array{latency}, now_);
       Take();
     }
   };
@@ -80,9 +82,15 @@ TEST_F(GoalsTest, ToldRequestsCountInPlaceOfBursts) {
   EXPECT_EQ(verdicts_.at(1).kind, Kind::kKept) << verdicts_.at(1).why;
   EXPECT_GT(*terms_.at(1).patience, GoalsConfig().least_patience);
   EXPECT_EQ(goals_.ReportOf(1, now_)->last_minute.violations, 0u);
-  many(true, 25 * kMs);
+  EXPECT_EQ(goals_.ReportOf(1, now_)->since_start.violations, 0u) << "of bursts";
+  for (int i = 0; i < 200; ++i) goals_.Told(1, std::array{10 * kMs, 15 * kMs, 25 * kMs}, now_);
+  Pass(2 * kSecond);
   EXPECT_EQ(verdicts_.at(1).kind, Kind::kMissed);
   EXPECT_THAT(verdicts_.at(1).why, HasSubstr("requests of the last minute"));
+  EXPECT_EQ(terms_.at(1).patience, 0);
+  for (int i = 0; i < 4; ++i) many(true, 10 * kSecond);
+  EXPECT_EQ(verdicts_.at(1).kind, Kind::kCannot) << "others need not stand for what they do not cause";
+  EXPECT_NE(terms_.at(1).patience, 0);
   Pass(70 * kSecond);
   many(false, 0);
   EXPECT_EQ(verdicts_.at(1).kind, Kind::kCannot) << "it tells no more";
@@ -92,7 +100,7 @@ TEST_F(GoalsTest, ToldRequestsCountInPlaceOfBursts) {
 TEST_F(GoalsTest, WhatIsToldWithoutALatencyGoalIsIgnored) {
   Set(1, {}, SpeedGoal{50});
   Set(2, {});
-  for (const VgpuId id : {1u, 2u, 3u}) goals_.Told(id, kMs, now_);
+  for (const VgpuId id : {1u, 2u, 3u}) goals_.Told(id, std::array{kMs}, now_);
   EXPECT_EQ(goals_.ReportOf(1, now_)->last_minute.bursts(), 0u);
   EXPECT_FALSE(goals_.ReportOf(2, now_));
 }

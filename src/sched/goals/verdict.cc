@@ -27,6 +27,10 @@ bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo) {
   return solo.over_target() >= 3 && solo.over_target() > 2 * allowed;
 }
 
+bool AreHopeless(const BurstFigures& requests) {
+  return requests.bursts() >= kLeastBursts && 2 * requests.violations > requests.bursts();
+}
+
 // A goal that is kept exceeds the allowed number by chance; this much is rare.
 bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations) {
   const double allowed = goal.violations() * bursts;
@@ -42,6 +46,12 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, cons
             Text("alone, a burst takes %.3g ms (median) and %.3g ms (p%g) of %llu, and the goal is %.3g ms",
                  Ms(solo->Quantile(0.5)), Ms(solo->Quantile(goal.percentile / 100)), goal.percentile,
                  static_cast<unsigned long long>(solo->bursts()), Ms(goal.time))};
+  }
+  if (!solo && AreHopeless(last_minute)) {
+    return {id, kCannot,
+            Text("of %llu requests of the last minute half took longer than %.3g ms; p50 is %.3g ms",
+                 static_cast<unsigned long long>(last_minute.bursts()), Ms(goal.time),
+                 Ms(last_minute.lengths.Quantile(0.5)))};
   }
   const auto bursts = static_cast<double>(last_minute.bursts());
   const auto violations = static_cast<double>(last_minute.violations);

@@ -28,6 +28,9 @@ struct Verdict {
 // Whether a burst with the GPU to itself misses the target too often: three at least, and twice as many as are allowed.
 bool OutOfReach(const LatencyGoal& goal, const SoloTimes& solo);
 
+// Whether so few requests are in time that it is not for the others' sake: the program tells of other time, too, say.
+bool AreHopeless(const BurstFigures& requests);
+
 // Whether so many of these bursts took longer than the target that it is no chance.
 bool TooManyViolations(const LatencyGoal& goal, double bursts, double violations);
 

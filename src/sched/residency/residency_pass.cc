@@ -21,8 +21,8 @@ constexpr Nanos kRests = kSecond;
 // A process of which nothing was moved for so long stays stopped for its turn, not for a step of a move: its peers need
 // not wait for that.
 constexpr Nanos kWaits = 100 * kMillisecond;
-// The same where its peers do not have the turn either, so that nobody waits for it: while memory of others comes in.
-constexpr Nanos kWaitsInGang = 10 * kSecond;
+// The same where its peers have no turn either, while memory of others comes in: mapping both at once takes longer.
+constexpr Nanos kWaitsInGang = 4 * kSecond;
 
 // The least that is ordered where memory comes in while other memory goes out: so much that the mover always has some
 // batches under way, and so little that both directions are busy most of the time.
@@ -336,21 +336,7 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
   }
   if (record.rests_since == kNever) record.rests_since = now_;
   if (now_ - record.rests_since < kRests) return;
-  if (!its.unsafe) {
-    Do(process, Kind::kThaw);
-  } else if (could_be_moved) {
-    Do(process, Kind::kSettle);
-  }
-}
-
-// How long its peers wait for what FreePeers does. Both sides map memory then, which takes the driver longer than the
-// copies (H200 x2), so those whose turn begins come first.
-Nanos ResidencyPass::PeersWait() const {
-  if (served_.vgpu->gang != GangTurn::kWaits) return kWaits;
-  const bool loads = std::ranges::any_of(state_.vgpus, [](const VGpuResidence& vgpu) {
-    return std::ranges::find(vgpu.processes, Moving::kIn, &ProcessResidence::moving) != vgpu.processes.end();
-  });
-  return loads ? kWaitsInGang : kRests;
+  if (!its.unsafe || could_be_moved) Do(process, its.unsafe ? Kind::kSettle : Kind::kThaw);
 }
 
 // Its program's work on other GPUs may use its memory, so that stands still, too. It must not wait for the turns of
@@ -361,7 +347,7 @@ void ResidencyPass::FreePeers(const PlannedProcess& process, bool could_be_moved
   Nanos& since = process.record->keeps_peers_since;
   since = process.record->moves || its.push > 0 ? kNever : std::min(since, now_);
   if (since == kNever) return;
-  const Nanos waits = PeersWait();
+  const Nanos waits = served_.vgpu->gang != GangTurn::kWaits ? kWaits : state_.Loads() ? kWaitsInGang : kRests;
   if (now_ - since < waits) {
     plan_.look_at = std::min(plan_.look_at, since + waits);
   } else if (!its.unsafe && !its.may_be_in_file) {

@@ -67,7 +67,6 @@ class ResidencyPass {
   void LetRun();
   bool GoesOn(const PlannedProcess& process, bool overdue, bool& all);
   void LetRest(const PlannedProcess& process);
-  Nanos PeersWait() const;
   void FreePeers(const PlannedProcess& process, bool could_be_moved);
   bool Stop(const PlannedProcess& process);
   void Run(const PlannedProcess& process);

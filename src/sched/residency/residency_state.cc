@@ -1,5 +1,7 @@
 #include "sched/residency/residency_state.h"
 
+#include <algorithm>
+
 namespace tessera::sched {
 
 std::uint64_t ProcessResidence::All(std::uint64_t most_out) const {
@@ -37,6 +39,12 @@ std::uint64_t ResidencyState::Used() const {
     for (const ProcessResidence& process : vgpu.processes) sum += process.room - process.credit;
   }
   return sum;
+}
+
+bool ResidencyState::Loads() const {
+  return std::ranges::any_of(vgpus, [](const VGpuResidence& vgpu) {
+    return std::ranges::find(vgpu.processes, Moving::kIn, &ProcessResidence::moving) != vgpu.processes.end();
+  });
 }
 
 }  // namespace tessera::sched

@@ -166,6 +166,7 @@ struct ResidencyState {
 
   std::uint64_t Room() const;  // of all vGPUs
   std::uint64_t Used() const;  // room that is in use
+  bool Loads() const;          // memory of some process comes in
   // Whether memory of missing processes may lie on the GPU: it is in no room here, and must not be given away.
   bool AwaitsMissing(Nanos now) const { return missing > 0 && now - missing_since < kLongestAbsence; }
   // Memory beyond this is the sign that a mover may soon be needed: neither it nor its pool can be had in an instant.

@@ -11,7 +11,6 @@
 #include "server/daemon/space_setup.h"
 #include "server/daemon/swap_setup.h"
 #include "server/record/log.h"
-#include "server/spaces/own_sms.h"
 
 namespace tessera::server {
 namespace {
@@ -113,8 +112,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                       .spaces = *daemon->spaces_});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
-  daemon->ServeContainers();
-  daemon->ServeRequests();
+  daemon->ServePrograms();
   daemon->clients_->OnEmpty([self = daemon.get()] { self->StayAwhile(MonotonicNow()); });
   if (daemon->setup_.exit_when_idle) {
     daemon->linger_until_ = MonotonicNow() + kFirstLinger;
@@ -123,22 +121,20 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   return daemon;
 }
 
-// Programs do without.
-void Daemon::ServeRequests() {
-  auto requests = RequestSocket::Start(loop_, setup_.run_dir, *table_);
-  if (!requests) return log::Warn("programs cannot tell of their requests: {}", requests.error().Text());
-  requests_ = std::move(*requests);
-}
-
-void Daemon::ServeContainers() {
+// Programs do without what cannot be served.
+void Daemon::ServePrograms() {
   auto containers = ContainerGate::Start(loop_, setup_.run_dir + "/seccomp.sock", *table_, *kernel_gate_, authority_);
-  if (!containers) return log::Warn("containers cannot be behind the kernel gate: {}", containers.error().Text());
-  container_gate_ = std::move(*containers);
+  if (!containers) log::Warn("containers cannot be behind the kernel gate: {}", containers.error().Text());
+  if (containers) container_gate_ = std::move(*containers);
+  auto requests = RequestSocket::Start(loop_, setup_.run_dir, *table_);
+  if (!requests) log::Warn("programs cannot tell of their requests: {}", requests.error().Text());
+  if (requests) requests_ = std::move(*requests);
 }
 
 // The next daemon finds the programs' last orders and the vGPUs of state.json as they were before.
 Daemon::~Daemon() {
   ending_ = true;
+  sm_orders_.End();
   faults_.reset();
   for (const auto& gpu : gpus_) gpu->Time().Seal();
   saver_.Finish();
@@ -198,6 +194,7 @@ void Daemon::RestoreProcesses(Nanos now) {
 void Daemon::Beat(Nanos now) {
   channels_.Tick();
   spaces_->Tick();
+  sm_orders_.Give(table_->All(), now);
   error_trace_.SaveIfWrong(now);
   beat_timer_.Arm(now + kSecond);
 }
@@ -269,7 +266,7 @@ Result<void> Daemon::FindGpus() {
                             .members_changed =
                                 [this] {
                                   gangs_.MembersChanged();
-                                  TellSms(table_->All());
+                                  sm_orders_.Give(table_->All(), MonotonicNow());
                                 },
                             .looked = [this] { gangs_.MarkTimeDue(); }});
   }
@@ -316,7 +313,7 @@ std::string Daemon::LastingVGpus() const {
 void Daemon::VGpusChanged() {
   vgpu_changes_.fetch_add(1, std::memory_order_release);
   gangs_.MembersChanged();
-  TellSms(table_->All());
+  sm_orders_.Give(table_->All(), MonotonicNow());
   if (ending_ || restoring_) return;
   SaveVGpus();
   StayAwhile(MonotonicNow());

@@ -14,12 +14,12 @@
 #include "server/clients/container_gate.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
-#include "server/clients/request_socket.h"
 #include "server/clients/user_bounds.h"
 #include "server/config/config.h"
 #include "server/daemon/declarations.h"
 #include "server/daemon/device_meter.h"
 #include "server/daemon/error_trace.h"
+#include "server/daemon/request_socket.h"
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/gang_server.h"
@@ -31,6 +31,7 @@
 #include "server/loop/event_loop.h"
 #include "server/model/state_saver.h"
 #include "server/spaces/client_files.h"
+#include "server/spaces/own_sms.h"
 #include "server/spaces/space_table.h"
 
 namespace tessera::server {
@@ -101,8 +102,7 @@ class Daemon {
   void VGpusChanged();
   void SaveVGpus();
   std::vector<Error> DeclareVGpus(Nanos now);
-  void ServeContainers();
-  void ServeRequests();
+  void ServePrograms();
   void EndIfIdle(Nanos now);
   void TestControl();
   void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
@@ -135,6 +135,7 @@ class Daemon {
   EventLoop::Timer linger_timer_;
   Nanos linger_until_ = 0;
   EventLoop::Timer beat_timer_;
+  SmOrders sm_orders_;
   std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
   std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
   Background testing_;

@@ -108,7 +108,7 @@ sched::GangId GangOfSpace(std::uint32_t gpu, std::uint32_t space) {
 
 // The vGPU as the order of gangs sees it, in no gang; nothing where it cannot be made to stand. By gates nobody can be
 // stopped in the middle of a kernel, which waits for its peers on other GPUs.
-std::optional<sched::GangPart> PartOf(const VGpu& vgpu, const TimeControl& time, const sched::SteeringConfig& config) {
+std::optional<sched::GangPart> PartOf(const VGpu& vgpu, TimeControl& time, const sched::SteeringConfig& config) {
   if (vgpu.removed || !FreezesChannels(time.Ways().Present()) || config.fixed_slices) return {};
   const auto& [standing, why, since] = vgpu.standing.Present();
   const sched::Shares shares = time.Goals().SharesOf(vgpu);

@@ -46,8 +46,8 @@ class Bursts {
  public:
   // A burst has ended.
   void Note(const sched::Burst& burst);
-  // A program told of a request.
-  void NoteRequest() { ++requests_; }
+  // A program told of so many requests.
+  void NoteRequests(std::size_t count) { requests_ += count; }
   BurstReport Report() const;
 
  private:

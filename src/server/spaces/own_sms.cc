@@ -83,7 +83,7 @@ Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::ve
   return {};
 }
 
-void TellSms(const std::vector<VGpu*>& all) {
+void TellSms(const std::vector<VGpu*>& all, bool known) {
   const auto runs_beside = [&](const VGpu& vgpu) {
     return std::ranges::any_of(all,
                                [&](const VGpu* other) { return AreBeside(vgpu, *other) && !other->processes.empty(); });
@@ -91,7 +91,7 @@ void TellSms(const std::vector<VGpu*>& all) {
   for (const VGpu* vgpu : all) {
     const sched::SpacePlace& place = vgpu->spec.compute.space;
     if (!place.reserved || vgpu->processes.empty()) continue;
-    const bool burst = place.burst && !runs_beside(*vgpu);
+    const bool burst = known && place.burst && !runs_beside(*vgpu);
     for (Process* process : vgpu->processes) process->page.GivePlace(WirePlaceOf(place), burst);
   }
 }

@@ -19,9 +19,25 @@ Result<void> PlaceSms(VGpu& vgpu, const std::vector<VGpu*>& all);
 // EBUSY: a program cannot move; ENOSPC as above.
 Result<void> MoveSms(const VGpu& vgpu, sched::SpacePlace& changed, const std::vector<VGpu*>& all);
 
-// Tells the programs of all vGPUs of the machine where their SMs are, and which may use all (sm.burst), because no
-// other vGPU of their space has programs.
-void TellSms(const std::vector<VGpu*>& all);
+// Tells the programs of all vGPUs of the machine where their SMs are, and, where they are `known` to be all, which may
+// use all SMs (sm.burst), because no other vGPU of their space has programs.
+void TellSms(const std::vector<VGpu*>& all, bool known = true);
+
+// Tells them as long as the daemon runs. Programs leave one after the other when it ends, and come back so when it
+// begins: none is alone for that.
+class SmOrders {
+ public:
+  // `now`: on CLOCK_MONOTONIC. To be called when programs or vGPUs have changed, and once a second.
+  void Give(const std::vector<VGpu*>& all, Nanos now) {
+    if (!ended_) TellSms(all, now >= began_ + kAllBack);
+  }
+  void End() { ended_ = true; }
+
+ private:
+  static constexpr Nanos kAllBack = 3 * kSecond;
+  const Nanos began_ = MonotonicNow();
+  bool ended_ = false;
+};
 
 // The place as pages and messages have it.
 wire::SmPlace WirePlaceOf(const sched::SpacePlace& place);

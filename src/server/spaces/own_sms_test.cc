@@ -153,6 +153,9 @@ TEST_F(OwnSmsTest, AllWhileNoOtherOfTheSpaceHasPrograms) {
   other->spec.compute.space.number = 2;
   TellSms(All());
   EXPECT_EQ(process.page->sm_burst, 1u) << "the other one is in another space";
+  TellSms(All(), /*known=*/false);
+  EXPECT_EQ(process.page->sm_burst, 0u) << "others may come back";
+  TellSms(All());
   vgpu->spec.compute.space.burst = false;
   TellSms(All());
   EXPECT_EQ(process.page->sm_burst, 0u);

@@ -320,10 +320,10 @@ void GoalServer::Left(const Process& process, Nanos now) {
   Act(now);
 }
 
-void GoalServer::NoteRequest(VGpu& vgpu, Nanos latency, Nanos now) {
-  vgpu.bursts.NoteRequest();
+void GoalServer::NoteRequests(VGpu& vgpu, std::span<const Nanos> latencies, Nanos now) {
+  vgpu.bursts.NoteRequests(latencies.size());
   if (!goals_) return;
-  goals_->Told(vgpu.id, latency, now);
+  goals_->Told(vgpu.id, latencies, now);
   Act(now);
 }
 

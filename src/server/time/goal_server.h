@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,8 +52,8 @@ class GoalServer {
   // Its gate has closed, and its work ended then. If it has more, it says so at once: that is the same burst.
   void Drained(const Process& process, Nanos since, Nanos now);
   void Left(const Process& process, Nanos now);
-  // Its program tells that one of its requests took so long.
-  void NoteRequest(VGpu& vgpu, Nanos latency, Nanos now);
+  // Its program tells that its requests took so long.
+  void NoteRequests(VGpu& vgpu, std::span<const Nanos> latencies, Nanos now);
 
   // To be called at the deadline; kNever: there is none.
   void Advance(Nanos now);

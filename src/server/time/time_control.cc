@@ -183,11 +183,6 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   SetTimer();
 }
 
-void TimeControl::NoteRequest(VGpu& vgpu, Nanos latency, Nanos now) {
-  goals_.NoteRequest(vgpu, latency, now);
-  AfterEvent(vgpu, now);
-}
-
 void TimeControl::Hold(Process& process, Nanos now) {
   if (process.gate.held != process.MustStand()) server_->Hold(process.gate, process.MustStand(), now);
   AfterEvent(*process.vgpu, now);

@@ -48,7 +48,8 @@ class TimeControl {
   // Closes the gates of the processes that are left, for good.
   void Remove(const VGpu& vgpu, Nanos now);
 
-  // A vGPU's shares and memory were changed, or a process of it is gone: after all parts have heard of it.
+  // A vGPU's shares and memory were changed, a process of it is gone, or its goal server has heard something: after all
+  // parts have heard of it.
   void Changed(VGpu& vgpu, Nanos now) { AfterEvent(vgpu, now); }
 
   void Join(Process& process, Nanos now);
@@ -61,8 +62,6 @@ class TimeControl {
   // The device's samples of a process without a shim: it works, or has not since then. Of one whose channels are not
   // known: whether others must stand back for the work that it tells of.
   void Sampled(Process& process, bool works, Nanos since, Nanos now);
-  // A program of the vGPU tells that one of its requests took so long.
-  void NoteRequest(VGpu& vgpu, Nanos latency, Nanos now);
   // The reasons that forbid the process to run may have changed: Process::MustStand.
   void Hold(Process& process, Nanos now);
   // The process made or lost channels, or it is now the MPS server of a space.
@@ -82,7 +81,8 @@ class TimeControl {
   // Changes no gate from now on: programs keep their last orders until the next daemon is there.
   void Seal() { server_->Seal(); }
 
-  const GoalServer& Goals() const { return goals_; }
+  // Whoever tells it something calls Changed then.
+  GoalServer& Goals() { return goals_; }
   Figures FiguresOf(const VGpu& vgpu, Nanos now) const;
   // Delay from a deadline of the scheduler to its execution.
   const Histogram& Lateness() const { return lateness_; }

@@ -1,5 +1,7 @@
 #include "shim/device/reserved_sms.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -34,10 +36,12 @@ constexpr std::size_t kMostPlaces = 64;
 constexpr Nanos kAgain = kSecond;     // after the program's work did not end in time
 constexpr Nanos kUnpinned = kSecond;  // before a program that no longer has streams or graphs may have all SMs again
 constexpr int kTriesHome = 5;
+constexpr unsigned kBetweenTriesUs = 1'000;
 
 ForkMutex mutex;  // taken after GateKeeper's
 std::vector<Made> made TESSERA_GUARDED_BY(mutex);
 SmPlace place TESSERA_GUARDED_BY(mutex);        // where the SMs are; width 0: as Welcome said
+SmPlace own TESSERA_GUARDED_BY(mutex);          // where they should be without a burst, as a daemon said last; likewise
 bool bursts TESSERA_GUARDED_BY(mutex) = false;  // they are all, by sm.burst, and nothing keeps them
 unsigned pins TESSERA_GUARDED_BY(mutex) = 0;
 CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
@@ -65,11 +69,13 @@ std::vector<CUdevResource> AllGroups(CUdevice device) {
   return groups;
 }
 
+SmPlace WelcomePlace() {
+  const wire::Welcome& terms = Session::Instance().Terms();
+  return {.from = terms.sm_from, .width = terms.sm_limit};
+}
+
 SmPlace Place() TESSERA_REQUIRES(mutex) {
-  if (place.width == 0) {
-    const wire::Welcome& terms = Session::Instance().Terms();
-    place = {.from = terms.sm_from, .width = terms.sm_limit};
-  }
+  if (place.width == 0) place = WelcomePlace();
   return place;
 }
 
@@ -129,21 +135,26 @@ CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex)
   return context_of_reserved_sms.load(std::memory_order_relaxed);
 }
 
-// The SMs that are the vGPU's, as the daemon says.
+// The SMs that are the vGPU's. Without a daemon nobody says.
 SmPlace Own(const wire::Page& page) TESSERA_REQUIRES(mutex) {
-  const SmPlace told = SmPlace::Of(page.sm_place.load(std::memory_order_acquire));
-  return told.width == 0 ? Place() : told;
+  if (const SmPlace told = SmPlace::Of(page.sm_place.load(std::memory_order_acquire)); told.width != 0) own = told;
+  if (own.width == 0) own = WelcomePlace();
+  return own;
 }
 
-// From all SMs back to its own, before something is made that would keep them. Waits for the program's work; if that
-// does not end in time, because it waits for this thread, say, the program stays in all SMs, and the page tells.
+// From all SMs back to its own, before something is made that would keep them. Waits for the program's work, and as
+// long as that may not run; if it does not end in time, because it waits for this thread, say, the program stays in all
+// SMs, and the page tells.
 void EndBurst() {
   Attachment::ForEach([](Attachment& each) {
     const auto move = [&] {
       const MutexLock lock(mutex);
       return std::exchange(bursts, false) ? MoveTo(Own(*each.Page()), each.Device()) : nullptr;
     };
-    for (int i = 0; i < kTriesHome && !each.Gates().WithoutWork(move); ++i) continue;
+    for (int tries = 0; tries < kTriesHome && !each.Gates().WithoutWork(move);) {
+      if (!IsClosed(each.Page()->gate.load(std::memory_order_relaxed))) ++tries;
+      usleep(kBetweenTriesUs);  // others want the gates, too
+    }
     {
       const MutexLock lock(mutex);
       bursts = false;
@@ -234,17 +245,17 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
     if (pins > 0 || now < again || (burst && now < burst_again)) return;
     wanted = burst ? kAllSms : Own(*page.Get());
     if (wanted == Place()) return;
-    again = now + kAgain;
   }
   gates.WithoutWork([&] {
     const MutexLock lock(mutex);
     const CUcontext context = pins == 0 ? MoveTo(wanted, device) : nullptr;
-    if (place == wanted) {
-      again = 0;
-      bursts = burst;
-    }
+    if (place == wanted) bursts = burst;
     return context;
   });
+  {
+    const MutexLock lock(mutex);
+    if (place != wanted) again = MonotonicNow() + kAgain;
+  }
   ReportReservedSms(*page.Get(), device);
 }
 

@@ -176,7 +176,7 @@ class KeptGoals(SoftGpuTest):
         told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(told.close)
         path = str(self.run_dir / "requests.sock")
-        for wrong in (b"", b"serve", b"serve -1ms\n", b"nobody 1ms", b"\xff" * 5000, b"serve,nobody 0.05ms"):
+        for wrong in (b"", b"serve", b"serve -1ms\n", b"nobody 1ms", b"serve 0.05ms\n" * 100, b"serve,nobody 0.05ms"):
             told.sendto(wrong, path)
         told.sendto(b"serve 0.05ms\n" * 50, path)
         told.sendto(b"serve 0.04ms", str(self.run_dir / "programs/requests.sock"))
@@ -184,9 +184,13 @@ class KeptGoals(SoftGpuTest):
         self.assertEqual(bursts["requests"], 52)  # with the first of those that named two
         self.assertLess(bursts["attained"], 100)
         self.assertIn(", 52 requests told", self.tessera("vgpu", "show", "serve").stdout)
-        self.assertEqual(self.daemon_log().count("told of a request that does not count: no time"), 1)
-        told.sendto(b"serve 7ms\n" * 50, path)
-        self.assertIn("50 of 102 requests of the last minute", self.verdict_becomes("serve", "missed")["reason"])
+        log = self.daemon_log()
+        for why in ("a line without a name or a time", "a time that is none", "no vGPU of that name", "a datagram of more than 1024 bytes"):
+            self.assertIn(f"told of a request that does not count: {why}", log)
+        told.sendto(b"serve 7ms\n" * 30, path)
+        self.assertIn("30 of 82 requests of the last minute", self.verdict_becomes("serve", "missed")["reason"])
+        told.sendto(b"serve 7ms\n" * 30, path)
+        self.assertIn("half took longer", self.verdict_becomes("serve", "cannot")["reason"])
         self.finish(serve)
 
     def test_requests_of_others_do_not_count(self):

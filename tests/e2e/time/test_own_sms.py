@@ -117,7 +117,9 @@ class OwnSms(SpacesTest):
         wait_for("it has all", lambda: self.vgpu("one")["sms"] == 100)
         self.stop_daemon()
         self.start_daemon()
-        wait_for("it is there again", lambda: (vgpu := self.vgpu("one")) and vgpu["sms"] == 100)
+        # A new daemon does not know at once that it is alone.
+        wait_for("it has its own", lambda: (vgpu := self.vgpu("one")) and vgpu["sms"] == 20)
+        wait_for("it has all", lambda: self.vgpu("one")["sms"] == 100)
         self.assertEqual(shell.ask("places default")["count"], 100)
         # What it makes from now on keeps its SMs, so it goes back to its own first.
         self.assertEqual(shell.ask("places stream")["count"], 20)

@@ -2,8 +2,8 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,14 +21,15 @@ struct ToldRequest {
   std::vector<std::string> vgpus;
   Nanos latency = 0;
 };
-// "VGPU[,VGPU…] TIME", as TESSERA_VGPU has the names and ParseDuration reads the time. EINVAL: it is something else;
-// ERANGE: the time is above a year.
+// "VGPU[,VGPU…] TIME", as TESSERA_VGPU has the names, each once and kMostNames at most, and ParseDuration reads the
+// time. EINVAL: it is something else; ERANGE: the time is above a year. Errors do not quote the line.
+inline constexpr std::size_t kMostNames = 16;
 Result<ToldRequest> ParseToldRequest(std::string_view line);
 
 // Socket by which programs tell how long their requests took (requests.sock): datagrams of lines. On the loop's thread.
 //
 // Everybody may write. A line counts if its sender is root, the vGPU's owner, or a user with a program in it; nobody is
-// answered. What does not count is logged once for each user.
+// answered. What does not count is logged as far as the user's budget goes (event_budget.h).
 class RequestSocket {
  public:
   // Binds `<run_dir>/requests.sock`, and gives it to containers as client.sock. Everything that is given outlives the
@@ -36,20 +37,20 @@ class RequestSocket {
   static Result<std::unique_ptr<RequestSocket>> Start(EventLoop& loop, const std::string& run_dir, VGpuTable& table);
   ~RequestSocket();
 
-  static constexpr std::size_t kMostBytes = 4096;  // of a datagram
-  static constexpr int kMostAtOnce = 64;           // datagrams, before others of the loop come
+  static constexpr std::size_t kMostBytes = 1024;  // of a datagram
+  static constexpr int kMostAtOnce = 16;           // datagrams, before others of the loop come
 
  private:
+  using Latencies = std::map<VGpu*, std::vector<Nanos>>;
+
   RequestSocket(std::string run_dir, UniqueFd socket, VGpuTable& table);
   void Read();
-  bool ReadOne(Nanos now);
-  Result<void> Take(std::string_view line, uid_t sender, Nanos now);
-  void Complain(uid_t sender, const Error& error);
+  bool ReadOne(Latencies& latencies);
+  Result<void> Take(std::string_view line, uid_t sender, Latencies& latencies);
 
   const std::string run_dir_;
   const UniqueFd socket_;
   VGpuTable& table_;
-  std::set<uid_t> complained_;  // of so many at most that a hostile one does not fill the log
   EventLoop::Watch watch_;
 };
 

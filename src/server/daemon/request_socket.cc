@@ -1,4 +1,4 @@
-#include "server/clients/request_socket.h"
+#include "server/daemon/request_socket.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -19,7 +19,6 @@
 namespace tessera::server {
 namespace {
 
-constexpr std::size_t kMostComplaints = 64;
 constexpr const char* kFile = "requests.sock";
 
 bool MayTell(uid_t user, const VGpu& vgpu) {
@@ -40,13 +39,18 @@ std::optional<uid_t> SenderOf(msghdr& message) {
 }  // namespace
 
 Result<ToldRequest> ParseToldRequest(std::string_view line) {
+  constexpr const char* kUse = "write the vGPU's name and a time: web 12.5ms";
   const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos) return Fail(EINVAL, "no time", "write the vGPU's name and a time: web 12.5ms");
+  if (space == std::string_view::npos || space == 0) return Fail(EINVAL, "a line without a name or a time", kUse);
   const auto latency = ParseDuration(line.substr(space + 1));
-  if (!latency) return std::unexpected(latency.error());
+  if (!latency) return Fail(latency.error().code, "a time that is none, or too long", kUse);
   ToldRequest told{.vgpus = {}, .latency = *latency};
-  for (const auto name : std::views::split(line.substr(0, space), ','))
-    told.vgpus.emplace_back(name.begin(), name.end());
+  for (const auto part : std::views::split(line.substr(0, space), ',')) {
+    std::string name(part.begin(), part.end());
+    if (std::ranges::find(told.vgpus, name) != told.vgpus.end() || told.vgpus.size() == kMostNames)
+      return Fail(EINVAL, "a name twice, or too many names", kUse);
+    told.vgpus.push_back(std::move(name));
+  }
   return told;
 }
 
@@ -75,12 +79,18 @@ RequestSocket::~RequestSocket() {
 }
 
 void RequestSocket::Read() {
+  Latencies latencies;
+  for (int i = 0; i < kMostAtOnce && ReadOne(latencies); ++i) continue;
   const Nanos now = MonotonicNow();
-  for (int i = 0; i < kMostAtOnce && ReadOne(now); ++i) continue;
+  for (const auto& [vgpu, its] : latencies) {
+    TimeControl& time = table_.Gpu(*vgpu).Time();
+    time.Goals().NoteRequests(*vgpu, its, now);
+    time.Changed(*vgpu, now);
+  }
 }
 
 // False: there is none.
-bool RequestSocket::ReadOne(Nanos now) {
+bool RequestSocket::ReadOne(Latencies& latencies) {
   std::array<char, kMostBytes> bytes;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control;
   iovec part{bytes.data(), bytes.size()};
@@ -93,36 +103,30 @@ bool RequestSocket::ReadOne(Nanos now) {
   if (length < 0) return errno == EINTR;
   const auto sender = SenderOf(message);
   if (!sender) return true;
-  if (message.msg_flags & MSG_TRUNC) {
-    Complain(*sender, {EMSGSIZE, "a datagram of more than 4096 bytes", "send fewer lines at a time"});
-    return true;
-  }
-  for (const auto each : std::views::split(std::string_view(bytes.data(), static_cast<std::size_t>(length)), '\n')) {
+  Result<void> taken;
+  if (message.msg_flags & MSG_TRUNC)
+    taken = Fail(EMSGSIZE, fmt::format("a datagram of more than {} bytes", kMostBytes), "send fewer lines at a time");
+  const std::string_view text(bytes.data(), static_cast<std::size_t>(length));
+  for (const auto each : std::views::split(text, '\n')) {
+    if (!taken) break;
     const std::string_view line(each.begin(), each.end());
-    if (line.empty()) continue;
-    if (auto taken = Take(line, *sender, now); !taken) Complain(*sender, taken.error());
+    if (!line.empty()) taken = Take(line, *sender, latencies);
   }
+  if (!taken) log::WarnOf(*sender, "user {} told of a request that does not count: {}", *sender, taken.error().Text());
   return true;
 }
 
-Result<void> RequestSocket::Take(std::string_view line, uid_t sender, Nanos now) {
+Result<void> RequestSocket::Take(std::string_view line, uid_t sender, Latencies& latencies) {
   const auto told = ParseToldRequest(line);
   if (!told) return std::unexpected(told.error());
-  Result<void> result = Fail(EINVAL, "no vGPU is named");
   for (const std::string& name : told->vgpus) {
     VGpu* const vgpu = table_.Find(name);
     // Whoever may not tell of it does not learn that it is there.
     if (!vgpu || !MayTell(sender, *vgpu))
       return Fail(ENOENT, "no vGPU of that name is the sender's", "use the value of TESSERA_VGPU");
-    table_.Gpu(*vgpu).Time().NoteRequest(*vgpu, told->latency, now);
-    result = {};
+    latencies[vgpu].push_back(told->latency);
   }
-  return result;
-}
-
-void RequestSocket::Complain(uid_t sender, const Error& error) {
-  if (complained_.size() >= kMostComplaints || !complained_.insert(sender).second) return;
-  log::Warn("user {} told of a request that does not count: {}; the next ones are not logged", sender, error.Text());
+  return {};
 }
 
 }  // namespace tessera::server
