@@ -27,6 +27,7 @@ PARTS = {
     "client": {"base"},
     "cdi": {"base"},
     "cli": {"base", "wire", "guard", "client", "cdi"},
+    "kubernetes": {"base", "client", "cdi"},
 }
 
 # The folders of a part, from the bottom up.
@@ -37,6 +38,7 @@ FOLDERS = {
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
+    "kubernetes": ["objects", "api_server", "claims", "slices", "proto", "kubelet", "."],
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 
 namespace tessera::cdi {
 namespace {
@@ -79,10 +80,14 @@ Result<void> AddDriver(SpecFacts& facts, const std::string& root) {
   facts.nodes = files->nodes;
   facts.mounts.insert(facts.mounts.end(), files->libraries.begin(), files->libraries.end());
   for (Device& device : facts.devices) {
-    const auto node = files->node_of.find(device.gpu_uuid);
-    if (node == files->node_of.end())
-      return Fail(ENOENT, "the driver does not know GPU " + device.gpu_uuid, "see 'nvidia-smi -L'");
-    device.nodes = {node->second};
+    device.nodes.clear();
+    for (const auto part : std::views::split(device.gpu_uuid, ',')) {
+      const std::string uuid(part.begin(), part.end());
+      const auto node = files->node_of.find(uuid);
+      if (node == files->node_of.end())
+        return Fail(ENOENT, "the driver does not know GPU " + uuid, "see 'nvidia-smi -L'");
+      device.nodes.push_back(node->second);
+    }
   }
   return {};
 }

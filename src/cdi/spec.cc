@@ -10,9 +10,11 @@ namespace {
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool IsLetterOrDigit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
+const std::string& NameOf(const Device& device) { return device.name.empty() ? device.vgpu : device.name; }
+
 // 0.3.0 is the first version that engines read; 0.5.0 the first with devices whose names begin with a digit.
 const char* VersionFor(const std::vector<Device>& devices) {
-  const bool digits = std::ranges::any_of(devices, [](const Device& device) { return IsDigit(device.vgpu[0]); });
+  const bool digits = std::ranges::any_of(devices, [](const Device& device) { return IsDigit(NameOf(device)[0]); });
   return digits ? "0.5.0" : "0.3.0";
 }
 
@@ -41,7 +43,7 @@ Json CommonVariables(const SpecFacts& facts) {
 Json ToJson(const Device& device) {
   Json edits = {{"env", {"TESSERA_VGPU=" + device.vgpu, "CUDA_VISIBLE_DEVICES=" + device.gpu_uuid}}};
   AddNodes(edits, device.nodes);
-  return {{"name", device.vgpu}, {"containerEdits", std::move(edits)}};
+  return {{"name", NameOf(device)}, {"containerEdits", std::move(edits)}};
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ NOT_RUN = {
     "tessera top$": "it has keys; e2e.test_top",
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
+    "tessera-kubelet ": "e2e.test_dra, with stand-ins of a cluster",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
 # What was true once, and documents say no more: patterns, and what is true now.

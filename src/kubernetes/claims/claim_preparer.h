@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/api_client.h"
+#include "kubernetes/api_server/api_server.h"
+#include "kubernetes/claims/checkpoint.h"
+#include "kubernetes/claims/claim.h"
+
+namespace tessera::kubernetes {
+
+// Where the files of claims lie, and what containers get.
+struct PreparerSetup {
+  std::string node;        // its name, which is also the pool's
+  std::string run_dir;     // of tesserad
+  std::string cdi_dir;     // of CDI specifications, such as /var/run/cdi
+  std::string checkpoint;  // path of the file
+  bool driver = true;      // containers get the NVIDIA driver from us, and not by another CDI device
+};
+
+// A device of a claim that is ready for containers.
+struct ReadyDevice {
+  PreparedDevice device;
+  std::string cdi_id;
+};
+
+// Makes claims ready for containers: a vGPU for each of their devices, and a CDI specification for the claim; and takes
+// both away again. All calls are idempotent, and a driver that was killed in one goes on where it was when the kubelet
+// asks again. Any thread; one claim at a time is worked on, but for what the API server is asked.
+class ClaimPreparer {
+ public:
+  // Reads the checkpoint. `server` outlives the object.
+  static Result<std::unique_ptr<ClaimPreparer>> Start(PreparerSetup setup, ApiServer& server);
+
+  // ENOENT: the claim is gone, or another one has its name; EINVAL: its parameters are wrong; ENOSPC: the GPU has no
+  // room for it, whatever the scheduler believes; ECONNREFUSED: tesserad or the API server does not answer.
+  Result<std::vector<ReadyDevice>> Prepare(const std::string& namespace_name, const std::string& name,
+                                           const std::string& uid);
+  // Also of a claim that was never prepared. Programs that are left in its vGPUs lose their GPU.
+  Result<void> Unprepare(const std::string& uid);
+
+  // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
+  // programs run.
+  Result<void> RemoveStray();
+  // Those of claims.
+  std::vector<std::string> VGpus() const;
+
+ private:
+  ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint);
+  Result<Claim> Read(const std::string& namespace_name, const std::string& name, const std::string& uid) const;
+  Result<std::vector<ReadyDevice>> Make(const Claim& claim);
+  Result<void> MakeVGpu(const Claim& claim, const AllocatedDevice& device, const std::string& vgpu,
+                        const std::string& gang);
+  Result<void> WriteCdi(const std::string& uid, const PreparedClaim& claim) const;
+  Result<void> Undo(const std::string& uid);
+  std::string CdiFile(const std::string& uid) const;
+
+  const PreparerSetup setup_;
+  ApiServer& server_;
+  const client::ApiClient daemon_;
+  mutable std::mutex mutex_;
+  Checkpoint checkpoint_;
+};
+
+// "NAMESPACE.CLAIM.UID", shortened in front to fit, and "-N" for all but the first device. Public for tests.
+std::string VGpuNameFor(const Claim& claim, std::size_t device);
+// The claim's UID in such a name; empty: it is none.
+std::string UidIn(const std::string& vgpu);
+
+}  // namespace tessera::kubernetes

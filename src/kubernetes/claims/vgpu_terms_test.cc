@@ -1,0 +1,123 @@
+#include "kubernetes/claims/vgpu_terms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "kubernetes/objects/names.h"
+
+namespace tessera::kubernetes {
+namespace {
+
+using testing::HasSubstr;
+
+Json ClaimObject(const Json& config, const Json& consumed = {{"memory", "60Gi"}, {"compute", "40"}}) {
+  return {{"metadata", {{"namespace", "team"}, {"name", "llm"}, {"uid", "u1"}}},
+          {"status",
+           {{"allocation",
+             {{"devices",
+               {{"results",
+                 {{{"request", "gpu"},
+                   {"driver", kDriver},
+                   {"pool", "node"},
+                   {"device", "gpu-1"},
+                   {"shareID", "s1"},
+                   {"consumedCapacity", consumed}},
+                  {{"request", "nic"}, {"driver", "nic.example.com"}, {"pool", "node"}, {"device", "eth"}}}},
+                {"config", config}}}}}}}};
+}
+
+Json Config(const char* source, Json parameters, const Json& requests = Json::array()) {
+  parameters["apiVersion"] = kParametersVersion;
+  parameters["kind"] = kParametersKind;
+  return {{"source", source},
+          {"requests", requests},
+          {"opaque", {{"driver", kDriver}, {"parameters", std::move(parameters)}}}};
+}
+
+Result<Json> Terms(const Json& object) {
+  const auto claim = ReadClaim(object, "node");
+  if (!claim) return std::unexpected(claim.error());
+  EXPECT_EQ(claim->devices.size(), 1u);
+  return TermsOf(*claim, claim->devices.at(0));
+}
+
+constexpr std::uint64_t kGi = 1ull << 30;
+
+TEST(VGpuTerms, CapacityIsWhatIsPromised) {
+  const auto terms = Terms(ClaimObject(Json::array()));
+  ASSERT_TRUE(terms) << terms.error().Text();
+  EXPECT_EQ(*terms, (Json{{"memory_limit", 60 * kGi},
+                          {"memory_request", 60 * kGi},
+                          {"memory_max", 60 * kGi},
+                          {"compute_request", 40}}));
+  const auto swaps = Terms(ClaimObject(Json::array(), {{"memory", "20Gi"}, {"swap", "40Gi"}}));
+  ASSERT_TRUE(swaps) << swaps.error().Text();
+  EXPECT_EQ((*swaps)["memory_max"], 60 * kGi);
+  EXPECT_EQ((*swaps)["memory_swap_max"], 40 * kGi);
+}
+
+TEST(VGpuTerms, WithoutMemoryThereIsNone) {
+  EXPECT_EQ(Terms(ClaimObject(Json::array(), {{"compute", "5"}})).error().code, ENOSPC);
+}
+
+TEST(VGpuTerms, TheClaimsParametersGoBeforeThoseOfItsClass) {
+  const auto terms = Terms(ClaimObject(
+      {Config("FromClaim", {{"compute", {{"weight", 300}}}}),
+       Config("FromClass",
+              {{"compute", {{"weight", 50}, {"limit", 60}}}, {"memory", {{"max", "100Gi"}}}, {"goal", "p99=20ms"}}),
+       Config("FromClaim", {{"goal", "speed=80%"}}, {"other"})}));
+  ASSERT_TRUE(terms) << terms.error().Text();
+  EXPECT_EQ((*terms)["compute_weight"], 300);
+  EXPECT_EQ((*terms)["compute_limit"], 60);
+  EXPECT_EQ((*terms)["memory_max"], 100 * kGi);
+  EXPECT_EQ((*terms)["goal"], "p99=20ms");
+}
+
+TEST(VGpuTerms, SaysWhatIsWrong) {
+  const auto why = [](Json parameters) {
+    const auto terms = Terms(ClaimObject(Json::array({Config("FromClaim", std::move(parameters))})));
+    return terms ? std::string("nothing") : terms.error().Text();
+  };
+  EXPECT_THAT(why({{"memroy", {{"max", "1Gi"}}}}), HasSubstr("VGpuConfig.memroy is unknown; use memory.request"));
+  EXPECT_THAT(why({{"memory", {{"limit", "1Gi"}}}}), HasSubstr("VGpuConfig.memory.limit is unknown"));
+  EXPECT_THAT(why({{"memory", "1Gi"}}), HasSubstr("VGpuConfig.memory is not an object"));
+  EXPECT_THAT(why({{"memory", {{"max", "lots"}}}}), HasSubstr("quantity \"lots\" is no number"));
+  EXPECT_THAT(why({{"compute", {{"weight", "3"}}}}), HasSubstr("VGpuConfig.compute.weight is not a number"));
+  EXPECT_THAT(why({{"goal", 5}}), HasSubstr("not a string"));
+  EXPECT_THAT(why({{"space", "team"}}), HasSubstr("VGpuConfig.space is unknown"));
+  Json other = Config("FromClaim", {});
+  other["opaque"]["parameters"]["kind"] = "GpuConfig";
+  EXPECT_THAT(Terms(ClaimObject(Json::array({other}))).error().Text(),
+              HasSubstr("use apiVersion gpu.tessera.dev/v1alpha1"));
+}
+
+TEST(ReadClaim, WhatIsNoneOrNotAllocated) {
+  EXPECT_EQ(ReadClaim(Json(), "node").error().code, EPROTO);
+  EXPECT_EQ(ReadClaim({{"metadata", {{"uid", "u"}}}}, "node").error().code, EPROTO);
+  EXPECT_EQ(ReadClaim(ClaimObject(Json::array(), {{"memory", "x"}}), "node").error().code, EINVAL);
+  const auto elsewhere = ReadClaim(ClaimObject(Json::array()), "other");
+  ASSERT_TRUE(elsewhere);
+  EXPECT_TRUE(elsewhere->devices.empty());
+}
+
+// Whatever the API server says: an error at worst.
+TEST(ReadClaim, AnyObject) {
+  std::mt19937 random(7);
+  const std::string right =
+      ClaimObject(Json::array({Config("FromClaim", {{"compute", {{"weight", 300}}}, {"goal", "x"}})})).dump();
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = right;
+    for (unsigned n = random() % 4 + 1; n > 0; --n) text[random() % text.size()] = "{}[]\":,01a"[random() % 10];
+    const Json object = Json::parse(text, nullptr, false);
+    if (object.is_discarded()) continue;
+    const auto claim = ReadClaim(object, "node");
+    if (!claim) continue;
+    for (const AllocatedDevice& device : claim->devices) (void)TermsOf(*claim, device);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kubernetes

@@ -1,0 +1,150 @@
+#include "kubernetes/kubelet/plugin.h"
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "kubernetes/objects/names.h"
+#include "kubernetes/proto/dra.grpc.pb.h"
+#include "kubernetes/proto/plugin_registration.grpc.pb.h"
+
+namespace tessera::kubernetes {
+namespace {
+
+namespace dra = k8s::io::kubelet::pkg::apis::dra::v1;
+using grpc::ServerContext;
+using grpc::Status;
+
+void Log(const char* what, const dra::Claim& claim, const std::string& text) {
+  std::fprintf(stderr, "tessera-kubelet: claim %s/%s (%s): %s%s\n", claim.namespace_().c_str(), claim.name().c_str(),
+               claim.uid().c_str(), what, text.c_str());
+}
+
+// The kubelet looks for sockets in plugins_registry, and asks each.
+class Registration final : public pluginregistration::Registration::Service {
+ public:
+  explicit Registration(std::string endpoint) : endpoint_(std::move(endpoint)) {}
+
+  Status GetInfo(ServerContext*, const pluginregistration::InfoRequest*,
+                 pluginregistration::PluginInfo* info) override {
+    info->set_type("DRAPlugin");
+    info->set_name(kDriver);
+    info->set_endpoint(endpoint_);
+    info->add_supported_versions("v1.DRAPlugin");
+    return Status::OK;
+  }
+
+  Status NotifyRegistrationStatus(ServerContext*, const pluginregistration::RegistrationStatus* status,
+                                  pluginregistration::RegistrationStatusResponse*) override {
+    std::fprintf(stderr, "tessera-kubelet: %s\n",
+                 status->plugin_registered() ? "registered with the kubelet"
+                                             : ("the kubelet refuses: " + status->error()).c_str());
+    return Status::OK;
+  }
+
+ private:
+  const std::string endpoint_;
+};
+
+class DraService final : public dra::DRAPlugin::Service {
+ public:
+  explicit DraService(ClaimPreparer& preparer) : preparer_(preparer) {}
+
+  Status NodePrepareResources(ServerContext*, const dra::NodePrepareResourcesRequest* request,
+                              dra::NodePrepareResourcesResponse* response) override {
+    for (const dra::Claim& claim : request->claims()) {
+      dra::NodePrepareResourceResponse& answer = (*response->mutable_claims())[claim.uid()];
+      const auto ready = preparer_.Prepare(claim.namespace_(), claim.name(), claim.uid());
+      if (!ready) {
+        Log("not prepared: ", claim, ready.error().Text());
+        answer.set_error(ready.error().Text());
+        continue;
+      }
+      for (const ReadyDevice& each : *ready) {
+        dra::Device& device = *answer.add_devices();
+        device.add_request_names(each.device.request);
+        device.set_pool_name(each.device.pool);
+        device.set_device_name(each.device.device);
+        device.add_cdi_device_ids(each.cdi_id);
+        if (!each.device.share_id.empty()) device.set_share_id(each.device.share_id);
+      }
+      Log("prepared: ", claim, ready->front().cdi_id);
+    }
+    return Status::OK;
+  }
+
+  Status NodeUnprepareResources(ServerContext*, const dra::NodeUnprepareResourcesRequest* request,
+                                dra::NodeUnprepareResourcesResponse* response) override {
+    for (const dra::Claim& claim : request->claims()) {
+      dra::NodeUnprepareResourceResponse& answer = (*response->mutable_claims())[claim.uid()];
+      const auto done = preparer_.Unprepare(claim.uid());
+      if (!done) answer.set_error(done.error().Text());
+      Log(done ? "unprepared" : "not unprepared: ", claim, done ? "" : done.error().Text());
+    }
+    return Status::OK;
+  }
+
+ private:
+  ClaimPreparer& preparer_;
+};
+
+Result<std::unique_ptr<grpc::Server>> Serve(grpc::Service& service, const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path))
+    return Fail(ENAMETOOLONG, path + " is too long for a socket", "give the kubelet a shorter --root-dir");
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  auto server = builder.BuildAndStart();
+  if (!server || chmod(path.c_str(), 0600) != 0)
+    return Fail(EADDRINUSE, "cannot listen at " + path, "see whether the folder is there and can be written");
+  return server;
+}
+
+class Servers final : public Plugin {
+ public:
+  Servers(const std::string& dra_path, ClaimPreparer& preparer) : registration_(dra_path), dra_(preparer) {}
+  ~Servers() override {
+    constexpr std::chrono::seconds kPatience{5};
+    for (auto* server : {&registry_server_, &dra_server_}) {
+      if (*server) (*server)->Shutdown(std::chrono::system_clock::now() + kPatience);
+    }
+  }
+
+  Result<void> Start(const std::string& dra_path, const std::string& registry_path) {
+    auto server = Serve(dra_, dra_path);
+    if (!server) return std::unexpected(server.error());
+    dra_server_ = std::move(*server);
+    server = Serve(registration_, registry_path);
+    if (!server) return std::unexpected(server.error());
+    registry_server_ = std::move(*server);
+    return {};
+  }
+
+ private:
+  Registration registration_;
+  DraService dra_;
+  std::unique_ptr<grpc::Server> dra_server_, registry_server_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Plugin>> Plugin::Start(const std::string& kubelet_dir, ClaimPreparer& preparer) {
+  const std::string dra_path = fmt::format("{}/plugins/{}/dra.sock", kubelet_dir, kDriver);
+  auto servers = std::make_unique<Servers>(dra_path, preparer);
+  if (auto started = servers->Start(dra_path, fmt::format("{}/plugins_registry/{}-reg.sock", kubelet_dir, kDriver));
+      !started)
+    return std::unexpected(started.error());
+  return servers;
+}
+
+}  // namespace tessera::kubernetes

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "kubernetes/claims/claim_preparer.h"
+
+namespace tessera::kubernetes {
+
+// The two gRPC servers of a DRA plugin: one that the kubelet finds in its plugins_registry and asks who we are, and one
+// at which it has claims prepared. They run until the object ends.
+class Plugin {
+ public:
+  // `kubelet_dir`: its root directory, such as /var/lib/kubelet. `preparer` outlives the object. EADDRINUSE or another
+  // error of the sockets; ENAMETOOLONG: a socket's path has 107 bytes at most.
+  static Result<std::unique_ptr<Plugin>> Start(const std::string& kubelet_dir, ClaimPreparer& preparer);
+  virtual ~Plugin() = default;
+};
+
+}  // namespace tessera::kubernetes

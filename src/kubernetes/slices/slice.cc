@@ -1,0 +1,103 @@
+#include "kubernetes/slices/slice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ranges>
+#include <utility>
+
+#include "client/json_fields.h"
+#include "kubernetes/objects/names.h"
+#include "kubernetes/objects/quantity.h"
+
+namespace tessera::kubernetes {
+
+using client::BoolField;
+using client::Field;
+using client::IntegerField;
+using client::NumberField;
+using client::TextField;
+
+namespace {
+
+constexpr std::size_t kLongestString = 64;  // of an attribute
+constexpr std::uint64_t kTenth = 10;
+
+std::uint64_t Less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+std::uint64_t Rounded(std::uint64_t bytes) { return bytes / kMemoryStep * kMemoryStep; }
+
+// Adds a capacity of which claims may have any multiple of `step` from `least` on, `standard` if they do not say. One
+// that is too little for two steps is not there: the API server would refuse it.
+void AddCapacity(Json& capacity, const char* name, std::uint64_t value, std::uint64_t least, std::uint64_t step,
+                 std::uint64_t standard) {
+  if (value < least + step) return;
+  capacity[name] = {{"value", FormatBytes(value)},
+                    {"requestPolicy",
+                     {{"default", FormatBytes(std::max(least, standard / step * step))},
+                      {"validRange", {{"min", FormatBytes(least)}, {"step", FormatBytes(step)}}}}}};
+}
+
+Json Text(const std::string& value) { return {{"string", value.substr(0, kLongestString)}}; }
+
+}  // namespace
+
+std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus, const std::vector<std::string>& ours) {
+  std::vector<OfferedGpu> offered;
+  for (const Json& gpu : Field(gpus, "gpus")) {
+    const Json& health = Field(gpu, "health");
+    OfferedGpu& each = offered.emplace_back(
+        OfferedGpu{.uuid = TextField(gpu, "uuid"),
+                   .model = TextField(gpu, "name"),
+                   .enforces_time = TextField(Field(gpu, "control"), "by") == "channels",
+                   .failed = BoolField(health, "failed"),
+                   .why = TextField(health, "why"),
+                   .memory = Less(IntegerField(gpu, "memory_total_bytes"), IntegerField(gpu, "memory_reserve_bytes")),
+                   .swap = IntegerField(Field(gpu, "swap"), "max_bytes"),
+                   .compute_pct = 100});
+    for (const Json& vgpu : Field(vgpus, "vgpus")) {
+      if (TextField(vgpu, "gpu_uuid") != each.uuid || std::ranges::find(ours, TextField(vgpu, "name")) != ours.end())
+        continue;
+      each.memory = Less(each.memory, IntegerField(vgpu, "memory_request_bytes"));
+      each.compute_pct = std::max(0.0, each.compute_pct - NumberField(vgpu, "compute_request_pct"));
+    }
+  }
+  return offered;
+}
+
+Json DevicesOf(const std::vector<OfferedGpu>& gpus) {
+  Json devices = Json::array();
+  for (const OfferedGpu& gpu : gpus) {
+    Json capacity = Json::object();
+    const auto compute = static_cast<std::uint64_t>(std::floor(gpu.compute_pct));
+    AddCapacity(capacity, "memory", Rounded(gpu.memory), kMemoryStep, kMemoryStep, gpu.memory / kTenth);
+    AddCapacity(capacity, "swap", Rounded(gpu.swap), 0, kMemoryStep, 0);
+    AddCapacity(capacity, "compute", compute, 0, 1, compute / kTenth);
+    Json device = {
+        {"name", DeviceNameOf(gpu.uuid)},
+        {"attributes",
+         {{"uuid", Text(gpu.uuid)}, {"model", Text(gpu.model)}, {"enforcesTime", {{"bool", gpu.enforces_time}}}}},
+        {"allowMultipleAllocations", true},
+        {"capacity", std::move(capacity)}};
+    if (gpu.failed)
+      device["taints"] = Json::array({{{"key", std::string(kDriver) + "/failed"}, {"effect", "NoExecute"}}});
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Json SliceOf(const std::string& node, const std::string& node_uid, Json devices, std::uint64_t generation) {
+  return {
+      {"apiVersion", "resource.k8s.io/v1"},
+      {"kind", "ResourceSlice"},
+      {"metadata",
+       {{"generateName", node + "-" + kDriver + "-"},
+        {"ownerReferences",
+         Json::array(
+             {{{"apiVersion", "v1"}, {"kind", "Node"}, {"name", node}, {"uid", node_uid}, {"controller", true}}})}}},
+      {"spec",
+       {{"driver", kDriver},
+        {"nodeName", node},
+        {"pool", {{"name", node}, {"generation", generation}, {"resourceSliceCount", 1}}},
+        {"devices", std::move(devices)}}}};
+}
+
+}  // namespace tessera::kubernetes

@@ -1,0 +1,133 @@
+#include "kubernetes/slices/slice_publisher.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "client/json_fields.h"
+#include "kubernetes/objects/names.h"
+#include "kubernetes/slices/slice.h"
+
+namespace tessera::kubernetes {
+
+using client::Field;
+using client::IntegerField;
+using client::TextField;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr seconds kLook{5}, kAgain{1};
+constexpr const char* kSlices = "/apis/resource.k8s.io/v1/resourceslices";
+
+std::string Selector(const std::string& node) {
+  return fmt::format("{}?fieldSelector=spec.nodeName%3D{}%2Cspec.driver%3D{}", kSlices, node, kDriver);
+}
+
+}  // namespace
+
+SlicePublisher::SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server,
+                               std::function<std::vector<std::string>()> ours)
+    : node_(std::move(node)), server_(server), daemon_(run_dir), ours_(std::move(ours)) {
+  publishes_ = std::thread([this] { Run(); });
+  follows_ = std::thread([this] { Follow(); });
+}
+
+SlicePublisher::~SlicePublisher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  server_.Stop();
+  publishes_.join();
+  follows_.join();
+}
+
+void SlicePublisher::Run() {
+  for (;;) {
+    const auto published = Publish();
+    const std::string complaint = published ? "" : published.error().Text();
+    if (complaint != complaint_) {
+      std::fprintf(stderr, "tessera-kubelet: slices: %s\n", complaint.empty() ? "published" : complaint.c_str());
+      complaint_ = complaint;
+    }
+    Wait(!published);
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+  }
+}
+
+void SlicePublisher::Wait(bool failed) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, failed ? kAgain : kLook, [this] { return stopped_ || (kicked_ && !complaint_.size()); });
+  kicked_ = false;
+}
+
+void SlicePublisher::Kick() {
+  {
+    const std::lock_guard lock(mutex_);
+    kicked_ = true;
+  }
+  changed_.notify_all();
+}
+
+Result<Json> SlicePublisher::Slices() const { return server_.Get(Selector(node_)); }
+
+// One slice is right, all others go.
+Result<void> SlicePublisher::Publish() {
+  const auto gpus = daemon_.Get("/v1/gpus"), vgpus = daemon_.Get("/v1/vgpus");
+  if (!gpus) return std::unexpected(gpus.error());
+  if (!vgpus) return std::unexpected(vgpus.error());
+  const Json devices = DevicesOf(OfferedGpus(*gpus, *vgpus, ours_()));
+  const auto slices = Slices();
+  if (!slices) return std::unexpected(slices.error());
+  bool there = false;
+  std::uint64_t generation = 0;
+  for (const Json& slice : Field(*slices, "items"))
+    generation = std::max(generation, IntegerField(Field(Field(slice, "spec"), "pool"), "generation"));
+  for (const Json& slice : Field(*slices, "items")) {
+    const Json& metadata = Field(slice, "metadata");
+    const std::string path = fmt::format("{}/{}", kSlices, TextField(metadata, "name"));
+    if (there) {
+      if (auto removed = server_.Delete(path); !removed && removed.error().code != ENOENT) return removed;
+      continue;
+    }
+    there = true;
+    if (devices == wanted_ && TextField(metadata, "resourceVersion") == published_) continue;
+    Json changed = slice;
+    changed["apiVersion"] = "resource.k8s.io/v1";
+    changed["kind"] = "ResourceSlice";
+    changed["spec"]["devices"] = devices;
+    changed["spec"]["pool"] = {{"name", node_}, {"generation", generation + 1}, {"resourceSliceCount", 1}};
+    if (auto put = Remember(devices, server_.Put(path, changed)); !put) return put;
+  }
+  if (there) return {};
+  const auto node = server_.Get("/api/v1/nodes/" + node_);
+  if (!node) return std::unexpected(node.error());
+  const std::string uid = TextField(Field(*node, "metadata"), "uid");
+  return Remember(devices, server_.Post(kSlices, SliceOf(node_, uid, devices, generation + 1)));
+}
+
+Result<void> SlicePublisher::Remember(const Json& devices, const Result<Json>& answer) {
+  if (!answer) return std::unexpected(answer.error());
+  wanted_ = devices;
+  published_ = TextField(Field(*answer, "metadata"), "resourceVersion");
+  return {};
+}
+
+void SlicePublisher::Follow() {
+  for (;;) {
+    if (const auto slices = Slices(); slices) {
+      Kick();  // it may have changed before the watch began
+      (void)server_.Watch(Selector(node_), TextField(Field(*slices, "metadata"), "resourceVersion"),
+                          [this](const std::string&, const Json&) { Kick(); });
+    }
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kAgain, [this] { return stopped_; })) return;
+  }
+}
+
+}  // namespace tessera::kubernetes

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "client/api_client.h"
+#include "kubernetes/api_server/api_server.h"
+
+namespace tessera::kubernetes {
+
+// Keeps the node's ResourceSlice in the API server as the daemon's GPUs are, by a thread of its own: looks every few
+// seconds, and at once when somebody changes or deletes the slice. (The kubelet deletes it when the driver was away for
+// half a minute.) While tesserad does not answer, the slice stays as it is; what is wrong is logged when it changes.
+class SlicePublisher {
+ public:
+  // `ours` tells the names of the vGPUs of claims; it is called by the thread. Everything that is given outlives the
+  // object.
+  SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server,
+                 std::function<std::vector<std::string>()> ours);
+  ~SlicePublisher();
+
+ private:
+  void Run();
+  void Follow();
+  Result<void> Publish();
+  Result<void> Remember(const Json& devices, const Result<Json>& answer);
+  Result<Json> Slices() const;
+  void Wait(bool failed);
+  void Kick();
+
+  const std::string node_;
+  ApiServer& server_;
+  const client::ApiClient daemon_;
+  const std::function<std::vector<std::string>()> ours_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false, kicked_ = false;
+  std::string complaint_;  // the last that was logged
+  // The devices that were published last, which the API server may write in another way, and its version of the slice.
+  Json wanted_;
+  std::string published_;
+  std::thread publishes_, follows_;
+};
+
+}  // namespace tessera::kubernetes

@@ -1,0 +1,58 @@
+"""gRPC, and the messages between the kubelet and a driver: made by protoc from the driver's own files."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import grpc
+except ImportError:  # a Python that is not the distribution's, whose packages serve as well
+    sys.path.append("/usr/lib/python3/dist-packages")
+    import grpc
+
+PROTO = pathlib.Path(__file__).resolve().parents[3] / "src" / "kubernetes" / "proto"
+REGISTRATION, DRA = "pluginregistration.Registration", "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+
+
+def generated():
+    with tempfile.TemporaryDirectory(prefix="tessera-proto-") as folder:
+        files = sorted(PROTO.glob("*.proto"))
+        subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", *files], check=True)
+        sys.path.insert(0, folder)
+        try:
+            import dra_pb2
+            import plugin_registration_pb2
+        finally:
+            sys.path.remove(folder)
+        return dra_pb2, plugin_registration_pb2
+
+
+dra, registration = generated()
+METHODS = {  # request and response of each
+    f"/{REGISTRATION}/GetInfo": (registration.InfoRequest, registration.PluginInfo),
+    f"/{REGISTRATION}/NotifyRegistrationStatus": (registration.RegistrationStatus, registration.RegistrationStatusResponse),
+    f"/{DRA}/NodePrepareResources": (dra.NodePrepareResourcesRequest, dra.NodePrepareResourcesResponse),
+    f"/{DRA}/NodeUnprepareResources": (dra.NodeUnprepareResourcesRequest, dra.NodeUnprepareResourcesResponse),
+}
+
+
+def dialled(path):
+    """A channel as the kubelet opens it: a driver's server has to take "localhost" as its name."""
+    return grpc.insecure_channel(f"unix:{path}", options=[
+        ("grpc.default_authority", "localhost"), ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)])
+
+
+def call(channel, method, request, timeout_s):
+    return channel.unary_unary(method, request_serializer=METHODS[method][0].SerializeToString,
+                               response_deserializer=METHODS[method][1].FromString)(request, timeout=timeout_s)
+
+
+def handlers(service, functions):
+    """The server's side: functions(request) by the method's name."""
+    def handler(method):
+        request, response = METHODS[f"/{service}/{method}"]
+        return grpc.unary_unary_rpc_method_handler(lambda asked, _: functions[method](asked),
+                                                   request_deserializer=request.FromString,
+                                                   response_serializer=response.SerializeToString)
+    return grpc.method_handlers_generic_handler(service, {method: handler(method) for method in functions})
