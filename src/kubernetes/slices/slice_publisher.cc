@@ -47,23 +47,18 @@ SlicePublisher::~SlicePublisher() {
 }
 
 void SlicePublisher::Run() {
-  for (;;) {
-    const auto published = Publish();
+  for (bool look = true;;) {
+    const auto published = Publish(look);
     const std::string complaint = published ? "" : published.error().Text();
     if (complaint != complaint_) {
       std::fprintf(stderr, "tessera-kubelet: slices: %s\n", complaint.empty() ? "published" : complaint.c_str());
       complaint_ = complaint;
     }
-    Wait(!published);
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, published ? kLook : kAgain, [&] { return stopped_ || (kicked_ && published.has_value()); });
     if (stopped_) return;
+    look = std::exchange(kicked_, false) || !published;
   }
-}
-
-void SlicePublisher::Wait(bool failed) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, failed ? kAgain : kLook, [this] { return stopped_ || (kicked_ && !complaint_.size()); });
-  kicked_ = false;
 }
 
 void SlicePublisher::Kick() {
@@ -76,12 +71,14 @@ void SlicePublisher::Kick() {
 
 Result<Json> SlicePublisher::Slices() const { return server_.Get(Selector(node_)); }
 
-// One slice is right, all others go.
-Result<void> SlicePublisher::Publish() {
+// One slice is right, all others go. The API server is asked only where something may have changed: there are many
+// nodes.
+Result<void> SlicePublisher::Publish(bool look) {
   const auto gpus = daemon_.Get("/v1/gpus"), vgpus = daemon_.Get("/v1/vgpus");
   if (!gpus) return std::unexpected(gpus.error());
   if (!vgpus) return std::unexpected(vgpus.error());
   const Json devices = DevicesOf(OfferedGpus(*gpus, *vgpus, ours_()));
+  if (!look && devices == wanted_) return {};
   const auto slices = Slices();
   if (!slices) return std::unexpected(slices.error());
   bool there = false;

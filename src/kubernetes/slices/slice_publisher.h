@@ -15,9 +15,10 @@
 
 namespace tessera::kubernetes {
 
-// Keeps the node's ResourceSlice in the API server as the daemon's GPUs are, by a thread of its own: looks every few
-// seconds, and at once when somebody changes or deletes the slice. (The kubelet deletes it when the driver was away for
-// half a minute.) While tesserad does not answer, the slice stays as it is; what is wrong is logged when it changes.
+// Keeps the node's ResourceSlice in the API server as the daemon's GPUs are, by a thread of its own: asks the daemon
+// every few seconds, and the API server when something has changed there, or somebody changes or deletes the slice.
+// (The kubelet deletes it when the driver was away for half a minute.) While tesserad does not answer, the slice stays
+// as it is; what is wrong is logged when it changes.
 class SlicePublisher {
  public:
   // `ours` tells the names of the vGPUs of claims; it is called by the thread. Everything that is given outlives the
@@ -29,10 +30,9 @@ class SlicePublisher {
  private:
   void Run();
   void Follow();
-  Result<void> Publish();
+  Result<void> Publish(bool look);
   Result<void> Remember(const Json& devices, const Result<Json>& answer);
   Result<Json> Slices() const;
-  void Wait(bool failed);
   void Kick();
 
   const std::string node_;
