@@ -66,6 +66,27 @@ INSTANTIATE_TEST_SUITE_P(Batches, LatencyBesideBatch,
                                          Case{8 * kMs, 0.05}, Case{8 * kMs, 0.15}, Case{8 * kMs, 0.3},
                                          Case{25 * kMs, 0.05}, Case{25 * kMs, 0.15}, Case{25 * kMs, 0.3}));
 
+// At half load bursts of several requests are the rule, and say little of requests. Told, these are in time, and the
+// batch job stands for nothing else.
+TEST(GoalShares, ToldRequestsAtHalfLoadAreInTimeAndLeaveTheRest) {
+  for (const auto& [length, target] :
+       {std::pair{3 * kMs, 20 * kMs}, {3 * kMs, 30 * kMs}, {8 * kMs, 50 * kMs}, {8 * kMs, 100 * kMs}}) {
+    SCOPED_TRACE(target / kMs);
+    GoalGpu gpu;
+    GoalLoad load = Requests(length, 0.5);
+    load.tells = true;
+    Add(gpu, kOne, LatencyGoal{99, target}, load);
+    Add(gpu, kBatch, {}, {});
+    gpu.Run(10 * kMinute);
+    EXPECT_LE(gpu.ViolationsPct(kOne, target), 1);
+    EXPECT_GE(gpu.ExecutedPart(kBatch), 0.95 * (1 - gpu.ExecutedPart(kOne)));
+    EXPECT_EQ(gpu.VerdictOf(kOne).kind, Kind::kKept) << gpu.VerdictOf(kOne).why;
+    gpu.StartMeasuring();
+    gpu.Run(10 * kSecond);
+    EXPECT_LE(gpu.ViolationsPct(kOne, target), 1.5) << "nor in a short time";
+  }
+}
+
 // Strict classes would starve the batch job here, and plain shares would make each kernel wait for a slice.
 TEST(GoalShares, AShortKernelEveryFewMillisecondsLeavesTheGapsToOthers) {
   for (const auto& [target, batch] : {std::pair{1500 * kMicrosecond, 0.7}, {750 * kMicrosecond, 0.6}}) {

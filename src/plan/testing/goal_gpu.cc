@@ -1,6 +1,7 @@
 #include "plan/testing/goal_gpu.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -108,6 +109,7 @@ void GoalGpu::Step() {
 void GoalGpu::StepTenant(Id id, Tenant& tenant) {
   while (!tenant.queue.empty() && tenant.queue.front().second <= 0) {
     tenant.latencies.push_back(now_ - tenant.queue.front().first);
+    if (tenant.load.tells) goals_.Told(id, std::array{tenant.latencies.back()}, now_);
     tenant.queue.pop_front();
     if (!tenant.load.poisson) tenant.arrives_at = now_ + tenant.load.gap;
     if (tenant.queue.empty()) tenant.idle_since = now_;

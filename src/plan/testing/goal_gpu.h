@@ -20,6 +20,7 @@ struct GoalLoad {
   Nanos gap = 0;                          // mean time between two requests
   bool poisson = false;                   // they arrive at random and queue; else each comes `gap` after the last ended
   Nanos submission = 100 * kMicrosecond;  // GPU time of one
+  bool tells = false;                     // the program tells how long each request took
 };
 
 // Simulated GPU whose time is divided by Steering under the terms of Goals, in virtual time. The hardware is

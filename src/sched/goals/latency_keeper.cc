@@ -8,6 +8,8 @@ namespace {
 
 // Of the violations that are allowed, the part that is aimed at: the rest is for chance.
 constexpr double kAim = 0.8;
+// Requests that queue are late together: those that are late at the greatest strictness already are not made up for.
+constexpr double kRequestAim = 0.6;
 // From this strictness on, the others stand still if bursts take so many times as long as a freeze.
 constexpr double kStrict = 0.95;
 constexpr Nanos kLong = 16;
@@ -18,8 +20,11 @@ constexpr Nanos kReserve = kMillisecond;
 
 LatencyKeeper::LatencyKeeper(const LatencyGoal& goal, const GoalsConfig& config) : goal_(goal), config_(config) {}
 
-void LatencyKeeper::Count(bool violated, double gain) {
-  const double excess = (violated ? 1 : 0) - kAim * goal_.violations();
+void LatencyKeeper::Ended(bool violated_or_rushed) { Count(violated_or_rushed, config_.gain, kAim); }
+void LatencyKeeper::Told(bool violated) { Count(violated, config_.request_gain, kRequestAim); }
+
+void LatencyKeeper::Count(bool violated, double gain, double aim) {
+  const double excess = (violated ? 1 : 0) - aim * goal_.violations();
   strictness_ = std::clamp(strictness_ + gain * excess, 0.0, 1.0);
 }
 

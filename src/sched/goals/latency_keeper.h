@@ -21,9 +21,9 @@ class LatencyKeeper {
   LatencyKeeper(const LatencyGoal& goal, const GoalsConfig& config);
 
   // A burst ended.
-  void Ended(bool violated_or_rushed) { Count(violated_or_rushed, config_.gain); }
+  void Ended(bool violated_or_rushed);
   // The program told of a request.
-  void Told(bool violated) { Count(violated, config_.request_gain); }
+  void Told(bool violated);
   // So long a burst takes alone, at the goal's percentile. The first time, the strictness jumps to what this needs.
   void Learn(Nanos solo_quantile);
   // The goal is out of reach: the vGPU gets what costs the others little, and no more.
@@ -39,7 +39,7 @@ class LatencyKeeper {
   Nanos RushAt(Nanos begin, Nanos long_burst, double speed) const;
 
  private:
-  void Count(bool violated, double gain);
+  void Count(bool violated, double gain, double aim);
   double StrictnessFor(Nanos patience) const;
 
   const LatencyGoal goal_;
