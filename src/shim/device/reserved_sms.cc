@@ -242,8 +242,9 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
   SmPlace wanted;
   {
     const MutexLock lock(mutex);
+    const SmPlace home = Own(*page.Get());
     if (pins > 0 || now < again || (burst && now < burst_again)) return;
-    wanted = burst ? kAllSms : Own(*page.Get());
+    wanted = burst ? kAllSms : home;
     if (wanted == Place()) return;
   }
   gates.WithoutWork([&] {

@@ -141,6 +141,33 @@ class OwnSms(SpacesTest):
             other.end()
         tenant.finish()
 
+    def test_nobody_is_alone_because_a_daemon_ends_or_begins(self):
+        self.member("one", sm_limit=30, sm_reserved=True, sm_burst=True)
+        self.member("two", sm_limit=70, sm_reserved=True)
+        other, shell = self.shell("two"), self.shell("one")  # the one that came first is told to leave first
+        for each, count in ((other, 70), (shell, 30)):
+            self.assertEqual(each.ask("places default")["count"], count)
+        for change in (self.stop_daemon, self.start_daemon):
+            change()
+            for _ in range(50):
+                self.assertEqual(shell.ask("places default")["count"], 30, change)
+        wait_for("both to be back", lambda: all((vgpu := self.vgpu(name)) and vgpu["sms"] for name in ("one", "two")))
+        self.assertEqual(shell.ask("places default")["count"], 30)
+        for each in (shell, other):
+            each.end()
+
+    def test_without_a_daemon_a_burst_ends_where_it_began(self):
+        self.stop_daemon()
+        self.start_daemon(config="[client]\ngrace_s = 0\n")
+        self.member("one", sm_limit=30, sm_reserved=True, sm_burst=True)
+        shell = self.shell("one")
+        wait_for("it has all", lambda: shell.ask("places default")["count"] == 100)
+        self.assertEqual(self.api("PATCH", "/v1/vgpus/one", {"sm_limit": 40})[0], 200)
+        self.stop_daemon()
+        wait_for("it goes on alone", lambda: shell.ask("places default")["count"] == 40)
+        self.assertEqual(shell.ask("places stream")["count"], 40)
+        shell.end()
+
     def test_a_burst_needs_sms_of_its_own(self):
         self.assertIn("sm.burst needs sm.reserved", self.refused({"name": "x", "space": "a", "sm_limit": 30, "sm_burst": True}))
 
