@@ -23,8 +23,8 @@ struct PreparedClaim {
   bool operator==(const PreparedClaim&) const = default;
 };
 
-// What the driver has prepared, by the claims' UIDs, on disk: a claim may be gone from the API server when it is to be
-// unprepared, and a driver that was killed must find what it had begun.
+// Record on disk of the claims that the driver has prepared or begun to prepare, by their UIDs: a claim may be gone
+// from the API server when the kubelet has it unprepared, and a driver that was killed must find its vGPUs.
 class Checkpoint {
  public:
   using Claims = std::map<std::string, PreparedClaim>;

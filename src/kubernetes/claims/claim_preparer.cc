@@ -37,8 +37,7 @@ bool IsUid(std::string_view text) {
   return text.size() == kUid && text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
 }
 
-// What containers are told by: the claim's only device is its vGPU; several are one CDI device, because each alone
-// would set the same variables.
+// Name of the claim's CDI device. Several vGPUs are one device, because each alone would set the same variables.
 std::string CdiDeviceOf(const std::string& uid, const PreparedClaim& claim) {
   return claim.devices.size() == 1 ? claim.devices.front().vgpu : "claim-" + uid;
 }
@@ -113,7 +112,7 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Prepare(const std::string& names
   return made;
 }
 
-// What is to be made is on disk before it is made.
+// The checkpoint names the vGPUs before they are made.
 Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
   PreparedClaim prepared{.namespace_name = claim.namespace_name, .name = claim.name, .devices = {}};
   for (std::size_t i = 0; i < claim.devices.size(); ++i) {

@@ -1,4 +1,4 @@
-// What a claim asks of a vGPU, as the daemon's API takes it.
+// Terms of a claim's vGPU, as the daemon's API takes them.
 #pragma once
 
 #include <string>

@@ -103,17 +103,22 @@ bool RequestSocket::ReadOne(Latencies& latencies) {
   if (length < 0) return errno == EINTR;
   const auto sender = SenderOf(message);
   if (!sender) return true;
-  Result<void> taken;
+  const auto complain = [&](const Error& error) {
+    log::WarnOf(*sender, "user {} told of a request that does not count: {}", *sender, error.Text());
+    return true;
+  };
   if (message.msg_flags & MSG_TRUNC)
-    taken = Fail(EMSGSIZE, fmt::format("a datagram of more than {} bytes", kMostBytes), "send fewer lines at a time");
+    return complain(
+        {EMSGSIZE, fmt::format("a datagram of more than {} bytes", kMostBytes), "send fewer lines at once"});
+  // Of the lines that do not count, the last is told of.
+  Result<void> all;
   const std::string_view text(bytes.data(), static_cast<std::size_t>(length));
   for (const auto each : std::views::split(text, '\n')) {
-    if (!taken) break;
     const std::string_view line(each.begin(), each.end());
-    if (!line.empty()) taken = Take(line, *sender, latencies);
+    if (line.empty()) continue;
+    if (auto taken = Take(line, *sender, latencies); !taken) all = std::move(taken);
   }
-  if (!taken) log::WarnOf(*sender, "user {} told of a request that does not count: {}", *sender, taken.error().Text());
-  return true;
+  return all || complain(all.error());
 }
 
 Result<void> RequestSocket::Take(std::string_view line, uid_t sender, Latencies& latencies) {

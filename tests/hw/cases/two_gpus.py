@@ -160,8 +160,11 @@ def _rates_after(bench, jobs, change, seconds):
     known = [_fresh(bench, job)[1] for job in jobs]
     change()
     firsts = [last(job, rounds) for job, rounds in zip(jobs, known)]
-    time.sleep(bench.left(seconds))
-    return [(last(job, first) - first) / seconds for job, first in zip(jobs, firsts)]
+    begin = time.monotonic()
+    bench.until(lambda: time.monotonic() >= begin + seconds, "a span to measure", 2 * seconds)
+    lasts = [last(job, first) for job, first in zip(jobs, firsts)]
+    took = time.monotonic() - begin
+    return [(last_round - first) / took for last_round, first in zip(lasts, firsts)]
 
 
 def _finish(bench, job):
