@@ -49,7 +49,7 @@ Verdict JudgeLatency(VgpuId id, const LatencyGoal& goal, double strictness, cons
   }
   if (!solo && AreHopeless(last_minute)) {
     return {id, kCannot,
-            Text("of %llu requests of the last minute half took longer than %.3g ms; p50 is %.3g ms",
+            Text("more than half of %llu requests of the last minute took longer than %.3g ms; p50 is %.3g ms",
                  static_cast<unsigned long long>(last_minute.bursts()), Ms(goal.time),
                  Ms(last_minute.lengths.Quantile(0.5)))};
   }

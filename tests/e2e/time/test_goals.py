@@ -190,7 +190,7 @@ class KeptGoals(SoftGpuTest):
         told.sendto(b"serve 7ms\n" * 30, path)
         self.assertIn("30 of 82 requests of the last minute", self.verdict_becomes("serve", "missed")["reason"])
         told.sendto(b"serve 7ms\n" * 30, path)
-        self.assertIn("half took longer", self.verdict_becomes("serve", "cannot")["reason"])
+        self.assertIn("more than half of 112 requests", self.verdict_becomes("serve", "cannot")["reason"])
         self.finish(serve)
 
     def test_requests_of_others_do_not_count(self):
