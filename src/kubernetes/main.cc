@@ -55,7 +55,7 @@ int Run(const Options& options) {
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   auto plugin = Plugin::Start(options.kubelet_dir, **preparer);
   if (!plugin) return Complain(plugin.error());
-  const SlicePublisher publisher(options.node, options.run_dir, server, [&] { return (*preparer)->VGpus(); });
+  const SlicePublisher publisher(options.node, options.run_dir, server);
   std::fprintf(stderr, "tessera-kubelet: serving node %s\n", options.node.c_str());
   int signal = 0;
   sigwait(&ends, &signal);

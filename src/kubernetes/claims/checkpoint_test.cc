@@ -10,6 +10,7 @@
 #include <random>
 
 #include "kubernetes/claims/claim_preparer.h"
+#include "kubernetes/objects/names.h"
 
 namespace tessera::kubernetes {
 namespace {

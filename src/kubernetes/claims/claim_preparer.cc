@@ -29,13 +29,8 @@ using client::TextField;
 namespace {
 
 constexpr std::size_t kLongestName = 63;  // of a vGPU
-constexpr std::size_t kUid = 36;
 constexpr const char* kCdiKind = "tessera.dev/vgpu";
 constexpr std::string_view kCdiPrefix = "tessera.dev-claim_", kCdiSuffix = ".json";
-
-bool IsUid(std::string_view text) {
-  return text.size() == kUid && text.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
-}
 
 // Name of the claim's CDI device. Several vGPUs are one device, because each alone would set the same variables.
 std::string CdiDeviceOf(const std::string& uid, const PreparedClaim& claim) {
@@ -59,15 +54,6 @@ std::string VGpuNameFor(const Claim& claim, std::size_t device) {
   std::string front = claim.namespace_name + "." + claim.name;
   front.resize(std::min(front.size(), kLongestName - std::min(kLongestName, end.size())));
   return front + end;
-}
-
-std::string UidIn(const std::string& vgpu) {
-  const std::size_t dot = vgpu.rfind('.');
-  if (dot == std::string::npos || dot == 0) return {};
-  std::string end = vgpu.substr(dot + 1);
-  if (end.size() > kUid + 1 && end[kUid] == '-' && end.find_first_not_of("0123456789", kUid + 1) == std::string::npos)
-    end.resize(kUid);
-  return IsUid(end) ? end : std::string();
 }
 
 Result<std::unique_ptr<ClaimPreparer>> ClaimPreparer::Start(PreparerSetup setup, ApiServer& server) {
@@ -237,15 +223,6 @@ Result<void> ClaimPreparer::RemoveStray() {
     if (IsUid(uid) && !checkpoint_.Find(uid) && !kept.contains(uid)) unlink(file.path().c_str());
   }
   return {};
-}
-
-std::vector<std::string> ClaimPreparer::VGpus() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> names;
-  for (const auto& [_, claim] : checkpoint_.claims()) {
-    for (const PreparedDevice& device : claim.devices) names.push_back(device.vgpu);
-  }
-  return names;
 }
 
 }  // namespace tessera::kubernetes

@@ -46,8 +46,6 @@ class ClaimPreparer {
   // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
   // programs run.
   Result<void> RemoveStray();
-  // Those of claims.
-  std::vector<std::string> VGpus() const;
 
  private:
   ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint);
@@ -62,13 +60,11 @@ class ClaimPreparer {
   const PreparerSetup setup_;
   ApiServer& server_;
   const client::ApiClient daemon_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   Checkpoint checkpoint_;
 };
 
 // "NAMESPACE.CLAIM.UID", shortened in front to fit, and "-N" for all but the first device. Public for tests.
 std::string VGpuNameFor(const Claim& claim, std::size_t device);
-// The claim's UID in such a name; empty: it is none.
-std::string UidIn(const std::string& vgpu);
 
 }  // namespace tessera::kubernetes

@@ -9,10 +9,11 @@ namespace tessera::kubernetes {
 inline constexpr const char* kDriver = "gpu.tessera.dev";
 
 // The name of a GPU's device in slices and claims, a DNS label: "gpu-911ede30-…".
-inline std::string DeviceNameOf(std::string_view uuid) {
-  std::string name(uuid);
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name.starts_with("gpu-") ? name : "gpu-" + name;
-}
+std::string DeviceNameOf(std::string_view uuid);
+
+// Whether it is the UID of an object.
+bool IsUid(std::string_view text);
+// The claim's UID in the name of its vGPU, which ends with ".UID" or ".UID-N"; empty: it is no claim's.
+std::string UidIn(const std::string& vgpu);
 
 }  // namespace tessera::kubernetes

@@ -40,7 +40,7 @@ Json Text(const std::string& value) { return {{"string", value.substr(0, kLonges
 
 }  // namespace
 
-std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus, const std::vector<std::string>& ours) {
+std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus) {
   std::vector<OfferedGpu> offered;
   for (const Json& gpu : Field(gpus, "gpus")) {
     const Json& health = Field(gpu, "health");
@@ -54,8 +54,7 @@ std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus, const s
                    .swap = IntegerField(Field(gpu, "swap"), "max_bytes"),
                    .compute_pct = 100});
     for (const Json& vgpu : Field(vgpus, "vgpus")) {
-      if (TextField(vgpu, "gpu_uuid") != each.uuid || std::ranges::find(ours, TextField(vgpu, "name")) != ours.end())
-        continue;
+      if (TextField(vgpu, "gpu_uuid") != each.uuid || !UidIn(TextField(vgpu, "name")).empty()) continue;
       each.memory = Less(each.memory, IntegerField(vgpu, "memory_request_bytes"));
       each.compute_pct = std::max(0.0, each.compute_pct - NumberField(vgpu, "compute_request_pct"));
     }

@@ -23,8 +23,8 @@ struct OfferedGpu {
   double compute_pct = 0;      // of its time
 };
 
-// Of the daemon's answers to GET /v1/gpus and GET /v1/vgpus. `ours`: names of the vGPUs of claims.
-std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus, const std::vector<std::string>& ours);
+// Of the daemon's answers to GET /v1/gpus and GET /v1/vgpus. The scheduler itself counts what claims take.
+std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus);
 
 // Sizes are multiples of this, and a claim that asks for no size gets a tenth of the GPU.
 inline constexpr std::uint64_t kMemoryStep = 64ull << 20;

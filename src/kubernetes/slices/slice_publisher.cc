@@ -28,9 +28,8 @@ std::string Selector(const std::string& node) {
 
 }  // namespace
 
-SlicePublisher::SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server,
-                               std::function<std::vector<std::string>()> ours)
-    : node_(std::move(node)), server_(server), daemon_(run_dir), ours_(std::move(ours)) {
+SlicePublisher::SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server)
+    : node_(std::move(node)), server_(server), daemon_(run_dir) {
   publishes_ = std::thread([this] { Run(); });
   follows_ = std::thread([this] { Follow(); });
 }
@@ -47,12 +46,12 @@ SlicePublisher::~SlicePublisher() {
 }
 
 void SlicePublisher::Run() {
+  std::string told;  // the last complaint
   for (bool look = true;;) {
     const auto published = Publish(look);
-    const std::string complaint = published ? "" : published.error().Text();
-    if (complaint != complaint_) {
+    if (const std::string complaint = published ? "" : published.error().Text(); complaint != told) {
       std::fprintf(stderr, "tessera-kubelet: slices: %s\n", complaint.empty() ? "published" : complaint.c_str());
-      complaint_ = complaint;
+      told = complaint;
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, published ? kLook : kAgain, [&] { return stopped_ || (kicked_ && published.has_value()); });
@@ -77,7 +76,7 @@ Result<void> SlicePublisher::Publish(bool look) {
   const auto gpus = daemon_.Get("/v1/gpus"), vgpus = daemon_.Get("/v1/vgpus");
   if (!gpus) return std::unexpected(gpus.error());
   if (!vgpus) return std::unexpected(vgpus.error());
-  const Json devices = DevicesOf(OfferedGpus(*gpus, *vgpus, ours_()));
+  const Json devices = DevicesOf(OfferedGpus(*gpus, *vgpus));
   if (!look && devices == wanted_) return {};
   const auto slices = Slices();
   if (!slices) return std::unexpected(slices.error());

@@ -1,13 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "base/result.h"
 #include "client/api_client.h"
@@ -21,10 +18,8 @@ namespace tessera::kubernetes {
 // as it is; what is wrong is logged when it changes.
 class SlicePublisher {
  public:
-  // `ours` tells the names of the vGPUs of claims; it is called by the thread. Everything that is given outlives the
-  // object.
-  SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server,
-                 std::function<std::vector<std::string>()> ours);
+  // `server` outlives the object.
+  SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server);
   ~SlicePublisher();
 
  private:
@@ -38,12 +33,10 @@ class SlicePublisher {
   const std::string node_;
   ApiServer& server_;
   const client::ApiClient daemon_;
-  const std::function<std::vector<std::string>()> ours_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false, kicked_ = false;
-  std::string complaint_;  // the last that was logged
   // The devices that were published last, which the API server may write in another way, and its version of the slice.
   Json wanted_;
   std::string published_;

@@ -26,12 +26,12 @@ TEST(Slice, OffersWhatOthersLeave) {
                          {"gpu_uuid", "GPU-911EDE30-6d4d"},
                          {"memory_request_bytes", 20 * kGiB},
                          {"compute_request_pct", 25.5}},
-                        {{"name", "of-a-claim"},
+                        {{"name", "team.llm.01234567-89ab-cdef-0123-456789abcdef"},
                          {"gpu_uuid", "GPU-911EDE30-6d4d"},
                          {"memory_request_bytes", 60 * kGiB},
                          {"compute_request_pct", 40}},
                         {{"name", "elsewhere"}, {"gpu_uuid", "GPU-2"}, {"memory_request_bytes", 9 * kGiB}}}}};
-  const auto gpus = OfferedGpus(Gpus(), vgpus, {"of-a-claim"});
+  const auto gpus = OfferedGpus(Gpus(), vgpus);
   ASSERT_EQ(gpus.size(), 1u);
   EXPECT_EQ(gpus[0].memory, 117 * kGiB);
   EXPECT_EQ(gpus[0].compute_pct, 74.5);
@@ -51,7 +51,7 @@ TEST(Slice, OffersWhatOthersLeave) {
 }
 
 TEST(Slice, AGpuThatIsFullOrHasFailedIsThereStill) {
-  auto gpus = OfferedGpus(Gpus(), Json(), {});
+  auto gpus = OfferedGpus(Gpus(), Json());
   gpus[0].memory = 2 * kMemoryStep;
   gpus[0].swap = kMemoryStep - 1;
   gpus[0].compute_pct = 0.9;
@@ -72,7 +72,7 @@ TEST(Slice, IsTheNodes) {
 
 TEST(Slice, AnswersOfAnotherVersionDoNotCrash) {
   for (const Json& gpus : {Json(), Json{{"gpus", 3}}, Json{{"gpus", {1, "x", Json::object()}}}})
-    (void)DevicesOf(OfferedGpus(gpus, gpus, {}));
+    (void)DevicesOf(OfferedGpus(gpus, gpus));
 }
 
 }  // namespace
