@@ -41,7 +41,8 @@ Json CommonVariables(const SpecFacts& facts) {
 }
 
 Json ToJson(const Device& device) {
-  Json edits = {{"env", {"TESSERA_VGPU=" + device.vgpu, "CUDA_VISIBLE_DEVICES=" + device.gpu_uuid}}};
+  const std::string names = device.vgpu + (device.key.empty() ? "" : ":" + device.key);
+  Json edits = {{"env", {"TESSERA_VGPU=" + names, "CUDA_VISIBLE_DEVICES=" + device.gpu_uuid}}};
   AddNodes(edits, device.nodes);
   return {{"name", NameOf(device)}, {"containerEdits", std::move(edits)}};
 }

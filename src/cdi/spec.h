@@ -28,6 +28,7 @@ struct Mount {
 // A vGPU as a CDI device, for `--device tessera.dev/vgpu=NAME`; or several of as many GPUs, separated by commas.
 struct Device {
   std::string vgpu;
+  std::string key;  // of the vGPUs; empty: none
   std::string gpu_uuid;
   std::string name;                // of the device; empty: the vGPU's
   std::vector<std::string> nodes;  // device nodes of its GPU, if the driver is included

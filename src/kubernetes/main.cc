@@ -13,6 +13,7 @@
 #include "kubernetes/claims/claim_preparer.h"
 #include "kubernetes/kubelet/plugin.h"
 #include "kubernetes/objects/names.h"
+#include "kubernetes/pods/pod_watch.h"
 #include "kubernetes/slices/slice_publisher.h"
 
 namespace tessera::kubernetes {
@@ -53,9 +54,12 @@ int Run(const Options& options) {
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  auto plugin = Plugin::Start(options.kubelet_dir, **preparer);
+  StatusWriter status(options.node, server, [&](const std::string& uid) { return (*preparer)->Find(uid); });
+  HealthBoard health;
+  auto plugin = Plugin::Start(options.kubelet_dir, options.node, **preparer, status, health);
   if (!plugin) return Complain(plugin.error());
-  const SlicePublisher publisher(options.node, options.run_dir, server);
+  const SlicePublisher publisher(options.node, options.run_dir, server, health);
+  const PodWatch pods(options.node, *access, **preparer, status);
   std::fprintf(stderr, "tessera-kubelet: serving node %s\n", options.node.c_str());
   int signal = 0;
   sigwait(&ends, &signal);

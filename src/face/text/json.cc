@@ -124,6 +124,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "gang") return ReadOrNone(key, value, request.gang);
   if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
   if (key == "sm_burst") return ReadBool(key, value, request.sm_burst);
+  if (key == "key") return ReadText(key, value, request.key);
   if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
     if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
@@ -133,7 +134,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
               "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, sm_burst, "
-              "ephemeral or owner_pid");
+              "key, ephemeral or owner_pid");
 }
 
 template <typename T>

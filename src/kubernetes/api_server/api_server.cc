@@ -102,7 +102,8 @@ Result<std::unique_ptr<httplib::SSLClient>> ApiServer::Connect(int answer_second
   return client;
 }
 
-Result<Json> ApiServer::Call(const std::string& method, const std::string& path, const Json* body) const {
+Result<Json> ApiServer::Call(const std::string& method, const std::string& path, const Json* body,
+                             const char* form) const {
   auto client = Connect(kAnswerSeconds);
   if (!client) return std::unexpected(client.error());
   httplib::Request request;
@@ -111,7 +112,7 @@ Result<Json> ApiServer::Call(const std::string& method, const std::string& path,
   request.set_header("Accept", "application/json");
   if (body) {
     request.body = body->dump();
-    request.set_header("Content-Type", method == "PATCH" ? "application/merge-patch+json" : "application/json");
+    request.set_header("Content-Type", form);
   }
   const httplib::Result answer = (*client)->send(request);
   if (!answer)
@@ -127,7 +128,10 @@ Result<Json> ApiServer::Call(const std::string& method, const std::string& path,
 Result<Json> ApiServer::Get(const std::string& path) const { return Call("GET", path, nullptr); }
 Result<Json> ApiServer::Post(const std::string& path, const Json& body) const { return Call("POST", path, &body); }
 Result<Json> ApiServer::Put(const std::string& path, const Json& body) const { return Call("PUT", path, &body); }
-Result<Json> ApiServer::Patch(const std::string& path, const Json& body) const { return Call("PATCH", path, &body); }
+Result<Json> ApiServer::Apply(const std::string& path, const std::string& manager, const Json& body) const {
+  return Call("PATCH", fmt::format("{}?fieldManager={}&force=true", path, manager), &body,
+              "application/apply-patch+yaml");
+}
 Result<void> ApiServer::Delete(const std::string& path) const { return NoAnswer(Call("DELETE", path, nullptr)); }
 
 Result<void> ApiServer::Watch(const std::string& path, const std::string& resource_version,

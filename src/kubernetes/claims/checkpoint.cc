@@ -31,6 +31,8 @@ json ToJson(const Checkpoint::Claims& claims) {
     all[uid] = {{"namespace", claim.namespace_name},
                 {"name", claim.name},
                 {"complete", claim.complete},
+                {"key", claim.key},
+                {"change", claim.change},
                 {"devices", std::move(devices)}};
   }
   return all;
@@ -61,6 +63,8 @@ Result<Checkpoint::Claims> ParseCheckpoint(const std::string& text) {
       claim = {.namespace_name = entry.at("namespace"),
                .name = entry.at("name"),
                .complete = entry.at("complete"),
+               .key = entry.value("key", std::string()),
+               .change = entry.value("change", std::string()),
                .devices = {}};
       for (const json& device : entry.at("devices"))
         claim.devices.push_back({.request = device.at("request"),

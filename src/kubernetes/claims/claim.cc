@@ -34,6 +34,17 @@ Result<AllocatedDevice> ReadDevice(const Json& result) {
 
 }  // namespace
 
+Result<void> AddChange(const std::string& config, Claim& claim) {
+  if (config.empty()) return {};
+  Json parameters = Json::parse(config, nullptr, false);
+  if (!parameters.is_object())
+    return Fail(EINVAL, "the pod's annotation is no JSON object", R"(write it so: {"compute": {"weight": 300}})");
+  parameters.emplace("apiVersion", kParametersVersion);
+  parameters.emplace("kind", kParametersKind);
+  claim.parameters.push_back({.requests = {}, .parameters = std::move(parameters)});
+  return {};
+}
+
 Result<Claim> ReadClaim(const Json& object, std::string_view pool) {
   const Json& metadata = Field(object, "metadata");
   Claim claim{.namespace_name = TextField(metadata, "namespace"),

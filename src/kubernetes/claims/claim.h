@@ -35,6 +35,10 @@ struct Claim {
   std::vector<ClaimParameters> parameters;  // those of its class first; later ones go before earlier ones
 };
 
+// Adds parameters that were asked for later, as JSON text, for all requests and before all others. Empty: none. They
+// need no apiVersion and kind. EINVAL: the text is no JSON object.
+Result<void> AddChange(const std::string& config, Claim& claim);
+
 // EPROTO if `object` is no claim that was allocated; EINVAL for a capacity that is no quantity.
 Result<Claim> ReadClaim(const Json& object, std::string_view pool);
 

@@ -1,49 +1,32 @@
 #include "kubernetes/claims/claim_preparer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "base/whole_file.h"
-#include "cdi/driver_files.h"
-#include "cdi/soft_gpus.h"
-#include "cdi/spec.h"
 #include "client/json_fields.h"
+#include "kubernetes/claims/key.h"
 #include "kubernetes/claims/vgpu_terms.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/objects/no_answer.h"
 
 namespace tessera::kubernetes {
 
-using client::BoolField;
 using client::Field;
 using client::TextField;
 
 namespace {
 
-constexpr std::size_t kLongestName = 63;  // of a vGPU
-constexpr const char* kCdiKind = "tessera.dev/vgpu";
-constexpr std::string_view kCdiPrefix = "tessera.dev-claim_", kCdiSuffix = ".json";
-
-// Name of the claim's CDI device. Several vGPUs are one device, because each alone would set the same variables.
-std::string CdiDeviceOf(const std::string& uid, const PreparedClaim& claim) {
-  return claim.devices.size() == 1 ? claim.devices.front().vgpu : "claim-" + uid;
-}
-
-std::string CdiIdOf(const std::string& uid, const PreparedClaim& claim) {
-  return std::string(kCdiKind) + "=" + CdiDeviceOf(uid, claim);
-}
+// Of a vGPU: eight of them and a key fit into TESSERA_VGPU, of which a program sends 511 bytes.
+constexpr std::size_t kLongestName = 58;
 
 std::vector<ReadyDevice> Ready(const std::string& uid, const PreparedClaim& claim) {
   std::vector<ReadyDevice> ready;
-  for (const PreparedDevice& device : claim.devices) ready.push_back({device, CdiIdOf(uid, claim)});
+  for (const PreparedDevice& device : claim.devices) ready.push_back({device, ClaimCdi::IdOf(uid, claim)});
   return ready;
 }
 
@@ -63,7 +46,11 @@ Result<std::unique_ptr<ClaimPreparer>> ClaimPreparer::Start(PreparerSetup setup,
 }
 
 ClaimPreparer::ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint)
-    : setup_(std::move(setup)), server_(server), daemon_(setup_.run_dir), checkpoint_(std::move(checkpoint)) {}
+    : setup_(std::move(setup)),
+      server_(server),
+      daemon_(setup_.run_dir),
+      cdi_({.folder = setup_.cdi_dir, .run_dir = setup_.run_dir, .driver = setup_.driver}, daemon_),
+      checkpoint_(std::move(checkpoint)) {}
 
 Result<Claim> ClaimPreparer::Read(const std::string& namespace_name, const std::string& name,
                                   const std::string& uid) const {
@@ -83,13 +70,16 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Prepare(const std::string& names
   {
     const std::lock_guard lock(mutex_);
     const PreparedClaim* const prepared = checkpoint_.Find(uid);
-    if (prepared && prepared->complete && access(CdiFile(uid).c_str(), F_OK) == 0) return Ready(uid, *prepared);
+    if (prepared && prepared->complete && cdi_.Exists(uid)) return Ready(uid, *prepared);
   }
-  const auto claim = Read(namespace_name, name, uid);
+  auto claim = Read(namespace_name, name, uid);
   if (!claim) return std::unexpected(claim.error());
   const std::lock_guard lock(mutex_);
   const PreparedClaim* const before = checkpoint_.Find(uid);
   const bool in_use = before && before->complete;  // its pods may run: only its file was lost
+  if (in_use && !before->change.empty()) {
+    if (auto added = AddChange(before->change, *claim); !added) return std::unexpected(added.error());
+  }
   auto made = Make(*claim);
   if (!made && !in_use) {
     if (auto undone = Undo(uid); !undone)
@@ -98,9 +88,20 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Prepare(const std::string& names
   return made;
 }
 
+// That of vGPUs that are there already, as far as anything knows it; else a new one.
+Result<std::string> ClaimPreparer::KeyOf(const std::string& uid) const {
+  if (const PreparedClaim* const before = checkpoint_.Find(uid)) return before->key;
+  std::string key = cdi_.KeyIn(uid);
+  return key.empty() ? NewKey() : Result<std::string>(std::move(key));
+}
+
 // The checkpoint names the vGPUs before they are made.
 Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
-  PreparedClaim prepared{.namespace_name = claim.namespace_name, .name = claim.name, .devices = {}};
+  auto key = KeyOf(claim.uid);
+  if (!key) return std::unexpected(key.error());
+  PreparedClaim prepared{
+      .namespace_name = claim.namespace_name, .name = claim.name, .key = std::move(*key), .change = {}, .devices = {}};
+  if (const PreparedClaim* const before = checkpoint_.Find(claim.uid)) prepared.change = before->change;
   for (std::size_t i = 0; i < claim.devices.size(); ++i) {
     const AllocatedDevice& device = claim.devices[i];
     prepared.devices.push_back({.request = device.request,
@@ -121,20 +122,21 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
   if (auto put = checkpoint_.Put(claim.uid, prepared); !put) return std::unexpected(put.error());
   const std::string gang = prepared.devices.size() > 1 ? prepared.devices.front().vgpu : "";
   for (std::size_t i = 0; i < claim.devices.size(); ++i) {
-    if (auto made = MakeVGpu(claim, claim.devices[i], prepared.devices[i].vgpu, gang); !made)
+    if (auto made = MakeVGpu(claim, claim.devices[i], prepared.devices[i].vgpu, gang, prepared.key); !made)
       return std::unexpected(made.error());
   }
-  if (auto written = WriteCdi(claim.uid, prepared); !written) return std::unexpected(written.error());
+  if (auto written = cdi_.Write(claim.uid, prepared); !written) return std::unexpected(written.error());
   prepared.complete = true;
   if (auto put = checkpoint_.Put(claim.uid, prepared); !put) return std::unexpected(put.error());
   return Ready(claim.uid, prepared);
 }
 
 Result<void> ClaimPreparer::MakeVGpu(const Claim& claim, const AllocatedDevice& device, const std::string& vgpu,
-                                     const std::string& gang) {
-  auto terms = TermsOf(claim, device);
-  if (!terms) return std::unexpected(terms.error());
-  if (!gang.empty()) (*terms)["gang"] = gang;
+                                     const std::string& gang, const std::string& key) {
+  auto said = TermsOf(claim, device);
+  if (!said) return std::unexpected(said.error());
+  Json& terms = said->fields;
+  if (!gang.empty()) terms["gang"] = gang;
   const auto gpus = daemon_.Get("/v1/gpus");
   if (!gpus) return std::unexpected(gpus.error());
   std::string uuid;
@@ -145,45 +147,62 @@ Result<void> ClaimPreparer::MakeVGpu(const Claim& claim, const AllocatedDevice& 
   // A driver that was killed may have made it.
   const auto before = daemon_.Get("/v1/vgpus/" + vgpu);
   if (before && TextField(*before, "gpu_uuid") == uuid)
-    return NoAnswer(daemon_.Patch("/v1/vgpus/" + vgpu + "?wait=false", *terms));
+    return NoAnswer(daemon_.Patch("/v1/vgpus/" + vgpu + "?wait=false", terms));
   if (before) {
     if (auto removed = daemon_.Delete("/v1/vgpus/" + vgpu + "?force=1"); !removed)
       return std::unexpected(removed.error());
   }
-  (*terms)["name"] = vgpu;
-  (*terms)["gpu"] = uuid;
-  return NoAnswer(daemon_.Post("/v1/vgpus", *terms));
+  terms["name"] = vgpu;
+  terms["gpu"] = uuid;
+  if (!key.empty()) terms["key"] = key;
+  return NoAnswer(daemon_.Post("/v1/vgpus", terms));
 }
 
-std::string ClaimPreparer::CdiFile(const std::string& uid) const {
-  return fmt::format("{}/{}{}{}", setup_.cdi_dir, kCdiPrefix, uid, kCdiSuffix);
+Result<void> ClaimPreparer::Change(const std::string& uid, const std::string& config) {
+  const auto before = Find(uid);
+  if (!before) return Fail(ENOENT, "the claim is not prepared");
+  auto claim = Read(before->namespace_name, before->name, uid);
+  if (!claim) return std::unexpected(claim.error());
+  if (auto added = AddChange(config, *claim); !added) return added;
+  std::vector<Json> terms;
+  for (const AllocatedDevice& device : claim->devices) {
+    auto said = TermsOf(*claim, device);
+    if (!said) return std::unexpected(said.error());
+    terms.push_back(std::move(said->fields));
+  }
+  const std::lock_guard lock(mutex_);
+  const PreparedClaim* const now = checkpoint_.Find(uid);
+  if (!now || now->devices.size() != terms.size()) return Fail(ENOENT, "the claim is not prepared any more");
+  PreparedClaim changed = *now;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const auto answer = daemon_.Patch("/v1/vgpus/" + changed.devices[i].vgpu + "?wait=false", terms[i]);
+    if (!answer) return std::unexpected(answer.error());
+  }
+  changed.change = config;
+  return checkpoint_.Put(uid, std::move(changed));
 }
 
-// The name has the UID, so that engines never have an older one in their caches.
-Result<void> ClaimPreparer::WriteCdi(const std::string& uid, const PreparedClaim& claim) const {
-  const auto health = daemon_.Get("/healthz");
-  if (!health) return std::unexpected(health.error());
-  cdi::Device device{.vgpu = {}, .gpu_uuid = {}, .name = CdiDeviceOf(uid, claim), .nodes = {}};
-  for (const PreparedDevice& each : claim.devices) {
-    const auto vgpu = daemon_.Get("/v1/vgpus/" + each.vgpu);
-    if (!vgpu) return std::unexpected(vgpu.error());
-    const char* const comma = device.vgpu.empty() ? "" : ",";
-    device.vgpu += comma + each.vgpu;
-    device.gpu_uuid += comma + TextField(*vgpu, "gpu_uuid");
+std::optional<PreparedClaim> ClaimPreparer::Find(const std::string& uid) {
+  const std::lock_guard lock(mutex_);
+  const PreparedClaim* const claim = checkpoint_.Find(uid);
+  return claim && claim->complete ? std::optional(*claim) : std::nullopt;
+}
+
+std::string ClaimPreparer::UidOf(const std::string& namespace_name, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, claim] : checkpoint_.claims()) {
+    if (claim.complete && claim.namespace_name == namespace_name && claim.name == name) return uid;
   }
-  cdi::SpecFacts facts{.installation = Installation::Find(), .run_dir = setup_.run_dir, .devices = {std::move(device)}};
-  Result<void> added;
-  if (BoolField(*health, "soft")) {
-    struct stat socket{};
-    if (stat((setup_.run_dir + "/programs/client.sock").c_str(), &socket) != 0)
-      return FailErrno("tesserad has no socket for containers in " + setup_.run_dir);
-    const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
-    added = cdi::AddSoftGpus(socket.st_uid, soft_name ? soft_name : "", facts);
-  } else if (setup_.driver) {
-    added = cdi::AddDriver(facts);
+  return {};
+}
+
+Checkpoint::Claims ClaimPreparer::ChangedClaims() {
+  const std::lock_guard lock(mutex_);
+  Checkpoint::Claims changed;
+  for (const auto& [uid, claim] : checkpoint_.claims()) {
+    if (claim.complete && !claim.change.empty()) changed[uid] = claim;
   }
-  if (!added) return added;
-  return ReplaceFile(CdiFile(uid), cdi::Spec(facts).dump(2) + "\n", 0644, "make room there; the kubelet asks again");
+  return changed;
 }
 
 Result<void> ClaimPreparer::Unprepare(const std::string& uid) {
@@ -198,7 +217,7 @@ Result<void> ClaimPreparer::Undo(const std::string& uid) {
     const auto removed = daemon_.Delete("/v1/vgpus/" + device.vgpu + "?force=1");
     if (!removed && removed.error().code != ENOENT) return std::unexpected(removed.error());
   }
-  if (unlink(CdiFile(uid).c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove " + CdiFile(uid));
+  if (auto removed = cdi_.Remove(uid); !removed) return removed;
   return checkpoint_.Remove(uid);
 }
 
@@ -215,13 +234,7 @@ Result<void> ClaimPreparer::RemoveStray() {
     if (Field(vgpu, "processes").empty()) return std::unexpected(removed.error());
     kept.insert(uid);
   }
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(setup_.cdi_dir, error)) {
-    const std::string name = file.path().filename();
-    if (!name.starts_with(kCdiPrefix) || !name.ends_with(kCdiSuffix)) continue;
-    const std::string uid = name.substr(kCdiPrefix.size(), name.size() - kCdiPrefix.size() - kCdiSuffix.size());
-    if (IsUid(uid) && !checkpoint_.Find(uid) && !kept.contains(uid)) unlink(file.path().c_str());
-  }
+  cdi_.RemoveOthers([&](const std::string& uid) { return checkpoint_.Find(uid) || kept.contains(uid); });
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "kubernetes/api_server/api_server.h"
 #include "kubernetes/claims/checkpoint.h"
 #include "kubernetes/claims/claim.h"
+#include "kubernetes/claims/claim_cdi.h"
 
 namespace tessera::kubernetes {
 
@@ -43,6 +45,18 @@ class ClaimPreparer {
   // Also of a claim that was never prepared. Programs that are left in its vGPUs lose their GPU.
   Result<void> Unprepare(const std::string& uid);
 
+  // Changes the vGPUs of a prepared claim, whose programs go on: to its own terms with the parameters in `config` (a
+  // VGpuConfig as JSON, without apiVersion and kind if one likes) over all others; empty: to its own terms. ENOENT: it
+  // is not prepared; EINVAL: the parameters are wrong, and nothing was changed; other errors as for Prepare.
+  Result<void> Change(const std::string& uid, const std::string& config);
+
+  // What is known of a claim that is prepared; nothing of others.
+  std::optional<PreparedClaim> Find(const std::string& uid);
+  // The UID of the prepared claim of this name; empty: there is none.
+  std::string UidOf(const std::string& namespace_name, const std::string& name);
+  // Prepared claims that were changed, by their UIDs.
+  Checkpoint::Claims ChangedClaims();
+
   // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
   // programs run.
   Result<void> RemoveStray();
@@ -52,14 +66,14 @@ class ClaimPreparer {
   Result<Claim> Read(const std::string& namespace_name, const std::string& name, const std::string& uid) const;
   Result<std::vector<ReadyDevice>> Make(const Claim& claim);
   Result<void> MakeVGpu(const Claim& claim, const AllocatedDevice& device, const std::string& vgpu,
-                        const std::string& gang);
-  Result<void> WriteCdi(const std::string& uid, const PreparedClaim& claim) const;
+                        const std::string& gang, const std::string& key);
+  Result<std::string> KeyOf(const std::string& uid) const;
   Result<void> Undo(const std::string& uid);
-  std::string CdiFile(const std::string& uid) const;
 
   const PreparerSetup setup_;
   ApiServer& server_;
   const client::ApiClient daemon_;
+  const ClaimCdi cdi_;
   std::mutex mutex_;
   Checkpoint checkpoint_;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/json_fields.h"
+#include "kubernetes/objects/names.h"
 #include "kubernetes/objects/quantity.h"
 
 namespace tessera::kubernetes {
@@ -16,13 +17,14 @@ using client::TextField;
 
 namespace {
 
-enum class Kind { kBytes, kNumber, kText };
+enum class Kind { kBytes, kNumber, kText, kFlag };
 
-// A parameter, by its path in VGpuConfig, and the API's field for it.
+// A parameter, by its path in VGpuConfig, and the API's field for it. `enforce` is none of the API's.
 struct Parameter {
   std::string_view path, field;
   Kind kind;
 };
+constexpr const char* kEnforce = "enforce";
 constexpr auto kParameters = std::to_array<Parameter>({
     {"memory.request", "memory_request", Kind::kBytes},
     {"memory.max", "memory_max", Kind::kBytes},
@@ -30,6 +32,11 @@ constexpr auto kParameters = std::to_array<Parameter>({
     {"compute.weight", "compute_weight", Kind::kNumber},
     {"compute.priority", "compute_priority", Kind::kNumber},
     {"goal", "goal", Kind::kText},
+    {"space", "space", Kind::kText},
+    {"sm.limit", "sm_limit", Kind::kNumber},
+    {"sm.reserved", "sm_reserved", Kind::kFlag},
+    {"sm.burst", "sm_burst", Kind::kFlag},
+    {"enforce", kEnforce, Kind::kText},
 });
 
 std::string AllPaths() {
@@ -54,6 +61,9 @@ Result<Json> ValueOf(const Parameter& parameter, const Json& value) {
     }
     case Kind::kNumber:
       if (!value.is_number()) return Wrong(path, "is not a number");
+      return value;
+    case Kind::kFlag:
+      if (!value.is_boolean()) return Wrong(path, "is neither true nor false");
       return value;
     case Kind::kText:
       break;
@@ -100,10 +110,32 @@ bool AreFor(const ClaimParameters& parameters, const std::string& request) {
          std::ranges::find(parameters.requests, whole) != parameters.requests.end();
 }
 
+// What a vGPU has of which nothing is said.
+Json Standard() { return {{"compute_limit", 100}, {"compute_weight", 100}, {"compute_priority", 8}, {"goal", "none"}}; }
+
+// The daemon's name of a space of this namespace on this GPU.
+Result<std::string> SpaceOn(const std::string& device, const std::string& namespace_name, const std::string& name) {
+  constexpr std::size_t kLongest = 63, kGpu = 12;  // "gpu-911ede30"
+  if (name.empty()) return Wrong("space", "is empty");
+  std::string space = fmt::format("{}.{}.{}", namespace_name, name, device.substr(0, kGpu));
+  if (space.size() > kLongest)
+    return Wrong("space", "is too long: with its namespace it may have at most 49 characters");
+  return space;
+}
+
+Result<bool> TakeEnforce(Json& terms) {
+  const std::string enforce = TextField(terms, kEnforce, "shim");
+  terms.erase(kEnforce);
+  if (enforce == "shim") return false;
+  if (enforce != "kernel") return Wrong(kEnforce, "is neither \"shim\" nor \"kernel\"");
+  if (terms.contains("space")) return Wrong(kEnforce, "cannot be \"kernel\" in a space");
+  return true;
+}
+
 }  // namespace
 
-Result<Json> TermsOf(const Claim& claim, const AllocatedDevice& device) {
-  Json terms = Json::object();
+Result<VGpuTerms> TermsOf(const Claim& claim, const AllocatedDevice& device) {
+  Json terms = Standard();
   const auto consumed = [&](const char* name) -> const std::uint64_t* {
     const auto found = device.consumed.find(name);
     return found == device.consumed.end() ? nullptr : &found->second;
@@ -117,11 +149,22 @@ Result<Json> TermsOf(const Claim& claim, const AllocatedDevice& device) {
   terms["memory_max"] = *memory + (swap ? *swap : 0);
   if (swap) terms["memory_swap_max"] = *swap;
   if (const std::uint64_t* compute = consumed("compute")) terms["compute_request"] = *compute;
+  const std::uint64_t* const sm = consumed("sm");
+  if (sm && *sm > 0) terms["sm_limit"] = *sm;
   for (const ClaimParameters& parameters : claim.parameters) {
     if (!AreFor(parameters, device.request)) continue;
     if (auto applied = ApplyParameters(parameters.parameters, terms); !applied) return std::unexpected(applied.error());
   }
-  return terms;
+  const auto kernel_gate = TakeEnforce(terms);
+  if (!kernel_gate) return std::unexpected(kernel_gate.error());
+  if (const auto space = terms.find("space"); space != terms.end()) {
+    auto name = SpaceOn(device.device, claim.namespace_name, space->get<std::string>());
+    if (!name) return std::unexpected(name.error());
+    *space = std::move(*name);
+  } else if (terms.contains("sm_limit")) {
+    return Wrong("space", "is missing: only in a space has a vGPU a part of the SMs");
+  }
+  return VGpuTerms{.fields = std::move(terms), .kernel_gate = *kernel_gate};
 }
 
 }  // namespace tessera::kubernetes

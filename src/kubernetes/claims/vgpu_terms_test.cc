@@ -37,11 +37,17 @@ Json Config(const char* source, Json parameters, const Json& requests = Json::ar
           {"opaque", {{"driver", kDriver}, {"parameters", std::move(parameters)}}}};
 }
 
-Result<Json> Terms(const Json& object) {
+Result<VGpuTerms> AllTerms(const Json& object) {
   const auto claim = ReadClaim(object, "node");
   if (!claim) return std::unexpected(claim.error());
   EXPECT_EQ(claim->devices.size(), 1u);
   return TermsOf(*claim, claim->devices.at(0));
+}
+
+Result<Json> Terms(const Json& object) {
+  auto terms = AllTerms(object);
+  if (!terms) return std::unexpected(terms.error());
+  return terms->fields;
 }
 
 constexpr std::uint64_t kGi = 1ull << 30;
@@ -49,14 +55,55 @@ constexpr std::uint64_t kGi = 1ull << 30;
 TEST(VGpuTerms, CapacityIsWhatIsPromised) {
   const auto terms = Terms(ClaimObject(Json::array()));
   ASSERT_TRUE(terms) << terms.error().Text();
-  EXPECT_EQ(*terms, (Json{{"memory_limit", 60 * kGi},
-                          {"memory_request", 60 * kGi},
-                          {"memory_max", 60 * kGi},
-                          {"compute_request", 40}}));
+  EXPECT_EQ(nlohmann::json(*terms), (nlohmann::json{{"memory_limit", 60 * kGi},
+                                                    {"memory_request", 60 * kGi},
+                                                    {"memory_max", 60 * kGi},
+                                                    {"compute_request", 40},
+                                                    {"compute_limit", 100},
+                                                    {"compute_weight", 100},
+                                                    {"compute_priority", 8},
+                                                    {"goal", "none"}}));
   const auto swaps = Terms(ClaimObject(Json::array(), {{"memory", "20Gi"}, {"swap", "40Gi"}}));
   ASSERT_TRUE(swaps) << swaps.error().Text();
   EXPECT_EQ((*swaps)["memory_max"], 60 * kGi);
   EXPECT_EQ((*swaps)["memory_swap_max"], 40 * kGi);
+}
+
+TEST(VGpuTerms, ASpaceIsOfItsNamespaceAndGpu) {
+  const Json consumed = {{"memory", "20Gi"}, {"sm", "40"}};
+  const auto terms = Terms(ClaimObject(
+      Json::array({Config("FromClaim", {{"space", "serving"}, {"sm", {{"reserved", true}, {"burst", true}}}})}),
+      consumed));
+  ASSERT_TRUE(terms) << terms.error().Text();
+  EXPECT_EQ((*terms)["space"], "team.serving.gpu-1");
+  EXPECT_EQ((*terms)["sm_limit"], 40);
+  EXPECT_EQ((*terms)["sm_reserved"], true);
+  EXPECT_EQ((*terms)["sm_burst"], true);
+  EXPECT_THAT(Terms(ClaimObject(Json::array(), consumed)).error().Text(), HasSubstr("space is missing"));
+  const std::string longest(49 - 4, 's');
+  EXPECT_TRUE(Terms(ClaimObject(Json::array({Config("FromClaim", {{"space", longest}})}))));
+}
+
+TEST(VGpuTerms, AChangeGoesBeforeAll) {
+  auto claim = ReadClaim(
+      ClaimObject(Json::array({Config("FromClaim", {{"compute", {{"weight", 300}, {"limit", 50}}}})})), "node");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(AddChange("weight: 5", *claim).error().code, EINVAL);
+  ASSERT_TRUE(AddChange("", *claim));
+  EXPECT_EQ(TermsOf(*claim, claim->devices[0])->fields["compute_weight"], 300);
+  ASSERT_TRUE(AddChange(R"({"compute": {"weight": 5}})", *claim));
+  EXPECT_EQ(TermsOf(*claim, claim->devices[0])->fields["compute_weight"], 5);
+  EXPECT_EQ(TermsOf(*claim, claim->devices[0])->fields["compute_limit"], 50);
+  ASSERT_TRUE(AddChange(R"({"apiVersion": "x", "kind": "y"})", *claim));
+  EXPECT_EQ(TermsOf(*claim, claim->devices[0]).error().code, EINVAL);
+}
+
+TEST(VGpuTerms, TheKernelGateIsNoSpaces) {
+  EXPECT_FALSE(AllTerms(ClaimObject(Json::array()))->kernel_gate);
+  const auto terms = AllTerms(ClaimObject(Json::array({Config("FromClaim", {{"enforce", "kernel"}})})));
+  ASSERT_TRUE(terms) << terms.error().Text();
+  EXPECT_TRUE(terms->kernel_gate);
+  EXPECT_FALSE(terms->fields.contains("enforce"));
 }
 
 TEST(VGpuTerms, WithoutMemoryThereIsNone) {
@@ -87,7 +134,11 @@ TEST(VGpuTerms, SaysWhatIsWrong) {
   EXPECT_THAT(why({{"memory", {{"max", "lots"}}}}), HasSubstr("quantity \"lots\" is no number"));
   EXPECT_THAT(why({{"compute", {{"weight", "3"}}}}), HasSubstr("VGpuConfig.compute.weight is not a number"));
   EXPECT_THAT(why({{"goal", 5}}), HasSubstr("not a string"));
-  EXPECT_THAT(why({{"space", "team"}}), HasSubstr("VGpuConfig.space is unknown"));
+  EXPECT_THAT(why({{"space", ""}}), HasSubstr("VGpuConfig.space is empty"));
+  EXPECT_THAT(why({{"space", std::string(60, 's')}}), HasSubstr("at most 49 characters") /* with its namespace */);
+  EXPECT_THAT(why({{"sm", {{"reserved", "yes"}}}}), HasSubstr("VGpuConfig.sm.reserved is neither true nor false"));
+  EXPECT_THAT(why({{"enforce", "hard"}}), HasSubstr("neither \"shim\" nor \"kernel\""));
+  EXPECT_THAT(why({{"enforce", "kernel"}, {"space", "x"}}), HasSubstr("cannot be \"kernel\" in a space"));
   Json other = Config("FromClaim", {});
   other["opaque"]["parameters"]["kind"] = "GpuConfig";
   EXPECT_THAT(Terms(ClaimObject(Json::array({other}))).error().Text(),

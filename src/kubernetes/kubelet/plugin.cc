@@ -10,7 +10,9 @@
 #include <chrono>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "kubernetes/kubelet/health_service.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/proto/dra.grpc.pb.h"
 #include "kubernetes/proto/plugin_registration.grpc.pb.h"
@@ -38,6 +40,7 @@ class Registration final : public pluginregistration::Registration::Service {
     info->set_name(kDriver);
     info->set_endpoint(endpoint_);
     info->add_supported_versions("v1.DRAPlugin");
+    info->add_supported_versions("v1alpha1.DRAResourceHealth");
     return Status::OK;
   }
 
@@ -55,7 +58,7 @@ class Registration final : public pluginregistration::Registration::Service {
 
 class DraService final : public dra::DRAPlugin::Service {
  public:
-  explicit DraService(ClaimPreparer& preparer) : preparer_(preparer) {}
+  DraService(ClaimPreparer& preparer, StatusWriter& status) : preparer_(preparer), status_(status) {}
 
   Status NodePrepareResources(ServerContext*, const dra::NodePrepareResourcesRequest* request,
                               dra::NodePrepareResourcesResponse* response) override {
@@ -64,6 +67,7 @@ class DraService final : public dra::DRAPlugin::Service {
       const auto ready = preparer_.Prepare(claim.namespace_(), claim.name(), claim.uid());
       if (!ready) {
         Log("not prepared: ", claim, ready.error().Text());
+        Tell(claim, {kReady, false, "NotPrepared", ready.error().Text()});
         answer.set_error(ready.error().Text());
         continue;
       }
@@ -76,6 +80,7 @@ class DraService final : public dra::DRAPlugin::Service {
         if (!each.device.share_id.empty()) device.set_share_id(each.device.share_id);
       }
       Log("prepared: ", claim, ready->front().cdi_id);
+      Tell(claim, {kReady, true, "Prepared", "its vGPU is ready"});
     }
     return Status::OK;
   }
@@ -92,10 +97,15 @@ class DraService final : public dra::DRAPlugin::Service {
   }
 
  private:
+  void Tell(const dra::Claim& claim, Condition condition) {
+    status_.Tell(claim.namespace_(), claim.name(), claim.uid(), std::move(condition));
+  }
+
   ClaimPreparer& preparer_;
+  StatusWriter& status_;
 };
 
-Result<std::unique_ptr<grpc::Server>> Serve(grpc::Service& service, const std::string& path) {
+Result<std::unique_ptr<grpc::Server>> Serve(const std::vector<grpc::Service*>& services, const std::string& path) {
   if (path.size() >= sizeof(sockaddr_un::sun_path))
     return Fail(ENAMETOOLONG, path + " is too long for a socket", "give the kubelet a shorter --root-dir");
   std::error_code error;
@@ -103,7 +113,7 @@ Result<std::unique_ptr<grpc::Server>> Serve(grpc::Service& service, const std::s
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
-  builder.RegisterService(&service);
+  for (grpc::Service* const service : services) builder.RegisterService(service);
   auto server = builder.BuildAndStart();
   if (!server || chmod(path.c_str(), 0600) != 0)
     return Fail(EADDRINUSE, "cannot listen at " + path, "see whether the folder is there and can be written");
@@ -112,7 +122,9 @@ Result<std::unique_ptr<grpc::Server>> Serve(grpc::Service& service, const std::s
 
 class Servers final : public Plugin {
  public:
-  Servers(const std::string& dra_path, ClaimPreparer& preparer) : registration_(dra_path), dra_(preparer) {}
+  Servers(const std::string& dra_path, const std::string& node, ClaimPreparer& preparer, StatusWriter& status,
+          HealthBoard& health)
+      : registration_(dra_path), dra_(preparer, status), health_(node, health) {}
   ~Servers() override {
     constexpr std::chrono::seconds kPatience{5};
     for (auto* server : {&registry_server_, &dra_server_}) {
@@ -121,10 +133,10 @@ class Servers final : public Plugin {
   }
 
   Result<void> Start(const std::string& dra_path, const std::string& registry_path) {
-    auto server = Serve(dra_, dra_path);
+    auto server = Serve({&dra_, &health_}, dra_path);
     if (!server) return std::unexpected(server.error());
     dra_server_ = std::move(*server);
-    server = Serve(registration_, registry_path);
+    server = Serve({&registration_}, registry_path);
     if (!server) return std::unexpected(server.error());
     registry_server_ = std::move(*server);
     return {};
@@ -133,14 +145,16 @@ class Servers final : public Plugin {
  private:
   Registration registration_;
   DraService dra_;
+  HealthService health_;
   std::unique_ptr<grpc::Server> dra_server_, registry_server_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Plugin>> Plugin::Start(const std::string& kubelet_dir, ClaimPreparer& preparer) {
+Result<std::unique_ptr<Plugin>> Plugin::Start(const std::string& kubelet_dir, const std::string& node,
+                                              ClaimPreparer& preparer, StatusWriter& status, HealthBoard& health) {
   const std::string dra_path = fmt::format("{}/plugins/{}/dra.sock", kubelet_dir, kDriver);
-  auto servers = std::make_unique<Servers>(dra_path, preparer);
+  auto servers = std::make_unique<Servers>(dra_path, node, preparer, status, health);
   if (auto started = servers->Start(dra_path, fmt::format("{}/plugins_registry/{}-reg.sock", kubelet_dir, kDriver));
       !started)
     return std::unexpected(started.error());

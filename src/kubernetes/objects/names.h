@@ -8,6 +8,10 @@ namespace tessera::kubernetes {
 // Of the driver, as DeviceClasses and claims name it.
 inline constexpr const char* kDriver = "gpu.tessera.dev";
 
+// Of the parameters that the driver understands.
+inline constexpr const char* kParametersVersion = "gpu.tessera.dev/v1alpha1";
+inline constexpr const char* kParametersKind = "VGpuConfig";
+
 // The name of a GPU's device in slices and claims, a DNS label: "gpu-911ede30-…".
 std::string DeviceNameOf(std::string_view uuid);
 

@@ -20,7 +20,7 @@ using client::TextField;
 namespace {
 
 constexpr std::size_t kLongestString = 64;  // of an attribute
-constexpr std::uint64_t kTenth = 10;
+constexpr std::uint64_t kTenth = 10, kAllSms = 100;
 
 std::uint64_t Less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 std::uint64_t Rounded(std::uint64_t bytes) { return bytes / kMemoryStep * kMemoryStep; }
@@ -70,6 +70,7 @@ Json DevicesOf(const std::vector<OfferedGpu>& gpus) {
     AddCapacity(capacity, "memory", Rounded(gpu.memory), kMemoryStep, kMemoryStep, gpu.memory / kTenth);
     AddCapacity(capacity, "swap", Rounded(gpu.swap), 0, kMemoryStep, 0);
     AddCapacity(capacity, "compute", compute, 0, 1, compute / kTenth);
+    AddCapacity(capacity, "sm", kAllSms, 0, 1, 0);
     Json device = {
         {"name", DeviceNameOf(gpu.uuid)},
         {"attributes",
@@ -81,6 +82,14 @@ Json DevicesOf(const std::vector<OfferedGpu>& gpus) {
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+std::vector<DeviceHealth> HealthOf(const std::vector<OfferedGpu>& gpus) {
+  using State = DeviceHealth::State;
+  std::vector<DeviceHealth> health;
+  for (const OfferedGpu& gpu : gpus)
+    health.push_back({DeviceNameOf(gpu.uuid), gpu.failed ? State::kUnhealthy : State::kHealthy, gpu.why});
+  return health;
 }
 
 Json SliceOf(const std::string& node, const std::string& node_uid, Json devices, std::uint64_t generation) {

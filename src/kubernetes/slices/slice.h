@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/json.h"
+#include "kubernetes/slices/health_board.h"
 
 namespace tessera::kubernetes {
 
@@ -31,6 +32,8 @@ inline constexpr std::uint64_t kMemoryStep = 64ull << 20;
 
 // The `spec.devices` of the node's slice. A GPU of which nothing is left is there all the same, as claims may use it.
 Json DevicesOf(const std::vector<OfferedGpu>& gpus);
+
+std::vector<DeviceHealth> HealthOf(const std::vector<OfferedGpu>& gpus);
 
 // The slice itself, but for what the API server adds. `node_uid`: of the Node object that owns it.
 Json SliceOf(const std::string& node, const std::string& node_uid, Json devices, std::uint64_t generation);

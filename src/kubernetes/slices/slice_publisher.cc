@@ -28,8 +28,8 @@ std::string Selector(const std::string& node) {
 
 }  // namespace
 
-SlicePublisher::SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server)
-    : node_(std::move(node)), server_(server), daemon_(run_dir) {
+SlicePublisher::SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server, HealthBoard& health)
+    : node_(std::move(node)), server_(server), health_(health), daemon_(run_dir) {
   publishes_ = std::thread([this] { Run(); });
   follows_ = std::thread([this] { Follow(); });
 }
@@ -74,9 +74,14 @@ Result<Json> SlicePublisher::Slices() const { return server_.Get(Selector(node_)
 // nodes.
 Result<void> SlicePublisher::Publish(bool look) {
   const auto gpus = daemon_.Get("/v1/gpus"), vgpus = daemon_.Get("/v1/vgpus");
-  if (!gpus) return std::unexpected(gpus.error());
-  if (!vgpus) return std::unexpected(vgpus.error());
-  const Json devices = DevicesOf(OfferedGpus(*gpus, *vgpus));
+  if (!gpus || !vgpus) {
+    const Error& error = gpus ? vgpus.error() : gpus.error();
+    health_.SetUnknown(error.Text());
+    return std::unexpected(error);
+  }
+  const auto offered = OfferedGpus(*gpus, *vgpus);
+  health_.Set(HealthOf(offered));
+  const Json devices = DevicesOf(offered);
   if (!look && devices == wanted_) return {};
   const auto slices = Slices();
   if (!slices) return std::unexpected(slices.error());

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "client/api_client.h"
 #include "kubernetes/api_server/api_server.h"
+#include "kubernetes/slices/health_board.h"
 
 namespace tessera::kubernetes {
 
@@ -18,8 +19,8 @@ namespace tessera::kubernetes {
 // as it is; what is wrong is logged when it changes.
 class SlicePublisher {
  public:
-  // `server` outlives the object.
-  SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server);
+  // `server` and `health`, which is told how the GPUs are, outlive the object.
+  SlicePublisher(std::string node, const std::string& run_dir, ApiServer& server, HealthBoard& health);
   ~SlicePublisher();
 
  private:
@@ -32,6 +33,7 @@ class SlicePublisher {
 
   const std::string node_;
   ApiServer& server_;
+  HealthBoard& health_;
   const client::ApiClient daemon_;
 
   std::mutex mutex_;

@@ -132,7 +132,7 @@ Result<void> ContainerGate::Serve(Pending& pending) {
   if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
   std::vector<VgpuId> vgpus;
   for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
-  log::Info("{} joins {} behind the kernel gate", who, state->metadata);
+  log::Info("{} joins {} behind the kernel gate", who, chosen->front()->spec.name);
   return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
                          {.name = who, .pid = state->pid, .uid = *user, .by_operator = true});
 }

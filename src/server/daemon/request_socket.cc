@@ -14,6 +14,7 @@
 
 #include "base/duration.h"
 #include "server/loop/listeners.h"
+#include "server/model/vgpu_names.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -44,12 +45,12 @@ Result<ToldRequest> ParseToldRequest(std::string_view line) {
   if (space == std::string_view::npos || space == 0) return Fail(EINVAL, "a line without a name or a time", kUse);
   const auto latency = ParseDuration(line.substr(space + 1));
   if (!latency) return Fail(latency.error().code, "a time that is none, or too long", kUse);
-  ToldRequest told{.vgpus = {}, .latency = *latency};
-  for (const auto part : std::views::split(line.substr(0, space), ',')) {
-    std::string name(part.begin(), part.end());
+  const VGpuNames said = SplitNames(line.substr(0, space));
+  ToldRequest told{.vgpus = {}, .key = std::string(said.key), .latency = *latency};
+  for (const std::string_view name : said.names) {
     if (std::ranges::find(told.vgpus, name) != told.vgpus.end() || told.vgpus.size() == kMostNames)
       return Fail(EINVAL, "a name twice, or too many names", kUse);
-    told.vgpus.push_back(std::move(name));
+    told.vgpus.emplace_back(name);
   }
   return told;
 }
@@ -127,7 +128,7 @@ Result<void> RequestSocket::Take(std::string_view line, uid_t sender, Latencies&
   for (const std::string& name : told->vgpus) {
     VGpu* const vgpu = table_.Find(name);
     // Whoever may not tell of it does not learn that it is there.
-    if (!vgpu || !MayTell(sender, *vgpu))
+    if (!vgpu || !MayTell(sender, *vgpu) || !OpensWith(vgpu->spec.key, told->key))
       return Fail(ENOENT, "no vGPU of that name is the sender's", "use the value of TESSERA_VGPU");
     latencies[vgpu].push_back(told->latency);
   }

@@ -19,17 +19,18 @@ namespace tessera::server {
 // A program's word of how long one of its requests took.
 struct ToldRequest {
   std::vector<std::string> vgpus;
+  std::string key;  // of all of them; empty: none
   Nanos latency = 0;
 };
-// "VGPU[,VGPU…] TIME", as TESSERA_VGPU has the names, each once and kMostNames at most, and ParseDuration reads the
-// time. EINVAL: it is something else; ERANGE: the time is above a year. Errors do not quote the line.
+// "VGPU[,VGPU…][:KEY] TIME", as TESSERA_VGPU has the names, each once and kMostNames at most, and ParseDuration reads
+// the time. EINVAL: it is something else; ERANGE: the time is above a year. Errors do not quote the line.
 inline constexpr std::size_t kMostNames = 16;
 Result<ToldRequest> ParseToldRequest(std::string_view line);
 
 // Socket by which programs tell how long their requests took (requests.sock): datagrams of lines. On the loop's thread.
 //
-// Everybody may write. A line counts if its sender is root, the vGPU's owner, or a user with a program in it; nobody is
-// answered. What does not count is logged as far as the user's budget goes (event_budget.h).
+// Everybody may write. A line counts if its sender is root, the vGPU's owner, or a user with a program in it, and has
+// its key; nobody is answered. What does not count is logged as far as the user's budget goes (event_budget.h).
 class RequestSocket {
  public:
   // Binds `<run_dir>/requests.sock`, and gives it to containers as client.sock. Everything that is given outlives the

@@ -18,6 +18,10 @@ TEST(ParseToldRequest, NamesAndATime) {
   const auto two = ParseToldRequest("a,b 2s");
   ASSERT_TRUE(two) << two.error().Text();
   EXPECT_THAT(two->vgpus, testing::ElementsAre("a", "b"));
+  const auto keyed = ParseToldRequest("a,b:key 2s");
+  ASSERT_TRUE(keyed) << keyed.error().Text();
+  EXPECT_THAT(keyed->vgpus, testing::ElementsAre("a", "b"));
+  EXPECT_EQ(keyed->key, "key");
 }
 
 TEST(ParseToldRequest, WhatIsWrong) {

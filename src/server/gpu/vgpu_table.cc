@@ -14,6 +14,7 @@
 #include "base/process/process_start.h"
 #include "base/size.h"
 #include "server/gpu/gpu_choice.h"
+#include "server/model/vgpu_names.h"
 #include "server/record/events.h"
 #include "server/spaces/own_sms.h"
 
@@ -62,6 +63,10 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
   if (auto free = CheckNameFree(spec.name, uid, by_operator); !free) return std::unexpected(free.error());
+  if (request.key) {
+    if (auto ok = CheckKey(*request.key); !ok) return std::unexpected(ok.error());
+    spec.key = *request.key;
+  }
   spec.ephemeral = request.ephemeral.value_or(false);
   spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
   if (spec.ephemeral && spec.owner_pid <= 0) {
@@ -185,6 +190,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   }
   if (request.space && *request.space != vgpu.spec.space)
     return Fail(EINVAL, "the space of a vGPU cannot be changed", "make a new vGPU in the other space");
+  if (request.key) return Fail(EINVAL, "the key of a vGPU cannot be changed", "make a new vGPU");
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
@@ -250,15 +256,19 @@ Result<VGpu*> VGpuTable::Get(std::string_view name) const {
   return std::unexpected(NoSuchVGpu(std::string(name)));
 }
 
-Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view names, const Authority& authority,
+Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view text, const Authority& authority,
                                              const Caller& caller) const {
   std::vector<VGpu*> chosen;
-  for (auto part : std::views::split(names, ',')) {
-    auto vgpu = Get(std::string_view(part.begin(), part.end()));
+  const VGpuNames said = SplitNames(text);
+  for (const std::string_view name : said.names) {
+    auto vgpu = Get(name);
     if (!vgpu) return std::unexpected(vgpu.error());
     const Possession thing = PossessionOf((*vgpu)->spec);
     if (auto allowed = authority.Allowed(caller, Operation::kJoinVGpu, &thing); !allowed)
       return std::unexpected(allowed.error());
+    if (!OpensWith((*vgpu)->spec.key, said.key))
+      return Fail(EACCES, fmt::format("vGPU {} is joined with its key only", (*vgpu)->spec.name),
+                  "its containers have it: TESSERA_VGPU=NAME:KEY");
     const auto same_gpu = std::ranges::find(chosen, (*vgpu)->gpu, &VGpu::gpu);
     if (same_gpu != chosen.end()) {
       return Fail(EINVAL,

@@ -61,8 +61,9 @@ class VGpuTable {
   VGpu* Find(std::string_view name) const;
   VGpu* Find(VgpuId id) const;
   std::vector<VGpu*> All() const;  // by name
-  // The vGPUs of a comma-separated list of names, one for each GPU, if a program of the caller may join them.
-  Result<std::vector<VGpu*>> Choose(std::string_view names, const Authority& authority, const Caller& caller) const;
+  // The vGPUs that SplitNames reads in `text`, one for each GPU, if a program of the caller may join them. EACCES: one
+  // of them has another key.
+  Result<std::vector<VGpu*>> Choose(std::string_view text, const Authority& authority, const Caller& caller) const;
 
   GpuServer& Gpu(const VGpu& vgpu) const { return *gpus_[vgpu.gpu]; }
 

@@ -52,6 +52,26 @@ TEST_F(VGpuTableTest, NamesAreCheckedGeneratedAndUnique) {
   EXPECT_LE((*Make({.program = std::string(500, 'y')}))->spec.name.size(), 63u);
 }
 
+TEST_F(VGpuTableTest, AVGpuWithAKeyIsJoinedWithItOnly) {
+  const std::string key = "0123456789abcdef";
+  ASSERT_TRUE(Make({.name = "open", .gpu = "0"}));
+  ASSERT_TRUE(Make({.name = "closed", .gpu = "1", .key = key}));
+  const Authority authority({});
+  const auto join = [&](const std::string& text) { return table_->Choose(text, authority, authority.Operator()); };
+  EXPECT_EQ(join("closed").error().code, EACCES);
+  EXPECT_EQ(join("closed:0123456789abcdee").error().code, EACCES);
+  EXPECT_EQ(join("open,closed").error().code, EACCES);
+  EXPECT_TRUE(join("closed:" + key));
+  EXPECT_TRUE(join("open:anything"));
+  ASSERT_TRUE(join("open,closed:" + key));
+  EXPECT_EQ(join("open,closed:" + key)->size(), 2u);
+  EXPECT_THAT(join("closed:wrong").error().Text(), testing::Not(HasSubstr(key)));
+  EXPECT_EQ(Refused({.name = "short", .key = "abc"}).code, EINVAL);
+  VGpu& closed = *table_->Find("closed");
+  EXPECT_EQ(table_->Change(closed, {.key = key}, 0).error().code, EINVAL);
+  EXPECT_EQ(table_->Saved().front().spec.key, key);
+}
+
 TEST_F(VGpuTableTest, NamesOfJobsAndDeclaredOnesAreForOperators) {
   table_->Declare({"team-1", "team"});
   const auto user = [&](const VGpuRequest& request) { return table_->Create(request, 1000, 0, {}, false); };

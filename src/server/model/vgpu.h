@@ -39,6 +39,7 @@ struct VGpuSpec {
   std::optional<sched::Goal> goal;
   std::string space;  // in which it runs beside others; empty: it has the GPU alone. Set when it is made
   std::string gang;   // of vGPUs of this user, on several GPUs, that have their turns together; empty: none
+  std::string key;    // that programs must say to join it, operators' too; empty: none. Set when it is made
 };
 
 // A short name of a vGPU's settings. It changes whenever they change, and is the same under the next daemon.

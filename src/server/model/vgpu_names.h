@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tessera::server {
+
+// How a program says which vGPUs it joins: "NAME[,NAME…][:KEY]", as TESSERA_VGPU has it. The key is for all of them.
+struct VGpuNames {
+  std::vector<std::string_view> names;  // also empty ones; refers to the text
+  std::string_view key;                 // empty: none
+};
+VGpuNames SplitNames(std::string_view text);
+
+// EINVAL unless `key` is [A-Za-z0-9_-]{16,64}.
+Result<void> CheckKey(std::string_view key);
+
+// Whether who says `said` may join a vGPU with this key; everybody may if it has none. How long that takes does not
+// tell how much of it is right.
+bool OpensWith(std::string_view key, std::string_view said);
+
+}  // namespace tessera::server

@@ -1,0 +1,37 @@
+#include "server/model/vgpu_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tessera::server {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(VGpuNames, AKeyIsForAllNames) {
+  EXPECT_THAT(SplitNames("a").names, ElementsAre("a"));
+  EXPECT_EQ(SplitNames("a").key, "");
+  const VGpuNames two = SplitNames("a,b.c:0123456789abcdef");
+  EXPECT_THAT(two.names, ElementsAre("a", "b.c"));
+  EXPECT_EQ(two.key, "0123456789abcdef");
+  EXPECT_THAT(SplitNames("a,").names, ElementsAre("a", ""));
+  EXPECT_EQ(SplitNames("a:b:c").key, "b:c");
+}
+
+TEST(VGpuNames, Keys) {
+  EXPECT_TRUE(CheckKey("0123456789abc_-Z"));
+  for (const std::string& wrong : {std::string("0123456789abcde"), std::string(65, 'a'),
+                                   std::string("0123456789abcd:f"), std::string("0123456789abcd\nf"), std::string()})
+    EXPECT_EQ(CheckKey(wrong).error().code, EINVAL) << wrong;
+  EXPECT_TRUE(OpensWith("", ""));
+  EXPECT_TRUE(OpensWith("", "anything"));
+  EXPECT_TRUE(OpensWith("0123456789abcdef", "0123456789abcdef"));
+  EXPECT_FALSE(OpensWith("0123456789abcdef", ""));
+  EXPECT_FALSE(OpensWith("0123456789abcdef", "0123456789abcde0"));
+  EXPECT_FALSE(OpensWith("0123456789abcdef", "0123456789abcde"));
+}
+
+}  // namespace
+}  // namespace tessera::server
