@@ -43,6 +43,7 @@ Json CommonVariables(const SpecFacts& facts) {
 Json ToJson(const Device& device) {
   const std::string names = device.vgpu + (device.key.empty() ? "" : ":" + device.key);
   Json edits = {{"env", {"TESSERA_VGPU=" + names, "CUDA_VISIBLE_DEVICES=" + device.gpu_uuid}}};
+  for (const std::string& variable : device.variables) edits["env"].push_back(variable);
   AddNodes(edits, device.nodes);
   return {{"name", NameOf(device)}, {"containerEdits", std::move(edits)}};
 }

@@ -30,8 +30,9 @@ struct Device {
   std::string vgpu;
   std::string key;  // of the vGPUs; empty: none
   std::string gpu_uuid;
-  std::string name;                // of the device; empty: the vGPU's
-  std::vector<std::string> nodes;  // device nodes of its GPU, if the driver is included
+  std::string name;                    // of the device; empty: the vGPU's
+  std::vector<std::string> nodes;      // device nodes of its GPU, if the driver is included
+  std::vector<std::string> variables;  // beside those of every vGPU: "NAME=VALUE"
 };
 
 // All that goes into a specification: the devices, and what all of them need.

@@ -1,25 +1,9 @@
 """A GPU that fails: Xid and ECC errors and a lost GPU, made up on soft GPUs and in a made-up NVML."""
-import errno
 import os
 import unittest
 
 from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, wait_for
-
-
-def open_for_reader(fifo):
-    """None while nobody reads it."""
-    try:
-        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return None
-
-
-def write_line(fifo, line):
-    """Fails if nobody reads it before the deadline; a blocking open would wait for ever."""
-    with os.fdopen(wait_for("a reader of the faults", lambda: open_for_reader(fifo)), "w") as out:
-        out.write(line + "\n")
+from soft_faults import write_line
 
 
 class Faults(SoftGpuTest):

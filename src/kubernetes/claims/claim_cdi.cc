@@ -23,6 +23,7 @@ namespace tessera::kubernetes {
 using client::BoolField;
 using client::Field;
 using client::Json;
+using client::NumberField;
 using client::TextField;
 
 namespace {
@@ -36,11 +37,16 @@ std::string DeviceOf(const std::string& uid, const PreparedClaim& claim) {
 
 // Programs of a space speak to its MPS server by its pipes and by shared memory. The folder and not the pipes, because
 // the server makes them anew.
-Result<void> AddSpace(const client::ApiClient& daemon, const std::string& name, cdi::SpecFacts& facts) {
+Result<void> AddSpace(const client::ApiClient& daemon, const Json& vgpu, cdi::SpecFacts& facts, cdi::Device& device) {
+  const std::string name = TextField(vgpu, "space");
   const auto space = daemon.Get("/v1/spaces/" + name);
   if (!space) return std::unexpected(space.error());
-  const std::string folder = std::filesystem::path(TextField(*space, "pipe_directory")).parent_path();
+  const std::string pipes = TextField(*space, "pipe_directory");
+  const std::string folder = std::filesystem::path(pipes).parent_path();
   if (folder.empty()) return Fail(EPROTO, "space " + name + " has no directory for its pipes");
+  const double percent = BoolField(vgpu, "sm_reserved") ? 100 : NumberField(vgpu, "sm_limit_pct");
+  device.variables = {"CUDA_MPS_PIPE_DIRECTORY=" + pipes,
+                      fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={:g}", percent)};
   facts.mounts.push_back({.host = folder, .container = folder, .writable = true});
   facts.mounts.push_back({.host = "/dev/shm", .container = "/dev/shm", .writable = true});
   return {};
@@ -62,15 +68,16 @@ Result<void> ClaimCdi::Write(const std::string& uid, const PreparedClaim& claim)
   const auto health = daemon_.Get("/healthz");
   if (!health) return std::unexpected(health.error());
   cdi::SpecFacts facts{.installation = Installation::Find(), .run_dir = setup_.run_dir, .devices = {}};
-  cdi::Device device{.vgpu = {}, .key = claim.key, .gpu_uuid = {}, .name = DeviceOf(uid, claim), .nodes = {}};
+  cdi::Device device{
+      .vgpu = {}, .key = claim.key, .gpu_uuid = {}, .name = DeviceOf(uid, claim), .nodes = {}, .variables = {}};
   for (const PreparedDevice& each : claim.devices) {
     const auto vgpu = daemon_.Get("/v1/vgpus/" + each.vgpu);
     if (!vgpu) return std::unexpected(vgpu.error());
     const char* const comma = device.vgpu.empty() ? "" : ",";
     device.vgpu += comma + each.vgpu;
     device.gpu_uuid += comma + TextField(*vgpu, "gpu_uuid");
-    if (const std::string space = TextField(*vgpu, "space"); !space.empty()) {
-      if (auto added = AddSpace(daemon_, space, facts); !added) return added;
+    if (!TextField(*vgpu, "space").empty()) {
+      if (auto added = AddSpace(daemon_, *vgpu, facts, device); !added) return added;
     }
   }
   facts.devices.push_back(std::move(device));

@@ -13,7 +13,7 @@ import threading
 import time
 
 from folder_events import FolderEvents
-from messages import DRA, REGISTRATION, call, dialled, dra, grpc, registration
+from messages import DRA, HEALTH, REGISTRATION, call, dialled, dra, dra_health, grpc, registration, stream
 from names import is_subdomain
 
 REAL_TIMEOUT_S = 45
@@ -201,6 +201,11 @@ class Kubelet:
     def unprepare(self, claims, driver=None):
         """NodeUnprepareResourceResponse (error) by UID."""
         return self._ask("NodeUnprepareResources", dra.NodeUnprepareResourcesRequest, claims, driver)
+
+    def watch_health(self, driver=None):
+        """What the driver tells of its devices, each time; cancel() ends it."""
+        return stream(self.registered(driver).channel, f"/{HEALTH}/NodeWatchResources",
+                      dra_health.NodeWatchResourcesRequest())
 
     def _ask(self, method, request, claims, driver):
         plugin = self.registered(driver)

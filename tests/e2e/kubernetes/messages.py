@@ -12,6 +12,7 @@ except ImportError:  # a Python that is not the distribution's, whose packages s
 
 PROTO = pathlib.Path(__file__).resolve().parents[3] / "src" / "kubernetes" / "proto"
 REGISTRATION, DRA = "pluginregistration.Registration", "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+HEALTH = "v1alpha1.DRAResourceHealth"
 
 
 def generated():
@@ -20,19 +21,21 @@ def generated():
         subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", *files], check=True)
         sys.path.insert(0, folder)
         try:
+            import dra_health_pb2
             import dra_pb2
             import plugin_registration_pb2
         finally:
             sys.path.remove(folder)
-        return dra_pb2, plugin_registration_pb2
+        return dra_pb2, dra_health_pb2, plugin_registration_pb2
 
 
-dra, registration = generated()
+dra, dra_health, registration = generated()
 METHODS = {  # request and response of each
     f"/{REGISTRATION}/GetInfo": (registration.InfoRequest, registration.PluginInfo),
     f"/{REGISTRATION}/NotifyRegistrationStatus": (registration.RegistrationStatus, registration.RegistrationStatusResponse),
     f"/{DRA}/NodePrepareResources": (dra.NodePrepareResourcesRequest, dra.NodePrepareResourcesResponse),
     f"/{DRA}/NodeUnprepareResources": (dra.NodeUnprepareResourcesRequest, dra.NodeUnprepareResourcesResponse),
+    f"/{HEALTH}/NodeWatchResources": (dra_health.NodeWatchResourcesRequest, dra_health.NodeWatchResourcesResponse),
 }
 
 
@@ -46,6 +49,12 @@ def dialled(path):
 def call(channel, method, request, timeout_s):
     return channel.unary_unary(method, request_serializer=METHODS[method][0].SerializeToString,
                                response_deserializer=METHODS[method][1].FromString)(request, timeout=timeout_s)
+
+
+def stream(channel, method, request):
+    """The answers, as they come, until the other side or cancel() ends it."""
+    return channel.unary_stream(method, request_serializer=METHODS[method][0].SerializeToString,
+                                response_deserializer=METHODS[method][1].FromString)(request)
 
 
 def handlers(service, functions):

@@ -1,81 +1,11 @@
 """The DRA driver of a node beside stand-ins of the kubelet and of the API server, on soft GPUs."""
-import json
-import pathlib
 import signal
 import subprocess
-import sys
 import unittest
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BIN, GIB, SoftGpuTest, wait_for  # noqa: E402
-from api_server import ApiServer  # noqa: E402
-from kubelet import Kubelet  # noqa: E402
-from scheduler import allocate, claim_of  # noqa: E402
-
-DRIVER, NODE = "gpu.tessera.dev", "worker"
-SLICES, CLAIMS = "resourceslices", "resourceclaims"
-
-
-def parameters(**fields):
-    return {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "VGpuConfig", **fields}
-
-
-class DriverTest(SoftGpuTest):
-    SPEC = "2x4GiB"
-
-    def setUp(self):
-        super().setUp()
-        self.server = ApiServer(self.run_dir / "api").start()
-        self.addCleanup(self.server.close)
-        self.server.create("nodes", {"metadata": {"name": NODE}})
-        self.kubelet = Kubelet(self.run_dir / "kubelet").start()
-        self.addCleanup(self.kubelet.stop)
-        self.cdi = self.run_dir / "cdi"
-        self.driver = None
-
-    def start_driver(self, *flags):
-        times = self.kubelet.registrations[DRIVER] + 1
-        self.driver = self.spawn(BIN / "tessera-kubelet", "--node-name", NODE, "--run-dir", self.run_dir,
-                                 "--kubelet-dir", self.run_dir / "kubelet", "--cdi-dir", self.cdi, "--api-server",
-                                 self.server.url, "--ca-file", self.server.ca_file, "--token-file", self.server.token_file,
-                                 *flags, stderr=subprocess.PIPE)
-        self.kubelet.wait_registered(DRIVER, times)
-
-    def end_driver(self, how=signal.SIGTERM):
-        self.driver.send_signal(how)
-        self.driver.wait(10)
-        if how == signal.SIGTERM:  # killed, it leaves its socket
-            self.kubelet.wait_gone(DRIVER)
-
-    def slice(self):
-        found = self.server.list(SLICES)
-        return found[0] if len(found) == 1 else None
-
-    def wait_for_slice(self):
-        return self.server.wait_for(self.slice)
-
-    def capacity(self, device=0):
-        return {name: each["value"] for name, each in self.slice()["spec"]["devices"][device]["capacity"].items()}
-
-    def allocated(self, name, **options):
-        """A claim that the scheduler has given devices, or None."""
-        claim = self.server.create(CLAIMS, claim_of(name, **options))
-        return allocate(self.server, claim, NODE, DRIVER)
-
-    def prepare(self, claim):
-        return self.kubelet.prepare([claim])[claim["metadata"]["uid"]]
-
-    def unprepare(self, claim):
-        self.assertEqual(self.kubelet.unprepare([claim])[claim["metadata"]["uid"]].error, "")
-
-    def vgpus(self):
-        return {vgpu["name"]: vgpu for vgpu in self.api("GET", "/v1/vgpus")[2]["vgpus"]}
-
-    def cdi_files(self):
-        return sorted(path.name for path in self.cdi.iterdir())
-
-    def specification(self, claim):
-        return json.loads((self.cdi / f"tessera.dev-claim_{claim['metadata']['uid']}.json").read_text())
+from driver_test import BUSY, CLAIMS, DRIVER, NODE, SLICES, DriverTest, name_of, parameters, uid_of
+from harness import BIN, GIB
+from scheduler import allocate, claim_of
 
 
 class Driver(DriverTest):
@@ -90,8 +20,7 @@ class Driver(DriverTest):
                                parameters=parameters(compute={"weight": 300, "limit": 60}, goal="p99=20ms"))
         done = self.prepare(claim)
         self.assertEqual(done.error, "")
-        uid, share = claim["metadata"]["uid"], claim["status"]["allocation"]["devices"]["results"][0]
-        name = f"default.llm.{uid}"
+        name, share = name_of(claim), claim["status"]["allocation"]["devices"]["results"][0]
         (device,) = done.devices
         self.assertEqual((list(device.request_names), device.pool_name, device.device_name, device.share_id),
                          (["gpu"], NODE, share["device"], share["shareID"]))
@@ -102,9 +31,9 @@ class Driver(DriverTest):
                          (40, 60, 300, "p99=20ms"))
         (described,) = self.specification(claim)["devices"]
         self.assertEqual(described["name"], name)
-        self.assertIn(f"TESSERA_VGPU={name}", described["containerEdits"]["env"])
+        self.assertRegex(self.variables(claim)["TESSERA_VGPU"], f"^{name}:[0-9a-f]{{32}}$")
         self.assertEqual(self.prepare(claim), done)  # once more
-        tenant = self.tenant_in(name, "--kernel-us=200", "--report-every=10")
+        tenant = self.program_of(claim, *BUSY)
         tenant.makes_progress()
         tenant.finish()
         self.unprepare(claim)
@@ -133,9 +62,9 @@ class Driver(DriverTest):
         self.assertEqual(len({vgpu["gang"] for vgpu in vgpus.values()} - {None}), 1)
         (described,) = self.specification(claim)["devices"]
         self.assertEqual(cdi_id, f"tessera.dev/vgpu={described['name']}")
-        (names,) = [each.partition("=")[2] for each in described["containerEdits"]["env"] if each.startswith("TESSERA_VGPU")]
+        names = self.variables(claim)["TESSERA_VGPU"].partition(":")[0]
         self.assertEqual(set(names.split(",")), set(vgpus))
-        tenant = self.tenant_in(names, "--kernel-us=200", "--report-every=10")
+        tenant = self.program_of(claim, *BUSY)
         tenant.makes_progress()
         tenant.finish()
         self.unprepare(claim)
@@ -162,7 +91,7 @@ class Driver(DriverTest):
         self.assertEqual(self.prepare(again).error, "")
 
     def test_the_slice_follows_what_others_take(self):
-        self.assertEqual(self.capacity(), {"memory": "4Gi", "swap": self.capacity()["swap"], "compute": "100"})
+        self.assertEqual(self.capacity(), {"memory": "4Gi", "swap": self.capacity()["swap"], "compute": "100", "sm": "100"})
         self.create("by-hand", gpu=0, memory_request=str(GIB), compute_request="30")
         self.server.wait_for(lambda: self.capacity()["memory"] == "3Gi")
         self.assertEqual(self.capacity()["compute"], "70")
@@ -230,14 +159,17 @@ class Driver(DriverTest):
         idle, busy = (self.allocated(name, memory="1Gi") for name in ("idle", "busy"))
         for claim in (idle, busy):
             self.assertEqual(self.prepare(claim).error, "")
-        tenant = self.tenant_in(f"default.busy.{busy['metadata']['uid']}", "--kernel-us=200", "--report-every=10")
+        tenant = self.program_of(busy, *BUSY)
         tenant.makes_progress()
         self.end_driver()
         (self.run_dir / "kubelet/plugins" / DRIVER / "checkpoint.json").unlink()
         self.start_driver()
-        self.assertEqual(list(self.vgpus()), [f"default.busy.{busy['metadata']['uid']}"])
-        self.assertEqual(self.cdi_files(), [f"tessera.dev-claim_{busy['metadata']['uid']}.json"])
+        self.assertEqual(list(self.vgpus()), [name_of(busy)])
+        self.assertEqual(self.cdi_files(), [f"tessera.dev-claim_{uid_of(busy)}.json"])
         tenant.makes_progress()
+        key = self.variables(busy)["TESSERA_VGPU"]
+        self.assertEqual(self.prepare(busy).error, "")
+        self.assertEqual(self.variables(busy)["TESSERA_VGPU"], key)  # others of the claim's pods can still join
         tenant.finish()
 
     def test_a_hundred_and_ten_pods_at_once(self):
