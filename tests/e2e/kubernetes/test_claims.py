@@ -138,12 +138,12 @@ class Claims(DriverTest):
         tenant = self.program_of(claim, *BUSY)
         tenant.makes_progress()
         self.pod(claim)
-        self.annotate({"compute": {"limit": 50}, "memory": {"max": "2Gi"}, "goal": "speed=40%"})
+        self.annotate({"compute": {"limit": 50}, "memory": {"max": "512Mi"}, "goal": "speed=40%"})
         self.assertEqual(self.wait_for_condition(claim, "Changed", "True")[1:],
                          ("Applied", "by gpu.tessera.dev/config of pod web-0"))
         vgpu = self.vgpu(name_of(claim))
         self.assertEqual((vgpu["compute_limit_pct"], vgpu["memory_max_bytes"], vgpu["compute_weight"], vgpu["goal"]),
-                         (50, 2 * GIB, 300, "speed=40%"))
+                         (50, GIB // 2, 300, "speed=40%"))
         self.annotate({"compute": {"weight": 0}})
         self.assertIn("compute.weight 0 is out of range", self.wait_for_condition(claim, "Changed", "False")[2])
         self.assertEqual(self.vgpu(name_of(claim))["compute_limit_pct"], 50)
