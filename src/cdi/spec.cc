@@ -40,6 +40,11 @@ Json CommonVariables(const SpecFacts& facts) {
   return variables;
 }
 
+Json Hook(const SpecFacts& facts) {
+  const std::string program = facts.installation.RequireGate();
+  return {{"hookName", "createRuntime"}, {"path", program}, {"args", {program, facts.run_dir + "/seccomp.sock"}}};
+}
+
 Json ToJson(const Device& device) {
   const std::string names = device.vgpu + (device.key.empty() ? "" : ":" + device.key);
   Json edits = {{"env", {"TESSERA_VGPU=" + names, "CUDA_VISIBLE_DEVICES=" + device.gpu_uuid}}};
@@ -62,6 +67,7 @@ Json Spec(const SpecFacts& facts) {
   edits["mounts"] = {ToJson(Mount{facts.installation.Libraries(), kContainerLibraries}),
                      ToJson(Mount{facts.run_dir + "/programs", kContainerRunDir})};
   for (const Mount& mount : facts.mounts) edits["mounts"].push_back(ToJson(mount));
+  if (facts.kernel_gate) edits["hooks"] = Json::array({Hook(facts)});
   Json devices = Json::array();
   for (const Device& device : facts.devices) devices.push_back(ToJson(device));
   return {{"cdiVersion", VersionFor(facts.devices)},

@@ -43,6 +43,7 @@ struct SpecFacts {
   std::string soft_name;           // $TESSERA_SOFT_NAME; empty: none
   std::vector<Mount> mounts;       // beside those of the libraries and the socket
   std::vector<std::string> nodes;  // of the driver as a whole
+  bool kernel_gate = false;        // only containers behind the kernel gate may start with it
   bool driver = false;             // the driver's libraries are among the mounts, in kContainerDriver
   std::vector<Device> devices;
 };

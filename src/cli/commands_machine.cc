@@ -17,14 +17,15 @@ void AddSeccomp(CommandLine& line, CLI::App& cdi) {
                  "'tessera run --enforce kernel' is. The profile is that of your container engine with other\n"
                  "rules for ioctl. It needs runc 1.1 or newer, or crun 0.20 or newer.",
                  "Examples:\n"
-                 "  tessera cdi seccomp --vgpu team-a --output /etc/tessera/team-a.json\n"
-                 "  podman run --security-opt seccomp=/etc/tessera/team-a.json \\\n"
+                 "  tessera cdi seccomp --output /etc/tessera/seccomp.json\n"
+                 "  podman run --security-opt seccomp=/etc/tessera/seccomp.json \\\n"
                  "    --device tessera.dev/vgpu=team-a IMAGE");
   auto& choices = line.Keep<SeccompChoices>();
-  seccomp.add_option("--vgpu", choices.vgpus, "the container's vGPUs, one for each GPU, separated\nby commas")
+  seccomp
+      .add_option("--vgpu", choices.vgpus,
+                  "the container's vGPUs, one for each GPU, separated\nby commas (default: those of its CDI device)")
       ->type_name("VGPU")
       ->delimiter(',')
-      ->required()
       ->check(Checked(CheckName));
   seccomp.add_option("--base", choices.base, "the engine's own profile (default\n/usr/share/containers/seccomp.json)")
       ->type_name("FILE");
@@ -61,6 +62,8 @@ void AddCdi(CommandLine& line) {
   generate.add_flag(
       "--driver", choices.driver,
       "include the NVIDIA driver's libraries and device\nnodes, if nothing else gives them to containers");
+  generate.add_flag("--require-gate", choices.require_gate,
+                    "containers start only with the profile of\n'tessera cdi seccomp'");
   AddCommon(generate, line.common, kDaemon);
   Does(line, generate, [&line, &choices] { return GenerateCdi(line.common, choices); });
   AddSeccomp(line, cdi);

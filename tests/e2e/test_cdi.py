@@ -344,6 +344,22 @@ class Container(SoftGpuTest):
     def test_behind_the_kernel_gate_of_crun(self):
         self.behind_the_kernel_gate()
 
+    def test_one_profile_for_all_containers_of_crun(self):
+        self.one_profile_for_all_containers()
+
+    @unittest.skipUnless(shutil.which("runc"), "runc is not installed")
+    def test_one_profile_for_all_containers_of_runc(self):
+        self.need("runc")
+        self.one_profile_for_all_containers()
+
+    def one_profile_for_all_containers(self):
+        """The daemon finds out the container's vGPU. Without the profile the container does not start."""
+        self.team(memory_limit="4M", memory_max="4M")
+        self.tessera("cdi", "generate", "--require-gate", "--output", self.test / "etc" / "cdi" / "tessera.json")
+        said = "tessera-require-gate" if self.env["RUNTIME"] == "crun" else "is for containers behind the kernel gate only"
+        self.assertIn(said, self.output_of("/bin/true"))
+        self.behind_the_kernel_gate_with("cdi", "seccomp")
+
     @unittest.skipUnless(shutil.which("runc"), "runc is not installed")
     def test_behind_the_kernel_gate_of_runc(self):
         self.need("runc")
@@ -352,8 +368,11 @@ class Container(SoftGpuTest):
     def behind_the_kernel_gate(self):
         """By the profile that the docs name: the daemon counts what the container asks the driver for."""
         self.team(memory_limit="4M", memory_max="4M")
-        profile = self.test / "team-a.json"
-        self.tessera("cdi", "seccomp", "--vgpu", "team-a", "--output", profile)
+        self.behind_the_kernel_gate_with("cdi", "seccomp", "--vgpu", "team-a")
+
+    def behind_the_kernel_gate_with(self, *command):
+        profile = self.test / "profile.json"
+        self.tessera(*command, "--output", profile)
         shutil.copy(BIN / "gate_churn", self.test / "root" / "bin")
         self.FLAGS = (*self.FLAGS, "--security-opt", f"seccomp={profile}")
         child = self.contain("/bin/gate_churn", "2", stdin=subprocess.PIPE)

@@ -81,6 +81,7 @@ Result<cdi::SpecFacts> GatherFacts(const Common& common, const CdiChoices& choic
       .installation = Installation::Find(), .run_dir = common.RunDirectory(), .devices = std::move(*devices)};
   if (daemon->soft && choices.driver)
     return Fail(EINVAL, "the daemon manages soft GPUs, which need no NVIDIA driver", "omit --driver");
+  facts.kernel_gate = choices.require_gate;
   Result<void> added;
   const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
   if (daemon->soft) added = cdi::AddSoftGpus(socket->st_uid, soft_name ? soft_name : "", facts);

@@ -12,6 +12,7 @@ struct CdiChoices {
   std::vector<std::string> vgpus;  // names; empty: all that are not ephemeral
   std::string output = "-";        // path; "-": stdout
   bool driver = false;             // include device nodes and libraries of the NVIDIA driver
+  bool require_gate = false;       // containers start only behind the kernel gate
 };
 
 // `tessera cdi generate`: writes a CDI specification with a device for each vGPU of the daemon. Ephemeral vGPUs are
@@ -20,7 +21,7 @@ struct CdiChoices {
 Result<int> GenerateCdi(const Common& common, const CdiChoices& choices);
 
 struct SeccompChoices {
-  std::vector<std::string> vgpus;  // names, one for each GPU
+  std::vector<std::string> vgpus;  // names, one for each GPU; empty: the container's own
   std::string base = "/usr/share/containers/seccomp.json";
   std::string output = "-";  // path; "-": stdout
 };

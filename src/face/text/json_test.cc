@@ -75,7 +75,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 19);
+  EXPECT_EQ(fields, 20);
 }
 
 TEST(SpaceJson, IsNullWhereThereIsNothing) {

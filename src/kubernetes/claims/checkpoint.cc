@@ -28,11 +28,8 @@ json ToJson(const Checkpoint::Claims& claims) {
                          {"device", device.device},
                          {"share_id", device.share_id},
                          {"vgpu", device.vgpu}});
-    all[uid] = {{"namespace", claim.namespace_name},
-                {"name", claim.name},
-                {"complete", claim.complete},
-                {"key", claim.key},
-                {"change", claim.change},
+    all[uid] = {{"namespace", claim.namespace_name}, {"name", claim.name}, {"complete", claim.complete},
+                {"kernel_gate", claim.kernel_gate},  {"key", claim.key},   {"change", claim.change},
                 {"devices", std::move(devices)}};
   }
   return all;
@@ -63,6 +60,7 @@ Result<Checkpoint::Claims> ParseCheckpoint(const std::string& text) {
       claim = {.namespace_name = entry.at("namespace"),
                .name = entry.at("name"),
                .complete = entry.at("complete"),
+               .kernel_gate = entry.value("kernel_gate", false),
                .key = entry.value("key", std::string()),
                .change = entry.value("change", std::string()),
                .devices = {}};

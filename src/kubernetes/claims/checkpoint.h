@@ -18,9 +18,10 @@ struct PreparedDevice {
 
 struct PreparedClaim {
   std::string namespace_name, name;
-  bool complete = false;  // vGPUs and CDI file are there; else some may be
-  std::string key;        // of its vGPUs; empty: made by a driver that knew no keys
-  std::string change;     // parameters that a pod asked for later; empty: none
+  bool complete = false;     // vGPUs and CDI file are there; else some may be
+  bool kernel_gate = false;  // its containers must be behind the kernel gate
+  std::string key;           // of its vGPUs; empty: made by a driver that knew no keys
+  std::string change;        // parameters that a pod asked for later; empty: none
   std::vector<PreparedDevice> devices;
   bool operator==(const PreparedClaim&) const = default;
 };

@@ -30,6 +30,7 @@ class CheckpointTest : public testing::Test {
       .namespace_name = "team",
       .name = "llm",
       .complete = true,
+      .kernel_gate = true,
       .key = "0123456789abcdef",
       .change = "{}",
       .devices = {{.request = "gpu", .pool = "node", .device = "gpu-1", .share_id = "s", .vgpu = "team.llm.u"}}};

@@ -80,6 +80,7 @@ Result<void> ClaimCdi::Write(const std::string& uid, const PreparedClaim& claim)
       if (auto added = AddSpace(daemon_, *vgpu, facts, device); !added) return added;
     }
   }
+  facts.kernel_gate = claim.kernel_gate;
   facts.devices.push_back(std::move(device));
   Result<void> added;
   if (BoolField(*health, "soft")) {

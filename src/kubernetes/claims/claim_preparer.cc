@@ -120,9 +120,14 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
                   "ask for another GPU each: constraints: [{distinctAttribute: gpu.tessera.dev/uuid}]");
   }
   if (auto put = checkpoint_.Put(claim.uid, prepared); !put) return std::unexpected(put.error());
-  const std::string gang = prepared.devices.size() > 1 ? prepared.devices.front().vgpu : "";
   for (std::size_t i = 0; i < claim.devices.size(); ++i) {
-    if (auto made = MakeVGpu(claim, claim.devices[i], prepared.devices[i].vgpu, gang, prepared.key); !made)
+    auto terms = TermsOf(claim, claim.devices[i]);
+    if (!terms) return std::unexpected(terms.error());
+    prepared.kernel_gate = prepared.kernel_gate || terms->kernel_gate;
+    Json& fields = terms->fields;
+    if (prepared.devices.size() > 1) fields["gang"] = prepared.devices.front().vgpu;
+    if (!prepared.key.empty()) fields["key"] = prepared.key;
+    if (auto made = MakeVGpu(claim.devices[i], prepared.devices[i].vgpu, std::move(fields)); !made)
       return std::unexpected(made.error());
   }
   if (auto written = cdi_.Write(claim.uid, prepared); !written) return std::unexpected(written.error());
@@ -131,12 +136,7 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
   return Ready(claim.uid, prepared);
 }
 
-Result<void> ClaimPreparer::MakeVGpu(const Claim& claim, const AllocatedDevice& device, const std::string& vgpu,
-                                     const std::string& gang, const std::string& key) {
-  auto said = TermsOf(claim, device);
-  if (!said) return std::unexpected(said.error());
-  Json& terms = said->fields;
-  if (!gang.empty()) terms["gang"] = gang;
+Result<void> ClaimPreparer::MakeVGpu(const AllocatedDevice& device, const std::string& vgpu, Json fields) {
   const auto gpus = daemon_.Get("/v1/gpus");
   if (!gpus) return std::unexpected(gpus.error());
   std::string uuid;
@@ -146,16 +146,17 @@ Result<void> ClaimPreparer::MakeVGpu(const Claim& claim, const AllocatedDevice& 
   if (uuid.empty()) return Fail(ENOENT, fmt::format("GPU {} is not on this node", device.device));
   // A driver that was killed may have made it.
   const auto before = daemon_.Get("/v1/vgpus/" + vgpu);
-  if (before && TextField(*before, "gpu_uuid") == uuid)
-    return NoAnswer(daemon_.Patch("/v1/vgpus/" + vgpu + "?wait=false", terms));
+  if (before && TextField(*before, "gpu_uuid") == uuid) {
+    fields.erase("key");
+    return NoAnswer(daemon_.Patch("/v1/vgpus/" + vgpu + "?wait=false", fields));
+  }
   if (before) {
     if (auto removed = daemon_.Delete("/v1/vgpus/" + vgpu + "?force=1"); !removed)
       return std::unexpected(removed.error());
   }
-  terms["name"] = vgpu;
-  terms["gpu"] = uuid;
-  if (!key.empty()) terms["key"] = key;
-  return NoAnswer(daemon_.Post("/v1/vgpus", terms));
+  fields["name"] = vgpu;
+  fields["gpu"] = uuid;
+  return NoAnswer(daemon_.Post("/v1/vgpus", fields));
 }
 
 Result<void> ClaimPreparer::Change(const std::string& uid, const std::string& config) {

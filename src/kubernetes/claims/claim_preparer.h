@@ -65,8 +65,7 @@ class ClaimPreparer {
   ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint);
   Result<Claim> Read(const std::string& namespace_name, const std::string& name, const std::string& uid) const;
   Result<std::vector<ReadyDevice>> Make(const Claim& claim);
-  Result<void> MakeVGpu(const Claim& claim, const AllocatedDevice& device, const std::string& vgpu,
-                        const std::string& gang, const std::string& key);
+  Result<void> MakeVGpu(const AllocatedDevice& device, const std::string& vgpu, Json fields);
   Result<std::string> KeyOf(const std::string& uid) const;
   Result<void> Undo(const std::string& uid);
 

@@ -14,7 +14,7 @@
 
 #include "base/duration.h"
 #include "server/loop/listeners.h"
-#include "server/model/vgpu_names.h"
+#include "server/access/vgpu_names.h"
 #include "server/record/log.h"
 
 namespace tessera::server {

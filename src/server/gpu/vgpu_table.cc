@@ -13,8 +13,8 @@
 
 #include "base/process/process_start.h"
 #include "base/size.h"
+#include "server/access/vgpu_names.h"
 #include "server/gpu/gpu_choice.h"
-#include "server/model/vgpu_names.h"
 #include "server/record/events.h"
 #include "server/spaces/own_sms.h"
 
@@ -63,10 +63,8 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
   VGpuSpec spec{.name = request.name ? *request.name : FreeName(request.program.value_or("")), .uid = uid};
   if (auto ok = CheckName(spec.name); !ok) return std::unexpected(ok.error());
   if (auto free = CheckNameFree(spec.name, uid, by_operator); !free) return std::unexpected(free.error());
-  if (request.key) {
-    if (auto ok = CheckKey(*request.key); !ok) return std::unexpected(ok.error());
-    spec.key = *request.key;
-  }
+  spec.key = request.key.value_or("");
+  if (auto ok = CheckKey(spec.key); !ok) return std::unexpected(ok.error());
   spec.ephemeral = request.ephemeral.value_or(false);
   spec.owner_pid = spec.ephemeral ? request.owner_pid.value_or(0) : 0;
   if (spec.ephemeral && spec.owner_pid <= 0) {
@@ -184,13 +182,12 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool
 
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
-  if (request.name || request.program || request.gpu || request.ephemeral || request.owner_pid) {
+  if (request.name || request.program || request.gpu || request.key || request.ephemeral || request.owner_pid) {
     return Fail(EINVAL, "only memory, compute, goal and gang of a vGPU can be changed",
-                "make a new one for another name or GPU");
+                "make a new one for another name, GPU or key");
   }
   if (request.space && *request.space != vgpu.spec.space)
     return Fail(EINVAL, "the space of a vGPU cannot be changed", "make a new vGPU in the other space");
-  if (request.key) return Fail(EINVAL, "the key of a vGPU cannot be changed", "make a new vGPU");
   if (auto same = CheckTag(vgpu, request.if_tag); !same) return same;
   VGpuSpec changed = vgpu.spec;
   if (auto ok = ApplyFigures(request, Gpu(vgpu).Info().memory_total, Gpu(vgpu).Swaps(), changed); !ok) return ok;
@@ -266,9 +263,7 @@ Result<std::vector<VGpu*>> VGpuTable::Choose(std::string_view text, const Author
     const Possession thing = PossessionOf((*vgpu)->spec);
     if (auto allowed = authority.Allowed(caller, Operation::kJoinVGpu, &thing); !allowed)
       return std::unexpected(allowed.error());
-    if (!OpensWith((*vgpu)->spec.key, said.key))
-      return Fail(EACCES, fmt::format("vGPU {} is joined with its key only", (*vgpu)->spec.name),
-                  "its containers have it: TESSERA_VGPU=NAME:KEY");
+    if (auto opens = CheckOpens(name, (*vgpu)->spec.key, said.key); !opens) return std::unexpected(opens.error());
     const auto same_gpu = std::ranges::find(chosen, (*vgpu)->gpu, &VGpu::gpu);
     if (same_gpu != chosen.end()) {
       return Fail(EINVAL,

@@ -1,4 +1,4 @@
-#include "server/clients/container_gate.h"
+#include "server/containers/container_gate.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -24,33 +24,13 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::string TextOf(const Json& object, const char* field) {
-  const auto found = object.find(field);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+pid_t PeerPid(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
 }
 
 }  // namespace
-
-Result<ContainerState> ParseContainerState(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  const auto wrong = [](const char* what) { return Fail(EPROTO, std::string("a container's state ") + what); };
-  if (!json.is_object()) return wrong("is not a JSON object");
-  const auto fds = json.find("fds"), pid = json.find("pid");
-  if (fds == json.end() || !fds->is_array()) return wrong("names no descriptors");
-  const auto listener = std::ranges::find(*fds, Json("seccompFd"));
-  if (listener == fds->end()) return wrong("names no seccompFd");
-  if (pid == json.end() || !pid->is_number_integer() || pid->get<std::int64_t>() <= 0 ||
-      pid->get<std::int64_t>() > INT32_MAX)
-    return wrong("has no pid");
-  ContainerState state{.id = {},
-                       .metadata = TextOf(json, "metadata"),
-                       .pid = pid->get<pid_t>(),
-                       .listener = static_cast<std::size_t>(listener - fds->begin())};
-  if (const auto inner = json.find("state"); inner != json.end() && inner->is_object()) state.id = TextOf(*inner, "id");
-  std::erase_if(state.id, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-  state.id.resize(std::min<std::size_t>(state.id.size(), 64));
-  return state;
-}
 
 Result<std::unique_ptr<ContainerGate>> ContainerGate::Start(EventLoop& loop, const std::string& path, VGpuTable& table,
                                                             KernelGate& gate, const Authority& authority) {
@@ -120,6 +100,16 @@ bool ContainerGate::ReadMore(Pending& pending) {
   }
 }
 
+// The runtime has just written its configuration: it lies in memory.
+Result<std::string> ContainerGate::VGpusOf(const ContainerState& state, pid_t runtime) {
+  if (!state.metadata.empty()) return state.metadata;
+  const auto config = ReadConfig(state.bundle, runtime);
+  if (!config) return config;
+  auto names = VariableIn(*config, "TESSERA_VGPU");
+  if (!names || !names->empty()) return names;
+  return Fail(ENOENT, "it has no vGPU", "give it one by its CDI device, or name one in the profile");
+}
+
 Result<void> ContainerGate::Serve(Pending& pending) {
   const auto state = ParseContainerState(pending.json);
   if (!state) return std::unexpected(state.error());
@@ -128,7 +118,9 @@ Result<void> ContainerGate::Serve(Pending& pending) {
     return Fail(EPROTO, who + " came without a seccomp listener");
   const auto user = OwnerOf(state->pid);
   if (!user) return Fail(ESRCH, who + " has ended");
-  auto chosen = table_.Choose(state->metadata, authority_, authority_.Identify(PeerUser(pending.socket.Get()), {}));
+  const auto vgpus_named = VGpusOf(*state, PeerPid(pending.socket.Get()));
+  if (!vgpus_named) return Fail(vgpus_named.error().code, who + ": " + vgpus_named.error().Text());
+  auto chosen = table_.Choose(*vgpus_named, authority_, authority_.Identify(PeerUser(pending.socket.Get()), {}));
   if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
   std::vector<VgpuId> vgpus;
   for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);

@@ -1,4 +1,6 @@
-#include "server/model/vgpu_names.h"
+#include "server/access/vgpu_names.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <ranges>
@@ -23,6 +25,7 @@ VGpuNames SplitNames(std::string_view text) {
 }
 
 Result<void> CheckKey(std::string_view key) {
+  if (key.empty()) return {};
   if (key.size() >= kShortestKey && key.size() <= kLongestKey && std::ranges::all_of(key, MayKeyContain)) return {};
   return Fail(EINVAL, "the key is none", "use 16 to 64 letters, digits, dashes and underscores, chosen at random");
 }
@@ -34,6 +37,12 @@ bool OpensWith(std::string_view key, std::string_view said) {
   for (std::size_t i = 0; i < key.size(); ++i)
     different |= static_cast<unsigned char>(key[i]) ^ static_cast<unsigned char>(said[i]);
   return different == 0;
+}
+
+Result<void> CheckOpens(std::string_view vgpu, std::string_view key, std::string_view said) {
+  if (OpensWith(key, said)) return {};
+  return Fail(EACCES, fmt::format("vGPU {} is joined with its key only", vgpu),
+              "its containers have it: TESSERA_VGPU=NAME:KEY");
 }
 
 }  // namespace tessera::server

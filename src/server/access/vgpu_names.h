@@ -14,11 +14,13 @@ struct VGpuNames {
 };
 VGpuNames SplitNames(std::string_view text);
 
-// EINVAL unless `key` is [A-Za-z0-9_-]{16,64}.
+// EINVAL unless `key` is [A-Za-z0-9_-]{16,64}, or empty for none.
 Result<void> CheckKey(std::string_view key);
 
 // Whether who says `said` may join a vGPU with this key; everybody may if it has none. How long that takes does not
 // tell how much of it is right.
 bool OpensWith(std::string_view key, std::string_view said);
+// As an error for people: EACCES.
+Result<void> CheckOpens(std::string_view vgpu, std::string_view key, std::string_view said);
 
 }  // namespace tessera::server

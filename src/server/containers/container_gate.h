@@ -13,25 +13,18 @@
 #include "base/unique_fd.h"
 #include "server/access/authority.h"
 #include "server/clients/kernel_gate.h"
+#include "server/containers/container_state.h"
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/acceptor.h"
 #include "server/loop/event_loop.h"
 
 namespace tessera::server {
 
-// What a container runtime tells of a container whose seccomp profile has a listener: the "Container Process State" of
-// the OCI runtime specification (config-linux.md, Seccomp).
-struct ContainerState {
-  std::string id;            // of the container
-  std::string metadata;      // linux.seccomp.listenerMetadata: here the names of vGPUs
-  pid_t pid = 0;             // of its first process, as the runtime sees it
-  std::size_t listener = 0;  // which of the descriptors that came along is the listener
-};
-// EPROTO: it is something else.
-Result<ContainerState> ParseContainerState(std::string_view json);
-
 // Puts containers behind the kernel gate: a socket (linux.seccomp.listenerPath) to which runc and crun send the seccomp
 // listener of a container with its state. On the loop's thread.
+//
+// Which vGPUs the container joins stands in the profile's listenerMetadata; if that is empty, in TESSERA_VGPU of the
+// container, so that one profile serves all containers of a node.
 //
 // Only root and the daemon's own user may connect; the vGPUs that they name are joined as by a program of that user. A
 // container that cannot be served keeps no listener: its requests to the driver then fail with ENOSYS.
@@ -65,6 +58,7 @@ class ContainerGate {
   void End(std::uint64_t id);
   void DropSilent();
   Result<void> Serve(Pending& pending);
+  static Result<std::string> VGpusOf(const ContainerState& state, pid_t runtime);
 
   EventLoop& loop_;
   const std::string path_;
