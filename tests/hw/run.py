@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 from cases import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
 from cases import adopting, boundary, chaos, freezing, goals, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
 from cases import swapping, swap_programs, swap_survival, swap_chaos, swap_many  # noqa: E402,F401  (in order of importance)
-from cases import spaces, own_sms, space_modes, krypton, two_gpus, faces  # noqa: E402,F401
+from cases import spaces, own_sms, space_modes, krypton, two_gpus, faces, kubernetes  # noqa: E402,F401
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402

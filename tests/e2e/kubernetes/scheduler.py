@@ -10,10 +10,11 @@ import uuid
 import quantity
 
 
-def claim_of(name, memory=None, compute=None, sm=None, count=1, parameters=None, driver="gpu.tessera.dev",
+def claim_of(name, memory=None, compute=None, sm=None, swap=None, count=1, parameters=None, driver="gpu.tessera.dev",
              device_class="tessera", namespace="default"):
     """A ResourceClaim with one request, named gpu. `parameters`: those that the driver itself understands."""
-    requests = {key: str(value) for key, value in (("memory", memory), ("compute", compute), ("sm", sm)) if value is not None}
+    asked = {"memory": memory, "compute": compute, "sm": sm, "swap": swap}
+    requests = {key: str(value) for key, value in asked.items() if value is not None}
     exactly = {"deviceClassName": device_class, "count": count, **({"capacity": {"requests": requests}} if requests else {})}
     devices_ = {"requests": [{"name": "gpu", "exactly": exactly}]}
     if parameters:

@@ -8,7 +8,7 @@ import time
 import traceback
 from typing import Callable
 
-SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "space", "frameworks", "swap", "faces")
+SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "space", "frameworks", "swap", "faces", "kube")
 
 
 class Failed(Exception):
