@@ -76,7 +76,7 @@ bench:
 
 dist: build
 	@tools/install_packages.sh dist
-	$(compile) --target swap_churn
+	$(compile) --target swap_churn tessera_glibc
 	tools/dist.sh
 
 deb: build

@@ -10,6 +10,7 @@ import sys
 
 # The parts that each part may use beside itself.
 PARTS = {
+    "glibc": set(),
     "base": set(),
     "cuda": set(),
     "wire": {"base"},
