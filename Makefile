@@ -8,7 +8,7 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help build demo test lint sanitize check format bench dist deb install clean
+.PHONY: help build demo test lint sanitize check format bench dist systems deb install clean
 # The recipes themselves use all processors.
 .NOTPARALLEL:
 
@@ -19,6 +19,7 @@ help:
 	@echo "make build     binaries in $(RELEASE)/bin, libraries in lib/tessera   build"
 	@echo "make install   into PREFIX=$(PREFIX)                                build"
 	@echo "make dist      one relocatable folder, dist/                         build dist"
+	@echo "make systems   runs dist/ in Debian 11, 12 and 13, from a mirror     build dist systems"
 	@echo "make deb       Debian packages, build/deb                            build deb"
 	@echo "make test      builds and runs all tests that need no GPU            build deb test e2e"
 	@echo "make lint      formatting, includes, clang-tidy                      build lint"
@@ -78,6 +79,11 @@ dist: build
 	@tools/install_packages.sh dist
 	$(compile) --target swap_churn tessera_glibc
 	tools/dist.sh
+
+# Programs on the soft GPU, in root file systems that are fetched from Debian's mirror once (build/systems).
+systems: dist
+	@tools/install_packages.sh systems
+	tests/run_unittest.py tests/packages/test_systems.py
 
 deb: build
 	@tools/install_packages.sh deb

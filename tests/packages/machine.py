@@ -1,4 +1,4 @@
-"""This machine with a layer above its files, which takes all changes and goes with the test."""
+"""This machine, or another system's files, with a layer above them, which takes all changes and goes with the test."""
 import ctypes
 import os
 import pathlib
@@ -25,7 +25,7 @@ def why_not():
 class Machine:
     """`path` is its root, `layer` has what is not as in the real one. Mounts are of this process alone (why_not)."""
 
-    def __init__(self):
+    def __init__(self, below="/"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tessera-machine-"))
         self.path, self.layer = self.folder / "root", self.folder / "layer"
         try:
@@ -33,7 +33,7 @@ class Machine:
             for name in ("root", "layer", "work"):
                 (self.folder / name).mkdir()
             self.mount("-t", "overlay", "overlay", "-o",
-                       f"lowerdir=/,upperdir={self.layer},workdir={self.folder / 'work'}", self.path)
+                       f"lowerdir={below},upperdir={self.layer},workdir={self.folder / 'work'}", self.path)
             for name in ("proc", "sys", "dev"):
                 self.mount("--rbind", f"/{name}", self.path / name)
             for name in ("run", "tmp"):

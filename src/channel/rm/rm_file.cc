@@ -91,7 +91,11 @@ class Machine : public RmSystem {
 
   Result<std::unique_ptr<RmFile>> Borrow(int process_fd, int fd) override {
     UniqueFd file(static_cast<int>(syscall(SYS_pidfd_getfd, process_fd, fd, 0)));
-    if (!file) return FailErrno("borrow a process's /dev/nvidiactl", "run the daemon as root");
+    if (!file) {
+      const char* hint =
+          errno == ENOSYS ? "use Linux 5.6 or later; the gates divide the time meanwhile" : "run the daemon as root";
+      return FailErrno("borrow a process's /dev/nvidiactl", hint);
+    }
     if (!IsControlDevice(file.Get())) return Fail(EBADF, "a process's descriptor is not /dev/nvidiactl any more");
     return std::make_unique<BorrowedFile>(std::move(file));
   }

@@ -31,6 +31,13 @@ struct GuardMessage {
   std::uint32_t offset = 0;
 };
 
+// Without close_range(2), which Linux 5.9 brought, one by one.
+void CloseRange(unsigned first, unsigned last) {
+  if (close_range(first, last, 0) == 0) return;
+  const auto end = static_cast<unsigned>(std::max(sysconf(_SC_OPEN_MAX), 0L));
+  for (unsigned fd = first; fd <= last && fd < end; ++fd) close(static_cast<int>(fd));
+}
+
 // The child: all that it does and knows.
 class Child {
  public:
@@ -72,10 +79,10 @@ class Child {
     unsigned from = STDERR_FILENO + 1;
     for (const int mine : {std::min(daemon_.Get(), kept_.Get()), std::max(daemon_.Get(), kept_.Get())}) {
       if (mine < 0) continue;
-      if (static_cast<unsigned>(mine) > from) close_range(from, static_cast<unsigned>(mine) - 1, 0);
+      if (static_cast<unsigned>(mine) > from) CloseRange(from, static_cast<unsigned>(mine) - 1);
       from = static_cast<unsigned>(mine) + 1;
     }
-    close_range(from, ~0U, 0);
+    CloseRange(from, ~0U);
     static_cast<void>(chdir("/"));  // a directory that is in use cannot be unmounted
   }
 
