@@ -13,8 +13,9 @@ from harness import BUILD, wait_for  # noqa: E402
 from machine import Machine, why_not  # noqa: E402
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ("tessera-shim", "tessera", "tesserad")
+PACKAGES = ("tessera-shim", "tessera", "tesserad", "tessera-kubelet")
 UNITS = ("tesserad.service", "tesserad.socket", "tesserad-api.socket")
+KUBELET_UNIT = "tessera-kubelet.service"
 # Records that dpkg and sysusers keep.
 BOOKS = ("/var/lib/dpkg/", "/var/log/", "/var/cache/", "/etc/group", "/etc/gshadow", "/etc/.pwd.lock", "/etc/ld.so.cache")
 
@@ -49,11 +50,13 @@ class Installed(unittest.TestCase):
                      "/usr/lib/tessera/libnvidia-ml.so.1", "/usr/lib/tessera/soft/libcuda.so.1",
                      "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
                      "/usr/lib/tessera/tessera-channel-test", "/usr/lib/tessera/tessera-tenant", "/usr/share/bash-completion/completions/tessera",
-                     "/usr/share/doc/tesserad/examples/tesserad.toml", "/etc/tessera"):
+                     "/usr/share/doc/tesserad/examples/tesserad.toml", "/etc/tessera", "/usr/bin/tessera-kubelet",
+                     "/usr/share/doc/tessera-kubelet/examples/tessera-kubelet.env"):
             self.assertTrue(self.exists(path), path)
-        self.assertFalse(self.exists("/etc/tessera/tesserad.toml"), "the administrator's file is nobody else's")
+        for name in ("tesserad.toml", "tessera-kubelet.env"):
+            self.assertFalse(self.exists(f"/etc/tessera/{name}"), "the administrator's file is nobody else's")
 
-    def test_one_version_for_all_three(self):
+    def test_one_version_for_all(self):
         for package, needed in (("tesserad", "tessera"), ("tessera", "tessera-shim")):
             shown = self.machine.run("dpkg-query", "-W", "-f=${Version}\n${Depends}", package).stdout
             version, depends = shown.split("\n")
@@ -69,10 +72,12 @@ class Installed(unittest.TestCase):
         self.assertEqual((said.returncode, said.stdout), (0, ""))
 
     def test_units_are_right(self):
-        verified = self.machine.run("systemd-analyze", "verify", *(f"/lib/systemd/system/{unit}" for unit in UNITS))
+        verified = self.machine.run("systemd-analyze", "verify", *(f"/lib/systemd/system/{unit}" for unit in (*UNITS, KUBELET_UNIT)))
         self.assertEqual([line for line in verified.stderr.splitlines() if "tesser" in line], [])
         for unit in UNITS:
             self.assertEqual(self.machine.run("systemctl", "--root=/", "is-enabled", unit).stdout, "enabled\n")
+        kubelet = self.machine.run("systemctl", "--root=/", "is-enabled", KUBELET_UNIT, check=False).stdout
+        self.assertEqual(kubelet, "disabled\n", "no node is one of Kubernetes before somebody says so")
 
     def test_sockets_stop_together(self):
         """One by one, programs that look for the daemon start it by the one that is left."""
@@ -156,7 +161,7 @@ class Leaving(unittest.TestCase):
         install(self.machine)
         self.assertEqual(self.asked(), [("start", sorted(UNITS))])
         install(self.machine)
-        self.assertEqual(self.asked(), [("start", sorted(UNITS)), ("restart", ["tesserad.service"])])
+        self.assertEqual(sorted(self.asked()), [("restart", ["tesserad.service"]), ("start", sorted(UNITS)), ("try-restart", [KUBELET_UNIT])])
 
     def test_nothing_stays(self):
         before = self.machine.changes()
@@ -165,10 +170,11 @@ class Leaving(unittest.TestCase):
             (self.machine.path / path).mkdir(parents=True)
         (self.machine.path / "run/tessera/state.json").write_text("{}")
         (self.machine.path / "var/lib/tessera/swap").write_text("")
-        (self.machine.path / "etc/tessera/tesserad.toml").write_text("")
+        for name in ("tesserad.toml", "tessera-kubelet.env"):
+            (self.machine.path / "etc/tessera" / name).write_text("")
         self.asked()
         self.machine.run("dpkg", "-r", *PACKAGES)
-        self.assertEqual(self.asked(), [("stop", sorted(UNITS))])
+        self.assertEqual(sorted(self.asked()), [("stop", [KUBELET_UNIT]), ("stop", sorted(UNITS))])
         self.assertTrue((self.machine.path / "etc/tessera/tesserad.toml").exists(), "it goes when it is purged")
         self.machine.run("dpkg", "-P", *PACKAGES)
         left = self.machine.changes() - before
