@@ -8,7 +8,7 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help build demo test lint sanitize check format bench dist systems deb install clean
+.PHONY: help build demo test lint sanitize check format bench dist systems deb rpm install clean
 # The recipes themselves use all processors.
 .NOTPARALLEL:
 
@@ -21,7 +21,8 @@ help:
 	@echo "make dist      one relocatable folder, dist/                         build dist"
 	@echo "make systems   runs dist/ in Debian 11, 12 and 13, from a mirror     build dist systems"
 	@echo "make deb       Debian packages, build/deb                            build deb"
-	@echo "make test      builds and runs all tests that need no GPU            build deb test e2e"
+	@echo "make rpm       RPM packages of the same, build/rpm                   build dist rpm"
+	@echo "make test      builds and runs all tests that need no GPU            build deb dist rpm test e2e"
 	@echo "make lint      formatting, includes, clang-tidy                      build lint"
 	@echo "make sanitize  unit tests with AddressSanitizer and ThreadSanitizer  build test sanitize"
 	@echo "make check     test, lint and sanitize, as continuous integration    all of these three"
@@ -44,7 +45,7 @@ demo: build
 # End-to-end tests wait most of their time, hence three at a time for each processor. A unit test counts as two of them
 # (cmake/tessera.cmake). A test that is skipped without a reason fails, too.
 test:
-	@tools/install_packages.sh build deb test e2e
+	@tools/install_packages.sh build deb dist rpm test e2e
 	$(call configure,-DTESSERA_TESTS=ON)
 	$(compile)
 	@rm -f $(RELEASE)/tests.xml
@@ -88,6 +89,11 @@ systems: dist
 deb: build
 	@tools/install_packages.sh deb
 	@tools/deb.sh
+
+rpm: build
+	@tools/install_packages.sh dist rpm
+	$(compile) --target swap_churn tessera_glibc
+	@tools/rpm.sh
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# Packs build/release into Debian packages, build/deb/*.deb. Between releases their version is the next one's with the
-# time of the last commit, 0.1.0~git20261122.213000, which the release itself is newer than.
+# Packs build/release into Debian packages, build/deb/*.deb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/release/CMakeCache.txt)
+version=$(tools/package_version.sh)
 date=$(git log -1 --format=%cD 2>/dev/null || date -R)
-git describe --exact-match --match "v$version" >/dev/null 2>&1 || version+="~git$(date -u -d "$date" +%Y%m%d.%H%M%S)"
 maintainer=$(sed -n 's/^Maintainer: //p' deploy/debian/control)
 rm -rf build/deb
 mkdir -p build/deb/tessera

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # dist.sh [FOLDER]: lays everything into one relocatable folder, dist/: bin, lib/tessera, share, and in lib/tessera/deps
-# the third-party libraries that the binaries need, except the C library's own and libgcc_s, which every system has. Runs
+# the third-party libraries that the binaries need, except the C library's own and libgcc_s, which every system has; their
+# licenses are in share/tessera/licenses. Runs
 # on any x86-64 Linux with glibc 2.31 or newer: older_glibc.py makes it so, and check_dist.py checks each symbol.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,13 @@ helpers=("$dist"/lib/tessera/tessera-*)
 soft=("$dist"/lib/tessera/soft/{libcuda.so.1,tessera-soft-mps-control})
 system='linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libgcc_s\.so'
 ldd "${programs[@]}" "${helpers[@]}" "${soft[@]}" | awk '$3 ~ /^\// {print $1, $3}' | grep -Ev "^($system)" | sort -u |
-  while read -r name path; do cp -L "$path" "$deps/$name"; done
+  while read -r name path; do
+    cp -L "$path" "$deps/$name"
+    path=$(realpath "$path")
+    echo "$path ${path#/usr}"  # dpkg knows one of the two
+  done | { xargs dpkg-query -S 2>/dev/null || true; } | cut -d: -f1 | sort -u | while read -r package; do
+    install -D -m 644 "/usr/share/doc/$package/copyright" "$dist/share/tessera/licenses/$package"
+  done
 chmod 644 "$deps"/*
 
 tools/older_glibc.py "${programs[@]}" "${helpers[@]}" "${soft[@]}" "$deps"/*

@@ -29,6 +29,7 @@ NOT_RUN = {
     "make ": "continuous integration runs these themselves (make demo: cli.demo)",
     "sudo ": "as the next ones",
     "apt ": "packages.test_deb installs and removes them",
+    "dnf ": "packages.test_rpm installs and removes them",
     "systemctl ": "there is no service manager; tried by hand",
     "systemd-sysusers": "packages.test_deb",
     "usermod ": "it is for people to be",
