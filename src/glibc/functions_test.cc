@@ -20,7 +20,7 @@ namespace tessera {
 namespace {
 
 template <typename T>
-T* ours(const char* name) {
+T* Ours(const char* name) {
   static void* library = dlopen(TESSERA_GLIBC, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   void* found = library ? dlsym(library, name) : nullptr;
@@ -30,7 +30,7 @@ T* ours(const char* name) {
 
 using ByPath = int(const char*, struct stat*);
 
-void expect_same(const struct stat& one, const struct stat& other) {
+void ExpectSame(const struct stat& one, const struct stat& other) {
   EXPECT_EQ(one.st_dev, other.st_dev);
   EXPECT_EQ(one.st_ino, other.st_ino);
   EXPECT_EQ(one.st_mode, other.st_mode);
@@ -47,24 +47,24 @@ TEST(OlderGlibc, FilesAreDescribedAsByTheCLibrary) {
   std::filesystem::create_symlink(file, link);
   struct stat mine = {}, theirs = {};
   for (const char* name : {"stat", "stat64"}) {
-    ASSERT_EQ(ours<ByPath>(name)(link.c_str(), &mine), 0) << name;
+    ASSERT_EQ(Ours<ByPath>(name)(link.c_str(), &mine), 0) << name;
     ASSERT_EQ(stat(link.c_str(), &theirs), 0);
-    expect_same(mine, theirs);
+    ExpectSame(mine, theirs);
   }
   for (const char* name : {"lstat", "lstat64"}) {
-    ASSERT_EQ(ours<ByPath>(name)(link.c_str(), &mine), 0) << name;
+    ASSERT_EQ(Ours<ByPath>(name)(link.c_str(), &mine), 0) << name;
     ASSERT_EQ(lstat(link.c_str(), &theirs), 0);
-    expect_same(mine, theirs);
+    ExpectSame(mine, theirs);
     EXPECT_TRUE(S_ISLNK(mine.st_mode));
   }
   const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   for (const char* name : {"fstat", "fstat64"}) {
-    ASSERT_EQ(ours<int(int, struct stat*)>(name)(opened, &mine), 0) << name;
+    ASSERT_EQ(Ours<int(int, struct stat*)>(name)(opened, &mine), 0) << name;
     ASSERT_EQ(fstat(opened, &theirs), 0);
-    expect_same(mine, theirs);
+    ExpectSame(mine, theirs);
   }
-  ASSERT_EQ(ours<int(int, const char*, struct stat*, int)>("fstatat64")(opened, "", &mine, AT_EMPTY_PATH), 0);
-  expect_same(mine, theirs);
+  ASSERT_EQ(Ours<int(int, const char*, struct stat*, int)>("fstatat64")(opened, "", &mine, AT_EMPTY_PATH), 0);
+  ExpectSame(mine, theirs);
   close(opened);
   std::filesystem::remove(link);
 }
@@ -72,15 +72,15 @@ TEST(OlderGlibc, FilesAreDescribedAsByTheCLibrary) {
 TEST(OlderGlibc, AFileThatIsNotThereSetsErrno) {
   struct stat mine = {};
   errno = 0;
-  EXPECT_EQ(ours<ByPath>("stat")("/nowhere/at/all", &mine), -1);
+  EXPECT_EQ(Ours<ByPath>("stat")("/nowhere/at/all", &mine), -1);
   EXPECT_EQ(errno, ENOENT);
   errno = 0;
-  EXPECT_EQ(ours<int(int, struct stat*)>("fstat")(-1, &mine), -1);
+  EXPECT_EQ(Ours<int(int, struct stat*)>("fstat")(-1, &mine), -1);
   EXPECT_EQ(errno, EBADF);
 }
 
 // The kernel's calls answer as a kernel before 5.9 does.
-bool without_close_range() {
+bool WithoutCloseRange() {
   sock_filter steps[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, 0},
                          {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_close_range},
                          {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSYS},
@@ -89,40 +89,40 @@ bool without_close_range() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-bool is_open(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
+bool IsOpen(int descriptor) { return fcntl(descriptor, F_GETFD) >= 0; }
 
 // 0: all descriptors from 400 on are closed, those below are not. The test process keeps its own.
-int close_from_400(bool older_kernel) {
+int CloseFrom400(bool older_kernel) {
   const int null = open("/dev/null", O_RDONLY);
   for (int descriptor = 399; descriptor < 600; ++descriptor) dup2(null, descriptor);
-  auto* closing = ours<void(int)>("closefrom");
-  if (older_kernel && (!without_close_range() || syscall(SYS_close_range, 1000, 1000, 0) == 0)) return 3;
+  auto* closing = Ours<void(int)>("closefrom");
+  if (older_kernel && (!WithoutCloseRange() || syscall(SYS_close_range, 1000, 1000, 0) == 0)) return 3;
   closing(400);
-  if (!is_open(399) || !is_open(null)) return 1;
+  if (!IsOpen(399) || !IsOpen(null)) return 1;
   for (int descriptor = 400; descriptor < 700; ++descriptor) {
-    if (is_open(descriptor)) return 2;
+    if (IsOpen(descriptor)) return 2;
   }
   return 0;
 }
 
-int in_child(bool older_kernel) {
+int InChild(bool older_kernel) {
   const pid_t child = fork();
-  if (child == 0) _exit(close_from_400(older_kernel));
+  if (child == 0) _exit(CloseFrom400(older_kernel));
   int status = -1;
   waitpid(child, &status, 0);
   return status;
 }
 
-TEST(OlderGlibc, ClosefromClosesAllFromThereOn) { EXPECT_EQ(in_child(false), 0); }
-TEST(OlderGlibc, ClosefromNeedsNoCloseRange) { EXPECT_EQ(in_child(true), 0); }
+TEST(OlderGlibc, ClosefromClosesAllFromThereOn) { EXPECT_EQ(InChild(false), 0); }
+TEST(OlderGlibc, ClosefromNeedsNoCloseRange) { EXPECT_EQ(InChild(true), 0); }
 
 TEST(OlderGlibc, RandomNumbersDiffer) {
   std::set<uint32_t> seen;
-  for (int i = 0; i < 64; ++i) seen.insert(ours<uint32_t()>("arc4random")());
+  for (int i = 0; i < 64; ++i) seen.insert(Ours<uint32_t()>("arc4random")());
   EXPECT_GT(seen.size(), 60U);
 }
 
-TEST(OlderGlibc, NobodyIsSaidToBeAlone) { EXPECT_EQ(*ours<char>("__libc_single_threaded"), 0); }
+TEST(OlderGlibc, NobodyIsSaidToBeAlone) { EXPECT_EQ(*Ours<char>("__libc_single_threaded"), 0); }
 
 }  // namespace
 }  // namespace tessera

@@ -17,7 +17,7 @@ struct Constructors {
 };
 
 // Of the first object, which is the program: the linker itself runs the libraries' constructors.
-int find_constructors(dl_phdr_info* program, size_t, void* data) {
+int FindConstructors(dl_phdr_info* program, size_t, void* data) {
   auto& found = *static_cast<Constructors*>(data);
   const ElfW(Dyn)* dynamic = nullptr;
   for (int i = 0; i < program->dlpi_phnum; ++i) {
@@ -35,9 +35,9 @@ int find_constructors(dl_phdr_info* program, size_t, void* data) {
 }
 
 // Not while the objects are listed: that holds the linker's lock, which a constructor may need on another thread.
-void run_constructors(int argc, char** argv, char** envp) {
+void RunConstructors(int argc, char** argv, char** envp) {
   Constructors found;
-  dl_iterate_phdr(find_constructors, &found);
+  dl_iterate_phdr(FindConstructors, &found);
   if (found.first) reinterpret_cast<void (*)()>(found.first)();
   for (size_t i = 0; i < found.count; ++i) found.others[i](argc, argv, envp);
 }
@@ -48,17 +48,17 @@ void run_constructors(int argc, char** argv, char** envp) {
 extern "C" {
 
 #ifdef __x86_64__
-__asm__(".symver first_start_main,__libc_start_main@GLIBC_2.2.5");
+__asm__(".symver FirstStartMain,__libc_start_main@GLIBC_2.2.5");
 #else
-__asm__(".symver first_start_main,__libc_start_main@GLIBC_2.17");
+__asm__(".symver FirstStartMain,__libc_start_main@GLIBC_2.17");
 #endif
-int first_start_main(Main, int, char**, Constructor, void (*)(), void (*)(), void*);
+int FirstStartMain(Main, int, char**, Constructor, void (*)(), void (*)(), void*);
 
 // Called by the first instructions of a program, once.
 int __libc_start_main(Main main, int argc, char** argv, Constructor constructors, void (*destructors)(),
                       void (*linker_end)(), void* stack_end) {
-  return first_start_main(main, argc, argv, constructors ? constructors : run_constructors, destructors, linker_end,
-                          stack_end);
+  return FirstStartMain(main, argc, argv, constructors ? constructors : RunConstructors, destructors, linker_end,
+                        stack_end);
 }
 
 }  // extern "C"
