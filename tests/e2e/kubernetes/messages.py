@@ -12,6 +12,7 @@ except ImportError:  # a Python that is not the distribution's, whose packages s
 
 PROTO = pathlib.Path(__file__).resolve().parents[3] / "src" / "kubernetes" / "proto"
 REGISTRATION, DRA = "pluginregistration.Registration", "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin"
+LISTER = "v1.PodResourcesLister"
 
 
 def generated():
@@ -22,17 +23,19 @@ def generated():
         try:
             import dra_pb2
             import plugin_registration_pb2
+            import pod_resources_pb2
         finally:
             sys.path.remove(folder)
-        return dra_pb2, plugin_registration_pb2
+        return dra_pb2, plugin_registration_pb2, pod_resources_pb2
 
 
-dra, registration = generated()
+dra, registration, pod_resources = generated()
 METHODS = {  # request and response of each
     f"/{REGISTRATION}/GetInfo": (registration.InfoRequest, registration.PluginInfo),
     f"/{REGISTRATION}/NotifyRegistrationStatus": (registration.RegistrationStatus, registration.RegistrationStatusResponse),
     f"/{DRA}/NodePrepareResources": (dra.NodePrepareResourcesRequest, dra.NodePrepareResourcesResponse),
     f"/{DRA}/NodeUnprepareResources": (dra.NodeUnprepareResourcesRequest, dra.NodeUnprepareResourcesResponse),
+    f"/{LISTER}/List": (pod_resources.ListPodResourcesRequest, pod_resources.ListPodResourcesResponse),
 }
 
 

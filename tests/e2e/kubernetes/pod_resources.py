@@ -1,0 +1,71 @@
+"""What the kubelet tells of its containers' devices (1.36: pkg/kubelet/apis/podresources), as a test says it."""
+import concurrent.futures
+import pathlib
+import threading
+
+from messages import LISTER, grpc, handlers, pod_resources
+
+Message = pod_resources.ListPodResourcesResponse
+
+
+class PodResources:
+    """Listens at pod-resources/kubelet.sock below the kubelet's root directory, from start() to stop().
+
+    A pod that was added is listed until it is removed, whether the server runs or not.
+    """
+
+    def __init__(self, root_dir):
+        self.socket = pathlib.Path(root_dir, "pod-resources", "kubelet.sock")
+        self.lock = threading.Lock()
+        self.pods = {}     # PodResources by (namespace, name)
+        self.asked = 0     # how often List was called
+        self.error = None  # by which List fails instead
+        self.server = self.pool = None
+
+    def start(self):
+        self.socket.parent.mkdir(parents=True, exist_ok=True)
+        self.socket.unlink(missing_ok=True)
+        self.pool = concurrent.futures.ThreadPoolExecutor(4)
+        self.server = grpc.server(self.pool)
+        self.server.add_generic_rpc_handlers([handlers(LISTER, {"List": self._list})])
+        self.server.add_insecure_port(f"unix:{self.socket}")
+        self.server.start()
+        return self
+
+    def stop(self):
+        if self.server:
+            self.server.stop(None).wait()
+            self.pool.shutdown()
+            self.server = None
+
+    def add(self, pod, containers, namespace="default"):
+        """`containers` by name: {"devices": {resource: [ID]}, "claims": [ClaimResource's fields and namespace, name]}.
+
+        A container that is listed already gets these resources instead.
+        """
+        with self.lock:
+            message = self.pods.setdefault((namespace, pod), pod_resources.PodResources(namespace=namespace, name=pod))
+            for name, resources in containers.items():
+                for i, each in enumerate(message.containers):
+                    if each.name == name:
+                        del message.containers[i]
+                        break
+                container = message.containers.add(name=name)
+                for resource, ids in resources.get("devices", {}).items():
+                    container.devices.add(resource_name=resource, device_ids=ids)
+                for claim in resources.get("claims", []):
+                    fields = dict(claim)
+                    dynamic = container.dynamic_resources.add(claim_namespace=fields.pop("namespace", namespace),
+                                                              claim_name=fields.pop("name"))
+                    dynamic.claim_resources.add(**fields)
+
+    def remove(self, pod, namespace="default"):
+        with self.lock:
+            self.pods.pop((namespace, pod), None)
+
+    def _list(self, _):
+        with self.lock:
+            self.asked += 1
+            if self.error:
+                raise RuntimeError(self.error)
+            return Message(pod_resources=list(self.pods.values()))
