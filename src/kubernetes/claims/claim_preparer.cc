@@ -1,7 +1,6 @@
 #include "kubernetes/claims/claim_preparer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,25 +10,20 @@
 #include <set>
 #include <utility>
 
-#include "base/whole_file.h"
-#include "cdi/driver_files.h"
-#include "cdi/soft_gpus.h"
-#include "cdi/spec.h"
 #include "client/json_fields.h"
 #include "kubernetes/claims/vgpu_terms.h"
+#include "kubernetes/containers/cdi_file.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/objects/no_answer.h"
 
 namespace tessera::kubernetes {
 
-using client::BoolField;
 using client::Field;
 using client::TextField;
 
 namespace {
 
 constexpr std::size_t kLongestName = 63;  // of a vGPU
-constexpr const char* kCdiKind = "tessera.dev/vgpu";
 constexpr std::string_view kCdiPrefix = "tessera.dev-claim_", kCdiSuffix = ".json";
 
 // Name of the claim's CDI device. Several vGPUs are one device, because each alone would set the same variables.
@@ -161,8 +155,6 @@ std::string ClaimPreparer::CdiFile(const std::string& uid) const {
 
 // The name has the UID, so that engines never have an older one in their caches.
 Result<void> ClaimPreparer::WriteCdi(const std::string& uid, const PreparedClaim& claim) const {
-  const auto health = daemon_.Get("/healthz");
-  if (!health) return std::unexpected(health.error());
   cdi::Device device{.vgpu = {}, .gpu_uuid = {}, .name = CdiDeviceOf(uid, claim), .nodes = {}};
   for (const PreparedDevice& each : claim.devices) {
     const auto vgpu = daemon_.Get("/v1/vgpus/" + each.vgpu);
@@ -171,19 +163,7 @@ Result<void> ClaimPreparer::WriteCdi(const std::string& uid, const PreparedClaim
     device.vgpu += comma + each.vgpu;
     device.gpu_uuid += comma + TextField(*vgpu, "gpu_uuid");
   }
-  cdi::SpecFacts facts{.installation = Installation::Find(), .run_dir = setup_.run_dir, .devices = {std::move(device)}};
-  Result<void> added;
-  if (BoolField(*health, "soft")) {
-    struct stat socket{};
-    if (stat((setup_.run_dir + "/programs/client.sock").c_str(), &socket) != 0)
-      return FailErrno("tesserad has no socket for containers in " + setup_.run_dir);
-    const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
-    added = cdi::AddSoftGpus(socket.st_uid, soft_name ? soft_name : "", facts);
-  } else if (setup_.driver) {
-    added = cdi::AddDriver(facts);
-  }
-  if (!added) return added;
-  return ReplaceFile(CdiFile(uid), cdi::Spec(facts).dump(2) + "\n", 0644, "make room there; the kubelet asks again");
+  return WriteCdiFile(CdiFile(uid), std::move(device), {.run_dir = setup_.run_dir, .driver = setup_.driver}, daemon_);
 }
 
 Result<void> ClaimPreparer::Unprepare(const std::string& uid) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "cdi/spec.h"
+#include "client/api_client.h"
+
+namespace tessera::kubernetes {
+
+inline constexpr const char* kCdiKind = "tessera.dev/vgpu";
+
+// What containers get beside their vGPU.
+struct ContainerSetup {
+  std::string run_dir;  // of tesserad
+  bool driver = true;   // the NVIDIA driver comes from us, and not from another CDI device
+};
+
+// Writes the CDI specification of one device, whose fields but for `nodes` are given: it replaces the file at `path`.
+// `daemon` is asked whether its GPUs are soft. Blocks until it is on the disk; any thread. ECONNREFUSED: tesserad does
+// not answer; ENOENT: the driver, or a file of a soft GPU, is missing.
+Result<void> WriteCdiFile(const std::string& path, cdi::Device device, const ContainerSetup& setup,
+                          const client::ApiClient& daemon);
+
+}  // namespace tessera::kubernetes
