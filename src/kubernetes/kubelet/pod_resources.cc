@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <thread>
 
 #include "kubernetes/proto/pod_resources.grpc.pb.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int kLargestAnswer = 16 << 20;  // bytes, the kubelet's own limit; gRPC's is 4 MiB
 constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kPause{50};
 
 PodContainer Read(const v1::PodResources& pod, const v1::ContainerResources& container) {
   PodContainer read{.namespace_name = pod.namespace_(),
@@ -43,10 +45,17 @@ Result<std::vector<PodContainer>> ListPodResources(const std::string& socket) {
   arguments.SetMaxReceiveMessageSize(kLargestAnswer);
   const auto lister = v1::PodResourcesLister::NewStub(
       grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
   v1::ListPodResourcesResponse answer;
-  if (const auto status = lister->List(&context, {}, &answer); !status.ok())
+  grpc::Status status;
+  const auto end = std::chrono::system_clock::now() + kPatience;
+  do {
+    grpc::ClientContext context;
+    context.set_deadline(end);
+    status = lister->List(&context, {}, &answer);
+    if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED) break;
+    std::this_thread::sleep_for(kPause);  // it answers a hundred calls a second
+  } while (std::chrono::system_clock::now() < end);
+  if (!status.ok())
     return Fail(ECONNREFUSED,
                 "the kubelet does not tell at " + socket + " which pods have which devices: " + status.error_message());
   std::vector<PodContainer> containers;

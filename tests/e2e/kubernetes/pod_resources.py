@@ -2,10 +2,12 @@
 import concurrent.futures
 import pathlib
 import threading
+import time
 
-from messages import LISTER, grpc, handlers, pod_resources
+from messages import LISTER, Refusal, grpc, handlers, pod_resources
 
 Message = pod_resources.ListPodResourcesResponse
+CALLS_PER_S, BURST = 100, 10  # more are refused
 
 
 class PodResources:
@@ -20,6 +22,8 @@ class PodResources:
         self.pods = {}     # PodResources by (namespace, name)
         self.asked = 0     # how often List was called
         self.error = None  # by which List fails instead
+        self.refuse = 0    # how many of the next calls are refused as if there were too many
+        self.left, self.since = BURST, time.monotonic()  # calls that are allowed, and when they were so many
         self.server = self.pool = None
 
     def start(self):
@@ -67,5 +71,11 @@ class PodResources:
         with self.lock:
             self.asked += 1
             if self.error:
-                raise RuntimeError(self.error)
+                raise Refusal(grpc.StatusCode.INTERNAL, self.error)
+            now = time.monotonic()
+            self.left, self.since = min(BURST, self.left + (now - self.since) * CALLS_PER_S), now
+            if self.refuse or self.left < 1:
+                self.refuse = max(0, self.refuse - 1)
+                raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+            self.left -= 1
             return Message(pod_resources=list(self.pods.values()))
