@@ -1,5 +1,6 @@
 """Shared by the end-to-end tests: a daemon on the soft GPU in a directory of its own, and programs under it."""
 import http.client
+import errno
 import json
 import os
 import pathlib
@@ -49,6 +50,22 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def open_for_reader(fifo):
+    """None while nobody reads it."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+
+
+def write_line(fifo, line):
+    """Fails if nobody reads it before the deadline; a blocking open would wait for ever."""
+    with os.fdopen(wait_for("a reader of the faults", lambda: open_for_reader(fifo)), "w") as out:
+        out.write(line + "\n")
 
 
 class Lines:

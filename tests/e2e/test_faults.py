@@ -2,8 +2,7 @@
 import os
 import unittest
 
-from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, wait_for
-from soft_faults import write_line
+from harness import DEADLINE_S, LIB, TENANT, SoftGpuTest, TesseraTest, wait_for, write_line
 
 
 class Faults(SoftGpuTest):

@@ -45,7 +45,8 @@ NOT_RUN = {
     "tessera top$": "it has keys; e2e.test_top",
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
-    "tessera-kubelet ": "e2e.test_dra, with stand-ins of a cluster",
+    "tessera-kubelet ": "e2e.test_dra and e2e.test_device_plugin, with stand-ins of a cluster",
+    "kubectl ": "there is no cluster",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
 # What was true once, and documents say no more: patterns, and what is true now.

@@ -128,6 +128,9 @@ Result<Json> ApiServer::Call(const std::string& method, const std::string& path,
 Result<Json> ApiServer::Get(const std::string& path) const { return Call("GET", path, nullptr); }
 Result<Json> ApiServer::Post(const std::string& path, const Json& body) const { return Call("POST", path, &body); }
 Result<Json> ApiServer::Put(const std::string& path, const Json& body) const { return Call("PUT", path, &body); }
+Result<Json> ApiServer::Patch(const std::string& path, const Json& body) const {
+  return Call("PATCH", path, &body, "application/merge-patch+json");
+}
 Result<Json> ApiServer::Apply(const std::string& path, const std::string& manager, const Json& body) const {
   return Call("PATCH", fmt::format("{}?fieldManager={}&force=true", path, manager), &body,
               "application/apply-patch+yaml");

@@ -45,6 +45,8 @@ class ApiServer {
   Result<Json> Get(const std::string& path) const;
   Result<Json> Post(const std::string& path, const Json& body) const;
   Result<Json> Put(const std::string& path, const Json& body) const;
+  // As a JSON merge patch (RFC 7396).
+  Result<Json> Patch(const std::string& path, const Json& body) const;
   // Server-side apply: `manager` wants these fields so, whoever else wants them otherwise.
   Result<Json> Apply(const std::string& path, const std::string& manager, const Json& body) const;
   Result<void> Delete(const std::string& path) const;

@@ -1,19 +1,12 @@
 #include "kubernetes/claims/claim_cdi.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "base/whole_file.h"
-#include "cdi/driver_files.h"
-#include "cdi/soft_gpus.h"
 #include "cdi/spec.h"
 #include "client/json_fields.h"
 #include "kubernetes/objects/names.h"
@@ -28,7 +21,6 @@ using client::TextField;
 
 namespace {
 
-constexpr const char* kKind = "tessera.dev/vgpu";
 constexpr std::string_view kPrefix = "tessera.dev-claim_", kSuffix = ".json";
 
 std::string DeviceOf(const std::string& uid, const PreparedClaim& claim) {
@@ -55,7 +47,7 @@ Result<void> AddSpace(const client::ApiClient& daemon, const Json& vgpu, cdi::Sp
 }  // namespace
 
 std::string ClaimCdi::IdOf(const std::string& uid, const PreparedClaim& claim) {
-  return std::string(kKind) + "=" + DeviceOf(uid, claim);
+  return std::string(kCdiKind) + "=" + DeviceOf(uid, claim);
 }
 
 std::string ClaimCdi::File(const std::string& uid) const {
@@ -65,9 +57,7 @@ std::string ClaimCdi::File(const std::string& uid) const {
 bool ClaimCdi::Exists(const std::string& uid) const { return access(File(uid).c_str(), F_OK) == 0; }
 
 Result<void> ClaimCdi::Write(const std::string& uid, const PreparedClaim& claim) const {
-  const auto health = daemon_.Get("/healthz");
-  if (!health) return std::unexpected(health.error());
-  cdi::SpecFacts facts{.installation = Installation::Find(), .run_dir = setup_.run_dir, .devices = {}};
+  cdi::SpecFacts facts;
   cdi::Device device{
       .vgpu = {}, .key = claim.key, .gpu_uuid = {}, .name = DeviceOf(uid, claim), .nodes = {}, .variables = {}};
   for (const PreparedDevice& each : claim.devices) {
@@ -82,18 +72,7 @@ Result<void> ClaimCdi::Write(const std::string& uid, const PreparedClaim& claim)
   }
   facts.kernel_gate = claim.kernel_gate;
   facts.devices.push_back(std::move(device));
-  Result<void> added;
-  if (BoolField(*health, "soft")) {
-    struct stat socket{};
-    if (stat((setup_.run_dir + "/programs/client.sock").c_str(), &socket) != 0)
-      return FailErrno("tesserad has no socket for containers in " + setup_.run_dir);
-    const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
-    added = cdi::AddSoftGpus(socket.st_uid, soft_name ? soft_name : "", facts);
-  } else if (setup_.driver) {
-    added = cdi::AddDriver(facts);
-  }
-  if (!added) return added;
-  return ReplaceFile(File(uid), cdi::Spec(facts).dump(2) + "\n", 0600, "make room there; the kubelet asks again");
+  return WriteCdiFile(File(uid), std::move(facts), setup_.containers, daemon_);
 }
 
 Result<void> ClaimCdi::Remove(const std::string& uid) const {
@@ -109,20 +88,6 @@ void ClaimCdi::RemoveOthers(const std::function<bool(const std::string& uid)>& k
     const std::string uid = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
     if (IsUid(uid) && !keep(uid)) unlink(file.path().c_str());
   }
-}
-
-std::string ClaimCdi::KeyIn(const std::string& uid) const {
-  constexpr std::string_view kVariable = "TESSERA_VGPU=";
-  std::ifstream file(File(uid));
-  const Json spec = Json::parse(file, nullptr, false);
-  for (const Json& device : Field(spec, "devices")) {
-    for (const Json& variable : Field(Field(device, "containerEdits"), "env")) {
-      const std::string text = variable.is_string() ? variable.get<std::string>() : "";
-      const std::size_t colon = text.find(':');
-      if (text.starts_with(kVariable) && colon != text.npos) return text.substr(colon + 1);
-    }
-  }
-  return {};
 }
 
 }  // namespace tessera::kubernetes

@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "client/api_client.h"
 #include "kubernetes/claims/checkpoint.h"
+#include "kubernetes/containers/cdi_file.h"
 
 namespace tessera::kubernetes {
 
@@ -14,9 +15,8 @@ namespace tessera::kubernetes {
 class ClaimCdi {
  public:
   struct Setup {
-    std::string folder;   // such as /var/run/cdi
-    std::string run_dir;  // of tesserad
-    bool driver = true;   // containers get the NVIDIA driver from us
+    std::string folder;  // such as /var/run/cdi
+    ContainerSetup containers;
   };
   // `daemon` outlives the object.
   ClaimCdi(Setup setup, const client::ApiClient& daemon) : setup_(std::move(setup)), daemon_(daemon) {}
@@ -33,12 +33,9 @@ class ClaimCdi {
   Result<void> Remove(const std::string& uid) const;
   // Removes the files of all claims but those that are to be kept.
   void RemoveOthers(const std::function<bool(const std::string& uid)>& keep) const;
-  // The key that the claim's file gives to its containers; empty: none, or no file.
-  std::string KeyIn(const std::string& uid) const;
-
- private:
   std::string File(const std::string& uid) const;
 
+ private:
   const Setup setup_;
   const client::ApiClient& daemon_;
 };

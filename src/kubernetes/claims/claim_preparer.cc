@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "client/json_fields.h"
-#include "kubernetes/claims/key.h"
 #include "kubernetes/claims/vgpu_terms.h"
+#include "kubernetes/containers/key.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/objects/no_answer.h"
 
@@ -49,7 +49,7 @@ ClaimPreparer::ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint 
     : setup_(std::move(setup)),
       server_(server),
       daemon_(setup_.run_dir),
-      cdi_({.folder = setup_.cdi_dir, .run_dir = setup_.run_dir, .driver = setup_.driver}, daemon_),
+      cdi_({.folder = setup_.cdi_dir, .containers = {.run_dir = setup_.run_dir, .driver = setup_.driver}}, daemon_),
       checkpoint_(std::move(checkpoint)) {}
 
 Result<Claim> ClaimPreparer::Read(const std::string& namespace_name, const std::string& name,
@@ -91,8 +91,7 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Prepare(const std::string& names
 // That of vGPUs that are there already, as far as anything knows it; else a new one.
 Result<std::string> ClaimPreparer::KeyOf(const std::string& uid) const {
   if (const PreparedClaim* const before = checkpoint_.Find(uid)) return before->key;
-  std::string key = cdi_.KeyIn(uid);
-  return key.empty() ? NewKey() : Result<std::string>(std::move(key));
+  return KeyFor(cdi_.File(uid));
 }
 
 // The checkpoint names the vGPUs before they are made.

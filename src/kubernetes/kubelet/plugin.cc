@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <filesystem>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "kubernetes/kubelet/health_service.h"
+#include "kubernetes/kubelet/unix_server.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/proto/dra.grpc.pb.h"
 #include "kubernetes/proto/plugin_registration.grpc.pb.h"
@@ -105,21 +102,6 @@ class DraService final : public dra::DRAPlugin::Service {
   StatusWriter& status_;
 };
 
-Result<std::unique_ptr<grpc::Server>> Serve(const std::vector<grpc::Service*>& services, const std::string& path) {
-  if (path.size() >= sizeof(sockaddr_un::sun_path))
-    return Fail(ENAMETOOLONG, path + " is too long for a socket", "give the kubelet a shorter --root-dir");
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return FailErrno("cannot remove the old " + path);
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
-  for (grpc::Service* const service : services) builder.RegisterService(service);
-  auto server = builder.BuildAndStart();
-  if (!server || chmod(path.c_str(), 0600) != 0)
-    return Fail(EADDRINUSE, "cannot listen at " + path, "see whether the folder is there and can be written");
-  return server;
-}
-
 class Servers final : public Plugin {
  public:
   Servers(const std::string& dra_path, const std::string& node, ClaimPreparer& preparer, StatusWriter& status,
@@ -133,10 +115,10 @@ class Servers final : public Plugin {
   }
 
   Result<void> Start(const std::string& dra_path, const std::string& registry_path) {
-    auto server = Serve({&dra_, &health_}, dra_path);
+    auto server = ServeAt(dra_path, {&dra_, &health_});
     if (!server) return std::unexpected(server.error());
     dra_server_ = std::move(*server);
-    server = Serve({&registration_}, registry_path);
+    server = ServeAt(registry_path, {&registration_});
     if (!server) return std::unexpected(server.error());
     registry_server_ = std::move(*server);
     return {};

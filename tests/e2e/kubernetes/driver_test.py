@@ -1,13 +1,13 @@
 """Common base of the tests of tessera-kubelet: it runs beside stand-ins of the kubelet and of the API server."""
 import json
-import os
 import pathlib
 import signal
 import subprocess
 import sys
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BIN, TENANT, SoftGpuTest, Tenant  # noqa: E402
+from harness import BIN, SoftGpuTest  # noqa: E402
+import containers  # noqa: E402
 from api_server import ApiServer  # noqa: E402
 from kubelet import Kubelet  # noqa: E402
 from scheduler import allocate, claim_of  # noqa: E402
@@ -89,18 +89,11 @@ class DriverTest(SoftGpuTest):
 
     def variables(self, claim):
         """The environment that a container with the claim gets, with the paths of the machine."""
-        specification = self.specification(claim)
-        (device,) = specification["devices"]
-        edits = [specification["containerEdits"], device["containerEdits"]]
-        variables = dict(each.split("=", 1) for edit in edits for each in edit["env"])
-        for mount in edits[0]["mounts"]:
-            variables = {key: value.replace(mount["containerPath"], mount["hostPath"]) for key, value in variables.items()}
-        return variables
+        return containers.variables(self.specification(claim))
 
     def program_of(self, claim, *flags, **environment):
         """A program as a container with the claim would run it."""
-        env = {**os.environ, **self.env, **self.variables(claim), **environment}
-        return Tenant(self.spawn(TENANT, *flags, env=env))
+        return containers.program(self, self.specification(claim), *flags, **environment)
 
     def condition(self, claim, kind="Ready", device=0):
         """That of the claim's device, as (status, reason, message); None without it."""

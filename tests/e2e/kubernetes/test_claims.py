@@ -5,9 +5,8 @@ import signal
 import unittest
 
 from driver_test import BUSY, CLAIMS, DRIVER, NODE, DriverTest, name_of, parameters, uid_of
-from harness import GIB, wait_for
+from harness import GIB, wait_for, write_line
 from messages import dra_health
-from soft_faults import write_line
 
 
 class Claims(DriverTest):
