@@ -163,7 +163,7 @@ class Commands(SoftGpuTest):
         shell.ok("allocate", "alloc", 64 * MIB)
         gpu, = self.json("gpus")["gpus"]
         self.assertEqual(set(gpu), {
-            "index", "uuid", "name", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
+            "index", "uuid", "name", "driver", "nvlink_group", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
             "vgpus", "processes", "holder", "health", "control", "swap"})
         self.assertEqual(set(gpu["health"]), {"failed", "why", "xid_errors", "ecc_errors", "last_xid", "last", "last_us"})

@@ -41,6 +41,8 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
   EXPECT_EQ(gpus[1], json({{"index", 1},
                            {"uuid", "GPU-02020300-0000-0000-0000-000000000000"},
                            {"name", "Fake GPU"},
+                           {"driver", nullptr},
+                           {"nvlink_group", nullptr},
                            {"soft", true},
                            {"memory_total_bytes", 10 * kGiB},
                            {"memory_reserve_bytes", 0},

@@ -208,6 +208,8 @@ json ToJson(const server::GpuReport& gpu) {
   return {{"index", gpu.index},
           {"uuid", gpu.uuid},
           {"name", gpu.name},
+          {"driver", gpu.driver.empty() ? json() : json(gpu.driver)},
+          {"nvlink_group", OrNull(gpu.nvlink_group)},
           {"soft", gpu.soft},
           {"memory_total_bytes", gpu.memory_total},
           {"memory_reserve_bytes", gpu.memory_reserve},

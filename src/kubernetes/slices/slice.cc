@@ -1,7 +1,10 @@
 #include "kubernetes/slices/slice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <ranges>
 #include <utility>
 
@@ -36,6 +39,22 @@ void AddCapacity(Json& capacity, const char* name, std::uint64_t value, std::uin
                       {"validRange", {{"min", FormatBytes(least)}, {"step", FormatBytes(step)}}}}}};
 }
 
+// The number of a GPU is the node's own; in a cluster only UUIDs are.
+std::string GroupOf(const Json& gpu, const Json& gpus) {
+  const Json& group = Field(gpu, "nvlink_group");
+  for (const Json& each : Field(gpus, "gpus")) {
+    if (group.is_number() && Field(each, "index") == group) return TextField(each, "uuid");
+  }
+  return {};
+}
+
+// "580.159.04" as a semantic version, whose numbers have no zeros in front.
+std::string SemanticVersion(const std::string& version) {
+  unsigned major = 0, minor = 0, patch = 0;
+  if (std::sscanf(version.c_str(), "%u.%u.%u", &major, &minor, &patch) < 2) return {};
+  return fmt::format("{}.{}.{}", major, minor, patch);
+}
+
 Json Text(const std::string& value) { return {{"string", value.substr(0, kLongestString)}}; }
 
 }  // namespace
@@ -47,6 +66,8 @@ std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus) {
     OfferedGpu& each = offered.emplace_back(
         OfferedGpu{.uuid = TextField(gpu, "uuid"),
                    .model = TextField(gpu, "name"),
+                   .driver = TextField(gpu, "driver"),
+                   .nvlink_group = GroupOf(gpu, gpus),
                    .enforces_time = TextField(Field(gpu, "control"), "by") == "channels",
                    .failed = BoolField(health, "failed"),
                    .why = TextField(health, "why"),
@@ -71,12 +92,15 @@ Json DevicesOf(const std::vector<OfferedGpu>& gpus) {
     AddCapacity(capacity, "swap", Rounded(gpu.swap), 0, kMemoryStep, 0);
     AddCapacity(capacity, "compute", compute, 0, 1, compute / kTenth);
     AddCapacity(capacity, "sm", kAllSms, 0, 1, 0);
-    Json device = {
-        {"name", DeviceNameOf(gpu.uuid)},
-        {"attributes",
-         {{"uuid", Text(gpu.uuid)}, {"model", Text(gpu.model)}, {"enforcesTime", {{"bool", gpu.enforces_time}}}}},
-        {"allowMultipleAllocations", true},
-        {"capacity", std::move(capacity)}};
+    Json attributes = {
+        {"uuid", Text(gpu.uuid)}, {"model", Text(gpu.model)}, {"enforcesTime", {{"bool", gpu.enforces_time}}}};
+    if (const std::string version = SemanticVersion(gpu.driver); !version.empty())
+      attributes["driverVersion"] = {{"version", version}};
+    if (!gpu.nvlink_group.empty()) attributes["nvlinkGroup"] = Text(gpu.nvlink_group);
+    Json device = {{"name", DeviceNameOf(gpu.uuid)},
+                   {"attributes", std::move(attributes)},
+                   {"allowMultipleAllocations", true},
+                   {"capacity", std::move(capacity)}};
     if (gpu.failed)
       device["taints"] = Json::array({{{"key", std::string(kDriver) + "/failed"}, {"effect", "NoExecute"}}});
     devices.push_back(std::move(device));

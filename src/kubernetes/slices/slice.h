@@ -16,6 +16,8 @@ using client::Json;
 // A GPU, and what is left of it for claims: vGPUs that are not of claims have taken theirs.
 struct OfferedGpu {
   std::string uuid, model;
+  std::string driver;          // version of NVIDIA's driver; empty: not known
+  std::string nvlink_group;    // UUID of the first of the GPUs that NVLink joins; empty: none
   bool enforces_time = false;  // in the middle of kernels, by channels
   bool failed = false;         // it had a fault that it does not recover from
   std::string why;             // for people, if so

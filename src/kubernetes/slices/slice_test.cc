@@ -64,6 +64,17 @@ TEST(Slice, AGpuThatIsFullOrHasFailedIsThereStill) {
   EXPECT_FALSE(DevicesOf(gpus)[0]["capacity"].contains("memory"));
 }
 
+TEST(Slice, TellsTheDriverAndWhatNvlinkJoins) {
+  Json gpus = Gpus();
+  gpus["gpus"][0].update({{"index", 0}, {"driver", "580.159.04"}, {"nvlink_group", 0}});
+  gpus["gpus"].push_back({{"uuid", "GPU-2"}, {"index", 1}, {"driver", "soft"}, {"nvlink_group", nullptr}});
+  const Json devices = DevicesOf(OfferedGpus(gpus, Json()));
+  EXPECT_EQ(devices[0]["attributes"]["driverVersion"], (Json{{"version", "580.159.4"}}));
+  EXPECT_EQ(devices[0]["attributes"]["nvlinkGroup"], (Json{{"string", "GPU-911EDE30-6d4d"}}));
+  EXPECT_FALSE(devices[1]["attributes"].contains("driverVersion"));
+  EXPECT_FALSE(devices[1]["attributes"].contains("nvlinkGroup"));
+}
+
 TEST(Slice, IsTheNodes) {
   const Json slice = SliceOf("worker", "n1", DevicesOf({}), 3);
   EXPECT_EQ(slice["spec"]["pool"], (Json{{"name", "worker"}, {"generation", 3}, {"resourceSliceCount", 1}}));

@@ -61,6 +61,8 @@ GpuReport TotalsOf(GpuReport full) {
   GpuReport totals{.index = full.index,
                    .uuid = std::move(full.uuid),
                    .name = std::move(full.name),
+                   .driver = std::move(full.driver),
+                   .nvlink_group = full.nvlink_group,
                    .soft = full.soft,
                    .memory_total = full.memory_total,
                    .memory_reserve = full.memory_reserve,

@@ -127,6 +127,8 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   GpuReport report{.index = gpu.Index(),
                    .uuid = FormatUuid(gpu.Info().uuid),
                    .name = gpu.Info().name,
+                   .driver = gpu.Info().driver,
+                   .nvlink_group = gpu.Info().nvlink_group,
                    .soft = daemon.Traits().soft,
                    .memory_total = ledger.Capacity(),
                    .memory_reserve = ledger.Reserve(),

@@ -43,7 +43,8 @@ struct MovesReport {
 
 struct GpuReport {
   std::uint32_t index = 0;
-  std::string uuid, name;
+  std::string uuid, name, driver;
+  std::optional<std::uint32_t> nvlink_group;
   bool soft = false;
   std::uint64_t memory_total = 0, memory_reserve = 0, memory_used = 0, memory_promised = 0, memory_unmanaged = 0;
   std::uint64_t context_bytes = 0;

@@ -20,8 +20,10 @@ namespace tessera::server {
 struct GpuInfo {
   wire::Uuid uuid;
   std::string name;
-  std::uint64_t memory_total = 0;   // bytes
-  std::uint64_t context_bytes = 0;  // first estimate of what a context costs
+  std::uint64_t memory_total = 0;                  // bytes
+  std::uint64_t context_bytes = 0;                 // first estimate of what a context costs
+  std::string driver = {};                         // its version; empty: not known, or a soft GPU
+  std::optional<std::uint32_t> nvlink_group = {};  // as NvlinkGroups says
 };
 
 // The device's own figures of its processes. Bytes; pids as this process sees them.

@@ -16,6 +16,7 @@
 #include "channel/control/nvidia_control.h"
 #include "server/devices/gpu_driver.h"
 #include "server/devices/ld_cache.h"
+#include "server/devices/nvlink_groups.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -82,6 +83,7 @@ struct Nvml {
   // May be missing.
   nvmlReturn_t (*GetMigMode)(nvmlDevice_t, unsigned* current, unsigned* pending);
   nvmlReturn_t (*GetDriverVersion)(char*, unsigned);
+  nvmlReturn_t (*GetP2PStatus)(nvmlDevice_t, nvmlDevice_t, int capability, int* status);
   // Samples younger than the last argument; NVML_ERROR_NOT_FOUND where there are none.
   nvmlReturn_t (*GetUtilization)(nvmlDevice_t, nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long);
   // All may be missing. The wait is in milliseconds.
@@ -136,7 +138,7 @@ bool ResolveAll(void* library, Nvml& nvml) {
 
 class NvmlDriver : public GpuDriver {
  public:
-  explicit NvmlDriver(const Nvml& nvml) : nvml_(nvml) {}
+  NvmlDriver(const Nvml& nvml, std::string version) : nvml_(nvml), version_(std::move(version)) {}
   ~NvmlDriver() override {
     DropEvents();
     nvml_.Shutdown();
@@ -164,11 +166,27 @@ class NvmlDriver : public GpuDriver {
     }
     uuids_.clear();
     for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
+    const auto groups = NvlinkGroups(static_cast<std::uint32_t>(gpus.size()),
+                                     [this](std::uint32_t a, std::uint32_t b) { return JoinedByNvlink(a, b); });
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      gpus[i].driver = version_;
+      gpus[i].nvlink_group = groups[i];
+    }
     if (!gpus.empty()) return gpus;
     if (divided > 0 && divided == count)
       return Fail(ENODEV, "all GPUs are divided into MIG instances, which Tessera does not share",
                   "turn MIG off with nvidia-smi -mig 0");
     return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
+  }
+
+  // nvml.h: NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK.
+  bool JoinedByNvlink(std::uint32_t a, std::uint32_t b) const {
+    constexpr int kNvlink = 2, kOk = 0;
+    nvmlDevice_t first, second;
+    int status = 0;
+    return nvml_.GetP2PStatus && nvml_.GetHandleByIndex(nvml_index_[a], &first) == NVML_SUCCESS &&
+           nvml_.GetHandleByIndex(nvml_index_[b], &second) == NVML_SUCCESS &&
+           nvml_.GetP2PStatus(first, second, kNvlink, &status) == NVML_SUCCESS && status == kOk;
   }
 
   Result<DeviceUse> Measure(std::uint32_t gpu) override {
@@ -365,6 +383,7 @@ class NvmlDriver : public GpuDriver {
   }
 
   const Nvml nvml_;
+  const std::string version_;            // of the driver; empty: not known
   std::vector<channel::GpuUuid> uuids_;  // of the last List
   std::vector<unsigned> nvml_index_;     // of the GPUs of the last List; constant while others ask
   // Of AwaitFault's thread.
@@ -401,6 +420,7 @@ Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
     ResolveEvents(library, nvml);
     (void)Resolve(library, "nvmlDeviceGetMigMode", nvml.GetMigMode);
     (void)Resolve(library, "nvmlSystemGetDriverVersion", nvml.GetDriverVersion);
+    (void)Resolve(library, "nvmlDeviceGetP2PStatus", nvml.GetP2PStatus);
     if (!ResolveAll(library, nvml)) {
       return Fail(ENOSYS, path + " lacks functions of NVML 12",
                   "update NVIDIA's driver to 525 or newer, or use --soft");
@@ -410,9 +430,9 @@ Result<std::unique_ptr<GpuDriver>> OpenNvmlDriver() {
                   "check nvidia-smi, or use the soft GPU with --soft");
     }
     char version[kVersionBytes] = {};
-    if (nvml.GetDriverVersion && nvml.GetDriverVersion(version, kVersionBytes) == NVML_SUCCESS)
-      WarnOfOldDriver(version);
-    return std::make_unique<NvmlDriver>(nvml);
+    if (!nvml.GetDriverVersion || nvml.GetDriverVersion(version, kVersionBytes) != NVML_SUCCESS) version[0] = '\0';
+    WarnOfOldDriver(version);
+    return std::make_unique<NvmlDriver>(nvml, version);
   }
   return Fail(ENODEV, fmt::format("no NVIDIA driver here: {} is not found (last tried: {})", kLibrary, tried), hint);
 }
