@@ -5,6 +5,7 @@ import unittest
 
 from driver_test import BUSY, CLAIMS, DRIVER, NODE, SLICES, DriverTest, name_of, parameters, uid_of
 from harness import BIN, GIB
+from kubelet import REAL_TIMEOUT_S
 from scheduler import allocate, claim_of
 
 
@@ -173,6 +174,7 @@ class Driver(DriverTest):
         tenant.finish()
 
     def test_a_hundred_and_ten_pods_at_once(self):
+        self.kubelet.timeout_s = REAL_TIMEOUT_S
         claims = [self.allocated(f"c{i}", memory="64Mi", compute=0) for i in range(110)]
         done = self.kubelet.prepare(claims)
         self.assertEqual({each.error for each in done.values()}, {""})
