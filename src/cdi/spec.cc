@@ -29,11 +29,11 @@ void AddNodes(Json& edits, const std::vector<std::string>& paths) {
 }
 
 // The variables of `tessera run` (cli/launch/environment.h), except LD_LIBRARY_PATH: engines replace the image's own
-// value, which may name directories of the image. So both libraries are preloaded, and programs find them by name.
+// value, which may name directories of the image. So both libraries are preloaded, and programs find them by name: by
+// glibc's own file and not by LD_PRELOAD, which would end every program of another C library.
 Json CommonVariables(const SpecFacts& facts) {
   const std::string libraries = kContainerLibraries;
-  Json variables = {"LD_PRELOAD=" + libraries + "/libcuda.so.1:" + libraries + "/libnvidia-ml.so.1",
-                    std::string("TESSERA_RUN_DIR=") + kContainerRunDir};
+  Json variables = {std::string("TESSERA_RUN_DIR=") + kContainerRunDir};
   if (facts.driver) variables.push_back(std::string("LD_LIBRARY_PATH=") + kContainerDriver);
   if (facts.soft) variables.push_back("TESSERA_REAL_LIBCUDA=" + libraries + "/soft/libcuda.so.1");
   if (!facts.soft_name.empty()) variables.push_back("TESSERA_SOFT_NAME=" + facts.soft_name);
@@ -65,6 +65,7 @@ Json Spec(const SpecFacts& facts) {
   Json edits = {{"env", CommonVariables(facts)}};
   AddNodes(edits, facts.nodes);
   edits["mounts"] = {ToJson(Mount{facts.installation.Libraries(), kContainerLibraries}),
+                     ToJson(Mount{facts.installation.Preload(), kContainerPreload}),
                      ToJson(Mount{facts.run_dir + "/programs", kContainerRunDir})};
   for (const Mount& mount : facts.mounts) edits["mounts"].push_back(ToJson(mount));
   if (facts.kernel_gate) edits["hooks"] = Json::array({Hook(facts)});

@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 // Paths in containers.
 inline constexpr const char* kContainerLibraries = "/opt/tessera/lib";
 inline constexpr const char* kContainerDriver = "/opt/tessera/driver";
+inline constexpr const char* kContainerPreload = "/etc/ld.so.preload";  // the shims, for programs of glibc
 inline constexpr const char* kContainerRunDir = "/run/tessera";  // where the shim of a root process looks by default
 
 // A file or directory of the machine, mounted in the container.

@@ -27,11 +27,13 @@ TEST(CdiSpec, GivesShimSocketAndName) {
   EXPECT_THAT(Env(spec["devices"][0]["containerEdits"]), Contains("TESSERA_VGPU=team-a"));
   EXPECT_THAT(Env(spec["devices"][0]["containerEdits"]), Contains("CUDA_VISIBLE_DEVICES=GPU-1"));
   const Json& edits = spec["containerEdits"];
-  EXPECT_THAT(Env(edits), Contains("LD_PRELOAD=/opt/tessera/lib/libcuda.so.1:/opt/tessera/lib/libnvidia-ml.so.1"));
+  EXPECT_THAT(Env(edits), Not(Contains(testing::StartsWith("LD_PRELOAD"))));
   EXPECT_THAT(Env(edits), Contains("TESSERA_RUN_DIR=/run/tessera"));
-  ASSERT_EQ(edits["mounts"].size(), 2u);
+  ASSERT_EQ(edits["mounts"].size(), 3u);
   EXPECT_EQ(edits["mounts"][0]["hostPath"], "/usr/lib/tessera");
-  EXPECT_EQ(edits["mounts"][1]["hostPath"], "/run/tessera/programs");
+  EXPECT_EQ(edits["mounts"][1]["hostPath"], "/usr/lib/tessera/ld.so.preload");
+  EXPECT_EQ(edits["mounts"][1]["containerPath"], "/etc/ld.so.preload");
+  EXPECT_EQ(edits["mounts"][2]["hostPath"], "/run/tessera/programs");
   for (const Json& mount : edits["mounts"]) EXPECT_EQ(mount["options"][0], "ro");
   EXPECT_FALSE(edits.contains("deviceNodes"));
 }

@@ -344,6 +344,18 @@ class Container(SoftGpuTest):
     def test_behind_the_kernel_gate_of_crun(self):
         self.behind_the_kernel_gate()
 
+    @unittest.skipUnless(shutil.which("musl-gcc"), "musl-tools is not installed")
+    def test_a_program_of_another_c_library_starts(self):
+        """The shims are glibc's, and no other loader may stumble over them."""
+        self.team()
+        source = self.test / "hello.c"
+        source.write_text('#include <stdio.h>\nint main(void) { return puts("hello") < 0; }\n')
+        program, loader = self.test / "root" / "bin" / "hello", self.test / "root" / "lib" / "ld-musl-x86_64.so.1"
+        subprocess.run(["musl-gcc", "-o", program, source], check=True, timeout=DEADLINE_S)
+        loader.parent.mkdir(exist_ok=True)
+        shutil.copy("/usr/lib/x86_64-linux-musl/libc.so", loader)
+        self.assertEqual(self.output_of("/bin/hello"), "hello\n")
+
     def test_one_profile_for_all_containers_of_crun(self):
         self.one_profile_for_all_containers()
 

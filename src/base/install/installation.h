@@ -16,6 +16,7 @@ struct Installation {
   std::string Shim() const { return Libraries() + "/libcuda.so.1"; }
   std::string SoftDriver() const { return Libraries() + "/soft/libcuda.so.1"; }
   std::string Tenant() const { return Libraries() + "/tessera-tenant"; }
+  std::string Preload() const { return Libraries() + "/ld.so.preload"; }  // for containers
   std::string RequireGate() const { return Libraries() + "/tessera-require-gate"; }
   std::string ChannelTest() const { return Libraries() + "/tessera-channel-test"; }
 };

@@ -10,8 +10,11 @@ def variables(specification):
     (device,) = specification["devices"]
     edits = [specification["containerEdits"], device["containerEdits"]]
     found = dict(each.split("=", 1) for edit in edits for each in edit["env"])
-    for mount in edits[0]["mounts"]:
-        found = {key: value.replace(mount["containerPath"], mount["hostPath"]) for key, value in found.items()}
+    mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits[0]["mounts"]}
+    with open(mounts["/etc/ld.so.preload"]) as shims:
+        found["LD_PRELOAD"] = shims.read().strip().replace("\n", ":")
+    for inside, outside in mounts.items():
+        found = {key: value.replace(inside, outside) for key, value in found.items()}
     return found
 
 
