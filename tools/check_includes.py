@@ -32,7 +32,7 @@ PARTS = {
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
-    "base": [".", "process", "install"],
+    "base": ["text", ".", "process", "install"],
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],

@@ -47,7 +47,8 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
                              "Settings that you do not give stay as they are.",
                              "Examples:\n"
                              "  tessera vgpu set team-a --memory 40G\n"
-                             "  tessera vgpu set team-a --compute 50:100");
+                             "  tessera vgpu set team-a --compute 50:100\n"
+                             "  tessera vgpu set team-a --label team=a --label stage=test");
   AddVgpuName(set, name);
   AddSettings(set, settings);
   AddCommon(set, line.common, kAll);

@@ -46,6 +46,7 @@ json ToJson(const SavedVGpu& saved) {
   }
   if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   if (!spec.gang.empty()) entry["gang"] = spec.gang;
+  if (!spec.labels.empty()) entry["labels"] = spec.labels;
   return entry;
 }
 
@@ -87,7 +88,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                                                   .burst = entry.value("sm_burst", false)}},
                             .goal = *goal,
                             .space = entry.value("space", std::string()),
-                            .gang = entry.value("gang", std::string())},
+                            .gang = entry.value("gang", std::string()),
+                            .labels = entry.value("labels", Labels())},
                    .gpu = *gpu};
 }
 

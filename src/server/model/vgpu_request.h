@@ -28,6 +28,7 @@ struct VGpuRequest {
   std::optional<std::string> sm_limit;  // percent
   std::optional<bool> sm_reserved;      // only when it is made
   std::optional<bool> sm_burst;
+  std::optional<Labels> labels;  // instead of those that it has
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
   std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)
