@@ -39,6 +39,7 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
   AddGpu(create, settings);
   AddSettings(create, settings);
   AddSpace(create, settings);
+  create.add_flag("--within-quota", settings.within_quota, "your user's quota counts, even if you are an operator");
   AddCommon(create, line.common, kAll);
   Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
 

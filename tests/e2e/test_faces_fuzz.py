@@ -158,6 +158,7 @@ class FacesTest(SoftGpuTest):
                 "space": lambda: pick.choice(SPACES), "sm_limit": lambda: pick.choice([10, "33.3", 50, 100, 0]),
                 "goal": lambda: pick.choice(["p99=20ms", "speed=80%", "none", None, "fast"]),
                 "gang": lambda: pick.choice(["g1", "g2", "none", None, "a b"]),
+                "within_quota": lambda: pick.choice([True, False, None]),
                 "labels": lambda: pick.choice([{}, None, {"team": "a"}, {"team": "\u00e9 \"\\", "pod": ""}, {"vgpu": "x"}, {"a": self.odd_text()},
                                                {self.odd_text(): "b"}, {f"k{i}": "x" * 253 for i in range(pick.choice([8, 9]))}]),
                 "vgpu": self.some_name, "to_bytes": lambda: pick.choice([0, MIB, GIB])}.get(

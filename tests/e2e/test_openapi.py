@@ -84,7 +84,7 @@ class OpenApi(SoftGpuTest):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         request = {"name": "team", "gpu": 0, "memory_limit": "256M", "memory_max": GIB, "compute_request": 30,
                    "compute_weight": "200", "memory_swap_max": None, "goal": "p99=20ms", "gang": "job",
-                   "labels": {"team": "a", "pod": "llm-0"}}
+                   "labels": {"team": "a", "pod": "llm-0"}, "within_quota": False}
         self.assertEqual(self.ask("post", "/v1/vgpus", request)[0], 201)
         self.assertEqual(self.ask("post", "/v1/vgpus", request)[0], 409)
         self.assertEqual(self.ask("post", "/v1/vgpus", {"name": "a/b"})[0], 400)

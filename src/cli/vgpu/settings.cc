@@ -145,6 +145,7 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     body["sm_limit"] = *percent;
   }
   if (settings.reserve_sm) body["sm_reserved"] = true;
+  if (settings.within_quota) body["within_quota"] = true;
   if (settings.sm_burst) body["sm_burst"] = *settings.sm_burst;
   if (!settings.goal.empty()) body["goal"] = settings.goal;
   return body;

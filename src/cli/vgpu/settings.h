@@ -23,6 +23,7 @@ struct VgpuSettings {
   std::vector<std::string> labels;  // KEY=VALUE each, or "none" alone; the daemon checks them
   std::string space;                // name; only for one that is made
   std::string sm;                   // "30", percent of the GPU's SMs
+  bool within_quota = false;        // refuse what the user's quota does not allow; only for one that is made
   bool reserve_sm = false;          // these are its own; only for one that is made
   std::optional<bool> sm_burst;
 

@@ -137,6 +137,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "labels") return ReadLabels(key, value, request.labels);
   if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
   if (key == "sm_burst") return ReadBool(key, value, request.sm_burst);
+  if (key == "within_quota") return ReadBool(key, value, request.within_quota);
   if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
     if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
@@ -146,7 +147,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
               "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, sm_burst, "
-              "labels, ephemeral or owner_pid");
+              "labels, within_quota, ephemeral or owner_pid");
 }
 
 template <typename T>

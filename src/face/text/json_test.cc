@@ -75,7 +75,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 20);
+  EXPECT_EQ(fields, 21);
 }
 
 TEST(SpaceJson, IsNullWhereThereIsNothing) {

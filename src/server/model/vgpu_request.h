@@ -31,6 +31,7 @@ struct VGpuRequest {
   std::optional<Labels> labels;  // instead of those that it has
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
+  std::optional<bool> within_quota;   // the quota of the caller's user counts, though operators have none
   std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)
 };
 
