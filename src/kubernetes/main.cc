@@ -19,6 +19,7 @@
 #include "kubernetes/device_plugin/device_plugin.h"
 #include "kubernetes/kubelet/plugin.h"
 #include "kubernetes/objects/names.h"
+#include "kubernetes/pods/pod_labeler.h"
 #include "kubernetes/slices/slice_publisher.h"
 
 namespace tessera::kubernetes {
@@ -35,6 +36,9 @@ struct Options {
   double look_seconds = 5;
   bool no_driver = false;
 
+  std::chrono::milliseconds Look() const {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(look_seconds * 1000));
+  }
   bool Serves(const char* what) const { return std::ranges::find(serve, what) != serve.end(); }
 };
 
@@ -74,15 +78,22 @@ Result<DraDriver> StartDra(const Options& options, ApiServer& server) {
 
 std::unique_ptr<DevicePlugin> StartDevicePlugin(const Options& options, const ApiServer* server) {
   if (!server) std::fprintf(stderr, "tessera-kubelet: no API server: pods cannot say how much they need\n");
-  return DevicePlugin::Start(
-      {.keeper = {.node = options.node,
-                  .cdi_dir = options.cdi_dir,
-                  .each = options.vgpus_per_gpu,
-                  .containers = {.run_dir = options.run_dir, .driver = !options.no_driver}},
-       .folder = options.device_plugin_dir,
-       .pod_resources = options.kubelet_dir + "/" + kPodResourcesSocket,
-       .look = std::chrono::milliseconds(static_cast<std::int64_t>(options.look_seconds * 1000))},
-      server);
+  return DevicePlugin::Start({.keeper = {.node = options.node,
+                                         .cdi_dir = options.cdi_dir,
+                                         .each = options.vgpus_per_gpu,
+                                         .containers = {.run_dir = options.run_dir, .driver = !options.no_driver}},
+                              .folder = options.device_plugin_dir,
+                              .pod_resources = options.kubelet_dir + "/" + kPodResourcesSocket,
+                              .look = options.Look()},
+                             server);
+}
+
+// Null preparer: there are no claims.
+std::unique_ptr<PodLabeler> StartLabeler(const Options& options, ClaimPreparer* preparer) {
+  return std::make_unique<PodLabeler>(
+      options.run_dir, [socket = options.kubelet_dir + "/" + kPodResourcesSocket] { return ListPodResources(socket); },
+      [preparer] { return preparer ? preparer->Claims() : Checkpoint::Claims(); },
+      options.Serves(kDevicePlugin) ? DeviceVGpus(PluginVGpus) : DeviceVGpus(), options.Look());
 }
 
 int Run(const Options& options) {
@@ -104,6 +115,7 @@ int Run(const Options& options) {
   if (!dra) return Complain(dra.error());
   std::unique_ptr<DevicePlugin> devices;
   if (options.Serves(kDevicePlugin)) devices = StartDevicePlugin(options, server.get());
+  const auto labeler = StartLabeler(options, dra->preparer.get());
   std::fprintf(stderr, "tessera-kubelet: serving node %s\n", options.node.c_str());
   int signal = 0;
   sigwait(&ends, &signal);
@@ -134,7 +146,9 @@ int main(int argc, char** argv) {
   app.add_option("--cdi-dir", options.cdi_dir, "folder for CDI specifications")->capture_default_str();
   app.add_option("--device-plugin-dir", options.device_plugin_dir, "the kubelet's folder for device plugins")
       ->capture_default_str();
-  app.add_option("--look-seconds", options.look_seconds, "how often the device plugin asks tesserad and the kubelet")
+  app.add_option(
+         "--look-seconds", options.look_seconds,
+         "how often the device plugin asks tesserad and the kubelet,\nand the kubelet is asked for the names of pods")
       ->check(CLI::Range(0.05, 60.0))
       ->capture_default_str();
   CLI::Option* const url = app.add_option("--api-server", options.api_server, "https://HOST:PORT (default: the pod's)");

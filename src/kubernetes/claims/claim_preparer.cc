@@ -146,6 +146,7 @@ Result<void> ClaimPreparer::MakeVGpu(const Claim& claim, const AllocatedDevice& 
   }
   (*terms)["name"] = vgpu;
   (*terms)["gpu"] = uuid;
+  (*terms)["labels"] = {{"namespace", claim.namespace_name}};  // PodLabeler adds the others
   return NoAnswer(daemon_.Post("/v1/vgpus", *terms));
 }
 
@@ -169,6 +170,11 @@ Result<void> ClaimPreparer::WriteCdi(const std::string& uid, const PreparedClaim
 Result<void> ClaimPreparer::Unprepare(const std::string& uid) {
   const std::lock_guard lock(mutex_);
   return Undo(uid);
+}
+
+Checkpoint::Claims ClaimPreparer::Claims() {
+  const std::lock_guard lock(mutex_);
+  return checkpoint_.claims();
 }
 
 Result<void> ClaimPreparer::Undo(const std::string& uid) {

@@ -43,6 +43,9 @@ class ClaimPreparer {
   // Also of a claim that was never prepared. Programs that are left in its vGPUs lose their GPU.
   Result<void> Unprepare(const std::string& uid);
 
+  // Those that are prepared, or that this has begun with.
+  Checkpoint::Claims Claims();
+
   // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
   // programs run.
   Result<void> RemoveStray();
