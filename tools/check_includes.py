@@ -33,13 +33,13 @@ PARTS = {
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
-    "base": [".", "process", "install"],
+    "base": ["text", ".", "process", "install"],
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
-    "kubernetes": ["objects", "api_server", "containers", "claims", "pods", "slices", "proto", "kubelet", "device_plugin", "."],
+    "kubernetes": ["objects", "api_server", "containers", "claims", "slices", "proto", "kubelet", "device_plugin", "pods", "."],
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],

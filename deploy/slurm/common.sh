@@ -13,6 +13,9 @@ MAX_MEMORY=                        # most that a job may ask for, such as 40G; e
 MAX_COMPUTE=100                    # most percent of the time that it may be promised
 WEIGHT=100
 PRIORITY=8
+GANG=yes                           # whether the GPUs of a job have their turns together, if it does not say
+QUOTA=yes                          # whether the quota of a job's user counts
+REQUEUE=yes                        # whether a batch job for which others leave no room goes back into the queue
 TESSERA_RUN_DIR=/run/tessera
 
 configuration=${1:-/etc/tessera/slurm.conf}

@@ -3,8 +3,12 @@
 # shellcheck source=deploy/slurm/common.sh
 source "$(dirname "$(readlink -f "$0")")/common.sh"
 
-[[ -e $record ]] || exit 0  # a job without GPUs
-read -r what rest < "$record"
+if [[ -e $record ]]; then
+  read -r what rest < "$record"
+else
+  [[ ${SLURM_JOB_GPUS:-}${SLURM_STEP_GPUS:-} ]] || exit 0  # a job without GPUs
+  what=refused rest="Slurm has not run its prolog here; see PrologFlags=Alloc"
+fi
 # A refused job gets a vGPU that does not exist: if Slurm starts its tasks nonetheless (older versions do), they have no
 # GPU, rather than one without limits.
 status=0

@@ -53,8 +53,8 @@ TEST(CdiSpec, HasSoftDriverAndState) {
   const Json edits = Spec(facts)["containerEdits"];
   EXPECT_THAT(Env(edits), Contains("TESSERA_REAL_LIBCUDA=/opt/tessera/lib/soft/libcuda.so.1"));
   EXPECT_THAT(Env(edits), Contains("TESSERA_SOFT_NAME=x"));
-  EXPECT_EQ(edits["mounts"][2]["options"][0], "rw");
-  EXPECT_EQ(edits["mounts"][2]["containerPath"], "/dev/shm/b");
+  EXPECT_EQ(edits["mounts"][3]["options"][0], "rw");
+  EXPECT_EQ(edits["mounts"][3]["containerPath"], "/dev/shm/b");
 }
 
 TEST(CdiSpec, NamesWithWhatCdiAllowsAtTheirEnds) {

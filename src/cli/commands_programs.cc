@@ -57,7 +57,8 @@ void AddRun(CommandLine& line) {
       ->excludes(run.get_option("--sm"))
       ->excludes(space)
       ->excludes(run.get_option("--goal"))
-      ->excludes(run.get_option("--gang"));
+      ->excludes(run.get_option("--gang"))
+      ->excludes(run.get_option("--label"));
   run.add_option("--enforce",
                  "where to enforce limits: shim (default), in the\nprogram; kernel, also at the kernel driver")
       ->type_name("shim|kernel")

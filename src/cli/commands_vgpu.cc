@@ -39,6 +39,7 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
   AddGpu(create, settings);
   AddSettings(create, settings);
   AddSpace(create, settings);
+  create.add_flag("--within-quota", settings.within_quota, "your user's quota counts, even if you are an operator");
   AddCommon(create, line.common, kAll);
   Does(line, create, [&line, &name, &settings] { return CreateVgpu(line.common, name, settings); });
 
@@ -47,7 +48,8 @@ void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
                              "Settings that you do not give stay as they are.",
                              "Examples:\n"
                              "  tessera vgpu set team-a --memory 40G\n"
-                             "  tessera vgpu set team-a --compute 50:100");
+                             "  tessera vgpu set team-a --compute 50:100\n"
+                             "  tessera vgpu set team-a --label team=a --label stage=test");
   AddVgpuName(set, name);
   AddSettings(set, settings);
   AddCommon(set, line.common, kAll);

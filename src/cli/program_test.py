@@ -394,6 +394,16 @@ class Steering(ProgramTest):
         self.assert_one_line(self.run_tessera("vgpu", "set", "a", "--gang", "a/b"), 2, "gang 'a/b'", "letters")
         self.assert_one_line(self.run_tessera("vgpu", "create", "b", "--gang", "job", "--space", "s"), 2, "--gang")
 
+    def test_within_quota(self):
+        self.run_tessera("vgpu", "create", "b", "--within-quota")
+        self.assertEqual(self.asked(), [("POST", "/v1/vgpus", {"name": "b", "within_quota": True})])
+
+    def test_labels(self):
+        self.run_tessera("vgpu", "set", "a", "--label", "team=a b", "--label=stage=x=y")
+        self.assertEqual(self.asked(), [("PATCH", "/v1/vgpus/a?wait=false", {"labels": {"team": "a b", "stage": "x=y"}})])
+        self.assertIn("labels            none\n", self.run_tessera("vgpu", "show", "a").stdout)
+        self.assert_one_line(self.run_tessera("vgpu", "set", "a", "--label", "team"), 1, "'team'", "KEY=VALUE")
+
 
 class Usage(ProgramTest):
     def test_mistyped_words(self):

@@ -28,6 +28,9 @@ class DraDriver {
   // Serves until the object ends. EBADMSG: the checkpoint cannot be read; errors of the sockets.
   static Result<std::unique_ptr<DraDriver>> Start(const Setup& setup, const ApiServerAccess& access);
 
+  // Of its claims, those that are prepared, or that it has begun with. Any thread.
+  Checkpoint::Claims Claims() { return preparer_->Claims(); }
+
  private:
   explicit DraDriver(const ApiServerAccess& access) : server_(access) {}
 

@@ -17,6 +17,7 @@
 
 #include "kubernetes/device_plugin/device_plugin.h"
 #include "kubernetes/dra_driver.h"
+#include "kubernetes/pods/pod_labeler.h"
 
 namespace tessera::kubernetes {
 namespace {
@@ -32,6 +33,9 @@ struct Options {
   double look_seconds = 5;
   bool no_driver = false;
 
+  std::chrono::milliseconds Look() const {
+    return std::chrono::milliseconds(static_cast<std::int64_t>(look_seconds * 1000));
+  }
   bool Serves(const char* what) const { return std::ranges::find(serve, what) != serve.end(); }
 };
 
@@ -42,15 +46,22 @@ int Complain(const Error& error) {
 
 std::unique_ptr<DevicePlugin> StartDevicePlugin(const Options& options, const ApiServer* server) {
   if (!server) std::fprintf(stderr, "tessera-kubelet: no API server: pods cannot say how much they need\n");
-  return DevicePlugin::Start(
-      {.keeper = {.node = options.node,
-                  .cdi_dir = options.cdi_dir,
-                  .each = options.vgpus_per_gpu,
-                  .containers = {.run_dir = options.run_dir, .driver = !options.no_driver}},
-       .folder = options.device_plugin_dir,
-       .pod_resources = options.kubelet_dir + "/" + kPodResourcesSocket,
-       .look = std::chrono::milliseconds(static_cast<std::int64_t>(options.look_seconds * 1000))},
-      server);
+  return DevicePlugin::Start({.keeper = {.node = options.node,
+                                         .cdi_dir = options.cdi_dir,
+                                         .each = options.vgpus_per_gpu,
+                                         .containers = {.run_dir = options.run_dir, .driver = !options.no_driver}},
+                              .folder = options.device_plugin_dir,
+                              .pod_resources = options.kubelet_dir + "/" + kPodResourcesSocket,
+                              .look = options.Look()},
+                             server);
+}
+
+// Null `dra`: there are no claims.
+std::unique_ptr<PodLabeler> StartLabeler(const Options& options, DraDriver* dra) {
+  return std::make_unique<PodLabeler>(
+      options.run_dir, [socket = options.kubelet_dir + "/" + kPodResourcesSocket] { return ListPodResources(socket); },
+      [dra] { return dra ? dra->Claims() : Checkpoint::Claims(); },
+      options.Serves(kDevicePlugin) ? DeviceVGpus(PluginVGpus) : DeviceVGpus(), options.Look());
 }
 
 int Run(const Options& options) {
@@ -79,6 +90,7 @@ int Run(const Options& options) {
   if (!dra) return Complain(dra.error());
   std::unique_ptr<DevicePlugin> devices;
   if (options.Serves(kDevicePlugin)) devices = StartDevicePlugin(options, server.get());
+  const auto labeler = StartLabeler(options, dra->get());
   std::fprintf(stderr, "tessera-kubelet: serving node %s\n", options.node.c_str());
   int signal = 0;
   sigwait(&ends, &signal);
@@ -109,7 +121,9 @@ int main(int argc, char** argv) {
   app.add_option("--cdi-dir", options.cdi_dir, "folder for CDI specifications")->capture_default_str();
   app.add_option("--device-plugin-dir", options.device_plugin_dir, "the kubelet's folder for device plugins")
       ->capture_default_str();
-  app.add_option("--look-seconds", options.look_seconds, "how often the device plugin asks tesserad and the kubelet")
+  app.add_option(
+         "--look-seconds", options.look_seconds,
+         "how often the device plugin asks tesserad and the kubelet,\nand the kubelet is asked for the names of pods")
       ->check(CLI::Range(0.05, 60.0))
       ->capture_default_str();
   CLI::Option* const url = app.add_option("--api-server", options.api_server, "https://HOST:PORT (default: the pod's)");

@@ -180,7 +180,7 @@ class Commands(SoftGpuTest):
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes", "memory_pinned_bytes", "memory_pinned_by",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts",
-            "gang", "space", "sm_limit_pct", "sm_reserved", "sm_burst", "sms", "sms_kept"})
+            "gang", "labels", "space", "sm_limit_pct", "sm_reserved", "sm_burst", "sms", "sms_kept"})
         self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "requests", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
                                                             "violations", "verdict", "reason"})
         process, = self.json("ps")["processes"]

@@ -40,7 +40,7 @@ PROBLEM = jsonschema.Draft202012Validator(
 STATUSES = {int(status) for status in re.findall(r"\b[45]\d\d\b", SPEC["info"]["description"])}
 # Not memory_max_bytes, which without a bound depends on what others were promised; the tag is of what was asked for.
 SETTINGS = ("tag", "uid", "gpu", "memory_request_bytes", "memory_limit_bytes", "memory_swap_max_bytes", "compute_request_pct",
-            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "gang", "space", "sm_limit_pct", "ephemeral", "owner_pid")
+            "compute_limit_pct", "compute_weight", "compute_priority", "goal", "gang", "labels", "space", "sm_limit_pct", "ephemeral", "owner_pid")
 SPACES = ("s1", "s2", "s3")  # few, because each is made of processes
 TOKEN = "0123456789abcdef"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -158,6 +158,9 @@ class FacesTest(SoftGpuTest):
                 "space": lambda: pick.choice(SPACES), "sm_limit": lambda: pick.choice([10, "33.3", 50, 100, 0]),
                 "goal": lambda: pick.choice(["p99=20ms", "speed=80%", "none", None, "fast"]),
                 "gang": lambda: pick.choice(["g1", "g2", "none", None, "a b"]),
+                "within_quota": lambda: pick.choice([True, False, None]),
+                "labels": lambda: pick.choice([{}, None, {"team": "a"}, {"team": "\u00e9 \"\\", "pod": ""}, {"vgpu": "x"}, {"a": self.odd_text()},
+                                               {self.odd_text(): "b"}, {f"k{i}": "x" * 253 for i in range(pick.choice([8, 9]))}]),
                 "vgpu": self.some_name, "to_bytes": lambda: pick.choice([0, MIB, GIB])}.get(
                     field, lambda: pick.choice([0, 1, 2, "5", 3.3] * 4 + [33.3, "100", 100, 101]))()
 

@@ -79,6 +79,32 @@ class Metrics(SoftGpuTest):
         moves = re.search(r'^tessera_gpu_move_seconds_count\{gpu="0",direction="out"\} (\d+)$', text, re.M)
         self.assertGreater(int(moves[1]), 0)
 
+    def test_series_of_a_vgpu_carry_its_labels(self):
+        self.start()
+        labels = {"namespace": "ml", "team": 'M\u00fcnchen "a" \\ {}', "empty": ""}
+        self.create("team", labels=labels)
+        self.create("plain")
+        series = 'namespace="ml",team="M\u00fcnchen \\"a\\" \\\\ {}"'
+        for accept in ("", "application/openmetrics-text; version=1.0.0"):
+            lines = self.scrape(accept)[1].splitlines()
+            of_team = [line for line in lines if 'vgpu="team"' in line]
+            self.assertGreater(len(of_team), 50)
+            self.assertEqual([line for line in of_team if series not in line or 'empty=""' not in line], [])
+            self.assertEqual([line for line in lines if "namespace" in line and line not in of_team], [])
+        checked = promtool("check", "metrics", text=self.scrape()[1])
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+        # One daemon ends and another begins.
+        self.stop_daemon()
+        self.start()
+        self.assertEqual(self.vgpu("team")["labels"], labels)
+        self.tessera("vgpu", "set", "team", "--label", "team=b")
+        self.assertEqual(self.vgpu("team")["labels"], {"team": "b"})
+        wrong = self.tessera("vgpu", "set", "team", "--label", "vgpu=x", check=False)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn('"vgpu" is a label of the metrics themselves', wrong.stderr)
+        self.tessera("vgpu", "set", "team", "--label", "none")
+        self.assertEqual(self.vgpu("team")["labels"], {})
+
     # ---- a real Prometheus ----
 
     def start_prometheus(self):

@@ -83,10 +83,12 @@ class OpenApi(SoftGpuTest):
                      "/v1/spaces", "/v1/doctor"):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         request = {"name": "team", "gpu": 0, "memory_limit": "256M", "memory_max": GIB, "compute_request": 30,
-                   "compute_weight": "200", "memory_swap_max": None, "goal": "p99=20ms", "gang": "job"}
+                   "compute_weight": "200", "memory_swap_max": None, "goal": "p99=20ms", "gang": "job",
+                   "labels": {"team": "a", "pod": "llm-0"}, "within_quota": False}
         self.assertEqual(self.ask("post", "/v1/vgpus", request)[0], 201)
         self.assertEqual(self.ask("post", "/v1/vgpus", request)[0], 409)
         self.assertEqual(self.ask("post", "/v1/vgpus", {"name": "a/b"})[0], 400)
+        self.assertEqual(self.ask("post", "/v1/vgpus", {"name": "b", "labels": {"vgpu": "x"}})[0], 400)
         tenant = self.tenant_in("team", "--memory", "100M")
         tenant.makes_progress()
         for path in ("/v1/events", "/v1/gpus", "/v1/trace", "/v1/vgpus", "/v1/processes"):
@@ -95,7 +97,7 @@ class OpenApi(SoftGpuTest):
         status, told = self.ask("get", vgpu, name="team")
         self.assertEqual((status, told["memory_limit_bytes"]), (200, 256 << 20))
         self.assertEqual(self.ask("get", vgpu, name="none")[0], 404)
-        self.assertEqual(self.ask("patch", vgpu, {"compute_limit": 80, "goal": None, "gang": None}, name="team")[0], 200)
+        self.assertEqual(self.ask("patch", vgpu, {"compute_limit": 80, "goal": None, "gang": None, "labels": None}, name="team")[0], 200)
         stale = {"If-Match": f'"{told["tag"]}"'}
         self.assertEqual(self.ask("patch", vgpu, {"compute_limit": 70}, name="team", headers=stale)[0], 412)
         status, told = self.ask("get", process, pid=tenant.pid)

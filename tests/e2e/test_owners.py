@@ -259,6 +259,13 @@ class Owners(SoftGpuTest):
         self.assertEqual(self.by(OWNER, lambda: self.api("PATCH", "/v1/vgpus/a", {"memory_request": "2500M"})[2]["code"]), "EDQUOT")
         self.assertEqual(self.by(OPERATOR, self.status, "PATCH", "/v1/vgpus/a", {"memory_request": "2500M"}), 200)
         self.assertEqual(self.made(OPERATOR, "c", compute_request=70, compute_priority=0)[0], 201)
+        # But where an operator says so.
+        status, _, refused = self.made(OPERATOR, "d", compute_request=20, within_quota=True)
+        self.assertEqual((status, refused["code"]), (403, "EDQUOT"))
+        self.assertIn("70 % in use, 20 % asked for", refused["detail"])
+        change = {"compute_weight": 200, "within_quota": True}
+        self.assertEqual(self.by(OPERATOR, lambda: self.api("PATCH", "/v1/vgpus/c", change)[2]["code"]), "EDQUOT")
+        self.assertEqual(self.made(OPERATOR, "d", within_quota=True)[0], 201)
 
         # Others by name, and at once.
         (self.run_dir / "config.toml").write_text(self.config(f"[quota.{OTHER}]\nvgpus = 1\nprocesses = 1\nsessions = 2\npriority = 2\n"))

@@ -24,12 +24,28 @@ class Slurm(SoftGpuTest):
         self.run_dir.chmod(0o755)
         self.jobs = self.run_dir / "jobs"
         self.conf = self.run_dir / "slurm.conf"
+        self.stand_in = self.run_dir / "stand_in"
+        self.slurm_answers(0)
         self.configure()
+        self.start("")
+
+    def start(self, config):
         group = grp.getgrgid(65534).gr_name  # any that exists: whose members may use api.sock
-        self.start_daemon(config=f'[api]\ngroup = "{group}"\n')
+        self.start_daemon(config=f'[api]\ngroup = "{group}"\n{config}')
+
+    def slurm_answers(self, status):
+        """A stand-in for scontrol, which answers this."""
+        self.stand_in.mkdir(exist_ok=True)
+        (self.stand_in / "asked").write_text("")
+        scontrol = self.stand_in / "scontrol"
+        scontrol.write_text(f'#!/bin/bash\nprintf "%s\\n" "$*" >> {self.stand_in}/asked\nexit {status}\n')
+        scontrol.chmod(0o755)
+
+    def slurm_was_asked(self):
+        return (self.stand_in / "asked").read_text().splitlines()
 
     def configure(self, more=""):
-        self.conf.write_text(f"PATH={BIN}:$PATH\nLIBRARIES={LIB / 'tessera'}\nJOBS={self.jobs}\n"
+        self.conf.write_text(f"PATH={self.stand_in}:{BIN}:$PATH\nLIBRARIES={LIB / 'tessera'}\nJOBS={self.jobs}\n"
                              f"TESSERA_RUN_DIR={self.run_dir}\n{more}")
 
     def script(self, name, **variables):
@@ -79,6 +95,110 @@ class Slurm(SoftGpuTest):
         self.assertEqual(self.script("epilog.sh").returncode, 0)
         self.assertEqual(self.names(), set())
         self.assertEqual(os.listdir(self.jobs), [])
+
+    def test_a_job_of_several_gpus_is_a_gang(self):
+        self.prolog(GPUS="0,1", COMMENT="tessera:memory=512M")
+        self.assertEqual([self.vgpu(f"slurm-4711-{gpu}")["gang"] for gpu in (0, 1)], ["slurm-4711"] * 2)
+        self.prolog(GPUS="1", COMMENT="tessera:memory=512M")
+        self.assertIsNone(self.vgpu("slurm-4711-1")["gang"])
+        self.prolog(GPUS="0,1", COMMENT="tessera:memory=512M,gang=no")
+        self.assertIsNone(self.vgpu("slurm-4711-1")["gang"])
+        self.configure("GANG=no\n")
+        self.prolog(GPUS="0,1", COMMENT="tessera:memory=512M")
+        self.assertIsNone(self.vgpu("slurm-4711-1")["gang"])
+        self.prolog(GPUS="0,1", COMMENT="tessera:memory=512M,gang=yes")
+        self.assertEqual(self.vgpu("slurm-4711-1")["gang"], "slurm-4711")
+
+    def test_metrics_say_whose_job_it_is(self):
+        self.prolog(USER="alice", ACCOUNT='a"b\n{}', PARTITION="gpu", COMMENT="tessera:memory=512M")
+        self.assertEqual(self.vgpu("slurm-4711-0")["labels"],
+                         {"slurm_user": "alice", "slurm_account": "a_b___", "slurm_partition": "gpu"})
+
+    # ---- quotas, and jobs that have to wait ----
+
+    def beside_another_job(self, quota, own, **variables):
+        """The other job has 512 MiB; what the job is told that asks for `own`."""
+        self.stop_daemon()
+        self.start(quota)
+        self.JOB = "4710"
+        self.prolog(COMMENT="tessera:memory=512M,compute=30")
+        self.JOB = "4711"
+        self.prolog(COMMENT=f"tessera:{own}", **variables)
+        self.assertEqual(self.names(), {"slurm-4710-0"})
+        exports, (said,) = self.task_prolog(expect=1)
+        self.assertEqual(exports["TESSERA_VGPU"], "slurm-4711-refused")
+        return said
+
+    def test_a_job_beyond_its_users_quota_waits_for_others(self):
+        said = self.beside_another_job('[quota.default]\nmemory = "1G"\n', "memory=768M")
+        why = "quota default allows memory of 1 GiB: 512 MiB in use, 768 MiB asked for"
+        self.assertIn(f"it waits for others: {why}", said)
+        again, comment = self.slurm_was_asked()
+        self.assertEqual(again, "requeue 4711")
+        self.assertRegex(comment, f"^update JobId=4711 AdminComment=tessera: [-0-9: ]{{19}}: not started: {why}")
+        # Slurm ends the job, and later the other one ends.
+        for job in ("4711", "4710"):
+            self.JOB = job
+            self.assertEqual(self.script("epilog.sh").returncode, 0)
+        self.JOB = "4711"
+        self.prolog(COMMENT="tessera:memory=768M")
+        self.assertEqual((self.names(), self.task_prolog()[1], len(self.slurm_was_asked())), ({"slurm-4711-0"}, [], 2))
+
+    def test_each_user_has_a_quota(self):
+        self.stop_daemon()
+        self.start('[quota.default]\nvgpus = 1\n')
+        for job, user in (("4710", USER), ("4711", USER + 1), ("4712", USER)):
+            self.JOB = job
+            self.prolog(UID=str(user), COMMENT="tessera:memory=512M")
+        self.assertEqual(self.names(), {"slurm-4710-0", "slurm-4711-0"})
+        self.assertIn("quota default allows vgpus of 1: 1 in use", self.task_prolog(expect=1)[1][0])
+
+    def test_a_job_for_which_others_leave_no_room_waits(self):
+        said = self.beside_another_job("", "memory=512M,compute=80")
+        self.assertIn("no GPU has room; GPU 0: compute.request 80 does not fit", said)
+        self.assertEqual(self.slurm_was_asked()[0], "requeue 4711")
+        self.slurm_answers(0)
+        self.prolog(UID=str(USER + 1), COMMENT="tessera:memory=3900M")  # another user, whose quota allows it
+        self.assertIn("cannot promise 3.8 GiB", self.task_prolog(expect=1)[1][0])
+        self.assertEqual(self.slurm_was_asked()[0], "requeue 4711")
+
+    def test_who_cannot_be_put_back_is_told(self):
+        self.slurm_answers(1)  # as of a job of srun
+        said = self.beside_another_job('[quota.default]\nmemory = "1G"\n', "memory=768M")
+        self.assertIn("this job has no GPU: quota default allows", said)
+        self.assertEqual(self.slurm_was_asked(), ["requeue 4711"])
+        self.slurm_answers(0)
+        self.configure("REQUEUE=no\n")
+        self.prolog(COMMENT="tessera:memory=768M")
+        self.assertIn("this job has no GPU: quota default allows", self.task_prolog(expect=1)[1][0])
+        self.assertEqual(self.slurm_was_asked(), [])
+
+    def test_who_would_wait_for_ever_is_told(self):
+        self.stop_daemon()
+        self.start('[quota.default]\nmemory = "1G"\n')
+        self.assertIn("quota default allows memory of 1 GiB: 0 B in use, 2 GiB asked for", self.refused(COMMENT="tessera:memory=2G"))
+        self.JOB = "4710"
+        self.prolog(COMMENT="tessera:memory=512M")
+        self.JOB = "4711"
+        self.prolog(COMMENT="tessera:memory=5G")  # more than the GPU has
+        self.assertIn("more than the GPU's", self.task_prolog(expect=1)[1][0])
+        self.assertEqual(self.slurm_was_asked(), [])
+
+    def test_roots_jobs_have_no_quota(self):
+        self.stop_daemon()
+        self.start('[quota.default]\nmemory = "1G"\n')
+        self.prolog(UID="0", COMMENT="tessera:memory=2G")
+        self.assertEqual(self.vgpu("slurm-4711-0")["uid"], 0)
+
+    def test_quotas_may_be_for_others_than_jobs(self):
+        self.stop_daemon()
+        self.start('[quota.default]\nmemory = "1G"\nweight = 50\npriority = 9\n')
+        self.prolog(COMMENT="tessera:memory=1G")
+        vgpu = self.vgpu("slurm-4711-0")
+        self.assertEqual((vgpu["compute_weight"], vgpu["compute_priority"]), (100, 8))  # the site's, not the user's
+        self.configure("QUOTA=no\n")
+        self.prolog(COMMENT="tessera:memory=2G")
+        self.assertEqual(self.vgpu("slurm-4711-0")["memory_limit_bytes"], 2 * GIB)
 
     def test_its_tasks_run_in_it(self):
         self.prolog(COMMENT="tessera:memory=512M")
@@ -152,6 +272,7 @@ class Slurm(SoftGpuTest):
         self.prolog(COMMENT="tessera:compute=20")
         exports, (said,) = self.task_prolog(expect=1)
         self.assertIn("90", said)
+        self.assertEqual(self.slurm_was_asked(), [])  # no job's end would help
         # Where Slurm starts its tasks nonetheless, they find no GPU.
         done = self.spawn(TENANT, "--kernels", "1", env={**exports, "TESSERA_REAL_LIBCUDA": str(SOFT)})
         _, err = done.communicate(timeout=DEADLINE_S)
@@ -169,6 +290,10 @@ class Slurm(SoftGpuTest):
         for name in ("prolog.sh", "task-prolog.sh", "epilog.sh"):
             done = self.script(name, GPUS="")
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+
+    def test_a_job_whose_prolog_did_not_run_has_no_gpu(self):
+        exports, (said,) = self.task_prolog(expect=1)
+        self.assertEqual((exports["TESSERA_VGPU"], "not run its prolog" in said), ("slurm-4711-refused", True))
 
     def test_a_node_without_a_daemon_is_drained(self):
         self.prolog()

@@ -43,6 +43,16 @@ std::string Gang(const Json& vgpu) {
   return gang.empty() ? "none" : gang;
 }
 
+// "pod=llm-0, team=a"
+std::string Labels(const Json& vgpu) {
+  std::string text;
+  const Json& labels = Field(vgpu, "labels");
+  if (!labels.is_object()) return "none";
+  for (const auto& [key, value] : labels.items())
+    text += (text.empty() ? "" : ", ") + key + "=" + (value.is_string() ? value.get<std::string>() : "");
+  return text.empty() ? "none" : text;
+}
+
 // "team-a, at most 30 % of the SMs"
 std::string Space(const Json& vgpu) {
   const std::string space = TextField(vgpu, "space");
@@ -219,6 +229,7 @@ std::string VgpuText(const Json& vgpu) {
       {"bursts", Bursts(Field(vgpu, "bursts"))},
       {"compute slice", Slice(vgpu)},
       {"gang", Gang(vgpu)},
+      {"labels", Labels(vgpu)},
       {"space", Space(vgpu)},
       {"compute now", Percent(vgpu, "compute_current_pct") + " %"},
       {"GPU time", Time(vgpu, "compute_busy_us")},
@@ -270,8 +281,9 @@ Result<int> CreateVgpu(const Common& common, const std::string& name, const Vgpu
 
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings) {
   if (settings.Empty())
-    return Fail(EINVAL, "nothing to set",
-                "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal or --sm");
+    return Fail(
+        EINVAL, "nothing to set",
+        "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang, --label or --sm");
   const auto path = PathOf(name);
   if (!path) return std::unexpected(path.error());
   const auto body = RequestBody(settings);

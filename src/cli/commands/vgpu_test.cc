@@ -112,6 +112,13 @@ TEST(Vgpu, ItsGang) {
   EXPECT_NE(text.find("gang              job\n"), std::string::npos) << text;
 }
 
+TEST(Vgpu, ItsLabels) {
+  EXPECT_NE(VgpuText(kVgpu).find("labels            none\n"), std::string::npos) << VgpuText(kVgpu);
+  const std::string text = VgpuText(With(kVgpu, "labels", Json{{"pod", "b"}, {"team", "a"}}));
+  EXPECT_NE(text.find("labels            pod=b, team=a\n"), std::string::npos) << text;
+  EXPECT_NE(VgpuText(With(kVgpu, "labels", 5)).find("labels            none\n"), std::string::npos);
+}
+
 TEST(Vgpu, AnswersOfAnotherVersionDoNotCrash) {
   const Json odd = {{"name", 5}, {"gpu", "zero"}, {"memory_max_bytes", -1}, {"processes", nullptr}, {"state", true}};
   EXPECT_NE(VgpuText(odd).find("processes         none"), std::string::npos);

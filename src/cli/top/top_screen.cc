@@ -2,30 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
+
+#include "base/text/utf8.h"
 
 namespace tessera::cli::top {
 namespace {
-
-// A character of the text at `begin`: how many bytes it has, 0 if it is no UTF-8, and which it is.
-struct Decoded {
-  std::size_t bytes = 0;
-  char32_t character = 0;
-};
-
-Decoded Decode(const std::string& text, std::size_t begin) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(begin);
-  if (first < 0x80) return {1, first};
-  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  static constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (first < 0xc2 || first > 0xf4 || begin + bytes > text.size()) return {};
-  char32_t character = first & (0x7f >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(begin + i) & 0xc0) != 0x80) return {};
-    character = character << 6 | (byte(begin + i) & 0x3f);
-  }
-  return character >= kLeast[bytes] ? Decoded{bytes, character} : Decoded{};
-}
 
 // Scripts and signs of which every terminal makes one column: Latin, Greek, Cyrillic, dashes and quotes, and what we
 // draw with. Few, but nothing among them joins, turns or is wide.
@@ -44,7 +26,7 @@ bool TakesOneColumn(char32_t character) {
 std::vector<std::string> Characters(const std::string& text) {
   std::vector<std::string> characters;
   for (std::size_t i = 0; i < text.size();) {
-    const Decoded decoded = Decode(text, i);
+    const Utf8Character decoded = DecodeUtf8(std::string_view(text).substr(i));
     characters.push_back(decoded.bytes > 0 && TakesOneColumn(decoded.character) ? text.substr(i, decoded.bytes) : "?");
     i += std::max<std::size_t>(decoded.bytes, 1);
   }

@@ -28,7 +28,7 @@ TEST(Characters, WhatIsNoUtf8OrNotOneColumnIsAQuestionMarkEach) {
   EXPECT_EQ(Joined("\xff\xfe"), "??");
   EXPECT_EQ(Joined("a\xe2\x80"), "a??") << "cut off";
   EXPECT_EQ(Joined("\xc0\xaf"), "??") << "longer than it must be";
-  EXPECT_EQ(Joined("\xed\xa0\x80"), "?") << "half a pair";
+  EXPECT_EQ(Joined("\xed\xa0\x80"), "???") << "half a pair";
   EXPECT_EQ(Joined("日本 e\xcc\x81"), "?? e?") << "wide, and one that joins";
   EXPECT_EQ(Characters("Müller").size(), 6u);
   EXPECT_EQ(Joined("Müller жук Ω"), "Müller жук Ω");

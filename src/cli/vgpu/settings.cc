@@ -21,6 +21,20 @@ Result<int> ParseWhole(const std::string& text, const std::string& what, int lea
   return number;
 }
 
+// "none" alone: no labels.
+Result<Json> ParseLabels(const std::vector<std::string>& words) {
+  Json labels = Json::object();
+  if (words == std::vector<std::string>{"none"}) return labels;
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    if (equals == word.npos || equals == 0)
+      return Fail(EINVAL, "invalid label '" + word + "'", "use KEY=VALUE, such as team=a; none alone: no labels");
+    if (!labels.emplace(word.substr(0, equals), word.substr(equals + 1)).second)
+      return Fail(EINVAL, "label '" + word.substr(0, equals) + "' is given twice");
+  }
+  return labels;
+}
+
 }  // namespace
 
 Result<MemoryTerms> ParseMemory(const std::string& text) {
@@ -115,6 +129,11 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
       return Fail(EINVAL, "invalid gang '" + settings.gang + "'", fits.error().hint + "; none: no gang");
     body["gang"] = settings.gang;
   }
+  if (!settings.labels.empty()) {
+    auto labels = ParseLabels(settings.labels);
+    if (!labels) return std::unexpected(labels.error());
+    body["labels"] = std::move(*labels);
+  }
   if (!settings.space.empty()) {
     if (auto fits = CheckName(settings.space); !fits) return std::unexpected(fits.error());
     body["space"] = settings.space;
@@ -126,6 +145,7 @@ Result<Json> RequestBody(const VgpuSettings& settings) {
     body["sm_limit"] = *percent;
   }
   if (settings.reserve_sm) body["sm_reserved"] = true;
+  if (settings.within_quota) body["within_quota"] = true;
   if (settings.sm_burst) body["sm_burst"] = *settings.sm_burst;
   if (!settings.goal.empty()) body["goal"] = settings.goal;
   return body;

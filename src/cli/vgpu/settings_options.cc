@@ -50,6 +50,12 @@ void AddSettings(CLI::App& app, VgpuSettings& settings) {
                  "job. none\n(default)")
       ->type_name("NAME")
       ->check(IsSetting(&VgpuSettings::gang));
+  app.add_option("--label", settings.labels,
+                 "label of its metrics, such as team=a; repeat it for\nseveral, at most 8. They replace those that it "
+                 "has.\nnone: no labels")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
   app.add_option("--sm", settings.sm, "GPU's SMs that it uses at most, in % (default 100);\nneeds a space")
       ->type_name("PERCENT")
       ->check(IsSetting(&VgpuSettings::sm));
@@ -80,7 +86,8 @@ Result<VgpuSettings> ReadSettings(const std::string& line) {
   app.set_help_flag("");
   AddSettings(app, settings);
   const std::string use =
-      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang, --sm or --sm-burst";
+      "use --memory, --memory-request, --swap-max, --compute, --weight, --priority, --goal, --gang, --label, --sm or "
+      "--sm-burst";
   std::reverse(words.begin(), words.end());  // CLI11 takes words from the back
   try {
     app.parse(words);

@@ -33,6 +33,12 @@ TEST(ReadSettings, AFlagThatIsNotThereChangesNothing) {
   EXPECT_EQ(ReadSettings("--no-sm-burst")->sm_burst, false);
 }
 
+TEST(ReadSettings, LabelsMayBeSeveral) {
+  const auto settings = ReadSettings("--label team=a --weight 5 --label=stage=test");
+  ASSERT_TRUE(settings) << settings.error().Text();
+  EXPECT_EQ(settings->labels, (std::vector<std::string>{"team=a", "stage=test"}));
+}
+
 TEST(ReadSettings, SaysWhatIsWrong) {
   const auto text = [](const std::string& line) {
     const auto settings = ReadSettings(line);

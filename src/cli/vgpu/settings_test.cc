@@ -110,6 +110,19 @@ TEST(RequestBody, HasTheGang) {
   EXPECT_NE(odd.error().message.find("gang 'a/b'"), std::string::npos) << odd.error().message;
 }
 
+TEST(RequestBody, HasTheLabels) {
+  EXPECT_FALSE(VgpuSettings{.labels = {"none"}}.Empty());
+  EXPECT_EQ(RequestBody({.labels = {"team=a", "pod=x=y", "empty="}}).value(),
+            (Json{{"labels", {{"team", "a"}, {"pod", "x=y"}, {"empty", ""}}}}));
+  EXPECT_EQ(RequestBody({.labels = {"none"}}).value(), (Json{{"labels", Json::object()}}));
+  for (const std::vector<std::string>& odd :
+       {std::vector<std::string>{"team"}, {"=a"}, {"team=a", "none"}, {"team=a", "team=b"}}) {
+    const auto body = RequestBody({.labels = odd});
+    ASSERT_FALSE(body) << odd.back();
+    EXPECT_NE(body.error().message.find("label"), std::string::npos) << body.error().message;
+  }
+}
+
 // Of goals only the daemon knows.
 TEST(RequestBody, AGoalGoesAsItIs) {
   EXPECT_FALSE(VgpuSettings{.goal = "none"}.Empty());

@@ -66,12 +66,12 @@ TEST_F(FileTreeTest, Directories) {
   EXPECT_THAT(List("/processes/" + pid + "/0"), ElementsAre("memory.limit", "memory.current", "memory.swap.current",
                                                             "compute.priority", "compute.freeze", "gcgroup.stat"));
   EXPECT_THAT(List("/vgpus"), ElementsAre("a"));
-  EXPECT_THAT(
-      List("/vgpus/a"),
-      ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak", "memory.pressure",
-                  "memory.request", "memory.swap.current", "memory.swap.max", "compute.events", "compute.freeze",
-                  "compute.goal", "compute.max", "compute.pressure", "compute.priority", "compute.request",
-                  "compute.stat", "compute.weight", "gang", "procs", "sm.burst", "sm.limit", "sm.reserved", "space"));
+  EXPECT_THAT(List("/vgpus/a"),
+              ElementsAre("memory.current", "memory.events", "memory.limit", "memory.max", "memory.peak",
+                          "memory.pressure", "memory.request", "memory.swap.current", "memory.swap.max",
+                          "compute.events", "compute.freeze", "compute.goal", "compute.max", "compute.pressure",
+                          "compute.priority", "compute.request", "compute.stat", "compute.weight", "gang", "labels",
+                          "procs", "sm.burst", "sm.limit", "sm.reserved", "space"));
   EXPECT_THAT(List("/vgpus/a/procs"), ElementsAre("E20")) << "ENOTDIR";
   EXPECT_EQ(Read("/vgpus/a"), "E21") << "EISDIR";
   EXPECT_EQ(Write("/vgpus/a", "1"), EISDIR);
@@ -301,6 +301,13 @@ TEST_F(FileTreeTest, AGangIsReadAndWritten) {
   EXPECT_EQ(Write("/vgpus/a/gang", "a/b"), EINVAL);
   EXPECT_EQ(Write("/vgpus/a/gang", "none"), 0);
   EXPECT_EQ(Read("/vgpus/a/gang"), "none\n");
+}
+
+TEST_F(FileTreeTest, LabelsAreALineEach) {
+  EXPECT_EQ(Read("/vgpus/a/labels"), "");
+  EXPECT_TRUE(daemon_.Api().Change("a", {.labels = server::Labels{{"team", "b c"}, {"pod", "x=y"}}}, false));
+  EXPECT_EQ(Read("/vgpus/a/labels"), "pod=x=y\nteam=b c\n");
+  EXPECT_EQ(Write("/vgpus/a/labels", "a=b"), EACCES);
 }
 
 TEST_F(FileTreeTest, EveryWrongWriteHasItsErrno) {

@@ -74,6 +74,12 @@ std::string Processes(const VGpuReport& vgpu) {
   return text;
 }
 
+std::string Labels(const VGpuReport& vgpu) {
+  std::string text;
+  for (const auto& [key, value] : vgpu.labels) text += fmt::format("{}={}\n", key, value);
+  return text;
+}
+
 // As cgroup v2 writes it: "max" for no bound.
 std::string Bound(std::uint64_t bytes, bool bounded) { return bounded ? Line(bytes) : "max\n"; }
 
@@ -130,6 +136,7 @@ constexpr auto kFiles = std::to_array<VGpuFile>({
      Set<&VGpuRequest::compute_weight>},
     {"gang", kReadWrite, [](const VGpuReport& vgpu) { return (vgpu.gang.empty() ? "none" : vgpu.gang) + "\n"; },
      Set<&VGpuRequest::gang>},
+    {"labels", kReadOnly, Labels, nullptr},
     {"procs", kReadWrite, Processes, Adopt},
     {"sm.burst", kReadWrite, [](const VGpuReport& vgpu) { return Line(std::uint64_t{vgpu.sm_burst}); }, SetSmBurst},
     {"sm.limit", kReadWrite, [](const VGpuReport& vgpu) { return Line(vgpu.sm_limit_pct); },

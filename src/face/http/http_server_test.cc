@@ -142,6 +142,7 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"compute_weight", 100},
            {"compute_priority", 8},
            {"gang", nullptr},
+           {"labels", json::object()},
            {"space", nullptr},
            {"sm_limit_pct", 100.0},
            {"sm_reserved", false},

@@ -97,6 +97,18 @@ Result<void> ReadBool(const std::string& key, const json& value, std::optional<b
   return {};
 }
 
+// null takes them away.
+Result<void> ReadLabels(const std::string& key, const json& value, std::optional<server::Labels>& field) {
+  field.emplace();
+  if (value.is_null()) return {};
+  if (!value.is_object()) return Wrong(key, "an object of strings, such as {\"team\": \"a\"}");
+  for (const auto& [name, text] : value.items()) {
+    if (!text.is_string()) return Wrong(fmt::format("{}.{}", key, name), "a string");
+    (*field)[name] = text.get_ref<const std::string&>();
+  }
+  return {};
+}
+
 // null takes the goal, or the gang, away.
 Result<void> ReadOrNone(const std::string& key, const json& value, std::optional<std::string>& field) {
   if (!value.is_null()) return ReadText(key, value, field);
@@ -105,8 +117,8 @@ Result<void> ReadOrNone(const std::string& key, const json& value, std::optional
 }
 
 Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  if (value.is_null() && !key.starts_with("memory_") && key != "goal" && key != "gang")
-    return {};  // as if it were not there
+  const bool null_means = key.starts_with("memory_") || key == "goal" || key == "gang" || key == "labels";
+  if (value.is_null() && !null_means) return {};  // as if it were not there
   if (key == "name") return ReadText(key, value, request.name);
   if (key == "program") return ReadText(key, value, request.program);
   if (key == "gpu") return Read(key, value, request.gpu);
@@ -122,9 +134,11 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   if (key == "sm_limit") return Read(key, value, request.sm_limit);
   if (key == "goal") return ReadOrNone(key, value, request.goal);
   if (key == "gang") return ReadOrNone(key, value, request.gang);
+  if (key == "labels") return ReadLabels(key, value, request.labels);
   if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
   if (key == "sm_burst") return ReadBool(key, value, request.sm_burst);
   if (key == "key") return ReadText(key, value, request.key);
+  if (key == "within_quota") return ReadBool(key, value, request.within_quota);
   if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
   if (key == "owner_pid") {
     if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
@@ -134,7 +148,7 @@ Result<void> ReadField(const std::string& key, const json& value, server::VGpuRe
   return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
               "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
               "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, sm_burst, "
-              "key, ephemeral or owner_pid");
+              "labels, key, within_quota, ephemeral or owner_pid");
 }
 
 template <typename T>
@@ -271,6 +285,7 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"compute_weight", vgpu.compute_weight},
           {"compute_priority", vgpu.compute_priority},
           {"gang", vgpu.gang.empty() ? json() : json(vgpu.gang)},
+          {"labels", vgpu.labels},
           {"space", vgpu.space.empty() ? json() : json(vgpu.space)},
           {"sm_limit_pct", vgpu.sm_limit_pct},
           {"sm_reserved", vgpu.sm_reserved},

@@ -75,7 +75,7 @@ TEST_F(Documented, WhatMayBeAsked) {
     ExpectWord(word);
     ++fields;
   }
-  EXPECT_EQ(fields, 20);
+  EXPECT_EQ(fields, 22);
 }
 
 TEST(SpaceJson, IsNullWhereThereIsNothing) {
@@ -111,6 +111,28 @@ TEST(VGpuJson, TellsItsGang) {
   server::VGpuReport vgpu;
   vgpu.gang = "job";
   EXPECT_EQ(ToJson(vgpu)["gang"], "job");
+}
+
+TEST(VGpuJson, TellsItsLabels) {
+  EXPECT_EQ(ToJson(server::VGpuReport{})["labels"], json::object());
+  server::VGpuReport vgpu;
+  vgpu.labels = {{"team", "a"}};
+  EXPECT_EQ(ToJson(vgpu)["labels"], (json{{"team", "a"}}));
+}
+
+TEST(VGpuRequests, HaveLabelsOrTakeThemAway) {
+  EXPECT_FALSE(ParseVGpuRequest("{}")->labels);
+  EXPECT_EQ(ParseVGpuRequest(R"({"labels": {"team": "a", "pod": "b"}})")->labels,
+            (server::Labels{{"team", "a"}, {"pod", "b"}}));
+  for (const char* none : {R"({"labels": null})", R"({"labels": {}})"})
+    EXPECT_EQ(ParseVGpuRequest(none)->labels, server::Labels()) << none;
+  for (const char* wrong : {R"({"labels": "team=a"})", R"({"labels": [["team", "a"]]})", R"({"labels": {"team": 1}})",
+                            R"({"labels": {"team": null}})", R"({"labels": {"team": {}}})", R"({"labels": true})"}) {
+    const auto refused = ParseVGpuRequest(wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, EINVAL);
+    EXPECT_NE(refused.error().message.find("labels"), std::string::npos) << refused.error().message;
+  }
 }
 
 TEST(VGpuJson, TellsItsSpace) {

@@ -25,7 +25,12 @@ constexpr MetricFamily kGpuInfo = {"tessera_gpu", kInfo, "", "gpu, uuid, name", 
 constexpr MetricFamily kUnmanaged = {"tessera_gpu_unmanaged_processes", kGauge, "", "gpu",
                                      "Processes on the GPU that are in no vGPU."};
 MetricLabels LabelsOf(const GpuReport& gpu) { return {{"gpu", std::to_string(gpu.index)}}; }
-MetricLabels LabelsOf(const VGpuReport& vgpu) { return {{"vgpu", vgpu.name}, {"gpu", std::to_string(vgpu.gpu)}}; }
+// The keys of its own labels are the report's.
+MetricLabels LabelsOf(const VGpuReport& vgpu) {
+  MetricLabels labels = {{"vgpu", vgpu.name}, {"gpu", std::to_string(vgpu.gpu)}};
+  for (const auto& [key, value] : vgpu.labels) labels.emplace_back(key.c_str(), value);
+  return labels;
+}
 MetricLabels LabelsOf(const SpaceReport& space) { return {{"space", space.name}, {"gpu", std::to_string(space.gpu)}}; }
 MetricLabels LabelsOf(const ProcessReport& process) {
   return {
@@ -111,7 +116,7 @@ std::string MetricsReference() {
       "format to others. This page is made from the tables of `src/face/text/metric_table.h`; a test compares it with\n"
       "them. Names of counters end in `_total`, names of information in `_info`. Histograms have `_bucket`, `_sum` "
       "and\n"
-      "`_count`.\n";
+      "`_count`. Every series of a vGPU carries the labels of that vGPU, too (`tessera vgpu set --label`).\n";
   const auto table = [&](const char* title) {
     text += fmt::format("\n## {}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", title);
   };

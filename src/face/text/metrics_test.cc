@@ -137,6 +137,40 @@ TEST(Metrics, ALabelMayBeAnything) {
   report.gpus[0].name = "back\\slash \"quote\" new\nline \xff\x01";
   EXPECT_THAT(WriteMetrics(report, MetricsFormat::kPrometheus),
               HasSubstr("name=\"back\\\\slash \\\"quote\\\" new\\nline ??\""));
+  report.gpus[0].name = "M\u00fcnchen \u0085 \xc3";
+  EXPECT_THAT(WriteMetrics(report, MetricsFormat::kPrometheus), HasSubstr("name=\"M\u00fcnchen ? ?\""));
+}
+
+TEST(Metrics, AVGpusSeriesCarryItsLabels) {
+  server::WholeReport report = Report();
+  report.vgpus[0].labels = {{"namespace", "ml"}, {"pod", "a \"b\""}};
+  report.vgpus[0].waits.Note(kMillisecond);
+  report.vgpus.push_back({.name = "plain"});
+  std::istringstream lines(WriteMetrics(report, MetricsFormat::kPrometheus));
+  int of_team = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const bool team = line.starts_with("tessera_vgpu_") && line.find("{vgpu=\"team\",") != line.npos;
+    EXPECT_EQ(team, line.find("namespace=\"ml\",pod=\"a \\\"b\\\"\"") != line.npos) << line;
+    of_team += team;
+  }
+  EXPECT_GT(of_team, 50);
+}
+
+// Else a series could have a label twice.
+TEST(Metrics, NoVGpuMayHaveALabelOfTheirs) {
+  std::istringstream rows(MetricsReference());
+  int labels = 0;
+  for (std::string row, cell; std::getline(rows, row);) {
+    std::istringstream cells(row);
+    for (int i = 0; i < 4; ++i) std::getline(cells, cell, '|');
+    if (!row.starts_with("| `")) continue;
+    std::istringstream names(cell);
+    for (std::string name; names >> name; ++labels) {
+      if (name.ends_with(',')) name.pop_back();
+      EXPECT_FALSE(server::CheckLabels({{name, "x"}})) << name;
+    }
+  }
+  EXPECT_GT(labels, 100);
 }
 
 TEST(Metrics, EachFamilyIsThereOnceWithAllOfItsSamples) {

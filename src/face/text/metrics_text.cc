@@ -4,7 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
+
+#include "base/text/utf8.h"
 
 namespace tessera::face {
 namespace {
@@ -29,20 +33,21 @@ const char* SuffixOf(MetricType type) {
   return type == MetricType::kCounter ? "_total" : type == MetricType::kInfo ? "_info" : "";
 }
 
-// Backslash, newline and, within labels, quotes. Names of programs may hold any bytes: what is no UTF-8 becomes '?',
-// because a scraper drops everything for one such byte.
+// Backslash, newline and, within labels, quotes. Names of programs may hold any bytes: control characters and what is
+// no UTF-8 become '?', because a scraper drops everything for one such byte.
 std::string Escaped(const std::string& text) {
   std::string escaped;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == '\\' || byte == '"') {
-      escaped += '\\';
-      escaped += text[i];
-    } else if (byte == '\n') {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t bytes = std::max<std::size_t>(DecodeUtf8(std::string_view(text).substr(i)).bytes, 1);
+    const std::string character = text.substr(i, bytes);
+    if (character == "\\" || character == "\"") {
+      escaped += "\\" + character;
+    } else if (character == "\n") {
       escaped += "\\n";
     } else {
-      escaped += byte < 0x20 || byte >= 0x7f ? '?' : text[i];
+      escaped += IsPrintableUtf8(character) ? character : "?";
     }
+    i += bytes;
   }
   return escaped;
 }

@@ -126,7 +126,8 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
     Json& fields = terms->fields;
     if (prepared.devices.size() > 1) fields["gang"] = prepared.devices.front().vgpu;
     if (!prepared.key.empty()) fields["key"] = prepared.key;
-    if (auto made = MakeVGpu(claim.devices[i], prepared.devices[i].vgpu, std::move(fields)); !made)
+    if (auto made = MakeVGpu(claim.namespace_name, claim.devices[i], prepared.devices[i].vgpu, std::move(fields));
+        !made)
       return std::unexpected(made.error());
   }
   if (auto written = cdi_.Write(claim.uid, prepared); !written) return std::unexpected(written.error());
@@ -135,7 +136,8 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
   return Ready(claim.uid, prepared);
 }
 
-Result<void> ClaimPreparer::MakeVGpu(const AllocatedDevice& device, const std::string& vgpu, Json fields) {
+Result<void> ClaimPreparer::MakeVGpu(const std::string& namespace_name, const AllocatedDevice& device,
+                                     const std::string& vgpu, Json fields) {
   const auto gpus = daemon_.Get("/v1/gpus");
   if (!gpus) return std::unexpected(gpus.error());
   std::string uuid;
@@ -155,6 +157,7 @@ Result<void> ClaimPreparer::MakeVGpu(const AllocatedDevice& device, const std::s
   }
   fields["name"] = vgpu;
   fields["gpu"] = uuid;
+  fields["labels"] = {{"namespace", namespace_name}};  // PodLabeler adds the others
   return NoAnswer(daemon_.Post("/v1/vgpus", fields));
 }
 
@@ -208,6 +211,11 @@ Checkpoint::Claims ClaimPreparer::ChangedClaims() {
 Result<void> ClaimPreparer::Unprepare(const std::string& uid) {
   const std::lock_guard lock(mutex_);
   return Undo(uid);
+}
+
+Checkpoint::Claims ClaimPreparer::Claims() {
+  const std::lock_guard lock(mutex_);
+  return checkpoint_.claims();
 }
 
 Result<void> ClaimPreparer::Undo(const std::string& uid) {

@@ -57,6 +57,9 @@ class ClaimPreparer {
   // Prepared claims that were changed, by their UIDs.
   Checkpoint::Claims ChangedClaims();
 
+  // Those that are prepared, or that this has begun with.
+  Checkpoint::Claims Claims();
+
   // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
   // programs run.
   Result<void> RemoveStray();
@@ -65,7 +68,8 @@ class ClaimPreparer {
   ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint);
   Result<Claim> Read(const std::string& namespace_name, const std::string& name, const std::string& uid) const;
   Result<std::vector<ReadyDevice>> Make(const Claim& claim);
-  Result<void> MakeVGpu(const AllocatedDevice& device, const std::string& vgpu, Json fields);
+  Result<void> MakeVGpu(const std::string& namespace_name, const AllocatedDevice& device, const std::string& vgpu,
+                        Json fields);
   Result<std::string> KeyOf(const std::string& uid) const;
   Result<void> Undo(const std::string& uid);
 

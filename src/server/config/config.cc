@@ -27,8 +27,14 @@ bool IsSection(const std::string& name) {
   return std::ranges::any_of(ConfigKeys(), [&](const ConfigKey& key) { return SectionOf(key.name) == name; });
 }
 
-// The value as it would be written.
+// The value as it would be written, in one line.
 std::string TextOf(const toml::node& node) {
+  if (const toml::table* table = node.as_table()) {
+    std::string text;
+    for (const auto& [key, value] : *table)
+      text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key.str(), TextOf(value));
+    return "{" + text + "}";
+  }
   std::ostringstream text;
   text << toml::toml_formatter(node, toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings);
   return text.str();

@@ -156,6 +156,21 @@ TEST(ConfigTest, ADeclaredVGpuMayBeInAGang) {
   EXPECT_FALSE(other.SameAs(config->vgpus[0]));
 }
 
+TEST(ConfigTest, ADeclaredVGpuMayHaveLabels) {
+  const auto config = ParseConfig("[vgpu.a]\nlabels = {team = \"a b\", stage = \"test\"}\n", "f.toml");
+  ASSERT_TRUE(config) << config.error().Text();
+  EXPECT_THAT(config->vgpus[0].labels,
+              testing::ElementsAre(testing::Pair("stage", "test"), testing::Pair("team", "a b")));
+  EXPECT_EQ(config->given.at("vgpu.a.labels"), "{stage = \"test\", team = \"a b\"}");
+  EXPECT_TRUE(ParseConfig("[vgpu.a]\n[vgpu.a.labels]\nteam = \"a\"\n", "f.toml"));
+  DeclaredVGpu other = config->vgpus[0];
+  other.labels["team"] = "c";
+  EXPECT_FALSE(other.SameAs(config->vgpus[0]));
+  for (const char* wrong : {"labels = \"team=a\"", "labels = {team = 1}", "labels = {team = {}}", "labels = [\"a\"]"})
+    EXPECT_THAT(ErrorOf(std::string("[vgpu.a]\n") + wrong + "\n").message, HasSubstr("labels must be a table of texts"))
+        << wrong;
+}
+
 TEST(ConfigTest, NamedSectionsAreReadAgain) {
   const auto running = ParseConfig("[quota.default]\nvgpus = 3\n[vgpu.a]\ncompute_weight = 5", "a");
   const auto read = ParseConfig("[quota.default]\nvgpus = 16\n[vgpu.b]\n", "b");

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,7 @@ struct DeclaredVGpu {
   std::optional<std::string> space, sm_limit;
   bool sm_reserved = false, sm_burst = false;
   std::optional<std::string> goal, gang;
+  std::map<std::string, std::string> labels;
 
   // Whether it asks for the same, wherever it stands.
   bool SameAs(const DeclaredVGpu& other) const {
@@ -28,8 +30,8 @@ struct DeclaredVGpu {
            memory_swap_max == other.memory_swap_max && compute_request == other.compute_request &&
            compute_limit == other.compute_limit && compute_weight == other.compute_weight &&
            compute_priority == other.compute_priority && goal == other.goal && gang == other.gang &&
-           space == other.space && sm_limit == other.sm_limit && sm_reserved == other.sm_reserved &&
-           sm_burst == other.sm_burst;
+           labels == other.labels && space == other.space && sm_limit == other.sm_limit &&
+           sm_reserved == other.sm_reserved && sm_burst == other.sm_burst;
   }
 };
 

@@ -75,6 +75,18 @@ const char* SetVGpuUser(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+// Which they may be is checked when the vGPU is made.
+const char* SetVGpuLabels(const toml::node& node, Config& config) {
+  constexpr const char* kExpected = "a table of texts, such as {team = \"a\"}";
+  if (!node.is_table()) return kExpected;
+  for (const auto& [key, value] : *node.as_table()) {
+    const auto text = value.value_exact<std::string>();
+    if (!text) return kExpected;
+    config.vgpus.back().labels[std::string(key.str())] = *text;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::vector<ConfigKey> SectionKeys() {
@@ -226,6 +238,12 @@ std::vector<ConfigKey> SectionKeys() {
        .meaning = "gang of vGPUs of this user, on several GPUs, that have their turns together",
        .live = true,
        .set = VGpuField(&DeclaredVGpu::gang)},
+      {.name = "vgpu.NAME.labels",
+       .standard = "{}",
+       .values = "table of texts, such as `{team = \"a\"}`",
+       .meaning = "labels that its metrics carry ([Prometheus](../prometheus.md#labels-of-vgpus))",
+       .live = true,
+       .set = SetVGpuLabels},
   };
 }
 

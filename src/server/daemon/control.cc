@@ -148,8 +148,10 @@ Result<void> Control::Allowed(Operation operation, const VGpu& vgpu) const {
   return daemon_.Access().Allowed(caller_, operation, &thing);
 }
 
-VGpuTable::Admission Control::WithinQuota() const {
-  return [this](VGpuSpec& spec, const VGpu* before) { return daemon_.Quotas().Admit(caller_, spec, before); };
+VGpuTable::Admission Control::WithinQuota(const VGpuRequest& request) const {
+  Caller caller = caller_;
+  if (request.within_quota.value_or(false)) caller.role = Caller::Role::kUser;
+  return [this, caller](VGpuSpec& spec, const VGpu* before) { return daemon_.Quotas().Admit(caller, spec, before); };
 }
 
 // What acts on a process acts on all its uses of GPUs.
@@ -242,7 +244,7 @@ Result<WholeReport> Control::All() {
 
 Result<VGpuReport> Control::Create(const VGpuRequest& request) {
   return Keep(Run(Operation::kCreateVGpu, [this, request](Nanos now) -> Result<VGpuReport> {
-    auto vgpu = daemon_.VGpus().Create(request, caller_.uid, now, WithinQuota(), caller_.IsOperator());
+    auto vgpu = daemon_.VGpus().Create(request, caller_.uid, now, WithinQuota(request), caller_.IsOperator());
     if (!vgpu) return std::unexpected(vgpu.error());
     return Report(**vgpu, now);
   }));
@@ -250,7 +252,7 @@ Result<VGpuReport> Control::Create(const VGpuRequest& request) {
 
 Result<VGpuReport> Control::Change(const std::string& name, const VGpuRequest& request, bool wait) {
   auto changed = Keep(RunOn(Operation::kChangeVGpu, name, [this, request](VGpu& vgpu, Nanos now) -> Result<VGpuReport> {
-    if (auto done = daemon_.VGpus().Change(vgpu, request, now, WithinQuota(), caller_.IsOperator()); !done)
+    if (auto done = daemon_.VGpus().Change(vgpu, request, now, WithinQuota(request), caller_.IsOperator()); !done)
       return std::unexpected(done.error());
     return Report(vgpu, now);
   }));

@@ -104,7 +104,7 @@ class Control {
   Result<std::vector<EvictionReport>> EvictProcess(pid_t pid, std::uint64_t keep);
   Result<std::vector<EvictionReport>> EvictVGpu(const std::string& name, std::uint64_t keep);
   Result<void> Allowed(Operation operation, const VGpu& vgpu) const;
-  VGpuTable::Admission WithinQuota() const;
+  VGpuTable::Admission WithinQuota(const VGpuRequest& request) const;
   Result<void> AllowedOnAll(Operation operation, pid_t pid) const;
   bool MaySee(const ProcessReport& process) const;
   VGpuReport Report(const VGpu& vgpu, Nanos now) const;

@@ -108,6 +108,22 @@ TEST_F(DaemonStateTest, AGangIsKept) {
   EXPECT_EQ(daemon.Report("b").gang, "");
 }
 
+TEST_F(DaemonStateTest, LabelsAreKept) {
+  std::string tag;
+  {
+    TestDaemon daemon({.run_dir = run_dir_});
+    daemon.Make({.name = "a", .labels = Labels{{"team", "M\u00fcnchen"}, {"pod", "\"\\"}}});
+    daemon.Make({.name = "b"});
+    tag = daemon.Report("a").tag;
+    EXPECT_TRUE(daemon.Api().Change("b", {.labels = Labels{{"pod", "x"}}}, false));
+    EXPECT_NE(daemon.Report("b").tag, daemon.Report("a").tag);
+  }
+  TestDaemon daemon({.run_dir = run_dir_});
+  EXPECT_EQ(daemon.Report("a").labels, (Labels{{"team", "M\u00fcnchen"}, {"pod", "\"\\"}}));
+  EXPECT_EQ(daemon.Report("a").tag, tag);
+  EXPECT_EQ(daemon.Report("b").labels, (Labels{{"pod", "x"}}));
+}
+
 // Of a daemon that knew no goals.
 TEST(StateFile, WithoutGoalsIsRead) {
   const SavedVGpu saved{.spec = {.name = "a", .goal = sched::SpeedGoal{80}}, .gpu = FakeDriver::UuidOf(0)};

@@ -28,7 +28,8 @@ VGpuRequest FiguresOf(const DeclaredVGpu& declared) {
           .space = declared.space,
           .sm_limit = declared.sm_limit.value_or("100"),
           .sm_reserved = declared.sm_reserved,
-          .sm_burst = declared.sm_burst};
+          .sm_burst = declared.sm_burst,
+          .labels = declared.labels};
 }
 
 }  // namespace

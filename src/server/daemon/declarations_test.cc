@@ -49,6 +49,18 @@ TEST_F(DeclarationsTest, AGangIsAsDeclared) {
   EXPECT_EQ(daemon.Report("team").gang, "");
 }
 
+TEST_F(DeclarationsTest, LabelsAreAsDeclared) {
+  const DeclaredVGpu team{.name = "team", .where = "f.toml:3", .labels = {{"team", "a"}}};
+  const DeclaredVGpu odd{.name = "odd", .where = "f.toml:5", .labels = {{"vgpu", "a"}}};
+  TestDaemon daemon(WithVGpus({team, odd}, run_dir_));
+  EXPECT_EQ(daemon.Report("team").labels, (Labels{{"team", "a"}}));
+  EXPECT_FALSE(daemon.Api().VGpuNamed("odd"));
+  Config config;
+  config.vgpus = {{.name = "team", .where = "f.toml:3"}};
+  EXPECT_TRUE(daemon.Loop().Call([&] { return daemon.Whole().Reload(config, MonotonicNow()); }).value());
+  EXPECT_EQ(daemon.Report("team").labels, Labels());
+}
+
 TEST_F(DeclarationsTest, AGoalIsAsDeclared) {
   const DeclaredVGpu team{.name = "team", .where = "f.toml:3", .goal = "speed=80%"};
   const DeclaredVGpu odd{.name = "odd", .where = "f.toml:5", .goal = "fast"};

@@ -278,6 +278,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
                     .state = NameOf(time.standing)};
   report.compute_priority = vgpu.spec.compute.priority;
   report.gang = vgpu.spec.gang;
+  report.labels = vgpu.spec.labels;
   report.space = vgpu.spec.space;
   report.sm_limit_pct = vgpu.spec.compute.space.sm_pct;
   report.sm_reserved = vgpu.spec.compute.space.reserved;

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
+#include "server/figures/labels.h"
 #include "server/figures/pressure.h"
 #include "server/gpu/gpu_health.h"
 #include "server/memory/pinned.h"
@@ -84,7 +85,8 @@ struct VGpuReport {
   std::uint64_t oom_events = 0;
   double compute_request_pct = 0, compute_limit_pct = 0, compute_current_pct = 0;
   std::uint32_t compute_weight = 0, compute_priority = 0;
-  std::string gang;   // empty: it has none by name
+  std::string gang;  // empty: it has none by name
+  Labels labels;
   std::string space;  // empty: it is in none
   double sm_limit_pct = 100;
   bool sm_reserved = false, sm_burst = false;

@@ -32,10 +32,11 @@ std::string Settings(const VGpuSpec& spec) {
                                               spec.compute.space.sm_pct, spec.compute.space.burst ? " or more" : "");
   const std::string goal = spec.goal ? ", goal " + sched::FormatGoal(*spec.goal) : "";
   const std::string gang = spec.gang.empty() ? "" : ", gang " + spec.gang;
-  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}",
+  const std::string labels = spec.labels.empty() ? "" : "; labels " + FormatLabels(spec.labels);
+  return fmt::format("memory {}:{}, request {}, compute {:g}:{:g}, weight {}, priority {}{}{}{}{}",
                      size(spec.memory.limit), size(spec.memory.max), FormatSize(spec.memory.request),
                      spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight, spec.compute.priority, goal,
-                     space, gang);
+                     space, gang, labels);
 }
 
 }  // namespace
@@ -43,12 +44,13 @@ std::string Settings(const VGpuSpec& spec) {
 // FNV-1a of the settings as text.
 std::string TagOf(const VGpuSpec& spec) {
   const auto bytes = [](const std::optional<std::uint64_t>& value) { return value ? std::to_string(*value) : "none"; };
-  const std::string settings =
+  std::string settings =
       fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.name, spec.uid, spec.frozen,
                   spec.memory.request, bytes(spec.memory.limit), bytes(spec.memory.max), bytes(spec.memory.swap),
                   spec.compute.request_pct, spec.compute.limit_pct, spec.compute.weight, spec.compute.priority,
                   spec.goal ? sched::FormatGoal(*spec.goal) : "none", spec.space, spec.compute.space.sm_pct, spec.gang,
                   spec.compute.space.burst);
+  for (const auto& [key, value] : spec.labels) settings += fmt::format("\n{}={}", key, value);
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : settings) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return fmt::format("{:016x}", hash);
@@ -183,7 +185,7 @@ Result<VGpu*> VGpuTable::Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool
 Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now, const Admission& admit,
                                bool by_operator) {
   if (request.name || request.program || request.gpu || request.key || request.ephemeral || request.owner_pid) {
-    return Fail(EINVAL, "only memory, compute, goal and gang of a vGPU can be changed",
+    return Fail(EINVAL, "only memory, compute, goal, gang and labels of a vGPU can be changed",
                 "make a new one for another name, GPU or key");
   }
   if (request.space && *request.space != vgpu.spec.space)
@@ -199,6 +201,7 @@ Result<void> VGpuTable::Change(VGpu& vgpu, const VGpuRequest& request, Nanos now
   const std::string before = Settings(vgpu.spec);
   if (auto ok = Gpu(vgpu).Resize(vgpu, changed.memory, changed.compute, changed.goal, now); !ok) return ok;
   vgpu.spec.gang = std::move(changed.gang);
+  vgpu.spec.labels = std::move(changed.labels);
   events::Note({.type = EventType::kVGpuChanged,
                 .gpu = vgpu.gpu,
                 .vgpu = vgpu.spec.name,

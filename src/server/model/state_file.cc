@@ -47,6 +47,7 @@ json ToJson(const SavedVGpu& saved) {
   if (spec.goal) entry["goal"] = sched::FormatGoal(*spec.goal);
   if (!spec.gang.empty()) entry["gang"] = spec.gang;
   if (!spec.key.empty()) entry["key"] = spec.key;
+  if (!spec.labels.empty()) entry["labels"] = spec.labels;
   return entry;
 }
 
@@ -89,7 +90,8 @@ Result<SavedVGpu> FromJson(const json& entry) {
                             .goal = *goal,
                             .space = entry.value("space", std::string()),
                             .gang = entry.value("gang", std::string()),
-                            .key = entry.value("key", std::string())},
+                            .key = entry.value("key", std::string()),
+                            .labels = entry.value("labels", Labels())},
                    .gpu = *gpu};
 }
 

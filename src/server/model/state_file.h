@@ -15,11 +15,11 @@ namespace tessera::server {
 // that outlive a boot. Version 1 is
 //   {"version":1,"vgpus":[{"name","gpu_uuid","uid","ephemeral","owner_pid","owner_start","memory_limit","memory_max",
 //    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","goal","frozen","owner_froze",
-//    "space","sm_limit_pct","sm_from_pct","sm_burst","gang"}],
+//    "space","sm_limit_pct","sm_from_pct","sm_burst","gang","labels":{}}],
 //    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
 //    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}]}
-// with bytes as integers and absent limits, goals and gangs left out; what came later than the first release may be
-// absent.
+// with bytes as integers and absent limits, goals, gangs and labels left out; what came later than the first release
+// may be absent.
 struct SavedVGpu {
   VGpuSpec spec;
   wire::Uuid gpu;

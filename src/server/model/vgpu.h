@@ -13,6 +13,7 @@
 #include "sched/turns/turn_wishes.h"
 #include "server/access/authority.h"
 #include "server/figures/busy_history.h"
+#include "server/figures/labels.h"
 #include "server/figures/present_burst.h"
 #include "server/figures/pressure.h"
 #include "server/figures/standing_log.h"
@@ -40,6 +41,7 @@ struct VGpuSpec {
   std::string space;  // in which it runs beside others; empty: it has the GPU alone. Set when it is made
   std::string gang;   // of vGPUs of this user, on several GPUs, that have their turns together; empty: none
   std::string key;    // that programs must say to join it, operators' too; empty: none. Set when it is made
+  Labels labels;      // which its metrics carry
 };
 
 // A short name of a vGPU's settings. It changes whenever they change, and is the same under the next daemon.

@@ -138,6 +138,10 @@ Result<void> ApplyFigures(const VGpuRequest& request, std::uint64_t capacity, bo
   if (request.sm_burst) changed.compute.space.burst = *request.sm_burst;
   if (auto r = ApplyGoal(request.goal, changed.goal); !r) return r;
   if (auto r = ApplyGang(request.gang, changed); !r) return r;
+  if (request.labels) {
+    if (auto r = CheckLabels(*request.labels); !r) return r;
+    changed.labels = *request.labels;
+  }
   if (request.memory_limit && changed.memory.limit && *changed.memory.limit > capacity)
     return Fail(ENOSPC,
                 fmt::format("memory_limit of {} is more than the GPU's {}", FormatSize(*changed.memory.limit),

@@ -29,8 +29,10 @@ struct VGpuRequest {
   std::optional<bool> sm_reserved;      // only when it is made
   std::optional<bool> sm_burst;
   std::optional<std::string> key;  // only when it is made
+  std::optional<Labels> labels;    // instead of those that it has
   std::optional<bool> ephemeral;
   std::optional<pid_t> owner_pid;
+  std::optional<bool> within_quota;   // the quota of the caller's user counts, though operators have none
   std::optional<std::string> if_tag;  // only if what is changed has this tag still (TagOf)
 };
 

@@ -67,6 +67,22 @@ TEST(VGpuRequest, NamesAGangOrTakesItAway) {
   EXPECT_EQ(spec.gang, "");
 }
 
+TEST(VGpuRequest, ReplacesLabels) {
+  VGpuSpec spec;
+  ASSERT_TRUE(ApplyFigures({.labels = Labels{{"team", "a"}, {"pod", "b"}}}, kCapacity, true, spec));
+  ASSERT_TRUE(ApplyFigures({.compute_weight = "7"}, kCapacity, true, spec));
+  EXPECT_EQ(spec.labels, (Labels{{"team", "a"}, {"pod", "b"}}));
+  ASSERT_TRUE(ApplyFigures({.labels = Labels{{"team", "c"}}}, kCapacity, true, spec));
+  EXPECT_EQ(spec.labels, (Labels{{"team", "c"}}));
+  const auto wrong = ApplyFigures({.compute_weight = "8", .labels = Labels{{"vgpu", "x"}}}, kCapacity, true, spec);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, EINVAL);
+  EXPECT_EQ(spec.labels, (Labels{{"team", "c"}}));
+  EXPECT_EQ(spec.compute.weight, 7u);
+  ASSERT_TRUE(ApplyFigures({.labels = Labels()}, kCapacity, true, spec));
+  EXPECT_TRUE(spec.labels.empty());
+}
+
 TEST(VGpuRequest, OfAWrongGangChangesNothing) {
   VGpuSpec spec;
   spec.gang = "job";

@@ -65,7 +65,12 @@ class PluginTest(SoftGpuTest):
         """The vGPU of a new pod, whose container has started."""
         ids = self.pod(name, **words)
         self.kubelet.start_container(name)
-        return self.vgpu(self.name_of(ids[0]))
+        return self.settled(self.name_of(ids[0]))
+
+    def settled(self, name):
+        """The vGPU, when its metrics name its pod: nothing is changed any more."""
+        wait_for("labels", lambda: "pod" in self.vgpu(name)["labels"])
+        return self.vgpu(name)
 
     def refused(self, name, **words):
         self.pod(name, **words)
@@ -116,7 +121,7 @@ class WithoutApiServer(PluginTest):
         told = self.kubelet.start_container("llm")
         self.assertEqual([each.name for each in told.cdi_devices], [f"tessera.dev/vgpu={name}"])
         self.assertEqual(dict(told.annotations), {"cdi.k8s.io/tessera.dev_vgpu": f"tessera.dev/vgpu={name}"})
-        vgpu = self.vgpu(name)
+        vgpu = self.settled(name)
         self.assertEqual((vgpu["gpu_uuid"], vgpu["memory_request_bytes"], vgpu["memory_max_bytes"], vgpu["compute_weight"]),
                          (device.rpartition("::")[0], 0, 4 * GIB, 100))
         self.assertEqual(self.cdi_files(), [f"tessera.dev-vgpu_{name}.json"])
