@@ -70,6 +70,7 @@ class ApiServer(Objects):
         self.failures = []  # of the next requests
         self.open = []      # watches, as (resource, connection)
         self.drops, self.cut, self.bookmarks, self.gone_by_status = 0, False, 0, False
+        self.rights = None  # of the token's user (rights.py); None: all
         self.expire_token()
         # It never listens: it keeps others from the port while we do not listen either.
         self.holder = self._bound(0)
