@@ -51,15 +51,14 @@ class Engine:
         self.groups = str(self.folder).replace("/", "-").replace("-", "/", 1)  # of control groups
         (self.folder / "containers.conf").write_text('[engine]\nlock_type = "file"\n')  # not in /dev/shm
 
-    def words(self, name, *words, image=None):
-        """`image`: of podman, instead of the root that is there."""
-        place = [image] if image else ["--rootfs", self.root]
+    def words(self, name, *words):
+        """A command that runs a container: `words` are podman's flags, "--", and the container's own command."""
         flags, command = words[:words.index("--")], words[words.index("--") + 1:]
         (self.folder / f"{name}.pid").unlink(missing_ok=True)
         return [str(word) for word in (
             "env", f"CONTAINERS_CONF={self.folder / 'containers.conf'}", "podman", *self.place(), "run", "--rm", "--name", name,
             "--network=host", f"--cgroup-parent={self.groups}", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096",
-            f"--pidfile={self.folder / name}.pid", *flags, *place, *command)]
+            f"--pidfile={self.folder / name}.pid", *flags, "--rootfs", self.root, *command)]
 
     def close(self):
         """When all containers have ended."""

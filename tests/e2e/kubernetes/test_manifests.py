@@ -13,7 +13,7 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import BIN, SoftGpuTest, free_port  # noqa: E402
 import manifests  # noqa: E402
 import quantity  # noqa: E402
-import test_dra  # noqa: E402
+import driver_test  # noqa: E402
 from names import is_label_name, is_subdomain  # noqa: E402
 from scheduler import allocate  # noqa: E402
 
@@ -118,7 +118,7 @@ class Base(unittest.TestCase):
         classes = {each["metadata"]["name"]: each["spec"] for each in manifests.build() if each["kind"] == "DeviceClass"}
         self.assertEqual(set(classes), {"tessera", "tessera-gpu"})
         for spec in classes.values():
-            self.assertEqual(spec["selectors"], [{"cel": {"expression": f'device.driver == "{test_dra.DRIVER}"'}}])
+            self.assertEqual(spec["selectors"], [{"cel": {"expression": f'device.driver == "{driver_test.DRIVER}"'}}])
         names = [spec["extendedResourceName"] for spec in classes.values() if "extendedResourceName" in spec]
         self.assertEqual(names, ["tessera.dev/gpu"])
         self.assertNotIn("tessera.dev/vgpu", names)
@@ -270,7 +270,7 @@ class Examples(unittest.TestCase):
         self.assertAlmostEqual(int(metric["pods"]["target"]["averageValue"].removesuffix("m")) / 1000, 0.8 * seconds)
 
 
-class Claims(test_dra.DriverTest):
+class Claims(driver_test.DriverTest):
     """The claims of the examples, a 32nd of their memory, on soft GPUs of 4.4 GiB in place of 141."""
     DIVISOR = 32
     SPEC = "2x4512MiB"
@@ -286,7 +286,7 @@ class Claims(test_dra.DriverTest):
         made = []
         for i in range(count):
             claim = self.server.create("resourceclaims", claim_from(template, f"{template['metadata']['name']}-{i}", self.DIVISOR))
-            claim = allocate(self.server, claim, test_dra.NODE, test_dra.DRIVER, class_config=class_config)
+            claim = allocate(self.server, claim, driver_test.NODE, driver_test.DRIVER, class_config=class_config)
             if claim:
                 self.assertEqual(self.prepare(claim).error, "")
                 made.append(claim)
@@ -313,7 +313,7 @@ class Claims(test_dra.DriverTest):
 
     def test_a_gang_has_two_gpus(self):
         (two,) = templates(self.examples("gang.yaml"))
-        self.assertIn({"distinctAttribute": f"{test_dra.DRIVER}/uuid"}, two["spec"]["spec"]["devices"]["constraints"])
+        self.assertIn({"distinctAttribute": f"{driver_test.DRIVER}/uuid"}, two["spec"]["spec"]["devices"]["constraints"])
         self.assertEqual(len(self.prepared(two)), 1)
         self.assertEqual(len({vgpu["gpu_uuid"] for vgpu in self.vgpus().values()}), 2)
 
