@@ -11,5 +11,6 @@ trap 'rm -rf "$context"' EXIT
 mkdir -p "$context/deploy/image"
 cp -a dist "$context/dist"
 cp -a deploy/image/. "$context/deploy/image/"
+tools/flat_seccomp.py /usr/share/containers/seccomp.json >"$context/seccomp.json"
 podman build --quiet --build-arg BASE="$BASE" --tag "$IMAGE" --file deploy/image/Containerfile "$context" >/dev/null
 echo "image: $IMAGE"

@@ -61,7 +61,8 @@ def _generate(objects, folder, name, namespace, files, behavior="create"):
 
 def _rename(objects, name, image):
     for each in objects:
-        for container in each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
+        pod = each.get("spec", {}).get("template", {}).get("spec", {})
+        for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
             if container["image"] == name:
                 container["image"] = image
 

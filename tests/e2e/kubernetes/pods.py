@@ -11,6 +11,7 @@ from harness import BIN, LIB, wait_for  # noqa: E402
 from test_cdi import libraries_of  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
+SOURCE = pathlib.Path(__file__).resolve().parents[3]
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 PROGRAMS = ("tesserad", "tessera", "tessera-kubelet")
 
@@ -43,7 +44,10 @@ class Engine:
         for name in PROGRAMS:
             shutil.copy(BIN / name, self.root / "usr/local/bin")
         shutil.copytree(LIB / "tessera", self.root / "usr/local/lib/tessera", symlinks=True)
-        files = [path for path in (self.root / "usr/local").rglob("*") if path.is_file() and not path.is_symlink()]
+        profile = subprocess.run([SOURCE / "tools/flat_seccomp.py", "/usr/share/containers/seccomp.json"], capture_output=True, check=True)
+        (self.root / "usr/local/share/tessera").mkdir(parents=True)
+        (self.root / "usr/local/share/tessera/seccomp.json").write_bytes(profile.stdout)
+        files = [path for path in (self.root / "usr/local").rglob("*") if path.suffix != ".json" and path.is_file() and not path.is_symlink()]
         for library in libraries_of(*files):
             place = self.root / library[1:]
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +90,7 @@ class Engine:
 
 def words_of(pod, name, engine, node, account, server):
     """podman's flags, "--", and the command of a container of the pod. `account`: the folder of its service account."""
-    (container,) = [each for each in pod["containers"] if each["name"] == name]
+    (container,) = [each for each in [*pod["containers"], *pod["initContainers"]] if each["name"] == name]
     rights = container["securityContext"]
     words = [f"--user={rights['runAsUser']}", *(["--pid=host"] if pod["hostPID"] else [])]
     words += ["--read-only", "--read-only-tmpfs=false"] if rights.get("readOnlyRootFilesystem") else []

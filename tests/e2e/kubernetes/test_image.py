@@ -21,7 +21,7 @@ class Image(unittest.TestCase):
             self.skipTest("podman needs mounts, which cannot be had here")
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="tessera-image-")))
         self.source = self.folder / "source"
-        for name in ("tools/image.sh", "CMakeLists.txt"):
+        for name in ("tools/image.sh", "tools/flat_seccomp.py", "CMakeLists.txt"):
             (self.source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SOURCE / name, self.source / name)
         shutil.copytree(SOURCE / "deploy/image", self.source / "deploy/image", symlinks=True)
@@ -50,7 +50,7 @@ class Image(unittest.TestCase):
         found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or path.is_file()}
         self.assertEqual(found, {"usr/local/bin/tesserad", "usr/local/bin/tessera-kubelet", "usr/local/bin/tessera-node",
                                  "usr/local/lib/tessera/libcuda.so.1", "usr/local/lib/tessera/deps/libz.so.1",
-                                 "etc/ld.so.cache", "etc/ld.so.conf.d/nvidia.conf"})
+                                 "usr/local/share/tessera/seccomp.json", "etc/ld.so.cache", "etc/ld.so.conf.d/nvidia.conf"})
         self.assertEqual(os.readlink(root / "etc/ld.so.cache"), "/usr/local/nvidia/ld.so.cache")
         self.assertTrue(os.access(root / "usr/local/bin/tessera-node", os.X_OK))
 

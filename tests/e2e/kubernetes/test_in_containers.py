@@ -1,4 +1,5 @@
 """tesserad and tessera-kubelet in containers, as the manifests have them, and a container beside them that has a claim."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -40,11 +41,13 @@ class InContainers(SoftGpuTest):
         if probe.returncode != 0:
             self.skipTest(f"podman can run no container with crun here: {probe.stderr.strip()}")
 
+    def words_of(self, name):
+        return pods.words_of(self.pod, name, self.engine, NODE, self.server.account, self.server)
+
     def start(self, name):
-        words = pods.words_of(self.pod, name, self.engine, NODE, self.server.account, self.server)
         log = self.run_dir / f"{name}.log"
         with log.open("a") as out:
-            child = self.spawn(*self.engine.words(name, *words), stderr=out)
+            child = self.spawn(*self.engine.words(name, *self.words_of(name)), stderr=out)
         wait_for(f"{name} to run", lambda: child.poll() is not None or self.engine.has_begun(name))
         self.assertIsNone(child.poll(), log.read_text())
         return child
@@ -75,6 +78,10 @@ class InContainers(SoftGpuTest):
         return {path.name for path in LIBRARIES.iterdir()}
 
     def test_a_container_has_its_claims_share_through_all_restarts(self):
+        first = subprocess.run(self.engine.words("first", *self.words_of("seccomp-profile")), capture_output=True, text=True, timeout=DEADLINE_S)
+        self.assertEqual(first.returncode, 0, first.stderr)
+        profile = json.loads(pathlib.Path("/var/lib/kubelet/seccomp/tessera.json").read_text())
+        self.assertEqual(profile["listenerPath"], "/run/tessera/seccomp.sock")
         daemon, driver = self.start("tesserad"), self.start_driver()
         self.server.wait_for(lambda: self.server.list("resourceslices"))
         claim, device = self.claim("one")

@@ -27,7 +27,9 @@ SAME = ("/run/tessera", "/var/run/cdi", "/var/lib/kubelet/plugins/gpu.tessera.de
 
 
 def containers_of(objects):
-    return manifests.one(objects, "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    """With those that only begin."""
+    pod = manifests.one(objects, "DaemonSet")["spec"]["template"]["spec"]
+    return [*pod["containers"], *pod["initContainers"]]
 
 
 def flags_of(container):
@@ -61,9 +63,10 @@ class Base(unittest.TestCase):
                 self.assertTrue(os.access(IMAGE / "usr/local/bin" / program, os.X_OK))
                 self.assertEqual(flags_of(container), set())
                 continue
-            known = subprocess.run([BIN / program, "--help"], capture_output=True, text=True, check=True).stdout
+            commands = [word for word in container.get("args", []) if not word.startswith("-")]
+            known = subprocess.run([BIN / program, *commands, "--help"], capture_output=True, text=True, check=True).stdout
             for flag in flags_of(container):
-                self.assertRegex(known, rf"(?m)^\s*{flag}\b")
+                self.assertRegex(known, rf"(?m)^\s*(-\w, )?{flag}\b")
 
     @for_all
     def test_mounts_have_volumes_and_pods_find_what_they_are_given(self, objects):
