@@ -47,8 +47,8 @@ class Engine:
         profile = subprocess.run([SOURCE / "tools/flat_seccomp.py", "/usr/share/containers/seccomp.json"], capture_output=True, check=True)
         (self.root / "usr/local/share/tessera").mkdir(parents=True)
         (self.root / "usr/local/share/tessera/seccomp.json").write_bytes(profile.stdout)
-        files = [path for path in (self.root / "usr/local").rglob("*") if path.suffix != ".json" and path.is_file() and not path.is_symlink()]
-        for library in libraries_of(*files):
+        files = [path for path in (self.root / "usr/local").rglob("*") if path.is_file() and not path.is_symlink()]
+        for library in libraries_of(*(path for path in files if path.suffix != ".json")):
             place = self.root / library[1:]
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, place)

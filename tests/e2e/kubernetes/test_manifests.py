@@ -185,6 +185,11 @@ class Node(unittest.TestCase):
         wanted = {word for line in re.findall(r"CapabilityBoundingSet=~(.*)", unit) for word in line.split()}
         self.assertEqual({f"CAP_{word.removeprefix('-').upper()}" for word in never.split(",")}, wanted)
 
+    def test_it_is_a_good_script(self):
+        scripts = (IMAGE / "usr/local/bin/tessera-node", SOURCE / "tools/image.sh")
+        checked = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout)
+
     def test_without_a_driver_it_links_none(self):
         self.assertEqual(self.run_node("--soft")[1:], ["tesserad --soft", "groups"])
 
