@@ -26,6 +26,7 @@ def why_not():
         return "no mount namespace can be had here"
     script = """set -e; mount --make-rprivate /
         for folder in /run /var/lib /dev/shm; do mount -t tmpfs tmpfs $folder; done
+        mkdir -p /var/lib/kubelet/pod-resources
         if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi"""  # crun takes no hybrid ones
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True).stderr.strip()
 
