@@ -20,7 +20,7 @@ from scheduler import allocate  # noqa: E402
 SOURCE = manifests.FOLDER.parents[1]
 IMAGE = SOURCE / "deploy" / "image" / "root"
 EXAMPLES = sorted(path for path in (manifests.FOLDER / "examples").glob("*.yaml") if path.name != "prometheus-adapter.yaml")
-COMPONENTS = ((), ("monitoring",), ("host-daemon",), ("soft",))
+COMPONENTS = ((), ("monitoring",), ("device-plugin",), ("device-plugin", "monitoring"), ("host-daemon",), ("soft",))
 ACCOUNT = "system:serviceaccount:tessera:tessera"
 # On the machine and in the containers at the same place, because what pods are given is named by it.
 SAME = ("/run/tessera", "/var/run/cdi", "/var/lib/kubelet/plugins/gpu.tessera.dev", "/var/lib/kubelet/plugins_registry")
@@ -109,13 +109,17 @@ class Base(unittest.TestCase):
 
     def test_writes_that_reach_other_nodes_are_behind_a_policy(self):
         """What the account may write beside the status of claims, which the API server binds to the node itself."""
-        objects = manifests.build()
-        writable = {resource for each in objects if each["kind"] == "ClusterRole" for rule in each["rules"]
-                    for resource in rule["resources"] if set(rule["verbs"]) - {"get", "list", "watch"}}
-        self.assertEqual(writable - {"resourceclaims/status", "resourceclaims/driver"}, {"resourceslices"})
-        (policy,) = [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
-        (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
-        self.assertEqual(rule["resources"], ["resourceslices"])
+        for components, guarded in (((), {"resourceslices"}), (("device-plugin",), {"resourceslices", "nodes/status"})):
+            objects = manifests.build(*components)
+            writable = {resource for each in objects if each["kind"] == "ClusterRole" for rule in each["rules"]
+                        for resource in rule["resources"] if set(rule["verbs"]) - {"get", "list", "watch"}}
+            self.assertEqual(writable - {"resourceclaims/status", "resourceclaims/driver"}, guarded)
+            policed = {resource for each in objects if each["kind"] == "ValidatingAdmissionPolicy"
+                       for rule in each["spec"]["matchConstraints"]["resourceRules"] for resource in rule["resources"]}
+            if not components:  # without DRA there are no slices to be written
+                self.assertLessEqual(guarded, policed)
+            else:
+                self.assertIn("nodes/status", policed)
 
     def test_the_classes_are_of_the_driver_and_names_differ_from_the_plugins(self):
         classes = {each["metadata"]["name"]: each["spec"] for each in manifests.build() if each["kind"] == "DeviceClass"}
