@@ -47,7 +47,6 @@ NOT_RUN = {
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera-kubelet ": "e2e.test_dra and e2e.test_device_plugin, with stand-ins of a cluster",
-    "kubectl ": "there is no cluster",
     "kubectl ": "there is no cluster; e2e.test_manifests and e2e.test_in_containers",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
