@@ -8,7 +8,7 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help build demo test lint sanitize check format bench dist systems deb rpm install clean
+.PHONY: help build demo test lint sanitize check format bench dist image systems deb rpm install clean
 # The recipes themselves use all processors.
 .NOTPARALLEL:
 
@@ -20,6 +20,8 @@ help:
 	@echo "make install   into PREFIX=$(PREFIX)                                build"
 	@echo "make dist      one relocatable folder, dist/                         build dist"
 	@echo "make systems   runs dist/ in Debian 11, 12 and 13, from a mirror     build dist systems"
+	@echo "make image     of dist/, for nodes of a cluster; IMAGE= is its name,  build dist image"
+	@echo "               BASE= what it is built on"
 	@echo "make deb       Debian packages, build/deb                            build deb"
 	@echo "make rpm       RPM packages of the same, build/rpm                   build dist rpm"
 	@echo "make test      builds and runs all tests that need no GPU            build deb dist rpm test e2e"
@@ -85,6 +87,10 @@ dist: build
 systems: dist
 	@tools/install_packages.sh systems
 	tests/run_unittest.py tests/packages/test_systems.py
+
+image: dist
+	@tools/install_packages.sh image
+	@tools/image.sh
 
 deb: build
 	@tools/install_packages.sh deb

@@ -39,7 +39,7 @@ FOLDERS = {
     "channel": ["rm", "control", "watchdog", "self_test"],
     "face": ["text", "files", "http", "."],
     "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
-    "kubernetes": ["objects", "api_server", "containers", "claims", "slices", "proto", "kubelet", "device_plugin", "pods", "."],
+    "kubernetes": ["objects", "api_server", "machine", "containers", "claims", "slices", "proto", "kubelet", "device_plugin", "pods", "."],
     "pager": ["chunks", "heap", "line"],
     "mover": ["pool", "holder", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "."],

@@ -16,6 +16,7 @@ constexpr const char* kNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvi
 // For CUDA and OpenCL, and what these load in turn; all but the first may be missing.
 constexpr const char* kLibraries[] = {"libcuda.so.1",        "libnvidia-ml.so.1",     "libnvidia-ptxjitcompiler.so.1",
                                       "libnvidia-nvvm.so.4", "libnvidia-opencl.so.1", "libcudadebugger.so.1"};
+constexpr int kMostLinks = 40;                               // in a path, as the kernel has it
 constexpr const char* kVersioned = "libnvidia-gpucomp.so.";  // named after the driver's version
 
 // The value of a "Name: \t value" line.
@@ -30,29 +31,54 @@ std::string ValueOf(const fs::path& file, const std::string& name) {
 }
 
 // Adds the file itself: a symbolic link would lead nowhere in the container.
-void AddLibrary(const fs::path& folder, const std::string& name, std::vector<Mount>& libraries) {
-  std::error_code error;
-  const fs::path file = fs::canonical(folder / name, error);
-  if (!error) libraries.push_back({file.string(), std::string(kContainerDriver) + "/" + name});
+void AddLibrary(const std::string& root, const std::string& folder, const std::string& name,
+                std::vector<Mount>& libraries) {
+  const std::string file = FileOfMachine(root, folder + "/" + name);
+  if (!file.empty()) libraries.push_back({file, std::string(kContainerDriver) + "/" + name});
 }
 
 std::vector<Mount> FindLibraries(const std::string& root) {
   std::vector<Mount> libraries;
   for (const char* folder : kFolders) {
-    for (const char* name : kLibraries) AddLibrary(root + folder, name, libraries);
+    for (const char* name : kLibraries) AddLibrary(root, folder, name, libraries);
     if (libraries.empty() || !libraries[0].container.ends_with("/libcuda.so.1")) {
       libraries.clear();
       continue;
     }
     const std::string real = fs::path(libraries[0].host).filename().string();
     if (const std::string before = "libcuda.so."; real.starts_with(before))
-      AddLibrary(root + folder, kVersioned + real.substr(before.size()), libraries);
+      AddLibrary(root, folder, kVersioned + real.substr(before.size()), libraries);
     break;
   }
   return libraries;
 }
 
 }  // namespace
+
+std::string FileOfMachine(const std::string& root, const std::string& path) {
+  fs::path done("/"), left = fs::path(path).relative_path();
+  for (int links = 0; !left.empty();) {
+    const fs::path name = *left.begin();
+    left = left.lexically_relative(name);
+    if (left == ".") left.clear();
+    if (name == "..") {
+      done = done.parent_path();
+      continue;
+    }
+    std::error_code error;
+    const fs::path target = fs::read_symlink(root + (done / name).string(), error);
+    if (error) {  // no link
+      if (name != ".") done /= name;
+      continue;
+    }
+    if (++links > kMostLinks) return "";
+    left = left.empty() ? target : target / left;
+    if (target.is_absolute()) done = "/";
+    left = left.relative_path();
+  }
+  std::error_code error;
+  return fs::exists(root + done.string(), error) ? done.string() : "";
+}
 
 Result<DriverFiles> FindDriverFiles(const std::string& root) {
   const std::string elsewhere = "omit --driver, and let the engine give the driver: --device nvidia.com/gpu=0";

@@ -39,7 +39,7 @@ TEST_F(DriverFilesTest, IsFoundByGpu) {
   EXPECT_EQ(files->node_of.at("GPU-aaaa"), "/dev/nvidia3");
   EXPECT_EQ(files->nodes, (std::vector<std::string>{"/dev/nvidiactl", "/dev/nvidia-uvm"}));
   ASSERT_EQ(files->libraries.size(), 2u);
-  EXPECT_EQ(files->libraries[0].host, root_ + "/usr/lib64/libcuda.so.550.54.15");
+  EXPECT_EQ(files->libraries[0].host, "/usr/lib64/libcuda.so.550.54.15");
   EXPECT_EQ(files->libraries[0].container, "/opt/tessera/driver/libcuda.so.1");
   EXPECT_EQ(files->libraries[1].container, "/opt/tessera/driver/libnvidia-gpucomp.so.550.54.15");
 
@@ -51,6 +51,25 @@ TEST_F(DriverFilesTest, IsFoundByGpu) {
   EXPECT_EQ(facts.devices[0].nodes, std::vector<std::string>{"/dev/nvidia3"});
   facts.devices[0].gpu_uuid = "GPU-bbbb";
   EXPECT_EQ(AddDriver(facts, root_).error().code, ENOENT);
+}
+
+// As Debian's packages of the driver have it: links by /etc/alternatives, which lead from the machine's root.
+TEST_F(DriverFilesTest, IsFoundByLinksOfAnotherRoot) {
+  Put("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.54.15");
+  Put("/etc/alternatives/README");
+  Link("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1", "libcuda.so.550.54.15");
+  Link("/etc/alternatives/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1");
+  Link("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/etc/alternatives/libcuda.so.1");
+  Link("/lib", "usr/lib");
+  const std::string file = "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.54.15";
+  EXPECT_EQ(FileOfMachine(root_, "/usr/lib/x86_64-linux-gnu/libcuda.so.1"), file);
+  EXPECT_EQ(FileOfMachine(root_, "/lib/./x86_64-linux-gnu/../x86_64-linux-gnu/libcuda.so.1"), file);
+  EXPECT_EQ(FileOfMachine(root_, "/../../lib/x86_64-linux-gnu/libcuda.so.1"), file);
+  EXPECT_EQ(FileOfMachine(root_, "/usr/lib/libcuda.so.1"), "");
+  Link("/usr/lib/self", "self");
+  EXPECT_EQ(FileOfMachine(root_, "/usr/lib/self"), "");
+  Link("/usr/lib/passwd", "/etc/passwd");  // which is there outside of the root only
+  EXPECT_EQ(FileOfMachine(root_, "/usr/lib/passwd"), "");
 }
 
 TEST_F(DriverFilesTest, IsMissedWithAWordOfWhatToDo) {

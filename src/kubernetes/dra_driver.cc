@@ -13,10 +13,9 @@ Result<std::unique_ptr<DraDriver>> DraDriver::Start(const Setup& setup, const Ap
   std::filesystem::create_directories(folder, error);
   std::unique_ptr<DraDriver> driver(new DraDriver(access));
   auto preparer = ClaimPreparer::Start({.node = setup.node,
-                                        .run_dir = setup.run_dir,
                                         .cdi_dir = setup.cdi_dir,
                                         .checkpoint = folder + "/checkpoint.json",
-                                        .driver = setup.driver},
+                                        .containers = setup.containers},
                                        driver->server_);
   if (!preparer) return std::unexpected(preparer.error());
   driver->preparer_ = std::move(*preparer);
@@ -29,7 +28,8 @@ Result<std::unique_ptr<DraDriver>> DraDriver::Start(const Setup& setup, const Ap
   auto plugin = Plugin::Start(setup.kubelet_dir, setup.node, claims, *driver->status_, driver->health_);
   if (!plugin) return std::unexpected(plugin.error());
   driver->plugin_ = std::move(*plugin);
-  driver->publisher_ = std::make_unique<SlicePublisher>(setup.node, setup.run_dir, driver->server_, driver->health_);
+  driver->publisher_ =
+      std::make_unique<SlicePublisher>(setup.node, setup.containers.run_dir, driver->server_, driver->health_);
   driver->pods_ = std::make_unique<PodWatch>(setup.node, access, claims, *driver->status_);
   return driver;
 }

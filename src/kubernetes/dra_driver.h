@@ -19,10 +19,9 @@ class DraDriver {
  public:
   struct Setup {
     std::string node;         // its name
-    std::string run_dir;      // of tesserad
     std::string kubelet_dir;  // the kubelet's root directory
     std::string cdi_dir;      // of CDI specifications
-    bool driver = true;       // containers get the NVIDIA driver from us
+    ContainerSetup containers;
   };
 
   // Serves until the object ends. EBADMSG: the checkpoint cannot be read; errors of the sockets.

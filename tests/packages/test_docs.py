@@ -26,6 +26,7 @@ DOCUMENTS = sorted([SOURCE / "README.md", *(SOURCE / "docs").rglob("*.md")])
 OURS = ("tessera ", "tesserad", "make ", "curl ", "systemctl ", "sudo ", "export ")
 # By how a command begins (or all of it, before a "$"), and what it would need.
 NOT_RUN = {
+    "make image": "there is no registry for its base; e2e.test_image",
     "make ": "continuous integration runs these themselves (make demo: cli.demo)",
     "sudo ": "as the next ones",
     "apt ": "packages.test_deb installs and removes them",
@@ -46,7 +47,7 @@ NOT_RUN = {
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera-kubelet ": "e2e.test_dra and e2e.test_device_plugin, with stand-ins of a cluster",
-    "kubectl ": "there is no cluster",
+    "kubectl ": "there is no cluster; e2e.test_manifests and e2e.test_in_containers",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
 # What was true once, and documents say no more: patterns, and what is true now.

@@ -13,10 +13,11 @@ namespace {
 // The CUDA driver and runtime, NVIDIA's container tools, the dynamic linker, the C library's allocator, and Tessera.
 constexpr std::string_view kOthers[] = {"CUDA_", "GLIBC_TUNABLES", "LD_", "MALLOC_", "NVIDIA_", "TESSERA_"};
 
-// Variables that the daemon and its own programs read: where the run directory, the driver and the soft GPU are, and
-// faults for tests (base/fault.h).
-constexpr std::string_view kOwn[] = {"TESSERA_FAULT", "TESSERA_REAL_LIBCUDA", "TESSERA_REAL_NVML", "TESSERA_RUN_DIR",
-                                     "TESSERA_SOFT",  "TESSERA_SOFT_FAULTS",  "TESSERA_SOFT_NAME", "TESSERA_SOFT_USER"};
+// Variables that the daemon and its own programs read: where the run directory, the driver, the soft GPU and lasting
+// control groups are, and faults for tests (base/fault.h).
+constexpr std::string_view kOwn[] = {"TESSERA_FAULT",       "TESSERA_LASTING_GROUPS", "TESSERA_REAL_LIBCUDA",
+                                     "TESSERA_REAL_NVML",   "TESSERA_RUN_DIR",        "TESSERA_SOFT",
+                                     "TESSERA_SOFT_FAULTS", "TESSERA_SOFT_NAME",      "TESSERA_SOFT_USER"};
 
 }  // namespace
 

@@ -18,9 +18,10 @@ TEST(Environment, WhatIsSaidToOtherProgramsIsForgotten) {
                                 "TESSERA_SWAP",
                                 "GLIBC_TUNABLES",
                                 "MALLOC_ARENA_MAX"};
-  const char* const ours[] = {"TESSERA_RUN_DIR",   "TESSERA_SOFT",         "TESSERA_SOFT_NAME", "TESSERA_SOFT_FAULTS",
-                              "TESSERA_SOFT_USER", "TESSERA_REAL_LIBCUDA", "TESSERA_REAL_NVML", "XDG_RUNTIME_DIR",
-                              "PATH_OF_LD_",       "NOTIFY_SOCKET"};
+  const char* const ours[] = {"TESSERA_RUN_DIR",     "TESSERA_SOFT",          "TESSERA_SOFT_NAME",
+                              "TESSERA_SOFT_FAULTS", "TESSERA_SOFT_USER",     "TESSERA_REAL_LIBCUDA",
+                              "TESSERA_REAL_NVML",   "XDG_RUNTIME_DIR",       "PATH_OF_LD_",
+                              "NOTIFY_SOCKET",       "TESSERA_LASTING_GROUPS"};
   for (const char* name : theirs) setenv(name, "x", 1);
   for (const char* name : ours) setenv(name, "x", 1);
   ForgetOtherPrograms();

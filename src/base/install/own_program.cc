@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/install/environment.h"
+#include "base/install/lasting_groups.h"
 
 namespace tessera {
 namespace {
@@ -84,6 +85,7 @@ Result<pid_t> Spawn(const OwnProgram& program) {
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (failed != 0) return Fail(failed, "cannot run " + words.front() + ": " + std::strerror(failed));
+  if (program.lasts) PutIntoLastingGroups(pid);
   return pid;
 }
 

@@ -22,6 +22,7 @@ struct OwnProgram {
   std::vector<std::string> with;           // and "NAME=value" that it gets
   // It runs as this user, in the user's groups, if that is not the caller's own; for root alone. Needs setpriv(1).
   std::optional<uid_t> user;
+  bool lasts = false;  // it is to outlive its starter: base/install/lasting_groups.h
 };
 
 // Starts it with no signal blocked (a daemon blocks those that it reads from descriptors). The caller waits for it.

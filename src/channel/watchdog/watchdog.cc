@@ -18,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "base/install/lasting_groups.h"
 #include "base/seqpacket.h"
 #include "channel/watchdog/move_guard_page.h"
 
@@ -214,6 +215,7 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Start(OpenControl open, Nanos timeou
     munmap(bytes, sizeof(WatchdogPage));
     return FailErrno("watchdog: fork");
   }
+  PutIntoLastingGroups(pid);  // it thaws when we have ended
   return std::unique_ptr<Watchdog>(new Watchdog(page, pid, std::move(writing)));
 }
 

@@ -48,8 +48,8 @@ Result<std::unique_ptr<ClaimPreparer>> ClaimPreparer::Start(PreparerSetup setup,
 ClaimPreparer::ClaimPreparer(PreparerSetup setup, ApiServer& server, Checkpoint checkpoint)
     : setup_(std::move(setup)),
       server_(server),
-      daemon_(setup_.run_dir),
-      cdi_({.folder = setup_.cdi_dir, .containers = {.run_dir = setup_.run_dir, .driver = setup_.driver}}, daemon_),
+      daemon_(setup_.containers.run_dir),
+      cdi_({.folder = setup_.cdi_dir, .containers = setup_.containers}, daemon_),
       checkpoint_(std::move(checkpoint)) {}
 
 Result<Claim> ClaimPreparer::Read(const std::string& namespace_name, const std::string& name,

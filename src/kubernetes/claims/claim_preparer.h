@@ -18,10 +18,9 @@ namespace tessera::kubernetes {
 // Where the files of claims lie, and what containers get.
 struct PreparerSetup {
   std::string node;        // its name, which is also the pool's
-  std::string run_dir;     // of tesserad
   std::string cdi_dir;     // of CDI specifications, such as /var/run/cdi
   std::string checkpoint;  // path of the file
-  bool driver = true;      // containers get the NVIDIA driver from us, and not by another CDI device
+  ContainerSetup containers;
 };
 
 // A device of a claim that is ready for containers.

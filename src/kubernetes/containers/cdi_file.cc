@@ -17,7 +17,7 @@ Result<void> WriteCdiFile(const std::string& path, cdi::SpecFacts facts, const C
                           const client::ApiClient& daemon) {
   const auto health = daemon.Get("/healthz");
   if (!health) return std::unexpected(health.error());
-  facts.installation = Installation::Find();
+  facts.installation = setup.installation;
   facts.run_dir = setup.run_dir;
   Result<void> added;
   if (client::BoolField(*health, "soft")) {
@@ -27,7 +27,7 @@ Result<void> WriteCdiFile(const std::string& path, cdi::SpecFacts facts, const C
     const char* const soft_name = std::getenv("TESSERA_SOFT_NAME");
     added = cdi::AddSoftGpus(socket.st_uid, soft_name ? soft_name : "", facts);
   } else if (setup.driver) {
-    added = cdi::AddDriver(facts);
+    added = cdi::AddDriver(facts, setup.host_root);
   }
   if (!added) return added;
   return ReplaceFile(path, cdi::Spec(facts).dump(2) + "\n", 0600, "make room there; the kubelet asks again");

@@ -88,8 +88,10 @@ Result<void> GateHolderLink::Start() {
   Reap();
   UniqueFd listener = ListenSeqpacket(path_.c_str(), 4);
   if (!listener) return FailErrno("listen at " + path_);
-  const auto pid =
-      Spawn({.name = "tessera-gate-holder", .arguments = {path_}, .files = {{listener.Get(), kHolderListener}}});
+  const auto pid = Spawn({.name = "tessera-gate-holder",
+                          .arguments = {path_},
+                          .files = {{listener.Get(), kHolderListener}},
+                          .lasts = true});
   if (!pid) return std::unexpected(pid.error());
   children_.push_back(*pid);
   listener.Reset();

@@ -59,6 +59,7 @@ Result<void> MpsDaemon::Start() {
   if (!log) return FailErrno("cannot open " + record_ + ".log");
   OwnProgram program = place_.Program({"-f"});
   program.files = {{log.Get(), STDOUT_FILENO}, {log.Get(), STDERR_FILENO}};
+  program.lasts = true;  // its server's clients go on while there is no daemon
   const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());
   // A child that nobody has waited for keeps its pid.

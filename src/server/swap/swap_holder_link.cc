@@ -58,7 +58,7 @@ Result<void> SwapHolderLink::Start() {
   UniqueFd listener = ListenSeqpacket(path_.c_str(), 4);
   if (!listener) return FailErrno("listen at " + path_);
   OwnProgram program = {
-      .name = "tessera-swap-holder", .arguments = {path_}, .files = {{listener.Get(), kHolderListener}}};
+      .name = "tessera-swap-holder", .arguments = {path_}, .files = {{listener.Get(), kHolderListener}}, .lasts = true};
   if (std::exchange(started_before_, true)) program.without.emplace_back("TESSERA_FAULT");
   const auto pid = Spawn(program);
   if (!pid) return std::unexpected(pid.error());

@@ -100,6 +100,8 @@ class Requests(http.server.BaseHTTPRequestHandler):
         name, namespace, status = match["name"], match["namespace"], match["status"] is not None
         if (namespace is not None) != kind.namespaced and (namespace or name or self.command != "GET"):
             raise ApiError(404, "the server could not find the requested resource")
+        if self.server.rights:
+            self.server.rights.check(self.command, match["group"] or "", resource, name, status, query, body)
         if self.command == "GET" and name is None:
             return self.many(kind, resource, namespace, query)
         if self.command == "GET":

@@ -70,6 +70,7 @@ class ApiServer(Objects):
         self.failures = []  # of the next requests
         self.open = []      # watches, as (resource, connection)
         self.drops, self.cut, self.bookmarks, self.gone_by_status = 0, False, 0, False
+        self.rights = None  # of the token's user (rights.py); None: all
         self.expire_token()
         # It never listens: it keeps others from the port while we do not listen either.
         self.holder = self._bound(0)
@@ -102,8 +103,9 @@ class ApiServer(Objects):
                     socket.socket.shutdown(each, socket.SHUT_RDWR)  # SSLSocket's own would make it a plain one
                 except OSError:
                     pass  # the other side was first
-        while self.threads:
-            self.threads.pop().join()
+        while threads := self._taken():
+            for thread in threads:
+                thread.join()
         if listener:
             listener.close()
 
@@ -228,6 +230,12 @@ class ApiServer(Objects):
         with self.changed:
             self.threads = [each for each in self.threads if each.is_alive()] + [thread]
             thread.start()
+
+    def _taken(self):
+        """The threads that there are; all of them have been started."""
+        with self.changed:
+            threads, self.threads = self.threads, []
+        return threads
 
     def _accept(self, listener):
         while True:

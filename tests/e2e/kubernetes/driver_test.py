@@ -8,8 +8,10 @@ import sys
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import BIN, SoftGpuTest  # noqa: E402
 import containers  # noqa: E402
+import manifests  # noqa: E402
 from api_server import ApiServer  # noqa: E402
 from kubelet import Kubelet  # noqa: E402
+from rights import Rights  # noqa: E402
 from scheduler import allocate, claim_of  # noqa: E402
 
 DRIVER, NODE = "gpu.tessera.dev", "worker"
@@ -36,6 +38,7 @@ class DriverTest(SoftGpuTest):
     def setUp(self):
         super().setUp()
         self.server = ApiServer(self.run_dir / "api").start()
+        self.server.rights = Rights(manifests.build())
         self.addCleanup(self.server.close)
         self.server.create("nodes", {"metadata": {"name": NODE}})
         self.kubelet = Kubelet(self.run_dir / "kubelet").start()

@@ -12,9 +12,11 @@ import unittest
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import BIN, GIB, MIB, SoftGpuTest, wait_for, write_line  # noqa: E402
 import containers  # noqa: E402
+import manifests  # noqa: E402
 from api_server import ApiServer  # noqa: E402
 from device_manager import DeviceError, DeviceManager  # noqa: E402
 from kubelet import Kubelet  # noqa: E402
+from rights import Rights  # noqa: E402
 
 VGPU, NODE = "tessera.dev/vgpu", "worker"
 
@@ -31,6 +33,7 @@ class PluginTest(SoftGpuTest):
 
     def start_api_server(self):
         self.server = ApiServer(self.run_dir / "api").start()
+        self.server.rights = Rights(manifests.build("device-plugin"))
         self.addCleanup(self.server.close)
         self.server.create("nodes", {"metadata": {"name": NODE}})
 

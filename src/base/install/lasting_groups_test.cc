@@ -1,0 +1,67 @@
+#include "base/install/lasting_groups.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/install/own_program.h"
+
+namespace tessera {
+namespace {
+
+class LastingGroups : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/tessera-groups-test-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    for (const char* group : {"/cpu", "/memory"}) {
+      std::filesystem::create_directory(folder_ + group);
+      std::ofstream{folder_ + group + "/cgroup.procs"};
+    }
+    std::filesystem::create_directory(folder_ + "/none");
+    setenv("TESSERA_LASTING_GROUPS", (folder_ + "/cpu:" + folder_ + "/none:" + folder_ + "/memory").c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("TESSERA_LASTING_GROUPS");
+    std::filesystem::remove_all(folder_);
+  }
+  std::string MembersOf(const std::string& group) const {
+    std::string text;
+    std::ifstream(folder_ + group + "/cgroup.procs") >> text;
+    return text;
+  }
+  std::string Run(bool lasts) const {
+    const auto pid = Spawn({.name = "/bin/true", .lasts = lasts});
+    EXPECT_TRUE(pid);
+    waitpid(*pid, nullptr, 0);
+    return std::to_string(*pid);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(LastingGroups, TakeProgramsThatAreToLast) {
+  const std::string pid = Run(true);
+  EXPECT_EQ(MembersOf("/cpu"), pid);
+  EXPECT_EQ(MembersOf("/memory"), pid);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/none"));
+}
+
+TEST_F(LastingGroups, TakeNoOthers) {
+  Run(false);
+  EXPECT_EQ(MembersOf("/cpu"), "");
+}
+
+TEST_F(LastingGroups, AreNoneWithoutTheVariable) {
+  unsetenv("TESSERA_LASTING_GROUPS");
+  PutIntoLastingGroups(getpid());
+  EXPECT_EQ(MembersOf("/cpu"), "");
+}
+
+}  // namespace
+}  // namespace tessera
