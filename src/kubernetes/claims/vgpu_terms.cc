@@ -27,6 +27,7 @@ struct Parameter {
 constexpr const char* kEnforce = "enforce";
 constexpr auto kParameters = std::to_array<Parameter>({
     {"memory.request", "memory_request", Kind::kBytes},
+    {"memory.limit", "memory_limit", Kind::kBytes},
     {"memory.max", "memory_max", Kind::kBytes},
     {"compute.limit", "compute_limit", Kind::kNumber},
     {"compute.weight", "compute_weight", Kind::kNumber},

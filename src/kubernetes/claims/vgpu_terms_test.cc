@@ -129,7 +129,7 @@ TEST(VGpuTerms, SaysWhatIsWrong) {
     return terms ? std::string("nothing") : terms.error().Text();
   };
   EXPECT_THAT(why({{"memroy", {{"max", "1Gi"}}}}), HasSubstr("VGpuConfig.memroy is unknown; use memory.request"));
-  EXPECT_THAT(why({{"memory", {{"limit", "1Gi"}}}}), HasSubstr("VGpuConfig.memory.limit is unknown"));
+  EXPECT_THAT(why({{"memory", {{"size", "1Gi"}}}}), HasSubstr("VGpuConfig.memory.size is unknown"));
   EXPECT_THAT(why({{"memory", "1Gi"}}), HasSubstr("VGpuConfig.memory is not an object"));
   EXPECT_THAT(why({{"memory", {{"max", "lots"}}}}), HasSubstr("quantity \"lots\" is no number"));
   EXPECT_THAT(why({{"compute", {{"weight", "3"}}}}), HasSubstr("VGpuConfig.compute.weight is not a number"));

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/duration.h"
-#include "server/loop/listeners.h"
 #include "server/access/vgpu_names.h"
+#include "server/loop/listeners.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
