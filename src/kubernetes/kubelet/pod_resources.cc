@@ -12,7 +12,7 @@ namespace tessera::kubernetes {
 namespace {
 
 constexpr int kLargestAnswer = 16 << 20;  // bytes, the kubelet's own limit; gRPC's is 4 MiB
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kAnswerWithin{5};
 constexpr std::chrono::milliseconds kPause{50};
 
 PodContainer Read(const v1::PodResources& pod, const v1::ContainerResources& container) {
@@ -47,7 +47,7 @@ Result<std::vector<PodContainer>> ListPodResources(const std::string& socket) {
       grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
   v1::ListPodResourcesResponse answer;
   grpc::Status status;
-  const auto end = std::chrono::system_clock::now() + kPatience;
+  const auto end = std::chrono::system_clock::now() + kAnswerWithin;
   do {
     grpc::ClientContext context;
     context.set_deadline(end);
