@@ -111,7 +111,8 @@ Result<Json> ApiServer::Call(const std::string& method, const std::string& path,
   request.path = path;
   request.set_header("Accept", "application/json");
   if (body) {
-    request.body = body->dump();
+    // Texts of others, which may have been cut within a character.
+    request.body = body->dump(-1, ' ', false, Json::error_handler_t::replace);
     request.set_header("Content-Type", form);
   }
   const httplib::Result answer = (*client)->send(request);

@@ -41,7 +41,7 @@ Result<void> AddChange(const std::string& config, Claim& claim) {
     return Fail(EINVAL, "the pod's annotation is no JSON object", R"(write it so: {"compute": {"weight": 300}})");
   parameters.emplace("apiVersion", kParametersVersion);
   parameters.emplace("kind", kParametersKind);
-  claim.parameters.push_back({.requests = {}, .parameters = std::move(parameters)});
+  claim.parameters.push_back({.requests = {}, .later = true, .parameters = std::move(parameters)});
   return {};
 }
 
@@ -67,7 +67,7 @@ Result<Claim> ReadClaim(const Json& object, std::string_view pool) {
     for (const Json& config : Field(allocated, "config")) {
       const Json& opaque = Field(config, "opaque");
       if (TextField(config, "source") != source || TextField(opaque, "driver") != kDriver) continue;
-      ClaimParameters parameters{.requests = {}, .parameters = Field(opaque, "parameters")};
+      ClaimParameters parameters{.requests = {}, .later = false, .parameters = Field(opaque, "parameters")};
       for (const Json& request : Field(config, "requests")) {
         if (request.is_string()) parameters.requests.push_back(request.get<std::string>());
       }

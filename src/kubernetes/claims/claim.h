@@ -26,6 +26,7 @@ struct AllocatedDevice {
 // Opaque parameters for the driver.
 struct ClaimParameters {
   std::vector<std::string> requests;  // which they are for; empty: all
+  bool later = false;                 // they were asked for while the claim was in use
   Json parameters;
 };
 

@@ -1,6 +1,7 @@
 #include "kubernetes/claims/claim_preparer.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,6 +29,16 @@ std::vector<ReadyDevice> Ready(const std::string& uid, const PreparedClaim& clai
   std::vector<ReadyDevice> ready;
   for (const PreparedDevice& device : claim.devices) ready.push_back({device, ClaimCdi::IdOf(uid, claim)});
   return ready;
+}
+
+Result<std::vector<Json>> AllTerms(const Claim& claim) {
+  std::vector<Json> terms;
+  for (const AllocatedDevice& device : claim.devices) {
+    auto said = TermsOf(claim, device);
+    if (!said) return std::unexpected(said.error());
+    terms.push_back(std::move(said->fields));
+  }
+  return terms;
 }
 
 }  // namespace
@@ -75,9 +86,10 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Prepare(const std::string& names
   auto claim = Read(namespace_name, name, uid);
   if (!claim) return std::unexpected(claim.error());
   const std::lock_guard lock(mutex_);
+  (void)SweepOnce();  // if tesserad does not answer, what follows says so
   const PreparedClaim* const before = checkpoint_.Find(uid);
   const bool in_use = before && before->complete;  // its pods may run: only its file was lost
-  if (in_use && !before->change.empty()) {
+  if (before && !before->change.empty()) {
     if (auto added = AddChange(before->change, *claim); !added) return std::unexpected(added.error());
   }
   auto made = Make(*claim);
@@ -100,7 +112,12 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
   if (!key) return std::unexpected(key.error());
   PreparedClaim prepared{
       .namespace_name = claim.namespace_name, .name = claim.name, .key = std::move(*key), .change = {}, .devices = {}};
-  if (const PreparedClaim* const before = checkpoint_.Find(claim.uid)) prepared.change = before->change;
+  const PreparedClaim* const before = checkpoint_.Find(claim.uid);
+  const bool known = before || cdi_.Exists(claim.uid);  // vGPUs that are there have this key
+  if (before) {
+    prepared.change = before->change;
+    prepared.complete = before->complete;  // if this fails, its pods run all the same
+  }
   for (std::size_t i = 0; i < claim.devices.size(); ++i) {
     const AllocatedDevice& device = claim.devices[i];
     prepared.devices.push_back({.request = device.request,
@@ -126,7 +143,8 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
     Json& fields = terms->fields;
     if (prepared.devices.size() > 1) fields["gang"] = prepared.devices.front().vgpu;
     if (!prepared.key.empty()) fields["key"] = prepared.key;
-    if (auto made = MakeVGpu(claim.namespace_name, claim.devices[i], prepared.devices[i].vgpu, std::move(fields));
+    if (auto made =
+            MakeVGpu(claim.namespace_name, claim.devices[i], prepared.devices[i].vgpu, known, std::move(fields));
         !made)
       return std::unexpected(made.error());
   }
@@ -137,7 +155,7 @@ Result<std::vector<ReadyDevice>> ClaimPreparer::Make(const Claim& claim) {
 }
 
 Result<void> ClaimPreparer::MakeVGpu(const std::string& namespace_name, const AllocatedDevice& device,
-                                     const std::string& vgpu, Json fields) {
+                                     const std::string& vgpu, bool known, Json fields) {
   const auto gpus = daemon_.Get("/v1/gpus");
   if (!gpus) return std::unexpected(gpus.error());
   std::string uuid;
@@ -147,13 +165,15 @@ Result<void> ClaimPreparer::MakeVGpu(const std::string& namespace_name, const Al
   if (uuid.empty()) return Fail(ENOENT, fmt::format("GPU {} is not on this node", device.device));
   // A driver that was killed may have made it.
   const auto before = daemon_.Get("/v1/vgpus/" + vgpu);
-  if (before && TextField(*before, "gpu_uuid") == uuid) {
+  const bool ours = before && Field(*before, "uid") == getuid();
+  if (ours && known && TextField(*before, "gpu_uuid") == uuid) {
     fields.erase("key");
     return NoAnswer(daemon_.Patch("/v1/vgpus/" + vgpu + "?wait=false", fields));
   }
+  // One of another GPU or user has no programs of this claim. One whose key is lost may have.
   if (before) {
-    if (auto removed = daemon_.Delete("/v1/vgpus/" + vgpu + "?force=1"); !removed)
-      return std::unexpected(removed.error());
+    const char* const force = ours && !known ? "" : "?force=1";
+    if (auto removed = daemon_.Delete("/v1/vgpus/" + vgpu + force); !removed) return std::unexpected(removed.error());
   }
   fields["name"] = vgpu;
   fields["gpu"] = uuid;
@@ -166,23 +186,30 @@ Result<void> ClaimPreparer::Change(const std::string& uid, const std::string& co
   if (!before) return Fail(ENOENT, "the claim is not prepared");
   auto claim = Read(before->namespace_name, before->name, uid);
   if (!claim) return std::unexpected(claim.error());
+  Claim old = *claim;
+  if (auto added = AddChange(before->change, old); !added) return added;
   if (auto added = AddChange(config, *claim); !added) return added;
-  std::vector<Json> terms;
-  for (const AllocatedDevice& device : claim->devices) {
-    auto said = TermsOf(*claim, device);
-    if (!said) return std::unexpected(said.error());
-    terms.push_back(std::move(said->fields));
-  }
+  const auto old_terms = AllTerms(old), terms = AllTerms(*claim);
+  if (!terms) return std::unexpected(terms.error());
   const std::lock_guard lock(mutex_);
   const PreparedClaim* const now = checkpoint_.Find(uid);
-  if (!now || now->devices.size() != terms.size()) return Fail(ENOENT, "the claim is not prepared any more");
+  if (!now || now->devices.size() != terms->size()) return Fail(ENOENT, "the claim is not prepared any more");
   PreparedClaim changed = *now;
+  changed.change = config;
+  auto done = PatchAll(changed, *terms);
+  if (done) done = checkpoint_.Put(uid, std::move(changed));
+  // All of a gang or none.
+  if (!done && old_terms) (void)PatchAll(*now, *old_terms);
+  return done;
+}
+
+// The first error; the rest stays as it is then.
+Result<void> ClaimPreparer::PatchAll(const PreparedClaim& claim, const std::vector<Json>& terms) const {
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const auto answer = daemon_.Patch("/v1/vgpus/" + changed.devices[i].vgpu + "?wait=false", terms[i]);
+    const auto answer = daemon_.Patch("/v1/vgpus/" + claim.devices[i].vgpu + "?wait=false", terms[i]);
     if (!answer) return std::unexpected(answer.error());
   }
-  changed.change = config;
-  return checkpoint_.Put(uid, std::move(changed));
+  return {};
 }
 
 std::optional<PreparedClaim> ClaimPreparer::Find(const std::string& uid) {
@@ -219,18 +246,38 @@ Checkpoint::Claims ClaimPreparer::Claims() {
 }
 
 Result<void> ClaimPreparer::Undo(const std::string& uid) {
-  const PreparedClaim* const claim = checkpoint_.Find(uid);
-  if (!claim) return {};
-  for (const PreparedDevice& device : claim->devices) {
-    const auto removed = daemon_.Delete("/v1/vgpus/" + device.vgpu + "?force=1");
+  const auto vgpus = VGpusOf(uid);
+  if (!vgpus) return std::unexpected(vgpus.error());
+  for (const std::string& vgpu : *vgpus) {
+    const auto removed = daemon_.Delete("/v1/vgpus/" + vgpu + "?force=1");
     if (!removed && removed.error().code != ENOENT) return std::unexpected(removed.error());
   }
   if (auto removed = cdi_.Remove(uid); !removed) return removed;
   return checkpoint_.Remove(uid);
 }
 
+// As the checkpoint has them; if it has not the claim, those that are there.
+Result<std::vector<std::string>> ClaimPreparer::VGpusOf(const std::string& uid) const {
+  std::vector<std::string> names;
+  if (const PreparedClaim* const claim = checkpoint_.Find(uid)) {
+    for (const PreparedDevice& device : claim->devices) names.push_back(device.vgpu);
+    return names;
+  }
+  const auto vgpus = daemon_.Get("/v1/vgpus");
+  if (!vgpus) return std::unexpected(vgpus.error());
+  for (const Json& vgpu : Field(*vgpus, "vgpus")) {
+    if (UidIn(TextField(vgpu, "name")) == uid) names.push_back(TextField(vgpu, "name"));
+  }
+  return names;
+}
+
 Result<void> ClaimPreparer::RemoveStray() {
   const std::lock_guard lock(mutex_);
+  return SweepOnce();
+}
+
+Result<void> ClaimPreparer::SweepOnce() {
+  if (swept_) return {};
   const auto vgpus = daemon_.Get("/v1/vgpus");
   if (!vgpus) return std::unexpected(vgpus.error());
   std::set<std::string> kept;
@@ -243,6 +290,7 @@ Result<void> ClaimPreparer::RemoveStray() {
     kept.insert(uid);
   }
   cdi_.RemoveOthers([&](const std::string& uid) { return checkpoint_.Find(uid) || kept.contains(uid); });
+  swept_ = true;
   return {};
 }
 

@@ -60,7 +60,7 @@ class ClaimPreparer {
   Checkpoint::Claims Claims();
 
   // Removes vGPUs and CDI files of claims that are not in the checkpoint, because that was lost, but for those whose
-  // programs run.
+  // programs run. Once: if tesserad does not answer, the next Prepare does it.
   Result<void> RemoveStray();
 
  private:
@@ -68,7 +68,10 @@ class ClaimPreparer {
   Result<Claim> Read(const std::string& namespace_name, const std::string& name, const std::string& uid) const;
   Result<std::vector<ReadyDevice>> Make(const Claim& claim);
   Result<void> MakeVGpu(const std::string& namespace_name, const AllocatedDevice& device, const std::string& vgpu,
-                        Json fields);
+                        bool known, Json fields);
+  Result<void> PatchAll(const PreparedClaim& claim, const std::vector<Json>& terms) const;
+  Result<std::vector<std::string>> VGpusOf(const std::string& uid) const;
+  Result<void> SweepOnce();
   Result<std::string> KeyOf(const std::string& uid) const;
   Result<void> Undo(const std::string& uid);
 
@@ -78,6 +81,7 @@ class ClaimPreparer {
   const ClaimCdi cdi_;
   std::mutex mutex_;
   Checkpoint checkpoint_;
+  bool swept_ = false;
 };
 
 // "NAMESPACE.CLAIM.UID", shortened in front to fit, and "-N" for all but the first device. Public for tests.

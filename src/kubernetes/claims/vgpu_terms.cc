@@ -74,13 +74,17 @@ Result<Json> ValueOf(const Parameter& parameter, const Json& value) {
 }
 
 // `before`: the path of the object, with a dot behind it; empty for the whole.
-Result<void> Apply(const Json& object, const std::string& before, Json& terms) {
+Result<void> Apply(const Json& object, const std::string& before, bool later, Json& terms) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = before + name;
     const auto found = std::ranges::find(kParameters, path, &Parameter::path);
     if (found != kParameters.end()) {
       auto read = ValueOf(*found, value);
       if (!read) return std::unexpected(read.error());
+      if (later && (found->path == "space" || found->path == kEnforce))
+        return Wrong(path, "cannot change while the claim is in use");
+      // The stricter one holds: an administrator's class may ask for the gate.
+      if (found->path == kEnforce && TextField(terms, kEnforce) == "kernel" && *read == "shim") continue;
       terms[std::string(found->field)] = std::move(*read);
       continue;
     }
@@ -88,12 +92,12 @@ Result<void> Apply(const Json& object, const std::string& before, Json& terms) {
         kParameters, [&](const Parameter& parameter) { return parameter.path.starts_with(path + "."); });
     if (!holds) return Fail(EINVAL, fmt::format("{}.{} is unknown", kParametersKind, path), "use " + AllPaths());
     if (!value.is_object()) return Wrong(path, "is not an object");
-    if (auto applied = Apply(value, path + ".", terms); !applied) return applied;
+    if (auto applied = Apply(value, path + ".", later, terms); !applied) return applied;
   }
   return {};
 }
 
-Result<void> ApplyParameters(Json parameters, Json& terms) {
+Result<void> ApplyParameters(Json parameters, bool later, Json& terms) {
   if (!parameters.is_object()) return Fail(EINVAL, "the claim's parameters are no object");
   if (TextField(parameters, "apiVersion") != kParametersVersion || TextField(parameters, "kind") != kParametersKind)
     return Fail(EINVAL,
@@ -102,7 +106,7 @@ Result<void> ApplyParameters(Json parameters, Json& terms) {
                 fmt::format("use apiVersion {} and kind {}", kParametersVersion, kParametersKind));
   parameters.erase("apiVersion");
   parameters.erase("kind");
-  return Apply(parameters, "", terms);
+  return Apply(parameters, "", later, terms);
 }
 
 bool AreFor(const ClaimParameters& parameters, const std::string& request) {
@@ -154,14 +158,22 @@ Result<VGpuTerms> TermsOf(const Claim& claim, const AllocatedDevice& device) {
   if (sm && *sm > 0) terms["sm_limit"] = *sm;
   for (const ClaimParameters& parameters : claim.parameters) {
     if (!AreFor(parameters, device.request)) continue;
-    if (auto applied = ApplyParameters(parameters.parameters, terms); !applied) return std::unexpected(applied.error());
+    if (auto applied = ApplyParameters(parameters.parameters, parameters.later, terms); !applied)
+      return std::unexpected(applied.error());
   }
+  // What the scheduler has counted is the most.
+  if (terms["memory_request"].get<std::uint64_t>() > *memory)
+    return Wrong("memory.request", "is more than the claim's capacity memory; ask for that");
+  if (terms.contains("sm_limit") && terms["sm_limit"].get<double>() > (sm ? static_cast<double>(*sm) : 0))
+    return Wrong("sm.limit", "is more than the claim's capacity sm; ask for that");
   const auto kernel_gate = TakeEnforce(terms);
   if (!kernel_gate) return std::unexpected(kernel_gate.error());
   if (const auto space = terms.find("space"); space != terms.end()) {
     auto name = SpaceOn(device.device, claim.namespace_name, space->get<std::string>());
     if (!name) return std::unexpected(name.error());
     *space = std::move(*name);
+    terms.emplace("sm_limit", 100);
+    terms.emplace("sm_burst", false);
   } else if (terms.contains("sm_limit")) {
     return Wrong("space", "is missing: only in a space has a vGPU a part of the SMs");
   }

@@ -98,6 +98,32 @@ TEST(VGpuTerms, AChangeGoesBeforeAll) {
   EXPECT_EQ(TermsOf(*claim, claim->devices[0]).error().code, EINVAL);
 }
 
+TEST(VGpuTerms, NoMoreThanTheSchedulerHasCounted) {
+  const auto why = [](Json parameters, const Json& consumed) {
+    const auto terms = Terms(ClaimObject(Json::array({Config("FromClaim", std::move(parameters))}), consumed));
+    return terms ? std::string("nothing") : terms.error().Text();
+  };
+  const Json consumed = {{"memory", "20Gi"}, {"sm", "40"}};
+  EXPECT_EQ(why({{"memory", {{"request", "20Gi"}}}, {"space", "x"}}, consumed), "nothing");
+  EXPECT_THAT(why({{"memory", {{"request", "21Gi"}}}, {"space", "x"}}, consumed),
+              HasSubstr("VGpuConfig.memory.request is more"));
+  EXPECT_EQ(why({{"memory", {{"limit", "100Gi"}}}, {"space", "x"}}, consumed), "nothing");
+  EXPECT_EQ(why({{"sm", {{"limit", 30}}}, {"space", "x"}}, consumed), "nothing");
+  EXPECT_THAT(why({{"sm", {{"limit", 50}}}, {"space", "x"}}, consumed), HasSubstr("VGpuConfig.sm.limit is more"));
+  EXPECT_THAT(why({{"sm", {{"limit", 5}}}, {"space", "x"}}, {{"memory", "1Gi"}}),
+              HasSubstr("VGpuConfig.sm.limit is more"));
+}
+
+TEST(VGpuTerms, TheStricterEnforcementHolds) {
+  const auto terms = AllTerms(ClaimObject(
+      Json::array({Config("FromClass", {{"enforce", "kernel"}}), Config("FromClaim", {{"enforce", "shim"}})})));
+  ASSERT_TRUE(terms) << terms.error().Text();
+  EXPECT_TRUE(terms->kernel_gate);
+  auto claim = ReadClaim(ClaimObject(Json::array()), "node");
+  ASSERT_TRUE(AddChange(R"({"enforce": "kernel"})", *claim));
+  EXPECT_THAT(TermsOf(*claim, claim->devices[0]).error().Text(), HasSubstr("cannot change"));
+}
+
 TEST(VGpuTerms, TheKernelGateIsNoSpaces) {
   EXPECT_FALSE(AllTerms(ClaimObject(Json::array()))->kernel_gate);
   const auto terms = AllTerms(ClaimObject(Json::array({Config("FromClaim", {{"enforce", "kernel"}})})));

@@ -17,13 +17,6 @@ using client::Json;
 
 namespace {
 
-Result<std::string> NewKey() {
-  std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    return FailErrno("cannot make a key");
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
 std::string KeyIn(const std::string& cdi_file) {
   constexpr std::string_view kVariable = "TESSERA_VGPU=";
   std::ifstream file(cdi_file);
@@ -39,6 +32,13 @@ std::string KeyIn(const std::string& cdi_file) {
 }
 
 }  // namespace
+
+Result<std::string> NewKey() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return FailErrno("cannot make a key");
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
 
 Result<std::string> KeyFor(const std::string& cdi_file) {
   std::string key = KeyIn(cdi_file);

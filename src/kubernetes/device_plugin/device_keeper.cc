@@ -70,7 +70,7 @@ Result<void> DeviceKeeper::Prepare(const std::set<std::string>& ids) {
   if (!requests) return std::unexpected(requests.error());
 
   const MutexLock lock(mutex_);
-  const auto key = KeyFor(CdiFile(CdiDeviceOf(*vgpus)));
+  const auto key = KeyOf(NameOf(*owner), *vgpus);
   if (!key) return std::unexpected(key.error());
   for (Json& request : *requests) request["key"] = *key;
   if (auto removed = RemoveOthers(ids, *vgpus); !removed) return removed;
@@ -90,6 +90,15 @@ Result<void> DeviceKeeper::Prepare(const std::set<std::string>& ids) {
       return Fail(done.error().code, done.error().Text() + "; nor could it be taken back: " + removed.error().Text());
   }
   return done;
+}
+
+// A container that starts again has the key that it had. Others of the same devices have another one: who had them
+// before knows the old one.
+Result<std::string> DeviceKeeper::KeyOf(const std::string& owner, const std::vector<ContainerVGpu>& vgpus) const {
+  const auto before = made_.find(vgpus.front().name);
+  const bool same = before != made_.end() && before->second.owner == owner;
+  std::string key = same ? TextField(before->second.request, "key") : "";
+  return key.empty() ? NewKey() : Result<std::string>(std::move(key));
 }
 
 // While the API server is away, a container that starts again has what it had.

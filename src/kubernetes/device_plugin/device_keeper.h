@@ -60,6 +60,8 @@ class DeviceKeeper {
   };
   Result<std::vector<Json>> Requests(const PodContainer& owner, const std::vector<ContainerVGpu>& vgpus)
       TESSERA_EXCLUDES(mutex_);
+  Result<std::string> KeyOf(const std::string& owner, const std::vector<ContainerVGpu>& vgpus) const
+      TESSERA_REQUIRES(mutex_);
   Result<bool> Make(const std::string& owner, const Json& request) TESSERA_REQUIRES(mutex_);
   Result<void> Remove(const std::string& vgpu, bool force) const;
   Result<void> RemoveOthers(const std::set<std::string>& ids, const std::vector<ContainerVGpu>& vgpus) const;

@@ -57,9 +57,10 @@ class DraService final : public dra::DRAPlugin::Service {
  public:
   DraService(ClaimPreparer& preparer, StatusWriter& status) : preparer_(preparer), status_(status) {}
 
-  Status NodePrepareResources(ServerContext*, const dra::NodePrepareResourcesRequest* request,
+  Status NodePrepareResources(ServerContext* context, const dra::NodePrepareResourcesRequest* request,
                               dra::NodePrepareResourcesResponse* response) override {
     for (const dra::Claim& claim : request->claims()) {
+      if (context->IsCancelled()) return Status::CANCELLED;  // the kubelet asks again
       dra::NodePrepareResourceResponse& answer = (*response->mutable_claims())[claim.uid()];
       const auto ready = preparer_.Prepare(claim.namespace_(), claim.name(), claim.uid());
       if (!ready) {

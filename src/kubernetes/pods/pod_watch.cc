@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "client/json_fields.h"
+#include "kubernetes/api_server/backoff.h"
 
 namespace tessera::kubernetes {
 
@@ -16,6 +17,11 @@ namespace {
 
 constexpr std::chrono::seconds kOnceMore{1};
 
+// Whether it will be the same whenever it is tried. Other errors are of the way there.
+bool IsRefusal(int code) {
+  return code == EINVAL || code == ERANGE || code == ENOSPC || code == ENOENT || code == EPERM;
+}
+
 std::string NameOf(const Json& pod) {
   const Json& metadata = Field(pod, "metadata");
   return TextField(metadata, "namespace") + "/" + TextField(metadata, "name");
@@ -25,7 +31,8 @@ std::string NameOf(const Json& pod) {
 
 PodWatch::PodWatch(const std::string& node, const ApiServerAccess& access, ClaimPreparer& preparer,
                    StatusWriter& status)
-    : path_("/api/v1/pods?fieldSelector=spec.nodeName%3D" + node),
+    : path_("/api/v1/pods?fieldSelector=spec.nodeName%3D" + node +
+            "%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"),
       server_(access),
       preparer_(preparer),
       status_(status) {
@@ -46,19 +53,23 @@ PodWatch::~PodWatch() {
 
 void PodWatch::Follow() {
   std::string told;  // the last complaint
+  Backoff backoff;
   for (;;) {
+    const auto begin = std::chrono::steady_clock::now();
     const auto pods = server_.Get(path_);
+    Result<void> followed = pods ? Result<void>() : std::unexpected(pods.error());
     if (pods) {
       TakeAll(Field(*pods, "items"));
-      (void)server_.Watch(path_, TextField(Field(*pods, "metadata"), "resourceVersion"),
-                          [this](const std::string& type, const Json& pod) { Take(type, pod); });
+      followed = server_.Watch(path_, TextField(Field(*pods, "metadata"), "resourceVersion"),
+                               [this](const std::string& type, const Json& pod) { Take(type, pod); });
     }
-    if (const std::string complaint = pods ? "" : pods.error().Text(); complaint != told) {
+    if (const std::string complaint = followed ? "" : followed.error().Text(); complaint != told) {
       if (!complaint.empty()) std::fprintf(stderr, "tessera-kubelet: pods: %s\n", complaint.c_str());
       told = complaint;
     }
+    const auto wait = backoff.After(std::chrono::steady_clock::now() - begin);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kOnceMore, [this] { return stopped_; })) return;
+    if (changed_.wait_for(lock, wait, [this] { return stopped_; })) return;
   }
 }
 
@@ -154,7 +165,7 @@ bool PodWatch::ChangeAll(const std::map<Claim, AskedChange>& wanted) {
 PodWatch::Outcome PodWatch::ChangeOne(const std::string& uid, const Claim& claim, const std::string& config,
                                       const std::string& by) {
   const auto changed = preparer_.Change(uid, config);
-  if (!changed && (changed.error().code == ECONNREFUSED || changed.error().code == EAGAIN)) return Outcome::kLater;
+  if (!changed && !IsRefusal(changed.error().code)) return Outcome::kLater;
   const std::string what = !changed ? changed.error().Text() : (config.empty() ? "to what the claim says" : "by " + by);
   status_.Tell(claim.first, claim.second, uid, {kChanged, changed.has_value(), changed ? "Applied" : "Refused", what});
   std::fprintf(stderr, "tessera-kubelet: claim %s/%s: %s %s\n", claim.first.c_str(), claim.second.c_str(),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/json_fields.h"
+#include "kubernetes/api_server/backoff.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/slices/slice.h"
 
@@ -119,15 +120,19 @@ Result<void> SlicePublisher::Remember(const Json& devices, const Result<Json>& a
   return {};
 }
 
+// Its own errors are those of Run, which complains.
 void SlicePublisher::Follow() {
+  Backoff backoff;
   for (;;) {
+    const auto begin = std::chrono::steady_clock::now();
     if (const auto slices = Slices(); slices) {
       Kick();  // it may have changed before the watch began
       (void)server_.Watch(Selector(node_), TextField(Field(*slices, "metadata"), "resourceVersion"),
                           [this](const std::string&, const Json&) { Kick(); });
     }
+    const auto wait = backoff.After(std::chrono::steady_clock::now() - begin);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kAgain, [this] { return stopped_; })) return;
+    if (changed_.wait_for(lock, wait, [this] { return stopped_; })) return;
   }
 }
 

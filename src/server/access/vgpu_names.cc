@@ -24,6 +24,16 @@ VGpuNames SplitNames(std::string_view text) {
   return said;
 }
 
+bool IsKeptName(std::string_view name) {
+  constexpr std::size_t kUid = 36;
+  if (name.starts_with("slurm-") || name.starts_with("device-plugin.")) return true;
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return false;
+  const std::string_view uid = name.substr(dot + 1, kUid), rest = name.substr(std::min(name.size(), dot + 1 + kUid));
+  return uid.size() == kUid && uid.find_first_not_of("0123456789abcdef-") == uid.npos &&
+         (rest.empty() || rest.starts_with('-'));
+}
+
 Result<void> CheckKey(std::string_view key) {
   if (key.empty()) return {};
   if (key.size() >= kShortestKey && key.size() <= kLongestKey && std::ranges::all_of(key, MayKeyContain)) return {};

@@ -14,6 +14,10 @@ struct VGpuNames {
 };
 VGpuNames SplitNames(std::string_view text);
 
+// Whether such names are for operators, because what they make on a node is known by them: those of jobs ("slurm-…"),
+// of pods ("device-plugin.…") and of claims ("….UID", "….UID-N").
+bool IsKeptName(std::string_view name);
+
 // EINVAL unless `key` is [A-Za-z0-9_-]{16,64}, or empty for none.
 Result<void> CheckKey(std::string_view key);
 

@@ -20,6 +20,16 @@ TEST(VGpuNames, AKeyIsForAllNames) {
   EXPECT_EQ(SplitNames("a:b:c").key, "b:c");
 }
 
+TEST(VGpuNames, NamesThatAreKept) {
+  const std::string uid = "01234567-89ab-cdef-0123-456789abcdef";
+  for (const std::string& kept :
+       {std::string("slurm-1-0"), std::string("device-plugin.GPU-1.0"), "team.llm." + uid, "." + uid + "-12"})
+    EXPECT_TRUE(IsKeptName(kept)) << kept;
+  for (const std::string& free :
+       {std::string("team"), uid, "team." + uid + "x", "team." + uid.substr(1), std::string("device-plugin")})
+    EXPECT_FALSE(IsKeptName(free)) << free;
+}
+
 TEST(VGpuNames, Keys) {
   EXPECT_TRUE(CheckKey("0123456789abc_-Z"));
   for (const std::string& wrong : {std::string("0123456789abcde"), std::string(65, 'a'),

@@ -120,13 +120,15 @@ Result<void> ContainerGate::Serve(Pending& pending) {
   if (!user) return Fail(ESRCH, who + " has ended");
   const auto vgpus_named = VGpusOf(*state, PeerPid(pending.socket.Get()));
   if (!vgpus_named) return Fail(vgpus_named.error().code, who + ": " + vgpus_named.error().Text());
-  auto chosen = table_.Choose(*vgpus_named, authority_, authority_.Identify(PeerUser(pending.socket.Get()), {}));
+  // The profile is the administrator's word, as root's; the container's environment is the container's.
+  const Caller caller = authority_.Identify(state->metadata.empty() ? *user : PeerUser(pending.socket.Get()), {});
+  auto chosen = table_.Choose(*vgpus_named, authority_, caller);
   if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
   std::vector<VgpuId> vgpus;
   for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
   log::Info("{} joins {} behind the kernel gate", who, chosen->front()->spec.name);
   return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
-                         {.name = who, .pid = state->pid, .uid = *user, .by_operator = true});
+                         {.name = who, .pid = state->pid, .uid = *user, .by_operator = caller.IsOperator()});
 }
 
 // Soon, because this may be in the watch's own callback.

@@ -24,7 +24,8 @@ namespace tessera::server {
 // listener of a container with its state. On the loop's thread.
 //
 // Which vGPUs the container joins stands in the profile's listenerMetadata; if that is empty, in TESSERA_VGPU of the
-// container, so that one profile serves all containers of a node.
+// container, so that one profile serves all containers of a node; these are joined as by a program of the container's
+// own user.
 //
 // Only root and the daemon's own user may connect; the vGPUs that they name are joined as by a program of that user. A
 // container that cannot be served keeps no listener: its requests to the driver then fail with ENOSYS.

@@ -21,8 +21,6 @@
 namespace tessera::server {
 namespace {
 
-constexpr std::string_view kJobPrefix = "slurm-";  // docs/slurm.md
-
 // For people.
 std::string Settings(const VGpuSpec& spec) {
   const auto size = [](const std::optional<std::uint64_t>& bytes) { return bytes ? FormatSize(*bytes) : "max"; };
@@ -112,7 +110,7 @@ std::vector<SavedVGpu>::const_iterator VGpuTable::Absent(std::string_view name) 
 
 // A user who had such a name first would keep the node from making its own vGPU, or have programs in it.
 bool VGpuTable::IsForOperators(std::string_view name) const {
-  return name.starts_with(kJobPrefix) || declared_.contains(std::string(name));
+  return IsKeptName(name) || declared_.contains(std::string(name));
 }
 
 // Whether a new vGPU may have the name: a living one has it not, nor an absent one of another user.
@@ -121,7 +119,7 @@ Result<void> VGpuTable::CheckNameFree(const std::string& name, uid_t uid, bool b
     return Fail(EPERM,
                 declared_.contains(name)
                     ? fmt::format("the name {} is kept for the vGPU that the configuration declares", name)
-                    : fmt::format("names that begin with {} are kept for the vGPUs of jobs", kJobPrefix),
+                    : fmt::format("names such as {} are kept for the vGPUs of jobs and pods", name),
                 "choose another name");
   if (Find(name))
     return Fail(EEXIST, fmt::format("vGPU {} exists already", name), "choose another name, or change that one");

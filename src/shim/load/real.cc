@@ -98,9 +98,9 @@ bool FindCached(char* path, std::size_t bytes) {
 void* OpenReal() {
   Dl_info info;
   const FileId self = dladdr(reinterpret_cast<void*>(&OpenReal), &info) ? IdOf(info.dli_fname) : FileId{};
-  if (const char* named = getenv(driver_library.variable); named && *named) return TryOpen(named, self, true);
+  if (const char* named = secure_getenv(driver_library.variable); named && *named) return TryOpen(named, self, true);
   char path[4096];
-  const char* list = getenv("LD_LIBRARY_PATH");
+  const char* list = secure_getenv("LD_LIBRARY_PATH");
   for (const char* at = list ? list : ""; *at;) {
     const size_t length = strcspn(at, ":");
     if (length > 0 && length < sizeof path - 64) {

@@ -27,13 +27,15 @@ def terms(selector):
 
 
 def chosen_by(kind, fields, labels):
-    """Whether an object has these fields and labels: "key=value,key=value"."""
+    """Whether an object has these fields and labels: "key=value,key!=value"; labels with "=" only."""
     known = ("metadata.name", *(("metadata.namespace",) if kind.namespaced else ()), *kind.fields)
-    fields, labels = terms(fields), terms(labels)
-    for key in fields:
+    conditions = [(*each.partition("!=")[::2], False) if "!=" in each else (*each.partition("=")[::2], True)
+                  for each in fields.split(",") if each]
+    labels = terms(labels)
+    for key, *_ in conditions:
         if key not in known:
             raise ApiError(400, f'field label not supported: "{key}"')
-    return lambda each: (all(field(each, key) == value for key, value in fields.items())
+    return lambda each: (all((field(each, key) == value) == wanted for key, value, wanted in conditions)
                          and labels.items() <= each["metadata"].get("labels", {}).items())
 
 

@@ -116,6 +116,10 @@ class Claims(DriverTest):
         bad = self.allocated("bad", memory="1Gi", parameters=parameters(compute={"wieght": 3}))
         self.prepare(bad)
         self.assertIn("VGpuConfig.compute.wieght is unknown", self.wait_for_condition(bad, "Ready", "False")[2])
+        odd = self.allocated("odd", memory="1Gi", parameters=parameters(**{"x" + "é" * 2000: 1}))  # cut within a character
+        self.prepare(odd)
+        self.assertIn("VGpuConfig.x", self.wait_for_condition(odd, "Ready", "False")[2])
+        self.assertEqual(self.prepare(claim).error, "")
 
     def test_the_kubelet_is_told_of_a_gpu_that_fails(self):
         health = self.kubelet.watch_health(DRIVER)

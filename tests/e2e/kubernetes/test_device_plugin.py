@@ -141,6 +141,21 @@ class WithoutApiServer(PluginTest):
         self.end_pod("llm")
         self.wait_freed()
 
+    def test_who_had_a_device_before_has_no_key_to_it(self):
+        self.start_driver("--vgpus-per-gpu", 1)
+        first = self.started("one")["name"]
+        (file,) = self.cdi_files()
+        old = containers.variables(self.specification())["TESSERA_VGPU"]
+        self.kubelet.start_container("one")  # once more
+        self.assertEqual(containers.variables(self.specification())["TESSERA_VGPU"], old)
+        self.end_pod("one")
+        self.pod("two", vgpus=2)  # all devices
+        self.kubelet.start_container("two")
+        wait_for("the old file to be removed", lambda: file not in self.cdi_files())
+        names, _, key = containers.variables(self.specification())["TESSERA_VGPU"].partition(":")
+        self.assertIn(first, names.split(","))
+        self.assertNotEqual(key, old.partition(":")[2])
+
     def test_a_container_with_several_is_a_gang(self):
         self.start_driver()
         ids = self.pod("job", vgpus=3)

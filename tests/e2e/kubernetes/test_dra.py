@@ -173,6 +173,40 @@ class Driver(DriverTest):
         self.assertEqual(self.variables(busy)["TESSERA_VGPU"], key)  # others of the claim's pods can still join
         tenant.finish()
 
+    def test_a_claim_in_use_is_not_taken_back(self):
+        """Its file is lost, as after another --cdi-dir, and cannot be written again at first."""
+        claim = self.allocated("llm", memory="1Gi")
+        self.assertEqual(self.prepare(claim).error, "")
+        tenant = self.program_of(claim, *BUSY)
+        tenant.makes_progress()
+        names = self.variables(claim)["TESSERA_VGPU"]
+        (self.cdi / f"tessera.dev-claim_{uid_of(claim)}.json").unlink()
+        self.cdi.rename(self.cdi.with_name("away"))
+        for _ in range(2):
+            self.assertIn("cannot", self.prepare(claim).error)
+        self.cdi.with_name("away").rename(self.cdi)
+        self.assertEqual(self.prepare(claim).error, "")
+        self.assertEqual(self.variables(claim)["TESSERA_VGPU"], names)
+        tenant.makes_progress()
+        tenant.finish()
+
+    def test_a_key_that_is_lost(self):
+        """With the checkpoint and the file, and while tesserad is away: the vGPU is made anew."""
+        claim, late = (self.allocated(name, memory="1Gi") for name in ("llm", "late"))
+        self.assertEqual(self.prepare(claim).error, "")
+        self.end_driver()
+        self.stop_daemon()
+        (self.run_dir / "kubelet/plugins" / DRIVER / "checkpoint.json").unlink()
+        (self.cdi / f"tessera.dev-claim_{uid_of(claim)}.json").unlink()
+        self.start_driver()
+        self.start_daemon()
+        self.assertEqual(self.prepare(late).error, "")
+        self.assertEqual(list(self.vgpus()), [name_of(late)])  # the other one was a stray
+        self.assertEqual(self.prepare(claim).error, "")
+        tenant = self.program_of(claim, *BUSY)
+        tenant.makes_progress()
+        tenant.finish()
+
     def test_a_hundred_and_ten_pods_at_once(self):
         self.kubelet.timeout_s = REAL_TIMEOUT_S
         claims = [self.allocated(f"c{i}", memory="64Mi", compute=0) for i in range(110)]
