@@ -11,7 +11,7 @@ import sys
 # The parts that each part may use beside itself.
 PARTS = {
     "base": set(),
-    "cuda": set(),
+    "cuda": {"base"},
     "wire": {"base"},
     "sched": {"base"},
     "plan": {"base", "sched"},
@@ -32,7 +32,7 @@ PARTS = {
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
-    "base": [".", "process", "install"],
+    "base": ["processor", ".", "process", "install"],
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],
