@@ -47,7 +47,7 @@ std::unexpected<Error> FailWatch(int code, const std::string& what) {
   if (code == EPERM || code == EACCES)
     return Fail(EPERM, why, std::string("run the daemon as root or give it CAP_BPF and CAP_PERFMON") + kElse);
   if (code == ENOSYS || code == EINVAL || code == EOPNOTSUPP)
-    return Fail(ENOSYS, why, std::string("use Linux 5.8 or newer with BPF on x86-64") + kElse);
+    return Fail(ENOSYS, why, std::string("use Linux 5.8 or newer with BPF") + kElse);
   return Fail(code, why, std::string("the watch is off") + kElse);
 }
 
