@@ -1,6 +1,5 @@
 #include "guard/supervisor/filter.h"
 
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -74,12 +73,17 @@ constexpr auto MakeProgram() {
 
 // Allocates nothing, so that a child of a process with threads may call it before execve(2).
 int Install(unsigned long flags) {
-  static constexpr auto kProgram = MakeProgram();
-  const sock_fprog program{static_cast<unsigned short>(kProgram.size()), const_cast<sock_filter*>(kProgram.data())};
+  const std::span<const sock_filter> filter = FilterProgram();
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
 }
 
 }  // namespace
+
+std::span<const sock_filter> FilterProgram() {
+  static constexpr auto kProgram = MakeProgram();
+  return kProgram;
+}
 
 Result<UniqueFd> InstallFilter() {
   // TSYNC with TSYNC_ESRCH: all threads, and a listener. WAIT_KILLABLE_RECV (Linux 5.19): once the supervisor has a
