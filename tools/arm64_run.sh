@@ -12,7 +12,9 @@ if [[ $EUID -eq 0 ]]; then
   # With all users, as some tests act as several: somebody outside has to say so.
   unshare --user sleep 10 &
   maps=/proc/$!
-  until echo 0 0 65536 >"$maps/uid_map" && echo 0 0 65536 >"$maps/gid_map"; do sleep 0.01; done 2>/dev/null
+  until [[ $(readlink "$maps/ns/user") != "$(readlink /proc/self/ns/user)" ]]; do sleep 0.01; done
+  echo 0 0 65536 >"$maps/uid_map"
+  echo 0 0 65536 >"$maps/gid_map"
   enter=(nsenter --user="$maps/ns/user" unshare --mount)
 fi
 # What the files of arm64 programs begin with, and which bits of that count (Linux's documents, binfmt-misc). P: the
