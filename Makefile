@@ -8,7 +8,7 @@ RELEASE := build/release
 # ccache takes files that use precompiled headers only if it may assume that no macro changes between them.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 
-.PHONY: help build demo test lint sanitize check format bench dist image systems deb rpm install clean
+.PHONY: help build demo test lint sanitize check format bench dist image systems deb rpm install arm64 arm64-test clean
 # The recipes themselves use all processors.
 .NOTPARALLEL:
 
@@ -30,10 +30,13 @@ help:
 	@echo "make check     test, lint and sanitize, as continuous integration    all of these three"
 	@echo "make bench     figures against a baseline of the same run            build test bench"
 	@echo "make format    mends the formatting                                  lint"
+	@echo "make arm64     the product for 64-bit ARM, in build/arm64            build arm64"
+	@echo "make arm64-test  and its tests, under qemu-user                      build arm64 e2e"
 
-# $(call configure,OPTIONS): prints nothing unless it fails.
-configure = @mkdir -p $(RELEASE) && cmake --preset release -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
-  -DCMAKE_C_COMPILER_LAUNCHER=ccache $(1) >$(RELEASE)/configure.log 2>&1 || { cat $(RELEASE)/configure.log; exit 1; }
+# $(call configure_as,PRESET,OPTIONS): prints nothing unless it fails.
+configure_as = @mkdir -p build/$(1) && cmake --preset $(1) -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+  -DCMAKE_C_COMPILER_LAUNCHER=ccache $(2) >build/$(1)/configure.log 2>&1 || { cat build/$(1)/configure.log; exit 1; }
+configure = $(call configure_as,release,$(1))
 compile = @cmake --build --preset release -j $(JOBS)
 
 build:
@@ -103,6 +106,20 @@ rpm: build
 
 install: build
 	cmake --install $(RELEASE) --prefix $(PREFIX)
+
+# The libraries come without any change to this system's packages: tools/arm64_sysroot.sh.
+arm64:
+	@tools/install_packages.sh build arm64
+	@tools/arm64_sysroot.sh build/arm64/sysroot
+	$(call configure_as,arm64)
+	@cmake --build --preset arm64 -j $(JOBS) --target tessera-product
+
+arm64-test:
+	@tools/install_packages.sh build arm64 e2e
+	@tools/arm64_sysroot.sh build/arm64/sysroot
+	$(call configure_as,arm64,-DTESSERA_TESTS=ON)
+	@cmake --build --preset arm64 -j $(JOBS)
+	@tools/arm64_test.py -j $(JOBS)
 
 clean:
 	rm -rf build dist

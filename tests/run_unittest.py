@@ -2,10 +2,13 @@
 """run_unittest.py FILE [ARGUMENT...]: runs a Python test file as CTest does.
 
 The file runs as if it were called itself. Its last line is a report for tools/check_skips.py: which tests ran, which of
-them failed and which were skipped and why, in JSON.
+them failed and which were skipped and why, in JSON. $TESSERA_EXCLUDED_TESTS, a list in JSON, names tests that are left
+out (tools/arm64_test.py).
 """
+import fnmatch
 import functools
 import json
+import os
 import pathlib
 import runpy
 import sys
@@ -35,6 +38,17 @@ class Result(unittest.TextTestResult):
         return {"ran": self.ran, "failed": sorted(failed), "skipped": skipped}
 
 
+class Loader(unittest.TestLoader):
+    def __init__(self, file):
+        super().__init__()
+        self.excluded = [pattern.split(":")[1] for pattern in json.loads(os.environ.get("TESSERA_EXCLUDED_TESTS", "[]"))
+                         if pattern.split(":")[0].split(".")[-1] == file.stem]
+
+    def getTestCaseNames(self, case):
+        return [method for method in super().getTestCaseNames(case)
+                if not any(fnmatch.fnmatch(f"{case.__qualname__}.{method}", pattern) for pattern in self.excluded)]
+
+
 class Runner(unittest.TextTestRunner):
     resultclass = Result
 
@@ -49,5 +63,5 @@ if __name__ == "__main__":
     file = pathlib.Path(sys.argv[1]).resolve()
     sys.argv[:] = [str(file), *sys.argv[2:]]
     sys.path[0] = str(file.parent)
-    unittest.main = functools.partial(unittest.main, testRunner=Runner)
+    unittest.main = functools.partial(unittest.main, testRunner=Runner, testLoader=Loader(file))
     runpy.run_path(str(file), run_name="__main__")

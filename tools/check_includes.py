@@ -12,7 +12,7 @@ import sys
 PARTS = {
     "glibc": set(),
     "base": set(),
-    "cuda": set(),
+    "cuda": {"base"},
     "wire": {"base"},
     "sched": {"base"},
     "plan": {"base", "sched"},
@@ -33,7 +33,7 @@ PARTS = {
 
 # The folders of a part, from the bottom up.
 FOLDERS = {
-    "base": ["text", ".", "process", "install"],
+    "base": ["text", "processor", ".", "process", "install"],
     "cli": ["terminal", "vgpu", "launch", "reference", "top", "doctor", "demo", "commands", "."],
     "cli/top": ["model", "."],
     "channel": ["rm", "control", "watchdog", "self_test"],

@@ -4,13 +4,15 @@
 #include <fstream>
 #include <ranges>
 
+#include "base/processor/processor.h"
+
 namespace tessera::cdi {
 namespace {
 
 namespace fs = std::filesystem;
 
 // As the shim looks for the driver (shim/load/real.cc).
-constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",
+constexpr const char* kFolders[] = {TESSERA_LIBRARY_FOLDER, "/usr/lib64", "/usr/local/nvidia/lib64",
                                     "/usr/local/nvidia/lib", "/usr/lib"};
 constexpr const char* kNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
 // For CUDA and OpenCL, and what these load in turn; all but the first may be missing.

@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/processor/processor.h"
+
 namespace tessera::cuda {
 
 // As the shim looks for it (src/shim/load/real.cc), after where the linker would.
 inline constexpr const char* kDriverPlaces[] = {
     "libcuda.so.1",
-    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    TESSERA_LIBRARY_FOLDER "/libcuda.so.1",
     "/usr/lib64/libcuda.so.1",
     "/usr/local/nvidia/lib64/libcuda.so.1",
     "/usr/local/nvidia/lib/libcuda.so.1",

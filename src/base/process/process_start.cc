@@ -8,7 +8,8 @@
 namespace tessera {
 
 Result<std::uint64_t> ProcessStart(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  // With a dot: under qemu-user, a program that asks for its own by the plain name gets another start than others see.
+  std::ifstream file("/proc/./" + std::to_string(pid) + "/stat");
   std::string line;
   std::getline(file, line);
   const auto name_end = line.rfind(')');  // the name is field 2 and may contain anything

@@ -2,14 +2,16 @@
 
 #include <dlfcn.h>
 
+#include "base/processor/processor.h"
+
 namespace tessera::cli {
 namespace {
 
 // Directories of the driver in distributions and containers. Full paths, because inside a vGPU the name finds Tessera's
 // library.
 constexpr const char* kDirectories[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
-    "/run/opengl-driver/lib",    "/usr/lib",
+    TESSERA_LIBRARY_FOLDER,   "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib", "/usr/lib",
 };
 
 using Device = struct nvmlDevice_st*;

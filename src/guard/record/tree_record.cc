@@ -11,12 +11,13 @@
 #include <new>
 
 #include "base/process/process_start.h"
+#include "base/processor/processor.h"
 
 namespace tessera::guard {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x7472656574736574;
-constexpr std::size_t kPageBytes = 4096, kFirstSlots = 256;
+constexpr std::size_t kFirstSlots = 256;
 constexpr std::size_t kReserve = 8;  // entries that one request may add
 
 template <std::size_t N>
@@ -51,7 +52,7 @@ struct TreeRecord::Slot {
 namespace {
 
 template <typename Header>
-constexpr std::size_t kHeaderBytes = (sizeof(Header) + kPageBytes - 1) / kPageBytes * kPageBytes;
+constexpr std::size_t kHeaderBytes = (sizeof(Header) + kMostPageBytes - 1) / kMostPageBytes * kMostPageBytes;
 
 }  // namespace
 
@@ -156,7 +157,7 @@ Result<void> TreeRecord::SetVGpus(int memory, const std::string& vgpus) {
   decltype(Header::vgpus) names;
   SetText(names, vgpus);
   // Within one page: whoever kills this process, either all of it is written or nothing.
-  static_assert(offsetof(Header, vgpus) + sizeof names <= kPageBytes);
+  static_assert(offsetof(Header, vgpus) + sizeof names <= 4096);
   if (pwrite(memory, names.data(), names.size(), offsetof(Header, vgpus)) != static_cast<ssize_t>(names.size()))
     return FailErrno("cannot write the record of a program behind the kernel gate");
   return {};

@@ -1,7 +1,5 @@
 #include "guard/supervisor/filter.h"
 
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -16,6 +14,7 @@
 #include <string_view>
 
 #include "guard/request/requests.h"
+#include "guard/supervisor/system_calls.h"
 
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
@@ -23,11 +22,6 @@
 
 namespace tessera::guard {
 namespace {
-
-// The numbers of ioctl(2): of this architecture, of x32, and of 32-bit programs. x32 sets bit 30; older kernels took
-// its own number without the bit as well.
-constexpr std::uint32_t kX32Bit = 0x40000000;
-constexpr std::uint32_t kIoctl = SYS_ioctl, kIoctlX32 = 514, kIoctl32 = 54;
 
 constexpr sock_filter Load(std::size_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
@@ -52,13 +46,13 @@ constexpr auto MakeProgram() {
   const auto to = [&](std::size_t target) { return target - at - 1; };
 
   add(Load(offsetof(seccomp_data, arch)));
-  add(IfEqual(AUDIT_ARCH_X86_64, 2, 0));
-  add(Load(offsetof(seccomp_data, nr)));  // a 32-bit program: an x86-64 kernel runs no third kind
+  add(IfEqual(kArchitecture, 2, 0));
+  add(Load(offsetof(seccomp_data, nr)));  // a 32-bit program: the kernel runs no other kind
   add(IfEqual(kIoctl32, to(kRequest), to(kAllow)));
   add(Load(offsetof(seccomp_data, nr)));
-  add(And(~kX32Bit));
+  add(And(~kOtherBits));
   add(IfEqual(kIoctl, to(kRequest), 0));
-  add(IfEqual(kIoctlX32, to(kRequest), to(kAllow)));
+  add(IfEqual(kIoctlOther, to(kRequest), to(kAllow)));
   add(Load(offsetof(seccomp_data, args[1])));  // kRequest
   add(And(kSizeAndNumber));
   for (const GuardedSize& guarded : kGuardedSizes) {
@@ -79,12 +73,17 @@ constexpr auto MakeProgram() {
 
 // Allocates nothing, so that a child of a process with threads may call it before execve(2).
 int Install(unsigned long flags) {
-  static constexpr auto kProgram = MakeProgram();
-  const sock_fprog program{static_cast<unsigned short>(kProgram.size()), const_cast<sock_filter*>(kProgram.data())};
+  const std::span<const sock_filter> filter = FilterProgram();
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program));
 }
 
 }  // namespace
+
+std::span<const sock_filter> FilterProgram() {
+  static constexpr auto kProgram = MakeProgram();
+  return kProgram;
+}
 
 Result<UniqueFd> InstallFilter() {
   // TSYNC with TSYNC_ESRCH: all threads, and a listener. WAIT_KILLABLE_RECV (Linux 5.19): once the supervisor has a

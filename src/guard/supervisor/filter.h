@@ -1,5 +1,9 @@
 #pragma once
 
+#include <linux/filter.h>
+
+#include <span>
+
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -17,6 +21,9 @@ namespace tessera::guard {
 // A 32-bit program makes the same ioctls by other system calls: those wait too, and the supervisor refuses them.
 // io_uring cannot bypass the gate: it has no ioctl, and the driver does not implement IORING_OP_URING_CMD.
 Result<UniqueFd> InstallFilter();
+
+// The filter's program, as the kernel gets it: constant. Any thread.
+std::span<const sock_filter> FilterProgram();
 
 // Whether this descriptor is a listener as InstallFilter returns it. Safe for descriptors that a program sent: it asks
 // no file system, which might never answer, and takes nothing from the listener. Needs /proc.

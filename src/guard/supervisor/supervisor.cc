@@ -1,6 +1,5 @@
 #include "guard/supervisor/supervisor.h"
 
-#include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "guard/supervisor/system_calls.h"
 
 // Linux 6.6: the caller runs on the supervisor's core at once when it is answered, and the other way round.
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -229,7 +229,7 @@ void Supervisor::Answer(const Listener& listener) {
                                                  .fd = static_cast<int>(data.args[0]),
                                                  .request = data.args[1] & 0xffffffff,
                                                  .address = data.args[2],
-                                                 .foreign = data.arch != AUDIT_ARCH_X86_64 || data.nr != SYS_ioctl},
+                                                 .foreign = data.arch != kArchitecture || data.nr != kIoctl},
                                                 waiting);
   if (answer.leave) {
     leaves_ = true;

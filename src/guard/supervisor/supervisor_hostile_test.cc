@@ -84,15 +84,16 @@ TEST_F(SupervisorHostileTest, GarbageIsAnsweredAndHurtsNobody) {
     TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, nowhere, UINT32_MAX) == -EINVAL);
     TENANT_CHECK(rm.Control(1, abi::kDisableChannels, nowhere, 536) == abi::kInsufficientPermissions);
     // Params that end at the end of what is mapped.
-    auto* page =
-        static_cast<std::byte*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    munmap(page + 4096, 4096);
-    auto* params = reinterpret_cast<abi::MemoryParams*>(page + 4096 - sizeof(abi::MemoryParams));
+    const auto page_bytes = static_cast<std::size_t>(getpagesize());
+    auto* page = static_cast<std::byte*>(
+        mmap(nullptr, 2 * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    munmap(page + page_bytes, page_bytes);
+    auto* params = reinterpret_cast<abi::MemoryParams*>(page + page_bytes - sizeof(abi::MemoryParams));
     params->size = 2 * kMiB;
     TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, params, 0) == 0);
     // An answer that cannot be written.
     params->size = 3 * kMiB;
-    mprotect(page, 4096, PROT_READ);
+    mprotect(page, page_bytes, PROT_READ);
     object = 2;
     TENANT_CHECK(rm.Alloc(1, &object, abi::kMemoryLocal, params, sizeof *params) == -EFAULT);
     TENANT_CHECK(rm.Memory(3, 8 * kMiB) == 0);

@@ -4,7 +4,7 @@
 // returns, and looks no further unless it was one of RM's ioctls and went well. Layouts and numbers are those of
 // channel/rm/driver_abi.h, which C cannot include; watch.cc compares them.
 //
-// The end of the call is enough: on x86-64 the registers still hold the arguments then, RM has written back the handles
+// The end of the call is enough: the registers still hold the arguments then (registers_*.h), RM has written back the handles
 // that it chose, and the status says whether it did anything. Raw tracepoints need neither tracefs nor the kernel's
 // type information. It reads the program's own memory: a hostile program can claim anything.
 
@@ -14,6 +14,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "guard/watch/watch_record.h"
+#if defined(TESSERA_X86_64)
+#include "guard/watch/registers_x86_64.h"
+#else
+#include "guard/watch/registers_aarch64.h"
+#endif
 
 // The helpers that read memory ask for a license that the kernel calls compatible.
 char kLicense[] SEC("license") = "GPL";
@@ -40,18 +45,12 @@ struct {
   __type(value, __u8);
 } processes SEC(".maps");
 
-enum { kIoctl = 16, kErrorNotTty = 25, kUserCode64 = 0x33 };
+enum { kErrorNotTty = 25 };
 enum { kFree = 0x4629, kAlloc = 0x462b, kDup = 0x4634 };  // type and number of the request
 enum { kRoot = 0, kRootNonPrivileged = 1, kRootClient = 0x41, kDevice = 0x80, kMemoryLocal = 0x40, kGroup = 0xa06c };
 enum { kSizeFree = 16, kSizeDup = 28, kSizeAllocShort = 32, kSizeAlloc = 48 };
 enum { kStatusAllocShort = 28, kStatusAlloc = 40 };                 // offsets of the status
 enum { kParamsDevice = 0, kParamsEngine = 12, kParamsBytes = 64 };  // offsets in an allocation's parameters
-
-// struct pt_regs of x86-64 from its byte 96.
-struct registers {
-  __u64 rdx, rsi, rdi, orig_rax, rip, cs;
-};
-enum { kRegistersAt = 96 };
 
 static __always_inline int IsOfInterest(__u32 cls) {
   switch (cls) {
@@ -175,25 +174,20 @@ SEC("raw_tracepoint/sys_exit")
 int OnSystemCallEnd(struct bpf_raw_tracepoint_args* context) {
   const __s64 result = (__s64)context->args[1];
   if (result != 0 && !(kReportFailures && result == -kErrorNotTty)) return 0;
-  struct registers registers;
-  if (bpf_probe_read_kernel(&registers, sizeof registers, (const void*)(context->args[0] + kRegistersAt))) return 0;
-  if (registers.orig_rax != kIoctl) return 0;
-  const __u32 request = (__u32)registers.rsi;
-  const __u32 size = (request >> 16) & 0x3fff;
-  if (request >> 30 != 3) return 0;                      // _IOWR
-  if ((registers.cs & 0xffff) != kUserCode64) return 0;  // 16 is another call there
+  struct ioctl_call call;
+  if (!ReadIoctl(context->args[0], &call)) return 0;
+  const __u32 size = (call.request >> 16) & 0x3fff;
+  if (call.request >> 30 != 3) return 0;  // _IOWR
 
-  const __s32 fd = (__s32)registers.rdi;
-  const __u64 argument = registers.rdx;
-  switch (request & 0xffff) {
+  switch (call.request & 0xffff) {
     case kAlloc:
-      if (size == kSizeAllocShort || size == kSizeAlloc) OnAlloc(fd, argument, size);
+      if (size == kSizeAllocShort || size == kSizeAlloc) OnAlloc(call.fd, call.argument, size);
       break;
     case kFree:
-      if (size == kSizeFree) OnFree(fd, argument);
+      if (size == kSizeFree) OnFree(call.fd, call.argument);
       break;
     case kDup:
-      if (size == kSizeDup) OnDup(fd, argument);
+      if (size == kSizeDup) OnDup(call.fd, call.argument);
       break;
   }
   return 0;

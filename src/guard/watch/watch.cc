@@ -1,8 +1,10 @@
 #include "guard/watch/watch.h"
 
+#include <asm/ptrace.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -32,6 +34,14 @@ static_assert(sizeof(abi::Alloc) == 48 && offsetof(abi::Alloc, status) == 40 && 
 static_assert(offsetof(abi::DeviceParams, device) == 0 && offsetof(abi::GroupParams, engine) == 12 &&
               offsetof(abi::MemoryParams, size) == 64);
 
+// The processor's, in registers_*.h.
+#if defined(__x86_64__)
+static_assert(SYS_ioctl == 16 && offsetof(pt_regs, rdx) == 96 && offsetof(pt_regs, cs) == 136);
+#else
+static_assert(SYS_ioctl == 29 && offsetof(user_pt_regs, pstate) == 264 && offsetof(user_pt_regs, regs) == 0 &&
+              PSR_MODE32_BIT == 0x10);
+#endif
+
 // The part of the ring that only exits may use: without them processes that are gone would be listed for ever.
 constexpr std::uint32_t kKeptForExitsPart = 8;
 
@@ -47,7 +57,7 @@ std::unexpected<Error> FailWatch(int code, const std::string& what) {
   if (code == EPERM || code == EACCES)
     return Fail(EPERM, why, std::string("run the daemon as root or give it CAP_BPF and CAP_PERFMON") + kElse);
   if (code == ENOSYS || code == EINVAL || code == EOPNOTSUPP)
-    return Fail(ENOSYS, why, std::string("use Linux 5.8 or newer with BPF on x86-64") + kElse);
+    return Fail(ENOSYS, why, std::string("use Linux 5.8 or newer with BPF") + kElse);
   return Fail(code, why, std::string("the watch is off") + kElse);
 }
 

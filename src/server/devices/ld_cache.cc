@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/processor/processor.h"
+
 namespace tessera::server {
 namespace {
 
@@ -24,7 +26,6 @@ struct CacheEntry {
 };
 static_assert(sizeof(CacheHeader) == 48 && sizeof(CacheEntry) == 24);
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
-constexpr std::int32_t kX8664 = 0x0303;  // FLAG_X8664_LIB64 | FLAG_ELF_LIBC6
 
 std::string_view TextAt(std::string_view cache, std::uint32_t offset) {
   if (offset >= cache.size()) return {};
@@ -45,7 +46,7 @@ std::vector<std::string> FindInLdCache(std::string_view library, const std::stri
     if (at + sizeof(CacheEntry) > content.size()) break;
     CacheEntry entry;
     std::memcpy(&entry, content.data() + at, sizeof entry);
-    if (entry.flags == kX8664 && TextAt(content, entry.name) == library)
+    if (entry.flags == kLinkerCacheLibrary && TextAt(content, entry.name) == library)
       paths.emplace_back(TextAt(content, entry.path));
   }
   return paths;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/processor/processor.h"
 #include "base/size.h"
 #include "channel/control/nvidia_control.h"
 #include "server/devices/gpu_driver.h"
@@ -58,7 +59,7 @@ static_assert(sizeof(nvmlMemory_v2_t) == 40 && sizeof(nvmlProcessInfo_t) == 24);
 static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32);
 
 constexpr const char* kLibrary = "libnvidia-ml.so.1";
-constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/lib64",
+constexpr const char* kFolders[] = {TESSERA_LIBRARY_FOLDER, "/usr/local/nvidia/lib64", "/usr/lib64",
                                     "/usr/lib/wsl/lib"};
 constexpr unsigned kUuidBytes = 96,
                    kNameBytes = 96,  // NVML_DEVICE_UUID_V2_BUFFER_SIZE, NVML_DEVICE_NAME_V2_BUFFER_SIZE

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/processor/processor.h"
 #include "shim/gate/capture.h"
 #include "shim/load/real.h"
 #include "shim/session/daemon_watch.h"
@@ -46,7 +47,7 @@ void Sleep(Nanos time) {
 
 void AwaitRing(const FollowedPage& page, std::uint32_t seen) {
   const Nanos spin_until = MonotonicNow() + kSpin;
-  while (page.Bell() == seen && MonotonicNow() < spin_until) __builtin_ia32_pause();
+  while (page.Bell() == seen && MonotonicNow() < spin_until) Pause();
   page.WaitForRing(seen, kReconnectEvery);
 }
 

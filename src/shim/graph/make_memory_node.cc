@@ -22,7 +22,7 @@ ForkMutex capture_mutex;
 
 template <typename... Arguments>
 CUresult Ask(unsigned symbol, Arguments... arguments) {
-  return reinterpret_cast<CUresult (*)(Arguments...)>(tessera_real_table[symbol])(arguments...);
+  return reinterpret_cast<CUresult (*)(Arguments...)>(RealAddress(symbol))(arguments...);
 }
 
 // The nodes that end before the place is reached, as far as they are looked at.

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 
+#include "base/processor/processor.h"
+
 namespace tessera::shim {
 namespace {
 
 constexpr char kMagic[] = "glibc-ld.so.cache1.1";
 constexpr char kOldMagic[] = "ld.so-1.7.0";
-constexpr std::int32_t kX8664 = 0x0303;  // FLAG_ELF_LIBC6 | FLAG_X8664_LIB64
 
 struct Header {
   char magic[sizeof kMagic - 1];
@@ -61,7 +62,7 @@ const char* FindInLinkerCache(std::span<const std::byte> cache, std::string_view
   for (std::uint32_t i = 0; i < header.libraries; ++i) {
     Entry entry;
     if (!Read(cache, sizeof header + i * sizeof entry, &entry)) return nullptr;
-    if (entry.flags != kX8664) continue;
+    if (entry.flags != kLinkerCacheLibrary) continue;
     const char* key = StringAt(cache, entry.key);
     // Of several directories with the library, the one that the linker prefers stands first.
     if (key && name == key) return StringAt(cache, entry.value);

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/processor/processor.h"
+
 namespace tessera::shim {
 namespace {
 
 struct Library {
   std::string name, path;
-  std::int32_t flags = 0x0303;
+  std::int32_t flags = kLinkerCacheLibrary;
 };
 
 template <typename Word>

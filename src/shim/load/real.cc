@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "base/processor/processor.h"
 #include "shim/load/c_library.h"
 #include "shim/load/driver_library.h"
 #include "shim/load/linker_cache.h"
@@ -26,8 +27,8 @@ constexpr const char* kNames[] = {
 
 // Where distributions and containers put the driver, for machines whose linker does not know.
 constexpr const char* kDirectories[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
-    "/run/opengl-driver/lib",    "/usr/lib",
+    TESSERA_LIBRARY_FOLDER,   "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib", "/usr/lib",
 };
 
 void* real_library = nullptr;
@@ -132,7 +133,8 @@ void Load() {
   for (unsigned i = 0; i < kSymbols; ++i) {
     void* address = real_library ? CLibraryDlsym()(real_library, kNames[i]) : nullptr;
     if (address) by_address[addresses++] = {address, i};
-    tessera_real_table[i] = address ? address : reinterpret_cast<void*>(&NoDriver);
+    // Whoever finds the address here, finds the library there.
+    __atomic_store_n(&tessera_real_table[i], address ? address : reinterpret_cast<void*>(&NoDriver), __ATOMIC_RELEASE);
   }
   std::sort(by_address, by_address + addresses,
             [](const Address& a, const Address& b) { return a.address < b.address; });

@@ -20,6 +20,9 @@ inline constexpr unsigned kNoSymbol = kSymbols;
 // CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, and one line on stderr says why. Any thread.
 bool LoadReal();
 
+// Where the slot of a symbol leads now. Any thread.
+inline void* RealAddress(unsigned symbol) { return __atomic_load_n(&tessera_real_table[symbol], __ATOMIC_ACQUIRE); }
+
 // Address of a symbol that only the real library has (a newer driver's), or null.
 void* RealSymbol(const char* name);
 
@@ -35,7 +38,7 @@ unsigned IndexOfName(std::string_view name);
 }  // namespace tessera::shim
 
 // The real driver's `name`, with the type of the hook of that name.
-#define REAL(name) (reinterpret_cast<decltype(&name)>(tessera_real_table[tessera::shim::k_##name]))
+#define REAL(name) (reinterpret_cast<decltype(&name)>(tessera::shim::RealAddress(tessera::shim::k_##name)))
 // The same where the shim has no hook of that name: REAL_AS(cuCtxGetCurrent, CUcontext*)(&context).
 #define REAL_AS(name, ...) \
-  (reinterpret_cast<tessera::cuda::CUresult (*)(__VA_ARGS__)>(tessera_real_table[tessera::shim::k_##name]))
+  (reinterpret_cast<tessera::cuda::CUresult (*)(__VA_ARGS__)>(tessera::shim::RealAddress(tessera::shim::k_##name)))

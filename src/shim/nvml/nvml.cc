@@ -45,7 +45,7 @@ std::optional<wire::View> ViewOf(Device device) {
   Session& session = Session::Instance();
   if (session.Open(true) != cuda::CUDA_SUCCESS || !session.Managed()) return std::nullopt;
   char text[96];
-  const auto get_uuid = reinterpret_cast<int (*)(Device, char*, unsigned)>(tessera_real_table[k_nvmlDeviceGetUUID]);
+  const auto get_uuid = reinterpret_cast<int (*)(Device, char*, unsigned)>(RealAddress(k_nvmlDeviceGetUUID));
   if (get_uuid(device, text, sizeof text) != nvml::kSuccess) return std::nullopt;
   const auto uuid = ParseUuid(text);
   if (!uuid) return std::nullopt;

@@ -9,13 +9,18 @@
 
 namespace tessera::shim {
 
-// A call of a gated function as its trampoline leaves it on the stack (tessera_gate_enter in generate.py): its symbol,
-// six registers, the address that it returns to, what the caller put there.
+// A call of a gated function as its trampoline leaves it on the stack (GATE_ENTER in load/trampolines_*.py): its
+// symbol, the registers with arguments, the address that it returns to, what the caller put there.
 struct GatedCall {
+#if defined(__x86_64__)
+  static constexpr std::size_t kRegisters = 6;
+#else
+  static constexpr std::size_t kRegisters = 8;
+#endif
   const std::uint64_t* words;
 
   std::uint64_t Symbol() const { return words[0]; }  // enum Symbol
-  std::uint64_t Argument(std::size_t index) const { return words[index < 6 ? 1 + index : 2 + index]; }
+  std::uint64_t Argument(std::size_t index) const { return words[index < kRegisters ? 1 + index : 2 + index]; }
 };
 
 // Takes words one after the other.

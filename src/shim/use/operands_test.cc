@@ -40,11 +40,11 @@ class OperandsTest : public pager::HeapFixture {
 
   // Whether a call is a use of the memory: that is out, and so hot after some of them.
   bool Uses(unsigned symbol, std::vector<std::uint64_t> arguments) {
-    arguments.resize(std::max<std::size_t>(arguments.size(), 6));
+    arguments.resize(std::max<std::size_t>(arguments.size(), GatedCall::kRegisters));
     std::vector<std::uint64_t> words = {symbol};
-    words.insert(words.end(), arguments.begin(), arguments.begin() + 6);
+    words.insert(words.end(), arguments.begin(), arguments.begin() + GatedCall::kRegisters);
     words.push_back(address);  // where the caller goes on is nobody's argument
-    words.insert(words.end(), arguments.begin() + 6, arguments.end());
+    words.insert(words.end(), arguments.begin() + GatedCall::kRegisters, arguments.end());
     Nanos now = MonotonicNow() + 100 * pager::UseHistory::kInterval * ++calls;
     for (int i = 0; i < 5; ++i) named = TouchOperands({words.data()}, *heap, now += pager::UseHistory::kInterval);
     return heap->Heat().HotOut(now) > 0;

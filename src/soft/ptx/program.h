@@ -55,12 +55,12 @@ struct Instruction {
   Handler inner = nullptr;  // what a wrapping handler (rounding, call of a built-in) goes on to
   Operand operand[5] = {};  // destination first
   Predicate guard = kTrue;
-  Predicate predicate[3] = {};  // of setp, selp, vote …
-  std::uint32_t target = 0;     // program counter, function, or index into a side table
-  std::int64_t immediate = 0;   // byte offset, modes
-  std::uint32_t mxcsr = 0;      // SSE control bits to set meanwhile
-  std::uint32_t range = 0;      // index of its remembered memory range
-  std::uint8_t count = 1;       // elements of a vector
+  Predicate predicate[3] = {};   // of setp, selp, vote …
+  std::uint32_t target = 0;      // program counter, function, or index into a side table
+  std::int64_t immediate = 0;    // byte offset, modes
+  std::uint32_t float_mode = 0;  // bits of op/float_mode.h to set meanwhile
+  std::uint32_t range = 0;       // index of its remembered memory range
+  std::uint8_t count = 1;        // elements of a vector
   std::int32_t line = 0;
 };
 

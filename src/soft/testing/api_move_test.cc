@@ -1,6 +1,7 @@
 // Memory is moved under work that stands still: what the pager and the mover do.
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -118,7 +119,8 @@ class ApiMove : public SoftApiTest {
 };
 
 TEST_F(ApiMove, WhatWasNeverWrittenTakesNoMemoryWhenItIsCopied) {
-  constexpr std::size_t kBytes = 4 << 20, kPage = 4096;
+  constexpr std::size_t kBytes = 4 << 20;
+  const auto page_bytes = static_cast<std::size_t>(getpagesize());
   Memory device(CU_MEM_LOCATION_TYPE_DEVICE, kBytes);
   Memory host(CU_MEM_LOCATION_TYPE_HOST_NUMA, kBytes);
   CUdeviceptr from = 0, to = 0;
@@ -133,8 +135,8 @@ TEST_F(ApiMove, WhatWasNeverWrittenTakesNoMemoryWhenItIsCopied) {
   ASSERT_OK(cuMemcpyDtoD_v2(to, from, kBytes));
   std::vector<std::byte> read(kBytes, std::byte{0xff});
   ASSERT_OK(cuMemcpyDtoH_v2(read.data(), from, kBytes));
-  EXPECT_EQ(device.Pages(), 3 * kPage);
-  EXPECT_EQ(host.Pages(), 3 * kPage);
+  EXPECT_EQ(device.Pages(), 3 * page_bytes);
+  EXPECT_EQ(host.Pages(), 3 * page_bytes);
   EXPECT_EQ(host.Bytes(), device.Bytes());
   EXPECT_EQ(host.Bytes(), read);
   // Part of a page in each direction, over what was there before.

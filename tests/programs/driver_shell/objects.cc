@@ -10,14 +10,11 @@
 
 namespace abi = tessera::channel::abi;
 
-// In front of the C library's: the shim calls it for ioctl.
-extern "C" __attribute__((visibility("default"))) long syscall(long number, ...) noexcept {
-  va_list arguments;
-  va_start(arguments, number);
-  long a[6];
-  for (long& argument : a) argument = va_arg(arguments, long);
-  va_end(arguments);
-  if (number == SYS_ioctl && _IOC_TYPE(static_cast<unsigned long>(a[1])) == abi::kIoctlType) return 0;
+namespace {
+
+// The system call itself: its result, or an error number below 0.
+long CallKernel(long number, const long (&a)[6]) {
+#if defined(__x86_64__)
   long result;
   register long r10 asm("r10") = a[3];
   register long r8 asm("r8") = a[4];
@@ -26,6 +23,31 @@ extern "C" __attribute__((visibility("default"))) long syscall(long number, ...)
                : "=a"(result)
                : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
                : "rcx", "r11", "memory");
+  return result;
+#else
+  register long x8 asm("x8") = number;
+  register long x0 asm("x0") = a[0];
+  register long x1 asm("x1") = a[1];
+  register long x2 asm("x2") = a[2];
+  register long x3 asm("x3") = a[3];
+  register long x4 asm("x4") = a[4];
+  register long x5 asm("x5") = a[5];
+  asm volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+#endif
+}
+
+}  // namespace
+
+// In front of the C library's: the shim calls it for ioctl.
+extern "C" __attribute__((visibility("default"))) long syscall(long number, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, number);
+  long a[6];
+  for (long& argument : a) argument = va_arg(arguments, long);
+  va_end(arguments);
+  if (number == SYS_ioctl && _IOC_TYPE(static_cast<unsigned long>(a[1])) == abi::kIoctlType) return 0;
+  const long result = CallKernel(number, a);
   if (result >= 0 || result < -4095) return result;
   errno = static_cast<int>(-result);
   return -1;

@@ -39,10 +39,16 @@ extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] void* fake_driver_table[kSymbols];
 }
 
+#if defined(__x86_64__)
+#define JUMP_THROUGH_TABLE "jmpq *fake_driver_table+%c0(%%rip)"
+#else
+#define JUMP_THROUGH_TABLE \
+  "adrp x16, fake_driver_table+%c0\n\tadd x16, x16, #:lo12:fake_driver_table+%c0\n\tldr x16, [x16]\n\tbr x16"
+#endif
 #define OWN(name)
-#define FORWARD(name)                                                       \
-  extern "C" [[gnu::naked, gnu::visibility("default")]] void name() {       \
-    asm volatile("jmpq *fake_driver_table+%c0(%%rip)" ::"i"(8 * k_##name)); \
+#define FORWARD(name)                                                 \
+  extern "C" [[gnu::naked, gnu::visibility("default")]] void name() { \
+    asm volatile(JUMP_THROUGH_TABLE ::"i"(8 * k_##name));             \
   }
 #include "symbols.inc"
 #undef FORWARD

@@ -1,7 +1,5 @@
 #include "soft/ptx/op/decoder.h"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <array>
 
@@ -36,11 +34,11 @@ const Opcode* FindOpcode(const StatementSyntax& statement) {
   return found == end ? nullptr : found->second;
 }
 
-void WithMxcsr(Warp& warp, const Instruction& in, LaneMask lanes) {
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr((saved & ~(kRoundMask | kFlushSubnormals)) | in.mxcsr);
+void WithFloatMode(Warp& warp, const Instruction& in, LaneMask lanes) {
+  const std::uint32_t saved = ReadFloatMode();
+  WriteFloatMode((saved & ~(kRoundMask | kFlushSubnormals)) | in.float_mode);
   in.inner(warp, in, lanes);
-  _mm_setcsr(saved);
+  WriteFloatMode(saved);
 }
 
 }  // namespace
@@ -94,22 +92,23 @@ Space Decoder::TakeSpace() {
   }
 }
 
-Instruction& Decoder::EmitSimple(Instruction::Handler handler, Type type, std::size_t sources, std::uint32_t mxcsr) {
+Instruction& Decoder::EmitSimple(Instruction::Handler handler, Type type, std::size_t sources,
+                                 std::uint32_t float_mode) {
   operands_.ExpectCount(sources + 1);
   Operand operands[5] = {operands_.Destination(0)};
   for (std::size_t i = 1; i <= sources; ++i) operands[i] = operands_.Source(i, type);
   if (handler == nullptr) Refuse();
   Instruction& in = Emit(handler);
   std::ranges::copy(operands, in.operand);
-  SetMxcsr(in, mxcsr);
+  SetFloatMode(in, float_mode);
   return in;
 }
 
-void Decoder::SetMxcsr(Instruction& in, std::uint32_t mxcsr) {
-  if (mxcsr == 0) return;
-  in.mxcsr = mxcsr;
+void Decoder::SetFloatMode(Instruction& in, std::uint32_t float_mode) {
+  if (float_mode == 0) return;
+  in.float_mode = float_mode;
   in.inner = in.handler;
-  in.handler = &WithMxcsr;
+  in.handler = &WithFloatMode;
 }
 
 void Decoder::BranchTo(std::string_view label) {

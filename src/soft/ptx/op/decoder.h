@@ -67,9 +67,9 @@ class Decoder {
   Space TakeSpace();  // .global .shared …; generic if there is none
 
   Instruction& Emit(Instruction::Handler handler) { return emitter_.Emit(handler); }
-  // d = handler(operands 1 … count); the SSE control bits, if any, are set meanwhile.
-  Instruction& EmitSimple(Instruction::Handler handler, Type type, std::size_t sources, std::uint32_t mxcsr = 0);
-  static void SetMxcsr(Instruction& in, std::uint32_t mxcsr);
+  // d = handler(operands 1 … count); the bits of the float mode, if any, are set meanwhile.
+  Instruction& EmitSimple(Instruction::Handler handler, Type type, std::size_t sources, std::uint32_t float_mode = 0);
+  static void SetFloatMode(Instruction& in, std::uint32_t float_mode);
   void BranchTo(std::string_view label);  // the instruction emitted last goes there
   // Appends a branch to each of these labels to Program::branch_tables. They are of the current scope.
   std::uint32_t AddBranchTable(std::span<const std::string_view> labels, int line);

@@ -6,13 +6,10 @@
 #include <vector>
 
 #include "soft/ptx/op/emitter.h"
+#include "soft/ptx/op/float_mode.h"
 #include "soft/ptx/syntax/type.h"
 
 namespace tessera::soft::ptx {
-
-// Bits of the SSE control register that an instruction wants.
-inline constexpr std::uint32_t kRoundMask = 0x6000, kRoundDown = 0x2000, kRoundUp = 0x4000, kRoundToZero = 0x6000;
-inline constexpr std::uint32_t kFlushSubnormals = 0x8040;
 
 // The modifiers of a statement (.lo, .s32, .ftz …) that were not taken yet. They are taken in any order, which is more
 // than PTX allows.
@@ -29,7 +26,7 @@ class Modifiers {
   int TakeOneOf(std::span<const std::string_view> names, int otherwise);
   Type TakeType();  // the first that is a type, kNone (and an error) if there is none
   void Ignore(std::span<const std::string_view> modifiers);
-  std::uint32_t TakeRounding();  // .rn .rz .rm .rp and .ftz as SSE control bits
+  std::uint32_t TakeRounding();  // .rn .rz .rm .rp and .ftz as bits of the float mode
 
  private:
   Emitter& emitter_;

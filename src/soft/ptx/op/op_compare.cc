@@ -100,7 +100,7 @@ Instruction::Handler HandlerFor(int wanted, Type type, std::integer_sequence<int
 }
 
 // Reads everything of setp and set but the destination, and emits the comparison into predicates `p` and `q`.
-void EmitComparison(Decoder& d, int comparison, Type type, std::uint32_t mxcsr, Predicate p, Predicate q) {
+void EmitComparison(Decoder& d, int comparison, Type type, std::uint32_t float_mode, Predicate p, Predicate q) {
   if (comparison >= kFirstUnsigned) {
     if (IsSigned(type) || IsFloat(type)) d.Refuse();
     comparison -= kFirstUnsigned - 2;
@@ -118,18 +118,18 @@ void EmitComparison(Decoder& d, int comparison, Type type, std::uint32_t mxcsr, 
   in.predicate[1] = q;
   in.predicate[2] = c;
   in.immediate = combination;
-  d.SetMxcsr(in, mxcsr);
+  d.SetFloatMode(in, float_mode);
 }
 
 void DecodeSetPredicate(Decoder& d) {
-  const std::uint32_t mxcsr = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
+  const std::uint32_t float_mode = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
   const int comparison = d.modifiers().TakeOneOf(kComparisons, -1);
   const Type type = d.modifiers().TakeType();
   const OperandSyntax& pair = d.operands().Syntax(0);
   const Predicate p = d.operands().DestinationPredicate(pair);
   const Predicate q =
       pair.partner.empty() ? d.operands().NewPredicate() : d.operands().DestinationPredicate(pair.partner[0]);
-  EmitComparison(d, comparison, type, mxcsr, p, q);
+  EmitComparison(d, comparison, type, float_mode, p, q);
 }
 
 void Select(Warp& warp, const Instruction& in, LaneMask lanes) {
@@ -150,12 +150,12 @@ void EmitSelect(Decoder& d, Operand result, Operand a, Operand b, Predicate choi
 
 // set: like setp, but into a register as all ones or 1.0.
 void DecodeSet(Decoder& d) {
-  const std::uint32_t mxcsr = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
+  const std::uint32_t float_mode = d.modifiers().Take("ftz") ? kFlushSubnormals : 0;
   const int comparison = d.modifiers().TakeOneOf(kComparisons, -1);
   const Type to = d.modifiers().TakeType(), from = d.modifiers().TakeType();
   if (BytesOf(to) != 4) d.Refuse();
   const Predicate result = d.operands().NewPredicate();
-  EmitComparison(d, comparison, from, mxcsr, result, d.operands().NewPredicate());
+  EmitComparison(d, comparison, from, float_mode, result, d.operands().NewPredicate());
   EmitSelect(d, d.operands().Destination(0), d.operands().Constant(to == Type::kF32 ? 0x3f800000 : 0xffffffff),
              d.operands().Constant(0), result);
 }

@@ -164,13 +164,13 @@ void DecodeConvert(Decoder& d) {
   mode.whole = static_cast<ToWhole>(d.modifiers().TakeOneOf(kWholeModes, -1) + 1);
   mode.saturate = d.modifiers().Take("sat");
   mode.relu = d.modifiers().Take("relu");
-  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const std::uint32_t float_mode = d.modifiers().TakeRounding();
   const Type to = d.modifiers().TakeType(), from = d.modifiers().TakeType();
   const bool pair = to == Type::kF16x2 || to == Type::kBF16x2;
   if (pair || to == Type::kF16 || to == Type::kBF16) {
     // The host's rounding bits do not reach the formats that we round ourselves.
-    mode.truncate = (mxcsr & kRoundMask) == kRoundToZero;
-    if (!mode.truncate && (mxcsr & kRoundMask) != 0) d.Refuse();
+    mode.truncate = (float_mode & kRoundMask) == kRoundToZero;
+    if (!mode.truncate && (float_mode & kRoundMask) != 0) d.Refuse();
   }
   Instruction::Handler handler = nullptr;
   if (pair && from == Type::kF32) {
@@ -180,7 +180,8 @@ void DecodeConvert(Decoder& d) {
         to, [from]<typename To>() { return SelectAny(from, []<typename From>() { return &Convert<To, From>; }); });
   }
   // Only .ftz is left for rounding to 16 bits, and nearbyint must see the mode that the instruction names.
-  d.EmitSimple(handler, from, pair ? 2 : 1, mode.truncate ? mxcsr & ~kRoundMask : mxcsr).immediate = Pack(mode);
+  d.EmitSimple(handler, from, pair ? 2 : 1, mode.truncate ? float_mode & ~kRoundMask : float_mode).immediate =
+      Pack(mode);
 }
 
 }  // namespace

@@ -135,20 +135,20 @@ constexpr Instruction::Handler HandlerFor(Type type) {
 template <typename Operation, int sources>
 void DecodeArithmetic(Decoder& d) {
   d.modifiers().Ignore({{"approx", "full"}});
-  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const std::uint32_t float_mode = d.modifiers().TakeRounding();
   const bool saturate = d.modifiers().Take("sat");
   const Type type = d.modifiers().TakeType();
   if (saturate && type != Type::kF32) d.Refuse();
-  d.EmitSimple(HandlerFor<Operation, sources>(type), type, sources, mxcsr);
+  d.EmitSimple(HandlerFor<Operation, sources>(type), type, sources, float_mode);
   if (saturate) EmitSaturate(d);
 }
 
 template <typename Operation>
 void DecodeApproximation(Decoder& d) {
   if (!d.modifiers().Take("approx")) d.Refuse();
-  const std::uint32_t mxcsr = d.modifiers().TakeRounding();
+  const std::uint32_t float_mode = d.modifiers().TakeRounding();
   const Type type = d.modifiers().TakeType();
-  d.EmitSimple(type == Type::kF32 ? &Unary<float, Operation> : nullptr, type, 1, mxcsr);
+  d.EmitSimple(type == Type::kF32 ? &Unary<float, Operation> : nullptr, type, 1, float_mode);
 }
 
 template <bool smaller>

@@ -1,6 +1,5 @@
 // ld, st and what only helps a cache (PTX ISA 9.7.9).
-#include <emmintrin.h>
-
+#include <atomic>
 #include <bit>
 
 #include "soft/ptx/op/decoder.h"
@@ -14,7 +13,7 @@ namespace {
 // The part of the quantum, in instructions, that a load in a waiting loop costs, so that the others get on.
 constexpr std::uint32_t kVolatileCharge = 64;
 
-// Every access is atomic and ordered as acquire or release, which costs nothing on x86 and is what the strongest forms
+// Every access is atomic and ordered as acquire or release, which costs little and is what the strongest forms
 // of ld and st (short of a fence) promise.
 template <typename T>
 T LoadFrom(const std::byte* place) {
@@ -159,7 +158,7 @@ void DecodeHint(Decoder& d) {
 }
 
 // Acquires and releases leave one order open: a store before a load.
-void Fence(Warp&, const Instruction&, LaneMask) { _mm_mfence(); }
+void Fence(Warp&, const Instruction&, LaneMask) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 void DecodeFence(Decoder& d) {
   d.modifiers().Ignore({{"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"}});
