@@ -341,7 +341,7 @@ class Container(SoftGpuTest):
         self.assertIn("Read-only", self.output_of("touch", "/run/tessera/api.sock"))
         self.assertIn("Read-only", self.output_of("touch", "/opt/tessera/lib/libcuda.so.1"))
 
-    def test_behind_the_kernel_gate_of_crun(self):
+    def test_behind_the_kernel_gate(self):
         self.behind_the_kernel_gate()
 
     @unittest.skipUnless(shutil.which("musl-gcc"), "musl-tools is not installed")
@@ -371,11 +371,6 @@ class Container(SoftGpuTest):
         said = "tessera-require-gate" if self.env["RUNTIME"] == "crun" else "is for containers behind the kernel gate only"
         self.assertIn(said, self.output_of("/bin/true"))
         self.behind_the_kernel_gate_with("cdi", "seccomp")
-
-    @unittest.skipUnless(shutil.which("runc"), "runc is not installed")
-    def test_behind_the_kernel_gate_of_runc(self):
-        self.need("runc")
-        self.behind_the_kernel_gate()
 
     def behind_the_kernel_gate(self):
         """By the profile that the docs name: the daemon counts what the container asks the driver for."""
