@@ -240,26 +240,26 @@ class NoHostMemory(LittlePool):
 
 
 class Churn(SwapTest):
-    PROGRAMS, ROUNDS = 4, 2600
+    PROGRAMS, ROUNDS, LEAST = 4, 2600, 10_000
 
     def test_no_word_is_ever_wrong(self):
         self.start()
         done = [self.done(churn) for churn in self.churns(self.PROGRAMS, self.ROUNDS)]
-        self.assertGreaterEqual(sum(each["rounds"] for each in done), 10_000)
-        self.assertGreater(sum(each["replays"] for each in done), 500)
+        self.assertGreaterEqual(sum(each["rounds"] for each in done), self.LEAST)
+        self.assertGreater(sum(each["replays"] for each in done), self.LEAST // 20)
         self.assertGreater(sum(each["bytes"] for each in done), 512 * MIB)  # more than the GPU has
         self.assertEqual(sum(each["refused"] for each in done), 0)
         wait_for("all memory to come back", lambda: self.used() == 0)
 
     def test_no_word_is_wrong_of_one_that_is_larger_than_the_gpu(self):
         self.start()
-        (churn,) = self.churns(1, 600, memory_mib=900)
+        (churn,) = self.churns(1, 300, memory_mib=900)
         self.assertGreater(self.done(churn)["bytes"], 512 * MIB)
 
 
 class ChurnByGates(Churn):
     MORE = '[channels]\ncontrol = "off"\n'
-    PROGRAMS, ROUNDS = 3, 3400
+    PROGRAMS, ROUNDS, LEAST = 3, 1200, 3_500
 
 
 if __name__ == "__main__":

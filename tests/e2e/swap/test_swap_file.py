@@ -89,7 +89,7 @@ class Filed(FileTest):
 
     def test_no_word_of_programs_that_churn_is_wrong(self):
         self.start()
-        for churn in self.churns(3, 400):
+        for churn in self.churns(3, 200):
             self.done(churn)
 
 
