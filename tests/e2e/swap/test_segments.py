@@ -82,7 +82,8 @@ class Segments(SwapTest):
             self.expect(shell, segment, 0, 400 * MIB, word)
             shell.ok("segment_unmap", segment, 0, 400 * MIB)
             shell.ok("segment_release", handle)
-            self.assertEqual(shell.ok("info")["free"], 500 * MIB - self.CONTEXT_BYTES)
+            # What is moved at that moment is free when its move has ended.
+            wait_for("all to be free", lambda: shell.ok("info")["free"] == 500 * MIB - self.CONTEXT_BYTES)
         shell.ok("segment_free", segment, 400 * MIB)
 
     def test_one_that_is_larger_than_its_limit(self):
