@@ -47,7 +47,7 @@ build:
 demo: build
 	@$(RELEASE)/bin/tessera demo
 
-# End-to-end tests wait most of their time, hence four at a time for each processor. A unit test counts as two of them
+# End-to-end tests wait most of their time, hence three at a time for each processor. A unit test counts as two of them
 # (cmake/tessera.cmake). A test that is skipped without a reason fails, too.
 test:
 	@tools/install_packages.sh build deb dist rpm test e2e
@@ -55,7 +55,7 @@ test:
 	$(compile)
 	@rm -f $(RELEASE)/tests.xml
 	@status=0; \
-	ctest --preset release -j $$((4 * $(JOBS))) --output-junit tests.xml --test-output-size-passed 1000000 || status=1; \
+	ctest --preset release -j $$((3 * $(JOBS))) --output-junit tests.xml --test-output-size-passed 1000000 || status=1; \
 	tools/check_skips.py --whole $(RELEASE)/tests.xml || status=1; exit $$status
 
 lint:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# sanitize.sh asan|tsan: builds the unit tests of tools/PRESET.targets with that sanitizer, runs them and prints a line
+# sanitize.sh asan|tsan [build]: builds the unit tests of tools/PRESET.targets with that sanitizer, runs them and prints a line
 # for each. Shims and other preloaded libraries are left out: a sanitizer's runtime must come first in a process, and
-# there they do. The daemon is tested through its faces.
+# there they do. The daemon is tested through its faces. With "build" it only builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-preset=${1:?usage: sanitize.sh asan|tsan}
+preset=${1:?usage: sanitize.sh asan|tsan [build]}
 export ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS=halt_on_error=1
 mapfile -t targets <"tools/$preset.targets"  # those that run longest are first
 more=()
@@ -12,6 +12,7 @@ more=()
 cmake --preset "$preset" -DTESSERA_TESTS=ON -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >/dev/null
 cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}" "${more[@]}"
 built=$SECONDS
+[ "${2:-}" != build ] || exit 0
 
 # One test program; its output only if it fails.
 run_test() {
