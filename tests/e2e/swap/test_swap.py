@@ -253,7 +253,7 @@ class Churn(SwapTest):
 
     def test_no_word_is_wrong_of_one_that_is_larger_than_the_gpu(self):
         self.start()
-        (churn,) = self.churns(1, 300, memory_mib=900)
+        (churn,) = self.churns(1, 600, memory_mib=900)
         self.assertGreater(self.done(churn)["bytes"], 512 * MIB)
 
 

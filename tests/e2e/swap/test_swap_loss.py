@@ -321,7 +321,7 @@ class Faults(LossTest):
                 self.env["TESSERA_FAULT"] = fault
                 self.start()
                 del self.env["TESSERA_FAULT"]
-                for churn in self.churns(2, 200):
+                for churn in self.churns(2, 400):
                     self.done(churn)
                 wait_for("all memory to come back", lambda: self.used() == 0)
                 self.assertIn("another one is started", self.daemon_log())
