@@ -27,7 +27,7 @@ export -f run_test
 fuzz=
 if [ "$preset" = asan ]; then
   echo "asan: test_faces_fuzz.py"
-  TESSERA_BUILD="$PWD/build/asan" python3 tests/e2e/test_faces_fuzz.py --seconds 20 &
+  TESSERA_BUILD="$PWD/build/asan" python3 tests/e2e/test_faces_fuzz.py --seconds 12 &
   fuzz=$!
 fi
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c "run_test $preset {}"
