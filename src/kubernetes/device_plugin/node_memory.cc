@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "client/json_fields.h"
-#include "kubernetes/device_plugin/amounts.h"
 #include "kubernetes/device_plugin/pod_words.h"
+#include "kubernetes/objects/amounts.h"
 
 namespace tessera::kubernetes {
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kubernetes/device_plugin/amounts.h"
 #include "kubernetes/device_plugin/pod_words.h"
+#include "kubernetes/objects/amounts.h"
 
 namespace tessera::kubernetes {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "client/json_fields.h"
-#include "kubernetes/device_plugin/amounts.h"
+#include "kubernetes/objects/amounts.h"
 #include "kubernetes/objects/quantity.h"
 
 namespace tessera::kubernetes {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "kubernetes/device_plugin/amounts.h"
 #include "kubernetes/device_plugin/strays.h"
+#include "kubernetes/objects/amounts.h"
 
 namespace tessera::kubernetes {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "kubernetes/device_plugin/amounts.h"
+#include "kubernetes/objects/amounts.h"
 
 namespace tessera::kubernetes {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/json_fields.h"
+#include "kubernetes/objects/amounts.h"
 #include "kubernetes/objects/names.h"
 #include "kubernetes/objects/quantity.h"
 
@@ -25,7 +26,6 @@ namespace {
 constexpr std::size_t kLongestString = 64;  // of an attribute
 constexpr std::uint64_t kTenth = 10, kAllSms = 100;
 
-std::uint64_t Less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 std::uint64_t Rounded(std::uint64_t bytes) { return bytes / kMemoryStep * kMemoryStep; }
 
 // Adds a capacity of which claims may have any multiple of `step` from `least` on, `standard` if they do not say. One
@@ -63,20 +63,20 @@ std::vector<OfferedGpu> OfferedGpus(const Json& gpus, const Json& vgpus) {
   std::vector<OfferedGpu> offered;
   for (const Json& gpu : Field(gpus, "gpus")) {
     const Json& health = Field(gpu, "health");
-    OfferedGpu& each = offered.emplace_back(
-        OfferedGpu{.uuid = TextField(gpu, "uuid"),
-                   .model = TextField(gpu, "name"),
-                   .driver = TextField(gpu, "driver"),
-                   .nvlink_group = GroupOf(gpu, gpus),
-                   .enforces_time = TextField(Field(gpu, "control"), "by") == "channels",
-                   .failed = BoolField(health, "failed"),
-                   .why = TextField(health, "why"),
-                   .memory = Less(IntegerField(gpu, "memory_total_bytes"), IntegerField(gpu, "memory_reserve_bytes")),
-                   .swap = IntegerField(Field(gpu, "swap"), "max_bytes"),
-                   .compute_pct = 100});
+    OfferedGpu& each = offered.emplace_back(OfferedGpu{
+        .uuid = TextField(gpu, "uuid"),
+        .model = TextField(gpu, "name"),
+        .driver = TextField(gpu, "driver"),
+        .nvlink_group = GroupOf(gpu, gpus),
+        .enforces_time = TextField(Field(gpu, "control"), "by") == "channels",
+        .failed = BoolField(health, "failed"),
+        .why = TextField(health, "why"),
+        .memory = Without(IntegerField(gpu, "memory_total_bytes"), IntegerField(gpu, "memory_reserve_bytes")),
+        .swap = IntegerField(Field(gpu, "swap"), "max_bytes"),
+        .compute_pct = 100});
     for (const Json& vgpu : Field(vgpus, "vgpus")) {
       if (TextField(vgpu, "gpu_uuid") != each.uuid || !UidIn(TextField(vgpu, "name")).empty()) continue;
-      each.memory = Less(each.memory, IntegerField(vgpu, "memory_request_bytes"));
+      each.memory = Without(each.memory, IntegerField(vgpu, "memory_request_bytes"));
       each.compute_pct = std::max(0.0, each.compute_pct - NumberField(vgpu, "compute_request_pct"));
     }
   }
