@@ -26,9 +26,11 @@ std::uint64_t PoolNeeded(const ResidencyState& state) {
   for (const VGpuResidence& vgpu : state.vgpus) {
     std::uint64_t all = 0, its_pinned = 0, its_blank = 0;
     for (const ProcessResidence& process : vgpu.processes) {
+      if (process.in_own_file) continue;  // before it comes back, that is read
       its_pinned += process.pinned + (process.pins ? process.wanted : 0);
       all += process.Whole() + (process.pins ? 0 : process.wanted);
-      const std::uint64_t going = process.push + process.OutSoon() - process.swapped;
+      const std::uint64_t going =
+          (process.away ? process.Movable() : process.push) + process.OutSoon() - process.swapped;
       out += process.swapped + process.holes_out + UpTo(state.chunk, going) +
              BlankOf(state, process.swapped + going, process.blank) + std::min(process.hot_out, Exchange::kMostBytes);
       its_blank += process.blank;
@@ -49,6 +51,7 @@ std::uint64_t PoolWorthwhile(const ResidencyState& state) {
   for (const VGpuResidence& vgpu : state.vgpus) {
     std::uint64_t all = 0, blank = 0;
     for (const ProcessResidence& process : vgpu.processes) {
+      if (process.in_own_file) continue;
       all += process.Whole() + (process.pins ? 0 : process.wanted);
       blank += process.blank;
     }

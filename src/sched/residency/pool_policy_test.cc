@@ -69,6 +69,16 @@ TEST_F(PoolPolicyTest, CountsWhatIsOutOnceAndNotWhatIsPinned) {
 }
 
 // Of 100 chunks, each with one unit in use.
+TEST_F(PoolPolicyTest, WhatIsInAFileOfItsOwnNeedsNoPlace) {
+  ProcessResidence& process = Add(0).processes[0];
+  process.away = process.parked = true;
+  process.swapped = process.allocated = 4 * kGiB;
+  EXPECT_EQ(Decide().needed, 4 * kGiB);
+  process.in_own_file = true;
+  EXPECT_EQ(Decide().needed, 0u);
+  EXPECT_EQ(After(2 * PoolPolicy::kBeginsAfter).prepares, false);
+}
+
 TEST_F(PoolPolicyTest, WhatLiesThinNeedsWholeSlots) {
   constexpr std::uint64_t kUnit = kChunk / 32;
   VGpuResidence& vgpu = Add(100 * kUnit);

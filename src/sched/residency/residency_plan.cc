@@ -26,23 +26,30 @@ void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence
       process.moving = Moving::kOut;
       process.ordered += action.bytes;
       process.push = 0;
+      process.parked = false;
       process.may_be_in_file = file;
       break;
     case kSqueeze:
       process.moving = Moving::kOut;
+      process.parked = false;
       process.ordered += action.bytes;
       process.may_be_in_file = file;
       break;
     case kMoveIn:
       process.room += action.bytes;
       process.moving = Moving::kIn;
+      process.parked = false;
       process.ordered += action.bytes;
       process.coming_holes += action.holes == kAnyHoles ? 0 : action.holes;
       process.may_be_in_file = false;
       break;
     case kSettle:
       process.moving = Moving::kSettling;
+      process.parked = false;
       process.may_be_in_file = false;
+      break;
+    case kPark:
+      process.moving = Moving::kParking;
       break;
     case kRest:
       process.moving = Moving::kOut;

@@ -18,6 +18,7 @@ enum class ResidencyActionKind {
   kSqueeze,    // the mover brings `bytes` of chunks with holes out; they are to come back, in kMoveIn, before it runs
   kMoveIn,  // the process gets `bytes` of room, and the mover brings so much of it in, `holes` in whole chunks included
   kSettle,  // the mover makes every address of the process valid
+  kPark,    // the program lets go of host memory, and the mover keeps what is in it
   kRest,    // what the process has in host memory may go on to the file
   kGrant,   // the process gets `bytes` of room as credit: what it waited for
   kRevokeCredit,  // the process loses its credit, as far as it has not taken it by now
@@ -83,6 +84,7 @@ struct RoomAnswer {
     kNone,
     kUnknown,         // there is no such process
     kPinned,          // with the pinned memory of its vGPU it is more than memory.limit, or the GPU, allows at once
+    kNoHostMemory,    // likewise with all that it has, none of which may be in host memory while it runs
     kKeptByOthers,    // others have too much of the GPU that cannot be moved, or that they were promised
     kSwapBound,       // it is beyond the limit, and no more of the vGPU may lie in host memory
     kHostMemoryFull,  // it does not fit, and host memory could not be had a moment ago

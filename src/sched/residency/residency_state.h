@@ -32,6 +32,7 @@ enum class Moving {
   kOut,       // brings memory to host memory
   kIn,        // brings memory back to the GPU
   kSettling,  // makes every address valid, by host memory where a chunk is out
+  kParking,   // has the program let go of host memory: it holds nothing of what is out
 };
 
 // One process. Room is the right to have memory on the GPU; credit is room that was granted and is not used.
@@ -65,9 +66,15 @@ struct ProcessResidence {
   // When it last got room that it had waited for; it finds that in its credit.
   Nanos granted_at = -kTimeToTake;
   std::uint64_t push = 0;  // an operator wants so much of it out
+  // It is to be taken off the GPU, and has drained: all that can be moved goes out, and none of it comes back or is
+  // held by the program. Its work counts for nothing meanwhile, and it does not run.
+  bool away = false;
+  bool whole = false;  // and nothing of it is moved for that: the driver saves all
 
   // The mover.
   bool has_line = false;  // the mover can reach it
+  // Its mover has ended, and it has no line to the next one: what it says of its memory may be old.
+  bool lost_line = false;
   Moving moving = Moving::kNothing;
   std::uint64_t ordered = 0;         // of the mover, and not reported as done
   std::uint64_t done = 0;            // of `ordered`: done all the same, as the program says
@@ -75,6 +82,9 @@ struct ProcessResidence {
   Nanos moved_for = 0;               // time in which its memory was moved, over its whole life
   Nanos stuck_until = 0;             // the mover can do nothing with it before then
   bool no_memory_to_settle = false;  // the last attempt to settle it failed because host memory is full
+  bool in_own_file = false;          // what it had in host memory is in a file of its own, which is not the pool's
+  bool no_host_memory = false;       // the program cannot reach host memory: with memory out it cannot be settled
+  bool parked = false;               // the program holds nothing of what is out, but the mover has it
   bool may_be_in_file = false;       // the mover may bring to the file what the process has in host memory
 
   // Whether it runs.
@@ -106,7 +116,11 @@ struct ProcessResidence {
   std::uint64_t WantedMovable(Nanos now) const { return pins ? 0 : wanted + Granted(now); }
   std::uint64_t WantedPinned(Nanos now) const { return pins ? wanted + Granted(now) : 0; }
   // It has something to do, or waits for memory.
-  bool Active(Nanos now) const { return works || wanted > 0 || recalled > 0 || Granted(now) > 0; }
+  bool Active(Nanos now) const { return !away && (works || wanted > 0 || recalled > 0 || Granted(now) > 0); }
+  // It is away, and nothing is left to be done for that but what cannot be moved.
+  bool Left() const { return away && stopped && !lost_line && moving == Moving::kNothing && (swapped == 0 || parked); }
+  // Its addresses are valid when its memory is on the GPU, and not before.
+  bool CannotSettle() const { return no_host_memory && unsafe && swapped > 0; }
   // The mover can be given an order for it.
   bool Reachable(Nanos now) const { return has_line && now >= stuck_until; }
   bool operator==(const ProcessResidence&) const = default;

@@ -75,11 +75,16 @@ RoomAnswer AnswerRoom(const ResidencyState& state, const RoomWish& wish, bool pr
   const std::uint64_t bytes = wish.bytes;
   if (state.AwaitsMissing(now)) return {.kind = RoomAnswer::Kind::kWait};
 
-  // Nothing that can be moved away makes room beyond this.
-  const std::uint64_t pinned = vgpu.Pinned() + asker->Process().recalled;
-  const std::uint64_t left = Less(LeftByOthers(state, vgpu, /*for_good=*/false, now), pinned);
+  // Nothing that can be moved away makes room beyond this. All memory of a program that cannot reach host memory has to
+  // be there, or it never runs.
+  const ProcessResidence& process = asker->Process();
+  const bool all = process.no_host_memory && !process.away;
+  const std::uint64_t pinned = vgpu.Pinned() + process.recalled;
+  const std::uint64_t needed = all ? vgpu.Pinned() + process.All() : pinned;
+  const std::uint64_t left = Less(LeftByOthers(state, vgpu, /*for_good=*/false, now), needed);
   const std::uint64_t most = std::min(vgpu.limit.value_or(state.capacity), state.capacity);
-  if (pinned > most || bytes > most - pinned) return Refuse(Reason::kPinned, std::min(Less(most, pinned), left));
+  if (needed > most || bytes > most - needed)
+    return Refuse(all ? Reason::kNoHostMemory : Reason::kPinned, std::min(Less(most, needed), left));
   if (bytes == 0) return {.kind = RoomAnswer::Kind::kWait};
   const std::uint64_t kept = KeptWith(state, *asker, wish, now);
   const std::uint64_t stays = kept + (wish.pins ? bytes : 0);
@@ -93,7 +98,7 @@ RoomAnswer AnswerRoom(const ResidencyState& state, const RoomWish& wish, bool pr
   if (bytes > within_limit && could_be_freed < bytes - within_limit)
     return Refuse(Reason::kSwapBound, within_limit + could_be_freed);
   const std::uint64_t free = std::min(within_limit, Less(state.capacity, state.Room()));
-  if (!asker->Process().stopped && !pressed && bytes <= free) {
+  if (!process.stopped && !pressed && bytes <= free) {
     const std::uint64_t credit = std::min(kMostCredit, (free - bytes) / kCreditPart);
     return {.kind = RoomAnswer::Kind::kGrant, .credit = DownTo(state.chunk, credit)};
   }
@@ -111,6 +116,10 @@ std::string Text(const RoomAnswer& answer) {
       return "the process has no memory on this GPU";
     case Reason::kPinned:
       return most + "the rest of memory.limit is pinned; raise memory.limit";
+    case Reason::kNoHostMemory:
+      return most +
+             "a program that was migrated cannot use host memory, so that all it has must be on the GPU; free some of "
+             "its memory, or raise memory.limit";
     case Reason::kKeptByOthers:
       return most + "the rest is pinned, promised by memory.request, or kept by memory.swap.max; lower those of others";
     case Reason::kSwapBound:

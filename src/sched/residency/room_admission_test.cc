@@ -38,6 +38,9 @@ TEST_F(RoomAdmissionTest, ARefusalNamesItsReason) {
   world_.state.mover_hopeless = false;
   world_.state.pool.full_until = world_.now + 1;
   EXPECT_EQ(Allocate(2, 2).reason, Reason::kHostMemoryFull);
+  Add(5, 20).no_host_memory = true;
+  world_.Process(5).swapped = 10 * kChunk;
+  EXPECT_EQ(Allocate(5, 11).reason, Reason::kNoHostMemory);
   for (int reason = 1; reason <= static_cast<int>(Reason::kNoMover); ++reason)
     EXPECT_NE(Text({.reason = static_cast<Reason>(reason)}), "");
 }

@@ -9,11 +9,11 @@
 namespace tessera::sched {
 namespace {
 
-constexpr double kBusy = 0.1;                    // of the time with work
-constexpr double kMostGain = 4;                  // of one vGPU; the least is its reciprocal
-constexpr double kSpeedTolerance = 0.02;         // a speed that is lower by less is no miss
-constexpr double kLeastSubmissions = 10;         // in both legs together; fewer tell nothing of a speed
-constexpr Nanos kLeastTime = 50 * kMillisecond;  // of the GPU, that the space must have had in a leg
+constexpr double kBusy = 0.1;                         // of the time with work
+constexpr double kMostGain = 4;                       // of one vGPU; the least is its reciprocal
+constexpr double kSpeedTolerance = 0.02;              // a speed that is lower by less is no miss
+constexpr double kLeastSubmissions = 10;              // in both legs together; fewer tell nothing of a speed
+constexpr Nanos kLeastTimeOfLeg = 50 * kMillisecond;  // of the GPU, that the space must have had in a leg
 using MissedByPriority = std::array<std::size_t, 16>;
 
 // Figures of one vGPU in a leg.
@@ -46,7 +46,7 @@ std::optional<Done> DoneIn(const SpaceLeg& leg, VgpuId id) {
 double PartIn(const SpaceLeg& leg) {
   const double passed = Grown(leg.from.passed, leg.to.passed);
   const double had = Grown(leg.from.had, leg.to.had);
-  return had < kLeastTime ? 0 : std::min(1.0, had / passed);
+  return had < kLeastTimeOfLeg ? 0 : std::min(1.0, had / passed);
 }
 
 // Progress while it has work and the GPU is the space's.

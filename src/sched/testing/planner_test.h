@@ -38,7 +38,9 @@ class PlannerTest : public testing::Test {
     world_.Work(id, true);
     return world_.Process(id);
   }
-  RoomAnswer Allocate(ProcessId id, std::uint64_t chunks) { return world_.Allocate(id, chunks * kChunk); }
+  RoomAnswer Allocate(ProcessId id, std::uint64_t chunks, bool pins = false) {
+    return world_.Allocate(id, chunks * kChunk, pins);
+  }
   ProcessResidence& Process(ProcessId id) { return world_.Process(id); }
   std::uint64_t Out(ProcessId id) { return world_.Process(id).swapped / kChunk; }
 

@@ -44,8 +44,9 @@ std::string Contradiction(const std::set<Kind>& kinds) {
     return std::ranges::count_if(some, [&](Kind kind) { return kinds.contains(kind); });
   };
   if (count({Kind::kStop, Kind::kRun, Kind::kThaw, Kind::kFreePeers}) > 1) return "it is to stop and to go on";
-  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 1) return "the mover gets two orders for it";
-  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kRest}) > 0 &&
+  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kPark, Kind::kRest}) > 1)
+    return "the mover gets two orders for it";
+  if (count({Kind::kMoveOut, Kind::kMoveIn, Kind::kSettle, Kind::kPark, Kind::kRest}) > 0 &&
       count({Kind::kStop, Kind::kRun, Kind::kThaw, Kind::kFreePeers}) > 0)
     return "it is moved while it stops or goes on";
   if (count({Kind::kGrant, Kind::kDropWish}) > 1) return "its wish is granted and dropped";
@@ -122,6 +123,7 @@ class Checker {
         if (vgpu.swap) Require(OutSoon(vgpu) <= *vgpu.swap, "more is out than memory.swap.max");
         break;
       case Kind::kMoveIn:
+        Require(!was.away, "memory of a process comes in that is to be away");
         Require(was.moving == Moving::kNothing || was.moving == Moving::kIn, "it is brought in while it goes out");
         Require(was.stopped && !was.thawed && !was.alone && was.still, "a process that runs is moved");
         Require(was.has_line && now_ >= was.stuck_until && after_.mover_ready, "the mover cannot reach it");
@@ -135,19 +137,27 @@ class Checker {
       case Kind::kSettle:
       case Kind::kRest:
         RequireMovable(was);
+        Require(!was.away, "a process is settled, or rests, that is to be away");
         Require(action.kind == Kind::kSettle || after_.file > 0, "there is no file");
+        Require(action.kind != Kind::kSettle || !was.CannotSettle(), "a process is settled that cannot be");
+        break;
+      case Kind::kPark:
+        RequireMovable(was);
+        Require(was.away && was.swapped > 0 && !was.parked, "nobody needs that it lets go of memory");
         break;
       case Kind::kRun:
+        Require(!was.away, "a process runs that is to be away");
         Require(was.stopped && !was.unsafe, "a process runs whose addresses are not valid");
         Require(was.moving == Moving::kNothing, "a process runs that is moved");
         Require(!was.may_be_in_file || !after_.mover_ready, "a process runs of which memory may be in the file");
         break;
       case Kind::kThaw:
-        Require(was.stopped && !was.thawed && !was.unsafe && was.moving == Moving::kNothing && after_.file == 0,
-                "a process is thawed that is not safe");
+        Require(was.stopped && !was.thawed && was.moving == Moving::kNothing, "a process is thawed that is moved");
+        Require(was.away ? was.Left() : !was.unsafe && after_.file == 0, "a process is thawed that is not safe");
         Require(!was.Active(now_), "a process is thawed that has something to do");
         break;
       case Kind::kFreePeers:
+        Require(!was.away, "peers go on though the program is to be away");
         Require(was.peers && was.stopped && !was.thawed && !was.alone, "its peers are not stopped");
         Require(!was.unsafe && was.moving == Moving::kNothing, "peers go on that reach memory which is moved");
         Require(!was.may_be_in_file, "peers go on that reach memory which may be in the file");
@@ -286,6 +296,8 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, const RoomWish&
     going += each.moving == Moving::kOut ? each.ordered : 0;
   }
   const std::uint64_t bytes = wish.bytes;
+  const bool all = process->no_host_memory && !process->away;
+  const std::uint64_t needed = all ? pinned - process->recalled + process->All() : pinned;
   const std::uint64_t own = Stays(state, *vgpu, &wish, false, now) + (wish.pins ? bytes : 0);
   const bool promised = pinned + own <= vgpu->request;
   std::uint64_t others = 0, others_later = 0;
@@ -308,8 +320,11 @@ std::vector<std::string> BrokenLaws(const ResidencyState& state, const RoomWish&
     case Reason::kPinned:
       require(pinned + bytes > std::min(limit, state.capacity), "beside what is pinned there is place for it");
       break;
+    case Reason::kNoHostMemory:
+      require(all && needed + bytes > std::min(limit, state.capacity), "beside what it has there is place for it");
+      break;
     case Reason::kKeptByOthers:
-      require(others + pinned + bytes > state.capacity || others_later + pinned + own > state.capacity,
+      require(others + needed + bytes > state.capacity || others_later + pinned + own > state.capacity,
               "others leave place for it");
       break;
     case Reason::kSwapBound: {

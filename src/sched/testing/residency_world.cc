@@ -233,6 +233,8 @@ void ResidencyWorld::StepMover() {
     for (ProcessResidence& process : vgpu.processes) {
       if (process.moving == Moving::kSettling) {
         process.unsafe = false;
+      } else if (process.moving == Moving::kParking) {
+        process.parked = process.unsafe = true;
       } else if (process.moving != Moving::kOut || process.ordered > 0) {
         continue;
       }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 
 namespace tessera::sched {
 

@@ -1,4 +1,4 @@
-#include "sched/residency/residency_pass.h"
+#include "sched/residency/planner/residency_pass.h"
 
 #include <algorithm>
 #include <tuple>
@@ -30,6 +30,45 @@ std::uint64_t StepOf(const ResidencyState& state) {
   return std::clamp<std::uint64_t>(state.capacity / 64 / state.chunk, 2, 4) * state.chunk;
 }
 
+// Processes without work lose memory first, and of these the largest.
+std::vector<PlannedProcess> VictimsOf(std::span<const PlannedProcess> processes, Nanos now) {
+  std::vector<PlannedProcess> victims(processes.begin(), processes.end());
+  std::ranges::sort(victims, {}, [now](const PlannedProcess& process) {
+    return std::tuple(process.now->Active(now), UINT64_MAX - process.now->Movable(), process.now->id);
+  });
+  return victims;
+}
+
+// Room for memory that comes in, and how much of it may be holes.
+struct Incoming {
+  std::uint64_t bytes = 0, holes = 0;
+};
+
+// Share of one process of the `left` bytes that may come in; all processes of its vGPU have `all_out` to come in with
+// as little room as may be, and `all_whole` as whole chunks.
+//
+// Chunks come back whole if all that is out may come in so: that is quick, and what is freed of them is room for later
+// allocations. If all of it fits without holes only, so many of them stay away. If it does not fit in any way, whole
+// chunks come as far as they fit.
+Incoming RoomFor(const ProcessResidence& process, std::uint64_t left, std::uint64_t all_out, std::uint64_t all_whole) {
+  const std::uint64_t out = process.Out(), whole = process.WholeOut();
+  if (left >= all_whole || left < all_out) return {.bytes = whole, .holes = kAnyHoles};
+  if (out == 0) return {};  // it is on its way without
+  const std::uint64_t holes = std::min(left - all_out, whole - out);
+  return {.bytes = out + holes, .holes = holes};
+}
+
+// How much of an order of `bytes` may be holes; `back` bytes of it must come back.
+std::uint64_t HolesOf(const Incoming& incoming, std::uint64_t bytes, std::uint64_t back, const ResidencyState& state) {
+  // Where room comes by and by, each order has its part of the holes.
+  if (incoming.holes != kAnyHoles && bytes < incoming.bytes) {
+    const double share = static_cast<double>(bytes) / static_cast<double>(incoming.bytes);
+    return DownTo(state.unit, static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share));
+  }
+  // Where not even one whole chunk has place, what must come back comes without holes.
+  return bytes < std::min(state.chunk, incoming.bytes) ? bytes - back : incoming.holes;
+}
+
 }  // namespace
 
 ResidencyPass::ResidencyPass(ResidencyState& state, Residency& policy, ResidencyPlan& plan, Nanos now)
@@ -54,13 +93,17 @@ void ResidencyPass::Serve(VGpuResidence& vgpu, VGpuRecord& record, std::span<con
   }
   NoteGoal();
   GrantPinned();
+  for (const PlannedProcess& process : processes) {
+    process.record->moves = false;
+    SendAway(process);
+  }
   if (!state_.mover_ready) {
     LetAllRun();
     if (goal.runs) GrantWishes();
     return;
   }
   for (const PlannedProcess& process : processes) {
-    process.record->moves = false;
+    if (process.now->away) continue;
     if (goal.runs) {
       BeginExchange(process);
     } else if (!process.now->stopped) {
@@ -102,7 +145,7 @@ std::uint64_t ResidencyPass::Needed() const {
 // While nothing can be moved, stopping one program does not help another.
 void ResidencyPass::LetAllRun() {
   for (const PlannedProcess& process : served_.processes)
-    if (process.now->stopped && !process.now->unsafe) Run(process);
+    if (process.now->stopped && !process.now->unsafe && !process.now->away) Run(process);
 }
 
 // A process that has all it may have on the GPU, and would rather have other memory there: what it uses least goes out,
@@ -122,23 +165,14 @@ void ResidencyPass::BeginExchange(const PlannedProcess& process) {
   record.moved_before = its.moved_for;
 }
 
-// Processes without work lose memory first, and of these the largest.
-std::vector<PlannedProcess>& ResidencyPass::Victims() {
-  victims_.assign(served_.processes.begin(), served_.processes.end());
-  std::ranges::sort(victims_, {}, [this](const PlannedProcess& process) {
-    return std::tuple(process.now->Active(now_), UINT64_MAX - process.now->Movable(), process.now->id);
-  });
-  return victims_;
-}
-
 // A vGPU that runs and has too much has it because it wants more, or because others do: its holes go first. Some chunks
 // at a time go out for that, and when they are back without their holes some more, while the process stands still.
 // Returns what holes cannot give.
 std::uint64_t ResidencyPass::Squeeze(std::uint64_t excess) {
   if (excess == 0 || !served_.goal.runs || Squeezable(state_, *served_.vgpu, now_) == 0) return excess;
-  for (const PlannedProcess& process : Victims()) {
+  for (const PlannedProcess& process : VictimsOf(served_.processes, now_)) {
     const ProcessResidence& its = *process.now;
-    if (its.holes == 0 || !its.Reachable(now_) || its.push > 0) continue;
+    if (its.away || its.holes == 0 || !its.Reachable(now_) || its.push > 0) continue;
     process.record->moves = true;
     const std::uint64_t given = std::min(excess, its.holes);
     if (its.moving == Moving::kNothing && its.squeezed == 0 && !Stop(process) && its.still)
@@ -162,10 +196,10 @@ void ResidencyPass::Evict(std::uint64_t excess) {
   if (excess == 0 && !asked) return;
   const std::uint64_t chunk = state_.chunk;
   std::uint64_t may_go = SwapLeft(state_, *served_.vgpu);
-  for (const PlannedProcess& process : Victims()) {
+  for (const PlannedProcess& process : VictimsOf(served_.processes, now_)) {
     const ProcessResidence& its = *process.now;
     ProcessRecord& record = *process.record;
-    if (its.moving != Moving::kNothing || !its.Reachable(now_)) continue;
+    if (its.away || its.moving != Moving::kNothing || !its.Reachable(now_)) continue;
     const std::uint64_t movable = DownTo(state_.unit, its.Movable());
     const std::uint64_t pushed = std::min(UpTo(chunk, its.push), movable);
     const std::uint64_t wished = std::max({UpTo(chunk, excess), pushed, record.colder});
@@ -211,17 +245,6 @@ void ResidencyPass::Grant(const PlannedProcess& process) {
   }
 }
 
-// Chunks come back whole if all that is out may come in so: that is quick, and what is freed of them is room for later
-// allocations. If all of it fits without holes only, so many of them stay away. If it does not fit in any way, whole
-// chunks come as far as they fit.
-ResidencyPass::Incoming ResidencyPass::RoomFor(const ProcessResidence& process, std::uint64_t left) const {
-  const std::uint64_t out = process.Out(), whole = process.WholeOut();
-  if (left >= served_.whole_out || left < served_.out) return {.bytes = whole, .holes = kAnyHoles};
-  if (out == 0) return {};  // it is on its way without
-  const std::uint64_t holes = std::min(left - served_.out, whole - out);
-  return {.bytes = out + holes, .holes = holes};
-}
-
 void ResidencyPass::Load() {
   if (!served_.vgpu->Active(now_)) return;  // it comes when it is needed
   const std::uint64_t chunk = state_.chunk;
@@ -230,11 +253,11 @@ void ResidencyPass::Load() {
     const ProcessResidence& its = *process.now;
     const std::uint64_t left = Less(served_.goal.target, served_.resident + served_.wanted + expected);
     const std::uint64_t out = its.Out();
-    const Incoming incoming = RoomFor(its, left);
+    const Incoming incoming = RoomFor(its, left, served_.out, served_.whole_out);
     served_.out -= out;
     served_.whole_out -= its.WholeOut();
     const bool free_to_move = its.moving == Moving::kNothing || its.moving == Moving::kIn;
-    if (incoming.bytes == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
+    if (its.away || incoming.bytes == 0 || !its.Reachable(now_) || its.push > 0 || !free_to_move) continue;
     // What was squeezed, and what must come back, has its place, whatever else is wanted.
     const std::uint64_t back = std::min(Less(its.squeezed + its.recalled, its.Coming()), out);
     const std::uint64_t lacks = DownTo(state_.unit, std::max(back, left));
@@ -252,13 +275,7 @@ void ResidencyPass::Load() {
     if (Stop(process)) {
       expected += bytes;
     } else if (its.still) {
-      // Where room comes by and by, each order has its part of the holes.
-      const bool part = incoming.holes != kAnyHoles && bytes < incoming.bytes;
-      const double share = static_cast<double>(bytes) / static_cast<double>(incoming.bytes);
-      const auto holes = part ? static_cast<std::uint64_t>(static_cast<double>(incoming.holes) * share) : 0;
-      // Where not even one whole chunk has place, what must come back comes without holes.
-      const std::uint64_t any = bytes < std::min(chunk, incoming.bytes) ? bytes - back : incoming.holes;
-      Do(process, Kind::kMoveIn, bytes, part ? DownTo(state_.unit, holes) : any);
+      Do(process, Kind::kMoveIn, bytes, HolesOf(incoming, bytes, back, state_));
     }
   }
 }
@@ -276,6 +293,7 @@ void ResidencyPass::LetRun() {
   const bool overdue = Overdue();
   bool all = true;
   for (const PlannedProcess& process : served_.processes) {
+    if (process.now->away) continue;
     if (process.now->wanted > 0) all = false;  // its room is still being made: the turn has not begun
     if (process.now->stopped && GoesOn(process, overdue, all)) Run(process);
   }
@@ -305,24 +323,52 @@ bool ResidencyPass::GoesOn(const PlannedProcess& process, bool overdue, bool& al
   }
   // A program whose line broke makes its addresses valid by itself.
   if (its.unsafe || its.may_be_in_file) {
-    if (its.Reachable(now_) && its.still) Do(process, Kind::kSettle);
-    if (its.no_memory_to_settle) LetRest(process);  // its own memory may be what is in the way
+    const bool settles = !its.CannotSettle();
+    if (settles && its.Reachable(now_) && its.still) Do(process, Kind::kSettle);
+    if (its.no_memory_to_settle || !settles) LetRest(process);  // its own memory may be what is in the way
     all = false;
     return false;
   }
   return true;
 }
 
+// A process that is to leave the GPU has drained. What can be moved goes out once, in whatever time that takes; then
+// the program lets go of it. What stays is the driver's to save. At the end the process is stopped by its gate alone:
+// the driver needs its channels.
+void ResidencyPass::SendAway(const PlannedProcess& process) {
+  const ProcessResidence& its = *process.now;
+  ProcessRecord& record = *process.record;
+  if (!its.away) {
+    record.sent = false;
+    return;
+  }
+  if (record.sent && its.thawed && its.Left()) return;
+  if (Stop(process) || its.moving != Moving::kNothing || !its.still) return;
+  const bool reachable = state_.mover_ready && its.Reachable(now_);
+  if (!record.sent) {
+    if (!reachable && !its.whole && (its.has_line || its.lost_line) && !state_.mover_hopeless) return;  // a mover comes
+    record.sent = true;
+    const std::uint64_t may_go = DownTo(state_.chunk, SwapLeft(state_, *served_.vgpu));
+    const std::uint64_t bytes = std::min(DownTo(state_.unit, its.Movable()), may_go);
+    if (bytes > 0 && reachable && !its.whole) return Do(process, Kind::kMoveOut, bytes);
+  }
+  if (its.Left()) {
+    Do(process, Kind::kThaw);
+  } else if (reachable) {
+    Do(process, Kind::kPark);
+  }
+}
+
 // It stays stopped. Its memory in host memory may go on to the file; the mover knows that already if it moved something
 // out of it.
 //
 // Without a file a process that has rested for a while is not kept frozen, but its addresses are made valid and it is
-// thawed behind its closed gate: one of its threads may be inside the driver, and wait for what the driver itself
-// submits, of which nobody else knows. That ends in host memory.
+// thawed behind its closed gate: one of its threads may be inside the driver, and wait for work that the driver
+// itself submits and that nobody else knows. That ends in host memory. One that cannot reach host memory stays frozen.
 void ResidencyPass::LetRest(const PlannedProcess& process) {
   const ProcessResidence& its = *process.now;
   ProcessRecord& record = *process.record;
-  if (!its.stopped || its.thawed || its.moving != Moving::kNothing) return;
+  if (its.away || !its.stopped || its.thawed || its.moving != Moving::kNothing) return;
   const bool could_be_moved = its.Reachable(now_) && its.still;
   if (its.peers && !its.alone) return FreePeers(process, could_be_moved);
   if (state_.file > 0) {
@@ -335,7 +381,7 @@ void ResidencyPass::LetRest(const PlannedProcess& process) {
     return;
   }
   if (record.rests_since == kNever) record.rests_since = now_;
-  if (now_ - record.rests_since < kRests) return;
+  if (now_ - record.rests_since < kRests || its.CannotSettle()) return;
   if (!its.unsafe || could_be_moved) Do(process, its.unsafe ? Kind::kSettle : Kind::kThaw);
 }
 
@@ -352,7 +398,7 @@ void ResidencyPass::FreePeers(const PlannedProcess& process, bool could_be_moved
     plan_.look_at = std::min(plan_.look_at, since + waits);
   } else if (!its.unsafe && !its.may_be_in_file) {
     Do(process, Kind::kFreePeers);
-  } else if (could_be_moved) {
+  } else if (could_be_moved && !its.CannotSettle()) {
     Do(process, Kind::kSettle);
   }
 }

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "sched/residency/planner/residency_records.h"
 #include "sched/residency/residency_plan.h"
-#include "sched/residency/residency_records.h"
 #include "sched/residency/residency_state.h"
 #include "sched/turns/residency.h"
 
@@ -48,10 +48,6 @@ class ResidencyPass {
     std::uint64_t squeezed = 0;                        // is to come back first
     std::uint64_t out = 0, whole_out = 0;              // to come in: with as little room as may be, and whole
   };
-  // Room for memory that comes in, and how much of it may be holes.
-  struct Incoming {
-    std::uint64_t bytes = 0, holes = 0;
-  };
 
   void NoteGoal();
   std::uint64_t Needed() const;
@@ -63,9 +59,9 @@ class ResidencyPass {
   void GrantWishes();
   void Grant(const PlannedProcess& process);
   void Load();
-  Incoming RoomFor(const ProcessResidence& process, std::uint64_t left) const;
   void LetRun();
   bool GoesOn(const PlannedProcess& process, bool overdue, bool& all);
+  void SendAway(const PlannedProcess& process);
   void LetRest(const PlannedProcess& process);
   void FreePeers(const PlannedProcess& process, bool could_be_moved);
   bool Stop(const PlannedProcess& process);
@@ -74,7 +70,6 @@ class ResidencyPass {
   void Note(const PlannedProcess& process, ResidencyActionKind kind, std::uint64_t bytes, std::uint64_t holes = 0);
   std::uint64_t Free() const;
   bool Overdue() const;
-  std::vector<PlannedProcess>& Victims();
 
   ResidencyState& state_;
   Residency& policy_;
@@ -83,7 +78,6 @@ class ResidencyPass {
   std::uint64_t room_;  // of all vGPUs
   bool told_policy_ = false;
   Served served_;
-  std::vector<PlannedProcess> victims_;
 };
 
 }  // namespace tessera::sched

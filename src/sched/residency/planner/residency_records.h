@@ -15,6 +15,7 @@ struct ProcessRecord {
   bool exchanging = false;   // it is stopped so that colder memory of it makes place for hotter
   std::uint64_t colder = 0;  // what is to go out for that, and was not ordered yet
   Nanos moved_before = 0;    // its `moved_for` when that began
+  bool sent = false;         // it is away, and what can be moved was ordered out
   bool moves = false;        // memory of it is to go or to come: it stays stopped until that has begun. In one plan
   // Since when it has been stopped without being moved and without anything to do; kNever: it is not so.
   Nanos rests_since = kNever;

@@ -30,7 +30,8 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   ProcessResidence process{.id = id};
   process.credit = OneIn(3) ? Bytes(0, 20) : 0;
   process.pinned = OneIn(3) ? Bytes(0, 20) : 0;
-  process.moving = *rc::gen::element(Moving::kNothing, Moving::kNothing, Moving::kOut, Moving::kIn, Moving::kSettling);
+  process.moving = *rc::gen::element(Moving::kNothing, Moving::kNothing, Moving::kOut, Moving::kIn, Moving::kSettling,
+                                     Moving::kParking);
   const bool moves = process.moving == Moving::kOut || process.moving == Moving::kIn;
   process.ordered = moves ? Bytes(0, 8) * kChunk : 0;
   process.done = moves ? Bytes(0, process.ordered) : 0;
@@ -50,10 +51,13 @@ ProcessResidence AnyProcess(ProcessId id, Nanos now) {
   process.wanted_at = now - Number<Nanos>(0, 3 * kSecond);
   process.granted_at = OneIn(4) ? now - Number<Nanos>(0, 2 * kSecond) : -kSecond;
   process.push = OneIn(6) ? Bytes(1, 60) : 0;
+  process.away = OneIn(5);
+  process.parked = process.swapped > 0 && OneIn(4);
   process.has_line = !OneIn(8);
   process.moved_for = Number<Nanos>(0, kSecond);
   process.stuck_until = OneIn(6) ? now + Number<Nanos>(-kSecond, kSecond) : 0;
   process.no_memory_to_settle = OneIn(10);
+  process.no_host_memory = id % 4 == 0;
   process.works = OneIn(2);
   process.stopped = OneIn(2);
   process.thawed = process.stopped && OneIn(5);

@@ -1,4 +1,4 @@
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ constexpr Nanos kLendsAfter = 10 * kSecond;
 
 bool Pressed(const ProcessResidence& process, Nanos now) {
   return process.wanted > 0 || process.Granted(now) > 0 || process.stopped || process.push > 0 ||
-         process.moving != Moving::kNothing || process.swapped > 0;
+         process.moving != Moving::kNothing || process.swapped > 0 || process.away;
 }
 
 // A limit was lowered, or memory was pinned past the daemon: some has to go that can.

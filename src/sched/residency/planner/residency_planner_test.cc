@@ -1,4 +1,4 @@
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -379,37 +379,6 @@ TEST_F(PlannerTest, WhatPeersMayReachIsNotLeftInTheFile) {
   ASSERT_GT(Out(1), 0u);
   EXPECT_TRUE(Process(1).alone && !Process(1).may_be_in_file);
   EXPECT_EQ(world_.Count(Kind::kRest, 1), 0u);
-}
-
-// ---- rest ----
-
-TEST_F(PlannerTest, AProgramThatRestsIsThawedBehindItsGateWhenItIsSettled) {
-  Add(1, 30);
-  AddBusy(2, 0);
-  Allocate(2, 30);
-  world_.Run(500 * kMillisecond);
-  ASSERT_GT(Out(1), 0u);
-  EXPECT_EQ(world_.Count(Kind::kThaw, 1), 0u);
-  world_.Run(2 * kSecond);
-  EXPECT_EQ(world_.Count(Kind::kSettle, 1), 1u);
-  EXPECT_TRUE(Process(1).stopped && Process(1).thawed);
-}
-
-TEST_F(PlannerTest, WithAFileAProgramThatRestsStaysFrozen) {
-  world_.state.file = 100 * kChunk;
-  Add(1, 30);
-  AddBusy(2, 0);
-  Allocate(2, 30);
-  world_.Run(5 * kSecond);
-  ASSERT_GT(Out(1), 0u);
-  EXPECT_TRUE(Process(1).stopped && !Process(1).thawed);
-  EXPECT_TRUE(Process(1).may_be_in_file);
-  world_.Work(2, false);
-  world_.RemoveProcess(2);
-  world_.Work(1, true);
-  world_.Run(5 * kSecond);
-  EXPECT_FALSE(Process(1).stopped);
-  EXPECT_FALSE(Process(1).may_be_in_file);
 }
 
 // ---- the policy and the log ----

@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sched/residency/planner/residency_pass.h"
+#include "sched/residency/planner/residency_records.h"
 #include "sched/residency/pool_policy.h"
 #include "sched/residency/promises.h"
-#include "sched/residency/residency_pass.h"
 #include "sched/residency/residency_plan.h"
-#include "sched/residency/residency_records.h"
 #include "sched/residency/residency_state.h"
 #include "sched/turns/residency.h"
 
