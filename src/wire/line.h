@@ -14,6 +14,11 @@
 // copy, and its host memory until the GPU memory of the copy is mapped. Where the mover has a file, the program keeps
 // its host memory until the mover says that the chunk is in the file, and the file keeps the chunk until the program
 // holds host memory again. A chunk that is out has a key, by which any mover finds it.
+//
+// A program is parked when all that it has out is *away*: it lies in the file, or in a slot of the mover's pool of
+// which the program holds nothing, under a key. It gets there by kFiled, and to a slot at once by kStoredAway. What is
+// away comes back to host memory by kRead. From a slot it also comes to the GPU by kLoad, like what is in host memory:
+// so a program whose driver does not import host memory can move as well.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +39,7 @@ inline constexpr std::uint64_t kChunkBytes = 64u << 20;
 inline constexpr std::uint32_t kMostChunks = 8;  // in one message: 512 MiB, which take 10 ms to move
 
 inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
-inline constexpr std::uint16_t kLineVersion = 4;
+inline constexpr std::uint16_t kLineVersion = 6;
 inline constexpr std::uint32_t kAnyHoles = UINT32_MAX;
 
 enum class LineType : std::uint16_t {
@@ -43,20 +48,25 @@ enum class LineType : std::uint16_t {
   kStored = 2,  // the named chunks, which were offered, are copied to host memory, which comes along (descriptors)
                 // with the keys by which any mover finds it. Answered by kFreed
   kKeep = 3,    // the named chunks, which were offered, were not copied, and stay on the GPU. No answer
-  kLoad = 4,    // make GPU memory, of `room` units at most, for up to `count` chunks that should come back. `holes` of
-                // these units may be holes of whole chunks; kAnyHoles: all chunks come back whole, but those that were
-                // squeezed. Answered by kWant
+  kLoad = 4,    // make GPU memory, of `room` units at most, for up to `count` chunks that should come back, from host
+                // memory or from slots where they are away. `holes` of these units may be holes of whole chunks;
+                // kAnyHoles: all chunks come back whole, but those that were squeezed. Answered by kWant
   kLoaded = 5,  // the named chunks, which were wanted, are copied into their GPU memory. Answered by kTaken
   kStay = 6,    // the named chunks, which were wanted, were not copied, and stay out. No answer
   kSettle = 7,  // make every address valid: map the host memory of chunks that are out. Answered by kSettled
-  kFiled = 8,   // the named chunks, which are in host memory, are in the file as well, under these keys. Answered by
-                // kReleased
-  kRead = 9,    // the named chunks, which are in the file, are in this host memory as well (descriptors), with new
-                // keys. Answered by kHeld
+  kFiled = 8,   // the mover has the named chunks, which are in host memory, under these keys: in the file as well, or,
+                // with the keys that they have, in that host memory itself. Answered by kReleased
+  kRead = 9,  // the named chunks, which are away, are in this host memory (descriptors), under these keys. Answered by
+              // kHeld
   kAdopted =
       10,  // the answer to kAdopt: the mover has the named chunks whose key is not 0. The others stay in the host
            // memory that the program has, and no mover can move them any more. No answer
-  kSqueeze = 11,  // as kEvict, of whole chunks with holes, those with most first. They come back before any other
+  kSqueeze = 11,     // as kEvict, of whole chunks with holes, those with most first. They come back before any other
+  kPark = 12,        // say how many chunks are in host memory still, of whatever mover. Answered by kParked
+  kStoredAway = 13,  // as kStored, without the host memory: the mover keeps it in slots, and the chunks are away.
+                     // Answered by kFreed
+  kReadAway = 14,    // the named chunks, which are away in the file, are in slots now, under these keys, and stay away.
+                     // Answered by kHeld
   // program → mover
   kOffer = 65,    // chunks that may go, coldest first, and the units of them that are to be copied; their GPU memory
                   // comes along (descriptors). count 0: none may
@@ -68,11 +78,15 @@ enum class LineType : std::uint16_t {
   kSettled = 69,  // error: some address is not valid, and the program must not run
   kDropped = 70,  // unasked: the named chunks, which were out, are freed
   kAdopt = 71,    // unasked, first, to a new mover: the named chunks are out, in the host memory that has these keys.
-                  // The last such message names fewer than kMostChunks, or none. Answered by kAdopted if it names any;
-                  // the program offers none of them before that
+                  // The last such message names fewer than kMostChunks, or none, and says that the mover was shown all:
+                  // what the program left and did not name is free. Answered by kAdopted if it names any; the program
+                  // offers none of them before that
   kReleased = 72,    // the host memory of the named chunks is given back; other chunks of the question keep theirs
-  kHeld = 73,        // the named chunks are in host memory again; other chunks of the question stay in the file
-  kAdoptFiled = 74,  // unasked, to a new mover: the named chunks are in the file, under these keys
+  kHeld = 73,        // the named chunks are in host memory again, or, after kReadAway, known to be in slots; other
+                     // chunks of the question stay away as they were. error: why, of one of these
+  kAdoptFiled = 74,  // unasked, to a new mover, before the last kAdopt: the named chunks are away, under these keys
+  kParked = 75,      // room: how many chunks are in host memory, mapped or not. None: the program holds nothing of any
+                     // mover's
 };
 
 struct LineMessage {
@@ -81,7 +95,7 @@ struct LineMessage {
   LineType type{};
   std::uint32_t count = 0;                // of chunks, at most kMostChunks
   std::int32_t error = 0;                 // CUresult of what failed in the program, 0 if nothing did; 0 from the mover
-  std::uint32_t room = 0;                 // of kLoad: units, in all chunks; 0 where the type has none
+  std::uint32_t room = 0;                 // of kLoad: units, in all chunks; of kParked: chunks; else 0
   std::uint32_t holes = 0;                // likewise, and part of `room`, or kAnyHoles
   std::uint64_t chunk[kMostChunks] = {};  // the program's names (its addresses); the mover only compares them
   std::uint64_t key[kMostChunks] = {};  // the mover's names of the contents, 64 random bits each; 0 where the type has

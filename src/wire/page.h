@@ -41,6 +41,13 @@ enum class PinReason : std::uint32_t {
 };
 inline constexpr std::size_t kPinReasons = 10;
 
+// What a program uses that the driver's checkpoint would lose: bits of Page::ties.
+enum class Tie : std::uint32_t {
+  kHostMemory = 1,  // cuMemCreate with host memory: after the checkpoint the driver cannot restore the program
+  kImported = 2,    // memory of another program: IPC handles that it opened, shareable handles that it imported
+  kExternal = 4,    // memory or semaphores of another API (cuImportExternalMemory, cuGraphics*)
+};
+
 // SMs that a vGPU has for itself, in hundredths of a percent of all: [from, from + width). Width 0: none.
 struct SmPlace {
   std::uint32_t from = 0, width = 0;
@@ -52,6 +59,24 @@ struct SmPlace {
   friend constexpr bool operator==(const SmPlace&, const SmPlace&) = default;
 };
 inline constexpr SmPlace kAllSms{.from = 0, .width = 10000};
+
+// Page::away of a program that the driver saves, or has saved, on this GPU of the machine; `returns`: it is on its way
+// back; `by_itself`: it is away because it was idle, and its first call brings it back. And what such a word, not 0,
+// says.
+inline constexpr std::uint32_t kAwayReturns = std::uint32_t{1} << 31, kAwayByItself = std::uint32_t{1} << 30;
+constexpr std::uint32_t AwayWord(std::uint32_t gpu, bool returns, bool by_itself = false) {
+  return (gpu + 1) | (returns ? kAwayReturns : 0) | (by_itself ? kAwayByItself : 0);
+}
+constexpr std::uint32_t AwayFrom(std::uint32_t word) { return (word & ~(kAwayReturns | kAwayByItself)) - 1; }
+constexpr bool AwayReturns(std::uint32_t word) { return (word & kAwayReturns) != 0; }
+constexpr bool AwayByItself(std::uint32_t word) { return (word & kAwayByItself) != 0; }
+
+// Of a program that is away (Page::away): whether one of its threads has called the driver since.
+enum class FirstCall : std::uint32_t {
+  kUnseen = 0,   // nobody watches its calls
+  kAwaited = 1,  // they are watched, and none has come
+  kCame = 2,     // one has come, and perhaps waits in the driver
+};
 
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
 
@@ -146,6 +171,23 @@ struct Page {
   std::atomic<std::uint32_t> sms{0};  // a report of any program: multiprocessors that it may use; 0: not known yet
   // An order: 1: no other vGPU of its space has programs, so its work may run in all SMs while nothing keeps them.
   std::atomic<std::uint32_t> sm_burst{0};
+  // A report: what of the program's the driver cannot save, as Tie has it. Bits stay until the process ends.
+  std::atomic<std::uint32_t> ties{0};
+  // An order: the UUID of the GPU on which the work of the device runs now, in the order of its bytes; 0: as it
+  // attached. The program attaches to that with the next daemon.
+  std::atomic<std::uint64_t> gpu_uuid[2]{};
+  // An order: not 0 (AwayWord): the driver is about to save the program, has saved it, or restores it. Its calls wait
+  // in the driver meanwhile. So no thread of Tessera's may call it: whoever it kept waiting would not reach the next
+  // daemon, which is told this word.
+  std::atomic<std::uint32_t> away{0};
+  // A report: threads of Tessera's that call the driver now. Each counts itself, then reads `away`, and calls only
+  // where that is 0. So none does once `away` is not 0 and this is.
+  std::atomic<std::uint32_t> own_calls{0};
+  // A report: bytes of host memory of the mover's that the program has, mapped or not. The driver could not restore it.
+  std::atomic<std::uint64_t> host_held{0};
+  // A report while `away` is not 0. The driver is asked to lock the program only when calls are watched: nobody would
+  // learn of one that waits in the driver.
+  std::atomic<FirstCall> first_call{FirstCall::kUnseen};
 };
 
 static_assert(sizeof(Page) == 704 && sizeof(Page) <= kPageBytes);
@@ -169,6 +211,9 @@ static_assert(offsetof(Page, holes) == 560 && offsetof(Page, holed) == 568 && of
               offsetof(Page, holes_out) == 584 && offsetof(Page, stranded) == 592 && offsetof(Page, blank) == 600 &&
               offsetof(Page, blank_planned) == 608 && offsetof(Page, squeezes) == 616 &&
               offsetof(Page, removed) == 620 && offsetof(Page, sm_place) == 624 && offsetof(Page, sm_taken) == 632 &&
-              offsetof(Page, sm_pins) == 640 && offsetof(Page, sms) == 644 && offsetof(Page, sm_burst) == 648);
+              offsetof(Page, sm_pins) == 640 && offsetof(Page, sms) == 644 && offsetof(Page, sm_burst) == 648 &&
+              offsetof(Page, ties) == 652 && offsetof(Page, gpu_uuid) == 656 && offsetof(Page, away) == 672 &&
+              offsetof(Page, own_calls) == 676 && offsetof(Page, host_held) == 680 &&
+              offsetof(Page, first_call) == 688);
 
 }  // namespace tessera::wire

@@ -16,7 +16,7 @@
 namespace tessera::wire {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x53534554;  // "TESS"
-inline constexpr std::uint16_t kProtocolVersion = 18;
+inline constexpr std::uint16_t kProtocolVersion = 20;
 inline constexpr std::size_t kMaxMessageBytes = 8192;
 
 enum class Type : std::uint16_t {
@@ -40,6 +40,7 @@ enum class Type : std::uint16_t {
   kImport = 17,    // get memory that another program exported. Answered by kImported or kRefused
   kUnknown = 18,   // the program asked the driver for a function that the shim does not know. No answer. Needs kHello
   kBlank = 19,     // a mapping is about to be made whose chunks hold little. Answered by kReserved
+  kCalled = 20,    // the program is away, and has called the driver (Page::first_call). No answer
   // daemon → program
   kWelcome = 65,
   kRefused = 66,
@@ -105,6 +106,9 @@ struct Attach {
   std::uint64_t unsafe_bytes = 0;  // memory that its kernels must not touch before a mover has settled it
   std::uint32_t contexts = 0;
   std::uint32_t works = 0;  // 1: it has work under way, as Wants with `waits` 0 says
+  std::uint32_t away = 0;   // as Page::away of the last daemon said
+  std::uint32_t reserved = 0;
+  char vgpu[64] = {};  // as Attached of the last daemon said; empty the first time
 };
 
 struct Attached {
@@ -228,6 +232,10 @@ struct Wants {
   std::uint32_t reserved = 0;
 };
 
+struct Called {
+  static constexpr Type kType = Type::kCalled;
+};
+
 struct Idle {
   static constexpr Type kType = Type::kIdle;
   std::int64_t since = 0;  // when the last work ended; CLOCK_MONOTONIC, nanoseconds
@@ -299,9 +307,9 @@ static_assert(kIsFixed<Welcome, 224> && offsetof(Welcome, grace_ns) == 8 && offs
               offsetof(Welcome, mps_pipes) == 88 && offsetof(Welcome, sm_reserved) == 216 &&
               offsetof(Welcome, sm_from) == 220);
 static_assert(kIsFixed<Refused, 512> && offsetof(Refused, text) == 8);
-static_assert(kIsFixed<Attach, 48> && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
+static_assert(kIsFixed<Attach, 120> && offsetof(Attach, memory_bytes) == 16 && offsetof(Attach, room_bytes) == 24 &&
               offsetof(Attach, unsafe_bytes) == 32 && offsetof(Attach, contexts) == 40 &&
-              offsetof(Attach, works) == 44);
+              offsetof(Attach, works) == 44 && offsetof(Attach, away) == 48 && offsetof(Attach, vgpu) == 56);
 static_assert(kIsFixed<Attached, 88> && offsetof(Attached, memory_total) == 8 && offsetof(Attached, swaps) == 16 &&
               offsetof(Attached, vgpu) == 24);
 static_assert(kIsFixed<Reserve, 8> && kIsFixed<Reserved, 24> && offsetof(Reserved, available) == 8 &&

@@ -14,7 +14,7 @@
 namespace tessera::wire {
 
 // Changes with what is in the tables, in a slot or in the swap file. A daemon takes nothing of another version.
-inline constexpr std::uint64_t kHandoverVersion = 1;
+inline constexpr std::uint64_t kHandoverVersion = 2;
 
 enum class SwapHolderType : std::uint32_t {
   // daemon → holder; the last six of these also holder → daemon, in answer to kGive

@@ -20,7 +20,8 @@ cuda::CUresult Give(Value* out, const Answer& answer) {
 // Runs `function(device)` if there is a device of this number.
 template <typename Function>
 cuda::CUresult WithDevice(cuda::CUdevice ordinal, Function&& function) {
-  if (const cuda::CUresult state = DriverState(); state != cuda::CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != cuda::CUDA_SUCCESS) return call.state();
   Device* device = DeviceOf(ordinal);
   return device == nullptr ? cuda::CUDA_ERROR_INVALID_DEVICE : function(*device);
 }

@@ -42,7 +42,8 @@ CUresult WithPrimary(CUdevice ordinal, Function&& function) {
 template <typename Function>
 CUresult WithContextOrCurrent(CUcontext handle, Function&& function) {
   if (handle == nullptr) return WithContext(function);
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   Context* context = Context::FromHandle(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return context->open() ? function(*context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -151,12 +152,14 @@ TESSERA_CUDA_API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle)
 // ---- the calling thread's stack -----------------------------------------------------------------------------------
 
 TESSERA_CUDA_API cuCtxGetCurrent(CUcontext* handle) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   return Give(handle, CurrentPlace().handle());
 }
 
 TESSERA_CUDA_API cuCtxSetCurrent(CUcontext handle) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const Current current = Current::FromHandle(handle);
   if (handle != nullptr && current.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (current.context != nullptr && !current.context->open()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -173,7 +176,8 @@ TESSERA_CUDA_API cuCtxPushCurrent_v2(CUcontext handle) {
 }
 
 TESSERA_CUDA_API cuCtxPopCurrent_v2(CUcontext* handle) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const Current current = PopContext();
   if (current.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (handle != nullptr) *handle = current.handle();

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 
 #include "cuda/errors.h"
 #include "soft/api/api.h"
+#include "soft/checkpoint/checkpoint_service.h"
 #include "soft/shared/soft_gpu.h"
 
 namespace tessera::soft {
@@ -21,7 +23,14 @@ CUresult GiveText(char* out, int bytes, const std::string& text) {
 
 }  // namespace
 
-TESSERA_CUDA_API cuInit(unsigned flags) { return flags != 0 ? CUDA_ERROR_INVALID_VALUE : InitDriver(); }
+TESSERA_CUDA_API cuInit(unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult made = InitDriver();
+  if (made != CUDA_SUCCESS) return made;
+  static std::once_flag once;
+  std::call_once(once, [] { StartCheckpointService(Devices().front()->state()); });
+  return CUDA_SUCCESS;
+}
 
 TESSERA_CUDA_API cuDriverGetVersion(int* version) { return Give(version, CUDA_VERSION); }
 
@@ -54,7 +63,7 @@ TESSERA_CUDA_API cuDeviceGetName(char* name, int bytes, CUdevice ordinal) {
 TESSERA_CUDA_API cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
   return WithDevice(ordinal, [&](Device& device) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::ranges::copy(device.state().Uuid(device.shared_index()), uuid->bytes);
+    std::ranges::copy(device.state().Uuid(device.told_index()), uuid->bytes);
     return CUDA_SUCCESS;
   });
 }
@@ -84,7 +93,8 @@ TESSERA_CUDA_API cuDeviceGetPCIBusId(char* text, int bytes, CUdevice ordinal) {
 }
 
 TESSERA_CUDA_API cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* text) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::string wanted = text;
   const auto found = std::ranges::find_if(Devices(), [&](const auto& device) {

@@ -87,7 +87,8 @@ TESSERA_EXPORT_PTSZ(cuEventRecord)
 // Of all streams of a context at once. Seen on driver 580: it is no barrier between them, and while one of them is
 // captured, in whichever mode, it is refused and ends that capture.
 TESSERA_CUDA_API cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   Context* context = handle == nullptr ? CurrentContext() : Context::FromHandle(handle);
   if (context == nullptr || !context->open()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->sticky() != CUDA_SUCCESS) return context->sticky();

@@ -69,7 +69,8 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
 // ---- life ---------------------------------------------------------------------------------------------------------
 
 TESSERA_CUDA_API cuGraphCreate(CUgraph* handle, unsigned flags) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   *handle = Graphs::Get().Add(std::make_shared<Graph>());
   return CUDA_SUCCESS;

@@ -21,7 +21,8 @@ constexpr unsigned long long kInstantiateFlags =
 
 template <typename Function>
 CUresult WithExec(CUgraphExec handle, Function&& function) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const auto exec = GraphExecs::Get().Find(handle);
   return exec ? function(exec) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -13,14 +13,16 @@ namespace {
 
 template <typename Body>
 CUresult WithLibrary(CUlibrary handle, Body&& body) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const auto library = Libraries::Get().Find(handle);
   return library ? body(library) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 template <typename Body>
 CUresult WithKernel(CUkernel handle, Body&& body) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const auto kernel = Kernels::Get().Find(handle);
   return kernel ? body(*kernel) : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -61,7 +63,8 @@ CUresult FindVariable(CUdeviceptr* address, std::size_t* bytes, CUlibrary handle
 
 TESSERA_CUDA_API cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option*, void**, unsigned,
                                    CUlibraryOption*, void**, unsigned) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = Libraries::Get().Add(std::make_shared<Library>(image));
   return CUDA_SUCCESS;

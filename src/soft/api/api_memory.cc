@@ -260,7 +260,8 @@ void ClearAttribute(CUpointer_attribute attribute, void* out) {
 }  // namespace
 
 TESSERA_CUDA_API cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto mapping = AddressMap::Get().Lookup(address);
   return mapping ? PointerAttribute(*mapping, attribute, address, data) : CUDA_ERROR_INVALID_VALUE;
@@ -269,7 +270,8 @@ TESSERA_CUDA_API cuPointerGetAttribute(void* data, CUpointer_attribute attribute
 // As an H200 answers (580.159.04). Copies between pieces of device memory end without the host here as there, so nobody
 // can see whether they were waited for.
 TESSERA_CUDA_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const auto mapping = AddressMap::Get().Lookup(address);
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !mapping) return CUDA_ERROR_INVALID_VALUE;
   if (mapping->kind != MemoryKind::kDevice) return CUDA_ERROR_NOT_SUPPORTED;
@@ -279,7 +281,8 @@ TESSERA_CUDA_API cuPointerSetAttribute(const void* value, CUpointer_attribute at
 
 TESSERA_CUDA_API cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                         CUdeviceptr address) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto mapping = AddressMap::Get().Lookup(address);
   for (unsigned i = 0; i < count; ++i) {

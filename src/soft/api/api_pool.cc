@@ -20,7 +20,8 @@ using Pools = Handles<Pool, CUmemoryPool>;
 // A real driver takes the handle for an address, so that a program that names no pool crashes (H200, 580.159.04).
 template <typename Function>
 CUresult WithPool(CUmemoryPool handle, Function&& function) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = Pool::FromHandle(handle);
   if (pool == nullptr) {

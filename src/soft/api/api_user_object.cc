@@ -13,7 +13,8 @@ namespace {
 // Runs `function(held, object)` for a handle whose object lives.
 template <typename Function>
 CUresult WithUserObject(CUuserObject handle, unsigned count, Function&& function) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   const auto held = UserObjects::Get().Find(handle);
   auto object = held ? held->object.lock() : nullptr;
   return object && count > 0 ? function(*held, object) : CUDA_ERROR_INVALID_VALUE;
@@ -38,7 +39,8 @@ UserObjectRefs Take(UserObjectRefs& references, const std::shared_ptr<UserObject
 
 TESSERA_CUDA_API cuUserObjectCreate(CUuserObject* handle, void* data, CUhostFn destroy, unsigned count,
                                     unsigned flags) {
-  if (const CUresult state = DriverState(); state != CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != CUDA_SUCCESS) return call.state();
   if (handle == nullptr || destroy == nullptr || count == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
   const auto object = std::make_shared<UserObject>(destroy, data);

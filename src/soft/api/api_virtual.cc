@@ -11,8 +11,8 @@ namespace {
 // These calls need no context.
 template <typename Function>
 CUresult WithVirtualMemory(Function&& function) {
-  const CUresult state = DriverState();
-  return state != CUDA_SUCCESS ? state : function(VirtualMemory::Get());
+  const ApiCall call;
+  return call.state() != CUDA_SUCCESS ? call.state() : function(VirtualMemory::Get());
 }
 
 }  // namespace

@@ -16,14 +16,16 @@ cuda::CUresult FindNodes(const Graph& graph, const cuda::CUgraphNode* handles, s
 // CUDA_ERROR_INVALID_VALUE as the driver answers.
 template <typename Function>
 cuda::CUresult WithGraph(cuda::CUgraph handle, Function&& function) {
-  if (const cuda::CUresult state = DriverState(); state != cuda::CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != cuda::CUDA_SUCCESS) return call.state();
   const auto graph = Graphs::Get().Find(handle);
   return graph ? function(graph) : cuda::CUDA_ERROR_INVALID_VALUE;
 }
 
 template <typename Function>
 cuda::CUresult WithNode(cuda::CUgraphNode handle, Function&& function) {
-  if (const cuda::CUresult state = DriverState(); state != cuda::CUDA_SUCCESS) return state;
+  const ApiCall call;
+  if (call.state() != cuda::CUDA_SUCCESS) return call.state();
   const auto node = Nodes::Get().Find(handle);
   return node ? function(node) : cuda::CUDA_ERROR_INVALID_VALUE;
 }

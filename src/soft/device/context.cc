@@ -22,7 +22,7 @@ std::atomic<std::uint64_t> next_context_id = 1;
 // All contexts there ever were. Never destroyed, like them.
 struct Registry {
   Mutex mutex;
-  std::set<const Context*> known TESSERA_GUARDED_BY(mutex);
+  std::set<Context*> known TESSERA_GUARDED_BY(mutex);
 };
 
 Registry& TheRegistry() {
@@ -87,6 +87,16 @@ void Context::SetSticky(CUresult fault) {
 CUresult Context::sticky() const {
   const CUresult fault = sticky_;
   return fault != CUDA_SUCCESS ? fault : EndedByMps(device_.state());
+}
+
+std::vector<Context*> Context::AllOpen() {
+  Registry& registry = TheRegistry();
+  const MutexLock lock(registry.mutex);
+  std::vector<Context*> open;
+  for (Context* context : registry.known) {
+    if (context->open()) open.push_back(context);
+  }
+  return open;
 }
 
 Context* Context::FromHandle(CUcontext handle) { return Current::FromHandle(handle).context; }

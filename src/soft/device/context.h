@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "cuda/cuda_abi.h"
+#include "soft/device/api_gate.h"
 #include "soft/device/device.h"
 
 namespace tessera::soft {
@@ -47,6 +49,8 @@ class Context {
   cuda::CUcontext handle() { return reinterpret_cast<cuda::CUcontext>(this); }
   // Null if `handle` is no context of this process; it may be closed. Of a green context: the primary one.
   static Context* FromHandle(cuda::CUcontext handle);
+  // Those of the process. They stay open for as long as no call is inside of the API (api_gate.h).
+  static std::vector<Context*> AllOpen();
 
  private:
   Device& device_;
@@ -85,6 +89,7 @@ cuda::CUresult UseCurrent(Context*& context);
 
 template <typename Function>
 cuda::CUresult WithContext(Function&& function) {
+  const ApiCall call;
   Context* context = nullptr;
   if (const cuda::CUresult result = UseCurrent(context); result != cuda::CUDA_SUCCESS) return result;
   return function(*context);

@@ -83,6 +83,7 @@ constexpr int kFirstBus = 0xa0;  // far from where real GPUs tend to sit
 Device::Device(SharedState& state, int index, int shared_index)
     : state_(state),
       index_(index),
+      told_index_(shared_index),
       shared_index_(shared_index),
       primary_(std::make_unique<Context>(*this)),
       default_pool_(std::make_unique<Pool>(*this)),
@@ -100,14 +101,14 @@ std::uint32_t Device::multiprocessors() const { return UsableMultiprocessors(sta
 int Device::Attribute(CUdevice_attribute attribute) const {
   if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(multiprocessors());
   if (attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED) return IsMpsClient(state_) ? 1 : 0;
-  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return kFirstBus + shared_index_;
+  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) return kFirstBus + told_index_;
   const auto found = std::ranges::find(kAttributes, attribute, &AttributeValue::attribute);
   return found == std::end(kAttributes) ? 0 : found->value;
 }
 
 std::string Device::BusId() const {
   char text[16];
-  std::snprintf(text, sizeof text, "0000:%02X:00.0", kFirstBus + shared_index_);
+  std::snprintf(text, sizeof text, "0000:%02X:00.0", kFirstBus + told_index_);
   return text;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -20,7 +21,11 @@ class Device {
   ~Device();
 
   int index() const { return index_; }
+  // The soft GPU that does the work now. A restore on another one changes it; no call is inside of the API then.
   int shared_index() const { return shared_index_; }
+  void MoveTo(int shared_index) { shared_index_ = shared_index; }
+  // The one that the program was told about at first, and is for ever: its UUID and its address on the bus.
+  int told_index() const { return told_index_; }
   const Spec& spec() const { return state_.spec(); }
   SharedState& state() { return state_; }
   // That the program may use: all, or its ceiling as a client of MPS.
@@ -44,7 +49,8 @@ class Device {
  private:
   SharedState& state_;
   const int index_;
-  const int shared_index_;
+  const int told_index_;
+  std::atomic<int> shared_index_;
   std::unique_ptr<Context> primary_;
   std::unique_ptr<Pool> default_pool_;
   Pool* pool_;  // the current one
@@ -52,8 +58,11 @@ class Device {
 
 // Attaches to the shared state, once per process: the answer stays the same.
 cuda::CUresult InitDriver();
-// CUDA_SUCCESS, or CUDA_ERROR_NOT_INITIALIZED before InitDriver and in a child forked after it.
+// CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED before InitDriver and in a child forked after it, or what the process was
+// lost by.
 cuda::CUresult DriverState();
+// A checkpoint or a restore has destroyed what the process has on GPUs: every later call returns `error`.
+void LoseDriver(cuda::CUresult error);
 // After InitDriver only.
 const std::vector<std::unique_ptr<Device>>& Devices();
 // Null if there is no device of this number.

@@ -75,6 +75,8 @@ CUresult DriverState() {
   return driver.forked ? CUDA_ERROR_NOT_INITIALIZED : driver.result.load();
 }
 
+void LoseDriver(CUresult error) { TheDriver().result = error; }
+
 const std::vector<std::unique_ptr<Device>>& Devices() { return TheDriver().devices; }
 
 Device* DeviceOf(CUdevice ordinal) {

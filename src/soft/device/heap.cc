@@ -175,4 +175,9 @@ CUresult Heap::Share(CUdeviceptr address, SharedBlock* shared) {
   return CUDA_SUCCESS;
 }
 
+bool Heap::HasShared() const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(blocks_, [](const auto& block) { return block.second.fd >= 0; });
+}
+
 }  // namespace tessera::soft

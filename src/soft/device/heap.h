@@ -41,6 +41,7 @@ class Heap {
     std::uint64_t bytes;
   };
   cuda::CUresult Share(cuda::CUdeviceptr address, SharedBlock* block);
+  bool HasShared() const;
 
  private:
   struct Block {

@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <set>
 #include <string>
 
 #include "soft/device/address_map.h"
+#include "soft/device/context.h"
 #include "soft/device/device.h"
 
 namespace tessera::soft {
@@ -56,7 +59,7 @@ class ProcessFile {
 // The name of an exported file tells the importer what it is: see memfd_create(2) and /proc/self/fd.
 struct ExportName {
   unsigned long long memory = 0;  // SharedState::NewMemory, 0 for host memory
-  int shared_index = -1;          // of its device
+  int shared_index = -1;          // of its device; of host memory: of whose UUID the maker's current device has, or -1
   int location = 0;               // CUmemLocationType
   int direct = 0;                 // gpuDirectRDMACapable
 };
@@ -79,14 +82,39 @@ bool ReadExportName(int file, ExportName* told) {
                      &told->location, &told->direct) == 4;
 }
 
-bool OnHost(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+// What was written of `from`, at the same places of `to`, which is new.
+bool CopyFile(int from, int to, std::uint64_t bytes) {
+  const auto end = static_cast<off_t>(bytes);
+  if (ftruncate(to, end) != 0) return false;
+  for (off_t at = lseek(from, 0, SEEK_DATA); at >= 0 && at < end; at = lseek(from, at, SEEK_DATA)) {
+    const off_t hole = std::min(end, lseek(from, at, SEEK_HOLE));
+    lseek(to, at, SEEK_SET);
+    while (at < hole) {
+      const ssize_t copied = sendfile(to, from, &at, static_cast<std::size_t>(hole - at));
+      if (copied <= 0) return false;
+    }
+  }
+  return true;
+}
+
+// A program that a restore put on another GPU knows its first ones only, by their UUIDs. Memory of the host belongs to
+// the maker's device all the same: an H100 does not import that of a device it does not know (580.159.04).
+bool KnowsMaker(const ExportName& told) {
+  const auto& devices = Devices();
+  const bool moved =
+      std::ranges::any_of(devices, [](const auto& each) { return each->told_index() != each->shared_index(); });
+  const auto is = [&](const auto& each) { return each->told_index() == told.shared_index; };
+  return !moved || told.shared_index < 0 || std::ranges::any_of(devices, is);
 }
 
 SharedState& State() { return Devices().front()->state(); }
 
 }  // namespace
+
+bool OnHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
 
 PhysicalMemory::~PhysicalMemory() {
   if (!own_file) ProcessFile::Get().GiveBack(offset, bytes);
@@ -153,8 +181,10 @@ CUresult VirtualMemory::Create(std::uint64_t bytes, const CUmemAllocationProp& p
 
   auto memory = std::make_shared<PhysicalMemory>();
   if (exportable) {
+    Context* const current = CurrentContext();
+    const int maker = current ? current->device().told_index() : -1;
     const ExportName told = {.memory = device ? State().NewMemory() : 0,
-                             .shared_index = device ? device->shared_index() : -1,
+                             .shared_index = device ? device->shared_index() : maker,
                              .location = properties.location.type,
                              .direct = properties.allocFlags.gpuDirectRDMACapable};
     if (device != nullptr) {
@@ -183,6 +213,37 @@ std::shared_ptr<PhysicalMemory> VirtualMemory::Find(CUmemGenericAllocationHandle
   return Memories::Get().Find(handle);
 }
 
+std::vector<std::shared_ptr<PhysicalMemory>> VirtualMemory::All() {
+  const MutexLock lock(mutex_);
+  const auto known = Memories::Get().All();
+  std::set<std::shared_ptr<PhysicalMemory>> all(known.begin(), known.end());
+  for (const auto& [address, mapped] : mappings_) all.insert(mapped.memory);
+  return {all.begin(), all.end()};
+}
+
+UniqueFd VirtualMemory::CopyOf(const PhysicalMemory& memory, std::uint64_t number) {
+  ExportName told;
+  if (!ReadExportName(memory.file, &told)) return {};
+  told.memory = number;
+  UniqueFd file = MakeExportFile(told);
+  if (!file || !CopyFile(memory.file, file.Get(), memory.bytes)) return {};
+  return file;
+}
+
+void VirtualMemory::Replace(PhysicalMemory& memory, UniqueFd file) {
+  const AddressMap::Changes changes;
+  const MutexLock lock(mutex_);
+  for (const auto& [address, mapped] : mappings_) {
+    if (mapped.memory.get() != &memory) continue;
+    const int access = mapped.host_access || mapped.devices != 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+    // As many mappings as before, so there is room for it.
+    static_cast<void>(mmap(Pointer(address), mapped.bytes, access, MAP_SHARED | MAP_FIXED, file.Get(), 0));
+  }
+  memory.own_file = std::move(file);
+  memory.file = memory.own_file.Get();
+  memory.exported = false;
+}
+
 CUresult VirtualMemory::Release(CUmemGenericAllocationHandle handle) {
   const MutexLock lock(mutex_);
   const auto memory = Find(handle);
@@ -207,6 +268,7 @@ CUresult VirtualMemory::Retain(CUdeviceptr address, CUmemGenericAllocationHandle
 CUresult VirtualMemory::Export(CUmemGenericAllocationHandle handle, int* file) {
   const auto memory = Find(handle);
   if (memory == nullptr || !memory->own_file || memory->imported) return CUDA_ERROR_INVALID_VALUE;
+  memory->exported = true;
   *file = fcntl(memory->file, F_DUPFD_CLOEXEC, 3);
   return *file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
@@ -218,6 +280,9 @@ CUresult VirtualMemory::Import(int file, CUmemGenericAllocationHandle* handle) {
   const bool on_device = told.location == CU_MEM_LOCATION_TYPE_DEVICE;
   if (on_device && (told.memory == 0 || told.shared_index < 0 || told.shared_index >= State().spec().devices))
     return CUDA_ERROR_INVALID_VALUE;
+  if (!on_device && !KnowsMaker(told)) return CUDA_ERROR_INVALID_DEVICE;
+  // It may have moved since it was named.
+  if (const int device = on_device ? State().DeviceOf(told.memory) : -1; device >= 0) told.shared_index = device;
   auto memory = std::make_shared<PhysicalMemory>();
   memory->imported = true;
   memory->own_file.Reset(fcntl(file, F_DUPFD_CLOEXEC, 3));
@@ -228,8 +293,8 @@ CUresult VirtualMemory::Import(int file, CUmemGenericAllocationHandle* handle) {
     memory->hold = State().Hold(told.shared_index, told.memory, memory->bytes);
     if (memory->hold == kNoHold) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const auto device =
-      std::ranges::find(Devices(), told.shared_index, [](const auto& each) { return each->shared_index(); });
+  const auto device = std::ranges::find(Devices(), on_device ? told.shared_index : -1,
+                                        [](const auto& each) { return each->shared_index(); });
   memory->properties = {
       .type = CU_MEM_ALLOCATION_TYPE_PINNED,
       .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,

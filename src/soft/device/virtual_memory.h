@@ -17,6 +17,9 @@ class Device;
 
 inline constexpr std::uint64_t kVirtualGranule = 2 << 20;
 
+// The memory of the host, in whatever way it is named.
+bool OnHost(const cuda::CUmemLocation& location);
+
 // Memory of cuMemCreate: without an address until it is mapped. It lives as long as a handle or a mapping names it.
 // That of the device takes up some of it: what can be exported as a hold on it (SharedState::Hold), the rest as a
 // charge.
@@ -27,6 +30,7 @@ struct PhysicalMemory {
   std::int32_t hold = kNoHold;  // of device memory that can be exported
   UniqueFd own_file;            // of memory that can be exported; else it is a part of the process's file
   bool imported = false;        // it is another handle's, and only that one can be exported
+  bool exported = false;        // somebody was given a descriptor
   int file = -1;
   std::uint64_t offset = 0;  // in `file`
   int handles = 1;           // cuMemCreate, cuMemRetainAllocationHandle; guarded by VirtualMemory
@@ -51,6 +55,13 @@ class VirtualMemory {
   // A handle of what is mapped at `address`.
   cuda::CUresult Retain(cuda::CUdeviceptr address, cuda::CUmemGenericAllocationHandle* handle);
   std::shared_ptr<PhysicalMemory> Find(cuda::CUmemGenericAllocationHandle handle);
+  // All memory, whether by a handle, mapped, or both.
+  std::vector<std::shared_ptr<PhysicalMemory>> All();
+  // A file with the contents of memory that can be exported, named as memory `number` (SharedState::NewMemory). Empty
+  // if the host has too little. Nothing of the process may use the memory until Replace.
+  static UniqueFd CopyOf(const PhysicalMemory& memory, std::uint64_t number);
+  // Such a file becomes the memory, at the same addresses: descriptors of before do not lead to it any more.
+  void Replace(PhysicalMemory& memory, UniqueFd file);
 
   // File descriptors, which belong to the caller; Import leaves `file` open.
   cuda::CUresult Export(cuda::CUmemGenericAllocationHandle handle, int* file);

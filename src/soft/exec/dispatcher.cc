@@ -15,7 +15,8 @@ namespace {
 // How often memory that a stream waits for is looked at: plain stores by the program or a kernel wake nobody.
 constexpr std::chrono::microseconds kMemoryWaitInterval{100};
 
-// A thread of ours must not run the program's signal handlers.
+}  // namespace
+
 std::thread StartWithoutSignals(std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
@@ -24,8 +25,6 @@ std::thread StartWithoutSignals(std::function<void()> body) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;
 }
-
-}  // namespace
 
 // Never destroyed: at exit threads may still wait on it, and destroying a condition variable waits for them.
 CondVar& Dispatcher::Ended() {
@@ -95,6 +94,11 @@ void Dispatcher::Synchronize() {
   for (const OpRef& op : before) {
     while (!op->done) Ended().Wait(dispatcher_mutex);
   }
+}
+
+bool Dispatcher::Idle() {
+  const MutexLock lock(dispatcher_mutex);
+  return unfinished_.empty();
 }
 
 // Runs on the lane's own thread until Stop. What is ready by then is dropped.

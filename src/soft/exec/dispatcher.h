@@ -38,6 +38,9 @@ struct Task {
 
 class Dispatcher;
 
+// A thread of ours, which does not run the program's signal handlers.
+std::thread StartWithoutSignals(std::function<void()> body);
+
 inline constinit Mutex dispatcher_mutex;
 
 // One submitted operation.
@@ -81,6 +84,9 @@ class Dispatcher {
 
   // Blocks until everything submitted before the call has ended.
   void Synchronize();
+
+  // Everything submitted before the call has ended.
+  bool Idle();
 
   // An operation has failed or Stop was called: long work should return early.
   bool aborting() const { return aborting_.load(std::memory_order_acquire); }

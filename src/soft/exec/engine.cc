@@ -196,6 +196,7 @@ Task Engine::UntilEnded(Task task) {
 Task Engine::TaskOf(const Work& work) {
   if (const auto* kernel = std::get_if<KernelWork>(&work)) {
     return {Lane::kCompute, [this, kernel = *kernel] {
+              arbiter_.UseDevice(context_.device().shared_index());
               return RunKernel(kernel, context_, arbiter_, next_grid_id_++, [this] { return Aborting(); });
             }};
   }

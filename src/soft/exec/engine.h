@@ -32,6 +32,9 @@ class Engine {
   // Blocks until all that was submitted before has ended.
   void Synchronize() { dispatcher_.Synchronize(); }
 
+  // All that was submitted has ended.
+  bool Idle() { return dispatcher_.Idle(); }
+
   // Never null: the legacy default stream, and the calling thread's own one.
   const std::shared_ptr<Stream>& legacy() const { return legacy_; }
   std::shared_ptr<Stream> PerThread();

@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -16,6 +15,7 @@
 
 #include "base/seqpacket.h"
 #include "base/testing/comma_locale.h"
+#include "base/testing/temporary_folder.h"
 #include "soft/mps/mps_directory.h"
 #include "soft/shared/mps_servers.h"
 #include "soft/shared/shared_layout.h"
@@ -29,22 +29,18 @@ using namespace cuda;  // NOLINT: the driver's own names
 class MpsClientTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tessera-mps-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    setenv(kMpsPipeVariable, path, 1);
+    setenv(kMpsPipeVariable, folder_.path().c_str(), 1);
     BecomeMpsServer(*state_, 100);
   }
   void TearDown() override {
     unsetenv(kMpsPipeVariable);
     unsetenv(kMpsPercentageVariable);
-    std::filesystem::remove_all(folder_);
   }
 
   // What a process gets whose daemon answers that; none: it hangs up. `then` looks at what the process is after it.
   void Gets(const std::optional<std::string>& answer, CUresult expected,
             const std::function<void(SharedState&)>& then = {}) {
-    const UniqueFd listener = ListenSeqpacket(MpsSocketIn(folder_).c_str(), 1);
+    const UniqueFd listener = ListenSeqpacket(MpsSocketIn(folder_.path()).c_str(), 1);
     ASSERT_TRUE(listener);
     TestProcess program([&](TestProcess::Peer&) {
       const auto mine = MustAttach(scratch_.path(), kSpec);
@@ -70,11 +66,12 @@ class MpsClientTest : public testing::Test {
   static constexpr const char* kSpec = "1GiB,sms=132";
   const ScratchState scratch_;
   const std::unique_ptr<SharedState> state_ = MustAttach(scratch_.path(), kSpec);
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(MpsClientTest, WhereNoDaemonListensItIsNoClient) {
-  for (const std::string& directory : {std::string(), folder_, std::string("/nonexistent"), std::string(4096, 'd')}) {
+  for (const std::string& directory :
+       {std::string(), folder_.path(), std::string("/nonexistent"), std::string(4096, 'd')}) {
     setenv(kMpsPipeVariable, directory.c_str(), 1);
     EXPECT_EQ(JoinMps(*state_), CUDA_SUCCESS) << directory;
   }

@@ -140,6 +140,10 @@ std::int32_t Enqueue(SharedDevice& device, std::uint32_t slot, const ProcessId& 
 
 }  // namespace
 
+void Arbiter::UseDevice(int device) {
+  if (turn_ == kNobody) device_ = device;
+}
+
 void Arbiter::Use(std::uint32_t multiprocessors) {
   const std::uint32_t before = std::exchange(multiprocessors_, multiprocessors);
   if (before == multiprocessors || turn_ == kNobody || !IsMpsClient(state_)) return;
@@ -243,6 +247,13 @@ void Arbiter::Charge(std::uint64_t instructions) {
 
 void Arbiter::WaitForEnd() {
   if (end_ > MonotonicNow()) WaitUntil(end_);
+}
+
+bool HasTurns(SharedState& state, int device) {
+  SharedDevice& shared = state.layout().devices[device];
+  const RobustLock lock(shared.mutex);
+  const auto mine = [&](const SharedTurn& turn) { return turn.process == state.slot().process; };
+  return std::ranges::any_of(UsedTurns(shared), mine);
 }
 
 void GrantNext(SharedLayout& layout, int device) {

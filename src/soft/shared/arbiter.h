@@ -26,6 +26,8 @@ class Arbiter {
   ~Arbiter() { Release(); }
   Arbiter(const Arbiter&) = delete;
 
+  // The device that the next turn is on: a process may have moved. No-op while a turn is held.
+  void UseDevice(int device);
   // The multiprocessors that the next kernel keeps busy, at least 1; all of them until told. It matters to clients of
   // MPS only.
   void Use(std::uint32_t multiprocessors);
@@ -54,13 +56,16 @@ class Arbiter {
   void ExtendTo(Nanos end);
 
   SharedState& state_;
-  const int device_;
+  int device_;
   std::uint32_t multiprocessors_ = state_.spec().multiprocessors;
   int turn_ = -1;         // index into SharedDevice::turns while held
   Nanos end_ = 0;         // modelled end of what was charged
   Nanos looked_ = 0;      // for dead clients
   double remainder_ = 0;  // fraction of a nanosecond not yet billed
 };
+
+// A context of this process executes on the device or waits for that.
+bool HasTurns(SharedState& state, int device);
 
 // Lets the next context execute on the device if none does: after a process was frozen or thawed.
 void GrantNext(SharedLayout& layout, int device);

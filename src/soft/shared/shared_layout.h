@@ -1,5 +1,5 @@
 // The bytes of /dev/shm/tessera-soft-*: what all processes map. Only shared_state.cc, shared_holds.cc, mps_servers.cc,
-// arbiter.cc, steering.cc and memory_steps.cc look inside.
+// arbiter.cc, steering.cc, checkpoint_request.cc and memory_steps.cc look inside.
 //
 // Whatever a process leaves half done when it is killed must not matter to the others: counters belong to one process
 // each, sums are made when they are asked for, and what is in use is marked last.
@@ -15,7 +15,7 @@
 
 namespace tessera::soft {
 
-inline constexpr std::uint64_t kSharedMagic = 0x0033304646545354;
+inline constexpr std::uint64_t kSharedMagic = 0x0034304646545354;
 inline constexpr int kMaxProcesses = 1024;
 inline constexpr int kMaxHolds = 16384;
 
@@ -46,9 +46,24 @@ struct SharedMps {
   std::atomic<Nanos> server_seen;     // of a client: when it last saw its server alive (MonotonicNow)
 };
 
+// How other processes ask one for the steps of a checkpoint: see checkpoint_request.h. Who asks holds `asking` and
+// writes all up to `to`, then counts `asked` up; the thread that answers writes the rest, `answered` last.
+struct SharedCheckpoint {
+  RobustMutex asking;
+  ProcessId asker, asked_process;              // who asks whom: the slot may have passed on to another process
+  std::uint32_t step;                          // CheckpointStep
+  std::uint32_t timeout_ms;                    // of the lock; 0: none
+  std::int32_t to[kMaxDevices];                // of the restore: where what was on each device goes
+  std::atomic<std::uint32_t> asked, answered;  // futex words: how many requests there were
+  std::atomic<std::int32_t> result;            // CUresult of the last one
+  std::atomic<std::int32_t> state;             // CUprocessState
+  std::atomic<std::int32_t> thread;            // that answers; 0: the process does not use the driver
+};
+
 struct SharedSlot {
   ProcessId process;  // pid 0: free
   SharedMps mps;
+  SharedCheckpoint checkpoint;
   SharedUse use[kMaxDevices];
 };
 
@@ -102,7 +117,8 @@ struct SharedLayout {
 static_assert(std::is_trivially_copyable_v<Spec> && sizeof(Spec) == 56);
 static_assert(sizeof(ProcessId) == 16 && sizeof(SharedUse) == 48 && sizeof(SharedTurn) == 48);
 static_assert(sizeof(SharedHold) == 24);
-static_assert(sizeof(SharedMps) == 56 && sizeof(SharedSlot) == 72 + kMaxDevices * sizeof(SharedUse));
+static_assert(sizeof(SharedMps) == 56 && sizeof(SharedCheckpoint) % 8 == 0);
+static_assert(sizeof(SharedSlot) == 72 + sizeof(SharedCheckpoint) + kMaxDevices * sizeof(SharedUse));
 static_assert(std::atomic<Nanos>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace tessera::soft

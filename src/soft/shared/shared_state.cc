@@ -30,16 +30,21 @@ std::uint32_t IndexOf(const SharedLayout& layout, const SharedSlot& slot) {
   return static_cast<std::uint32_t>(&slot - layout.slots);
 }
 
+// What was done to the process on the device, and counted of it.
+void ForgetSteering(SharedUse& use) {
+  use.busy = 0;
+  use.frozen = Frozen::kNothing;
+  use.slice = 0;
+  use.overrun = 0;
+}
+
 // The owner goes last: as long as it is there, the next one to look finishes what was left half done.
 void Clear(SharedLayout& layout, SharedSlot& slot) TESSERA_REQUIRES(layout.mutex) {
   DropHoldsOf(layout, IndexOf(layout, slot));
   for (SharedUse& use : slot.use) {
+    ForgetSteering(use);
     use.bytes = 0;
-    use.busy = 0;
     use.contexts = 0;
-    use.frozen = Frozen::kNothing;
-    use.slice = 0;
-    use.overrun = 0;
     use.kernel_steps = 0;
     use.copy_steps = 0;
   }
@@ -51,6 +56,8 @@ void Clear(SharedLayout& layout, SharedSlot& slot) TESSERA_REQUIRES(layout.mutex
   slot.mps.ended = 0;
   slot.mps.culprit = 0;
   slot.mps.server_seen = 0;
+  slot.checkpoint.thread = 0;
+  slot.checkpoint.state = 0;
   slot.process = {};
 }
 
@@ -109,6 +116,7 @@ Result<void> Format(int file, const std::string& path, const Spec& spec) TESSERA
   layout->spec = spec;
   layout->pid_namespace = ProcessId::Self().pid_namespace;
   layout->mutex.Initialize();
+  for (SharedSlot& slot : layout->slots) slot.checkpoint.asking.Initialize();
   // Not the numbers that another state gives: what is exported may get into the hands of its processes.
   if (getrandom(&layout->next_memory, sizeof layout->next_memory, 0) != sizeof layout->next_memory) {
     return FailErrno("soft GPU: get a random number");
@@ -276,6 +284,47 @@ std::int32_t SharedState::Hold(int device, std::uint64_t memory, std::uint64_t b
 void SharedState::LetGo(std::int32_t hold) {
   const RobustLock lock(layout_->mutex);
   DropHold(*layout_, hold);
+}
+
+int SharedState::DeviceOf(std::uint64_t memory) {
+  const RobustLock lock(layout_->mutex);
+  const std::span used(layout_->holds, layout_->hold_count);
+  const auto found = std::ranges::find(used, memory, &SharedHold::memory);
+  return found == used.end() ? -1 : found->device;
+}
+
+DeviceUse SharedState::TakeOff(int device) {
+  const RobustLock lock(layout_->mutex);
+  SharedUse& use = slot_->use[device];
+  ForgetSteering(use);
+  return {use.bytes.exchange(0), use.contexts.exchange(0)};
+}
+
+bool SharedState::PutOn(const std::array<DeviceUse, kMaxDevices>& uses, std::vector<WantedHold>& holds) {
+  const RobustLock lock(layout_->mutex);
+  for (int device = 0; device < spec().devices; ++device) {
+    std::uint64_t bytes = uses[device].bytes;
+    for (const WantedHold& wanted : holds) bytes += wanted.device == device ? wanted.bytes : 0;
+    if (bytes != 0 && !Fits(*layout_, device, bytes)) return false;
+  }
+  for (WantedHold& wanted : holds) {
+    wanted.hold = AddHold(*layout_, {.memory = wanted.memory,
+                                     .bytes = wanted.bytes,
+                                     .slot = IndexOf(*layout_, *slot_),
+                                     .device = static_cast<std::uint16_t>(wanted.device)});
+    if (wanted.hold != kNoHold) continue;
+    for (WantedHold& made : holds) {
+      if (made.hold != kNoHold) DropHold(*layout_, std::exchange(made.hold, kNoHold));
+    }
+    return false;
+  }
+  for (int device = 0; device < spec().devices; ++device) {
+    SharedUse& use = slot_->use[device];
+    if (uses[device].contexts != 0) ForgetSteering(use);  // these channels are new
+    use.bytes += uses[device].bytes;
+    use.contexts += uses[device].contexts;
+  }
+  return true;
 }
 
 void SharedState::AddContexts(int device, int count) {

@@ -30,6 +30,20 @@ struct SharedSlot;
 // instructions of a kernel or two pieces of a copy. kAll is kernels, copies and waits for memory.
 enum class Frozen : std::uint32_t { kNothing = 0, kKernels = 1, kAll = 2 };
 
+// What a process uses of one device, without memory that others may hold, too.
+struct DeviceUse {
+  std::uint64_t bytes = 0;
+  std::uint32_t contexts = 0;
+};
+
+// A hold on memory that is to be made.
+struct WantedHold {
+  int device = 0;
+  std::uint64_t memory = 0;
+  std::uint64_t bytes = 0;
+  std::int32_t hold = kNoHold;  // what was made
+};
+
 // Use of one device by a living process.
 struct ProcessUse {
   pid_t pid = 0;
@@ -65,7 +79,16 @@ class SharedState {
   std::uint64_t NewMemory();
   std::int32_t Hold(int device, std::uint64_t memory, std::uint64_t bytes);
   void LetGo(std::int32_t hold);
+  // The device that has the memory, -1 if nobody holds it.
+  int DeviceOf(std::uint64_t memory);
   void AddContexts(int device, int count);
+
+  // Of a checkpoint, while nothing of this process runs: takes its charge and its contexts off the device, and what was
+  // set there for it (freeze, slice). Holds are let go one by one.
+  DeviceUse TakeOff(int device);
+  // Puts them on devices, by their numbers, and makes the holds. False, and nothing changes, if one of the devices does
+  // not have that much left.
+  bool PutOn(const std::array<DeviceUse, kMaxDevices>& uses, std::vector<WantedHold>& holds);
   std::uint64_t UsedBytes(int device);  // by all processes
 
   // Living processes that hold memory or contexts on the device or used it. Frees slots of dead ones on the way.

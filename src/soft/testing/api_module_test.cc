@@ -1,6 +1,6 @@
 #include <cstring>
-#include <fstream>
 
+#include "base/testing/temporary_folder.h"
 #include "soft/testing/test_driver.h"
 
 namespace tessera::soft {
@@ -84,15 +84,14 @@ TEST_F(ModuleTest, SaysWhatIsWrongWithPtx) {
 }
 
 TEST_F(ModuleTest, LoadsFiles) {
-  const std::string path = testing::TempDir() + "/module_test.ptx";
-  std::ofstream(path) << kTestPtx;
+  const TemporaryFolder folder;
+  const std::string path = folder.File("test.ptx", kTestPtx);
   CUmodule loaded = nullptr;
   EXPECT_OK(d.cuModuleLoad(&loaded, path.c_str()));
   unsigned count = 0;
   EXPECT_OK(d.cuModuleGetFunctionCount(&count, loaded));
   EXPECT_EQ(count, 7u);
   EXPECT_OK(d.cuModuleUnload(loaded));
-  unlink(path.c_str());
 }
 
 TEST_F(ModuleTest, EachLoadHasItsOwnVariables) {

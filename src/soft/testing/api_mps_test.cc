@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 #include "soft/testing/test_api.h"
 #include "soft/testing/test_peer.h"
@@ -15,18 +16,14 @@ namespace {
 class ApiMps : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tessera-mps-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    setenv("CUDA_MPS_PIPE_DIRECTORY", path, 1);
+    setenv("CUDA_MPS_PIPE_DIRECTORY", folder_.path().c_str(), 1);
     ASSERT_EQ(std::system(TESSERA_SOFT_MPS_CONTROL " -d"), 0);
   }
   void TearDown() override {
     Tell("quit -t 0");
     unsetenv("CUDA_MPS_PIPE_DIRECTORY");
     unsetenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    EXPECT_FALSE(std::filesystem::exists(folder_ + "/control"));
-    std::filesystem::remove_all(folder_);
+    EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/control"));
   }
 
   // The answer to commands, without the last end of line.
@@ -40,7 +37,7 @@ class ApiMps : public testing::Test {
   }
   static std::string Server() { return Tell("get_server_list"); }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(ApiMps, TheFirstClientStartsAServer) {
@@ -55,8 +52,8 @@ TEST_F(ApiMps, TheFirstClientStartsAServer) {
   Peer second("sms", "");
   EXPECT_EQ(second.Line(), "8");
   EXPECT_EQ(Server(), server);
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/control.log"));
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/server.log"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/control.log"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/server.log"));
 }
 
 TEST_F(ApiMps, ADirectoryWithoutADaemonIsAsNone) {
@@ -64,7 +61,7 @@ TEST_F(ApiMps, ADirectoryWithoutADaemonIsAsNone) {
   setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
   EXPECT_EQ(Peer("sms", "").Line(), "8");
   EXPECT_EQ(Tell("get_server_list"), "Cannot find MPS control daemon process");
-  setenv("CUDA_MPS_PIPE_DIRECTORY", folder_.c_str(), 1);
+  setenv("CUDA_MPS_PIPE_DIRECTORY", folder_.path().c_str(), 1);
   EXPECT_EQ(Server(), "");
 }
 
@@ -143,6 +140,16 @@ TEST_F(ApiMps, CommandsThatAreWrongSayHow) {
   EXPECT_EQ(Tell("set_default_active_thread_percentage 101"), "a percentage is more than 0 and at most 100");
   EXPECT_EQ(Tell("start_server -uid " + std::to_string(geteuid())), "");
   EXPECT_NE(Server(), "");
+}
+
+TEST_F(ApiMps, ClientsHaveNoCheckpoints) {
+  Peer client("work", "device");
+  ASSERT_EQ(client.Line(), "ready");
+  Peer asks("lock", std::to_string(client.pid()));
+  EXPECT_EQ(asks.Line(), "asks");
+  EXPECT_EQ(asks.Line(), "CUDA_ERROR_NOT_SUPPORTED");
+  client.Say();
+  EXPECT_EQ(client.Line(), "1");
 }
 
 }  // namespace

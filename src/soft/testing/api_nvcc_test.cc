@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/temporary_folder.h"
 #include "soft/testing/test_api.h"
 
 namespace tessera::soft {
@@ -24,14 +25,14 @@ class ApiNvcc : public SoftApiTest, public testing::WithParamInterface<const cha
 TEST_P(ApiNvcc, KernelRuns) {
   const char* nvcc = FindNvcc();
   if (nvcc == nullptr) GTEST_SKIP() << "no nvcc";
-  const std::string image = testing::TempDir() + "vector_add." + std::to_string(getpid());
+  const TemporaryFolder folder;
+  const std::string image = folder.path() + "/vector_add";
   const std::string compile = std::string(nvcc) + " " + GetParam() + " -arch=compute_90 -o " + image +
                               " " TESSERA_SOFT_TESTDATA "/vector_add.cu";
   ASSERT_EQ(std::system(compile.c_str()), 0) << compile;
 
   CUmodule module = nullptr;
   ASSERT_OK(cuModuleLoad(&module, image.c_str()));
-  std::filesystem::remove(image);
   CUfunction function = nullptr;
   ASSERT_OK(cuModuleGetFunction(&function, module, "vector_add"));
   int count = 1000;

@@ -125,6 +125,18 @@ CUresult cuModuleUnload(CUmodule);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                         void**, void**);
 
+CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode);
+CUresult cuStreamEndCapture(CUstream, CUgraph*);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec*, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
+
+CUresult cuCheckpointProcessGetState(int, CUprocessState*);
+CUresult cuCheckpointProcessGetRestoreThreadId(int, int*);
+CUresult cuCheckpointProcessLock(int, CUcheckpointLockArgs*);
+CUresult cuCheckpointProcessCheckpoint(int, CUcheckpointCheckpointArgs*);
+CUresult cuCheckpointProcessRestore(int, CUcheckpointRestoreArgs*);
+CUresult cuCheckpointProcessUnlock(int, CUcheckpointUnlockArgs*);
+
 CUresult cuArray3DCreate_v2(CUarray*, const CUDA_ARRAY3D_DESCRIPTOR*);
 CUresult cuArrayDestroy(CUarray);
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR*, CUarray);
@@ -146,6 +158,8 @@ inline constexpr std::uint64_t kTestContext = 8 << 20;
 
 // The first descriptor that a Peer (test_peer.h) is given; the others follow.
 inline constexpr int kPeerFile = 100;
+// The memory of a Peer that works.
+inline constexpr std::size_t kWorkerBytes = 2 << 20;
 
 // A test with the primary context of device 0 current. The context is new for each test.
 class SoftApiTest : public testing::Test {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -47,7 +48,19 @@ class Peer {
     for (char c; read(output_.Get(), &c, 1) == 1 && c != '\n';) line += c;
     return line;
   }
-  void Kill() { kill(pid_, SIGKILL); }
+  // A byte on its standard input.
+  void Say() { EXPECT_EQ(write(input_.Get(), "x", 1), 1); }
+  // It has said something that was not read.
+  bool HasLine() {
+    pollfd news = {.fd = output_.Get(), .events = POLLIN, .revents = 0};
+    return poll(&news, 1, 0) == 1;
+  }
+  // Returns once it has ended.
+  void Kill() {
+    kill(pid_, SIGKILL);
+    siginfo_t ended = {};
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT), 0);
+  }
 
  private:
   pid_t pid_ = 0;
